@@ -1,0 +1,19 @@
+//! The vocabulary that every other crate speaks: stages, machines, effects, identifiers.
+//!
+//! Invariant: nothing here performs I/O, reads a clock or draws randomness, and nothing here has a
+//! dependency.
+#![forbid(unsafe_code)]
+
+mod durability;
+mod effect;
+mod ids;
+mod machine;
+mod remedy;
+mod stage;
+
+pub use durability::{Durability, Survives};
+pub use effect::{ByteRange, Effect, Effects, Token};
+pub use ids::{BootEpoch, DeviceId, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId, SlotIndex};
+pub use machine::Machine;
+pub use remedy::{Forecast, Remedy};
+pub use stage::{Boundaries, Boundary, Stage, StageSet, StageTimes, BOUNDARY_COUNT, STAGE_COUNT};
