@@ -1,0 +1,24 @@
+//! Packet layouts, parsed as borrowed views and emitted from plain structs.
+//!
+//! Invariant: this crate is the one truth about bytes on the wire; the C header for kernel programs
+//! is generated from its constants. No input makes it panic: a bad packet is a [`WireError`].
+#![forbid(unsafe_code)]
+
+mod error;
+mod fragment;
+pub mod golden;
+mod header;
+mod keys;
+pub mod layout;
+mod packet;
+mod tail;
+
+pub use error::{WireError, WIRE_ERROR_COUNT};
+pub use fragment::{emit_fragments, fragments, Reassembly, Whole, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX};
+pub use header::{Flags, Header, Kind, HEADER_BYTES, MAGIC, VERSION};
+pub use keys::{ClusterKey, Direction, Key, Nonce, SessionKeys};
+pub use packet::{emit, emit_stamp, Packet, PACKET_BYTES_MAX, PAYLOAD_BYTES_MAX};
+pub use tail::{
+    AcceptTail, BusyTail, CloseReason, CloseTail, HeartbeatTail, LeaseTail, ManifestRecord, ManifestTail,
+    OpenTail, RangeTail, ResponseTail, Stamp, StampKind, Tail, MANIFEST_RECORD_BYTES, STAMP_BYTES,
+};

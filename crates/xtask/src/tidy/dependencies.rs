@@ -1,0 +1,155 @@
+//! Dependencies point one way: core <- wire <- remedies <- shells <- services <- cli.
+//!
+//! Invariant: a crate may use crates of a lower rank only; no remedy knows another, and who may know
+//! a remedy at all is listed here.
+
+use super::{Complaint, Files};
+use toml::Table;
+
+/// The rank of each crate that is not a remedy. A new crate needs one.
+const RANKS: [(&str, u8); 12] = [
+    ("scotfree-core", 0),
+    ("scotfree-wire", 1),
+    ("scotfree-trace", 3),
+    ("scotfree-io", 3),
+    ("scotfree-sim", 3),
+    ("scotfree-rpc", 4),
+    ("scotfree-kv", 5),
+    ("scotfree-switch", 5),
+    ("scotfree-sidecar", 5),
+    ("scotfree-lab", 5),
+    ("scotfree-cli", 6),
+    ("xtask", 6),
+];
+const REMEDY_RANK: u8 = 2;
+/// Who may name a remedy: what runs it, what tries it, and the registry.
+const MAY_NAME_A_REMEDY: [&str; 6] =
+    ["scotfree-cli", "scotfree-sim", "scotfree-rpc", "scotfree-switch", "scotfree-sidecar", "scotfree-kv"];
+
+pub(super) fn check(files: &Files) -> Vec<Complaint> {
+    let manifests = files.iter().filter_map(|(path, text)| Some((path, crate_of(path)?, text)));
+    manifests.flat_map(|(path, name, text)| check_manifest(path, name, text)).collect()
+}
+
+fn crate_of(path: &str) -> Option<&str> {
+    path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml").filter(|name| !name.contains('/'))
+}
+
+fn check_manifest(path: &str, folder: &str, text: &str) -> Vec<Complaint> {
+    let manifest: Table = match text.parse() {
+        Ok(manifest) => manifest,
+        Err(error) => return vec![Complaint::of_file(path, format!("is not TOML: {error}"))],
+    };
+    let mut faults: Vec<String> = name_fault(&manifest, folder).into_iter().collect();
+    for (used, for_tests) in dependencies(&manifest) {
+        faults.extend(fault(folder, &used, for_tests));
+    }
+    faults.into_iter().map(|fault| Complaint::of_file(path, fault)).collect()
+}
+
+fn name_fault(manifest: &Table, folder: &str) -> Option<String> {
+    let name = manifest.get("package").and_then(|package| package.get("name")).and_then(|name| name.as_str());
+    (name != Some(folder)).then(|| format!("the crate's name is not its folder's, `{folder}`"))
+}
+
+/// The crates that a manifest uses, and whether for tests only.
+fn dependencies(manifest: &Table) -> Vec<(String, bool)> {
+    let names = |section: &str| -> Vec<String> {
+        let table = manifest.get(section).and_then(|section| section.as_table());
+        table.map(|table| table.keys().cloned().collect()).unwrap_or_default()
+    };
+    let used = ["dependencies", "build-dependencies"].into_iter().flat_map(names).map(|name| (name, false));
+    used.chain(names("dev-dependencies").into_iter().map(|name| (name, true))).collect()
+}
+
+fn fault(user: &str, used: &str, for_tests: bool) -> Option<String> {
+    let is_ours = used.starts_with("scotfree-") || is_remedy(used) || used == "xtask";
+    if !is_ours {
+        return (user == "scotfree-core").then(|| format!("the core uses nothing, yet it names `{used}`"));
+    }
+    if is_remedy(used) && user != used {
+        if is_remedy(user) {
+            return Some(format!("a remedy names another, `{used}`"));
+        }
+        if !MAY_NAME_A_REMEDY.contains(&user) {
+            return Some(format!("`{user}` must not know the remedy `{used}`"));
+        }
+    }
+    match (rank(user), rank(used)) {
+        (None, _) => Some(format!("`{user}` has no rank in xtask's tidy/dependencies.rs")),
+        (_, None) => Some(format!("`{used}` has no rank in xtask's tidy/dependencies.rs")),
+        // What a crate's tests use does not reach its users.
+        (Some(own), Some(other)) => (other >= own && !for_tests).then(|| {
+            format!("`{used}` (rank {other}) is not below `{user}` (rank {own}): dependencies point one way")
+        }),
+    }
+}
+
+fn is_remedy(name: &str) -> bool {
+    name.starts_with("remedy-")
+}
+
+fn rank(name: &str) -> Option<u8> {
+    let listed = RANKS.iter().find(|(listed, _)| *listed == name).map(|(_, rank)| *rank);
+    listed.or(is_remedy(name).then_some(REMEDY_RANK))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The complaints about a crate that depends on others.
+    fn complaints(user: &str, section: &str, used: &[&str]) -> Vec<String> {
+        let uses = used.iter().map(|used| format!("{used}.workspace = true\n")).collect::<Vec<_>>().concat();
+        let manifest = format!("[package]\nname = \"{user}\"\n[{section}]\n{uses}");
+        let path = format!("crates/{user}/Cargo.toml");
+        check(&Files::of(&[(&path, &manifest)])).into_iter().map(|complaint| complaint.text).collect()
+    }
+
+    fn assert_refused(user: &str, used: &str, why: &str) {
+        let complaints = complaints(user, "dependencies", &[used]);
+        assert!(complaints.len() == 1 && complaints[0].contains(why), "{user} -> {used}: {complaints:?}");
+    }
+
+    #[test]
+    fn dependencies_that_point_down_pass() {
+        let none: [String; 0] = [];
+        assert_eq!(complaints("scotfree-core", "dependencies", &[]), none);
+        assert_eq!(complaints("scotfree-wire", "dependencies", &["scotfree-core", "hkdf"]), none);
+        assert_eq!(complaints("remedy-cache", "dependencies", &["scotfree-core", "scotfree-wire"]), none);
+        assert_eq!(complaints("scotfree-rpc", "dependencies", &["remedy-persist", "scotfree-io"]), none);
+        assert_eq!(complaints("scotfree-cli", "dependencies", &["scotfree-lab", "scotfree-kv"]), none);
+        assert_eq!(complaints("remedy-persist", "dev-dependencies", &["scotfree-sim", "proptest"]), none);
+    }
+
+    #[test]
+    fn dependencies_that_point_up_or_across_are_refused() {
+        assert_refused("scotfree-core", "scotfree-wire", "one way");
+        assert_refused("scotfree-core", "libc", "the core uses nothing");
+        assert_refused("scotfree-wire", "scotfree-io", "one way");
+        assert_refused("remedy-persist", "scotfree-io", "one way");
+        assert_refused("scotfree-io", "scotfree-rpc", "one way");
+        assert_refused("scotfree-io", "scotfree-trace", "one way");
+        assert_refused("scotfree-kv", "scotfree-cli", "one way");
+        assert_refused("scotfree-cli", "xtask", "one way");
+    }
+
+    #[test]
+    fn remedies_are_known_to_few() {
+        assert_refused("remedy-cache", "remedy-persist", "names another");
+        assert_refused("scotfree-io", "remedy-persist", "must not know");
+        assert_refused("scotfree-lab", "remedy-persist", "must not know");
+        assert_refused("scotfree-wire", "remedy-persist", "must not know");
+        let in_tests = complaints("remedy-cache", "dev-dependencies", &["remedy-persist"]);
+        assert_eq!(in_tests.len(), 1, "not even in tests");
+    }
+
+    #[test]
+    fn an_unranked_crate_a_foreign_name_and_bad_toml_are_refused() {
+        assert_refused("scotfree-new", "scotfree-core", "no rank");
+        assert_refused("scotfree-cli", "scotfree-new", "no rank");
+        let other = check(&Files::of(&[("crates/a/Cargo.toml", "[package]\nname = \"b\"")]));
+        assert!(other[0].text.contains("folder"));
+        assert!(check(&Files::of(&[("crates/a/Cargo.toml", "[package")]))[0].text.contains("not TOML"));
+    }
+}

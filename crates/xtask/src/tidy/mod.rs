@@ -1,0 +1,157 @@
+//! Checks that no compiler makes, on the text of the repository.
+//!
+//! Invariant: each check is a pure function from the files to complaints, and a test shows it
+//! complaining.
+
+mod clippy;
+mod dependencies;
+mod limits;
+mod opening;
+mod words;
+
+use anyhow::{bail, ensure, Context, Result};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+
+/// The crates whose code must be a function of its arguments.
+const MACHINE_CRATES: [&str; 3] = ["scotfree-core", "scotfree-wire", "remedy-persist"];
+/// Files that are longer than this are named in the report.
+const LINES_COMFORTABLE: usize = 400;
+
+/// The repository's text files, by their paths from its root.
+#[derive(Debug, Default)]
+pub struct Files(BTreeMap<String, String>);
+
+impl Files {
+    /// The files that git knows or would take. What is not text is left out.
+    pub fn read(root: &Path) -> Result<Files> {
+        let listed = Command::new("git")
+            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+            .current_dir(root)
+            .output()
+            .context("asking git for the files; tidy needs git and a working tree: install git")?;
+        ensure!(listed.status.success(), "git: {}", String::from_utf8_lossy(&listed.stderr).trim());
+        let paths = String::from_utf8(listed.stdout).context("a file's name is not UTF-8")?;
+        let text = |path: &str| Some((path.to_owned(), std::fs::read_to_string(root.join(path)).ok()?));
+        Ok(Files(paths.split_terminator('\0').filter_map(text).collect()))
+    }
+
+    /// Files of known text.
+    #[cfg(test)]
+    fn of(files: &[(&str, &str)]) -> Files {
+        Files(files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(path, text)| (path.as_str(), text.as_str()))
+    }
+
+    fn get(&self, path: &str) -> Option<&str> {
+        self.0.get(path).map(String::as_str)
+    }
+}
+
+/// Something that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Complaint {
+    path: String,
+    /// From 1; 0 if it is about the whole file.
+    line: usize,
+    text: String,
+}
+
+impl Complaint {
+    fn of_file(path: &str, text: impl Into<String>) -> Complaint {
+        Complaint { path: path.into(), line: 0, text: text.into() }
+    }
+
+    fn of_line(path: &str, index: usize, text: impl Into<String>) -> Complaint {
+        Complaint { path: path.into(), line: index + 1, text: text.into() }
+    }
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.text),
+            line => write!(f, "{}:{line}: {}", self.path, self.text),
+        }
+    }
+}
+
+/// Runs every check and refuses if one complains.
+pub fn run(root: &Path) -> Result<()> {
+    let files = Files::read(root)?;
+    print!("{}", report_lengths(&files));
+    let complaints = check(&files);
+    for complaint in &complaints {
+        eprintln!("{complaint}");
+    }
+    match complaints.len() {
+        0 => Ok(()),
+        count => bail!("{count} complaint(s)"),
+    }
+}
+
+fn check(files: &Files) -> Vec<Complaint> {
+    let checks = [opening::check, words::check, dependencies::check, limits::check, clippy::check];
+    checks.iter().flat_map(|check| check(files)).collect()
+}
+
+/// Names the files that one does not read in one sitting, longest first. Length alone is no fault.
+fn report_lengths(files: &Files) -> String {
+    let rust = files.iter().filter(|(path, _)| is_rust(path));
+    let mut lengths: Vec<(usize, &str)> = rust.map(|(path, text)| (text.lines().count(), path)).collect();
+    lengths.sort_unstable_by(|left, right| right.cmp(left));
+    let total: usize = lengths.iter().map(|(lines, _)| lines).sum();
+    let long = lengths.iter().filter(|(lines, _)| *lines > LINES_COMFORTABLE);
+    let list: Vec<String> = long.map(|(lines, path)| format!("  {lines:>5} {path}\n")).collect();
+    format!(
+        "{total} lines of Rust in {} files; longer than {LINES_COMFORTABLE}:\n{}",
+        lengths.len(),
+        list.concat()
+    )
+}
+
+fn is_rust(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == "rs")
+}
+
+/// The words of a text: runs of letters, digits and underscores.
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !letter.is_alphanumeric() && letter != '_').filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_repository_is_read() {
+        let files = Files::read(&crate::root()).expect("the tests run in a working tree");
+        assert!(files.get("Cargo.toml").is_some_and(|text| text.contains("[workspace]")));
+        assert!(files.get("crates/xtask/src/tidy/mod.rs").is_some());
+        assert!(files.iter().all(|(path, _)| !path.starts_with("target/")));
+    }
+
+    #[test]
+    fn a_folder_that_git_does_not_know_is_refused() {
+        let error = Files::read(Path::new("/")).expect_err("the root folder is no working tree");
+        assert!(error.to_string().contains("git"), "{error}");
+    }
+
+    #[test]
+    fn long_files_are_reported_and_short_ones_are_not() {
+        let long = "//! x\n".repeat(LINES_COMFORTABLE + 1);
+        let files = Files::of(&[("a.rs", &long), ("b.rs", "//! x\n"), ("c.md", &long)]);
+        assert_eq!(report_lengths(&files), "402 lines of Rust in 2 files; longer than 400:\n    401 a.rs\n");
+    }
+
+    #[test]
+    fn a_complaint_names_its_place() {
+        assert_eq!(Complaint::of_line("a.rs", 6, "bad").to_string(), "a.rs:7: bad");
+        assert_eq!(Complaint::of_file("a.rs", "bad").to_string(), "a.rs: bad");
+    }
+}
