@@ -1,0 +1,969 @@
+//! The client's role: one machine is one session.
+//!
+//! Invariant: requests complete in session order, and no update is forgotten before it is stable
+//! (rules 8 and 9).
+
+use crate::fault::{Fault, Planted};
+use crate::packets::{send_whole, Route};
+use crate::retry::{backoff, Jitter, RoundTrip};
+use scotfree_core::{
+    BootEpoch, ByteRange, DeviceId, Durability, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, SessionId,
+    Token,
+};
+use scotfree_wire::{
+    emit, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header, HeartbeatTail, Kind, Nonce, OpenTail,
+    Packet, RangeTail, Reassembly, ResponseTail, SessionKeys, Stamp, Tail, WireError, REQUEST_BYTES_MAX,
+    RESPONSE_BYTES_MAX, WIRE_ERROR_COUNT,
+};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+/// How many devices a request can ask to acknowledge it.
+pub(crate) const DEVICES_MAX: usize = 4;
+/// How many incomplete fragmented responses are kept.
+pub(crate) const RESPONSE_SETS_MAX: usize = 8;
+
+/// What a client is told at its start.
+#[derive(Debug, Clone)]
+pub struct ClientConfig {
+    /// Its own address.
+    pub local: SocketAddr,
+    /// The server's.
+    pub server: SocketAddr,
+    /// The secret that the cluster shares.
+    pub cluster_key: ClusterKey,
+    /// A number never used before.
+    pub client_nonce: Nonce,
+    /// The seed of the jitter.
+    pub seed: u64,
+    /// How many requests it would like to have outstanding.
+    pub window_asked: u32,
+    /// The durability asked for updates.
+    pub asked: Durability,
+    /// How many distinct devices must acknowledge an update.
+    pub device_acks_asked: u8,
+    /// The shortest wait before a retransmission.
+    pub rto_min: Nanos,
+    /// The longest.
+    pub rto_max: Nanos,
+    /// The wait before a completed update that is not stable is sent again; doubled each time.
+    pub stable_retry: Nanos,
+    /// How often an open session with anything outstanding or unstable says its highest `seq_num`.
+    pub heartbeat_interval: Nanos,
+    /// How often an idle session says that it lives.
+    pub idle_interval: Nanos,
+    /// How often the opening is tried before the session is given up.
+    pub open_tries_max: u32,
+    /// How many packets one timer tick sends again at most.
+    pub burst_max: usize,
+    /// A safety rule switched off, for tests.
+    pub planted: Planted,
+}
+
+impl ClientConfig {
+    /// Defaults for a cluster on one site.
+    pub fn new(
+        local: SocketAddr,
+        server: SocketAddr,
+        cluster_key: ClusterKey,
+        client_nonce: Nonce,
+        seed: u64,
+    ) -> ClientConfig {
+        ClientConfig {
+            local,
+            server,
+            cluster_key,
+            client_nonce,
+            seed,
+            window_asked: 4096,
+            asked: Durability::Ram,
+            device_acks_asked: 1,
+            rto_min: Nanos::from_millis(4),
+            rto_max: Nanos::from_millis(500),
+            stable_retry: Nanos::from_secs(1),
+            heartbeat_interval: Nanos::from_millis(50),
+            idle_interval: Nanos::from_secs(2),
+            open_tries_max: 40,
+            burst_max: 32,
+            planted: Planted::NONE,
+        }
+    }
+}
+
+/// What kind of request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RequestKind {
+    /// A deterministic write: a device may log it.
+    Update,
+    /// Changes nothing.
+    Read,
+    /// Any other write: answered when it is stable.
+    Bypass,
+}
+
+impl RequestKind {
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            RequestKind::Update => Kind::Update,
+            RequestKind::Read => Kind::Read,
+            RequestKind::Bypass => Kind::Bypass,
+        }
+    }
+
+    /// Whether the request may change the server's state.
+    pub fn writes(self) -> bool {
+        self != RequestKind::Read
+    }
+}
+
+/// What completes an update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// The server's response, once the log holds the update.
+    Covered,
+    /// The devices' acknowledgements. Only for requests whose reply is known in advance.
+    Early,
+}
+
+/// A request to be sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// What kind.
+    pub kind: RequestKind,
+    /// What completes it; only meaningful for updates.
+    pub mode: Mode,
+    /// The caller knows the reply, so stability completes the request even if the response is lost.
+    pub fixed_reply: bool,
+    /// A read that need not see other sessions' latest updates.
+    pub relaxed: bool,
+    /// The hash over database and key.
+    pub key_hash: KeyHash,
+    /// At most [`REQUEST_BYTES_MAX`] bytes.
+    pub payload: &'a [u8],
+}
+
+/// Why a request was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubmitError {
+    /// The session is not open yet.
+    NotOpen,
+    /// As many requests are outstanding or unstable as the server has granted: wait for a completion.
+    WindowFull,
+    /// The payload is larger than any request may be.
+    TooLarge,
+    /// The session is closed or closing.
+    Closed,
+}
+
+/// Who completed a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnsweredBy {
+    /// The server's response.
+    Server,
+    /// A device's acknowledgement, the last one needed.
+    Device(DeviceId),
+    /// The server's word that the update is stable.
+    ServerAck,
+}
+
+/// A request is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completion {
+    /// Which.
+    pub seq: SeqNum,
+    /// Who completed it.
+    pub answered_by: AnsweredBy,
+    /// The server's reply; `None` where the caller knows it.
+    pub reply: Option<ByteRange>,
+    /// The application refused the request.
+    pub failed: bool,
+    /// The server's stamps of this call; zero where it was not asked.
+    pub times: ResponseTail,
+}
+
+/// Why a session ended. What had not completed has an unknown outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClosedReason {
+    /// The client asked for it, and every update was stable.
+    Finished,
+    /// The server did not answer the opening.
+    Unreachable,
+    /// The server said so.
+    Server(CloseReason),
+}
+
+/// What only the client's shell can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientOwn {
+    /// The session is open.
+    Opened {
+        /// Its name.
+        session: SessionId,
+        /// Its credit.
+        window: u32,
+    },
+    /// A request is complete. Completions come in session order.
+    Complete(Completion),
+    /// The session has ended; nothing more will complete.
+    Closed {
+        /// Why.
+        reason: ClosedReason,
+    },
+    /// When the response to a sampled request left the server host.
+    LateStamp {
+        /// The request.
+        seq: SeqNum,
+        /// The kernel's transmit stamp, in the server's clock.
+        sent: Nanos,
+    },
+}
+
+/// What a client has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClientCounters {
+    /// Requests taken.
+    pub submitted: u64,
+    /// Requests completed.
+    pub completed: u64,
+    /// Of these, by a device's acknowledgement alone.
+    pub completed_early: u64,
+    /// Requests sent again.
+    pub retransmitted: u64,
+    /// Heartbeats sent.
+    pub heartbeats: u64,
+    /// Times the server said Busy.
+    pub busy: u64,
+    /// Packets refused, by reason.
+    pub refused: [u64; WIRE_ERROR_COUNT],
+    /// Authentic packets that are not for this session or not for a client.
+    pub foreign: u64,
+}
+
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+enum State {
+    New,
+    Opening {
+        tries: u32,
+    },
+    Open,
+    /// Everything submitted, then `SessionClose` until it is answered.
+    Closing {
+        tries: u32,
+    },
+    Closed,
+}
+
+#[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)] // Independent properties of one request.
+struct Entry {
+    kind: RequestKind,
+    early: bool,
+    fixed_reply: bool,
+    relaxed: bool,
+    key_hash: KeyHash,
+    payload: Vec<u8>,
+    /// The first of `tries` sendings; samples the round trip when there was one only.
+    sent_at: Nanos,
+    tries: u32,
+    retry_at: Nanos,
+    acks: [Option<(DeviceId, BootEpoch)>; DEVICES_MAX],
+    reply: Option<Reply>,
+    done: bool,
+}
+
+#[derive(Debug)]
+struct Reply {
+    epoch: Epoch,
+    bytes: Vec<u8>,
+    failed: bool,
+    times: ResponseTail,
+}
+
+/// One session, from the client's side.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    state: State,
+    handshake: scotfree_wire::Key,
+    keys: Option<SessionKeys>,
+    session: SessionId,
+    epoch: Epoch,
+    window: u32,
+    /// Everything up to here is stable, or a read that is complete.
+    base: SeqNum,
+    /// The requests after `base`, in order.
+    entries: VecDeque<Entry>,
+    /// Every request up to this one is complete.
+    completed: SeqNum,
+    stable: SeqNum,
+    /// The epoch that answered the last completed read.
+    read_epoch: Epoch,
+    boots: Vec<(DeviceId, BootEpoch)>,
+    pub(crate) responses: Reassembly,
+    trip: RoundTrip,
+    jitter: Jitter,
+    /// Nothing is sent before, at the server's wish.
+    busy_until: Nanos,
+    state_timer: Nanos,
+    heartbeat_at: Nanos,
+    retry_at: Nanos,
+    spare: Vec<Vec<u8>>,
+    counters: ClientCounters,
+}
+
+impl Client {
+    /// A session that is not open yet.
+    pub fn new(config: ClientConfig) -> Client {
+        let trip = RoundTrip::new(Nanos(config.rto_min.0.saturating_mul(5)));
+        Client {
+            state: State::New,
+            handshake: config.cluster_key.control(Direction::Handshake),
+            keys: None,
+            session: SessionId(0),
+            epoch: Epoch(0),
+            window: 0,
+            base: SeqNum(0),
+            entries: VecDeque::new(),
+            completed: SeqNum(0),
+            stable: SeqNum(0),
+            read_epoch: Epoch(0),
+            boots: Vec::new(),
+            responses: Reassembly::new(RESPONSE_SETS_MAX, RESPONSE_SETS_MAX * RESPONSE_BYTES_MAX),
+            trip,
+            jitter: Jitter::new(config.seed),
+            busy_until: Nanos(0),
+            state_timer: Nanos::MAX,
+            heartbeat_at: Nanos::MAX,
+            retry_at: Nanos::MAX,
+            spare: Vec::new(),
+            counters: ClientCounters::default(),
+            config,
+        }
+    }
+
+    /// Starts opening the session.
+    pub fn open(&mut self, now: Nanos, effects: &mut Effects<ClientOwn>) {
+        if self.state == State::New {
+            self.state = State::Opening { tries: 0 };
+            self.send_open(now, effects);
+        }
+    }
+
+    /// Takes a request and sends it.
+    pub fn submit(
+        &mut self,
+        now: Nanos,
+        request: Request<'_>,
+        effects: &mut Effects<ClientOwn>,
+    ) -> Result<SeqNum, SubmitError> {
+        match self.state {
+            State::New | State::Opening { .. } => return Err(SubmitError::NotOpen),
+            State::Closing { .. } | State::Closed => return Err(SubmitError::Closed),
+            State::Open => {}
+        }
+        if request.payload.len() > REQUEST_BYTES_MAX {
+            return Err(SubmitError::TooLarge);
+        }
+        if self.credit() == 0 {
+            return Err(SubmitError::WindowFull);
+        }
+        let mut payload = self.spare.pop().unwrap_or_default();
+        payload.extend_from_slice(request.payload);
+        self.entries.push_back(Entry {
+            kind: request.kind,
+            early: request.kind == RequestKind::Update && request.mode == Mode::Early,
+            fixed_reply: request.fixed_reply,
+            relaxed: request.relaxed,
+            key_hash: request.key_hash,
+            payload,
+            sent_at: now,
+            tries: 0,
+            retry_at: Nanos::MAX,
+            acks: [None; DEVICES_MAX],
+            reply: None,
+            done: false,
+        });
+        self.counters.submitted += 1;
+        let seq = self.highest();
+        if self.heartbeat_at == Nanos::MAX || self.entries.len() == 1 {
+            self.heartbeat_at = now.plus(self.config.heartbeat_interval);
+        }
+        if now >= self.busy_until {
+            self.send_entry(now, self.entries.len() - 1, effects);
+        } else {
+            self.schedule(self.entries.len() - 1, self.busy_until);
+        }
+        Ok(seq)
+    }
+
+    /// Ends the session once every update is stable; takes no more requests.
+    pub fn close(&mut self, now: Nanos, effects: &mut Effects<ClientOwn>) {
+        match self.state {
+            State::New | State::Opening { .. } => self.end(ClosedReason::Finished, effects),
+            State::Open => {
+                self.state = State::Closing { tries: 0 };
+                self.state_timer = now;
+                self.heartbeat_at = self.heartbeat_at.min(now.plus(self.config.heartbeat_interval));
+                self.continue_closing(now, effects);
+            }
+            State::Closing { .. } | State::Closed => {}
+        }
+    }
+
+    /// Whether requests are taken.
+    pub fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
+    /// Whether the session has ended.
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// The session's name, once it is open.
+    pub fn session(&self) -> Option<SessionId> {
+        self.keys.map(|_| self.session)
+    }
+
+    /// The nonce by which an answer to the opening is recognised.
+    pub fn client_nonce(&self) -> &Nonce {
+        &self.config.client_nonce
+    }
+
+    /// How many more requests would be taken now.
+    pub fn credit(&self) -> u32 {
+        self.window.saturating_sub(self.entries.len() as u32)
+    }
+
+    /// How many requests are not complete.
+    pub fn outstanding(&self) -> usize {
+        self.highest().0.saturating_sub(self.completed.0) as usize
+    }
+
+    /// How many requests are kept: not complete, or complete and not known to be stable.
+    pub fn kept(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> &ClientCounters {
+        &self.counters
+    }
+
+    fn highest(&self) -> SeqNum {
+        SeqNum(self.base.0 + self.entries.len() as u64)
+    }
+
+    fn index(&self, seq: SeqNum) -> Option<usize> {
+        let index = seq.0.checked_sub(self.base.0 + 1)? as usize;
+        (index < self.entries.len()).then_some(index)
+    }
+
+    // ---- sending
+
+    fn send_open(&mut self, now: Nanos, effects: &mut Effects<ClientOwn>) {
+        let State::Opening { tries } = self.state else { return };
+        if tries >= self.config.open_tries_max {
+            return self.end(ClosedReason::Unreachable, effects);
+        }
+        self.state = State::Opening { tries: tries + 1 };
+        let wait = backoff(self.config.rto_min, self.config.rto_max, tries);
+        self.state_timer = now.plus(self.jitter.around(wait));
+        let header = Header::new(Kind::SessionOpen, SessionId(0), Epoch(0));
+        let tail = Tail::Open(OpenTail {
+            client_nonce: self.config.client_nonce,
+            window_asked: self.config.window_asked,
+        });
+        let key = self.handshake;
+        effects.send(self.config.local, self.config.server, |out| emit(&header, &tail, &[], &key, out));
+    }
+
+    fn send_entry(&mut self, now: Nanos, index: usize, effects: &mut Effects<ClientOwn>) {
+        let Some(keys) = self.keys else { return };
+        let header = self.request_header(index);
+        let entry = &mut self.entries[index];
+        if entry.tries == 0 {
+            entry.sent_at = now;
+        } else {
+            self.counters.retransmitted += 1;
+        }
+        let first_wait = if entry.done {
+            self.config.stable_retry
+        } else {
+            self.trip.timeout(self.config.rto_min, self.config.rto_max)
+        };
+        let most = self.config.rto_max.max(self.config.stable_retry);
+        let wait = self.jitter.around(backoff(first_wait, most, entry.tries));
+        entry.tries += 1;
+        let route = Route { from: self.config.local, to: self.config.server };
+        let tail = Tail::Stamp(Stamp::default());
+        send_whole(effects, route, &header, &tail, &entry.payload, &keys.client_to_server)
+            .expect("the size was checked when the request was taken");
+        self.schedule(index, now.plus(wait));
+    }
+
+    fn request_header(&self, index: usize) -> Header {
+        let entry = &self.entries[index];
+        let mut header = Header::new(entry.kind.kind(), self.session, self.epoch);
+        header.seq_num = SeqNum(self.base.0 + 1 + index as u64);
+        header.key_hash = entry.key_hash;
+        header.completed = self.completed;
+        if entry.kind == RequestKind::Update {
+            header.asked = self.config.asked;
+            header.device_acks_asked = self.config.device_acks_asked;
+        }
+        let set = |flags: Flags, on: bool, flag: Flags| if on { flags.with(flag) } else { flags };
+        header.flags = set(header.flags, entry.early, Flags::EARLY);
+        header.flags = set(header.flags, entry.relaxed && entry.kind == RequestKind::Read, Flags::RELAXED);
+        header.flags = set(header.flags, entry.tries > 0, Flags::AGAIN);
+        // A read whose answer we have is not executed again; a filler takes its place.
+        let skip = entry.kind != RequestKind::Update && entry.done;
+        header.flags = set(header.flags, skip, Flags::SKIP);
+        if skip {
+            header.kind = Kind::Read;
+            header.key_hash = KeyHash(header.seq_num.0);
+        }
+        header
+    }
+
+    fn schedule(&mut self, index: usize, at: Nanos) {
+        self.entries[index].retry_at = at;
+        self.retry_at = self.retry_at.min(at);
+    }
+
+    fn send_heartbeat(&mut self, now: Nanos, effects: &mut Effects<ClientOwn>) {
+        let Some(keys) = self.keys else { return };
+        let mut header = Header::new(Kind::Heartbeat, self.session, self.epoch);
+        header.completed = self.completed;
+        let tail = Tail::Heartbeat(HeartbeatTail { highest: self.highest(), ..HeartbeatTail::default() });
+        self.counters.heartbeats += 1;
+        effects.send(self.config.local, self.config.server, |out| {
+            emit(&header, &tail, &[], &keys.client_to_server, out);
+        });
+        let idle = self.entries.is_empty();
+        let interval = if idle { self.config.idle_interval } else { self.config.heartbeat_interval };
+        self.heartbeat_at = now.plus(interval);
+    }
+
+    fn continue_closing(&mut self, now: Nanos, effects: &mut Effects<ClientOwn>) {
+        let State::Closing { tries } = self.state else { return };
+        if !self.entries.is_empty() {
+            self.state_timer = Nanos::MAX;
+            return;
+        }
+        let Some(keys) = self.keys else { return };
+        if tries >= self.config.open_tries_max {
+            // Everything is stable: the server will let the session expire.
+            return self.end(ClosedReason::Finished, effects);
+        }
+        self.state = State::Closing { tries: tries + 1 };
+        self.state_timer =
+            now.plus(self.jitter.around(backoff(self.config.rto_min, self.config.rto_max, tries)));
+        let mut header = Header::new(Kind::SessionClose, self.session, self.epoch);
+        header.seq_num = self.base;
+        header.completed = self.completed;
+        let tail = Tail::Close(CloseTail { reason: CloseReason::ByClient });
+        effects.send(self.config.local, self.config.server, |out| {
+            emit(&header, &tail, &[], &keys.client_to_server, out);
+        });
+    }
+
+    fn end(&mut self, reason: ClosedReason, effects: &mut Effects<ClientOwn>) {
+        self.state = State::Closed;
+        self.state_timer = Nanos::MAX;
+        self.heartbeat_at = Nanos::MAX;
+        self.retry_at = Nanos::MAX;
+        self.entries.clear();
+        effects.own(ClientOwn::Closed { reason });
+    }
+
+    // ---- receiving
+
+    fn receive(
+        &mut self,
+        now: Nanos,
+        message: &[u8],
+        effects: &mut Effects<ClientOwn>,
+    ) -> Result<(), WireError> {
+        let packet = Packet::parse(message)?;
+        if let Tail::Accept(accept) = packet.tail() {
+            packet.verify(&self.handshake)?;
+            self.on_accept(now, &packet, *accept, effects);
+            return Ok(());
+        }
+        if packet.kind() == Kind::SessionClose && packet.verify(&self.handshake).is_ok() {
+            return self.on_close_without_keys(now, &packet, effects);
+        }
+        let Some(keys) = self.keys.filter(|_| packet.session() == self.session) else {
+            self.counters.foreign += 1;
+            return Ok(());
+        };
+        match (packet.kind(), packet.tail()) {
+            (Kind::PersistAck, Tail::Stamp(stamp)) => {
+                packet.verify(&keys.device_to_client)?;
+                self.on_persist_ack(now, &packet, *stamp);
+            }
+            (Kind::Response, Tail::Response(times)) => {
+                packet.verify(&keys.server_to_client)?;
+                self.on_response(now, &packet, *times)?;
+            }
+            (Kind::ServerAck, _) => {
+                packet.verify(&keys.server_to_client)?;
+                self.stable = self.stable.max(packet.seq_num());
+            }
+            (Kind::Heartbeat, Tail::Heartbeat(tail)) => {
+                packet.verify(&keys.server_to_client)?;
+                self.stable = self.stable.max(tail.stable);
+                if tail.stamped != SeqNum(0) {
+                    effects.own(ClientOwn::LateStamp { seq: tail.stamped, sent: tail.sent });
+                }
+            }
+            (Kind::Retransmit, Tail::Range(range)) => {
+                packet.verify(&keys.server_to_client)?;
+                self.on_retransmit(now, *range, effects);
+            }
+            (Kind::Busy, Tail::Busy(tail)) => {
+                packet.verify(&keys.server_to_client)?;
+                self.counters.busy += 1;
+                let most = self.config.rto_max;
+                self.busy_until = self.busy_until.max(now.plus(Nanos(tail.backoff.0.min(most.0))));
+            }
+            (Kind::SessionClose, Tail::Close(tail)) => {
+                packet.verify(&keys.server_to_client)?;
+                self.on_close(now, packet.seq_num(), tail.reason, effects);
+                return Ok(());
+            }
+            _ => self.counters.foreign += 1,
+        }
+        self.settle(now, effects);
+        Ok(())
+    }
+
+    fn on_accept(
+        &mut self,
+        now: Nanos,
+        packet: &Packet<'_>,
+        accept: scotfree_wire::AcceptTail,
+        effects: &mut Effects<ClientOwn>,
+    ) {
+        if accept.client_nonce != self.config.client_nonce || accept.window == 0 {
+            self.counters.foreign += 1;
+            return;
+        }
+        // A repeated acceptance is for a device that lost the session.
+        let State::Opening { .. } = self.state else { return };
+        let nonces = (&self.config.client_nonce, &accept.server_nonce);
+        self.session = packet.session();
+        self.epoch = packet.epoch();
+        self.keys = Some(self.config.cluster_key.session(nonces.0, nonces.1, self.session, self.epoch));
+        self.window = accept.window.min(self.config.window_asked);
+        self.state = State::Open;
+        self.state_timer = Nanos::MAX;
+        self.heartbeat_at = now.plus(self.config.idle_interval);
+        effects.own(ClientOwn::Opened { session: self.session, window: self.window });
+    }
+
+    fn on_persist_ack(&mut self, now: Nanos, packet: &Packet<'_>, stamp: Stamp) {
+        self.notice_boot(now, stamp.device, stamp.boot_epoch);
+        let Some(index) = self.index(packet.seq_num()) else { return };
+        let asked = self.config.asked;
+        let twice = self.config.planted.is(Fault::CountDeviceTwice);
+        let entry = &mut self.entries[index];
+        if !packet.header().granted.satisfies(asked) || entry.kind != RequestKind::Update {
+            return;
+        }
+        if entry.tries == 1 && entry.early {
+            self.trip.measure(now.since(entry.sent_at));
+        }
+        let known = entry.acks.iter().flatten().position(|(device, _)| *device == stamp.device && !twice);
+        let place = known.or_else(|| entry.acks.iter().position(Option::is_none));
+        if let Some(place) = place {
+            entry.acks[place] = Some((stamp.device, stamp.boot_epoch));
+        }
+    }
+
+    /// A device that comes back with a new boot epoch may have lost its memory: what is not stable
+    /// is sent again (rule 12).
+    fn notice_boot(&mut self, now: Nanos, device: DeviceId, boot_epoch: BootEpoch) {
+        let known = self.boots.iter().position(|(known, _)| *known == device);
+        match known {
+            Some(place) if self.boots[place].1 < boot_epoch => {
+                self.boots[place].1 = boot_epoch;
+                for index in 0..self.entries.len() {
+                    if self.entries[index].kind == RequestKind::Update {
+                        self.schedule(index, now);
+                    }
+                }
+            }
+            Some(_) => {}
+            None if self.boots.len() < DEVICES_MAX => self.boots.push((device, boot_epoch)),
+            None => self.counters.foreign += 1,
+        }
+    }
+
+    fn on_response(&mut self, now: Nanos, packet: &Packet<'_>, times: ResponseTail) -> Result<(), WireError> {
+        let Some(index) = self.index(packet.seq_num()) else { return Ok(()) };
+        if self.entries[index].reply.is_some() || self.entries[index].done {
+            return Ok(());
+        }
+        let Some(whole) = self.responses.offer(packet)? else { return Ok(()) };
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.extend_from_slice(&whole.payload);
+        let entry = &mut self.entries[index];
+        if entry.tries == 1 && !entry.early && entry.kind != RequestKind::Bypass {
+            self.trip.measure(now.since(entry.sent_at));
+        }
+        entry.reply = Some(Reply {
+            epoch: whole.header.epoch,
+            bytes,
+            failed: packet.flags().has(Flags::FAILED),
+            times,
+        });
+        Ok(())
+    }
+
+    /// The server misses requests; whatever we still know of them is sent at once.
+    fn on_retransmit(&mut self, now: Nanos, range: RangeTail, effects: &mut Effects<ClientOwn>) {
+        if range.first >= 1 && range.first <= self.base.0 {
+            self.send_filler(SeqNum(range.first), SeqNum(range.last.min(self.base.0)), effects);
+        }
+        let first = range.first.max(self.base.0 + 1);
+        let last = range.last.min(first.saturating_add(self.config.burst_max as u64 - 1));
+        for seq in first..=last {
+            if let Some(index) = self.index(SeqNum(seq)) {
+                self.send_entry(now, index, effects);
+            }
+        }
+    }
+
+    /// Takes the place of requests that are forgotten: reads that are complete, or stable writes.
+    fn send_filler(&self, first: SeqNum, last: SeqNum, effects: &mut Effects<ClientOwn>) {
+        let Some(keys) = self.keys else { return };
+        let mut header = Header::new(Kind::Read, self.session, self.epoch);
+        header.seq_num = last;
+        // The first of the range stands where a request has its key.
+        header.key_hash = KeyHash(first.0);
+        header.flags = Flags::SKIP.with(Flags::AGAIN);
+        header.completed = self.completed;
+        let tail = Tail::Stamp(Stamp::default());
+        effects.send(self.config.local, self.config.server, |out| {
+            emit(&header, &tail, &[], &keys.client_to_server, out);
+        });
+    }
+
+    /// A server that does not hold the session's keys speaks under the cluster's: it has no room
+    /// for the session, or does not know it (any more).
+    fn on_close_without_keys(
+        &mut self,
+        now: Nanos,
+        packet: &Packet<'_>,
+        effects: &mut Effects<ClientOwn>,
+    ) -> Result<(), WireError> {
+        let Tail::Close(CloseTail { reason }) = *packet.tail() else { return Err(WireError::InvalidField) };
+        let opening =
+            matches!(self.state, State::Opening { .. }) && packet.payload() == self.config.client_nonce;
+        let unknown =
+            reason == CloseReason::UnknownSession && self.keys.is_some() && packet.session() == self.session;
+        if opening || unknown {
+            self.on_close(now, packet.seq_num(), reason, effects);
+        } else {
+            self.counters.foreign += 1;
+        }
+        Ok(())
+    }
+
+    fn on_close(&mut self, now: Nanos, seq: SeqNum, reason: CloseReason, effects: &mut Effects<ClientOwn>) {
+        self.settle(now, effects);
+        match reason {
+            // Only of interest while we still want that reply.
+            CloseReason::ReplyGone => {
+                let wanted = self.index(seq).is_some_and(|index| !self.entries[index].done);
+                if wanted {
+                    self.end(ClosedReason::Server(reason), effects);
+                }
+            }
+            CloseReason::ByClient | CloseReason::UnknownSession
+                if matches!(self.state, State::Closing { .. }) && self.entries.is_empty() =>
+            {
+                self.end(ClosedReason::Finished, effects);
+            }
+            CloseReason::ByClient => {}
+            _ => self.end(ClosedReason::Server(reason), effects),
+        }
+    }
+
+    // ---- completing
+
+    /// Completes what is ready, in session order, and forgets what is stable.
+    fn settle(&mut self, now: Nanos, effects: &mut Effects<ClientOwn>) {
+        self.complete_ready(now, effects);
+        self.forget_stable();
+        if matches!(self.state, State::Closing { .. })
+            && self.entries.is_empty()
+            && self.state_timer == Nanos::MAX
+        {
+            self.continue_closing(now, effects);
+        }
+    }
+
+    fn complete_ready(&mut self, now: Nanos, effects: &mut Effects<ClientOwn>) {
+        while let Some(index) = self.index(self.completed.next()) {
+            self.drop_outdated(now, index);
+            let Some(answered_by) = self.ready(index) else { return };
+            self.completed = self.completed.next();
+            let (seq, stable_retry) = (self.completed, self.config.stable_retry);
+            let entry = &mut self.entries[index];
+            entry.done = true;
+            let reply = entry.reply.take();
+            let range = reply.as_ref().map(|reply| effects.append(|out| out.extend_from_slice(&reply.bytes)));
+            effects.own(ClientOwn::Complete(Completion {
+                seq,
+                answered_by,
+                reply: range,
+                failed: reply.as_ref().is_some_and(|reply| reply.failed),
+                times: reply.as_ref().map(|reply| reply.times).unwrap_or_default(),
+            }));
+            entry.tries = 1;
+            let keep = entry.kind == RequestKind::Update;
+            if let Some(reply) = reply {
+                self.recycle(reply.bytes);
+            }
+            self.counters.completed += 1;
+            self.counters.completed_early += u64::from(matches!(answered_by, AnsweredBy::Device(_)));
+            if keep {
+                let wait = self.jitter.around(stable_retry);
+                self.schedule(index, now.plus(wait));
+            } else {
+                let payload = std::mem::take(&mut self.entries[index].payload);
+                self.recycle(payload);
+                self.entries[index].retry_at = Nanos::MAX;
+            }
+        }
+    }
+
+    /// A read that an older incarnation of the server answered, behind a read that a newer one did,
+    /// may show an older state: it is asked again.
+    fn drop_outdated(&mut self, now: Nanos, index: usize) {
+        let entry = &mut self.entries[index];
+        let Some(epoch) =
+            entry.reply.as_ref().map(|reply| reply.epoch).filter(|_| entry.kind == RequestKind::Read)
+        else {
+            return;
+        };
+        if epoch < self.read_epoch {
+            entry.reply = None;
+            self.schedule(index, now);
+        }
+        self.read_epoch = self.read_epoch.max(epoch);
+    }
+
+    /// Who completes the request at `index`, if it is complete (rule 8).
+    fn ready(&self, index: usize) -> Option<AnsweredBy> {
+        let entry = &self.entries[index];
+        let stable = self.stable.0 > self.base.0 + index as u64;
+        if entry.kind != RequestKind::Update || self.config.asked == Durability::None {
+            return entry.reply.as_ref().map(|_| AnsweredBy::Server);
+        }
+        let acks = entry.acks.iter().flatten().count();
+        let acknowledged = acks >= usize::from(self.config.device_acks_asked.max(1));
+        let last = entry.acks.iter().flatten().last().map(|(device, _)| AnsweredBy::Device(*device));
+        match (entry.early, &entry.reply) {
+            (true, _) if acknowledged => last,
+            (true, Some(_)) if stable => Some(AnsweredBy::Server),
+            (true, _) if stable => Some(AnsweredBy::ServerAck),
+            (false, Some(_)) if acknowledged || stable => Some(AnsweredBy::Server),
+            (false, Some(_)) if self.config.planted.is(Fault::CompleteWithoutAck) => Some(AnsweredBy::Server),
+            (false, None) if entry.fixed_reply && stable => Some(AnsweredBy::ServerAck),
+            _ => None,
+        }
+    }
+
+    fn forget_stable(&mut self) {
+        let careless = self.config.planted.is(Fault::ForgetBeforeStable);
+        while let Some(entry) = self.entries.front() {
+            // The answer to anything but an update was sent when nothing of it could be lost any more.
+            let kept = entry.kind == RequestKind::Update && self.config.asked != Durability::None;
+            if !entry.done || (kept && self.stable <= self.base && !careless) {
+                return;
+            }
+            self.base = self.base.next();
+            self.responses.forget(self.session, self.base);
+            if let Some(entry) = self.entries.pop_front() {
+                self.recycle(entry.payload);
+            }
+        }
+    }
+
+    fn recycle(&mut self, mut bytes: Vec<u8>) {
+        if self.spare.len() < self.window as usize {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+
+    fn retry_due(&mut self, now: Nanos, effects: &mut Effects<ClientOwn>) {
+        if now < self.busy_until {
+            self.retry_at = self.busy_until;
+            return;
+        }
+        let mut sent = 0;
+        self.retry_at = Nanos::MAX;
+        for index in 0..self.entries.len() {
+            let due = self.entries[index].retry_at;
+            if due > now || due == Nanos::MAX {
+                self.retry_at = self.retry_at.min(due);
+            } else if sent < self.config.burst_max {
+                sent += 1;
+                self.send_entry(now, index, effects);
+            } else {
+                // The rest goes with the next tick.
+                self.schedule(index, now.plus(self.config.rto_min));
+            }
+        }
+    }
+}
+
+impl Machine for Client {
+    type Own = ClientOwn;
+
+    fn on_message(
+        &mut self,
+        now: Nanos,
+        _from: SocketAddr,
+        _to: SocketAddr,
+        message: &[u8],
+        effects: &mut Effects<ClientOwn>,
+    ) {
+        if self.state == State::Closed {
+            return;
+        }
+        if let Err(error) = self.receive(now, message, effects) {
+            self.counters.refused[error as usize] += 1;
+        }
+    }
+
+    fn on_persisted(&mut self, _now: Nanos, _token: Token, _effects: &mut Effects<ClientOwn>) {
+        // A client persists nothing.
+    }
+
+    fn on_timer(&mut self, now: Nanos, effects: &mut Effects<ClientOwn>) {
+        if self.state_timer <= now {
+            match self.state {
+                State::Opening { .. } => self.send_open(now, effects),
+                State::Closing { .. } => self.continue_closing(now, effects),
+                State::New | State::Open | State::Closed => self.state_timer = Nanos::MAX,
+            }
+        }
+        if self.heartbeat_at <= now {
+            self.send_heartbeat(now, effects);
+        }
+        if self.retry_at <= now {
+            self.retry_due(now, effects);
+        }
+    }
+
+    fn next_timer(&self) -> Option<Nanos> {
+        let next = self.state_timer.min(self.heartbeat_at).min(self.retry_at);
+        (next != Nanos::MAX).then_some(next)
+    }
+}

@@ -1,0 +1,116 @@
+//! Planted faults: each switches one safety rule off, so that the simulator can show that it would
+//! notice. Without the feature `planted-faults` there is nothing to switch.
+
+/// A safety rule that is switched off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fault {
+    /// Rule 1: the device admits requests that are not the next of their session.
+    AdmitOutOfOrder,
+    /// Rule 1: a retransmission gets a stamp of its own.
+    RestampDuplicate,
+    /// Rule 2: the server executes updates as they come.
+    IgnoreOrder,
+    /// Rule 2: the server executes reads without waiting for their barrier.
+    IgnoreBarrier,
+    /// Rule 2: the server executes unstamped requests without asking for their place.
+    SkipDrain,
+    /// Rule 3: the device logs over an entry that is not stable.
+    OverwriteSlot,
+    /// Rule 4: the device acknowledges before its domain has completed.
+    AckBeforePersisted,
+    /// Rule 4: the device acknowledges without a lease.
+    AckWithoutLease,
+    /// Rule 5: the device neither forwards duplicates nor re-forwards aged entries.
+    LoseLastRequest,
+    /// Rule 6: the server says stable when it means applied.
+    StableWhenApplied,
+    /// Rule 7: the device acknowledges the first fragment of a set.
+    AckFirstFragment,
+    /// Rule 8: the client completes a covered update on the response alone.
+    CompleteWithoutAck,
+    /// Rule 8: the server sends replies that depend on unlogged, unstable writes.
+    ReplyBeforeStable,
+    /// Rule 9: the client forgets an update when it completes.
+    ForgetBeforeStable,
+    /// Rule 9: the server executes again what was retried after its reply was dropped.
+    ExecuteAgain,
+    /// Rule 10: the server serves before the replays have arrived.
+    ServeBeforeReplay,
+    /// Rule 10: the server starts from no session's position.
+    ForgetPosition,
+    /// Rule 11: the server deletes a session before the devices have confirmed that they are empty.
+    DeleteBeforeEmpty,
+    /// Rule 11: the server applies replays of sessions that it does not know.
+    ApplyUnknownSession,
+    /// Rule 12: the device obeys servers of past epochs.
+    ObeyPastEpoch,
+    /// Rule 12: the device forwards before it has rebuilt its tables.
+    ForgetLogOnRestart,
+    /// Rule 13: the client counts the same device twice.
+    CountDeviceTwice,
+    /// Rule 14: the device does not check who sent a `ServerAck`.
+    TrustAnyone,
+    /// Rule 15: duplicates are counted as admitted.
+    MiscountDuplicates,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Fault; 24] = [
+        Fault::AdmitOutOfOrder,
+        Fault::RestampDuplicate,
+        Fault::IgnoreOrder,
+        Fault::IgnoreBarrier,
+        Fault::SkipDrain,
+        Fault::OverwriteSlot,
+        Fault::AckBeforePersisted,
+        Fault::AckWithoutLease,
+        Fault::LoseLastRequest,
+        Fault::StableWhenApplied,
+        Fault::AckFirstFragment,
+        Fault::CompleteWithoutAck,
+        Fault::ReplyBeforeStable,
+        Fault::ForgetBeforeStable,
+        Fault::ExecuteAgain,
+        Fault::ServeBeforeReplay,
+        Fault::ForgetPosition,
+        Fault::DeleteBeforeEmpty,
+        Fault::ApplyUnknownSession,
+        Fault::ObeyPastEpoch,
+        Fault::ForgetLogOnRestart,
+        Fault::CountDeviceTwice,
+        Fault::TrustAnyone,
+        Fault::MiscountDuplicates,
+    ];
+}
+
+/// The fault that a machine carries; a build without the feature carries none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Planted(#[cfg(feature = "planted-faults")] Option<Fault>);
+
+impl Planted {
+    /// No fault.
+    pub const NONE: Planted = Planted(
+        #[cfg(feature = "planted-faults")]
+        None,
+    );
+
+    /// This fault.
+    #[cfg(feature = "planted-faults")]
+    pub const fn some(fault: Fault) -> Planted {
+        Planted(Some(fault))
+    }
+
+    /// Whether `fault` is the one.
+    #[cfg(feature = "planted-faults")]
+    pub(crate) fn is(self, fault: Fault) -> bool {
+        self.0 == Some(fault)
+    }
+
+    /// Whether `fault` is the one.
+    #[cfg(not(feature = "planted-faults"))]
+    #[allow(clippy::unused_self)]
+    pub(crate) const fn is(self, _fault: Fault) -> bool {
+        false
+    }
+}

@@ -1,0 +1,92 @@
+//! When to try again: exponential backoff with jitter. Randomness comes in as a seed.
+
+use scotfree_core::Nanos;
+
+/// A small deterministic generator (splitmix64) for jitter; not for secrets.
+#[derive(Debug, Clone)]
+pub(crate) struct Jitter(u64);
+
+impl Jitter {
+    pub(crate) fn new(seed: u64) -> Jitter {
+        Jitter(seed)
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// `span`, plus up to a quarter of it.
+    pub(crate) fn around(&mut self, span: Nanos) -> Nanos {
+        Nanos(span.0.saturating_add(self.draw() % (span.0 / 4).max(1)))
+    }
+}
+
+/// The span before try number `tries` (from 0): `first` doubled each time, at most `most`.
+pub(crate) fn backoff(first: Nanos, most: Nanos, tries: u32) -> Nanos {
+    Nanos(first.0.saturating_mul(1 << tries.min(20)).min(most.0))
+}
+
+/// An estimate of the round trip, and from it how long to wait for an answer.
+#[derive(Debug, Clone)]
+pub(crate) struct RoundTrip {
+    smoothed: u64,
+    deviation: u64,
+    measured: bool,
+}
+
+impl RoundTrip {
+    /// Before the first measurement `guess` is what is waited.
+    pub(crate) fn new(guess: Nanos) -> RoundTrip {
+        RoundTrip { smoothed: guess.0, deviation: 0, measured: false }
+    }
+
+    pub(crate) fn measure(&mut self, sample: Nanos) {
+        if self.measured {
+            self.deviation = (3 * self.deviation + self.smoothed.abs_diff(sample.0)) / 4;
+            self.smoothed = (7 * self.smoothed + sample.0) / 8;
+        } else {
+            *self = RoundTrip { smoothed: sample.0, deviation: sample.0 / 2, measured: true };
+        }
+    }
+
+    pub(crate) fn timeout(&self, least: Nanos, most: Nanos) -> Nanos {
+        Nanos((self.smoothed + 4 * self.deviation).clamp(least.0, most.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backoff_doubles_up_to_its_limit() {
+        let spans: Vec<u64> = (0..5).map(|tries| backoff(Nanos(10), Nanos(65), tries).0).collect();
+        assert_eq!(spans, [10, 20, 40, 65, 65]);
+    }
+
+    #[test]
+    fn jitter_adds_at_most_a_quarter_and_follows_its_seed() {
+        let spans = |seed| {
+            let mut jitter = Jitter::new(seed);
+            (0..100).map(|_| jitter.around(Nanos(1_000)).0).collect::<Vec<_>>()
+        };
+        assert!(spans(1).iter().all(|span| (1_000..1_250).contains(span)));
+        assert_eq!(spans(1), spans(1));
+        assert_ne!(spans(1), spans(2));
+    }
+
+    #[test]
+    fn the_timeout_follows_what_was_measured() {
+        let mut trip = RoundTrip::new(Nanos(500));
+        assert_eq!(trip.timeout(Nanos(1), Nanos(10_000)), Nanos(500));
+        for _ in 0..50 {
+            trip.measure(Nanos(100));
+        }
+        assert!(trip.timeout(Nanos(1), Nanos(10_000)).0 < 110);
+        assert_eq!(trip.timeout(Nanos(200), Nanos(10_000)), Nanos(200));
+    }
+}

@@ -1,0 +1,203 @@
+//! The one total order, as far as this server knows it.
+//!
+//! Invariant: a key is passed when it and every key before it has been executed or is known never
+//! to come.
+
+use crate::device::OrderKey;
+use scotfree_core::{BootEpoch, DeviceId, OrderNumber, SeqNum, SessionId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is known of an order key that is not passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// Its update is here and waits.
+    Held(SessionId, SeqNum),
+    /// It was executed under another place, or will never come.
+    Done,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    /// The head and its incarnation whose stamps count.
+    pub(super) view: Option<(BootEpoch, DeviceId)>,
+    /// Keys not passed of which something is known.
+    entries: BTreeMap<OrderKey, Entry>,
+    /// The last key executed.
+    executed: OrderKey,
+    /// Keys up to this one that are not held will never come.
+    settled: OrderKey,
+    /// Sessions whose next request waits for a barrier.
+    waiting: BTreeSet<(OrderKey, SessionId)>,
+}
+
+impl Order {
+    fn reached(&self) -> OrderKey {
+        self.executed.max(self.settled)
+    }
+
+    /// The next key to execute, if its update is here.
+    pub(super) fn next(&mut self) -> Option<(OrderKey, SessionId, SeqNum)> {
+        loop {
+            let (key, entry) = self.entries.first_key_value()?;
+            let key = *key;
+            if key > self.settled && key != self.successor() {
+                return None;
+            }
+            match *entry {
+                Entry::Held(session, seq) => return Some((key, session, seq)),
+                Entry::Done => self.pass(key),
+            }
+        }
+    }
+
+    /// Whose update is the first that waits.
+    pub(super) fn peek(&self) -> Option<(SessionId, SeqNum)> {
+        match self.entries.first_key_value()?.1 {
+            Entry::Held(session, seq) => Some((*session, *seq)),
+            Entry::Done => None,
+        }
+    }
+
+    /// The key after everything reached, in the same view.
+    fn successor(&self) -> OrderKey {
+        let (boot_epoch, number) = self.reached();
+        (boot_epoch, number.next())
+    }
+
+    /// Notes that the update of `key` is here; `false` if the key is passed or known already.
+    pub(super) fn hold(&mut self, key: OrderKey, session: SessionId, seq: SeqNum) -> bool {
+        if key <= self.executed || self.entries.contains_key(&key) {
+            return false;
+        }
+        self.entries.insert(key, Entry::Held(session, seq));
+        true
+    }
+
+    /// Notes that nothing is to be executed under `key` (any more).
+    pub(super) fn done(&mut self, key: OrderKey) {
+        if key > self.reached() || self.entries.contains_key(&key) {
+            self.entries.insert(key, Entry::Done);
+        }
+    }
+
+    /// The key has been executed or given up, as the next one.
+    pub(super) fn pass(&mut self, key: OrderKey) {
+        self.entries.remove(&key);
+        self.executed = self.executed.max(key);
+    }
+
+    /// Whether everything up to `key` has been executed or will never come.
+    pub(super) fn is_passed(&self, key: OrderKey) -> bool {
+        key <= self.reached() && self.entries.first_key_value().is_none_or(|(first, _)| *first > key)
+    }
+
+    /// `key`, or the end of what recovery found, whichever comes later.
+    pub(super) fn behind_recovered(&self, key: OrderKey) -> OrderKey {
+        key.max(self.settled)
+    }
+
+    /// Whether `key` itself is settled: not held, and not to come.
+    pub(super) fn is_given_up(&self, key: OrderKey) -> bool {
+        key <= self.reached() && !self.entries.contains_key(&key)
+    }
+
+    /// The head has told everything it holds: up to `through`, what is not here will never come.
+    pub(super) fn settle(&mut self, view: (BootEpoch, DeviceId), through: OrderKey) {
+        self.view = Some(view);
+        self.settled = self.settled.max(through);
+    }
+
+    /// Notes that `session`'s next request waits for `barrier`.
+    pub(super) fn wait(&mut self, barrier: OrderKey, session: SessionId) {
+        self.waiting.insert((barrier, session));
+    }
+
+    /// A session whose wait is over.
+    pub(super) fn released(&mut self) -> Option<SessionId> {
+        let (barrier, session) = *self.waiting.first()?;
+        if !self.is_passed(barrier) {
+            return None;
+        }
+        self.waiting.remove(&(barrier, session));
+        Some(session)
+    }
+
+    pub(super) fn forget_session(&mut self, session: SessionId) {
+        self.waiting.retain(|(_, waiting)| *waiting != session);
+    }
+
+    /// The numbers of the current view that something waits for and that are not here.
+    pub(super) fn missing(&self) -> Option<(BootEpoch, OrderNumber, OrderNumber)> {
+        let (view, _) = self.view?;
+        let (boot_epoch, first) = self.successor();
+        if boot_epoch != view || self.entries.contains_key(&(boot_epoch, first)) {
+            return None;
+        }
+        let held =
+            self.entries.keys().find(|key| **key > (boot_epoch, first)).map(|key| OrderNumber(key.1 .0 - 1));
+        let barrier =
+            self.waiting.iter().map(|(key, _)| *key).filter(|key| *key >= (boot_epoch, first)).max();
+        let last = held.or_else(|| barrier.filter(|key| key.0 == boot_epoch).map(|key| key.1))?;
+        Some((boot_epoch, first, last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(boot: u32, number: u64) -> OrderKey {
+        (BootEpoch(boot), OrderNumber(number))
+    }
+
+    fn settled(through: u64) -> Order {
+        let mut order = Order::default();
+        order.settle((BootEpoch(1), DeviceId(1)), key(1, through));
+        order
+    }
+
+    #[test]
+    fn keys_after_the_settled_ones_come_one_by_one() {
+        let mut order = settled(0);
+        assert!(order.hold(key(1, 2), SessionId(7), SeqNum(1)));
+        assert_eq!(order.next(), None);
+        assert_eq!(order.missing(), Some((BootEpoch(1), OrderNumber(1), OrderNumber(1))));
+        assert!(order.hold(key(1, 1), SessionId(8), SeqNum(1)));
+        assert_eq!(order.next(), Some((key(1, 1), SessionId(8), SeqNum(1))));
+        order.pass(key(1, 1));
+        assert!(order.is_passed(key(1, 1)) && !order.is_passed(key(1, 2)));
+        assert_eq!(order.next(), Some((key(1, 2), SessionId(7), SeqNum(1))));
+    }
+
+    #[test]
+    fn a_settled_gap_is_no_gap() {
+        let mut order = settled(5);
+        assert!(order.hold(key(1, 3), SessionId(7), SeqNum(1)));
+        assert!(order.is_passed(key(1, 2)) && !order.is_passed(key(1, 5)));
+        assert_eq!(order.next(), Some((key(1, 3), SessionId(7), SeqNum(1))));
+        order.pass(key(1, 3));
+        assert!(order.is_passed(key(1, 5)) && !order.is_passed(key(1, 6)));
+    }
+
+    #[test]
+    fn what_is_done_is_passed_over() {
+        let mut order = settled(0);
+        order.done(key(1, 1));
+        order.done(key(1, 2));
+        assert!(order.hold(key(1, 3), SessionId(7), SeqNum(1)));
+        assert_eq!(order.next(), Some((key(1, 3), SessionId(7), SeqNum(1))));
+        assert!(!order.hold(key(1, 2), SessionId(7), SeqNum(9)), "a passed key is not held again");
+    }
+
+    #[test]
+    fn a_barrier_is_released_when_it_is_passed() {
+        let mut order = settled(0);
+        order.wait(key(1, 1), SessionId(9));
+        assert_eq!(order.released(), None);
+        assert_eq!(order.missing(), Some((BootEpoch(1), OrderNumber(1), OrderNumber(1))));
+        order.hold(key(1, 1), SessionId(7), SeqNum(1));
+        order.pass(key(1, 1));
+        assert_eq!(order.released(), Some(SessionId(9)));
+        assert_eq!(order.released(), None);
+    }
+}

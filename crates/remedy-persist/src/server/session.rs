@@ -1,0 +1,506 @@
+//! Sessions at the server: opening, heartbeats, closing, expiry (rules 9 and 11).
+
+use super::{RecoveredSession, Server, ServerOwn};
+use crate::fault::Fault;
+use crate::server::DeadLetterReason;
+use scotfree_core::{Durability, Effects, Epoch, Nanos, SeqNum, SessionId};
+use scotfree_wire::{
+    emit, AcceptTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Kind, Nonce, Packet,
+    ResponseTail, SessionKeys, Stamp, StampKind, Tail, WireError,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+
+use crate::client::RequestKind;
+
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) epoch: Epoch,
+    pub(super) client_nonce: Nonce,
+    pub(super) server_nonce: Nonce,
+    pub(super) keys: SessionKeys,
+    /// Where its client last spoke from.
+    pub(super) client: Option<SocketAddr>,
+    /// Whether storage has the record.
+    pub(super) recorded: bool,
+    /// The next request to execute.
+    pub(super) next: SeqNum,
+    /// The last write executed.
+    pub(super) last_write: SeqNum,
+    /// The highest request that the client or a device has spoken of.
+    pub(super) highest: SeqNum,
+    /// Requests that wait for their turn.
+    pub(super) buffer: BTreeMap<SeqNum, Pending>,
+    /// Writes executed and not stable.
+    pub(super) unstable: VecDeque<SeqNum>,
+    pub(super) replies: BTreeMap<SeqNum, Reply>,
+    pub(super) replies_bytes: usize,
+    /// Everything up to here is complete at the client.
+    pub(super) completed: SeqNum,
+    pub(super) heard_at: Nanos,
+    /// How many requests the application has and has not answered.
+    pub(super) executing: u32,
+    /// When the two phases of expiry began.
+    pub(super) closing_since: Option<Nanos>,
+    /// Closing, and a write is missing: whatever lies behind it becomes dead letters.
+    pub(super) dead: bool,
+    /// Of a dead session: the dead letters.
+    pub(super) buried: BTreeSet<SeqNum>,
+    /// Storage has been asked to forget the record.
+    pub(super) deleting: bool,
+    pub(super) question: Option<Question>,
+}
+
+/// A request that waits for its turn.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) kind: RequestKind,
+    pub(super) flags: Flags,
+    pub(super) asked: Durability,
+    pub(super) stamp: Stamp,
+    pub(super) replayed: bool,
+    pub(super) payload: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(super) struct Reply {
+    /// `None` while the application has the request.
+    pub(super) bytes: Option<Vec<u8>>,
+    pub(super) failed: bool,
+    pub(super) times: ResponseTail,
+    /// When the application had answered.
+    pub(super) ready_at: Nanos,
+    pub(super) sent: bool,
+}
+
+/// What is wanted of the next request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// The request itself: of the client, after a while, since it may be on its way.
+    Request,
+    /// Its place: of the head, at once.
+    Place,
+}
+
+/// What a session waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Question {
+    /// The request it is about.
+    pub(super) seq: SeqNum,
+    pub(super) wanted: Wanted,
+    pub(super) ask_at: Nanos,
+}
+
+impl Session {
+    fn new(record: &RecoveredSession, keys: SessionKeys) -> Session {
+        Session {
+            epoch: record.epoch,
+            client_nonce: record.client_nonce,
+            server_nonce: record.server_nonce,
+            keys,
+            client: None,
+            recorded: false,
+            next: record.position.next(),
+            last_write: record.position,
+            highest: record.position,
+            buffer: BTreeMap::new(),
+            unstable: VecDeque::new(),
+            replies: BTreeMap::new(),
+            replies_bytes: 0,
+            completed: SeqNum(0),
+            heard_at: Nanos(0),
+            executing: 0,
+            closing_since: None,
+            dead: false,
+            buried: BTreeSet::new(),
+            deleting: false,
+            question: None,
+        }
+    }
+
+    /// Every request up to this one is stable.
+    pub(super) fn stable(&self) -> SeqNum {
+        SeqNum(self.unstable.front().copied().unwrap_or(self.next).0 - 1)
+    }
+
+    /// Every request up to this one is stable, or a dead letter up to `buried`.
+    pub(super) fn dealt_with(&self, buried: SeqNum) -> SeqNum {
+        if self.dead && self.unstable.is_empty() && self.executing == 0 {
+            self.stable().max(buried)
+        } else {
+            self.stable()
+        }
+    }
+
+    /// Whether the next request is not here, though later ones are known of.
+    pub(super) fn has_gap(&self) -> bool {
+        self.next <= self.highest && !self.buffer.contains_key(&self.next)
+    }
+}
+
+impl Server {
+    /// Takes over a session that storage knows.
+    pub(super) fn adopt(&mut self, record: &RecoveredSession) {
+        let keys = self.config.cluster_key.session(
+            &record.client_nonce,
+            &record.server_nonce,
+            record.session,
+            record.epoch,
+        );
+        let mut session = Session::new(record, keys);
+        if self.planted(Fault::ForgetPosition) {
+            session.next = SeqNum(1);
+        }
+        session.recorded = true;
+        self.by_nonce.insert(record.client_nonce, record.session);
+        self.sessions.insert(record.session, session);
+    }
+
+    pub(super) fn on_open(
+        &mut self,
+        now: Nanos,
+        from: SocketAddr,
+        packet: &Packet<'_>,
+        effects: &mut Effects<ServerOwn>,
+    ) -> Result<(), WireError> {
+        packet.verify(&self.keys.handshake)?;
+        let Tail::Open(open) = *packet.tail() else { return Err(WireError::InvalidField) };
+        if !self.serving {
+            // The client tries again.
+            return Ok(());
+        }
+        if let Some(id) = self.by_nonce.get(&open.client_nonce).copied() {
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.client = Some(from);
+                session.heard_at = now;
+            }
+            self.send_accept(id, effects);
+        } else if self.sessions.len() >= self.config.sessions_max || self.draining {
+            self.send_close_without_keys(
+                from,
+                SessionId(0),
+                CloseReason::NoRoom,
+                &open.client_nonce,
+                effects,
+            );
+        } else {
+            self.open_session(now, from, open.client_nonce, effects);
+        }
+        Ok(())
+    }
+
+    fn open_session(
+        &mut self,
+        now: Nanos,
+        from: SocketAddr,
+        client_nonce: Nonce,
+        effects: &mut Effects<ServerOwn>,
+    ) {
+        self.session_count += 1;
+        let id = SessionId(u64::from(self.config.epoch.0) << 32 | u64::from(self.session_count));
+        let server_nonce = self.server_nonce(id);
+        let record = RecoveredSession {
+            session: id,
+            epoch: self.config.epoch,
+            client_nonce,
+            server_nonce,
+            position: SeqNum(0),
+        };
+        let keys = self.config.cluster_key.session(&client_nonce, &server_nonce, id, self.config.epoch);
+        let mut session = Session::new(&record, keys);
+        session.client = Some(from);
+        session.heard_at = now;
+        self.by_nonce.insert(client_nonce, id);
+        self.sessions.insert(id, session);
+        effects.own(ServerOwn::RecordSession { record });
+    }
+
+    fn server_nonce(&self, id: SessionId) -> Nonce {
+        let mut nonce = [0; 16];
+        nonce[..8].copy_from_slice(&self.keys.nonces.mac(&[&id.0.to_le_bytes(), &[0]]).to_le_bytes());
+        nonce[8..].copy_from_slice(&self.keys.nonces.mac(&[&id.0.to_le_bytes(), &[1]]).to_le_bytes());
+        nonce
+    }
+
+    /// Storage has the session's record: its client may use it.
+    pub fn on_session_recorded(&mut self, _now: Nanos, id: SessionId, effects: &mut Effects<ServerOwn>) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.recorded = true;
+            self.send_accept(id, effects);
+        }
+    }
+
+    /// Storage has forgotten the session's record.
+    pub fn on_session_deleted(&mut self, _now: Nanos, id: SessionId, _effects: &mut Effects<ServerOwn>) {
+        self.remove_session(id);
+    }
+
+    fn remove_session(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.remove(&id) else { return };
+        self.by_nonce.remove(&session.client_nonce);
+        self.buffer_bytes -= session.buffer.values().map(|pending| pending.payload.len()).sum::<usize>();
+        self.order.forget_session(id);
+        self.dirty.remove(&id);
+        self.questions.retain(|(_, waiting)| *waiting != id);
+        self.fragments.forget_session(id);
+    }
+
+    /// The application broke for this session: its client is told, and it is expired.
+    pub fn fail_session(&mut self, now: Nanos, id: SessionId, effects: &mut Effects<ServerOwn>) {
+        self.send_close(id, SeqNum(0), CloseReason::ServerFailed, effects);
+        self.expire(now, id, effects);
+        self.pump(now, effects);
+    }
+
+    /// Also teaches the devices on the way.
+    pub(super) fn send_accept(&self, id: SessionId, effects: &mut Effects<ServerOwn>) {
+        let ready = |session: &&Session| session.recorded && session.closing_since.is_none();
+        let Some(session) = self.sessions.get(&id).filter(ready) else { return };
+        let Some(client) = session.client else { return };
+        let header = Header::new(Kind::SessionAccept, id, session.epoch);
+        let tail = Tail::Accept(AcceptTail {
+            client_nonce: session.client_nonce,
+            server_nonce: session.server_nonce,
+            window: self.config.window,
+            expiry_ms: (self.config.expiry.0 / 1_000_000) as u32,
+        });
+        let key = self.keys.handshake;
+        effects.send(self.config.local, client, |out| emit(&header, &tail, &[], &key, out));
+    }
+
+    pub(super) fn send_close(
+        &self,
+        id: SessionId,
+        seq: SeqNum,
+        reason: CloseReason,
+        effects: &mut Effects<ServerOwn>,
+    ) {
+        let Some(session) = self.sessions.get(&id) else { return };
+        let Some(client) = session.client else { return };
+        let mut header = Header::new(Kind::SessionClose, id, self.config.epoch);
+        header.seq_num = seq;
+        let key = session.keys.server_to_client;
+        effects.send(self.config.local, client, |out| {
+            emit(&header, &Tail::Close(CloseTail { reason }), &[], &key, out);
+        });
+    }
+
+    pub(super) fn send_close_without_keys(
+        &self,
+        client: SocketAddr,
+        id: SessionId,
+        reason: CloseReason,
+        payload: &[u8],
+        effects: &mut Effects<ServerOwn>,
+    ) {
+        let header = Header::new(Kind::SessionClose, id, self.config.epoch);
+        let key = self.keys.handshake;
+        effects.send(self.config.local, client, |out| {
+            emit(&header, &Tail::Close(CloseTail { reason }), payload, &key, out);
+        });
+    }
+
+    /// Whether the packet is from the client of a session known here; otherwise its sender is told.
+    pub(super) fn hear_client(
+        &mut self,
+        now: Nanos,
+        from: SocketAddr,
+        packet: &Packet<'_>,
+        effects: &mut Effects<ServerOwn>,
+    ) -> Result<bool, WireError> {
+        let Some(session) = self.sessions.get_mut(&packet.session()) else {
+            self.counters.unknown_session += 1;
+            if self.serving {
+                let reason = CloseReason::UnknownSession;
+                self.send_close_without_keys(from, packet.session(), reason, &[], effects);
+            }
+            return Ok(false);
+        };
+        packet.verify(&session.keys.client_to_server)?;
+        session.client = Some(from);
+        session.heard_at = session.heard_at.max(now);
+        let completed = packet.header().completed;
+        if completed > session.completed {
+            session.completed = completed;
+            while let Some(entry) = session.replies.first_entry().filter(|entry| *entry.key() <= completed) {
+                if !entry.get().sent {
+                    break;
+                }
+                session.replies_bytes -= entry.remove().bytes.map_or(0, |bytes| bytes.len());
+            }
+        }
+        Ok(session.closing_since.is_none())
+    }
+
+    pub(super) fn on_heartbeat(
+        &mut self,
+        now: Nanos,
+        from: SocketAddr,
+        packet: &Packet<'_>,
+        effects: &mut Effects<ServerOwn>,
+    ) -> Result<(), WireError> {
+        if !self.hear_client(now, from, packet, effects)? {
+            return Ok(());
+        }
+        let Tail::Heartbeat(tail) = *packet.tail() else { return Err(WireError::InvalidField) };
+        let window = u64::from(self.config.window);
+        let Some(session) = self.sessions.get_mut(&packet.session()) else { return Ok(()) };
+        session.highest = session.highest.max(SeqNum(tail.highest.0.min(session.next.0 + window)));
+        self.dirty.insert(packet.session());
+        self.send_heartbeat(packet.session(), SeqNum(0), Nanos(0), effects);
+        Ok(())
+    }
+
+    /// When the response to a sampled request left this host, by the kernel's stamp.
+    pub fn late_stamp(&mut self, id: SessionId, seq: SeqNum, sent: Nanos, effects: &mut Effects<ServerOwn>) {
+        self.send_heartbeat(id, seq, sent, effects);
+    }
+
+    fn send_heartbeat(
+        &mut self,
+        id: SessionId,
+        stamped: SeqNum,
+        sent: Nanos,
+        effects: &mut Effects<ServerOwn>,
+    ) {
+        let Some(session) = self.sessions.get(&id) else { return };
+        let Some(client) = session.client else { return };
+        let header = Header::new(Kind::Heartbeat, id, self.config.epoch);
+        let tail = HeartbeatTail { highest: SeqNum(0), stable: session.stable(), stamped, sent };
+        let key = session.keys.server_to_client;
+        effects.send(self.config.local, client, |out| emit(&header, &Tail::Heartbeat(tail), &[], &key, out));
+    }
+
+    pub(super) fn on_client_close(
+        &mut self,
+        now: Nanos,
+        from: SocketAddr,
+        packet: &Packet<'_>,
+        effects: &mut Effects<ServerOwn>,
+    ) -> Result<(), WireError> {
+        let known = self.hear_client(now, from, packet, effects)?;
+        let id = packet.session();
+        let Some(session) = self.sessions.get(&id) else { return Ok(()) };
+        let stable = session.unstable.is_empty() && session.next > packet.seq_num();
+        if !known || stable {
+            self.send_close(id, SeqNum(0), CloseReason::ByClient, effects);
+        }
+        if known && stable {
+            self.expire(now, id, effects);
+        }
+        Ok(())
+    }
+
+    // ---- expiry
+
+    pub(super) fn expire_silent(&mut self, now: Nanos, effects: &mut Effects<ServerOwn>) {
+        let expiry = self.config.expiry;
+        self.expiry_check_at = now.plus(Nanos(expiry.0 / 8 + 1));
+        if !self.serving {
+            return;
+        }
+        let silent: Vec<SessionId> = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| session.closing_since.is_none() && session.recorded)
+            .filter(|(_, session)| now.since(session.heard_at) > expiry)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in silent {
+            self.counters.expired += 1;
+            self.expire(now, id, effects);
+        }
+    }
+
+    /// Begins the first phase: the devices are asked to acknowledge nothing more and to empty
+    /// themselves of the session; what they still send is applied (rule 11).
+    pub(super) fn expire(&mut self, now: Nanos, id: SessionId, effects: &mut Effects<ServerOwn>) {
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| session.closing_since.is_none())
+        else {
+            return;
+        };
+        session.closing_since = Some(now);
+        if self.planted(Fault::DeleteBeforeEmpty) {
+            effects.own(ServerOwn::DeleteSession { session: id });
+            return;
+        }
+        let devices: Vec<_> = self.devices().map(|(device, _)| device).collect();
+        for device in devices {
+            self.ask_to_empty(now, id, device);
+        }
+        self.delete_if_empty(id, effects);
+    }
+
+    /// What a closing session still has waiting behind a gap that its client will not fill: behind
+    /// reads it is applied, behind a write it was never completed and becomes a dead letter.
+    pub(super) fn settle_rest(&mut self, now: Nanos, id: SessionId, effects: &mut Effects<ServerOwn>) {
+        let grace = self.config.gap_grace;
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if session.closing_since.is_none_or(|since| now.since(since) < grace)
+            || !session.has_gap()
+            || session.dead
+        {
+            return;
+        }
+        let Some((seq, pending)) = session.buffer.first_key_value() else {
+            session.highest = SeqNum(session.next.0 - 1);
+            return;
+        };
+        let seq = *seq;
+        if pending.stamp.kind != StampKind::None && pending.stamp.previous_write < session.next {
+            session.next = seq;
+            self.dirty.insert(id);
+            return;
+        }
+        session.dead = true;
+        for (seq, pending) in std::mem::take(&mut session.buffer) {
+            self.buffer_bytes -= pending.payload.len();
+            self.bury(id, seq, pending.stamp, &pending.payload, effects);
+        }
+    }
+
+    /// What a device still has of a session that is dead.
+    pub(super) fn bury_late(
+        &mut self,
+        id: SessionId,
+        packet: &Packet<'_>,
+        effects: &mut Effects<ServerOwn>,
+    ) -> Result<(), WireError> {
+        if let Some(whole) = self.fragments.offer(packet)? {
+            self.bury(id, packet.seq_num(), packet.stamp(), &whole.payload, effects);
+        }
+        Ok(())
+    }
+
+    fn bury(
+        &mut self,
+        id: SessionId,
+        seq: SeqNum,
+        stamp: Stamp,
+        payload: &[u8],
+        effects: &mut Effects<ServerOwn>,
+    ) {
+        if stamp.kind != StampKind::Order {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| session.next <= seq) else { return };
+        if !session.buried.insert(seq) {
+            return;
+        }
+        self.order.done((stamp.boot_epoch, stamp.number));
+        self.counters.dead_letters += 1;
+        let payload = effects.append(|out| out.extend_from_slice(payload));
+        effects.own(ServerOwn::DeadLetter { session: id, seq, reason: DeadLetterReason::BehindGap, payload });
+    }
+
+    /// The second phase: every device is empty and everything executed is stable.
+    pub(super) fn delete_if_empty(&mut self, id: SessionId, effects: &mut Effects<ServerOwn>) {
+        let confirmed = !self.expiring.keys().any(|(waiting, _)| *waiting == id);
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let idle = session.unstable.is_empty() && session.executing == 0;
+        if session.closing_since.is_some() && !session.deleting && confirmed && idle {
+            session.deleting = true;
+            effects.own(ServerOwn::DeleteSession { session: id });
+        }
+    }
+}

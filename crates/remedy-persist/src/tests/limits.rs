@@ -1,0 +1,344 @@
+//! What happens at the limits that no configuration names: each `*_MAX` of the machines, reached.
+
+use crate::client::{DEVICES_MAX, RESPONSE_SETS_MAX};
+use crate::device::{ENDED_MAX, FRAGMENT_BYTES_MAX, PAGE_RECORDS_MAX};
+use crate::{
+    Client, ClientConfig, ClientOwn, Device, DeviceConfig, DeviceOwn, Mode, RecoveredSession, Request,
+    RequestKind, Server, ServerConfig,
+};
+use scotfree_core::{
+    BootEpoch, DeviceId, Durability, Effect, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, SessionId,
+};
+use scotfree_wire::{
+    emit, fragments, AcceptTail, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header, Kind,
+    LeaseTail, Packet, RangeTail, ResponseTail, SessionKeys, Stamp, StampKind, Tail, MANIFEST_RECORD_BYTES,
+    REQUEST_BYTES_MAX,
+};
+use std::net::SocketAddr;
+
+const NOW: Nanos = Nanos::from_secs(1);
+
+fn address(last: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, last], 51_000))
+}
+
+fn client_address() -> SocketAddr {
+    address(1)
+}
+
+fn server_address() -> SocketAddr {
+    address(2)
+}
+
+fn device_address() -> SocketAddr {
+    address(254)
+}
+
+fn cluster() -> ClusterKey {
+    ClusterKey::from_bytes([3; 32])
+}
+
+fn session_keys(id: u64) -> SessionKeys {
+    cluster().session(&nonce(id), &[9; 16], SessionId(id), Epoch(1))
+}
+
+fn nonce(id: u64) -> [u8; 16] {
+    let mut nonce = [0; 16];
+    nonce[..8].copy_from_slice(&id.to_le_bytes());
+    nonce
+}
+
+fn packet(header: &Header, tail: &Tail, payload: &[u8], key: &scotfree_wire::Key) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    emit(header, tail, payload, key, &mut bytes);
+    bytes
+}
+
+fn header(kind: Kind, id: u64, seq: u64) -> Header {
+    let mut header = Header::new(kind, SessionId(id), Epoch(1));
+    header.seq_num = SeqNum(seq);
+    header
+}
+
+fn accept(id: u64, window: u32) -> Vec<u8> {
+    let tail = AcceptTail { client_nonce: nonce(id), server_nonce: [9; 16], window, expiry_ms: 1_000 };
+    packet(
+        &header(Kind::SessionAccept, id, 0),
+        &Tail::Accept(tail),
+        &[],
+        &cluster().control(Direction::Handshake),
+    )
+}
+
+fn update(id: u64, seq: u64, payload: &[u8]) -> Vec<Vec<u8>> {
+    let mut header = header(Kind::Update, id, seq);
+    header.asked = Durability::Ram;
+    let parts = fragments(&header, payload).expect("a payload of a request's size");
+    let key = session_keys(id).client_to_server;
+    parts.map(|(header, part)| packet(&header, &Tail::Stamp(Stamp::default()), part, &key)).collect()
+}
+
+/// What a machine sent, and how many effects of its own it wished for.
+fn sent<Own>(effects: &mut Effects<Own>) -> Vec<Vec<u8>> {
+    let packets = effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Send { bytes, .. } => Some(effects.bytes(*bytes).to_vec()),
+            _ => None,
+        })
+        .collect();
+    effects.clear();
+    packets
+}
+
+struct DeviceBench {
+    device: Device,
+    effects: Effects<DeviceOwn>,
+}
+
+impl DeviceBench {
+    fn new(sessions_max: u32) -> DeviceBench {
+        let mut config =
+            DeviceConfig::new(DeviceId(1), BootEpoch(1), device_address(), server_address(), cluster());
+        config.sessions_max = sessions_max;
+        config.window_max = 128;
+        let mut bench = DeviceBench { device: Device::new(config), effects: Effects::new() };
+        let tail = LeaseTail {
+            asked_at: NOW,
+            duration: Nanos::from_secs(100),
+            device: DeviceId(1),
+            boot_epoch: BootEpoch(1),
+        };
+        bench.command(&header(Kind::Lease, 0, 0), &Tail::Lease(tail));
+        assert!(bench.device.has_lease(NOW));
+        bench
+    }
+
+    fn command(&mut self, header: &Header, tail: &Tail) -> Vec<Vec<u8>> {
+        let bytes = packet(header, tail, &[], &cluster().control(Direction::ServerToDevice));
+        self.device.on_message(NOW, server_address(), device_address(), &bytes, &mut self.effects);
+        self.flush()
+    }
+
+    fn learn(&mut self, id: u64) {
+        let bytes = accept(id, 128);
+        self.device.on_message(NOW, server_address(), client_address(), &bytes, &mut self.effects);
+        self.flush();
+    }
+
+    fn request(&mut self, bytes: &[u8]) {
+        self.device.on_message(NOW, client_address(), server_address(), bytes, &mut self.effects);
+        self.flush();
+    }
+
+    /// Completes what the domains were asked for, and gives what was sent.
+    fn flush(&mut self) -> Vec<Vec<u8>> {
+        let tokens: Vec<_> = self
+            .effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Persist { token, .. } | Effect::Own(DeviceOwn::FlushErasures { token }) => {
+                    Some(*token)
+                }
+                _ => None,
+            })
+            .collect();
+        let mut packets = sent(&mut self.effects);
+        for token in tokens {
+            self.device.on_persisted(NOW, token, &mut self.effects);
+            packets.extend(sent(&mut self.effects));
+        }
+        packets
+    }
+}
+
+#[test]
+fn a_manifest_page_holds_page_records_max_and_the_rest_goes_on_the_next() {
+    let mut bench = DeviceBench::new(64);
+    for id in 1..=PAGE_RECORDS_MAX as u64 + 3 {
+        bench.learn(id);
+    }
+    let pages = bench.command(&header(Kind::RecoveryPoll, 0, 7), &Tail::Empty);
+    let sizes: Vec<usize> = pages
+        .iter()
+        .map(|page| Packet::parse(page).expect("a manifest").payload().len() / MANIFEST_RECORD_BYTES)
+        .collect();
+    assert_eq!(sizes, [PAGE_RECORDS_MAX, 3]);
+}
+
+#[test]
+fn a_question_is_answered_with_replay_burst_max_entries_and_where_to_go_on() {
+    let mut bench = DeviceBench::new(4);
+    bench.learn(1);
+    for seq in 1..=100 {
+        bench.request(&update(1, seq, b"x")[0]);
+    }
+    let range = RangeTail { first: 1, last: 100, boot_epoch: BootEpoch(0) };
+    let answer = bench.command(&header(Kind::Retransmit, 1, 0), &Tail::Range(range));
+    let burst =
+        DeviceConfig::new(DeviceId(1), BootEpoch(1), address(1), address(2), cluster()).replay_burst_max;
+    assert_eq!(answer.len(), burst as usize + 1);
+    let last = Packet::parse(&answer[burst as usize]).expect("the end of the answer");
+    assert!(last.flags().has(Flags::VOID));
+    assert_eq!((last.seq_num(), last.stamp().number.0), (SeqNum(u64::from(burst)), u64::from(burst)));
+}
+
+#[test]
+fn incomplete_updates_at_the_device_hold_at_most_fragment_bytes_max() {
+    // The oldest set gives way; its client sends it again. With sets of the largest size the bytes
+    // are the nearer limit, FRAGMENT_SETS_MAX the farther.
+    let mut bench = DeviceBench::new(300);
+    let large = vec![0; REQUEST_BYTES_MAX];
+    for id in 1..=300 {
+        bench.learn(id);
+        bench.request(&update(id, 1, &large)[0]);
+    }
+    assert!(bench.device.fragments.bytes_reserved() <= FRAGMENT_BYTES_MAX);
+    assert_eq!(bench.device.fragments.set_count(), FRAGMENT_BYTES_MAX / REQUEST_BYTES_MAX);
+    assert!(bench.device.fragments.set_count() <= crate::device::FRAGMENT_SETS_MAX);
+}
+
+#[test]
+fn an_ended_session_is_remembered_until_ended_max_others_have_ended() {
+    let mut bench = DeviceBench::new(4);
+    let end = |bench: &mut DeviceBench, id| {
+        let tail = Tail::Close(CloseTail { reason: CloseReason::Expire });
+        bench.command(&header(Kind::SessionClose, id, 0), &tail);
+    };
+    bench.learn(1);
+    end(&mut bench, 1);
+    bench.learn(1);
+    assert_eq!(bench.device.session_count(), 0);
+    for id in 2..=ENDED_MAX as u64 + 1 {
+        end(&mut bench, id);
+    }
+    bench.learn(1);
+    assert_eq!(bench.device.session_count(), 1);
+}
+
+fn open_client(device_acks_asked: u8) -> (Client, Effects<ClientOwn>) {
+    let mut config = ClientConfig::new(client_address(), server_address(), cluster(), nonce(1), 1);
+    config.device_acks_asked = device_acks_asked;
+    let mut client = Client::new(config);
+    let mut effects = Effects::new();
+    client.open(NOW, &mut effects);
+    client.on_message(NOW, server_address(), client_address(), &accept(1, 128), &mut effects);
+    assert!(client.is_open());
+    effects.clear();
+    (client, effects)
+}
+
+fn submit(client: &mut Client, kind: RequestKind, effects: &mut Effects<ClientOwn>) {
+    let request = Request {
+        kind,
+        mode: Mode::Early,
+        fixed_reply: true,
+        relaxed: false,
+        key_hash: KeyHash(0),
+        payload: b"x",
+    };
+    client.submit(NOW, request, effects).expect("the window is open");
+}
+
+#[test]
+fn a_client_counts_at_most_devices_max_devices() {
+    let (mut client, mut effects) = open_client(DEVICES_MAX as u8 + 1);
+    submit(&mut client, RequestKind::Update, &mut effects);
+    for device in 1..=DEVICES_MAX as u16 + 1 {
+        let mut header = header(Kind::PersistAck, 1, 1);
+        header.granted = Durability::Ram;
+        let stamp = Stamp { kind: StampKind::Order, device: DeviceId(device), ..Stamp::default() };
+        let bytes = packet(&header, &Tail::Stamp(stamp), &[], &session_keys(1).device_to_client);
+        client.on_message(NOW, server_address(), client_address(), &bytes, &mut effects);
+    }
+    assert_eq!(client.counters().foreign, 1, "the device beyond the limit is not followed");
+    assert_eq!(client.outstanding(), 1, "nor counted");
+}
+
+#[test]
+fn a_client_keeps_at_most_response_sets_max_incomplete_responses() {
+    let (mut client, mut effects) = open_client(1);
+    for seq in 1..=RESPONSE_SETS_MAX as u64 + 4 {
+        submit(&mut client, RequestKind::Read, &mut effects);
+        let header = header(Kind::Response, 1, seq);
+        let payload = vec![0; 4_000];
+        let (first, part) = fragments(&header, &payload).expect("a response").next().expect("a part");
+        let tail = Tail::Response(ResponseTail::default());
+        let bytes = packet(&first, &tail, part, &session_keys(1).server_to_client);
+        client.on_message(NOW, server_address(), client_address(), &bytes, &mut effects);
+    }
+    assert_eq!(client.responses.set_count(), RESPONSE_SETS_MAX);
+    assert_eq!(client.responses.evicted_count(), 4);
+}
+
+#[test]
+fn a_server_keeps_at_most_fragment_sets_max_incomplete_requests() {
+    let recovered = RecoveredSession {
+        session: SessionId(1),
+        epoch: Epoch(1),
+        client_nonce: nonce(1),
+        server_nonce: [9; 16],
+        position: SeqNum(0),
+    };
+    let config = ServerConfig::new(server_address(), cluster(), Epoch(2), [1; 16], Vec::new());
+    let mut server = Server::new(config, &[recovered]);
+    let mut effects = Effects::new();
+    server.start(NOW, &mut effects);
+    for seq in 1..=crate::server::FRAGMENT_SETS_MAX as u64 + 5 {
+        let first = &update(1, seq, &[0; 4_000])[0];
+        server.on_message(NOW, client_address(), server_address(), first, &mut effects);
+    }
+    assert_eq!(server.fragments.set_count(), crate::server::FRAGMENT_SETS_MAX);
+    assert_eq!(server.fragments.evicted_count(), 5);
+}
+
+#[test]
+fn a_request_to_another_server_passes_as_it_is() {
+    let mut bench = DeviceBench::new(4);
+    bench.learn(1);
+    // The other server has a session of the same name, with other keys.
+    let key = cluster().session(&nonce(77), &[9; 16], SessionId(1), Epoch(1)).client_to_server;
+    let bytes = packet(&header(Kind::Update, 1, 1), &Tail::Stamp(Stamp::default()), b"x", &key);
+    bench.device.on_message(NOW, client_address(), address(3), &bytes, &mut bench.effects);
+    let forwarded: Vec<_> = bench
+        .effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Own(DeviceOwn::Forward { bytes }) => Some(bench.effects.bytes(*bytes).to_vec()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(forwarded, [bytes]);
+    assert_eq!(bench.device.counters().bad, 0);
+}
+
+#[test]
+fn a_slot_whose_record_was_refused_is_logged_again_later() {
+    let mut bench = DeviceBench::new(4);
+    bench.learn(1);
+    let update_into = |bench: &mut DeviceBench, seq, refused| {
+        let bytes = &update(1, seq, b"x")[0];
+        bench.device.on_message(NOW, client_address(), server_address(), bytes, &mut bench.effects);
+        let persists = bench.effects.iter().filter_map(|effect| match effect {
+            Effect::Persist { token, .. } => Some(*token),
+            _ => None,
+        });
+        for token in persists.collect::<Vec<_>>() {
+            if refused {
+                bench.device.on_refused(token);
+            } else {
+                bench.device.on_persisted(NOW, token, &mut bench.effects);
+            }
+        }
+        bench.effects.clear();
+    };
+    for seq in 1..=128 {
+        update_into(&mut bench, seq, true);
+    }
+    assert_eq!(bench.device.counters().persist_acks, 0);
+    let mut stable = header(Kind::ServerAck, 1, 128);
+    stable.epoch = Epoch(1);
+    bench.command(&stable, &Tail::Empty);
+    update_into(&mut bench, 129, false);
+    assert_eq!((bench.device.counters().logged, bench.device.counters().persist_acks), (129, 1));
+}

@@ -1,0 +1,97 @@
+//! Runs the simulator from the command line: many seeds, or one with everything that happened.
+//!
+//! `cargo run --release -p scotfree-sim --example sim -- --seeds 0..2000`
+//! `cargo run --release -p scotfree-sim --example sim -- --seed 7 --trace`
+//!
+//! `--plant IgnoreOrder` switches a safety rule off, to see what the simulator says of it.
+
+use remedy_persist::Fault;
+use scotfree_sim::{campaign, run, Depth, Options, Scenario};
+use std::ops::Range;
+use std::process::ExitCode;
+use std::time::Instant;
+
+const USAGE: &str = "usage: sim (--seeds FIRST..END | --seed SEED [--trace]) [--storm] [--plant FAULT]";
+
+/// What is to be run.
+#[derive(Debug)]
+struct Wish {
+    seeds: Range<u64>,
+    depth: Option<Depth>,
+    planted: Option<Fault>,
+    storm: bool,
+}
+
+fn main() -> ExitCode {
+    let Some(wish) = read_wish(std::env::args().skip(1)) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match wish.depth {
+        Some(depth) => run_one(&wish, depth),
+        None => run_many(&wish),
+    }
+}
+
+fn read_wish(mut words: impl Iterator<Item = String>) -> Option<Wish> {
+    let mut wish = Wish { seeds: 0..0, depth: None, planted: None, storm: false };
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--seeds" => {
+                let range = words.next()?;
+                let (first, end) = range.split_once("..")?;
+                wish.seeds = first.parse().ok()?..end.parse().ok()?;
+            }
+            "--seed" => {
+                let seed: u64 = words.next()?.parse().ok()?;
+                wish.seeds = seed..seed + 1;
+                wish.depth = wish.depth.or(Some(Depth::Last));
+            }
+            "--trace" => wish.depth = Some(Depth::All),
+            "--storm" => wish.storm = true,
+            "--plant" => {
+                let name = words.next()?;
+                wish.planted = Some(Fault::ALL.into_iter().find(|fault| format!("{fault:?}") == name)?);
+            }
+            _ => return None,
+        }
+    }
+    (!wish.seeds.is_empty()).then_some(wish)
+}
+
+impl Wish {
+    fn scenario(&self, seed: u64) -> Scenario {
+        let scenario = if self.storm { Scenario::storm(seed) } else { Scenario::random(seed) };
+        Scenario { planted: self.planted, ..scenario }
+    }
+}
+
+fn run_one(wish: &Wish, depth: Depth) -> ExitCode {
+    match run(wish.seeds.start, wish.scenario(wish.seeds.start), depth) {
+        Ok(report) => {
+            print!("{report}");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            print!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_many(wish: &Wish) -> ExitCode {
+    let begun = Instant::now();
+    let maker = |seed| wish.scenario(seed);
+    let options = Options { scenario: &maker, ..Options::default() };
+    let report = campaign(wish.seeds.clone(), &options, |_| {});
+    print!("{}", report.total);
+    println!("{:>20} {:.1} s", "wall clock", begun.elapsed().as_secs_f64());
+    for failure in &report.failures {
+        println!("seed {}: {:?}: {}", failure.seed, failure.violation.invariant, failure.violation.detail);
+    }
+    if report.failures.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
