@@ -1,0 +1,42 @@
+//! The two clocks of the shells: real time, comparable with kernel stamps, and monotonic time, for
+//! timers.
+//!
+//! Invariant: machines never see these; their shells read a clock and pass the time as an argument.
+
+use crate::sys;
+use scotfree_core::Nanos;
+
+/// `CLOCK_REALTIME`, the clock of the kernel's software stamps. It can be stepped: use it for stamps,
+/// never for timers.
+pub fn now_realtime() -> Nanos {
+    sys::clock::read(libc::CLOCK_REALTIME)
+}
+
+/// `CLOCK_MONOTONIC`, which never goes back; for timers.
+pub fn now_monotonic() -> Nanos {
+    sys::clock::read(libc::CLOCK_MONOTONIC)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    #[test]
+    fn monotonic_time_does_not_go_back() {
+        let mut previous = now_monotonic();
+        for _ in 0..1_000 {
+            let now = now_monotonic();
+            assert!(now >= previous);
+            previous = now;
+        }
+    }
+
+    #[test]
+    fn real_time_is_the_time_since_1970() {
+        let before = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970");
+        let now = now_realtime();
+        assert!(u128::from(now.0) + 1_000_000_000 > before.as_nanos());
+        assert!(u128::from(now.0) < before.as_nanos() + 3_600_000_000_000);
+    }
+}

@@ -1,0 +1,32 @@
+//! The shells around the machines: sockets, packet ports, clocks, polling and persistence domains.
+//!
+//! Invariant: `unsafe` lives in the private module `sys` alone, whose functions are safe to call; nothing that
+//! arrives from a network or a file can make this crate panic; nothing here blocks except where a
+//! function says that it does.
+#![deny(unsafe_code)]
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+compile_error!("scotfree-io speaks to the kernel in the layouts of 64-bit Linux");
+
+pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod disk;
+pub mod domain;
+pub mod frame;
+mod log_file;
+pub mod memory;
+pub mod packet_port;
+pub mod poll;
+pub mod ram;
+mod stamp_table;
+pub mod storage;
+mod sys;
+pub mod transport;
+pub mod udp;
+pub mod verify;
+
+pub use clock::{now_monotonic, now_realtime};
+pub use domain::{DomainError, PersistenceDomain, ScanReport};
+pub use poll::{Event, Interest, Poller, Signal, Signals, Waker};
+pub use transport::{RxBurst, RxPacket, Stamps, Transport, TxPacket};

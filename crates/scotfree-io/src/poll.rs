@@ -1,0 +1,243 @@
+//! Waiting for many descriptors, for other threads and for signals.
+//!
+//! Invariant: an interrupted wait goes on with the time that is left; readiness is level-triggered, so
+//! nothing is missed by reading too little.
+
+use crate::clock::now_monotonic;
+use crate::sys::event;
+use scotfree_core::Nanos;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+/// What to wait for on a descriptor. Errors, and a peer that is gone, are always reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interest {
+    /// Something to read.
+    Read,
+    /// Room to write.
+    Write,
+    /// Either.
+    ReadWrite,
+}
+
+/// A descriptor that is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// The key it was added under.
+    pub key: u64,
+    /// Reading will not block.
+    pub readable: bool,
+    /// Writing will not block.
+    pub writable: bool,
+    /// It has an error or the peer is gone. A UDP socket with transmit stamps to fetch says this too;
+    /// it is reported again until they are fetched.
+    pub error: bool,
+}
+
+/// Waits for many descriptors at once.
+pub struct Poller {
+    epoll: OwnedFd,
+    raw: Box<[event::RawEvent]>,
+    events: Vec<Event>,
+}
+
+impl Poller {
+    /// A poller that reports up to `events_max` descriptors per wait; further ones come with the next.
+    pub fn new(events_max: usize) -> io::Result<Poller> {
+        assert!(events_max > 0, "a wait reports at least one event");
+        Ok(Poller {
+            epoll: event::epoll_create()?,
+            raw: vec![event::RawEvent { events: 0, u64: 0 }; events_max].into(),
+            events: Vec::with_capacity(events_max),
+        })
+    }
+
+    /// Watches `fd` from now on; its events carry `key`. A descriptor leaves when it is closed.
+    pub fn add(&self, fd: RawFd, key: u64, interest: Interest) -> io::Result<()> {
+        event::epoll_control(&self.epoll, libc::EPOLL_CTL_ADD, fd, interest.mask(), key)
+    }
+
+    /// Changes what a watched `fd` is watched for, and its key.
+    pub fn modify(&self, fd: RawFd, key: u64, interest: Interest) -> io::Result<()> {
+        event::epoll_control(&self.epoll, libc::EPOLL_CTL_MOD, fd, interest.mask(), key)
+    }
+
+    /// Stops watching `fd`.
+    pub fn remove(&self, fd: RawFd) -> io::Result<()> {
+        event::epoll_control(&self.epoll, libc::EPOLL_CTL_DEL, fd, 0, 0)
+    }
+
+    /// Blocks until a descriptor is ready or `timeout` is over (no timeout: for ever). An empty answer
+    /// means that the time is over.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<&[Event]> {
+        let deadline = timeout.map(|span| now_monotonic().plus(nanos(span)));
+        let mut left = timeout;
+        loop {
+            match event::epoll_wait(&self.epoll, &mut self.raw, left) {
+                Ok(count) => return Ok(self.report(count)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    left = deadline.map(|deadline| Duration::from_nanos(deadline.since(now_monotonic()).0));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn report(&mut self, count: usize) -> &[Event] {
+        self.events.clear();
+        self.events.extend(self.raw[..count].iter().map(|raw| {
+            let mask = raw.events as i32;
+            Event {
+                key: raw.u64,
+                readable: mask & (libc::EPOLLIN | libc::EPOLLHUP | libc::EPOLLRDHUP) != 0,
+                writable: mask & libc::EPOLLOUT != 0,
+                error: mask & (libc::EPOLLERR | libc::EPOLLHUP) != 0,
+            }
+        }));
+        &self.events
+    }
+}
+
+impl AsRawFd for Poller {
+    fn as_raw_fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+}
+
+impl Interest {
+    fn mask(self) -> u32 {
+        let mask = match self {
+            Interest::Read => libc::EPOLLIN | libc::EPOLLRDHUP,
+            Interest::Write => libc::EPOLLOUT,
+            Interest::ReadWrite => libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLOUT,
+        };
+        mask as u32
+    }
+}
+
+fn nanos(span: Duration) -> Nanos {
+    Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Wakes a thread that waits in a [`Poller`]; share it by reference or in an `Arc`.
+pub struct Waker {
+    eventfd: OwnedFd,
+}
+
+impl Waker {
+    /// A waker that nobody has used yet.
+    pub fn new() -> io::Result<Waker> {
+        Ok(Waker { eventfd: event::eventfd()? })
+    }
+
+    /// Makes the waker's descriptor readable. Waking twice before it is drained is waking once.
+    pub fn wake(&self) {
+        event::eventfd_set(&self.eventfd);
+    }
+
+    /// Makes the descriptor unreadable again; whether somebody had woken it.
+    pub fn drain(&self) -> bool {
+        event::eventfd_clear(&self.eventfd)
+    }
+}
+
+impl AsRawFd for Waker {
+    fn as_raw_fd(&self) -> RawFd {
+        self.eventfd.as_raw_fd()
+    }
+}
+
+/// A request to the process from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGTERM: drain, then end.
+    Terminate,
+    /// SIGINT: end and remove what was made.
+    Interrupt,
+    /// SIGHUP: read the configuration again.
+    Hangup,
+}
+
+/// SIGTERM, SIGINT and SIGHUP of the process as something to poll. Only the process's one owner of
+/// signals makes this; dropping it gives the signals back to their default actions.
+pub struct Signals {
+    pipe: &'static OwnedFd,
+}
+
+const SIGNALS: [i32; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+
+impl Signals {
+    /// Takes the three signals over, for all threads. Programs started later are not affected.
+    pub fn install() -> io::Result<Signals> {
+        Ok(Signals { pipe: event::signals_install(&SIGNALS)? })
+    }
+
+    /// The next signal that has arrived, if any.
+    pub fn next_signal(&self) -> Option<Signal> {
+        let mut number = [0];
+        if event::read_some(self.pipe, &mut number) == 0 {
+            return None;
+        }
+        match i32::from(number[0]) {
+            libc::SIGTERM => Some(Signal::Terminate),
+            libc::SIGHUP => Some(Signal::Hangup),
+            _ => Some(Signal::Interrupt),
+        }
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        event::signals_restore(&SIGNALS);
+    }
+}
+
+impl AsRawFd for Signals {
+    fn as_raw_fd(&self) -> RawFd {
+        self.pipe.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_waker_wakes_another_thread_once() {
+        let waker = Arc::new(Waker::new().expect("a waker"));
+        let mut poller = Poller::new(4).expect("a poller");
+        poller.add(waker.as_raw_fd(), 42, Interest::Read).expect("a watch");
+        let other = Arc::clone(&waker);
+        let thread = std::thread::spawn(move || other.wake());
+        let event = poller.wait(None).expect("a wait")[0];
+        assert_eq!((event.key, event.readable, event.error), (42, true, false));
+        thread.join().expect("the other thread ends");
+        assert!(waker.drain());
+        assert!(!waker.drain());
+        assert!(poller.wait(Some(Duration::ZERO)).expect("a wait").is_empty());
+    }
+
+    #[test]
+    fn a_wait_lasts_its_timeout_to_the_microsecond() {
+        let mut poller = Poller::new(1).expect("a poller");
+        let before = now_monotonic();
+        assert!(poller.wait(Some(Duration::from_micros(300))).expect("a wait").is_empty());
+        assert!(now_monotonic().since(before) >= Nanos::from_micros(300));
+    }
+
+    #[test]
+    fn a_changed_and_a_removed_watch_are_heeded() {
+        let waker = Waker::new().expect("a waker");
+        waker.wake();
+        let mut poller = Poller::new(2).expect("a poller");
+        poller.add(waker.as_raw_fd(), 1, Interest::Read).expect("a watch");
+        poller.modify(waker.as_raw_fd(), 2, Interest::ReadWrite).expect("a change");
+        let event = poller.wait(None).expect("a wait")[0];
+        assert_eq!((event.key, event.readable, event.writable), (2, true, true));
+        poller.remove(waker.as_raw_fd()).expect("a removal");
+        assert!(poller.wait(Some(Duration::ZERO)).expect("a wait").is_empty());
+        assert!(poller.remove(waker.as_raw_fd()).is_err());
+    }
+}
