@@ -1,0 +1,18 @@
+//! The embedded key-value service: a map in memory behind a write-ahead log of requests.
+//!
+//! Invariant: the state is a function of the requests in the log; each record holds a request and its
+//! session's position, so after a crash each request was applied once or not at all, and the position
+//! says which.
+#![forbid(unsafe_code)]
+
+mod journal;
+mod op;
+pub mod payload;
+mod reply;
+mod service;
+mod snapshot;
+mod store;
+
+pub use journal::{JournalError, JournalLimits};
+pub use service::{command, KvOptions, KvRecovery, KvService};
+pub use store::{Store, Value};

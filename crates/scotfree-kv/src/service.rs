@@ -1,0 +1,415 @@
+//! The service: executes requests on the map, and answers for what is stable.
+//!
+//! Invariant: every request that may write leaves one op, with its session's position in it; replies
+//! are given at once, stability is reported when the op is durable. Requests are executed in order,
+//! also when the log cannot keep up: then all of them wait.
+
+use crate::journal::{Journal, JournalError, JournalLimits, Recovered};
+use crate::op::Op;
+use crate::payload::{Request, EARLY_ALLOWED, REQUEST_HEAD_BYTES, VERSION};
+use crate::snapshot::{self, Sessions};
+use crate::store::{command_lines, Call, Store, DATABASES};
+use crate::{payload, reply};
+use remedy_persist::{RecoveredSession, RequestKind};
+use scotfree_core::{Epoch, Nanos, SeqNum, SessionId};
+use scotfree_io::{now_realtime, PersistenceDomain, ScanReport};
+use scotfree_rpc::metrics::MetricsText;
+use scotfree_rpc::{DeadLetter, DeadLetterFile, Execution, Replies, Service, Watch};
+use scotfree_wire::REQUEST_BYTES_MAX;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// How a [`KvService`] is set up.
+#[derive(Debug, Clone)]
+pub struct KvOptions {
+    /// How much the data may take; a command that could exceed it is refused.
+    pub data_bytes_max: usize,
+    /// How large a request that writes may be; a larger one is refused.
+    pub request_bytes_max: usize,
+    /// The bounds of the log.
+    pub limits: JournalLimits,
+    /// Where updates go that were never applied, and how large that file may grow.
+    pub dead_letters: PathBuf,
+    /// See [`KvOptions::dead_letters`].
+    pub dead_letters_bytes_max: u64,
+}
+
+impl KvOptions {
+    /// Bounds that fit a log of `log_bytes`. Half of it may be live: two snapshots and the ops.
+    pub fn for_log(log_bytes: u64, dead_letters: PathBuf) -> KvOptions {
+        KvOptions {
+            data_bytes_max: (log_bytes / 8) as usize,
+            // A record takes at most an eighth of a log.
+            request_bytes_max: (log_bytes / 8).saturating_sub(128).min(REQUEST_BYTES_MAX as u64) as usize,
+            limits: JournalLimits {
+                ops_bytes_max: log_bytes / 8,
+                backlog_bytes_max: 8 << 20,
+                full_time_max: Nanos::from_secs(10),
+            },
+            dead_letters,
+            dead_letters_bytes_max: 64 << 20,
+        }
+    }
+}
+
+/// What a service found in its log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KvRecovery {
+    /// The epoch for this run of the server.
+    pub epoch: Epoch,
+    /// The sessions with their positions.
+    pub sessions: Vec<RecoveredSession>,
+    /// How many keys there are.
+    pub key_count: usize,
+    /// How many ops were applied on top of the latest snapshot.
+    pub op_count: usize,
+    /// What the log says of torn records.
+    pub report: ScanReport,
+}
+
+/// The embedded key-value service.
+pub struct KvService<D> {
+    state: State,
+    sessions: Sessions,
+    journal: Journal<D>,
+    /// What each op that is not durable stands for.
+    undurable: VecDeque<(u64, Stands)>,
+    /// The last request executed, and the last one reported as stable.
+    ticket_last: u64,
+    ticket_stable: u64,
+    /// Requests that wait for the log.
+    waiting: VecDeque<Waiting>,
+    dead_letters: DeadLetterFile,
+    request_bytes_max: usize,
+    broken: Option<String>,
+}
+
+/// What happens when an op is durable.
+enum Stands {
+    Nothing,
+    Ticket(u64),
+    Recorded(SessionId),
+    Deleted(SessionId),
+}
+
+struct Waiting {
+    ticket: u64,
+    session: SessionId,
+    seq: SeqNum,
+    kind: RequestKind,
+    payload: Vec<u8>,
+}
+
+/// The map and the scratch memory of its requests.
+struct State {
+    store: Store,
+    spans: Vec<Range<usize>>,
+    reply: Vec<u8>,
+}
+
+impl<D: PersistenceDomain> KvService<D> {
+    /// Rebuilds the state from what the domain holds.
+    pub fn open(domain: D, options: &KvOptions) -> Result<(KvService<D>, KvRecovery), JournalError> {
+        let (journal, recovered) = Journal::open(domain, options.limits)?;
+        let mut state = State { store: Store::new(0), spans: Vec::new(), reply: Vec::new() };
+        let mut sessions = Sessions::new();
+        rebuild(&recovered, &mut state, &mut sessions)?;
+        let recovery = KvRecovery {
+            epoch: Epoch(recovered.epoch),
+            sessions: sessions.values().copied().collect(),
+            key_count: state.store.len(),
+            op_count: recovered.ops.len(),
+            report: recovered.report,
+        };
+        let mut service = KvService {
+            state,
+            sessions,
+            journal,
+            undurable: VecDeque::new(),
+            ticket_last: 0,
+            ticket_stable: 0,
+            waiting: VecDeque::new(),
+            dead_letters: DeadLetterFile::new(&options.dead_letters, options.dead_letters_bytes_max),
+            request_bytes_max: options.request_bytes_max,
+            broken: None,
+        };
+        service.limit_data(options.data_bytes_max);
+        Ok((service, recovery))
+    }
+
+    /// The map.
+    pub fn store(&self) -> &Store {
+        &self.state.store
+    }
+
+    /// The sessions with their positions.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// How many snapshots were taken.
+    pub fn snapshots_taken(&self) -> u64 {
+        self.journal.snapshots_taken()
+    }
+
+    /// Whether everything executed is durable and nothing is under way.
+    pub fn is_idle(&self) -> bool {
+        self.journal.is_idle() && self.waiting.is_empty() && self.undurable.is_empty()
+    }
+
+    /// The limit is part of the log, since it decides what requests do.
+    fn limit_data(&mut self, data_bytes_max: usize) {
+        if self.state.store.data_bytes_max() != data_bytes_max {
+            self.state.store.set_data_bytes_max(data_bytes_max);
+            self.note(&Op::Limit(data_bytes_max as u64), Stands::Nothing);
+        }
+    }
+
+    fn run(&mut self, request: &Execution<'_>, replies: &mut Replies) {
+        self.ticket_last = request.ticket;
+        let may_write = request.kind.writes();
+        let changed = if may_write && request.payload.len() > self.request_bytes_max {
+            self.state.refuse("ERR the request is larger than the log takes");
+            false
+        } else {
+            self.state.answer(request.payload, may_write)
+        };
+        if may_write {
+            let (session, seq) = (request.session, request.seq);
+            let op = if changed {
+                Op::Apply { session, seq, payload: request.payload }
+            } else {
+                Op::Position { session, seq }
+            };
+            self.note(&op, Stands::Ticket(request.ticket));
+            if let Some(record) = self.sessions.get_mut(&session) {
+                record.position = seq;
+            }
+        }
+        let flags = if self.state.store.is_nearly_full() { 0 } else { EARLY_ALLOWED };
+        let answer = &self.state.reply;
+        replies.reply(request.ticket, answer.first() == Some(&b'-'), |out| {
+            out.extend_from_slice(&[VERSION, flags]);
+            out.extend_from_slice(answer);
+        });
+    }
+
+    fn note(&mut self, op: &Op<'_>, stands: Stands) {
+        let number = self.journal.append(op);
+        self.undurable.push_back((number, stands));
+    }
+
+    fn run_waiting(&mut self, replies: &mut Replies) {
+        while !self.journal.is_stalled() {
+            let Some(Waiting { ticket, session, seq, kind, payload }) = self.waiting.pop_front() else {
+                return;
+            };
+            self.run(&Execution { ticket, session, seq, kind, payload: &payload }, replies);
+        }
+    }
+
+    fn report_durable(&mut self, replies: &mut Replies) {
+        let durable = self.journal.durable();
+        while self.undurable.front().is_some_and(|(number, _)| *number <= durable) {
+            let Some((_, stands)) = self.undurable.pop_front() else { break };
+            match stands {
+                Stands::Nothing | Stands::Ticket(_) => {}
+                Stands::Recorded(session) => replies.session_recorded(session),
+                Stands::Deleted(session) => replies.session_deleted(session),
+            }
+        }
+        let first = self.undurable.iter().find_map(|(_, stands)| match stands {
+            Stands::Ticket(ticket) => Some(*ticket),
+            Stands::Nothing | Stands::Recorded(_) | Stands::Deleted(_) => None,
+        });
+        let stable = first.map_or(self.ticket_last, |ticket| ticket - 1);
+        if stable > self.ticket_stable {
+            self.ticket_stable = stable;
+            replies.stable(stable);
+        }
+    }
+
+    fn take_snapshot(&mut self) {
+        let mut bytes = Vec::with_capacity(self.state.store.data_bytes());
+        snapshot::write(&self.state.store, &self.sessions, &mut bytes);
+        self.journal.take_snapshot(bytes);
+    }
+
+    fn advance(&mut self, replies: &mut Replies) -> Result<(), JournalError> {
+        self.journal.pump()?;
+        while !self.waiting.is_empty() && !self.journal.is_stalled() {
+            self.run_waiting(replies);
+            self.journal.pump()?;
+        }
+        if self.journal.wants_snapshot() {
+            self.take_snapshot();
+            self.journal.pump()?;
+        }
+        self.report_durable(replies);
+        Ok(())
+    }
+}
+
+impl<D: PersistenceDomain> Service for KvService<D> {
+    fn execute(&mut self, request: &Execution<'_>, replies: &mut Replies) {
+        if self.waiting.is_empty() && !self.journal.is_stalled() {
+            return self.run(request, replies);
+        }
+        // How many can wait is bounded by the sessions' credits.
+        let Execution { ticket, session, seq, kind, payload } = *request;
+        self.waiting.push_back(Waiting { ticket, session, seq, kind, payload: payload.to_vec() });
+    }
+
+    fn record_session(&mut self, record: &RecoveredSession, _replies: &mut Replies) {
+        self.sessions.insert(record.session, *record);
+        self.note(&Op::Start(*record), Stands::Recorded(record.session));
+    }
+
+    fn delete_session(&mut self, session: SessionId, _replies: &mut Replies) {
+        self.sessions.remove(&session);
+        self.note(&Op::End(session), Stands::Deleted(session));
+    }
+
+    fn dead_letter(&mut self, letter: &DeadLetter<'_>) {
+        if let Err(error) = self.dead_letters.write(letter) {
+            self.broken.get_or_insert(error.to_string());
+        }
+    }
+
+    fn poll(&mut self, _wants_stable: bool, replies: &mut Replies) {
+        if self.broken.is_some() {
+            return;
+        }
+        if let Err(error) = self.advance(replies) {
+            self.broken = Some(error.to_string());
+        }
+    }
+
+    fn watches(&self, out: &mut Vec<Watch>) {
+        out.extend(self.journal.completion_fd().map(|fd| Watch {
+            fd,
+            generation: 0,
+            readable: true,
+            writable: false,
+        }));
+    }
+
+    fn broken(&self) -> Option<String> {
+        self.broken.clone()
+    }
+
+    fn write_metrics(&self, text: &mut MetricsText) {
+        text.gauge("scotfree_kv_keys", "Keys.", self.state.store.len());
+        text.gauge("scotfree_kv_data_bytes", "What the data takes.", self.state.store.data_bytes());
+        let help = "What the data may take.";
+        text.gauge("scotfree_kv_data_bytes_max", help, self.state.store.data_bytes_max());
+        let help = "Requests that wait for the log.";
+        text.gauge("scotfree_kv_waiting", help, self.waiting.len());
+        text.gauge("scotfree_kv_log_bytes", "What the requests in the log take.", self.journal.ops_bytes());
+        text.counter("scotfree_kv_snapshots_total", "Snapshots taken.", self.journal.snapshots_taken());
+        text.counter("scotfree_kv_dead_letters_total", "Updates never applied.", self.dead_letters.count());
+    }
+
+    fn next_poll(&self) -> Option<Nanos> {
+        self.journal.next_pump()
+    }
+}
+
+impl State {
+    /// Executes a request; its reply is in `self.reply`. Whether it may have changed the map.
+    fn answer(&mut self, bytes: &[u8], may_write: bool) -> bool {
+        self.reply.clear();
+        let request = match Request::parse(bytes, &mut self.spans) {
+            Ok(request) => request,
+            Err(error) => {
+                self.refuse(&format!("ERR scotfree: {error}"));
+                return false;
+            }
+        };
+        if request.head.describes() {
+            reply::bulk(description(&self.store).as_bytes(), &mut self.reply);
+            return false;
+        }
+        if request.head.is_transaction() {
+            reply::array(request.command_count, &mut self.reply);
+        } else if request.command_count == 0 {
+            // A connection says that it needs nothing more.
+            reply::simple("OK", &mut self.reply);
+        }
+        self.run_commands(&request, may_write);
+        // A single command that is refused has changed nothing.
+        let is_refused = self.reply.first() == Some(&b'-');
+        may_write && request.command_count > 0 && !is_refused
+    }
+
+    fn refuse(&mut self, text: &str) {
+        self.reply.clear();
+        reply::error(text, &mut self.reply);
+    }
+
+    fn run_commands(&mut self, request: &Request<'_>, may_write: bool) {
+        let mut at = REQUEST_HEAD_BYTES;
+        while let Ok(Some(next)) = request.command(at, &mut self.spans) {
+            at = next;
+            let arguments: Vec<&[u8]> = self.spans.iter().map(|span| request.argument(span)).collect();
+            let (db, is_resp3) = (request.head.db, request.head.is_resp3());
+            self.store.run(&Call { arguments: &arguments, db, is_resp3, may_write }, &mut self.reply);
+        }
+    }
+}
+
+/// What a client's sidecar has to know of this service.
+fn description(store: &Store) -> String {
+    let mut text = format!(
+        "scotfree 1\ntime_ms {}\nversion scot-kv-{}\ndatabases {DATABASES}\nreserved_db {}\nauth_required 0\n\
+         early_allowed {}\n",
+        now_realtime().0 / 1_000_000,
+        env!("CARGO_PKG_VERSION"),
+        u16::MAX,
+        u8::from(!store.is_nearly_full())
+    );
+    for line in command_lines() {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
+fn rebuild(recovered: &Recovered, state: &mut State, sessions: &mut Sessions) -> Result<(), JournalError> {
+    let damaged = |what: &str| JournalError::Damaged(what.to_owned());
+    if let Some(snapshot) = &recovered.snapshot {
+        snapshot::read(snapshot, &mut state.store, sessions)
+            .ok_or_else(|| damaged("its snapshot is not whole"))?;
+    }
+    for record in &recovered.ops {
+        match Op::read(record).ok_or_else(|| damaged("an op cannot be read"))? {
+            Op::Start(record) => drop(sessions.insert(record.session, record)),
+            Op::End(session) => drop(sessions.remove(&session)),
+            Op::Limit(bytes) => state.store.set_data_bytes_max(bytes as usize),
+            Op::Position { session, seq } => advance(sessions, session, seq)?,
+            Op::Apply { session, seq, payload } => {
+                state.answer(payload, true);
+                advance(sessions, session, seq)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Moves a session's position forward; backward, or without a session, is damage.
+fn advance(sessions: &mut Sessions, session: SessionId, seq: SeqNum) -> Result<(), JournalError> {
+    let record = sessions.get_mut(&session).filter(|record| record.position < seq);
+    let record = record.ok_or_else(|| {
+        JournalError::Damaged(format!("request {seq} of session {session} is out of its order"))
+    })?;
+    record.position = seq;
+    Ok(())
+}
+
+/// A request for one command, for clients that are no sidecar.
+pub fn command(arguments: &[&[u8]]) -> Vec<u8> {
+    let mut out = Vec::new();
+    payload::write_request(&[arguments], &mut out);
+    out
+}

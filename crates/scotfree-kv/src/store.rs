@@ -1,0 +1,457 @@
+//! The map and its commands: pure, so that a log of requests rebuilds it.
+//!
+//! Invariant: what a command does and answers follows from the map and the command alone. The data
+//! never takes more than `data_bytes_max`, counted alike before and after a recovery.
+
+use crate::reply;
+use std::collections::{HashMap, VecDeque};
+
+/// What an entry counts for beyond its bytes.
+const ENTRY_BYTES: usize = 64;
+/// What an element of a list counts for beyond its bytes.
+const ELEMENT_BYTES: usize = 16;
+/// How many databases there are.
+pub const DATABASES: u16 = 16;
+
+/// A value of the map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// A string.
+    Text(Vec<u8>),
+    /// A list.
+    List(VecDeque<Vec<u8>>),
+}
+
+impl Value {
+    fn bytes(&self) -> usize {
+        match self {
+            Value::Text(text) => text.len(),
+            Value::List(elements) => elements.iter().map(|element| element.len() + ELEMENT_BYTES).sum(),
+        }
+    }
+}
+
+/// One command of the service.
+struct Verb {
+    name: &'static str,
+    /// How many arguments with the name; at least as many if negative.
+    arity: i32,
+    writes: bool,
+    /// May make the data larger.
+    grows: bool,
+    run: fn(&mut Store, &Call<'_>, &mut Vec<u8>),
+}
+
+const VERBS: [Verb; 11] = [
+    Verb { name: "append", arity: 3, writes: true, grows: true, run: Store::append },
+    Verb { name: "del", arity: -2, writes: true, grows: false, run: Store::del },
+    Verb { name: "get", arity: 2, writes: false, grows: false, run: Store::get },
+    Verb { name: "incr", arity: 2, writes: true, grows: true, run: Store::incr },
+    Verb { name: "lrange", arity: 4, writes: false, grows: false, run: Store::lrange },
+    Verb { name: "lpush", arity: -3, writes: true, grows: true, run: Store::lpush },
+    Verb { name: "mget", arity: -2, writes: false, grows: false, run: Store::mget },
+    Verb { name: "mset", arity: -3, writes: true, grows: true, run: Store::mset },
+    Verb { name: "ping", arity: -1, writes: false, grows: false, run: |_, call, out| ping(call, out) },
+    Verb { name: "rpush", arity: -3, writes: true, grows: true, run: Store::rpush },
+    Verb { name: "set", arity: 3, writes: true, grows: true, run: Store::set },
+];
+
+/// A command with its surroundings.
+pub struct Call<'a> {
+    /// The name and the arguments.
+    pub arguments: &'a [&'a [u8]],
+    /// The database.
+    pub db: u16,
+    /// Whether replies are to be RESP3.
+    pub is_resp3: bool,
+    /// Whether the request that carries it may write.
+    pub may_write: bool,
+}
+
+impl Call<'_> {
+    /// The key of the map that the argument at `index` names.
+    fn key(&self, index: usize) -> Vec<u8> {
+        let mut key = Vec::with_capacity(2 + self.arguments[index].len());
+        key.extend_from_slice(&self.db.to_be_bytes());
+        key.extend_from_slice(self.arguments[index]);
+        key
+    }
+}
+
+/// The map.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Store {
+    entries: HashMap<Vec<u8>, Value>,
+    data_bytes: usize,
+    data_bytes_max: usize,
+}
+
+impl Store {
+    /// An empty map whose data may take `data_bytes_max`; a command that could exceed it is refused.
+    pub fn new(data_bytes_max: usize) -> Store {
+        Store { data_bytes_max, ..Store::default() }
+    }
+
+    /// Runs one command and appends its reply.
+    pub fn run(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
+        let name = call.arguments[0].to_ascii_lowercase();
+        let Some(verb) = VERBS.iter().find(|verb| verb.name.as_bytes() == name) else {
+            let name: String = String::from_utf8_lossy(call.arguments[0]).chars().take(128).collect();
+            return reply::error(&format!("ERR unknown command '{name}'"), out);
+        };
+        let count = call.arguments.len() as i32;
+        if count != verb.arity && (verb.arity > 0 || count < -verb.arity) {
+            return reply::error(&format!("ERR wrong number of arguments for '{}' command", verb.name), out);
+        }
+        if call.db >= DATABASES {
+            return reply::error("ERR DB index is out of range", out);
+        }
+        if verb.writes && !call.may_write {
+            return reply::error("ERR a request that is sent as a read may not write", out);
+        }
+        if verb.grows && self.would_be(call) > self.data_bytes_max {
+            return reply::error("OOM command not allowed when used memory > 'maxmemory'.", out);
+        }
+        (verb.run)(self, call, out);
+    }
+
+    /// How much the data could take after a command that grows it.
+    fn would_be(&self, call: &Call<'_>) -> usize {
+        let added: usize = call.arguments[1..].iter().map(|argument| argument.len() + ELEMENT_BYTES).sum();
+        self.data_bytes + added + ENTRY_BYTES
+    }
+
+    /// What the data takes.
+    pub fn data_bytes(&self) -> usize {
+        self.data_bytes
+    }
+
+    /// What the data may take.
+    pub fn data_bytes_max(&self) -> usize {
+        self.data_bytes_max
+    }
+
+    /// Changes what the data may take. Data that takes more stays; it only does not grow.
+    pub fn set_data_bytes_max(&mut self, data_bytes_max: usize) {
+        self.data_bytes_max = data_bytes_max;
+    }
+
+    /// Whether the data is so near its limit that answers should not be promised in advance.
+    pub fn is_nearly_full(&self) -> bool {
+        self.data_bytes > self.data_bytes_max / 10 * 9
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// All entries, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Value)> {
+        self.entries.iter().map(|(key, value)| (key.as_slice(), value))
+    }
+
+    /// Puts an entry, as a recovery does.
+    pub fn insert(&mut self, key: Vec<u8>, value: Value) {
+        self.remove(&key);
+        self.data_bytes += key.len() + value.bytes() + ENTRY_BYTES;
+        self.entries.insert(key, value);
+    }
+
+    fn remove(&mut self, key: &[u8]) -> bool {
+        let Some(value) = self.entries.remove(key) else { return false };
+        self.data_bytes -= key.len() + value.bytes() + ENTRY_BYTES;
+        true
+    }
+
+    fn set(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
+        self.insert(call.key(1), Value::Text(call.arguments[2].to_vec()));
+        reply::simple("OK", out);
+    }
+
+    fn get(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
+        match self.entries.get(&call.key(1)) {
+            Some(Value::Text(text)) => reply::bulk(text, out),
+            Some(Value::List(_)) => wrong_type(out),
+            None => reply::null(call.is_resp3, out),
+        }
+    }
+
+    fn mget(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
+        reply::array(call.arguments.len() - 1, out);
+        for index in 1..call.arguments.len() {
+            match self.entries.get(&call.key(index)) {
+                Some(Value::Text(text)) => reply::bulk(text, out),
+                Some(Value::List(_)) | None => reply::null(call.is_resp3, out),
+            }
+        }
+    }
+
+    fn del(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
+        let removed = (1..call.arguments.len()).filter(|index| self.remove(&call.key(*index))).count();
+        reply::integer(removed as i64, out);
+    }
+
+    fn incr(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
+        let key = call.key(1);
+        let value = match self.entries.get(&key) {
+            Some(Value::Text(text)) => parse_integer(text),
+            Some(Value::List(_)) => return wrong_type(out),
+            None => Some(0),
+        };
+        let Some(value) = value else {
+            return reply::error("ERR value is not an integer or out of range", out);
+        };
+        let Some(next) = value.checked_add(1) else {
+            return reply::error("ERR increment or decrement would overflow", out);
+        };
+        self.insert(key, Value::Text(next.to_string().into_bytes()));
+        reply::integer(next, out);
+    }
+
+    fn append(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
+        let (key, added) = (call.key(1), call.arguments[2]);
+        match self.entries.get_mut(&key) {
+            Some(Value::Text(text)) => {
+                text.extend_from_slice(added);
+                self.data_bytes += added.len();
+                reply::integer(text.len() as i64, out);
+            }
+            Some(Value::List(_)) => wrong_type(out),
+            None => {
+                self.insert(key, Value::Text(added.to_vec()));
+                reply::integer(added.len() as i64, out);
+            }
+        }
+    }
+
+    fn mset(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
+        if call.arguments.len() % 2 == 0 {
+            return reply::error("ERR wrong number of arguments for 'mset' command", out);
+        }
+        for index in (1..call.arguments.len()).step_by(2) {
+            self.insert(call.key(index), Value::Text(call.arguments[index + 1].to_vec()));
+        }
+        reply::simple("OK", out);
+    }
+
+    fn rpush(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
+        self.push(call, VecDeque::push_back, out);
+    }
+
+    fn lpush(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
+        self.push(call, VecDeque::push_front, out);
+    }
+
+    fn push(&mut self, call: &Call<'_>, push: fn(&mut VecDeque<Vec<u8>>, Vec<u8>), out: &mut Vec<u8>) {
+        let key = call.key(1);
+        if !self.entries.contains_key(&key) {
+            self.insert(key.clone(), Value::List(VecDeque::new()));
+        }
+        let Some(Value::List(elements)) = self.entries.get_mut(&key) else {
+            return wrong_type(out);
+        };
+        for element in &call.arguments[2..] {
+            push(elements, element.to_vec());
+            self.data_bytes += element.len() + ELEMENT_BYTES;
+        }
+        reply::integer(elements.len() as i64, out);
+    }
+
+    fn lrange(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
+        let bounds = (parse_integer(call.arguments[2]), parse_integer(call.arguments[3]));
+        let (Some(first), Some(last)) = bounds else {
+            return reply::error("ERR value is not an integer or out of range", out);
+        };
+        match self.entries.get(&call.key(1)) {
+            Some(Value::List(elements)) => {
+                let range = clamp_range(first, last, elements.len());
+                reply::array(range.len(), out);
+                elements.range(range).for_each(|element| reply::bulk(element, out));
+            }
+            Some(Value::Text(_)) => wrong_type(out),
+            None => reply::array(0, out),
+        }
+    }
+}
+
+fn ping(call: &Call<'_>, out: &mut Vec<u8>) {
+    match call.arguments {
+        [_] => reply::simple("PONG", out),
+        [_, text] => reply::bulk(text, out),
+        _ => reply::error("ERR wrong number of arguments for 'ping' command", out),
+    }
+}
+
+/// Commands that a client's sidecar answers by itself when the server has them: they need nothing of
+/// this service but transactions.
+const SIDECAR_VERBS: [(&str, i32); 10] = [
+    ("multi", 1),
+    ("exec", 1),
+    ("discard", 1),
+    ("select", 2),
+    ("reset", 1),
+    ("client|help", 2),
+    ("client|reply", 3),
+    ("client|setname", 3),
+    ("client|getname", 2),
+    ("client|setinfo", 4),
+];
+
+/// The commands, as a client's sidecar wants them described: name, arity, flags.
+pub fn command_lines() -> impl Iterator<Item = String> {
+    let sidecars = SIDECAR_VERBS.iter().map(|(name, arity)| format!("command {name} {arity} fast"));
+    let client = std::iter::once("command client -2 fast".to_owned());
+    let own = VERBS.iter().map(|verb| {
+        let flags = match (verb.writes, verb.grows, verb.name) {
+            (true, true, _) => "write|denyoom",
+            (true, false, _) => "write",
+            (false, _, "ping") => "fast",
+            (false, _, _) => "readonly",
+        };
+        format!("command {} {} {flags}", verb.name, verb.arity)
+    });
+    own.chain(client).chain(sidecars)
+}
+
+fn wrong_type(out: &mut Vec<u8>) {
+    reply::error("WRONGTYPE Operation against a key holding the wrong kind of value", out);
+}
+
+/// An integer as Redis reads it: no plus sign, no leading zeros, no spaces.
+fn parse_integer(text: &[u8]) -> Option<i64> {
+    let value: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    (value.to_string().as_bytes() == text).then_some(value)
+}
+
+/// The elements from `first` to `last`, both included; negative ones count from the end.
+fn clamp_range(first: i64, last: i64, length: usize) -> std::ops::Range<usize> {
+    let length = length as i64;
+    let from_end = |index: i64| if index < 0 { length.saturating_add(index) } else { index };
+    let first = from_end(first).max(0);
+    let last = from_end(last).min(length - 1);
+    if first > last {
+        0..0
+    } else {
+        first as usize..last as usize + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(store: &mut Store, line: &str) -> String {
+        run_as(store, line, true, false)
+    }
+
+    fn run_as(store: &mut Store, line: &str, may_write: bool, is_resp3: bool) -> String {
+        let arguments: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let mut out = Vec::new();
+        store.run(&Call { arguments: &arguments, db: 0, is_resp3, may_write }, &mut out);
+        String::from_utf8(out).expect("replies of these tests are text")
+    }
+
+    #[test]
+    fn commands_answer_as_redis_does() {
+        let mut store = Store::new(1 << 20);
+        for (line, reply) in [
+            ("PING", "+PONG\r\n"),
+            ("ping hello", "$5\r\nhello\r\n"),
+            ("GET k", "$-1\r\n"),
+            ("SET k v", "+OK\r\n"),
+            ("get k", "$1\r\nv\r\n"),
+            ("APPEND k w", ":2\r\n"),
+            ("APPEND new xyz", ":3\r\n"),
+            ("INCR k", "-ERR value is not an integer or out of range\r\n"),
+            ("INCR n", ":1\r\n"),
+            ("INCR n", ":2\r\n"),
+            ("SET n 9223372036854775807", "+OK\r\n"),
+            ("INCR n", "-ERR increment or decrement would overflow\r\n"),
+            ("SET n 01", "+OK\r\n"),
+            ("INCR n", "-ERR value is not an integer or out of range\r\n"),
+            ("RPUSH l a b", ":2\r\n"),
+            ("RPUSH l c", ":3\r\n"),
+            ("LRANGE l 0 -1", "*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n"),
+            ("LPUSH m a b", ":2\r\n"),
+            ("LRANGE m 0 -1", "*2\r\n$1\r\nb\r\n$1\r\na\r\n"),
+            ("MSET x 1 y 2", "+OK\r\n"),
+            ("MSET x 3 y", "-ERR wrong number of arguments for 'mset' command\r\n"),
+            ("MGET x y", "*2\r\n$1\r\n1\r\n$1\r\n2\r\n"),
+            ("LRANGE l -2 1", "*1\r\n$1\r\nb\r\n"),
+            ("LRANGE l 5 9", "*0\r\n"),
+            ("LRANGE l -9223372036854775808 9223372036854775807", "*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n"),
+            ("LRANGE none 0 1", "*0\r\n"),
+            ("LRANGE l x 1", "-ERR value is not an integer or out of range\r\n"),
+            ("LRANGE k 0 1", "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"),
+            ("GET l", "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"),
+            ("RPUSH k a", "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"),
+            ("MGET k none l", "*3\r\n$2\r\nvw\r\n$-1\r\n$-1\r\n"),
+            ("DEL k none l", ":2\r\n"),
+            ("DEL k", ":0\r\n"),
+            ("NOSUCH a", "-ERR unknown command 'NOSUCH'\r\n"),
+            ("GET", "-ERR wrong number of arguments for 'get' command\r\n"),
+            ("SET k v EX 10", "-ERR wrong number of arguments for 'set' command\r\n"),
+        ] {
+            assert_eq!(run(&mut store, line), reply, "{line}");
+        }
+        assert_eq!(run_as(&mut store, "GET none", true, true), "_\r\n");
+    }
+
+    #[test]
+    fn a_read_may_not_write() {
+        let mut store = Store::new(1 << 20);
+        assert!(run_as(&mut store, "SET k v", false, false).starts_with("-ERR"));
+        assert!(store.is_empty());
+    }
+
+    #[test]
+    fn at_its_limit_the_store_refuses_to_grow_and_still_serves() {
+        let mut store = Store::new(1_000);
+        run(&mut store, "SET other v");
+        while run(&mut store, "APPEND k 0123456789")
+            != "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
+        {}
+        assert!(store.data_bytes() <= 1_000 && store.is_nearly_full() | (store.data_bytes() > 800));
+        assert_eq!(run(&mut store, "GET other"), "$1\r\nv\r\n");
+        assert_eq!(run(&mut store, "DEL k"), ":1\r\n");
+        assert_eq!(run(&mut store, "SET k v"), "+OK\r\n");
+    }
+
+    #[test]
+    fn the_count_of_bytes_is_that_of_a_rebuilt_store() {
+        let mut store = Store::new(1 << 20);
+        for line in [
+            "SET a 1",
+            "APPEND a 23",
+            "RPUSH l x yy zzz",
+            "INCR n",
+            "SET a 4",
+            "DEL n",
+            "SET b ",
+            "RPUSH l q",
+        ] {
+            run(&mut store, line);
+        }
+        let mut rebuilt = Store::new(1 << 20);
+        store.iter().for_each(|(key, value)| rebuilt.insert(key.to_vec(), value.clone()));
+        assert_eq!(store, rebuilt);
+    }
+
+    #[test]
+    fn databases_are_apart() {
+        let mut store = Store::new(1 << 20);
+        let mut out = Vec::new();
+        let arguments: [&[u8]; 3] = [b"SET", b"k", b"one"];
+        store.run(&Call { arguments: &arguments, db: 1, is_resp3: false, may_write: true }, &mut out);
+        assert_eq!(run(&mut store, "GET k"), "$-1\r\n");
+        out.clear();
+        store.run(&Call { arguments: &arguments, db: 16, is_resp3: false, may_write: true }, &mut out);
+        assert_eq!(out, b"-ERR DB index is out of range\r\n");
+    }
+}

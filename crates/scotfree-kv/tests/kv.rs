@@ -1,0 +1,157 @@
+//! The service as its server sees it: replies, stability, limits, and a restart in the middle.
+
+mod common;
+
+use common::{open, options, Driver, MemoryStorage};
+use remedy_persist::RequestKind;
+use scotfree_core::SessionId;
+
+#[test]
+fn replies_come_at_once_and_stability_follows() {
+    let storage = MemoryStorage::of(Vec::new());
+    let (service, recovery) = open(&storage, &options(1 << 20)).expect("a new log");
+    assert_eq!((recovery.epoch.0, recovery.key_count, recovery.op_count), (1, 0, 0));
+    let mut driver = Driver::new(service);
+    driver.start_session(1);
+    assert_eq!(driver.run(RequestKind::Update, 1, 1, "SET k v"), "+OK\r\n");
+    assert_eq!(driver.run(RequestKind::Read, 1, 2, "GET k"), "$1\r\nv\r\n");
+    assert_eq!(driver.run(RequestKind::Bypass, 1, 3, "INCR n"), ":1\r\n");
+    assert_eq!(driver.stable, 0);
+    driver.settle();
+    assert_eq!(driver.stable, 3);
+    // Nothing of a read goes to the log: it is stable as soon as what it saw is.
+    driver.run(RequestKind::Read, 1, 4, "GET k");
+    driver.poll();
+    assert_eq!(driver.stable, 4);
+}
+
+#[test]
+fn a_restart_knows_keys_positions_and_sessions() {
+    let storage = MemoryStorage::of(Vec::new());
+    let (service, _) = open(&storage, &options(1 << 20)).expect("a new log");
+    let mut driver = Driver::new(service);
+    driver.start_session(1);
+    driver.start_session(2);
+    driver.run(RequestKind::Update, 1, 1, "INCR n");
+    driver.run(RequestKind::Update, 1, 2, "SET n not-a-number");
+    // Refused, and yet it takes its place.
+    assert!(driver.run(RequestKind::Update, 1, 3, "INCR n").starts_with('-'));
+    driver.service_delete(2);
+    driver.settle();
+    drop(driver);
+    let (service, recovery) = open(&storage, &options(1 << 20)).expect("our own log");
+    assert_eq!((recovery.epoch.0, recovery.key_count), (2, 1));
+    let sessions: Vec<(SessionId, u64)> =
+        recovery.sessions.iter().map(|record| (record.session, record.position.0)).collect();
+    assert_eq!(sessions, [(SessionId(1), 3)]);
+    let mut driver = Driver::new(service);
+    assert_eq!(driver.run(RequestKind::Read, 1, 4, "GET n"), "$12\r\nnot-a-number\r\n");
+}
+
+#[test]
+fn the_log_is_bounded_by_snapshots() {
+    const INCREMENTS: u64 = 20_000;
+    let storage = MemoryStorage::of(Vec::new());
+    let (service, _) = open(&storage, &options(12_000)).expect("a new log");
+    let mut driver = Driver::new(service);
+    driver.start_session(1);
+    for seq in 1..=INCREMENTS {
+        driver.run(RequestKind::Update, 1, seq, "INCR n");
+        if seq % 16 == 0 {
+            driver.poll();
+        }
+    }
+    driver.settle();
+    assert!(driver.service.snapshots_taken() > 50, "{}", driver.service.snapshots_taken());
+    drop(driver);
+    let (service, recovery) = open(&storage, &options(12_000)).expect("our own log");
+    assert!(recovery.op_count < 200, "{} ops on top of the snapshot", recovery.op_count);
+    assert_eq!(recovery.sessions[0].position.0, INCREMENTS);
+    let mut driver = Driver::new(service);
+    let reply = driver.run(RequestKind::Read, 1, INCREMENTS + 1, "GET n");
+    assert_eq!(reply, format!("$5\r\n{INCREMENTS}\r\n"));
+}
+
+#[test]
+fn a_log_that_cannot_keep_up_makes_requests_wait_in_order() {
+    let storage = MemoryStorage::of(Vec::new());
+    let mut narrow = options(1 << 20);
+    narrow.limits.backlog_bytes_max = 200;
+    let (service, _) = open(&storage, &narrow).expect("a new log");
+    let mut driver = Driver::new(service);
+    driver.start_session(1);
+    let mut replies = Vec::new();
+    for seq in 1..=50 {
+        replies.push(driver.run(RequestKind::Update, 1, seq, "INCR n"));
+    }
+    assert!(replies.last().is_some_and(String::is_empty), "the last ones wait");
+    driver.settle();
+    assert_eq!(driver.stable, 50);
+    assert_eq!(driver.run(RequestKind::Read, 1, 51, "GET n"), "$2\r\n50\r\n");
+}
+
+#[test]
+fn a_smaller_limit_after_a_restart_does_not_change_what_was() {
+    let storage = MemoryStorage::of(Vec::new());
+    let (service, _) = open(&storage, &options(1 << 20)).expect("a new log");
+    let mut driver = Driver::new(service);
+    driver.start_session(1);
+    let long = "x".repeat(3_000);
+    assert_eq!(driver.run(RequestKind::Update, 1, 1, &format!("SET a {long}")), "+OK\r\n");
+    driver.settle();
+    let before = driver.service.store().clone();
+    drop(driver);
+    let mut smaller = options(1 << 20);
+    smaller.data_bytes_max = 1_000;
+    let (service, _) = open(&storage, &smaller).expect("our own log");
+    let mut driver = Driver::new(service);
+    assert_eq!(driver.service.store().data_bytes(), before.data_bytes());
+    assert!(driver.run(RequestKind::Update, 1, 2, "SET b y").starts_with("-OOM"));
+    driver.settle();
+    drop(driver);
+    let (service, _) = open(&storage, &options(1 << 20)).expect("our own log");
+    assert_eq!(service.store().len(), 1);
+}
+
+#[test]
+fn what_is_no_command_is_refused_and_takes_its_place() {
+    let storage = MemoryStorage::of(Vec::new());
+    let (service, _) = open(&storage, &options(1 << 20)).expect("a new log");
+    let mut driver = Driver::new(service);
+    driver.start_session(1);
+    assert!(driver.run_payload(RequestKind::Update, 1, 1, b"").starts_with("-ERR scotfree"));
+    assert!(driver.run_payload(RequestKind::Update, 1, 2, &[0xFF; 300]).starts_with("-ERR scotfree"));
+    assert!(driver.run(RequestKind::Read, 1, 3, "SET k v").starts_with("-ERR"));
+    let long = format!("SET k {}", "x".repeat(4_000));
+    assert!(driver.run(RequestKind::Update, 1, 4, &long).starts_with("-ERR the request is larger"));
+    driver.settle();
+    assert!(driver.service.store().is_empty());
+    assert_eq!(driver.service.sessions()[&SessionId(1)].position.0, 4);
+}
+
+#[test]
+fn a_sidecar_gets_its_description() {
+    let storage = MemoryStorage::of(Vec::new());
+    let (service, _) = open(&storage, &options(1 << 20)).expect("a new log");
+    let mut driver = Driver::new(service);
+    driver.start_session(1);
+    let mut payload = Vec::new();
+    scotfree_kv::payload::write_describe(&mut payload);
+    let text = driver.run_payload(RequestKind::Read, 1, 1, &payload);
+    assert!(text.contains("\r\nscotfree 1\n") && text.contains("\ncommand set 3 write|denyoom\n"), "{text}");
+}
+
+#[test]
+fn a_transaction_is_answered_by_one_array() {
+    let storage = MemoryStorage::of(Vec::new());
+    let (service, _) = open(&storage, &options(1 << 20)).expect("a new log");
+    let mut driver = Driver::new(service);
+    driver.start_session(1);
+    let mut payload = Vec::new();
+    scotfree_kv::payload::write_request(
+        &[&[b"SET", b"k", b"1"], &[b"INCR", b"k"], &[b"NOSUCH"]],
+        &mut payload,
+    );
+    let reply = driver.run_payload(RequestKind::Update, 1, 1, &payload);
+    assert_eq!(reply, "*3\r\n+OK\r\n:2\r\n-ERR unknown command 'NOSUCH'\r\n");
+}

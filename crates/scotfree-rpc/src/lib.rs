@@ -1,0 +1,37 @@
+//! The RPC runtime: event loops that drive the persist remedy's client and server machines, the ten
+//! stamps of each call, metrics, and the six calls of `PMNet`'s interface.
+//!
+//! Invariant: protocol decisions are the machines'; here are sockets, clocks and buffers. The unsafe
+//! code of the C interface is not part of this library: it lies in `c_api.rs`, a target of its own.
+#![forbid(unsafe_code)]
+
+mod client;
+mod dead_letters;
+mod listener;
+pub mod metrics;
+mod noop;
+mod outbox;
+mod peek;
+mod probes;
+mod server;
+mod server_metrics;
+mod service;
+mod session;
+
+pub use client::{
+    CallError, ClientEvent, ClientOptions, ClientRuntime, ClientRuntimeCounters, ClientTotals, Reply,
+    SessionHandle, SessionOptions, StartError,
+};
+pub use dead_letters::DeadLetterFile;
+pub use listener::{Incoming, Listener, ListenerConfig, ListenerError, SessionKeeping};
+pub use noop::NoopService;
+pub use probes::{CallLabel, ProbeOptions};
+pub use server::{ServerOptions, ServerRuntime, ServerRuntimeCounters, Stop};
+pub use server_metrics::{write_udp_metrics, ServerMetrics};
+pub use service::{DeadLetter, Execution, Replies, ReplyCopy, Service, Watch};
+pub use session::{key_hash, start_session, Session, SessionConfig, SessionError};
+// Named by this interface: who runs a server or reads a reply needs no other crate.
+pub use remedy_persist::{
+    AnsweredBy, ClosedReason, DeadLetterReason, Mode, RecoveredSession, Request, RequestKind, ServerConfig,
+    SubmitError,
+};

@@ -1,0 +1,356 @@
+//! Metrics as Prometheus text, and a small HTTP listener that serves them.
+//!
+//! Invariant: the listener never touches the event loop: it serves the text that the loop published
+//! last, and says `503` when the loop has published nothing for [`STALE_AFTER`].
+
+use std::fmt::{Display, Write as _};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The largest HTTP request that is read; a longer one is answered with 431.
+pub const REQUEST_BYTES_MAX: usize = 4_096;
+/// How long one connection may take; then it is closed. Connections are served one at a time.
+pub const CONNECTION_TIME_MAX: Duration = Duration::from_secs(2);
+/// A loop that has published nothing for so long is not healthy.
+pub const STALE_AFTER: Duration = Duration::from_secs(5);
+
+/// What a family of samples means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only grows while the process lives.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+}
+
+/// Prometheus text in the making.
+#[derive(Debug, Default)]
+pub struct MetricsText {
+    out: String,
+}
+
+impl MetricsText {
+    /// An empty text.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A counter with one sample.
+    pub fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.family(MetricKind::Counter, name, help);
+        self.sample(name, &[], value);
+    }
+
+    /// A gauge with one sample.
+    pub fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(MetricKind::Gauge, name, help);
+        self.sample(name, &[], value);
+    }
+
+    /// Begins a family; its samples follow.
+    pub fn family(&mut self, kind: MetricKind, name: &str, help: &str) {
+        let kind = match kind {
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+        };
+        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+        // Writing to a String cannot fail.
+        let _ = write!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    /// One sample of the family begun last.
+    pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.out.push_str(name);
+        for (position, (label, text)) in labels.iter().enumerate() {
+            self.out.push(if position == 0 { '{' } else { ',' });
+            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.out, "{label}=\"{text}\"");
+        }
+        if !labels.is_empty() {
+            self.out.push('}');
+        }
+        let _ = writeln!(self.out, " {value}");
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.out
+    }
+
+    /// Forgets all, keeping the memory.
+    pub fn clear(&mut self) {
+        self.out.clear();
+    }
+}
+
+/// Whether a process does its work, in its own words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// It does.
+    Serving,
+    /// It does not, and says why: recovering, draining.
+    NotServing(&'static str),
+}
+
+#[derive(Debug)]
+struct Board {
+    text: String,
+    health: Health,
+    published: Instant,
+}
+
+/// Where a loop puts its metrics for the listener. Clones share one board.
+#[derive(Debug, Clone)]
+pub struct MetricsBoard(Arc<Mutex<Board>>);
+
+impl Default for MetricsBoard {
+    fn default() -> Self {
+        let board =
+            Board { text: String::new(), health: Health::NotServing("starting"), published: Instant::now() };
+        MetricsBoard(Arc::new(Mutex::new(board)))
+    }
+}
+
+impl MetricsBoard {
+    /// A board that says "starting".
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Replaces what the listener serves.
+    pub fn publish(&self, text: &MetricsText, health: Health) {
+        let mut board = self.lock();
+        board.text.clear();
+        board.text.push_str(text.as_str());
+        board.health = health;
+        board.published = Instant::now();
+    }
+
+    /// What was published last about the loop's health.
+    pub fn health(&self) -> Health {
+        self.lock().health
+    }
+
+    // A publisher that panicked left a whole text or an empty one: both may be served.
+    fn lock(&self) -> MutexGuard<'_, Board> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answer(&self, target: &str) -> (&'static str, String) {
+        let board = self.lock();
+        match target.split('?').next().unwrap_or_default() {
+            "/metrics" => ("200 OK", board.text.clone()),
+            "/healthz" if board.published.elapsed() > STALE_AFTER => {
+                ("503 Service Unavailable", "the event loop has stopped turning\n".into())
+            }
+            "/healthz" => match board.health {
+                Health::Serving => ("200 OK", "serving\n".into()),
+                Health::NotServing(why) => ("503 Service Unavailable", format!("{why}\n")),
+            },
+            _ => ("404 Not Found", "try /metrics or /healthz\n".into()),
+        }
+    }
+}
+
+/// The listener could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum MetricsError {
+    /// The address is not free or not ours.
+    #[error("cannot serve metrics on {address}: {source}; choose another address or set port 0 for any")]
+    Listen {
+        /// The address tried.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No thread could be started.
+    #[error("cannot start the thread that serves metrics: {0}; check the limit on processes (ulimit -u)")]
+    Thread(io::Error),
+}
+
+/// A thread that serves `/metrics` and `/healthz`; it ends when this is dropped.
+#[derive(Debug)]
+pub struct MetricsListener {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl MetricsListener {
+    /// Serves what is published on `board`.
+    pub fn listen(address: SocketAddr, board: MetricsBoard) -> Result<MetricsListener, MetricsError> {
+        let failed = |source| MetricsError::Listen { address, source };
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = std::thread::Builder::new()
+            .name("metrics".into())
+            .spawn({
+                let stop = Arc::clone(&stop);
+                move || serve(&listener, &board, &stop)
+            })
+            .map_err(MetricsError::Thread)?;
+        Ok(MetricsListener { address, stop, thread: Some(thread) })
+    }
+
+    /// The address that is listened on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for MetricsListener {
+    fn drop(&mut self) {
+        // Release pairs with the thread's Acquire; a connection wakes the blocking accept.
+        self.stop.store(true, Ordering::Release);
+        let mut wake = self.address;
+        if wake.ip().is_unspecified() {
+            wake.set_ip(if wake.is_ipv4() {
+                std::net::Ipv4Addr::LOCALHOST.into()
+            } else {
+                std::net::Ipv6Addr::LOCALHOST.into()
+            });
+        }
+        let woken = TcpStream::connect_timeout(&wake, CONNECTION_TIME_MAX).is_ok();
+        if let (true, Some(thread)) = (woken, self.thread.take()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(listener: &TcpListener, board: &MetricsBoard, stop: &AtomicBool) {
+    loop {
+        let accepted = listener.accept();
+        if stop.load(Ordering::Acquire) {
+            return;
+        }
+        match accepted {
+            // A peer that leaves early is its own problem.
+            Ok((mut stream, _)) => drop(answer(&mut stream, board)),
+            // Out of descriptors, most likely: give the rest of the process time to free some.
+            Err(_) => std::thread::park_timeout(Duration::from_millis(100)),
+        }
+    }
+}
+
+fn answer(stream: &mut TcpStream, board: &MetricsBoard) -> io::Result<()> {
+    let deadline = Instant::now() + CONNECTION_TIME_MAX;
+    let mut request = [0; REQUEST_BYTES_MAX];
+    let (status, body) = match read_head(stream, &mut request, deadline)? {
+        Some(head) => match target(head) {
+            Some(target) => board.answer(target),
+            None => ("400 Bad Request", "only GET is understood\n".into()),
+        },
+        None => ("431 Request Header Fields Too Large", "the request is too long\n".into()),
+    };
+    stream.set_write_timeout(Some(CONNECTION_TIME_MAX))?;
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: text/plain; version=0.0.4; charset=utf-8\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body.as_bytes())
+}
+
+/// The request up to its empty line; `None` if it does not fit.
+fn read_head<'a>(
+    stream: &mut TcpStream,
+    buffer: &'a mut [u8; REQUEST_BYTES_MAX],
+    deadline: Instant,
+) -> io::Result<Option<&'a [u8]>> {
+    let mut filled = 0;
+    while !buffer[..filled].windows(4).any(|four| four == b"\r\n\r\n") {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if filled == buffer.len() {
+            return Ok(None);
+        }
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut buffer[filled..])? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => filled += count,
+        }
+    }
+    Ok(Some(&buffer[..filled]))
+}
+
+fn target(head: &[u8]) -> Option<&str> {
+    let line = head.split(|byte| *byte == b'\r').next()?;
+    std::str::from_utf8(line).ok()?.strip_prefix("GET ")?.split(' ').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_what_prometheus_reads() {
+        let mut text = MetricsText::new();
+        text.counter("scotfree_requests_total", "Requests.", 7);
+        text.family(MetricKind::Gauge, "scotfree_x", "Two\nlines.");
+        text.sample("scotfree_x", &[("reason", "a \"b\" \\ c"), ("role", "server")], 1.5);
+        assert_eq!(
+            text.as_str(),
+            "# HELP scotfree_requests_total Requests.\n# TYPE scotfree_requests_total counter\n\
+             scotfree_requests_total 7\n# HELP scotfree_x Two\\nlines.\n# TYPE scotfree_x gauge\n\
+             scotfree_x{reason=\"a \\\"b\\\" \\\\ c\",role=\"server\"} 1.5\n"
+        );
+    }
+
+    #[test]
+    fn a_scraper_gets_what_was_published_last() {
+        let (board, listener) = listening();
+        assert!(ask(&listener, "GET /healthz HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 503"));
+        let mut text = MetricsText::new();
+        text.counter("scotfree_one_total", "One.", 1);
+        board.publish(&text, Health::Serving);
+        assert!(
+            ask(&listener, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").ends_with("scotfree_one_total 1\n")
+        );
+        assert!(ask(&listener, "GET /healthz HTTP/1.1\r\n\r\n").ends_with("serving\n"));
+        board.publish(&text, Health::NotServing("draining"));
+        assert!(ask(&listener, "GET /healthz?a=b HTTP/1.1\r\n\r\n").ends_with("draining\n"));
+        assert!(ask(&listener, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_and_the_next_one_served() {
+        let (_board, listener) = listening();
+        assert!(ask(&listener, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400"));
+        assert!(ask(&listener, "\u{fffd}\r\n\r\n").starts_with("HTTP/1.1 400"));
+        let long = "GET /".to_string() + &"x".repeat(REQUEST_BYTES_MAX - 5);
+        assert!(ask(&listener, &long).starts_with("HTTP/1.1 431"));
+        drop(TcpStream::connect(listener.address()).expect("the listener listens"));
+        assert!(ask(&listener, "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+    }
+
+    #[test]
+    fn a_taken_address_is_named() {
+        let (_board, listener) = listening();
+        let error =
+            MetricsListener::listen(listener.address(), MetricsBoard::new()).expect_err("it is taken");
+        assert!(error.to_string().contains(&listener.address().to_string()));
+    }
+
+    fn listening() -> (MetricsBoard, MetricsListener) {
+        let board = MetricsBoard::new();
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let listener = MetricsListener::listen(any, board.clone()).expect("loopback has free ports");
+        (board, listener)
+    }
+
+    fn ask(listener: &MetricsListener, request: &str) -> String {
+        let mut stream = TcpStream::connect(listener.address()).expect("the listener listens");
+        stream.write_all(request.as_bytes()).expect("the listener reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the listener answers");
+        answer
+    }
+}

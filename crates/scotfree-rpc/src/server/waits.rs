@@ -1,0 +1,108 @@
+//! What a server's loop waits for: its transport, its service's descriptors, and whatever else wakes it.
+//!
+//! Invariant: what the poller watches is what was wanted at the last wait.
+
+use crate::service::{Service, Watch};
+use scotfree_io::{Interest, Poller};
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+/// The poller's keys: the transport, what else wakes the loop, and the service's descriptors.
+const TRANSPORT_KEY: u64 = 0;
+const WAKE_KEY: u64 = 1;
+const SERVICE_KEY: u64 = 2;
+
+/// What the loop waits for.
+#[derive(Default)]
+pub(super) struct Waits {
+    poller: Option<Poller>,
+    transport: Option<(RawFd, Interest)>,
+    service: Vec<Watch>,
+    wanted: Vec<Watch>,
+}
+
+impl Waits {
+    fn poller(&mut self) -> io::Result<&mut Poller> {
+        if self.poller.is_none() {
+            self.poller = Some(Poller::new(64)?);
+        }
+        Ok(self.poller.as_mut().expect("it was made just now"))
+    }
+
+    pub(super) fn add(&mut self, fd: RawFd) -> io::Result<()> {
+        self.poller()?.add(fd, WAKE_KEY, Interest::Read)
+    }
+
+    pub(super) fn forget(&mut self, fd: RawFd) -> io::Result<()> {
+        self.poller()?.remove(fd)
+    }
+
+    pub(super) fn wait(
+        &mut self,
+        transport: Option<RawFd>,
+        receives: bool,
+        stalled: bool,
+        service: &impl Service,
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
+        self.watch_service(service)?;
+        let interest = match (receives, stalled) {
+            (true, false) => Some(Interest::Read),
+            (true, true) => Some(Interest::ReadWrite),
+            (false, true) => Some(Interest::Write),
+            (false, false) => None,
+        };
+        self.watch_transport(transport.zip(interest))?;
+        // A transport that cannot be polled is looked at in short waits.
+        let timeout = match (transport, timeout) {
+            (None, timeout) => Some(timeout.unwrap_or(Duration::MAX).min(Duration::from_micros(50))),
+            (Some(_), timeout) => timeout,
+        };
+        self.poller()?.wait(timeout)?;
+        Ok(())
+    }
+
+    fn watch_transport(&mut self, wanted: Option<(RawFd, Interest)>) -> io::Result<()> {
+        if self.transport == wanted {
+            return Ok(());
+        }
+        match (wanted, self.transport) {
+            (Some((fd, interest)), _) => watch(self.poller()?, fd, TRANSPORT_KEY, interest)?,
+            (None, Some((fd, _))) => self.poller()?.remove(fd)?,
+            (None, None) => {}
+        }
+        self.transport = wanted;
+        Ok(())
+    }
+
+    fn watch_service(&mut self, service: &impl Service) -> io::Result<()> {
+        let mut wanted = std::mem::take(&mut self.wanted);
+        wanted.clear();
+        service.watches(&mut wanted);
+        let known = std::mem::take(&mut self.service);
+        for gone in known.iter().filter(|known| !wanted.iter().any(|wanted| wanted.fd == known.fd)) {
+            // The service has closed it, most likely: then the poller has forgotten it already.
+            let _ = self.poller()?.remove(gone.fd);
+        }
+        for changed in wanted.iter().filter(|wanted| !known.contains(wanted)) {
+            let interest = match (changed.readable, changed.writable) {
+                (true, true) => Interest::ReadWrite,
+                (false, true) => Interest::Write,
+                (true | false, false) => Interest::Read,
+            };
+            watch(self.poller()?, changed.fd, SERVICE_KEY, interest)?;
+        }
+        self.service = wanted;
+        self.wanted = known;
+        Ok(())
+    }
+}
+
+/// Watches a descriptor, whether or not it is watched already.
+fn watch(poller: &Poller, fd: RawFd, key: u64, interest: Interest) -> io::Result<()> {
+    match poller.modify(fd, key, interest) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => poller.add(fd, key, interest),
+        other => other,
+    }
+}

@@ -1,0 +1,217 @@
+//! What a server does with requests: the [`Service`] trait, and the reports by which it answers.
+//!
+//! Invariant: a service executes requests in the order in which it is given them, once each; what it
+//! reports as stable survives whatever its storage says it survives, positions included.
+
+use crate::metrics::MetricsText;
+use remedy_persist::{DeadLetterReason, RecoveredSession, RequestKind};
+use scotfree_core::{Nanos, SeqNum, SessionId};
+use std::os::fd::RawFd;
+
+/// A request to be executed.
+#[derive(Debug, Clone, Copy)]
+pub struct Execution<'a> {
+    /// Names the execution; grows from one to the next.
+    pub ticket: u64,
+    /// Whose request it is.
+    pub session: SessionId,
+    /// Its place in the session. Stored as the session's position, atomically with what it writes.
+    pub seq: SeqNum,
+    /// What kind.
+    pub kind: RequestKind,
+    /// The request.
+    pub payload: &'a [u8],
+}
+
+/// An update that is never applied, because its session ended before it could be.
+#[derive(Debug, Clone, Copy)]
+pub struct DeadLetter<'a> {
+    /// Whose update it was.
+    pub session: SessionId,
+    /// Its place in the session.
+    pub seq: SeqNum,
+    /// Why it is dead.
+    pub reason: DeadLetterReason,
+    /// The update.
+    pub payload: &'a [u8],
+}
+
+/// A descriptor whose readiness calls for [`Service::poll`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watch {
+    /// The descriptor. It stays open as long as the service names it.
+    pub fd: RawFd,
+    /// Another number for each descriptor opened, since the system uses the same `fd` again.
+    pub generation: u64,
+    /// Wake when it is readable.
+    pub readable: bool,
+    /// Wake when it is writable.
+    pub writable: bool,
+}
+
+/// What a server runs. One thread calls it; it never blocks longer than its work takes.
+pub trait Service {
+    /// Executes a request: at once, with [`Replies::reply`], or later, reported by [`Service::poll`].
+    fn execute(&mut self, request: &Execution<'_>, replies: &mut Replies);
+
+    /// Stores a new session's record durably, then reports [`Replies::session_recorded`].
+    fn record_session(&mut self, record: &RecoveredSession, replies: &mut Replies);
+
+    /// Forgets a session durably, then reports [`Replies::session_deleted`].
+    fn delete_session(&mut self, session: SessionId, replies: &mut Replies);
+
+    /// Keeps an update that was never applied where an operator finds it.
+    fn dead_letter(&mut self, letter: &DeadLetter<'_>);
+
+    /// Called once per turn of the loop, after the turn's executions: starts what was batched and
+    /// reports what has come to an end. `wants_stable` says that replies wait for stability now.
+    fn poll(&mut self, wants_stable: bool, replies: &mut Replies);
+
+    /// Appends the descriptors to be watched.
+    fn watches(&self, _out: &mut Vec<Watch>) {}
+
+    /// Appends what an operator wants to know of the service.
+    fn write_metrics(&self, _text: &mut MetricsText) {}
+
+    /// Why the service can go on no longer, if so: its storage broke. The loop ends with this error,
+    /// and nothing more is answered.
+    fn broken(&self) -> Option<String> {
+        None
+    }
+
+    /// When to call [`Service::poll`] next even if nothing happens, in monotonic time.
+    fn next_poll(&self) -> Option<Nanos> {
+        None
+    }
+}
+
+/// One report of a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Report {
+    Reply { ticket: u64, start: usize, end: usize, failed: bool, ended: Nanos },
+    Stable { ticket: u64 },
+    SessionRecorded(SessionId),
+    SessionDeleted(SessionId),
+    SessionFailed(SessionId),
+}
+
+/// What a service reports, in order. The runtime reuses one for all calls.
+#[derive(Debug, Default)]
+pub struct Replies {
+    reports: Vec<Report>,
+    bytes: Vec<u8>,
+}
+
+impl Replies {
+    /// No reports.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The execution `ticket` is over; `write` appends its reply. `failed`: the application refused
+    /// the request, which nevertheless took its place in the session.
+    pub fn reply(&mut self, ticket: u64, failed: bool, write: impl FnOnce(&mut Vec<u8>)) {
+        self.reply_ended(ticket, failed, Nanos(0), write);
+    }
+
+    /// As [`Replies::reply`], for a service that knows when the handler ended, in real time.
+    pub fn reply_ended(&mut self, ticket: u64, failed: bool, ended: Nanos, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        assert!(self.bytes.len() >= start, "a reply's writer may only append");
+        self.reports.push(Report::Reply { ticket, start, end: self.bytes.len(), failed, ended });
+    }
+
+    /// Everything executed up to `ticket` is on stable storage, with the sessions' positions.
+    pub fn stable(&mut self, ticket: u64) {
+        self.reports.push(Report::Stable { ticket });
+    }
+
+    /// A session's record is durable.
+    pub fn session_recorded(&mut self, session: SessionId) {
+        self.reports.push(Report::SessionRecorded(session));
+    }
+
+    /// A session is durably forgotten.
+    pub fn session_deleted(&mut self, session: SessionId) {
+        self.reports.push(Report::SessionDeleted(session));
+    }
+
+    /// The application can no longer serve a session; it ends with an error, others go on. What it has
+    /// under way needs no reply any more, only stability.
+    pub fn fail_session(&mut self, session: SessionId) {
+        self.reports.push(Report::SessionFailed(session));
+    }
+
+    /// Moves all reports of `other` here, behind those that are here already.
+    pub fn take_from(&mut self, other: &mut Replies) {
+        if self.is_empty() {
+            std::mem::swap(self, other);
+            return;
+        }
+        let moved = self.bytes.len();
+        self.bytes.append(&mut other.bytes);
+        self.reports.extend(other.reports.drain(..).map(|report| match report {
+            Report::Reply { ticket, start, end, failed, ended } => {
+                Report::Reply { ticket, start: start + moved, end: end + moved, failed, ended }
+            }
+            other => other,
+        }));
+    }
+
+    /// Whether nothing was reported.
+    pub fn is_empty(&self) -> bool {
+        self.reports.is_empty()
+    }
+
+    /// Forgets all, keeping the memory.
+    pub fn clear(&mut self) {
+        self.reports.clear();
+        self.bytes.clear();
+    }
+
+    pub(crate) fn report(&self, index: usize) -> Option<Report> {
+        self.reports.get(index).copied()
+    }
+
+    pub(crate) fn bytes(&self, start: usize, end: usize) -> &[u8] {
+        &self.bytes[start..end]
+    }
+}
+
+/// A reply as a test of a service reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplyCopy {
+    /// The execution.
+    pub ticket: u64,
+    /// Whether it was refused.
+    pub failed: bool,
+    /// The reply.
+    pub bytes: Vec<u8>,
+}
+
+impl Replies {
+    /// Copies of the replies reported, for tests of services.
+    pub fn replies(&self) -> Vec<ReplyCopy> {
+        self.reports
+            .iter()
+            .filter_map(|report| match *report {
+                Report::Reply { ticket, start, end, failed, .. } => {
+                    Some(ReplyCopy { ticket, failed, bytes: self.bytes[start..end].to_vec() })
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The highest ticket reported as stable, for tests of services.
+    pub fn stable_through(&self) -> Option<u64> {
+        self.reports
+            .iter()
+            .filter_map(|report| match report {
+                Report::Stable { ticket } => Some(*ticket),
+                _ => None,
+            })
+            .max()
+    }
+}

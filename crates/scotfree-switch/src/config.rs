@@ -1,0 +1,240 @@
+//! What the device daemon is told at its start; the command line fills it from `scot.toml`.
+//!
+//! Invariant: [`SwitchConfig::check`] refuses what cannot work, before anything is opened.
+
+use crate::bridge::BridgeLimits;
+use crate::impair::Impairment;
+use crate::link::{mac_of_device, Vlan};
+use crate::neighbours::NeighbourLimits;
+use scotfree_core::{DeviceId, Nanos};
+use scotfree_io::frame::MacAddress;
+use scotfree_wire::ClusterKey;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+/// The ports of Scotfree's packets, unless the configuration names others.
+pub const PORTS_DEFAULT: RangeInclusive<u16> = 51_000..=52_000;
+/// How many interfaces one device bridges.
+pub const PORTS_MAX: usize = 16;
+
+/// One interface that the device bridges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortConfig {
+    /// Its name in the daemon's network namespace.
+    pub interface: String,
+    /// What happens to frames before the device sees them.
+    pub ingress: Impairment,
+    /// What happens to frames after it.
+    pub egress: Impairment,
+}
+
+impl PortConfig {
+    /// A port without faults.
+    pub fn new(interface: &str) -> PortConfig {
+        PortConfig {
+            interface: interface.to_owned(),
+            ingress: Impairment::default(),
+            egress: Impairment::default(),
+        }
+    }
+}
+
+/// The log in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RamLogConfig {
+    /// Its file, best on a memory file system.
+    pub path: PathBuf,
+    /// The operator's word that this memory outlasts a restart of the host.
+    pub battery_backed: bool,
+}
+
+/// The log on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskLogConfig {
+    /// Its file.
+    pub path: PathBuf,
+    /// The size of the file when it is made; live records may take half of it.
+    pub log_bytes: u64,
+}
+
+/// All that the daemon is told.
+#[derive(Debug, Clone)]
+pub struct SwitchConfig {
+    /// The device's name in the cluster.
+    pub device: DeviceId,
+    /// Whether it is the first on the path, which gives order numbers.
+    pub head: bool,
+    /// The interfaces it bridges, at least two.
+    pub ports: Vec<PortConfig>,
+    /// The address of its control messages; it answers for this address itself.
+    pub control: SocketAddr,
+    /// The virtual network of the control address.
+    pub control_vlan: Vlan,
+    /// Its own station address; derived from the control address if not given.
+    pub mac: Option<MacAddress>,
+    /// The server that it serves.
+    pub server: SocketAddr,
+    /// The secret that the cluster shares.
+    pub cluster_key: ClusterKey,
+    /// The UDP ports of Scotfree's packets.
+    pub scotfree_ports: RangeInclusive<u16>,
+    /// The log in memory, if there is one.
+    pub ram: Option<RamLogConfig>,
+    /// The log on disk, if there is one.
+    pub disk: Option<DiskLogConfig>,
+    /// The largest window it grants.
+    pub window_max: u32,
+    /// How many sessions it grants slots.
+    pub sessions_max: u32,
+    /// How long an entry may stay without `ServerAck` before it is sent to the server again.
+    pub reforward_after: Nanos,
+    /// How often it asks for a lease.
+    pub lease_interval: Nanos,
+    /// The bounds of the table of stations.
+    pub bridge: BridgeLimits,
+    /// The bounds of the table of addresses.
+    pub neighbours: NeighbourLimits,
+    /// How long it looks for the next frame before it sleeps. Saves a wake-up per packet and costs a
+    /// processor; zero unless the machine has one to spare.
+    pub spin: Nanos,
+    /// Where `/metrics` and `/healthz` are answered, if anywhere.
+    pub metrics: Option<SocketAddr>,
+}
+
+impl SwitchConfig {
+    /// Defaults for a device at the head of its chain, without logs.
+    pub fn new(
+        device: DeviceId,
+        interfaces: &[&str],
+        control: SocketAddr,
+        server: SocketAddr,
+        cluster_key: ClusterKey,
+    ) -> SwitchConfig {
+        SwitchConfig {
+            device,
+            head: true,
+            ports: interfaces.iter().map(|name| PortConfig::new(name)).collect(),
+            control,
+            control_vlan: Vlan::NONE,
+            mac: None,
+            server,
+            cluster_key,
+            scotfree_ports: PORTS_DEFAULT,
+            ram: None,
+            disk: None,
+            window_max: 4_096,
+            sessions_max: 64,
+            reforward_after: Nanos::from_millis(400),
+            lease_interval: Nanos::from_millis(300),
+            bridge: BridgeLimits::default(),
+            neighbours: NeighbourLimits::default(),
+            spin: Nanos(0),
+            metrics: None,
+        }
+    }
+
+    /// The device's own station address.
+    pub fn own_mac(&self) -> MacAddress {
+        self.mac.unwrap_or_else(|| mac_of_device(self.control))
+    }
+
+    /// Refuses what cannot work, in words for the operator.
+    pub fn check(&self) -> Result<(), String> {
+        let interfaces: Vec<&str> = self.ports.iter().map(|port| port.interface.as_str()).collect();
+        if !(2..=PORTS_MAX).contains(&interfaces.len()) {
+            return Err(format!("a device bridges 2 to {PORTS_MAX} interfaces, not {}", interfaces.len()));
+        }
+        if let Some(twice) = interfaces.iter().enumerate().find(|(at, name)| interfaces[..*at].contains(name))
+        {
+            return Err(format!("interface `{}` is named twice", twice.1));
+        }
+        if self.control.ip().is_unspecified() || self.control.port() == 0 {
+            return Err(format!(
+                "the control address {} is no address that the server could send to",
+                self.control
+            ));
+        }
+        if self.control.is_ipv4() != self.server.is_ipv4() {
+            return Err(format!(
+                "the control address {} and the server {} are of different families",
+                self.control, self.server
+            ));
+        }
+        if self.control.ip() == self.server.ip() {
+            return Err(format!("the control address {} is the server's own", self.control.ip()));
+        }
+        for (what, address) in [("control", self.control), ("server", self.server)] {
+            if !self.scotfree_ports.contains(&address.port()) {
+                let (first, last) = (self.scotfree_ports.start(), self.scotfree_ports.end());
+                return Err(format!("the port of the {what} address {address} is outside {first}-{last}"));
+            }
+        }
+        self.check_sizes()
+    }
+
+    fn check_sizes(&self) -> Result<(), String> {
+        if self.window_max == 0 || self.sessions_max == 0 {
+            return Err("window_max and sessions_max must be at least 1".to_owned());
+        }
+        if u64::from(self.window_max) * u64::from(self.sessions_max) > RECORDS_MAX {
+            return Err(format!("window_max times sessions_max is more than {RECORDS_MAX} log records"));
+        }
+        if self.own_mac().is_multicast() {
+            return Err(format!("the device's own station address {} is that of a group", self.own_mac()));
+        }
+        match (&self.ram, &self.disk) {
+            (Some(ram), Some(disk)) if ram.path == disk.path => {
+                Err(format!("{} cannot be the ram log and the disk log at once", ram.path.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How many records the logs are numbered for.
+pub const RECORDS_MAX: u64 = 1 << 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> SwitchConfig {
+        let address = |text: &str| text.parse().expect("an address");
+        let key = ClusterKey::from_bytes([1; 32]);
+        SwitchConfig::new(
+            DeviceId(1),
+            &["p0", "p1"],
+            address("10.0.0.9:51000"),
+            address("10.0.0.2:51000"),
+            key,
+        )
+    }
+
+    #[test]
+    fn defaults_are_accepted() {
+        assert_eq!(config().check(), Ok(()));
+    }
+
+    #[test]
+    fn each_impossible_setting_is_named() {
+        type Spoil = fn(&mut SwitchConfig);
+        let cases: [(Spoil, &str); 9] = [
+            (|config| config.ports.truncate(1), "2 to 16"),
+            (|config| config.ports[1].interface = "p0".to_owned(), "twice"),
+            (|config| config.control.set_port(0), "no address"),
+            (|config| config.server = "[fd00::2]:51000".parse().expect("an address"), "families"),
+            (|config| config.server = config.control, "server's own"),
+            (|config| config.server.set_port(6_379), "outside 51000-52000"),
+            (|config| config.window_max = 0, "at least 1"),
+            (|config| config.sessions_max = 1 << 20, "log records"),
+            (|config| config.mac = Some(MacAddress::BROADCAST), "group"),
+        ];
+        for (spoil, expected) in cases {
+            let mut config = config();
+            spoil(&mut config);
+            let message = config.check().expect_err(expected);
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! The daemon: opens the logs, begins an incarnation, restores, and moves frames until it is told to
+//! stop.
+//!
+//! Invariant: the boot epoch is durable and every record of the logs is restored before the first
+//! frame is received (rule 12); one thread does everything but the commits of the disk log.
+
+use crate::config::{DiskLogConfig, PortConfig, RamLogConfig, SwitchConfig};
+use crate::datapath::Datapath;
+use crate::logs::{Log, LogError, LogMeta, Logs};
+use crate::metrics::MetricsText;
+use crate::metrics_http::{MetricsListener, Pages};
+use crate::notice::Notices;
+use crate::plane_user::UserPlane;
+use remedy_persist::{Device, DeviceConfig};
+use scotfree_core::{BootEpoch, Durability, Epoch, Nanos};
+use scotfree_io::disk::{DiskConfig, DiskDomain};
+use scotfree_io::packet_port::PortError;
+use scotfree_io::ram::{RamConfig, RamDomain};
+use scotfree_io::{now_monotonic, Event, Interest, Poller, ScanReport, Waker};
+use scotfree_wire::REQUEST_BYTES_MAX;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a log record has beside its request, at most.
+const RECORD_HEAD_BYTES_MAX: usize = 256;
+/// The largest log record.
+pub const RECORD_BYTES_MAX: usize = REQUEST_BYTES_MAX + RECORD_HEAD_BYTES_MAX;
+/// How often to look whether the logs' files and the interfaces are still there.
+const CHECK_INTERVAL: Nanos = Nanos::from_secs(1);
+/// How many turns are made in a row before other descriptors are looked at.
+const TURNS_MAX: usize = 8;
+
+const KEY_COMMANDS: u64 = 1;
+const KEY_COMPLETIONS: u64 = 2;
+const KEY_PORT_FIRST: u64 = 16;
+const KEY_METRICS_FIRST: u64 = 1_024;
+
+/// Why the daemon does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration cannot work.
+    #[error("{0}")]
+    Config(String),
+    /// A log cannot be used.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A port cannot be opened.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// The metrics listener cannot be opened.
+    #[error(
+        "listening for metrics on {address} failed: {source}; choose another address or stop who uses it"
+    )]
+    Metrics {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Something that should always work failed.
+    #[error("{doing} failed: {source}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// What the daemon can be told while it runs.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// End.
+    Stop,
+    /// Take these impairments for the ports that are named.
+    Impair(Vec<PortConfig>),
+    /// Become the head of the chain.
+    Promote,
+}
+
+/// Tells a running daemon what to do, from another thread.
+#[derive(Clone)]
+pub struct DaemonHandle {
+    commands: Sender<Command>,
+    waker: Arc<Waker>,
+}
+
+impl DaemonHandle {
+    /// Sends a command. After the daemon's end nobody hears it.
+    pub fn tell(&self, command: Command) {
+        if self.commands.send(command).is_ok() {
+            self.waker.wake();
+        }
+    }
+
+    /// Ends the daemon.
+    pub fn stop(&self) {
+        self.tell(Command::Stop);
+    }
+}
+
+/// The daemon, ready to run.
+pub struct Daemon {
+    plane: UserPlane,
+    poller: Poller,
+    metrics: Option<MetricsListener>,
+    commands: Receiver<Command>,
+    handle: DaemonHandle,
+    notices: Notices,
+    /// What the logs could give at the start.
+    media: Durability,
+    spin: Nanos,
+    check_at: Nanos,
+    stopping: bool,
+}
+
+impl Daemon {
+    /// Opens everything that `config` names and restores the log. No frame is received yet.
+    pub fn start(config: &SwitchConfig, mut notices: Notices) -> Result<Daemon, StartError> {
+        config.check().map_err(StartError::Config)?;
+        let now = now_monotonic();
+        notices.set_now(now);
+        let mut logs = open_logs(config)?;
+        let meta = logs.begin(meta_wanted(config))?;
+        let media = logs.media();
+        let mut device = Device::new(device_config(config, meta, media));
+        let found = logs.restore(now, &mut device)?;
+        notices.say(&describe_start(config, meta, media, &found, &device));
+        let plane = UserPlane::open(config, Datapath::new(config, device, logs, meta))?;
+        warn_of_mtus(config, &plane, &mut notices);
+        Daemon::watch(config, plane, media, notices)
+    }
+
+    fn watch(
+        config: &SwitchConfig,
+        plane: UserPlane,
+        media: Durability,
+        notices: Notices,
+    ) -> Result<Daemon, StartError> {
+        let failed = |doing| move |source| StartError::Io { doing, source };
+        let poller = Poller::new(64).map_err(failed("making a poller"))?;
+        let waker = Arc::new(Waker::new().map_err(failed("making a waker"))?);
+        let add = |fd, key| poller.add(fd, key, Interest::Read).map_err(failed("watching a descriptor"));
+        add(waker.as_raw_fd(), KEY_COMMANDS)?;
+        for fd in plane.datapath().logs().completion_fds() {
+            add(fd, KEY_COMPLETIONS)?;
+        }
+        for (index, fd) in plane.port_fds().into_iter().enumerate() {
+            add(fd, KEY_PORT_FIRST + index as u64)?;
+        }
+        let listen = |address| {
+            MetricsListener::bind(address, &poller, KEY_METRICS_FIRST)
+                .map_err(|source| StartError::Metrics { address, source })
+        };
+        let metrics = config.metrics.map(listen).transpose()?;
+        let (sender, commands) = channel();
+        Ok(Daemon {
+            plane,
+            metrics,
+            poller,
+            commands,
+            handle: DaemonHandle { commands: sender, waker },
+            notices,
+            media,
+            spin: config.spin,
+            check_at: Nanos(0),
+            stopping: false,
+        })
+    }
+
+    /// A handle for other threads.
+    pub fn handle(&self) -> DaemonHandle {
+        self.handle.clone()
+    }
+
+    /// Where metrics are answered.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().and_then(|listener| listener.local_address().ok())
+    }
+
+    /// Moves frames until a handle says [`Command::Stop`].
+    pub fn run(mut self) -> io::Result<()> {
+        let mut events: Vec<Event> = Vec::new();
+        let mut busy_until = Nanos(0);
+        while !self.stopping {
+            let now = now_monotonic();
+            let timeout = if now < busy_until { Duration::ZERO } else { self.idle_time(now) };
+            events.clear();
+            events.extend_from_slice(self.poller.wait(Some(timeout))?);
+            let now = now_monotonic();
+            self.notices.set_now(now);
+            let mut received = false;
+            for event in &events {
+                received |= self.on_event(now, *event)?;
+            }
+            self.finish_turn(now)?;
+            if received {
+                self.take_what_is_left()?;
+                busy_until = now.plus(self.spin);
+            }
+        }
+        self.notices.say("stopped; what the log holds is kept for the next start");
+        Ok(())
+    }
+
+    /// Carries out one event; whether it was about frames.
+    fn on_event(&mut self, now: Nanos, event: Event) -> io::Result<bool> {
+        match event.key {
+            KEY_COMMANDS => self.on_commands(now),
+            KEY_COMPLETIONS => self.plane.on_completions(now, &mut self.notices),
+            key if key >= KEY_METRICS_FIRST => self.on_metrics(now, key),
+            key => {
+                self.plane.receive(now, (key - KEY_PORT_FIRST) as usize, &mut self.notices)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Receives on where a burst was full.
+    fn take_what_is_left(&mut self) -> io::Result<()> {
+        let port_count = self.plane.port_fds().len();
+        for _ in 0..TURNS_MAX {
+            let now = now_monotonic();
+            let mut received = false;
+            for index in 0..port_count {
+                if self.plane.has_more(index) {
+                    self.plane.receive(now, index, &mut self.notices)?;
+                    received = true;
+                }
+            }
+            if !received {
+                return Ok(());
+            }
+            self.finish_turn(now)?;
+        }
+        Ok(())
+    }
+
+    /// Timers, then everything that is to leave.
+    fn finish_turn(&mut self, now: Nanos) -> io::Result<()> {
+        self.plane.on_timer(now, &mut self.notices);
+        if self.check_at <= now {
+            self.check_at = now.plus(CHECK_INTERVAL);
+            self.plane.check(now, &mut self.notices);
+            if let Some(metrics) = &mut self.metrics {
+                metrics.on_timer(now);
+            }
+        }
+        self.plane.send(now)
+    }
+
+    fn idle_time(&self, now: Nanos) -> Duration {
+        let next = self.plane.next_timer().map_or(self.check_at, |due| due.min(self.check_at));
+        Duration::from_nanos(next.since(now).0)
+    }
+
+    fn on_commands(&mut self, now: Nanos) {
+        self.handle.waker.drain();
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Stop => self.stopping = true,
+                Command::Promote => self.plane.promote(now, &mut self.notices),
+                Command::Impair(ports) => {
+                    for name in self.plane.reload(&ports) {
+                        self.notices.say(&format!("no port `{name}` to impair"));
+                    }
+                }
+            }
+        }
+    }
+
+    fn on_metrics(&mut self, now: Nanos, key: u64) {
+        let Some(metrics) = &mut self.metrics else { return };
+        let alarms = self.notices.alarm_count();
+        let mut pages = DaemonPages { plane: &mut self.plane, now, alarms, media: self.media };
+        metrics.on_ready(now, key, &self.poller, &mut pages);
+    }
+
+    /// What the daemon counts, as Prometheus text.
+    pub fn render_metrics(&mut self) -> String {
+        let alarms = self.notices.alarm_count();
+        DaemonPages { plane: &mut self.plane, now: now_monotonic(), alarms, media: self.media }.metrics()
+    }
+}
+
+struct DaemonPages<'a> {
+    plane: &'a mut UserPlane,
+    now: Nanos,
+    alarms: u64,
+    media: Durability,
+}
+
+impl Pages for DaemonPages<'_> {
+    fn metrics(&mut self) -> String {
+        let mut text = MetricsText::default();
+        let path = self.plane.datapath();
+        let device = path.device();
+        text.device(device.counters());
+        text.unsafe_now(self.now, &device.unsafe_now());
+        text.state(path.logs().media(), device.has_lease(self.now), device);
+        text.logs(path.logs().counters(), self.alarms);
+        text.datapath(path.counters());
+        text.bridge(path.bridge().counters(), path.bridge().station_count());
+        text.neighbours(path.neighbours().counters(), path.neighbours().known_count());
+        text.ports(&self.plane.port_reports());
+        text.finish()
+    }
+
+    fn health(&mut self) -> (bool, String) {
+        let works = self.plane.datapath().logs().media();
+        if works == self.media {
+            return (true, format!("well: acknowledges from {works}\n"));
+        }
+        let lost =
+            format!("a log failed: acknowledges from {works}, should from {}; see the alarm\n", self.media);
+        (false, lost)
+    }
+}
+
+pub(crate) fn open_logs(config: &SwitchConfig) -> Result<Logs, StartError> {
+    let ram = config.ram.as_ref().map(|ram| open_ram(config, ram)).transpose()?;
+    let disk = config.disk.as_ref().map(open_disk).transpose()?;
+    Ok(Logs::new(ram, disk))
+}
+
+fn open_ram(config: &SwitchConfig, ram: &RamLogConfig) -> Result<Log, StartError> {
+    // One record per slot and one per session.
+    let slot_count = u64::from(config.sessions_max) * (u64::from(config.window_max) + 1);
+    let domain = RamDomain::open(
+        &ram.path,
+        &RamConfig {
+            slot_count,
+            record_bytes_max: RECORD_BYTES_MAX,
+            battery_backed: ram.battery_backed,
+            ..RamConfig::default()
+        },
+    )
+    .map_err(LogError::Domain)?;
+    Ok(Log::new(Box::new(domain), &ram.path))
+}
+
+fn open_disk(disk: &DiskLogConfig) -> Result<Log, StartError> {
+    let domain = DiskDomain::open(
+        &disk.path,
+        &DiskConfig {
+            log_bytes: disk.log_bytes,
+            record_bytes_max: RECORD_BYTES_MAX,
+            ..DiskConfig::default()
+        },
+    )
+    .map_err(LogError::Domain)?;
+    Ok(Log::new(Box::new(domain), &disk.path))
+}
+
+fn meta_wanted(config: &SwitchConfig) -> LogMeta {
+    LogMeta {
+        device: config.device,
+        window_max: config.window_max,
+        sessions_max: config.sessions_max,
+        boot_epoch: BootEpoch(0),
+        server_epoch: Epoch(0),
+    }
+}
+
+fn device_config(config: &SwitchConfig, meta: LogMeta, media: Durability) -> DeviceConfig {
+    DeviceConfig {
+        server_epoch: meta.server_epoch,
+        head: config.head,
+        media,
+        window_max: config.window_max,
+        sessions_max: config.sessions_max,
+        reforward_after: config.reforward_after,
+        lease_interval: config.lease_interval,
+        ..DeviceConfig::new(
+            config.device,
+            meta.boot_epoch,
+            config.control,
+            config.server,
+            config.cluster_key.clone(),
+        )
+    }
+}
+
+fn describe_start(
+    config: &SwitchConfig,
+    meta: LogMeta,
+    media: Durability,
+    found: &ScanReport,
+    device: &Device,
+) -> String {
+    let (device_id, boot_epoch, control) = (config.device, meta.boot_epoch, config.control);
+    let entries = device.unsafe_now().entries;
+    let torn = match (found.torn_count, found.torn_at) {
+        (0, _) => String::new(),
+        (count, None) => format!(", {count} torn records cut off"),
+        (count, Some(at)) => format!(", {count} torn records cut off from byte {at}"),
+    };
+    let nothing = if media == Durability::None { " (there is no log: nothing is acknowledged)" } else { "" };
+    format!(
+        "device {device_id}, boot epoch {boot_epoch}, control address {control} at {}, acknowledges from \
+         {media}{nothing}; restored {entries} entries of {} sessions{torn}",
+        config.own_mac(),
+        device.session_count(),
+    )
+}
+
+fn warn_of_mtus(config: &SwitchConfig, plane: &UserPlane, notices: &mut Notices) {
+    let mtus = plane.mtus();
+    if mtus.iter().all(|mtu| *mtu == mtus[0]) {
+        return;
+    }
+    let ports: Vec<String> =
+        config.ports.iter().zip(&mtus).map(|(port, mtu)| format!("{} {mtu}", port.interface)).collect();
+    notices.say(&format!("the ports' mtus differ ({}): longer frames will be lost", ports.join(", ")));
+}

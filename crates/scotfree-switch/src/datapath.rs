@@ -1,0 +1,736 @@
+//! What happens to one frame: the bridge says where it goes, the persist device says what becomes of
+//! it if it is Scotfree's, and what the device wishes for is carried out.
+//!
+//! Invariant: no I/O happens here but that of the logs; frames come as borrowed bytes and leave as
+//! entries of an [`Outbox`]. A frame that is not Scotfree's leaves as it came, or, if its sender left
+//! the checksums to hardware, with full ones.
+
+use crate::bridge::{Bridge, FrameAddresses, PortIndex, Verdict};
+use crate::config::SwitchConfig;
+use crate::link::Vlan;
+use crate::logs::{LogMeta, Logs};
+use crate::ndp::{NdpKind, NdpMessage};
+use crate::neighbours::{Neighbour, Neighbours, Queued, WaitingPacket};
+use crate::notice::Notices;
+use crate::outbox::{FrameSource, Outbox};
+use remedy_persist::{Device, DeviceOwn};
+use scotfree_core::{Durability, Effect, Effects, Machine, Nanos, Token};
+use scotfree_io::frame::{
+    complete_checksums, parse, ArpOperation, ArpPacket, Checksums, Ethernet, Frame, Link, MacAddress,
+    UdpFrame, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, PROTOCOL_UDP,
+};
+use scotfree_wire::{WireError, MAGIC};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+
+/// A frame that has come in.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival<'a> {
+    /// By which port.
+    pub ingress: PortIndex,
+    /// Its bytes, with its VLAN tag.
+    pub bytes: &'a [u8],
+    /// Whether its checksums are complete.
+    pub checksums: Checksums,
+    /// Where an outbox finds the bytes again.
+    pub source: FrameSource,
+}
+
+/// What was done with frames so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DatapathCounters {
+    /// Frames that came in.
+    pub frames: u64,
+    /// Of these, Scotfree's.
+    pub scotfree: u64,
+    /// Frames dropped because they could not be read.
+    pub malformed: u64,
+    /// Questions for the control address answered.
+    pub answered: u64,
+    /// Packets that the device originated.
+    pub originated: u64,
+    /// Packets that could not be written as frames.
+    pub unwritable: u64,
+}
+
+/// The path of a frame through the device.
+pub struct Datapath {
+    bridge: Bridge,
+    neighbours: Neighbours,
+    device: Device,
+    logs: Logs,
+    meta: LogMeta,
+    /// What the device was told that the logs can give.
+    media: Durability,
+    own_mac: MacAddress,
+    control: SocketAddr,
+    control_vlan: Vlan,
+    scotfree_ports: RangeInclusive<u16>,
+    port_count: usize,
+    effects: Effects<DeviceOwn>,
+    carried_out: Effects<DeviceOwn>,
+    durable: Vec<Token>,
+    released: Vec<WaitingPacket>,
+    refused_seen: u64,
+    counters: DatapathCounters,
+}
+
+impl Datapath {
+    /// The path through `device`, which has been restored from `logs`; `meta` is what stands in them.
+    pub fn new(config: &SwitchConfig, device: Device, logs: Logs, meta: LogMeta) -> Datapath {
+        Datapath {
+            bridge: Bridge::new(config.own_mac(), config.bridge),
+            neighbours: Neighbours::new(config.neighbours),
+            device,
+            media: logs.media(),
+            logs,
+            meta,
+            own_mac: config.own_mac(),
+            control: config.control,
+            control_vlan: config.control_vlan,
+            scotfree_ports: config.scotfree_ports.clone(),
+            port_count: config.ports.len(),
+            effects: Effects::new(),
+            carried_out: Effects::new(),
+            durable: Vec::new(),
+            released: Vec::new(),
+            refused_seen: 0,
+            counters: DatapathCounters::default(),
+        }
+    }
+
+    /// A frame has come in.
+    pub fn on_frame(&mut self, now: Nanos, arrival: &Arrival<'_>, out: &mut Outbox, notices: &mut Notices) {
+        self.counters.frames += 1;
+        let Ok(ethernet) = Ethernet::parse(arrival.bytes) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let Link { destination, source, vlan } = ethernet.link;
+        let addresses = FrameAddresses { destination, source, vlan: Vlan::of(vlan) };
+        let verdict = self.bridge.on_frame(now, arrival.ingress, &addresses);
+        if matches!(verdict, Verdict::Drop(_)) {
+            return;
+        }
+        if ethernet.ethertype == ETHERTYPE_ARP {
+            return self.on_arp(now, arrival, verdict, out);
+        }
+        if let Some(message) = NdpMessage::read(&ethernet) {
+            return self.on_ndp(now, arrival, &message, ethernet.link, verdict, out);
+        }
+        if scotfree_offset(&self.scotfree_ports, &ethernet).is_some() {
+            return self.on_scotfree(now, arrival, verdict, out, notices);
+        }
+        self.pass_on(arrival, verdict, out);
+    }
+
+    /// Sends a frame on as it came.
+    fn pass_on(&mut self, arrival: &Arrival<'_>, verdict: Verdict, out: &mut Outbox) {
+        if arrival.checksums == Checksums::Ready {
+            return self.emit(arrival.ingress, verdict, arrival.source, out);
+        }
+        let (source, written) = out.write_with(|bytes| {
+            bytes.extend_from_slice(arrival.bytes);
+            let start = bytes.len() - arrival.bytes.len();
+            complete_checksums(&mut bytes[start..])
+        });
+        if written.is_err() {
+            self.counters.malformed += 1;
+            return;
+        }
+        self.emit(arrival.ingress, verdict, source, out);
+    }
+
+    fn emit(&self, ingress: PortIndex, verdict: Verdict, source: FrameSource, out: &mut Outbox) {
+        match verdict {
+            Verdict::Forward(port) => out.push(port, source),
+            Verdict::Flood => {
+                for port in (0..self.port_count).map(PortIndex).filter(|port| *port != ingress) {
+                    out.push(port, source);
+                }
+            }
+            Verdict::Local | Verdict::Drop(_) => {}
+        }
+    }
+
+    // ---- who lives where
+
+    fn on_arp(&mut self, now: Nanos, arrival: &Arrival<'_>, verdict: Verdict, out: &mut Outbox) {
+        let Ok(Frame::Arp { link, packet }) = parse(arrival.bytes, arrival.checksums) else {
+            // Not about Ethernet and IPv4: none of ours, and not to be hidden from others.
+            return self.pass_on(arrival, verdict, out);
+        };
+        self.hear(now, packet.sender_ip.into(), packet.sender_mac, arrival.ingress, link, out);
+        if IpAddr::V4(packet.target_ip) != self.control.ip() {
+            return self.pass_on(arrival, verdict, out);
+        }
+        if packet.operation == ArpOperation::Request {
+            self.counters.answered += 1;
+            let link = Link { source: self.own_mac, destination: packet.sender_mac, vlan: link.vlan };
+            let (source, ()) = out.write_with(|bytes| packet.reply(self.own_mac).write(&link, bytes));
+            out.push(arrival.ingress, source);
+        }
+    }
+
+    fn on_ndp(
+        &mut self,
+        now: Nanos,
+        arrival: &Arrival<'_>,
+        message: &NdpMessage,
+        link: Link,
+        verdict: Verdict,
+        out: &mut Outbox,
+    ) {
+        if let Some((host, station)) = message.shows() {
+            self.hear(now, host.into(), station, arrival.ingress, link, out);
+        }
+        if IpAddr::V6(message.target) != self.control.ip() {
+            return self.pass_on(arrival, verdict, out);
+        }
+        if message.kind == NdpKind::Solicitation {
+            self.counters.answered += 1;
+            let (source, ()) = out.write_with(|bytes| message.write_answer(self.own_mac, link, bytes));
+            out.push(arrival.ingress, source);
+        }
+    }
+
+    fn hear(
+        &mut self,
+        now: Nanos,
+        address: IpAddr,
+        mac: MacAddress,
+        port: PortIndex,
+        link: Link,
+        out: &mut Outbox,
+    ) {
+        if address == self.control.ip() {
+            return;
+        }
+        let neighbour = Neighbour { mac, port, vlan: Vlan::of(link.vlan) };
+        let mut released = std::mem::take(&mut self.released);
+        self.neighbours.heard(now, address, neighbour, &mut released);
+        for packet in released.drain(..) {
+            self.originate(now, packet.from, packet.to, &packet.payload, out);
+        }
+        self.released = released;
+    }
+
+    fn ask(&mut self, address: IpAddr, out: &mut Outbox) {
+        let link =
+            Link { source: self.own_mac, destination: MacAddress::BROADCAST, vlan: self.control_vlan.tag() };
+        let source = match (self.control.ip(), address) {
+            (IpAddr::V4(own), IpAddr::V4(wanted)) => {
+                let question = ArpPacket::request(self.own_mac, own, wanted);
+                out.write_with(|bytes| question.write(&link, bytes)).0
+            }
+            (IpAddr::V6(own), IpAddr::V6(wanted)) => {
+                let mac = self.own_mac;
+                out.write_with(|bytes| NdpMessage::write_question(own, mac, wanted, link, bytes)).0
+            }
+            // Only hosts of the control address's family can be asked for.
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => return,
+        };
+        for port in (0..self.port_count).map(PortIndex) {
+            out.push(port, source);
+        }
+    }
+
+    /// Sends a packet of the device's own making.
+    fn originate(&mut self, now: Nanos, from: SocketAddr, to: SocketAddr, payload: &[u8], out: &mut Outbox) {
+        let Some(neighbour) = self.neighbours.lookup(now, to.ip()) else {
+            if self.neighbours.wait(now, from, to, payload) == Queued::Ask {
+                self.ask(to.ip(), out);
+            }
+            return;
+        };
+        let link = Link {
+            source: self.mac_in_the_name_of(now, from.ip(), neighbour.port),
+            destination: neighbour.mac,
+            vlan: neighbour.vlan.tag(),
+        };
+        let frame =
+            UdpFrame { link, source: from, destination: to, hop_limit: 64, traffic_class: 0, payload };
+        self.write_frame(&frame, Verdict::Forward(neighbour.port), neighbour.port, out);
+        self.counters.originated += 1;
+    }
+
+    /// Who speaks in a host's name uses its station too, so that switches behind the port keep what
+    /// they know of it; unless the host lives behind that very port: there it would mislead them.
+    fn mac_in_the_name_of(&self, now: Nanos, host: IpAddr, egress: PortIndex) -> MacAddress {
+        match self.neighbours.lookup(now, host) {
+            Some(neighbour) if neighbour.port != egress => neighbour.mac,
+            _ => self.own_mac,
+        }
+    }
+
+    fn write_frame(&mut self, frame: &UdpFrame<'_>, verdict: Verdict, ingress: PortIndex, out: &mut Outbox) {
+        let (source, written) = out.write_with(|bytes| frame.write(bytes));
+        match written {
+            Ok(()) => self.emit(ingress, verdict, source, out),
+            Err(_) => self.counters.unwritable += 1,
+        }
+    }
+
+    // ---- Scotfree's packets
+
+    fn on_scotfree(
+        &mut self,
+        now: Nanos,
+        arrival: &Arrival<'_>,
+        verdict: Verdict,
+        out: &mut Outbox,
+        notices: &mut Notices,
+    ) {
+        self.counters.scotfree += 1;
+        let frame = match parse(arrival.bytes, arrival.checksums) {
+            Ok(Frame::Udp(frame)) => frame,
+            Ok(Frame::Arp { .. } | Frame::Other) => return self.pass_on(arrival, verdict, out),
+            Err(error) => {
+                self.counters.malformed += 1;
+                notices.limited("malformed frame", || format!("malformed frame dropped: {error}"));
+                return;
+            }
+        };
+        self.hear(now, frame.source.ip(), frame.link.source, arrival.ingress, frame.link, out);
+        self.device.on_message(now, frame.source, frame.destination, frame.payload, &mut self.effects);
+        self.note_refusals(&frame, notices);
+        self.carry_out(now, Some(Passing { arrival, frame: &frame, verdict }), out, notices);
+    }
+
+    fn note_refusals(&mut self, frame: &UdpFrame<'_>, notices: &mut Notices) {
+        let refused = &self.device.counters().refused;
+        let total: u64 = refused.iter().sum();
+        if total == self.refused_seen {
+            return;
+        }
+        self.refused_seen = total;
+        notices.limited("bad packet", || {
+            let counts: Vec<String> = WireError::ALL
+                .iter()
+                .zip(refused)
+                .filter(|(_, count)| **count > 0)
+                .map(|(reason, count)| format!("{} {count}", reason.name()))
+                .collect();
+            let (from, to, bytes) = (frame.source, frame.destination, frame.payload.len());
+            format!("bad packet of {bytes} bytes from {from} to {to} dropped; so far: {}", counts.join(", "))
+        });
+    }
+
+    /// Carries out what the device wishes for, and what it then wishes for, until it is content.
+    fn carry_out(
+        &mut self,
+        now: Nanos,
+        passing: Option<Passing<'_>>,
+        out: &mut Outbox,
+        notices: &mut Notices,
+    ) {
+        while !self.effects.is_empty() {
+            let mut effects = std::mem::replace(&mut self.effects, std::mem::take(&mut self.carried_out));
+            for effect in effects.iter() {
+                self.carry_out_one(now, effect, &effects, passing, out, notices);
+            }
+            effects.clear();
+            self.carried_out = effects;
+            self.collect_durable(now, notices);
+        }
+    }
+
+    fn carry_out_one(
+        &mut self,
+        now: Nanos,
+        effect: &Effect<DeviceOwn>,
+        effects: &Effects<DeviceOwn>,
+        passing: Option<Passing<'_>>,
+        out: &mut Outbox,
+        notices: &mut Notices,
+    ) {
+        match effect {
+            Effect::Send { from, to, bytes } => self.originate(now, *from, *to, effects.bytes(*bytes), out),
+            Effect::Persist { token, bytes } => self.logs.persist(*token, effects.bytes(*bytes), notices),
+            Effect::Erase { token } => self.logs.erase(*token, notices),
+            Effect::Own(DeviceOwn::Forward { bytes }) => {
+                if let Some(passing) = passing {
+                    self.forward(passing, effects.bytes(*bytes), out);
+                }
+            }
+            Effect::Own(DeviceOwn::SetMeta { boot_epoch, server_epoch }) => {
+                self.meta.boot_epoch = *boot_epoch;
+                self.meta.server_epoch = *server_epoch;
+                self.logs.set_meta(self.meta, notices);
+            }
+            Effect::Own(DeviceOwn::FlushErasures { token }) => self.logs.flush_erasures(*token),
+        }
+    }
+
+    /// Passes a message on with `payload` instead of its own.
+    fn forward(&mut self, passing: Passing<'_>, payload: &[u8], out: &mut Outbox) {
+        let Passing { arrival, frame, verdict } = passing;
+        if payload == frame.payload {
+            return self.pass_on(arrival, verdict, out);
+        }
+        let stamped = UdpFrame { payload, ..*frame };
+        self.write_frame(&stamped, verdict, arrival.ingress, out);
+    }
+
+    fn collect_durable(&mut self, now: Nanos, notices: &mut Notices) {
+        let mut durable = std::mem::take(&mut self.durable);
+        self.logs.completions(&mut durable, notices);
+        for token in durable.drain(..) {
+            self.device.on_persisted(now, token, &mut self.effects);
+        }
+        self.durable = durable;
+        for token in self.logs.refused() {
+            self.device.on_refused(token);
+        }
+        if self.logs.media() != self.media {
+            self.media = self.logs.media();
+            self.device.set_media(self.media);
+        }
+    }
+
+    // ---- time and completions
+
+    /// A log has completed something.
+    pub fn on_completions(&mut self, now: Nanos, out: &mut Outbox, notices: &mut Notices) {
+        self.collect_durable(now, notices);
+        self.carry_out(now, None, out, notices);
+    }
+
+    /// Calls the timers that are due.
+    pub fn on_timer(&mut self, now: Nanos, out: &mut Outbox, notices: &mut Notices) {
+        if self.device.next_timer().is_some_and(|due| due <= now) {
+            self.device.on_timer(now, &mut self.effects);
+            self.carry_out(now, None, out, notices);
+        }
+        if self.neighbours.next_timer().is_some_and(|due| due <= now) {
+            let mut again = Vec::new();
+            self.neighbours.on_timer(now, &mut again);
+            for address in again {
+                self.ask(address, out);
+            }
+        }
+    }
+
+    /// When to call [`Datapath::on_timer`] next.
+    pub fn next_timer(&self) -> Option<Nanos> {
+        [self.device.next_timer(), self.neighbours.next_timer()].into_iter().flatten().min()
+    }
+
+    /// Looks whether the logs' files are still there.
+    pub fn check_files(&mut self, now: Nanos, notices: &mut Notices) {
+        self.logs.check_files(notices);
+        self.collect_durable(now, notices);
+    }
+
+    /// Makes this device the head of its chain, at the operator's word.
+    pub fn promote(&mut self, now: Nanos, out: &mut Outbox, notices: &mut Notices) {
+        self.device.promote(&mut self.effects);
+        self.carry_out(now, None, out, notices);
+    }
+
+    // ---- what it looks like
+
+    /// The persist device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The logs.
+    pub fn logs(&self) -> &Logs {
+        &self.logs
+    }
+
+    /// The bridge.
+    pub fn bridge(&self) -> &Bridge {
+        &self.bridge
+    }
+
+    /// The table of addresses.
+    pub fn neighbours(&self) -> &Neighbours {
+        &self.neighbours
+    }
+
+    /// What was done with frames so far.
+    pub fn counters(&self) -> &DatapathCounters {
+        &self.counters
+    }
+}
+
+/// A message of Scotfree on its way through.
+#[derive(Clone, Copy)]
+struct Passing<'a> {
+    arrival: &'a Arrival<'a>,
+    frame: &'a UdpFrame<'a>,
+    verdict: Verdict,
+}
+
+/// Where in the payload of its frame a packet of Scotfree begins, if it is one: a UDP datagram from or
+/// to one of Scotfree's ports that bears Scotfree's mark. The mark is needed because hosts also give
+/// these ports to others: a name server's answer must not be taken for a bad packet of ours. Ordinary
+/// datagrams are passed on without a look at their checksums.
+pub(crate) fn scotfree_offset(ports: &RangeInclusive<u16>, ethernet: &Ethernet<'_>) -> Option<usize> {
+    let packet = ethernet.payload;
+    let (protocol, header_bytes) = match ethernet.ethertype {
+        ETHERTYPE_IPV4 => (*packet.get(9)?, usize::from(packet[0] & 0x0f) * 4),
+        ETHERTYPE_IPV6 => (*packet.get(6)?, 40),
+        _ => return None,
+    };
+    let offset = header_bytes + 8;
+    let udp = packet.get(header_bytes..offset).filter(|_| protocol == PROTOCOL_UDP)?;
+    let either = [u16::from_be_bytes([udp[0], udp[1]]), u16::from_be_bytes([udp[2], udp[3]])];
+    let ours = either.iter().any(|port| ports.contains(port));
+    (ours && packet[offset..].starts_with(&MAGIC.to_le_bytes())).then_some(offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use remedy_persist::DeviceConfig;
+    use scotfree_core::{BootEpoch, DeviceId, Epoch, SessionId};
+    use scotfree_wire::{emit, ClusterKey, Direction, Header, Kind, OpenTail, Packet, Tail};
+
+    use std::net::Ipv6Addr;
+
+    const CLIENT: PortIndex = PortIndex(0);
+    const SERVER: PortIndex = PortIndex(1);
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    fn mac(last: u8) -> MacAddress {
+        MacAddress([2, 0, 0, 0, 0, last])
+    }
+
+    fn key() -> ClusterKey {
+        ClusterKey::from_bytes([1; 32])
+    }
+
+    struct World {
+        path: Datapath,
+        out: Outbox,
+        notices: Notices,
+    }
+
+    impl World {
+        fn new() -> World {
+            let (control, server) = (address("10.0.0.9:51000"), address("10.0.0.2:51000"));
+            let config = SwitchConfig::new(DeviceId(1), &["p0", "p1"], control, server, key());
+            let device = Device::new(DeviceConfig::new(DeviceId(1), BootEpoch(1), control, server, key()));
+            let meta = LogMeta {
+                device: DeviceId(1),
+                window_max: 1,
+                sessions_max: 1,
+                boot_epoch: BootEpoch(1),
+                server_epoch: Epoch(0),
+            };
+            World {
+                path: Datapath::new(&config, device, Logs::default(), meta),
+                out: Outbox::default(),
+                notices: Notices::new(Box::new(|_| {})),
+            }
+        }
+
+        /// What leaves, with its port, when a frame comes in. A frame that passes unchanged is in it.
+        fn arrive(
+            &mut self,
+            ingress: PortIndex,
+            bytes: &[u8],
+            checksums: Checksums,
+        ) -> Vec<(PortIndex, Vec<u8>)> {
+            let source = FrameSource::Received { port: ingress, index: 0 };
+            let arrival = Arrival { ingress, bytes, checksums, source };
+            self.path.on_frame(Nanos(1), &arrival, &mut self.out, &mut self.notices);
+            self.leaving(bytes)
+        }
+
+        fn leaving(&mut self, received: &[u8]) -> Vec<(PortIndex, Vec<u8>)> {
+            let bytes = |source| match source {
+                FrameSource::Received { .. } => received.to_vec(),
+                FrameSource::Written { start, end } => self.out.written(start, end).to_vec(),
+            };
+            let frames = [CLIENT, SERVER].into_iter().flat_map(|port| {
+                let out = &self.out;
+                out.leaving(port).map(move |source| (port, bytes(source)))
+            });
+            let frames = frames.collect();
+            self.out.clear();
+            frames
+        }
+
+        fn teach(&mut self) {
+            self.arrive(CLIENT, &arp_of(1, 77), Checksums::Ready);
+            self.arrive(SERVER, &arp_of(2, 77), Checksums::Ready);
+        }
+    }
+
+    fn ip(last: u8) -> std::net::Ipv4Addr {
+        [10, 0, 0, last].into()
+    }
+
+    /// The question of host `from` for host `target`.
+    fn arp_of(from: u8, target: u8) -> Vec<u8> {
+        let link = Link { destination: MacAddress::BROADCAST, source: mac(from), vlan: None };
+        let mut bytes = Vec::new();
+        ArpPacket::request(mac(from), ip(from), ip(target)).write(&link, &mut bytes);
+        bytes
+    }
+
+    fn udp(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
+        let link = Link { destination: mac(2), source: mac(1), vlan: None };
+        let frame =
+            UdpFrame { link, source: from, destination: to, hop_limit: 64, traffic_class: 0, payload };
+        let mut bytes = Vec::new();
+        frame.write(&mut bytes).expect("it fits");
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> UdpFrame<'_> {
+        let Ok(Frame::Udp(frame)) = parse(bytes, Checksums::Ready) else { panic!("it is a whole datagram") };
+        frame
+    }
+
+    fn opening() -> Vec<u8> {
+        let header = Header::new(Kind::SessionOpen, SessionId(0), Epoch(0));
+        let tail = Tail::Open(OpenTail { client_nonce: [3; 16], window_asked: 8 });
+        let mut bytes = Vec::new();
+        emit(&header, &tail, &[], &key().control(Direction::Handshake), &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn a_question_for_the_control_address_is_answered_and_goes_no_further() {
+        let mut world = World::new();
+        let leaving = world.arrive(CLIENT, &arp_of(1, 9), Checksums::Ready);
+        assert_eq!(leaving.len(), 1);
+        assert_eq!(leaving[0].0, CLIENT);
+        let Ok(Frame::Arp { link, packet }) = parse(&leaving[0].1, Checksums::Ready) else {
+            panic!("an answer")
+        };
+        assert_eq!(
+            (packet.operation, packet.sender_ip, packet.target_mac),
+            (ArpOperation::Reply, ip(9), mac(1))
+        );
+        assert_eq!(link.destination, mac(1));
+        assert_eq!(packet.sender_mac, world.path.own_mac);
+        let others = arp_of(1, 2);
+        assert_eq!(world.arrive(CLIENT, &others, Checksums::Ready), [(SERVER, others)]);
+    }
+
+    #[test]
+    fn a_packet_to_an_unknown_host_waits_for_the_answer_to_a_question_at_every_port() {
+        let mut world = World::new();
+        // The device's first wish is a lease of the server, whom nobody has heard yet.
+        world.path.on_timer(Nanos(1), &mut world.out, &mut world.notices);
+        let questions = world.leaving(&[]);
+        assert_eq!(questions.iter().map(|(port, _)| *port).collect::<Vec<_>>(), [CLIENT, SERVER]);
+        let leaving = world.arrive(SERVER, &arp_of(2, 77), Checksums::Ready);
+        let lease = leaving.iter().find(|(port, _)| *port == SERVER).expect("the lease question");
+        let frame = read(&lease.1);
+        assert_eq!((frame.link.destination, frame.link.source), (mac(2), world.path.own_mac));
+        assert_eq!(Packet::parse(frame.payload).expect("our own").kind(), Kind::Lease);
+    }
+
+    #[test]
+    fn our_packets_pass_and_foreign_ones_at_our_ports_too_but_bad_ones_do_not() {
+        let mut world = World::new();
+        world.teach();
+        let (client, server) = (address("10.0.0.1:51001"), address("10.0.0.2:51000"));
+        let ours = udp(client, server, &opening());
+        assert_eq!(world.arrive(CLIENT, &ours, Checksums::Ready), [(SERVER, ours.clone())]);
+        let foreign = udp(client, server, b"a question for a name server");
+        assert_eq!(world.arrive(CLIENT, &foreign, Checksums::Ready), [(SERVER, foreign)]);
+        let bad = udp(client, server, &opening()[..70]);
+        assert_eq!(world.arrive(CLIENT, &bad, Checksums::Ready), []);
+        let mut damaged = ours;
+        *damaged.last_mut().expect("it has bytes") ^= 1;
+        assert_eq!(world.arrive(CLIENT, &damaged, Checksums::Ready), []);
+        let counters = *world.path.counters();
+        assert_eq!((counters.scotfree, counters.malformed), (3, 1));
+        assert_eq!(world.path.device().counters().refused.iter().sum::<u64>(), 1);
+    }
+
+    #[test]
+    fn who_speaks_in_a_hosts_name_uses_its_station_unless_it_lives_behind_the_same_port() {
+        let mut world = World::new();
+        world.teach();
+        let (client, server) = (address("10.0.0.1:51001"), address("10.0.0.2:51000"));
+        for (from, to, expected) in [
+            (server, client, mac(2)),
+            (client, server, mac(1)),
+            (address("10.0.0.1:5"), client, world.path.own_mac),
+        ] {
+            world.path.originate(Nanos(2), from, to, b"SCOT", &mut world.out);
+            let leaving = world.leaving(&[]);
+            assert_eq!(read(&leaving[0].1).link.source, expected, "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn checksums_left_to_hardware_are_completed() {
+        let mut world = World::new();
+        world.teach();
+        let whole = udp(address("10.0.0.1:99"), address("10.0.0.2:80"), b"ordinary");
+        let mut partial = whole.clone();
+        let checksum_at = whole.len() - b"ordinary".len() - 2;
+        partial[checksum_at] ^= 0x55;
+        assert_eq!(world.arrive(CLIENT, &partial, Checksums::NotReady), [(SERVER, whole)]);
+    }
+
+    #[test]
+    fn nobody_becomes_the_control_address_by_speaking_as_it() {
+        let mut world = World::new();
+        world.arrive(CLIENT, &arp_of(9, 2), Checksums::Ready);
+        assert_eq!(world.path.neighbours().known_count(), 0);
+    }
+
+    /// Frames of every kind that is read.
+    fn templates() -> [Vec<u8>; 6] {
+        let (client, server) = (address("10.0.0.1:51001"), address("10.0.0.2:51000"));
+        let link = Link { destination: mac(2), source: mac(1), vlan: None };
+        let mut question = Vec::new();
+        let own = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
+        NdpMessage::write_question(own, mac(1), own, link, &mut question);
+        let (ours, answer) = (udp(client, server, &opening()), udp(server, client, &opening()));
+        [arp_of(1, 9), arp_of(2, 1), ours, answer, question, Vec::new()]
+    }
+
+    /// Template, port, whether the checksums are ready, bytes to spoil, where to cut.
+    type Spoilt = (usize, usize, bool, Vec<(u16, u8)>, u16);
+
+    fn spoilt() -> impl Strategy<Value = Spoilt> {
+        let flips = proptest::collection::vec(any::<(u16, u8)>(), 0..4);
+        (0..6_usize, 0..2_usize, any::<bool>(), flips, any::<u16>())
+    }
+
+    proptest! {
+        #[test]
+        fn no_frame_makes_it_panic_or_goes_back_where_it_came_from(
+            frames in proptest::collection::vec(spoilt(), 1..60)
+        ) {
+            let mut world = World::new();
+            let templates = templates();
+            for (template, port, ready, flips, cut) in frames {
+                let mut bytes = templates[template].clone();
+                for (at, flip) in flips {
+                    let length = bytes.len().max(1);
+                    if let Some(byte) = bytes.get_mut(usize::from(at) % length) {
+                        *byte ^= flip;
+                    }
+                }
+                if cut < 1_000 {
+                    bytes.truncate(usize::from(cut));
+                }
+                let ingress = PortIndex(port);
+                let source = FrameSource::Received { port: ingress, index: 0 };
+                let checksums = if ready { Checksums::Ready } else { Checksums::NotReady };
+                let arrival = Arrival { ingress, bytes: &bytes, checksums, source };
+                world.path.on_frame(Nanos(1), &arrival, &mut world.out, &mut world.notices);
+                prop_assert!(world.out.leaving(ingress).all(|leaving| leaving != source));
+                prop_assert!(world.out.len() < 200);
+                world.out.clear();
+            }
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The device daemon: bridges its ports, lets the persist device see Scotfree's packets, keeps the
+//! logs, and says how it is.
+//!
+//! Invariant: decisions are made in machines and tables without I/O ([`bridge`], [`neighbours`],
+//! [`impair`], the persist device itself); one thread owns all of them, and one loop moves the frames.
+#![forbid(unsafe_code)]
+
+pub mod bridge;
+mod config;
+mod daemon;
+pub mod datapath;
+pub mod impair;
+mod link;
+pub mod log_tools;
+pub mod logs;
+mod metrics;
+pub mod metrics_http;
+mod ndp;
+pub mod neighbours;
+mod notice;
+pub mod outbox;
+pub mod plane_user;
+
+pub use config::{
+    DiskLogConfig, PortConfig, RamLogConfig, SwitchConfig, PORTS_DEFAULT, PORTS_MAX, RECORDS_MAX,
+};
+pub use daemon::{Command, Daemon, DaemonHandle, StartError, RECORD_BYTES_MAX};
+pub use link::{is_link_local, mac_of_device, Vlan};
+pub use metrics::{MetricKind, MetricsText};
+pub use notice::{Notices, Sink};

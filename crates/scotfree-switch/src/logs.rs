@@ -1,0 +1,648 @@
+//! The device's logs: which record goes to which persistence domain, what stands in their meta data,
+//! and what happens when one of them fails.
+//!
+//! Invariant: a token is reported as durable only when every write of it that is under way has
+//! completed, and never again after its domain has failed; a failed domain lowers [`Logs::media`] and
+//! nothing else: requests flow on.
+
+use crate::notice::Notices;
+use remedy_persist::{Device, RestoreError, DISK_TOKEN_BIT};
+use scotfree_core::{BootEpoch, DeviceId, Durability, Epoch, Nanos, Token};
+use scotfree_io::{DomainError, PersistenceDomain, ScanReport};
+use std::collections::BTreeMap;
+use std::os::fd::RawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What a log says of itself beside its records: whose it is, how its records are numbered, and which
+/// incarnations it has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogMeta {
+    /// The device that writes it.
+    pub device: DeviceId,
+    /// The largest window; records are numbered by it.
+    pub window_max: u32,
+    /// How many sessions have slots; records are numbered by it.
+    pub sessions_max: u32,
+    /// The last incarnation of the device.
+    pub boot_epoch: BootEpoch,
+    /// The largest server epoch that has polled it.
+    pub server_epoch: Epoch,
+}
+
+const META_VERSION: u8 = 1;
+const META_BYTES: usize = 20;
+
+impl LogMeta {
+    /// The blob: version 1, zero 1, device 2, `window_max` 4, `sessions_max` 4, boot epoch 4, server
+    /// epoch 4, little-endian.
+    pub fn to_bytes(self) -> [u8; META_BYTES] {
+        let mut out = [0; META_BYTES];
+        out[0] = META_VERSION;
+        out[2..4].copy_from_slice(&self.device.0.to_le_bytes());
+        let words = [self.window_max, self.sessions_max, self.boot_epoch.0, self.server_epoch.0];
+        for (place, word) in out[4..].chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        out
+    }
+
+    /// Reads a blob; `None` if it is not one of this version.
+    pub fn from_bytes(bytes: &[u8]) -> Option<LogMeta> {
+        let bytes: &[u8; META_BYTES] = bytes.try_into().ok()?;
+        if bytes[0] != META_VERSION || bytes[1] != 0 {
+            return None;
+        }
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        Some(LogMeta {
+            device: DeviceId(u16::from_le_bytes([bytes[2], bytes[3]])),
+            window_max: word(4),
+            sessions_max: word(8),
+            boot_epoch: BootEpoch(word(12)),
+            server_epoch: Epoch(word(16)),
+        })
+    }
+}
+
+/// Why a log cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The domain says so.
+    #[error(transparent)]
+    Domain(#[from] DomainError),
+    /// The log was written with other settings.
+    #[error(
+        "{} was written by {written}, this is {wanted}; start with its settings, or give another file",
+        path.display()
+    )]
+    Mismatch {
+        /// The file.
+        path: PathBuf,
+        /// The settings in the log.
+        written: String,
+        /// The settings asked for.
+        wanted: String,
+    },
+    /// A record does not make sense to the device.
+    #[error(
+        "{}: record {token}: {source}; it was left untouched, run `scot log verify {}`",
+        path.display(),
+        path.display()
+    )]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// The record's number.
+        token: u64,
+        /// What is wrong with it.
+        source: RestoreError,
+    },
+}
+
+/// One log.
+pub struct Log {
+    domain: Box<dyn PersistenceDomain + Send>,
+    path: PathBuf,
+    /// The file's identity at opening: a path that leads elsewhere later means that the log is lost.
+    identity: Option<(u64, u64)>,
+    /// How many writes of a token are under way.
+    pending: BTreeMap<u64, u32>,
+    failed: bool,
+}
+
+impl Log {
+    /// A log in `domain`, whose file is `path`.
+    pub fn new(domain: Box<dyn PersistenceDomain + Send>, path: &Path) -> Log {
+        Log {
+            domain,
+            path: path.to_owned(),
+            identity: identity(path),
+            pending: BTreeMap::new(),
+            failed: false,
+        }
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn meta(&self) -> Option<LogMeta> {
+        LogMeta::from_bytes(self.domain.meta())
+    }
+
+    fn check_meta(&self, wanted: LogMeta) -> Result<(), LogError> {
+        let blob = self.domain.meta();
+        let Some(written) = self.meta() else {
+            return if blob.is_empty() { Ok(()) } else { Err(self.mismatch("another program", wanted)) };
+        };
+        let numbering = |meta: LogMeta| (meta.device, meta.window_max, meta.sessions_max);
+        if numbering(written) == numbering(wanted) {
+            return Ok(());
+        }
+        Err(self.mismatch(&settings(written), wanted))
+    }
+
+    fn mismatch(&self, written: &str, wanted: LogMeta) -> LogError {
+        LogError::Mismatch { path: self.path.clone(), written: written.to_owned(), wanted: settings(wanted) }
+    }
+}
+
+fn settings(meta: LogMeta) -> String {
+    let LogMeta { device, window_max, sessions_max, .. } = meta;
+    format!("device {device} with window_max {window_max} and sessions_max {sessions_max}")
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+/// What the logs did so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LogCounters {
+    /// Records submitted.
+    pub submitted: u64,
+    /// Records reported as durable.
+    pub completed: u64,
+    /// Records that a domain had no room for: not acknowledged.
+    pub full: u64,
+    /// Records for a domain that is not there or has failed: not acknowledged.
+    pub without_domain: u64,
+    /// Domains that failed.
+    pub failed: u64,
+}
+
+/// The logs of one device: in memory, on disk, or both.
+#[derive(Default)]
+pub struct Logs {
+    ram: Option<Log>,
+    disk: Option<Log>,
+    /// Flushes that not every log has completed yet, with how many logs are left.
+    flushing: BTreeMap<Token, u32>,
+    /// Flushes of a device without logs.
+    ready: Vec<Token>,
+    /// Records that were not taken, until the device is told.
+    refused: Vec<Token>,
+    counters: LogCounters,
+}
+
+impl Logs {
+    /// These logs.
+    pub fn new(ram: Option<Log>, disk: Option<Log>) -> Logs {
+        Logs { ram, disk, ..Logs::default() }
+    }
+
+    /// What the logs that have not failed can give.
+    pub fn media(&self) -> Durability {
+        let alive = |log: &Option<Log>| log.as_ref().is_some_and(|log| !log.failed);
+        let code = u8::from(alive(&self.ram)) * Durability::Ram.code()
+            + u8::from(alive(&self.disk)) * Durability::Disk.code();
+        Durability::from_code(code).expect("two bits are a durability")
+    }
+
+    /// Begins a new incarnation: checks that the logs are of this device, and makes the next boot
+    /// epoch durable in all of them before it returns it. `wanted` carries the settings.
+    pub fn begin(&mut self, wanted: LogMeta) -> Result<LogMeta, LogError> {
+        let mut meta = wanted;
+        for log in self.all() {
+            log.check_meta(wanted)?;
+            if let Some(written) = log.meta() {
+                meta.boot_epoch = meta.boot_epoch.max(written.boot_epoch);
+                meta.server_epoch = meta.server_epoch.max(written.server_epoch);
+            }
+        }
+        meta.boot_epoch = BootEpoch(meta.boot_epoch.0 + 1);
+        for log in self.all_mut() {
+            log.domain.set_meta(&meta.to_bytes())?;
+        }
+        Ok(meta)
+    }
+
+    /// Gives every record to the device. Nothing was forwarded yet.
+    pub fn restore(&self, now: Nanos, device: &mut Device) -> Result<ScanReport, LogError> {
+        let mut total = ScanReport::default();
+        for log in self.all() {
+            let mut refused = None;
+            let report = log.domain.scan(&mut |token, record| {
+                if let Err(source) = device.restore(now, token, record) {
+                    refused.get_or_insert((token, source));
+                }
+            })?;
+            if let Some((token, source)) = refused {
+                let token = token.0 & !DISK_TOKEN_BIT;
+                return Err(LogError::Record { path: log.path.clone(), token, source });
+            }
+            total.record_count += report.record_count;
+            total.record_bytes += report.record_bytes;
+            total.torn_count += report.torn_count;
+            total.torn_bytes += report.torn_bytes;
+        }
+        Ok(total)
+    }
+
+    /// Starts to make a record durable. Where that is impossible the record is never reported, so
+    /// nobody acknowledges it.
+    pub fn persist(&mut self, token: Token, record: &[u8], notices: &mut Notices) {
+        let Some(log) = self.of(token) else {
+            self.counters.without_domain += 1;
+            self.refused.push(token);
+            return;
+        };
+        match log.domain.submit(token, record) {
+            Ok(()) => {
+                *log.pending.entry(token.0).or_default() += 1;
+                self.counters.submitted += 1;
+            }
+            Err(error) => {
+                self.refused.push(token);
+                self.count_refusal(token, &error, notices);
+            }
+        }
+    }
+
+    /// The records not taken since the last call.
+    pub fn refused(&mut self) -> std::vec::Drain<'_, Token> {
+        self.refused.drain(..)
+    }
+
+    fn count_refusal(&mut self, token: Token, error: &DomainError, notices: &mut Notices) {
+        match error {
+            DomainError::Full { .. } | DomainError::TooLarge { .. } => {
+                self.counters.full += 1;
+                notices.limited("log", || format!("not logged: {error}"));
+            }
+            DomainError::Io { .. }
+            | DomainError::Foreign { .. }
+            | DomainError::Damaged { .. }
+            | DomainError::InUse { .. } => self.fail(token, &error.to_string(), notices),
+        }
+    }
+
+    /// Forgets a record.
+    pub fn erase(&mut self, token: Token, notices: &mut Notices) {
+        let Some(log) = self.of(token) else { return };
+        if let Err(error) = log.domain.erase(token) {
+            self.fail(token, &error.to_string(), notices);
+        }
+    }
+
+    /// Reports `token` once every erasure so far is durable in every log.
+    pub fn flush_erasures(&mut self, token: Token) {
+        let mut left = 0;
+        for log in self.all_mut() {
+            // A failed log can promise nothing: the flush then stays open, and the session is not
+            // confirmed empty, until the log is mended and the device restarted.
+            if !log.failed {
+                log.domain.flush_erasures(token);
+            }
+            left += 1;
+        }
+        if left == 0 {
+            self.ready.push(token);
+        } else {
+            self.flushing.insert(token, left);
+        }
+    }
+
+    /// Makes the incarnations durable; returns when they are.
+    pub fn set_meta(&mut self, meta: LogMeta, notices: &mut Notices) {
+        for bit in [0, DISK_TOKEN_BIT] {
+            let Some(log) = self.of(Token(bit)) else { continue };
+            if let Err(error) = log.domain.set_meta(&meta.to_bytes()) {
+                self.fail(Token(bit), &error.to_string(), notices);
+            }
+        }
+    }
+
+    /// Appends the tokens that have become durable.
+    pub fn completions(&mut self, out: &mut Vec<Token>, notices: &mut Notices) {
+        out.append(&mut self.ready);
+        for bit in [0, DISK_TOKEN_BIT] {
+            let Some(log) = self.of(Token(bit)) else { continue };
+            let mut done = Vec::new();
+            let result = log.domain.completions(&mut done);
+            for token in done {
+                self.complete(bit, token, out);
+            }
+            if let Err(error) = result {
+                self.fail(Token(bit), &error.to_string(), notices);
+            }
+        }
+    }
+
+    fn complete(&mut self, bit: u64, token: Token, out: &mut Vec<Token>) {
+        if let Some(left) = self.flushing.get_mut(&token) {
+            *left -= 1;
+            if *left == 0 {
+                self.flushing.remove(&token);
+                out.push(token);
+            }
+            return;
+        }
+        let Some(log) = self.of(Token(bit)) else { return };
+        let Some(under_way) = log.pending.get_mut(&token.0) else { return };
+        *under_way -= 1;
+        if *under_way == 0 {
+            log.pending.remove(&token.0);
+            self.counters.completed += 1;
+            out.push(token);
+        }
+    }
+
+    /// Looks whether the files are still where they were: a log that nobody will find again keeps
+    /// nothing.
+    pub fn check_files(&mut self, notices: &mut Notices) {
+        for bit in [0, DISK_TOKEN_BIT] {
+            let Some(log) = self.of(Token(bit)) else { continue };
+            if log.identity.is_some() && identity(&log.path) != log.identity {
+                let text = format!("{} was removed or replaced while in use", log.path.display());
+                self.fail(Token(bit), &text, notices);
+            }
+        }
+    }
+
+    fn fail(&mut self, token: Token, error: &str, notices: &mut Notices) {
+        let Some(log) = self.of(token) else { return };
+        log.failed = true;
+        log.pending.clear();
+        let path = log.path.display().to_string();
+        self.counters.failed += 1;
+        notices.alarm(&format!(
+            "{path}: {error}. Updates are forwarded but not acknowledged from this log; mend it and restart"
+        ));
+    }
+
+    /// Descriptors that are readable when completions wait.
+    pub fn completion_fds(&self) -> impl Iterator<Item = RawFd> + '_ {
+        self.all().filter_map(|log| log.domain.completion_fd())
+    }
+
+    /// What the logs did so far.
+    pub fn counters(&self) -> &LogCounters {
+        &self.counters
+    }
+
+    fn of(&mut self, token: Token) -> Option<&mut Log> {
+        let log = if token.0 & DISK_TOKEN_BIT == 0 { &mut self.ram } else { &mut self.disk };
+        log.as_mut().filter(|log| !log.failed)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Log> {
+        self.ram.iter().chain(&self.disk)
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Log> {
+        self.ram.iter_mut().chain(&mut self.disk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remedy_persist::DeviceConfig;
+    use scotfree_core::Survives;
+    use scotfree_wire::ClusterKey;
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    /// A domain whose completions and failures the test decides.
+    #[derive(Default)]
+    struct Inside {
+        meta: Vec<u8>,
+        submitted: Vec<Token>,
+        done: Vec<Token>,
+        full: bool,
+        broken: bool,
+        records: Vec<(Token, Vec<u8>)>,
+    }
+
+    #[derive(Clone, Default)]
+    struct Fake(Arc<Mutex<Inside>>);
+
+    impl Fake {
+        fn with<T>(&self, change: impl FnOnce(&mut Inside) -> T) -> T {
+            change(&mut self.0.lock().expect("one thread"))
+        }
+
+        fn log(&self) -> Log {
+            Log::new(Box::new(self.clone()), Path::new("/nowhere/fake.log"))
+        }
+    }
+
+    fn broken() -> DomainError {
+        DomainError::Io { doing: "writing".to_owned(), source: io::Error::other("the disk is gone") }
+    }
+
+    impl PersistenceDomain for Fake {
+        fn survives(&self) -> Survives {
+            Survives::PowerLoss
+        }
+
+        fn durability(&self) -> Durability {
+            Durability::Disk
+        }
+
+        fn submit(&mut self, token: Token, _record: &[u8]) -> Result<(), DomainError> {
+            self.with(|inside| {
+                if inside.full {
+                    return Err(DomainError::Full { what: "the test says so".to_owned() });
+                }
+                if inside.broken {
+                    return Err(broken());
+                }
+                inside.submitted.push(token);
+                Ok(())
+            })
+        }
+
+        fn completions(&mut self, out: &mut Vec<Token>) -> Result<(), DomainError> {
+            self.with(|inside| {
+                out.append(&mut inside.done);
+                if inside.broken {
+                    Err(broken())
+                } else {
+                    Ok(())
+                }
+            })
+        }
+
+        fn erase(&mut self, _token: Token) -> Result<(), DomainError> {
+            Ok(())
+        }
+
+        fn flush_erasures(&mut self, token: Token) {
+            self.with(|inside| inside.submitted.push(token));
+        }
+
+        fn scan(&self, each: &mut dyn FnMut(Token, &[u8])) -> Result<ScanReport, DomainError> {
+            self.with(|inside| inside.records.iter().for_each(|(token, record)| each(*token, record)));
+            Ok(ScanReport::default())
+        }
+
+        fn meta(&self) -> &[u8] {
+            // The trait lends its bytes; a test may leak a few.
+            self.with(|inside| inside.meta.clone()).leak()
+        }
+
+        fn set_meta(&mut self, meta: &[u8]) -> Result<(), DomainError> {
+            self.with(|inside| inside.meta = meta.to_vec());
+            Ok(())
+        }
+
+        fn completion_fd(&self) -> Option<RawFd> {
+            None
+        }
+    }
+
+    fn wanted() -> LogMeta {
+        LogMeta {
+            device: DeviceId(3),
+            window_max: 16,
+            sessions_max: 4,
+            boot_epoch: BootEpoch(0),
+            server_epoch: Epoch(0),
+        }
+    }
+
+    fn notices() -> Notices {
+        Notices::new(Box::new(|_| {}))
+    }
+
+    fn completed(logs: &mut Logs) -> Vec<Token> {
+        let mut out = Vec::new();
+        logs.completions(&mut out, &mut notices());
+        out
+    }
+
+    const RAM: Token = Token(5);
+    const DISK: Token = Token(5 | DISK_TOKEN_BIT);
+
+    #[test]
+    fn meta_round_trips_and_foreign_meta_is_none() {
+        let meta = LogMeta { boot_epoch: BootEpoch(9), server_epoch: Epoch(8), ..wanted() };
+        assert_eq!(LogMeta::from_bytes(&meta.to_bytes()), Some(meta));
+        assert_eq!(LogMeta::from_bytes(&meta.to_bytes()[1..]), None);
+        assert_eq!(LogMeta::from_bytes(&[9; META_BYTES]), None);
+    }
+
+    #[test]
+    fn an_incarnation_is_larger_than_any_that_either_log_has_seen_and_durable_in_both() {
+        let (ram, disk) = (Fake::default(), Fake::default());
+        let old = LogMeta { boot_epoch: BootEpoch(6), server_epoch: Epoch(2), ..wanted() };
+        disk.with(|inside| inside.meta = old.to_bytes().to_vec());
+        let mut logs = Logs::new(Some(ram.log()), Some(disk.log()));
+        let meta = logs.begin(wanted()).expect("they are ours");
+        assert_eq!((meta.boot_epoch, meta.server_epoch), (BootEpoch(7), Epoch(2)));
+        for fake in [&ram, &disk] {
+            assert_eq!(fake.with(|inside| inside.meta.clone()), meta.to_bytes());
+        }
+        assert_eq!(logs.media(), Durability::RamAndDisk);
+    }
+
+    #[test]
+    fn a_log_of_other_settings_is_refused_with_both_named() {
+        let fake = Fake::default();
+        let other = LogMeta { window_max: 32, ..wanted() };
+        fake.with(|inside| inside.meta = other.to_bytes().to_vec());
+        let error = Logs::new(Some(fake.log()), None).begin(wanted()).expect_err("another window");
+        let text = error.to_string();
+        assert!(text.contains("window_max 32") && text.contains("window_max 16"), "{text}");
+        fake.with(|inside| inside.meta = vec![1, 2, 3]);
+        let error = Logs::new(Some(fake.log()), None).begin(wanted()).expect_err("another program");
+        assert!(error.to_string().contains("another program"), "{error}");
+    }
+
+    #[test]
+    fn a_token_is_durable_only_when_its_last_write_is() {
+        let fake = Fake::default();
+        let mut logs = Logs::new(None, Some(fake.log()));
+        logs.persist(DISK, b"first", &mut notices());
+        logs.erase(DISK, &mut notices());
+        logs.persist(DISK, b"second", &mut notices());
+        fake.with(|inside| inside.done.push(DISK));
+        assert_eq!(completed(&mut logs), []);
+        fake.with(|inside| inside.done.push(DISK));
+        assert_eq!(completed(&mut logs), [DISK]);
+        assert_eq!((logs.counters().submitted, logs.counters().completed), (2, 1));
+    }
+
+    #[test]
+    fn a_full_log_reports_nothing_and_goes_on() {
+        let fake = Fake::default();
+        let mut logs = Logs::new(None, Some(fake.log()));
+        fake.with(|inside| inside.full = true);
+        logs.persist(DISK, b"no room", &mut notices());
+        assert_eq!((logs.counters().full, logs.media()), (1, Durability::Disk));
+        fake.with(|inside| inside.full = false);
+        logs.persist(DISK, b"room", &mut notices());
+        fake.with(|inside| inside.done.push(DISK));
+        assert_eq!(completed(&mut logs), [DISK]);
+    }
+
+    #[test]
+    fn a_failed_log_lowers_the_media_and_leaves_the_other_alone() {
+        let (ram, disk) = (Fake::default(), Fake::default());
+        let mut logs = Logs::new(Some(ram.log()), Some(disk.log()));
+        logs.persist(DISK, b"under way", &mut notices());
+        disk.with(|inside| inside.broken = true);
+        assert_eq!(completed(&mut logs), []);
+        assert_eq!(logs.media(), Durability::Ram);
+        logs.persist(DISK, b"too late", &mut notices());
+        logs.persist(RAM, b"in memory", &mut notices());
+        ram.with(|inside| inside.done.push(RAM));
+        disk.with(|inside| inside.done.push(DISK));
+        assert_eq!(completed(&mut logs), [RAM]);
+        assert_eq!((logs.counters().without_domain, logs.counters().failed), (1, 1));
+    }
+
+    #[test]
+    fn a_flush_is_done_when_every_log_is_and_never_without_a_failed_one() {
+        let (ram, disk) = (Fake::default(), Fake::default());
+        let mut logs = Logs::new(Some(ram.log()), Some(disk.log()));
+        let flush = Token(1 << 48);
+        logs.flush_erasures(flush);
+        ram.with(|inside| inside.done.push(flush));
+        assert_eq!(completed(&mut logs), []);
+        disk.with(|inside| inside.done.push(flush));
+        assert_eq!(completed(&mut logs), [flush]);
+        disk.with(|inside| inside.broken = true);
+        completed(&mut logs);
+        logs.flush_erasures(flush);
+        ram.with(|inside| inside.done.push(flush));
+        assert_eq!(completed(&mut logs), []);
+        let mut none = Logs::default();
+        none.flush_erasures(flush);
+        assert_eq!(completed(&mut none), [flush]);
+    }
+
+    #[test]
+    fn a_log_file_that_went_away_is_a_failure() {
+        let folder = std::env::temp_dir().join(format!("scot-sw-logs-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a scratch folder");
+        let path = folder.join("log");
+        std::fs::write(&path, b"here").expect("a file");
+        let mut logs = Logs::new(Some(Log::new(Box::new(Fake::default()), &path)), None);
+        logs.check_files(&mut notices());
+        assert_eq!(logs.media(), Durability::Ram);
+        std::fs::remove_file(&path).expect("the file");
+        let mut lost = notices();
+        logs.check_files(&mut lost);
+        assert_eq!((logs.media(), lost.alarm_count()), (Durability::None, 1));
+        std::fs::remove_dir_all(&folder).expect("the scratch folder");
+    }
+
+    #[test]
+    fn a_record_that_the_device_refuses_is_named_with_its_file() {
+        let fake = Fake::default();
+        fake.with(|inside| inside.records.push((DISK, vec![77, 1])));
+        let logs = Logs::new(None, Some(fake.log()));
+        let address = "10.0.0.9:51000".parse().expect("an address");
+        let server = "10.0.0.2:51000".parse().expect("an address");
+        let key = ClusterKey::from_bytes([1; 32]);
+        let mut device = Device::new(DeviceConfig::new(DeviceId(3), BootEpoch(1), address, server, key));
+        let error = logs.restore(Nanos(0), &mut device).expect_err("version 77");
+        let text = error.to_string();
+        assert!(text.contains("record 5") && text.contains("version 77"), "{text}");
+        assert!(text.contains("scot log verify /nowhere/fake.log"), "{text}");
+    }
+}

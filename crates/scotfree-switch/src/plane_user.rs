@@ -1,0 +1,331 @@
+//! The user-space plane: the ports, and one turn of frames through the datapath.
+//!
+//! Invariant: frames leave a port in the order in which the datapath let them go, as far as no
+//! impairment is asked for; a turn takes at most one burst per port, so nothing else starves.
+
+use crate::bridge::PortIndex;
+use crate::config::{PortConfig, SwitchConfig};
+use crate::datapath::{scotfree_offset, Arrival, Datapath};
+use crate::impair::{Impairer, Impairment, ImpairmentCounters};
+use crate::notice::Notices;
+use crate::outbox::{FrameSource, Outbox};
+use scotfree_core::Nanos;
+use scotfree_io::frame::{complete_checksums, Checksums, Ethernet, ETHERNET_HEADER_BYTES, VLAN_TAG_BYTES};
+use scotfree_io::packet_port::{FrameBurst, PacketPort, PacketPortConfig, PacketPortCounters, PortError};
+use std::io;
+use std::ops::RangeInclusive;
+use std::os::fd::{AsRawFd, RawFd};
+
+/// How many frames one system call moves at most.
+const BURST_MAX: usize = 64;
+
+/// One port.
+struct Port {
+    socket: PacketPort,
+    ingress: Impairer,
+    egress: Impairer,
+    /// Frames dropped because the interface had no room for them.
+    full: u64,
+    /// The last burst was full, so there may be more without another wait.
+    more: bool,
+    /// How often the interface was down when it was last looked at.
+    times_down: u64,
+}
+
+/// The ports and what lies between them.
+pub struct UserPlane {
+    ports: Vec<Port>,
+    bursts: Vec<FrameBurst>,
+    datapath: Datapath,
+    outbox: Outbox,
+    /// Frames that an impairment held until now.
+    late: Outbox,
+    scotfree_ports: RangeInclusive<u16>,
+}
+
+/// What a port has seen.
+#[derive(Debug, Clone)]
+pub struct PortReport {
+    /// Its interface.
+    pub interface: String,
+    /// Its counters.
+    pub counters: PacketPortCounters,
+    /// Frames dropped because the interface had no room for them.
+    pub full: u64,
+    /// What was done to frames that came in.
+    pub ingress: ImpairmentCounters,
+    /// What was done to frames that went out.
+    pub egress: ImpairmentCounters,
+}
+
+impl UserPlane {
+    /// Opens the ports around `datapath`.
+    pub fn open(config: &SwitchConfig, datapath: Datapath) -> Result<UserPlane, PortError> {
+        let ports = config.ports.iter().enumerate().map(|(index, port)| Port::open(index, port));
+        let ports = ports.collect::<Result<Vec<Port>, PortError>>()?;
+        let bursts =
+            ports.iter().map(|port| FrameBurst::new(BURST_MAX, frame_bytes_max(&port.socket))).collect();
+        Ok(UserPlane {
+            ports,
+            bursts,
+            datapath,
+            outbox: Outbox::default(),
+            late: Outbox::default(),
+            scotfree_ports: config.scotfree_ports.clone(),
+        })
+    }
+
+    /// Descriptors that are readable when frames wait, in the order of the ports.
+    pub fn port_fds(&self) -> Vec<RawFd> {
+        self.ports.iter().map(|port| port.socket.as_raw_fd()).collect()
+    }
+
+    /// The ports' largest payloads, in their order.
+    pub fn mtus(&self) -> Vec<usize> {
+        self.ports.iter().map(|port| port.socket.mtu()).collect()
+    }
+
+    /// Takes a burst from a port into the datapath.
+    pub fn receive(&mut self, now: Nanos, index: usize, notices: &mut Notices) -> io::Result<()> {
+        let port = &mut self.ports[index];
+        let burst = &mut self.bursts[index];
+        port.more = port.socket.rx_burst(burst)? == BURST_MAX;
+        let ingress = PortIndex(index);
+        for (place, frame) in self.bursts[index].iter().enumerate() {
+            let port = &mut self.ports[index];
+            if !port.ingress.is_transparent() {
+                let scotfree_ports = &self.scotfree_ports;
+                port.ingress.offer(now, frame.bytes, |bytes, chance| corrupt(scotfree_ports, bytes, chance));
+                continue;
+            }
+            let source = FrameSource::Received { port: ingress, index: place };
+            let arrival = Arrival { ingress, bytes: frame.bytes, checksums: frame.checksums, source };
+            self.datapath.on_frame(now, &arrival, &mut self.outbox, notices);
+        }
+        Ok(())
+    }
+
+    /// Whether a port has more frames than the last burst held.
+    pub fn has_more(&self, index: usize) -> bool {
+        self.ports[index].more
+    }
+
+    /// A log has completed something.
+    pub fn on_completions(&mut self, now: Nanos, notices: &mut Notices) {
+        self.datapath.on_completions(now, &mut self.outbox, notices);
+    }
+
+    /// Calls the timers that are due and lets delayed frames in.
+    pub fn on_timer(&mut self, now: Nanos, notices: &mut Notices) {
+        let (datapath, out) = (&mut self.datapath, &mut self.outbox);
+        for (index, port) in self.ports.iter_mut().enumerate() {
+            let ingress = PortIndex(index);
+            port.ingress.deliver(now, |bytes| {
+                let (source, ()) = out.write_with(|written| written.extend_from_slice(bytes));
+                let arrival = Arrival { ingress, bytes, checksums: Checksums::Ready, source };
+                datapath.on_frame(now, &arrival, out, notices);
+            });
+        }
+        if datapath.next_timer().is_some_and(|due| due <= now) {
+            datapath.on_timer(now, out, notices);
+        }
+    }
+
+    /// When something is due next.
+    pub fn next_timer(&self) -> Option<Nanos> {
+        let held = self.ports.iter().flat_map(|port| [port.ingress.next_due(), port.egress.next_due()]);
+        held.flatten().chain(self.datapath.next_timer()).min()
+    }
+
+    /// Sends what the turn has brought. The bursts may be received into again afterwards.
+    pub fn send(&mut self, now: Nanos) -> io::Result<()> {
+        for index in 0..self.ports.len() {
+            let port = &mut self.ports[index];
+            let frames = self.outbox.leaving(PortIndex(index));
+            let frames = frames.map(|source| bytes_of(&self.bursts, &self.outbox, source));
+            if port.egress.is_transparent() {
+                port.transmit(frames)?;
+                continue;
+            }
+            for bytes in frames {
+                let scotfree_ports = &self.scotfree_ports;
+                port.egress.offer(now, bytes, |bytes, chance| corrupt(scotfree_ports, bytes, chance));
+            }
+            self.late.clear();
+            let late = &mut self.late;
+            port.egress.deliver(now, |bytes| {
+                let (source, ()) = late.write_with(|written| written.extend_from_slice(bytes));
+                late.push(PortIndex(index), source);
+            });
+            let frames = self.late.leaving(PortIndex(index));
+            port.transmit(frames.map(|source| bytes_of(&[], &self.late, source)))?;
+        }
+        self.outbox.clear();
+        Ok(())
+    }
+
+    /// Changes the impairments of the ports that are named; says which names are not known.
+    pub fn reload(&mut self, ports: &[PortConfig]) -> Vec<String> {
+        let mut unknown = Vec::new();
+        for config in ports {
+            let place = self.ports.iter().position(|port| port.socket.interface() == config.interface);
+            let Some(index) = place else {
+                unknown.push(config.interface.clone());
+                continue;
+            };
+            let [ingress, egress] = impairments(index, config);
+            self.ports[index].ingress.reload(ingress);
+            self.ports[index].egress.reload(egress);
+        }
+        unknown
+    }
+
+    /// Looks whether the logs' files are still there and whether interfaces went down.
+    pub fn check(&mut self, now: Nanos, notices: &mut Notices) {
+        self.datapath.check_files(now, notices);
+        for port in &mut self.ports {
+            let times_down = port.socket.counters().link_down;
+            if std::mem::replace(&mut port.times_down, times_down) != times_down {
+                let interface = port.socket.interface();
+                notices.say(&format!("interface {interface} went down; frames pass again when it is up"));
+            }
+        }
+    }
+
+    /// Makes the device the head of its chain.
+    pub fn promote(&mut self, now: Nanos, notices: &mut Notices) {
+        self.datapath.promote(now, &mut self.outbox, notices);
+    }
+
+    /// What lies between the ports.
+    pub fn datapath(&self) -> &Datapath {
+        &self.datapath
+    }
+
+    /// What the ports have seen.
+    pub fn port_reports(&mut self) -> Vec<PortReport> {
+        self.ports.iter_mut().map(Port::report).collect()
+    }
+}
+
+impl Port {
+    fn open(index: usize, config: &PortConfig) -> Result<Port, PortError> {
+        let socket = PacketPort::open(
+            &config.interface,
+            &PacketPortConfig { burst_max: BURST_MAX, ..PacketPortConfig::default() },
+        )?;
+        let [ingress, egress] = impairments(index, config).map(Impairer::new);
+        Ok(Port { socket, ingress, egress, full: 0, more: false, times_down: 0 })
+    }
+
+    /// Sends frames; those for which there is no room are lost, as in any switch.
+    fn transmit<'a>(&mut self, frames: impl Iterator<Item = &'a [u8]> + Clone) -> io::Result<()> {
+        let taken = self.socket.tx_burst(frames.clone())?;
+        self.full += frames.skip(taken).count() as u64;
+        Ok(())
+    }
+
+    fn report(&mut self) -> PortReport {
+        PortReport {
+            interface: self.socket.interface().to_owned(),
+            counters: self.socket.counters(),
+            full: self.full,
+            ingress: *self.ingress.counters(),
+            egress: *self.egress.counters(),
+        }
+    }
+}
+
+/// The impairments of a port, each with chances of its own: with the same ones, a request and its
+/// response would share their fate.
+fn impairments(index: usize, config: &PortConfig) -> [Impairment; 2] {
+    let place = index as u64 * 2;
+    [(config.ingress, place), (config.egress, place + 1)].map(|(impairment, place)| {
+        let seed = impairment.seed.wrapping_add(place << 32);
+        Impairment { seed, ..impairment }
+    })
+}
+
+fn frame_bytes_max(port: &PacketPort) -> usize {
+    port.mtu() + ETHERNET_HEADER_BYTES + VLAN_TAG_BYTES
+}
+
+fn bytes_of<'a>(bursts: &'a [FrameBurst], out: &'a Outbox, source: FrameSource) -> &'a [u8] {
+    match source {
+        FrameSource::Received { port, index } => {
+            bursts[port.0].iter().nth(index).expect("a frame stays in its burst until it is sent").bytes
+        }
+        FrameSource::Written { start, end } => out.written(start, end),
+    }
+}
+
+/// Flips one bit of a frame. A packet of Scotfree is hit in its payload and gets a checksum that fits,
+/// as a faulty switch would make it: its receiver has to notice by itself.
+fn corrupt(scotfree_ports: &RangeInclusive<u16>, frame: &mut [u8], chance: u64) {
+    let Ok(ethernet) = Ethernet::parse(frame) else { return };
+    let ours = scotfree_offset(scotfree_ports, &ethernet);
+    let link_bytes = frame.len() - ethernet.payload.len();
+    let first = link_bytes + ours.unwrap_or(0);
+    let bits = (frame.len().saturating_sub(first) as u64) * 8;
+    if bits == 0 {
+        return;
+    }
+    let bit = chance % bits;
+    frame[first + (bit / 8) as usize] ^= 1 << (bit % 8);
+    if ours.is_some() {
+        // The headers are as they were, so there is nothing that could not be read.
+        let _ = complete_checksums(frame);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scotfree_io::frame::{parse, Frame, Link, MacAddress, UdpFrame};
+
+    fn frame(payload: &[u8]) -> Vec<u8> {
+        let link = Link { destination: MacAddress([2; 6]), source: MacAddress([4; 6]), vlan: None };
+        let (source, destination) = (([10, 0, 0, 1], 51_001).into(), ([10, 0, 0, 2], 51_000).into());
+        let frame = UdpFrame { link, source, destination, hop_limit: 64, traffic_class: 0, payload };
+        let mut bytes = Vec::new();
+        frame.write(&mut bytes).expect("it fits");
+        bytes
+    }
+
+    #[test]
+    fn corruption_of_our_packets_gets_past_the_checksum_and_that_of_others_does_not() {
+        let ports = 51_000..=52_000;
+        for chance in 0..2_000 {
+            let original = frame(b"SCOT and what follows");
+            let mut hit = original.clone();
+            corrupt(&ports, &mut hit, chance);
+            let Ok(Frame::Udp(read)) = parse(&hit, Checksums::Ready) else { panic!("chance {chance}") };
+            let flipped =
+                read.payload.iter().zip(b"SCOT and what follows").map(|(a, b)| (a ^ b).count_ones());
+            assert_eq!(flipped.sum::<u32>(), 1);
+
+            let original = frame(b"an ordinary datagram");
+            let mut hit = original.clone();
+            corrupt(&ports, &mut hit, chance);
+            assert_ne!(hit, original);
+            assert_eq!(hit[..ETHERNET_HEADER_BYTES], original[..ETHERNET_HEADER_BYTES]);
+        }
+    }
+
+    #[test]
+    fn no_two_directions_share_their_chances() {
+        let config = PortConfig::new("p");
+        let seeds: Vec<u64> =
+            (0..4).flat_map(|index| impairments(index, &config)).map(|one| one.seed).collect();
+        assert!(seeds.iter().enumerate().all(|(at, seed)| !seeds[..at].contains(seed)), "{seeds:?}");
+    }
+
+    #[test]
+    fn nothing_is_too_short_to_be_corrupted() {
+        for length in 0..40 {
+            let mut bytes = frame(b"SCOT")[..length].to_vec();
+            corrupt(&(51_000..=52_000), &mut bytes, u64::MAX);
+            assert_eq!(bytes.len(), length);
+        }
+    }
+}
