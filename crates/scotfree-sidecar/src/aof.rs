@@ -1,0 +1,66 @@
+//! Syncing a server's append-only files from another process.
+//!
+//! Invariant: a file is reported with the size it had before the sync, so everything up to that size is on
+//! stable storage. Syncing goes by the file, not by the descriptor, so a foreign writer's bytes count.
+
+use crate::back::AofFiles;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+
+/// A file that was synced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Synced {
+    /// Which.
+    pub path: PathBuf,
+    /// So many bytes of it are on stable storage.
+    pub bytes: u64,
+}
+
+/// Syncs all files that hold appended commands, and their folder.
+pub fn sync(files: &AofFiles) -> io::Result<Vec<Synced>> {
+    let mut synced = Vec::new();
+    for entry in std::fs::read_dir(&files.folder)? {
+        let entry = entry?;
+        if !entry.file_name().to_str().is_some_and(|name| files.matches(name)) {
+            continue;
+        }
+        match sync_file(entry.path()) {
+            Ok(file) => synced.push(file),
+            // A rewrite has replaced it: what it held is in the new base, which the server has synced.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if synced.is_empty() {
+        let text = format!("no append-only file `{}` in {}", files.name, files.folder.display());
+        return Err(io::Error::new(io::ErrorKind::NotFound, text));
+    }
+    File::open(&files.folder)?.sync_all()?;
+    Ok(synced)
+}
+
+fn sync_file(path: PathBuf) -> io::Result<Synced> {
+    let file = File::open(&path)?;
+    let bytes = file.metadata()?.len();
+    file.sync_data()?;
+    Ok(Synced { path, bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_appended_files_are_synced_and_none_is_an_error() {
+        let folder = std::env::temp_dir().join(format!("scot-aof-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
+        let files = AofFiles { folder: folder.clone(), name: "a.aof".to_owned() };
+        std::fs::write(folder.join("a.aof.1.base.rdb"), b"base").expect("writable");
+        assert_eq!(sync(&files).expect_err("nothing to sync").kind(), io::ErrorKind::NotFound);
+        std::fs::write(folder.join("a.aof.1.incr.aof"), b"12345").expect("writable");
+        let synced = sync(&files).expect("there is a file");
+        assert_eq!(synced, [Synced { path: folder.join("a.aof.1.incr.aof"), bytes: 5 }]);
+        std::fs::remove_dir_all(&folder).expect("it is ours");
+    }
+}

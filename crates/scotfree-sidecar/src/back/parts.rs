@@ -1,0 +1,100 @@
+//! What comes or goes in parts: requests and replies that are too large for one packet of the protocol.
+//!
+//! Invariant: a session holds a bounded number of bytes here. Parts live in memory only: when the sidecar
+//! is started again they are gone, and whoever asks for them is told so.
+
+use scotfree_core::SessionId;
+use std::collections::BTreeMap;
+
+/// A client's connection within its session.
+type Owner = (SessionId, u32);
+
+/// The parts of requests that have come, and of replies that have not gone.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    requests: BTreeMap<Owner, Vec<u8>>,
+    /// The rest of a reply and how far it was sent, by its name.
+    replies: BTreeMap<(Owner, u64), (Vec<u8>, usize)>,
+}
+
+impl Parts {
+    /// Keeps a part of a request; false if it is too much.
+    pub fn keep(&mut self, owner: Owner, part: &[u8], bytes_max: usize) -> bool {
+        // A session's earlier connections are gone.
+        self.requests.retain(|(session, connection), _| *session != owner.0 || *connection == owner.1);
+        let kept = self.requests.entry(owner).or_default();
+        if kept.len() + part.len() > bytes_max {
+            self.requests.remove(&owner);
+            return false;
+        }
+        kept.extend_from_slice(part);
+        true
+    }
+
+    /// The parts of a request that is complete now.
+    pub fn take_request(&mut self, owner: Owner) -> Vec<u8> {
+        self.requests.remove(&owner).unwrap_or_default()
+    }
+
+    /// Keeps what is left of a reply; false if it is too much.
+    pub fn keep_reply(
+        &mut self,
+        owner: Owner,
+        name: u64,
+        reply: &[u8],
+        sent: usize,
+        bytes_max: usize,
+    ) -> bool {
+        self.replies.retain(|((session, connection), _), _| *session != owner.0 || *connection == owner.1);
+        let of_session = self.replies.iter().filter(|(((session, _), _), _)| *session == owner.0);
+        let held: usize = of_session.map(|(_, (rest, _))| rest.len()).sum();
+        if held + reply.len() > bytes_max {
+            return false;
+        }
+        self.replies.insert((owner, name), (reply.to_vec(), sent));
+        true
+    }
+
+    /// The next part of a reply, and whether more is left; none if there is no such reply.
+    pub fn next_part(&mut self, owner: Owner, name: u64, bytes_max: usize) -> Option<(Vec<u8>, bool)> {
+        let (reply, sent) = self.replies.get_mut(&(owner, name))?;
+        let end = (*sent + bytes_max).min(reply.len());
+        let part = reply[*sent..end].to_vec();
+        *sent = end;
+        let more = end < reply.len();
+        if !more {
+            self.replies.remove(&(owner, name));
+        }
+        Some((part, more))
+    }
+
+    /// A session has ended, or a client's connection in it.
+    pub fn forget(&mut self, session: SessionId) {
+        self.requests.retain(|(owner, _), _| *owner != session);
+        self.replies.retain(|((owner, _), _), _| *owner != session);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_kept_up_to_the_limit_and_forgotten_with_their_session() {
+        let mut parts = Parts::default();
+        let owner = (SessionId(1), 1);
+        assert!(parts.keep(owner, b"abc", 5) && parts.keep(owner, b"de", 5));
+        assert_eq!(parts.take_request(owner), b"abcde");
+        assert!(!parts.keep(owner, b"abcdef", 5));
+        assert_eq!(parts.take_request(owner), b"");
+        assert!(parts.keep_reply(owner, 7, b"0123456789", 4, 15));
+        assert!(!parts.keep_reply(owner, 8, b"0123456789", 4, 15));
+        assert_eq!(parts.next_part(owner, 7, 4), Some((b"4567".to_vec(), true)));
+        assert_eq!(parts.next_part(owner, 7, 4), Some((b"89".to_vec(), false)));
+        assert_eq!(parts.next_part(owner, 7, 4), None);
+        parts.keep(owner, b"abc", 5);
+        parts.keep_reply(owner, 9, b"abc", 0, 15);
+        parts.forget(SessionId(1));
+        assert_eq!((parts.take_request(owner), parts.next_part(owner, 9, 4)), (Vec::new(), None));
+    }
+}

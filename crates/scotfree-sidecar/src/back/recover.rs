@@ -1,0 +1,199 @@
+//! What becomes of the work on a lane that broke while the server lives on.
+//!
+//! Invariant: before anything is tried again, the broken connection is ended at the server and the markers
+//! are read, so it is known what was executed. What was executed and not answered is answered with an
+//! error; what was not is executed now. If the server is another one since, nothing is known and the
+//! machine stops.
+
+use super::health::Info;
+use super::replies::line;
+use super::start::read_markers;
+use super::{
+    Back, BackEvent, BackEvents, Batch, Expected, Item, LaneId, LaneState, Markers, Nature, Purpose,
+    StopReason, Waiter,
+};
+use crate::payload::ResponseFlags;
+use crate::resp::error_reply;
+use scotfree_core::Nanos;
+use std::collections::VecDeque;
+
+/// How often an item is tried before it is answered with an error.
+const TRIES_MAX: u8 = 3;
+
+/// The shared lane broke; the server is being asked what was executed.
+#[derive(Debug)]
+pub(super) struct Recovery {
+    reason: String,
+    direct: VecDeque<Item>,
+    batch: Option<Batch>,
+    replies: Vec<Vec<u8>>,
+}
+
+/// The replies that a recovery waits for.
+const REPLY_COUNT: usize = 3;
+
+impl Back {
+    /// A lane cannot be used any more.
+    pub(super) fn break_lane(&mut self, id: LaneId, now: Nanos, reason: &str, events: &mut BackEvents) {
+        self.counters.lanes_broken += 1;
+        let (Some(purpose), Some(lane)) = (self.purpose(id), self.lanes.get(&id)) else { return };
+        let was_ready = lane.state == LaneState::Ready;
+        let client_id = lane.client_id;
+        match purpose {
+            Purpose::Private { .. } => self.break_private(id, reason, events),
+            Purpose::Shared if was_ready && self.recovery.is_none() && self.control_is_ready() => {
+                self.close(id, events);
+                self.recover(client_id, reason);
+            }
+            Purpose::Probe if was_ready => {
+                self.close(id, events);
+                self.stability.failed(now);
+                self.probe = Some(self.open(Purpose::Probe, events));
+            }
+            Purpose::Control | Purpose::Shared | Purpose::Probe => {
+                let text = format!("its connection for {} broke: {reason}", purpose.name());
+                self.stop(StopReason::Lost(text), events);
+            }
+        }
+    }
+
+    fn control_is_ready(&self) -> bool {
+        let lane = self.control.and_then(|id| self.lanes.get(&id));
+        lane.is_some_and(|lane| lane.state == LaneState::Ready)
+    }
+
+    /// Asks what was executed of what was on its way.
+    fn recover(&mut self, client_id: i64, reason: &str) {
+        self.shared = None;
+        let on_shared = self.active.is_none_or(|active| !self.lanes.contains_key(&active));
+        let (direct, batch) = if on_shared {
+            (std::mem::take(&mut self.direct), self.batch.take())
+        } else {
+            Default::default()
+        };
+        self.solo &= !on_shared;
+        self.recovery = Some(Recovery { reason: reason.to_owned(), direct, batch, replies: Vec::new() });
+        let Some(lane) = self.control.and_then(|id| self.lanes.get_mut(&id)) else { return };
+        let id = client_id.to_string();
+        lane.say(&[b"CLIENT", b"KILL", b"ID", id.as_bytes()], Expected::Recovery);
+        lane.say(&[b"INFO", b"server"], Expected::Recovery);
+        lane.enter(self.place.db, 2);
+        lane.say(&[b"HGETALL", &self.place.key], Expected::Recovery);
+    }
+
+    /// One of the answers came.
+    pub(super) fn on_recovery(&mut self, reply: &[u8], events: &mut BackEvents) {
+        let Some(recovery) = &mut self.recovery else { return };
+        recovery.replies.push(reply.to_vec());
+        if recovery.replies.len() < REPLY_COUNT {
+            return;
+        }
+        let Some(recovery) = self.recovery.take() else { return };
+        if Info::parse(&recovery.replies[1]).get("run_id") != self.run_id {
+            return self.stop(StopReason::Lost("the server was restarted".to_owned()), events);
+        }
+        match read_markers(&recovery.replies[2]) {
+            Ok(markers) if markers.epoch == self.markers.epoch => self.resume(recovery, &markers, events),
+            Ok(_) => self.stop(StopReason::Fenced, events),
+            Err(error) => self.stop(StopReason::Markers(error.to_string()), events),
+        }
+    }
+
+    fn resume(&mut self, recovery: Recovery, markers: &Markers, events: &mut BackEvents) {
+        let reason = format!("the connection to the server broke: {}", recovery.reason);
+        let mut again = VecDeque::new();
+        for item in recovery.direct {
+            if matches!(item.nature, Nature::Solo | Nature::Bare) {
+                self.stability.effect();
+                self.consume(&item);
+                self.answer_gone(&item, &reason, events);
+            } else {
+                self.try_again(item, &reason, &mut again, events);
+            }
+        }
+        if let Some(batch) = recovery.batch {
+            if was_executed(&batch, markers) {
+                self.settle_unanswered(&batch, &reason, events);
+            } else {
+                self.restore(&batch);
+                for item in batch.items {
+                    self.try_again(item, &reason, &mut again, events);
+                }
+            }
+        }
+        // Singly, so that whatever broke the lane breaks it for itself.
+        self.singly += again.len();
+        for item in again.into_iter().rev() {
+            self.queue.push_front(item);
+        }
+        self.shared = Some(self.open(Purpose::Shared, events));
+    }
+
+    fn try_again(
+        &mut self,
+        mut item: Item,
+        reason: &str,
+        again: &mut VecDeque<Item>,
+        events: &mut BackEvents,
+    ) {
+        item.tries += 1;
+        if item.tries < TRIES_MAX {
+            again.push_back(item);
+        } else {
+            self.consume(&item);
+            self.answer_gone(&item, reason, events);
+        }
+    }
+
+    /// The transaction was executed, but nobody knows what it answered.
+    fn settle_unanswered(&mut self, batch: &Batch, reason: &str, events: &mut BackEvents) {
+        let effect = self.stability.effect();
+        for session in batch.marks.keys() {
+            self.late.remove(session);
+        }
+        let unmarked = self.unmarked.take();
+        let last = batch.items.iter().filter_map(|item| item.ticket).max().max(unmarked);
+        for item in &batch.items {
+            match item.nature {
+                Nature::Record(_) => self.waiters.push_back((effect, Waiter::Recorded(item.session))),
+                Nature::Delete => self.waiters.push_back((effect, Waiter::Deleted(item.session))),
+                _ => self.answer_gone(item, reason, events),
+            }
+        }
+        self.waiters.extend(last.map(|ticket| (effect, Waiter::Ticket(ticket))));
+    }
+
+    fn answer_gone(&mut self, item: &Item, reason: &str, events: &mut BackEvents) {
+        let text = format!("ERR scotfree: {reason}; whether the command ran can be seen in the data");
+        let flags = ResponseFlags::NONE.with_if(true, ResponseFlags::CLOSE);
+        self.reply(item, &error_reply(&text), flags, events);
+    }
+
+    /// What was on its way on a lane of a client's own has an unknown outcome.
+    fn break_private(&mut self, id: LaneId, reason: &str, events: &mut BackEvents) {
+        self.close(id, events);
+        if self.active != Some(id) {
+            return;
+        }
+        let mut lost: VecDeque<Item> = std::mem::take(&mut self.direct);
+        lost.extend(self.batch.take().into_iter().flat_map(|batch| batch.items));
+        self.solo = false;
+        let reason = format!("the connection to the server broke: {}", line(&error_reply(reason)));
+        for item in lost {
+            if item.writes {
+                let reason = format!("a write on a connection of its own has an unknown outcome: {reason}");
+                events.push(BackEvent::SessionFailed { session: item.session, reason });
+                self.markers.sessions.remove(&item.session);
+            }
+            self.answer_gone(&item, &reason, events);
+        }
+    }
+}
+
+/// A transaction's positions are stored with its effects, so they tell whether it was executed. One that
+/// has none changes nothing that could not be done again.
+fn was_executed(batch: &Batch, markers: &Markers) -> bool {
+    batch.marks.iter().any(|(session, position)| {
+        markers.sessions.get(session).is_some_and(|marker| marker.position >= *position)
+    })
+}

@@ -1,0 +1,171 @@
+//! The file of updates that were promised and could not be kept, for an operator to read.
+//!
+//! One JSON object a line: `time_ns`, session, seq, reason, error, commands. Arguments that are no UTF-8
+//! stand as {"hex": "…"}.
+//!
+//! Invariant: a letter is durable when [`DeadLetters::write`] returns, and never overwrites another.
+
+use crate::payload::RequestPayload;
+use scotfree_core::{Nanos, SeqNum, SessionId};
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// One update that could not be kept.
+#[derive(Debug, Clone)]
+pub struct Letter<'a> {
+    /// When it was found out, in real time.
+    pub time: Nanos,
+    /// Whose it was.
+    pub session: SessionId,
+    /// Its place.
+    pub seq: SeqNum,
+    /// Why: `late_error`, `unknown_session` or `behind_gap`.
+    pub reason: &'a str,
+    /// What the server answered, if it was asked.
+    pub error: &'a str,
+    /// The commands' arguments.
+    pub commands: &'a [Vec<Vec<u8>>],
+}
+
+/// Appends letters to a file.
+#[derive(Debug)]
+pub struct DeadLetters {
+    path: PathBuf,
+    bytes_max: u64,
+    count: u64,
+}
+
+impl DeadLetters {
+    /// Letters go to `path`, which may grow to `bytes_max`; then writing is an error, so that no letter is
+    /// lost unseen.
+    pub fn new(path: &Path, bytes_max: u64) -> DeadLetters {
+        DeadLetters { path: path.to_owned(), bytes_max, count: 0 }
+    }
+
+    /// How many letters were written.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Writes a letter.
+    pub fn write(&mut self, letter: &Letter<'_>) -> io::Result<()> {
+        let line = line(letter);
+        let path = self.path.display();
+        let doing = |error: io::Error| {
+            io::Error::new(error.kind(), format!("writing a dead letter to {path} failed: {error}"))
+        };
+        // Letters are rare: the file is not kept open, so it can be moved away at any time.
+        let mut file = OpenOptions::new().append(true).create(true).open(&self.path).map_err(doing)?;
+        if file.metadata().map_err(doing)?.len() + line.len() as u64 > self.bytes_max {
+            let text = format!(
+                "{path} would grow beyond {} bytes; look at its letters, move it away and start again",
+                self.bytes_max
+            );
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+        }
+        file.write_all(line.as_bytes()).and_then(|()| file.sync_data()).map_err(doing)?;
+        self.count += 1;
+        Ok(())
+    }
+}
+
+/// The commands of a payload; none if it cannot be read.
+pub fn commands_of(payload: &[u8]) -> Vec<Vec<Vec<u8>>> {
+    let Ok(request) = RequestPayload::parse(payload) else { return Vec::new() };
+    request.all(payload).map(|args| args.iter().map(<[u8]>::to_vec).collect()).collect()
+}
+
+fn line(letter: &Letter<'_>) -> String {
+    let mut line = format!(
+        "{{\"time_ns\":{},\"session\":\"{}\",\"seq\":{},\"reason\":",
+        letter.time, letter.session, letter.seq
+    );
+    push_string(&mut line, letter.reason.as_bytes());
+    line.push_str(",\"error\":");
+    push_string(&mut line, letter.error.as_bytes());
+    line.push_str(",\"commands\":");
+    push_list(&mut line, letter.commands, |line, words| {
+        push_list(line, words, |line, word| push_string(line, word));
+    });
+    line.push_str("}\n");
+    line
+}
+
+fn push_list<T>(line: &mut String, items: &[T], mut push: impl FnMut(&mut String, &T)) {
+    line.push('[');
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            line.push(',');
+        }
+        push(line, item);
+    }
+    line.push(']');
+}
+
+fn push_string(line: &mut String, bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        line.push_str("{\"hex\":\"");
+        for byte in bytes {
+            let _ = write!(line, "{byte:02x}");
+        }
+        line.push_str("\"}");
+        return;
+    };
+    line.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => line.push_str("\\\""),
+            '\\' => line.push_str("\\\\"),
+            control if control < ' ' => {
+                let _ = write!(line, "\\u{:04x}", u32::from(control));
+            }
+            other => line.push(other),
+        }
+    }
+    line.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn letter(commands: &[Vec<Vec<u8>>]) -> Letter<'_> {
+        Letter {
+            time: Nanos(5),
+            session: SessionId(u64::MAX),
+            seq: SeqNum(2),
+            reason: "late_error",
+            error: "OOM \"no\"\n",
+            commands,
+        }
+    }
+
+    #[test]
+    fn a_letter_is_one_line_of_json() {
+        let commands = vec![vec![b"SET".to_vec(), b"k\\".to_vec(), vec![0xff, 0]]];
+        assert_eq!(
+            line(&letter(&commands)),
+            "{\"time_ns\":5,\"session\":\"18446744073709551615\",\"seq\":2,\"reason\":\"late_error\",\
+             \"error\":\"OOM \\\"no\\\"\\u000a\",\"commands\":[[\"SET\",\"k\\\\\",{\"hex\":\"ff00\"}]]}\n"
+        );
+    }
+
+    #[test]
+    fn letters_are_appended_up_to_the_limit() {
+        let path = std::env::temp_dir().join(format!("scot-letters-{}", std::process::id()));
+        let size = line(&letter(&[])).len() as u64;
+        let mut letters = DeadLetters::new(&path, 2 * size);
+        for _ in 0..2 {
+            letters.write(&letter(&[])).expect("there is room");
+        }
+        let error = letters.write(&letter(&[])).expect_err("full");
+        assert!(error.to_string().contains("move it away"), "{error}");
+        assert_eq!(
+            (letters.count(), std::fs::read_to_string(&path).expect("a file").lines().count()),
+            (2, 2)
+        );
+        std::fs::remove_file(&path).expect("it is ours");
+    }
+}

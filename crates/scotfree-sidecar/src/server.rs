@@ -1,0 +1,458 @@
+//! The server's sidecar as a [`Service`]: the machine of [`crate::back`] with its sockets.
+//!
+//! Invariant: what the machine says is passed on in the order in which it says it. When the server is
+//! lost, nothing more is answered and the loop around starts again from the beginning.
+
+mod run;
+mod syncer;
+
+pub use run::{run, ServerSidecarConfig, SidecarError};
+
+use crate::back::{
+    Back, BackConfig, BackCounters, BackEvent, BackEvents, Execute, LaneId, Marker, Method, StopReason,
+};
+use crate::dead_letters::{commands_of, DeadLetters, Letter};
+use crate::redis::{RedisAddress, RedisStream};
+use remedy_persist::{DeadLetterReason, RecoveredSession};
+use scotfree_core::{Epoch, Nanos, SessionId};
+use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
+use scotfree_rpc::metrics::MetricsText;
+use scotfree_rpc::{DeadLetter, Execution, Replies, Service, Watch};
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::time::Duration;
+use syncer::Syncer;
+
+const READ_BYTES: usize = 64 << 10;
+/// How often lanes are read on which nothing is expected, to notice that they are closed.
+const IDLE_READ_INTERVAL: Nanos = Nanos::from_millis(100);
+/// The bytes of a session's record beside its position: epoch and both nonces.
+const OPAQUE_BYTES: usize = 4 + 16 + 16;
+
+/// What the service is told at its start.
+#[derive(Debug, Clone)]
+pub struct RedisServiceConfig {
+    /// Where the server listens.
+    pub redis: RedisAddress,
+    /// The machine's settings.
+    pub back: BackConfig,
+    /// Where letters go.
+    pub dead_letters: PathBuf,
+    /// How large that file may become.
+    pub dead_letter_bytes_max: u64,
+    /// Where to note how far the append-only files are synced, for tests that cut them back.
+    pub synced_sizes: Option<PathBuf>,
+    /// How long the start may take.
+    pub start_time_max: Duration,
+    /// Call stable what is only applied: a promise broken on purpose, for the control of experiments that
+    /// must find nothing lost without it.
+    pub ack_when_applied: bool,
+}
+
+impl RedisServiceConfig {
+    /// Defaults for a server at `redis`.
+    pub fn new(redis: RedisAddress, dead_letters: PathBuf) -> RedisServiceConfig {
+        RedisServiceConfig {
+            redis,
+            back: BackConfig::default(),
+            dead_letters,
+            dead_letter_bytes_max: 64 << 20,
+            synced_sizes: None,
+            start_time_max: Duration::from_secs(10),
+            ack_when_applied: false,
+        }
+    }
+}
+
+/// What was found at the start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recovered {
+    /// The server's new incarnation, stored durably.
+    pub epoch: Epoch,
+    /// The sessions and how far they are.
+    pub sessions: Vec<RecoveredSession>,
+    /// How effects become stable.
+    pub method: Method,
+    /// How many connections of predecessors were ended.
+    pub killed: usize,
+}
+
+struct Socket {
+    stream: RedisStream,
+    generation: u64,
+}
+
+/// A Redis as a service.
+pub struct RedisService {
+    back: Back,
+    redis: RedisAddress,
+    sockets: BTreeMap<LaneId, Socket>,
+    generation_next: u64,
+    events: BackEvents,
+    buffer: Vec<u8>,
+    syncer: Syncer,
+    sync_error: Option<String>,
+    dead_letters: DeadLetters,
+    idle_read_at: Nanos,
+    started: Option<Recovered>,
+    stopped: Option<StopReason>,
+    broken: Option<String>,
+    failed_sessions: u64,
+    ack_when_applied: bool,
+}
+
+impl RedisService {
+    /// Connects, ends predecessors' connections, reads the markers and stores a new epoch. Blocks until
+    /// that is done.
+    pub fn start(config: &RedisServiceConfig) -> Result<(RedisService, Recovered), SidecarError> {
+        let mut service = RedisService {
+            back: Back::new(config.back.clone()),
+            redis: config.redis.clone(),
+            sockets: BTreeMap::new(),
+            generation_next: 0,
+            events: BackEvents::new(),
+            buffer: vec![0; READ_BYTES],
+            syncer: Syncer::start(config.synced_sizes.clone())?,
+            sync_error: None,
+            dead_letters: DeadLetters::new(&config.dead_letters, config.dead_letter_bytes_max),
+            idle_read_at: Nanos(0),
+            started: None,
+            stopped: None,
+            broken: None,
+            failed_sessions: 0,
+            ack_when_applied: config.ack_when_applied,
+        };
+        service.back.start(&mut service.events);
+        let recovered = service.wait_for_start(config.start_time_max)?;
+        Ok((service, recovered))
+    }
+
+    /// What the machine has counted.
+    pub fn counters(&self) -> BackCounters {
+        self.back.counters()
+    }
+
+    /// How effects become stable.
+    pub fn method(&self) -> &Method {
+        self.back.method()
+    }
+
+    /// The database of the markers.
+    pub fn reserved_db(&self) -> u16 {
+        self.back.description().reserved_db
+    }
+
+    /// Why the machine has stopped.
+    pub fn stopped(&self) -> Option<&StopReason> {
+        self.stopped.as_ref()
+    }
+
+    /// Appends the service's metrics.
+    pub fn write_metrics(&self, text: &mut MetricsText) {
+        let counters = self.back.counters();
+        text.counter("scotfree_redis_executed_total", "Requests executed", counters.executed);
+        text.counter("scotfree_redis_batches_total", "Transactions sent", counters.batches);
+        text.counter(
+            "scotfree_redis_batched_items_total",
+            "Requests sent in transactions",
+            counters.batched_items,
+        );
+        text.counter("scotfree_redis_aborted_total", "Transactions refused and run singly", counters.aborted);
+        text.counter(
+            "scotfree_redis_bare_total",
+            "Writes run without marker, memory being used up",
+            counters.bare,
+        );
+        text.counter("scotfree_redis_refused_total", "Requests refused by the sidecar", counters.refused);
+        text.counter(
+            "scotfree_redis_late_errors_total",
+            "Early answers that turned out wrong",
+            counters.late_errors,
+        );
+        text.counter(
+            "scotfree_redis_markers_rewritten_total",
+            "Times markers had vanished",
+            counters.markers_rewritten,
+        );
+        text.counter("scotfree_redis_failed_sessions_total", "Sessions given up", self.failed_sessions);
+        text.counter("scotfree_redis_dead_letters_total", "Dead letters written", self.dead_letters.count());
+        text.gauge("scotfree_redis_backlog", "Requests waiting or on their way", self.back.backlog());
+        text.gauge(
+            "scotfree_redis_early_allowed",
+            "Early answers are allowed",
+            u8::from(self.back.early_allowed()),
+        );
+    }
+
+    fn wait_for_start(&mut self, time_max: Duration) -> Result<Recovered, SidecarError> {
+        let mut replies = Replies::new();
+        let deadline = now_monotonic().plus(Nanos(time_max.as_nanos() as u64));
+        loop {
+            self.poll(true, &mut replies);
+            if let Some(recovered) = self.started.take() {
+                return Ok(recovered);
+            }
+            if let Some(reason) = self.stopped.take() {
+                return Err(SidecarError::of_start(&self.redis, reason));
+            }
+            let now = now_monotonic();
+            if now >= deadline {
+                return Err(SidecarError::NotStarted {
+                    redis: self.redis.to_string(),
+                    seconds: time_max.as_secs(),
+                    sync_error: self.sync_error.take(),
+                });
+            }
+            self.wait(self.next_poll().map_or(deadline, |at| at.min(deadline)).since(now))?;
+        }
+    }
+
+    fn wait(&self, time: Nanos) -> Result<(), SidecarError> {
+        let mut poller = Poller::new(16)?;
+        let mut watches = Vec::new();
+        self.watches(&mut watches);
+        for watch in watches {
+            let interest = if watch.writable { Interest::ReadWrite } else { Interest::Read };
+            poller.add(watch.fd, 0, interest)?;
+        }
+        poller.wait(Some(Duration::from_nanos(time.0)))?;
+        Ok(())
+    }
+
+    fn read_lanes(&mut self, now: Nanos) {
+        let read_all = now >= self.idle_read_at;
+        if read_all {
+            self.idle_read_at = now.plus(IDLE_READ_INTERVAL);
+        }
+        let lanes: Vec<LaneId> =
+            self.sockets.keys().copied().filter(|lane| read_all || self.back.expects(*lane)).collect();
+        for lane in lanes {
+            self.read_lane(lane, now);
+        }
+    }
+
+    fn read_lane(&mut self, lane: LaneId, now: Nanos) {
+        while let Some(socket) = self.sockets.get_mut(&lane) {
+            match socket.stream.read(&mut self.buffer) {
+                Ok(0) => return self.lose(lane, now, "the server closed it"),
+                Ok(count) => {
+                    self.back.on_bytes(lane, now, &self.buffer[..count], &mut self.events);
+                    if count < self.buffer.len() {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return self.lose(lane, now, &error.to_string()),
+            }
+        }
+    }
+
+    fn write_lanes(&mut self, now: Nanos) {
+        let lanes: Vec<LaneId> = self.back.sending_lanes().collect();
+        for lane in lanes {
+            let Some(socket) = self.sockets.get_mut(&lane) else { continue };
+            match socket.stream.write(self.back.output(lane)) {
+                Ok(count) => self.back.sent(lane, count),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(error) => self.lose(lane, now, &error.to_string()),
+            }
+        }
+    }
+
+    fn lose(&mut self, lane: LaneId, now: Nanos, reason: &str) {
+        self.sockets.remove(&lane);
+        self.back.on_closed(lane, now, reason, &mut self.events);
+    }
+
+    fn collect_syncs(&mut self, now: Nanos) {
+        while let Some(result) = self.syncer.result() {
+            self.back.on_synced(now, result.is_ok(), &mut self.events);
+            self.sync_error = result.err();
+            if let Some(error) = &self.sync_error {
+                eprintln!("sidecar: {error}; run the sidecar as a user who can read the server's files");
+            }
+        }
+    }
+
+    fn handle_events(&mut self, now: Nanos, replies: &mut Replies) {
+        let mut spare = BackEvents::new();
+        while !self.events.is_empty() {
+            std::mem::swap(&mut spare, &mut self.events);
+            let ended = now_realtime();
+            for event in spare.iter() {
+                self.handle(now, ended, event, &spare, replies);
+            }
+            spare.clear();
+        }
+        self.events = spare;
+    }
+
+    fn handle(
+        &mut self,
+        now: Nanos,
+        ended: Nanos,
+        event: &BackEvent,
+        events: &BackEvents,
+        replies: &mut Replies,
+    ) {
+        match event {
+            BackEvent::Connect(lane) => self.connect(*lane, now),
+            BackEvent::Disconnect(lane) => {
+                self.sockets.remove(lane);
+            }
+            BackEvent::Started(report) => {
+                let sessions: Option<Vec<RecoveredSession>> =
+                    report.sessions.iter().map(|(session, marker)| recovered(*session, marker)).collect();
+                match sessions {
+                    Some(sessions) => {
+                        self.started = Some(Recovered {
+                            epoch: Epoch(report.epoch),
+                            sessions,
+                            method: report.method.clone(),
+                            killed: report.killed,
+                        });
+                    }
+                    None => {
+                        self.stopped = Some(StopReason::Markers("a session's nonces are missing".to_owned()));
+                    }
+                }
+            }
+            BackEvent::Reply { ticket, failed, response } => {
+                replies.reply_ended(*ticket, *failed, ended, |out| {
+                    out.extend_from_slice(events.bytes(response.clone()));
+                });
+                if self.ack_when_applied {
+                    replies.stable(*ticket);
+                }
+            }
+            // What was called stable too early is not called so again.
+            BackEvent::Stable { .. } if self.ack_when_applied => {}
+            BackEvent::Stable { ticket } => replies.stable(*ticket),
+            BackEvent::SessionRecorded(session) => replies.session_recorded(*session),
+            BackEvent::SessionDeleted(session) => replies.session_deleted(*session),
+            BackEvent::SessionFailed { session, reason } => {
+                eprintln!("sidecar: session {session} ends: {reason}");
+                self.failed_sessions += 1;
+                replies.fail_session(*session);
+            }
+            BackEvent::Sync(files) => self.syncer.sync(files.clone()),
+            BackEvent::LateError(error) => {
+                let (session, seq) = (error.session, error.seq);
+                let (time, reason) = (now_realtime(), "late_error");
+                self.write_letter(&Letter {
+                    time,
+                    session,
+                    seq,
+                    reason,
+                    error: &error.error,
+                    commands: &error.commands,
+                });
+            }
+            BackEvent::Early { allowed: true, .. } => {}
+            BackEvent::Early { allowed: false, reason } => eprintln!("sidecar: early answers stop: {reason}"),
+            BackEvent::Stopped(reason) => {
+                self.broken = Some(reason.to_string());
+                self.stopped = Some(reason.clone());
+            }
+        }
+    }
+
+    fn connect(&mut self, lane: LaneId, now: Nanos) {
+        match self.redis.connect() {
+            Ok(stream) => {
+                let generation = self.generation_next;
+                self.generation_next += 1;
+                self.sockets.insert(lane, Socket { stream, generation });
+                self.back.on_connected(lane, now, &mut self.events);
+            }
+            Err(error) => {
+                let text = format!("connecting to {} failed: {error}", self.redis);
+                self.back.on_closed(lane, now, &text, &mut self.events);
+            }
+        }
+    }
+
+    fn write_letter(&mut self, letter: &Letter<'_>) {
+        if let Err(error) = self.dead_letters.write(letter) {
+            // A promise that was broken must not be forgotten as well.
+            self.broken = Some(error.to_string());
+        }
+    }
+}
+
+impl Service for RedisService {
+    fn execute(&mut self, request: &Execution<'_>, _replies: &mut Replies) {
+        let Execution { ticket, session, seq, kind, payload } = *request;
+        self.back.execute(&Execute { ticket, session, seq, kind, payload });
+    }
+
+    fn record_session(&mut self, record: &RecoveredSession, _replies: &mut Replies) {
+        let mut opaque = Vec::with_capacity(OPAQUE_BYTES);
+        opaque.extend_from_slice(&record.epoch.0.to_le_bytes());
+        opaque.extend_from_slice(&record.client_nonce);
+        opaque.extend_from_slice(&record.server_nonce);
+        self.back.record_session(record.session, &opaque);
+    }
+
+    fn delete_session(&mut self, session: SessionId, _replies: &mut Replies) {
+        self.back.delete_session(session);
+    }
+
+    fn dead_letter(&mut self, letter: &DeadLetter<'_>) {
+        let reason = match letter.reason {
+            DeadLetterReason::UnknownSession => "unknown_session",
+            DeadLetterReason::BehindGap => "behind_gap",
+        };
+        let commands = commands_of(letter.payload);
+        let (time, session, seq) = (now_realtime(), letter.session, letter.seq);
+        self.write_letter(&Letter { time, session, seq, reason, error: "", commands: &commands });
+    }
+
+    fn poll(&mut self, wants_stable: bool, replies: &mut Replies) {
+        let now = now_monotonic();
+        self.read_lanes(now);
+        self.collect_syncs(now);
+        if self.back.next_timer().is_some_and(|at| at <= now) {
+            self.back.on_timer(now, &mut self.events);
+        }
+        self.back.flush(now, wants_stable, &mut self.events);
+        self.handle_events(now, replies);
+        self.write_lanes(now);
+        self.handle_events(now, replies);
+    }
+
+    fn watches(&self, out: &mut Vec<Watch>) {
+        for (lane, socket) in &self.sockets {
+            let writable = !self.back.output(*lane).is_empty();
+            out.push(Watch {
+                fd: socket.stream.as_raw_fd(),
+                generation: socket.generation,
+                readable: true,
+                writable,
+            });
+        }
+        out.push(Watch { fd: self.syncer.fd(), generation: u64::MAX, readable: true, writable: false });
+    }
+
+    fn broken(&self) -> Option<String> {
+        self.broken.clone()
+    }
+
+    fn next_poll(&self) -> Option<Nanos> {
+        self.back.next_timer()
+    }
+}
+
+fn recovered(session: SessionId, marker: &Marker) -> Option<RecoveredSession> {
+    let opaque: &[u8; OPAQUE_BYTES] = marker.opaque.as_slice().try_into().ok()?;
+    Some(RecoveredSession {
+        session,
+        epoch: Epoch(u32::from_le_bytes(opaque[..4].try_into().ok()?)),
+        client_nonce: opaque[4..20].try_into().ok()?,
+        server_nonce: opaque[20..].try_into().ok()?,
+        position: marker.position,
+    })
+}

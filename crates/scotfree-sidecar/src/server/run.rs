@@ -1,0 +1,259 @@
+//! `scot sidecar server`: the runtime around the service, started again whenever the server is lost.
+//!
+//! Invariant: each start has a larger epoch than the one before, and tells the protocol's server how far
+//! each session had come.
+
+use super::{RedisService, RedisServiceConfig};
+use crate::back::StopReason;
+use crate::redis::RedisAddress;
+use crate::tunnel::{TunnelListener, TunnelOptions};
+use remedy_persist::ServerConfig;
+use scotfree_core::{DeviceId, Nanos};
+use scotfree_io::now_monotonic;
+use scotfree_io::udp::{UdpConfig, UdpTransport};
+use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
+use scotfree_rpc::{write_udp_metrics, ServerOptions, ServerRuntime, Stop};
+use scotfree_wire::{ClusterKey, Nonce};
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How often metrics are published.
+const PUBLISH_INTERVAL: Nanos = Nanos::from_millis(250);
+/// How long to wait before a lost server is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What the sidecar is told at its start.
+#[derive(Debug, Clone)]
+pub struct ServerSidecarConfig {
+    /// The UDP address of the protocol.
+    pub listen: SocketAddr,
+    /// Its socket.
+    pub udp: UdpConfig,
+    /// The secret that the cluster shares.
+    pub cluster_key: ClusterKey,
+    /// The devices on the path; the first is the head.
+    pub devices: Vec<(DeviceId, SocketAddr)>,
+    /// The server behind it.
+    pub service: RedisServiceConfig,
+    /// The runtime's settings.
+    pub options: ServerOptions,
+    /// The credit of a session.
+    pub window: u32,
+    /// How many sessions there can be.
+    pub sessions_max: usize,
+    /// After this long without a sign of its client a session expires.
+    pub expiry: Nanos,
+    /// Where clients' sidecars connect for tunnels; none are offered if not given.
+    pub tunnel_listen: Option<SocketAddr>,
+    /// How many tunnels there can be.
+    pub tunnels_max: usize,
+}
+
+impl ServerSidecarConfig {
+    /// Defaults.
+    pub fn new(
+        listen: SocketAddr,
+        cluster_key: ClusterKey,
+        service: RedisServiceConfig,
+    ) -> ServerSidecarConfig {
+        ServerSidecarConfig {
+            listen,
+            udp: UdpConfig::default(),
+            cluster_key,
+            devices: Vec::new(),
+            service,
+            options: ServerOptions::default(),
+            window: 4_096,
+            sessions_max: 1_024,
+            expiry: Nanos::from_secs(60),
+            tunnel_listen: Some(listen),
+            tunnels_max: 256,
+        }
+    }
+}
+
+/// Why a sidecar cannot do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum SidecarError {
+    /// The server cannot be used; the reason says what to do.
+    #[error("the Redis server at {redis} cannot be used: {reason}")]
+    Server {
+        /// Where it is.
+        redis: String,
+        /// Why.
+        reason: StopReason,
+    },
+    /// The start took too long.
+    #[error(
+        "the Redis server at {redis} was not ready within {seconds} s{}",
+        .sync_error.as_ref().map(|error| format!(": {error}")).unwrap_or_default()
+    )]
+    NotStarted {
+        /// Where it is.
+        redis: String,
+        /// How long it was waited for.
+        seconds: u64,
+        /// Why its files could not be synced, if that was the trouble.
+        sync_error: Option<String>,
+    },
+    /// An address cannot be listened on.
+    #[error("listening on {address} ({what}) failed: {error}; is another process using it?")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What for.
+        what: &'static str,
+        /// Why.
+        error: io::Error,
+    },
+    /// The server's sidecar cannot be reached, or said something unexpected.
+    #[error("the server's sidecar at {server} cannot be used: {reason}")]
+    Peer {
+        /// Where it is.
+        server: SocketAddr,
+        /// Why.
+        reason: String,
+    },
+    /// The system refused something.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The system gave no random numbers.
+    #[error("no random numbers: {0}")]
+    Random(getrandom::Error),
+}
+
+impl SidecarError {
+    pub(super) fn of_start(redis: &RedisAddress, reason: StopReason) -> SidecarError {
+        SidecarError::Server { redis: redis.to_string(), reason }
+    }
+
+    /// Whether trying again could help.
+    fn is_passing(&self) -> bool {
+        match self {
+            SidecarError::Server { reason, .. } => matches!(reason, StopReason::Lost(_)),
+            SidecarError::NotStarted { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+/// Serves until somebody asks to stop. A server that is lost is waited for; one that cannot be used at the
+/// first start is an error.
+pub fn run(
+    config: &ServerSidecarConfig,
+    stop: &Stop,
+    board: Option<&MetricsBoard>,
+) -> Result<(), SidecarError> {
+    let options = TunnelOptions {
+        cluster_key: config.cluster_key.clone(),
+        redis: config.service.redis.clone(),
+        tunnels_max: config.tunnels_max,
+    };
+    let tunnels = match config.tunnel_listen {
+        None => None,
+        Some(address) => {
+            Some(TunnelListener::start(address, options).map_err(|error| SidecarError::Listen {
+                address,
+                what: "tunnels",
+                error,
+            })?)
+        }
+    };
+    let mut text = MetricsText::new();
+    let mut service_config = config.service.clone();
+    let mut ever_started = false;
+    while !stop.is_stopped() {
+        let started = RedisService::start(&service_config).and_then(|(service, recovered)| {
+            eprintln!(
+                "sidecar: epoch {}, {} sessions, {} connections of predecessors ended; stable: {}",
+                recovered.epoch,
+                recovered.sessions.len(),
+                recovered.killed,
+                recovered.method.text()
+            );
+            service_config.back.last_epoch = Some(recovered.epoch.0);
+            runtime(config, service, &recovered)
+        });
+        let mut runtime = match started {
+            Ok(runtime) => runtime,
+            Err(error) if ever_started && error.is_passing() => {
+                eprintln!("sidecar: {error}; trying again");
+                publish_down(board, &mut text);
+                std::thread::sleep(RETRY_INTERVAL);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(tunnels) = &tunnels {
+            tunnels.serve(runtime.service().reserved_db());
+        }
+        ever_started = true;
+        let result = turn_until_stopped(&mut runtime, stop, board, tunnels.as_ref(), &mut text);
+        match (result, runtime.service().stopped()) {
+            (Ok(()), _) => return Ok(()),
+            (Err(_), Some(StopReason::Lost(reason))) => eprintln!("sidecar: {reason}; starting again"),
+            (Err(_), Some(reason)) => {
+                return Err(SidecarError::of_start(&config.service.redis, reason.clone()))
+            }
+            (Err(error), None) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn runtime(
+    config: &ServerSidecarConfig,
+    service: RedisService,
+    recovered: &super::Recovered,
+) -> Result<ServerRuntime<UdpTransport, RedisService>, SidecarError> {
+    let transport = UdpTransport::bind(config.listen, &config.udp).map_err(|error| SidecarError::Listen {
+        address: config.listen,
+        what: "the protocol",
+        error,
+    })?;
+    let mut seed = Nonce::default();
+    getrandom::fill(&mut seed).map_err(SidecarError::Random)?;
+    let key = config.cluster_key.clone();
+    let mut machine = ServerConfig::new(config.listen, key, recovered.epoch, seed, config.devices.clone());
+    machine.window = config.window;
+    machine.sessions_max = config.sessions_max;
+    machine.expiry = config.expiry;
+    Ok(ServerRuntime::new(transport, service, machine, &recovered.sessions, config.options))
+}
+
+fn turn_until_stopped(
+    runtime: &mut ServerRuntime<UdpTransport, RedisService>,
+    stop: &Stop,
+    board: Option<&MetricsBoard>,
+    tunnels: Option<&TunnelListener>,
+    text: &mut MetricsText,
+) -> io::Result<()> {
+    runtime.wake_on(stop.poll_fd())?;
+    let mut publish_at = Nanos(0);
+    while !stop.is_stopped() {
+        runtime.turn()?;
+        if let Some(board) = board.filter(|_| now_monotonic() >= publish_at) {
+            publish_at = now_monotonic().plus(PUBLISH_INTERVAL);
+            text.clear();
+            runtime.metrics().write(text);
+            write_udp_metrics(text, "server", &runtime.transport().counters());
+            runtime.service().write_metrics(text);
+            if let Some((open, total, refused)) = tunnels.map(TunnelListener::counts) {
+                text.gauge("scotfree_tunnels_open", "Tunnels open now", open);
+                text.counter("scotfree_tunnels_total", "Tunnels that have ended", total);
+                text.counter("scotfree_tunnels_refused_total", "Tunnels refused", refused);
+            }
+            board.publish(text, runtime.health());
+        }
+        runtime.wait(board.map(|_| Duration::from_nanos(publish_at.since(now_monotonic()).0)))?;
+    }
+    runtime.drain().map(|_| ())
+}
+
+fn publish_down(board: Option<&MetricsBoard>, text: &mut MetricsText) {
+    if let Some(board) = board {
+        text.clear();
+        board.publish(text, Health::NotServing("the Redis server is not there"));
+    }
+}

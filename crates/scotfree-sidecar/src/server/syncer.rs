@@ -1,0 +1,91 @@
+//! The thread that syncs the server's append-only files, since a sync blocks.
+//!
+//! Invariant: one sync at a time, each answered once.
+
+use crate::aof::{self, Synced};
+use crate::back::AofFiles;
+use scotfree_io::Waker;
+use std::fmt::Write as _;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// A thread that syncs on demand.
+pub struct Syncer {
+    wishes: Option<Sender<AofFiles>>,
+    results: Receiver<Result<(), String>>,
+    waker: Arc<Waker>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Syncer {
+    /// Starts the thread. It notes the synced sizes in a file, if one is given.
+    pub fn start(sizes: Option<PathBuf>) -> io::Result<Syncer> {
+        let (wishes, wished) = channel::<AofFiles>();
+        let (answers, results) = channel();
+        let waker = Arc::new(Waker::new()?);
+        let wakes = Arc::clone(&waker);
+        let work = move || {
+            while let Ok(files) = wished.recv() {
+                let result = sync(&files, sizes.as_deref());
+                let gone = answers.send(result).is_err();
+                wakes.wake();
+                if gone {
+                    break;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("scotfree-sync".to_owned()).spawn(work)?;
+        Ok(Syncer { wishes: Some(wishes), results, waker, thread: Some(thread) })
+    }
+
+    /// Asks for a sync.
+    pub fn sync(&self, files: AofFiles) {
+        if let Some(wishes) = &self.wishes {
+            // The thread ends only with us, so somebody listens.
+            let _ = wishes.send(files);
+        }
+    }
+
+    /// What came of a sync, if one is over.
+    pub fn result(&self) -> Option<Result<(), String>> {
+        self.waker.drain();
+        self.results.try_recv().ok()
+    }
+
+    /// Readable when a result waits.
+    pub fn fd(&self) -> RawFd {
+        self.waker.as_raw_fd()
+    }
+}
+
+impl Drop for Syncer {
+    fn drop(&mut self) {
+        self.wishes = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn sync(files: &AofFiles, sizes: Option<&Path>) -> Result<(), String> {
+    let name = files.folder.display();
+    let synced = aof::sync(files)
+        .map_err(|error| format!("syncing the append-only files in {name} failed: {error}"))?;
+    sizes.map_or(Ok(()), |path| note(path, &synced))
+}
+
+/// Replaces the note of synced sizes: a size and a path a line.
+fn note(path: &Path, synced: &[Synced]) -> Result<(), String> {
+    let mut lines = String::new();
+    for file in synced {
+        let _ = writeln!(lines, "{} {}", file.bytes, file.path.display());
+    }
+    let fresh = path.with_extension("new");
+    std::fs::write(&fresh, lines)
+        .and_then(|()| std::fs::rename(&fresh, path))
+        .map_err(|error| format!("noting the synced sizes in {} failed: {error}", path.display()))
+}

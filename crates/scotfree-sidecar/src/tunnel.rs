@@ -1,0 +1,436 @@
+//! Connections that go around the protocol: commands that block, stream or replicate.
+//!
+//! Handshake: the client's sidecar sends `SCOTTUN1` and 16 random bytes; the server's answers with 16 of
+//! its own and a MAC over all; the client's sends its MAC. Then the bytes are the client's and the
+//! server's own, but for commands that the guard refuses.
+//!
+//! Invariant: nobody without the cluster's key gets a connection to the server, and no tunnel reaches the
+//! markers. There are never more than the configured number, and each is counted.
+
+use crate::back::LANE_NAME_PREFIX;
+use crate::guard;
+use crate::redis::RedisAddress;
+use crate::resp::{error_reply, write_command, write_words, Limits, ReplyDecoder, RequestDecoder};
+use scotfree_core::{Epoch, SessionId};
+use scotfree_io::{Interest, Poller, Waker};
+use scotfree_wire::{ClusterKey, Nonce, SessionKeys};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const MAGIC: &[u8; 8] = b"SCOTTUN1";
+const NONCE_BYTES: usize = 16;
+const MAC_BYTES: usize = 8;
+/// How long a handshake may take.
+const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(2);
+/// How many bytes wait in one direction; more are not read.
+const DIRECTION_BYTES_MAX: usize = 256 << 10;
+/// How often a quiet tunnel looks whether it should end.
+const STOP_LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// No database is reserved yet: nothing is let through.
+const NOT_SERVING: u32 = u32::MAX;
+
+/// What the server's end is told at its start.
+#[derive(Debug, Clone)]
+pub struct TunnelOptions {
+    /// The secret that the cluster shares.
+    pub cluster_key: ClusterKey,
+    /// The server.
+    pub redis: RedisAddress,
+    /// How many tunnels there can be; a further one is refused.
+    pub tunnels_max: usize,
+}
+
+struct Shared {
+    options: TunnelOptions,
+    reserved_db: AtomicU32,
+    stopped: AtomicBool,
+    open: AtomicU64,
+    total: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// Accepts tunnels beside the server.
+pub struct TunnelListener {
+    shared: Arc<Shared>,
+    waker: Arc<Waker>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl TunnelListener {
+    /// Listens; nothing is let through before [`TunnelListener::serve`].
+    pub fn start(address: SocketAddr, options: TunnelOptions) -> io::Result<TunnelListener> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let shared = Arc::new(Shared {
+            options,
+            reserved_db: AtomicU32::new(NOT_SERVING),
+            stopped: AtomicBool::new(false),
+            open: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        });
+        let waker = Arc::new(Waker::new()?);
+        let mut poller = Poller::new(4)?;
+        poller.add(listener.as_raw_fd(), 0, Interest::Read)?;
+        poller.add(waker.as_raw_fd(), 1, Interest::Read)?;
+        let for_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("scotfree-tunnels".to_owned()).spawn(move || {
+            // Acquire: see `drop`.
+            while !for_thread.stopped.load(Ordering::Acquire) {
+                if poller.wait(None).is_err() {
+                    break;
+                }
+                while let Ok((stream, _)) = listener.accept() {
+                    accept(&for_thread, stream);
+                }
+            }
+        })?;
+        Ok(TunnelListener { shared, waker, thread: Some(thread) })
+    }
+
+    /// From now on tunnels may pass, but not into this database.
+    pub fn serve(&self, reserved_db: u16) {
+        // Relaxed: the number stands for itself.
+        self.shared.reserved_db.store(u32::from(reserved_db), Ordering::Relaxed);
+    }
+
+    /// Tunnels open now, ever opened, and refused.
+    pub fn counts(&self) -> (u64, u64, u64) {
+        // Relaxed: counters only.
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (load(&self.shared.open), load(&self.shared.total), load(&self.shared.refused))
+    }
+}
+
+impl Drop for TunnelListener {
+    fn drop(&mut self) {
+        // Release: whoever sees the flag sees everything before it.
+        self.shared.stopped.store(true, Ordering::Release);
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn accept(shared: &Arc<Shared>, stream: TcpStream) {
+    // Relaxed: only the accepting thread adds, so the limit holds.
+    if shared.open.load(Ordering::Relaxed) >= shared.options.tunnels_max as u64 {
+        shared.refused.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    shared.open.fetch_add(1, Ordering::Relaxed);
+    let for_thread = Arc::clone(shared);
+    let spawned = std::thread::Builder::new().name("scotfree-tunnel".to_owned()).spawn(move || {
+        let result = serve_one(&for_thread, stream);
+        let counter = if result.is_ok() { &for_thread.total } else { &for_thread.refused };
+        counter.fetch_add(1, Ordering::Relaxed);
+        for_thread.open.fetch_sub(1, Ordering::Relaxed);
+    });
+    if spawned.is_err() {
+        shared.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn serve_one(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
+    answer_handshake(&shared.options.cluster_key, &mut client)?;
+    let reserved_db = shared.reserved_db.load(Ordering::Relaxed);
+    let Ok(reserved_db) = u16::try_from(reserved_db) else {
+        return Err(io::Error::new(ErrorKind::NotConnected, "the server is not ready"));
+    };
+    let mut server = shared.options.redis.connect()?;
+    let mut greeting = Vec::new();
+    let name = format!("{LANE_NAME_PREFIX}tunnel");
+    write_words(&mut greeting, &[b"CLIENT", b"SETNAME", name.as_bytes()]);
+    let mut pass = Pass { requests: RequestDecoder::new(Limits::default()), reserved_db };
+    client.set_nonblocking(true)?;
+    let to_server = Direction { waiting: greeting, ..Direction::default() };
+    splice(&mut client, &mut server, to_server, SkipReplies::new(1), &shared.stopped, |bytes, out| {
+        pass.pass(bytes, out)
+    })
+}
+
+/// Lets commands through but those that the guard refuses.
+struct Pass {
+    requests: RequestDecoder,
+    reserved_db: u16,
+}
+
+impl Pass {
+    /// What to send on; an error is what the client is told before the tunnel ends.
+    fn pass(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Vec<u8>> {
+        self.requests.push(bytes);
+        while let Some(args) = self.requests.pop(true).map_err(|error| error.reply())? {
+            if let Some(text) = guard::refusal(args, self.reserved_db) {
+                return Err(error_reply(&text));
+            }
+            write_command(out, args);
+        }
+        Ok(())
+    }
+}
+
+/// A tunnel to be made by the client's sidecar.
+pub struct TunnelStart {
+    /// The client's connection.
+    pub client: TcpStream,
+    /// Where the server's sidecar accepts tunnels.
+    pub server: SocketAddr,
+    /// The secret that the cluster shares.
+    pub cluster_key: ClusterKey,
+    /// What brings the new connection into the state of the client's.
+    pub setup: Vec<u8>,
+    /// How many replies of the setup are to be dropped.
+    pub setup_replies: usize,
+    /// The client's bytes that have arrived already.
+    pub bytes: Vec<u8>,
+}
+
+impl TunnelStart {
+    /// Carries bytes until one side closes or `stopped` is set. The client is told if it cannot be made.
+    pub fn run(mut self, stopped: &AtomicBool) -> io::Result<()> {
+        match self.connect() {
+            Ok(mut server) => {
+                self.client.set_nonblocking(true)?;
+                server.set_nonblocking(true)?;
+                let mut waiting = std::mem::take(&mut self.setup);
+                waiting.extend_from_slice(&self.bytes);
+                let to_server = Direction { waiting, ..Direction::default() };
+                let skip = SkipReplies::new(self.setup_replies);
+                splice(&mut self.client, &mut server, to_server, skip, stopped, |bytes, out| {
+                    out.extend_from_slice(bytes);
+                    Ok(())
+                })
+            }
+            Err(error) => {
+                self.client.set_nonblocking(false)?;
+                let text = format!("ERR scotfree: no tunnel to {}: {error}", self.server);
+                self.client.write_all(&error_reply(&text))?;
+                Err(error)
+            }
+        }
+    }
+
+    fn connect(&self) -> io::Result<TcpStream> {
+        let mut server = TcpStream::connect_timeout(&self.server, HANDSHAKE_TIME_MAX)?;
+        server.set_nodelay(true)?;
+        ask_handshake(&self.cluster_key, &mut server)?;
+        Ok(server)
+    }
+}
+
+fn ask_handshake(cluster_key: &ClusterKey, server: &mut TcpStream) -> io::Result<()> {
+    server.set_read_timeout(Some(HANDSHAKE_TIME_MAX))?;
+    let client_nonce = nonce()?;
+    server.write_all(&[&MAGIC[..], &client_nonce].concat())?;
+    let mut answer = [0; NONCE_BYTES + MAC_BYTES];
+    server.read_exact(&mut answer)?;
+    let (server_nonce, mac) = answer.split_at(NONCE_BYTES);
+    let server_nonce: Nonce = server_nonce.try_into().map_err(io::Error::other)?;
+    let keys = keys(cluster_key, &client_nonce, &server_nonce);
+    if keys.server_to_client.mac(&[MAGIC]).to_le_bytes() != *mac {
+        return Err(io::Error::new(ErrorKind::PermissionDenied, "the other side has another cluster key"));
+    }
+    server.write_all(&keys.client_to_server.mac(&[MAGIC]).to_le_bytes())
+}
+
+fn answer_handshake(cluster_key: &ClusterKey, client: &mut TcpStream) -> io::Result<()> {
+    client.set_nonblocking(false)?;
+    client.set_nodelay(true)?;
+    client.set_read_timeout(Some(HANDSHAKE_TIME_MAX))?;
+    let mut hello = [0; 8 + NONCE_BYTES];
+    client.read_exact(&mut hello)?;
+    let client_nonce: Nonce = hello[8..].try_into().map_err(io::Error::other)?;
+    if &hello[..8] != MAGIC {
+        return Err(io::Error::new(ErrorKind::InvalidData, "no tunnel of a sidecar"));
+    }
+    let server_nonce = nonce()?;
+    let keys = keys(cluster_key, &client_nonce, &server_nonce);
+    let mac = keys.server_to_client.mac(&[MAGIC]).to_le_bytes();
+    client.write_all(&[&server_nonce[..], &mac].concat())?;
+    let mut mac = [0; MAC_BYTES];
+    client.read_exact(&mut mac)?;
+    if keys.client_to_server.mac(&[MAGIC]).to_le_bytes() != mac {
+        return Err(io::Error::new(ErrorKind::PermissionDenied, "the other side has another cluster key"));
+    }
+    Ok(())
+}
+
+/// Both nonces are in the keys, so the MACs are good for this connection only.
+fn keys(cluster_key: &ClusterKey, client: &Nonce, server: &Nonce) -> SessionKeys {
+    cluster_key.session(client, server, SessionId(0), Epoch(0))
+}
+
+fn nonce() -> io::Result<Nonce> {
+    let mut nonce = Nonce::default();
+    getrandom::fill(&mut nonce).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(nonce)
+}
+
+/// Drops the first so many replies.
+struct SkipReplies {
+    left: usize,
+    replies: ReplyDecoder,
+}
+
+impl SkipReplies {
+    fn new(left: usize) -> SkipReplies {
+        SkipReplies { left, replies: ReplyDecoder::default() }
+    }
+
+    fn pass(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        if self.left == 0 {
+            out.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.replies.push(bytes);
+        while self.left > 0 {
+            match self.replies.pop() {
+                Ok(Some(_)) => self.left -= 1,
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(io::Error::new(ErrorKind::InvalidData, error)),
+            }
+        }
+        out.extend_from_slice(self.replies.unread());
+        Ok(())
+    }
+}
+
+/// Bytes on their way in one direction.
+#[derive(Debug, Default)]
+struct Direction {
+    waiting: Vec<u8>,
+    ended: bool,
+}
+
+/// Carries bytes both ways until one side closes.
+fn splice<C: Read + Write + AsRawFd, S: Read + Write + AsRawFd>(
+    client: &mut C,
+    server: &mut S,
+    mut to_server: Direction,
+    mut skip: SkipReplies,
+    stopped: &AtomicBool,
+    mut pass: impl FnMut(&[u8], &mut Vec<u8>) -> Result<(), Vec<u8>>,
+) -> io::Result<()> {
+    let mut to_client = Direction::default();
+    let mut poller = Poller::new(4)?;
+    poller.add(client.as_raw_fd(), 0, Interest::Read)?;
+    poller.add(server.as_raw_fd(), 1, Interest::Read)?;
+    let mut buffer = vec![0; 64 << 10];
+    // Acquire pairs with the release of whoever stops us.
+    while !stopped.load(Ordering::Acquire) {
+        send(server, &mut to_server)?;
+        send(client, &mut to_client)?;
+        if to_server.ended && to_server.waiting.is_empty() || to_client.ended && to_client.waiting.is_empty()
+        {
+            break;
+        }
+        poller.modify(client.as_raw_fd(), 0, interest(&to_client, &to_server))?;
+        poller.modify(server.as_raw_fd(), 1, interest(&to_server, &to_client))?;
+        poller.wait(Some(STOP_LOOK_INTERVAL))?;
+        if let Some(bytes) = receive(client, &mut buffer, &mut to_server)? {
+            if let Err(refusal) = pass(bytes, &mut to_server.waiting) {
+                to_client.waiting.extend_from_slice(&refusal);
+                to_client.ended = true;
+            }
+        }
+        if let Some(bytes) = receive(server, &mut buffer, &mut to_client)? {
+            skip.pass(bytes, &mut to_client.waiting)?;
+        }
+    }
+    Ok(())
+}
+
+/// A side is read only while its bytes have room on the other.
+fn interest(out: &Direction, input: &Direction) -> Interest {
+    match (out.waiting.is_empty(), input.waiting.len() < DIRECTION_BYTES_MAX && !input.ended) {
+        (true, _) => Interest::Read,
+        (false, true) => Interest::ReadWrite,
+        (false, false) => Interest::Write,
+    }
+}
+
+fn send(stream: &mut impl Write, direction: &mut Direction) -> io::Result<()> {
+    if direction.waiting.is_empty() {
+        return Ok(());
+    }
+    match stream.write(&direction.waiting) {
+        Ok(count) => {
+            direction.waiting.drain(..count);
+            Ok(())
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn receive<'a>(
+    stream: &mut impl Read,
+    buffer: &'a mut [u8],
+    direction: &mut Direction,
+) -> io::Result<Option<&'a [u8]>> {
+    if direction.ended || direction.waiting.len() >= DIRECTION_BYTES_MAX {
+        return Ok(None);
+    }
+    match stream.read(buffer) {
+        Ok(0) => {
+            direction.ended = true;
+            Ok(None)
+        }
+        Ok(count) => Ok(Some(&buffer[..count])),
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let here = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        (here, listener.accept().expect("a connection").0)
+    }
+
+    fn handshake(client_key: u8, server_key: u8) -> (bool, bool) {
+        let (mut here, mut there) = pair();
+        let server = std::thread::spawn(move || {
+            answer_handshake(&ClusterKey::from_bytes([server_key; 32]), &mut there).is_ok()
+        });
+        let client = ask_handshake(&ClusterKey::from_bytes([client_key; 32]), &mut here).is_ok();
+        drop(here);
+        (client, server.join().expect("no panic"))
+    }
+
+    #[test]
+    fn only_who_has_the_clusters_key_gets_through() {
+        assert_eq!(handshake(1, 1), (true, true));
+        assert_eq!(handshake(1, 2), (false, false));
+    }
+
+    #[test]
+    fn the_guard_stands_in_a_tunnel_too() {
+        let mut pass = Pass { requests: RequestDecoder::default(), reserved_db: 15 };
+        let mut out = Vec::new();
+        assert_eq!(pass.pass(b"SUBSCRIBE c\r\nSEL", &mut out), Ok(()));
+        assert_eq!(out, b"*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\nc\r\n");
+        let refusal = pass.pass(b"ECT 15\r\n", &mut out).expect_err("refused");
+        assert!(refusal.starts_with(b"-ERR scotfree"));
+    }
+
+    #[test]
+    fn replies_of_the_setup_are_dropped() {
+        let mut skip = SkipReplies::new(2);
+        let mut out = Vec::new();
+        for piece in [&b"+OK\r\n+"[..], b"OK\r\n:1", b"\r\n:2\r\n"] {
+            skip.pass(piece, &mut out).expect("RESP");
+        }
+        assert_eq!(out, b":1\r\n:2\r\n");
+    }
+}

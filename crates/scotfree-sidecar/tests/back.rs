@@ -1,0 +1,706 @@
+//! The rules of the back half, each against a real redis-server.
+
+mod support;
+
+use scotfree_core::{Nanos, SeqNum, SessionId};
+use scotfree_sidecar::back::{BackConfig, Method, StopReason};
+use scotfree_sidecar::payload::{RequestFlags, RequestHead, RequestKind};
+use scotfree_sidecar::resp::{elements, text_of, write_command, Command};
+use std::collections::BTreeMap;
+use support::driver::{BackDriver, Response};
+use support::proxy::{Fault, Proxy};
+use support::{text, RedisServer};
+
+const EVERYSEC: &[&str] = &["--appendonly yes", "--appendfsync everysec"];
+const ALWAYS: &[&str] = &["--appendonly yes", "--appendfsync always"];
+
+fn payload(flags: RequestFlags, lines: &[&str]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    RequestHead { flags, db: 0, connection: 1 }.write(&mut bytes);
+    for line in lines {
+        write_command(&mut bytes, Command::new(line.split(' ')).args());
+    }
+    bytes
+}
+
+fn one(line: &str) -> Vec<u8> {
+    payload(RequestFlags::NONE, &[line])
+}
+
+fn update(driver: &mut BackDriver, session: SessionId, seq: u64, line: &str) -> Response {
+    driver.call(session, seq, RequestKind::Update, &one(line))
+}
+
+/// The markers as the server has them.
+fn markers(redis: &RedisServer) -> BTreeMap<String, String> {
+    let mut connection = redis.connect();
+    connection.line("SELECT 15");
+    let reply = connection.line("HGETALL scotfree:markers");
+    let texts: Vec<String> = elements(&reply)
+        .map(|element| String::from_utf8_lossy(text_of(element).unwrap_or_default()).into_owned())
+        .collect();
+    texts.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+}
+
+fn position(redis: &RedisServer, session: SessionId) -> Option<u64> {
+    markers(redis).get(&session.to_string()).and_then(|position| position.parse().ok())
+}
+
+#[test]
+fn a_write_and_its_position_become_true_together() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let session = driver.open(7);
+    assert_eq!(position(&redis, session), Some(0));
+    assert_eq!(update(&mut driver, session, 1, "INCR n").reply(), b":1\r\n");
+    assert_eq!(position(&redis, session), Some(1));
+    // A read has no position, a refused write has one.
+    assert_eq!(driver.call(session, 2, RequestKind::Read, &one("GET n")).reply(), b"$1\r\n1\r\n");
+    assert_eq!(position(&redis, session), Some(1));
+    let refused = update(&mut driver, session, 3, "LPUSH n x");
+    assert!(refused.failed && refused.reply().starts_with(b"-WRONGTYPE"));
+    assert_eq!(position(&redis, session), Some(3));
+    // In the append-only file they are one transaction.
+    let file =
+        std::fs::read(redis.folder.join("appendonlydir/appendonly.aof.1.incr.aof")).expect("it is there");
+    let log = String::from_utf8_lossy(&file).into_owned();
+    let with_write = log.split("MULTI").find(|part| part.contains("INCR")).expect("a transaction");
+    let transaction = with_write.split("EXEC").next().expect("its commands");
+    assert!(transaction.contains("HSET"), "{transaction}");
+}
+
+#[test]
+fn many_writes_share_a_transaction_and_keep_their_order() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let sessions: Vec<SessionId> = (1..=4).map(|number| driver.open(number)).collect();
+    let mut tickets = Vec::new();
+    for seq in 1..=100 {
+        for session in &sessions {
+            let kind = if seq % 5 == 0 { RequestKind::Read } else { RequestKind::Update };
+            let line = if seq % 5 == 0 { "LLEN l" } else { "RPUSH l x" };
+            tickets.push(driver.execute(*session, seq, kind, &one(line)));
+        }
+    }
+    let mut length = 0;
+    for (index, ticket) in tickets.into_iter().enumerate() {
+        let seq = index / 4 + 1;
+        length += usize::from(seq % 5 != 0);
+        assert_eq!(driver.response(ticket).reply(), format!(":{length}\r\n").as_bytes());
+    }
+    let counters = driver.back.counters();
+    assert!(counters.batches < 30, "{counters:?}");
+    assert_eq!(
+        sessions.iter().map(|session| position(&redis, *session)).collect::<Vec<_>>(),
+        vec![Some(99); 4]
+    );
+}
+
+#[test]
+fn a_request_that_was_applied_is_not_applied_again() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let session = driver.open(1);
+    update(&mut driver, session, 5, "INCR n");
+    for seq in [1, 5] {
+        let again = update(&mut driver, session, seq, "INCR n");
+        assert!(again.failed && again.reply().starts_with(b"-ERR scotfree: this request was applied before"));
+    }
+    assert_eq!(driver.call(session, 6, RequestKind::Read, &one("GET n")).reply(), b"$1\r\n1\r\n");
+}
+
+#[test]
+fn a_session_without_marker_is_unknown_and_never_at_zero() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let stranger = SessionId(99);
+    assert!(update(&mut driver, stranger, 1, "INCR n").failed);
+    assert!(driver.failed.contains_key(&stranger));
+    assert_eq!(redis.connect().line("GET n"), b"$-1\r\n");
+    let session = driver.open(1);
+    driver.back.delete_session(session);
+    driver.until("the deletion", |driver| driver.deleted.contains(&session));
+    assert_eq!(position(&redis, session), None);
+    assert!(update(&mut driver, session, 1, "INCR n").failed);
+}
+
+#[test]
+fn flushing_everything_keeps_the_markers() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let (one_session, other) = (driver.open(1), driver.open(2));
+    update(&mut driver, other, 4, "SET a 1");
+    let before = markers(&redis);
+    assert_eq!(update(&mut driver, one_session, 9, "FLUSHALL").reply(), b"+OK\r\n");
+    let after = markers(&redis);
+    assert_eq!(after.len(), before.len(), "{after:?}");
+    assert_eq!((position(&redis, one_session), position(&redis, other)), (Some(9), Some(4)));
+    let transaction = payload(RequestFlags::TRANSACTION, &["SET b 1", "FLUSHALL", "SET c 1"]);
+    driver.call(other, 5, RequestKind::Update, &transaction);
+    assert_eq!((position(&redis, one_session), position(&redis, other)), (Some(9), Some(5)));
+    assert_eq!(redis.connect().line("DBSIZE"), b":1\r\n");
+}
+
+#[test]
+fn markers_that_vanish_are_written_again_from_memory() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let (one_session, other) = (driver.open(1), driver.open(2));
+    update(&mut driver, other, 3, "SET a 1");
+    redis.connect().line("FLUSHALL");
+    update(&mut driver, one_session, 1, "SET a 2");
+    driver.until("the markers", |driver| driver.back.counters().markers_rewritten == 1);
+    driver.until("their writing", |driver| driver.back.backlog() == 0);
+    assert_eq!((position(&redis, one_session), position(&redis, other)), (Some(1), Some(3)));
+    assert!(markers(&redis).contains_key("epoch"));
+}
+
+#[test]
+fn clients_stay_out_of_the_reserved_database() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let session = driver.open(1);
+    let before = markers(&redis);
+    for (index, line) in ["SWAPDB 0 15", "MOVE k 15", "COPY a b DB 15"].iter().enumerate() {
+        let response = update(&mut driver, session, index as u64 + 1, line);
+        assert!(response.reply().starts_with(b"-ERR scotfree: database 15"), "{}", text(response.reply()));
+    }
+    let mut inside = Vec::new();
+    RequestHead { flags: RequestFlags::NONE, db: 15, connection: 1 }.write(&mut inside);
+    write_command(&mut inside, Command::new(["DEL", "scotfree:markers"]).args());
+    assert!(driver.call(session, 4, RequestKind::Update, &inside).failed);
+    driver.until("the positions", |driver| driver.back.backlog() == 0);
+    assert_eq!(markers(&redis).len(), before.len());
+    assert_eq!(position(&redis, session), Some(4), "refused requests have taken their places");
+}
+
+#[test]
+fn a_server_that_cannot_keep_the_promise_is_refused_with_the_mend() {
+    for (options, mend) in [
+        (
+            &["--appendonly yes", "--maxmemory-policy allkeys-lru"][..],
+            "CONFIG SET maxmemory-policy noeviction",
+        ),
+        (&["--appendonly no"], "CONFIG SET appendonly yes"),
+        (&["--appendonly yes", "--databases 1"], "reserved_db"),
+        (&["--appendonly yes", "--replicaof 127.0.0.1 1"], "REPLICAOF NO ONE"),
+        (&["--appendonly yes", "--requirepass secret"], "NOAUTH"),
+    ] {
+        let Some(redis) = RedisServer::start(options) else { return };
+        let reserved_db = Some(15).filter(|_| mend == "reserved_db");
+        let config = BackConfig { reserved_db, ..BackConfig::default() };
+        let mut driver = BackDriver::new(&redis.socket(), config);
+        driver.until("the refusal", |driver| driver.stopped.is_some());
+        let reason = driver.stopped.take().map(|reason| reason.to_string()).unwrap_or_default();
+        assert!(reason.contains(mend), "{options:?}: {reason}");
+    }
+}
+
+#[test]
+fn a_server_with_a_password_is_served_with_credentials() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes", "--requirepass secret"]) else { return };
+    let credentials = Some(("default".to_owned(), "secret".to_owned()));
+    let mut driver =
+        BackDriver::started(&redis.socket(), BackConfig { credentials, ..BackConfig::default() });
+    assert!(driver.describe().auth_required);
+}
+
+#[test]
+fn without_durability_on_purpose_everything_counts_as_stable() {
+    let Some(redis) = RedisServer::start(&["--appendonly no"]) else { return };
+    let mut driver =
+        BackDriver::started(&redis.socket(), BackConfig { allow_unstable: true, ..BackConfig::default() });
+    assert_eq!(driver.started.as_ref().map(|report| report.method.clone()), Some(Method::Never));
+    let session = driver.open(1);
+    let ticket = driver.execute(session, 1, RequestKind::Bypass, &one("SPOP s"));
+    driver.until("stability", |driver| driver.stable >= ticket);
+}
+
+#[test]
+fn a_successor_ends_its_predecessors_connections_before_it_reads_the_markers() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    for round in 1..=20 {
+        let mut old = BackDriver::started(&redis.socket(), BackConfig::default());
+        let session = old.open(100 + round);
+        // A large batch is on its way, half of it perhaps in the server's buffer.
+        let value = "x".repeat(2_000);
+        for seq in 1..=100 {
+            old.execute(session, seq, RequestKind::Update, &one(&format!("SET k{round} {seq}{value}")));
+        }
+        old.turn();
+        let new = BackDriver::started(&redis.socket(), BackConfig::default());
+        let report = new.started.clone().expect("it has started");
+        assert!(report.killed >= 3, "{report:?}");
+        let (_, marker) = report.sessions.iter().find(|(id, _)| *id == session).expect("the session");
+        let value = redis.connect().line(&format!("GET k{round}"));
+        let applied = text_of(&value).map_or(0, |value| {
+            let digits: String =
+                value.iter().take_while(|byte| byte.is_ascii_digit()).map(|byte| *byte as char).collect();
+            digits.parse().expect("a number")
+        });
+        assert_eq!(marker.position, SeqNum(applied));
+        // The old one finds out and stops; what it still had does not run.
+        old.until("its end", |old| old.stopped.is_some());
+        assert_eq!(redis.connect().line(&format!("GET k{round}")), value);
+    }
+}
+
+#[test]
+fn a_sidecar_that_was_replaced_does_not_come_back() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let first = BackDriver::started(&redis.socket(), BackConfig::default());
+    let epoch = first.started.as_ref().map(|report| report.epoch);
+    let _second = BackDriver::started(&redis.socket(), BackConfig::default());
+    let mut again =
+        BackDriver::new(&redis.socket(), BackConfig { last_epoch: epoch, ..BackConfig::default() });
+    again.until("the refusal", |driver| driver.stopped.is_some());
+    assert_eq!(again.stopped, Some(StopReason::Fenced));
+}
+
+#[test]
+fn markers_that_somebody_changed_stop_the_start() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut connection = redis.connect();
+    connection.line("SELECT 15");
+    connection.line("HSET scotfree:markers 5 many");
+    let mut driver = BackDriver::new(&redis.socket(), BackConfig::default());
+    driver.until("the refusal", |driver| driver.stopped.is_some());
+    assert!(driver.stopped.take().is_some_and(|reason| reason.to_string().contains("`5`")));
+    connection.line("DEL scotfree:markers");
+    connection.line("SET scotfree:markers x");
+    let mut driver = BackDriver::new(&redis.socket(), BackConfig::default());
+    driver.until("the refusal", |driver| driver.stopped.is_some());
+    assert!(driver.stopped.take().is_some_and(|reason| reason.to_string().contains("WRONGTYPE")));
+}
+
+#[test]
+fn one_refused_command_does_not_take_the_others_with_it() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut connection = redis.connect();
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let (one_session, other) = (driver.open(1), driver.open(2));
+    // The sidecar's own user may not run one command, so its whole transaction is refused.
+    connection.line("ACL SETUSER default -append");
+    let tickets = [
+        driver.execute(one_session, 1, RequestKind::Update, &one("INCR n")),
+        driver.execute(other, 1, RequestKind::Update, &one("APPEND a x")),
+        driver.execute(one_session, 2, RequestKind::Update, &one("INCR n")),
+        driver.execute(other, 2, RequestKind::Read, &one("GET n")),
+    ];
+    let replies: Vec<String> = tickets.iter().map(|ticket| text(driver.response(*ticket).reply())).collect();
+    assert_eq!((replies[0].as_str(), replies[2].as_str()), (":1\\r\\n", ":2\\r\\n"));
+    assert!(replies[1].starts_with("-NOPERM"), "{replies:?}");
+    assert_eq!(replies[3], "$1\\r\\n2\\r\\n");
+    driver.until("the positions", |driver| driver.back.backlog() == 0);
+    assert_eq!((position(&redis, one_session), position(&redis, other)), (Some(2), Some(1)));
+    assert_eq!(driver.back.counters().aborted, 2, "the batch, and the culprit alone");
+}
+
+#[test]
+fn with_memory_used_up_only_what_frees_memory_runs_and_says_that_it_is_not_durable() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut connection = redis.connect();
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let session = driver.open(1);
+    update(&mut driver, session, 1, "SET big x");
+    connection.line("CONFIG SET maxmemory 1");
+    let grown = update(&mut driver, session, 2, "SET more x");
+    assert!(grown.reply().starts_with(b"-OOM"), "{}", text(grown.reply()));
+    let freed = update(&mut driver, session, 3, "DEL big");
+    assert_eq!(freed.reply(), b":1\r\n");
+    let flags = scotfree_sidecar::payload::parse_response(&freed.bytes).expect("a response").0;
+    assert!(flags.has(scotfree_sidecar::payload::ResponseFlags::DURABILITY_NONE));
+    assert_eq!(driver.back.counters().bare, 1);
+    let transaction = payload(RequestFlags::TRANSACTION, &["DEL big"]);
+    let response = driver.call(session, 4, RequestKind::Update, &transaction);
+    assert!(response.reply().starts_with(b"-EXECABORT"), "{}", text(response.reply()));
+    // Nobody is left waiting for a stability that cannot come.
+    let ticket = driver.execute(session, 5, RequestKind::Bypass, &one("SPOP s"));
+    driver.wants_stable = true;
+    driver.until("an end", |driver| driver.stable >= ticket);
+    assert_eq!(position(&redis, session), Some(1));
+    // When there is memory again, the positions catch up.
+    connection.line("CONFIG SET maxmemory 0");
+    update(&mut driver, session, 6, "SET more x");
+    assert_eq!(position(&redis, session), Some(6));
+}
+
+#[test]
+fn a_promise_that_was_broken_is_not_silent() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let session = driver.open(1);
+    redis.connect().line("CONFIG SET maxmemory 1");
+    driver.call(session, 1, RequestKind::Update, &payload(RequestFlags::EARLY, &["SET k v"]));
+    assert_eq!(driver.late_errors.len(), 1);
+    let error = &driver.late_errors[0];
+    assert!(error.error.starts_with("OOM"), "{error:?}");
+    assert_eq!(error.commands, [[b"SET".to_vec(), b"k".to_vec(), b"v".to_vec()]]);
+    assert_eq!(driver.back.counters().late_errors, 1);
+}
+
+#[test]
+fn early_answers_stop_near_the_memory_limit_and_on_a_replica() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut connection = redis.connect();
+    let config = BackConfig { health_interval: Nanos::from_millis(5), ..BackConfig::default() };
+    let mut driver = BackDriver::started(&redis.socket(), config);
+    assert!(driver.describe().early_allowed);
+    for (cause, cure) in [
+        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
+        ("CONFIG SET maxmemory-policy allkeys-lru", "CONFIG SET maxmemory-policy noeviction"),
+    ] {
+        connection.line(cause);
+        driver.until("the stop", |driver| driver.early.last().is_some_and(|(allowed, _)| !allowed));
+        assert!(!driver.describe().early_allowed);
+        connection.line(cure);
+        driver.until("the return", |driver| driver.early.last().is_some_and(|(allowed, _)| *allowed));
+    }
+    connection.line("REPLICAOF 127.0.0.1 1");
+    driver.until("the stop", |driver| driver.early.last().is_some_and(|(allowed, _)| !allowed));
+    connection.line("REPLICAOF NO ONE");
+    // Its history may be another one now, so early answers do not come back by themselves.
+    driver.until("the reason", |driver| {
+        driver.early.last().is_some_and(|(_, why)| why.contains("replication id"))
+    });
+}
+
+#[test]
+fn nothing_is_stable_before_the_files_are_synced() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let session = driver.open(1);
+    driver.sync_fails = true;
+    let response = update(&mut driver, session, 1, "SET a 1");
+    assert_eq!(response.reply(), b"+OK\r\n");
+    driver.wants_stable = true;
+    let until = driver.now().plus(Nanos::from_millis(150));
+    driver.until("a while", |driver| driver.now() >= until);
+    assert_eq!(driver.stable, 0);
+    driver.sync_fails = false;
+    driver.until("stability", |driver| driver.stable > 0);
+    let file = redis.folder.join("appendonlydir/appendonly.aof.1.incr.aof");
+    let synced = driver.synced.iter().find(|synced| synced.path == file).expect("the file was synced");
+    assert_eq!(synced.bytes, file.metadata().expect("it is there").len());
+}
+
+#[test]
+fn with_appendfsync_always_an_answer_is_stability() {
+    let Some(redis) = RedisServer::start(ALWAYS) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    assert_eq!(driver.started.as_ref().map(|report| report.method.clone()), Some(Method::OnReply));
+    let session = driver.open(1);
+    let ticket = driver.execute(session, 1, RequestKind::Update, &one("SET a 1"));
+    driver.until("stability", |driver| driver.stable >= ticket);
+    assert!(driver.responses.contains_key(&ticket) && driver.synced.is_empty());
+}
+
+#[test]
+fn stability_survives_rewrites_of_the_file() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let session = driver.open(1);
+    driver.wants_stable = true;
+    for seq in 1..=200 {
+        if seq % 50 == 0 {
+            redis.connect().line("BGREWRITEAOF");
+        }
+        let ticket = driver.execute(session, seq, RequestKind::Bypass, &one("INCR n"));
+        driver.until("stability", |driver| driver.stable >= ticket);
+        driver.responses.clear();
+    }
+}
+
+#[test]
+fn watches_and_users_live_on_connections_of_their_own() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    redis.connect().line("ACL SETUSER alice on >secret ~alice:* ~scotfree:markers +@all");
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let (alice, other) = (driver.open(1), driver.open(2));
+    let own = RequestFlags::PRIVATE;
+    let as_alice = own.with(RequestFlags::USER);
+    // Without having authenticated herself she is nobody.
+    let lost = driver.call(alice, 1, RequestKind::Read, &payload(as_alice, &["GET alice:a"]));
+    assert!(lost.failed, "{}", text(lost.reply()));
+    let wrong = driver.call(alice, 2, RequestKind::Read, &payload(own, &["AUTH alice wrong"]));
+    assert!(wrong.reply().starts_with(b"-WRONGPASS"));
+    assert!(driver.call(alice, 3, RequestKind::Read, &payload(as_alice, &["GET alice:a"])).failed);
+    assert_eq!(
+        driver.call(alice, 4, RequestKind::Read, &payload(own, &["AUTH alice secret"])).reply(),
+        b"+OK\r\n"
+    );
+    let write = driver.call(alice, 5, RequestKind::Bypass, &payload(as_alice, &["SET alice:a 1"]));
+    assert_eq!(write.reply(), b"+OK\r\n");
+    let denied = driver.call(alice, 6, RequestKind::Bypass, &payload(as_alice, &["SET bob:a 1"]));
+    assert!(denied.reply().starts_with(b"-NOPERM"), "{}", text(denied.reply()));
+    driver.until("the positions", |driver| driver.back.backlog() == 0);
+    assert_eq!(position(&redis, alice), Some(6));
+    // A watch sees what another session writes on the shared lane in between.
+    let watched = RequestFlags::TRANSACTION.with(own).with(RequestFlags::WATCHED);
+    for (line, expected) in [("SET b 2", &b"*-1\r\n"[..]), ("GET b", b"*1\r\n+OK\r\n")] {
+        let seq = if line == "SET b 2" { 1 } else { 10 };
+        driver.call(other, seq, RequestKind::Read, &payload(own, &["WATCH b"]));
+        let kind = if line == "GET b" { RequestKind::Read } else { RequestKind::Update };
+        update_as(&mut driver, alice, 6 + seq, kind, line);
+        let exec = driver.call(other, seq + 1, RequestKind::Bypass, &payload(watched, &["SET c 1"]));
+        assert_eq!(text(exec.reply()), text(expected));
+    }
+    driver.until("the positions", |driver| driver.back.backlog() == 0);
+    assert_eq!(position(&redis, other), Some(11), "a failed watch has taken its place too");
+    // A watch that was never set has failed.
+    let exec = driver.call(alice, 30, RequestKind::Bypass, &payload(watched, &["SET c 2"]));
+    assert_eq!(text(exec.reply()), text(b"*-1\r\n"));
+}
+
+fn update_as(driver: &mut BackDriver, session: SessionId, seq: u64, kind: RequestKind, line: &str) {
+    driver.call(session, seq, kind, &one(line));
+}
+
+#[test]
+fn clients_own_connections_are_bounded() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let config = BackConfig { private_lanes_max: 2, ..BackConfig::default() };
+    let mut driver = BackDriver::started(&redis.socket(), config);
+    let sessions: Vec<SessionId> = (1..=4).map(|number| driver.open(number)).collect();
+    let own = RequestFlags::PRIVATE;
+    // Those without state make room for others.
+    for session in &sessions {
+        assert!(!driver.call(*session, 1, RequestKind::Read, &payload(own, &["CLIENT ID"])).failed);
+    }
+    for session in &sessions[..2] {
+        assert!(!driver.call(*session, 2, RequestKind::Read, &payload(own, &["WATCH k"])).failed);
+    }
+    let third = driver.call(sessions[2], 2, RequestKind::Read, &payload(own, &["WATCH k"]));
+    assert!(third.reply().starts_with(b"-ERR scotfree: 2 client connections"), "{}", text(third.reply()));
+    let release = payload(own.with(RequestFlags::RELEASE), &[]);
+    driver.call(sessions[0], 3, RequestKind::Read, &release);
+    assert!(!driver.call(sessions[2], 3, RequestKind::Read, &payload(own, &["WATCH k"])).failed);
+}
+
+#[test]
+fn a_reply_over_the_limit_becomes_an_error() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let config = BackConfig { reply_bytes_max: 1_000, parts_bytes_max: 1_500, ..BackConfig::default() };
+    let mut driver = BackDriver::started(&redis.socket(), config);
+    let session = driver.open(1);
+    update(&mut driver, session, 1, &format!("SET a {}", "x".repeat(2_000)));
+    let response = driver.call(session, 2, RequestKind::Read, &one("GET a"));
+    assert!(
+        response.reply().starts_with(b"-ERR scotfree: the reply has 2009 bytes"),
+        "{}",
+        text(response.reply())
+    );
+}
+
+/// What a run of kills has found.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Toll {
+    lost: u64,
+    doubled: u64,
+}
+
+/// Kills the server again and again, cuts its file back to what was synced, and looks what is left.
+fn kill_rounds(rounds: u32, sync_lies: bool) -> Option<Toll> {
+    let mut redis = RedisServer::start(EVERYSEC)?;
+    let session = SessionId(1);
+    let mut last_epoch = None;
+    let mut done = 0;
+    let mut toll = Toll::default();
+    for round in 0..rounds {
+        let mut driver =
+            BackDriver::started(&redis.socket(), BackConfig { last_epoch, ..BackConfig::default() });
+        let report = driver.started.clone().expect("it has started");
+        last_epoch = Some(report.epoch);
+        if round == 0 {
+            driver.open(1);
+        }
+        driver.sync_lies = sync_lies;
+        let found =
+            report.sessions.iter().find(|(id, _)| *id == session).map_or(0, |(_, marker)| marker.position.0);
+        let value = redis.connect().line("GET n");
+        let value: u64 =
+            text_of(&value).map_or(0, |text| String::from_utf8_lossy(text).parse().expect("a number"));
+        toll.doubled += value.abs_diff(found);
+        toll.lost += u64::saturating_sub(done, found);
+        driver.wants_stable = true;
+        let mut tickets = BTreeMap::new();
+        for seq in found + 1..=found + 300 {
+            tickets.insert(driver.execute(session, seq, RequestKind::Update, &one("INCR n")), seq);
+        }
+        let goal = found + 20 + 13 * u64::from(round);
+        driver.until("some stability", |driver| tickets.get(&driver.stable).is_some_and(|seq| *seq >= goal));
+        redis.kill();
+        driver.until("the loss", |driver| driver.stopped.is_some());
+        assert!(matches!(driver.stopped, Some(StopReason::Lost(_))), "{:?}", driver.stopped);
+        done = tickets[&driver.stable];
+        // As a power failure would: only what was synced is left.
+        for file in &driver.synced {
+            let handle = std::fs::OpenOptions::new().write(true).open(&file.path).expect("it is there");
+            handle.set_len(file.bytes).expect("it can be cut");
+        }
+        redis.restart();
+    }
+    Some(toll)
+}
+
+#[test]
+fn what_was_stable_survives_kills_and_power_failures_and_is_applied_once() {
+    let Some(toll) = kill_rounds(12, false) else { return };
+    assert_eq!(toll, Toll::default());
+}
+
+#[test]
+fn the_rounds_of_kills_would_notice_a_sync_that_lies() {
+    let Some(toll) = kill_rounds(3, true) else { return };
+    assert!(toll.lost > 0, "{toll:?}");
+    assert_eq!(toll.doubled, 0);
+}
+
+#[test]
+fn work_on_a_connection_that_breaks_is_done_once_and_other_sessions_go_on() {
+    for fault in [Fault::DropBefore, Fault::DropAfter, Fault::Nonsense] {
+        let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+        let proxy = Proxy::start(&redis.socket());
+        let mut driver = BackDriver::started(&proxy.path, BackConfig::default());
+        let (one_session, other) = (driver.open(1), driver.open(2));
+        update(&mut driver, one_session, 1, "RPUSH l before");
+        proxy.plant("culprit", fault);
+        let tickets = [
+            driver.execute(one_session, 2, RequestKind::Update, &one("RPUSH l culprit")),
+            driver.execute(other, 1, RequestKind::Update, &one("RPUSH l behind")),
+            driver.execute(other, 2, RequestKind::Read, &one("LLEN l")),
+        ];
+        let replies: Vec<Response> = tickets.iter().map(|ticket| driver.response(*ticket)).collect();
+        // What was executed and not answered cannot be answered; what was not executed is executed now.
+        let lost = fault != Fault::DropBefore;
+        for (reply, expected) in replies.iter().zip([&b":2\r\n"[..], b":3\r\n", b":3\r\n"]) {
+            assert_eq!(
+                (reply.failed, reply.reply() == expected),
+                (lost, !lost),
+                "{fault:?} {}",
+                text(reply.reply())
+            );
+        }
+        assert_eq!(update(&mut driver, one_session, 3, "RPUSH l after").reply(), b":4\r\n");
+        assert_eq!(update(&mut driver, other, 3, "LLEN l").reply(), b":4\r\n");
+        assert_eq!((position(&redis, one_session), position(&redis, other)), (Some(3), Some(3)));
+        assert_eq!((driver.stopped.clone(), driver.failed.len()), (None, 0));
+    }
+}
+
+#[test]
+fn a_read_that_always_breaks_the_connection_is_given_up() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let proxy = Proxy::start(&redis.socket());
+    let mut driver = BackDriver::started(&proxy.path, BackConfig::default());
+    let (one_session, other) = (driver.open(1), driver.open(2));
+    for _ in 0..3 {
+        proxy.plant("culprit", Fault::Nonsense);
+    }
+    let culprit = driver.execute(one_session, 1, RequestKind::Read, &one("GET culprit"));
+    let innocent = driver.execute(other, 1, RequestKind::Read, &one("ECHO hello"));
+    assert!(driver.response(culprit).failed);
+    assert_eq!(driver.response(innocent).reply(), b"$5\r\nhello\r\n");
+    assert_eq!(driver.stopped, None);
+}
+
+#[test]
+fn a_broken_connection_of_a_clients_own_ends_only_its_session() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let proxy = Proxy::start(&redis.socket());
+    let mut driver = BackDriver::started(&proxy.path, BackConfig::default());
+    let (one_session, other) = (driver.open(1), driver.open(2));
+    let own = RequestFlags::PRIVATE;
+    driver.call(one_session, 1, RequestKind::Read, &payload(own, &["WATCH k"]));
+    proxy.plant("culprit", Fault::DropAfter);
+    let watched = RequestFlags::TRANSACTION.with(own).with(RequestFlags::WATCHED);
+    let lost = driver.call(one_session, 2, RequestKind::Bypass, &payload(watched, &["SET culprit 1"]));
+    assert!(lost.failed && driver.failed.contains_key(&one_session));
+    assert_eq!(update(&mut driver, other, 1, "INCR n").reply(), b":1\r\n");
+}
+
+#[test]
+fn a_probe_that_breaks_is_tried_again() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let proxy = Proxy::start(&redis.socket());
+    let mut driver = BackDriver::started(&proxy.path, BackConfig::default());
+    let session = driver.open(1);
+    proxy.plant("persistence", Fault::Nonsense);
+    let ticket = driver.execute(session, 1, RequestKind::Bypass, &one("SPOP s"));
+    driver.wants_stable = true;
+    driver.until("stability", |driver| driver.stable >= ticket);
+    assert_eq!(driver.stopped, None);
+}
+
+#[test]
+fn what_depends_on_a_time_to_live_is_answered_when_no_replay_can_contradict_it() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let config = BackConfig { health_interval: Nanos::from_millis(5), ..BackConfig::default() };
+    let mut driver = BackDriver::started(&redis.socket(), config);
+    let session = driver.open(1);
+    driver.sync_fails = true;
+    assert_eq!(update(&mut driver, session, 1, "INCR steady").reply(), b":1\r\n");
+    assert_eq!(update(&mut driver, session, 2, "SET brief 5 PXAT 99999999999999").reply(), b"+OK\r\n");
+    assert_eq!(update(&mut driver, session, 3, "INCR steady").reply(), b":2\r\n");
+    let held = [
+        driver.execute(session, 4, RequestKind::Update, &one("INCR brief")),
+        driver.execute(session, 5, RequestKind::Read, &one("GET brief")),
+        driver.execute(
+            session,
+            6,
+            RequestKind::Update,
+            &payload(RequestFlags::TRANSACTION, &["INCR brief", "PING"]),
+        ),
+    ];
+    let until = driver.now().plus(Nanos::from_millis(150));
+    driver.until("a while", |driver| driver.now() >= until);
+    assert!(driver.responses.is_empty(), "nothing is said before it is stable");
+    driver.sync_fails = false;
+    for (ticket, expected) in held.into_iter().zip([&b":6\r\n"[..], b"$1\r\n6\r\n", b"*2\r\n:7\r\n+PONG\r\n"])
+    {
+        assert_eq!(text(driver.response(ticket).reply()), text(expected));
+    }
+    // Once no key has a time to live, nobody asks for it any more.
+    update(&mut driver, session, 7, "DEL brief");
+    let at = driver.now().plus(Nanos::from_millis(50));
+    driver.until("some looks at the server", |driver| driver.now() >= at);
+    redis.connect().line("CONFIG RESETSTAT");
+    update(&mut driver, session, 8, "INCR steady");
+    let statistics = text(&redis.connect().line("INFO commandstats"));
+    assert!(statistics.contains("cmdstat_incr") && !statistics.contains("cmdstat_pttl"), "{statistics}");
+}
+
+#[test]
+fn a_client_that_turns_syncing_off_does_not_make_answers_stable() {
+    let Some(redis) = RedisServer::start(ALWAYS) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let session = driver.open(1);
+    driver.sync_fails = true;
+    let setting = driver.execute(session, 1, RequestKind::Bypass, &one("CONFIG SET appendfsync no"));
+    let write = driver.execute(session, 2, RequestKind::Update, &one("SET a 1"));
+    driver.wants_stable = true;
+    driver.response(write);
+    let until = driver.now().plus(Nanos::from_millis(50));
+    driver.until("a while", |driver| driver.now() >= until);
+    assert!(driver.stable < setting, "{} is said to be stable", driver.stable);
+    driver.sync_fails = false;
+    driver.until("stability", |driver| driver.stable >= write);
+    assert!(!driver.synced.is_empty());
+}
+
+#[test]
+fn a_newer_server_is_asked_when_it_has_synced() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let proxy = Proxy::newer(&redis.socket());
+    let mut driver = BackDriver::started(&proxy.path, BackConfig::default());
+    assert_eq!(driver.started.as_ref().map(|report| report.method.clone()), Some(Method::WaitAof));
+    let session = driver.open(1);
+    let ticket = driver.execute(session, 1, RequestKind::Bypass, &one("SPOP s"));
+    driver.wants_stable = true;
+    driver.until("stability", |driver| driver.stable >= ticket);
+    // With memory used up as well.
+    redis.connect().line("CONFIG SET maxmemory 1");
+    let ticket = driver.execute(session, 2, RequestKind::Bypass, &one("SPOP s"));
+    driver.until("stability", |driver| driver.stable >= ticket);
+    assert_eq!((driver.synced.len(), driver.back.counters().lanes_broken), (0, 0));
+}

@@ -1,0 +1,281 @@
+//! Real sockets all the way: Redis clients over TCP, both sidecars over UDP, a real redis-server behind.
+
+mod support;
+
+use scotfree_core::Durability;
+use scotfree_rpc::{SessionOptions, Stop};
+use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig};
+use scotfree_sidecar::front::{EarlyRule, FrontCounters};
+use scotfree_sidecar::redis::RedisAddress;
+use scotfree_sidecar::resp::{elements, text_of};
+use scotfree_sidecar::server::{self, RedisServiceConfig, ServerSidecarConfig, SidecarError};
+use scotfree_trace::CallRecord;
+use scotfree_wire::ClusterKey;
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
+use std::thread::JoinHandle;
+use support::{RedisServer, PATIENCE};
+
+/// Both sidecars in threads of their own.
+struct Pair {
+    client_stop: Stop,
+    server_stop: Stop,
+    server: Option<JoinHandle<Result<(), SidecarError>>>,
+    client: Option<JoinHandle<(FrontCounters, Vec<CallRecord>)>>,
+    address: SocketAddr,
+}
+
+fn free_port() -> SocketAddr {
+    // Free for both: the sidecar's UDP socket and its tunnels share the number.
+    loop {
+        let udp = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        let address = udp.local_addr().expect("bound");
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
+
+impl Pair {
+    fn start(redis: &RedisServer) -> Pair {
+        Pair::start_with(redis, |_| ())
+    }
+
+    fn start_with(redis: &RedisServer, change: impl FnOnce(&mut ClientSidecarConfig)) -> Pair {
+        let cluster_key = ClusterKey::from_bytes([7; 32]);
+        let server_address = free_port();
+        let server_stop = Stop::new().expect("a waker");
+        let client_stop = Stop::new().expect("a waker");
+        let service =
+            RedisServiceConfig::new(RedisAddress::Unix(redis.socket()), redis.folder.join("dead-letters"));
+        let config = ServerSidecarConfig::new(server_address, cluster_key.clone(), service);
+        let stop = server_stop.clone();
+        let server = std::thread::spawn(move || server::run(&config, &stop, None));
+        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let mut config = ClientSidecarConfig::new(any, any, server_address, cluster_key);
+        // No device is on this path.
+        config.session =
+            SessionOptions { asked: Durability::None, device_acks_asked: 0, ..SessionOptions::default() };
+        change(&mut config);
+        let mut sidecar = ClientSidecar::start(&config).expect("the server's sidecar answers");
+        let address = sidecar.addresses()[0];
+        let stop = client_stop.clone();
+        let client = std::thread::spawn(move || {
+            let mut records = Vec::new();
+            sidecar.run(&stop, None, &mut |record| records.push(record)).expect("it runs to its end");
+            (sidecar.counters(), records)
+        });
+        Pair { client_stop, server_stop, server: Some(server), client: Some(client), address }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout is possible");
+        stream
+    }
+
+    fn end(mut self) -> (FrontCounters, Vec<CallRecord>) {
+        // The client first: it says good-bye to the server.
+        self.client_stop.stop();
+        let counted = self.client.take().map(|client| client.join().expect("no panic"));
+        self.server_stop.stop();
+        let server = self.server.take().map(|server| server.join().expect("no panic"));
+        assert!(matches!(server, Some(Ok(()))), "{server:?}");
+        counted.expect("it was started")
+    }
+}
+
+fn talk(stream: &mut TcpStream, bytes: &[u8], expected: &[u8]) {
+    stream.write_all(bytes).expect("it reads");
+    let mut reply = vec![0; expected.len()];
+    stream.read_exact(&mut reply).expect("a reply in time");
+    assert_eq!(support::text(&reply), support::text(expected));
+}
+
+#[test]
+fn a_client_talks_to_redis_through_both_sidecars() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let pair = Pair::start(&redis);
+    let mut stream = pair.connect();
+    talk(&mut stream, b"SET a 1\r\nINCR a\r\nGET a\r\n", b"+OK\r\n:2\r\n$1\r\n2\r\n");
+    talk(
+        &mut stream,
+        b"MULTI\r\nINCR a\r\nSPOP s\r\nEXEC\r\n",
+        b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:3\r\n$-1\r\n",
+    );
+    talk(&mut stream, b"SELECT 15\r\n", b"-ERR scotfree: database 15");
+    // A tunnel, and what happens on another connection is seen through it.
+    let mut subscriber = pair.connect();
+    talk(&mut subscriber, b"SUBSCRIBE c\r\n", b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n");
+    let mut publisher = pair.connect();
+    talk(&mut publisher, b"PUBLISH c hello\r\n", b":1\r\n");
+    talk(
+        &mut subscriber,
+        b"PING\r\n",
+        b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$5\r\nhello\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n",
+    );
+    drop((stream, subscriber, publisher));
+    let (counters, records) = pair.end();
+    assert_eq!(counters.tunnels, 1);
+    let set = records.iter().find(|record| record.method == "SET").expect("a record of SET");
+    assert!(set.is_complete());
+}
+
+#[test]
+fn blocking_commands_work_through_a_tunnel_that_keeps_the_connections_state() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let pair = Pair::start(&redis);
+    let mut worker = pair.connect();
+    talk(&mut worker, b"SELECT 3\r\nSET a 1\r\n", b"+OK\r\n+OK\r\n");
+    worker.write_all(b"BLPOP queue 0\r\nGET a\r\n").expect("it reads");
+    let mut other = pair.connect();
+    talk(&mut other, b"SELECT 3\r\n", b"+OK\r\n");
+    talk(&mut other, b"RPUSH queue job\r\n", b":1\r\n");
+    talk(&mut worker, b"", b"*2\r\n$5\r\nqueue\r\n$3\r\njob\r\n$1\r\n1\r\n");
+    // The markers are out of reach there too.
+    worker.write_all(b"SELECT 15\r\n").expect("it reads");
+    let mut said = String::new();
+    worker.read_to_string(&mut said).expect("the tunnel ends");
+    assert!(said.starts_with("-ERR scotfree: database 15"), "{said}");
+    drop(other);
+    assert_eq!(pair.end().0.tunnels, 1);
+}
+
+#[test]
+fn a_broken_early_promise_is_in_the_dead_letter_file() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let pair = Pair::start_with(&redis, |config| config.listeners[0].early = EarlyRule::Always);
+    let mut stream = pair.connect();
+    talk(&mut stream, b"SET k v\r\n", b"+OK\r\n");
+    redis.connect().line("CONFIG SET maxmemory 1");
+    stream.write_all(b"SET k \"two words\"\r\n").expect("it reads");
+    let mut byte = [0];
+    stream.read_exact(&mut byte).expect("an answer in time");
+    drop(stream);
+    assert_eq!(pair.end().0.early, 2);
+    let letters = std::fs::read_to_string(redis.folder.join("dead-letters")).expect("a letter was written");
+    assert!(letters.contains("\"reason\":\"late_error\",\"error\":\"OOM"), "{letters}");
+    assert!(letters.contains("[[\"SET\",\"k\",\"two words\"]]"), "{letters}");
+}
+
+#[test]
+fn a_client_too_many_is_told_so() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let pair = Pair::start_with(&redis, |config| config.connections_max = 1);
+    let mut first = pair.connect();
+    talk(&mut first, b"PING\r\n", b"+PONG\r\n");
+    let mut second = pair.connect();
+    talk(&mut second, b"", b"-ERR max number of clients reached\r\n");
+    drop((first, second));
+    pair.end();
+}
+
+#[test]
+fn many_connections_use_few_sessions_one_after_the_other() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let pair = Pair::start(&redis);
+    for number in 1..=50 {
+        let mut stream = pair.connect();
+        talk(&mut stream, b"WATCH w\r\nINCR n\r\n", format!("+OK\r\n:{number}\r\n").as_bytes());
+    }
+    let mut connection = redis.connect();
+    connection.line("SELECT 15");
+    let fields = connection.line("HLEN scotfree:markers");
+    let fields: usize =
+        text_of(&fields).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok()).expect("a number");
+    assert!(fields < 20, "{fields} fields");
+    pair.end();
+}
+
+#[test]
+fn the_default_tests_of_redis_benchmark_need_no_tunnel() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let pair = Pair::start(&redis);
+    let port = pair.address.port().to_string();
+    let output =
+        Command::new("redis-benchmark").args(["-p", &port, "-n", "400", "-c", "8", "-q", "--csv"]).output();
+    let Ok(output) = output else {
+        eprintln!("skipped: redis-benchmark is not installed (apt-get install redis-tools)");
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{text}\n{errors}");
+    for test in [
+        "PING_INLINE",
+        "PING_MBULK",
+        "SET",
+        "GET",
+        "INCR",
+        "LPUSH",
+        "RPUSH",
+        "LPOP",
+        "RPOP",
+        "SADD",
+        "HSET",
+        "SPOP",
+        "ZADD",
+        "ZPOPMIN",
+        "LRANGE_100",
+        "LRANGE_600",
+        "MSET",
+    ] {
+        assert!(text.contains(&format!("\"{test}")), "{test} is missing in\n{text}\n{errors}");
+    }
+    let (counters, _) = pair.end();
+    assert_eq!((counters.tunnels, counters.over_limit), (0, 0));
+    assert!(counters.commands > 17 * 400, "{counters:?}");
+}
+
+/// Reads one line; none if the connection ends or the outcome of a command is unknown.
+fn line(stream: &mut BufReader<TcpStream>) -> Option<String> {
+    let mut line = String::new();
+    let count = stream.read_line(&mut line).expect("a reply in time");
+    (count > 0 && !line.starts_with("-ERR scotfree")).then_some(line)
+}
+
+#[test]
+fn clients_survive_kills_of_the_server_and_nothing_is_lost_or_applied_twice() {
+    let Some(mut redis) = RedisServer::start(&["--appendonly yes", "--appendfsync always"]) else { return };
+    let pair = Pair::start(&redis);
+    let mut stream = BufReader::new(pair.connect());
+    let (mut sent, mut ended) = (0_u64, 0);
+    let mut answered = Vec::new();
+    for _ in 0..6 {
+        // A burst is on its way when the server dies.
+        let burst = sent..sent + 300;
+        sent = burst.end;
+        let commands: Vec<String> = burst.clone().map(|id| format!("RPUSH list {id}\r\n")).collect();
+        stream.get_mut().write_all(commands.concat().as_bytes()).expect("it reads");
+        for id in burst.clone() {
+            if line(&mut stream).is_none() {
+                // What the server had done when it died and had not said: the connection ends with an error.
+                ended += 1;
+                stream = BufReader::new(pair.connect());
+                break;
+            }
+            answered.push(id);
+            if id == burst.start + 40 {
+                redis.kill();
+                redis.restart();
+            }
+        }
+    }
+    println!("{ended} of 6 connections ended with an error");
+    drop(stream);
+    pair.end();
+    let reply = redis.connect().line("LRANGE list 0 -1");
+    let found: Vec<u64> = elements(&reply)
+        .filter_map(|element| std::str::from_utf8(text_of(element)?).ok()?.parse().ok())
+        .collect();
+    let lost: Vec<&u64> = answered.iter().filter(|id| !found.contains(id)).collect();
+    let distinct: BTreeSet<&u64> = found.iter().collect();
+    assert_eq!((lost.as_slice(), found.len() - distinct.len()), (&[][..], 0), "lost, and applied twice");
+    // What one connection sent stands in its order; a later connection's may come in between.
+    for burst in 0..6 {
+        let of_burst: Vec<&u64> = found.iter().filter(|id| **id / 300 == burst).collect();
+        assert!(of_burst.is_sorted(), "{found:?}");
+    }
+}
