@@ -1,0 +1,128 @@
+//! Reads TOML files into plain structs.
+//!
+//! Invariant: whatever is wrong is reported with file, line, key and what is allowed; nothing is started
+//! on half a configuration.
+
+use crate::trouble::ConfigError;
+use serde::de::DeserializeOwned;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// The largest configuration file that is read.
+pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
+
+/// A configuration file's text, from which errors get their lines.
+#[derive(Debug, Clone)]
+pub struct Source {
+    file: PathBuf,
+    text: String,
+}
+
+impl Source {
+    /// Reads a file.
+    pub fn read(file: &Path) -> Result<Source, ConfigError> {
+        let blame =
+            |problem: String| ConfigError { file: file.to_owned(), line: 1, key: String::new(), problem };
+        let size = std::fs::metadata(file).map_err(|error| blame(error.to_string()))?.len();
+        if size > CONFIG_BYTES_MAX {
+            return Err(blame(format!("it has {size} bytes; at most {CONFIG_BYTES_MAX} are read")));
+        }
+        let text = std::fs::read_to_string(file).map_err(|error| blame(error.to_string()))?;
+        Ok(Source { file: file.to_owned(), text })
+    }
+
+    /// A text that stands for a file.
+    pub fn from_text(file: impl Into<PathBuf>, text: impl Into<String>) -> Source {
+        Source { file: file.into(), text: text.into() }
+    }
+
+    /// The file's name without folder and ending.
+    pub fn stem(&self) -> &str {
+        self.file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default()
+    }
+
+    /// The struct that the text describes.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
+        toml::from_str(&self.text).map_err(|error| {
+            let span = error.span().unwrap_or(0..0);
+            let key = self.key_at(&span);
+            self.error(span, &key, error.message().trim_end())
+        })
+    }
+
+    /// An error about the text at `span`.
+    pub fn error(&self, span: Range<usize>, key: &str, problem: impl Into<String>) -> ConfigError {
+        ConfigError {
+            file: self.file.clone(),
+            line: self.line_of(span.start),
+            key: key.to_owned(),
+            problem: problem.into(),
+        }
+    }
+
+    /// An error about the whole file.
+    pub fn error_at_top(&self, key: &str, problem: impl Into<String>) -> ConfigError {
+        self.error(0..0, key, problem)
+    }
+
+    fn line_of(&self, at: usize) -> usize {
+        1 + self.text.bytes().take(at).filter(|byte| *byte == b'\n').count()
+    }
+
+    /// The key of the line on which the span begins.
+    fn key_at(&self, span: &Range<usize>) -> String {
+        let line = self.text.lines().nth(self.line_of(span.start) - 1).unwrap_or_default();
+        let key = line.split('=').next().unwrap_or_default().trim();
+        key.trim_matches(|c| c == '[' || c == ']').to_owned()
+    }
+}
+
+/// Whether `name` can be part of a namespace's or file's name.
+pub(crate) fn is_plain_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=40).contains(&name.len()) && name.bytes().all(is_plain) && !name.starts_with('-')
+}
+
+/// What [`is_plain_name`] allows, in words.
+pub(crate) const PLAIN_NAME_RULE: &str = "allowed are 1 to 40 of a-z, 0-9 and -, not beginning with -";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Example {
+        #[allow(dead_code)]
+        size: u32,
+    }
+
+    #[test]
+    fn an_error_names_file_line_key_and_what_is_allowed() {
+        for (text, line, wanted) in [
+            ("# two\nsise = 1\n", 2, "`sise`: unknown field `sise`, expected `size`"),
+            ("\n\nsize = \"a\"", 3, "`size`: invalid type: string \"a\", expected u32"),
+            ("size = ", 1, "`size`: "),
+            ("", 1, "missing field `size`"),
+        ] {
+            let error = Source::from_text("lab/x.toml", text).parse::<Example>().expect_err(text);
+            let shown = error.to_string();
+            assert!(shown.starts_with(&format!("lab/x.toml:{line}: {wanted}")), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = Source::read(Path::new("/nowhere/x.toml")).expect_err("it is not there");
+        assert!(error.to_string().contains("/nowhere/x.toml"));
+    }
+
+    #[test]
+    fn names_are_plain() {
+        assert!(is_plain_name("one-device2"));
+        for name in ["", "-a", "a b", "A", "a/b", "..", &"a".repeat(41)] {
+            assert!(!is_plain_name(name), "{name}");
+        }
+    }
+}

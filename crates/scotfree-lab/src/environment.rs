@@ -1,0 +1,220 @@
+//! On what, of what and when a measurement was made.
+//!
+//! Invariant: what cannot be found out is `unknown`, never left out and never guessed.
+
+use crate::process::run;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What stands where something could not be found out.
+pub const UNKNOWN: &str = "unknown";
+
+/// The circumstances of a measurement.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Processors and memory.
+    pub machine: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The commit whose code was measured.
+    pub commit: String,
+    /// Whether the code that was measured had changes that are in no commit.
+    pub has_uncommitted_changes: bool,
+    /// When, in UTC.
+    pub date: String,
+    /// The load averages of 1, 5 and 15 minutes before the measurement: what else the machine did.
+    pub load_average: String,
+}
+
+impl Environment {
+    /// Finds out all of it. `covers` are the paths in `repository` whose code is measured.
+    pub fn observe(repository: &Path, covers: &[String]) -> Environment {
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
+        Environment {
+            machine: machine(),
+            kernel: kernel.map_or(UNKNOWN.to_owned(), |text| text.trim().to_owned()),
+            commit: git(repository, &["rev-parse", "HEAD"]).unwrap_or(UNKNOWN.to_owned()),
+            has_uncommitted_changes: has_uncommitted_changes(repository, covers),
+            date: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(UNKNOWN.to_owned(), |span| utc(span.as_secs())),
+            load_average: load_average(),
+        }
+    }
+}
+
+/// Whether the code of a measurement is still the repository's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Freshness {
+    /// No commit has touched it since.
+    Fresh,
+    /// So many commits have.
+    Stale(u64),
+    /// Git cannot tell, for this reason.
+    Unknown(String),
+}
+
+/// Compares the code of a measurement with the repository's.
+pub fn freshness(repository: &Path, commit: &str, covers: &[String]) -> Freshness {
+    if !commit.bytes().all(|byte| byte.is_ascii_hexdigit()) || commit.len() < 7 {
+        return Freshness::Unknown("the commit measured is not known".into());
+    }
+    let range = format!("{commit}..HEAD");
+    let mut words = vec!["rev-list", "--count", &range, "--"];
+    words.extend(covers.iter().map(String::as_str));
+    match git(repository, &words).map(|count| count.parse()) {
+        Ok(Ok(0)) => Freshness::Fresh,
+        Ok(Ok(count)) => Freshness::Stale(count),
+        Ok(Err(_)) => Freshness::Unknown("git printed no number".into()),
+        Err(problem) => Freshness::Unknown(problem),
+    }
+}
+
+fn has_uncommitted_changes(repository: &Path, covers: &[String]) -> bool {
+    let mut words = vec!["status", "--porcelain", "--"];
+    words.extend(covers.iter().map(String::as_str));
+    // Without git nothing is known to be committed.
+    git(repository, &words).map_or(true, |changes| !changes.is_empty())
+}
+
+fn git(repository: &Path, args: &[&str]) -> Result<String, String> {
+    let folder = ["-C".as_ref(), repository.as_os_str()];
+    run("git", folder.into_iter().chain(args.iter().map(AsRef::as_ref)))
+        .map(|text| text.trim().to_owned())
+        .map_err(|trouble| trouble.problem)
+}
+
+fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(UNKNOWN.to_owned(), |count| count.to_string());
+    let model = field_of("/proc/cpuinfo", "model name").unwrap_or(UNKNOWN.to_owned());
+    let memory = field_of("/proc/meminfo", "MemTotal")
+        .and_then(|text| text.strip_suffix(" kB")?.parse::<f64>().ok())
+        .map_or(UNKNOWN.to_owned(), |kib| format!("{:.1} GiB", kib / f64::from(1 << 20)));
+    format!("{cores} x {model}, {memory}")
+}
+
+fn field_of(file: &str, key: &str) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    let fields = text.lines().filter_map(|line| line.split_once(':'));
+    let value = fields.into_iter().find(|(name, _)| name.trim() == key)?.1.trim();
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+fn load_average() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let averages: Vec<&str> = text.split_whitespace().take(3).collect();
+    if averages.len() == 3 {
+        averages.join(" ")
+    } else {
+        UNKNOWN.to_owned()
+    }
+}
+
+/// Seconds since 1970 as `2025-01-31T12:34:56Z`.
+fn utc(unix_s: u64) -> String {
+    const DAY_S: u64 = 86_400;
+    let (mut days, second) = (unix_s / DAY_S, unix_s % DAY_S);
+    let mut year = 1970;
+    while days >= days_of_year(year) {
+        days -= days_of_year(year);
+        year += 1;
+    }
+    let mut month = 0;
+    while days >= days_of_month(year, month) {
+        days -= days_of_month(year, month);
+        month += 1;
+    }
+    let (hour, minute) = (second / 3_600, second / 60 % 60);
+    format!("{year}-{:02}-{:02}T{hour:02}:{minute:02}:{:02}Z", month + 1, days + 1, second % 60)
+}
+
+fn days_of_year(year: u64) -> u64 {
+    365 + u64::from(is_leap(year))
+}
+
+fn days_of_month(year: u64, month: usize) -> u64 {
+    const DAYS: [u64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    DAYS[month] + u64::from(month == 1 && is_leap(year))
+}
+
+fn is_leap(year: u64) -> bool {
+    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn dates_are_right() {
+        for (unix_s, wanted) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (1_763_705_045, "2025-11-21T06:04:05Z"),
+        ] {
+            assert_eq!(utc(unix_s), wanted);
+        }
+    }
+
+    #[test]
+    fn without_a_repository_the_commit_is_unknown() {
+        let folder = Scratch::new("no-repository").expect("temporary files can be written");
+        let environment = Environment::observe(folder.path(), &[]);
+        assert_eq!(environment.commit, UNKNOWN);
+        assert!(environment.has_uncommitted_changes);
+        assert!(environment.machine.contains(" x "));
+        assert!(matches!(freshness(folder.path(), UNKNOWN, &[]), Freshness::Unknown(_)));
+        assert!(matches!(freshness(folder.path(), &"a".repeat(40), &[]), Freshness::Unknown(_)));
+    }
+
+    #[test]
+    fn a_measurement_is_stale_when_a_later_commit_touches_its_code() {
+        let Some(repository) = Repository::new() else { return };
+        let covers = ["code".to_owned()];
+        repository.commit("code/a", "1");
+        let observed = Environment::observe(repository.0.path(), &covers);
+        let freshness = || freshness(repository.0.path(), &observed.commit, &covers);
+        assert!(!observed.has_uncommitted_changes);
+        assert_eq!(freshness(), Freshness::Fresh);
+        repository.commit("docs/b", "1");
+        assert_eq!(freshness(), Freshness::Fresh);
+        repository.commit("code/a", "2");
+        assert_eq!(freshness(), Freshness::Stale(1));
+        repository.write("code/a", "3");
+        assert!(Environment::observe(repository.0.path(), &covers).has_uncommitted_changes);
+    }
+
+    struct Repository(Scratch);
+
+    impl Repository {
+        fn new() -> Option<Repository> {
+            let folder = Scratch::new("repository").expect("temporary files can be written");
+            match git(folder.path(), &["init", "-q"]) {
+                Ok(_) => Some(Repository(folder)),
+                Err(problem) => {
+                    eprintln!("skipped: {problem}");
+                    None
+                }
+            }
+        }
+
+        fn write(&self, file: &str, text: &str) {
+            let file = self.0.path().join(file);
+            fs::create_dir_all(file.parent().expect("it has one")).expect("it can be written");
+            fs::write(file, text).expect("it can be written");
+        }
+
+        fn commit(&self, file: &str, text: &str) {
+            self.write(file, text);
+            git(self.0.path(), &["add", "-A"]).expect("git adds");
+            let who = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"];
+            let words = [&who[..], &["commit", "-q", "-m", "x"]].concat();
+            git(self.0.path(), &words).expect("git commits");
+        }
+    }
+}

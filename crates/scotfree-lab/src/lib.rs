@@ -1,0 +1,23 @@
+//! Topologies, load, experiments, evidence.
+//!
+//! Invariant: the lab removes what it made and nothing else, and no result is anything but measured.
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod doctor;
+pub mod environment;
+pub mod experiment;
+#[cfg(test)]
+mod fake_redis;
+pub mod history;
+pub mod load;
+pub mod netns;
+pub mod process;
+pub mod resp;
+pub mod results;
+pub mod runs;
+pub mod scratch;
+pub mod stats;
+pub mod topology;
+pub mod trouble;
+pub mod workload;

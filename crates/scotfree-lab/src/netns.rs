@@ -1,0 +1,697 @@
+//! A topology as network namespaces and veth pairs, with the processes that run in them.
+//!
+//! Invariant: what a lab made is written down in its state file before it is made, and is removed by the
+//! lab's drop, by its cleanup handle, or, if the lab died, by the next lab of that name; nothing that a
+//! lab did not make is ever touched.
+
+use crate::process::{find_tool, run, start_ticks_of, wait_until, Process, ProcessSpec, Supervisor};
+use crate::topology::{Host, Link, LinkEnd, Port, Topology};
+use crate::trouble::Trouble;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Where state files lie if nothing else is said.
+pub const RUN_FOLDER: &str = "/run/scotfree";
+
+// How long the processes of a namespace may take to vanish after SIGKILL.
+const VANISH: Duration = Duration::from_secs(5);
+// How often the run folder may vanish under a lab that is being made.
+const RACES_MAX: u32 = 100;
+
+/// Namespaces that exist and their processes; dropping it removes both.
+#[derive(Debug)]
+pub struct Lab {
+    inner: Arc<Inner>,
+}
+
+/// Removes a lab from another thread, such as one that waits for Ctrl-C.
+#[derive(Debug, Clone)]
+pub struct CleanupHandle {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    state_file: PathBuf,
+    supervisor: Supervisor,
+    warnings: Vec<String>,
+    // Whether dropping the lab leaves it up.
+    is_kept: AtomicBool,
+    // Whether it is removed already; the lock is held during removal, so that a second caller returns
+    // only when all is gone.
+    is_down: Mutex<bool>,
+}
+
+/// What the state file says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct State {
+    topology: Topology,
+    namespaces: Vec<String>,
+    owner_pid: u32,
+    owner_start_ticks: u64,
+    // Whether it stays up when its owner ends.
+    is_kept: bool,
+}
+
+impl Lab {
+    /// Makes the namespaces, ports and cables of a topology. One of that name that a dead process left
+    /// behind is removed first; one that was kept up is entered, if its topology is the same.
+    pub fn up(topology: &Topology, run_folder: &Path) -> Result<Lab, Trouble> {
+        let state_file = state_file_of(&topology.name, run_folder);
+        if let Some(state) = State::read(&state_file)? {
+            if state.is_kept {
+                return Lab::enter(topology, state, state_file);
+            }
+            state.require_dead(&state_file)?;
+            state.remove_stale(&state_file)?;
+        }
+        Lab::make(topology, state_file)
+    }
+
+    /// Makes a lab under a name that is free.
+    fn make(topology: &Topology, state_file: PathBuf) -> Result<Lab, Trouble> {
+        let state = State::of(topology);
+        state.require_free_names()?;
+        state.claim(&state_file)?;
+        // From here on dropping the lab removes what was made, also when making the rest fails.
+        let mut inner = Inner::new(state, state_file);
+        inner.warnings = build(topology)?;
+        Ok(Lab { inner: Arc::new(inner) })
+    }
+
+    fn enter(topology: &Topology, state: State, state_file: PathBuf) -> Result<Lab, Trouble> {
+        let is_whole = existing_namespaces()?;
+        let is_whole = state.namespaces.iter().all(|namespace| is_whole.contains(namespace));
+        if state.topology != *topology || !is_whole {
+            return Err(Trouble::new(
+                format!("bring up `{}`", topology.name),
+                "a lab of that name is up with another topology or is damaged",
+                format!("remove it: scot lab down {}", topology.name),
+            ));
+        }
+        let inner = Inner::new(state, state_file);
+        inner.is_kept.store(true, Ordering::Relaxed);
+        Ok(Lab { inner: Arc::new(inner) })
+    }
+
+    /// Removes a lab by its name, also one that was kept up. Says whether there was one.
+    pub fn down(name: &str, run_folder: &Path) -> Result<bool, Trouble> {
+        let state_file = state_file_of(name, run_folder);
+        let Some(state) = State::read(&state_file)? else { return Ok(false) };
+        if !state.is_kept {
+            state.require_dead(&state_file)?;
+        }
+        state.remove_stale(&state_file)?;
+        Ok(true)
+    }
+
+    /// The names of the labs that are up or were left behind.
+    pub fn list(run_folder: &Path) -> Vec<String> {
+        let files = fs::read_dir(run_folder).into_iter().flatten().flatten();
+        let name =
+            |file: fs::DirEntry| file.file_name().to_str()?.strip_suffix(STATE_ENDING).map(str::to_owned);
+        let mut names: Vec<String> = files.filter_map(name).collect();
+        names.sort();
+        names
+    }
+
+    /// Its topology.
+    pub fn topology(&self) -> &Topology {
+        &self.inner.state.topology
+    }
+
+    /// The namespace of a role.
+    pub fn namespace(&self, role: &str) -> String {
+        self.topology().namespace(role)
+    }
+
+    /// What could not be set up but does not prevent a run, such as offloads where ethtool is missing.
+    pub fn warnings(&self) -> &[String] {
+        &self.inner.warnings
+    }
+
+    /// Starts a program on a host.
+    pub fn spawn(&self, role: &str, spec: &ProcessSpec) -> Result<Process, Trouble> {
+        let namespace = self.namespace(role);
+        let ip = find_tool("ip").unwrap_or_else(|| "ip".into());
+        let prefix = [ip.as_os_str(), "netns".as_ref(), "exec".as_ref(), namespace.as_ref()];
+        let is_down = self.inner.is_down.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_down {
+            return Err(Trouble::new(
+                format!("start {} on {role}", spec.name),
+                "the lab is being removed",
+                "bring it up again",
+            ));
+        }
+        self.inner.supervisor.spawn_behind(&prefix, spec)
+    }
+
+    /// Runs a program on a host to its end and returns its standard output.
+    pub fn run<S: AsRef<OsStr>>(
+        &self,
+        role: &str,
+        program: &str,
+        args: impl IntoIterator<Item = S>,
+    ) -> Result<String, Trouble> {
+        let namespace = self.namespace(role);
+        let words = ["netns", "exec", &namespace, program].map(OsStr::new);
+        let args: Vec<S> = args.into_iter().collect();
+        run("ip", words.into_iter().chain(args.iter().map(AsRef::as_ref)))
+    }
+
+    /// Leaves the lab up when this process ends; `Lab::down` removes it. Its processes end with this one.
+    pub fn keep(&self) -> Result<(), Trouble> {
+        let state = State { is_kept: true, ..self.inner.state.clone() };
+        state.replace(&self.inner.state_file)?;
+        self.inner.is_kept.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What removes the lab from another thread.
+    pub fn cleanup_handle(&self) -> CleanupHandle {
+        CleanupHandle { inner: Arc::clone(&self.inner) }
+    }
+
+    /// Ends the processes and removes the namespaces, also of a lab that was to be kept.
+    pub fn remove(self) -> Result<(), Trouble> {
+        self.inner.remove()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        // A handle elsewhere must not keep the lab up.
+        self.inner.end();
+    }
+}
+
+impl CleanupHandle {
+    /// Ends the processes and removes the namespaces; returns when all is gone. May be called again.
+    pub fn cleanup(&self) -> Result<(), Trouble> {
+        self.inner.remove()
+    }
+}
+
+impl Inner {
+    fn new(state: State, state_file: PathBuf) -> Inner {
+        Inner {
+            state,
+            state_file,
+            supervisor: Supervisor::new(),
+            warnings: Vec::new(),
+            is_kept: AtomicBool::new(false),
+            is_down: Mutex::new(false),
+        }
+    }
+
+    fn end(&self) {
+        self.supervisor.kill_all();
+        if !self.is_kept.load(Ordering::Relaxed) {
+            // Nobody is left to be told; the state file stays, and the next lab of this name tries again.
+            let _ = self.remove();
+        }
+    }
+
+    fn remove(&self) -> Result<(), Trouble> {
+        let mut is_down = self.is_down.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_down {
+            return Ok(());
+        }
+        self.supervisor.kill_all();
+        self.state.remove(&self.state_file)?;
+        *is_down = true;
+        Ok(())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+const STATE_ENDING: &str = ".lab.json";
+
+fn state_file_of(name: &str, run_folder: &Path) -> PathBuf {
+    run_folder.join(format!("{name}{STATE_ENDING}"))
+}
+
+impl State {
+    fn of(topology: &Topology) -> State {
+        let owner_pid = std::process::id();
+        State {
+            topology: topology.clone(),
+            namespaces: topology.hosts.iter().map(|host| topology.namespace(&host.role)).collect(),
+            owner_pid,
+            owner_start_ticks: start_ticks_of(owner_pid).unwrap_or_default(),
+            is_kept: false,
+        }
+    }
+
+    fn read(file: &Path) -> Result<Option<State>, Trouble> {
+        let text = match fs::read(file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Trouble::file("read", file, &error)),
+        };
+        serde_json::from_slice(&text).map(Some).map_err(|error| {
+            let next = "look which `scot-` namespaces are yours (ip netns list), remove them and the file";
+            Trouble::new(format!("read the lab's state {}", file.display()), error, next)
+        })
+    }
+
+    /// Writes the file if there is none: of two that try, one succeeds, and nobody sees half a file.
+    fn claim(&self, file: &Path) -> Result<(), Trouble> {
+        let draft = self.draft(file)?;
+        let linked = fs::hard_link(&draft, file);
+        let removed = fs::remove_file(&draft);
+        linked.and(removed).map_err(|error| Trouble::file("claim the lab by creating", file, &error))
+    }
+
+    fn replace(&self, file: &Path) -> Result<(), Trouble> {
+        let draft = self.draft(file)?;
+        fs::rename(&draft, file).map_err(|error| Trouble::file("write", file, &error))
+    }
+
+    fn draft(&self, file: &Path) -> Result<PathBuf, Trouble> {
+        let draft = file.with_extension(format!("{}.draft", self.owner_pid));
+        let text = serde_json::to_vec_pretty(self).expect("a state is JSON");
+        write_in_run_folder(&draft, &text).map_err(|error| Trouble::file("write", &draft, &error))?;
+        Ok(draft)
+    }
+
+    fn is_owner_alive(&self) -> bool {
+        start_ticks_of(self.owner_pid) == Some(self.owner_start_ticks)
+    }
+
+    fn require_dead(&self, file: &Path) -> Result<(), Trouble> {
+        if !self.is_owner_alive() {
+            return Ok(());
+        }
+        Err(Trouble::new(
+            format!("use the lab `{}`", self.topology.name),
+            format!("process {} is using it (says {})", self.owner_pid, file.display()),
+            "wait for it or end it",
+        ))
+    }
+
+    /// None of the names may exist yet: what this lab did not make is not its own.
+    fn require_free_names(&self) -> Result<(), Trouble> {
+        let existing = existing_namespaces()?;
+        match self.namespaces.iter().find(|namespace| existing.contains(namespace)) {
+            None => Ok(()),
+            Some(taken) => Err(Trouble::new(
+                format!("make the network namespace `{taken}`"),
+                "it exists, and no lab says that it is its own",
+                format!("if nobody needs it, remove it: ip netns delete {taken}"),
+            )),
+        }
+    }
+
+    /// Removes what a dead lab left. Of two that try, one does it.
+    fn remove_stale(&self, file: &Path) -> Result<(), Trouble> {
+        let mine = file.with_extension(format!("{}.stale", std::process::id()));
+        fs::rename(file, &mine).map_err(|error| Trouble::file("take over", file, &error))?;
+        let removed = self.remove(&mine);
+        if removed.is_err() {
+            // Put back, so that it can be tried again; the first error is the one to report.
+            let _ = fs::rename(&mine, file);
+        }
+        removed
+    }
+
+    fn remove(&self, file: &Path) -> Result<(), Trouble> {
+        let existing = existing_namespaces()?;
+        for namespace in self.namespaces.iter().filter(|namespace| existing.contains(namespace)) {
+            empty_namespace(namespace)?;
+            run("ip", ["netns", "delete", namespace])?;
+        }
+        match fs::remove_file(file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Trouble::file("remove", file, &error));
+            }
+            _ => (),
+        }
+        if file.parent() == Some(Path::new(RUN_FOLDER)) {
+            // Ours when it is empty; otherwise other labs are up, and it stays.
+            let _ = fs::remove_dir(RUN_FOLDER);
+        }
+        Ok(())
+    }
+}
+
+/// Writes a file and, if it is missing, its folder: whoever removes the last lab removes the folder too,
+/// which may happen between the two steps.
+fn write_in_run_folder(file: &Path, text: &[u8]) -> io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    for _ in 0..RACES_MAX {
+        fs::create_dir_all(folder)?;
+        match fs::write(file, text) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (),
+            done => return done,
+        }
+    }
+    Err(io::Error::other("its folder is removed again and again"))
+}
+
+/// Ends all processes of a namespace of ours: without this, grandchildren would keep it alive unnamed.
+fn empty_namespace(namespace: &str) -> Result<(), Trouble> {
+    let pids = || run("ip", ["netns", "pids", namespace]);
+    let mut left = pids()?;
+    let is_empty = wait_until(VANISH, || {
+        for pid in left.split_whitespace() {
+            // It may have ended meanwhile.
+            let _ = run("sh", ["-c", "kill -s KILL \"$1\"", "sh", pid]);
+        }
+        left = pids().unwrap_or_default();
+        left.trim().is_empty()
+    });
+    if is_empty {
+        return Ok(());
+    }
+    let problem = format!("processes are left: {}", left.split_whitespace().collect::<Vec<_>>().join(" "));
+    Err(Trouble::new(format!("empty the namespace {namespace}"), problem, "end them and try again"))
+}
+
+fn existing_namespaces() -> Result<Vec<String>, Trouble> {
+    // Lines are `name` or `name (id: 3)`.
+    let text = run("ip", ["netns", "list"])?;
+    Ok(text.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
+}
+
+/// Makes everything; returns warnings.
+fn build(topology: &Topology) -> Result<Vec<String>, Trouble> {
+    let mut warnings = Vec::new();
+    for host in &topology.hosts {
+        let namespace = topology.namespace(&host.role);
+        run("ip", ["netns", "add", &namespace])?;
+        run("ip", ["-n", &namespace, "link", "set", "lo", "up"])?;
+    }
+    for link in &topology.links {
+        add_cable(topology, link)?;
+    }
+    for host in &topology.hosts {
+        for port in &host.ports {
+            set_up_port(topology, host, port)?;
+            warnings.extend(set_offloads(&topology.namespace(&host.role), port).err());
+        }
+    }
+    warnings.truncate(1);
+    Ok(warnings.into_iter().map(|warning| warning.to_string()).collect())
+}
+
+fn add_cable(topology: &Topology, Link { a, b }: &Link) -> Result<(), Trouble> {
+    let (near, far) = (topology.namespace(&a.role), topology.namespace(&b.role));
+    let mut words = vec!["-n", &near, "link", "add", "name", &a.port];
+    words.extend(port_settings(topology, a));
+    words.extend(["type", "veth", "peer", "name", &b.port]);
+    words.extend(port_settings(topology, b));
+    words.extend(["netns", &far]);
+    run("ip", words).map(drop)
+}
+
+fn port_settings<'a>(topology: &'a Topology, end: &LinkEnd) -> Vec<&'a str> {
+    let host = topology.host(&end.role).expect("a checked topology's cables end at hosts");
+    let port = host.ports.iter().find(|port| port.name == end.port).expect("and at their ports");
+    port.mac.iter().flat_map(|mac| ["address", mac.as_str()]).collect()
+}
+
+fn set_up_port(topology: &Topology, host: &Host, port: &Port) -> Result<(), Trouble> {
+    let namespace = topology.namespace(&host.role);
+    let in_namespace = |words: &[&str]| run("ip", ["-n", &namespace].iter().chain(words)).map(drop);
+    if let Some(mtu_bytes) = port.mtu_bytes {
+        in_namespace(&["link", "set", "dev", &port.name, "mtu", &mtu_bytes.to_string()])?;
+    }
+    // No address of the kernel's own making: its solicitations would be foreign packets in every count.
+    in_namespace(&["link", "set", "dev", &port.name, "addrgenmode", "none"])?;
+    if let Some(address) = port.address {
+        in_namespace(&["addr", "add", &String::from(address), "dev", &port.name])?;
+    }
+    in_namespace(&["link", "set", "dev", &port.name, "up"])?;
+    for device in &topology.hosts {
+        if let (Some(address), Some(mac), Some(here)) = (device.address, &device.mac, port.address) {
+            if here.reaches(address) {
+                let to = address.to_string();
+                in_namespace(&[
+                    "neigh",
+                    "replace",
+                    &to,
+                    "lladdr",
+                    mac,
+                    "nud",
+                    "permanent",
+                    "dev",
+                    &port.name,
+                ])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Offloads as the device needs them (design.md section 6): whole checksums and no merged packets on the
+/// wire; GRO, which switches a veth to polling, only at the end hosts.
+fn set_offloads(namespace: &str, port: &Port) -> Result<(), Trouble> {
+    let gro = if port.address.is_some() { "on" } else { "off" };
+    let settings = ["tx", "off", "tso", "off", "gso", "off", "gro", gro];
+    let words = ["netns", "exec", namespace, "ethtool", "-K", &port.name];
+    if find_tool("ethtool").is_none() {
+        return Err(Trouble::new(
+            "switch checksum and segmentation offload off",
+            "ethtool is not installed",
+            "install it: apt-get install ethtool",
+        ));
+    }
+    run("ip", words.into_iter().chain(settings)).map(drop)
+}
+
+/// What this process may do about network namespaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// It can make them.
+    Direct,
+    /// It can after entering a user namespace, see [`in_user_namespace`].
+    UserNamespace,
+    /// It cannot.
+    None(Trouble),
+}
+
+/// Finds out what this process may do about network namespaces, by trying.
+pub fn access() -> Access {
+    if find_tool("ip").is_none() {
+        return Access::None(Trouble::new(
+            "make network namespaces",
+            "the tool `ip` is missing",
+            "install it: apt-get install iproute2",
+        ));
+    }
+    if has_capabilities() && can_write_run() {
+        return Access::Direct;
+    }
+    match run("unshare", ["-Urnm", "sh", "-c", "mount -t tmpfs tmpfs /run"]) {
+        Ok(_) => Access::UserNamespace,
+        Err(trouble) => Access::None(Trouble::new(
+            "make network namespaces without being root",
+            format!("user namespaces are not allowed here: {}", trouble.problem),
+            "run as root, or allow them: sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000 \
+             (on Ubuntu also kernel.apparmor_restrict_unprivileged_userns=0)",
+        )),
+    }
+}
+
+/// `CAP_NET_ADMIN` makes ports and `CAP_SYS_ADMIN` namespaces.
+fn has_capabilities() -> bool {
+    const NEEDED: u64 = 1 << 12 | 1 << 21;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0);
+    effective & NEEDED == NEEDED
+}
+
+// In a user namespace all capabilities are there, but /run may still be the host's.
+fn can_write_run() -> bool {
+    let probe = Path::new("/run").join(format!("scotfree-probe-{}", std::process::id()));
+    fs::create_dir(&probe).and_then(|()| fs::remove_dir(&probe)).is_ok()
+}
+
+/// A command that runs `program` as root of a user namespace of its own, where it can make network
+/// namespaces. Its /run is empty and its own; of the rest of the file system it sees what it could see
+/// before.
+pub fn in_user_namespace<S: AsRef<OsStr>>(program: &Path, args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(find_tool("unshare").unwrap_or_else(|| "unshare".into()));
+    command.args(["-Urnm", "sh", "-c", "mount -t tmpfs tmpfs /run && exec \"$0\" \"$@\""]);
+    command.arg(program).args(args);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Source;
+    use crate::process::Socket;
+    use crate::scratch::Scratch;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_lab_comes_up_runs_processes_and_leaves_nothing() {
+        let Some(run_folder) = ready("up") else { return };
+        let lab = Lab::up(&topology("t-up"), run_folder.path()).expect("it comes up");
+        assert_eq!(Lab::list(run_folder.path()), ["t-up"]);
+        assert_eq!(namespaces_of("t-up").len(), 3);
+        let ports = lab.run("server", "ip", ["-o", "addr", "show"]).expect("ip runs there");
+        assert!(ports.contains("10.77.0.2/24"), "{ports}");
+        let neighbours = lab.run("client", "ip", ["neigh"]).expect("ip runs there");
+        assert!(
+            neighbours.contains("10.77.0.254") && neighbours.contains("02:5c:07:00:00:fe"),
+            "{neighbours}"
+        );
+        // A child with a child of its own: both must go.
+        let spec = ProcessSpec::new("idle", "sh", run_folder.path()).args(["-c", "sleep 1000 & sleep 1000"]);
+        let process = lab.spawn("server", &spec).expect("sh starts");
+        process.wait_until("has a child", PATIENCE, || pids_in(&lab, "server") >= 2).expect("it forks");
+        assert!(!process.listens(Socket::Tcp, 1));
+        drop(lab);
+        assert!(!process.is_running());
+        assert!(namespaces_of("t-up").is_empty());
+        assert!(Lab::list(run_folder.path()).is_empty());
+        assert_eq!(
+            fs::read_dir(run_folder.path()).expect("it is there").count(),
+            2,
+            "only the two logs are left"
+        );
+    }
+
+    #[test]
+    fn what_a_dead_lab_left_is_removed_by_the_next() {
+        let Some(run_folder) = ready("stale") else { return };
+        let topology = topology("t-stale");
+        let lab = Lab::up(&topology, run_folder.path()).expect("it comes up");
+        // As a killed owner leaves it: the state says a number that now belongs to nobody.
+        let dead = State { owner_start_ticks: 1, ..lab.inner.state.clone() };
+        dead.replace(&lab.inner.state_file).expect("it can be written");
+        std::mem::forget(lab);
+        let lab = Lab::up(&topology, run_folder.path()).expect("it comes up again");
+        assert_eq!(namespaces_of("t-stale").len(), 3);
+        lab.remove().expect("it goes");
+        assert!(namespaces_of("t-stale").is_empty());
+    }
+
+    #[test]
+    fn a_run_folder_that_was_removed_meanwhile_is_made_again() {
+        let scratch = Scratch::new("lab-gone").expect("temporary files can be written");
+        let run_folder = scratch.path().join("run");
+        let state = State::of(&topology("t-gone"));
+        state.claim(&state_file_of("t-gone", &run_folder)).expect("the folder is made");
+        assert_eq!(Lab::list(&run_folder), ["t-gone"]);
+    }
+
+    #[test]
+    fn a_lab_in_use_and_a_foreign_namespace_are_left_alone() {
+        let Some(run_folder) = ready("busy") else { return };
+        let lab = Lab::up(&topology("t-busy"), run_folder.path()).expect("it comes up");
+        let error = Lab::up(&topology("t-busy"), run_folder.path()).expect_err("it is in use").to_string();
+        assert!(error.contains(&std::process::id().to_string()), "{error}");
+        Lab::down("t-busy", run_folder.path()).expect_err("it is in use");
+        assert_eq!(namespaces_of("t-busy").len(), 3);
+        drop(lab);
+        run("ip", ["netns", "add", "scot-t-busy-server"]).expect("it is free");
+        let error = Lab::up(&topology("t-busy"), run_folder.path()).expect_err("a stranger's").to_string();
+        assert_eq!(namespaces_of("t-busy"), ["scot-t-busy-server"]);
+        run("ip", ["netns", "delete", "scot-t-busy-server"]).expect("it is ours");
+        assert!(error.contains("ip netns delete scot-t-busy-server"), "{error}");
+    }
+
+    #[test]
+    fn a_kept_lab_outlives_its_maker_and_is_entered_again() {
+        let Some(run_folder) = ready("kept") else { return };
+        let topology = topology("t-kept");
+        let lab = Lab::up(&topology, run_folder.path()).expect("it comes up");
+        lab.keep().expect("the state can be written");
+        drop(lab);
+        assert_eq!(namespaces_of("t-kept").len(), 3);
+        drop(Lab::up(&topology, run_folder.path()).expect("it is entered"));
+        let mut other = topology.clone();
+        other.hosts[0].ports[0].mtu_bytes = Some(1_400);
+        Lab::up(&other, run_folder.path()).expect_err("it is another topology");
+        assert_eq!(namespaces_of("t-kept").len(), 3);
+        assert_eq!(Lab::down("t-kept", run_folder.path()), Ok(true));
+        assert_eq!(Lab::down("t-kept", run_folder.path()), Ok(false));
+        assert!(namespaces_of("t-kept").is_empty());
+    }
+
+    #[test]
+    fn cleanup_from_another_thread_removes_all_once() {
+        let Some(run_folder) = ready("handle") else { return };
+        let lab = Lab::up(&topology("t-handle"), run_folder.path()).expect("it comes up");
+        let handles = [lab.cleanup_handle(), lab.cleanup_handle()];
+        let threads = handles.map(|handle| std::thread::spawn(move || handle.cleanup()));
+        for thread in threads {
+            thread.join().expect("no panic").expect("it goes");
+        }
+        assert!(namespaces_of("t-handle").is_empty());
+        let spec = ProcessSpec::new("late", "true", run_folder.path());
+        assert!(lab.spawn("server", &spec).is_err());
+    }
+
+    #[test]
+    fn a_failure_in_the_middle_leaves_nothing() {
+        let Some(run_folder) = ready("half") else { return };
+        let mut topology = topology("t-half");
+        topology.hosts[2].ports[0].mac = Some("no address".into());
+        let error = Lab::up(&topology, run_folder.path()).expect_err("ip refuses it").to_string();
+        assert!(error.contains("no address"), "{error}");
+        assert!(namespaces_of("t-half").is_empty());
+        assert!(Lab::list(run_folder.path()).is_empty());
+    }
+
+    #[test]
+    fn a_user_namespace_is_enough() {
+        let Some(_) = ready("user") else { return };
+        let script = "ip netns add scot-t-user-a && ip netns list";
+        let output =
+            in_user_namespace(Path::new("/bin/sh"), ["-c", script]).output().expect("unshare starts");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "scot-t-user-a", "{output:?}");
+        assert!(namespaces_of("t-user").is_empty());
+    }
+
+    /// A run folder, or nothing where namespaces cannot be made; the reason is printed.
+    fn ready(name: &str) -> Option<Scratch> {
+        match access() {
+            Access::Direct => {
+                Some(Scratch::new(&format!("lab-{name}")).expect("temporary files can be written"))
+            }
+            Access::UserNamespace => skip("this test runs as root or in a user namespace only"),
+            Access::None(trouble) => skip(&trouble.to_string()),
+        }
+    }
+
+    fn skip(why: &str) -> Option<Scratch> {
+        eprintln!("skipped: {why}");
+        None
+    }
+
+    fn topology(name: &str) -> Topology {
+        let text = include_str!("../../../lab/topologies/one-device.toml").replace("one-device", name);
+        Topology::parse(&Source::from_text("one-device.toml", text)).expect("it is a topology")
+    }
+
+    fn namespaces_of(name: &str) -> Vec<String> {
+        let prefix = format!("scot-{name}-");
+        let mut all = existing_namespaces().expect("ip lists them");
+        all.retain(|namespace| namespace.starts_with(&prefix));
+        all
+    }
+
+    fn pids_in(lab: &Lab, role: &str) -> usize {
+        run("ip", ["netns", "pids", &lab.namespace(role)]).expect("ip lists them").split_whitespace().count()
+    }
+}

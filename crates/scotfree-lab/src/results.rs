@@ -1,0 +1,534 @@
+//! Evidence: what experiments measured, judged against what was claimed.
+//!
+//! Invariant: a claim's value follows from the series beside it by the formula beside it. It is computed
+//! when a result is made and computed again when it is read; a result in which it does not is refused.
+
+use crate::environment::{freshness, Environment, Freshness};
+use crate::experiment::{Better, Experiment, Formula, Measurement};
+use crate::stats::Spread;
+use crate::trouble::Trouble;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where README's table begins.
+pub const README_BEGIN: &str = "<!-- results -->";
+/// Where it ends.
+pub const README_END: &str = "<!-- /results -->";
+
+// Files of raw data beside the results; not committed, not read here.
+const RAW_ENDING: &str = ".raw.json";
+
+/// What one experiment measured: the content of `lab/results/NAME.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExperimentResult {
+    /// The experiment.
+    pub experiment: String,
+    /// What it shows.
+    pub title: String,
+    /// On what, of what and when it was measured.
+    #[serde(flatten)]
+    pub environment: Environment,
+    /// The claims with their values.
+    pub claims: Vec<Claim>,
+    /// What was measured.
+    pub series: Vec<Measurement>,
+    /// The paths whose code was measured.
+    pub covers: Vec<String>,
+}
+
+/// A claim with its value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Claim {
+    /// In words.
+    pub claim: String,
+    /// What was measured.
+    pub value: f64,
+    /// Its unit.
+    pub unit: String,
+    /// What must be reached.
+    pub required: Option<f64>,
+    /// What is hoped for.
+    pub goal: Option<f64>,
+    /// How far the repetitions lie apart.
+    pub spread: Spread,
+    /// Which values are better.
+    pub better: Better,
+    /// How the value follows from the series.
+    pub formula: Formula,
+}
+
+/// How a claim stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// What is hoped for is reached.
+    Goal,
+    /// What must be reached is.
+    Met,
+    /// What must be reached is not.
+    Missed,
+    /// Nothing must be reached; the value is for information.
+    Noted,
+}
+
+impl Verdict {
+    /// The word shown.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Verdict::Goal => "goal",
+            Verdict::Met => "met",
+            Verdict::Missed => "MISSED",
+            Verdict::Noted => "noted",
+        }
+    }
+}
+
+impl Claim {
+    /// How it stands.
+    pub fn verdict(&self) -> Verdict {
+        let reaches = |bound: Option<f64>| bound.map(|bound| self.better.reaches(self.value, bound));
+        match (reaches(self.required), reaches(self.goal)) {
+            (Some(false), _) => Verdict::Missed,
+            (_, Some(true)) => Verdict::Goal,
+            (Some(true), _) => Verdict::Met,
+            (None, _) => Verdict::Noted,
+        }
+    }
+
+    fn bound(&self, bound: Option<f64>) -> String {
+        bound.map_or("-".into(), |bound| format!("{} {}", self.better.sign(), number(bound)))
+    }
+}
+
+impl ExperimentResult {
+    /// The result of an experiment: every value computed from the series. It is an error if a measurement
+    /// is missing or a counter says that something else was measured.
+    pub fn of(
+        experiment: &Experiment,
+        environment: Environment,
+        series: Vec<Measurement>,
+    ) -> Result<ExperimentResult, Trouble> {
+        let fault = |problem: String| {
+            let next = "see the logs of the run; the result was not written";
+            Trouble::new(format!("evaluate the experiment `{}`", experiment.name), problem, next)
+        };
+        let violations = experiment.counter_violations(&series);
+        if !violations.is_empty() {
+            return Err(fault(violations.join("; ")));
+        }
+        for arm in &experiment.arms {
+            let count = series.iter().filter(|measurement| measurement.arm == arm.name).count();
+            if count != experiment.repetitions as usize {
+                let wanted = experiment.repetitions;
+                return Err(fault(format!("`{}` was measured {count} times instead of {wanted}", arm.name)));
+            }
+        }
+        let claims = experiment.claims.iter().map(|rule| {
+            let computed = rule.formula.compute(&series)?;
+            Ok(Claim {
+                claim: rule.claim.clone(),
+                value: computed.value,
+                unit: rule.unit.clone(),
+                required: rule.required,
+                goal: rule.goal,
+                spread: computed.spread,
+                better: rule.better,
+                formula: rule.formula.clone(),
+            })
+        });
+        let claims = claims.collect::<Result<_, String>>().map_err(fault)?;
+        Ok(ExperimentResult {
+            experiment: experiment.name.clone(),
+            title: experiment.title.clone(),
+            environment,
+            claims,
+            series,
+            covers: experiment.covers.clone(),
+        })
+    }
+
+    /// Writes it to `FOLDER/NAME.json`, whole or not at all.
+    pub fn write(&self, folder: &Path) -> Result<PathBuf, Trouble> {
+        let file = folder.join(format!("{}.json", self.experiment));
+        let draft = folder.join(format!("{}.{}.draft", self.experiment, std::process::id()));
+        let text = serde_json::to_string_pretty(self).expect("a result is JSON") + "\n";
+        fs::create_dir_all(folder)
+            .and_then(|()| fs::write(&draft, text))
+            .and_then(|()| fs::rename(&draft, &file))
+            .map_err(|error| Trouble::file("write", &file, &error))?;
+        Ok(file)
+    }
+
+    /// Reads a result and computes its claims again.
+    pub fn read(file: &Path) -> Result<ExperimentResult, Trouble> {
+        let fault = |problem: String| {
+            let next = "measure it again; results are not edited by hand";
+            Trouble::new(format!("read the result {}", file.display()), problem, next)
+        };
+        let text = fs::read(file).map_err(|error| Trouble::file("read", file, &error))?;
+        let result: ExperimentResult =
+            serde_json::from_slice(&text).map_err(|error| fault(error.to_string()))?;
+        for claim in &result.claims {
+            let computed = claim.formula.compute(&result.series).map_err(fault)?;
+            if !is_same(computed.value, claim.value) || !is_same_spread(computed.spread, claim.spread) {
+                let Claim { claim, value, .. } = claim;
+                return Err(fault(format!(
+                    "`{claim}` says {value}, but its series gives {}",
+                    computed.value
+                )));
+            }
+        }
+        Ok(result)
+    }
+}
+
+// Numbers in JSON are exact enough for this; computing again may differ in the last digit.
+fn is_same(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+}
+
+fn is_same_spread(a: Spread, b: Spread) -> bool {
+    let fields = |spread: Spread| [spread.min, spread.q1, spread.median, spread.q3, spread.max];
+    fields(a).into_iter().zip(fields(b)).all(|(a, b)| is_same(a, b))
+}
+
+/// Reads all results of a folder, by name. A folder that is not there has none.
+pub fn read_all(folder: &Path) -> Result<Vec<ExperimentResult>, Trouble> {
+    let mut files: Vec<PathBuf> = match fs::read_dir(folder) {
+        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(Trouble::file("read the folder", folder, &error)),
+    };
+    let is_result = |file: &PathBuf| {
+        let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        file.extension().is_some_and(|ending| ending == "json") && !name.ends_with(RAW_ENDING)
+    };
+    files.retain(is_result);
+    files.sort();
+    files.iter().map(|file| ExperimentResult::read(file)).collect()
+}
+
+/// All claims with their verdicts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimsReport {
+    /// For the reader.
+    pub text: String,
+    /// Claims whose required value is missed.
+    pub missed_count: usize,
+    /// Claims whose measurement is older than the code, or of no known code.
+    pub stale_count: usize,
+}
+
+impl ClaimsReport {
+    /// What `scot claims` ends with: 1 if a required value is missed.
+    pub fn exit_code(&self) -> u8 {
+        u8::from(self.missed_count > 0)
+    }
+}
+
+/// Judges all claims and compares the code measured with the repository's.
+pub fn judge(results: &[ExperimentResult], repository: &Path) -> ClaimsReport {
+    let mut report = ClaimsReport { text: String::new(), missed_count: 0, stale_count: 0 };
+    for result in results {
+        let marks = marks_of(result, repository);
+        let Environment { machine, kernel, commit, date, load_average, .. } = &result.environment;
+        line(&mut report.text, &format!("{}: {}", result.experiment, result.title));
+        let circumstances = format!("{machine}, Linux {kernel}, load {load_average}");
+        line(&mut report.text, &format!("  measured {date} at {} on {circumstances}", short(commit)));
+        for mark in &marks {
+            line(&mut report.text, &format!("  STALE: {mark}"));
+        }
+        for claim in &result.claims {
+            report.missed_count += usize::from(claim.verdict() == Verdict::Missed);
+            report.stale_count += usize::from(!marks.is_empty());
+            line(&mut report.text, &claim_line(claim));
+        }
+    }
+    let count: usize = results.iter().map(|result| result.claims.len()).sum();
+    let (missed, stale) = (report.missed_count, report.stale_count);
+    line(&mut report.text, &format!("{count} claims, {missed} missed, {stale} stale"));
+    report
+}
+
+fn marks_of(result: &ExperimentResult, repository: &Path) -> Vec<String> {
+    let mut marks = Vec::new();
+    if result.environment.has_uncommitted_changes {
+        marks.push("measured with changes that are in no commit".to_owned());
+    }
+    match freshness(repository, &result.environment.commit, &result.covers) {
+        Freshness::Fresh => (),
+        Freshness::Stale(1) => marks.push("1 commit has changed the code since".to_owned()),
+        Freshness::Stale(count) => marks.push(format!("{count} commits have changed the code since")),
+        Freshness::Unknown(why) => {
+            marks.push(format!("whether the code has changed since is unknown: {why}"));
+        }
+    }
+    marks
+}
+
+fn claim_line(claim: &Claim) -> String {
+    let Claim { claim: words, value, unit, required, goal, spread, .. } = claim;
+    let value = format!("{} {unit}", number(*value));
+    let spread = format!("[{} .. {}]", number(spread.min), number(spread.max));
+    let mut bounds = String::new();
+    for (name, bound) in [("required", required), ("goal", goal)] {
+        if bound.is_some() {
+            write!(bounds, ", {name} {}", claim.bound(*bound)).expect("writing to memory does not fail");
+        }
+    }
+    format!("  {:<6}  {value:<14} {spread:<20} {words}{bounds}", claim.verdict().word())
+}
+
+/// The table of all claims in Markdown, made of the results alone.
+pub fn render_table(results: &[ExperimentResult]) -> String {
+    let mut text = String::from(
+        "| claim | measured | spread | required | goal | verdict |\n|---|---|---|---|---|---|\n",
+    );
+    for (index, result) in results.iter().enumerate() {
+        for claim in &result.claims {
+            let Claim { claim: words, value, unit, required, goal, spread, .. } = claim;
+            let cells = [
+                format!("{} [{}]", cell(words), index + 1),
+                format!("{} {}", number(*value), cell(unit)),
+                format!("{} .. {}", number(spread.min), number(spread.max)),
+                claim.bound(*required),
+                claim.bound(*goal),
+                claim.verdict().word().to_owned(),
+            ];
+            line(&mut text, &format!("| {} |", cells.join(" | ")));
+        }
+    }
+    text.push('\n');
+    for (index, result) in results.iter().enumerate() {
+        let Environment { machine, kernel, commit, date, load_average, .. } = &result.environment;
+        let day = date.split('T').next().unwrap_or(date);
+        let repetitions =
+            result.series.iter().map(|measurement| measurement.repetition + 1).max().unwrap_or(0);
+        let circumstances = format!("{day}, commit {}, {machine}, Linux {kernel}", short(commit));
+        line(
+            &mut text,
+            &format!(
+                "{}. `{}`: {}. {circumstances}, load average before {load_average}, repetitions: {repetitions}.",
+                index + 1,
+                result.experiment,
+                result.title.trim_end_matches('.'),
+            ),
+        );
+    }
+    text
+}
+
+/// Puts the table between README's markers. Says whether that changed the file.
+pub fn update_readme(readme: &Path, results: &[ExperimentResult]) -> Result<bool, Trouble> {
+    let (old, new) = with_table(readme, results)?;
+    if old == new {
+        return Ok(false);
+    }
+    fs::write(readme, new).map_err(|error| Trouble::file("write", readme, &error))?;
+    Ok(true)
+}
+
+/// Whether the table between README's markers is that of the results.
+pub fn is_readme_current(readme: &Path, results: &[ExperimentResult]) -> Result<bool, Trouble> {
+    with_table(readme, results).map(|(old, new)| old == new)
+}
+
+/// The file's text as it is and as it should be.
+fn with_table(readme: &Path, results: &[ExperimentResult]) -> Result<(String, String), Trouble> {
+    let old = fs::read_to_string(readme).map_err(|error| Trouble::file("read", readme, &error))?;
+    let begin = old.find(README_BEGIN).map(|at| at + README_BEGIN.len());
+    let end = begin.and_then(|begin| old[begin..].find(README_END).map(|at| (begin, begin + at)));
+    let Some((begin, end)) = end else {
+        return Err(Trouble::new(
+            format!("find the table of results in {}", readme.display()),
+            "the markers are missing",
+            format!("add the lines `{README_BEGIN}` and `{README_END}` where the table belongs"),
+        ));
+    };
+    let new = format!("{}\n{}{}", &old[..begin], render_table(results), &old[end..]);
+    Ok((old, new))
+}
+
+/// Four significant digits, without what they do not need.
+fn number(value: f64) -> String {
+    let magnitude = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
+    let decimals = (3 - magnitude).clamp(0, 9) as usize;
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+fn short(commit: &str) -> &str {
+    commit.get(..10).unwrap_or(commit)
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+fn line(text: &mut String, line: &str) {
+    text.push_str(line.trim_end());
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::UNKNOWN;
+    use crate::experiment::tests::{example, series};
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn a_result_is_computed_written_and_read_back() {
+        let folder = scratch();
+        let result = result();
+        let claim = &result.claims[0];
+        assert_eq!((claim.value, claim.verdict()), (3.0, Verdict::Goal));
+        let file = result.write(folder.path()).expect("it can be written");
+        assert_eq!(file.file_name().and_then(|name| name.to_str()), Some("speed.json"));
+        assert_eq!(read_all(folder.path()), Ok(vec![result]));
+        assert_eq!(fs::read_dir(folder.path()).expect("it is there").count(), 1);
+    }
+
+    #[test]
+    fn a_value_that_does_not_follow_from_its_series_is_refused() {
+        let folder = scratch();
+        let mut result = result();
+        result.claims[0].value = 300.0;
+        let file = result.write(folder.path()).expect("it can be written");
+        let error = read_all(folder.path()).expect_err("it is not what was measured").to_string();
+        assert!(error.contains("says 300, but its series gives 3"), "{error}");
+        fs::write(&file, "{").expect("it can be written");
+        let error = read_all(folder.path()).expect_err("it is damaged").to_string();
+        assert!(error.contains("speed.json"), "{error}");
+    }
+
+    #[test]
+    fn too_few_measurements_and_wrong_counters_make_no_result() {
+        let short = ExperimentResult::of(&example(), environment(), series()[..4].to_vec());
+        assert!(short.expect_err("an arm is short").problem.contains("2 times instead of 3"));
+        let mut wrong = series();
+        wrong[1].counters.insert("acks".into(), 0);
+        let wrong = ExperimentResult::of(&example(), environment(), wrong);
+        assert!(wrong.expect_err("no acks").problem.contains("`acks` is 0"));
+    }
+
+    #[test]
+    fn verdicts_follow_the_bounds() {
+        let claim = |value, required, goal, better| Claim {
+            value,
+            required,
+            goal,
+            better,
+            ..result().claims[0].clone()
+        };
+        for (value, required, goal, better, verdict) in [
+            (5.0, Some(3.0), Some(4.0), Better::Higher, Verdict::Goal),
+            (3.0, Some(3.0), Some(4.0), Better::Higher, Verdict::Met),
+            (2.9, Some(3.0), Some(4.0), Better::Higher, Verdict::Missed),
+            (3.0, Some(3.0), None, Better::Higher, Verdict::Met),
+            (1.0, Some(3.0), Some(2.0), Better::Lower, Verdict::Goal),
+            (2.5, Some(3.0), Some(2.0), Better::Lower, Verdict::Met),
+            (3.5, Some(3.0), Some(2.0), Better::Lower, Verdict::Missed),
+            (0.0, Some(0.0), None, Better::Lower, Verdict::Met),
+            (1.0, None, Some(2.0), Better::Lower, Verdict::Goal),
+            (1.0, None, Some(0.5), Better::Lower, Verdict::Noted),
+            (1.0, None, None, Better::Lower, Verdict::Noted),
+        ] {
+            assert_eq!(claim(value, required, goal, better).verdict(), verdict, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_missed_claim_is_the_exit_code() {
+        let folder = scratch();
+        let mut experiment = example();
+        experiment.claims[0].required = Some(10.0);
+        experiment.claims[0].goal = None;
+        let missed = ExperimentResult::of(&experiment, environment(), series()).expect("all was measured");
+        let report = judge(&[missed, result()], folder.path());
+        assert_eq!((report.missed_count, report.exit_code()), (1, 1));
+        assert!(report.text.contains("MISSED") && report.text.contains("required >= 10"), "{}", report.text);
+        assert_eq!(judge(&[result()], folder.path()).exit_code(), 0);
+        assert_eq!(judge(&[], folder.path()).text, "0 claims, 0 missed, 0 stale\n");
+    }
+
+    #[test]
+    fn code_that_is_not_known_is_stale() {
+        let folder = scratch();
+        let mut result = result();
+        assert_eq!(judge(&[result.clone()], folder.path()).stale_count, 1);
+        result.environment.has_uncommitted_changes = true;
+        assert!(judge(&[result], folder.path()).text.contains("in no commit"));
+    }
+
+    #[test]
+    fn the_table_looks_like_this() {
+        assert_eq!(
+            render_table(&[result()]),
+            "| claim | measured | spread | required | goal | verdict |\n\
+             |---|---|---|---|---|---|\n\
+             | latency, slow over fast [1] | 3 x | 3 .. 4 | >= 2 | >= 3 | goal |\n\
+             \n\
+             1. `speed`: How much faster the fast arm is. 2025-01-31, commit unknown, 2 x test, 1.0 GiB, \
+             Linux 6.1, load average before 0.1 0.2 0.3, repetitions: 3.\n"
+        );
+    }
+
+    #[test]
+    fn readme_is_updated_between_its_markers_only() {
+        let folder = scratch();
+        let readme = folder.path().join("README.md");
+        fs::write(&readme, format!("before\n{README_BEGIN}\nold\n{README_END}\nafter\n"))
+            .expect("it can be written");
+        assert_eq!(is_readme_current(&readme, &[result()]), Ok(false));
+        assert_eq!(update_readme(&readme, &[result()]), Ok(true));
+        assert_eq!(is_readme_current(&readme, &[result()]), Ok(true));
+        assert_eq!(update_readme(&readme, &[result()]), Ok(false));
+        let text = fs::read_to_string(&readme).expect("it is there");
+        assert!(
+            text.starts_with("before\n<!-- results -->\n| claim")
+                && text.ends_with("<!-- /results -->\nafter\n")
+        );
+        fs::write(&readme, "no markers").expect("it can be written");
+        assert!(update_readme(&readme, &[]).expect_err("no markers").to_string().contains(README_BEGIN));
+    }
+
+    #[test]
+    fn numbers_have_four_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (3.0, "3"),
+            (5.837_62, "5.838"),
+            (0.012_345_6, "0.01235"),
+            (123_456.0, "123456"),
+            (99.999_9, "100"),
+            (-1.5, "-1.5"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    fn scratch() -> Scratch {
+        Scratch::new("results").expect("temporary files can be written")
+    }
+
+    fn result() -> ExperimentResult {
+        ExperimentResult::of(&example(), environment(), series()).expect("all was measured")
+    }
+
+    fn environment() -> Environment {
+        Environment {
+            machine: "2 x test, 1.0 GiB".into(),
+            kernel: "6.1".into(),
+            commit: UNKNOWN.into(),
+            has_uncommitted_changes: false,
+            date: "2025-01-31T00:00:00Z".into(),
+            load_average: "0.1 0.2 0.3".into(),
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Runs the experiments of `lab/experiments`: brings up what they compare, measures the arms in turns, and
+//! writes what was measured.
+//!
+//! Invariant: a result is written only if every repetition was measured and every counter says that what
+//! was measured is what the arms' names promise; whatever ends a run, all that it made is removed.
+
+pub mod demo;
+mod disk_domain;
+mod interrupt;
+mod kill_rounds;
+mod places;
+mod probes;
+mod redis_always;
+mod settings;
+mod sidecar_overhead;
+mod site;
+mod update_ack;
+pub mod worker;
+
+use crate::environment::Environment;
+use crate::experiment::{run_interleaved, Arm, Experiment, Measurement};
+use crate::netns::RUN_FOLDER;
+use crate::results::{judge, ExperimentResult, Verdict};
+use crate::topology::Topology;
+use crate::trouble::{ConfigError, Trouble};
+use crate::workload::Workload;
+use indicatif::{ProgressBar, ProgressStyle};
+use interrupt::Interrupt;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+/// What measures an experiment.
+type Runner = fn(&Context<'_>) -> Result<Vec<Measurement>, Trouble>;
+
+/// The experiments, the quick ones first.
+const EXPERIMENTS: [(&str, Runner); 8] = [
+    ("update-ack", update_ack::run),
+    ("disk-domain", disk_domain::run),
+    ("probes", probes::run),
+    ("redis-always", redis_always::run),
+    ("sidecar-overhead", sidecar_overhead::run),
+    ("kill-rounds", kill_rounds::run),
+    ("kill-rounds-cut", kill_rounds::run),
+    ("kill-rounds-control", kill_rounds::run_control),
+];
+/// Those of them that take so long that they are run by name only.
+const LONG: [&str; 3] = ["kill-rounds", "kill-rounds-cut", "kill-rounds-control"];
+
+/// How experiments are run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunOptions {
+    /// The command scot, of which the daemons are started.
+    pub scot: PathBuf,
+    /// The folder with `topologies`, `workloads`, `experiments` and `results`.
+    pub lab_folder: PathBuf,
+    /// Where the state of labs that are up is kept.
+    pub run_folder: PathBuf,
+    /// How often each arm is measured, if not as often as the experiment says.
+    pub repetitions: Option<u32>,
+    /// How many rounds of killing, if not as many as the experiment says.
+    pub rounds: Option<u64>,
+    /// Where randomness begins; a new place each time if none is given.
+    pub seed: Option<u64>,
+    /// Whether results are written to the lab's folder.
+    pub write_results: bool,
+    /// Where what the daemons print is kept; removed with everything else if none is given.
+    pub log_folder: Option<PathBuf>,
+}
+
+impl RunOptions {
+    /// All as the experiments say, in the lab of the current folder.
+    pub fn new(scot: impl Into<PathBuf>) -> RunOptions {
+        RunOptions {
+            scot: scot.into(),
+            lab_folder: "lab".into(),
+            run_folder: RUN_FOLDER.into(),
+            repetitions: None,
+            rounds: None,
+            seed: None,
+            write_results: true,
+            log_folder: None,
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunReport {
+    /// The results, in the order of running.
+    pub results: Vec<ExperimentResult>,
+    /// Claims whose required value was missed.
+    pub missed_count: usize,
+}
+
+/// Why a run ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// There is no such experiment.
+    #[error("there is no experiment `{name}`; there are {}", names().join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+    /// A file of the lab cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The environment could not do it.
+    #[error(transparent)]
+    Trouble(#[from] Trouble),
+    /// Somebody ended it.
+    #[error("interrupted; what was made has been removed")]
+    Interrupted,
+}
+
+/// The names of the experiments.
+pub fn names() -> Vec<&'static str> {
+    EXPERIMENTS.map(|(name, _)| name).to_vec()
+}
+
+/// Runs experiments by name; without names, all but those that take very long. Progress goes to standard
+/// error, claims with their verdicts to standard output. SIGINT and SIGTERM end it.
+pub fn run(wanted: &[String], options: &RunOptions) -> Result<RunReport, RunError> {
+    let chosen = choose(wanted)?;
+    let interrupt = Interrupt::watch()?;
+    let mut report = RunReport { results: Vec::new(), missed_count: 0 };
+    for (name, runner) in chosen {
+        let result = run_one(name, runner, options, &interrupt);
+        let result = if interrupt.has_come() { Err(RunError::Interrupted) } else { result }?;
+        report.missed_count +=
+            result.claims.iter().filter(|claim| claim.verdict() == Verdict::Missed).count();
+        report.results.push(result);
+    }
+    if wanted.is_empty() {
+        println!("not run, since they take long: scot lab run {}", LONG.join(" "));
+    }
+    Ok(report)
+}
+
+fn choose(wanted: &[String]) -> Result<Vec<(&'static str, Runner)>, RunError> {
+    let find = |name: &String| {
+        let found = EXPERIMENTS.iter().find(|(known, _)| known == name);
+        found.copied().ok_or_else(|| RunError::Unknown { name: name.clone() })
+    };
+    if wanted.is_empty() {
+        return Ok(EXPERIMENTS.into_iter().filter(|(name, _)| !LONG.contains(name)).collect());
+    }
+    wanted.iter().map(find).collect()
+}
+
+fn run_one(
+    name: &str,
+    runner: Runner,
+    options: &RunOptions,
+    interrupt: &Interrupt,
+) -> Result<ExperimentResult, RunError> {
+    let mut experiment = Experiment::read(&lab_file(options, "experiments", name))?;
+    if let Some(repetitions) = options.repetitions {
+        experiment.repetitions = repetitions.max(1);
+    }
+    let repository = options.lab_folder.parent().filter(|path| !path.as_os_str().is_empty());
+    let repository = repository.unwrap_or(Path::new("."));
+    let environment = Environment::observe(repository, &experiment.covers);
+    let context = Context::new(&experiment, options, interrupt)?;
+    eprintln!("{name}: {}", experiment.title);
+    let series = runner(&context);
+    context.bar.finish_and_clear();
+    let series = series?;
+    // A run of killing has as many repetitions as it has blocks of rounds.
+    experiment.repetitions = series.iter().map(|one| one.repetition + 1).max().unwrap_or(0);
+    let result = ExperimentResult::of(&experiment, environment, series)?;
+    print!("{}", judge(std::slice::from_ref(&result), repository).text);
+    if options.write_results {
+        let file = result.write(&options.lab_folder.join("results"))?;
+        println!("written: {}", file.display());
+    }
+    Ok(result)
+}
+
+fn lab_file(options: &RunOptions, kind: &str, name: &str) -> PathBuf {
+    options.lab_folder.join(kind).join(format!("{name}.toml"))
+}
+
+/// What a runner works with.
+struct Context<'a> {
+    experiment: &'a Experiment,
+    options: &'a RunOptions,
+    interrupt: &'a Interrupt,
+    topology: Topology,
+    workload: Option<Workload>,
+    bar: ProgressBar,
+}
+
+impl<'a> Context<'a> {
+    fn new(
+        experiment: &'a Experiment,
+        options: &'a RunOptions,
+        interrupt: &'a Interrupt,
+    ) -> Result<Context<'a>, ConfigError> {
+        let topology = Topology::read(&lab_file(options, "topologies", &experiment.topology))?;
+        let workload = experiment.workload.as_deref();
+        let workload =
+            workload.map(|name| Workload::read(&lab_file(options, "workloads", name))).transpose()?;
+        // A lab of its own, so that another experiment or a demonstration may run meanwhile.
+        let topology = Topology { name: experiment.name.clone(), ..topology };
+        let bar = progress_bar(&experiment.name);
+        Ok(Context { experiment, options, interrupt, topology, workload, bar })
+    }
+
+    /// Measures all arms in turns, as often as the experiment says.
+    fn measure_in_turns(
+        &self,
+        mut measure: impl FnMut(&Arm, u32) -> Result<Measured, Trouble>,
+    ) -> Result<Vec<Measurement>, Trouble> {
+        let Experiment { arms, repetitions, .. } = self.experiment;
+        self.bar.set_length(arms.len() as u64 * u64::from(*repetitions));
+        run_interleaved(arms, *repetitions, |arm, repetition| {
+            self.interrupt.check()?;
+            self.bar.set_message(arm.name.clone());
+            let measured = measure(arm, repetition)?;
+            self.bar.inc(1);
+            Ok(measured.into_measurement(&arm.name, repetition))
+        })
+    }
+
+    /// The experiment's workload; experiments that need one name one.
+    fn workload(&self) -> Result<&Workload, Trouble> {
+        self.workload.as_ref().ok_or_else(|| {
+            let tried = format!("load the service of `{}`", self.experiment.name);
+            Trouble::new(tried, "its file names no workload", "add `workload = \"set-one\"` to it")
+        })
+    }
+}
+
+/// What one repetition of one arm measured, under construction.
+#[derive(Debug, Default)]
+struct Measured {
+    values: std::collections::BTreeMap<String, f64>,
+    counters: std::collections::BTreeMap<String, u64>,
+}
+
+impl Measured {
+    fn value(&mut self, metric: &str, value: f64) -> &mut Measured {
+        self.values.insert(metric.to_owned(), value);
+        self
+    }
+
+    fn counter(&mut self, name: &str, value: u64) -> &mut Measured {
+        self.counters.insert(name.to_owned(), value);
+        self
+    }
+
+    /// The percentiles of latencies.
+    fn latency(&mut self, summary: &crate::stats::Summary) -> &mut Measured {
+        let us = |ns: u64| ns as f64 / 1_000.0;
+        self.value("p50_us", us(summary.p50_ns)).value("p90_us", us(summary.p90_ns));
+        self.value("p99_us", us(summary.p99_ns)).value("mean_us", summary.mean_ns / 1_000.0)
+    }
+
+    fn into_measurement(self, arm: &str, repetition: u32) -> Measurement {
+        Measurement { arm: arm.to_owned(), repetition, values: self.values, counters: self.counters }
+    }
+}
+
+fn progress_bar(name: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{prefix} [{bar:40}] {pos}/{len} {elapsed} {msg}")
+        .expect("the template is right");
+    ProgressBar::new(0).with_style(style).with_prefix(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_experiment_has_a_file_and_each_file_a_runner() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/experiments");
+        let files = std::fs::read_dir(folder).expect("it is there").flatten();
+        let mut in_files: Vec<String> = files
+            .map(|file| file.path().file_stem().expect("a name").to_string_lossy().into_owned())
+            .collect();
+        in_files.sort();
+        let mut known = names();
+        known.sort_unstable();
+        assert_eq!(in_files, known);
+        assert!(LONG.iter().all(|name| known.contains(name)));
+    }
+
+    #[test]
+    fn an_unknown_experiment_is_named_with_the_known_ones() {
+        let error = run(&["speed".into()], &RunOptions::new("scot")).expect_err("there is none").to_string();
+        assert!(error.contains("`speed`") && error.contains("update-ack"), "{error}");
+    }
+
+    #[test]
+    fn without_names_the_long_ones_are_left_out() {
+        let chosen = choose(&[]).expect("all are known");
+        assert_eq!(chosen.len(), EXPERIMENTS.len() - LONG.len());
+        assert_eq!(choose(&["kill-rounds".into()]).expect("it is known").len(), 1);
+    }
+}

@@ -1,0 +1,303 @@
+//! The demonstration: a client, a device and a server in three namespaces; the nine stages of SETs and GETs
+//! without and with the persist remedy; then a kill in the middle of a run, a recovery, and a count.
+//!
+//! Invariant: every number shown was measured or counted in this run, and an error is shown instead of a
+//! number where something else happened than the words beside it say.
+
+mod baseline;
+mod crash;
+mod stages;
+
+use super::interrupt::Interrupt;
+use super::site::{await_ready, has_redis, AppendFsync, Logs, Redis, Site};
+use super::{Context, RunError, RunOptions};
+use crate::config::Source;
+use crate::experiment::Experiment;
+use crate::netns::Lab;
+use crate::process::Process;
+use crate::topology::Topology;
+use crate::trouble::Trouble;
+use indicatif::{ProgressBar, ProgressStyle};
+use scotfree_trace::{Row, Style};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const TOPOLOGY: &str = include_str!("../../../../lab/topologies/one-device.toml");
+/// What the namespaces' names begin with; the process's number follows.
+const NAME: &str = "demo-";
+const REDIS: Redis = Redis { name: "redis", appendfsync: AppendFsync::EverySec, listen: &[] };
+/// How long a sidecar may take to write its last records.
+const FLUSH_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// What serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    /// redis-server, behind a sidecar.
+    Redis,
+    /// The embedded server.
+    Kv,
+}
+
+impl Service {
+    /// A Redis where there is one.
+    pub fn installed() -> Service {
+        if has_redis() {
+            Service::Redis
+        } else {
+            Service::Kv
+        }
+    }
+}
+
+/// How the demonstration is run.
+#[derive(Debug, Clone)]
+pub struct DemoOptions {
+    /// The command scot, of which the daemons are started.
+    pub scot: PathBuf,
+    /// Where the state of labs that are up is kept.
+    pub run_folder: PathBuf,
+    /// How long requests are measured, and how long tokens are written.
+    pub span: Duration,
+    /// What serves.
+    pub service: Service,
+    /// How bars are drawn.
+    pub style: Style,
+    /// Where what the processes print is kept; removed with everything else if none is given.
+    pub log_folder: Option<PathBuf>,
+}
+
+/// What the demonstration has shown.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DemoReport {
+    /// What moved the device's frames.
+    pub plane: &'static str,
+    /// What acknowledged updates had when they were acknowledged.
+    pub durability: &'static str,
+    /// Tokens that were acknowledged.
+    pub acked: u64,
+    /// Of these, found after the recovery.
+    pub found: u64,
+    /// Of these, not found.
+    pub lost: u64,
+    /// Tokens found more than once.
+    pub doubled: u64,
+    /// Where the time of calls went.
+    pub stages: Stages,
+}
+
+/// The median call of each method, without and with the remedy.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Stages {
+    /// Answered by the server alone.
+    pub baseline: BTreeMap<String, Row>,
+    /// With a device on the path that acknowledges.
+    pub remedy: BTreeMap<String, Row>,
+}
+
+/// What the demonstration came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shown {
+    /// The numbers.
+    pub report: DemoReport,
+    /// Whether nothing was lost, doubled, reordered or invented.
+    pub is_good: bool,
+}
+
+/// Runs the demonstration. `say` is given lines for the reader. SIGINT and SIGTERM end it.
+pub fn run(options: &DemoOptions, say: &mut dyn FnMut(&str)) -> Result<Shown, RunError> {
+    let mut teller = Teller { begin: Instant::now(), say };
+    teller.say("a client, a device and a server, each in a network namespace of its own");
+    let interrupt = Interrupt::watch()?;
+    let shown = show(options, &interrupt, &mut teller);
+    if interrupt.has_come() {
+        return Err(RunError::Interrupted);
+    }
+    shown
+}
+
+/// Says lines with the time since the beginning.
+struct Teller<'a> {
+    begin: Instant,
+    say: &'a mut dyn FnMut(&str),
+}
+
+impl Teller<'_> {
+    fn say(&mut self, line: &str) {
+        let seconds = self.begin.elapsed().as_secs_f64();
+        (self.say)(&format!("[{seconds:5.1} s] {line}"));
+    }
+
+    fn show(&mut self, text: &str) {
+        (self.say)(text);
+    }
+}
+
+fn show(options: &DemoOptions, interrupt: &Interrupt, teller: &mut Teller<'_>) -> Result<Shown, RunError> {
+    let topology = topology(options)?;
+    let experiment = experiment(&topology.name);
+    let run_options = RunOptions {
+        // Where the folder for temporary files is in memory, these are not.
+        lab_folder: "/var/tmp".into(),
+        run_folder: options.run_folder.clone(),
+        log_folder: options.log_folder.clone(),
+        ..RunOptions::new(options.scot.clone())
+    };
+    let context = Context {
+        experiment: &experiment,
+        options: &run_options,
+        interrupt,
+        topology,
+        workload: None,
+        bar: ProgressBar::hidden(),
+    };
+    let mut stage = Stage::up(&context, options, teller)?;
+    let stages = stage.measure(teller)?;
+    interrupt.check()?;
+    let (verdict, is_good) = stage.kill_and_count(interrupt, teller)?;
+    let report = DemoReport {
+        plane: "user",
+        durability: "ram:1",
+        acked: verdict.acked,
+        found: verdict.acked - verdict.lost,
+        lost: verdict.lost,
+        doubled: verdict.doubled,
+        stages,
+    };
+    Ok(Shown { report, is_good })
+}
+
+/// The topology under a name of this process; what dead demonstrations left is removed.
+fn topology(options: &DemoOptions) -> Result<Topology, RunError> {
+    for name in Lab::list(&options.run_folder) {
+        let is_ours = name.strip_prefix(NAME).is_some_and(|number| number.parse::<u32>().is_ok());
+        if is_ours {
+            // One that is running is left alone, which is no trouble of ours.
+            let _ = Lab::down(&name, &options.run_folder);
+        }
+    }
+    let mut topology = Topology::parse(&Source::from_text("one-device.toml", TOPOLOGY))?;
+    topology.name = format!("{NAME}{}", std::process::id());
+    Ok(topology)
+}
+
+fn experiment(name: &str) -> Experiment {
+    Experiment {
+        name: name.to_owned(),
+        title: String::new(),
+        topology: String::new(),
+        workload: None,
+        repetitions: 1,
+        covers: Vec::new(),
+        arms: Vec::new(),
+        counters: Vec::new(),
+        claims: Vec::new(),
+    }
+}
+
+/// Everything that is up.
+struct Stage<'a> {
+    options: &'a DemoOptions,
+    site: Site<'a>,
+    server: Server,
+    _switch: Process,
+}
+
+/// What serves: a Redis and its sidecar, or the embedded server.
+struct Server {
+    service: Service,
+    processes: Vec<Process>,
+}
+
+impl Server {
+    fn start(site: &Site<'_>, service: Service) -> Result<Server, Trouble> {
+        let processes = match service {
+            Service::Redis => vec![site.start_redis(&REDIS)?, site.spawn_server_sidecar(&REDIS, &[])?],
+            Service::Kv => vec![site.spawn_kv(&[])?],
+        };
+        Ok(Server { service, processes })
+    }
+
+    fn await_ready(&self) -> Result<(), Trouble> {
+        self.processes.last().map_or(Ok(()), await_ready)
+    }
+
+    /// SIGKILL for all of it.
+    fn kill(&mut self) {
+        self.processes.iter().for_each(Process::kill);
+    }
+}
+
+impl<'a> Stage<'a> {
+    fn up(
+        context: &Context<'a>,
+        options: &'a DemoOptions,
+        teller: &mut Teller<'_>,
+    ) -> Result<Stage<'a>, Trouble> {
+        let site = Site::up(context)?;
+        let (client, server) = (site.address("client"), site.address("server"));
+        let device = site.device().map_or_else(String::new, |device| device.ip().to_string());
+        teller.say(&format!("client {client} --- device {device} --- server {server}"));
+        // The server asks the device what it holds before it serves, so the device comes first.
+        let switch = site.start_switch(Logs::Ram)?;
+        teller.say("device: scot switch, in user space, log in memory (ram:1: survives process crashes)");
+        let running = Server::start(&site, options.service)?;
+        running.await_ready()?;
+        teller.say(&describe(options.service));
+        Ok(Stage { options, site, server: running, _switch: switch })
+    }
+}
+
+impl Drop for Stage<'_> {
+    fn drop(&mut self) {
+        self.server.kill();
+    }
+}
+
+fn describe(service: Service) -> String {
+    match service {
+        Service::Redis => {
+            let version = crate::process::run("redis-server", ["--version"]).unwrap_or_default();
+            let version =
+                version.split_whitespace().find_map(|word| word.strip_prefix("v=")).unwrap_or("").to_owned();
+            format!(
+                "server: unmodified redis-server {version}, appendfsync everysec, behind scot sidecar server"
+            )
+        }
+        Service::Kv if has_redis() => "server: the embedded scot kv, as asked".into(),
+        Service::Kv => {
+            "server: the embedded scot kv, since redis-server is not installed (apt-get install redis-server)"
+                .into()
+        }
+    }
+}
+
+fn bar(length: u64, what: &'static str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{msg} [{bar:40}] {elapsed}").expect("the template is right");
+    ProgressBar::new(length).with_style(style).with_message(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_topology_has_a_name_of_its_own() {
+        let options = DemoOptions {
+            scot: "scot".into(),
+            run_folder: "/nowhere".into(),
+            span: Duration::from_secs(1),
+            service: Service::Kv,
+            style: Style::default(),
+            log_folder: None,
+        };
+        let topology = topology(&options).expect("it is a topology");
+        assert_eq!(topology.name, format!("demo-{}", std::process::id()));
+        assert!(topology.host("device").is_some());
+    }
+}

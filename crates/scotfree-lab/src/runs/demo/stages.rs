@@ -1,0 +1,216 @@
+//! Where the time of SETs and GETs goes, without and with the remedy.
+//!
+//! Invariant: both are measured in turns, and nothing is shown if the device did not log.
+
+use super::baseline::Baseline;
+use super::{bar, Stage, Stages, Teller, FLUSH_TIME_MAX};
+use crate::load::LoadReport;
+use crate::process::find_tool;
+use crate::runs::site::{difference, ClientSidecar};
+use crate::runs::worker::metrics::Counts;
+use crate::runs::worker::{LoadSpec, WorkerSpec};
+use crate::trouble::Trouble;
+use crate::workload::{Command, Pace, Workload};
+use scotfree_trace::{render_comparison, MethodReport, Percentile, Report, Row};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+const LOGGED: &str = "scotfree_device_logged_total";
+const REMEDY_PORT: u16 = 6_380;
+/// The rows of the bars.
+const SHOWN: [Percentile; 2] = [Percentile::P50, Percentile::P99];
+/// The requests that the real client makes of each kind.
+const REAL_REQUESTS: &str = "300";
+/// How often the two are measured in turns.
+const TURNS: u64 = 4;
+
+impl Stage<'_> {
+    /// Measures and shows.
+    pub fn measure(&self, teller: &mut Teller<'_>) -> Result<Stages, Trouble> {
+        let baseline = Baseline::start(self.options, &self.site)?;
+        let trace = self.site.folder().join("remedy.jsonl");
+        let remedy = ClientSidecar {
+            name: "remedy",
+            port: REMEDY_PORT,
+            early: true,
+            asked: "ram",
+            trace: Some(trace.clone()),
+        };
+        let sidecar = self.site.start_client_sidecar(&remedy)?;
+        let before = self.site.device_counts()?;
+        let (plain, covered) = (baseline.address, self.site.client_sidecar_address(&remedy));
+        for (address, words) in [(plain, "without the remedy"), (covered, "with the remedy")] {
+            self.real_client(address, words, teller)?;
+        }
+        let seconds = self.options.span.as_secs_f64();
+        teller
+            .say(&format!("measuring SET and GET for {seconds:.0} s, without and with the remedy in turns"));
+        self.load_in_turns(&[plain, covered])?;
+        let after = self.site.device_counts()?;
+        let baseline = report("without remedy", &baseline.finish())?;
+        sidecar.stop(FLUSH_TIME_MAX);
+        let remedy = report("persist, SET early", &trace)?;
+        teller.say("the median call and the slow ones, stage by stage:");
+        teller.show(&render_comparison(&baseline, &remedy, self.options.style));
+        teller.say(&summary(&baseline, &remedy, &before, &after)?);
+        Ok(Stages { baseline: medians(&baseline), remedy: medians(&remedy) })
+    }
+
+    /// A Redis client that knows nothing of Scotfree.
+    fn real_client(&self, address: SocketAddr, words: &str, teller: &mut Teller<'_>) -> Result<(), Trouble> {
+        if find_tool("redis-benchmark").is_none() {
+            teller.say(
+                "redis-benchmark is not installed: only our own load is run (apt-get install redis-tools)",
+            );
+            return Ok(());
+        }
+        let (host, port) = (address.ip().to_string(), address.port().to_string());
+        let flags =
+            ["-t", "set,get", "-c", "1", "-d", "100", "-n", REAL_REQUESTS, "-q", "-h", &host, "-p", &port];
+        let said = self.site.lab.run("client", "redis-benchmark", flags)?;
+        for line in benchmark_lines(&said) {
+            teller.say(&format!("redis-benchmark {words}: {line}"));
+        }
+        Ok(())
+    }
+
+    /// In turns, so that what else the machine does falls on all alike.
+    fn load_in_turns(&self, addresses: &[SocketAddr]) -> Result<(), Trouble> {
+        let turns = TURNS * addresses.len() as u64;
+        let bar = bar(turns, "measuring");
+        for number in 0..TURNS {
+            for address in addresses {
+                let workload = workload(self.options.span / turns as u32, number);
+                let spec = WorkerSpec::Load(LoadSpec { address: *address, workload });
+                let loaded: LoadReport = self.site.run_worker("client", "load", &spec)?;
+                require_answers(*address, &loaded)?;
+                bar.inc(1);
+            }
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+}
+
+fn workload(span: Duration, seed: u64) -> Workload {
+    Workload {
+        name: "set-get".into(),
+        connections: 1,
+        pace: Pace::Closed { outstanding: 1 },
+        mix: vec![(Command::Set, 1), (Command::Get, 1)],
+        value_bytes: 100,
+        keys: 1_000,
+        requests_max: u64::MAX,
+        duration_ms_max: span.as_millis() as u64,
+        warmup_ms: 0,
+        seed,
+    }
+}
+
+fn require_answers(address: SocketAddr, loaded: &LoadReport) -> Result<(), Trouble> {
+    let LoadReport { measured_count, refused_count, unanswered_count, first_error, .. } = loaded;
+    if *measured_count > 0 && refused_count + unanswered_count == 0 {
+        return Ok(());
+    }
+    let why = first_error.clone().unwrap_or_else(|| "no connection broke".into());
+    let problem =
+        format!("{measured_count} answers, {refused_count} refused, {unanswered_count} unanswered ({why})");
+    Err(Trouble::new(format!("load {address}"), problem, "run it again; if it comes again, see: scot doctor"))
+}
+
+/// The last state of each line that redis-benchmark -q draws over and over.
+fn benchmark_lines(said: &str) -> Vec<&str> {
+    let last = said.lines().filter_map(|line| line.split('\r').rfind(|part| !part.trim().is_empty()));
+    last.filter(|line| line.contains("requests per second")).map(str::trim).collect()
+}
+
+fn report(label: &str, trace: &Path) -> Result<Report, Trouble> {
+    let mut report = Report::from_files(label, &[trace])
+        .map_err(|error| Trouble::file("read the trace", trace, &error))?;
+    // The sidecar's own questions and what redis-benchmark asks before it begins are not what is compared.
+    report.methods.retain(|method| is_compared(&method.method));
+    for method in &mut report.methods {
+        method.rows.retain(|row| SHOWN.contains(&row.percentile));
+    }
+    if report.methods.iter().filter(|method| !method.rows.is_empty()).count() < 2 {
+        let problem = format!("there are no SETs and GETs among its {} calls", report.call_count);
+        return Err(Trouble::new(format!("compare {}", trace.display()), problem, "run it again"));
+    }
+    Ok(report)
+}
+
+fn is_compared(method: &str) -> bool {
+    ["SET", "GET"].iter().any(|name| method.eq_ignore_ascii_case(name))
+}
+
+fn medians(report: &Report) -> BTreeMap<String, Row> {
+    let row =
+        |method: &MethodReport| Some((method.method.to_uppercase(), method.row(Percentile::P50)?.clone()));
+    report.methods.iter().filter_map(row).collect()
+}
+
+/// What the bars come to, and whether the device did what they say.
+fn summary(baseline: &Report, remedy: &Report, before: &Counts, after: &Counts) -> Result<String, Trouble> {
+    let logged = difference(before, after, LOGGED);
+    if logged == 0 {
+        let next = "the bars do not show the remedy; see: scot doctor";
+        return Err(Trouble::new("let the device log updates", "it logged none", next));
+    }
+    let p50_us = |report: &Report| {
+        let set = medians(report).remove("SET");
+        set.map_or(0.0, |row| row.total_ns / 1_000.0)
+    };
+    let (without, with) = (p50_us(baseline), p50_us(remedy));
+    let ratio = if with > 0.0 { without / with } else { 0.0 };
+    Ok(format!("SET p50: {without:.0} us without, {with:.0} us with ({ratio:.1}x); the device logged {logged} updates"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_of_the_benchmark_is_shown() {
+        let said = "SET: rps=0.0 (overall: 0.0)\rSET: 11111.11 requests per second, p50=0.079 msec\n\
+                    \rGET: rps=1\rGET: 12500.00 requests per second, p50=0.071 msec\n\n";
+        let lines = benchmark_lines(said);
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].starts_with("SET: 11111.11") && lines[1].starts_with("GET: 12500.00"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_load_that_was_not_answered_is_an_error() {
+        let loaded = LoadReport {
+            workload: "x".into(),
+            measured_count: 10,
+            sent_count: 11,
+            refused_count: 1,
+            unanswered_count: 0,
+            broken_count: 0,
+            first_error: None,
+            elapsed_s: 1.0,
+            requests_per_s: 10.0,
+            late_ns_max: 0,
+            all: None,
+            commands: BTreeMap::new(),
+        };
+        let address = "127.0.0.1:6379".parse().expect("an address");
+        assert!(require_answers(address, &loaded)
+            .expect_err("one was refused")
+            .to_string()
+            .contains("1 refused"));
+        assert_eq!(require_answers(address, &LoadReport { refused_count: 0, ..loaded }), Ok(()));
+    }
+
+    #[test]
+    fn bars_that_do_not_show_the_remedy_are_an_error() {
+        let counts = |logged| Counts::from([(LOGGED.to_owned(), logged)]);
+        let empty = Report::default();
+        assert!(summary(&empty, &empty, &counts(7), &counts(7)).is_err());
+        assert!(summary(&empty, &empty, &counts(7), &counts(9))
+            .expect("it logged")
+            .contains("logged 2 updates"));
+    }
+}

@@ -1,0 +1,64 @@
+//! A SET to a Redis that syncs before it answers, behind the sidecars: completed by the server, or by the
+//! device's acknowledgement.
+//!
+//! Invariant: both arms go through the same server, the same device and sidecars of the same program; they
+//! differ in what the sidecar in front of the client asks for and waits for.
+
+use super::settings::settings_of;
+use super::site::{require_redis, AppendFsync, ClientSidecar, Logs, Redis, Site, REDIS_PORT};
+use super::worker::{LoadSpec, WorkerSpec};
+use super::{Context, Measured};
+use crate::experiment::Measurement;
+use crate::load::LoadReport;
+use crate::trouble::Trouble;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Settings {
+    remedy: bool,
+}
+
+const REDIS: Redis = Redis { name: "redis", appendfsync: AppendFsync::Always, listen: &[] };
+
+pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
+    require_redis()?;
+    let workload = context.workload()?;
+    let site = Site::up(context)?;
+    let _redis = site.start_redis(&REDIS)?;
+    let _switch = site.start_switch(Logs::Ram)?;
+    let _server = site.start_server_sidecar(&REDIS, &[])?;
+    let sidecar = |name, port, early, asked| ClientSidecar { name, port, early, asked, trace: None };
+    let without = sidecar("sidecar-without", REDIS_PORT, false, "none");
+    let with = sidecar("sidecar-with", REDIS_PORT + 1, true, "ram");
+    let _clients = [site.start_client_sidecar(&without)?, site.start_client_sidecar(&with)?];
+    context.measure_in_turns(|arm, _| {
+        let Settings { remedy } = settings_of(arm)?;
+        let address = site.client_sidecar_address(if remedy { &with } else { &without });
+        let before = site.device_counts()?;
+        let load = LoadSpec { address, workload: workload.clone() };
+        let report: LoadReport = site.run_worker("client", "load", &WorkerSpec::Load(load))?;
+        let after = site.device_counts()?;
+        let mut measured = measured(&report);
+        for (counter, name) in [
+            ("persist_acks", "scotfree_device_persist_acks_total"),
+            ("logged", "scotfree_device_logged_total"),
+        ] {
+            measured.counter(counter, super::site::difference(&before, &after, name));
+        }
+        Ok(measured)
+    })
+}
+
+/// What a load measured, as metrics and counters.
+pub(super) fn measured(report: &LoadReport) -> Measured {
+    let mut measured = Measured::default();
+    if let Some(summary) = &report.all {
+        measured.latency(summary);
+    }
+    measured.value("requests_per_s", report.requests_per_s);
+    measured.counter("requests", report.measured_count);
+    measured.counter("refused", report.refused_count);
+    measured.counter("unanswered", report.unanswered_count);
+    measured
+}

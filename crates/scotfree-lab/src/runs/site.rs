@@ -1,0 +1,455 @@
+//! The hosts of an experiment with what runs on them: the device, servers, sidecars and workers.
+//!
+//! Invariant: whatever is started here serves when the function that starts it returns, and is ended and
+//! its files removed when the site is dropped.
+
+use super::worker::calls::{CallsReport, CallsSpec, Completion, TraceSpec};
+use super::worker::metrics::{Counts, MetricsSpec};
+use super::worker::noop::NoopSpec;
+use super::worker::{parse_report, WorkerSpec, READY};
+use super::{places, Context};
+use crate::netns::Lab;
+use crate::process::{find_tool, wait_until, Process, ProcessSpec};
+use crate::resp::{Connection, Place, Reply};
+use crate::scratch::Scratch;
+use crate::trouble::Trouble;
+use serde::de::DeserializeOwned;
+use std::cell::Cell;
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long something may take to come up.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+/// How long one measurement may take.
+const MEASUREMENT_TIME_MAX: Duration = Duration::from_secs(120);
+const DEVICE_PORT: u16 = 51_000;
+const SERVER_PORT: u16 = 51_001;
+/// Where clients find the sidecar in front of them, and Redis itself where it is reached directly.
+pub(super) const REDIS_PORT: u16 = 6_379;
+const DEVICE_ID: u16 = 1;
+/// Where a daemon says what it has counted, inside its own namespace. Of several daemons of one role only
+/// the first gets the address.
+const METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9_100);
+
+/// The hosts of one experiment.
+pub(super) struct Site<'a> {
+    pub lab: Lab,
+    scot: &'a Path,
+    key: [u8; 32],
+    key_file: PathBuf,
+    log_folder: PathBuf,
+    // Numbers the workers, each of which has a file of its own.
+    workers_count: Cell<u32>,
+    // Behind the lab: processes end before their files go.
+    folder: Scratch,
+    disk: Scratch,
+    memory: Scratch,
+}
+
+/// The flags by which a daemon answers [`Site::counts`].
+pub(super) const WITH_METRICS: [&str; 2] = ["--metrics", "127.0.0.1:9100"];
+
+/// The logs of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Logs {
+    Ram,
+    RamAndDisk,
+}
+
+/// When Redis syncs its append-only file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum AppendFsync {
+    Always,
+    EverySec,
+}
+
+impl AppendFsync {
+    const fn name(self) -> &'static str {
+        match self {
+            AppendFsync::Always => "always",
+            AppendFsync::EverySec => "everysec",
+        }
+    }
+}
+
+/// A sidecar in front of clients.
+#[derive(Debug, Clone)]
+pub(super) struct ClientSidecar {
+    pub name: &'static str,
+    /// The port at which clients find it.
+    pub port: u16,
+    pub early: bool,
+    /// `none`, `ram`, `disk`.
+    pub asked: &'static str,
+    pub trace: Option<PathBuf>,
+}
+
+impl<'a> Site<'a> {
+    /// Brings the hosts up. The caller starts what runs on them.
+    pub fn up(context: &Context<'a>) -> Result<Site<'a>, Trouble> {
+        let name = &context.experiment.name;
+        let lab = Lab::up(&context.topology, &context.options.run_folder)?;
+        context.interrupt.removes(lab.cleanup_handle());
+        for warning in lab.warnings() {
+            eprintln!("warning: {warning}");
+        }
+        let folder = Scratch::new(name)?;
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(|error| {
+            Trouble::new("make a cluster key", error, "see whether the system gives random numbers")
+        })?;
+        let key_file = folder.path().join("key");
+        write_secret(&key_file, hexadecimal(&key).as_bytes())
+            .map_err(|error| Trouble::file("write", &key_file, &error))?;
+        let log_folder = context.options.log_folder.clone().unwrap_or_else(|| folder.path().join("logs"));
+        Ok(Site {
+            lab,
+            scot: &context.options.scot,
+            key,
+            key_file,
+            log_folder,
+            workers_count: Cell::new(0),
+            disk: places::on_disk(name, &context.options.lab_folder)?,
+            memory: places::in_memory(name)?,
+            folder,
+        })
+    }
+
+    /// Where files of the run may lie that nobody measures.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Where what processes print is kept.
+    pub fn log_folder(&self) -> &Path {
+        &self.log_folder
+    }
+
+    /// A host's first address.
+    pub fn address(&self, role: &str) -> IpAddr {
+        let host = self.lab.topology().host(role);
+        let port = host.and_then(|host| host.ports.iter().find_map(|port| port.address));
+        port.expect("the topology of this experiment has this host, with an address").address
+    }
+
+    /// Where the server is found.
+    pub fn server(&self) -> SocketAddr {
+        SocketAddr::new(self.address("server"), SERVER_PORT)
+    }
+
+    /// The device's control address, if the topology has a device.
+    pub fn device(&self) -> Option<SocketAddr> {
+        let address = self.lab.topology().host("device")?.address?;
+        Some(SocketAddr::new(address, DEVICE_PORT))
+    }
+
+    // ---- the device
+
+    /// Starts the device's daemon, or starts it again on the logs that it left.
+    pub fn start_switch(&self, logs: Logs) -> Result<Process, Trouble> {
+        self.start_switch_with(logs, &[])
+    }
+
+    /// The same with further flags.
+    pub fn start_switch_with(&self, logs: Logs, more: &[&str]) -> Result<Process, Trouble> {
+        let control = self.device().expect("this experiment's topology has a device");
+        let mut words = self.words(&["switch", "--device-id", &DEVICE_ID.to_string()]);
+        let host = self.lab.topology().host("device").expect("it was found just now");
+        for port in &host.ports {
+            words.extend(["--port".into(), port.name.clone().into()]);
+        }
+        words.extend(["--address".into(), control.to_string().into()]);
+        words.extend(["--server".into(), self.server().to_string().into()]);
+        words.extend(["--log".into(), log_word("ram", &self.memory.path().join("device.ram"))]);
+        words.extend(["--metrics".into(), METRICS.to_string().into()]);
+        if logs == Logs::RamAndDisk {
+            words.extend(["--log".into(), log_word("disk", &self.disk.path().join("device.disk"))]);
+        }
+        words.extend(more.iter().map(OsString::from));
+        self.start_scot("device", "switch", words)
+    }
+
+    /// What the device's daemon has counted.
+    pub fn device_counts(&self) -> Result<Counts, Trouble> {
+        self.counts("device")
+    }
+
+    /// What the daemon of a role has counted, if it was told to say so.
+    pub fn counts(&self, role: &str) -> Result<Counts, Trouble> {
+        self.run_worker(role, "metrics", &WorkerSpec::Metrics(MetricsSpec { address: METRICS }))
+    }
+
+    fn device_words(&self) -> Vec<OsString> {
+        let word = |device: SocketAddr| ["--device".into(), format!("{DEVICE_ID}={device}").into()];
+        self.device().map(word).into_iter().flatten().collect()
+    }
+
+    // ---- servers
+
+    /// Starts a server that does nothing.
+    pub fn start_noop(&self, probes: bool) -> Result<Process, Trouble> {
+        let devices = self.device().map(|device| (DEVICE_ID, device)).into_iter().collect();
+        let spec = NoopSpec { listen: self.server(), cluster_key: self.key, devices, probes, work_ns: 0 };
+        self.start_worker("server", "noop", &WorkerSpec::Noop(spec))
+    }
+
+    /// Starts a Redis with files of its own, or starts it again on the files that it left.
+    pub fn start_redis(&self, redis: &Redis) -> Result<Process, Trouble> {
+        let folder = self.redis_folder(redis);
+        fs::create_dir_all(&folder).map_err(|error| Trouble::file("create the folder", &folder, &error))?;
+        // Port 0 is none.
+        let port = if redis.listen.is_empty() { 0 } else { REDIS_PORT }.to_string();
+        let bind = if redis.listen.is_empty() { &["127.0.0.1"][..] } else { redis.listen };
+        let spec = ProcessSpec::new(redis.name, "redis-server", &self.log_folder)
+            .args(["--port", &port, "--protected-mode", "no", "--save", "", "--bind"])
+            .args(bind.iter().copied())
+            .args(["--appendonly", "yes", "--appendfsync", redis.appendfsync.name()])
+            // The append-only file is rewritten when the experiment says so, not in the middle of it.
+            .args(["--auto-aof-rewrite-percentage", "0", "--maxmemory-policy", "noeviction"])
+            .args(["--unixsocketperm", "700", "--unixsocket"])
+            .args([self.redis_socket(redis).into_os_string(), "--dir".into(), folder.into_os_string()]);
+        let process = self.lab.spawn("server", &spec)?;
+        let socket = self.redis_socket(redis);
+        // It listens before it has loaded its file, and says LOADING until then.
+        process.wait_until(
+            "answers",
+            PATIENCE,
+            || matches!(ask_redis(&socket, &["PING"]), Ok(Reply::Simple(text)) if text == "PONG"),
+        )?;
+        Ok(process)
+    }
+
+    /// The folder of a Redis's files.
+    pub fn redis_folder(&self, redis: &Redis) -> PathBuf {
+        self.disk.path().join(redis.name)
+    }
+
+    /// The socket by which a Redis is reached from everywhere.
+    pub fn redis_socket(&self, redis: &Redis) -> PathBuf {
+        self.folder.path().join(format!("{}.sock", redis.name))
+    }
+
+    /// Starts the sidecar behind which a Redis serves, and waits until it does.
+    pub fn start_server_sidecar(&self, redis: &Redis, more: &[&str]) -> Result<Process, Trouble> {
+        let process = self.spawn_server_sidecar(redis, more)?;
+        await_ready(&process)?;
+        Ok(process)
+    }
+
+    /// Starts the sidecar behind which a Redis serves; whether it serves yet is not waited for.
+    pub fn spawn_server_sidecar(&self, redis: &Redis, more: &[&str]) -> Result<Process, Trouble> {
+        let mut words = self.words(&["sidecar", "server", "--listen", &self.server().to_string()]);
+        words.extend(["--redis".into(), join("unix:", &self.redis_socket(redis))]);
+        words.extend(["--dead-letters".into(), self.folder.path().join("dead-letters").into()]);
+        words.extend(self.device_words());
+        words.extend(more.iter().map(OsString::from));
+        self.spawn_scot("server", "sidecar-server", words)
+    }
+
+    /// Starts the embedded server, or starts it again on the file that it left; whether it serves yet is
+    /// not waited for.
+    pub fn spawn_kv(&self, more: &[&str]) -> Result<Process, Trouble> {
+        let mut words = self.words(&["kv", "--listen", &self.server().to_string()]);
+        words.extend(["--log".into(), self.disk.path().join("kv.log").into()]);
+        // An eighth of it is for data: room for a million keys.
+        words.extend(["--log-size".into(), "1G".into()]);
+        words.extend(self.device_words());
+        words.extend(more.iter().map(OsString::from));
+        self.spawn_scot("server", "kv", words)
+    }
+
+    // ---- clients
+
+    /// Starts a sidecar in front of clients.
+    pub fn start_client_sidecar(&self, sidecar: &ClientSidecar) -> Result<Process, Trouble> {
+        self.start_client_sidecar_with(sidecar, &[])
+    }
+
+    /// The same with further flags.
+    pub fn start_client_sidecar_with(
+        &self,
+        sidecar: &ClientSidecar,
+        more: &[&str],
+    ) -> Result<Process, Trouble> {
+        let listen = self.client_sidecar_address(sidecar).to_string();
+        let mut words = self.words(&["sidecar", "client", "--listen", &listen]);
+        words.extend(["--server".into(), self.server().to_string().into()]);
+        words.extend(["--mode".into(), if sidecar.early { "early" } else { "covered" }.into()]);
+        words.extend(["--asked".into(), sidecar.asked.into()]);
+        if let Some(trace) = &sidecar.trace {
+            words.extend(["--trace".into(), trace.into()]);
+        }
+        words.extend(more.iter().map(OsString::from));
+        self.start_scot("client", sidecar.name, words)
+    }
+
+    /// Where clients find a sidecar.
+    pub fn client_sidecar_address(&self, sidecar: &ClientSidecar) -> SocketAddr {
+        SocketAddr::new(self.address("client"), sidecar.port)
+    }
+
+    /// Makes calls from the client's host and measures them.
+    pub fn calls(&self, calls: &Calls) -> Result<CallsReport, Trouble> {
+        let spec = CallsSpec {
+            server: self.server(),
+            cluster_key: self.key,
+            completion: calls.completion,
+            outstanding: calls.outstanding,
+            interval_us: calls.interval_us,
+            payload_bytes: calls.payload_bytes,
+            calls: calls.count,
+            warmup_calls: calls.count / 10,
+            trace: calls.trace.clone(),
+        };
+        self.run_worker("client", "calls", &WorkerSpec::Calls(spec))
+    }
+
+    // ---- workers
+
+    /// Starts a worker that serves.
+    pub fn start_worker(&self, role: &str, name: &str, spec: &WorkerSpec) -> Result<Process, Trouble> {
+        let process = self.spawn_worker(role, name, spec)?;
+        await_ready(&process)?;
+        Ok(process)
+    }
+
+    /// Runs a worker to its end and returns its report.
+    pub fn run_worker<Report: DeserializeOwned>(
+        &self,
+        role: &str,
+        name: &str,
+        spec: &WorkerSpec,
+    ) -> Result<Report, Trouble> {
+        let process = self.spawn_worker(role, name, spec)?;
+        let fault = |problem: String| {
+            let said = process.error_output();
+            Trouble::new(format!("run {name} on {role}"), problem, format!("it printed: {}", said.trim()))
+        };
+        match process.wait(MEASUREMENT_TIME_MAX) {
+            None => Err(fault(format!("not over within {} s", MEASUREMENT_TIME_MAX.as_secs()))),
+            Some(status) if !status.success() => Err(fault(status.to_string())),
+            Some(_) => parse_report(&process.output()).map_err(fault),
+        }
+    }
+
+    fn spawn_worker(&self, role: &str, name: &str, spec: &WorkerSpec) -> Result<Process, Trouble> {
+        let number = self.workers_count.replace(self.workers_count.get() + 1);
+        let file = self.folder.path().join(format!("worker-{number}.json"));
+        let text = serde_json::to_vec(spec).expect("a spec is JSON");
+        write_secret(&file, &text).map_err(|error| Trouble::file("write", &file, &error))?;
+        let spec = ProcessSpec::new(name, self.scot, &self.log_folder)
+            .args([OsString::from("lab-worker"), file.into_os_string()]);
+        self.lab.spawn(role, &spec)
+    }
+
+    // ---- processes of scot
+
+    fn words(&self, words: &[&str]) -> Vec<OsString> {
+        let words = words.iter().map(OsString::from);
+        words.chain(["--key-file".into(), self.key_file.clone().into_os_string()]).collect()
+    }
+
+    fn start_scot(&self, role: &str, name: &str, words: Vec<OsString>) -> Result<Process, Trouble> {
+        let process = self.spawn_scot(role, name, words)?;
+        await_ready(&process)?;
+        Ok(process)
+    }
+
+    fn spawn_scot(&self, role: &str, name: &str, words: Vec<OsString>) -> Result<Process, Trouble> {
+        let mut spec = ProcessSpec::new(name, self.scot, &self.log_folder).args(words).env("SCOT_TEST", "1");
+        // No `scot.toml` of the caller's folder.
+        spec.working_folder = Some(self.folder.path().to_owned());
+        self.lab.spawn(role, &spec)
+    }
+}
+
+/// A Redis of the lab's own.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Redis {
+    /// Its name, by which its files are found again.
+    pub name: &'static str,
+    pub appendfsync: AppendFsync,
+    /// Where it is reached without sidecars, at [`REDIS_PORT`]; otherwise by its socket only.
+    pub listen: &'static [&'static str],
+}
+
+/// Calls to be made from the client's host.
+#[derive(Debug, Clone)]
+pub(super) struct Calls {
+    pub completion: Completion,
+    pub outstanding: usize,
+    pub interval_us: u64,
+    pub payload_bytes: usize,
+    pub count: u64,
+    pub trace: Option<TraceSpec>,
+}
+
+/// By how much a counter has grown.
+pub(super) fn difference(before: &Counts, after: &Counts, name: &str) -> u64 {
+    let count = |counts: &Counts| counts.get(name).copied().unwrap_or(0);
+    count(after).saturating_sub(count(before))
+}
+
+/// Whether there is a Redis to be started; says so if there is none.
+pub(super) fn has_redis() -> bool {
+    find_tool("redis-server").is_some()
+}
+
+/// An error that says what to install.
+pub(super) fn require_redis() -> Result<(), Trouble> {
+    if has_redis() {
+        return Ok(());
+    }
+    Err(Trouble::new(
+        "start a Redis",
+        "redis-server is not installed",
+        "install it: apt-get install redis-server",
+    ))
+}
+
+/// Asks a Redis something by its socket.
+pub(super) fn ask_redis(socket: &Path, words: &[&str]) -> Result<Reply, String> {
+    let mut connection = Connection::open_at(&Place::Unix(socket.to_owned()), PATIENCE)
+        .map_err(|error| format!("{}: {error}", socket.display()))?;
+    connection.call(words).map_err(|error| error.to_string())
+}
+
+/// Waits until a process says that it serves.
+pub(super) fn await_ready(process: &Process) -> Result<(), Trouble> {
+    process.wait_for_output(READY, PATIENCE)
+}
+
+/// Waits until a condition holds, or says what did not come.
+pub(super) fn await_condition(what: &str, is_so: impl FnMut() -> bool) -> Result<(), Trouble> {
+    if wait_until(PATIENCE, is_so) {
+        return Ok(());
+    }
+    let problem = format!("not within {} s", PATIENCE.as_secs());
+    Err(Trouble::new(format!("wait until {what}"), problem, "see the logs of the run"))
+}
+
+fn log_word(kind: &str, path: &Path) -> OsString {
+    join(&format!("{kind}:"), path)
+}
+
+fn join(prefix: &str, path: &Path) -> OsString {
+    let mut word = OsString::from(prefix);
+    word.push(path);
+    word
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+/// Secrets are for their owner alone.
+fn write_secret(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600).open(file)?.write_all(bytes)
+}

@@ -1,0 +1,313 @@
+//! A client that makes updates, as many at a time as it is told, and measures each.
+//!
+//! Invariant: a latency runs from before a request is handed to the runtime until its completion has been
+//! taken from it; requests of the warm-up are made but not measured.
+
+use crate::process::cpu_time_of;
+use crate::stats::{Latencies, Summary};
+use crate::trouble::Trouble;
+use scotfree_core::Durability;
+use scotfree_rpc::{start_session, ProbeOptions, Session, SessionConfig, SessionError, SessionOptions};
+use scotfree_trace::{Resource, TraceCounts, TraceWriter, WriterOptions};
+use scotfree_wire::ClusterKey;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long one reply may take before the measurement is given up.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Which calls to make.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CallsSpec {
+    /// The server.
+    pub server: SocketAddr,
+    /// The secret that the cluster shares.
+    pub cluster_key: [u8; 32],
+    /// What completes an update.
+    pub completion: Completion,
+    /// Updates that wait for their completion at any time.
+    pub outstanding: usize,
+    /// The shortest time between the beginnings of two calls; 0 for none. A call that begins late is
+    /// measured from when it was due.
+    pub interval_us: u64,
+    /// The size of an update.
+    pub payload_bytes: usize,
+    /// How many are measured.
+    pub calls: u64,
+    /// How many are made before.
+    pub warmup_calls: u64,
+    /// Whether calls are stamped, and what becomes of that.
+    pub trace: Option<TraceSpec>,
+}
+
+/// Where records of calls go.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TraceSpec {
+    /// The file.
+    pub file: PathBuf,
+    /// Every so manieth call is recorded; all are stamped.
+    pub every: u32,
+}
+
+/// What completes an update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Completion {
+    /// The server's reply; nothing is logged on the way.
+    Server,
+    /// The acknowledgement of a device that has it in memory.
+    DeviceRam,
+    /// The acknowledgement of a device that has it on disk.
+    DeviceDisk,
+}
+
+impl Completion {
+    fn durability(self) -> Durability {
+        match self {
+            Completion::Server => Durability::None,
+            Completion::DeviceRam => Durability::Ram,
+            Completion::DeviceDisk => Durability::Disk,
+        }
+    }
+}
+
+/// What calls measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallsReport {
+    /// Latencies of the calls measured.
+    pub latency: Summary,
+    /// The time over which they were made, in seconds.
+    pub elapsed_s: f64,
+    /// Calls per second.
+    pub requests_per_s: f64,
+    /// Of all calls, those that a device's acknowledgement completed.
+    pub completed_early: u64,
+    /// Requests that were sent again.
+    pub retransmitted: u64,
+    /// Packets that were refused.
+    pub refused: u64,
+    /// The processor time of this process per call, in microseconds.
+    pub cpu_us_per_request: f64,
+    /// Records of calls that were written.
+    pub records_written: u64,
+    /// Records that were dropped or could not be written.
+    pub records_lost: u64,
+}
+
+pub(super) fn measure(spec: &CallsSpec) -> Result<CallsReport, Trouble> {
+    measure_within(spec, REPLY_TIMEOUT)
+}
+
+fn measure_within(spec: &CallsSpec, patience: Duration) -> Result<CallsReport, Trouble> {
+    let broke = |error: SessionError| {
+        let next = "see the logs of the server and of the device";
+        Trouble::new(format!("call the server {}", spec.server), error, next)
+    };
+    let writer = spec.trace.as_ref().map(|trace| open_trace(&trace.file)).transpose()?;
+    let mut caller = Caller {
+        session: start_session(&config(spec, patience)).map_err(broke)?,
+        completion: spec.completion,
+        payload: vec![b'x'; spec.payload_bytes],
+        in_flight: VecDeque::with_capacity(spec.outstanding),
+        interval: Duration::from_micros(spec.interval_us),
+        due: Instant::now(),
+        writer,
+        key: 0,
+    };
+    caller.run(spec.warmup_calls, spec.outstanding).map_err(broke)?;
+    let cpu_before = cpu_time();
+    let begin = Instant::now();
+    let latencies = caller.run(spec.calls, spec.outstanding).map_err(broke)?;
+    let elapsed_s = begin.elapsed().as_secs_f64();
+    let cpu_s = cpu_time().saturating_sub(cpu_before).as_secs_f64();
+    let totals = caller.session.runtime().totals();
+    let counts = caller.finish().map_err(broke)?;
+    Ok(CallsReport {
+        latency: latencies.summary().ok_or_else(|| {
+            Trouble::new("measure calls", "none were to be made", "ask for at least one call")
+        })?,
+        elapsed_s,
+        requests_per_s: spec.calls as f64 / elapsed_s,
+        completed_early: totals.completed_early,
+        retransmitted: totals.retransmitted,
+        refused: totals.refused,
+        cpu_us_per_request: cpu_s * 1e6 / spec.calls as f64,
+        records_written: counts.written,
+        records_lost: counts.recorded - counts.written,
+    })
+}
+
+fn config(spec: &CallsSpec, patience: Duration) -> SessionConfig {
+    let asked = spec.completion.durability();
+    SessionConfig {
+        options: SessionOptions {
+            asked,
+            device_acks_asked: u8::from(asked != Durability::None),
+            ..SessionOptions::default()
+        },
+        patience,
+        probes: spec.trace.as_ref().map_or(ProbeOptions::OFF, |trace| ProbeOptions {
+            record_every: trace.every,
+            ..ProbeOptions::default()
+        }),
+        ..SessionConfig::new(spec.server, ClusterKey::from_bytes(spec.cluster_key))
+    }
+}
+
+fn open_trace(file: &std::path::Path) -> Result<TraceWriter, Trouble> {
+    let resource = Resource { service: "scot-lab".into(), instance: None };
+    TraceWriter::to_file(file, resource, WriterOptions::default())
+        .map_err(|error| Trouble::file("write", file, &error))
+}
+
+fn cpu_time() -> Duration {
+    cpu_time_of(std::process::id()).unwrap_or_default()
+}
+
+struct Caller {
+    session: Session,
+    completion: Completion,
+    payload: Vec<u8>,
+    // When each call that has no reply was made.
+    in_flight: VecDeque<Instant>,
+    interval: Duration,
+    due: Instant,
+    writer: Option<TraceWriter>,
+    key: u64,
+}
+
+impl Caller {
+    /// Makes `count` calls to their ends.
+    fn run(&mut self, count: u64, outstanding: usize) -> Result<Latencies, SessionError> {
+        let mut latencies = Latencies::new();
+        let (mut sent, mut done) = (0, 0);
+        self.due = Instant::now();
+        while done < count {
+            while sent < count && self.in_flight.len() < outstanding {
+                self.send()?;
+                sent += 1;
+            }
+            self.session.next_reply(REPLY_TIMEOUT)?;
+            let begin = self.in_flight.pop_front().expect("replies come one for each request");
+            latencies.record(begin.elapsed());
+            done += 1;
+            self.hand_over_records();
+        }
+        Ok(latencies)
+    }
+
+    fn send(&mut self) -> Result<(), SessionError> {
+        // Some thousand keys in turn: neither one hot key nor a table that grows.
+        self.key = (self.key + 1) % 4_096;
+        let key = self.key.to_le_bytes();
+        let begin = self.wait_until_due()?;
+        self.in_flight.push_back(begin);
+        match self.completion {
+            Completion::Server => self.session.send_update(&key, &self.payload)?,
+            Completion::DeviceRam | Completion::DeviceDisk => {
+                self.session.send_early_update(&key, &self.payload)?
+            }
+        };
+        Ok(())
+    }
+
+    /// Waits until the next call is due, while the runtime does what it has to; when the call begins.
+    fn wait_until_due(&mut self) -> Result<Instant, SessionError> {
+        if self.interval.is_zero() {
+            return Ok(Instant::now());
+        }
+        loop {
+            let left = self.due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.session.runtime().wait(Some(left))?;
+            self.session.runtime().turn()?;
+        }
+        let begin = self.due;
+        // After a pause the calls that were missed are not made up for.
+        self.due = (begin + self.interval).max(Instant::now());
+        Ok(begin)
+    }
+
+    fn hand_over_records(&mut self) {
+        if let Some(writer) = &self.writer {
+            while let Some(record) = self.session.runtime().next_record() {
+                writer.handle().record(record);
+            }
+        }
+    }
+
+    /// Ends the session, so that the server forgets it, and writes the last records.
+    fn finish(mut self) -> Result<TraceCounts, SessionError> {
+        let mut counts = TraceCounts::default();
+        if let Some(writer) = self.writer.take() {
+            while let Some(record) = self.session.runtime().last_record() {
+                writer.handle().record(record);
+            }
+            counts = writer.close();
+        }
+        self.session.end_session()?;
+        Ok(counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::wait_until;
+    use crate::runs::worker::noop::{self, NoopSpec};
+    use crate::scratch::Scratch;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn calls_to_a_server_that_does_nothing_are_measured() {
+        let server = free_address();
+        let noop =
+            NoopSpec { listen: server, cluster_key: [5; 32], devices: vec![], probes: true, work_ns: 0 };
+        // It serves until the test's process ends.
+        std::thread::spawn(move || noop::serve(&noop));
+        assert!(wait_until(Duration::from_secs(20), || UdpSocket::bind(server).is_err()), "it is bound");
+        let folder = Scratch::new("calls").expect("temporary files can be written");
+        let traced = |every| Some(TraceSpec { file: folder.path().join("trace.jsonl"), every });
+        for (outstanding, interval_us, trace, records) in
+            [(1, 0, None, 0), (16, 0, traced(1), 210), (1, 100, traced(10), 21)]
+        {
+            let spec = CallsSpec { outstanding, interval_us, trace, ..example(server) };
+            let report = measure(&spec).expect("the server answers");
+            assert_eq!((report.latency.count, report.completed_early), (200, 0));
+            assert_eq!((report.records_written, report.records_lost), (records, 0));
+            assert!(report.requests_per_s > 0.0 && report.elapsed_s * 1e6 >= 199.0 * interval_us as f64);
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_named() {
+        let server = free_address();
+        let spec = CallsSpec { calls: 1, warmup_calls: 0, ..example(server) };
+        let error =
+            measure_within(&spec, Duration::from_millis(100)).expect_err("nobody listens").to_string();
+        assert!(error.contains(&server.to_string()), "{error}");
+    }
+
+    fn example(server: SocketAddr) -> CallsSpec {
+        CallsSpec {
+            server,
+            cluster_key: [5; 32],
+            completion: Completion::Server,
+            outstanding: 1,
+            interval_us: 0,
+            payload_bytes: 64,
+            calls: 200,
+            warmup_calls: 10,
+            trace: None,
+        }
+    }
+
+    fn free_address() -> SocketAddr {
+        UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("loopback has ports")
+    }
+}

@@ -1,0 +1,54 @@
+//! A server that does nothing but wait for requests and answer them: everything but the application.
+//!
+//! Invariant: it sleeps in the kernel while there is nothing to do, so what is measured is the wake-up of
+//! a real server, not a spinning one.
+
+use super::READY;
+use crate::trouble::Trouble;
+use scotfree_core::{DeviceId, Epoch, Nanos};
+use scotfree_io::udp::{UdpConfig, UdpTransport};
+use scotfree_rpc::metrics::Health;
+use scotfree_rpc::{NoopService, ProbeOptions, ServerConfig, ServerOptions, ServerRuntime, Stop};
+use scotfree_wire::{ClusterKey, Nonce};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How a server that does nothing is set up.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct NoopSpec {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The secret that the cluster shares.
+    pub cluster_key: [u8; 32],
+    /// The devices on the path by number and control address; the first is the head.
+    pub devices: Vec<(u16, SocketAddr)>,
+    /// Whether it stamps requests.
+    pub probes: bool,
+    /// How long it keeps its processor busy with each request.
+    pub work_ns: u64,
+}
+
+pub(super) fn serve(spec: &NoopSpec) -> Result<(), Trouble> {
+    let broke = |error: std::io::Error| {
+        let next = "see whether the address is this host's and free (ss -ulpn)";
+        Trouble::new(format!("serve at {}", spec.listen), error, next)
+    };
+    let transport = UdpTransport::bind(spec.listen, &UdpConfig::default()).map_err(broke)?;
+    let mut nonce_seed = Nonce::default();
+    getrandom::fill(&mut nonce_seed).map_err(|error| broke(std::io::Error::other(error.to_string())))?;
+    let devices = spec.devices.iter().map(|(device, address)| (DeviceId(*device), *address)).collect();
+    let key = ClusterKey::from_bytes(spec.cluster_key);
+    let config = ServerConfig::new(spec.listen, key, Epoch(1), nonce_seed, devices);
+    let probes = if spec.probes { ProbeOptions::default() } else { ProbeOptions::OFF };
+    let options = ServerOptions { probes, ..ServerOptions::default() };
+    let service = NoopService::working(Nanos(spec.work_ns));
+    let mut server = ServerRuntime::new(transport, service, config, &[], options);
+    while server.health() != Health::Serving {
+        server.turn().map_err(broke)?;
+        server.wait(Some(Duration::from_millis(10))).map_err(broke)?;
+    }
+    println!("{READY}");
+    let stop = Stop::new().map_err(broke)?;
+    server.run(&stop, None).map(drop).map_err(broke)
+}
