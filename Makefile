@@ -1,0 +1,51 @@
+# The ten verbs of the project. `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+CARGO ?= cargo
+SEEDS ?= 0..20000
+SECONDS_FUZZ ?= 60
+export CARGO_TERM_COLOR ?= auto
+
+.PHONY: help setup demo test check fmt lint sim fuzz bench lab doc claims
+
+help: ## list the verbs
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup:
+	@scripts/setup.sh
+
+demo: setup ## three namespaces, a real Redis, the nine stages, a kill and a recovery
+	@scripts/build.sh
+	@target/release/scot demo
+
+test: setup ## every test, then the simulator and the kill rounds
+	@scripts/test.sh
+
+check: fmt lint ## format, lints and tidy rules: seconds, offline, no root
+	@$(CARGO) run -q -p xtask -- tidy
+
+fmt: ## check the formatting (FIX=1 to change it)
+	@$(CARGO) fmt --all $(if $(FIX),,-- --check)
+
+lint: ## clippy with warnings as errors
+	@$(CARGO) clippy -q --workspace --all-targets -- -D warnings
+
+sim: ## the deterministic world: SEEDS=0..20000, or SEED=n to replay one
+	@$(CARGO) run --release -q -p scotfree-sim --example sim -- $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
+
+fuzz: ## every parser, SECONDS_FUZZ=60 each
+	@FUZZ_SECONDS=$(SECONDS_FUZZ) scripts/fuzz.sh
+
+bench: ## micro-benchmarks: printed, not judged
+	@scripts/bench.sh
+
+lab: setup ## the experiments in lab/experiments (EXPERIMENT=name for one); writes lab/results
+	@scripts/build.sh
+	@target/release/scot lab run $(EXPERIMENT)
+
+claims: ## every claim with its verdict; exits 1 if a required value is missed
+	@scripts/build.sh
+	@target/release/scot claims
+
+doc: ## the documentation of all crates
+	@$(CARGO) doc --workspace --no-deps

@@ -1,0 +1,415 @@
+//! The commands and their flags.
+//!
+//! Invariant: every command's help ends with an example.
+
+use crate::settings::{Client, Cluster, Doctor, Kv, Server, Switch};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Takes the tax off remote procedure calls: measures where their time goes, and lets a device on the
+/// path acknowledge updates durably while the server is still busy.
+#[derive(Debug, Parser)]
+#[command(name = "scot", version, propagate_version = false, arg_required_else_help = true)]
+#[command(after_help = "Begin here:
+  scot doctor        what this machine lacks, and the command that mends it
+  scot demo          client, device and server in three namespaces, a kill and a recovery
+Settings come from scot.toml (--config FILE), variables SCOT_SECTION_KEY and flags; flags win.
+An unknown command NAME runs the program scot-NAME.")]
+pub struct Cli {
+    /// The configuration file (scot.toml here or in /etc/scotfree if not given)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one, at the start")]
+pub enum Command {
+    /// Show all of it: three namespaces, a real Redis, nine stages, a kill and a recovery
+    #[command(after_help = "Examples:
+  scot demo                      as root, or as anybody where user namespaces are allowed
+  scot demo --service kv         without a Redis
+  scot demo --json --seconds 3   one JSON object on standard output, for scripts
+Ends with 1 if an acknowledged update was lost or applied twice.")]
+    Demo(Demo),
+    /// Look whether this machine has what is needed, and print the command that mends what it lacks
+    #[command(after_help = "Examples:
+  scot doctor
+  scot doctor --json
+  scot doctor --rate-per-s 50000 --time-to-stable-p99-ms 2000   is the log large enough?
+Ends with 1 if something is missing without which nothing works.")]
+    Doctor(DoctorArgs),
+    /// Run the device: bridge ports, log updates, acknowledge them
+    #[command(after_help = "Examples:
+  scot switch --port eth1 --port eth2 --address 10.0.0.254 --server 10.0.0.2:51000 \\
+      --device-id 1 --key-file cluster.key --log ram:/dev/shm/scot.log
+  scot switch --config scot.toml     all of it from [cluster] and [switch]
+SIGHUP reads the configuration again and takes over the faults on purpose and the log level.")]
+    Switch(SwitchArgs),
+    /// Run the embedded key-value server
+    #[command(after_help = "Examples:
+  scot kv --listen 10.0.0.2:51000 --log /var/lib/scot/kv.wal --key-file cluster.key \\
+      --device 1=10.0.0.254:51000")]
+    Kv(KvArgs),
+    /// Run a sidecar: RESP in front of a client, or behind a server
+    #[command(subcommand)]
+    Sidecar(Sidecar),
+    /// Bring up topologies and run experiments
+    #[command(subcommand)]
+    Lab(Lab),
+    /// Show where the time of calls went
+    #[command(subcommand)]
+    Tax(Tax),
+    /// Print every claim with its verdict; ends with 1 if a required value is missed
+    #[command(after_help = "Examples:
+  scot claims
+  scot claims --update-readme    write the table of results into README.md")]
+    Claims(Claims),
+    /// Run the deterministic simulator
+    #[command(after_help = "Examples:
+  scot sim --seeds 0..2000
+  scot sim --seed 7 --trace      one run, with everything that happened
+Ends with 1 if a seed violates an invariant.")]
+    Sim(Sim),
+    /// Say what may be done with a Redis command, or print the whole table
+    #[command(after_help = "Examples:
+  scot classify                  all forms of all commands
+  scot classify SET key value EX 10")]
+    Classify(Classify),
+    /// Look into log files
+    #[command(subcommand)]
+    Log(Log),
+    /// Look at the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Make keys
+    #[command(subcommand)]
+    Key(Key),
+    /// Print the completions of a shell
+    #[command(after_help = "Examples:
+  scot completions bash > /etc/bash_completion.d/scot")]
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+    /// Write the manual pages into a folder
+    #[command(after_help = "Examples:
+  scot man /usr/local/share/man/man1")]
+    Man {
+        /// The folder; it is made if it is not there
+        folder: PathBuf,
+    },
+    /// What an experiment runs inside a host's namespace.
+    #[command(hide = true)]
+    LabWorker {
+        /// What to do.
+        spec: PathBuf,
+    },
+    /// A program `scot-NAME`.
+    #[command(external_subcommand)]
+    External(Vec<OsString>),
+}
+
+/// Flags of the demo.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Print one JSON object on standard output, everything else on standard error
+    #[arg(long)]
+    pub json: bool,
+    /// How long requests are measured and how long tokens are written, each
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub seconds: u64,
+    /// What serves: a real Redis, the embedded server, or Redis where it is installed
+    #[arg(long, value_enum, default_value_t = DemoService::Auto)]
+    pub service: DemoService,
+    /// Keep what the processes print
+    #[arg(long, value_name = "FOLDER")]
+    pub log_folder: Option<PathBuf>,
+}
+
+/// What serves in the demo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DemoService {
+    /// redis-server.
+    Redis,
+    /// scot kv.
+    Kv,
+    /// Redis where it is installed, scot kv elsewhere.
+    Auto,
+}
+
+/// Flags of the doctor.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Print the findings as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Settings of the section.
+    #[command(flatten)]
+    pub settings: Doctor,
+}
+
+/// Flags of the device daemon.
+#[derive(Debug, Args)]
+pub struct SwitchArgs {
+    /// Settings that all share.
+    #[command(flatten)]
+    pub cluster: Cluster,
+    /// Settings of the section.
+    #[command(flatten)]
+    pub settings: Switch,
+}
+
+/// Flags of the embedded server.
+#[derive(Debug, Args)]
+pub struct KvArgs {
+    /// Settings that all share.
+    #[command(flatten)]
+    pub cluster: Cluster,
+    /// Settings of the section.
+    #[command(flatten)]
+    pub settings: Kv,
+}
+
+/// The two sidecars.
+#[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one, at the start")]
+pub enum Sidecar {
+    /// In front of Redis clients: they connect here instead of to their server
+    #[command(after_help = "Examples:
+  scot sidecar client --listen 127.0.0.1:6379 --server 10.0.0.2:51000 --key-file cluster.key
+  scot sidecar client --config scot.toml --mode early --early-prefix session: --asked ram
+SIGHUP reads the configuration again and takes over mode, prefixes and the log level.")]
+    Client(SidecarClientArgs),
+    /// Behind the protocol, in front of an unmodified Redis or Valkey
+    #[command(after_help = "Examples:
+  scot sidecar server --listen 10.0.0.2:51000 --redis unix:/run/redis/redis.sock \\
+      --dead-letters /var/lib/scot/dead.txt --device 1=10.0.0.254:51000 --key-file cluster.key")]
+    Server(SidecarServerArgs),
+}
+
+/// Flags of the client's sidecar.
+#[derive(Debug, Args)]
+pub struct SidecarClientArgs {
+    /// Settings that all share.
+    #[command(flatten)]
+    pub cluster: Cluster,
+    /// Settings of the section.
+    #[command(flatten)]
+    pub settings: Client,
+}
+
+/// Flags of the server's sidecar.
+#[derive(Debug, Args)]
+pub struct SidecarServerArgs {
+    /// Settings that all share.
+    #[command(flatten)]
+    pub cluster: Cluster,
+    /// Settings of the section.
+    #[command(flatten)]
+    pub settings: Server,
+}
+
+/// The lab.
+#[derive(Debug, Subcommand)]
+pub enum Lab {
+    /// Make the namespaces of a topology and leave them up
+    #[command(after_help = "Examples:
+  scot lab up one-device
+  ip netns exec scot-one-device-client ping 10.77.0.2")]
+    Up {
+        /// Its name in lab/topologies, or its file
+        topology: PathBuf,
+    },
+    /// Run experiments and write lab/results
+    #[command(after_help = "Examples:
+  scot lab run                            all but those that take very long
+  scot lab run kill-rounds --rounds 100 --no-results
+Ends with 1 if a required value is missed.")]
+    Run(LabRun),
+    /// Remove what a lab left up
+    #[command(after_help = "Examples:
+  scot lab down one-device
+  scot lab down              all that are listed")]
+    Down {
+        /// Which; all if none is named
+        name: Option<String>,
+    },
+    /// List the labs that are up, and the topologies, workloads and experiments there are
+    #[command(after_help = "Examples:
+  scot lab list")]
+    List,
+    /// Load a service that speaks RESP, and print what was measured
+    #[command(after_help = "Examples:
+  scot lab load lab/workloads/set-get-one.toml --address 127.0.0.1:6379")]
+    Load {
+        /// The workload's file
+        workload: PathBuf,
+        /// The service
+        #[arg(long)]
+        address: SocketAddr,
+    },
+}
+
+/// Flags of `scot lab run`.
+#[derive(Debug, Args)]
+pub struct LabRun {
+    /// Names in lab/experiments; all but the longest if none is named
+    pub experiments: Vec<String>,
+    /// Measure each arm so often, instead of as often as the experiment says
+    #[arg(long, value_name = "COUNT")]
+    pub repetitions: Option<u32>,
+    /// So many rounds of killing, instead of as many as the experiment says
+    #[arg(long, value_name = "COUNT")]
+    pub rounds: Option<u64>,
+    /// Where randomness begins
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+    /// Keep what the daemons print
+    #[arg(long, value_name = "FOLDER")]
+    pub log_folder: Option<PathBuf>,
+    /// Do not write lab/results
+    #[arg(long)]
+    pub no_results: bool,
+}
+
+/// The tax.
+#[derive(Debug, Subcommand)]
+pub enum Tax {
+    /// Draw the nine stages of the calls in OTLP JSON files
+    #[command(after_help = "Examples:
+  scot tax report trace.jsonl
+  scot tax report baseline.jsonl --against remedy.jsonl
+  scot tax report trace.jsonl --json")]
+    Report(TaxReport),
+}
+
+/// Flags of `scot tax report`.
+#[derive(Debug, Args)]
+pub struct TaxReport {
+    /// Files of one set of calls
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// A second set, drawn beside the first on the same scale
+    #[arg(long, value_name = "FILE")]
+    pub against: Vec<PathBuf>,
+    /// Print JSON instead of bars
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `scot claims`.
+#[derive(Debug, Args)]
+pub struct Claims {
+    /// Write the table of results into README.md
+    #[arg(long)]
+    pub update_readme: bool,
+    /// The repository
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    pub repository: PathBuf,
+}
+
+/// Flags of the simulator.
+#[derive(Debug, Args)]
+pub struct Sim {
+    /// Run these seeds, FIRST..END
+    #[arg(long, value_name = "RANGE", required_unless_present = "seed", conflicts_with = "seed")]
+    pub seeds: Option<String>,
+    /// Run this seed
+    #[arg(long, value_name = "SEED")]
+    pub seed: Option<u64>,
+    /// Print everything that happened
+    #[arg(long, requires = "seed")]
+    pub trace: bool,
+    /// Worlds in which everything goes wrong at once
+    #[arg(long)]
+    pub storm: bool,
+}
+
+/// Words of a Redis command.
+#[derive(Debug, Args)]
+pub struct Classify {
+    /// A command with its arguments; without, the whole table is printed
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
+}
+
+/// Log files.
+#[derive(Debug, Subcommand)]
+pub enum Log {
+    /// Say what a log file holds
+    #[command(after_help = "Examples:
+  scot log ls /dev/shm/scot.log")]
+    Ls {
+        /// The file
+        file: PathBuf,
+    },
+    /// Read a whole log file and say whether it can be used; changes nothing
+    #[command(after_help = "Examples:
+  scot log verify /var/lib/scot/device.log
+Ends with 1 if the file is damaged.")]
+    Verify {
+        /// The file
+        file: PathBuf,
+    },
+}
+
+/// The configuration.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Say whether a configuration can be used, with file, line and key of what is wrong
+    #[command(after_help = "Examples:
+  scot config check
+  scot config check /etc/scotfree/scot.toml")]
+    Check {
+        /// The file (as --config)
+        file: Option<PathBuf>,
+    },
+}
+
+/// Keys.
+#[derive(Debug, Subcommand)]
+pub enum Key {
+    /// Make a new cluster key: 32 random bytes in a file of mode 0600; never overwrites
+    #[command(after_help = "Examples:
+  scot key new cluster.key")]
+    New {
+        /// The file
+        file: PathBuf,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_flags_do_not_contradict_each_other() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example_and_every_flag_a_help() {
+        fn walk(command: &clap::Command, path: &str) {
+            for flag in command.get_arguments() {
+                assert!(flag.get_help().is_some(), "{path}: {} has no help", flag.get_id());
+            }
+            if command.has_subcommands() {
+                command
+                    .get_subcommands()
+                    .for_each(|inner| walk(inner, &format!("{path} {}", inner.get_name())));
+            } else if !command.is_hide_set() {
+                let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(help.contains("Examples:\n  ") && help.contains(path), "{path}: {help}");
+            }
+        }
+        walk(&Cli::command(), "scot");
+    }
+}

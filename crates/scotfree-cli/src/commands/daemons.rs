@@ -1,0 +1,45 @@
+//! The daemons: from settings to the loops of their crates.
+//!
+//! Invariant: nothing is opened before all settings are understood.
+
+pub mod client;
+pub mod kv;
+pub mod server;
+pub mod switch;
+
+use crate::failure::{required, Failure};
+use crate::key_file;
+use crate::settings::{Cluster, Config};
+use crate::text::DeviceSpec;
+use scotfree_core::DeviceId;
+use scotfree_wire::ClusterKey;
+use std::net::SocketAddr;
+
+/// Checks what each section that is set says, as its daemon would at its start.
+pub fn check(config: &Config) -> Result<(), Failure> {
+    let default = Config::default();
+    if let Some(file) = &config.cluster.key_file {
+        key_file::read(file)?;
+    }
+    if config.switch != default.switch {
+        switch::config(&config.switch, ClusterKey::from_bytes([0; 32]))?;
+    }
+    if config.kv != default.kv {
+        kv::check(&config.kv)?;
+    }
+    if config.server != default.server {
+        server::config(&config.server, ClusterKey::from_bytes([0; 32]))?;
+    }
+    if config.client != default.client {
+        client::check(&config.client)?;
+    }
+    Ok(())
+}
+
+fn cluster_key(cluster: &Cluster) -> Result<ClusterKey, Failure> {
+    key_file::read(&required(cluster.key_file.as_ref(), "cluster", "key_file")?)
+}
+
+fn devices(specs: &[DeviceSpec]) -> Vec<(DeviceId, SocketAddr)> {
+    specs.iter().map(|spec| (DeviceId(spec.id), spec.address.0)).collect()
+}

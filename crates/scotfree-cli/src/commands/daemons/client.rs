@@ -1,0 +1,181 @@
+//! The command `scot sidecar client`: the sidecar that Redis clients connect to.
+//!
+//! Invariant: records of calls never make a request wait; what could not be written is said at the end.
+
+use super::cluster_key;
+use crate::config::Sources;
+use crate::failure::{required, Failure};
+use crate::serve::{begin_quietly, changed_keys, say_ready, say_reload, Messages};
+use crate::settings::{Client, Config, Mode};
+use crate::text::TraceTarget;
+use scotfree_core::Durability;
+use scotfree_rpc::ProbeOptions;
+use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig, EarlyRules};
+use scotfree_sidecar::front::EarlyRule;
+use scotfree_trace::{Resource, TraceWriter, WriterOptions};
+use scotfree_wire::ClusterKey;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// What can be taken over without a restart; connections that are open keep their rule.
+const RELOADABLE: [&str; 3] = ["mode", "early_prefix", "log_level"];
+
+/// Runs the sidecar until it is told to end.
+pub fn run(sources: Sources) -> Result<(), Failure> {
+    let settings = sources.read()?;
+    let config = config(&settings.client, cluster_key(&settings.cluster)?)?;
+    let messages = Messages::new("sidecar client", settings.cluster.log_level);
+    let writer = settings.client.trace.as_ref().map(open_trace).transpose()?;
+    let mut sidecar = ClientSidecar::start(&config).map_err(Failure::environment)?;
+    let rules = sidecar.early_rules();
+    let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone(), rules };
+    let serving = begin_quietly(settings.client.metrics, move || reload.run())?;
+    let addresses: Vec<String> = sidecar.addresses().iter().map(SocketAddr::to_string).collect();
+    say_ready(&format!("sidecar client {}", addresses.join(" ")));
+    let handle = writer.as_ref().map(TraceWriter::handle);
+    let ended = sidecar.run(&serving.stop, Some(&serving.board), &mut |record| {
+        if let Some(handle) = &handle {
+            handle.record(record);
+        }
+    });
+    if let Some(writer) = writer {
+        close_trace(writer, &messages);
+    }
+    ended.map_err(Failure::environment)
+}
+
+fn open_trace(target: &TraceTarget) -> Result<TraceWriter, Failure> {
+    let resource = Resource { service: "scot-sidecar-client".into(), instance: None };
+    let options = WriterOptions::default();
+    match target {
+        TraceTarget::File(path) => TraceWriter::to_file(path, resource, options).map_err(|error| {
+            let next = "name a file in a folder that is yours";
+            Failure::tried(format!("write the trace {}", path.display()), &error, next)
+        }),
+        TraceTarget::Endpoint(endpoint) => Ok(TraceWriter::to_endpoint(endpoint.clone(), resource, options)),
+    }
+}
+
+fn close_trace(writer: TraceWriter, messages: &Messages) {
+    let problem = writer.first_error();
+    let counts = writer.close();
+    let lost = counts.recorded - counts.written;
+    if lost > 0 {
+        let why = problem.map(|problem| format!(": {problem}")).unwrap_or_default();
+        messages.say(&format!("ALARM: {lost} of {} call records were not written{why}", counts.recorded));
+    }
+}
+
+struct Reload {
+    sources: Sources,
+    settings: Config,
+    messages: Messages,
+    rules: EarlyRules,
+}
+
+impl Reload {
+    fn run(&mut self) {
+        match self.sources.read().and_then(|new| Ok((early_rule(&new.client)?, new))) {
+            Ok((rule, new)) => {
+                let mut changed = changed_keys(&self.settings.client, &new.client);
+                changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
+                self.messages.set_level(new.cluster.log_level);
+                self.rules.set(rule);
+                say_reload(&self.messages, &changed, &RELOADABLE);
+                self.settings = new;
+            }
+            Err(failure) => self.messages.say(&format!("ALARM: not reloaded: {failure}")),
+        }
+    }
+}
+
+/// Refuses settings that are not complete or contradict each other.
+pub fn check(settings: &Client) -> Result<(), Failure> {
+    config(settings, ClusterKey::from_bytes([0; 32])).map(drop)
+}
+
+fn config(settings: &Client, key: ClusterKey) -> Result<ClientSidecarConfig, Failure> {
+    let listen = required(settings.listen.as_ref(), "client", "listen")?;
+    let server = required(settings.server.as_ref(), "client", "server")?.0;
+    let bind = settings.local.unwrap_or_else(|| any_address(server));
+    let mut config = ClientSidecarConfig::new(listen, bind, server, key);
+    config.listeners[0].early = early_rule(settings)?;
+    config.session.asked = settings.asked.map_or(Durability::Ram, |asked| asked.0);
+    let acks = u8::from(config.session.asked != Durability::None);
+    config.session.device_acks_asked = settings.acks.unwrap_or(acks);
+    config.probes = probes(settings);
+    Ok(config)
+}
+
+fn early_rule(settings: &Client) -> Result<EarlyRule, Failure> {
+    let prefixes: Vec<Vec<u8>> =
+        settings.early_prefix.iter().map(|prefix| prefix.clone().into_bytes()).collect();
+    match (settings.mode.unwrap_or_default(), prefixes.is_empty()) {
+        (Mode::Covered, true) => Ok(EarlyRule::Never),
+        (Mode::Covered, false) => Err(Failure::usage(
+            "[client] early_prefix is given, but mode is covered; give mode early, or no prefix",
+        )),
+        (Mode::Early, true) => Ok(EarlyRule::Always),
+        (Mode::Early, false) => Ok(EarlyRule::Prefixes(prefixes)),
+    }
+}
+
+fn probes(settings: &Client) -> ProbeOptions {
+    let default = ProbeOptions::default();
+    // Records that nobody takes need not be made.
+    let record_every =
+        if settings.trace.is_some() { settings.trace_every.unwrap_or(default.record_every) } else { 0 };
+    let transmit_stamp_every = settings.stamp_every.unwrap_or(default.transmit_stamp_every);
+    ProbeOptions { record_every, transmit_stamp_every, ..default }
+}
+
+fn any_address(peer: SocketAddr) -> SocketAddr {
+    let ip: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    SocketAddr::new(ip, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client() -> Client {
+        Client { listen: "127.0.0.1:6379".parse().ok(), server: "10.0.0.2".parse().ok(), ..Client::default() }
+    }
+
+    fn config_of(settings: &Client) -> Result<ClientSidecarConfig, Failure> {
+        config(settings, ClusterKey::from_bytes([1; 32]))
+    }
+
+    #[test]
+    fn settings_become_the_sidecars_configuration() {
+        let config = config_of(&client()).expect("it can be used");
+        assert_eq!(config.listeners[0].early, EarlyRule::Never);
+        assert_eq!((config.session.asked, config.session.device_acks_asked), (Durability::Ram, 1));
+        assert_eq!(config.probes.record_every, 0, "nobody would read the records");
+        let settings = Client {
+            mode: Some(Mode::Early),
+            early_prefix: vec!["a:".into()],
+            asked: "disk".parse().ok(),
+            acks: Some(2),
+            trace: "/tmp/t".parse().ok(),
+            ..client()
+        };
+        let config = config_of(&settings).expect("it can be used");
+        assert_eq!(config.listeners[0].early, EarlyRule::Prefixes(vec![b"a:".to_vec()]));
+        assert_eq!((config.session.asked, config.session.device_acks_asked), (Durability::Disk, 2));
+        assert_eq!(config.probes.record_every, 1);
+        let settings = Client { asked: "none".parse().ok(), ..client() };
+        assert_eq!(config_of(&settings).expect("it can be used").session.device_acks_asked, 0);
+    }
+
+    #[test]
+    fn what_is_missing_or_contradicts_is_refused() {
+        for (settings, expected) in [
+            (Client { server: None, ..client() }, "--server is missing"),
+            (Client { listen: None, ..client() }, "SCOT_CLIENT_LISTEN"),
+            (Client { early_prefix: vec!["a".into()], ..client() }, "mode is covered"),
+        ] {
+            let failure = config_of(&settings).expect_err(expected);
+            assert!(failure.code() == 2 && failure.to_string().contains(expected), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The command `scot kv`: the embedded key-value server.
+//!
+//! Invariant: its write-ahead file is read and its sessions are known before the first request is taken.
+
+use super::{cluster_key, devices};
+use crate::config::Sources;
+use crate::failure::{required, Failure};
+use crate::serve::{begin, changed_keys, say_reload, Messages};
+use crate::settings::{Config, Kv};
+use crate::text::Size;
+use scotfree_io::disk::{DiskConfig, DiskDomain};
+use scotfree_io::udp::{UdpConfig, UdpTransport};
+use scotfree_kv::{KvOptions, KvRecovery, KvService};
+use scotfree_rpc::{ServerConfig, ServerOptions, ServerRuntime};
+use scotfree_wire::{ClusterKey, Nonce};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Of a write-ahead file, unless another size is named.
+const LOG: Size = Size(128 << 20);
+
+/// What the settings mean, all of it there.
+struct Plan {
+    listen: SocketAddr,
+    log: PathBuf,
+    log_bytes: u64,
+    dead_letters: PathBuf,
+}
+
+/// Runs the server until it is told to end.
+pub fn run(sources: Sources) -> Result<(), Failure> {
+    let settings = sources.read()?;
+    let key = cluster_key(&settings.cluster)?;
+    let plan = plan(&settings.kv)?;
+    let messages = Messages::new("kv", settings.cluster.log_level);
+    let (service, recovery) = open(&plan)?;
+    messages.say(&describe(&plan, &recovery));
+    let mut runtime = runtime(&plan, service, &recovery, key, &settings.kv)?;
+    let what = format!("kv {}", plan.listen);
+    let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone() };
+    let serving = begin(what, settings.kv.metrics, move || reload.run())?;
+    let drained = runtime.run(&serving.stop, Some(&serving.board)).map_err(|error| {
+        Failure::tried("serve", &error, "nothing that was acknowledged is lost; mend it and start again")
+    })?;
+    if !drained {
+        messages.say("ALARM: not everything became stable in time; devices hold what did not");
+    }
+    Ok(())
+}
+
+struct Reload {
+    sources: Sources,
+    settings: Config,
+    messages: Messages,
+}
+
+impl Reload {
+    fn run(&mut self) {
+        match self.sources.read() {
+            Ok(new) => {
+                let mut changed = changed_keys(&self.settings.kv, &new.kv);
+                changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
+                self.messages.set_level(new.cluster.log_level);
+                say_reload(&self.messages, &changed, &["log_level"]);
+                self.settings = new;
+            }
+            Err(failure) => self.messages.say(&format!("ALARM: not reloaded: {failure}")),
+        }
+    }
+}
+
+/// Refuses settings that are not complete.
+pub fn check(kv: &Kv) -> Result<(), Failure> {
+    plan(kv).map(drop)
+}
+
+fn plan(kv: &Kv) -> Result<Plan, Failure> {
+    let log = required(kv.log.as_ref(), "kv", "log")?;
+    let dead_letters = kv.dead_letters.clone().unwrap_or_else(|| {
+        let mut name = log.clone().into_os_string();
+        name.push(".dead");
+        name.into()
+    });
+    Ok(Plan {
+        listen: required(kv.listen.as_ref(), "kv", "listen")?.0,
+        log_bytes: kv.log_size.unwrap_or(LOG).0,
+        log,
+        dead_letters,
+    })
+}
+
+fn open(plan: &Plan) -> Result<(KvService<DiskDomain>, KvRecovery), Failure> {
+    let config = DiskConfig { log_bytes: plan.log_bytes, ..DiskConfig::default() };
+    let domain = DiskDomain::open(&plan.log, &config).map_err(Failure::environment)?;
+    // An existing file keeps the size that it has.
+    let options = KvOptions::for_log(domain.log_bytes(), plan.dead_letters.clone());
+    KvService::open(domain, &options).map_err(Failure::environment)
+}
+
+fn runtime(
+    plan: &Plan,
+    service: KvService<DiskDomain>,
+    recovery: &KvRecovery,
+    key: ClusterKey,
+    kv: &Kv,
+) -> Result<ServerRuntime<UdpTransport, KvService<DiskDomain>>, Failure> {
+    let transport = UdpTransport::bind(plan.listen, &UdpConfig::default()).map_err(|error| {
+        let next = "see who has it: ss -lunp; or give another address by --listen";
+        Failure::tried(format!("listen on UDP {}", plan.listen), &error, next)
+    })?;
+    let mut seed = Nonce::default();
+    getrandom::fill(&mut seed)
+        .map_err(|error| Failure::environment(format!("no random numbers: {error}")))?;
+    let config = ServerConfig::new(plan.listen, key, recovery.epoch, seed, devices(&kv.devices));
+    Ok(ServerRuntime::new(transport, service, config, &recovery.sessions, ServerOptions::default()))
+}
+
+fn describe(plan: &Plan, recovery: &KvRecovery) -> String {
+    let KvRecovery { epoch, sessions, key_count, report, .. } = recovery;
+    let torn = match report.torn_count {
+        0 => String::new(),
+        count => format!(", {count} torn records cut off"),
+    };
+    format!(
+        "epoch {epoch}, {key_count} keys and {} sessions from {}{torn}",
+        sessions.len(),
+        plan.log.display()
+    )
+}

@@ -1,0 +1,77 @@
+//! The command `scot sidecar server`: the sidecar in front of a Redis or Valkey.
+//!
+//! Invariant: the secret by which it authenticates itself comes from a file that only its owner may read.
+
+use super::{cluster_key, devices};
+use crate::config::Sources;
+use crate::failure::{required, Failure};
+use crate::key_file::read_secret;
+use crate::serve::{begin, changed_keys, say_reload, Messages};
+use crate::settings::{Config, Server};
+use scotfree_sidecar::server::{self, RedisServiceConfig, ServerSidecarConfig};
+use scotfree_wire::ClusterKey;
+
+/// Runs the sidecar until it is told to end.
+pub fn run(sources: Sources) -> Result<(), Failure> {
+    let settings = sources.read()?;
+    let config = config(&settings.server, cluster_key(&settings.cluster)?)?;
+    let what = format!("sidecar server {} for {}", config.listen, config.service.redis);
+    let messages = Messages::new("sidecar server", settings.cluster.log_level);
+    let mut reload = Reload { sources, settings: settings.clone(), messages };
+    let serving = begin(what, settings.server.metrics, move || reload.run())?;
+    server::run(&config, &serving.stop, Some(&serving.board)).map_err(Failure::environment)
+}
+
+struct Reload {
+    sources: Sources,
+    settings: Config,
+    messages: Messages,
+}
+
+impl Reload {
+    fn run(&mut self) {
+        match self.sources.read() {
+            Ok(new) => {
+                let mut changed = changed_keys(&self.settings.server, &new.server);
+                changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
+                self.messages.set_level(new.cluster.log_level);
+                say_reload(&self.messages, &changed, &["log_level"]);
+                self.settings = new;
+            }
+            Err(failure) => self.messages.say(&format!("ALARM: not reloaded: {failure}")),
+        }
+    }
+}
+
+/// What the settings mean to the sidecar.
+pub fn config(settings: &Server, key: ClusterKey) -> Result<ServerSidecarConfig, Failure> {
+    let listen = required(settings.listen.as_ref(), "server", "listen")?.0;
+    let redis = required(settings.redis.as_ref(), "server", "redis")?.0;
+    let dead_letters = required(settings.dead_letters.as_ref(), "server", "dead_letters")?;
+    let mut service = RedisServiceConfig::new(redis, dead_letters);
+    service.back.reserved_db = settings.marker_db;
+    service.back.allow_unstable = settings.allow_unstable.unwrap_or(false);
+    service.back.credentials = credentials(settings)?;
+    service.synced_sizes.clone_from(&settings.synced_sizes);
+    service.ack_when_applied = settings.unsafe_ack_when_applied.unwrap_or(false);
+    if service.ack_when_applied && std::env::var_os("SCOT_TEST").is_none_or(|value| value != "1") {
+        return Err(Failure::usage(
+            "--unsafe-ack-when-applied loses acknowledged updates; it is for experiments only, with SCOT_TEST=1",
+        ));
+    }
+    let mut config = ServerSidecarConfig::new(listen, key, service);
+    config.devices = devices(&settings.devices);
+    Ok(config)
+}
+
+fn credentials(settings: &Server) -> Result<Option<(String, String)>, Failure> {
+    let user = settings.redis_user.clone();
+    let Some(file) = &settings.redis_password_file else {
+        return match user {
+            None => Ok(None),
+            Some(_) => required(None, "server", "redis_password_file"),
+        };
+    };
+    let password = read_secret(file, "install -m 600 /dev/stdin")?;
+    Ok(Some((user.unwrap_or_else(|| "default".into()), password.trim_end_matches('\n').to_owned())))
+}

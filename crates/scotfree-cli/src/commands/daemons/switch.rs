@@ -1,0 +1,240 @@
+//! The command `scot switch`: the device daemon.
+//!
+//! Invariant: what SIGHUP takes over is what the daemon can change while frames pass: faults on purpose and
+//! the level of messages; all else is named as not taken over.
+
+use super::cluster_key;
+use crate::config::Sources;
+use crate::failure::{required, Failure};
+use crate::serve::{changed_keys, on_signals, say_ready, say_reload, Messages};
+use crate::settings::{Config, Plane, Switch};
+use crate::text::{LogSpec, LogTier, Size};
+use scotfree_core::{DeviceId, Nanos};
+use scotfree_switch::impair::{Impairment, Rate, Share};
+use scotfree_switch::{
+    Command, Daemon, DaemonHandle, DiskLogConfig, Notices, PortConfig, RamLogConfig, StartError, SwitchConfig,
+};
+use scotfree_wire::ClusterKey;
+
+/// Of a log on disk, unless another size is named.
+const DISK_LOG: Size = Size(64 << 20);
+/// What an entry of a log in memory takes: two pages, for an update of usual size.
+const RAM_ENTRY_BYTES: u64 = 8 << 10;
+/// What may pass at once after a pause, under a limit of the rate.
+const BURST_BYTES: u64 = 64 << 10;
+/// What can be taken over without a restart.
+const RELOADABLE: [&str; 8] =
+    ["loss", "duplicate", "corrupt", "reorder", "delay_us", "rate", "seed", "log_level"];
+
+/// Runs the daemon until it is told to end.
+pub fn run(sources: Sources) -> Result<(), Failure> {
+    let settings = sources.read()?;
+    let config = config(&settings.switch, cluster_key(&settings.cluster)?)?;
+    let what = format!("switch {} bridging {}", config.control, settings.switch.ports.join(" "));
+    let messages = Messages::new("switch", settings.cluster.log_level);
+    let sink = messages.clone();
+    let daemon =
+        Daemon::start(&config, Notices::new(Box::new(move |line| sink.say(line)))).map_err(not_started)?;
+    let handle = daemon.handle();
+    let ending = handle.clone();
+    let mut reload = Reload { sources, settings, messages, handle };
+    on_signals(move || ending.stop(), move || reload.run())?;
+    say_ready(&what);
+    daemon.run().map_err(|error| {
+        Failure::tried("move frames", &error, "see whether the interfaces are still there: ip -brief link")
+    })
+}
+
+fn not_started(error: StartError) -> Failure {
+    match error {
+        StartError::Config(problem) => Failure::usage(problem),
+        other => Failure::environment(other),
+    }
+}
+
+/// What SIGHUP does.
+struct Reload {
+    sources: Sources,
+    settings: Config,
+    messages: Messages,
+    handle: DaemonHandle,
+}
+
+impl Reload {
+    fn run(&mut self) {
+        match self.sources.read().and_then(|new| Ok((ports(&new.switch)?, new))) {
+            Ok((ports, new)) => self.take_over(ports, new),
+            Err(failure) => self.messages.say(&format!("ALARM: not reloaded: {failure}")),
+        }
+    }
+
+    fn take_over(&mut self, ports: Vec<PortConfig>, new: Config) {
+        let mut changed = changed_keys(&self.settings.switch, &new.switch);
+        changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
+        self.messages.set_level(new.cluster.log_level);
+        // Ports that are new are not there yet; they are named below.
+        let known = |port: &PortConfig| self.settings.switch.ports.contains(&port.interface);
+        self.handle.tell(Command::Impair(ports.into_iter().filter(known).collect()));
+        say_reload(&self.messages, &changed, &RELOADABLE);
+        self.settings = new;
+    }
+}
+
+/// What the settings mean to the daemon.
+pub fn config(switch: &Switch, key: ClusterKey) -> Result<SwitchConfig, Failure> {
+    let Plane::User = switch.plane.unwrap_or_default();
+    let missing = |value: Option<crate::text::Address>, name| required(value.as_ref(), "switch", name);
+    let (address, server) = (missing(switch.address, "address")?, missing(switch.server, "server")?);
+    let device = required(switch.device_id.as_ref(), "switch", "device_id")?;
+    let mut config = SwitchConfig::new(DeviceId(device), &[], address.0, server.0, key);
+    config.ports = ports(switch)?;
+    config.head = switch.head.unwrap_or(config.head);
+    config.window_max = switch.window_max.unwrap_or(config.window_max);
+    config.sessions_max = switch.sessions_max.unwrap_or(config.sessions_max);
+    config.spin = Nanos::from_micros(switch.spin_us.unwrap_or(0));
+    config.metrics = switch.metrics;
+    for log in &switch.log {
+        add_log(&mut config, switch, log)?;
+    }
+    config.check().map_err(|problem| Failure::usage(format!("[switch]: {problem}")))?;
+    Ok(config)
+}
+
+fn add_log(config: &mut SwitchConfig, switch: &Switch, log: &LogSpec) -> Result<(), Failure> {
+    let is_second = match log.tier {
+        LogTier::Ram => {
+            config.sessions_max = ram_sessions_max(switch, log, config);
+            let battery_backed = switch.battery_backed.unwrap_or(false);
+            config.ram.replace(RamLogConfig { path: log.path.clone(), battery_backed }).is_some()
+        }
+        LogTier::Disk => {
+            let log_bytes = disk_log_bytes(log);
+            config.disk.replace(DiskLogConfig { path: log.path.clone(), log_bytes }).is_some()
+        }
+    };
+    if is_second {
+        return Err(Failure::usage(format!(
+            "[switch] log: `{log}` is a second log of its kind; one is allowed"
+        )));
+    }
+    Ok(())
+}
+
+/// A size of a log in memory bounds how many sessions get slots in it.
+fn ram_sessions_max(switch: &Switch, log: &LogSpec, config: &SwitchConfig) -> u32 {
+    match (switch.sessions_max, log.size) {
+        (None, Some(size)) => {
+            let sessions = size.0 / (u64::from(config.window_max) * RAM_ENTRY_BYTES);
+            u32::try_from(sessions.max(1)).unwrap_or(u32::MAX)
+        }
+        _ => config.sessions_max,
+    }
+}
+
+/// The size of a log on disk.
+pub fn disk_log_bytes(log: &LogSpec) -> u64 {
+    log.size.unwrap_or(DISK_LOG).0
+}
+
+/// How many entries the device can hold.
+pub fn entries_max(switch: &Switch) -> u64 {
+    let any = || std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    let mut config = SwitchConfig::new(DeviceId(0), &[], any(), any(), ClusterKey::from_bytes([0; 32]));
+    config.window_max = switch.window_max.unwrap_or(config.window_max);
+    config.sessions_max = switch.sessions_max.unwrap_or(config.sessions_max);
+    let ram = switch.log.iter().find(|log| log.tier == LogTier::Ram);
+    let sessions_max = ram.map_or(config.sessions_max, |log| ram_sessions_max(switch, log, &config));
+    u64::from(config.window_max) * u64::from(sessions_max)
+}
+
+/// The ports with their faults, the same in both directions.
+fn ports(switch: &Switch) -> Result<Vec<PortConfig>, Failure> {
+    let impairment = impairment(switch)?;
+    let port = |name: &String| PortConfig {
+        ingress: impairment,
+        egress: Impairment::default(),
+        ..PortConfig::new(name)
+    };
+    Ok(switch.ports.iter().map(port).collect())
+}
+
+fn impairment(switch: &Switch) -> Result<Impairment, Failure> {
+    let share = |percent: Option<f64>, key: &str| {
+        Share::from_percent(percent.unwrap_or(0.0)).ok_or_else(|| {
+            let value = percent.unwrap_or_default();
+            Failure::usage(format!("[switch] {key}: {value} is no share; allowed are 0 to 100 percent"))
+        })
+    };
+    let default = Impairment::default();
+    Ok(Impairment {
+        loss: share(switch.loss, "loss")?,
+        duplicate: share(switch.duplicate, "duplicate")?,
+        corrupt: share(switch.corrupt, "corrupt")?,
+        reorder: share(switch.reorder, "reorder")?,
+        delay: Nanos::from_micros(switch.delay_us.unwrap_or(0)),
+        rate: switch.rate.map(|rate| Rate { bits_per_second: rate.0, burst_bytes: BURST_BYTES }),
+        seed: switch.seed.unwrap_or(default.seed),
+        ..default
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn switch() -> Switch {
+        Switch {
+            ports: vec!["a".into(), "b".into()],
+            address: "10.0.0.9".parse().ok(),
+            server: "10.0.0.2".parse().ok(),
+            device_id: Some(3),
+            ..Switch::default()
+        }
+    }
+
+    fn config_of(switch: &Switch) -> Result<SwitchConfig, Failure> {
+        config(switch, ClusterKey::from_bytes([1; 32]))
+    }
+
+    #[test]
+    fn settings_become_the_daemons_configuration() {
+        let mut settings = switch();
+        settings.log = vec!["ram:/dev/shm/a:64M".parse().expect("a log"), "disk:/b".parse().expect("a log")];
+        settings.loss = Some(2.5);
+        settings.rate = "1M".parse().ok();
+        let config = config_of(&settings).expect("it can be used");
+        assert_eq!((config.device, config.control.port()), (DeviceId(3), 51_000));
+        assert_eq!(config.disk.expect("a log").log_bytes, 64 << 20);
+        // 64 MiB are two sessions of 4,096 entries of 8 KiB.
+        assert_eq!(config.sessions_max, 2);
+        assert_eq!(entries_max(&settings), 8_192);
+        for port in &config.ports {
+            assert!((port.ingress.loss.percent() - 2.5).abs() < 1e-9);
+            assert!(port.egress.is_transparent(), "or every frame would meet the fault twice");
+        }
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_with_its_key() {
+        type Spoil = fn(&mut Switch);
+        let cases: [(Spoil, &str); 6] = [
+            (|switch| switch.address = None, "--address is missing"),
+            (|switch| switch.device_id = None, "SCOT_SWITCH_DEVICE_ID"),
+            (|switch| switch.loss = Some(101.0), "loss: 101"),
+            (|switch| switch.ports.truncate(1), "2 to 16"),
+            (|switch| switch.server = switch.address, "server's own"),
+            (
+                |switch| {
+                    switch.log = vec!["ram:/a".parse().expect("a log"), "ram:/b".parse().expect("a log")];
+                },
+                "second log",
+            ),
+        ];
+        for (spoil, expected) in cases {
+            let mut settings = switch();
+            spoil(&mut settings);
+            let failure = config_of(&settings).expect_err(expected);
+            assert!(failure.code() == 2 && failure.to_string().contains(expected), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The command `scot doctor`.
+//!
+//! Invariant: ports and logs that the configuration names are checked as it names them.
+
+use super::daemons::switch;
+use crate::config::Sources;
+use crate::failure::Failure;
+use crate::out;
+use crate::settings::Config;
+use crate::text::{LogTier, PORT_DEFAULT};
+use scotfree_lab::doctor::{examine, LogDemand, LogRoom, PortWish, System, Wishes};
+use scotfree_lab::process::Socket;
+use std::net::{Ipv4Addr, SocketAddr};
+
+const REDIS_PORT: u16 = 6_379;
+
+pub fn run(sources: &Sources, as_json: bool) -> Result<(), Failure> {
+    let config = sources.read()?;
+    let examination = examine(&System, &wishes(&config));
+    if as_json {
+        out::json(&examination);
+    } else {
+        out::line(&examination);
+    }
+    if examination.ok {
+        Ok(())
+    } else {
+        Err(Failure::Verdict)
+    }
+}
+
+fn wishes(config: &Config) -> Wishes {
+    let demand = LogDemand::default();
+    Wishes {
+        ports: ports(config),
+        interfaces: config.switch.ports.clone(),
+        logs: logs(config),
+        demand: LogDemand {
+            rate_per_s: config.doctor.rate_per_s.unwrap_or(demand.rate_per_s),
+            update_bytes: config.doctor.update_bytes.unwrap_or(demand.update_bytes),
+            time_to_stable_p99_ms: config
+                .doctor
+                .time_to_stable_p99_ms
+                .unwrap_or(demand.time_to_stable_p99_ms),
+        },
+    }
+}
+
+fn ports(config: &Config) -> Vec<PortWish> {
+    let any = |port: u16| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+    let wish = |purpose: &str, socket, configured: Option<SocketAddr>, usual: Option<SocketAddr>| {
+        configured.or(usual).map(|address| PortWish {
+            purpose: purpose.to_owned(),
+            socket,
+            address,
+            is_configured: configured.is_some(),
+        })
+    };
+    let Config { switch, kv, server, client, .. } = config;
+    let address = |address: Option<crate::text::Address>| address.map(|it| it.0);
+    let listen = address(kv.listen).or(address(server.listen));
+    let wishes = [
+        wish("a server", Socket::Udp, listen, Some(any(PORT_DEFAULT))),
+        wish("Redis clients", Socket::Tcp, client.listen, Some(any(REDIS_PORT))),
+        wish("metrics of the device", Socket::Tcp, switch.metrics, None),
+        wish("metrics of scot kv", Socket::Tcp, kv.metrics, None),
+        wish("metrics of the server's sidecar", Socket::Tcp, server.metrics, None),
+        wish("metrics of the client's sidecar", Socket::Tcp, client.metrics, None),
+    ];
+    wishes.into_iter().flatten().collect()
+}
+
+fn logs(config: &Config) -> Vec<LogRoom> {
+    let entries_max = switch::entries_max(&config.switch);
+    let room = |log: &crate::text::LogSpec| LogRoom {
+        name: crate::text::LogSpec { size: None, ..log.clone() }.to_string(),
+        // Half of a disk log may be live.
+        bytes_max: (log.tier == LogTier::Disk).then(|| switch::disk_log_bytes(log) / 2),
+        entries_max,
+    };
+    config.switch.log.iter().map(room).collect()
+}

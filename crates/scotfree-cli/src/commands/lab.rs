@@ -1,0 +1,164 @@
+//! The command `scot lab`: topologies and experiments.
+//!
+//! Invariant: what is found by name lies in the repository's lab folder.
+
+use crate::cli::{Lab, LabRun};
+use crate::failure::Failure;
+use crate::out;
+use scotfree_lab::load;
+use scotfree_lab::netns::{self, RUN_FOLDER};
+use scotfree_lab::runs::{self, RunError, RunOptions};
+use scotfree_lab::topology::Topology;
+use scotfree_lab::workload::Workload;
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+const LAB_FOLDER: &str = "lab";
+/// Set inside the user namespace, so that it is entered once.
+const INSIDE: &str = "SCOT_INSIDE_NAMESPACE";
+
+pub fn run(command: Lab) -> Result<(), Failure> {
+    match command {
+        Lab::Up { topology } => up(&topology),
+        Lab::Run(flags) => experiments(&flags),
+        Lab::Down { name } => down(name),
+        Lab::List => {
+            list();
+            Ok(())
+        }
+        Lab::Load { workload, address } => load_service(&workload, address),
+    }
+}
+
+/// What an experiment runs inside a host's namespace.
+pub fn worker(spec: &Path) -> Result<(), Failure> {
+    Ok(runs::worker::main(spec)?)
+}
+
+fn up(name: &Path) -> Result<(), Failure> {
+    let topology = Topology::read(&file_of("topologies", name)).map_err(Failure::usage)?;
+    require_access()?;
+    let lab = netns::Lab::up(&topology, Path::new(RUN_FOLDER))?;
+    lab.keep()?;
+    for warning in lab.warnings() {
+        eprintln!("scot: warning: {warning}");
+    }
+    for host in &topology.hosts {
+        out::line(topology.namespace(&host.role));
+    }
+    out::line(format_args!("remove it: scot lab down {}", topology.name));
+    Ok(())
+}
+
+fn down(name: Option<String>) -> Result<(), Failure> {
+    let run_folder = Path::new(RUN_FOLDER);
+    let names = name.map_or_else(|| netns::Lab::list(run_folder), |name| vec![name]);
+    for name in &names {
+        if !netns::Lab::down(name, run_folder)? {
+            return Err(Failure::usage(format!("there is no lab `{name}`; see: scot lab list")));
+        }
+        out::line(format_args!("{name} removed"));
+    }
+    Ok(())
+}
+
+fn list() {
+    let up = netns::Lab::list(Path::new(RUN_FOLDER));
+    out::line(format_args!("up: {}", shown(&up)));
+    for kind in ["topologies", "workloads", "experiments"] {
+        out::line(format_args!("{kind}: {}", shown(&names_in(kind))));
+    }
+}
+
+fn shown(names: &[String]) -> String {
+    if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    }
+}
+
+fn names_in(kind: &str) -> Vec<String> {
+    let entries = fs::read_dir(Path::new(LAB_FOLDER).join(kind)).into_iter().flatten().flatten();
+    let name = |entry: fs::DirEntry| entry.file_name().to_str()?.strip_suffix(".toml").map(str::to_owned);
+    let mut names: Vec<String> = entries.filter_map(name).collect();
+    names.sort();
+    names
+}
+
+fn load_service(workload: &Path, address: SocketAddr) -> Result<(), Failure> {
+    let workload = Workload::read(&file_of("workloads", workload)).map_err(Failure::usage)?;
+    let report = load::run(address, &workload, &AtomicBool::new(false))?;
+    out::json(&report);
+    Ok(())
+}
+
+/// A file by its path, or by its name in the lab folder.
+fn file_of(kind: &str, name: &Path) -> PathBuf {
+    if name.extension().is_some() || name.components().count() > 1 {
+        return name.to_owned();
+    }
+    Path::new(LAB_FOLDER).join(kind).join(name).with_extension("toml")
+}
+
+fn require_access() -> Result<(), Failure> {
+    match netns::access() {
+        netns::Access::Direct => Ok(()),
+        netns::Access::UserNamespace => Err(Failure::environment(
+            "make network namespaces that stay: this needs root; sudo scot lab up …, or for one shell: \
+             unshare -Urnm sh -c 'mount -t tmpfs tmpfs /run; exec sh'",
+        )),
+        netns::Access::None(trouble) => Err(trouble.into()),
+    }
+}
+
+/// Goes on where network namespaces can be made: here, or in a user namespace, which this process's
+/// successor enters.
+pub fn enter_namespaces() -> Result<(), Failure> {
+    match netns::access() {
+        netns::Access::Direct => Ok(()),
+        netns::Access::UserNamespace if std::env::var_os(INSIDE).is_none() => {
+            let mut command = netns::in_user_namespace(&scot()?, std::env::args_os().skip(1));
+            let error = command.env(INSIDE, "1").exec();
+            Err(Failure::tried("enter a user namespace", &error, "see: scot doctor"))
+        }
+        netns::Access::UserNamespace => Err(Failure::environment(
+            "make network namespaces inside a user namespace: it has no rights there; see: scot doctor",
+        )),
+        netns::Access::None(trouble) => Err(trouble.into()),
+    }
+}
+
+/// This very program, of which daemons and workers are started.
+pub fn scot() -> Result<PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|error| Failure::tried("find the running program", &error, "see whether /proc is mounted"))
+}
+
+fn experiments(flags: &LabRun) -> Result<(), Failure> {
+    enter_namespaces()?;
+    let options = RunOptions {
+        repetitions: flags.repetitions,
+        rounds: flags.rounds,
+        seed: flags.seed,
+        write_results: !flags.no_results,
+        log_folder: flags.log_folder.clone(),
+        ..RunOptions::new(scot()?)
+    };
+    let report = runs::run(&flags.experiments, &options).map_err(failed)?;
+    if report.missed_count > 0 {
+        return Err(Failure::Verdict);
+    }
+    Ok(())
+}
+
+/// Whose turn it is after a run that ended early.
+pub fn failed(error: RunError) -> Failure {
+    match error {
+        RunError::Unknown { .. } | RunError::Config(_) => Failure::usage(error),
+        RunError::Trouble(_) | RunError::Interrupted => Failure::environment(error),
+    }
+}

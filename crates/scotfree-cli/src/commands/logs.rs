@@ -1,0 +1,52 @@
+//! The command `scot log`: looks into log files.
+//!
+//! Invariant: the files are read only.
+
+use crate::cli::Log;
+use crate::failure::Failure;
+use crate::out;
+use scotfree_io::verify::{verify, LogKind, VerifyReport};
+use scotfree_io::DomainError;
+use scotfree_switch::log_tools::{self, LogToolError};
+use std::path::Path;
+
+/// Runs one of the two.
+pub fn run(command: &Log) -> Result<(), Failure> {
+    match command {
+        Log::Ls { file } => show(log_tools::ls(file).map_err(failed)),
+        Log::Verify { file } => show(match log_tools::verify(file) {
+            Err(LogToolError::ForeignMeta { .. }) => verify_any(file),
+            told => told.map_err(failed),
+        }),
+    }
+}
+
+fn show(text: Result<String, Failure>) -> Result<(), Failure> {
+    out::text(text?);
+    Ok(())
+}
+
+/// A log that is not a device's, such as the write-ahead file of scot kv.
+fn verify_any(file: &Path) -> Result<String, Failure> {
+    let VerifyReport { kind, record_count, live_count, live_bytes, torn_bytes } =
+        verify(file).map_err(|error| failed(error.into()))?;
+    let kind = match kind {
+        LogKind::Ram => "ram",
+        LogKind::Disk => "disk",
+    };
+    Ok(format!(
+        "{}: every record holds\n{kind} log of no device: {record_count} records, {live_count} live with \
+         {live_bytes} bytes; {torn_bytes} bytes torn\n",
+        file.display()
+    ))
+}
+
+fn failed(error: LogToolError) -> Failure {
+    match error {
+        // It was not read, which says nothing of what is in it.
+        LogToolError::Domain(error @ (DomainError::Io { .. } | DomainError::InUse { .. })) => {
+            Failure::environment(error)
+        }
+        error => Failure::Damaged(error.to_string()),
+    }
+}

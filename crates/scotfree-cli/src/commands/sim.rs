@@ -1,0 +1,80 @@
+//! The command `scot sim`.
+//!
+//! Invariant: a violated invariant is exit code 1, with the seed that repeats it.
+
+use crate::cli::Sim;
+use crate::failure::Failure;
+use crate::out;
+use scotfree_sim::{campaign, Depth, Options, Scenario};
+use std::io::IsTerminal;
+use std::ops::Range;
+use std::time::Instant;
+
+pub fn run(flags: &Sim) -> Result<(), Failure> {
+    match (&flags.seeds, flags.seed) {
+        (Some(seeds), _) => many(range(seeds)?, flags.storm),
+        (None, Some(seed)) => one(seed, if flags.trace { Depth::All } else { Depth::Last }, flags.storm),
+        (None, None) => Err(Failure::usage("give --seeds FIRST..END or --seed SEED")),
+    }
+}
+
+fn range(text: &str) -> Result<Range<u64>, Failure> {
+    let parsed = text.split_once("..").and_then(|(first, end)| Some(first.parse().ok()?..end.parse().ok()?));
+    parsed.filter(|range: &Range<u64>| !range.is_empty()).ok_or_else(|| {
+        Failure::usage(format!("`{text}` is no range of seeds; allowed is FIRST..END, such as 0..2000"))
+    })
+}
+
+fn scenario(seed: u64, is_storm: bool) -> Scenario {
+    if is_storm {
+        Scenario::storm(seed)
+    } else {
+        Scenario::random(seed)
+    }
+}
+
+fn one(seed: u64, depth: Depth, is_storm: bool) -> Result<(), Failure> {
+    match scotfree_sim::run(seed, scenario(seed, is_storm), depth) {
+        Ok(report) => {
+            out::text(report);
+            Ok(())
+        }
+        Err(failure) => {
+            out::text(failure);
+            Err(Failure::Verdict)
+        }
+    }
+}
+
+fn many(seeds: Range<u64>, is_storm: bool) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let maker = |seed| scenario(seed, is_storm);
+    let options = Options { scenario: &maker, ..Options::default() };
+    let count = seeds.end - seeds.start;
+    let is_terminal = std::io::stderr().is_terminal();
+    let mut shown = Instant::now();
+    let repeat = if is_storm { " --storm" } else { "" };
+    let report = campaign(seeds, &options, |progress| {
+        if is_terminal && shown.elapsed().as_millis() >= 200 {
+            shown = Instant::now();
+            eprint!("\r{} of {count} seeds, {} failed ", progress.done_count, progress.failed_count);
+        }
+    });
+    if is_terminal {
+        eprint!("\r\x1b[K");
+    }
+    out::text(report.total);
+    out::line(format_args!("{:>20} {:.1} s", "wall clock", begun.elapsed().as_secs_f64()));
+    for failure in &report.failures {
+        let (seed, violation) = (failure.seed, &failure.violation);
+        out::line(format_args!(
+            "seed {seed}: {:?}: {}; repeat it: scot sim --seed {seed}{repeat}",
+            violation.invariant, violation.detail
+        ));
+    }
+    if report.failures.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Verdict)
+    }
+}

@@ -1,0 +1,195 @@
+//! Puts `scot.toml`, environment and flags together.
+//!
+//! Invariant: flags win over variables, variables over the file; whatever is wrong is reported with its
+//! place and with what is allowed, before anything is started.
+
+use crate::failure::Failure;
+use crate::settings::{Config, SECTIONS};
+use figment::providers::{Format, Serialized, Toml};
+use figment::value::Value;
+use figment::{Figment, Profile};
+use scotfree_lab::config::Source;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// The variable that names the file.
+pub const FILE_VARIABLE: &str = "SCOT_CONFIG";
+/// Where the file is looked for if nobody names it.
+const FILES: [&str; 2] = ["scot.toml", "/etc/scotfree/scot.toml"];
+
+/// Where the settings of a command come from.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    /// The file, if there is one.
+    file: Option<PathBuf>,
+    /// Variables that set a key.
+    variables: Vec<Variable>,
+    /// Sections that flags have set.
+    flags: Vec<(&'static str, Value)>,
+}
+
+/// `SCOT_SWITCH_DEVICE_ID` sets the key `device_id` of the section `switch`.
+#[derive(Debug, Clone, PartialEq)]
+struct Variable {
+    name: String,
+    key: String,
+    value: Value,
+}
+
+impl Variable {
+    fn from_pair(name: String, value: &str) -> Option<Variable> {
+        let (section, key) = name.strip_prefix("SCOT_")?.split_once('_')?;
+        let (section, key) = (section.to_lowercase(), key.to_lowercase());
+        SECTIONS.contains(&section.as_str()).then_some(())?;
+        let value = value.parse().unwrap_or_else(|never: std::convert::Infallible| match never {});
+        Some(Variable { key: format!("{section}.{key}"), name, value })
+    }
+}
+
+impl Sources {
+    /// The file that a flag or the environment names, or that lies in one of the usual places, and the
+    /// environment's variables.
+    pub fn find(named: Option<&Path>) -> Sources {
+        let variable = std::env::var_os(FILE_VARIABLE).map(PathBuf::from);
+        let usual = || FILES.iter().map(PathBuf::from).find(|file| file.is_file());
+        let file = named.map(Path::to_owned).or(variable).or_else(usual);
+        Sources::of(
+            file,
+            std::env::vars_os()
+                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
+        )
+    }
+
+    fn of(file: Option<PathBuf>, variables: impl IntoIterator<Item = (String, String)>) -> Sources {
+        let variables = variables.into_iter().filter_map(|(name, value)| Variable::from_pair(name, &value));
+        Sources { file, variables: variables.collect(), flags: Vec::new() }
+    }
+
+    /// Puts a section's flags over what is there.
+    #[must_use]
+    pub fn flags(mut self, section: &'static str, settings: &impl Serialize) -> Sources {
+        let value = Value::serialize(settings).expect("settings are plain values");
+        self.flags.push((section, value));
+        self
+    }
+
+    /// The file that is read.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Reads everything; may be called again to see what has changed.
+    pub fn read(&self) -> Result<Config, Failure> {
+        let mut figment = Figment::new();
+        if let Some(file) = &self.file {
+            // The file alone first: this parser knows lines.
+            Source::read(file).and_then(|source| source.parse::<Config>()).map_err(Failure::usage)?;
+            figment = figment.merge(Toml::file_exact(file));
+        }
+        for variable in &self.variables {
+            figment = figment.merge(layer(&variable.key, &variable.value));
+            // Each at once, so that the one to blame is known.
+            figment.extract::<Config>().map_err(|error| blame(variable, error))?;
+        }
+        for (section, value) in &self.flags {
+            figment = figment.merge(layer(section, value));
+        }
+        figment.extract().map_err(Failure::usage)
+    }
+}
+
+fn layer(key: &str, value: &Value) -> Serialized<Value> {
+    Serialized::from(value.clone(), Profile::Default).key(key)
+}
+
+fn blame(variable: &Variable, error: figment::Error) -> Failure {
+    let problems: Vec<String> = error.into_iter().map(|error| error.kind.to_string()).collect();
+    Failure::usage(format!("variable {}: {}", variable.name, problems.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Kv, Switch};
+    use scotfree_lab::scratch::Scratch;
+    use std::fs;
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn file(text: &str) -> (Scratch, PathBuf) {
+        let folder = Scratch::new("config").expect("temporary files can be written");
+        let path = folder.path().join("scot.toml");
+        fs::write(&path, text).expect("it can be written");
+        (folder, path)
+    }
+
+    fn flags(ports: &[&str]) -> Switch {
+        Switch { ports: ports.iter().map(|port| (*port).to_owned()).collect(), ..Switch::default() }
+    }
+
+    #[test]
+    fn flags_win_over_variables_and_these_over_the_file() {
+        let (_folder, path) = file("[switch]\nports = [\"a\", \"b\"]\ndevice_id = 1\nloss = 1\n");
+        let variables = [
+            ("SCOT_SWITCH_DEVICE_ID", "2"),
+            ("SCOT_SWITCH_ADDRESS", "10.0.0.9"),
+            ("SCOT_SWITCH_RATE", "500"),
+            ("SCOT_UNRELATED_THING", "x"),
+            ("SCOT", "x"),
+        ];
+        let sources = Sources::of(Some(path), pairs(&variables));
+        let config = sources.clone().flags("switch", &flags(&["c", "d"])).read().expect("it is right");
+        assert_eq!(config.switch.ports, ["c", "d"]);
+        assert_eq!(config.switch.device_id, Some(2));
+        assert_eq!(config.switch.loss, Some(1.0));
+        assert_eq!(config.switch.address.map(|it| it.to_string()).as_deref(), Some("10.0.0.9:51000"));
+        let config = sources.flags("switch", &Switch::default()).read().expect("it is right");
+        assert_eq!(config.switch.ports, ["a", "b"], "flags that nobody gave change nothing");
+    }
+
+    #[test]
+    fn without_a_file_all_is_default_and_a_missing_one_is_named() {
+        assert_eq!(Sources::of(None, []).read().expect("all defaults"), Config::default());
+        let (_folder, path) = file("[kv]\nlog = \"x\"\nlog_size = 4096\n");
+        let config = Sources::of(Some(path), []).read().expect("it is right");
+        assert_eq!(config.kv.log, Some("x".into()));
+        assert_eq!(config.kv, Kv { log: Some("x".into()), log_size: "4K".parse().ok(), ..Kv::default() });
+        let missing = Sources::of(Some("/nowhere/none.toml".into()), []).read().expect_err("it is not there");
+        assert!(missing.to_string().contains("/nowhere/none.toml"), "{missing}");
+    }
+
+    #[test]
+    fn a_wrong_file_is_reported_with_line_key_and_what_is_allowed() {
+        for (text, wanted) in [
+            ("[switch]\nport = 1\n", ["scot.toml:2", "`port`", "expected one of `ports`, `address`"]),
+            ("\n[swich]\n", ["scot.toml:2", "swich", "expected one of `cluster`, `switch`"]),
+            ("[switch]\nlog = [\"tape:/x\"]\n", ["scot.toml:2", "`log`", "allowed are ram:PATH"]),
+            ("[client]\n\nmode = \"late\"\n", ["scot.toml:3", "`mode`", "`covered` or `early`"]),
+            ("[switch]\ndevice_id = 70000\n", ["scot.toml:2", "`device_id`", "u16"]),
+            ("[switch]\naddress = true\n", ["scot.toml:2", "`address`", "a word or a whole number"]),
+            ("[kv\n", ["scot.toml:1", "kv", "expected"]),
+        ] {
+            let (_folder, path) = file(text);
+            let failure = Sources::of(Some(path), []).read().expect_err(text);
+            assert_eq!(failure.code(), 2);
+            let shown = failure.to_string();
+            assert!(wanted.iter().all(|part| shown.contains(part)), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_variable_is_named() {
+        for (name, value, wanted) in [
+            ("SCOT_CLIENT_MODE", "late", "early"),
+            ("SCOT_SWITCH_ADRESS", "10.0.0.9", "address"),
+            ("SCOT_SWITCH_LOG", "[\"tape:/x\"]", "allowed are ram:PATH"),
+            ("SCOT_SWITCH_DEVICE_ID", "-1", "u16"),
+        ] {
+            let sources = Sources::of(None, pairs(&[("SCOT_SWITCH_LOSS", "1"), (name, value)]));
+            let shown = sources.read().expect_err(value).to_string();
+            assert!(shown.contains(name) && shown.contains(wanted), "{shown}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! How a command ends that did not come to a good end.
+//!
+//! Invariant: the exit code says whose turn it is: 1 the result is bad, 2 the caller asked wrongly,
+//! 3 the machine cannot do it.
+
+use scotfree_lab::trouble::Trouble;
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// It did what was asked, and the result is bad. What there is to say was printed.
+    Verdict,
+    /// What was looked at is damaged.
+    Damaged(String),
+    /// Wrong flags or a wrong configuration.
+    Usage(String),
+    /// The machine cannot do it.
+    Environment(String),
+}
+
+impl Failure {
+    /// Wrong flags or a wrong configuration.
+    pub fn usage(problem: impl fmt::Display) -> Failure {
+        Failure::Usage(problem.to_string())
+    }
+
+    /// The machine cannot do it.
+    pub fn environment(problem: impl fmt::Display) -> Failure {
+        Failure::Environment(problem.to_string())
+    }
+
+    /// What was tried on the machine failed; `next` is what to do about it.
+    pub fn tried(what: impl fmt::Display, error: &io::Error, next: &str) -> Failure {
+        Failure::Environment(format!("{what}: {error}; {next}"))
+    }
+
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        match self {
+            Failure::Verdict | Failure::Damaged(_) => 1,
+            Failure::Usage(_) => 2,
+            Failure::Environment(_) => 3,
+        }
+    }
+
+    /// Says it and ends.
+    pub fn report(&self) -> ExitCode {
+        match self {
+            Failure::Verdict => (),
+            other => eprintln!("scot: {other}"),
+        }
+        ExitCode::from(self.code())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Verdict => f.write_str("the result is bad"),
+            Failure::Damaged(problem) | Failure::Usage(problem) | Failure::Environment(problem) => {
+                f.write_str(problem)
+            }
+        }
+    }
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Failure {
+        Failure::environment(trouble)
+    }
+}
+
+/// The setting must be there: a flag, a variable or a key.
+pub fn required<T: Clone>(value: Option<&T>, section: &str, key: &str) -> Result<T, Failure> {
+    value.cloned().ok_or_else(|| {
+        let flag = key.replace('_', "-");
+        Failure::usage(format!(
+            "--{flag} is missing; give it, or `{key}` in [{section}] of scot.toml, or SCOT_{}_{}",
+            section.to_uppercase(),
+            key.to_uppercase()
+        ))
+    })
+}

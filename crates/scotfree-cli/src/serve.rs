@@ -1,0 +1,171 @@
+//! What all daemons have in common: signals, readiness, metrics, messages.
+//!
+//! Invariant: `scot: ready` is printed once, on standard output, when requests are served and not before;
+//! SIGTERM and Ctrl-C drain, a second one ends at once.
+
+use crate::failure::Failure;
+use crate::out;
+use crate::settings::LogLevel;
+use scotfree_io::{Interest, Poller, Signal, Signals};
+use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsListener};
+use scotfree_rpc::Stop;
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+// What a process that Ctrl-C ended says of itself.
+const INTERRUPTED: i32 = 130;
+const READY_POLL: Duration = Duration::from_millis(5);
+
+/// Hears the process's signals in a thread of its own. `on_end` is called for the first SIGTERM or
+/// Ctrl-C; a second one ends the process.
+pub fn on_signals(
+    mut on_end: impl FnMut() + Send + 'static,
+    mut on_hangup: impl FnMut() + Send + 'static,
+) -> Result<(), Failure> {
+    let failed = |error| Failure::tried("listen for signals", &error, "see ulimit -n");
+    let signals = Signals::install().map_err(failed)?;
+    let mut poller = Poller::new(1).map_err(failed)?;
+    poller.add(signals.as_raw_fd(), 0, Interest::Read).map_err(failed)?;
+    let mut is_ending = false;
+    thread::spawn(move || {
+        // An error of the poller would come again and again: without signals it is as if none came.
+        while poller.wait(None).is_ok() {
+            while let Some(signal) = signals.next_signal() {
+                match signal {
+                    Signal::Hangup => on_hangup(),
+                    Signal::Terminate | Signal::Interrupt if is_ending => std::process::exit(INTERRUPTED),
+                    Signal::Terminate | Signal::Interrupt => {
+                        is_ending = true;
+                        on_end();
+                    }
+                }
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Says that requests are served from now on.
+pub fn say_ready(what: &str) {
+    out::line(format_args!("scot: ready {what}"));
+}
+
+/// What a server's loop is given.
+pub struct Serving {
+    /// Ends the loop.
+    pub stop: Stop,
+    /// Where the loop says how it is.
+    pub board: MetricsBoard,
+    _listener: Option<MetricsListener>,
+}
+
+/// Prepares to serve: signals and metrics, and the line that says when the loop's board says so.
+pub fn begin(
+    what: String,
+    metrics: Option<SocketAddr>,
+    on_hangup: impl FnMut() + Send + 'static,
+) -> Result<Serving, Failure> {
+    let serving = begin_quietly(metrics, on_hangup)?;
+    let (board, stop) = (serving.board.clone(), serving.stop.clone());
+    thread::spawn(move || {
+        while !stop.is_stopped() {
+            if board.health() == Health::Serving {
+                return say_ready(&what);
+            }
+            thread::sleep(READY_POLL);
+        }
+    });
+    Ok(serving)
+}
+
+/// Prepares to serve, for who says by itself when it is ready.
+pub fn begin_quietly(
+    metrics: Option<SocketAddr>,
+    on_hangup: impl FnMut() + Send + 'static,
+) -> Result<Serving, Failure> {
+    let stop = Stop::new().map_err(|error| Failure::tried("make a waker", &error, "see ulimit -n"))?;
+    let board = MetricsBoard::new();
+    let listen = |address| MetricsListener::listen(address, board.clone()).map_err(Failure::environment);
+    let listener = metrics.map(listen).transpose()?;
+    let ending = stop.clone();
+    on_signals(move || ending.stop(), on_hangup)?;
+    Ok(Serving { stop, board, _listener: listener })
+}
+
+/// The daemons' messages, filtered by a level that may change.
+#[derive(Debug, Clone)]
+pub struct Messages {
+    name: &'static str,
+    level: Arc<AtomicU8>,
+}
+
+impl Messages {
+    /// Messages of a daemon.
+    pub fn new(name: &'static str, level: Option<LogLevel>) -> Messages {
+        let messages = Messages { name, level: Arc::default() };
+        messages.set_level(level);
+        messages
+    }
+
+    /// Changes the level. A plain value: nothing else is ordered by it.
+    pub fn set_level(&self, level: Option<LogLevel>) {
+        self.level.store(level.unwrap_or_default() as u8, Ordering::Relaxed);
+    }
+
+    /// Says a line, unless the level is against it.
+    pub fn say(&self, line: &str) {
+        let is_alarm = line.starts_with("ALARM");
+        if is_alarm || self.level.load(Ordering::Relaxed) == LogLevel::Notices as u8 {
+            eprintln!("scot {}: {line}", self.name);
+        }
+    }
+}
+
+/// The keys in which two sets of settings differ.
+pub fn changed_keys(old: &impl Serialize, new: &impl Serialize) -> Vec<String> {
+    let keys = |settings: serde_json::Value| match settings {
+        serde_json::Value::Object(keys) => keys,
+        _ => serde_json::Map::new(),
+    };
+    let value = |settings: Result<serde_json::Value, _>| keys(settings.unwrap_or_default());
+    let (old, new) = (value(serde_json::to_value(old)), value(serde_json::to_value(new)));
+    let mut names: Vec<String> =
+        old.keys().chain(new.keys()).filter(|key| old.get(*key) != new.get(*key)).cloned().collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Says what of the changed keys was taken over and what needs a restart.
+pub fn say_reload(messages: &Messages, changed: &[String], reloadable: &[&str]) {
+    let (taken, left): (Vec<&str>, Vec<&str>) =
+        changed.iter().map(String::as_str).partition(|key| reloadable.contains(key));
+    if !taken.is_empty() {
+        messages.say(&format!("reloaded: {}", taken.join(", ")));
+    }
+    if !left.is_empty() {
+        messages.say(&format!("ALARM: not reloaded, restart to take over: {}", left.join(", ")));
+    }
+    if changed.is_empty() {
+        messages.say("reloaded: nothing has changed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Switch;
+
+    #[test]
+    fn changed_keys_are_those_that_differ_appear_or_go() {
+        let old = Switch { device_id: Some(1), loss: Some(1.0), head: Some(true), ..Switch::default() };
+        let new = Switch { device_id: Some(1), loss: Some(2.0), seed: Some(3), ..Switch::default() };
+        assert_eq!(changed_keys(&old, &new), ["head", "loss", "seed"]);
+        assert!(changed_keys(&old, &old).is_empty());
+    }
+}

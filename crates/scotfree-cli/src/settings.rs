@@ -1,0 +1,310 @@
+//! What can stand in `scot.toml`, in variables `SCOT_SECTION_KEY` and in flags: one struct per section,
+//! whose fields are keys and flags at once.
+//!
+//! Invariant: a field that nobody set is absent, so that a flag never overrides a file by its default.
+
+use crate::text::{Address, Asked, BitRate, DeviceSpec, LogSpec, Redis, Size, TraceTarget};
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// The whole file.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// What all share.
+    pub cluster: Cluster,
+    /// `scot switch`.
+    pub switch: Switch,
+    /// `scot kv`.
+    pub kv: Kv,
+    /// `scot sidecar server`.
+    pub server: Server,
+    /// `scot sidecar client`.
+    pub client: Client,
+    /// `scot doctor`.
+    pub doctor: Doctor,
+}
+
+/// The names of the sections.
+pub const SECTIONS: [&str; 6] = ["cluster", "switch", "kv", "server", "client", "doctor"];
+
+/// What all roles of a cluster share.
+#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cluster {
+    /// The file with the cluster's secret (make one: scot key new FILE)
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<PathBuf>,
+    /// What daemons say on standard error
+    #[arg(long, value_name = "LEVEL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_level: Option<LogLevel>,
+}
+
+/// What a daemon says on standard error.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// What somebody should act on.
+    Alarms,
+    /// Everything.
+    #[default]
+    Notices,
+}
+
+// The heading of the flags that make a bad link, on every port in both directions.
+const FAULTS: &str = "Faults on purpose, for the lab (reloaded on SIGHUP)";
+
+/// The device daemon.
+#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Switch {
+    /// An interface to bridge; give two or more
+    #[arg(long = "port", value_name = "IFACE")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<String>,
+    /// The device's own address, at which it answers control messages (port 51000 by default)
+    #[arg(long, value_name = "IP[:PORT]")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<Address>,
+    /// The server that it serves
+    #[arg(long, value_name = "IP[:PORT]")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<Address>,
+    /// The device's number in the cluster
+    #[arg(long, value_name = "ID")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_id: Option<u16>,
+    /// A log, ram:PATH[:SIZE] or disk:PATH[:SIZE]; one of each kind at most. Without any, nothing is
+    /// acknowledged
+    #[arg(long = "log", value_name = "LOG")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<LogSpec>,
+    /// Your word that the memory of the ram log outlasts a restart of the host
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub battery_backed: Option<bool>,
+    /// Where /metrics and /healthz are answered
+    #[arg(long, value_name = "IP:PORT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<SocketAddr>,
+    /// What moves the frames
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plane: Option<Plane>,
+    /// Whether it is the first device on the path, which gives order numbers (true by default)
+    #[arg(long, value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head: Option<bool>,
+    /// The largest window that a session is granted
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_max: Option<u32>,
+    /// How many sessions are granted slots
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions_max: Option<u32>,
+    /// How long to look for the next frame before sleeping, in microseconds; costs a processor
+    #[arg(long, value_name = "MICROSECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spin_us: Option<u64>,
+    /// Frames that vanish, in percent
+    #[arg(long, help_heading = FAULTS, value_name = "PERCENT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
+    /// Frames that come twice, in percent
+    #[arg(long, help_heading = FAULTS, value_name = "PERCENT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duplicate: Option<f64>,
+    /// Frames in which one bit is flipped, in percent
+    #[arg(long, help_heading = FAULTS, value_name = "PERCENT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corrupt: Option<f64>,
+    /// Frames that others overtake, in percent
+    #[arg(long, help_heading = FAULTS, value_name = "PERCENT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<f64>,
+    /// How much later every frame comes, in microseconds
+    #[arg(long, help_heading = FAULTS, value_name = "MICROSECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_us: Option<u64>,
+    /// How fast frames may come, in bits per second: 500K, 100M, 1G
+    #[arg(long, help_heading = FAULTS, value_name = "BITS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<BitRate>,
+    /// The seed of all chances
+    #[arg(long, help_heading = FAULTS, value_name = "NUMBER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+}
+
+/// What moves a device's frames.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Plane {
+    /// This process, by packet sockets.
+    #[default]
+    User,
+}
+
+/// The embedded key-value server.
+#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Kv {
+    /// The address to serve (UDP)
+    #[arg(long, value_name = "IP[:PORT]")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<Address>,
+    /// The write-ahead file
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log: Option<PathBuf>,
+    /// The size of the write-ahead file when it is made
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_size: Option<Size>,
+    /// A device on the path, ID=IP[:PORT]; the first is the head
+    #[arg(long = "device", value_name = "ID=IP[:PORT]")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceSpec>,
+    /// Where updates go that are never applied (the log's name with .dead by default)
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dead_letters: Option<PathBuf>,
+    /// Where /metrics and /healthz are answered
+    #[arg(long, value_name = "IP:PORT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<SocketAddr>,
+}
+
+/// The sidecar behind which a Redis serves.
+#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Server {
+    /// The address to serve (UDP)
+    #[arg(long, value_name = "IP[:PORT]")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<Address>,
+    /// The Redis or Valkey behind it, 127.0.0.1:PORT or unix:PATH
+    #[arg(long, value_name = "REDIS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis: Option<Redis>,
+    /// The user by which the sidecar authenticates itself at the Redis (`default` if not given)
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis_user: Option<String>,
+    /// A file with the Redis's password, of mode 0600
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis_password_file: Option<PathBuf>,
+    /// The database of the markers (the Redis's last one by default)
+    #[arg(long, value_name = "NUMBER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub marker_db: Option<u16>,
+    /// Where updates go that are never applied, and late errors of early answers
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dead_letters: Option<PathBuf>,
+    /// A device on the path, ID=IP[:PORT]; the first is the head
+    #[arg(long = "device", value_name = "ID=IP[:PORT]")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceSpec>,
+    /// Serve although the Redis never makes anything stable (no append-only file)
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_unstable: Option<bool>,
+    /// Call stable what is only applied, for the control of an experiment; refused unless `SCOT_TEST` is 1
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsafe_ack_when_applied: Option<bool>,
+    /// Where to note how far the append-only files are synced, for a lab that cuts them back
+    #[arg(long, value_name = "FILE", hide = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub synced_sizes: Option<PathBuf>,
+    /// Where /metrics and /healthz are answered
+    #[arg(long, value_name = "IP:PORT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<SocketAddr>,
+}
+
+/// The sidecar in front of Redis clients.
+#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Client {
+    /// Where Redis clients connect (TCP)
+    #[arg(long, value_name = "IP:PORT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<SocketAddr>,
+    /// The server's sidecar or scot kv
+    #[arg(long, value_name = "IP[:PORT]")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<Address>,
+    /// The address to speak from (any by default)
+    #[arg(long, value_name = "IP:PORT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local: Option<SocketAddr>,
+    /// Whether SET, SETEX and PSETEX are answered by the device alone
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// In mode early, only keys that begin so; repeatable
+    #[arg(long = "early-prefix", value_name = "PREFIX")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub early_prefix: Vec<String>,
+    /// The durability asked of the devices: none, ram, disk or ram+disk
+    #[arg(long, value_name = "DURABILITY")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
+    /// How many devices must acknowledge
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acks: Option<u8>,
+    /// Where call records go: a file of OTLP JSON lines, or http://HOST:PORT of a collector
+    #[arg(long, value_name = "FILE|URL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceTarget>,
+    /// Record every so manieth call (1: all, 0: none)
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_every: Option<u32>,
+    /// Ask the kernel for its stamps of every so manieth packet (64 by default, 0: never)
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stamp_every: Option<u32>,
+    /// Where /metrics and /healthz are answered
+    #[arg(long, value_name = "IP:PORT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<SocketAddr>,
+}
+
+/// Who answers SET, SETEX and PSETEX.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// The server; its reply is given when the devices hold the request.
+    #[default]
+    Covered,
+    /// The devices, before the server has seen it.
+    Early,
+}
+
+/// What a device's log has to hold.
+#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Doctor {
+    /// Updates per second that are expected
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_per_s: Option<f64>,
+    /// The size of an update
+    #[arg(long, value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update_bytes: Option<u64>,
+    /// The 99th percentile of the time from acknowledgement to stability
+    #[arg(long, value_name = "MILLISECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_to_stable_p99_ms: Option<u64>,
+}

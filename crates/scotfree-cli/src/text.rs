@@ -1,0 +1,372 @@
+//! Values that stand in files, variables and flags as one word, such as `disk:/var/log:64M`.
+//!
+//! Invariant: each is written as it is read, and a wrong one is answered with what is allowed.
+
+use scotfree_core::Durability;
+use scotfree_sidecar::redis::RedisAddress;
+use scotfree_trace::{Endpoint, EndpointError};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The port of control messages and servers, unless another is named.
+pub const PORT_DEFAULT: u16 = 51_000;
+
+/// A word as a file or a variable has it: what looks like a number need not be quoted.
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub struct Word(#[serde(deserialize_with = "word")] String);
+
+fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    struct Visitor;
+
+    impl serde::de::Visitor<'_> for Visitor {
+        type Value = String;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a word or a whole number")
+        }
+
+        fn visit_str<E>(self, text: &str) -> Result<String, E> {
+            Ok(text.to_owned())
+        }
+
+        fn visit_u64<E>(self, number: u64) -> Result<String, E> {
+            Ok(number.to_string())
+        }
+
+        fn visit_i64<E>(self, number: i64) -> Result<String, E> {
+            Ok(number.to_string())
+        }
+    }
+
+    deserializer.deserialize_any(Visitor)
+}
+
+/// Gives a type with `FromStr` and `Display` the same form in files.
+macro_rules! as_text {
+    ($type:ty) => {
+        impl TryFrom<Word> for $type {
+            type Error = String;
+
+            fn try_from(word: Word) -> Result<Self, String> {
+                word.0.parse()
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(value: $type) -> String {
+                value.to_string()
+            }
+        }
+    };
+}
+
+/// Which of a device's two logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogTier {
+    /// In memory.
+    Ram,
+    /// On disk.
+    Disk,
+}
+
+/// A log of a device: `ram:PATH[:SIZE]` or `disk:PATH[:SIZE]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Word", into = "String")]
+pub struct LogSpec {
+    /// Where it is kept.
+    pub tier: LogTier,
+    /// Its file.
+    pub path: PathBuf,
+    /// How large it may be.
+    pub size: Option<Size>,
+}
+as_text!(LogSpec);
+
+impl FromStr for LogSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LogSpec, String> {
+        let wrong = || format!("`{text}` is no log; allowed are ram:PATH[:SIZE] and disk:PATH[:SIZE]");
+        let (tier, rest) = text.split_once(':').ok_or_else(wrong)?;
+        let tier = match tier {
+            "ram" => LogTier::Ram,
+            "disk" => LogTier::Disk,
+            _ => return Err(wrong()),
+        };
+        let sized = rest.rsplit_once(':').and_then(|(path, size)| Some((path, size.parse::<Size>().ok()?)));
+        let (path, size) = sized.map_or((rest, None), |(path, size)| (path, Some(size)));
+        if path.is_empty() {
+            return Err(wrong());
+        }
+        Ok(LogSpec { tier, path: path.into(), size })
+    }
+}
+
+impl fmt::Display for LogSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tier = match self.tier {
+            LogTier::Ram => "ram",
+            LogTier::Disk => "disk",
+        };
+        write!(f, "{tier}:{}", self.path.display())?;
+        self.size.map_or(Ok(()), |size| write!(f, ":{size}"))
+    }
+}
+
+/// Bytes: `4096`, `64K`, `64M`, `2G`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "Word", into = "String")]
+pub struct Size(pub u64);
+as_text!(Size);
+
+const UNITS: [(char, u64); 3] = [('G', 1 << 30), ('M', 1 << 20), ('K', 1 << 10)];
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Size, String> {
+        let unit = UNITS.iter().find(|(name, _)| text.to_uppercase().ends_with(*name));
+        let digits = unit.map_or(text, |_| &text[..text.len() - 1]);
+        let count: Option<u64> = digits.parse().ok();
+        let bytes = count.and_then(|count| count.checked_mul(unit.map_or(1, |(_, bytes)| *bytes)));
+        bytes.map(Size).ok_or_else(|| format!("`{text}` is no size; allowed are such as 4096, 64K, 64M, 2G"))
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = UNITS.iter().find(|(_, bytes)| self.0 > 0 && self.0 % bytes == 0);
+        match unit {
+            Some((name, bytes)) => write!(f, "{}{name}", self.0 / bytes),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+/// Bits per second: `100M` or `1G`, as on the label of a cable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Word", into = "String")]
+pub struct BitRate(pub u64);
+as_text!(BitRate);
+
+const DECIMAL_UNITS: [(char, u64); 3] = [('G', 1_000_000_000), ('M', 1_000_000), ('K', 1_000)];
+
+impl FromStr for BitRate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BitRate, String> {
+        let unit = DECIMAL_UNITS.iter().find(|(name, _)| text.to_uppercase().ends_with(*name));
+        let digits = unit.map_or(text, |_| &text[..text.len() - 1]);
+        let bits =
+            digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit.map_or(1, |(_, bits)| *bits)));
+        let bits = bits.filter(|bits| *bits > 0);
+        bits.map(BitRate).ok_or_else(|| {
+            format!("`{text}` is no rate; allowed are bits per second, such as 500K, 100M, 1G")
+        })
+    }
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// An address with a port, which is [`PORT_DEFAULT`] if not named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Word", into = "String")]
+pub struct Address(pub SocketAddr);
+as_text!(Address);
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        let address =
+            text.parse().or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, PORT_DEFAULT)));
+        address.map(Address).map_err(|_| {
+            format!("`{text}` is no address; allowed are IP and IP:PORT, such as 10.0.0.2:{PORT_DEFAULT}")
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A device as a server knows it: `ID=IP:PORT`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Word", into = "String")]
+pub struct DeviceSpec {
+    /// Its name in the cluster.
+    pub id: u16,
+    /// Its control address.
+    pub address: Address,
+}
+as_text!(DeviceSpec);
+
+impl FromStr for DeviceSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<DeviceSpec, String> {
+        let parsed = text.split_once('=').and_then(|(id, address)| {
+            Some(DeviceSpec { id: id.parse().ok()?, address: address.parse().ok()? })
+        });
+        parsed.ok_or_else(|| {
+            format!("`{text}` is no device; allowed is ID=IP[:PORT], such as 1=10.0.0.254:{PORT_DEFAULT}")
+        })
+    }
+}
+
+impl fmt::Display for DeviceSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.id, self.address)
+    }
+}
+
+/// Where a Redis or Valkey listens: `127.0.0.1:PORT` or `unix:PATH`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Word", into = "String")]
+pub struct Redis(pub RedisAddress);
+as_text!(Redis);
+
+impl FromStr for Redis {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Redis, String> {
+        text.parse().map(Redis)
+    }
+}
+
+impl fmt::Display for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The durability asked of the devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Word", into = "String")]
+pub struct Asked(pub Durability);
+as_text!(Asked);
+
+const DURABILITIES: [(&str, Durability); 4] = [
+    ("none", Durability::None),
+    ("ram", Durability::Ram),
+    ("disk", Durability::Disk),
+    ("ram+disk", Durability::RamAndDisk),
+];
+
+impl FromStr for Asked {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Asked, String> {
+        let found = DURABILITIES.iter().find(|(name, _)| *name == text);
+        found
+            .map(|(_, durability)| Asked(*durability))
+            .ok_or_else(|| format!("`{text}` is no durability; allowed are none, ram, disk and ram+disk"))
+    }
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = DURABILITIES.iter().find(|(_, durability)| *durability == self.0);
+        f.write_str(name.map_or("none", |(name, _)| name))
+    }
+}
+
+/// Where call records go: a file, or `http://HOST:PORT` of an OTLP collector.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Word", into = "String")]
+pub enum TraceTarget {
+    /// A file of OTLP JSON lines.
+    File(PathBuf),
+    /// A collector.
+    Endpoint(Endpoint),
+}
+as_text!(TraceTarget);
+
+impl FromStr for TraceTarget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TraceTarget, String> {
+        if text.contains("://") {
+            return text.parse().map(TraceTarget::Endpoint).map_err(|error: EndpointError| error.to_string());
+        }
+        if text.is_empty() {
+            return Err("an empty name is no file; allowed are FILE and http://HOST:PORT".into());
+        }
+        Ok(TraceTarget::File(text.into()))
+    }
+}
+
+impl fmt::Display for TraceTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TraceTarget::File(path) => path.display().fmt(f),
+            TraceTarget::Endpoint(endpoint) => endpoint.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse<T: FromStr<Err = String>>(text: &str) -> Result<T, String> {
+        text.parse()
+    }
+
+    #[test]
+    fn words_are_written_as_they_are_read() {
+        for text in ["ram:/dev/shm/a", "disk:/var/a b:64M", "disk:/odd:name"] {
+            assert_eq!(parse::<LogSpec>(text).expect(text).to_string(), text);
+        }
+        for text in ["0", "1023", "64K", "3G", "1025M"] {
+            assert_eq!(parse::<Size>(text).expect(text).to_string(), text);
+        }
+        for text in ["none", "ram", "disk", "ram+disk"] {
+            assert_eq!(parse::<Asked>(text).expect(text).to_string(), text);
+        }
+        for text in ["127.0.0.1:6379", "[::1]:6379", "unix:/run/redis.sock"] {
+            assert_eq!(parse::<Redis>(text).expect(text).to_string(), text);
+        }
+        for text in ["/tmp/trace.jsonl", "http://127.0.0.1:4318/v1/traces"] {
+            assert_eq!(parse::<TraceTarget>(text).expect(text).to_string(), text);
+        }
+        assert_eq!(parse::<DeviceSpec>("7=10.0.0.1").expect("a device").to_string(), "7=10.0.0.1:51000");
+        assert_eq!(parse::<Address>("10.0.0.1").expect("an address").to_string(), "10.0.0.1:51000");
+        assert_eq!(parse::<BitRate>("100M"), Ok(BitRate(100_000_000)));
+        assert_eq!(parse::<LogSpec>("disk:/a:1K").expect("a log").size, Some(Size(1_024)));
+    }
+
+    #[test]
+    fn a_wrong_word_is_answered_with_what_is_allowed() {
+        let wrong = [
+            parse::<LogSpec>("tape:/x").map(drop),
+            parse::<LogSpec>("ram:").map(drop),
+            parse::<Size>("12X").map(drop),
+            parse::<Size>("99999999999G").map(drop),
+            parse::<BitRate>("0").map(drop),
+            parse::<Address>("localhost").map(drop),
+            parse::<DeviceSpec>("10.0.0.1").map(drop),
+            parse::<DeviceSpec>("70000=10.0.0.1").map(drop),
+            parse::<TraceTarget>("").map(drop),
+            parse::<Asked>("tape").map(drop),
+        ];
+        for result in wrong {
+            let problem = result.expect_err("it is wrong");
+            assert!(problem.contains("allowed"), "{problem}");
+        }
+        let far = parse::<Redis>("10.0.0.1:6379").expect_err("only loopback is allowed");
+        assert!(far.contains("127.0.0.1"), "{far}");
+        let secure = parse::<TraceTarget>("https://a").expect_err("TLS is not spoken");
+        assert!(secure.contains("http://"), "{secure}");
+    }
+}

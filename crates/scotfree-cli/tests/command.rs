@@ -1,0 +1,229 @@
+//! The command as a user meets it: help, errors, exit codes, small commands.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A folder that is removed at the end, in which the command runs without any configuration.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("scot-cli-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).expect("temporary files can be written");
+        Folder(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).expect("temporary files can be written");
+        path
+    }
+
+    fn scot<S: AsRef<OsStr>>(&self, words: &[S]) -> Output {
+        self.scot_with(&[], words)
+    }
+
+    fn scot_with<S: AsRef<OsStr>>(&self, variables: &[(&str, &str)], words: &[S]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_scot"));
+        command.args(words).current_dir(&self.0).env_remove("SCOT_CONFIG").envs(variables.iter().copied());
+        command.output().expect("the command runs")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn assert_fails(output: &Output, code: i32, parts: &[&str]) {
+    assert_eq!(output.status.code(), Some(code), "{}{}", out(output), err(output));
+    for part in parts {
+        assert!(err(output).contains(part), "`{part}` is not in: {}", err(output));
+    }
+}
+
+fn assert_succeeds(output: &Output) -> String {
+    assert!(output.status.success(), "{}{}", out(output), err(output));
+    out(output)
+}
+
+#[test]
+fn help_says_where_to_begin_and_shows_examples() {
+    let folder = Folder::new("help");
+    let help = assert_succeeds(&folder.scot(&["--help"]));
+    assert!(help.contains("scot doctor") && help.contains("scot demo") && help.contains("SCOT_SECTION_KEY"));
+    assert!(!help.contains("lab-worker"), "what is for the lab alone is hidden");
+    for words in [&["switch", "--help"][..], &["sidecar", "client", "--help"], &["lab", "run", "--help"]] {
+        assert!(assert_succeeds(&folder.scot(words)).contains("Examples:"), "{words:?}");
+    }
+    assert_eq!(folder.scot::<&str>(&[]).status.code(), Some(2));
+    assert_fails(&folder.scot(&["demo", "--seconds", "0"]), 2, &["1..=600"]);
+}
+
+#[test]
+fn a_wrong_configuration_starts_nothing_and_is_named() {
+    let folder = Folder::new("config");
+    folder.write("scot.toml", "[cluster]\n\n[switch]\nport = [\"a\"]\n");
+    let expected = ["scot.toml:4", "`port`", "expected one of `ports`"];
+    assert_fails(&folder.scot(&["switch"]), 2, &expected);
+    assert_fails(&folder.scot(&["config", "check"]), 2, &expected);
+    let good = folder.write("good.toml", "[client]\nlisten = \"127.0.0.1:1\"\nserver = \"10.0.0.2\"\n");
+    let shown = assert_succeeds(&folder.scot(&["config".as_ref(), "check".as_ref(), good.as_os_str()]));
+    assert!(shown.contains("good.toml: can be used; sections set: client"), "{shown}");
+    let half = folder.write("half.toml", "[switch]\nports = [\"a\", \"b\"]\n");
+    let words = ["config".as_ref(), "check".as_ref(), half.as_os_str()];
+    assert_fails(&folder.scot(&words), 2, &["half.toml", "--address is missing", "SCOT_SWITCH_ADDRESS"]);
+    let late = folder.scot_with(&[("SCOT_CLIENT_MODE", "late")], &["config", "check", "good.toml"]);
+    assert_fails(&late, 2, &["SCOT_CLIENT_MODE", "early"]);
+    assert_fails(&folder.scot(&["--config", "none.toml", "kv"]), 2, &["none.toml"]);
+}
+
+#[test]
+fn a_daemon_names_what_is_missing() {
+    let folder = Folder::new("missing");
+    assert_fails(&folder.scot(&["kv"]), 2, &["--key-file is missing", "SCOT_CLUSTER_KEY_FILE"]);
+    assert_succeeds(&folder.scot(&["key", "new", "k"]));
+    assert_fails(&folder.scot(&["kv", "--key-file", "k"]), 2, &["--log is missing"]);
+    let words = ["sidecar", "server", "--key-file", "k", "--listen", "127.0.0.1", "--redis", "10.0.0.1:6379"];
+    assert_fails(&folder.scot(&words), 2, &["10.0.0.1:6379", "loopback"]);
+    let words = ["sidecar", "server", "--key-file", "k", "--listen", "127.0.0.1", "--redis", "unix:/nowhere"];
+    let words = [&words[..], &["--dead-letters", "d", "--unsafe-ack-when-applied"]].concat();
+    assert_fails(&folder.scot(&words), 2, &["loses acknowledged updates"]);
+}
+
+#[test]
+fn keys_are_made_once_and_for_their_owner() {
+    let folder = Folder::new("key");
+    assert_succeeds(&folder.scot(&["key", "new", "k"]));
+    let path = folder.0.join("k");
+    let text = fs::read_to_string(&path).expect("it is there");
+    assert_eq!(text.trim().len(), 64);
+    assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
+    assert_fails(&folder.scot(&["key", "new", "k"]), 3, &["never overwritten"]);
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), text);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("it is ours");
+    assert_fails(&folder.scot(&["kv", "--key-file", "k"]), 2, &["chmod 600 k"]);
+}
+
+#[test]
+fn the_doctors_findings_are_json_with_a_mend_for_each_fault() {
+    let folder = Folder::new("doctor");
+    let output = folder.scot(&["doctor", "--json"]);
+    let examination: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let ok = examination["ok"].as_bool().expect("it says whether all is well");
+    assert_eq!(output.status.code(), Some(i32::from(!ok)));
+    let findings = examination["findings"].as_array().expect("a list");
+    assert!(findings.len() > 10);
+    for finding in findings {
+        assert_eq!(finding["state"] == "ok", finding["mend"].is_null(), "{finding}");
+    }
+    let text = out(&folder.scot(&["doctor"]));
+    assert!(text.contains("tool ip") && text.contains("must be mended"), "{text}");
+}
+
+#[test]
+fn the_doctor_sees_a_port_in_use_and_a_log_that_is_too_small() {
+    let folder = Folder::new("doctor-port");
+    let used = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
+    let address = used.local_addr().expect("it is bound");
+    let log = "[switch]\nlog = [\"disk:/var/lib/x:1M\"]\n[doctor]\nrate_per_s = 100000.0\n";
+    folder.write("scot.toml", &format!("[client]\nlisten = \"{address}\"\n{log}"));
+    let output = folder.scot(&["doctor"]);
+    assert_eq!(output.status.code(), Some(1), "a configured port must be free");
+    let text = out(&output);
+    assert!(text.contains(&format!("sport = :{}", address.port())), "{text}");
+    assert!(text.contains("size of log disk:/var/lib/x"), "{text}");
+}
+
+#[test]
+fn commands_are_classified() {
+    let folder = Folder::new("classify");
+    let shown = assert_succeeds(&folder.scot(&["classify", "SET", "k", "v", "EX", "10"]));
+    assert!(shown.starts_with("SET k v EX 10: early"), "{shown}");
+    assert!(assert_succeeds(&folder.scot(&["classify"])).lines().count() > 400);
+}
+
+#[test]
+fn the_simulator_runs_many_seeds_or_one() {
+    let folder = Folder::new("sim");
+    assert!(assert_succeeds(&folder.scot(&["sim", "--seeds", "0..3"])).contains("wall clock"));
+    assert!(assert_succeeds(&folder.scot(&["sim", "--seeds", "0..2", "--storm"])).contains("wall clock"));
+    assert_succeeds(&folder.scot(&["sim", "--seed", "7"]));
+    assert_fails(&folder.scot(&["sim", "--seeds", "3..3"]), 2, &["FIRST..END"]);
+}
+
+#[test]
+fn an_unknown_command_is_a_program_of_that_name() {
+    let folder = Folder::new("external");
+    let program = folder.write("scot-greet", "#!/bin/sh\necho greetings $1\nexit 7\n");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let path = format!("{}:/usr/bin:/bin", folder.0.display());
+    let output = folder.scot_with(&[("PATH", &path)], &["greet", "all"]);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(7), "greetings all\n"));
+    assert_fails(&folder.scot(&["gret"]), 2, &["no command `gret`", "scot-gret"]);
+}
+
+#[test]
+fn completions_and_manual_pages_are_made() {
+    let folder = Folder::new("manual");
+    assert!(assert_succeeds(&folder.scot(&["completions", "bash"])).contains("_scot"));
+    assert_succeeds(&folder.scot(&["man", "pages"]));
+    let page = fs::read_to_string(folder.0.join("pages/scot-sidecar-client.1")).expect("it is there");
+    assert!(page.contains("early"), "{page}");
+}
+
+#[test]
+fn reports_of_files_without_calls_are_refused() {
+    let folder = Folder::new("tax");
+    folder.write("empty.jsonl", "");
+    assert_fails(&folder.scot(&["tax", "report", "empty.jsonl"]), 2, &["no calls", "--trace"]);
+    assert_fails(&folder.scot(&["tax", "report", "none.jsonl"]), 2, &["none.jsonl"]);
+}
+
+#[test]
+fn a_file_that_is_no_log_is_called_that() {
+    let folder = Folder::new("log");
+    folder.write("x", "this is no log at all, whatever else it may be");
+    for command in ["ls", "verify"] {
+        assert_fails(&folder.scot(&["log", command, "x"]), 1, &["x is not usable as a log"]);
+        assert_fails(&folder.scot(&["log", command, "none"]), 3, &["none"]);
+    }
+}
+
+#[test]
+fn claims_without_results_say_how_to_measure() {
+    let folder = Folder::new("claims");
+    assert_fails(&folder.scot(&["claims"]), 2, &["scot lab run"]);
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    if repository.join("lab/results").read_dir().is_ok_and(|mut files| files.next().is_some()) {
+        let words = ["claims".as_ref(), "--repository".as_ref(), repository.as_os_str()];
+        assert!(out(&folder.scot(&words)).contains(" claims, "));
+    }
+}
+
+#[test]
+fn what_the_lab_has_is_listed() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = Command::new(env!("CARGO_BIN_EXE_scot"))
+        .args(["lab", "list"])
+        .current_dir(repository)
+        .output()
+        .expect("the command runs");
+    let shown = assert_succeeds(&output);
+    assert!(shown.contains("one-device") && shown.contains("kill-rounds"), "{shown}");
+    let folder = Folder::new("lab");
+    assert_fails(&folder.scot(&["lab", "down", "nothing-of-this-name"]), 2, &["scot lab list"]);
+    assert_fails(&folder.scot(&["lab", "up", "nowhere"]), 2, &["lab/topologies/nowhere.toml"]);
+}

@@ -1,0 +1,212 @@
+//! Daemons as processes on loopback: readiness, metrics, reload, drain.
+
+use scotfree_lab::config::Source;
+use scotfree_lab::netns::{access, Access, Lab};
+use scotfree_lab::process::{wait_until, Process, ProcessSpec, Supervisor};
+use scotfree_lab::resp::{Connection, Reply};
+use scotfree_lab::scratch::Scratch;
+use scotfree_lab::topology::Topology;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct World {
+    folder: Scratch,
+    supervisor: Supervisor,
+    server: SocketAddr,
+    clients: SocketAddr,
+    metrics: SocketAddr,
+}
+
+impl World {
+    fn new(name: &str) -> World {
+        let folder = Scratch::new(name).expect("temporary files can be written");
+        let world = World {
+            folder,
+            supervisor: Supervisor::new(),
+            server: free_udp(),
+            clients: free_tcp(),
+            metrics: free_tcp(),
+        };
+        let made = world.start("key", &["key", "new", "key"]);
+        assert!(made.wait(PATIENCE).is_some_and(|status| status.success()), "{}", made.error_output());
+        world
+    }
+
+    fn write_config(&self, more: &str) {
+        let World { server, clients, metrics, .. } = self;
+        let text = format!(
+            "[cluster]\nkey_file = \"key\"\n[kv]\nlisten = \"{server}\"\nlog = \"kv.wal\"\nlog_size = \"8M\"\n\
+             [client]\nlisten = \"{clients}\"\nserver = \"{server}\"\nmetrics = \"{metrics}\"\n{more}"
+        );
+        fs::write(self.folder.path().join("scot.toml"), text).expect("temporary files can be written");
+    }
+
+    fn start(&self, name: &str, words: &[&str]) -> Process {
+        let mut spec = ProcessSpec::new(name, env!("CARGO_BIN_EXE_scot"), self.folder.path()).args(words);
+        spec.working_folder = Some(self.folder.path().to_owned());
+        self.supervisor.spawn(&spec).expect("the command runs")
+    }
+
+    fn serve(&self, name: &str, words: &[&str]) -> Process {
+        let process = self.start(name, words);
+        process.wait_for_output("scot: ready", PATIENCE).expect("it serves");
+        process
+    }
+
+    fn connect(&self) -> Connection {
+        Connection::open(self.clients, PATIENCE).expect("the sidecar listens")
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.metrics).expect("metrics are served");
+        write!(stream, "GET {path} HTTP/1.1\r\n\r\n").expect("a request");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        text
+    }
+
+    fn count_of(&self, name: &str) -> u64 {
+        let text = self.get("/metrics");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {text}"))
+    }
+}
+
+fn free_tcp() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("loopback has ports")
+}
+
+fn free_udp() -> SocketAddr {
+    UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("loopback has ports")
+}
+
+fn stop(process: &Process) {
+    let status = process.stop(PATIENCE).expect("it has ended");
+    assert!(status.success(), "{status}: {}", process.error_output());
+}
+
+#[test]
+fn a_client_is_served_traced_reloaded_and_drained() {
+    let world = World::new("daemons");
+    world.write_config("trace = \"trace.jsonl\"\n");
+    let kv = world.serve("kv", &["kv"]);
+    let sidecar = world.serve("client", &["sidecar", "client"]);
+    assert!(sidecar.output().contains(&world.clients.to_string()), "{}", sidecar.output());
+    let mut connection = world.connect();
+    assert_eq!(connection.call(&["SET", "a", "1"]).expect("a reply"), Reply::Simple("OK".into()));
+    assert_eq!(connection.call(&["GET", "a"]).expect("a reply"), Reply::Bulk(b"1".to_vec()));
+    assert!(wait_until(PATIENCE, || world.get("/healthz").contains("200 OK")));
+    assert!(wait_until(PATIENCE, || world.count_of("scotfree_front_commands_total") == 2));
+    assert_eq!(world.count_of("scotfree_front_early_total"), 0);
+
+    // What can be taken over is, for new connections; the rest is named.
+    world.write_config("trace = \"other.jsonl\"\nmode = \"early\"\n");
+    sidecar.signal("HUP");
+    sidecar.wait_for_output("reloaded: mode", PATIENCE).expect("it says what it took over");
+    sidecar.wait_for_output("not reloaded, restart to take over: trace", PATIENCE).expect("and what not");
+    let mut early = world.connect();
+    assert_eq!(early.call(&["SET", "b", "2"]).expect("a reply"), Reply::Simple("OK".into()));
+    assert!(wait_until(PATIENCE, || world.count_of("scotfree_front_early_total") == 1));
+    fs::write(world.folder.path().join("scot.toml"), "[client]\nmode = 1\n").expect("it can be written");
+    sidecar.signal("HUP");
+    sidecar.wait_for_output("not reloaded: scot.toml:2", PATIENCE).expect("a wrong file changes nothing");
+
+    stop(&sidecar);
+    stop(&kv);
+    let report = world.start("tax", &["tax", "report", "trace.jsonl"]);
+    assert!(report.wait(PATIENCE).is_some_and(|status| status.success()), "{}", report.error_output());
+    assert!(report.output().contains("SET"), "{}", report.output());
+    let verify = world.start("verify", &["log", "verify", "kv.wal"]);
+    assert!(verify.wait(PATIENCE).is_some_and(|status| status.success()), "{}", verify.error_output());
+    assert!(verify.output().contains("every record holds"), "{}", verify.output());
+}
+
+#[test]
+fn a_drained_server_has_kept_everything() {
+    let world = World::new("daemons-drain");
+    world.write_config("");
+    let kv = world.serve("kv", &["kv"]);
+    let sidecar = world.serve("client", &["sidecar", "client"]);
+    let mut connection = world.connect();
+    for count in 1..=50 {
+        let reply = connection.call(&["RPUSH", "l", "x"]).expect("a reply");
+        assert_eq!(reply, Reply::Integer(count));
+    }
+    stop(&kv);
+    let kv = world.serve("kv-again", &["kv"]);
+    // The open connection goes on, and new ones find what there is.
+    for connection in [&mut connection, &mut world.connect()] {
+        let Reply::Array(items) = connection.call(&["LRANGE", "l", "0", "-1"]).expect("a reply") else {
+            panic!("a list is an array");
+        };
+        assert_eq!(items.len(), 50);
+    }
+    stop(&sidecar);
+    stop(&kv);
+}
+
+#[test]
+fn two_servers_do_not_share_a_file_or_a_port() {
+    let world = World::new("daemons-two");
+    world.write_config("");
+    let kv = world.serve("kv", &["kv"]);
+    let other = free_udp().to_string();
+    let second = world.start("second", &["kv", "--listen", &other]);
+    assert_eq!(second.wait(PATIENCE).and_then(|status| status.code()), Some(3));
+    assert!(
+        second.error_output().contains(&format!("in use by process {}", kv.pid())),
+        "{}",
+        second.error_output()
+    );
+    let third = world.start("third", &["kv", "--log", "other.wal"]);
+    assert_eq!(third.wait(PATIENCE).and_then(|status| status.code()), Some(3));
+    assert!(third.error_output().contains(&world.server.to_string()), "{}", third.error_output());
+    stop(&kv);
+}
+
+#[test]
+fn a_device_takes_over_faults_on_purpose_and_names_the_rest() {
+    if access() != Access::Direct {
+        eprintln!("SKIP: this test needs a namespace for the device: run it as root");
+        return;
+    }
+    let folder = Scratch::new("daemons-switch").expect("temporary files can be written");
+    let text = include_str!("../../../lab/topologies/one-device.toml").replace("one-device", "t-cli-switch");
+    let topology = Topology::parse(&Source::from_text("t.toml", text)).expect("it is a topology");
+    let lab = Lab::up(&topology, folder.path()).expect("it comes up");
+    let write = |settings: &str| {
+        let log = folder.path().join("ram.log");
+        let text = format!(
+            "[cluster]\nkey_file = \"key\"\n[switch]\nports = [\"client0\", \"server0\"]\n\
+             address = \"10.77.0.254\"\nserver = \"10.77.0.2\"\ndevice_id = 1\nwindow_max = 64\n\
+             log = [\"ram:{}:16M\"]\n{settings}",
+            log.display()
+        );
+        fs::write(folder.path().join("scot.toml"), text).expect("temporary files can be written");
+    };
+    let scot = |words: &[&str]| {
+        let mut spec = ProcessSpec::new(words[0], env!("CARGO_BIN_EXE_scot"), folder.path()).args(words);
+        spec.working_folder = Some(folder.path().to_owned());
+        lab.spawn("device", &spec).expect("the command runs")
+    };
+    assert!(scot(&["key", "new", "key"]).wait(PATIENCE).is_some_and(|status| status.success()));
+    write("loss = 0.5\n");
+    let switch = scot(&["switch"]);
+    switch.wait_for_output("scot: ready switch 10.77.0.254:51000", PATIENCE).expect("it serves");
+    write("loss = 1.5\ndelay_us = 100\nmetrics = \"127.0.0.1:9100\"\n");
+    switch.signal("HUP");
+    switch.wait_for_output("reloaded: delay_us, loss", PATIENCE).expect("it says what it took over");
+    switch.wait_for_output("restart to take over: metrics", PATIENCE).expect("and what not");
+    write("loss = 101.0\n");
+    switch.signal("HUP");
+    switch.wait_for_output("not reloaded: [switch] loss: 101", PATIENCE).expect("it names the key");
+    stop(&switch);
+    let ls = scot(&["log", "ls", "ram.log"]);
+    assert!(ls.wait(PATIENCE).is_some_and(|status| status.success()), "{}", ls.error_output());
+    assert!(ls.output().contains("ram log of device 1"), "{}", ls.output());
+    lab.remove().expect("it goes");
+}

@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# The micro-benchmarks, one after the other; each prints JSON.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cargo run -q --locked --release -p scotfree-io --example domain_bench
+cargo run -q --locked --release -p scotfree-switch --example bridge_latency

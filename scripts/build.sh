@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Builds the command scot, saying so if it takes a while.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ -x target/release/scot ] || echo "building scot (a few minutes the first time)"
+exec cargo build --release --locked -q -p scotfree-cli

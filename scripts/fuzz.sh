@@ -1,0 +1,19 @@
+#!/bin/sh
+# Fuzzes every parser for FUZZ_SECONDS each (10). With cargo-fuzz and a nightly compiler it uses
+# libFuzzer; without, a driver on stable Rust that mutates the same seeds (SEED, a new one by default).
+set -eu
+cd "$(dirname "$0")/.."
+seconds=${FUZZ_SECONDS:-10}
+seed=${SEED:-$(date +%s)}
+drive() {
+    cargo run --quiet --release --manifest-path fuzz/Cargo.toml --bin drive -- "$@"
+}
+if cargo fuzz --version >/dev/null 2>&1 && cargo +nightly --version >/dev/null 2>&1; then
+    drive --write-corpus fuzz/corpus
+    for target in $(drive --list); do
+        cargo +nightly fuzz run --features libfuzzer "$target" -- -max_total_time="$seconds" -verbosity=0
+    done
+else
+    echo "cargo-fuzz or nightly Rust is missing: fuzzing with the driver for stable Rust, seed $seed"
+    drive --seconds "$seconds" --seed "$seed"
+fi

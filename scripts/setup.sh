@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Installs what is missing of the Debian packages that the tests and the demo use; does nothing where
+# all is there. What cannot be installed is named with the command that would install it.
+set -euo pipefail
+
+# command:package
+wanted=(cc:gcc ip:iproute2 redis-server:redis-server redis-cli:redis-tools redis-benchmark:redis-tools ethtool:ethtool unshare:util-linux)
+required=(cc ip unshare)
+
+PATH="$PATH:/usr/sbin:/sbin:$HOME/.cargo/bin"
+has() { command -v "$1" >/dev/null 2>&1; }
+
+missing=()
+for pair in "${wanted[@]}"; do
+  has "${pair%%:*}" || missing+=("${pair##*:}")
+done
+
+if [ ${#missing[@]} -gt 0 ]; then
+  mapfile -t packages < <(printf '%s\n' "${missing[@]}" | sort -u)
+  install=(apt-get install -y -qq --no-install-recommends "${packages[@]}")
+  run() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
+  echo "setup: installing ${packages[*]}"
+  if ! has apt-get; then
+    echo "setup: no apt-get here; install with your package manager: ${packages[*]}" >&2
+  elif ! { run apt-get update -qq && DEBIAN_FRONTEND=noninteractive run "${install[@]}" >/tmp/scot-setup.$$ 2>&1; }; then
+    echo "setup: could not install; as root: apt-get update && ${install[*]}" >&2
+    [ -s /tmp/scot-setup.$$ ] && tail -3 /tmp/scot-setup.$$ >&2
+  fi
+  rm -f /tmp/scot-setup.$$
+fi
+
+stop=0
+for tool in "${required[@]}"; do
+  has "$tool" || { echo "setup: $tool is needed and missing" >&2; stop=1; }
+done
+if ! has cargo; then
+  echo "setup: cargo is needed and missing; install Rust 1.85 or newer (Debian: apt-get install rustup && rustup default stable)" >&2
+  stop=1
+fi
+if ! has python3 || ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+  echo "setup: Python 3.11 or newer is missing; it is not needed yet, analysis will want it (apt-get install python3)" >&2
+fi
+has redis-server || echo "setup: no redis-server: the demo runs on the embedded scot kv, tests against Redis are skipped with the reason" >&2
+exit $stop

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# All tests, from the cheapest to the dearest. Ends with a line that counts them.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+step() { printf '\n== %s\n' "$*"; }
+
+step "format, lints, tidy rules"
+cargo fmt --all -- --check
+cargo clippy -q --locked --workspace --all-targets -- -D warnings
+cargo run -q --locked -p xtask -- tidy
+
+step "tests of all crates"
+cargo build -q --locked --release -p scotfree-cli
+cargo test --locked --workspace --no-fail-fast 2>&1 | tee "$log"
+
+step "the parsers under random input"
+cargo test -q --locked --manifest-path fuzz/Cargo.toml 2>&1 | tee -a "$log"
+FUZZ_SECONDS=3 scripts/fuzz.sh
+
+step "2,000 seeds of the simulator"
+cargo run -q --locked --release -p scotfree-sim --example sim -- --seeds 0..2000
+
+step "100 rounds of kill -9 on real processes, and as many with the append-only file cut back to its last sync"
+target/release/scot lab run kill-rounds --rounds 100 --no-results
+target/release/scot lab run kill-rounds-cut --rounds 100 --no-results
+
+step "the control, which must lose"
+target/release/scot lab run kill-rounds-control --rounds 2 --no-results
+
+sum() { awk -v want="$1" '/^test result:/{for(i=1;i<NF;i++) if($(i+1) ~ "^"want) total+=$i} END{print total+0}' "$log"; }
+printf '\n%s passed, %s failed, %s ignored\n' "$(sum passed)" "$(sum failed)" "$(sum ignored)"
