@@ -39,6 +39,8 @@ pub struct UdpConfig {
     pub send_buffer_bytes: usize,
     /// How many transmit stamps may be awaited; at the limit the oldest is given up.
     pub tx_stamps_max: usize,
+    /// Whether the kernel is asked for stamps at all; it takes time for each datagram that it stamps.
+    pub stamps: bool,
 }
 
 impl Default for UdpConfig {
@@ -50,6 +52,7 @@ impl Default for UdpConfig {
             receive_buffer_bytes: 4 << 20,
             send_buffer_bytes: 4 << 20,
             tx_stamps_max: 1_024,
+            stamps: true,
         }
     }
 }
@@ -110,7 +113,8 @@ impl UdpTransport {
     pub fn adopt(fd: OwnedFd, config: &UdpConfig) -> io::Result<UdpTransport> {
         let local = socket::local_address(&fd)?;
         socket::set_nonblocking(&fd)?;
-        let stamps = if enable_stamps(&fd).is_ok() { Stamps::Software } else { Stamps::None };
+        let is_stamping = config.stamps && enable_stamps(&fd).is_ok();
+        let stamps = if is_stamping { Stamps::Software } else { Stamps::None };
         let headers_bytes = if local.is_ipv4() { V4_HEADERS_BYTES } else { V6_HEADERS_BYTES };
         Ok(UdpTransport {
             fd,

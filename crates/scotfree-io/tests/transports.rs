@@ -4,7 +4,7 @@ use scotfree_core::Nanos;
 use scotfree_io::conformance::transport::suite;
 use scotfree_io::memory::{pair, MemoryConfig};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
-use scotfree_io::{now_monotonic, RxBurst, Transport, TxPacket};
+use scotfree_io::{now_monotonic, RxBurst, Stamps, Transport, TxPacket};
 use std::net::{SocketAddr, UdpSocket};
 
 #[test]
@@ -97,6 +97,22 @@ fn stamps_recover_when_the_kernel_counts_differently() {
 
 /// Sends a stamped datagram through a copy of the socket, so that the kernel counts one more than the
 /// transport does.
+#[test]
+fn a_socket_that_is_not_to_stamp_says_so_and_stamps_nothing() {
+    let config = UdpConfig { stamps: false, ..UdpConfig::default() };
+    let bind = || UdpTransport::bind(address("127.0.0.1:0"), &config).expect("a socket");
+    let (mut a, mut b) = (bind(), bind());
+    assert_eq!(a.stamps(), Stamps::None);
+    let to = b.local_address();
+    assert_eq!(a.tx_burst(&[TxPacket { to, bytes: b"x", stamp: Some(1) }]).expect("no error"), 1);
+    let mut burst = RxBurst::new(4, 64);
+    await_that(|| b.rx_burst(&mut burst).expect("no error") == 1);
+    assert!(burst.iter().all(|packet| packet.received_at.is_none()));
+    let mut stamps = Vec::new();
+    a.tx_stamps(&mut stamps);
+    assert!(stamps.is_empty());
+}
+
 fn stamp_behind_its_back(transport: &UdpTransport, to: SocketAddr) {
     use std::os::fd::AsFd;
     let copy = transport.as_fd().try_clone_to_owned().expect("a copy of the descriptor");

@@ -77,7 +77,8 @@ fn cpu_ns() -> Result<u64, Box<dyn Error>> {
 
 fn round(probes: ProbeOptions, calls: u64) -> Result<Round, Box<dyn Error>> {
     let any = "127.0.0.1:0".parse()?;
-    let transport = UdpTransport::bind(any, &UdpConfig::default())?;
+    let udp = UdpConfig { stamps: probes.stamps, ..UdpConfig::default() };
+    let transport = UdpTransport::bind(any, &udp)?;
     let server = transport.local_address();
     let stop = Stop::new()?;
     let config =
@@ -88,7 +89,7 @@ fn round(probes: ProbeOptions, calls: u64) -> Result<Round, Box<dyn Error>> {
         move || ServerRuntime::new(transport, NoopService::new(), config, &[], options).run(&stop, None)
     });
     let options = ClientOptions { probes, ..ClientOptions::new(server, ClusterKey::from_bytes(CLUSTER_KEY)) };
-    let mut client = ClientRuntime::new(UdpTransport::bind(any, &UdpConfig::default())?, options);
+    let mut client = ClientRuntime::new(UdpTransport::bind(any, &udp)?, options);
     let measured = measure(&mut client, calls)?;
     stop.stop();
     thread.join().map_err(|_| "the server's thread panicked")??;

@@ -97,7 +97,8 @@ pub fn start_session(config: &SessionConfig) -> Result<Session, SessionError> {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
     };
-    let transport = UdpTransport::bind(any, &UdpConfig::default())
+    let udp = UdpConfig { stamps: config.probes.stamps, ..UdpConfig::default() };
+    let transport = UdpTransport::bind(any, &udp)
         .map_err(|source| SessionError::Socket { server: config.server, source })?;
     let options = ClientOptions {
         sessions_max: 1,

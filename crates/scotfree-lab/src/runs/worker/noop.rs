@@ -34,7 +34,8 @@ pub(super) fn serve(spec: &NoopSpec) -> Result<(), Trouble> {
         let next = "see whether the address is this host's and free (ss -ulpn)";
         Trouble::new(format!("serve at {}", spec.listen), error, next)
     };
-    let transport = UdpTransport::bind(spec.listen, &UdpConfig::default()).map_err(broke)?;
+    let udp = UdpConfig { stamps: spec.probes, ..UdpConfig::default() };
+    let transport = UdpTransport::bind(spec.listen, &udp).map_err(broke)?;
     let mut nonce_seed = Nonce::default();
     getrandom::fill(&mut nonce_seed).map_err(|error| broke(std::io::Error::other(error.to_string())))?;
     let devices = spec.devices.iter().map(|(device, address)| (DeviceId(*device), *address)).collect();
