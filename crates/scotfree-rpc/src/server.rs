@@ -162,7 +162,6 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             }
             self.wait(board.map(|_| Duration::from_nanos(publish_at.since(now_monotonic()).0)))?;
         }
-        self.waits.forget(stop.poll_fd())?;
         let drained = self.drain();
         if let Some(board) = board {
             self.publish(board, &mut text);
@@ -192,6 +191,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
     pub fn drain(&mut self) -> io::Result<bool> {
         self.draining = true;
         self.machine.drain();
+        self.waits.forget_wakes()?;
         let deadline = now_monotonic().plus(self.options.drain_time_max);
         loop {
             self.turn()?;
@@ -249,7 +249,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         self.waits.wait(self.transport.poll_fd(), receives, stalled, &self.service, timeout)
     }
 
-    /// Lets [`ServerRuntime::wait`] return when `fd` is readable too.
+    /// Lets [`ServerRuntime::wait`] return when `fd` is readable too, until the server drains.
     pub fn wake_on(&mut self, fd: RawFd) -> io::Result<()> {
         self.waits.add(fd)
     }

@@ -2,16 +2,16 @@
 
 mod common;
 
-use common::{client, server_config, socket, update, TestServer, PATIENCE};
+use common::{client, server_config, socket, update, TestServer, KEY, PATIENCE};
 use remedy_persist::{ClosedReason, RecoveredSession};
 use scotfree_core::{Nanos, SessionId};
 use scotfree_io::Transport;
 use scotfree_rpc::metrics::Health;
 use scotfree_rpc::{
-    CallError, CallLabel, ClientEvent, DeadLetter, Execution, ProbeOptions, Replies, ServerOptions,
-    ServerRuntime, Service, Stop,
+    CallError, CallLabel, ClientEvent, ClientOptions, ClientRuntime, DeadLetter, Execution, ProbeOptions,
+    Replies, ServerOptions, ServerRuntime, Service, SessionOptions, Stop,
 };
-use scotfree_wire::CloseReason;
+use scotfree_wire::{CloseReason, ClusterKey};
 
 const LABEL: CallLabel = CallLabel::new("SET");
 
@@ -100,6 +100,32 @@ fn a_stop_waits_for_stability_only_so_long() {
     assert_eq!(health, Health::NotServing("draining"));
 }
 
+#[test]
+fn a_drain_waits_without_turning_although_the_stop_stays_readable() {
+    let transport = socket();
+    let options = ServerOptions { drain_time_max: Nanos::from_millis(300), ..ServerOptions::default() };
+    let address = transport.local_address();
+    let mut server = ServerRuntime::new(transport, Moody::default(), server_config(address), &[], options);
+    let mut client = ClientRuntime::new(socket(), ClientOptions::new(address, ClusterKey::from_bytes(KEY)));
+    let session = client.start_session(SessionOptions::default()).expect("room for a session");
+    while client.session_id(session).is_none() {
+        client.turn().expect("the socket works");
+        server.turn().expect("the socket works");
+    }
+    client.submit(session, update(b"unstable"), LABEL).expect("within the window");
+    client.turn().expect("the socket works");
+    while server.service().last.is_none() {
+        server.turn().expect("the socket works");
+    }
+    let stop = Stop::new().expect("an eventfd");
+    server.wake_on(stop.poll_fd()).expect("it can be watched");
+    stop.stop();
+    let turns = server.service().polls;
+    assert!(!server.drain().expect("the loop runs"), "what never becomes stable cannot be drained");
+    let turns = server.service().polls - turns;
+    assert!(turns < 100, "{turns} turns of the loop in 0.3 s");
+}
+
 /// A service that does what the request says.
 #[derive(Debug, Default)]
 struct Moody {
@@ -107,6 +133,7 @@ struct Moody {
     is_stable: bool,
     deleted: u32,
     broken: Option<String>,
+    polls: u32,
 }
 
 impl Service for Moody {
@@ -141,6 +168,7 @@ impl Service for Moody {
     fn dead_letter(&mut self, _letter: &DeadLetter<'_>) {}
 
     fn poll(&mut self, _wants_stable: bool, replies: &mut Replies) {
+        self.polls += 1;
         if let Some(ticket) = self.last.filter(|_| self.is_stable) {
             self.last = None;
             replies.stable(ticket);

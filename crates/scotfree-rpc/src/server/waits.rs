@@ -17,6 +17,8 @@ const SERVICE_KEY: u64 = 2;
 #[derive(Default)]
 pub(super) struct Waits {
     poller: Option<Poller>,
+    /// What else wakes the loop.
+    wakes: Vec<RawFd>,
     transport: Option<(RawFd, Interest)>,
     service: Vec<Watch>,
     wanted: Vec<Watch>,
@@ -31,11 +33,17 @@ impl Waits {
     }
 
     pub(super) fn add(&mut self, fd: RawFd) -> io::Result<()> {
-        self.poller()?.add(fd, WAKE_KEY, Interest::Read)
+        self.poller()?.add(fd, WAKE_KEY, Interest::Read)?;
+        self.wakes.push(fd);
+        Ok(())
     }
 
-    pub(super) fn forget(&mut self, fd: RawFd) -> io::Result<()> {
-        self.poller()?.remove(fd)
+    /// Whoever wakes the loop has been heard: a descriptor that stays readable would let it spin.
+    pub(super) fn forget_wakes(&mut self) -> io::Result<()> {
+        for fd in std::mem::take(&mut self.wakes) {
+            self.poller()?.remove(fd)?;
+        }
+        Ok(())
     }
 
     pub(super) fn wait(
