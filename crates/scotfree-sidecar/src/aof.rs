@@ -1,7 +1,11 @@
-//! Syncing a server's append-only files from another process.
+//! Syncing a server's append-only files from another process, and reading how they end.
 //!
 //! Invariant: a file is reported with the size it had before the sync, so everything up to that size is on
 //! stable storage. Syncing goes by the file, not by the descriptor, so a foreign writer's bytes count.
+
+mod ending;
+
+pub use ending::{ending, Ending};
 
 use crate::back::AofFiles;
 use std::fs::File;

@@ -12,6 +12,7 @@ mod order;
 mod parts;
 mod recover;
 mod replies;
+mod rewrite;
 mod stability;
 mod start;
 mod watch;
@@ -21,6 +22,7 @@ pub use markers::Marker;
 pub use stability::{AofFiles, Method};
 pub use start::LANE_NAME_PREFIX;
 
+use crate::aof::Ending;
 use crate::description::Description;
 use crate::payload::RequestKind;
 use crate::resp::Limits;
@@ -159,6 +161,10 @@ pub enum BackEvent {
     Connect(LaneId),
     /// Close it; nothing more is to be said of it.
     Disconnect(LaneId),
+    /// The server has work of its own to do before it can be used, which may take long; for the operator.
+    Waits(String),
+    /// Read how the append-only files end and say so.
+    ReadEnding(AofFiles),
     /// Requests can be executed.
     Started(Box<StartReport>),
     /// A request is over.
@@ -508,6 +514,20 @@ impl Back {
         if self.lanes.contains_key(&lane) {
             self.break_lane(lane, now, reason, events);
         }
+    }
+
+    /// The append-only files were read.
+    pub fn on_ending(&mut self, ending: Ending, now: Nanos, events: &mut BackEvents) {
+        let lane = self.control.and_then(|id| self.lanes.get_mut(&id));
+        if let (Phase::Starting(start), Some(lane)) = (&mut self.phase, lane) {
+            let progress = start.on_ending(ending, lane, &self.config);
+            self.on_progress(progress, now, events);
+        }
+    }
+
+    /// Whether the start waits for something that may take any time.
+    pub fn waits(&self) -> bool {
+        matches!(&self.phase, Phase::Starting(start) if start.waits())
     }
 
     /// The files are synced, or could not be.

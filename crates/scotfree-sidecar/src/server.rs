@@ -8,6 +8,7 @@ mod syncer;
 
 pub use run::{run, ServerSidecarConfig, SidecarError};
 
+use crate::aof;
 use crate::back::{
     Back, BackConfig, BackCounters, BackEvent, BackEvents, Execute, LaneId, Marker, Method, StopReason,
 };
@@ -17,7 +18,7 @@ use remedy_persist::{DeadLetterReason, RecoveredSession};
 use scotfree_core::{Epoch, Nanos, SessionId};
 use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
 use scotfree_rpc::metrics::MetricsText;
-use scotfree_rpc::{DeadLetter, Execution, Replies, Service, Watch};
+use scotfree_rpc::{DeadLetter, Execution, Replies, Service, Stop, Watch};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
@@ -104,9 +105,12 @@ pub struct RedisService {
 }
 
 impl RedisService {
-    /// Connects, ends predecessors' connections, reads the markers and stores a new epoch. Blocks until
-    /// that is done.
-    pub fn start(config: &RedisServiceConfig) -> Result<(RedisService, Recovered), SidecarError> {
+    /// Connects, has open transactions mended, ends predecessors' connections, reads the markers and stores
+    /// a new epoch. Blocks until that is done, or somebody asks to stop.
+    pub fn start(
+        config: &RedisServiceConfig,
+        stop: &Stop,
+    ) -> Result<Option<(RedisService, Recovered)>, SidecarError> {
         let mut service = RedisService {
             back: Back::new(config.back.clone()),
             redis: config.redis.clone(),
@@ -125,8 +129,8 @@ impl RedisService {
             ack_when_applied: config.ack_when_applied,
         };
         service.back.start(&mut service.events);
-        let recovered = service.wait_for_start(config.start_time_max)?;
-        Ok((service, recovered))
+        let recovered = service.wait_for_start(config.start_time_max, stop)?;
+        Ok(recovered.map(|recovered| (service, recovered)))
     }
 
     /// What the machine has counted.
@@ -186,31 +190,38 @@ impl RedisService {
         );
     }
 
-    fn wait_for_start(&mut self, time_max: Duration) -> Result<Recovered, SidecarError> {
+    fn wait_for_start(&mut self, time_max: Duration, stop: &Stop) -> Result<Option<Recovered>, SidecarError> {
         let mut replies = Replies::new();
-        let deadline = now_monotonic().plus(Nanos(time_max.as_nanos() as u64));
-        loop {
+        let time_max = Nanos(time_max.as_nanos() as u64);
+        let mut deadline = now_monotonic().plus(time_max);
+        while !stop.is_stopped() {
             self.poll(true, &mut replies);
             if let Some(recovered) = self.started.take() {
-                return Ok(recovered);
+                return Ok(Some(recovered));
             }
             if let Some(reason) = self.stopped.take() {
                 return Err(SidecarError::of_start(&self.redis, reason));
             }
             let now = now_monotonic();
+            if self.back.waits() {
+                // How long that takes depends on the data, and the server answers meanwhile.
+                deadline = now.plus(time_max);
+            }
             if now >= deadline {
                 return Err(SidecarError::NotStarted {
                     redis: self.redis.to_string(),
-                    seconds: time_max.as_secs(),
+                    seconds: time_max.0 / 1_000_000_000,
                     sync_error: self.sync_error.take(),
                 });
             }
-            self.wait(self.next_poll().map_or(deadline, |at| at.min(deadline)).since(now))?;
+            self.wait(self.next_poll().map_or(deadline, |at| at.min(deadline)).since(now), stop)?;
         }
+        Ok(None)
     }
 
-    fn wait(&self, time: Nanos) -> Result<(), SidecarError> {
+    fn wait(&self, time: Nanos, stop: &Stop) -> Result<(), SidecarError> {
         let mut poller = Poller::new(16)?;
+        poller.add(stop.poll_fd(), 0, Interest::Read)?;
         let mut watches = Vec::new();
         self.watches(&mut watches);
         for watch in watches {
@@ -302,6 +313,11 @@ impl RedisService {
             BackEvent::Connect(lane) => self.connect(*lane, now),
             BackEvent::Disconnect(lane) => {
                 self.sockets.remove(lane);
+            }
+            BackEvent::Waits(what) => eprintln!("sidecar: {what}"),
+            // Nothing is served yet, so nobody waits while the files are read.
+            BackEvent::ReadEnding(files) => {
+                self.back.on_ending(aof::ending(files), now, &mut self.events);
             }
             BackEvent::Started(report) => {
                 let sessions: Option<Vec<RecoveredSession>> =

@@ -92,13 +92,21 @@ impl Back {
         let (Phase::Starting(start), Some(lane)) = (&mut self.phase, self.lanes.get_mut(&id)) else {
             return Ok(());
         };
-        match start.on_reply(now, reply, lane, &self.config) {
+        let progress = start.on_reply(now, reply, lane, &self.config);
+        self.on_progress(progress, now, events);
+        Ok(())
+    }
+
+    /// A step of the start has led to something.
+    pub(super) fn on_progress(&mut self, progress: Progress, now: Nanos, events: &mut BackEvents) {
+        match progress {
             Progress::Going => {}
+            Progress::Waits(what) => events.push(BackEvent::Waits(what)),
+            Progress::Read(files) => events.push(BackEvent::ReadEnding(files)),
             Progress::Done => self.on_read(now, events),
             Progress::Refused(reasons) => self.stop(StopReason::Refused(reasons), events),
             Progress::Fenced => self.stop(StopReason::Fenced, events),
         }
-        Ok(())
     }
 
     /// The markers are read: what is left is to make the epoch stable.

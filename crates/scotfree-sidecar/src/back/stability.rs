@@ -70,7 +70,7 @@ pub struct AofFiles {
 }
 
 impl AofFiles {
-    fn of(settings: &Settings) -> AofFiles {
+    pub(super) fn of(settings: &Settings) -> AofFiles {
         // Before 7.0 there is one file, beside the others.
         let folder = PathBuf::from(settings.get("dir")).join(settings.get("appenddirname"));
         AofFiles { folder, name: settings.get("appendfilename").to_owned() }

@@ -4,11 +4,16 @@
 //! last ones, and our own epoch is stored beside them. The order is what makes it so: check, take a new
 //! epoch, end the predecessors' connections, and only then read the markers. A predecessor's connection
 //! that was not there to be ended reads the epoch before it is used, and finds that it has been replaced.
+//! Nothing is written before the append-only files are known to be whole: what is appended to an open
+//! transaction is dropped or executed twice by a later load (see [`crate::aof::Ending`]).
 
 use super::health::{obstacles, Info, Settings};
 use super::lane::{Expected, Lane};
 use super::markers::{integer_reply, MarkerError, Markers, EPOCH_FIELD};
+use super::rewrite::{Next, Rewriting};
+use super::stability::AofFiles;
 use super::BackConfig;
+use crate::aof::Ending;
 use crate::classes::Flags;
 use crate::description::{CommandInfo, Description};
 use crate::resp::{elements, is_error, parse_integer, text_of};
@@ -16,8 +21,8 @@ use scotfree_core::Nanos;
 
 /// Connections whose names begin so are a sidecar's.
 pub const LANE_NAME_PREFIX: &str = "scotfree-";
-/// How long to wait before a loading server is asked again.
-const LOADING_RETRY: Nanos = Nanos::from_millis(20);
+/// How long to wait before a server that is loading, or rewriting its file, is asked again.
+const BUSY_RETRY: Nanos = Nanos::from_millis(20);
 /// How often predecessors' connections are looked for; they are gone after the first time.
 const KILL_ROUNDS_MAX: u32 = 20;
 
@@ -25,10 +30,26 @@ const KILL_ROUNDS_MAX: u32 = 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Facts,
-    Loading { until: Nanos },
+    Loading {
+        until: Nanos,
+    },
+    /// The append-only files are being read.
+    Ending,
+    /// The server is told to rewrite them.
+    Rewrite,
+    /// It is doing so, or something that has to be over first; it is asked again at this time.
+    Rewriting {
+        until: Nanos,
+    },
+    /// It is being asked.
+    Rewritten,
     Epoch,
-    Predecessors { round: u32 },
-    Kills { round: u32 },
+    Predecessors {
+        round: u32,
+    },
+    Kills {
+        round: u32,
+    },
     Markers,
 }
 
@@ -46,6 +67,8 @@ pub(super) struct Start {
     pub markers: Markers,
     epoch: u32,
     pub killed: usize,
+    rewriting: Option<Rewriting>,
+    is_loading: bool,
 }
 
 /// What a step of the start leads to.
@@ -53,6 +76,10 @@ pub(super) struct Start {
 pub(super) enum Progress {
     /// More replies are needed.
     Going,
+    /// The server has work of its own to do first, which may take long; in words for the operator.
+    Waits(String),
+    /// These files have to be read.
+    Read(AofFiles),
     /// The markers are read.
     Done,
     /// The server cannot be used; each reason says what to do.
@@ -76,6 +103,8 @@ impl Start {
             markers: Markers::default(),
             epoch: 0,
             killed: 0,
+            rewriting: None,
+            is_loading: false,
         };
         start.ask_facts(lane);
         start
@@ -84,16 +113,25 @@ impl Start {
     /// When [`Start::on_timer`] is wanted.
     pub fn timer(&self) -> Option<Nanos> {
         match self.step {
-            Step::Loading { until } => Some(until),
+            Step::Loading { until } | Step::Rewriting { until } => Some(until),
             _ => None,
         }
     }
 
-    /// Asks a server that was loading again.
+    /// Asks a server again that was loading or rewriting its file.
     pub fn on_timer(&mut self, now: Nanos, lane: &mut Lane) {
-        if self.timer().is_some_and(|until| now >= until) {
-            self.ask_facts(lane);
+        match self.step {
+            Step::Loading { until } if now >= until => self.ask_facts(lane),
+            Step::Rewriting { until } if now >= until => {
+                self.ask(lane, Step::Rewritten, &[&[b"INFO", b"persistence"]]);
+            }
+            _ => {}
         }
+    }
+
+    /// Whether the server has work of its own to do, which may take any time.
+    pub fn waits(&self) -> bool {
+        self.is_loading || self.rewriting.is_some()
     }
 
     /// Takes the reply to one of our commands.
@@ -105,7 +143,9 @@ impl Start {
         let replies = std::mem::take(&mut self.replies);
         match self.step {
             Step::Facts => self.on_facts(now, &replies, lane, config),
-            Step::Loading { .. } => Progress::Going,
+            Step::Loading { .. } | Step::Ending | Step::Rewriting { .. } => Progress::Going,
+            Step::Rewrite => self.on_rewrite(now, &replies[0]),
+            Step::Rewritten => self.on_rewritten(now, &replies[0], lane, config),
             Step::Epoch => self.on_epoch(&replies, lane, config),
             Step::Predecessors { round } => self.on_predecessors(round, &replies[0], lane, config),
             Step::Kills { round } => {
@@ -143,9 +183,10 @@ impl Start {
     ) -> Progress {
         self.info = Info::parse(&replies[0]);
         if self.info.get("loading") == "1" {
-            self.step = Step::Loading { until: now.plus(LOADING_RETRY) };
-            return Progress::Going;
+            self.step = Step::Loading { until: now.plus(BUSY_RETRY) };
+            return self.on_loading();
         }
+        self.is_loading = false;
         if let Some(error) = replies.iter().find(|reply| is_error(reply) && **reply != replies[3]) {
             return Progress::Refused(vec![format!(
                 "the server refuses what the sidecar has to ask (INFO, TIME, COMMAND, CONFIG GET): {}",
@@ -171,7 +212,56 @@ impl Start {
             early_allowed: true,
             commands: commands(&replies[2]),
         };
-        lane.enter(reserved_db, 2);
+        if self.settings.get("appendonly") != "yes" {
+            return self.ask_epoch(lane, config);
+        }
+        self.step = Step::Ending;
+        Progress::Read(AofFiles::of(&self.settings))
+    }
+
+    /// Says once what is waited for.
+    fn on_loading(&mut self) -> Progress {
+        if std::mem::replace(&mut self.is_loading, true) {
+            return Progress::Going;
+        }
+        let percent = self.info.get("loading_loaded_perc");
+        Progress::Waits(format!("the server is loading its files ({percent} %); waiting until it is done"))
+    }
+
+    /// The append-only files were read.
+    pub fn on_ending(&mut self, ending: Ending, lane: &mut Lane, config: &BackConfig) -> Progress {
+        let Some(rewriting) = Rewriting::because_of(ending) else { return self.ask_epoch(lane, config) };
+        let said = rewriting.text();
+        self.rewriting = Some(rewriting);
+        self.ask(lane, Step::Rewrite, &[&[b"BGREWRITEAOF"]]);
+        Progress::Waits(said)
+    }
+
+    fn on_rewrite(&mut self, now: Nanos, reply: &[u8]) -> Progress {
+        let Some(rewriting) = &mut self.rewriting else { return Progress::Going };
+        if let Err(refusal) = rewriting.on_reply(reply) {
+            return Progress::Refused(vec![refusal]);
+        }
+        self.step = Step::Rewriting { until: now.plus(BUSY_RETRY) };
+        Progress::Going
+    }
+
+    fn on_rewritten(&mut self, now: Nanos, reply: &[u8], lane: &mut Lane, config: &BackConfig) -> Progress {
+        let Some(rewriting) = &mut self.rewriting else { return Progress::Going };
+        match rewriting.on_info(&Info::parse(reply)) {
+            Ok(Next::Wait) => self.step = Step::Rewriting { until: now.plus(BUSY_RETRY) },
+            Ok(Next::Again) => self.ask(lane, Step::Rewrite, &[&[b"BGREWRITEAOF"]]),
+            Ok(Next::Done) => {
+                self.rewriting = None;
+                return self.ask_epoch(lane, config);
+            }
+            Err(refusal) => return Progress::Refused(vec![refusal]),
+        }
+        Progress::Going
+    }
+
+    fn ask_epoch(&mut self, lane: &mut Lane, config: &BackConfig) -> Progress {
+        lane.enter(self.description.reserved_db, 2);
         let key = config.marker_key.as_bytes();
         self.ask(lane, Step::Epoch, &[&[b"HINCRBY", key, EPOCH_FIELD, b"1"]]);
         Progress::Going

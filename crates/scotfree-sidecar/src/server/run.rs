@@ -164,7 +164,8 @@ pub fn run(
     let mut service_config = config.service.clone();
     let mut ever_started = false;
     while !stop.is_stopped() {
-        let started = RedisService::start(&service_config).and_then(|(service, recovered)| {
+        let started = RedisService::start(&service_config, stop).and_then(|started| {
+            let Some((service, recovered)) = started else { return Ok(None) };
             eprintln!(
                 "sidecar: epoch {}, {} sessions, {} connections of predecessors ended; stable: {}",
                 recovered.epoch,
@@ -173,10 +174,11 @@ pub fn run(
                 recovered.method.text()
             );
             service_config.back.last_epoch = Some(recovered.epoch.0);
-            runtime(config, service, &recovered)
+            runtime(config, service, &recovered).map(Some)
         });
         let mut runtime = match started {
-            Ok(runtime) => runtime,
+            Ok(Some(runtime)) => runtime,
+            Ok(None) => break,
             Err(error) if ever_started && error.is_passing() => {
                 eprintln!("sidecar: {error}; trying again");
                 publish_down(board, &mut text);

@@ -6,7 +6,7 @@
 
 use super::PATIENCE;
 use scotfree_core::{Nanos, SeqNum, SessionId};
-use scotfree_sidecar::aof::{self, Synced};
+use scotfree_sidecar::aof::{self, Ending, Synced};
 use scotfree_sidecar::back::{
     Back, BackConfig, BackEvent, BackEvents, Execute, LaneId, LateError, StartReport, StopReason,
 };
@@ -56,6 +56,10 @@ pub struct BackDriver {
     pub late_errors: Vec<LateError>,
     pub early: Vec<(bool, String)>,
     pub synced: Vec<Synced>,
+    /// What the start has waited for.
+    pub waits: Vec<String>,
+    /// How the append-only files end is not read while this is set, but taken to be this.
+    pub assumed_ending: Option<Ending>,
     /// Whether somebody waits for stability.
     pub wants_stable: bool,
     /// Syncs are left undone while this is set.
@@ -84,6 +88,8 @@ impl BackDriver {
             late_errors: Vec::new(),
             early: Vec::new(),
             synced: Vec::new(),
+            waits: Vec::new(),
+            assumed_ending: None,
             wants_stable: false,
             sync_fails: false,
             sync_lies: false,
@@ -187,6 +193,11 @@ impl BackDriver {
             },
             BackEvent::Disconnect(lane) => {
                 self.sockets.remove(&lane);
+            }
+            BackEvent::Waits(what) => self.waits.push(what),
+            BackEvent::ReadEnding(files) => {
+                let ending = self.assumed_ending.clone().unwrap_or_else(|| aof::ending(&files));
+                self.back.on_ending(ending, now, &mut self.events);
             }
             BackEvent::Started(report) => self.started = Some(*report),
             BackEvent::Reply { ticket, failed, response } => {

@@ -8,9 +8,8 @@ use crate::runs::site::Site;
 use crate::trouble::Trouble;
 use crate::workload::Random;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// Cuts files back.
 #[derive(Debug)]
@@ -42,37 +41,9 @@ impl PowerCut {
         for line in synced.lines() {
             let Some((bytes, path)) = parse(line) else { continue };
             lost += cut_file(path, bytes, random).map_err(|error| Trouble::file("cut", path, &error))?;
-            if path.extension().is_some_and(|ending| ending == "aof") && path.exists() {
-                mend(path)?;
-            }
         }
         Ok(lost)
     }
-}
-
-/// What an operator does after a power failure. Redis 7.0 cuts a file that ends inside a command of a
-/// transaction behind the last whole command and not before the transaction; the next restart would then
-/// execute the transaction's beginning. Redis' own tool cuts in the right place.
-fn mend(file: &Path) -> Result<(), Trouble> {
-    let tried = || format!("run redis-check-aof --fix {}", file.display());
-    let next = "install it: apt-get install redis-tools";
-    let mut child = Command::new("redis-check-aof")
-        .arg("--fix")
-        .arg(file)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| Trouble::new(tried(), error, next))?;
-    if let Some(stdin) = &mut child.stdin {
-        // A file without damage ends the tool before it asks: then nobody reads the answer.
-        let _ = stdin.write_all(b"y\n");
-    }
-    let output = child.wait_with_output().map_err(|error| Trouble::new(tried(), error, next))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(Trouble::new(tried(), String::from_utf8_lossy(&output.stdout), "look at the file"))
 }
 
 fn parse(line: &str) -> Option<(u64, &Path)> {
