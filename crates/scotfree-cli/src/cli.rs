@@ -236,7 +236,7 @@ Ends with 1 if a required value is missed.")]
     /// Remove what a lab left up
     #[command(after_help = "Examples:
   scot lab down one-device
-  scot lab down              all that are listed")]
+  scot lab down              all that are listed, and what killed runs left")]
     Down {
         /// Which; all if none is named
         name: Option<String>,

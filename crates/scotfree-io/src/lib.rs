@@ -14,6 +14,7 @@ pub mod conformance;
 pub mod disk;
 pub mod domain;
 pub mod frame;
+pub mod lifetime;
 mod log_file;
 pub mod memory;
 pub mod packet_port;

@@ -18,6 +18,7 @@ pub mod results;
 pub mod runs;
 pub mod scratch;
 pub mod stats;
+pub mod sweep;
 pub mod topology;
 pub mod trouble;
 pub mod workload;

@@ -4,26 +4,21 @@
 //! lab's drop, by its cleanup handle, or, if the lab died, by the next lab of that name; nothing that a
 //! lab did not make is ever touched.
 
-use crate::process::{find_tool, run, start_ticks_of, wait_until, Process, ProcessSpec, Supervisor};
+mod state;
+
+use crate::process::{find_tool, run, Process, ProcessSpec, Supervisor};
 use crate::topology::{Host, Link, LinkEnd, Port, Topology};
 use crate::trouble::Trouble;
-use serde::{Deserialize, Serialize};
+use state::{existing_namespaces, names_in, state_file_of, State};
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 /// Where state files lie if nothing else is said.
 pub const RUN_FOLDER: &str = "/run/scotfree";
-
-// How long the processes of a namespace may take to vanish after SIGKILL.
-const VANISH: Duration = Duration::from_secs(5);
-// How often the run folder may vanish under a lab that is being made.
-const RACES_MAX: u32 = 100;
 
 /// Namespaces that exist and their processes; dropping it removes both.
 #[derive(Debug)]
@@ -48,17 +43,6 @@ struct Inner {
     // Whether it is removed already; the lock is held during removal, so that a second caller returns
     // only when all is gone.
     is_down: Mutex<bool>,
-}
-
-/// What the state file says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct State {
-    topology: Topology,
-    namespaces: Vec<String>,
-    owner_pid: u32,
-    owner_start_ticks: u64,
-    // Whether it stays up when its owner ends.
-    is_kept: bool,
 }
 
 impl Lab {
@@ -113,14 +97,15 @@ impl Lab {
         Ok(true)
     }
 
+    /// Removes what dead labs left, of any name; those that were kept up stay. Says what it removed, and
+    /// what it could not.
+    pub fn sweep(run_folder: &Path) -> (Vec<String>, Vec<Trouble>) {
+        state::sweep(run_folder)
+    }
+
     /// The names of the labs that are up or were left behind.
     pub fn list(run_folder: &Path) -> Vec<String> {
-        let files = fs::read_dir(run_folder).into_iter().flatten().flatten();
-        let name =
-            |file: fs::DirEntry| file.file_name().to_str()?.strip_suffix(STATE_ENDING).map(str::to_owned);
-        let mut names: Vec<String> = files.filter_map(name).collect();
-        names.sort();
-        names
+        names_in(run_folder)
     }
 
     /// Its topology.
@@ -236,155 +221,6 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-const STATE_ENDING: &str = ".lab.json";
-
-fn state_file_of(name: &str, run_folder: &Path) -> PathBuf {
-    run_folder.join(format!("{name}{STATE_ENDING}"))
-}
-
-impl State {
-    fn of(topology: &Topology) -> State {
-        let owner_pid = std::process::id();
-        State {
-            topology: topology.clone(),
-            namespaces: topology.hosts.iter().map(|host| topology.namespace(&host.role)).collect(),
-            owner_pid,
-            owner_start_ticks: start_ticks_of(owner_pid).unwrap_or_default(),
-            is_kept: false,
-        }
-    }
-
-    fn read(file: &Path) -> Result<Option<State>, Trouble> {
-        let text = match fs::read(file) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Trouble::file("read", file, &error)),
-        };
-        serde_json::from_slice(&text).map(Some).map_err(|error| {
-            let next = "look which `scot-` namespaces are yours (ip netns list), remove them and the file";
-            Trouble::new(format!("read the lab's state {}", file.display()), error, next)
-        })
-    }
-
-    /// Writes the file if there is none: of two that try, one succeeds, and nobody sees half a file.
-    fn claim(&self, file: &Path) -> Result<(), Trouble> {
-        let draft = self.draft(file)?;
-        let linked = fs::hard_link(&draft, file);
-        let removed = fs::remove_file(&draft);
-        linked.and(removed).map_err(|error| Trouble::file("claim the lab by creating", file, &error))
-    }
-
-    fn replace(&self, file: &Path) -> Result<(), Trouble> {
-        let draft = self.draft(file)?;
-        fs::rename(&draft, file).map_err(|error| Trouble::file("write", file, &error))
-    }
-
-    fn draft(&self, file: &Path) -> Result<PathBuf, Trouble> {
-        let draft = file.with_extension(format!("{}.draft", self.owner_pid));
-        let text = serde_json::to_vec_pretty(self).expect("a state is JSON");
-        write_in_run_folder(&draft, &text).map_err(|error| Trouble::file("write", &draft, &error))?;
-        Ok(draft)
-    }
-
-    fn is_owner_alive(&self) -> bool {
-        start_ticks_of(self.owner_pid) == Some(self.owner_start_ticks)
-    }
-
-    fn require_dead(&self, file: &Path) -> Result<(), Trouble> {
-        if !self.is_owner_alive() {
-            return Ok(());
-        }
-        Err(Trouble::new(
-            format!("use the lab `{}`", self.topology.name),
-            format!("process {} is using it (says {})", self.owner_pid, file.display()),
-            "wait for it or end it",
-        ))
-    }
-
-    /// None of the names may exist yet: what this lab did not make is not its own.
-    fn require_free_names(&self) -> Result<(), Trouble> {
-        let existing = existing_namespaces()?;
-        match self.namespaces.iter().find(|namespace| existing.contains(namespace)) {
-            None => Ok(()),
-            Some(taken) => Err(Trouble::new(
-                format!("make the network namespace `{taken}`"),
-                "it exists, and no lab says that it is its own",
-                format!("if nobody needs it, remove it: ip netns delete {taken}"),
-            )),
-        }
-    }
-
-    /// Removes what a dead lab left. Of two that try, one does it.
-    fn remove_stale(&self, file: &Path) -> Result<(), Trouble> {
-        let mine = file.with_extension(format!("{}.stale", std::process::id()));
-        fs::rename(file, &mine).map_err(|error| Trouble::file("take over", file, &error))?;
-        let removed = self.remove(&mine);
-        if removed.is_err() {
-            // Put back, so that it can be tried again; the first error is the one to report.
-            let _ = fs::rename(&mine, file);
-        }
-        removed
-    }
-
-    fn remove(&self, file: &Path) -> Result<(), Trouble> {
-        let existing = existing_namespaces()?;
-        for namespace in self.namespaces.iter().filter(|namespace| existing.contains(namespace)) {
-            empty_namespace(namespace)?;
-            run("ip", ["netns", "delete", namespace])?;
-        }
-        match fs::remove_file(file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(Trouble::file("remove", file, &error));
-            }
-            _ => (),
-        }
-        if file.parent() == Some(Path::new(RUN_FOLDER)) {
-            // Ours when it is empty; otherwise other labs are up, and it stays.
-            let _ = fs::remove_dir(RUN_FOLDER);
-        }
-        Ok(())
-    }
-}
-
-/// Writes a file and, if it is missing, its folder: whoever removes the last lab removes the folder too,
-/// which may happen between the two steps.
-fn write_in_run_folder(file: &Path, text: &[u8]) -> io::Result<()> {
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    for _ in 0..RACES_MAX {
-        fs::create_dir_all(folder)?;
-        match fs::write(file, text) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (),
-            done => return done,
-        }
-    }
-    Err(io::Error::other("its folder is removed again and again"))
-}
-
-/// Ends all processes of a namespace of ours: without this, grandchildren would keep it alive unnamed.
-fn empty_namespace(namespace: &str) -> Result<(), Trouble> {
-    let pids = || run("ip", ["netns", "pids", namespace]);
-    let mut left = pids()?;
-    let is_empty = wait_until(VANISH, || {
-        for pid in left.split_whitespace() {
-            // It may have ended meanwhile.
-            let _ = run("sh", ["-c", "kill -s KILL \"$1\"", "sh", pid]);
-        }
-        left = pids().unwrap_or_default();
-        left.trim().is_empty()
-    });
-    if is_empty {
-        return Ok(());
-    }
-    let problem = format!("processes are left: {}", left.split_whitespace().collect::<Vec<_>>().join(" "));
-    Err(Trouble::new(format!("empty the namespace {namespace}"), problem, "end them and try again"))
-}
-
-fn existing_namespaces() -> Result<Vec<String>, Trouble> {
-    // Lines are `name` or `name (id: 3)`.
-    let text = run("ip", ["netns", "list"])?;
-    Ok(text.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
 }
 
 /// Makes everything; returns warnings.
@@ -538,6 +374,7 @@ mod tests {
     use crate::config::Source;
     use crate::process::Socket;
     use crate::scratch::Scratch;
+    use std::time::Duration;
 
     const PATIENCE: Duration = Duration::from_secs(20);
 

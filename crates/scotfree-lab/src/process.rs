@@ -1,17 +1,19 @@
 //! Starts other programs, watches them, and ends them.
 //!
 //! Invariant: every process started here is ended and reaped when its `Process` is dropped or when its
-//! `Supervisor` ends all, whichever is first; a signal is only ever sent to a child that has not been
+//! `Supervisor` ends all, whichever is first, and by the kernel if this process is killed; a signal is only ever sent to a child that has not been
 //! reaped, so never to a stranger that was given its number.
 
 use crate::trouble::Trouble;
+use scotfree_io::lifetime::end_with_starter;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::mpsc::{sync_channel, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -156,7 +158,7 @@ impl Process {
         if let Some(folder) = &spec.working_folder {
             command.current_dir(folder);
         }
-        let mut child = command.spawn().map_err(|error| not_started(&spec.name, program, &error))?;
+        let mut child = spawn_for_life(command).map_err(|error| not_started(&spec.name, program, &error))?;
         // The child reads an empty input. `/dev/null` would do, but not everyone may open it.
         drop(child.stdin.take());
         let pid = child.id();
@@ -462,6 +464,32 @@ fn stat_fields(pid: u32) -> Option<Vec<String>> {
     Some(rest.split_whitespace().map(str::to_owned).collect())
 }
 
+/// Starts a child that the kernel ends with this process. It ends it with the thread that started it, so
+/// all are started by one that outlives the others.
+fn spawn_for_life(mut command: Command) -> io::Result<Child> {
+    end_with_starter(&mut command);
+    let (answer, child) = sync_channel(1);
+    lock(STARTER.get_or_init(start_starter))
+        .send((command, answer))
+        .expect("the thread that starts children never ends");
+    child.recv().expect("it answers every order")
+}
+
+/// A command, and where its child is wanted.
+type Order = (Command, SyncSender<io::Result<Child>>);
+static STARTER: OnceLock<Mutex<SyncSender<Order>>> = OnceLock::new();
+
+fn start_starter() -> Mutex<SyncSender<Order>> {
+    let (starter, orders) = sync_channel::<Order>(0);
+    thread::spawn(move || {
+        for (mut command, answer) in orders {
+            // Who gave the order waits for the answer.
+            let _ = answer.send(command.spawn());
+        }
+    });
+    Mutex::new(starter)
+}
+
 fn kill_and_reap(child: &mut Child) {
     // An error means that it has been reaped already.
     let _ = child.kill();
@@ -540,6 +568,16 @@ mod tests {
         supervisor.kill_all();
         assert!(!one.is_running());
         one.kill();
+    }
+
+    #[test]
+    fn a_process_outlives_the_thread_that_asked_for_it() {
+        let folder = Scratch::new("process-thread").expect("temporary files can be written");
+        let spec = shell("heir", &folder, "read line; echo up; sleep 1000");
+        let start = || Supervisor::new().spawn(&spec).expect("sh starts");
+        let process = thread::scope(|scope| scope.spawn(start).join().expect("no panic"));
+        process.wait_for_output("up", PATIENCE).expect("it goes on");
+        assert!(process.is_running());
     }
 
     #[test]

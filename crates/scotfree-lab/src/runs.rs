@@ -21,6 +21,7 @@ use crate::environment::Environment;
 use crate::experiment::{run_interleaved, Arm, Experiment, Measurement};
 use crate::netns::RUN_FOLDER;
 use crate::results::{judge, ExperimentResult, Verdict};
+use crate::sweep::sweep_before_run;
 use crate::topology::Topology;
 use crate::trouble::{ConfigError, Trouble};
 use crate::workload::Workload;
@@ -122,6 +123,7 @@ pub fn names() -> Vec<&'static str> {
 pub fn run(wanted: &[String], options: &RunOptions) -> Result<RunReport, RunError> {
     let chosen = choose(wanted)?;
     let interrupt = Interrupt::watch()?;
+    sweep_before_run(&options.run_folder, &options.lab_folder);
     let mut report = RunReport { results: Vec::new(), missed_count: 0 };
     for (name, runner) in chosen {
         let result = run_one(name, runner, options, &interrupt);

@@ -1,9 +1,13 @@
 //! Folders for what only this process needs.
 //!
-//! Invariant: a scratch folder is new when it is made and gone when it is dropped.
+//! Invariant: a scratch folder is new when it is made and gone when it is dropped; one whose process was
+//! killed is removed by a later sweep, and no other is.
 
+use crate::process::start_ticks_of;
 use crate::trouble::Trouble;
-use std::fs;
+use scotfree_io::lifetime::try_lock;
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,6 +15,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
+    // Held while its process lives, also where process numbers are not ours to read, as in a container
+    // that shares the folder for temporary files.
+    _lock: File,
 }
 
 impl Scratch {
@@ -23,11 +30,19 @@ impl Scratch {
     pub fn new_in(parent: &Path, name: &str) -> Result<Scratch, Trouble> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("scot-{}-{count}-{name}", std::process::id()));
+        let path = parent.join(format!("{PREFIX}{}-{count}-{name}", std::process::id()));
         // Left by a dead process that had our number.
         let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).map_err(|error| Trouble::file("create the folder", &path, &error))?;
-        Ok(Scratch { path })
+        let make = || {
+            fs::create_dir_all(parent)?;
+            DirBuilder::new().mode(0o700).create(&path)?;
+            let lock = File::open(&path)?;
+            try_lock(&lock)?;
+            Ok(lock)
+        };
+        let lock =
+            make().map_err(|error: std::io::Error| Trouble::file("create the folder", &path, &error))?;
+        Ok(Scratch { path, _lock: lock })
     }
 
     /// Where it is.
@@ -40,5 +55,76 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         // What cannot be removed is the system's to clean.
         let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+const PREFIX: &str = "scot-";
+
+/// Removes the folders that dead processes of this user left below `parent`; says how many.
+pub fn sweep(parent: &Path) -> usize {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_of_the_dead));
+    folders.filter(|folder| remove_left_behind(&folder.path())).count()
+}
+
+/// Whether a name is that of a scratch folder whose process is gone.
+fn is_of_the_dead(name: &str) -> bool {
+    let pid_and_count = name.strip_prefix(PREFIX).and_then(|rest| {
+        let mut parts = rest.splitn(3, '-');
+        let (pid, count) = (parts.next()?.parse().ok()?, parts.next()?.parse::<u32>().ok()?);
+        parts.next().map(|_| (pid, count))
+    });
+    pid_and_count.is_some_and(|(pid, _)| start_ticks_of(pid).is_none())
+}
+
+fn remove_left_behind(folder: &Path) -> bool {
+    let is_ours = || {
+        let (found, own) = (fs::symlink_metadata(folder)?, fs::metadata("/proc/self")?);
+        if !found.is_dir() || found.uid() != own.uid() {
+            return Ok(false);
+        }
+        let lock = File::open(folder)?;
+        try_lock(&lock)
+    };
+    is_ours().unwrap_or(false) && fs::remove_dir_all(folder).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    // Larger than any number that the kernel gives.
+    const NOBODY: u32 = 1 << 30;
+
+    #[test]
+    fn a_folder_is_its_owners_alone_and_goes_with_it() {
+        let folder = Scratch::new("scratch").expect("temporary files can be written");
+        let path = folder.path().to_owned();
+        let mode = fs::metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        drop(folder);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_sweep_removes_the_folders_of_the_dead_and_nothing_else() {
+        let parent = Scratch::new("scratch-sweep").expect("temporary files can be written");
+        let own = Scratch::new_in(parent.path(), "own").expect("it can be made");
+        let make = |name: &str| {
+            let folder = parent.path().join(name);
+            fs::create_dir_all(folder.join("inner")).expect("it can be made");
+            folder
+        };
+        let dead = make(&format!("scot-{NOBODY}-0-demo"));
+        let locked = make(&format!("scot-{NOBODY}-1-elsewhere"));
+        let lock = File::open(&locked).expect("it is there");
+        assert!(try_lock(&lock).expect("it can be locked"));
+        let others = [make(&format!("scot-{NOBODY}")), make("scot-demo-1-client"), make("else")];
+        let link = parent.path().join(format!("scot-{NOBODY}-2-link"));
+        std::os::unix::fs::symlink(&others[2], &link).expect("it can be made");
+        assert_eq!(sweep(parent.path()), 1);
+        assert!(!dead.exists() && own.path().exists() && locked.exists());
+        assert!(link.is_symlink() && others.iter().all(|folder| folder.join("inner").exists()));
     }
 }

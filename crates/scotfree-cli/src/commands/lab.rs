@@ -8,6 +8,7 @@ use crate::out;
 use scotfree_lab::load;
 use scotfree_lab::netns::{self, RUN_FOLDER};
 use scotfree_lab::runs::{self, RunError, RunOptions};
+use scotfree_lab::sweep::{sweep, sweep_before_run};
 use scotfree_lab::topology::Topology;
 use scotfree_lab::workload::Workload;
 use std::fs;
@@ -41,6 +42,7 @@ pub fn worker(spec: &Path) -> Result<(), Failure> {
 fn up(name: &Path) -> Result<(), Failure> {
     let topology = Topology::read(&file_of("topologies", name)).map_err(Failure::usage)?;
     require_access()?;
+    sweep_before_run(Path::new(RUN_FOLDER), Path::new(LAB_FOLDER));
     let lab = netns::Lab::up(&topology, Path::new(RUN_FOLDER))?;
     lab.keep()?;
     for warning in lab.warnings() {
@@ -55,14 +57,35 @@ fn up(name: &Path) -> Result<(), Failure> {
 
 fn down(name: Option<String>) -> Result<(), Failure> {
     let run_folder = Path::new(RUN_FOLDER);
-    let names = name.map_or_else(|| netns::Lab::list(run_folder), |name| vec![name]);
-    for name in &names {
-        if !netns::Lab::down(name, run_folder)? {
-            return Err(Failure::usage(format!("there is no lab `{name}`; see: scot lab list")));
-        }
-        out::line(format_args!("{name} removed"));
+    let Some(name) = name else { return down_all(run_folder) };
+    if !netns::Lab::down(&name, run_folder)? {
+        return Err(Failure::usage(format!("there is no lab `{name}`; see: scot lab list")));
     }
+    out::line(format_args!("{name} removed"));
     Ok(())
+}
+
+/// What dead runs left, and the labs that were kept up; the first that cannot go does not save the others.
+fn down_all(run_folder: &Path) -> Result<(), Failure> {
+    let swept = sweep(run_folder, Path::new(LAB_FOLDER));
+    for name in &swept.labs {
+        out::line(format_args!("{name} removed, left by a run that was killed"));
+    }
+    if swept.folders_count > 0 {
+        out::line(format_args!("{} folders removed, left by runs that were killed", swept.folders_count));
+    }
+    let mut troubles = swept.troubles;
+    for name in netns::Lab::list(run_folder) {
+        match netns::Lab::down(&name, run_folder) {
+            Ok(_) => out::line(format_args!("{name} removed")),
+            Err(trouble) => troubles.push(trouble),
+        }
+    }
+    let troubles: Vec<String> = troubles.iter().map(ToString::to_string).collect();
+    if troubles.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::environment(troubles.join("\nscot: ")))
 }
 
 fn list() {

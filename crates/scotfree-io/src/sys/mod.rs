@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod batch;
+pub mod child;
 pub mod clock;
 pub mod control;
 pub mod event;

@@ -13,8 +13,8 @@ use super::site::{await_ready, has_redis, AppendFsync, Logs, Redis, Site};
 use super::{Context, RunError, RunOptions};
 use crate::config::Source;
 use crate::experiment::Experiment;
-use crate::netns::Lab;
 use crate::process::Process;
+use crate::sweep::sweep_before_run;
 use crate::topology::Topology;
 use crate::trouble::Trouble;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -22,13 +22,15 @@ use scotfree_trace::{Row, Style};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const TOPOLOGY: &str = include_str!("../../../../lab/topologies/one-device.toml");
 /// What the namespaces' names begin with; the process's number follows.
 const NAME: &str = "demo-";
 const REDIS: Redis = Redis { name: "redis", appendfsync: AppendFsync::EverySec, listen: &[] };
+/// Where the folder for temporary files is in memory, this one is not.
+const NOT_IN_MEMORY: &str = "/var/tmp";
 /// How long a sidecar may take to write its last records.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -111,6 +113,7 @@ pub fn run(options: &DemoOptions, say: &mut dyn FnMut(&str)) -> Result<Shown, Ru
     let mut teller = Teller { begin: Instant::now(), say };
     teller.say("a client, a device and a server, each in a network namespace of its own");
     let interrupt = Interrupt::watch()?;
+    sweep_before_run(&options.run_folder, Path::new(NOT_IN_MEMORY));
     let shown = show(options, &interrupt, &mut teller);
     if interrupt.has_come() {
         return Err(RunError::Interrupted);
@@ -136,11 +139,10 @@ impl Teller<'_> {
 }
 
 fn show(options: &DemoOptions, interrupt: &Interrupt, teller: &mut Teller<'_>) -> Result<Shown, RunError> {
-    let topology = topology(options)?;
+    let topology = topology()?;
     let experiment = experiment(&topology.name);
     let run_options = RunOptions {
-        // Where the folder for temporary files is in memory, these are not.
-        lab_folder: "/var/tmp".into(),
+        lab_folder: NOT_IN_MEMORY.into(),
         run_folder: options.run_folder.clone(),
         log_folder: options.log_folder.clone(),
         ..RunOptions::new(options.scot.clone())
@@ -169,15 +171,8 @@ fn show(options: &DemoOptions, interrupt: &Interrupt, teller: &mut Teller<'_>) -
     Ok(Shown { report, is_good })
 }
 
-/// The topology under a name of this process; what dead demonstrations left is removed.
-fn topology(options: &DemoOptions) -> Result<Topology, RunError> {
-    for name in Lab::list(&options.run_folder) {
-        let is_ours = name.strip_prefix(NAME).is_some_and(|number| number.parse::<u32>().is_ok());
-        if is_ours {
-            // One that is running is left alone, which is no trouble of ours.
-            let _ = Lab::down(&name, &options.run_folder);
-        }
-    }
+/// The topology under a name of this process.
+fn topology() -> Result<Topology, RunError> {
     let mut topology = Topology::parse(&Source::from_text("one-device.toml", TOPOLOGY))?;
     topology.name = format!("{NAME}{}", std::process::id());
     Ok(topology)
@@ -288,15 +283,7 @@ mod tests {
 
     #[test]
     fn the_topology_has_a_name_of_its_own() {
-        let options = DemoOptions {
-            scot: "scot".into(),
-            run_folder: "/nowhere".into(),
-            span: Duration::from_secs(1),
-            service: Service::Kv,
-            style: Style::default(),
-            log_folder: None,
-        };
-        let topology = topology(&options).expect("it is a topology");
+        let topology = topology().expect("it is a topology");
         assert_eq!(topology.name, format!("demo-{}", std::process::id()));
         assert!(topology.host("device").is_some());
     }

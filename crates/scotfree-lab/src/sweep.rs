@@ -1,0 +1,38 @@
+//! Removes what runs left that were killed before they could tidy up.
+//!
+//! Invariant: nothing of a process that lives is touched, and nothing that somebody asked to keep.
+
+use crate::netns::Lab;
+use crate::scratch;
+use crate::trouble::Trouble;
+use std::path::Path;
+
+/// What a sweep has done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Labs that are gone now.
+    pub labs: Vec<String>,
+    /// How many folders are gone now.
+    pub folders_count: usize,
+    /// What could not be removed.
+    pub troubles: Vec<Trouble>,
+}
+
+/// Removes the labs and the folders of dead processes of this user.
+pub fn sweep(run_folder: &Path, lab_folder: &Path) -> Swept {
+    // The labs first: whatever still runs in their namespaces may be writing to the folders.
+    let (labs, troubles) = Lab::sweep(run_folder);
+    let temporary = std::env::temp_dir();
+    let mut parents = vec![temporary.as_path(), Path::new("/dev/shm"), Path::new("/var/tmp"), lab_folder];
+    parents.sort();
+    parents.dedup();
+    let folders_count = parents.into_iter().map(scratch::sweep).sum();
+    Swept { labs, folders_count, troubles }
+}
+
+/// The same at the beginning of a run, which goes on whatever comes of it.
+pub fn sweep_before_run(run_folder: &Path, lab_folder: &Path) {
+    for trouble in sweep(run_folder, lab_folder).troubles {
+        eprintln!("warning: {trouble}");
+    }
+}
