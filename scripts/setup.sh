@@ -34,7 +34,10 @@ for tool in "${required[@]}"; do
   has "$tool" || { echo "setup: $tool is needed and missing" >&2; stop=1; }
 done
 if ! has cargo; then
-  echo "setup: cargo is needed and missing; install Rust 1.85 or newer (Debian: apt-get install rustup && rustup default stable)" >&2
+  echo "setup: cargo is needed and missing; install Rust 1.85 or newer (Ubuntu 24.04: apt-get install rustup && rustup default stable; Debian 12 packages an older one: use rustup's own installer)" >&2
+  stop=1
+elif ! minor=$(cargo --version | sed -nE 's/^cargo 1\.([0-9]+)\..*/\1/p') || [ "${minor:-0}" -lt 85 ]; then
+  echo "setup: Rust 1.85 or newer is needed, this is $(cargo --version); with rustup: rustup update stable" >&2
   stop=1
 fi
 if ! has python3 || ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
