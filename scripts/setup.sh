@@ -4,16 +4,27 @@
 set -euo pipefail
 
 # command:package
-wanted=(cc:gcc ip:iproute2 redis-server:redis-server redis-cli:redis-tools redis-benchmark:redis-tools ethtool:ethtool unshare:util-linux)
-required=(cc ip unshare)
+wanted=(ip:iproute2 redis-server:redis-server redis-cli:redis-tools redis-benchmark:redis-tools ethtool:ethtool unshare:util-linux)
+required=(ip unshare)
 
 PATH="$PATH:/usr/sbin:/sbin:$HOME/.cargo/bin"
 has() { command -v "$1" >/dev/null 2>&1; }
+
+# A compiler without the C library's headers and start files links nothing.
+links() {
+  has cc || return 1
+  local program rc=0
+  program=$(mktemp)
+  echo 'int main(void) { return 0; }' | cc -x c -o "$program" - 2>"$program.why" || rc=1
+  rm -f "$program" "$program.why"
+  return $rc
+}
 
 missing=()
 for pair in "${wanted[@]}"; do
   has "${pair%%:*}" || missing+=("${pair##*:}")
 done
+links || missing+=(gcc libc6-dev)
 
 if [ ${#missing[@]} -gt 0 ]; then
   mapfile -t packages < <(printf '%s\n' "${missing[@]}" | sort -u)
@@ -33,6 +44,7 @@ stop=0
 for tool in "${required[@]}"; do
   has "$tool" || { echo "setup: $tool is needed and missing" >&2; stop=1; }
 done
+links || { echo "setup: no C compiler that links a program (Debian: apt-get install gcc libc6-dev)" >&2; stop=1; }
 if ! has cargo; then
   echo "setup: cargo is needed and missing; install Rust 1.85 or newer (Ubuntu 24.04: apt-get install rustup && rustup default stable; Debian 12 packages an older one: use rustup's own installer)" >&2
   stop=1
