@@ -227,6 +227,10 @@ pub struct ClientCounters {
     pub completed: u64,
     /// Of these, by a device's acknowledgement alone.
     pub completed_early: u64,
+    /// Of these, updates that the devices asked had not acknowledged: complete because they were stable.
+    pub completed_stable: u64,
+    /// Acknowledgements of devices for updates of ours.
+    pub device_acks: u64,
     /// Requests sent again.
     pub retransmitted: u64,
     /// Heartbeats sent.
@@ -672,6 +676,7 @@ impl Client {
         if !packet.header().granted.satisfies(asked) || entry.kind != RequestKind::Update {
             return;
         }
+        self.counters.device_acks += 1;
         if entry.tries == 1 && entry.early {
             self.trip.measure(now.since(entry.sent_at));
         }
@@ -810,6 +815,7 @@ impl Client {
         while let Some(index) = self.index(self.completed.next()) {
             self.drop_outdated(now, index);
             let Some(answered_by) = self.ready(index) else { return };
+            self.counters.completed_stable += u64::from(self.lacks_acks(index));
             self.completed = self.completed.next();
             let (seq, stable_retry) = (self.completed, self.config.stable_retry);
             let entry = &mut self.entries[index];
@@ -864,8 +870,7 @@ impl Client {
         if entry.kind != RequestKind::Update || self.config.asked == Durability::None {
             return entry.reply.as_ref().map(|_| AnsweredBy::Server);
         }
-        let acks = entry.acks.iter().flatten().count();
-        let acknowledged = acks >= usize::from(self.config.device_acks_asked.max(1));
+        let acknowledged = !self.lacks_acks(index);
         let last = entry.acks.iter().flatten().last().map(|(device, _)| AnsweredBy::Device(*device));
         match (entry.early, &entry.reply) {
             (true, _) if acknowledged => last,
@@ -876,6 +881,14 @@ impl Client {
             (false, None) if entry.fixed_reply && stable => Some(AnsweredBy::ServerAck),
             _ => None,
         }
+    }
+
+    /// Whether the request at `index` is an update that fewer devices have acknowledged than were asked.
+    fn lacks_acks(&self, index: usize) -> bool {
+        let entry = &self.entries[index];
+        let asks = entry.kind == RequestKind::Update && self.config.asked != Durability::None;
+        let acks = entry.acks.iter().flatten().count();
+        asks && acks < usize::from(self.config.device_acks_asked.max(1))
     }
 
     fn forget_stable(&mut self) {

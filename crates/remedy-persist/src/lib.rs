@@ -23,6 +23,7 @@ pub use device::{
 };
 pub use fault::{Fault, Planted};
 pub use remedy::Persist;
+pub use retry::{backoff, Jitter};
 pub use server::{DeadLetterReason, RecoveredSession, Server, ServerConfig, ServerCounters, ServerOwn};
 
 #[cfg(test)]

@@ -4,10 +4,11 @@ use scotfree_core::Nanos;
 
 /// A small deterministic generator (splitmix64) for jitter; not for secrets.
 #[derive(Debug, Clone)]
-pub(crate) struct Jitter(u64);
+pub struct Jitter(u64);
 
 impl Jitter {
-    pub(crate) fn new(seed: u64) -> Jitter {
+    /// The generator that follows from `seed`.
+    pub fn new(seed: u64) -> Jitter {
         Jitter(seed)
     }
 
@@ -20,13 +21,13 @@ impl Jitter {
     }
 
     /// `span`, plus up to a quarter of it.
-    pub(crate) fn around(&mut self, span: Nanos) -> Nanos {
+    pub fn around(&mut self, span: Nanos) -> Nanos {
         Nanos(span.0.saturating_add(self.draw() % (span.0 / 4).max(1)))
     }
 }
 
 /// The span before try number `tries` (from 0): `first` doubled each time, at most `most`.
-pub(crate) fn backoff(first: Nanos, most: Nanos, tries: u32) -> Nanos {
+pub fn backoff(first: Nanos, most: Nanos, tries: u32) -> Nanos {
     Nanos(first.0.saturating_mul(1 << tries.min(20)).min(most.0))
 }
 

@@ -262,6 +262,10 @@ pub struct Client {
     #[arg(long, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acks: Option<u8>,
+    /// How long a stop waits for answers, in nanoseconds (3 s by default); the rest is given up
+    #[arg(long, value_name = "NS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain_ns_max: Option<u64>,
     /// Where call records go: a file of OTLP JSON lines, or http://HOST:PORT of a collector
     #[arg(long, value_name = "FILE|URL")]
     #[serde(skip_serializing_if = "Option::is_none")]

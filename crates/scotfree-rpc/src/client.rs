@@ -273,6 +273,11 @@ impl<T: Transport> ClientRuntime<T> {
         self.slot(session)?.id
     }
 
+    /// Whether the session is opening, open or closing: no [`ClientEvent::Closed`] was taken for it.
+    pub fn is_alive(&self, session: SessionHandle) -> bool {
+        self.slot(session).is_some()
+    }
+
     /// How many more requests the session would take now.
     pub fn credit(&self, session: SessionHandle) -> u32 {
         self.slot(session).filter(|slot| slot.client.is_open()).map_or(0, |slot| slot.client.credit())

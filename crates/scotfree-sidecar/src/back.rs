@@ -70,6 +70,8 @@ pub struct BackConfig {
     pub reply_bytes_max: usize,
     /// How many bytes of large requests and replies one session may have in parts here.
     pub parts_bytes_max: usize,
+    /// How many devices stand before the server, for clients to be told.
+    pub devices: Option<u32>,
     /// Bounds on what the server may send.
     pub limits: Limits,
 }
@@ -91,6 +93,7 @@ impl Default for BackConfig {
             private_lanes_max: 64,
             reply_bytes_max: (1 << 20) - 64,
             parts_bytes_max: 64 << 20,
+            devices: None,
             limits: Limits::default(),
         }
     }

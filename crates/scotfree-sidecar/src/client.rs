@@ -4,31 +4,34 @@
 //! for the total order. What a connection cannot be answered any more ends it with an error.
 
 mod connections;
+mod coverage;
+mod drain;
+mod learn;
+mod seldom;
 mod sessions;
 mod silence;
 
-use crate::description::Description;
 use crate::front::{describe_request, EarlyRule, FrontConfig, FrontCounters};
-use crate::payload::parse_response;
-use crate::resp::text_of;
 use crate::server::SidecarError;
 pub use connections::EarlyRules;
 use connections::Fronts;
+use coverage::Coverage;
+use drain::Drain;
+use learn::learn;
 use remedy_persist::{Mode, Request, RequestKind};
 use scotfree_core::Nanos;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
 use scotfree_rpc::{
-    write_udp_metrics, CallError, CallLabel, ClientOptions, ClientRuntime, ProbeOptions, SessionHandle,
-    SessionOptions, Stop,
+    write_udp_metrics, CallLabel, ClientOptions, ClientRuntime, ProbeOptions, SessionHandle, SessionOptions,
+    Stop,
 };
 use scotfree_trace::CallRecord;
 use scotfree_wire::{ClusterKey, REQUEST_BYTES_MAX};
 use silence::Silence;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// How often metrics are published.
@@ -37,8 +40,6 @@ const PUBLISH_INTERVAL: Nanos = Nanos::from_millis(250);
 const DESCRIBE_INTERVAL: Nanos = Nanos::from_secs(10);
 /// How often it is looked whether the server answers.
 const LOOK_INTERVAL: Nanos = Nanos::from_millis(500);
-/// How long a stop waits for what is on its way.
-const DRAIN_TIME_MAX: Nanos = Nanos::from_secs(5);
 /// The poller's keys: connections have larger ones.
 const RUNTIME_KEY: u64 = 0;
 const STOP_KEY: u64 = 1;
@@ -83,6 +84,8 @@ pub struct ClientSidecarConfig {
     pub idle_sessions_max: usize,
     /// How long the start waits for the server's sidecar.
     pub start_time_max: Duration,
+    /// How long a stop waits for what is on its way; what has no answer then is given up.
+    pub drain_ns_max: Nanos,
 }
 
 impl ClientSidecarConfig {
@@ -102,6 +105,7 @@ impl ClientSidecarConfig {
             tunnels_max: 64,
             idle_sessions_max: 64,
             start_time_max: Duration::from_secs(30),
+            drain_ns_max: Nanos::from_secs(3),
         }
     }
 }
@@ -117,6 +121,8 @@ pub struct ClientSidecar {
     runtime_writes: bool,
     silence: Silence,
     look_at: Nanos,
+    drain_ns_max: Nanos,
+    drain: Option<Drain>,
 }
 
 impl ClientSidecar {
@@ -137,7 +143,9 @@ impl ClientSidecar {
         for (index, listener) in listeners.iter().enumerate() {
             poller.add(listener.as_raw_fd(), LISTENER_KEY + index as u64, Interest::Read)?;
         }
-        let fronts = Fronts::new(config, description, LISTENER_KEY + LISTENERS_MAX as u64);
+        let coverage = Coverage::new(config.session, description.description.devices);
+        eprintln!("sidecar: {}", coverage.text());
+        let fronts = Fronts::new(config, description, coverage, LISTENER_KEY + LISTENERS_MAX as u64);
         let describe_at = now_monotonic().plus(DESCRIBE_INTERVAL);
         Ok(ClientSidecar {
             runtime,
@@ -149,6 +157,8 @@ impl ClientSidecar {
             runtime_writes: false,
             silence: Silence::default(),
             look_at: Nanos(0),
+            drain_ns_max: config.drain_ns_max,
+            drain: None,
         })
     }
 
@@ -177,49 +187,42 @@ impl ClientSidecar {
         self.poller.add(stop.poll_fd(), STOP_KEY, Interest::Read)?;
         let mut text = MetricsText::new();
         let mut publish_at = if board.is_some() { Nanos(0) } else { Nanos::MAX };
-        let mut drain_until = None;
         loop {
             self.turn(on_record)?;
             let now = now_monotonic();
-            self.listen_for_silence(now);
+            self.look_around(now);
             if let Some(board) = board.filter(|_| now >= publish_at) {
                 publish_at = now.plus(PUBLISH_INTERVAL);
                 self.publish(board, &mut text);
             }
-            if stop.is_stopped() && drain_until.is_none() {
-                drain_until = Some(now.plus(DRAIN_TIME_MAX));
-                let waiting = self.waiting();
-                if waiting > 0 {
-                    let most = DRAIN_TIME_MAX.0 / 1_000_000_000;
-                    eprintln!("sidecar: stopping; {waiting} requests have up to {most} s to be answered");
-                }
+            if stop.is_stopped() && self.drain.is_none() {
                 self.poller.remove(stop.poll_fd())?;
-                self.stop_listening()?;
+                self.begin_drain(now)?;
             }
-            if let Some(until) = drain_until {
-                if now >= until || self.fronts.is_drained() {
-                    break;
-                }
+            if self.is_drained(now) {
+                break;
             }
-            self.wait(now, publish_at.min(drain_until.unwrap_or(Nanos::MAX)))?;
+            self.wait(now, publish_at)?;
         }
         self.finish(on_record)
     }
 
     /// How many requests have no answer yet.
     fn waiting(&self) -> u64 {
-        let totals = self.runtime.totals();
-        totals.submitted.saturating_sub(totals.completed)
+        self.fronts.outstanding() + self.runtime.outstanding(self.control) as u64
     }
 
-    fn listen_for_silence(&mut self, now: Nanos) {
+    /// Says what an operator should know, seldom.
+    fn look_around(&mut self, now: Nanos) {
         if now < self.look_at {
             return;
         }
         self.look_at = now.plus(LOOK_INTERVAL);
         let received = self.runtime.counters().received;
         let waiting = self.waiting();
-        if let Some(text) = self.silence.look(now, received, waiting) {
+        let silence = self.silence.look(now, received, waiting);
+        let coverage = self.fronts.coverage.look(now, self.runtime.totals());
+        for text in [silence, coverage, self.fronts.say_refusals(now)].into_iter().flatten() {
             eprintln!("sidecar: {text}");
         }
     }
@@ -243,7 +246,8 @@ impl ClientSidecar {
     fn wait(&mut self, now: Nanos, publish_at: Nanos) -> Result<(), SidecarError> {
         self.watch_runtime()?;
         let timer = self.runtime.next_timer().unwrap_or(Nanos::MAX).min(publish_at).min(self.describe_at);
-        let timer = timer.min(self.look_at);
+        let drain = self.drain.as_ref().map_or(Nanos::MAX, Drain::until);
+        let timer = timer.min(self.look_at).min(drain);
         let mut ready = [None; 64];
         let events = self.poller.wait(Some(Duration::from_nanos(timer.since(now).0)))?;
         // The rest is reported again by the next wait.
@@ -273,11 +277,11 @@ impl ClientSidecar {
 
     fn describe_if_due(&mut self) {
         let now = now_monotonic();
-        if now < self.describe_at {
+        if now < self.describe_at || self.drain.is_some() {
             return;
         }
         self.describe_at = now.plus(DESCRIBE_INTERVAL);
-        if self.runtime.session_id(self.control).is_none() {
+        if !self.runtime.is_alive(self.control) {
             // The server has forgotten the session: another one takes its place.
             if let Ok(session) = self.runtime.start_session(control_options()) {
                 self.control = session;
@@ -293,6 +297,7 @@ impl ClientSidecar {
         text.clear();
         self.fronts.write_metrics(text);
         let totals = self.runtime.totals();
+        self.fronts.coverage.write_metrics(totals, text);
         text.counter("scotfree_client_submitted_total", "Requests sent", totals.submitted);
         text.counter("scotfree_client_completed_total", "Requests completed", totals.completed);
         text.counter("scotfree_client_completed_early_total", "Completed by devices", totals.completed_early);
@@ -301,31 +306,6 @@ impl ClientSidecar {
         write_udp_metrics(text, "client", &self.runtime.transport().counters());
         let silent = Health::NotServing("the server does not answer");
         board.publish(text, if self.silence.lasts() { silent } else { Health::Serving });
-    }
-
-    fn stop_listening(&mut self) -> Result<(), SidecarError> {
-        for listener in self.listeners.drain(..) {
-            self.poller.remove(listener.as_raw_fd())?;
-        }
-        self.fronts.stop_reading();
-        Ok(())
-    }
-
-    /// Ends the sessions, so that the server need not wait for their expiry.
-    fn finish(&mut self, on_record: &mut dyn FnMut(CallRecord)) -> Result<(), SidecarError> {
-        self.fronts.close_all();
-        let deadline = now_monotonic().plus(DRAIN_TIME_MAX);
-        for session in self.fronts.sessions().chain([self.control]).collect::<Vec<_>>() {
-            self.runtime.end_session(session);
-        }
-        while self.fronts.sessions().next().is_some() && now_monotonic() < deadline {
-            self.turn(on_record)?;
-            self.runtime.wait(Some(Duration::from_millis(20)))?;
-        }
-        while let Some(record) = self.runtime.last_record() {
-            on_record(record);
-        }
-        Ok(())
     }
 }
 
@@ -350,63 +330,5 @@ fn as_read(payload: &[u8]) -> Request<'_> {
         relaxed: false,
         key_hash: scotfree_core::KeyHash(0),
         payload,
-    }
-}
-
-/// Opens the control session and asks for the description, until it comes or the time is over.
-fn learn(
-    runtime: &mut ClientRuntime<UdpTransport>,
-    config: &ClientSidecarConfig,
-) -> Result<(SessionHandle, Told), SidecarError> {
-    let deadline = now_monotonic().plus(Nanos(config.start_time_max.as_nanos() as u64));
-    loop {
-        let left = Duration::from_nanos(deadline.since(now_monotonic()).0);
-        let reason = match learn_once(runtime, left) {
-            Ok(learned) => return Ok(learned),
-            Err(reason) => reason,
-        };
-        if now_monotonic() >= deadline {
-            let seconds = config.start_time_max.as_secs();
-            let reason = format!("{reason} (tried for {seconds} s; is `scot sidecar server` running there?)");
-            return Err(SidecarError::Peer { server: config.server, reason });
-        }
-    }
-}
-
-fn learn_once(
-    runtime: &mut ClientRuntime<UdpTransport>,
-    left: Duration,
-) -> Result<(SessionHandle, Told), String> {
-    let session = runtime.start_session(control_options()).map_err(|error| error.to_string())?;
-    runtime.wait_open(session, left).map_err(|error| error.to_string())?;
-    let asked_at = now_realtime();
-    let request = describe_request();
-    let label = CallLabel::new("describe");
-    let (_, told) = runtime
-        .call(session, as_read(&request.payload), label, left)
-        .map_err(|error: CallError| error.to_string())
-        .map(|reply| (reply.seq, reply.bytes.map(<[u8]>::to_vec)))?;
-    let told = Told::parse(&told.unwrap_or_default(), asked_at)?;
-    Ok((session, told))
-}
-
-/// A description, and how far the server's clock is ahead of ours.
-#[derive(Debug, Clone)]
-struct Told {
-    description: Arc<Description>,
-    ahead_ms: i64,
-}
-
-impl Told {
-    fn parse(payload: &[u8], asked_at: Nanos) -> Result<Told, String> {
-        let (_, reply) = parse_response(payload).map_err(|error| error.to_string())?;
-        let text = text_of(reply)
-            .and_then(|text| std::str::from_utf8(text).ok())
-            .ok_or("its description is no text")?;
-        let description = Description::parse(text).map_err(|error| error.to_string())?;
-        // The server looked at its clock somewhere between the question and now: take the middle.
-        let middle_ms = ((asked_at.0 / 2 + now_realtime().0 / 2) / 1_000_000) as i64;
-        let ahead_ms = description.time_ms - middle_ms;
-        Ok(Told { description: Arc::new(description), ahead_ms })
     }
 }

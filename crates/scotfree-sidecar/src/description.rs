@@ -34,6 +34,9 @@ pub struct Description {
     pub auth_required: bool,
     /// Whether early answers are allowed at present.
     pub early_allowed: bool,
+    /// How many devices stand before it, if it says so. Without any, nothing is more durable than the server
+    /// alone makes it.
+    pub devices: Option<u32>,
     /// Its commands, in lower case, subcommands as "config|get".
     pub commands: HashMap<Vec<u8>, CommandInfo>,
 }
@@ -58,6 +61,7 @@ impl Default for Description {
             reserved_db: 15,
             auth_required: false,
             early_allowed: true,
+            devices: None,
             commands: HashMap::new(),
         }
     }
@@ -93,6 +97,9 @@ impl Description {
         let _ = writeln!(text, "reserved_db {}", self.reserved_db);
         let _ = writeln!(text, "auth_required {}", u8::from(self.auth_required));
         let _ = writeln!(text, "early_allowed {}", u8::from(self.early_allowed));
+        if let Some(devices) = self.devices {
+            let _ = writeln!(text, "devices {devices}");
+        }
         let mut names: Vec<&Vec<u8>> = self.commands.keys().collect();
         names.sort_unstable();
         for name in names {
@@ -128,6 +135,7 @@ impl Description {
             "reserved_db" => self.reserved_db = rest.parse().ok()?,
             "auth_required" => self.auth_required = rest == "1",
             "early_allowed" => self.early_allowed = rest == "1",
+            "devices" => self.devices = Some(rest.parse().ok()?),
             "command" if self.commands.len() < COMMANDS_MAX => {
                 let mut parts = rest.splitn(3, ' ');
                 let name = parts.next()?.to_owned().into_bytes();
@@ -155,6 +163,7 @@ mod tests {
             reserved_db: 31,
             auth_required: true,
             early_allowed: false,
+            devices: Some(2),
             ..Description::of_table()
         };
         assert_eq!(Description::parse(&told.to_text()), Ok(told));

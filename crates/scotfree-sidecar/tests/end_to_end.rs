@@ -2,97 +2,14 @@
 
 mod support;
 
-use scotfree_core::Durability;
-use scotfree_rpc::{SessionOptions, Stop};
-use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig};
-use scotfree_sidecar::front::{EarlyRule, FrontCounters};
-use scotfree_sidecar::redis::RedisAddress;
+use scotfree_sidecar::front::EarlyRule;
 use scotfree_sidecar::resp::{elements, text_of};
-use scotfree_sidecar::server::{self, RedisServiceConfig, ServerSidecarConfig, SidecarError};
-use scotfree_trace::CallRecord;
-use scotfree_wire::ClusterKey;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::TcpStream;
 use std::process::Command;
-use std::thread::JoinHandle;
-use support::{RedisServer, PATIENCE};
-
-/// Both sidecars in threads of their own.
-struct Pair {
-    client_stop: Stop,
-    server_stop: Stop,
-    server: Option<JoinHandle<Result<(), SidecarError>>>,
-    client: Option<JoinHandle<(FrontCounters, Vec<CallRecord>)>>,
-    address: SocketAddr,
-}
-
-fn free_port() -> SocketAddr {
-    // Free for both: the sidecar's UDP socket and its tunnels share the number.
-    loop {
-        let udp = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-        let address = udp.local_addr().expect("bound");
-        if TcpListener::bind(address).is_ok() {
-            return address;
-        }
-    }
-}
-
-impl Pair {
-    fn start(redis: &RedisServer) -> Pair {
-        Pair::start_with(redis, |_| ())
-    }
-
-    fn start_with(redis: &RedisServer, change: impl FnOnce(&mut ClientSidecarConfig)) -> Pair {
-        let cluster_key = ClusterKey::from_bytes([7; 32]);
-        let server_address = free_port();
-        let server_stop = Stop::new().expect("a waker");
-        let client_stop = Stop::new().expect("a waker");
-        let service =
-            RedisServiceConfig::new(RedisAddress::Unix(redis.socket()), redis.folder.join("dead-letters"));
-        let config = ServerSidecarConfig::new(server_address, cluster_key.clone(), service);
-        let stop = server_stop.clone();
-        let server = std::thread::spawn(move || server::run(&config, &stop, None));
-        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-        let mut config = ClientSidecarConfig::new(any, any, server_address, cluster_key);
-        // No device is on this path.
-        config.session =
-            SessionOptions { asked: Durability::None, device_acks_asked: 0, ..SessionOptions::default() };
-        change(&mut config);
-        let mut sidecar = ClientSidecar::start(&config).expect("the server's sidecar answers");
-        let address = sidecar.addresses()[0];
-        let stop = client_stop.clone();
-        let client = std::thread::spawn(move || {
-            let mut records = Vec::new();
-            sidecar.run(&stop, None, &mut |record| records.push(record)).expect("it runs to its end");
-            (sidecar.counters(), records)
-        });
-        Pair { client_stop, server_stop, server: Some(server), client: Some(client), address }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout is possible");
-        stream
-    }
-
-    fn end(mut self) -> (FrontCounters, Vec<CallRecord>) {
-        // The client first: it says good-bye to the server.
-        self.client_stop.stop();
-        let counted = self.client.take().map(|client| client.join().expect("no panic"));
-        self.server_stop.stop();
-        let server = self.server.take().map(|server| server.join().expect("no panic"));
-        assert!(matches!(server, Some(Ok(()))), "{server:?}");
-        counted.expect("it was started")
-    }
-}
-
-fn talk(stream: &mut TcpStream, bytes: &[u8], expected: &[u8]) {
-    stream.write_all(bytes).expect("it reads");
-    let mut reply = vec![0; expected.len()];
-    stream.read_exact(&mut reply).expect("a reply in time");
-    assert_eq!(support::text(&reply), support::text(expected));
-}
+use support::pair::{talk, Left, Pair};
+use support::RedisServer;
 
 #[test]
 fn a_client_talks_to_redis_through_both_sidecars() {
@@ -117,7 +34,7 @@ fn a_client_talks_to_redis_through_both_sidecars() {
         b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$5\r\nhello\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n",
     );
     drop((stream, subscriber, publisher));
-    let (counters, records) = pair.end();
+    let Left { counters, records, .. } = pair.end();
     assert_eq!(counters.tunnels, 1);
     let set = records.iter().find(|record| record.method == "SET").expect("a record of SET");
     assert!(set.is_complete());
@@ -140,7 +57,7 @@ fn blocking_commands_work_through_a_tunnel_that_keeps_the_connections_state() {
     worker.read_to_string(&mut said).expect("the tunnel ends");
     assert!(said.starts_with("-ERR scotfree: database 15"), "{said}");
     drop(other);
-    assert_eq!(pair.end().0.tunnels, 1);
+    assert_eq!(pair.end().counters.tunnels, 1);
 }
 
 #[test]
@@ -154,7 +71,7 @@ fn a_broken_early_promise_is_in_the_dead_letter_file() {
     let mut byte = [0];
     stream.read_exact(&mut byte).expect("an answer in time");
     drop(stream);
-    assert_eq!(pair.end().0.early, 2);
+    assert_eq!(pair.end().counters.early, 2);
     let letters = std::fs::read_to_string(redis.folder.join("dead-letters")).expect("a letter was written");
     assert!(letters.contains("\"reason\":\"late_error\",\"error\":\"OOM"), "{letters}");
     assert!(letters.contains("[[\"SET\",\"k\",\"two words\"]]"), "{letters}");
@@ -224,7 +141,7 @@ fn the_default_tests_of_redis_benchmark_need_no_tunnel() {
     ] {
         assert!(text.contains(&format!("\"{test}")), "{test} is missing in\n{text}\n{errors}");
     }
-    let (counters, _) = pair.end();
+    let Left { counters, .. } = pair.end();
     assert_eq!((counters.tunnels, counters.over_limit), (0, 0));
     assert!(counters.commands > 17 * 400, "{counters:?}");
 }

@@ -109,6 +109,10 @@ pub struct ClientTotals {
     pub completed: u64,
     /// Of these, by a device's acknowledgement alone.
     pub completed_early: u64,
+    /// Of these, updates that too few devices had acknowledged: complete because they were stable.
+    pub completed_stable: u64,
+    /// Acknowledgements of devices.
+    pub device_acks: u64,
     /// Requests sent again.
     pub retransmitted: u64,
     /// Packets refused, for whatever reason.
@@ -120,6 +124,8 @@ impl ClientTotals {
         self.submitted += counters.submitted;
         self.completed += counters.completed;
         self.completed_early += counters.completed_early;
+        self.completed_stable += counters.completed_stable;
+        self.device_acks += counters.device_acks;
         self.retransmitted += counters.retransmitted;
         self.refused += counters.refused.iter().sum::<u64>();
     }

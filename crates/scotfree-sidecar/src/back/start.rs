@@ -210,6 +210,7 @@ impl Start {
             reserved_db,
             auth_required: requires_password(&replies[3]),
             early_allowed: true,
+            devices: config.devices,
             commands: commands(&replies[2]),
         };
         if self.settings.get("appendonly") != "yes" {

@@ -3,8 +3,11 @@
 //! Invariant: a connection that does not read its replies, or whose session has no credit, is not read
 //! either; memory per connection stays bounded.
 
+use super::coverage::Coverage;
+use super::learn::Told;
+use super::seldom::Seldom;
 use super::sessions::{ConnectionKey, Flight, Sessions};
-use super::{as_read, ClientSidecarConfig, Told};
+use super::{as_read, ClientSidecarConfig};
 use crate::front::{ClientFront, EarlyRule, FrontAction, FrontConfig, FrontCounters, FrontRequest};
 use crate::tunnel::TunnelStart;
 use remedy_persist::{Mode, Request, SubmitError};
@@ -59,6 +62,7 @@ impl EarlyRules {
 /// All client connections.
 pub(super) struct Fronts {
     pub early_rules: EarlyRules,
+    pub coverage: Coverage,
     connections: BTreeMap<ConnectionKey, Connection>,
     sessions: Sessions,
     configs: Vec<Arc<FrontConfig>>,
@@ -70,6 +74,8 @@ pub(super) struct Fronts {
     closed: FrontCounters,
     connections_total: u64,
     connections_refused: u64,
+    refusals: Seldom,
+    last_refusal: String,
     tunnels: Arc<TunnelCounts>,
     tunnels_refused: u64,
     /// Connections that have become tunnels in this turn.
@@ -84,7 +90,6 @@ struct Limits {
     connections_max: usize,
     tunnels_max: usize,
     idle_sessions_max: usize,
-    session: scotfree_rpc::SessionOptions,
     tunnel: SocketAddr,
     cluster_key: ClusterKey,
 }
@@ -96,10 +101,11 @@ struct TunnelCounts {
 }
 
 impl Fronts {
-    pub fn new(config: &ClientSidecarConfig, told: Told, first_key: u64) -> Fronts {
+    pub fn new(config: &ClientSidecarConfig, told: Told, coverage: Coverage, first_key: u64) -> Fronts {
         let front = |early| Arc::new(FrontConfig { early, ..config.front.clone() });
         Fronts {
             early_rules: EarlyRules::default(),
+            coverage,
             connections: BTreeMap::new(),
             sessions: Sessions::default(),
             configs: config.listeners.iter().map(|listener| front(listener.early.clone())).collect(),
@@ -111,6 +117,8 @@ impl Fronts {
             closed: FrontCounters::default(),
             connections_total: 0,
             connections_refused: 0,
+            refusals: Seldom::default(),
+            last_refusal: String::new(),
             tunnels: Arc::new(TunnelCounts::default()),
             tunnels_refused: 0,
             tunnelled: Vec::new(),
@@ -119,7 +127,6 @@ impl Fronts {
                 connections_max: config.connections_max,
                 tunnels_max: config.tunnels_max,
                 idle_sessions_max: config.idle_sessions_max,
-                session: config.session,
                 tunnel: config.tunnel.unwrap_or(config.server),
                 cluster_key: config.cluster_key.clone(),
             },
@@ -141,9 +148,16 @@ impl Fronts {
             self.connections_total += 1;
             if let Err(text) = self.add(stream, index, runtime, poller) {
                 self.connections_refused += 1;
-                eprintln!("sidecar: a client was turned away: {text}");
+                self.refusals.happened(1);
+                self.last_refusal = text;
             }
         }
+    }
+
+    /// How many clients were turned away, if it is time to say so.
+    pub fn say_refusals(&mut self, now: Nanos) -> Option<String> {
+        let count = self.refusals.due(now)?;
+        Some(format!("clients turned away: {count}, the last one with: {}", self.last_refusal))
     }
 
     fn take_over_rules(&mut self) {
@@ -177,7 +191,7 @@ impl Fronts {
         let (session, number) = if let Some(found) = self.sessions.take_idle(key) {
             found
         } else {
-            let started = runtime.start_session(self.limits.session);
+            let started = runtime.start_session(self.coverage.options());
             let session = started.map_err(|error| refuse(&mut stream, &format!("scotfree: {error}")))?;
             self.sessions.insert(session, key);
             (session, 1)
@@ -235,7 +249,7 @@ impl Fronts {
             }
             ClientEvent::Completed { session, reply } if session == control => {
                 if let Ok(told) = Told::parse(reply.bytes.unwrap_or_default(), self.description_asked_at) {
-                    self.told = told;
+                    self.learn(told);
                 }
             }
             ClientEvent::Completed { session, reply } => {
@@ -259,6 +273,15 @@ impl Fronts {
                 self.on_session_closed(session, &format!("{reason:?}"));
             }
         }
+    }
+
+    /// The server is another one than before. Sessions in use go on as they began.
+    fn learn(&mut self, told: Told) {
+        if self.coverage.learn(told.description.devices) {
+            self.sessions.outdate();
+            eprintln!("sidecar: for connections from now on: {}", self.coverage.text());
+        }
+        self.told = told;
     }
 
     /// Whatever was on its way in the session has an unknown outcome.
@@ -351,7 +374,7 @@ impl Fronts {
         self.leave_tunnelled(poller);
         for key in std::mem::take(&mut self.touched) {
             let Some(connection) = self.connections.get_mut(&key) else { continue };
-            if !write(connection) || is_over(connection) {
+            if !write(connection) || is_over(connection) || !self.reading && is_idle(connection) {
                 self.drop_connection(key);
                 continue;
             }
@@ -375,6 +398,9 @@ impl Fronts {
 
     /// Gives the sessions of gone connections to the next ones.
     fn release(&mut self, runtime: &mut ClientRuntime<UdpTransport>) {
+        for session in self.sessions.take_outdated() {
+            runtime.end_session(session);
+        }
         for (handle, farewell) in std::mem::take(&mut self.released) {
             let Some(session) = self.sessions.get_mut(handle) else { continue };
             if let Some(request) = farewell {
@@ -435,7 +461,7 @@ impl Fronts {
         }
     }
 
-    /// No connection is read any more.
+    /// No connection is read any more, and those that wait for nothing are closed.
     pub fn stop_reading(&mut self) {
         self.reading = false;
         self.touched.extend(self.connections.keys().copied());
@@ -443,9 +469,13 @@ impl Fronts {
 
     /// Whether nothing is on its way.
     pub fn is_drained(&self) -> bool {
-        let idle =
-            |connection: &Connection| connection.waiting.is_empty() && connection.front.output().is_empty();
-        self.sessions.in_flight() == 0 && self.connections.values().all(idle)
+        self.sessions.in_flight() == 0 && self.connections.is_empty()
+    }
+
+    /// How many requests are on their way, or wait for credit.
+    pub fn outstanding(&self) -> u64 {
+        let waiting: usize = self.connections.values().map(|connection| connection.waiting.len()).sum();
+        (self.sessions.in_flight() + waiting) as u64
     }
 
     /// Closes all connections and tunnels.
@@ -517,8 +547,13 @@ fn write(connection: &mut Connection) -> bool {
 /// Whether the connection has nothing more to do.
 fn is_over(connection: &Connection) -> bool {
     let said_all = connection.front.output().is_empty();
+    said_all && connection.closing || connection.input_ended && is_idle(connection)
+}
+
+/// Whether every command is answered and every answer sent.
+fn is_idle(connection: &Connection) -> bool {
     let answered = connection.waiting.is_empty() && connection.front.pending_count() == 0;
-    said_all && (connection.closing || connection.input_ended && answered)
+    answered && connection.front.output().is_empty()
 }
 
 fn watch(

@@ -27,6 +27,8 @@ pub(super) struct Session {
     /// How many connections have used it.
     pub uses: u32,
     pub flights: VecDeque<Flight>,
+    /// It asks for what new sessions ask for no longer: no other connection uses it.
+    pub outdated: bool,
 }
 
 /// All sessions that are used for clients.
@@ -55,12 +57,28 @@ impl Sessions {
     pub fn give_back(&mut self, handle: SessionHandle, idle_max: usize) -> bool {
         if let Some(session) = self.all.get_mut(&handle) {
             session.owner = None;
-            if self.idle.len() >= idle_max {
+            if self.idle.len() >= idle_max || session.outdated {
                 return false;
             }
             self.idle.push(handle);
         }
         true
+    }
+
+    /// New sessions ask for something else: those that are idle end, the others when their connections do.
+    pub fn outdate(&mut self) {
+        for session in self.all.values_mut() {
+            session.outdated = true;
+        }
+    }
+
+    /// Idle sessions that are to end.
+    pub fn take_outdated(&mut self) -> Vec<SessionHandle> {
+        let all = &self.all;
+        let is_outdated = |handle: &SessionHandle| all.get(handle).is_some_and(|session| session.outdated);
+        let (outdated, idle) = std::mem::take(&mut self.idle).into_iter().partition(is_outdated);
+        self.idle = idle;
+        outdated
     }
 
     pub fn get_mut(&mut self, handle: SessionHandle) -> Option<&mut Session> {

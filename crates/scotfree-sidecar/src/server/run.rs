@@ -162,6 +162,7 @@ pub fn run(
     };
     let mut text = MetricsText::new();
     let mut service_config = config.service.clone();
+    service_config.back.devices = u32::try_from(config.devices.len()).ok();
     let mut ever_started = false;
     while !stop.is_stopped() {
         let started = RedisService::start(&service_config, stop).and_then(|started| {

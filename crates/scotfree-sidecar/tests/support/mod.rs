@@ -4,6 +4,7 @@
 #![allow(dead_code)] // Each test file uses its own part.
 
 pub mod driver;
+pub mod pair;
 pub mod proxy;
 
 use scotfree_sidecar::resp::{self, Command, ReplyDecoder};
@@ -41,6 +42,22 @@ impl RedisServer {
         let server = RedisServer { child, options, folder };
         server.wait_until_ready();
         Some(server)
+    }
+
+    /// Stops the server without ending it: it answers nothing, and its connections stay.
+    pub fn pause(&self) {
+        self.signal("STOP");
+    }
+
+    /// Lets it go on.
+    pub fn go_on(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let status = std::process::Command::new("kill").args(["-s", name, &id]).status();
+        assert!(status.expect("kill is everywhere").success());
     }
 
     /// Kills the server as `kill -9` would.

@@ -8,7 +8,7 @@ use crate::failure::{required, Failure};
 use crate::serve::{begin_quietly, changed_keys, say_ready, say_reload, Messages};
 use crate::settings::{Client, Config, Mode};
 use crate::text::TraceTarget;
-use scotfree_core::Durability;
+use scotfree_core::{Durability, Nanos};
 use scotfree_rpc::ProbeOptions;
 use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig, EarlyRules};
 use scotfree_sidecar::front::EarlyRule;
@@ -102,6 +102,7 @@ fn config(settings: &Client, key: ClusterKey) -> Result<ClientSidecarConfig, Fai
     config.session.asked = settings.asked.map_or(Durability::Ram, |asked| asked.0);
     let acks = u8::from(config.session.asked != Durability::None);
     config.session.device_acks_asked = settings.acks.unwrap_or(acks);
+    config.drain_ns_max = settings.drain_ns_max.map_or(config.drain_ns_max, Nanos);
     config.probes = probes(settings);
     Ok(config)
 }
@@ -157,12 +158,13 @@ mod tests {
             asked: "disk".parse().ok(),
             acks: Some(2),
             trace: "/tmp/t".parse().ok(),
+            drain_ns_max: Some(7),
             ..client()
         };
         let config = config_of(&settings).expect("it can be used");
         assert_eq!(config.listeners[0].early, EarlyRule::Prefixes(vec![b"a:".to_vec()]));
         assert_eq!((config.session.asked, config.session.device_acks_asked), (Durability::Disk, 2));
-        assert_eq!(config.probes.record_every, 1);
+        assert_eq!((config.probes.record_every, config.drain_ns_max), (1, Nanos(7)));
         let settings = Client { asked: "none".parse().ok(), ..client() };
         assert_eq!(config_of(&settings).expect("it can be used").session.device_acks_asked, 0);
     }

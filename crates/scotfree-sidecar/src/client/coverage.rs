@@ -1,0 +1,132 @@
+//! Who makes the updates of clients more durable than the server alone does, and whether they do.
+//!
+//! Invariant: where the server has no device, no session asks for one's acknowledgement: replies are the
+//! server's own, at once, and that is said. Where it has one that is silent, updates are answered when
+//! they are stable (rule 13), and that is said too.
+
+use super::seldom::Seldom;
+use scotfree_core::{Durability, Nanos};
+use scotfree_rpc::metrics::MetricsText;
+use scotfree_rpc::{ClientTotals, SessionOptions};
+
+/// What sessions ask for, and what came of it.
+#[derive(Debug)]
+pub(super) struct Coverage {
+    configured: SessionOptions,
+    /// How many devices the server has, if it says so.
+    devices: Option<u32>,
+    seen: Option<ClientTotals>,
+    unacknowledged: Seldom,
+    is_silent: bool,
+}
+
+impl Coverage {
+    pub fn new(configured: SessionOptions, devices: Option<u32>) -> Coverage {
+        Coverage { configured, devices, seen: None, unacknowledged: Seldom::default(), is_silent: false }
+    }
+
+    /// What a new session asks for.
+    pub fn options(&self) -> SessionOptions {
+        match self.devices {
+            Some(0) => SessionOptions { asked: Durability::None, device_acks_asked: 0, ..self.configured },
+            Some(_) | None => self.configured,
+        }
+    }
+
+    /// What new sessions can be told to count on, for the log.
+    pub fn text(&self) -> String {
+        match (self.devices, self.options().asked) {
+            (Some(0), _) => {
+                let asked = self.configured.asked;
+                format!(
+                    "no device acknowledges, since the server has none: durability none, whatever is asked \
+                     ({asked}); replies are the server's own (see --device of scot sidecar server)"
+                )
+            }
+            (_, Durability::None) => "durability none, as asked: replies are the server's own".to_owned(),
+            (devices, asked) => {
+                let count = devices.map_or(String::new(), |count| format!(" of {count} on the path"));
+                let acks = self.configured.device_acks_asked;
+                format!("updates are covered: durability {asked}, acknowledgements asked: {acks}{count}")
+            }
+        }
+    }
+
+    /// The server has told how many devices it has; true if new sessions ask for something else now.
+    pub fn learn(&mut self, devices: Option<u32>) -> bool {
+        let before = self.options();
+        self.devices = devices;
+        before != self.options()
+    }
+
+    /// Looks at the totals so far; says what an operator should know, if that has changed.
+    pub fn look(&mut self, now: Nanos, totals: ClientTotals) -> Option<String> {
+        let seen = self.seen.replace(totals).unwrap_or_default();
+        // Sessions that end hand their counts over, so totals only grow.
+        let stable = totals.completed_stable.saturating_sub(seen.completed_stable);
+        let acks = totals.device_acks.saturating_sub(seen.device_acks);
+        if acks > 0 {
+            return std::mem::take(&mut self.is_silent)
+                .then(|| "devices acknowledge updates again".to_owned());
+        }
+        self.is_silent |= stable > 0;
+        self.unacknowledged.happened(stable);
+        let count = self.unacknowledged.due(now)?;
+        Some(format!(
+            "no device acknowledges: {count} updates were answered only when the server's storage held them, \
+             which is as safe and slower; is the device running, on the path and with a log? (scot doctor)"
+        ))
+    }
+
+    pub fn write_metrics(&self, totals: ClientTotals, text: &mut MetricsText) {
+        if let Some(devices) = self.devices {
+            text.gauge("scotfree_client_devices", "Devices that the server has", devices);
+        }
+        let none = u32::from(self.options().asked == Durability::None);
+        text.gauge("scotfree_client_durability_none", "1: replies are as durable as the server's", none);
+        text.gauge(
+            "scotfree_client_devices_silent",
+            "1: devices are asked and none acknowledges; updates are answered when stable",
+            u32::from(self.is_silent),
+        );
+        let help = "Acknowledgements of devices for updates";
+        text.counter("scotfree_client_device_acks_total", help, totals.device_acks);
+        let help = "Updates without devices' acknowledgements, answered when stable";
+        text.counter("scotfree_client_completed_stable_total", help, totals.completed_stable);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn totals(completed_stable: u64, device_acks: u64) -> ClientTotals {
+        ClientTotals { completed_stable, device_acks, ..ClientTotals::default() }
+    }
+
+    #[test]
+    fn without_a_device_nobody_is_asked_and_that_is_said() {
+        let mut coverage = Coverage::new(SessionOptions::default(), Some(0));
+        assert_eq!((coverage.options().asked, coverage.options().device_acks_asked), (Durability::None, 0));
+        assert!(coverage.text().contains("durability none"), "{}", coverage.text());
+        assert!(coverage.learn(Some(1)) && !coverage.learn(Some(2)));
+        assert_eq!(coverage.options(), SessionOptions::default());
+        assert!(coverage.text().contains("covered"), "{}", coverage.text());
+        assert_eq!(Coverage::new(SessionOptions::default(), None).options(), SessionOptions::default());
+    }
+
+    #[test]
+    fn silent_devices_are_said_with_a_count_and_their_return_too() {
+        let mut coverage = Coverage::new(SessionOptions::default(), Some(1));
+        let at = Nanos::from_secs;
+        assert_eq!(coverage.look(at(1), totals(0, 5)), None);
+        // Storage may be faster than a device: one that acknowledges is not silent.
+        assert_eq!(coverage.look(at(2), totals(3, 6)), None);
+        assert!(coverage.look(at(3), totals(7, 6)).is_some_and(|text| text.contains(": 4 updates")));
+        assert_eq!(coverage.look(at(4), totals(8, 6)), None);
+        assert_eq!(coverage.look(at(12), totals(10, 6)), None);
+        assert!(coverage.look(at(13), totals(10, 6)).is_some_and(|text| text.contains(": 3 updates")));
+        assert!(coverage.look(at(14), totals(10, 9)).is_some_and(|text| text.contains("again")));
+        assert_eq!(coverage.look(at(15), totals(10, 12)), None);
+    }
+}
