@@ -28,5 +28,7 @@ pub use server::{DeadLetterReason, RecoveredSession, Server, ServerConfig, Serve
 
 #[cfg(test)]
 mod tests {
+    mod bench;
     mod limits;
+    mod server;
 }

@@ -40,7 +40,7 @@ impl Order {
         loop {
             let (key, entry) = self.entries.first_key_value()?;
             let key = *key;
-            if key > self.settled && key != self.successor() {
+            if key > self.reached() && key != self.successor() {
                 return None;
             }
             match *entry {
@@ -84,6 +84,12 @@ impl Order {
     pub(super) fn pass(&mut self, key: OrderKey) {
         self.entries.remove(&key);
         self.executed = self.executed.max(key);
+    }
+
+    /// `key` has been executed, and is not passed before `seq` is too: an update of the same session
+    /// that was logged before it and stands behind it.
+    pub(super) fn hand_on(&mut self, key: OrderKey, session: SessionId, seq: SeqNum) {
+        self.entries.insert(key, Entry::Held(session, seq));
     }
 
     /// Whether everything up to `key` has been executed or will never come.
@@ -187,6 +193,18 @@ mod tests {
         assert!(order.hold(key(1, 3), SessionId(7), SeqNum(1)));
         assert_eq!(order.next(), Some((key(1, 3), SessionId(7), SeqNum(1))));
         assert!(!order.hold(key(1, 2), SessionId(7), SeqNum(9)), "a passed key is not held again");
+    }
+
+    #[test]
+    fn a_key_that_was_handed_on_is_passed_with_the_last_of_them() {
+        let mut order = settled(0);
+        assert!(order.hold(key(1, 1), SessionId(7), SeqNum(1)));
+        order.pass(key(1, 1));
+        order.hand_on(key(1, 1), SessionId(7), SeqNum(2));
+        assert!(!order.is_passed(key(1, 1)));
+        assert_eq!(order.next(), Some((key(1, 1), SessionId(7), SeqNum(2))));
+        order.pass(key(1, 1));
+        assert!(order.is_passed(key(1, 1)));
     }
 
     #[test]

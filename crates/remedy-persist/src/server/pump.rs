@@ -298,7 +298,8 @@ impl Server {
             if place
                 .is_some_and(|place| place.kind == StampKind::Order && (place.boot_epoch, place.number) > key)
             {
-                // Its own predecessor was logged anew behind it: it was not complete, and follows that.
+                // Its own predecessor was logged anew behind it: it was not complete then, and takes
+                // the key over from that.
                 self.order.pass(key);
                 return true;
             }
@@ -322,8 +323,20 @@ impl Server {
         };
         self.blocked = None;
         self.execute(id, seq, &pending, effects);
+        self.hand_on(key, id);
         self.dirty.insert(id);
         true
+    }
+
+    /// An update that follows in the session and was logged before `key`, which has been executed,
+    /// belongs to the same place: once it is complete, whatever comes behind `key` must see it.
+    fn hand_on(&mut self, key: OrderKey, id: SessionId) {
+        let Some(session) = self.sessions.get(&id) else { return };
+        let follower = session.buffer.iter().find(|(_, pending)| pending.stamp.kind == StampKind::Order);
+        let Some((seq, Pending { stamp, .. })) = follower else { return };
+        if (stamp.boot_epoch, stamp.number) < key {
+            self.order.hand_on(key, id, *seq);
+        }
     }
 
     /// Executes what the session has at its head, as far as it may.
@@ -563,15 +576,14 @@ impl Server {
     /// have been completed; behind a write it cannot have been, and its key is given up.
     fn pass_gap(&mut self, now: Nanos, blocked: Blocked, effects: &mut Effects<ServerOwn>) {
         self.blocked = None;
-        let Some((key, id, seq)) = self.order.next().filter(|(key, _, _)| *key == blocked.key) else {
+        let Some((key, id, _)) = self.order.next().filter(|(key, _, _)| *key == blocked.key) else {
             return;
         };
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let reads_only =
-            session.buffer.get(&seq).is_some_and(|pending| pending.stamp.previous_write < session.next);
-        if reads_only {
-            // All up to `seq` are reads; those that are here are executed.
-            session.next = session.buffer.keys().next().copied().unwrap_or(seq);
+        // Not only the update that is next in order may say so: another that was logged anew may come
+        // before it in the session.
+        if let Some(first) = session.behind_reads() {
+            session.next = first;
             self.counters.gaps_passed += 1;
         } else {
             // And with it all that the session holds behind the gap.

@@ -132,6 +132,17 @@ impl Session {
         }
     }
 
+    /// The first request that is here, if nothing but reads is missing before it. Any stamp of what
+    /// waits may say so: one that names a write before itself as the last one, which was executed,
+    /// says that all between the two are reads.
+    pub(super) fn behind_reads(&self) -> Option<SeqNum> {
+        let says_so = |pending: &Pending| {
+            pending.stamp.kind != StampKind::None && pending.stamp.previous_write < self.next
+        };
+        let first = *self.buffer.keys().next()?;
+        self.buffer.values().any(says_so).then_some(first)
+    }
+
     /// Whether the next request is not here, though later ones are known of.
     pub(super) fn has_gap(&self) -> bool {
         self.next <= self.highest && !self.buffer.contains_key(&self.next)
@@ -442,13 +453,12 @@ impl Server {
         {
             return;
         }
-        let Some((seq, pending)) = session.buffer.first_key_value() else {
+        if session.buffer.is_empty() {
             session.highest = SeqNum(session.next.0 - 1);
             return;
-        };
-        let seq = *seq;
-        if pending.stamp.kind != StampKind::None && pending.stamp.previous_write < session.next {
-            session.next = seq;
+        }
+        if let Some(first) = session.behind_reads() {
+            session.next = first;
             self.dirty.insert(id);
             return;
         }

@@ -1,95 +1,22 @@
 //! What happens at the limits that no configuration names: each `*_MAX` of the machines, reached.
 
+use super::bench::{
+    accept, address, client_address, cluster, device_address, header, nonce, packet, recovered, sent,
+    server_address, session_keys, update, NOW,
+};
 use crate::client::{DEVICES_MAX, RESPONSE_SETS_MAX};
 use crate::device::{ENDED_MAX, FRAGMENT_BYTES_MAX, PAGE_RECORDS_MAX};
 use crate::{
-    Client, ClientConfig, ClientOwn, Device, DeviceConfig, DeviceOwn, Mode, RecoveredSession, Request,
-    RequestKind, Server, ServerConfig,
+    Client, ClientConfig, ClientOwn, Device, DeviceConfig, DeviceOwn, Mode, Request, RequestKind, Server,
+    ServerConfig,
 };
 use scotfree_core::{
     BootEpoch, DeviceId, Durability, Effect, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, SessionId,
 };
 use scotfree_wire::{
-    emit, fragments, AcceptTail, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header, Kind,
-    LeaseTail, Packet, RangeTail, ResponseTail, SessionKeys, Stamp, StampKind, Tail, MANIFEST_RECORD_BYTES,
-    REQUEST_BYTES_MAX,
+    fragments, CloseReason, CloseTail, Direction, Flags, Header, Kind, LeaseTail, Packet, RangeTail,
+    ResponseTail, Stamp, StampKind, Tail, MANIFEST_RECORD_BYTES, REQUEST_BYTES_MAX,
 };
-use std::net::SocketAddr;
-
-const NOW: Nanos = Nanos::from_secs(1);
-
-fn address(last: u8) -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, last], 51_000))
-}
-
-fn client_address() -> SocketAddr {
-    address(1)
-}
-
-fn server_address() -> SocketAddr {
-    address(2)
-}
-
-fn device_address() -> SocketAddr {
-    address(254)
-}
-
-fn cluster() -> ClusterKey {
-    ClusterKey::from_bytes([3; 32])
-}
-
-fn session_keys(id: u64) -> SessionKeys {
-    cluster().session(&nonce(id), &[9; 16], SessionId(id), Epoch(1))
-}
-
-fn nonce(id: u64) -> [u8; 16] {
-    let mut nonce = [0; 16];
-    nonce[..8].copy_from_slice(&id.to_le_bytes());
-    nonce
-}
-
-fn packet(header: &Header, tail: &Tail, payload: &[u8], key: &scotfree_wire::Key) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    emit(header, tail, payload, key, &mut bytes);
-    bytes
-}
-
-fn header(kind: Kind, id: u64, seq: u64) -> Header {
-    let mut header = Header::new(kind, SessionId(id), Epoch(1));
-    header.seq_num = SeqNum(seq);
-    header
-}
-
-fn accept(id: u64, window: u32) -> Vec<u8> {
-    let tail = AcceptTail { client_nonce: nonce(id), server_nonce: [9; 16], window, expiry_ms: 1_000 };
-    packet(
-        &header(Kind::SessionAccept, id, 0),
-        &Tail::Accept(tail),
-        &[],
-        &cluster().control(Direction::Handshake),
-    )
-}
-
-fn update(id: u64, seq: u64, payload: &[u8]) -> Vec<Vec<u8>> {
-    let mut header = header(Kind::Update, id, seq);
-    header.asked = Durability::Ram;
-    let parts = fragments(&header, payload).expect("a payload of a request's size");
-    let key = session_keys(id).client_to_server;
-    parts.map(|(header, part)| packet(&header, &Tail::Stamp(Stamp::default()), part, &key)).collect()
-}
-
-/// What a machine sent, and how many effects of its own it wished for.
-fn sent<Own>(effects: &mut Effects<Own>) -> Vec<Vec<u8>> {
-    let packets = effects
-        .iter()
-        .filter_map(|effect| match effect {
-            Effect::Send { bytes, .. } => Some(effects.bytes(*bytes).to_vec()),
-            _ => None,
-        })
-        .collect();
-    effects.clear();
-    packets
-}
 
 struct DeviceBench {
     device: Device,
@@ -273,15 +200,8 @@ fn a_client_keeps_at_most_response_sets_max_incomplete_responses() {
 
 #[test]
 fn a_server_keeps_at_most_fragment_sets_max_incomplete_requests() {
-    let recovered = RecoveredSession {
-        session: SessionId(1),
-        epoch: Epoch(1),
-        client_nonce: nonce(1),
-        server_nonce: [9; 16],
-        position: SeqNum(0),
-    };
     let config = ServerConfig::new(server_address(), cluster(), Epoch(2), [1; 16], Vec::new());
-    let mut server = Server::new(config, &[recovered]);
+    let mut server = Server::new(config, &[recovered(1, 0)]);
     let mut effects = Effects::new();
     server.start(NOW, &mut effects);
     for seq in 1..=crate::server::FRAGMENT_SETS_MAX as u64 + 5 {

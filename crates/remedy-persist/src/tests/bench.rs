@@ -1,0 +1,266 @@
+//! Packets by hand, and a server with one device on whose word it recovers.
+
+use crate::{DeadLetterReason, RecoveredSession, Server, ServerConfig, ServerOwn};
+use scotfree_core::{
+    BootEpoch, DeviceId, Durability, Effect, Effects, Epoch, Machine, Nanos, OrderNumber, SeqNum, SessionId,
+    Token,
+};
+use scotfree_wire::{
+    emit, fragments, AcceptTail, ClusterKey, Direction, Flags, Header, Kind, ManifestRecord, ManifestTail,
+    Packet, SessionKeys, Stamp, StampKind, Tail,
+};
+use std::net::SocketAddr;
+
+pub(super) const NOW: Nanos = Nanos::from_secs(1);
+
+pub(super) fn address(last: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, last], 51_000))
+}
+
+pub(super) fn client_address() -> SocketAddr {
+    address(1)
+}
+
+pub(super) fn server_address() -> SocketAddr {
+    address(2)
+}
+
+pub(super) fn device_address() -> SocketAddr {
+    address(254)
+}
+
+pub(super) fn cluster() -> ClusterKey {
+    ClusterKey::from_bytes([3; 32])
+}
+
+pub(super) fn session_keys(id: u64) -> SessionKeys {
+    cluster().session(&nonce(id), &[9; 16], SessionId(id), Epoch(1))
+}
+
+pub(super) fn nonce(id: u64) -> [u8; 16] {
+    let mut nonce = [0; 16];
+    nonce[..8].copy_from_slice(&id.to_le_bytes());
+    nonce
+}
+
+pub(super) fn packet(header: &Header, tail: &Tail, payload: &[u8], key: &scotfree_wire::Key) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    emit(header, tail, payload, key, &mut bytes);
+    bytes
+}
+
+pub(super) fn header(kind: Kind, id: u64, seq: u64) -> Header {
+    let mut header = Header::new(kind, SessionId(id), Epoch(1));
+    header.seq_num = SeqNum(seq);
+    header
+}
+
+pub(super) fn accept(id: u64, window: u32) -> Vec<u8> {
+    let tail = AcceptTail { client_nonce: nonce(id), server_nonce: [9; 16], window, expiry_ms: 1_000 };
+    packet(
+        &header(Kind::SessionAccept, id, 0),
+        &Tail::Accept(tail),
+        &[],
+        &cluster().control(Direction::Handshake),
+    )
+}
+
+pub(super) fn update(id: u64, seq: u64, payload: &[u8]) -> Vec<Vec<u8>> {
+    let mut header = header(Kind::Update, id, seq);
+    header.asked = Durability::Ram;
+    let parts = fragments(&header, payload).expect("a payload of a request's size");
+    let key = session_keys(id).client_to_server;
+    parts.map(|(header, part)| packet(&header, &Tail::Stamp(Stamp::default()), part, &key)).collect()
+}
+
+/// What a machine sent, and how many effects of its own it wished for.
+pub(super) fn sent<Own>(effects: &mut Effects<Own>) -> Vec<Vec<u8>> {
+    let packets = effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Send { bytes, .. } => Some(effects.bytes(*bytes).to_vec()),
+            _ => None,
+        })
+        .collect();
+    effects.clear();
+    packets
+}
+
+/// What the storage of a server knows of session `id`.
+pub(super) fn recovered(id: u64, position: u64) -> RecoveredSession {
+    RecoveredSession {
+        session: SessionId(id),
+        epoch: Epoch(1),
+        client_nonce: nonce(id),
+        server_nonce: [9; 16],
+        position: SeqNum(position),
+    }
+}
+
+pub(super) fn order(boot_epoch: u32, number: u64, previous_write: u64) -> Stamp {
+    Stamp {
+        kind: StampKind::Order,
+        device: DeviceId(1),
+        boot_epoch: BootEpoch(boot_epoch),
+        number: OrderNumber(number),
+        previous_write: SeqNum(previous_write),
+    }
+}
+
+pub(super) fn barrier(boot_epoch: u32, number: u64, previous_write: u64) -> Stamp {
+    Stamp { kind: StampKind::Barrier, ..order(boot_epoch, number, previous_write) }
+}
+
+/// A server of epoch 2 with one device.
+pub(super) struct ServerBench {
+    pub(super) server: Server,
+    pub(super) now: Nanos,
+    effects: Effects<ServerOwn>,
+    /// What it executed, in order.
+    pub(super) executed: Vec<(SessionId, SeqNum)>,
+    pub(super) dead_letters: Vec<(SessionId, SeqNum, DeadLetterReason)>,
+    /// The packets that it sent, with where to.
+    pub(super) sent: Vec<(SocketAddr, Vec<u8>)>,
+    /// Whether the application answers at once, and storage with it.
+    pub(super) answers: bool,
+}
+
+impl ServerBench {
+    pub(super) fn new(sessions: &[RecoveredSession], adjust: impl FnOnce(&mut ServerConfig)) -> ServerBench {
+        let devices = vec![(DeviceId(1), device_address())];
+        let mut config = ServerConfig::new(server_address(), cluster(), Epoch(2), [1; 16], devices);
+        adjust(&mut config);
+        let mut bench = ServerBench {
+            server: Server::new(config, sessions),
+            now: NOW,
+            effects: Effects::new(),
+            executed: Vec::new(),
+            dead_letters: Vec::new(),
+            sent: Vec::new(),
+            answers: true,
+        };
+        bench.act(Server::start);
+        bench
+    }
+
+    /// Lets the server do something and carries out what it wishes for.
+    pub(super) fn act(&mut self, act: impl FnOnce(&mut Server, Nanos, &mut Effects<ServerOwn>)) {
+        act(&mut self.server, self.now, &mut self.effects);
+        self.carry_out();
+    }
+
+    fn carry_out(&mut self) {
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in effects.iter() {
+            match effect {
+                Effect::Send { to, bytes, .. } => self.sent.push((*to, effects.bytes(*bytes).to_vec())),
+                Effect::Own(ServerOwn::Execute { ticket, session, seq, .. }) => {
+                    self.executed.push((*session, *seq));
+                    if self.answers {
+                        self.answer(*ticket);
+                    }
+                }
+                Effect::Own(ServerOwn::DeadLetter { session, seq, reason, .. }) => {
+                    self.dead_letters.push((*session, *seq, *reason));
+                }
+                Effect::Own(ServerOwn::RecordSession { record }) => {
+                    self.server.on_session_recorded(self.now, record.session, &mut self.effects);
+                    self.carry_out();
+                }
+                Effect::Own(ServerOwn::DeleteSession { .. })
+                | Effect::Persist { .. }
+                | Effect::Erase { .. } => {}
+            }
+        }
+        effects.clear();
+    }
+
+    /// The application answers, and storage has it.
+    pub(super) fn answer(&mut self, ticket: u64) {
+        let times = scotfree_wire::ResponseTail::default();
+        self.server.on_executed(self.now, ticket, b"ok", false, times, &mut self.effects);
+        self.carry_out();
+        self.server.on_persisted(self.now, Token(ticket), &mut self.effects);
+        self.carry_out();
+    }
+
+    pub(super) fn receive(&mut self, from: SocketAddr, bytes: &[u8]) {
+        self.act(|server, now, effects| server.on_message(now, from, server_address(), bytes, effects));
+    }
+
+    fn device_says(&mut self, header: &Header, tail: &Tail, payload: &[u8]) {
+        let bytes = packet(header, tail, payload, &cluster().control(Direction::DeviceToServer));
+        self.receive(device_address(), &bytes);
+    }
+
+    /// The device answers the open poll: of session `id` it holds `entries`.
+    pub(super) fn manifest(&mut self, boot_epoch: u32, current: u64, id: u64, entries: &[(u64, Stamp)]) {
+        let polled = self.last_sent(Kind::RecoveryPoll).expect("a poll is open");
+        let mut payload = Vec::new();
+        let (Some((first, _)), Some((last, _))) = (entries.first(), entries.last()) else {
+            return self.manifest_page(polled, boot_epoch, current, 0, &payload);
+        };
+        ManifestRecord {
+            session: SessionId(id),
+            epoch: Epoch(1),
+            window: 128,
+            client_nonce: nonce(id),
+            server_nonce: [9; 16],
+            first: SeqNum(*first),
+            last: SeqNum(*last),
+            entry_count: entries.len() as u32,
+        }
+        .write(&mut payload);
+        self.manifest_page(polled, boot_epoch, current, 1, &payload);
+        for (seq, stamp) in entries {
+            self.device_says(&header(Kind::Replay, id, *seq), &Tail::Stamp(*stamp), b"x");
+        }
+        let mut end = header(Kind::Replay, id, *last);
+        end.flags = Flags::VOID;
+        self.device_says(&end, &Tail::Stamp(barrier(boot_epoch, entries.len() as u64, *first)), &[]);
+    }
+
+    fn manifest_page(&mut self, polled: Header, boot_epoch: u32, current: u64, count: u32, payload: &[u8]) {
+        let tail = ManifestTail {
+            device: DeviceId(1),
+            boot_epoch: BootEpoch(boot_epoch),
+            order_current: OrderNumber(current),
+            session_count: count,
+        };
+        let mut header = header(Kind::Manifest, 0, polled.seq_num.0);
+        header.fragment_count = 1;
+        self.device_says(&header, &Tail::Manifest(tail), payload);
+    }
+
+    /// A request of a client's that passed the device.
+    pub(super) fn request(&mut self, kind: Kind, id: u64, seq: u64, stamp: Stamp) {
+        let mut bytes = packet(
+            &header(kind, id, seq),
+            &Tail::Stamp(Stamp::default()),
+            b"x",
+            &session_keys(id).client_to_server,
+        );
+        if stamp.kind != StampKind::None {
+            let key = cluster().control(Direction::Stamp);
+            scotfree_wire::emit_stamp(&mut bytes, &stamp, &key).expect("a request has room for a stamp");
+        }
+        self.receive(client_address(), &bytes);
+    }
+
+    /// Time goes by, alarm by alarm.
+    pub(super) fn pass(&mut self, span: Nanos) {
+        let end = self.now.plus(span);
+        while let Some(at) = self.server.next_timer().filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            self.act(Server::on_timer);
+        }
+        self.now = end;
+    }
+
+    pub(super) fn last_sent(&self, kind: Kind) -> Option<Header> {
+        self.sent.iter().rev().find_map(|(_, bytes)| {
+            let packet = Packet::parse(bytes).ok()?;
+            (packet.kind() == kind).then(|| *packet.header())
+        })
+    }
+}
