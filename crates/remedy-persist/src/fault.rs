@@ -14,6 +14,8 @@ pub enum Fault {
     IgnoreBarrier,
     /// Rule 2: the server executes unstamped requests without asking for their place.
     SkipDrain,
+    /// Rule 2: of a run whose stamps it has forgotten, the head says what came before its first.
+    PlaceOverGap,
     /// Rule 3: the device logs over an entry that is not stable.
     OverwriteSlot,
     /// Rule 4: the device acknowledges before its domain has completed.
@@ -56,12 +58,13 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 24] = [
+    pub const ALL: [Fault; 25] = [
         Fault::AdmitOutOfOrder,
         Fault::RestampDuplicate,
         Fault::IgnoreOrder,
         Fault::IgnoreBarrier,
         Fault::SkipDrain,
+        Fault::PlaceOverGap,
         Fault::OverwriteSlot,
         Fault::AckBeforePersisted,
         Fault::AckWithoutLease,

@@ -3,15 +3,17 @@
 //! `cargo run --release -p scotfree-sim --example sim -- --seeds 0..2000`
 //! `cargo run --release -p scotfree-sim --example sim -- --seed 7 --trace`
 //!
-//! `--plant IgnoreOrder` switches a safety rule off, to see what the simulator says of it.
+//! `--plant IgnoreOrder` switches a safety rule off, to see what the simulator says of it; `--storm`
+//! and `--made NAME` take other scenarios than the random ones.
 
 use remedy_persist::Fault;
-use scotfree_sim::{campaign, run, Depth, Options, Scenario};
+use scotfree_sim::{campaign, made, run, Depth, Options, Scenario};
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str = "usage: sim (--seeds FIRST..END | --seed SEED [--trace]) [--storm] [--plant FAULT]";
+const USAGE: &str =
+    "usage: sim (--seeds FIRST..END | --seed SEED [--trace]) [--storm | --made NAME] [--plant FAULT]";
 
 /// What is to be run.
 #[derive(Debug)]
@@ -19,7 +21,7 @@ struct Wish {
     seeds: Range<u64>,
     depth: Option<Depth>,
     planted: Option<Fault>,
-    storm: bool,
+    maker: fn(u64) -> Scenario,
 }
 
 fn main() -> ExitCode {
@@ -34,7 +36,7 @@ fn main() -> ExitCode {
 }
 
 fn read_wish(mut words: impl Iterator<Item = String>) -> Option<Wish> {
-    let mut wish = Wish { seeds: 0..0, depth: None, planted: None, storm: false };
+    let mut wish = Wish { seeds: 0..0, depth: None, planted: None, maker: Scenario::random };
     while let Some(word) = words.next() {
         match word.as_str() {
             "--seeds" => {
@@ -48,7 +50,11 @@ fn read_wish(mut words: impl Iterator<Item = String>) -> Option<Wish> {
                 wish.depth = wish.depth.or(Some(Depth::Last));
             }
             "--trace" => wish.depth = Some(Depth::All),
-            "--storm" => wish.storm = true,
+            "--storm" => wish.maker = Scenario::storm,
+            "--made" => {
+                let name = words.next()?;
+                wish.maker = made::ALL.into_iter().find(|(known, _)| *known == name)?.1;
+            }
             "--plant" => {
                 let name = words.next()?;
                 wish.planted = Some(Fault::ALL.into_iter().find(|fault| format!("{fault:?}") == name)?);
@@ -61,8 +67,7 @@ fn read_wish(mut words: impl Iterator<Item = String>) -> Option<Wish> {
 
 impl Wish {
     fn scenario(&self, seed: u64) -> Scenario {
-        let scenario = if self.storm { Scenario::storm(seed) } else { Scenario::random(seed) };
-        Scenario { planted: self.planted, ..scenario }
+        Scenario { planted: self.planted, ..(self.maker)(seed) }
     }
 }
 

@@ -23,6 +23,7 @@ pub mod app;
 mod campaign;
 pub mod clock;
 pub mod history;
+pub mod made;
 pub mod media;
 pub mod model;
 pub mod network;

@@ -6,7 +6,7 @@ use scotfree_sim::media::DeviceCrash;
 use scotfree_sim::network::Place;
 use scotfree_sim::rng::PerMillion;
 use scotfree_sim::scenario::{Drop, Mishap, Repair, Trouble, When};
-use scotfree_sim::{run, Depth, Report, Scenario};
+use scotfree_sim::{made, run, Depth, Report, Scenario};
 use scotfree_wire::Kind;
 
 fn pass(seed: u64, scenario: Scenario) -> Report {
@@ -194,6 +194,25 @@ fn without_any_mechanism_the_loss_is_noticed() {
     let scenario = last_request_lost(Kind::Update, CLIENT, DEVICE, &[]);
     let failure = run(3, scenario, Depth::Last).expect_err("nothing repairs this");
     assert_eq!(failure.violation.invariant, scotfree_sim::model::Invariant::Progress);
+}
+
+// ---- what is left when a client has died
+
+#[test]
+fn a_run_whose_stamps_are_forgotten_is_not_executed_over_the_gap_before_it() {
+    let mut total = Report::default();
+    for seed in 0..400 {
+        total.add(&pass(seed, made::forgotten_run(seed)));
+    }
+    assert!(total.drains_asked > 400 && total.dead_letters > 20, "{total}");
+}
+
+#[test]
+fn worlds_that_once_broke_a_promise_keep_it() {
+    // An update executed over a gap of writes; a complete one given up, since another that stands
+    // behind it in its session was before it in the order.
+    pass(94_684, Scenario::random(94_684));
+    pass(19_039, Scenario::storm(19_039));
 }
 
 // ---- words of the past

@@ -6,6 +6,7 @@ use crate::fault::Fault;
 use scotfree_core::{Durability, Effects, Nanos, OrderNumber, SeqNum, SessionId};
 use scotfree_wire::{emit, emit_stamp, fragments, Header, Kind, Packet, Stamp, StampKind, Tail, WireError};
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 
 impl Device {
     pub(super) fn on_request(
@@ -125,19 +126,22 @@ impl Device {
         stamp
     }
 
-    /// The place of a request that passed here and whose stamp is forgotten: after everything, but
-    /// before what its own session has in the log behind it.
-    pub(super) fn barrier_of_past(&self, id: SessionId, seq: SeqNum) -> Stamp {
+    /// The place of a run of requests that passed here and whose stamps are forgotten: after
+    /// everything, but before what their own session has in the log behind them.
+    pub(super) fn barrier_of_past(&self, id: SessionId, run: RangeInclusive<SeqNum>) -> Stamp {
         let later = self.sessions.get(&id).and_then(|session| {
-            let later = session.live.range(seq.next()..).next()?;
+            let later = session.live.range(run.end().next()..).next()?;
             session.slot(*later)
         });
+        // Which of them wrote is forgotten too: none may be executed over a gap before it.
+        let guess = self.planted(Fault::PlaceOverGap);
+        let previous_write = if guess { SeqNum(run.start().0 - 1) } else { *run.end() };
         let mut stamp = Stamp {
             kind: StampKind::Barrier,
             device: self.config.device,
             boot_epoch: self.config.boot_epoch,
             number: self.order_current,
-            previous_write: SeqNum(seq.0 - 1),
+            previous_write,
         };
         if let Some(later) = later {
             stamp.boot_epoch = later.stamp.boot_epoch;

@@ -308,7 +308,7 @@ impl Device {
         let stamped = (first.0 + 1..=last).find(|seq| session.slot(SeqNum(*seq)).is_some());
         let last = SeqNum(stamped.map_or(last, |stamped| stamped - 1));
         if last < session.next {
-            return (self.barrier_of_past(id, first), last);
+            return (self.barrier_of_past(id, first..=last), last);
         }
         // What passed here unstamped before this question goes the same way: else the next request
         // would always be one that has passed already.

@@ -1,0 +1,109 @@
+//! Scenarios made for one chain of events each, which random ones seldom meet.
+//!
+//! Invariant: a scenario is a function of its seed; the chain of events is its comment, and a test
+//! shows that it comes about.
+
+use crate::network::Place;
+use crate::rng::{PerMillion, Rng};
+use crate::scenario::{Drop, Mishap, Scenario, Trouble, When};
+use scotfree_core::{Durability, Nanos, SeqNum};
+use scotfree_wire::Kind;
+
+/// A scenario of each seed.
+pub type Maker = fn(u64) -> Scenario;
+
+/// All of them, by name.
+pub const ALL: [(&str, Maker); 4] = [
+    ("left-behind", left_behind),
+    ("silent-death", silent_death),
+    ("return-of-the-device", return_of_the_device),
+    ("forgotten-run", forgotten_run),
+];
+
+/// One update of a client never reaches the device, those behind it do, and the client dies. What
+/// the device has not admitted holds nobody up: all others go on at once.
+pub fn left_behind(seed: u64) -> Scenario {
+    let mut rng = Rng::new(seed, 76);
+    let mut scenario = Scenario::calm();
+    scenario.client_count = 2;
+    scenario.work.reads = PerMillion::NEVER;
+    scenario.work.bypasses = PerMillion::NEVER;
+    let (from, to) = (Place::Client(0), Place::Device(0));
+    let seq = SeqNum(rng.between(10, 20));
+    scenario.drops = vec![Drop { from, to, kind: Kind::Update, seq, count: u32::MAX }];
+    let died_at = When::Time(Nanos::from_millis(rng.between(16, 20)));
+    scenario.mishaps = vec![Mishap { when: died_at, what: Trouble::CrashClient { client: 0, down: None } }];
+    scenario.calm_at = Nanos::from_millis(21);
+    scenario.recovery_max = Nanos::from_millis(25);
+    scenario
+}
+
+/// A client dies after its device has acknowledged updates that cannot reach the server before the
+/// session expires.
+pub fn silent_death(seed: u64) -> Scenario {
+    let mut rng = Rng::new(seed, 77);
+    let mut scenario = Scenario::calm();
+    scenario.client_count = 2;
+    scenario.work.reads = PerMillion::percent(10);
+    scenario.work.early = PerMillion::ALWAYS;
+    scenario.expiry = Nanos::from_millis(60);
+    scenario.calm_at = Nanos::from_millis(250);
+    let cut_at = Nanos(rng.between(1_000_000, 15_000_000));
+    let died_at = cut_at.plus(Nanos(rng.between(100_000, 4_000_000)));
+    let (from, to) = (Place::Device(0), Place::Server);
+    scenario.mishaps = vec![
+        Mishap { when: When::Time(cut_at), what: Trouble::Cut { from, to, span: Nanos::from_millis(110) } },
+        Mishap { when: When::Time(died_at), what: Trouble::CrashClient { client: 0, down: None } },
+    ];
+    scenario
+}
+
+/// A device is excluded, sessions end without it, and it comes back with what it held of them.
+pub fn return_of_the_device(seed: u64) -> Scenario {
+    let mut rng = Rng::new(seed, 78);
+    let mut scenario = Scenario::calm();
+    scenario.client_count = 3;
+    scenario.device_count = 2;
+    scenario.device_acks = 2;
+    scenario.asked = rng.pick(&[Durability::Ram, Durability::Disk]);
+    scenario.work.reads = PerMillion::percent(10);
+    scenario.expiry = Nanos::from_millis(60);
+    scenario.calm_at = Nanos::from_millis(300);
+    let lost_at = Nanos(rng.between(5_000_000, 15_000_000));
+    let back = Some(Nanos::from_millis(180));
+    let lost = Trouble::LoseDevice { device: rng.index(2), noticed: Nanos::from_millis(1), back };
+    let died = |client| Trouble::CrashClient { client, down: None };
+    let after = |span| When::Time(lost_at.plus(Nanos::from_millis(span)));
+    scenario.mishaps = vec![
+        Mishap { when: When::Time(lost_at), what: lost },
+        Mishap { when: after(5), what: died(0) },
+        Mishap { when: after(30), what: died(1) },
+    ];
+    scenario
+}
+
+/// Requests come in disorder and pass the head unstamped, the server asks for the place of a run of
+/// them and crashes, the head forgets their stamps, and the client dies before it has sent again
+/// what the run began with.
+pub fn forgotten_run(seed: u64) -> Scenario {
+    let mut rng = Rng::new(seed, 79);
+    let mut scenario = Scenario::calm();
+    scenario.work.reads = PerMillion::percent(10);
+    scenario.work.think_max = Nanos::from_micros(200);
+    scenario.work.burst_max = 8;
+    scenario.work.outstanding_max = 16;
+    scenario.network.loss = PerMillion::percent(10);
+    scenario.network.duplication = PerMillion::percent(40);
+    scenario.network.delay_max = Nanos::from_millis(2);
+    scenario.expiry = Nanos::from_millis(60);
+    scenario.calm_at = Nanos::from_millis(30);
+    let crashed_at = Nanos(rng.between(8_000_000, 16_000_000));
+    let died_at = crashed_at.plus(Nanos(rng.between(100_000, 2_000_000)));
+    let crash = Trouble::CrashServer { down: Nanos::from_micros(100) };
+    let died = Trouble::CrashClient { client: 0, down: None };
+    scenario.mishaps = vec![
+        Mishap { when: When::Time(crashed_at), what: crash },
+        Mishap { when: When::Time(died_at), what: died },
+    ];
+    scenario
+}
