@@ -3,4 +3,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ -x target/release/scot ] || echo "building scot (a few minutes the first time)"
-exec cargo build --release --locked -q -p scotfree-cli
+exec cargo build --release --locked -p scotfree-cli
