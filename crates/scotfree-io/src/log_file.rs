@@ -212,6 +212,7 @@ pub fn open_or_create(
     flags: i32,
     fill: &dyn Fn(&File) -> io::Result<()>,
 ) -> Result<File, DomainError> {
+    require_file(path)?;
     // Whoever loses the race to make the file finds it in the second round.
     for _ in 0..2 {
         match OpenOptions::new().read(true).write(true).custom_flags(flags).open(path) {
@@ -230,8 +231,18 @@ pub fn open_or_create(
     Err(DomainError::InUse { path: path.to_owned(), pid: None })
 }
 
+/// Refuses what is there and no file, before it is opened: opening a pipe waits, and devices have no end.
+fn require_file(path: &Path) -> Result<(), DomainError> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(foreign(path, "it is not a regular file".to_owned())),
+        // What is missing is made, or its absence is reported.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
 /// Opens a log for reading only, locked so that nobody writes meanwhile.
 pub fn open_to_read(path: &Path) -> Result<File, DomainError> {
+    require_file(path)?;
     let file =
         File::open(path).map_err(|error| DomainError::io(format!("opening {}", path.display()), error))?;
     lock(&file, path)?;

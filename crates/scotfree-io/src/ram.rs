@@ -144,13 +144,22 @@ impl RamDomain {
             meta_generation,
             torn: ScanReport::default(),
         };
-        domain.find_records().map_err(|error| DomainError::io(doing("reading"), error))?;
+        domain.find_records()?;
         domain.storage.note_owner();
         Ok(domain)
     }
 
-    fn find_records(&mut self) -> io::Result<()> {
-        for (slot, half) in halves_with_data(&self.storage, &self.config)? {
+    fn find_records(&mut self) -> Result<(), DomainError> {
+        let halves = halves_with_data(&self.storage, &self.config)
+            .map_err(|error| DomainError::io(format!("reading {}", self.path.display()), error))?;
+        // All of them before the first is changed: a damaged log is left as it is.
+        for (slot, half) in &halves {
+            let bytes = self.half(*slot, *half);
+            HalfHeader::decode(bytes)
+                .check(bytes, *slot, self.salt)
+                .map_err(|found| damaged(&self.path, &self.config, *slot, *half, found))?;
+        }
+        for (slot, half) in halves {
             self.look_at(slot, half);
         }
         Ok(())
@@ -161,7 +170,7 @@ impl RamDomain {
         if header.state == EMPTY {
             return;
         }
-        if header.state != VALID || !self.holds(slot, half) {
+        if header.state == WRITING {
             self.torn.torn_count += 1;
             self.torn.torn_bytes += u64::from(header.length).min(self.config.record_bytes_max as u64);
             self.torn.torn_at.get_or_insert(half_range(&self.config, slot, half).start as u64);
@@ -316,11 +325,8 @@ impl PersistenceDomain for RamDomain {
             self.slots.iter().enumerate().filter_map(|(slot, known)| Some((slot, known.live?)))
         {
             if !self.holds(slot, live.half) {
-                return Err(DomainError::Damaged {
-                    path: self.path.clone(),
-                    offset: half_range(&self.config, slot, live.half).start as u64,
-                    found: format!("the record of token {slot} fails its checksum"),
-                });
+                let found = format!("the record of token {slot} fails its checksum");
+                return Err(damaged(&self.path, &self.config, slot, live.half, found));
             }
             each(Token(slot as u64), self.content(slot, live));
             report.record_count += 1;
@@ -448,7 +454,10 @@ pub(crate) fn verify(storage: &FileStorage, path: &Path) -> Result<VerifyReport,
         if header.state == EMPTY {
             continue;
         }
-        if header.state != VALID || !header.holds(&half_content, slot, identity.salt) {
+        header
+            .check(&half_content, slot, identity.salt)
+            .map_err(|found| damaged(path, &config, slot, half, found))?;
+        if header.state == WRITING {
             report.torn_bytes += u64::from(header.length).min(config.record_bytes_max as u64);
             continue;
         }
@@ -462,6 +471,10 @@ pub(crate) fn verify(storage: &FileStorage, path: &Path) -> Result<VerifyReport,
     Ok(report)
 }
 
+fn damaged(path: &Path, config: &RamConfig, slot: usize, half: usize, found: String) -> DomainError {
+    DomainError::Damaged { path: path.to_owned(), offset: half_range(config, slot, half).start as u64, found }
+}
+
 impl HalfHeader {
     fn decode(half: &[u8]) -> HalfHeader {
         HalfHeader {
@@ -469,6 +482,17 @@ impl HalfHeader {
             length: read_u32(half, 4),
             generation: read_u64(half, 8),
             crc: read_u32(half, 16),
+        }
+    }
+
+    /// Refuses a half that no crash leaves: one that is marked as being written was never completed, but
+    /// one that is marked as valid was whole.
+    fn check(&self, half: &[u8], slot: usize, salt: u64) -> Result<(), String> {
+        match self.state {
+            EMPTY | WRITING => Ok(()),
+            VALID if self.holds(half, slot, salt) => Ok(()),
+            VALID => Err(format!("the record of token {slot} fails its checksum")),
+            other => Err(format!("the slot of token {slot} has the state {other}, which is none")),
         }
     }
 

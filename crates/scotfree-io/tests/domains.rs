@@ -45,6 +45,47 @@ fn disk_conforms_under_loss_of_power() {
 }
 
 #[test]
+fn a_valid_ram_record_that_fails_its_checksum_is_damage_and_left_alone() {
+    let first_half = |slot: u64| 8 * 4_096 + slot * 2 * 20_480;
+    // A byte of the content, the length beyond the slot, a state that is none.
+    for (at, byte) in [(32, 0xff), (6, 0xff), (0, 9)] {
+        let mut fixture = Ram { folder: Folder::new() };
+        let mut domain = fixture.open().expect("a new log");
+        for token in [1, 4] {
+            domain.submit(Token(token), b"12345").expect("there is room");
+        }
+        drop(domain);
+        // A torn record as well, which opening would empty.
+        fixture.tear();
+        let path = fixture.folder.path("log");
+        poke(&path, first_half(4) + at, &[byte]);
+        let before = std::fs::read(&path).expect("the log can be read");
+        let place = first_half(4);
+        let opened = fixture.open().map(drop).expect_err("an acknowledged record is damaged");
+        let verified = verify(&path).expect_err("as verifying says");
+        for error in [opened, verified] {
+            assert!(matches!(error, DomainError::Damaged { offset, .. } if offset == place), "{error}");
+        }
+        assert!(std::fs::read(&path).expect("the log can be read") == before, "it was written to");
+    }
+}
+
+#[test]
+fn what_is_no_regular_file_is_no_log() {
+    let folder = Folder::new();
+    for path in [Path::new("/dev/zero"), Path::new("/proc"), folder.path("log").parent().expect("a folder")] {
+        for refused in [
+            DiskDomain::open(path, &small_log()).map(drop),
+            RamDomain::open(path, &RamConfig::default()).map(drop),
+            verify(path).map(drop),
+        ] {
+            let error = refused.expect_err("it is no file");
+            assert!(matches!(error, DomainError::Foreign { .. }), "{error}");
+        }
+    }
+}
+
+#[test]
 fn a_ram_log_is_verified_without_changing() {
     let mut fixture = Ram { folder: Folder::new() };
     let mut domain = fixture.open().expect("a new log");

@@ -67,7 +67,8 @@ pub enum LogToolError {
     #[error(transparent)]
     Domain(#[from] DomainError),
     /// Its meta data are not those of a device's log.
-    #[error("{} was written by another program than `scot switch`, or by another version", path.display())]
+    #[error("{} was written by another program than `scot switch`, or by another version; `scot log verify` \
+         checks the records of any log", path.display())]
     ForeignMeta {
         /// The file.
         path: PathBuf,
@@ -198,7 +199,10 @@ fn summary(contents: &LogContents) -> String {
 fn kind_of(path: &Path) -> Result<LogKind, DomainError> {
     let failed = |source| DomainError::Io { doing: format!("reading {}", path.display()), source };
     let mut head = Vec::new();
-    File::open(path).map_err(failed)?.take(16).read_to_end(&mut head).map_err(failed)?;
+    // What is no file is refused below: opening a pipe would wait for a writer.
+    if std::fs::metadata(path).map_err(failed)?.is_file() {
+        File::open(path).map_err(failed)?.take(16).read_to_end(&mut head).map_err(failed)?;
+    }
     let kind = head.get(12..16).filter(|_| head.starts_with(ram_file::MAGIC));
     match kind {
         Some([1, 0, 0, 0]) => Ok(LogKind::Ram),
@@ -206,7 +210,8 @@ fn kind_of(path: &Path) -> Result<LogKind, DomainError> {
         _ => Err(DomainError::Foreign {
             path: path.to_owned(),
             found: "it does not begin as a log of Scotfree does".to_owned(),
-            advice: "give the file that [device] names as its log".to_owned(),
+            advice: "give the PATH of a `log` of [switch] (--log ram:PATH or disk:PATH), or of `log` in [kv]"
+                .to_owned(),
         }),
     }
 }

@@ -19,6 +19,7 @@ const META_BYTES_MAX: usize = 256;
 const SLOTS_OFFSET: u64 = 8 * PAGE_BYTES;
 const HALF_HEADER_BYTES: usize = 32;
 const EMPTY: u32 = 0;
+const WRITING: u32 = 1;
 const VALID: u32 = 2;
 
 pub(super) fn read(path: &Path) -> Result<RawLog, DomainError> {
@@ -125,8 +126,11 @@ impl<'a> RamFile<'a> {
         if state == EMPTY {
             return Ok(Found::Nothing);
         }
-        if state != VALID {
+        if state == WRITING {
             return Ok(Found::Torn);
+        }
+        if state != VALID {
+            return Err(self.damaged(start, &format!("slot {slot} has the state {state}, which is none")));
         }
         let damaged = || self.damaged(start, &format!("the record of slot {slot} fails its checksum"));
         if length > self.record_bytes_max {
