@@ -64,13 +64,29 @@ pub struct Serving {
     _listener: Option<MetricsListener>,
 }
 
-/// Prepares to serve: signals and metrics, and the line that says when the loop's board says so.
+/// Where the outside sees how a server is, from before it serves.
+pub struct Listening {
+    board: MetricsBoard,
+    listener: Option<MetricsListener>,
+}
+
+impl Listening {
+    /// Listens for those who want metrics, if an address is given.
+    pub fn open(metrics: Option<SocketAddr>) -> Result<Listening, Failure> {
+        let board = MetricsBoard::new();
+        let listen = |address| MetricsListener::listen(address, board.clone()).map_err(Failure::environment);
+        let listener = metrics.map(listen).transpose()?;
+        Ok(Listening { board, listener })
+    }
+}
+
+/// Prepares to serve: signals, and the line that says when the loop's board says so.
 pub fn begin(
     what: String,
-    metrics: Option<SocketAddr>,
+    listening: Listening,
     on_hangup: impl FnMut() + Send + 'static,
 ) -> Result<Serving, Failure> {
-    let serving = begin_quietly(metrics, on_hangup)?;
+    let serving = begin_quietly(listening, on_hangup)?;
     let (board, stop) = (serving.board.clone(), serving.stop.clone());
     thread::spawn(move || {
         while !stop.is_stopped() {
@@ -85,16 +101,13 @@ pub fn begin(
 
 /// Prepares to serve, for who says by itself when it is ready.
 pub fn begin_quietly(
-    metrics: Option<SocketAddr>,
+    listening: Listening,
     on_hangup: impl FnMut() + Send + 'static,
 ) -> Result<Serving, Failure> {
     let stop = Stop::new().map_err(|error| Failure::tried("make a waker", &error, "see ulimit -n"))?;
-    let board = MetricsBoard::new();
-    let listen = |address| MetricsListener::listen(address, board.clone()).map_err(Failure::environment);
-    let listener = metrics.map(listen).transpose()?;
     let ending = stop.clone();
     on_signals(move || ending.stop(), on_hangup)?;
-    Ok(Serving { stop, board, _listener: listener })
+    Ok(Serving { stop, board: listening.board, _listener: listening.listener })
 }
 
 /// The daemons' messages, filtered by a level that may change.

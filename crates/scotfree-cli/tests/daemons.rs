@@ -197,6 +197,10 @@ fn a_device_takes_over_faults_on_purpose_and_names_the_rest() {
     write("loss = 0.5\n");
     let switch = scot(&["switch"]);
     switch.wait_for_output("scot: ready switch 10.77.0.254:51000", PATIENCE).expect("it serves");
+    let second = scot(&["switch", "--metrics", "127.0.0.1:9101"]);
+    assert_eq!(second.wait(PATIENCE).and_then(|status| status.code()), Some(3));
+    let said = second.error_output();
+    assert!(said.contains(&format!("in use by process {}", switch.pid())), "{said}");
     write("loss = 1.5\ndelay_us = 100\nmetrics = \"127.0.0.1:9100\"\n");
     switch.signal("HUP");
     switch.wait_for_output("reloaded: delay_us, loss", PATIENCE).expect("it says what it took over");

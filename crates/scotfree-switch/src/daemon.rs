@@ -10,7 +10,7 @@ use crate::logs::{Log, LogError, LogMeta, Logs};
 use crate::metrics::MetricsText;
 use crate::metrics_http::{MetricsListener, Pages};
 use crate::notice::Notices;
-use crate::plane_user::UserPlane;
+use crate::plane_user::{Ports, UserPlane};
 use remedy_persist::{Device, DeviceConfig};
 use scotfree_core::{BootEpoch, Durability, Epoch, Nanos};
 use scotfree_io::disk::{DiskConfig, DiskDomain};
@@ -21,6 +21,7 @@ use scotfree_wire::REQUEST_BYTES_MAX;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,6 +104,60 @@ impl DaemonHandle {
     }
 }
 
+/// What wakes the daemon other than frames and logs.
+struct Outside {
+    poller: Poller,
+    waker: Waker,
+    metrics: Option<MetricsListener>,
+}
+
+impl Outside {
+    fn open(config: &SwitchConfig) -> Result<Outside, StartError> {
+        let failed = |doing| move |source| StartError::Io { doing, source };
+        let poller = Poller::new(64).map_err(failed("making a poller"))?;
+        let waker = Waker::new().map_err(failed("making a waker"))?;
+        let listen = |address| {
+            MetricsListener::bind(address, &poller, KEY_METRICS_FIRST)
+                .map_err(|source| StartError::Metrics { address, source })
+        };
+        let metrics = config.metrics.map(listen).transpose()?;
+        Ok(Outside { poller, waker, metrics })
+    }
+
+    /// A daemon that watches all of it.
+    fn daemon(
+        self,
+        config: &SwitchConfig,
+        plane: UserPlane,
+        media: Durability,
+        notices: Notices,
+    ) -> Result<Daemon, StartError> {
+        let Outside { poller, waker, metrics } = self;
+        let failed = |source| StartError::Io { doing: "watching a descriptor", source };
+        let add = |fd, key| poller.add(fd, key, Interest::Read).map_err(failed);
+        add(waker.as_raw_fd(), KEY_COMMANDS)?;
+        for fd in plane.datapath().logs().completion_fds() {
+            add(fd, KEY_COMPLETIONS)?;
+        }
+        for (index, fd) in plane.port_fds().into_iter().enumerate() {
+            add(fd, KEY_PORT_FIRST + index as u64)?;
+        }
+        let (sender, commands) = channel();
+        Ok(Daemon {
+            plane,
+            metrics,
+            poller,
+            commands,
+            handle: DaemonHandle { commands: sender, waker: Arc::new(waker) },
+            notices,
+            media,
+            spin: config.spin,
+            check_at: Nanos(0),
+            stopping: false,
+        })
+    }
+}
+
 /// The daemon, ready to run.
 pub struct Daemon {
     plane: UserPlane,
@@ -119,57 +174,23 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Opens everything that `config` names and restores the log. No frame is received yet.
+    /// Opens everything that `config` names and restores the log. No frame is received yet. The logs come
+    /// last: a start that is refused for anything else has not touched them.
     pub fn start(config: &SwitchConfig, mut notices: Notices) -> Result<Daemon, StartError> {
         config.check().map_err(StartError::Config)?;
         let now = now_monotonic();
         notices.set_now(now);
+        let ports = Ports::open(config)?;
+        let outside = Outside::open(config)?;
         let mut logs = open_logs(config)?;
         let meta = logs.begin(meta_wanted(config))?;
         let media = logs.media();
         let mut device = Device::new(device_config(config, meta, media));
         let found = logs.restore(now, &mut device)?;
         notices.say(&describe_start(config, meta, media, &found, &device));
-        let plane = UserPlane::open(config, Datapath::new(config, device, logs, meta))?;
+        let plane = UserPlane::new(config, ports, Datapath::new(config, device, logs, meta));
         warn_of_mtus(config, &plane, &mut notices);
-        Daemon::watch(config, plane, media, notices)
-    }
-
-    fn watch(
-        config: &SwitchConfig,
-        plane: UserPlane,
-        media: Durability,
-        notices: Notices,
-    ) -> Result<Daemon, StartError> {
-        let failed = |doing| move |source| StartError::Io { doing, source };
-        let poller = Poller::new(64).map_err(failed("making a poller"))?;
-        let waker = Arc::new(Waker::new().map_err(failed("making a waker"))?);
-        let add = |fd, key| poller.add(fd, key, Interest::Read).map_err(failed("watching a descriptor"));
-        add(waker.as_raw_fd(), KEY_COMMANDS)?;
-        for fd in plane.datapath().logs().completion_fds() {
-            add(fd, KEY_COMPLETIONS)?;
-        }
-        for (index, fd) in plane.port_fds().into_iter().enumerate() {
-            add(fd, KEY_PORT_FIRST + index as u64)?;
-        }
-        let listen = |address| {
-            MetricsListener::bind(address, &poller, KEY_METRICS_FIRST)
-                .map_err(|source| StartError::Metrics { address, source })
-        };
-        let metrics = config.metrics.map(listen).transpose()?;
-        let (sender, commands) = channel();
-        Ok(Daemon {
-            plane,
-            metrics,
-            poller,
-            commands,
-            handle: DaemonHandle { commands: sender, waker },
-            notices,
-            media,
-            spin: config.spin,
-            check_at: Nanos(0),
-            stopping: false,
-        })
+        outside.daemon(config, plane, media, notices)
     }
 
     /// A handle for other threads.
@@ -323,9 +344,19 @@ impl Pages for DaemonPages<'_> {
 }
 
 pub(crate) fn open_logs(config: &SwitchConfig) -> Result<Logs, StartError> {
+    let open_disk = || config.disk.as_ref().map(open_disk).transpose();
+    // A log that is there may be refused; one that is missing is made only after that.
+    let disk = if is_missing(config.ram.as_ref().map(|ram| &ram.path)) { Some(open_disk()?) } else { None };
     let ram = config.ram.as_ref().map(|ram| open_ram(config, ram)).transpose()?;
-    let disk = config.disk.as_ref().map(open_disk).transpose()?;
+    let disk = match disk {
+        Some(disk) => disk,
+        None => open_disk()?,
+    };
     Ok(Logs::new(ram, disk))
+}
+
+fn is_missing(path: Option<&PathBuf>) -> bool {
+    path.is_some_and(|path| !path.exists())
 }
 
 fn open_ram(config: &SwitchConfig, ram: &RamLogConfig) -> Result<Log, StartError> {

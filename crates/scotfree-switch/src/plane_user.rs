@@ -32,6 +32,17 @@ struct Port {
     times_down: u64,
 }
 
+/// Ports that are open, before anything lies between them. Frames that come meanwhile wait in them.
+pub struct Ports(Vec<Port>);
+
+impl Ports {
+    /// Opens the ports.
+    pub fn open(config: &SwitchConfig) -> Result<Ports, PortError> {
+        let ports = config.ports.iter().enumerate().map(|(index, port)| Port::open(index, port));
+        ports.collect::<Result<Vec<Port>, PortError>>().map(Ports)
+    }
+}
+
 /// The ports and what lies between them.
 pub struct UserPlane {
     ports: Vec<Port>,
@@ -59,20 +70,18 @@ pub struct PortReport {
 }
 
 impl UserPlane {
-    /// Opens the ports around `datapath`.
-    pub fn open(config: &SwitchConfig, datapath: Datapath) -> Result<UserPlane, PortError> {
-        let ports = config.ports.iter().enumerate().map(|(index, port)| Port::open(index, port));
-        let ports = ports.collect::<Result<Vec<Port>, PortError>>()?;
+    /// Puts the ports around `datapath`.
+    pub fn new(config: &SwitchConfig, Ports(ports): Ports, datapath: Datapath) -> UserPlane {
         let bursts =
             ports.iter().map(|port| FrameBurst::new(BURST_MAX, frame_bytes_max(&port.socket))).collect();
-        Ok(UserPlane {
+        UserPlane {
             ports,
             bursts,
             datapath,
             outbox: Outbox::default(),
             late: Outbox::default(),
             scotfree_ports: config.scotfree_ports.clone(),
-        })
+        }
     }
 
     /// Descriptors that are readable when frames wait, in the order of the ports.

@@ -5,7 +5,7 @@
 use super::cluster_key;
 use crate::config::Sources;
 use crate::failure::{required, Failure};
-use crate::serve::{begin_quietly, changed_keys, say_ready, say_reload, Messages};
+use crate::serve::{begin_quietly, changed_keys, say_ready, say_reload, Listening, Messages};
 use crate::settings::{Client, Config, Mode};
 use crate::text::TraceTarget;
 use scotfree_core::{Durability, Nanos};
@@ -24,11 +24,12 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let settings = sources.read()?;
     let config = config(&settings.client, cluster_key(&settings.cluster)?)?;
     let messages = Messages::new("sidecar client", settings.cluster.log_level);
+    let listening = Listening::open(settings.client.metrics)?;
     let writer = settings.client.trace.as_ref().map(open_trace).transpose()?;
     let mut sidecar = ClientSidecar::start(&config).map_err(Failure::environment)?;
     let rules = sidecar.early_rules();
     let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone(), rules };
-    let serving = begin_quietly(settings.client.metrics, move || reload.run())?;
+    let serving = begin_quietly(listening, move || reload.run())?;
     let addresses: Vec<String> = sidecar.addresses().iter().map(SocketAddr::to_string).collect();
     say_ready(&format!("sidecar client {}", addresses.join(" ")));
     let handle = writer.as_ref().map(TraceWriter::handle);
@@ -74,7 +75,11 @@ struct Reload {
 
 impl Reload {
     fn run(&mut self) {
-        match self.sources.read().and_then(|new| Ok((early_rule(&new.client)?, new))) {
+        let read = self.sources.read().and_then(|new| {
+            config(&new.client, cluster_key(&new.cluster)?)?;
+            Ok((early_rule(&new.client)?, new))
+        });
+        match read {
             Ok((rule, new)) => {
                 let mut changed = changed_keys(&self.settings.client, &new.client);
                 changed.extend(changed_keys(&self.settings.cluster, &new.cluster));

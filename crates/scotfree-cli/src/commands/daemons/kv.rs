@@ -4,8 +4,8 @@
 
 use super::{cluster_key, devices};
 use crate::config::Sources;
-use crate::failure::{required, Failure};
-use crate::serve::{begin, changed_keys, say_reload, Messages};
+use crate::failure::{next_address, required, Failure};
+use crate::serve::{begin, changed_keys, say_reload, Listening, Messages};
 use crate::settings::{Config, Kv};
 use crate::text::Size;
 use scotfree_io::disk::{DiskConfig, DiskDomain};
@@ -33,12 +33,15 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let key = cluster_key(&settings.cluster)?;
     let plan = plan(&settings.kv)?;
     let messages = Messages::new("kv", settings.cluster.log_level);
+    // The file last: a start that is refused for anything else has not made or touched it.
+    let listening = Listening::open(settings.kv.metrics)?;
+    let transport = bind(plan.listen)?;
     let (service, recovery) = open(&plan)?;
     messages.say(&describe(&plan, &recovery));
-    let mut runtime = runtime(&plan, service, &recovery, key, &settings.kv)?;
+    let mut runtime = runtime(&plan, transport, service, &recovery, key, &settings.kv)?;
     let what = format!("kv {}", plan.listen);
     let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone() };
-    let serving = begin(what, settings.kv.metrics, move || reload.run())?;
+    let serving = begin(what, listening, move || reload.run())?;
     let drained = runtime.run(&serving.stop, Some(&serving.board)).map_err(|error| {
         Failure::tried("serve", &error, "nothing that was acknowledged is lost; mend it and start again")
     })?;
@@ -56,7 +59,8 @@ struct Reload {
 
 impl Reload {
     fn run(&mut self) {
-        match self.sources.read() {
+        let is_right = |new: &Config| cluster_key(&new.cluster).and_then(|_| check(&new.kv));
+        match self.sources.read().and_then(|new| is_right(&new).map(|()| new)) {
             Ok(new) => {
                 let mut changed = changed_keys(&self.settings.kv, &new.kv);
                 changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
@@ -97,17 +101,20 @@ fn open(plan: &Plan) -> Result<(KvService<DiskDomain>, KvRecovery), Failure> {
     KvService::open(domain, &options).map_err(Failure::environment)
 }
 
+fn bind(listen: SocketAddr) -> Result<UdpTransport, Failure> {
+    UdpTransport::bind(listen, &UdpConfig::default()).map_err(|error| {
+        Failure::tried(format!("listen on UDP {listen}"), &error, &next_address(&error, "ss -lunp"))
+    })
+}
+
 fn runtime(
     plan: &Plan,
+    transport: UdpTransport,
     service: KvService<DiskDomain>,
     recovery: &KvRecovery,
     key: ClusterKey,
     kv: &Kv,
 ) -> Result<ServerRuntime<UdpTransport, KvService<DiskDomain>>, Failure> {
-    let transport = UdpTransport::bind(plan.listen, &UdpConfig::default()).map_err(|error| {
-        let next = "see who has it: ss -lunp; or give another address by --listen";
-        Failure::tried(format!("listen on UDP {}", plan.listen), &error, next)
-    })?;
     let mut seed = Nonce::default();
     getrandom::fill(&mut seed)
         .map_err(|error| Failure::environment(format!("no random numbers: {error}")))?;

@@ -6,8 +6,9 @@ use super::{cluster_key, devices};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::key_file::read_secret;
-use crate::serve::{begin, changed_keys, say_reload, Messages};
+use crate::serve::{begin, changed_keys, say_reload, Listening, Messages};
 use crate::settings::{Config, Server};
+use crate::variables;
 use scotfree_sidecar::server::{self, RedisServiceConfig, ServerSidecarConfig};
 use scotfree_wire::ClusterKey;
 
@@ -18,7 +19,7 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let what = format!("sidecar server {} for {}", config.listen, config.service.redis);
     let messages = Messages::new("sidecar server", settings.cluster.log_level);
     let mut reload = Reload { sources, settings: settings.clone(), messages };
-    let serving = begin(what, settings.server.metrics, move || reload.run())?;
+    let serving = begin(what, Listening::open(settings.server.metrics)?, move || reload.run())?;
     server::run(&config, &serving.stop, Some(&serving.board)).map_err(Failure::environment)
 }
 
@@ -30,7 +31,8 @@ struct Reload {
 
 impl Reload {
     fn run(&mut self) {
-        match self.sources.read() {
+        let is_right = |new: &Config| config(&new.server, cluster_key(&new.cluster)?).map(drop);
+        match self.sources.read().and_then(|new| is_right(&new).map(|()| new)) {
             Ok(new) => {
                 let mut changed = changed_keys(&self.settings.server, &new.server);
                 changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
@@ -54,7 +56,7 @@ pub fn config(settings: &Server, key: ClusterKey) -> Result<ServerSidecarConfig,
     service.back.credentials = credentials(settings)?;
     service.synced_sizes.clone_from(&settings.synced_sizes);
     service.ack_when_applied = settings.unsafe_ack_when_applied.unwrap_or(false);
-    if service.ack_when_applied && std::env::var_os("SCOT_TEST").is_none_or(|value| value != "1") {
+    if service.ack_when_applied && std::env::var_os(variables::TEST).is_none_or(|value| value != "1") {
         return Err(Failure::usage(
             "--unsafe-ack-when-applied loses acknowledged updates; it is for experiments only, with SCOT_TEST=1",
         ));

@@ -62,7 +62,12 @@ struct Reload {
 
 impl Reload {
     fn run(&mut self) {
-        match self.sources.read().and_then(|new| Ok((ports(&new.switch)?, new))) {
+        // All of it must be right, as at a start: half a wrong file is not taken over.
+        let read = self.sources.read().and_then(|new| {
+            let config = config(&new.switch, cluster_key(&new.cluster)?)?;
+            Ok((config.ports, new))
+        });
+        match read {
             Ok((ports, new)) => self.take_over(ports, new),
             Err(failure) => self.messages.say(&format!("ALARM: not reloaded: {failure}")),
         }
