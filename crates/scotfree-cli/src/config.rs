@@ -4,16 +4,16 @@
 //! place and with what is allowed, before anything is started.
 
 use crate::failure::Failure;
-use crate::settings::{Config, SECTIONS};
+use crate::settings::Config;
+use crate::variables::{self, Variable};
 use figment::providers::{Format, Serialized, Toml};
 use figment::value::Value;
 use figment::{Figment, Profile};
 use scotfree_lab::config::Source;
 use serde::Serialize;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The variable that names the file.
-pub const FILE_VARIABLE: &str = "SCOT_CONFIG";
 /// Where the file is looked for if nobody names it.
 const FILES: [&str; 2] = ["scot.toml", "/etc/scotfree/scot.toml"];
 
@@ -28,41 +28,20 @@ pub struct Sources {
     flags: Vec<(&'static str, Value)>,
 }
 
-/// `SCOT_SWITCH_DEVICE_ID` sets the key `device_id` of the section `switch`.
-#[derive(Debug, Clone, PartialEq)]
-struct Variable {
-    name: String,
-    key: String,
-    value: Value,
-}
-
-impl Variable {
-    fn from_pair(name: String, value: &str) -> Option<Variable> {
-        let (section, key) = name.strip_prefix("SCOT_")?.split_once('_')?;
-        let (section, key) = (section.to_lowercase(), key.to_lowercase());
-        SECTIONS.contains(&section.as_str()).then_some(())?;
-        let value = value.parse().unwrap_or_else(|never: std::convert::Infallible| match never {});
-        Some(Variable { key: format!("{section}.{key}"), name, value })
-    }
-}
-
 impl Sources {
     /// The file that a flag or the environment names, or that lies in one of the usual places, and the
     /// environment's variables.
     pub fn find(named: Option<&Path>) -> Sources {
-        let variable = std::env::var_os(FILE_VARIABLE).map(PathBuf::from);
+        let variable = std::env::var_os(variables::FILE).map(PathBuf::from);
         let usual = || FILES.iter().map(PathBuf::from).find(|file| file.is_file());
         let file = named.map(Path::to_owned).or(variable).or_else(usual);
-        Sources::of(
-            file,
-            std::env::vars_os()
-                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
-        )
+        Sources::of(file, std::env::vars_os())
     }
 
-    fn of(file: Option<PathBuf>, variables: impl IntoIterator<Item = (String, String)>) -> Sources {
-        let variables = variables.into_iter().filter_map(|(name, value)| Variable::from_pair(name, &value));
-        Sources { file, variables: variables.collect(), flags: Vec::new() }
+    fn of(file: Option<PathBuf>, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Sources {
+        let variables =
+            variables.into_iter().filter_map(|(name, value)| Variable::from_pair(&name, value)).collect();
+        Sources { file, variables, flags: Vec::new() }
     }
 
     /// Puts a section's flags over what is there.
@@ -83,11 +62,13 @@ impl Sources {
         let mut figment = Figment::new();
         if let Some(file) = &self.file {
             // The file alone first: this parser knows lines.
-            Source::read(file).and_then(|source| source.parse::<Config>()).map_err(Failure::usage)?;
-            figment = figment.merge(Toml::file_exact(file));
+            let source = Source::read(file).map_err(Failure::usage)?;
+            source.parse::<Config>().map_err(Failure::usage)?;
+            figment = figment.merge(Toml::string(source.text()));
         }
         for variable in &self.variables {
-            figment = figment.merge(layer(&variable.key, &variable.value));
+            let (key, value) = variable.setting()?;
+            figment = figment.merge(layer(&key, &value));
             // Each at once, so that the one to blame is known.
             figment.extract::<Config>().map_err(|error| blame(variable, error))?;
         }
@@ -114,8 +95,8 @@ mod tests {
     use scotfree_lab::scratch::Scratch;
     use std::fs;
 
-    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
+        pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
     }
 
     fn file(text: &str) -> (Scratch, PathBuf) {
@@ -136,7 +117,8 @@ mod tests {
             ("SCOT_SWITCH_DEVICE_ID", "2"),
             ("SCOT_SWITCH_ADDRESS", "10.0.0.9"),
             ("SCOT_SWITCH_RATE", "500"),
-            ("SCOT_UNRELATED_THING", "x"),
+            ("SCOT_TEST", "1"),
+            ("UNRELATED_THING", "x"),
             ("SCOT", "x"),
         ];
         let sources = Sources::of(Some(path), pairs(&variables));
@@ -183,7 +165,8 @@ mod tests {
     fn a_wrong_variable_is_named() {
         for (name, value, wanted) in [
             ("SCOT_CLIENT_MODE", "late", "early"),
-            ("SCOT_SWITCH_ADRESS", "10.0.0.9", "address"),
+            ("SCOT_SWITCH_ADRESS", "10.0.0.9", "SCOT_SWITCH_ADDRESS"),
+            ("SCOT_SWICTH_LOG", "[]", "SCOT_SWITCH_LOG"),
             ("SCOT_SWITCH_LOG", "[\"tape:/x\"]", "allowed are ram:PATH"),
             ("SCOT_SWITCH_DEVICE_ID", "-1", "u16"),
         ] {

@@ -3,15 +3,16 @@
 //! Invariant: a key that others could have read is refused, and no file is ever overwritten.
 
 use crate::failure::Failure;
+use scotfree_lab::config::read_text;
 use scotfree_wire::ClusterKey;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 const KEY_BYTES: usize = 32;
-// Larger files are no keys and are not read to the end.
-const FILE_BYTES_MAX: u64 = 4_096;
+// Larger files are no keys.
+const SECRET_BYTES_MAX: u64 = 4_096;
 
 /// Reads a key.
 pub fn read(path: &Path) -> Result<ClusterKey, Failure> {
@@ -27,19 +28,22 @@ pub fn read(path: &Path) -> Result<ClusterKey, Failure> {
 pub fn read_secret(path: &Path, maker: &str) -> Result<String, Failure> {
     let shown = path.display();
     let failed = |error: io::Error| {
-        Failure::usage(format!("{shown}: {error}; name an existing file, or make one: {maker} {shown}"))
+        let next = match error.kind() {
+            io::ErrorKind::NotFound => format!("name an existing file, or make one: {maker} {shown}"),
+            io::ErrorKind::PermissionDenied => "run as its owner, or name a file that is yours".to_owned(),
+            _ => format!("name a regular file, or make one: {maker} FILE"),
+        };
+        Failure::usage(format!("read the secret in {shown}: {error}; {next}"))
     };
-    let mut file = fs::File::open(path).map_err(failed)?;
-    let mode = file.metadata().map_err(failed)?.mode() & 0o777;
-    if mode & !0o600 != 0 {
+    let found = fs::metadata(path).map_err(failed)?;
+    let mode = found.mode() & 0o777;
+    if found.is_file() && mode & !0o600 != 0 {
         let problem = format!("{shown} has mode {mode:04o}: others may use the secret in it");
         return Err(Failure::usage(format!(
             "{problem}; chmod 600 {shown}, and make a new one if they could read it"
         )));
     }
-    let mut text = String::new();
-    (&mut file).take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
-    Ok(text)
+    read_text(path, SECRET_BYTES_MAX).map_err(failed)
 }
 
 /// Makes a key in a new file.
@@ -111,6 +115,19 @@ mod tests {
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).expect("it is ours");
         read(&path).expect("less than 0600 is fine");
+    }
+
+    #[test]
+    fn what_is_no_file_gets_no_advice_about_modes() {
+        let folder = Scratch::new("key-kind").expect("temporary files can be written");
+        for path in [folder.path(), Path::new("/dev/zero")] {
+            let shown = read(path).expect_err("it is no file").to_string();
+            assert!(shown.contains("not a regular file") && !shown.contains("chmod"), "{shown}");
+        }
+        let large = folder.path().join("large");
+        fs::write(&large, "a".repeat(SECRET_BYTES_MAX as usize + 1)).expect("it can be written");
+        fs::set_permissions(&large, fs::Permissions::from_mode(0o600)).expect("it is ours");
+        assert!(read(&large).expect_err("it is too large").to_string().contains("more than 4096 bytes"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod out;
 mod serve;
 mod settings;
 mod text;
+mod variables;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -28,6 +28,7 @@ pub struct Config {
 }
 
 /// The names of the sections.
+#[cfg(test)]
 pub const SECTIONS: [&str; 6] = ["cluster", "switch", "kv", "server", "client", "doctor"];
 
 /// What all roles of a cluster share.

@@ -5,7 +5,10 @@
 
 use crate::trouble::ConfigError;
 use serde::de::DeserializeOwned;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
 use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The largest configuration file that is read.
@@ -21,14 +24,18 @@ pub struct Source {
 impl Source {
     /// Reads a file.
     pub fn read(file: &Path) -> Result<Source, ConfigError> {
-        let blame =
-            |problem: String| ConfigError { file: file.to_owned(), line: 1, key: String::new(), problem };
-        let size = std::fs::metadata(file).map_err(|error| blame(error.to_string()))?.len();
-        if size > CONFIG_BYTES_MAX {
-            return Err(blame(format!("it has {size} bytes; at most {CONFIG_BYTES_MAX} are read")));
-        }
-        let text = std::fs::read_to_string(file).map_err(|error| blame(error.to_string()))?;
+        let text = read_text(file, CONFIG_BYTES_MAX).map_err(|error| ConfigError {
+            file: file.to_owned(),
+            line: 1,
+            key: String::new(),
+            problem: format!("{error}; name a regular file that you may read"),
+        })?;
         Ok(Source { file: file.to_owned(), text })
+    }
+
+    /// The text itself.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// A text that stands for a file.
@@ -77,6 +84,23 @@ impl Source {
     }
 }
 
+/// The text of a regular file of at most `bytes_max` bytes: a pipe would keep us waiting for its writer,
+/// and a device may have no end.
+pub fn read_text(file: &Path, bytes_max: u64) -> io::Result<String> {
+    let refuse = |problem: String| Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+    if !std::fs::metadata(file)?.is_file() {
+        return refuse("it is not a regular file".to_owned());
+    }
+    // Not waiting, in case a pipe has just taken its place.
+    let mut opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(file)?;
+    let mut text = String::new();
+    (&mut opened).take(bytes_max + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > bytes_max {
+        return refuse(format!("it has more than {bytes_max} bytes, which is the most that is read"));
+    }
+    Ok(text)
+}
+
 /// Whether `name` can be part of a namespace's or file's name.
 pub(crate) fn is_plain_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -89,6 +113,8 @@ pub(crate) const PLAIN_NAME_RULE: &str = "allowed are 1 to 40 of a-z, 0-9 and -,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::run;
+    use crate::scratch::Scratch;
     use serde::Deserialize;
 
     #[derive(Debug, Deserialize)]
@@ -109,6 +135,23 @@ mod tests {
             let error = Source::from_text("lab/x.toml", text).parse::<Example>().expect_err(text);
             let shown = error.to_string();
             assert!(shown.starts_with(&format!("lab/x.toml:{line}: {wanted}")), "{shown}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_regular_file_or_too_large_is_refused_at_once() {
+        let folder = Scratch::new("config-kinds").expect("temporary files can be written");
+        let (pipe, large) = (folder.path().join("pipe"), folder.path().join("large"));
+        run("mkfifo", [&pipe]).expect("mkfifo runs");
+        std::fs::write(&large, "#".repeat(CONFIG_BYTES_MAX as usize + 1)).expect("it can be written");
+        for (file, wanted) in [
+            (folder.path(), "not a regular file"),
+            (Path::new("/dev/zero"), "not a regular file"),
+            (&pipe, "not a regular file"),
+            (&large, "more than 1048576 bytes"),
+        ] {
+            let shown = Source::read(file).expect_err(wanted).to_string();
+            assert!(shown.contains(wanted) && shown.contains(&file.display().to_string()), "{shown}");
         }
     }
 

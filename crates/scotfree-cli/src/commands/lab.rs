@@ -5,6 +5,7 @@
 use crate::cli::{Lab, LabRun};
 use crate::failure::Failure;
 use crate::out;
+use crate::variables::INSIDE;
 use scotfree_lab::load;
 use scotfree_lab::netns::{self, RUN_FOLDER};
 use scotfree_lab::runs::{self, RunError, RunOptions};
@@ -18,8 +19,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 const LAB_FOLDER: &str = "lab";
-/// Set inside the user namespace, so that it is entered once.
-const INSIDE: &str = "SCOT_INSIDE_NAMESPACE";
 
 pub fn run(command: Lab) -> Result<(), Failure> {
     match command {

@@ -47,6 +47,12 @@ fn failed(error: LogToolError) -> Failure {
         LogToolError::Domain(error @ (DomainError::Io { .. } | DomainError::InUse { .. })) => {
             Failure::environment(error)
         }
+        // Who is told so has run the command that its own message names.
+        LogToolError::Domain(DomainError::Damaged { path, offset, found }) => Failure::Damaged(format!(
+            "{} is damaged at byte {offset}: {found}; it was left untouched. Put a whole copy in its place, or \
+             move it away to begin anew, without the updates that only it holds",
+            path.display()
+        )),
         error => Failure::Damaged(error.to_string()),
     }
 }

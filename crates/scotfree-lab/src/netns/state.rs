@@ -295,7 +295,9 @@ mod tests {
             state("t-alive", std::process::id()),
             State { is_kept: true, ..state("t-kept", NOBODY) },
         ];
-        dead_alive_kept.iter().for_each(|state| put(state, folder.path()));
+        for state in &dead_alive_kept {
+            put(state, folder.path());
+        }
         let (removed, troubles) = sweep(folder.path());
         assert_eq!((removed, troubles), (vec!["t-dead".to_owned()], Vec::new()));
         assert_eq!(names_in(folder.path()), ["t-alive", "t-kept"]);
