@@ -234,9 +234,13 @@ impl ClientSidecar {
             self.fronts.on_event(event, self.control);
         }
         self.describe_if_due();
-        self.fronts.submit(&mut self.runtime);
-        self.runtime.flush()?;
-        self.fronts.send(&self.poller);
+        loop {
+            self.fronts.submit(&mut self.runtime);
+            self.runtime.flush()?;
+            if !self.fronts.send(&self.poller) {
+                break;
+            }
+        }
         while let Some(record) = self.runtime.next_record() {
             on_record(record);
         }

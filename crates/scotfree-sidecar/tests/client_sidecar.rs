@@ -12,7 +12,7 @@ use scotfree_rpc::{
 use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig};
 use scotfree_wire::ClusterKey;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Shutdown, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -131,6 +131,21 @@ fn a_stop_does_not_wait_for_a_silent_server_beyond_its_bound() {
     assert_eq!(pair.end_client().given_up, 2);
     let took = began.elapsed();
     assert!(took >= bound && took < 10 * bound, "{took:?}"); // Wide, for a machine that is busy.
+}
+
+#[test]
+fn commands_that_waited_for_room_go_on_when_their_client_has_read() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let pair = Pair::start_with(&redis, |config| config.front.output_bytes_max = 10);
+    let mut stream = pair.connect();
+    // These are answered here, so no reply of the server's wakes the connection.
+    talk(&mut stream, &b"CLIENT GETNAME\r\n".repeat(1_000), &b"$-1\r\n".repeat(1_000));
+    stream.write_all(&b"CLIENT GETNAME\r\n".repeat(1_000)).expect("it reads");
+    stream.shutdown(Shutdown::Write).expect("it is open");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("the connection ends behind the last reply");
+    assert_eq!(answer.len(), 5_000);
+    pair.end();
 }
 
 /// Answers every request with nonsense.

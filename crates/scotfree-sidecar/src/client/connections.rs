@@ -369,12 +369,24 @@ impl Fronts {
         }
     }
 
-    /// Sends what the clients are to be told, and says what to watch.
-    pub fn send(&mut self, poller: &Poller) {
+    /// Sends what the clients are to be told, and says what to watch. True if that made room for commands
+    /// which had arrived: their requests are to be submitted.
+    pub fn send(&mut self, poller: &Poller) -> bool {
         self.leave_tunnelled(poller);
+        let mut resumed = false;
         for key in std::mem::take(&mut self.touched) {
             let Some(connection) = self.connections.get_mut(&key) else { continue };
-            if !write(connection) || is_over(connection) || !self.reading && is_idle(connection) {
+            let was_full = !connection.front.wants_input();
+            if !write(connection) {
+                self.drop_connection(key);
+                continue;
+            }
+            if was_full && connection.front.wants_input() {
+                self.resume(key);
+                resumed = true;
+                continue;
+            }
+            if is_over(connection) || !self.reading && is_idle(connection) {
                 self.drop_connection(key);
                 continue;
             }
@@ -387,6 +399,17 @@ impl Fronts {
                 self.drop_connection(key);
             }
         }
+        resumed
+    }
+
+    /// Commands that had arrived when there was no room for their replies go on: nothing else wakes them.
+    fn resume(&mut self, key: ConnectionKey) {
+        let now_ms = self.server_time_ms();
+        let mut actions = Vec::new();
+        if let Some(connection) = self.connections.get_mut(&key) {
+            connection.front.on_bytes(now_ms, &[], &mut actions);
+        }
+        self.act(key, actions);
     }
 
     /// The connection is gone; what it has asked for is executed nevertheless.

@@ -44,8 +44,8 @@ impl ReplyScanner {
         self.missing.clear();
     }
 
-    /// The length of the reply at the beginning of `bytes`, attributes before it included, or none if it
-    /// is not all there.
+    /// The length of the reply at the beginning of `bytes`, attributes and pushes before it included, or none
+    /// if it is not all there. A push answers nothing, so whoever counts replies must not count it.
     pub fn advance(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<usize>, ReplyError> {
         if !self.begun {
             self.begun = true;
@@ -68,7 +68,8 @@ impl ReplyScanner {
         if self.cursor > limits.reply_bytes_max {
             return Err(ReplyError::TooLong);
         }
-        if !head.is_attribute {
+        let precedes = head.is_attribute || head.is_push && self.missing.len() == 1;
+        if !precedes {
             let level = self.missing.last_mut().expect("a value is read only while one is missing");
             *level -= 1;
         }
@@ -90,6 +91,13 @@ struct Head {
     bytes: usize,
     children: u64,
     is_attribute: bool,
+    is_push: bool,
+}
+
+impl Head {
+    fn plain(bytes: usize) -> Head {
+        Head { bytes, children: 0, is_attribute: false, is_push: false }
+    }
 }
 
 fn value_head(bytes: &[u8], limits: &Limits) -> Result<Option<Head>, ReplyError> {
@@ -108,7 +116,7 @@ fn value_head(bytes: &[u8], limits: &Limits) -> Result<Option<Head>, ReplyError>
         return Err(ReplyError::NoTerminator);
     }
     let body = &bytes[1..line];
-    let plain = Head { bytes: line + 2, children: 0, is_attribute: false };
+    let plain = Head::plain(line + 2);
     match kind {
         b'+' | b'-' => Ok(Some(plain)),
         b':' => parse_integer(body).map(|_| Some(plain)).ok_or(ReplyError::BadValue),
@@ -123,7 +131,7 @@ fn value_head(bytes: &[u8], limits: &Limits) -> Result<Option<Head>, ReplyError>
 fn bulk_head(bytes: &[u8], kind: u8, line: usize, limits: &Limits) -> Result<Option<Head>, ReplyError> {
     let length = parse_integer(&bytes[1..line]).ok_or(ReplyError::BadLength)?;
     if length == -1 && kind == b'$' {
-        return Ok(Some(Head { bytes: line + 2, children: 0, is_attribute: false }));
+        return Ok(Some(Head::plain(line + 2)));
     }
     let length = usize::try_from(length).map_err(|_| ReplyError::BadLength)?;
     if length > limits.reply_bytes_max {
@@ -136,7 +144,7 @@ fn bulk_head(bytes: &[u8], kind: u8, line: usize, limits: &Limits) -> Result<Opt
     if &bytes[end..end + 2] != b"\r\n" {
         return Err(ReplyError::NoTerminator);
     }
-    Ok(Some(Head { bytes: end + 2, children: 0, is_attribute: false }))
+    Ok(Some(Head::plain(end + 2)))
 }
 
 fn aggregate_head(kind: u8, body: &[u8], plain: Head) -> Result<Option<Head>, ReplyError> {
@@ -147,7 +155,7 @@ fn aggregate_head(kind: u8, body: &[u8], plain: Head) -> Result<Option<Head>, Re
     let count = u64::try_from(count).map_err(|_| ReplyError::BadLength)?;
     let per_entry = if matches!(kind, b'%' | b'|') { 2 } else { 1 };
     let children = count.checked_mul(per_entry).ok_or(ReplyError::BadLength)?;
-    Ok(Some(Head { children, is_attribute: kind == b'|', ..plain }))
+    Ok(Some(Head { children, is_attribute: kind == b'|', is_push: kind == b'>', ..plain }))
 }
 
 /// Reads replies from a connection's bytes.
@@ -271,7 +279,7 @@ mod tests {
 
     #[test]
     fn every_type_of_reply_has_its_extent() {
-        let all: [&[u8]; 17] = [
+        let all: [&[u8]; 18] = [
             b"+OK\r\n",
             b"-ERR no\r\n",
             b":-5\r\n",
@@ -287,7 +295,8 @@ mod tests {
             b"!3\r\nERR\r\n",
             b"=5\r\ntxt:a\r\n",
             b"%1\r\n+a\r\n~2\r\n:1\r\n:2\r\n",
-            b">2\r\n+invalidate\r\n*0\r\n",
+            b">2\r\n+invalidate\r\n*0\r\n$2\r\nhi\r\n",
+            b"*2\r\n>1\r\n+subscribe\r\n:1\r\n",
             b"|1\r\n+ttl\r\n:9\r\n*2\r\n:1\r\n|1\r\n+a\r\n+b\r\n:2\r\n",
         ];
         let stream = all.concat();

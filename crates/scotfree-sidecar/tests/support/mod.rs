@@ -138,6 +138,11 @@ impl Connection {
         Connection { stream, replies: ReplyDecoder::default() }
     }
 
+    /// The stream alone.
+    pub fn into_stream(self) -> UnixStream {
+        self.stream
+    }
+
     /// Sends one command and waits for its reply.
     pub fn call<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Vec<u8> {
         let mut bytes = Vec::new();
