@@ -48,6 +48,8 @@ pub enum Fault {
     ObeyPastEpoch,
     /// Rule 12: the device forwards before it has rebuilt its tables.
     ForgetLogOnRestart,
+    /// Rule 13: a restarted server excludes a device whose lease an earlier incarnation granted.
+    ForgetLeases,
     /// Rule 13: the client counts the same device twice.
     CountDeviceTwice,
     /// Rule 14: the device does not check who sent a `ServerAck`.
@@ -58,7 +60,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 25] = [
+    pub const ALL: [Fault; 26] = [
         Fault::AdmitOutOfOrder,
         Fault::RestampDuplicate,
         Fault::IgnoreOrder,
@@ -81,6 +83,7 @@ impl Fault {
         Fault::ApplyUnknownSession,
         Fault::ObeyPastEpoch,
         Fault::ForgetLogOnRestart,
+        Fault::ForgetLeases,
         Fault::CountDeviceTwice,
         Fault::TrustAnyone,
         Fault::MiscountDuplicates,

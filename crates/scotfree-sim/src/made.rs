@@ -13,11 +13,12 @@ use scotfree_wire::Kind;
 pub type Maker = fn(u64) -> Scenario;
 
 /// All of them, by name.
-pub const ALL: [(&str, Maker); 4] = [
+pub const ALL: [(&str, Maker); 5] = [
     ("left-behind", left_behind),
     ("silent-death", silent_death),
     ("return-of-the-device", return_of_the_device),
     ("forgotten-run", forgotten_run),
+    ("excluded-alive", excluded_alive),
 ];
 
 /// One update of a client never reaches the device, those behind it do, and the client dies. What
@@ -104,6 +105,32 @@ pub fn forgotten_run(seed: u64) -> Scenario {
     scenario.mishaps = vec![
         Mishap { when: When::Time(crashed_at), what: crash },
         Mishap { when: When::Time(died_at), what: died },
+    ];
+    scenario
+}
+
+/// The head acknowledges under a lease from before the server's crash, cannot be reached by the new
+/// server, and the operator excludes it though it lives.
+pub fn excluded_alive(seed: u64) -> Scenario {
+    let mut rng = Rng::new(seed, 81);
+    let mut scenario = Scenario::calm();
+    scenario.client_count = 2;
+    scenario.device_count = rng.pick(&[1, 2, 2, 3]);
+    scenario.device_acks = scenario.device_count as u8;
+    scenario.work.early = PerMillion::ALWAYS;
+    scenario.work.reads = PerMillion::percent(20);
+    let crashed_at = Nanos(rng.between(4_000_000, 20_000_000));
+    let head = Place::Device(0);
+    let above = if scenario.device_count == 1 { Place::Server } else { Place::Device(1) };
+    let at =
+        |span_us: u64, what| Mishap { when: When::Time(crashed_at.plus(Nanos::from_micros(span_us))), what };
+    let excluded_after = rng.between(50, 3_000);
+    let cut = Trouble::Cut { from: above, to: head, span: Nanos::from_millis(60) };
+    let stays = Nanos::from_millis(rng.between(1, 30));
+    scenario.mishaps = vec![
+        at(0, Trouble::CrashServer { down: Nanos::from_micros(rng.between(10, 1_000)) }),
+        at(0, cut),
+        at(excluded_after, Trouble::ExcludeDevice { device: 0, stays }),
     ];
     scenario
 }

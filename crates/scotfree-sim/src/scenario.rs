@@ -184,6 +184,13 @@ pub enum Trouble {
         /// log is gone.
         back: Option<Nanos>,
     },
+    /// The operator excludes a device that lives; packets pass its place a while after.
+    ExcludeDevice {
+        /// Which.
+        device: usize,
+        /// How long it stays in its place.
+        stays: Nanos,
+    },
     /// A client dies. If it comes back it opens a new session.
     CrashClient {
         /// Which.
@@ -455,7 +462,7 @@ mod tests {
             seen[match mishap.what {
                 Trouble::CrashServer { .. } => 0,
                 Trouble::CrashDevice { .. } => 1,
-                Trouble::LoseDevice { .. } => 2,
+                Trouble::LoseDevice { .. } | Trouble::ExcludeDevice { .. } => 2,
                 Trouble::CrashClient { .. } => 3,
                 Trouble::Cut { .. } => 4,
                 Trouble::JumpClock { .. } => 5,

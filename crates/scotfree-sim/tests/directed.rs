@@ -215,6 +215,15 @@ fn worlds_that_once_broke_a_promise_keep_it() {
     pass(19_039, Scenario::storm(19_039));
 }
 
+#[test]
+fn no_device_acknowledges_what_the_server_goes_on_without() {
+    let mut total = Report::default();
+    for seed in 0..300 {
+        total.add(&pass(seed, made::excluded_alive(seed)));
+    }
+    assert!(total.devices_lost > 250 && total.completed_early > 1_000, "{total}");
+}
+
 // ---- words of the past
 
 #[test]

@@ -12,6 +12,7 @@ fn scenario_for(fault: Fault, seed: u64) -> Scenario {
     match fault {
         Fault::AdmitOutOfOrder => made::left_behind(seed),
         Fault::PlaceOverGap => made::forgotten_run(seed),
+        Fault::ForgetLeases => made::excluded_alive(seed),
         Fault::DeleteBeforeEmpty => made::silent_death(seed),
         Fault::ApplyUnknownSession => made::return_of_the_device(seed),
         _ => Scenario::random(seed),
@@ -45,6 +46,7 @@ fn without_the_fault_the_same_seeds_pass() {
     for fault in [
         Fault::AdmitOutOfOrder,
         Fault::PlaceOverGap,
+        Fault::ForgetLeases,
         Fault::DeleteBeforeEmpty,
         Fault::ApplyUnknownSession,
         Fault::IgnoreOrder,

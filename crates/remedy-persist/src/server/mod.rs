@@ -43,8 +43,11 @@ pub struct ServerConfig {
     pub window: u32,
     /// How many sessions there can be.
     pub sessions_max: usize,
-    /// How long a lease runs.
+    /// How long a lease runs; at most `lease_max`.
     pub lease: Nanos,
+    /// The longest lease that any earlier incarnation may have granted: so long a restarted server
+    /// takes every device for leased that has not spoken to it.
+    pub lease_max: Nanos,
     /// After this long without a sign of its client a session expires. Longer than any lease.
     pub expiry: Nanos,
     /// How long a logged update may be blocked by a request that its client does not send again.
@@ -81,6 +84,7 @@ impl ServerConfig {
             window: 4096,
             sessions_max: 1024,
             lease: Nanos::from_secs(2),
+            lease_max: Nanos::from_secs(2),
             expiry: Nanos::from_secs(60),
             gap_grace: Nanos::from_secs(2),
             gap_ask_after: Nanos::from_millis(2),
@@ -313,6 +317,7 @@ impl Server {
             session.heard_at = now;
         }
         self.expiry_check_at = now.plus(Nanos(self.config.expiry.0 / 8 + 1));
+        self.inherit_leases(now);
         for index in 0..self.config.devices.len() {
             self.poll(now, self.config.devices[index].0, effects);
         }
@@ -323,7 +328,7 @@ impl Server {
     }
 
     /// The operator's word that a device will not come back. It holds once the device's lease has
-    /// ended.
+    /// ended, this server's or that of an earlier incarnation. After a restart it must be given again.
     pub fn exclude(&mut self, now: Nanos, device: DeviceId, effects: &mut Effects<ServerOwn>) {
         self.excluding.insert(device);
         self.exclude_unleased(now, effects);

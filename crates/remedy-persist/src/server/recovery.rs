@@ -368,6 +368,16 @@ impl Server {
 
     // ---- leases
 
+    /// What the predecessor granted is not known here: every device may hold a lease from the last
+    /// moment before this one.
+    pub(super) fn inherit_leases(&mut self, now: Nanos) {
+        if self.planted(Fault::ForgetLeases) {
+            return;
+        }
+        let until = lease_end(now, self.config.lease_max);
+        self.leases = self.config.devices.iter().map(|(device, _)| (*device, until)).collect();
+    }
+
     pub(super) fn on_lease_question(
         &mut self,
         now: Nanos,
@@ -388,9 +398,10 @@ impl Server {
         }
         match self.polls.get(&device).map(|poll| &poll.state) {
             Some(PollState::Done { manifest }) if manifest.boot_epoch == question.boot_epoch => {
-                let until = now.plus(self.config.lease).plus(Nanos(self.config.lease.0 / 8));
-                self.leases.insert(device, until);
-                let answer = LeaseTail { duration: self.config.lease, ..question };
+                let duration = self.config.lease.min(self.config.lease_max);
+                let until = self.leases.entry(device).or_default();
+                *until = lease_end(now, duration).max(*until);
+                let answer = LeaseTail { duration, ..question };
                 self.answer_lease(address, answer, effects);
             }
             Some(PollState::Done { manifest }) if manifest.boot_epoch > question.boot_epoch => {}
@@ -507,6 +518,11 @@ impl Server {
     pub(super) fn expiring_timer(&self) -> Nanos {
         self.expiring.values().map(|expiring| expiring.ask_at).min().unwrap_or(Nanos::MAX)
     }
+}
+
+/// When a lease granted at `now` has ended by any clock that does not run an eighth too slow.
+fn lease_end(now: Nanos, duration: Nanos) -> Nanos {
+    now.plus(duration).plus(Nanos(duration.0 / 8))
 }
 
 impl super::order::Order {

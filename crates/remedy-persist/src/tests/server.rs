@@ -1,7 +1,7 @@
 //! Decisions of the server that need a rare meeting of events, each brought about by hand.
 
 use super::bench::{barrier, order, recovered, ServerBench};
-use scotfree_core::{Nanos, SeqNum, SessionId};
+use scotfree_core::{DeviceId, Nanos, SeqNum, SessionId};
 use scotfree_wire::Kind;
 
 /// Update 19 was logged anew, behind 21; the client that holds the read 18 is dead.
@@ -29,4 +29,14 @@ fn what_was_logged_before_its_elder_is_seen_by_all_that_comes_behind_the_elder()
     bench.pass(Nanos::from_secs(6));
     assert_eq!(bench.executed[..2], ALL_OF_IT);
     assert_eq!(bench.executed[2..], [(SessionId(2), SeqNum(1))]);
+}
+
+#[test]
+fn an_exclusion_after_a_restart_waits_for_the_longest_lease_of_the_past() {
+    let mut bench = ServerBench::new(&[], |config| config.lease_max = Nanos::from_secs(4));
+    bench.act(|server, now, effects| server.exclude(now, DeviceId(1), effects));
+    bench.pass(Nanos::from_millis(4_499));
+    assert!(!bench.server.is_serving());
+    bench.pass(Nanos::from_millis(1));
+    assert!(bench.server.is_serving());
 }

@@ -50,6 +50,8 @@ pub(super) struct DeviceNode {
     server_epoch: Epoch,
     head: bool,
     service: Service,
+    /// The operator has said that it will not come back.
+    excluded: bool,
     /// Until when the server has granted it to acknowledge, by the world's clock.
     leased_until: Nanos,
     /// Whether a crash has ever cost it entries that it should have kept.
@@ -68,6 +70,7 @@ impl DeviceNode {
             server_epoch: Epoch(0),
             head: false,
             service: Service::In,
+            excluded: false,
             leased_until: Nanos(0),
             memory_lost: false,
         }
@@ -75,6 +78,15 @@ impl DeviceNode {
 
     pub(super) fn put_back(&mut self) {
         self.service = Service::In;
+        self.excluded = false;
+    }
+
+    pub(super) fn exclude(&mut self) {
+        self.excluded = true;
+    }
+
+    pub(super) fn is_excluded(&self) -> bool {
+        self.excluded
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -410,14 +422,20 @@ impl World {
     /// The operator tells everybody that a device will not come back.
     pub(super) fn exclude_device(&mut self, device: usize) {
         self.devices[device].service = Service::Bridged;
-        self.note(Place::Device(device), Happening::Note("is excluded", 0));
-        self.with_server(|machine, now, effects| machine.exclude(now, device_id(device), effects));
+        self.devices[device].exclude();
+        self.tell_of_exclusion(device);
         if let Some(head) = self.head() {
             if self.devices[head].is_alive() && !self.devices[head].head {
                 self.devices[head].head = true;
                 self.act_on_device(head, |machine, _, effects| machine.promote(effects));
             }
         }
+    }
+
+    /// The operator's word to the server.
+    pub(super) fn tell_of_exclusion(&mut self, device: usize) {
+        self.note(Place::Device(device), Happening::Note("is excluded", 0));
+        self.with_server(|machine, now, effects| machine.exclude(now, device_id(device), effects));
     }
 
     /// Takes what a device that is no more has counted.

@@ -17,6 +17,7 @@ impl World {
             Trouble::CrashServer { down } => self.crash_server(down),
             Trouble::CrashDevice { device, kind, down } => self.crash_device(device, kind, down),
             Trouble::LoseDevice { device, noticed, back } => self.lose(device, noticed, back),
+            Trouble::ExcludeDevice { device, stays } => self.exclude_living(device, stays),
             Trouble::CrashClient { client, down } => self.crash_client(client, down),
             Trouble::Cut { from, to, span } => self.cut(from, to, span),
             Trouble::JumpClock { place, jump_ns } => self.jump_clock(place, jump_ns),
@@ -87,6 +88,29 @@ impl World {
         if let Some(back) = back {
             self.queue.push(self.now.plus(noticed).plus(back), Event::Reinstated(device));
         }
+    }
+
+    /// The server is told first; until the device is taken out of the path it goes on as it may.
+    fn exclude_living(&mut self, device: usize, stays: Nanos) {
+        if !self.devices[device].is_alive() || !self.prepare_for_total_loss(device) {
+            return;
+        }
+        self.report.devices_lost += 1;
+        self.devices[device].exclude();
+        self.tell_of_exclusion(device);
+        self.queue.push(self.now.plus(stays), Event::TakenOut(device));
+    }
+
+    /// An excluded device leaves the path, with all that only it holds.
+    pub(super) fn take_out(&mut self, device: usize) {
+        if !self.devices[device].is_alive() {
+            return;
+        }
+        if !self.prepare_for_total_loss(device) {
+            self.weaken(Promise::Sessions);
+        }
+        self.lose_device(device, false);
+        self.exclude_device(device);
     }
 
     /// The operator puts a device that was excluded back into its place. Who is the head may
@@ -178,6 +202,7 @@ impl World {
         self.report.clock_jumps += 1;
         self.note(place, Happening::Note("has its clock set", jump_ns.unsigned_abs()));
         let now = self.now;
+        self.clocks_were_set = true;
         match place {
             Place::Client(client) => {
                 self.clients[client].clock_mut().jump(now, jump_ns);

@@ -59,6 +59,8 @@ enum Event {
     Heal(Place, Place),
     /// The operator has noticed that a device is gone.
     Excluded(usize),
+    /// A device that lives and is excluded leaves the path.
+    TakenOut(usize),
     /// A device that was gone is put back into service.
     Reinstated(usize),
     /// All faults stop.
@@ -97,6 +99,8 @@ struct World {
     phase_began: Nanos,
     /// How many sessions the application has ended.
     failed_sessions: u64,
+    /// Some clock was set: a lease may end early or late by it.
+    clocks_were_set: bool,
     /// Mishaps that wait for their step, the next one last.
     at_steps: Vec<(u64, usize)>,
     model: Model,
@@ -182,6 +186,7 @@ impl World {
             phase: Phase::Faulty,
             phase_began: Nanos(0),
             failed_sessions: 0,
+            clocks_were_set: false,
             at_steps: Vec::new(),
             violation: None,
             stamp_key: cluster_key().control(Direction::Stamp),
@@ -238,6 +243,7 @@ impl World {
             Event::Return(place) => self.come_back(place),
             Event::Heal(from, to) => self.cuts.heal(from, to),
             Event::Excluded(device) => self.exclude_device(device),
+            Event::TakenOut(device) => self.take_out(device),
             Event::Reinstated(device) => self.reinstate_device(device),
             Event::Calm => self.become_calm(),
             Event::Deadline(phase) => self.deadline(phase),

@@ -92,8 +92,7 @@ impl World {
             return;
         }
         let planted = self.planted();
-        let in_service = |index: &usize| self.devices.get(*index).is_some_and(|node| !node.is_lost());
-        let devices = (0..self.devices.len()).filter(in_service);
+        let devices = 0..self.devices.len();
         let devices = devices.map(|index| (device_id(index), device_address(index))).collect();
         let node = &mut self.server;
         node.epoch = Epoch(node.epoch.0 + 1);
@@ -107,6 +106,12 @@ impl World {
         let due = self.now.plus(self.scenario.service.sync_interval);
         self.queue.push(due, Event::SyncDue(node.incarnation));
         self.with_server(Server::start);
+        // The configuration names all devices; of those out of service the operator says so again.
+        for device in
+            (0..self.devices.len()).filter(|device| self.devices[*device].is_excluded()).collect::<Vec<_>>()
+        {
+            self.tell_of_exclusion(device);
+        }
     }
 
     pub(super) fn arrive_at_server(&mut self, packet: Packet) {
@@ -321,6 +326,7 @@ fn configure(config: &mut ServerConfig, scenario: &Scenario) {
     config.window = scenario.window;
     config.sessions_max = SESSIONS_MAX;
     config.lease = Nanos::from_millis(40);
+    config.lease_max = config.lease;
     config.expiry = scenario.expiry;
     config.gap_grace = Nanos::from_millis(120);
     config.gap_ask_after = Nanos::from_millis(1);

@@ -8,6 +8,7 @@ use super::{place_of, World};
 use crate::model::{Invariant, Violation};
 use crate::network::Place;
 use crate::trace::Sight;
+use remedy_persist::Server;
 use scotfree_core::{Durability, Nanos, SeqNum};
 use scotfree_wire::{Flags, Kind, Packet, Tail};
 use std::net::SocketAddr;
@@ -65,7 +66,20 @@ impl World {
             let detail = format!("device {device} acknowledges {sight} without a lease");
             self.must(Err(Violation::new(Invariant::Leased, detail)));
         }
+        self.must(self.excluded_is_silent(device));
         self.model.acknowledged(sight.session, sight.seq, super::device::device_id(device));
+    }
+
+    /// The server does not go on without a device that may still acknowledge.
+    fn excluded_is_silent(&self, device: usize) -> Result<(), Violation> {
+        let name = super::device::device_id(device);
+        let without =
+            |machine: &Server| machine.is_serving() && machine.devices().all(|(known, _)| known != name);
+        if self.server.machine().is_some_and(without) && !self.clocks_were_set {
+            let detail = format!("device {device} acknowledges though the server goes on without it");
+            return Err(Violation::new(Invariant::Leased, detail));
+        }
+        Ok(())
     }
 
     /// Counters add up, tables are within their limits (rules 15 and 3).
