@@ -163,7 +163,7 @@ pub struct Kv {
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<PathBuf>,
-    /// The size of the write-ahead file when it is made
+    /// The size of the write-ahead file when it is made; the data may take an eighth of it (128M by default)
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_size: Option<Size>,

@@ -23,6 +23,8 @@ const TAG: u64 = 0xFF << 56;
 const RECORD_OVERHEAD_BYTES: u64 = 96;
 /// The bytes of a snapshot in one record.
 const CHUNK_BYTES: usize = 32 << 10;
+/// How many of them are handed over at a time, so that requests go on in between.
+const CHUNKS_PER_PUMP_MAX: usize = 16;
 /// How many records are erased at a time.
 const ERASURES_PER_PUMP_MAX: usize = 1_024;
 /// The magic of the meta blob; the epoch follows.
@@ -50,7 +52,7 @@ pub enum JournalError {
     #[error("this log was not written by `scot kv`; nothing in it was changed: choose another file")]
     Foreign,
     /// The log contradicts itself.
-    #[error("the log is damaged: {0}; nothing in it was changed, run `scot log verify` on it")]
+    #[error("the log is damaged: {0}; nothing in it was changed. Put a whole copy in its place, or move it away to begin anew, without what only it holds")]
     Damaged(String),
     /// The domain has had no room for too long.
     #[error("the log has taken nothing for {seconds} s: {what}; make it larger")]
@@ -107,6 +109,12 @@ struct Snapshot {
     submitted_bytes: usize,
     chunk_count: u32,
     head_submitted: bool,
+}
+
+impl Snapshot {
+    fn left_bytes(&self) -> usize {
+        self.bytes.len().saturating_sub(self.submitted_bytes)
+    }
 }
 
 impl<D: PersistenceDomain> Journal<D> {
@@ -185,6 +193,11 @@ impl<D: PersistenceDomain> Journal<D> {
         self.ops_bytes
     }
 
+    /// What of a snapshot the domain has not been given yet.
+    pub fn snapshot_left_bytes(&self) -> usize {
+        self.snapshot.as_ref().map_or(0, Snapshot::left_bytes)
+    }
+
     /// How many snapshots have become durable.
     pub fn snapshots_taken(&self) -> u64 {
         self.snapshots_taken
@@ -207,7 +220,10 @@ impl<D: PersistenceDomain> Journal<D> {
         if !self.garbage.is_empty() {
             return Some(Nanos(0));
         }
-        self.full_since.map(|_| now_monotonic().plus(Nanos::from_millis(1)))
+        if self.full_since.is_some() {
+            return Some(now_monotonic().plus(Nanos::from_millis(1)));
+        }
+        (self.snapshot_left_bytes() > 0).then_some(Nanos(0))
     }
 
     /// What is readable when the domain has completed something.
@@ -254,12 +270,18 @@ impl<D: PersistenceDomain> Journal<D> {
             return Ok(());
         };
         let generation = self.generation + 1;
-        while snapshot.submitted_bytes < snapshot.bytes.len() {
+        for _ in 0..CHUNKS_PER_PUMP_MAX {
+            if snapshot.left_bytes() == 0 {
+                break;
+            }
             let end = snapshot.bytes.len().min(snapshot.submitted_bytes + CHUNK_BYTES);
             let token = chunk_token(generation, snapshot.chunk_count);
             self.domain.submit(token, &snapshot.bytes[snapshot.submitted_bytes..end])?;
             snapshot.submitted_bytes = end;
             snapshot.chunk_count += 1;
+        }
+        if snapshot.left_bytes() > 0 {
+            return Ok(());
         }
         let mut head = Vec::with_capacity(16);
         head.extend_from_slice(&generation.to_le_bytes());

@@ -9,6 +9,7 @@ mod journal;
 mod op;
 pub mod payload;
 mod reply;
+mod room;
 mod service;
 mod snapshot;
 mod store;

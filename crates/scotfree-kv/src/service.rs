@@ -7,6 +7,7 @@
 use crate::journal::{Journal, JournalError, JournalLimits, Recovered};
 use crate::op::Op;
 use crate::payload::{Request, EARLY_ALLOWED, REQUEST_HEAD_BYTES, VERSION};
+use crate::room::RoomWatch;
 use crate::snapshot::{self, Sessions};
 use crate::store::{command_lines, Call, Store, DATABASES};
 use crate::{payload, reply};
@@ -23,7 +24,8 @@ use std::path::PathBuf;
 /// How a [`KvService`] is set up.
 #[derive(Debug, Clone)]
 pub struct KvOptions {
-    /// How much the data may take; a command that could exceed it is refused.
+    /// How much the data may take; a command that could exceed it is refused, after a warning at nine
+    /// tenths of it.
     pub data_bytes_max: usize,
     /// How large a request that writes may be; a larger one is refused.
     pub request_bytes_max: usize,
@@ -83,6 +85,7 @@ pub struct KvService<D> {
     dead_letters: DeadLetterFile,
     request_bytes_max: usize,
     broken: Option<String>,
+    room: RoomWatch,
 }
 
 /// What happens when an op is durable.
@@ -122,6 +125,7 @@ impl<D: PersistenceDomain> KvService<D> {
             op_count: recovered.ops.len(),
             report: recovered.report,
         };
+        let state_refused = state.store.refused_count();
         let mut service = KvService {
             state,
             sessions,
@@ -133,9 +137,15 @@ impl<D: PersistenceDomain> KvService<D> {
             dead_letters: DeadLetterFile::new(&options.dead_letters, options.dead_letters_bytes_max),
             request_bytes_max: options.request_bytes_max,
             broken: None,
+            room: RoomWatch::new(state_refused),
         };
         service.limit_data(options.data_bytes_max);
         Ok((service, recovery))
+    }
+
+    /// Whom to tell when the data comes near its limit, and when it has left it behind.
+    pub fn tell(&mut self, say: impl FnMut(&str) + Send + 'static) {
+        self.room.tell(say);
     }
 
     /// The map.
@@ -151,6 +161,11 @@ impl<D: PersistenceDomain> KvService<D> {
     /// How many snapshots were taken.
     pub fn snapshots_taken(&self) -> u64 {
         self.journal.snapshots_taken()
+    }
+
+    /// What of a snapshot the log has not been given yet.
+    pub fn snapshot_left_bytes(&self) -> usize {
+        self.journal.snapshot_left_bytes()
     }
 
     /// Whether everything executed is durable and nothing is under way.
@@ -230,6 +245,8 @@ impl<D: PersistenceDomain> KvService<D> {
         }
     }
 
+    /// Writes the state out, between two requests: they wait in proportion to the data, which its limit
+    /// bounds. Handing it to the log goes by slices.
     fn take_snapshot(&mut self) {
         let mut bytes = Vec::with_capacity(self.state.store.data_bytes());
         snapshot::write(&self.state.store, &self.sessions, &mut bytes);
@@ -247,6 +264,7 @@ impl<D: PersistenceDomain> KvService<D> {
             self.journal.pump()?;
         }
         self.report_durable(replies);
+        self.room.look_at(&self.state.store);
         Ok(())
     }
 }
@@ -307,6 +325,10 @@ impl<D: PersistenceDomain> Service for KvService<D> {
         let help = "Requests that wait for the log.";
         text.gauge("scotfree_kv_waiting", help, self.waiting.len());
         text.gauge("scotfree_kv_log_bytes", "What the requests in the log take.", self.journal.ops_bytes());
+        let help = "What of a snapshot the log has not been given yet.";
+        text.gauge("scotfree_kv_snapshot_left_bytes", help, self.snapshot_left_bytes());
+        let help = "Commands refused because the data may not take more.";
+        text.counter("scotfree_kv_refused_total", help, self.state.store.refused_count());
         text.counter("scotfree_kv_snapshots_total", "Snapshots taken.", self.journal.snapshots_taken());
         text.counter("scotfree_kv_dead_letters_total", "Updates never applied.", self.dead_letters.count());
     }

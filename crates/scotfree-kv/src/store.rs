@@ -84,6 +84,7 @@ pub struct Store {
     entries: HashMap<Vec<u8>, Value>,
     data_bytes: usize,
     data_bytes_max: usize,
+    refused_count: u64,
 }
 
 impl Store {
@@ -110,7 +111,13 @@ impl Store {
             return reply::error("ERR a request that is sent as a read may not write", out);
         }
         if verb.grows && self.would_be(call) > self.data_bytes_max {
-            return reply::error("OOM command not allowed when used memory > 'maxmemory'.", out);
+            self.refused_count += 1;
+            let problem = format!(
+                "OOM the data may take {} bytes, an eighth of the log: delete keys, or serve from a new file \
+                 with a larger --log-size",
+                self.data_bytes_max
+            );
+            return reply::error(&problem, out);
         }
         (verb.run)(self, call, out);
     }
@@ -134,6 +141,11 @@ impl Store {
     /// Changes what the data may take. Data that takes more stays; it only does not grow.
     pub fn set_data_bytes_max(&mut self, data_bytes_max: usize) {
         self.data_bytes_max = data_bytes_max;
+    }
+
+    /// How many commands were refused because the data would have taken too much.
+    pub fn refused_count(&self) -> u64 {
+        self.refused_count
     }
 
     /// Whether the data is so near its limit that answers should not be promised in advance.
@@ -414,9 +426,7 @@ mod tests {
     fn at_its_limit_the_store_refuses_to_grow_and_still_serves() {
         let mut store = Store::new(1_000);
         run(&mut store, "SET other v");
-        while run(&mut store, "APPEND k 0123456789")
-            != "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
-        {}
+        while !run(&mut store, "APPEND k 0123456789").starts_with("-OOM ") {}
         assert!(store.data_bytes() <= 1_000 && store.is_nearly_full() | (store.data_bytes() > 800));
         assert_eq!(run(&mut store, "GET other"), "$1\r\nv\r\n");
         assert_eq!(run(&mut store, "DEL k"), ":1\r\n");

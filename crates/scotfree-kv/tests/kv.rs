@@ -5,6 +5,11 @@ mod common;
 use common::{open, options, Driver, MemoryStorage};
 use remedy_persist::RequestKind;
 use scotfree_core::SessionId;
+use scotfree_io::disk::{DiskConfig, DiskDomain};
+use scotfree_io::storage::Storage;
+use scotfree_kv::KvService;
+use std::path::Path;
+use std::sync::Arc;
 
 #[test]
 fn replies_come_at_once_and_stability_follows() {
@@ -154,4 +159,63 @@ fn a_transaction_is_answered_by_one_array() {
     );
     let reply = driver.run_payload(RequestKind::Update, 1, 1, &payload);
     assert_eq!(reply, "*3\r\n+OK\r\n:2\r\n-ERR unknown command 'NOSUCH'\r\n");
+}
+
+#[test]
+fn the_limit_of_the_data_is_told_before_it_is_met_and_when_there_is_room_again() {
+    let storage = MemoryStorage::of(Vec::new());
+    let (mut service, _) = open(&storage, &options(1 << 20)).expect("a new log");
+    let (sender, told) = std::sync::mpsc::channel();
+    service.tell(move |line| sender.send(line.to_owned()).expect("the test listens"));
+    let mut driver = Driver::new(service);
+    driver.start_session(1);
+    let mut seq = 0;
+    let mut run = |driver: &mut Driver, line: &str| {
+        seq += 1;
+        let reply = driver.run(RequestKind::Update, 1, seq, line);
+        driver.poll();
+        reply
+    };
+    let set = |key: u32| format!("SET key{key} {}", "v".repeat(200));
+    let mut key = 0;
+    while run(&mut driver, &set(key)) == "+OK\r\n" {
+        key += 1;
+    }
+    assert!(run(&mut driver, &set(key)).starts_with("-OOM the data may take 6000 bytes"));
+    let lines: Vec<String> = told.try_iter().collect();
+    assert_eq!(lines.len(), 2, "each once: {lines:?}");
+    assert!(lines[0].contains("at the limit") && lines[1].contains("are refused"), "{lines:?}");
+    assert_eq!(driver.service.store().refused_count(), 2);
+    for key in 0..key {
+        run(&mut driver, &format!("DEL key{key}"));
+    }
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), ["the data has room again"]);
+    run(&mut driver, &set(0));
+    assert_eq!(told.try_iter().next(), None);
+}
+
+#[test]
+fn a_large_snapshot_is_handed_over_in_slices_between_requests() {
+    const SLICE_BYTES: usize = 16 * (32 << 10);
+    let config = DiskConfig { log_bytes: 32 << 20, ..DiskConfig::default() };
+    let storage: Arc<dyn Storage> = MemoryStorage::of(Vec::new());
+    let mut options = options(4 << 20);
+    options.data_bytes_max = 4 << 20;
+    let open = || DiskDomain::open_on(Arc::clone(&storage), Path::new("memory"), &config).expect("a log");
+    let (service, _) = KvService::open(open(), &options).expect("a new log");
+    let mut driver = Driver::new(service);
+    driver.start_session(1);
+    let mut left = Vec::new();
+    for seq in 1..=2_000 {
+        driver.run(RequestKind::Update, 1, seq, &format!("SET key{seq} {}", "v".repeat(1_500)));
+        driver.poll();
+        left.push(driver.service.snapshot_left_bytes());
+    }
+    assert!(left.iter().filter(|left| **left > 0).count() > 2, "requests ran while it was under way");
+    assert!(left.windows(2).all(|pair| pair[0] <= pair[1] + SLICE_BYTES), "no slice was larger");
+    driver.settle();
+    assert!(driver.service.snapshots_taken() > 0);
+    drop(driver);
+    let (_, recovery) = KvService::open(open(), &options).expect("our own log");
+    assert_eq!(recovery.key_count, 2_000);
 }

@@ -36,8 +36,10 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     // The file last: a start that is refused for anything else has not made or touched it.
     let listening = Listening::open(settings.kv.metrics)?;
     let transport = bind(plan.listen)?;
-    let (service, recovery) = open(&plan)?;
-    messages.say(&describe(&plan, &recovery));
+    let (mut service, recovery) = open(&plan)?;
+    let teller = messages.clone();
+    service.tell(move |line| teller.say(line));
+    messages.say(&describe(&plan, &recovery, service.store().data_bytes_max()));
     let mut runtime = runtime(&plan, transport, service, &recovery, key, &settings.kv)?;
     let what = format!("kv {}", plan.listen);
     let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone() };
@@ -122,14 +124,14 @@ fn runtime(
     Ok(ServerRuntime::new(transport, service, config, &recovery.sessions, ServerOptions::default()))
 }
 
-fn describe(plan: &Plan, recovery: &KvRecovery) -> String {
+fn describe(plan: &Plan, recovery: &KvRecovery, data_bytes_max: usize) -> String {
     let KvRecovery { epoch, sessions, key_count, report, .. } = recovery;
     let torn = match report.torn_count {
         0 => String::new(),
         count => format!(", {count} torn records cut off"),
     };
     format!(
-        "epoch {epoch}, {key_count} keys and {} sessions from {}{torn}",
+        "epoch {epoch}, {key_count} keys and {} sessions from {}{torn}; room for {data_bytes_max} bytes of data",
         sessions.len(),
         plan.log.display()
     )
