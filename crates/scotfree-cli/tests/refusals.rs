@@ -77,6 +77,18 @@ fn a_refused_server_leaves_its_file_as_it_was() {
 }
 
 #[test]
+fn a_file_that_may_not_grow_is_an_error_with_a_mend_and_leaves_nothing() {
+    let refusal = Refusal::new("refused-size");
+    let script =
+        "ulimit -f 256; exec \"$0\" kv --key-file key --listen 127.0.0.1:0 --log kv.wal --log-size 16M";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_scot")]).current_dir(refusal.folder.path());
+    assert_refused(&command.output().expect("sh runs"), 3, &["kv.wal", "ulimit -f"]);
+    let left: Vec<_> = fs::read_dir(refusal.folder.path()).expect("it is there").flatten().collect();
+    assert_eq!(left.len(), 1, "only the key: {left:?}");
+}
+
+#[test]
 fn a_refused_device_leaves_its_log_as_it_was() {
     let refusal = Refusal::new("refused-switch");
     let words = ["switch", "--port", "scot-none0", "--port", "scot-none1", "--address", "10.0.0.9"];

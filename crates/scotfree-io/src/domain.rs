@@ -88,7 +88,7 @@ pub enum DomainError {
         bytes_max: usize,
     },
     /// The storage failed. A domain whose write failed accepts nothing from then on.
-    #[error("{doing} failed: {source}")]
+    #[error("{doing} failed: {source}{}", next_after(source))]
     Io {
         /// What was tried, on which file.
         doing: String,
@@ -132,6 +132,23 @@ impl DomainError {
     }
 }
 
+/// What to do about a failure of the storage, where that is known.
+fn next_after(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; make room there, or choose a smaller log or another file system"
+        }
+        io::ErrorKind::FileTooLarge => {
+            "; raise the limit on the size of files (ulimit -f), or choose a smaller log"
+        }
+        io::ErrorKind::NotFound => "; name an existing file, or make its folder first",
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; run as its owner, or choose a file that is yours"
+        }
+        _ => "",
+    }
+}
+
 fn owner(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
@@ -153,6 +170,8 @@ mod tests {
         let damaged =
             DomainError::Damaged { path: "/var/a.log".into(), offset: 4_096, found: "a bad record".into() };
         assert!(damaged.to_string().contains("run `scot log verify /var/a.log`"));
+        let full = DomainError::io("making /var/a.log", io::ErrorKind::StorageFull.into());
+        assert!(full.to_string().contains("make room there"));
         let in_use = DomainError::InUse { path: "/var/a.log".into(), pid: Some(17) };
         assert!(in_use.to_string().contains("process 17"));
     }

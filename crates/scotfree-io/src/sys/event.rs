@@ -143,6 +143,12 @@ pub fn signals_restore(signals: &[i32]) {
     SIGNALS_OWNED.store(false, Ordering::Release);
 }
 
+/// Has writes beyond `RLIMIT_FSIZE` fail instead of ending the process.
+pub fn ignore_file_limits() {
+    // It always works for a signal that exists and may be ignored.
+    let _ = set_handler(libc::SIGXFSZ, libc::SIG_IGN);
+}
+
 extern "C" fn on_signal(signal: libc::c_int) {
     let fd = SIGNAL_WRITER.load(Ordering::Acquire);
     if fd < 0 {
@@ -165,7 +171,7 @@ fn set_handler(signal: i32, handler: libc::sighandler_t) -> io::Result<()> {
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler;
     action.sa_flags = libc::SA_RESTART;
-    // SAFETY: `action` lives through the call and names the default action or `on_signal`, which is
+    // SAFETY: `action` lives through the call and names a standard action or `on_signal`, which is
     // safe at any instruction (see the module's invariant).
     check(unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) }).map(drop)
 }
