@@ -48,4 +48,4 @@ claims: ## every claim with its verdict; exits 1 if a required value is missed
 	@target/release/scot claims
 
 doc: ## the documentation of all crates
-	@$(CARGO) doc --workspace --no-deps
+	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps

@@ -79,7 +79,7 @@ pub struct Switch {
     #[arg(long, value_name = "ID")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_id: Option<u16>,
-    /// A log, ram:PATH[:SIZE] or disk:PATH[:SIZE]; one of each kind at most. Without any, nothing is
+    /// A log, `ram:PATH[:SIZE]` or `disk:PATH[:SIZE]`; one of each kind at most. Without any, nothing is
     /// acknowledged
     #[arg(long = "log", value_name = "LOG")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -167,7 +167,7 @@ pub struct Kv {
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_size: Option<Size>,
-    /// A device on the path, ID=IP[:PORT]; the first is the head
+    /// A device on the path, `ID=IP[:PORT]`; the first is the head
     #[arg(long = "device", value_name = "ID=IP[:PORT]")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceSpec>,
@@ -209,7 +209,7 @@ pub struct Server {
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dead_letters: Option<PathBuf>,
-    /// A device on the path, ID=IP[:PORT]; the first is the head
+    /// A device on the path, `ID=IP[:PORT]`; the first is the head
     #[arg(long = "device", value_name = "ID=IP[:PORT]")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceSpec>,
