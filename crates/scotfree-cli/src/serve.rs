@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::out;
 use crate::settings::LogLevel;
 use scotfree_io::{Interest, Poller, Signal, Signals};
-use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsListener};
+use scotfree_rpc::metrics::{MetricsBoard, MetricsListener};
 use scotfree_rpc::Stop;
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -15,11 +15,9 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 // What a process that Ctrl-C ended says of itself.
 const INTERRUPTED: i32 = 130;
-const READY_POLL: Duration = Duration::from_millis(5);
 
 /// Hears the process's signals in a thread of its own. `on_end` is called for the first SIGTERM or
 /// Ctrl-C; a second one ends the process.
@@ -87,14 +85,10 @@ pub fn begin(
     on_hangup: impl FnMut() + Send + 'static,
 ) -> Result<Serving, Failure> {
     let serving = begin_quietly(listening, on_hangup)?;
-    let (board, stop) = (serving.board.clone(), serving.stop.clone());
+    let board = serving.board.clone();
     thread::spawn(move || {
-        while !stop.is_stopped() {
-            if board.health() == Health::Serving {
-                return say_ready(&what);
-            }
-            thread::sleep(READY_POLL);
-        }
+        board.wait_until_serving();
+        say_ready(&what);
     });
     Ok(serving)
 }

@@ -3,11 +3,12 @@
 //! Invariant: the listener never touches the event loop: it serves the text that the loop published
 //! last, and says `503` when the loop has published nothing for [`STALE_AFTER`].
 
+use scotfree_core::Nanos;
 use std::fmt::{Display, Write as _};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -103,15 +104,21 @@ struct Board {
     published: Instant,
 }
 
+#[derive(Debug)]
+struct Shared {
+    board: Mutex<Board>,
+    published: Condvar,
+}
+
 /// Where a loop puts its metrics for the listener. Clones share one board.
 #[derive(Debug, Clone)]
-pub struct MetricsBoard(Arc<Mutex<Board>>);
+pub struct MetricsBoard(Arc<Shared>);
 
 impl Default for MetricsBoard {
     fn default() -> Self {
         let board =
             Board { text: String::new(), health: Health::NotServing("starting"), published: Instant::now() };
-        MetricsBoard(Arc::new(Mutex::new(board)))
+        MetricsBoard(Arc::new(Shared { board: Mutex::new(board), published: Condvar::new() }))
     }
 }
 
@@ -128,6 +135,16 @@ impl MetricsBoard {
         board.text.push_str(text.as_str());
         board.health = health;
         board.published = Instant::now();
+        drop(board);
+        self.0.published.notify_all();
+    }
+
+    /// Waits until the loop says that it serves, which may be never.
+    pub fn wait_until_serving(&self) {
+        let mut board = self.lock();
+        while board.health != Health::Serving {
+            board = self.0.published.wait(board).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// What was published last about the loop's health.
@@ -137,7 +154,7 @@ impl MetricsBoard {
 
     // A publisher that panicked left a whole text or an empty one: both may be served.
     fn lock(&self) -> MutexGuard<'_, Board> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn answer(&self, target: &str) -> (&'static str, String) {
@@ -153,6 +170,34 @@ impl MetricsBoard {
             },
             _ => ("404 Not Found", "try /metrics or /healthz\n".into()),
         }
+    }
+}
+
+/// How often metrics are published.
+const PUBLISH_INTERVAL: Nanos = Nanos::from_millis(250);
+
+/// When a loop publishes: now and then, and at once when its health has changed, since somebody may wait
+/// for that.
+#[derive(Debug, Default)]
+pub struct PublishTimes {
+    next: Nanos,
+    said: Option<Health>,
+}
+
+impl PublishTimes {
+    /// Whether it is time; then it counts as done.
+    pub fn is_due(&mut self, now: Nanos, health: Health) -> bool {
+        let is_due = now >= self.next || self.said != Some(health);
+        if is_due {
+            self.next = now.plus(PUBLISH_INTERVAL);
+            self.said = Some(health);
+        }
+        is_due
+    }
+
+    /// When it is time at the latest.
+    pub fn next(&self) -> Nanos {
+        self.next
     }
 }
 
@@ -352,5 +397,27 @@ mod tests {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("the listener answers");
         answer
+    }
+
+    #[test]
+    fn who_waits_for_service_is_told_as_soon_as_it_is_published() {
+        let board = MetricsBoard::new();
+        let waiting = board.clone();
+        let waiter = std::thread::spawn(move || waiting.wait_until_serving());
+        board.publish(&MetricsText::new(), Health::NotServing("recovering"));
+        board.publish(&MetricsText::new(), Health::Serving);
+        waiter.join().expect("it comes back");
+    }
+
+    #[test]
+    fn a_change_of_health_is_published_at_once_and_all_else_now_and_then() {
+        let mut times = PublishTimes::default();
+        let recovering = Health::NotServing("recovering");
+        assert!(times.is_due(Nanos(1), recovering));
+        assert!(!times.is_due(Nanos(2), recovering));
+        assert!(times.is_due(Nanos(3), Health::Serving));
+        assert!(!times.is_due(Nanos(4), Health::Serving));
+        assert_eq!(times.next(), Nanos(3).plus(PUBLISH_INTERVAL));
+        assert!(times.is_due(times.next(), Health::Serving));
     }
 }

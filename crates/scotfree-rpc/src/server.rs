@@ -4,17 +4,19 @@
 //! when the machine sends it. After a stop nothing more is received, and the loop ends when all that
 //! was executed is answered and stable, or after [`ServerOptions::drain_time_max`].
 
+mod refusals;
 mod stop;
 mod waits;
 
 pub use stop::Stop;
 
-use crate::metrics::{Health, MetricsBoard, MetricsText};
+use crate::metrics::{Health, MetricsBoard, MetricsText, PublishTimes};
 use crate::outbox::{flush, next_own, Flushed};
 use crate::peek::{peek_request, peek_response, Peek};
 use crate::probes::{Arrivals, ProbeOptions, RealTime, Stamped, TransmitTable};
 use crate::server_metrics::ServerMetrics;
 use crate::service::{DeadLetter, Execution, Replies, Report, Service};
+use refusals::Refusals;
 use remedy_persist::{RecoveredSession, RequestKind, Server, ServerConfig, ServerOwn};
 use scotfree_core::{ByteRange, DeviceId, Effects, Machine, Nanos, SeqNum, SessionId, Token};
 use scotfree_io::{now_monotonic, RxBurst, Transport};
@@ -38,8 +40,6 @@ const UNSENT_MAX: usize = 65_536;
 const REPLY_WAIT_MAX: Nanos = Nanos::from_micros(50);
 /// How long a transmit stamp waits for company on its way to the client.
 const LATE_STAMP_WAIT: Nanos = Nanos::from_millis(2);
-/// How often metrics are published.
-const PUBLISH_INTERVAL: Nanos = Nanos::from_millis(250);
 
 /// What a server runtime is told at its start, beyond its machine's configuration.
 #[derive(Debug, Clone, Copy)]
@@ -106,6 +106,7 @@ pub struct ServerRuntime<T, S> {
     /// When the turn began, or in it the last replies were sent.
     sent_at: Nanos,
     draining: bool,
+    refusals: Refusals,
     waits: Waits,
     counters: ServerRuntimeCounters,
 }
@@ -141,6 +142,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             rx: Some(RxBurst::new(RX_BURST_MAX, PACKET_BYTES_MAX)),
             sent_at: Nanos(0),
             draining: false,
+            refusals: Refusals::default(),
             waits: Waits::default(),
             counters: ServerRuntimeCounters::default(),
         };
@@ -153,14 +155,13 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
     pub fn run(&mut self, stop: &Stop, board: Option<&MetricsBoard>) -> io::Result<bool> {
         self.wake_on(stop.poll_fd())?;
         let mut text = MetricsText::new();
-        let mut publish_at = Nanos(0);
+        let mut publishing = PublishTimes::default();
         while !stop.is_stopped() {
             self.turn()?;
-            if let Some(board) = board.filter(|_| now_monotonic() >= publish_at) {
-                publish_at = now_monotonic().plus(PUBLISH_INTERVAL);
+            if let Some(board) = board.filter(|_| publishing.is_due(now_monotonic(), self.health())) {
                 self.publish(board, &mut text);
             }
-            self.wait(board.map(|_| Duration::from_nanos(publish_at.since(now_monotonic()).0)))?;
+            self.wait(board.map(|_| Duration::from_nanos(publishing.next().since(now_monotonic()).0)))?;
         }
         let drained = self.drain();
         if let Some(board) = board {
@@ -184,6 +185,11 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             (false, false) => Health::NotServing("recovering: waiting for the devices"),
             (false, true) => Health::Serving,
         }
+    }
+
+    /// A line for the log about packets that were refused; few come, however many packets do.
+    pub fn next_refusal(&mut self) -> Option<String> {
+        self.refusals.next_line()
     }
 
     /// Receives nothing more, and waits until all that was executed is answered and stable; false if
@@ -322,6 +328,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         for packet in rx.iter() {
             self.arriving = self.look_at(packet.bytes, packet.received_at, stamp);
             self.machine.on_message(now, packet.from, local, packet.bytes, &mut self.effects);
+            self.refusals.look(now, packet.from, packet.bytes.len(), &self.machine.counters().refused);
             self.process()?;
             // What was not executed at once is remembered until it is.
             if let Some((peek, stamped)) = self.arriving.take() {
