@@ -150,6 +150,20 @@ fn a_drained_server_has_kept_everything() {
 }
 
 #[test]
+fn a_client_whose_server_is_not_there_says_so_and_waits_for_it() {
+    let world = World::new("daemons-early");
+    world.write_config("");
+    let words = ["sidecar", "client", "--log-level", "alarms", "--mode", "covered"];
+    let sidecar = world.start("client", &words);
+    let said = format!("scot sidecar client: ALARM: nothing answers at {}", world.server);
+    sidecar.wait_for_output(&said, PATIENCE).expect("it says that it waits, through the daemon's messages");
+    let kv = world.serve("kv", &["kv"]);
+    sidecar.wait_for_output("scot: ready", PATIENCE).expect("it has gone on trying");
+    stop(&sidecar);
+    stop(&kv);
+}
+
+#[test]
 fn two_servers_do_not_share_a_file_or_a_port() {
     let world = World::new("daemons-two");
     world.write_config("");

@@ -12,6 +12,7 @@ mod sessions;
 mod silence;
 
 use crate::front::{describe_request, EarlyRule, FrontConfig, FrontCounters};
+use crate::notices::Notices;
 use crate::server::SidecarError;
 pub use connections::EarlyRules;
 use connections::Fronts;
@@ -82,6 +83,8 @@ pub struct ClientSidecarConfig {
     pub tunnels_max: usize,
     /// How many sessions without a client are kept for the next ones.
     pub idle_sessions_max: usize,
+    /// Where lines for the operator go.
+    pub notices: Notices,
     /// How long the start waits for the server's sidecar.
     pub start_time_max: Duration,
     /// How long a stop waits for what is on its way; what has no answer then is given up.
@@ -104,6 +107,7 @@ impl ClientSidecarConfig {
             connections_max: 1_000,
             tunnels_max: 64,
             idle_sessions_max: 64,
+            notices: Notices::default(),
             start_time_max: Duration::from_secs(30),
             drain_ns_max: Nanos::from_secs(3),
         }
@@ -119,6 +123,7 @@ pub struct ClientSidecar {
     control: SessionHandle,
     describe_at: Nanos,
     runtime_writes: bool,
+    notices: Notices,
     silence: Silence,
     look_at: Nanos,
     drain_ns_max: Nanos,
@@ -144,7 +149,7 @@ impl ClientSidecar {
             poller.add(listener.as_raw_fd(), LISTENER_KEY + index as u64, Interest::Read)?;
         }
         let coverage = Coverage::new(config.session, description.description.devices);
-        eprintln!("sidecar: {}", coverage.text());
+        config.notices.say(&coverage.text());
         let fronts = Fronts::new(config, description, coverage, LISTENER_KEY + LISTENERS_MAX as u64);
         let describe_at = now_monotonic().plus(DESCRIBE_INTERVAL);
         Ok(ClientSidecar {
@@ -155,6 +160,7 @@ impl ClientSidecar {
             control,
             describe_at,
             runtime_writes: false,
+            notices: config.notices.clone(),
             silence: Silence::default(),
             look_at: Nanos(0),
             drain_ns_max: config.drain_ns_max,
@@ -222,8 +228,11 @@ impl ClientSidecar {
         let waiting = self.waiting();
         let silence = self.silence.look(now, received, waiting);
         let coverage = self.fronts.coverage.look(now, self.runtime.totals());
-        for text in [silence, coverage, self.fronts.say_refusals(now)].into_iter().flatten() {
-            eprintln!("sidecar: {text}");
+        if let Some(text) = silence {
+            self.notices.alarm(&text);
+        }
+        for text in [coverage, self.fronts.say_refusals(now)].into_iter().flatten() {
+            self.notices.say(&text);
         }
     }
 

@@ -8,8 +8,9 @@
 use crate::payload::RequestPayload;
 use scotfree_core::{Nanos, SeqNum, SessionId};
 use std::fmt::Write as _;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// One update that could not be kept.
@@ -39,9 +40,11 @@ pub struct DeadLetters {
 
 impl DeadLetters {
     /// Letters go to `path`, which may grow to `bytes_max`; then writing is an error, so that no letter is
-    /// lost unseen.
-    pub fn new(path: &Path, bytes_max: u64) -> DeadLetters {
-        DeadLetters { path: path.to_owned(), bytes_max, count: 0 }
+    /// lost unseen. It is made here if it does not exist, so that a promise is not broken before it is
+    /// found that nobody can be told.
+    pub fn open(path: &Path, bytes_max: u64) -> io::Result<DeadLetters> {
+        open(path)?;
+        Ok(DeadLetters { path: path.to_owned(), bytes_max, count: 0 })
     }
 
     /// How many letters were written.
@@ -57,7 +60,7 @@ impl DeadLetters {
             io::Error::new(error.kind(), format!("writing a dead letter to {path} failed: {error}"))
         };
         // Letters are rare: the file is not kept open, so it can be moved away at any time.
-        let mut file = OpenOptions::new().append(true).create(true).open(&self.path).map_err(doing)?;
+        let mut file = open(&self.path).map_err(doing)?;
         if file.metadata().map_err(doing)?.len() + line.len() as u64 > self.bytes_max {
             let text = format!(
                 "{path} would grow beyond {} bytes; look at its letters, move it away and start again",
@@ -75,6 +78,17 @@ impl DeadLetters {
 pub fn commands_of(payload: &[u8]) -> Vec<Vec<Vec<u8>>> {
     let Ok(request) = RequestPayload::parse(payload) else { return Vec::new() };
     request.all(payload).map(|args| args.iter().map(<[u8]>::to_vec).collect()).collect()
+}
+
+/// Opens the file for appending. A new one is for its owner alone, since letters hold clients' data, and
+/// its name is made durable.
+fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    if file.metadata()?.len() == 0 {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+    }
+    Ok(file)
 }
 
 fn line(letter: &Letter<'_>) -> String {
@@ -130,6 +144,7 @@ fn push_string(line: &mut String, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     fn letter(commands: &[Vec<Vec<u8>>]) -> Letter<'_> {
         Letter {
@@ -156,7 +171,9 @@ mod tests {
     fn letters_are_appended_up_to_the_limit() {
         let path = std::env::temp_dir().join(format!("scot-letters-{}", std::process::id()));
         let size = line(&letter(&[])).len() as u64;
-        let mut letters = DeadLetters::new(&path, 2 * size);
+        let mut letters = DeadLetters::open(&path, 2 * size).expect("it can be made");
+        let mode = path.metadata().expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "letters hold clients' data");
         for _ in 0..2 {
             letters.write(&letter(&[])).expect("there is room");
         }
@@ -167,5 +184,12 @@ mod tests {
             (2, 2)
         );
         std::fs::remove_file(&path).expect("it is ours");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_found_at_once() {
+        let folder = std::env::temp_dir();
+        assert!(DeadLetters::open(&folder, 100).is_err(), "a folder");
+        assert!(DeadLetters::open(&folder.join("scot-no-such-folder/letters"), 100).is_err());
     }
 }

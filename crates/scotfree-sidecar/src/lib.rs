@@ -15,6 +15,7 @@ pub mod description;
 pub mod expiry;
 pub mod front;
 pub mod guard;
+pub mod notices;
 pub mod payload;
 pub mod redis;
 pub mod resp;

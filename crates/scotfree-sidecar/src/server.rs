@@ -3,6 +3,7 @@
 //! Invariant: what the machine says is passed on in the order in which it says it. When the server is
 //! lost, nothing more is answered and the loop around starts again from the beginning.
 
+mod missing;
 mod run;
 mod syncer;
 
@@ -13,6 +14,7 @@ use crate::back::{
     Back, BackConfig, BackCounters, BackEvent, BackEvents, Execute, LaneId, Marker, Method, StopReason,
 };
 use crate::dead_letters::{commands_of, DeadLetters, Letter};
+use crate::notices::Notices;
 use crate::redis::{RedisAddress, RedisStream};
 use remedy_persist::{DeadLetterReason, RecoveredSession};
 use scotfree_core::{Epoch, Nanos, SessionId};
@@ -45,7 +47,9 @@ pub struct RedisServiceConfig {
     pub dead_letter_bytes_max: u64,
     /// Where to note how far the append-only files are synced, for tests that cut them back.
     pub synced_sizes: Option<PathBuf>,
-    /// How long the start may take.
+    /// Where lines for the operator go.
+    pub notices: Notices,
+    /// How long the start may take, but for what depends on the amount of data.
     pub start_time_max: Duration,
     /// Call stable what is only applied: a promise broken on purpose, for the control of experiments that
     /// must find nothing lost without it.
@@ -61,6 +65,7 @@ impl RedisServiceConfig {
             dead_letters,
             dead_letter_bytes_max: 64 << 20,
             synced_sizes: None,
+            notices: Notices::default(),
             start_time_max: Duration::from_secs(10),
             ack_when_applied: false,
         }
@@ -96,6 +101,7 @@ pub struct RedisService {
     syncer: Syncer,
     sync_error: Option<String>,
     dead_letters: DeadLetters,
+    notices: Notices,
     idle_read_at: Nanos,
     started: Option<Recovered>,
     stopped: Option<StopReason>,
@@ -120,7 +126,9 @@ impl RedisService {
             buffer: vec![0; READ_BYTES],
             syncer: Syncer::start(config.synced_sizes.clone())?,
             sync_error: None,
-            dead_letters: DeadLetters::new(&config.dead_letters, config.dead_letter_bytes_max),
+            dead_letters: DeadLetters::open(&config.dead_letters, config.dead_letter_bytes_max)
+                .map_err(|error| SidecarError::DeadLetters { path: config.dead_letters.clone(), error })?,
+            notices: config.notices.clone(),
             idle_read_at: Nanos(0),
             started: None,
             stopped: None,
@@ -283,7 +291,8 @@ impl RedisService {
             self.back.on_synced(now, result.is_ok(), &mut self.events);
             self.sync_error = result.err();
             if let Some(error) = &self.sync_error {
-                eprintln!("sidecar: {error}; run the sidecar as a user who can read the server's files");
+                let next = "run the sidecar as a user who can read the server's files";
+                self.notices.alarm(&format!("{error}; {next}"));
             }
         }
     }
@@ -314,7 +323,7 @@ impl RedisService {
             BackEvent::Disconnect(lane) => {
                 self.sockets.remove(lane);
             }
-            BackEvent::Waits(what) => eprintln!("sidecar: {what}"),
+            BackEvent::Waits(what) => self.notices.say(what),
             // Nothing is served yet, so nobody waits while the files are read.
             BackEvent::ReadEnding(files) => {
                 self.back.on_ending(aof::ending(files), now, &mut self.events);
@@ -350,7 +359,7 @@ impl RedisService {
             BackEvent::SessionRecorded(session) => replies.session_recorded(*session),
             BackEvent::SessionDeleted(session) => replies.session_deleted(*session),
             BackEvent::SessionFailed { session, reason } => {
-                eprintln!("sidecar: session {session} ends: {reason}");
+                self.notices.say(&format!("session {session} ends: {reason}"));
                 self.failed_sessions += 1;
                 replies.fail_session(*session);
             }
@@ -368,7 +377,9 @@ impl RedisService {
                 });
             }
             BackEvent::Early { allowed: true, .. } => {}
-            BackEvent::Early { allowed: false, reason } => eprintln!("sidecar: early answers stop: {reason}"),
+            BackEvent::Early { allowed: false, reason } => {
+                self.notices.say(&format!("early answers stop: {reason}"));
+            }
             BackEvent::Stopped(reason) => {
                 self.broken = Some(reason.to_string());
                 self.stopped = Some(reason.clone());

@@ -9,9 +9,11 @@ pub mod switch;
 
 use crate::failure::{required, Failure};
 use crate::key_file;
+use crate::serve::Messages;
 use crate::settings::{Cluster, Config};
 use crate::text::DeviceSpec;
 use scotfree_core::DeviceId;
+use scotfree_sidecar::notices::Notices;
 use scotfree_wire::ClusterKey;
 use std::net::SocketAddr;
 
@@ -38,6 +40,12 @@ pub fn check(config: &Config) -> Result<(), Failure> {
 
 fn cluster_key(cluster: &Cluster) -> Result<ClusterKey, Failure> {
     key_file::read(&required(cluster.key_file.as_ref(), "cluster", "key_file")?)
+}
+
+/// A sidecar's lines become messages of the daemon, so `log_level` is obeyed, after a reload too.
+fn notices(messages: &Messages) -> Notices {
+    let messages = messages.clone();
+    Notices::new(move |line| messages.say(line))
 }
 
 fn devices(specs: &[DeviceSpec]) -> Vec<(DeviceId, SocketAddr)> {

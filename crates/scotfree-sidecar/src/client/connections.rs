@@ -9,6 +9,7 @@ use super::seldom::Seldom;
 use super::sessions::{ConnectionKey, Flight, Sessions};
 use super::{as_read, ClientSidecarConfig};
 use crate::front::{ClientFront, EarlyRule, FrontAction, FrontConfig, FrontCounters, FrontRequest};
+use crate::notices::Notices;
 use crate::tunnel::TunnelStart;
 use remedy_persist::{Mode, Request, SubmitError};
 use scotfree_core::Nanos;
@@ -83,6 +84,7 @@ pub(super) struct Fronts {
     /// Sessions whose connections are gone, and what is still to be said in them.
     released: Vec<(SessionHandle, Option<FrontRequest>)>,
     limits: Limits,
+    notices: Notices,
     reading: bool,
 }
 
@@ -130,6 +132,7 @@ impl Fronts {
                 tunnel: config.tunnel.unwrap_or(config.server),
                 cluster_key: config.cluster_key.clone(),
             },
+            notices: config.notices.clone(),
             reading: true,
         }
     }
@@ -279,7 +282,7 @@ impl Fronts {
     fn learn(&mut self, told: Told) {
         if self.coverage.learn(told.description.devices) {
             self.sessions.outdate();
-            eprintln!("sidecar: for connections from now on: {}", self.coverage.text());
+            self.notices.say(&format!("for connections from now on: {}", self.coverage.text()));
         }
         self.told = told;
     }
@@ -458,11 +461,11 @@ impl Fronts {
         let Ok(client) = connection.stream.try_clone() else { return self.drop_connection(key) };
         let (server, cluster_key) = (self.limits.tunnel, self.limits.cluster_key.clone());
         let start = TunnelStart { client, server, cluster_key, setup, setup_replies, bytes };
-        let counts = Arc::clone(&self.tunnels);
+        let (counts, notices) = (Arc::clone(&self.tunnels), self.notices.clone());
         counts.open.fetch_add(1, Ordering::Relaxed);
         let spawned = std::thread::Builder::new().name("scotfree-tunnel".to_owned()).spawn(move || {
             if let Err(error) = start.run(&counts.stopped) {
-                eprintln!("sidecar: a tunnel ended: {error}");
+                notices.say(&format!("a tunnel ended: {error}"));
             }
             counts.open.fetch_sub(1, Ordering::Relaxed);
         });

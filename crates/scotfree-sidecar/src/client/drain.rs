@@ -66,7 +66,8 @@ impl ClientSidecar {
         let waiting = self.fronts.outstanding();
         if waiting > 0 {
             let most = self.drain_ns_max.0 as f64 / 1e9;
-            eprintln!("sidecar: stopping; {waiting} requests have up to {most:.1} s to be answered");
+            let text = format!("stopping; {waiting} requests have up to {most:.1} s to be answered");
+            self.notices.say(&text);
         }
         self.fronts.stop_reading();
         self.fronts.send(&self.poller);
@@ -118,7 +119,7 @@ impl ClientSidecar {
         let Some(drain) = &mut self.drain else { return };
         drain.given_up = remainder.unanswered;
         if remainder.unanswered > 0 || remainder.unstable > 0 {
-            eprintln!("sidecar: {}", remainder.text(now.since(drain.began)));
+            self.notices.alarm(&remainder.text(now.since(drain.began)));
         }
     }
 }

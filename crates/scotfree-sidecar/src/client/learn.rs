@@ -13,12 +13,15 @@ use remedy_persist::{backoff, Jitter};
 use scotfree_core::Nanos;
 use scotfree_io::{now_monotonic, now_realtime, Transport};
 use scotfree_rpc::{CallError, CallLabel, ClientRuntime, SessionHandle};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The first pause after a refused description, doubled each time, and the longest.
 const PAUSE_MIN: Nanos = Nanos::from_millis(50);
 const PAUSE_MAX: Nanos = Nanos::from_secs(2);
+/// How long the server's sidecar may be silent before that is said.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// A description, and how far the server's clock is ahead of ours.
 #[derive(Debug, Clone)]
@@ -51,13 +54,13 @@ pub(super) fn learn<T: Transport>(
     let mut jitter = Jitter::new(now_realtime().0);
     let mut session = None;
     for tries in 0.. {
-        let reason = match learn_once(runtime, &mut session, deadline) {
+        let reason = match learn_once(runtime, config, &mut session, deadline) {
             Ok(learned) => return Ok(learned),
             Err(reason) => reason,
         };
         if now_monotonic() >= deadline {
             let seconds = config.start_time_max.as_secs();
-            let reason = format!("{reason} (tried for {seconds} s; is `scot sidecar server` running there?)");
+            let reason = format!("{reason} (tried for {seconds} s); {}", nothing_answers(config.server));
             return Err(SidecarError::Peer { server: config.server, reason });
         }
         let pause = jitter.around(backoff(PAUSE_MIN, PAUSE_MAX, tries));
@@ -68,6 +71,7 @@ pub(super) fn learn<T: Transport>(
 
 fn learn_once<T: Transport>(
     runtime: &mut ClientRuntime<T>,
+    config: &ClientSidecarConfig,
     session: &mut Option<SessionHandle>,
     deadline: Nanos,
 ) -> Result<(SessionHandle, Told), String> {
@@ -77,7 +81,7 @@ fn learn_once<T: Transport>(
         None => runtime.start_session(control_options()).map_err(|error| error.to_string())?,
     };
     *session = Some(handle);
-    runtime.wait_open(handle, left()).map_err(|error| error.to_string())?;
+    wait_open(runtime, config, handle, left()).map_err(|error| error.to_string())?;
     let asked_at = now_realtime();
     let request = describe_request();
     let told = runtime
@@ -85,6 +89,29 @@ fn learn_once<T: Transport>(
         .map_err(|error: CallError| error.to_string())
         .and_then(|reply| Told::parse(reply.bytes.unwrap_or_default(), asked_at))?;
     Ok((handle, told))
+}
+
+/// Waits until the session is open, and says soon if nothing answers.
+fn wait_open<T: Transport>(
+    runtime: &mut ClientRuntime<T>,
+    config: &ClientSidecarConfig,
+    session: SessionHandle,
+    left: Duration,
+) -> Result<(), CallError> {
+    let patience = left.min(SILENCE_MAX);
+    match runtime.wait_open(session, patience) {
+        Err(CallError::TimedOut(_)) if patience < left => {}
+        result => return result,
+    }
+    config.notices.alarm(&format!("{}; trying on", nothing_answers(config.server)));
+    runtime.wait_open(session, left.saturating_sub(patience))
+}
+
+/// What an operator should look at. A peer with another key drops our packets, as if it were not there.
+fn nothing_answers(server: SocketAddr) -> String {
+    format!(
+        "nothing answers at {server}: is `scot sidecar server` running there, and is its key file the same?"
+    )
 }
 
 /// Lets time pass; the session's end, if it comes, is taken note of.

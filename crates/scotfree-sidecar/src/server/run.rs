@@ -3,23 +3,24 @@
 //! Invariant: each start has a larger epoch than the one before, and tells the protocol's server how far
 //! each session had come.
 
-use super::{RedisService, RedisServiceConfig};
+use super::missing::Missing;
+use super::{Recovered, RedisService, RedisServiceConfig};
 use crate::back::StopReason;
+use crate::notices::Notices;
 use crate::redis::RedisAddress;
 use crate::tunnel::{TunnelListener, TunnelOptions};
 use remedy_persist::ServerConfig;
 use scotfree_core::{DeviceId, Nanos};
 use scotfree_io::now_monotonic;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
-use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
+use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText, PublishTimes};
 use scotfree_rpc::{write_udp_metrics, ServerOptions, ServerRuntime, Stop};
 use scotfree_wire::{ClusterKey, Nonce};
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often metrics are published.
-const PUBLISH_INTERVAL: Nanos = Nanos::from_millis(250);
 /// How long to wait before a lost server is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -107,6 +108,18 @@ pub enum SidecarError {
         /// Why.
         error: io::Error,
     },
+    /// The file for dead letters cannot be written.
+    #[error(
+        "opening {} for dead letters failed: {error}; name a file that the sidecar may append to, in a folder that \
+         exists (--dead-letters FILE)",
+        path.display()
+    )]
+    DeadLetters {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// The server's sidecar cannot be reached, or said something unexpected.
     #[error("the server's sidecar at {server} cannot be used: {reason}")]
     Peer {
@@ -164,16 +177,12 @@ pub fn run(
     let mut service_config = config.service.clone();
     service_config.back.devices = u32::try_from(config.devices.len()).ok();
     let mut ever_started = false;
+    let mut last_trouble = String::new();
+    let notices = &config.service.notices;
     while !stop.is_stopped() {
         let started = RedisService::start(&service_config, stop).and_then(|started| {
             let Some((service, recovered)) = started else { return Ok(None) };
-            eprintln!(
-                "sidecar: epoch {}, {} sessions, {} connections of predecessors ended; stable: {}",
-                recovered.epoch,
-                recovered.sessions.len(),
-                recovered.killed,
-                recovered.method.text()
-            );
+            notices.say(&text_of(&recovered));
             service_config.back.last_epoch = Some(recovered.epoch.0);
             runtime(config, service, &recovered).map(Some)
         });
@@ -181,7 +190,7 @@ pub fn run(
             Ok(Some(runtime)) => runtime,
             Ok(None) => break,
             Err(error) if ever_started && error.is_passing() => {
-                eprintln!("sidecar: {error}; trying again");
+                say_once(notices, &mut last_trouble, error.to_string());
                 publish_down(board, &mut text);
                 std::thread::sleep(RETRY_INTERVAL);
                 continue;
@@ -192,10 +201,11 @@ pub fn run(
             tunnels.serve(runtime.service().reserved_db());
         }
         ever_started = true;
-        let result = turn_until_stopped(&mut runtime, stop, board, tunnels.as_ref(), &mut text);
+        last_trouble.clear();
+        let result = turn_until_stopped(config, &mut runtime, stop, board, tunnels.as_ref(), &mut text);
         match (result, runtime.service().stopped()) {
             (Ok(()), _) => return Ok(()),
-            (Err(_), Some(StopReason::Lost(reason))) => eprintln!("sidecar: {reason}; starting again"),
+            (Err(_), Some(StopReason::Lost(reason))) => notices.alarm(&format!("{reason}; starting again")),
             (Err(_), Some(reason)) => {
                 return Err(SidecarError::of_start(&config.service.redis, reason.clone()))
             }
@@ -205,10 +215,28 @@ pub fn run(
     Ok(())
 }
 
+fn text_of(recovered: &Recovered) -> String {
+    format!(
+        "epoch {}, {} sessions, {} connections of predecessors ended; stable: {}",
+        recovered.epoch,
+        recovered.sessions.len(),
+        recovered.killed,
+        recovered.method.text()
+    )
+}
+
+/// Says what keeps the server from being used, unless that was the last thing said of it.
+fn say_once(notices: &Notices, last: &mut String, trouble: String) {
+    if trouble != *last {
+        notices.alarm(&format!("{trouble}; trying again until it can be used"));
+        *last = trouble;
+    }
+}
+
 fn runtime(
     config: &ServerSidecarConfig,
     service: RedisService,
-    recovered: &super::Recovered,
+    recovered: &Recovered,
 ) -> Result<ServerRuntime<UdpTransport, RedisService>, SidecarError> {
     let transport = UdpTransport::bind(config.listen, &config.udp).map_err(|error| SidecarError::Listen {
         address: config.listen,
@@ -226,6 +254,7 @@ fn runtime(
 }
 
 fn turn_until_stopped(
+    config: &ServerSidecarConfig,
     runtime: &mut ServerRuntime<UdpTransport, RedisService>,
     stop: &Stop,
     board: Option<&MetricsBoard>,
@@ -233,11 +262,13 @@ fn turn_until_stopped(
     text: &mut MetricsText,
 ) -> io::Result<()> {
     runtime.wake_on(stop.poll_fd())?;
-    let mut publish_at = Nanos(0);
+    let mut publishing = PublishTimes::default();
+    let mut missing = Missing::default();
     while !stop.is_stopped() {
         runtime.turn()?;
-        if let Some(board) = board.filter(|_| now_monotonic() >= publish_at) {
-            publish_at = now_monotonic().plus(PUBLISH_INTERVAL);
+        let now = now_monotonic();
+        say_news(config, runtime, &mut missing, now);
+        if let Some(board) = board.filter(|_| publishing.is_due(now, runtime.health())) {
             text.clear();
             runtime.metrics().write(text);
             write_udp_metrics(text, "server", &runtime.transport().counters());
@@ -249,9 +280,30 @@ fn turn_until_stopped(
             }
             board.publish(text, runtime.health());
         }
-        runtime.wait(board.map(|_| Duration::from_nanos(publish_at.since(now_monotonic()).0)))?;
+        runtime.wait(board.map(|_| Duration::from_nanos(publishing.next().since(now_monotonic()).0)))?;
     }
     runtime.drain().map(|_| ())
+}
+
+/// Says what is good to know: packets that were refused, devices that keep it from serving.
+fn say_news(
+    config: &ServerSidecarConfig,
+    runtime: &mut ServerRuntime<UdpTransport, RedisService>,
+    missing: &mut Missing,
+    now: Nanos,
+) {
+    let notices = &config.service.notices;
+    while let Some(refusal) = runtime.next_refusal() {
+        notices.say(&refusal);
+    }
+    let unanswered = runtime.machine().devices().filter(|(_, has_answered)| !has_answered);
+    let named = unanswered.map(|(device, _)| {
+        let address = config.devices.iter().find(|(id, _)| *id == device).map(|(_, address)| address);
+        address.map_or(format!("device {device}"), |address| format!("device {device} at {address}"))
+    });
+    if let Some(text) = missing.look(now, named) {
+        notices.alarm(&text);
+    }
 }
 
 fn publish_down(board: Option<&MetricsBoard>, text: &mut MetricsText) {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: records of calls never make a request wait; what could not be written is said at the end.
 
-use super::cluster_key;
+use super::{cluster_key, notices};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::serve::{begin_quietly, changed_keys, say_ready, say_reload, Listening, Messages};
@@ -22,9 +22,10 @@ const RELOADABLE: [&str; 3] = ["mode", "early_prefix", "log_level"];
 /// Runs the sidecar until it is told to end.
 pub fn run(sources: Sources) -> Result<(), Failure> {
     let settings = sources.read()?;
-    let config = config(&settings.client, cluster_key(&settings.cluster)?)?;
+    let mut config = config(&settings.client, cluster_key(&settings.cluster)?)?;
     let messages = Messages::new("sidecar client", settings.cluster.log_level);
     let listening = Listening::open(settings.client.metrics)?;
+    config.notices = notices(&messages);
     let writer = settings.client.trace.as_ref().map(open_trace).transpose()?;
     let mut sidecar = ClientSidecar::start(&config).map_err(Failure::environment)?;
     let rules = sidecar.early_rules();

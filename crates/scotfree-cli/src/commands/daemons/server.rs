@@ -2,7 +2,7 @@
 //!
 //! Invariant: the secret by which it authenticates itself comes from a file that only its owner may read.
 
-use super::{cluster_key, devices};
+use super::{cluster_key, devices, notices};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::key_file::read_secret;
@@ -15,9 +15,10 @@ use scotfree_wire::ClusterKey;
 /// Runs the sidecar until it is told to end.
 pub fn run(sources: Sources) -> Result<(), Failure> {
     let settings = sources.read()?;
-    let config = config(&settings.server, cluster_key(&settings.cluster)?)?;
+    let mut config = config(&settings.server, cluster_key(&settings.cluster)?)?;
     let what = format!("sidecar server {} for {}", config.listen, config.service.redis);
     let messages = Messages::new("sidecar server", settings.cluster.log_level);
+    config.service.notices = notices(&messages);
     let mut reload = Reload { sources, settings: settings.clone(), messages };
     let serving = begin(what, Listening::open(settings.server.metrics)?, move || reload.run())?;
     server::run(&config, &serving.stop, Some(&serving.board)).map_err(Failure::environment)

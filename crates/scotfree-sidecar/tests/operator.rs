@@ -1,0 +1,169 @@
+//! What the operator of a sidecar is told when something is not as it should be.
+
+mod support;
+
+use scotfree_core::DeviceId;
+use scotfree_rpc::metrics::MetricsBoard;
+use scotfree_rpc::Stop;
+use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig};
+use scotfree_sidecar::notices::Notices;
+use scotfree_sidecar::redis::RedisAddress;
+use scotfree_sidecar::server::{self, RedisServiceConfig, ServerSidecarConfig, SidecarError};
+use scotfree_wire::ClusterKey;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::mpsc::{channel, Receiver};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use support::{RedisServer, PATIENCE};
+
+/// What says that the server's sidecar has started.
+const STARTED: &str = "connections of predecessors ended";
+
+/// Lines as they come.
+struct Lines(Receiver<String>);
+
+impl Lines {
+    fn new() -> (Notices, Lines) {
+        let (sender, lines) = channel();
+        (Notices::new(move |line| drop(sender.send(line.to_owned()))), Lines(lines))
+    }
+
+    /// The next line with these words.
+    fn with(&self, words: &str) -> String {
+        loop {
+            let line = self.0.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("nobody says `{words}`"));
+            if line.contains(words) {
+                return line;
+            }
+        }
+    }
+}
+
+/// A server's sidecar in a thread.
+struct Running {
+    stop: Stop,
+    thread: JoinHandle<Result<(), SidecarError>>,
+    address: SocketAddr,
+    lines: Lines,
+    board: MetricsBoard,
+}
+
+fn free_port() -> SocketAddr {
+    UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("loopback")
+}
+
+fn key(byte: u8) -> ClusterKey {
+    ClusterKey::from_bytes([byte; 32])
+}
+
+fn start(socket: &Path, devices: Vec<(DeviceId, SocketAddr)>) -> Running {
+    let (notices, lines) = Lines::new();
+    let letters = socket.with_file_name("dead-letters");
+    let mut service = RedisServiceConfig::new(RedisAddress::Unix(socket.to_owned()), letters);
+    service.notices = notices;
+    let address = free_port();
+    let config = ServerSidecarConfig {
+        devices,
+        tunnel_listen: None,
+        ..ServerSidecarConfig::new(address, key(7), service)
+    };
+    let stop = Stop::new().expect("a waker");
+    let board = MetricsBoard::new();
+    let (ending, publishing) = (stop.clone(), board.clone());
+    let thread = std::thread::spawn(move || server::run(&config, &ending, Some(&publishing)));
+    Running { stop, thread, address, lines, board }
+}
+
+impl Running {
+    fn end(self) -> Result<(), SidecarError> {
+        self.stop.stop();
+        self.thread.join().expect("no panic")
+    }
+}
+
+/// Why a client's sidecar does not start, and what it says meanwhile.
+fn try_client(server: SocketAddr, cluster_key: ClusterKey) -> (String, Lines) {
+    let (notices, lines) = Lines::new();
+    let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    let config = ClientSidecarConfig {
+        notices,
+        start_time_max: Duration::from_secs(3),
+        ..ClientSidecarConfig::new(any, any, server, cluster_key)
+    };
+    let error = ClientSidecar::start(&config).err().expect("it cannot start");
+    (error.to_string(), lines)
+}
+
+#[test]
+fn garbage_is_sampled_into_the_log() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let server = start(&redis.socket(), Vec::new());
+    server.board.wait_until_serving();
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    let from = socket.local_addr().expect("bound");
+    for _ in 0..100 {
+        socket.send_to(&[0xaa; 100], server.address).expect("it is sent");
+    }
+    let line = server.lines.with("dropped a packet");
+    assert!(line.contains(&format!("100 bytes from {from}: wrong_magic")), "{line}");
+    socket.send_to(b"x", server.address).expect("it is sent");
+    let line = server.lines.with("dropped a packet");
+    assert!(line.contains("truncated"), "one line for the hundred, then one of another reason: {line}");
+    server.end().expect("it ends as it should");
+}
+
+#[test]
+fn a_client_with_another_key_is_told_soon_and_so_is_the_server() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let server = start(&redis.socket(), Vec::new());
+    server.board.wait_until_serving();
+    let (error, lines) = try_client(server.address, key(8));
+    let said = lines.with("nothing answers at");
+    for text in [&said, &error] {
+        assert!(
+            text.contains(&server.address.to_string()) && text.contains("is its key file the same?"),
+            "{text}"
+        );
+    }
+    assert!(said.ends_with("trying on"), "{said}");
+    server.lines.with("has it the same key file?");
+    server.end().expect("it ends as it should");
+}
+
+#[test]
+fn a_device_that_is_not_there_is_named() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let nobody = free_port();
+    let server = start(&redis.socket(), vec![(DeviceId(1), nobody)]);
+    let line = server.lines.with("not serving yet");
+    assert!(line.starts_with("ALARM") && line.contains(&format!("device 1 at {nobody}")), "{line}");
+    server.end().expect("it ends as it should");
+}
+
+#[test]
+fn a_server_that_is_lost_is_said_once_and_its_return_too() {
+    let Some(mut redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let server = start(&redis.socket(), Vec::new());
+    server.lines.with(STARTED);
+    redis.kill();
+    let lost = server.lines.with("trying again");
+    assert!(lost.contains(&redis.socket().display().to_string()), "{lost}");
+    redis.restart();
+    let mut lines = 0;
+    while !server.lines.with("").contains(STARTED) {
+        lines += 1;
+    }
+    assert!(lines < 5, "{lines} lines while it was away");
+    server.end().expect("it ends as it should");
+}
+
+#[test]
+fn dead_letters_that_could_not_be_written_are_an_error_at_the_start() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    std::fs::create_dir(redis.folder.join("dead-letters")).expect("it is ours");
+    let server = start(&redis.socket(), Vec::new());
+    let error = server.thread.join().expect("no panic").expect_err("it cannot start");
+    assert!(matches!(error, SidecarError::DeadLetters { .. }), "{error}");
+    assert!(error.to_string().contains("--dead-letters FILE"), "{error}");
+}
