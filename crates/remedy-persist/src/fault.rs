@@ -36,6 +36,8 @@ pub enum Fault {
     ForgetBeforeStable,
     /// Rule 9: the server executes again what was retried after its reply was dropped.
     ExecuteAgain,
+    /// Rule 9: the server answers a session that has failed.
+    AnswerFailed,
     /// Rule 10: the server serves before the replays have arrived.
     ServeBeforeReplay,
     /// Rule 10: the server starts from no session's position.
@@ -60,7 +62,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 26] = [
+    pub const ALL: [Fault; 27] = [
         Fault::AdmitOutOfOrder,
         Fault::RestampDuplicate,
         Fault::IgnoreOrder,
@@ -77,6 +79,7 @@ impl Fault {
         Fault::ReplyBeforeStable,
         Fault::ForgetBeforeStable,
         Fault::ExecuteAgain,
+        Fault::AnswerFailed,
         Fault::ServeBeforeReplay,
         Fault::ForgetPosition,
         Fault::DeleteBeforeEmpty,

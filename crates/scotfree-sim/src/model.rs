@@ -50,6 +50,8 @@ pub enum Invariant {
     DeadLetter,
     /// No session is given up whose client lives and is heard.
     SessionKept,
+    /// A session that has failed is answered no more.
+    FailedIsSilent,
     /// When faults stop, everything outstanding completes within a bound.
     Progress,
     /// Every table and queue stays within its limit.

@@ -1,6 +1,7 @@
 //! Replies and stability: a reply leaves when nothing it depends on can be lost, and `ServerAck`
 //! says what storage itself holds (rules 6, 8 and 9).
 
+use super::session::Session;
 use super::{Server, ServerOwn};
 use crate::fault::Fault;
 use crate::packets::{send_whole, Route};
@@ -60,7 +61,8 @@ impl Server {
     }
 
     pub(super) fn respond(&self, id: SessionId, seq: SeqNum, effects: &mut Effects<ServerOwn>) {
-        let Some(session) = self.sessions.get(&id) else { return };
+        let answers = |session: &&Session| !session.failed || self.planted(Fault::AnswerFailed);
+        let Some(session) = self.sessions.get(&id).filter(answers) else { return };
         let (Some(client), Some(reply)) = (session.client, session.replies.get(&seq)) else { return };
         let Some(bytes) = &reply.bytes else { return };
         let mut header = Header::new(Kind::Response, id, self.config.epoch);

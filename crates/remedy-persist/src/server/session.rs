@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use crate::client::RequestKind;
 
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)] // Independent properties of one session.
 pub(super) struct Session {
     pub(super) epoch: Epoch,
     pub(super) client_nonce: Nonce,
@@ -42,6 +43,8 @@ pub(super) struct Session {
     pub(super) executing: u32,
     /// When the two phases of expiry began.
     pub(super) closing_since: Option<Nanos>,
+    /// The application broke for it: its client is told so and nothing else.
+    pub(super) failed: bool,
     /// Closing, and a write is missing: whatever lies behind it becomes dead letters.
     pub(super) dead: bool,
     /// Of a dead session: the dead letters.
@@ -111,6 +114,7 @@ impl Session {
             heard_at: Nanos(0),
             executing: 0,
             closing_since: None,
+            failed: false,
             dead: false,
             buried: BTreeSet::new(),
             deleting: false,
@@ -256,8 +260,11 @@ impl Server {
         self.fragments.forget_session(id);
     }
 
-    /// The application broke for this session: its client is told, and it is expired.
+    /// The application broke for this session: its client is told, whatever it asks and whatever
+    /// the application has answered before, and the session is expired.
     pub fn fail_session(&mut self, now: Nanos, id: SessionId, effects: &mut Effects<ServerOwn>) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.failed = true;
         self.send_close(id, SeqNum(0), CloseReason::ServerFailed, effects);
         self.expire(now, id, effects);
         self.pump(now, effects);
@@ -340,7 +347,11 @@ impl Server {
                 session.replies_bytes -= entry.remove().bytes.map_or(0, |bytes| bytes.len());
             }
         }
-        Ok(session.closing_since.is_none())
+        let (open, failed) = (session.closing_since.is_none(), session.failed);
+        if failed {
+            self.send_close(packet.session(), SeqNum(0), CloseReason::ServerFailed, effects);
+        }
+        Ok(open)
     }
 
     pub(super) fn on_heartbeat(

@@ -263,4 +263,10 @@ impl ServerBench {
             (packet.kind() == kind).then(|| *packet.header())
         })
     }
+
+    /// The kinds of what it sent to `address`, in order.
+    pub(super) fn sent_to(&self, address: SocketAddr) -> Vec<Kind> {
+        let kind = |bytes: &[u8]| Packet::parse(bytes).expect("it sends whole packets").kind();
+        self.sent.iter().filter(|(to, _)| *to == address).map(|(_, bytes)| kind(bytes)).collect()
+    }
 }

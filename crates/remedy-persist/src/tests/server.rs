@@ -1,6 +1,6 @@
 //! Decisions of the server that need a rare meeting of events, each brought about by hand.
 
-use super::bench::{barrier, order, recovered, ServerBench};
+use super::bench::{barrier, client_address, order, recovered, ServerBench};
 use scotfree_core::{DeviceId, Nanos, SeqNum, SessionId};
 use scotfree_wire::Kind;
 
@@ -39,4 +39,19 @@ fn an_exclusion_after_a_restart_waits_for_the_longest_lease_of_the_past() {
     assert!(!bench.server.is_serving());
     bench.pass(Nanos::from_millis(1));
     assert!(bench.server.is_serving());
+}
+
+#[test]
+fn a_session_that_failed_is_told_so_and_nothing_else() {
+    let mut bench = ServerBench::new(&[recovered(1, 0)], |_| {});
+    bench.manifest(1, 0, 1, &[]);
+    bench.answers = false;
+    bench.request(Kind::Bypass, 1, 1, barrier(1, 0, 0));
+    assert_eq!(bench.executed.len(), 1);
+    bench.act(|server, now, effects| server.fail_session(now, SessionId(1), effects));
+    bench.sent.clear();
+    bench.answer(1);
+    bench.request(Kind::Bypass, 1, 1, barrier(1, 0, 0));
+    let told: Vec<Kind> = bench.sent_to(client_address());
+    assert_eq!(told, [Kind::SessionClose]);
 }

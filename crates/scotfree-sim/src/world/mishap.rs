@@ -225,13 +225,14 @@ impl World {
     fn fail_session(&mut self, client: usize) {
         let session = self.clients[client].machine().and_then(remedy_persist::Client::session);
         if let Some(session) = session {
-            self.failed_sessions += 1;
+            let failed = (self.server.incarnation(), session);
+            self.failed_sessions.push(failed);
             self.with_server(|machine, now, effects| machine.fail_session(now, session, effects));
         }
     }
 
     /// Whether a session was ended by the application.
     pub(super) fn some_session_failed(&self) -> bool {
-        self.failed_sessions > 0
+        !self.failed_sessions.is_empty()
     }
 }

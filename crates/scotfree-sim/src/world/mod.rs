@@ -23,7 +23,7 @@ use client::ClientNode;
 use device::DeviceNode;
 use remedy_persist::{ClientOwn, DeviceOwn, Planted, ServerOwn};
 use rest::Phase;
-use scotfree_core::{Effects, Nanos};
+use scotfree_core::{Effects, Nanos, SessionId};
 use scotfree_wire::{ClusterKey, Direction, Key};
 use server::ServerNode;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -98,7 +98,7 @@ struct World {
     phase: Phase,
     phase_began: Nanos,
     /// How many sessions the application has ended.
-    failed_sessions: u64,
+    failed_sessions: Vec<(Incarnation, SessionId)>,
     /// Some clock was set: a lease may end early or late by it.
     clocks_were_set: bool,
     /// Mishaps that wait for their step, the next one last.
@@ -185,7 +185,7 @@ impl World {
             packets: Packets::default(),
             phase: Phase::Faulty,
             phase_began: Nanos(0),
-            failed_sessions: 0,
+            failed_sessions: Vec::new(),
             clocks_were_set: false,
             at_steps: Vec::new(),
             violation: None,

@@ -76,6 +76,10 @@ impl ServerNode {
         self.machine.as_ref()
     }
 
+    pub(super) fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
     pub(super) fn is_serving(&self) -> bool {
         self.machine.as_ref().is_some_and(Server::is_serving)
     }

@@ -22,6 +22,7 @@ impl World {
             (Place::Server, Some(Kind::ServerAck)) if !to_client => {}
             (Place::Server, Some(Kind::ServerAck)) => self.spy_on_stable(sight, sight.seq),
             (Place::Server, Some(Kind::Heartbeat)) => self.spy_on_stable(sight, SeqNum(sight.said.1)),
+            (Place::Server, Some(Kind::Response)) => self.spy_on_response(sight),
             (Place::Server, Some(Kind::Lease)) => self.spy_on_lease(bytes),
             (Place::Device(device), Some(Kind::PersistAck)) => self.spy_on_persist_ack(device, sight, bytes),
             _ => {}
@@ -31,6 +32,13 @@ impl World {
     fn spy_on_stable(&mut self, sight: &Sight, seq: SeqNum) {
         let verdict = self.model.claimed_stable(sight.session, seq, &self.server.storage);
         self.must(verdict);
+    }
+
+    fn spy_on_response(&mut self, sight: &Sight) {
+        if self.failed_sessions.contains(&(self.server.incarnation(), sight.session)) {
+            let detail = format!("{sight} is sent, and the session has failed");
+            self.must(Err(Violation::new(Invariant::FailedIsSilent, detail)));
+        }
     }
 
     fn spy_on_lease(&mut self, bytes: &[u8]) {
