@@ -4,6 +4,7 @@
 //! would have answered. No state of the connection changes before the reply that changes it is known.
 
 mod control;
+mod identity;
 mod pending;
 mod transaction;
 
@@ -16,6 +17,7 @@ use crate::payload::{
     REQUEST_HEAD_BYTES,
 };
 use crate::resp::{error_reply, write_command, Args, Command, Limits, RequestDecoder};
+pub use identity::Identity;
 use pending::{Hook, Pending};
 use scotfree_core::KeyHash;
 use std::fmt::Write as _;
@@ -162,7 +164,7 @@ impl FrontCounters {
 pub struct ClientFront {
     config: Arc<FrontConfig>,
     description: Arc<Description>,
-    connection: u32,
+    identity: Identity,
     decoder: RequestDecoder,
     pending: Pending,
     output: Vec<u8>,
@@ -228,14 +230,14 @@ impl State {
 }
 
 impl ClientFront {
-    /// The machine of a new connection; `connection` tells it from others that share its session.
-    pub fn new(config: Arc<FrontConfig>, description: Arc<Description>, connection: u32) -> ClientFront {
+    /// The machine of a new connection.
+    pub fn new(config: Arc<FrontConfig>, description: Arc<Description>, identity: Identity) -> ClientFront {
         ClientFront {
             decoder: RequestDecoder::new(config.limits),
             state: State::new(&description),
             config,
             description,
-            connection,
+            identity,
             pending: Pending::default(),
             output: Vec::new(),
             counters: FrontCounters::default(),
@@ -244,6 +246,7 @@ impl ClientFront {
 
     /// The client sent bytes. `now_ms` is the server's Unix time in milliseconds.
     pub fn on_bytes(&mut self, now_ms: i64, bytes: &[u8], actions: &mut Vec<FrontAction>) {
+        self.identity.begin(now_ms);
         self.decoder.push(bytes);
         self.run(now_ms, actions);
     }
@@ -496,7 +499,7 @@ impl ClientFront {
         let flags =
             flags.with_if(self.state.user, own_user).with_if(self.state.resp == 3, RequestFlags::RESP3);
         let mut payload = Vec::with_capacity(REQUEST_HEAD_BYTES + 64);
-        RequestHead { flags, db: self.state.db, connection: self.connection }.write(&mut payload);
+        RequestHead { flags, db: self.state.db, connection: self.identity.number }.write(&mut payload);
         payload
     }
 
@@ -544,7 +547,7 @@ impl ClientFront {
     /// A reply goes on: asks for its next part.
     fn ask_rest(&mut self, id: u64, name: u64, actions: &mut Vec<FrontAction>) {
         let mut payload = Vec::new();
-        let head = RequestHead { flags: RequestFlags::REST, db: 0, connection: self.connection };
+        let head = RequestHead { flags: RequestFlags::REST, db: 0, connection: self.identity.number };
         head.write(&mut payload);
         payload.extend_from_slice(&name.to_le_bytes());
         actions.push(FrontAction::Request(FrontRequest { id, ..FrontRequest::read("rest", payload) }));
@@ -554,7 +557,7 @@ impl ClientFront {
     fn release_request(&mut self) -> FrontRequest {
         let flags = RequestFlags::PRIVATE.with(RequestFlags::RELEASE);
         let mut payload = Vec::new();
-        RequestHead { flags, db: 0, connection: self.connection }.write(&mut payload);
+        RequestHead { flags, db: 0, connection: self.identity.number }.write(&mut payload);
         FrontRequest::read("release", payload)
     }
 
@@ -576,29 +579,38 @@ impl ClientFront {
         let whole = self.pending.take_parts(id, reply);
         let reply = whole.as_deref().unwrap_or(reply);
         let hook = self.pending.take_hook(id);
+        let own = self.identity.replace(&hook, reply);
         if !self.run_hook(id, hook, reply, actions) {
-            self.pending.complete(id, reply, flags.has(ResponseFlags::CLOSE));
+            self.pending.complete(id, own.as_deref().unwrap_or(reply), flags.has(ResponseFlags::CLOSE));
         }
     }
 
     /// The connection becomes a tunnel as soon as nothing is pending.
     fn tunnel(&mut self, args: Args<'_>) {
+        self.tunnel_from(vec![args.into()]);
+    }
+
+    /// As [`ClientFront::tunnel`]. The client has had the answers to all but the last of `commands`.
+    fn tunnel_from(&mut self, commands: Vec<Command>) {
         self.counters.tunnels += 1;
-        self.pending.expect(Hook::Tunnel(args.into()));
+        self.pending.expect(Hook::Tunnel(commands));
         self.state.stalled = true;
     }
 
     fn start_tunnel(&mut self, actions: &mut Vec<FrontAction>) {
-        let Some(command) = self.pending.take_tunnel() else { return };
+        let Some(mut commands) = self.pending.take_tunnel() else { return };
+        let Some(command) = commands.pop() else { return };
         self.state.closing = Closing::Done;
-        let (setup, setup_replies) = self.tunnel_setup();
+        let (setup, setup_replies) = self.tunnel_setup(&commands);
         let mut bytes = Vec::new();
         write_command(&mut bytes, command.args());
         bytes.extend_from_slice(self.decoder.unread());
         actions.push(FrontAction::Tunnel { setup, setup_replies, bytes });
     }
 
-    fn tunnel_setup(&self) -> (Vec<u8>, usize) {
+    /// What brings a new connection into this one's state, with `answered` commands last; and how many
+    /// replies it has.
+    fn tunnel_setup(&self, answered: &[Command]) -> (Vec<u8>, usize) {
         let mut commands: Vec<Command> = self.state.credentials.iter().cloned().collect();
         if self.state.resp == 3 {
             commands.push(Command::new(["HELLO", "3"]));
@@ -613,9 +625,13 @@ impl ClientFront {
         for command in &commands {
             write_command(&mut setup, command.args());
         }
-        let count = commands.len();
+        let mut count = commands.len() + answered.len();
         if self.state.replies == ReplyMode::Off {
             crate::resp::write_words(&mut setup, &[b"CLIENT", b"REPLY", b"OFF"]);
+            count = commands.len();
+        }
+        for command in answered {
+            write_command(&mut setup, command.args());
         }
         (setup, count)
     }

@@ -149,8 +149,8 @@ fn serve_one(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
     write_words(&mut greeting, &[b"CLIENT", b"SETNAME", name.as_bytes()]);
     let mut pass = Pass { requests: RequestDecoder::new(Limits::default()), reserved_db };
     client.set_nonblocking(true)?;
-    let to_server = Direction { waiting: greeting, ..Direction::default() };
-    splice(&mut client, &mut server, to_server, SkipReplies::new(1), &shared.stopped, |bytes, out| {
+    let waiting = Waiting { to_server: greeting, to_client: Vec::new() };
+    splice(&mut client, &mut server, waiting, SkipReplies::new(1), &shared.stopped, |bytes, out| {
         pass.pass(bytes, out)
     })
 }
@@ -189,6 +189,8 @@ pub struct TunnelStart {
     pub setup_replies: usize,
     /// The client's bytes that have arrived already.
     pub bytes: Vec<u8>,
+    /// Replies from before that the client has not been sent yet.
+    pub replies: Vec<u8>,
 }
 
 impl TunnelStart {
@@ -198,11 +200,11 @@ impl TunnelStart {
             Ok(mut server) => {
                 self.client.set_nonblocking(true)?;
                 server.set_nonblocking(true)?;
-                let mut waiting = std::mem::take(&mut self.setup);
-                waiting.extend_from_slice(&self.bytes);
-                let to_server = Direction { waiting, ..Direction::default() };
+                let mut to_server = std::mem::take(&mut self.setup);
+                to_server.extend_from_slice(&self.bytes);
+                let waiting = Waiting { to_server, to_client: std::mem::take(&mut self.replies) };
                 let skip = SkipReplies::new(self.setup_replies);
-                splice(&mut self.client, &mut server, to_server, skip, stopped, |bytes, out| {
+                splice(&mut self.client, &mut server, waiting, skip, stopped, |bytes, out| {
                     out.extend_from_slice(bytes);
                     Ok(())
                 })
@@ -210,7 +212,7 @@ impl TunnelStart {
             Err(error) => {
                 self.client.set_nonblocking(false)?;
                 let text = format!("ERR scotfree: no tunnel to {}: {error}", self.server);
-                self.client.write_all(&error_reply(&text))?;
+                self.client.write_all(&[self.replies, error_reply(&text)].concat())?;
                 Err(error)
             }
         }
@@ -301,6 +303,12 @@ impl SkipReplies {
     }
 }
 
+/// What is to be sent before anything is received.
+struct Waiting {
+    to_server: Vec<u8>,
+    to_client: Vec<u8>,
+}
+
 /// Bytes on their way in one direction.
 #[derive(Debug, Default)]
 struct Direction {
@@ -312,12 +320,13 @@ struct Direction {
 fn splice<C: Read + Write + AsRawFd, S: Read + Write + AsRawFd>(
     client: &mut C,
     server: &mut S,
-    mut to_server: Direction,
+    waiting: Waiting,
     mut skip: SkipReplies,
     stopped: &AtomicBool,
     mut pass: impl FnMut(&[u8], &mut Vec<u8>) -> Result<(), Vec<u8>>,
 ) -> io::Result<()> {
-    let mut to_client = Direction::default();
+    let mut to_server = Direction { waiting: waiting.to_server, ended: false };
+    let mut to_client = Direction { waiting: waiting.to_client, ended: false };
     let mut poller = Poller::new(4)?;
     poller.add(client.as_raw_fd(), 0, Interest::Read)?;
     poller.add(server.as_raw_fd(), 1, Interest::Read)?;

@@ -196,6 +196,60 @@ fn scripts_get_the_replies_that_redis_gives() {
     }
 }
 
+/// The words of CLIENT INFO.
+fn info(reply: &[u8]) -> Vec<(String, String)> {
+    let text = String::from_utf8_lossy(reply).into_owned();
+    let line =
+        text.lines().find(|line| line.contains("addr=")).expect("a description").trim_start_matches("txt:");
+    let words = line.split(' ').filter_map(|word| word.split_once('='));
+    words.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// The replies to what a connection asks about itself: HELLO's ID, CLIENT ID's, and CLIENT INFO's words.
+fn told_of_itself(mut script: impl FnMut(&[u8]) -> Vec<u8>) -> (u64, u64, Vec<(String, String)>) {
+    let number = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().expect("a number")
+    };
+    script(b"SELECT 3\r\nCLIENT SETNAME joe\r\n");
+    let hello = script(b"HELLO 3\r\n");
+    let mark = b"id\r\n:";
+    let at = hello.windows(mark.len()).position(|window| window == mark).expect("an ID") + mark.len();
+    let id = script(b"CLIENT ID\r\n");
+    (number(&hello[at..]), number(&id[1..]), info(&script(b"CLIENT INFO\r\n")))
+}
+
+#[test]
+fn a_connection_is_told_of_itself_what_redis_would_tell() {
+    let Some(plain) = RedisServer::start(&[]) else { return };
+    let Some(behind) = RedisServer::start(PERSISTENT) else { return };
+    let mut sidecars = Sidecars::start(&behind.socket(), BackConfig::default(), FrontConfig::default());
+    let mut last = 0;
+    for _ in 0..2 {
+        let mut connection = plain.connect();
+        let (_, _, redis) = told_of_itself(|bytes| {
+            let count = bytes.split(|byte| *byte == b'\n').count() - 1;
+            connection.send(bytes);
+            (0..count).flat_map(|_| connection.reply()).collect()
+        });
+        let client = sidecars.connect();
+        let (hello, id, ours) = told_of_itself(|bytes| sidecars.script(client, bytes));
+        assert!(hello == id && id > last, "{hello}, {id}, {last}");
+        last = id;
+        let names =
+            |words: &[(String, String)]| words.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&ours), names(&redis));
+        let value = |words: &[(String, String)], name: &str| {
+            words.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+        };
+        assert_eq!(value(&ours, "id"), Some(id.to_string()));
+        for name in ["name", "db", "sub", "psub", "multi", "cmd", "user", "redir", "resp"] {
+            assert_eq!(value(&ours, name), value(&redis, name), "{name}");
+        }
+    }
+}
+
 #[test]
 fn what_is_too_large_for_a_packet_comes_and_goes_in_parts() {
     let Some(plain) = RedisServer::start(&[]) else { return };

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use scotfree_sidecar::description::Description;
-use scotfree_sidecar::front::{ClientFront, EarlyRule, FrontAction, FrontConfig, FrontRequest};
+use scotfree_sidecar::front::{ClientFront, EarlyRule, FrontAction, FrontConfig, FrontRequest, Identity};
 use scotfree_sidecar::payload::{
     write_response, RequestFlags, RequestHead, RequestKind, RequestPayload, ResponseFlags,
 };
@@ -18,7 +18,10 @@ struct Bench {
 impl Bench {
     fn new(config: FrontConfig) -> Bench {
         let description = Arc::new(Description::of_table());
-        Bench { front: ClientFront::new(Arc::new(config), description, 1), actions: Vec::new() }
+        Bench {
+            front: ClientFront::new(Arc::new(config), description, Identity::new(1, 77)),
+            actions: Vec::new(),
+        }
     }
 
     fn send(&mut self, bytes: &[u8]) -> Vec<FrontRequest> {

@@ -267,6 +267,42 @@ fn difference(redis: &[u8], ours: &[u8]) -> String {
     format!("at {at}:\n  redis: {}\n  ours:  {}", shortened(&redis[from..]), shortened(&ours[from..]))
 }
 
+/// Redis carries these out inside a transaction; here they make the connection a tunnel at EXEC.
+const SUBSCRIBING: [&str; 7] = [
+    "MULTI\r\nSUBSCRIBE a b\r\nSET k v\r\nEXEC\r\nPING\r\nGET k\r\nUNSUBSCRIBE a b\r\nGET k\r\n",
+    "HELLO 3\r\nMULTI\r\nSUBSCRIBE a\r\nSET k v\r\nEXEC\r\nPING\r\nGET k\r\n",
+    "MULTI\r\nUNSUBSCRIBE\r\nPSUBSCRIBE x*\r\nSSUBSCRIBE q\r\nMONITOR\r\nPING\r\nEXEC\r\nGET k\r\n",
+    "SELECT 3\r\nSET k 3\r\nMULTI\r\nUNSUBSCRIBE\r\nGET k\r\nEXEC\r\nGET k\r\n",
+    "CLIENT REPLY OFF\r\nSET k 1\r\nMULTI\r\nUNSUBSCRIBE\r\nEXEC\r\nCLIENT REPLY ON\r\nGET k\r\n",
+    "MULTI\r\nSUBSCRIBE a\r\nNOSUCH\r\nEXEC\r\nGET k\r\n",
+    "MULTI\r\nSUBSCRIBE a\r\nDISCARD\r\nGET k\r\n",
+];
+
+#[test]
+fn what_subscribes_inside_a_transaction_does_so_at_exec() {
+    let Some(plain) = RedisServer::start(&[]) else { return };
+    let Some(behind) = RedisServer::start(PERSISTENT) else { return };
+    let pair = Pair::start(&behind);
+    for script in SUBSCRIBING {
+        plain.connect().line("FLUSHALL");
+        clean(&pair);
+        let whole = [script.as_bytes(), END].concat();
+        let stream = plain.connect().into_stream();
+        let redis = exchange(&stream, &stream, || (), &whole);
+        let stream = pair.connect();
+        let ours = exchange(&stream, &stream, || (), &whole);
+        assert_eq!(text(&masked(&ours)), text(&masked(&redis)), "{script}");
+    }
+    let mut watching = pair.connect();
+    support::pair::talk(
+        &mut watching,
+        b"WATCH k\r\nMULTI\r\nSUBSCRIBE a\r\n",
+        b"+OK\r\n+OK\r\n-ERR scotfree: SUBSCRIBE inside MULTI is not supported behind WATCH",
+    );
+    drop(watching);
+    assert_eq!(pair.end().counters.tunnels, 5);
+}
+
 #[test]
 fn the_same_bytes_come_back_as_from_redis_after_the_client_has_said_its_last() {
     let Some(plain) = RedisServer::start(&[]) else { return };

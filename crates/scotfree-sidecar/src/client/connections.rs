@@ -8,7 +8,7 @@ use super::learn::Told;
 use super::seldom::Seldom;
 use super::sessions::{ConnectionKey, Flight, Sessions};
 use super::{as_read, ClientSidecarConfig};
-use crate::front::{ClientFront, EarlyRule, FrontAction, FrontConfig, FrontCounters, FrontRequest};
+use crate::front::{ClientFront, EarlyRule, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity};
 use crate::notices::Notices;
 use crate::tunnel::TunnelStart;
 use remedy_persist::{Mode, Request, SubmitError};
@@ -70,6 +70,8 @@ pub(super) struct Fronts {
     told: Told,
     pub description_asked_at: Nanos,
     next_key: u64,
+    /// What connections' IDs begin at.
+    id_base: u64,
     touched: BTreeSet<ConnectionKey>,
     buffer: Vec<u8>,
     closed: FrontCounters,
@@ -114,6 +116,7 @@ impl Fronts {
             told,
             description_asked_at: Nanos(0),
             next_key: first_key,
+            id_base: id_base(),
             touched: BTreeSet::new(),
             buffer: vec![0; READ_BYTES],
             closed: FrontCounters::default(),
@@ -201,7 +204,13 @@ impl Fronts {
         };
         self.next_key += 1;
         poller.add(stream.as_raw_fd(), key.0, Interest::Read).map_err(|error| error.to_string())?;
-        let front = ClientFront::new(self.configs[index].clone(), self.told.description.clone(), number);
+        let address = |address: std::io::Result<SocketAddr>| {
+            address.map_or_else(|_| String::new(), |address| address.to_string())
+        };
+        let mut identity = Identity::new(number, self.id_base + self.connections_total);
+        identity.address = address(stream.peer_addr());
+        identity.listener = address(stream.local_addr());
+        let front = ClientFront::new(self.configs[index].clone(), self.told.description.clone(), identity);
         let connection = Connection {
             stream,
             front,
@@ -455,12 +464,14 @@ impl Fronts {
             self.tunnels_refused += 1;
             let text =
                 format!("-ERR scotfree: {open} connections are tunnels already, which is tunnels_max\r\n");
-            let _ = connection.stream.write(text.as_bytes());
+            let said = [connection.front.output(), text.as_bytes()].concat();
+            let _ = connection.stream.write(&said);
             return self.drop_connection(key);
         }
         let Ok(client) = connection.stream.try_clone() else { return self.drop_connection(key) };
         let (server, cluster_key) = (self.limits.tunnel, self.limits.cluster_key.clone());
-        let start = TunnelStart { client, server, cluster_key, setup, setup_replies, bytes };
+        let replies = connection.front.output().to_vec();
+        let start = TunnelStart { client, server, cluster_key, setup, setup_replies, bytes, replies };
         let (counts, notices) = (Arc::clone(&self.tunnels), self.notices.clone());
         counts.open.fetch_add(1, Ordering::Relaxed);
         let spawned = std::thread::Builder::new().name("scotfree-tunnel".to_owned()).spawn(move || {
@@ -555,6 +566,13 @@ impl Fronts {
     fn server_time_ms(&self) -> i64 {
         (now_realtime().0 / 1_000_000) as i64 + self.told.ahead_ms
     }
+}
+
+/// IDs begin where neither the server's nor those of other sidecars are likely to be, and stay below 2^53,
+/// beyond which some clients' numbers are not exact.
+fn id_base() -> u64 {
+    let random = getrandom::u32().unwrap_or_else(|_| now_realtime().0 as u32);
+    (1 << 52) + (u64::from(random >> 12) << 32)
 }
 
 /// Sends what it takes; false if the connection is broken.

@@ -42,9 +42,9 @@ impl ClientFront {
             b"client|setname" => self.client_setname(args),
             b"client|getname" => self.client_getname(),
             b"client|setinfo" => self.client_setinfo(args),
-            b"client|id"
-            | b"client|info"
-            | b"client|getredir"
+            b"client|id" => self.answer(format!(":{}\r\n", self.identity.id).as_bytes()),
+            b"client|info" => self.client_info(now_ms, args, actions),
+            b"client|getredir"
             | b"client|trackinginfo"
             | b"client|no-evict"
             | b"client|no-touch"
@@ -65,12 +65,13 @@ impl ClientFront {
         actions: &mut Vec<FrontAction>,
     ) -> bool {
         match hook {
-            Hook::None | Hook::Tunnel(_) => return false,
+            Hook::None | Hook::Hello | Hook::ClientInfo(_) | Hook::Tunnel(_) => return false,
             Hook::Auth { user, credentials } => self.authenticated(user, credentials, reply),
             Hook::HelloAuth { user, credentials, hello } => {
                 self.authenticated(user, credentials, reply);
                 if !is_error(reply) {
                     let request = self.hello_request(id, &hello);
+                    self.pending.set_hook(id, Hook::Hello);
                     actions.push(FrontAction::Request(request));
                     return true;
                 }
@@ -168,7 +169,7 @@ impl ClientFront {
             let hook = Hook::HelloAuth { user, credentials: credentials.clone(), hello };
             self.state.stalled = self.on_own_connection(credentials.args(), hook, actions);
         } else if self.state.authenticated {
-            let id = self.pending.expect(Hook::None);
+            let id = self.pending.expect(Hook::Hello);
             let request = self.hello_request(id, &hello);
             actions.push(FrontAction::Request(request));
         } else {
@@ -239,6 +240,13 @@ impl ClientFront {
             write_bulk(&mut reply, &self.state.client_name);
             self.answer(&reply);
         }
+    }
+
+    /// The server describes a connection of our own to it; what is the client's is put in its place.
+    fn client_info(&mut self, now_ms: i64, args: Args<'_>, actions: &mut Vec<FrontAction>) {
+        let state = &self.state;
+        let facts = self.identity.facts(now_ms, &state.client_name, state.db, state.resp);
+        self.on_own_connection(args, Hook::ClientInfo(facts), actions);
     }
 
     /// The library's name would be that of our own connection's, so it stays here.

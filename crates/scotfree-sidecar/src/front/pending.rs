@@ -18,8 +18,12 @@ pub(super) enum Hook {
     HelloAuth { user: bool, credentials: Command, hello: super::control::Hello },
     /// EXEC of a transaction with SELECT inside: where each stands, and what it selects.
     Exec { selects: Vec<(usize, u16)> },
-    /// No reply: the connection becomes a tunnel when this is first.
-    Tunnel(Command),
+    /// HELLO: the reply names the connection.
+    Hello,
+    /// CLIENT INFO: the reply describes the connection.
+    ClientInfo(super::identity::Facts),
+    /// No reply: the connection becomes a tunnel when this is first. All but the last command are answered.
+    Tunnel(Vec<Command>),
 }
 
 #[derive(Debug)]
@@ -106,18 +110,24 @@ impl Pending {
         Some(whole)
     }
 
+    pub fn set_hook(&mut self, id: u64, hook: Hook) {
+        if let Some(entry) = self.entry(id) {
+            entry.hook = hook;
+        }
+    }
+
     pub fn take_hook(&mut self, id: u64) -> Hook {
         self.entry(id).map_or(Hook::None, |entry| std::mem::take(&mut entry.hook))
     }
 
-    /// The command behind which the connection is a tunnel, if everything before it is answered.
-    pub fn take_tunnel(&mut self) -> Option<Command> {
+    /// The commands with which the connection becomes a tunnel, if everything before them is answered.
+    pub fn take_tunnel(&mut self) -> Option<Vec<Command>> {
         if !matches!(self.entries.front()?.hook, Hook::Tunnel(_)) {
             return None;
         }
         self.first_id += 1;
         match self.entries.pop_front()?.hook {
-            Hook::Tunnel(command) => Some(command),
+            Hook::Tunnel(commands) => Some(commands),
             _ => None,
         }
     }

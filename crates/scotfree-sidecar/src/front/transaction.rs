@@ -13,6 +13,7 @@ use crate::resp::{parse_integer, write_command, Args, Command};
 
 /// The commands queued so far.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // Independent facts about the commands, no states of one machine.
 pub(super) struct Transaction {
     commands: Vec<Command>,
     bytes: usize,
@@ -20,6 +21,8 @@ pub(super) struct Transaction {
     /// The most careful class so far.
     writes: bool,
     bypass: bool,
+    /// A command in it makes the connection a stream.
+    tunnels: bool,
 }
 
 impl Transaction {
@@ -28,7 +31,14 @@ impl Transaction {
         self.spoiled = true;
     }
 
+    /// MULTI and all behind it, with EXEC, for a connection that has seen nothing of it.
+    fn whole(self) -> Vec<Command> {
+        let multi = std::iter::once(Command::new(["MULTI"]));
+        multi.chain(self.commands).chain([Command::new(["EXEC"])]).collect()
+    }
+
     fn push(&mut self, class: Class, args: Args<'_>) {
+        self.tunnels |= class == Class::Tunnel;
         self.writes |= class.is_write();
         self.bypass |= class == Class::Bypass;
         self.bytes += args.iter().map(|argument| argument.len() + 16).sum::<usize>();
@@ -47,6 +57,13 @@ impl Transaction {
     }
 }
 
+/// The class of a command inside MULTI; none if it is refused there. What makes the connection a stream takes
+/// the whole transaction with it.
+fn class_inside(args: Args<'_>) -> Option<Class> {
+    let verdict = classify(args);
+    verdict.in_transaction.or((verdict.class == Class::Tunnel).then_some(Class::Tunnel))
+}
+
 impl ClientFront {
     /// A command inside MULTI.
     pub(super) fn queue(&mut self, name: &[u8], info: CommandInfo, args: Args<'_>) {
@@ -56,7 +73,7 @@ impl ClientFront {
             transaction.spoil();
             self.answer_error(&text);
         } else {
-            transaction.push(classify(args).in_transaction.unwrap_or(Class::Bypass), args);
+            transaction.push(class_inside(args).unwrap_or(Class::Bypass), args);
             self.answer(b"+QUEUED\r\n");
         }
     }
@@ -68,7 +85,14 @@ impl ClientFront {
         if let Some(text) = guard::refusal(args, self.description.reserved_db) {
             return Some(text);
         }
-        if classify(args).in_transaction.is_none() {
+        if class_inside(args) == Some(Class::Tunnel) && self.state.watching {
+            let name = String::from_utf8_lossy(name).to_uppercase().replace('|', " ");
+            return Some(format!(
+                "ERR scotfree: {name} inside MULTI is not supported behind WATCH: it makes the connection a tunnel, \
+                 which cannot keep what is watched; UNWATCH first"
+            ));
+        }
+        if class_inside(args).is_none() {
             let name = String::from_utf8_lossy(name).to_uppercase().replace('|', " ");
             return Some(format!("ERR scotfree: {name} inside MULTI is not supported"));
         }
@@ -113,6 +137,8 @@ impl ClientFront {
         if transaction.spoiled {
             self.unwatch(actions);
             self.answer(b"-EXECABORT Transaction discarded because of previous errors.\r\n");
+        } else if transaction.tunnels {
+            self.tunnel_from(transaction.whole());
         } else if transaction.commands.is_empty() && !self.state.watching {
             self.answer(b"*0\r\n");
         } else {

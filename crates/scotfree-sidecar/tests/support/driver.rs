@@ -11,7 +11,9 @@ use scotfree_sidecar::back::{
     Back, BackConfig, BackEvent, BackEvents, Execute, LaneId, LateError, StartReport, StopReason,
 };
 use scotfree_sidecar::description::Description;
-use scotfree_sidecar::front::{describe_request, ClientFront, FrontAction, FrontConfig, FrontRequest};
+use scotfree_sidecar::front::{
+    describe_request, ClientFront, FrontAction, FrontConfig, FrontRequest, Identity,
+};
 use scotfree_sidecar::payload::{parse_response, RequestKind};
 use scotfree_sidecar::resp::text_of;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -335,7 +337,11 @@ impl Sidecars {
     pub fn connect(&mut self) -> usize {
         let number = self.clients.len();
         let session = self.driver.open(1_000 + number as u64);
-        let front = ClientFront::new(self.config.clone(), self.description.clone(), 1);
+        let front = ClientFront::new(
+            self.config.clone(),
+            self.description.clone(),
+            Identity::new(1, number as u64 + 1),
+        );
         self.clients.push(Client {
             front,
             session,
