@@ -30,6 +30,7 @@ impl Device {
         }
         session.client = from;
         session.heard_at = now;
+        session.confirmed = true;
         if !self.config.head {
             return self.on_request_as_follower(now, packet, effects);
         }

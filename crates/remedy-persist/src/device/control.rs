@@ -62,6 +62,9 @@ impl Device {
         let fits = accept.window > 0 && accept.window <= self.config.window_max;
         let Some(region) = self.regions_free.last().copied().filter(|_| fits) else {
             self.counters.sessions_refused += 1;
+            if fits {
+                self.make_room(effects);
+            }
             return;
         };
         self.regions_free.pop();
@@ -82,6 +85,7 @@ impl Device {
             closing: false,
             live: BTreeSet::new(),
             heard_at: now,
+            confirmed: false,
             slots: vec![Slot::default(); accept.window as usize],
         };
         self.sessions.insert(id, session);

@@ -159,6 +159,7 @@ impl Device {
             closing: false,
             live: BTreeSet::new(),
             heard_at: now,
+            confirmed: false,
             slots: vec![Slot::default(); window as usize],
         };
         self.sessions.insert(id, session);

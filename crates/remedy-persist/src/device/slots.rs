@@ -39,6 +39,8 @@ pub(super) struct Session {
     /// Which of its requests are log entries.
     pub(super) live: BTreeSet<SeqNum>,
     pub(super) heard_at: Nanos,
+    /// Its client has spoken under the session's keys.
+    pub(super) confirmed: bool,
     pub(super) slots: Vec<Slot>,
 }
 
@@ -303,6 +305,20 @@ impl Device {
             self.on_expire(id, effects);
         }
         self.idle_check_at = now.plus(Nanos(idle_max.0 / 4 + 1));
+    }
+
+    /// Lets the oldest session whose client has not spoken give way, for there is no room for a new
+    /// one: an acceptance of the past may have brought it. The new one finds room when it is taught
+    /// again.
+    pub(super) fn make_room(&mut self, effects: &mut Effects<DeviceOwn>) {
+        if !self.flushing.is_empty() {
+            return;
+        }
+        let silent = |session: &Session| !session.confirmed && !session.closing && session.live.is_empty();
+        let oldest = self.sessions.iter().find(|(_, session)| silent(session)).map(|(id, _)| *id);
+        if let Some(oldest) = oldest {
+            self.on_expire(oldest, effects);
+        }
     }
 
     // ---- replaying

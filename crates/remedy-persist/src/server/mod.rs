@@ -43,6 +43,9 @@ pub struct ServerConfig {
     pub window: u32,
     /// How many sessions there can be.
     pub sessions_max: usize,
+    /// How many of them can be such that their client has not spoken under the session's keys: a
+    /// recorded opening makes one, and so many are what all recordings of the past can take.
+    pub unconfirmed_max: usize,
     /// How long a lease runs; at most `lease_max`.
     pub lease: Nanos,
     /// The longest lease that any earlier incarnation may have granted: so long a restarted server
@@ -83,6 +86,7 @@ impl ServerConfig {
             devices,
             window: 4096,
             sessions_max: 1024,
+            unconfirmed_max: 256,
             lease: Nanos::from_secs(2),
             lease_max: Nanos::from_secs(2),
             expiry: Nanos::from_secs(60),
@@ -198,6 +202,8 @@ pub struct ServerCounters {
     pub unknown_session: u64,
     /// Sessions that expired.
     pub expired: u64,
+    /// Sessions whose client had not spoken and that gave way to newer ones.
+    pub gave_way: u64,
     /// Requests beyond their session's credit, dropped.
     pub beyond_window: u64,
     /// Packets refused, by reason.

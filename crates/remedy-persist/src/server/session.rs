@@ -24,6 +24,8 @@ pub(super) struct Session {
     pub(super) client: Option<SocketAddr>,
     /// Whether storage has the record.
     pub(super) recorded: bool,
+    /// Its client has spoken under the session's keys, or the session is older than this server.
+    pub(super) confirmed: bool,
     /// The next request to execute.
     pub(super) next: SeqNum,
     /// The last write executed.
@@ -103,6 +105,7 @@ impl Session {
             keys,
             client: None,
             recorded: false,
+            confirmed: false,
             next: record.position.next(),
             last_write: record.position,
             highest: record.position,
@@ -167,6 +170,7 @@ impl Server {
             session.next = SeqNum(1);
         }
         session.recorded = true;
+        session.confirmed = true;
         self.by_nonce.insert(record.client_nonce, record.session);
         self.sessions.insert(record.session, session);
     }
@@ -185,23 +189,50 @@ impl Server {
             return Ok(());
         }
         if let Some(id) = self.by_nonce.get(&open.client_nonce).copied() {
-            if let Some(session) = self.sessions.get_mut(&id) {
-                session.client = Some(from);
+            self.open_again(now, from, id, effects);
+            return Ok(());
+        }
+        let is_full = self.sessions.len() >= self.config.sessions_max;
+        let gives_way = !self.draining && self.make_room(now, effects);
+        if !is_full && !self.draining {
+            self.open_session(now, from, open.client_nonce, effects);
+        } else if !gives_way {
+            let (reason, nonce) = (CloseReason::NoRoom, &open.client_nonce);
+            self.send_close_without_keys(from, SessionId(0), reason, nonce, effects);
+        }
+        // Otherwise the client tries again, and finds the room that is being made.
+        Ok(())
+    }
+
+    /// The same nonce is the same session. What it says anew may be a recording: once the client
+    /// has proved that it has the keys, it moves no address and keeps nothing alive.
+    fn open_again(&mut self, now: Nanos, from: SocketAddr, id: SessionId, effects: &mut Effects<ServerOwn>) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            if !session.confirmed {
                 session.heard_at = now;
             }
-            self.send_accept(id, effects);
-        } else if self.sessions.len() >= self.config.sessions_max || self.draining {
-            self.send_close_without_keys(
-                from,
-                SessionId(0),
-                CloseReason::NoRoom,
-                &open.client_nonce,
-                effects,
-            );
-        } else {
-            self.open_session(now, from, open.client_nonce, effects);
+            if !session.confirmed || session.client.is_none() {
+                session.client = Some(from);
+            }
         }
-        Ok(())
+        self.send_accept(id, effects);
+    }
+
+    /// Lets the oldest session whose client has not spoken give way, if there are too many of them
+    /// or of all; whether one does.
+    fn make_room(&mut self, now: Nanos, effects: &mut Effects<ServerOwn>) -> bool {
+        let unconfirmed = self.sessions.iter().filter(|(_, session)| !session.confirmed);
+        let gives_way = unconfirmed.clone().any(|(_, session)| session.closing_since.is_some());
+        let mut waiting = unconfirmed.filter(|(_, session)| session.closing_since.is_none());
+        let is_full = self.sessions.len() >= self.config.sessions_max && !gives_way;
+        let oldest = waiting.clone().find(|(_, session)| session.recorded).map(|(id, _)| *id);
+        if !is_full && waiting.nth(self.config.unconfirmed_max.saturating_sub(1)).is_none() {
+            return gives_way;
+        }
+        let Some(oldest) = oldest else { return gives_way };
+        self.counters.gave_way += 1;
+        self.expire(now, oldest, effects);
+        true
     }
 
     fn open_session(
@@ -336,6 +367,7 @@ impl Server {
         };
         packet.verify(&session.keys.client_to_server)?;
         session.client = Some(from);
+        session.confirmed = true;
         session.heard_at = session.heard_at.max(now);
         let completed = packet.header().completed;
         if completed > session.completed {

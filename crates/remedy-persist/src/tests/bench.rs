@@ -2,12 +2,12 @@
 
 use crate::{DeadLetterReason, RecoveredSession, Server, ServerConfig, ServerOwn};
 use scotfree_core::{
-    BootEpoch, DeviceId, Durability, Effect, Effects, Epoch, Machine, Nanos, OrderNumber, SeqNum, SessionId,
-    Token,
+    BootEpoch, DeviceId, Durability, Effect, Effects, Epoch, KeyHash, Machine, Nanos, OrderNumber, SeqNum,
+    SessionId, Token,
 };
 use scotfree_wire::{
-    emit, fragments, AcceptTail, ClusterKey, Direction, Flags, Header, Kind, ManifestRecord, ManifestTail,
-    Packet, SessionKeys, Stamp, StampKind, Tail,
+    emit, fragments, AcceptTail, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header, Kind,
+    ManifestRecord, ManifestTail, OpenTail, Packet, SessionKeys, Stamp, StampKind, Tail,
 };
 use std::net::SocketAddr;
 
@@ -121,6 +121,8 @@ pub(super) struct ServerBench {
     pub(super) dead_letters: Vec<(SessionId, SeqNum, DeadLetterReason)>,
     /// The packets that it sent, with where to.
     pub(super) sent: Vec<(SocketAddr, Vec<u8>)>,
+    /// The sessions whose records storage was asked to forget.
+    pub(super) deleted: Vec<SessionId>,
     /// Whether the application answers at once, and storage with it.
     pub(super) answers: bool,
 }
@@ -137,6 +139,7 @@ impl ServerBench {
             executed: Vec::new(),
             dead_letters: Vec::new(),
             sent: Vec::new(),
+            deleted: Vec::new(),
             answers: true,
         };
         bench.act(Server::start);
@@ -167,9 +170,8 @@ impl ServerBench {
                     self.server.on_session_recorded(self.now, record.session, &mut self.effects);
                     self.carry_out();
                 }
-                Effect::Own(ServerOwn::DeleteSession { .. })
-                | Effect::Persist { .. }
-                | Effect::Erase { .. } => {}
+                Effect::Own(ServerOwn::DeleteSession { session }) => self.deleted.push(*session),
+                Effect::Persist { .. } | Effect::Erase { .. } => {}
             }
         }
         effects.clear();
@@ -245,6 +247,30 @@ impl ServerBench {
             scotfree_wire::emit_stamp(&mut bytes, &stamp, &key).expect("a request has room for a stamp");
         }
         self.receive(client_address(), &bytes);
+    }
+
+    /// A client opens, or somebody sends again what a client has sent.
+    pub(super) fn open(&mut self, number: u64, from: SocketAddr) {
+        let tail = Tail::Open(OpenTail { client_nonce: nonce(number), window_asked: 128 });
+        let opening = Header::new(Kind::SessionOpen, SessionId(0), Epoch(0));
+        self.receive(from, &packet(&opening, &tail, &[], &cluster().control(Direction::Handshake)));
+    }
+
+    /// Storage has forgotten what the server wished it to forget.
+    pub(super) fn forget_deleted(&mut self) {
+        for session in std::mem::take(&mut self.deleted) {
+            self.act(|server, now, effects| server.on_session_deleted(now, session, effects));
+        }
+    }
+
+    /// The device says that it holds nothing of these sessions any more.
+    pub(super) fn confirm_empty(&mut self, ids: impl Iterator<Item = u64>) {
+        for id in ids {
+            let mut header = header(Kind::SessionClose, id, 0);
+            header.flags = Flags::CONFIRMED;
+            header.key_hash = KeyHash(1);
+            self.device_says(&header, &Tail::Close(CloseTail { reason: CloseReason::Expire }), &[]);
+        }
     }
 
     /// Time goes by, alarm by alarm.

@@ -2,7 +2,7 @@
 
 use super::bench::{
     accept, address, client_address, cluster, device_address, header, nonce, packet, recovered, sent,
-    server_address, session_keys, update, NOW,
+    server_address, session_keys, update, ServerBench, NOW,
 };
 use crate::client::{DEVICES_MAX, RESPONSE_SETS_MAX};
 use crate::device::{ENDED_MAX, FRAGMENT_BYTES_MAX, PAGE_RECORDS_MAX};
@@ -14,8 +14,8 @@ use scotfree_core::{
     BootEpoch, DeviceId, Durability, Effect, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, SessionId,
 };
 use scotfree_wire::{
-    fragments, CloseReason, CloseTail, Direction, Flags, Header, Kind, LeaseTail, Packet, RangeTail,
-    ResponseTail, Stamp, StampKind, Tail, MANIFEST_RECORD_BYTES, REQUEST_BYTES_MAX,
+    fragments, CloseReason, CloseTail, Direction, Flags, Header, HeartbeatTail, Kind, LeaseTail, Packet,
+    RangeTail, ResponseTail, SessionKeys, Stamp, StampKind, Tail, MANIFEST_RECORD_BYTES, REQUEST_BYTES_MAX,
 };
 
 struct DeviceBench {
@@ -261,4 +261,111 @@ fn a_slot_whose_record_was_refused_is_logged_again_later() {
     bench.command(&stable, &Tail::Empty);
     update_into(&mut bench, 129, false);
     assert_eq!((bench.device.counters().logged, bench.device.counters().persist_acks), (129, 1));
+}
+
+fn opening_bench() -> ServerBench {
+    let mut bench = ServerBench::new(&[], |config| {
+        config.sessions_max = 8;
+        config.unconfirmed_max = 3;
+    });
+    bench.manifest(1, 0, 1, &[]);
+    bench
+}
+
+/// The name of the session that was accepted last, and its keys.
+fn accepted(bench: &ServerBench) -> (SessionId, SessionKeys) {
+    let accept = bench.sent.iter().rev().find_map(|(_, bytes)| {
+        let packet = Packet::parse(bytes).ok()?;
+        let Tail::Accept(tail) = *packet.tail() else { return None };
+        Some((packet.session(), packet.epoch(), tail))
+    });
+    let (id, epoch, tail) = accept.expect("an acceptance");
+    (id, cluster().session(&tail.client_nonce, &tail.server_nonce, id, epoch))
+}
+
+/// The client that was accepted last speaks under its session's keys.
+fn confirm(bench: &mut ServerBench) -> SessionId {
+    let (id, keys) = accepted(bench);
+    let beat = Header::new(Kind::Heartbeat, id, Epoch(2));
+    let tail = Tail::Heartbeat(HeartbeatTail::default());
+    bench.receive(client_address(), &packet(&beat, &tail, &[], &keys.client_to_server));
+    id
+}
+
+#[test]
+fn an_opening_that_comes_again_is_the_same_session_and_moves_nothing() {
+    let mut bench = opening_bench();
+    bench.open(1, client_address());
+    let id = confirm(&mut bench);
+    bench.pass(Nanos::from_secs(59));
+    bench.sent.clear();
+    bench.open(1, address(66));
+    assert_eq!((accepted(&bench).0, bench.server.session_count()), (id, 1));
+    assert_eq!(bench.sent_to(address(66)), [], "whoever replays an opening hears nothing");
+    // Nor does it keep the session of a client alive that is gone.
+    bench.pass(Nanos::from_secs(9));
+    assert_eq!(bench.server.counters().expired, 1);
+}
+
+#[test]
+fn sessions_whose_client_never_spoke_give_way_at_unconfirmed_max_and_no_others() {
+    let mut bench = opening_bench();
+    for number in 1..=2 {
+        bench.open(number, client_address());
+        confirm(&mut bench);
+    }
+    let first = accepted(&bench).0 .0;
+    // Recordings of many sessions of the past, again and again.
+    for _ in 0..3 {
+        for number in 100..150 {
+            bench.open(number, address(66));
+            bench.pass(Nanos::from_millis(1));
+            bench.confirm_empty(first + 1..=first + 200);
+            bench.forget_deleted();
+            assert!(bench.server.session_count() <= 2 + 3);
+        }
+    }
+    assert!(bench.server.counters().gave_way >= 140);
+    // A client finds room at once, and keeps it when it has spoken.
+    bench.open(7, client_address());
+    let kept = confirm(&mut bench);
+    for number in 200..250 {
+        bench.open(number, address(66));
+    }
+    bench.sent.clear();
+    bench.open(7, client_address());
+    assert_eq!(accepted(&bench).0, kept);
+    assert!(bench.server.session_count() <= 8);
+}
+
+#[test]
+fn at_sessions_max_an_opening_is_refused_if_all_have_spoken() {
+    let mut bench = opening_bench();
+    for number in 1..=8 {
+        bench.open(number, client_address());
+        confirm(&mut bench);
+    }
+    bench.sent.clear();
+    bench.open(9, client_address());
+    assert_eq!(
+        (bench.sent_to(client_address()), bench.server.session_count()),
+        (vec![Kind::SessionClose], 8)
+    );
+}
+
+#[test]
+fn at_sessions_max_a_device_lets_a_session_go_whose_client_never_spoke() {
+    let mut bench = DeviceBench::new(2);
+    bench.learn(1);
+    bench.request(&update(1, 1, b"x")[0]);
+    bench.learn(2);
+    bench.learn(3);
+    // The oldest that is silent has gone; the new one is taught again and stays.
+    bench.learn(3);
+    bench.request(&update(3, 1, b"x")[0]);
+    assert_eq!((bench.device.session_count(), bench.device.counters().logged), (2, 2));
+    bench.learn(4);
+    bench.learn(4);
+    bench.request(&update(4, 1, b"x")[0]);
+    assert_eq!((bench.device.session_count(), bench.device.counters().logged), (2, 2));
 }

@@ -329,6 +329,7 @@ fn pop_before(waiting: &mut VecDeque<(usize, SessionId)>, written: usize) -> Opt
 fn configure(config: &mut ServerConfig, scenario: &Scenario) {
     config.window = scenario.window;
     config.sessions_max = SESSIONS_MAX;
+    config.unconfirmed_max = SESSIONS_MAX / 4;
     config.lease = Nanos::from_millis(40);
     config.lease_max = config.lease;
     config.expiry = scenario.expiry;
