@@ -144,7 +144,7 @@ pub struct LateError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StopReason {
     /// The server cannot be used as it is.
-    #[error("the server cannot be used: {}", .0.join("; "))]
+    #[error("{}", .0.join("; "))]
     Refused(Vec<String>),
     /// Another sidecar has taken over.
     #[error("another sidecar has taken over this server; stop one of the two")]

@@ -54,6 +54,25 @@ impl std::fmt::Display for RedisAddress {
 }
 
 impl RedisAddress {
+    /// What to do about a connection that could not be made.
+    pub fn mend(&self, error: &io::Error) -> String {
+        match (self, error.kind()) {
+            (RedisAddress::Unix(path), io::ErrorKind::PermissionDenied) => format!(
+                "let the sidecar's user open {} (unixsocketperm 770 and the server's group, for instance)",
+                path.display()
+            ),
+            _ => format!("is a Redis or Valkey running there? (redis-cli {} PING, --redis)", self.flags()),
+        }
+    }
+
+    /// How redis-cli is told of the address.
+    fn flags(&self) -> String {
+        match self {
+            RedisAddress::Unix(path) => format!("-s {}", path.display()),
+            RedisAddress::Tcp(address) => format!("-h {} -p {}", address.ip(), address.port()),
+        }
+    }
+
     /// Connects; the connection does not block afterwards.
     pub fn connect(&self) -> io::Result<RedisStream> {
         match self {
@@ -125,5 +144,9 @@ mod tests {
         assert!("[::1]:6379".parse::<RedisAddress>().is_ok());
         assert!("10.0.0.1:6379".parse::<RedisAddress>().expect_err("not loopback").contains("bind"));
         assert!("redis".parse::<RedisAddress>().is_err());
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        assert!(tcp.mend(&refused).contains("redis-cli -h 127.0.0.1 -p 6379 PING"));
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert!(RedisAddress::Unix("/run/r.sock".into()).mend(&denied).contains("unixsocketperm"));
     }
 }

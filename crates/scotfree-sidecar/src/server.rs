@@ -396,7 +396,7 @@ impl RedisService {
                 self.back.on_connected(lane, now, &mut self.events);
             }
             Err(error) => {
-                let text = format!("connecting to {} failed: {error}", self.redis);
+                let text = format!("connecting failed: {error}; {}", self.redis.mend(&error));
                 self.back.on_closed(lane, now, &text, &mut self.events);
             }
         }

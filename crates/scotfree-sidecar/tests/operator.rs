@@ -58,10 +58,15 @@ fn key(byte: u8) -> ClusterKey {
 }
 
 fn start(socket: &Path, devices: Vec<(DeviceId, SocketAddr)>) -> Running {
+    start_as(None, socket, devices)
+}
+
+fn start_as(user: Option<(&str, &str)>, socket: &Path, devices: Vec<(DeviceId, SocketAddr)>) -> Running {
     let (notices, lines) = Lines::new();
     let letters = socket.with_file_name("dead-letters");
     let mut service = RedisServiceConfig::new(RedisAddress::Unix(socket.to_owned()), letters);
     service.notices = notices;
+    service.back.credentials = user.map(|(name, password)| (name.to_owned(), password.to_owned()));
     let address = free_port();
     let config = ServerSidecarConfig {
         devices,
@@ -166,4 +171,58 @@ fn dead_letters_that_could_not_be_written_are_an_error_at_the_start() {
     let error = server.thread.join().expect("no panic").expect_err("it cannot start");
     assert!(matches!(error, SidecarError::DeadLetters { .. }), "{error}");
     assert!(error.to_string().contains("--dead-letters FILE"), "{error}");
+}
+
+/// Why a sidecar does not start.
+fn refusal(socket: &Path, user: Option<(&str, &str)>) -> String {
+    let server = start_as(user, socket, Vec::new());
+    server.thread.join().expect("no panic").expect_err("it cannot start").to_string()
+}
+
+#[test]
+fn a_server_that_lets_nobody_in_is_an_error_that_says_how_to_get_in() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes", "--requirepass secret"]) else { return };
+    let socket = redis.socket();
+    let mut admin = redis.connect();
+    admin.line("AUTH secret");
+    admin.line("ACL SETUSER ada on >lovelace ~* +ping +client");
+    for (user, said, next) in [
+        (None, "NOAUTH", "--redis-password-file FILE"),
+        (Some(("default", "wrong")), "WRONGPASS", "put the password of the user `default`"),
+        (Some(("nobody", "secret")), "WRONGPASS", "redis-cli ACL GETUSER nobody"),
+        (Some(("ada", "lovelace")), "NOPERM", "redis-cli ACL SETUSER ada '+@all'"),
+    ] {
+        let error = refusal(&socket, user);
+        assert!(error.contains(said) && error.contains(next), "{error}");
+        assert!(
+            error.starts_with(&format!("the Redis server at unix:{} cannot", socket.display())),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_is_no_master_or_not_there_is_an_error_that_says_what_to_do() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes", "--replicaof 127.0.0.1 1"]) else { return };
+    let error = refusal(&redis.socket(), None);
+    assert!(error.contains("role is `slave`") && error.contains("redis-cli REPLICAOF NO ONE"), "{error}");
+    let nobody = redis.folder.join("nobody");
+    let error = refusal(&nobody, None);
+    assert!(error.contains(&format!("redis-cli -s {} PING", nobody.display())), "{error}");
+}
+
+#[test]
+fn a_server_that_loads_its_files_is_waited_for() {
+    let Some(mut redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let mut connection = redis.connect();
+    for number in 0..3_000 {
+        connection.line(&format!("SET k{number} v"));
+    }
+    redis.kill();
+    // So many microseconds for each key; meanwhile it answers every 1,024 keys.
+    redis.restart_loading("--key-load-delay 300");
+    let server = start(&redis.socket(), Vec::new());
+    server.lines.with("the server is loading its files");
+    server.lines.with(STARTED);
+    server.end().expect("it ends as it should");
 }

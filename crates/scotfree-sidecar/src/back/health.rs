@@ -133,6 +133,25 @@ pub fn obstacles(info: &Info, settings: &Settings, reserved_db: u16, allow_unsta
     found
 }
 
+/// What to do about an error by which a server keeps a user out; none if it is another error.
+pub fn way_in(error: &str, user: &str) -> Option<String> {
+    let next = match error.trim_start_matches('-').split(' ').next()? {
+        "NOAUTH" => "give the sidecar its password: --redis-password-file FILE, with --redis-user NAME if it is not \
+             the default user's"
+            .to_owned(),
+        "WRONGPASS" => format!(
+            "put the password of the user `{user}` into the file of --redis-password-file; whether the user exists \
+             and is on says: redis-cli ACL GETUSER {user}"
+        ),
+        "NOPERM" => format!("give the user its rights: redis-cli ACL SETUSER {user} '+@all' '~*' '&*'"),
+        "DENIED" => "it takes the sidecar for another host (is it in a container?): let both meet on a unix socket \
+             (unixsocket PATH), or set a password (requirepass) and give it with --redis-password-file"
+            .to_owned(),
+        _ => return None,
+    };
+    Some(next)
+}
+
 /// Why early answers are not allowed at present; none if they are. `replication_id` is the one at the
 /// start.
 pub fn early_obstacle(info: &Info, replication_id: &str) -> Option<String> {
@@ -221,6 +240,16 @@ mod tests {
         assert_eq!(early_obstacle(&unlimited, "a"), None);
         unlimited.0.remove("used_memory");
         assert!(early_obstacle(&unlimited, "a").is_some());
+    }
+
+    #[test]
+    fn who_is_kept_out_is_told_how_to_get_in() {
+        let next = |error| way_in(error, "ada").unwrap_or_default();
+        assert!(next("-NOAUTH Authentication required.").contains("--redis-password-file"));
+        assert!(next("-WRONGPASS invalid username-password pair").contains("ACL GETUSER ada"));
+        assert!(next("-NOPERM this user has no permissions").contains("ACL SETUSER ada '+@all'"));
+        assert!(next("-DENIED Redis is running in protected mode").contains("unixsocket"));
+        assert_eq!(way_in("-ERR max number of clients reached", "ada"), None);
     }
 
     #[test]

@@ -38,6 +38,7 @@ impl Back {
         self.counters.lanes_broken += 1;
         let (Some(purpose), Some(lane)) = (self.purpose(id), self.lanes.get(&id)) else { return };
         let was_ready = lane.state == LaneState::Ready;
+        let was_connected = lane.state != LaneState::Connecting;
         let client_id = lane.client_id;
         match purpose {
             Purpose::Private { .. } => self.break_private(id, reason, events),
@@ -51,7 +52,10 @@ impl Back {
                 self.probe = Some(self.open(Purpose::Probe, events));
             }
             Purpose::Control | Purpose::Shared | Purpose::Probe => {
-                let text = format!("its connection for {} broke: {reason}", purpose.name());
+                let text = match was_connected {
+                    true => format!("its connection for {} broke: {reason}", purpose.name()),
+                    false => reason.to_owned(),
+                };
                 self.stop(StopReason::Lost(text), events);
             }
         }

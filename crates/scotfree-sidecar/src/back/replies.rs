@@ -4,6 +4,7 @@
 //! cannot be that command's breaks the lane.
 
 use super::batch::{BatchError, Done, Outcome};
+use super::health::way_in;
 use super::item::LaneCommand;
 use super::markers::integer_reply;
 use super::{
@@ -32,6 +33,10 @@ impl Back {
         let expected = lane.expected.pop_front().ok_or("the server sent a reply that nothing asked for")?;
         match expected {
             Expected::Ok if is_error(reply) => {
+                if let Some(refusal) = self.refused_greeting(&line(reply)) {
+                    self.stop(StopReason::Refused(vec![refusal]), events);
+                    return Ok(());
+                }
                 Err(format!("the server refused a command of the sidecar: {}", line(reply)))
             }
             Expected::Ok | Expected::Ignored => Ok(()),
@@ -60,6 +65,15 @@ impl Back {
                 Ok(())
             }
         }
+    }
+
+    /// What to do about a server that does not let the sidecar in, if that is why the start has ended.
+    fn refused_greeting(&self, reply: &str) -> Option<String> {
+        if !matches!(self.phase, Phase::Idle) {
+            return None;
+        }
+        let user = self.config.credentials.as_ref().map_or("default", |(user, _)| user);
+        way_in(reply, user).map(|next| format!("it answers `{reply}`; {next}"))
     }
 
     fn on_ready(&mut self, id: LaneId, now: Nanos, events: &mut BackEvents) {

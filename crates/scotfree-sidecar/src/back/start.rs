@@ -7,9 +7,10 @@
 //! Nothing is written before the append-only files are known to be whole: what is appended to an open
 //! transaction is dropped or executed twice by a later load (see [`crate::aof::Ending`]).
 
-use super::health::{obstacles, Info, Settings};
+use super::health::{obstacles, way_in, Info, Settings};
 use super::lane::{Expected, Lane};
 use super::markers::{integer_reply, MarkerError, Markers, EPOCH_FIELD};
+use super::replies::line;
 use super::rewrite::{Next, Rewriting};
 use super::stability::AofFiles;
 use super::BackConfig;
@@ -188,9 +189,10 @@ impl Start {
         }
         self.is_loading = false;
         if let Some(error) = replies.iter().find(|reply| is_error(reply) && **reply != replies[3]) {
-            return Progress::Refused(vec![format!(
-                "the server refuses what the sidecar has to ask (INFO, TIME, COMMAND, CONFIG GET): {}",
-                String::from_utf8_lossy(error).trim_end()
+            return Progress::Refused(vec![refused(
+                "what the sidecar has to ask (INFO, CONFIG GET)",
+                error,
+                config,
             )]);
         }
         for reply in &replies[4..] {
@@ -271,14 +273,7 @@ impl Start {
     fn on_epoch(&mut self, replies: &[Vec<u8>], lane: &mut Lane, config: &BackConfig) -> Progress {
         let epoch = integer_reply(&replies[0]).and_then(|epoch| u32::try_from(epoch).ok());
         let Some(epoch) = epoch else {
-            return Progress::Refused(vec![format!(
-                "the epoch in `{}` of database {} cannot be counted up: {}; look at it with: redis-cli -n {} HGETALL {}",
-                config.marker_key,
-                self.description.reserved_db,
-                String::from_utf8_lossy(&replies[0]).trim_end(),
-                self.description.reserved_db,
-                config.marker_key,
-            )]);
+            return Progress::Refused(vec![self.no_epoch(&replies[0], config)]);
         };
         if config.last_epoch.is_some_and(|last| epoch != last + 1) {
             return Progress::Fenced;
@@ -286,6 +281,17 @@ impl Start {
         self.epoch = epoch;
         self.ask_predecessors(0, lane);
         Progress::Going
+    }
+
+    fn no_epoch(&self, reply: &[u8], config: &BackConfig) -> String {
+        let (db, key) = (self.description.reserved_db, &config.marker_key);
+        let what = format!("to count up the epoch in `{key}` of database {db}");
+        // What is not a hash, or no number in it, was put there by somebody else.
+        if !is_error(reply) || reply.starts_with(b"-WRONGTYPE") || reply.starts_with(b"-ERR hash value") {
+            let look = format!("look at it with: redis-cli -n {db} HGETALL {key}");
+            return format!("{}; {look}", refused(&what, reply, config));
+        }
+        refused(&what, reply, config)
     }
 
     fn ask_predecessors(&mut self, round: u32, lane: &mut Lane) {
@@ -300,9 +306,10 @@ impl Start {
         config: &BackConfig,
     ) -> Progress {
         if is_error(reply) {
-            return Progress::Refused(vec![format!(
-                "the server does not let the sidecar end its predecessors' connections (CLIENT LIST, CLIENT KILL): {}",
-                String::from_utf8_lossy(reply).trim_end()
+            return Progress::Refused(vec![refused(
+                "to name predecessors' connections (CLIENT LIST)",
+                reply,
+                config,
             )]);
         }
         let others: Vec<String> =
@@ -335,6 +342,14 @@ impl Start {
             Err(error) => Progress::Refused(vec![error.to_string()]),
         }
     }
+}
+
+/// Says what a server refuses, and what to do about it as far as its answer tells.
+fn refused(what: &str, reply: &[u8], config: &BackConfig) -> String {
+    let user = config.credentials.as_ref().map_or("default", |(user, _)| user);
+    let said = line(reply);
+    let next = way_in(&said, user).map(|next| format!("; {next}")).unwrap_or_default();
+    format!("it refuses {what}: {said}{next}")
 }
 
 /// Reads HGETALL's reply.

@@ -72,6 +72,17 @@ impl RedisServer {
         self.wait_until_ready();
     }
 
+    /// Starts it again with one more option, and does not wait until it has loaded its files.
+    pub fn restart_loading(&mut self, option: &str) {
+        self.options.push(option.to_owned());
+        self.child = spawn(&self.folder, &self.options).expect("it started before");
+        let deadline = Instant::now() + PATIENCE;
+        while UnixStream::connect(self.socket()).is_err() {
+            assert!(Instant::now() < deadline, "redis-server did not listen");
+            std::thread::yield_now();
+        }
+    }
+
     /// Where it listens.
     pub fn socket(&self) -> PathBuf {
         self.folder.join("s")
