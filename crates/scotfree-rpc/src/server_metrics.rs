@@ -74,6 +74,7 @@ impl ServerMetrics {
             unknown_session,
             expired,
             beyond_window,
+            gave_way,
             refused,
         } = self.machine;
         let counters = [
@@ -95,6 +96,7 @@ impl ServerMetrics {
             ("unknown_session", "Messages of unknown sessions.", unknown_session),
             ("expired", "Sessions that expired.", expired),
             ("beyond_window", "Requests beyond their session's credit, dropped.", beyond_window),
+            ("gave_way", "Sessions of clients that had not spoken, gone for newer ones.", gave_way),
         ];
         for (name, help, value) in counters {
             text.counter(&format!("scotfree_server_{name}_total"), help, value);
