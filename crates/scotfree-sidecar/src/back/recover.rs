@@ -52,9 +52,10 @@ impl Back {
                 self.probe = Some(self.open(Purpose::Probe, events));
             }
             Purpose::Control | Purpose::Shared | Purpose::Probe => {
-                let text = match was_connected {
-                    true => format!("its connection for {} broke: {reason}", purpose.name()),
-                    false => reason.to_owned(),
+                let text = if was_connected {
+                    format!("its connection for {} broke: {reason}", purpose.name())
+                } else {
+                    reason.to_owned()
                 };
                 self.stop(StopReason::Lost(text), events);
             }
