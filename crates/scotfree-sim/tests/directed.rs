@@ -212,6 +212,8 @@ fn worlds_that_once_broke_a_promise_keep_it() {
     // An update executed over a gap of writes; a complete one given up, since another that stands
     // behind it in its session was before it in the order.
     pass(94_684, Scenario::random(94_684));
+    // An entry behind more reads than the session's window was not replayed.
+    pass(273_365, Scenario::random(273_365));
     pass(19_039, Scenario::storm(19_039));
 }
 

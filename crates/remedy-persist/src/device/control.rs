@@ -225,24 +225,23 @@ impl Device {
 
     /// Replays a session's entries in a range and says how far it came and how many there were.
     fn replay_range(&mut self, id: SessionId, range: RangeTail, effects: &mut Effects<DeviceOwn>) {
-        let held = self.sessions.get(&id).map_or(0, |session| u64::from(session.window));
-        let last = range.last.min(range.first.saturating_add(held));
-        let (mut count, mut covered) = (0, range.last);
-        for seq in range.first..=last {
-            if self.replay(id, SeqNum(seq), effects) {
-                count += 1;
-                if count == u64::from(self.config.replay_burst_max) {
-                    covered = seq;
-                    break;
-                }
-            }
+        let most = self.config.replay_burst_max.max(1) as usize;
+        // Among the entries themselves: reads, which no log keeps, can part them by any distance.
+        let held = self.sessions.get(&id).into_iter().flat_map(|session| {
+            let from_first = session.live.range(SeqNum(range.first)..);
+            from_first.take_while(|seq| seq.0 <= range.last).take(most)
+        });
+        let held: Vec<SeqNum> = held.copied().collect();
+        for seq in &held {
+            self.replay(id, *seq, effects);
         }
+        let covered = held.last().filter(|_| held.len() == most).map_or(range.last, |last| last.0);
         // The range answered begins at `previous_write`; `number` counts the entries in it.
         let stamp = Stamp {
             kind: StampKind::Barrier,
             device: self.config.device,
             boot_epoch: self.config.boot_epoch,
-            number: OrderNumber(count),
+            number: OrderNumber(held.len() as u64),
             previous_write: SeqNum(range.first),
         };
         self.send_void(id, SeqNum(covered), stamp, effects);
@@ -250,7 +249,7 @@ impl Device {
 
     /// Replays entries by order number; says of each that is not there that it never will be.
     fn replay_orders(&mut self, range: RangeTail, effects: &mut Effects<DeviceOwn>) {
-        let last = range.last.min(range.first.saturating_add(u64::from(self.config.replay_burst_max) - 1));
+        let last = range.last.min(range.first.saturating_add(u64::from(self.config.replay_burst_max.max(1)) - 1));
         for number in range.first..=last {
             match self.live.get(&(range.boot_epoch, OrderNumber(number))).copied() {
                 Some((id, seq)) => {

@@ -111,6 +111,26 @@ fn a_question_is_answered_with_replay_burst_max_entries_and_where_to_go_on() {
 }
 
 #[test]
+fn an_entry_is_replayed_however_many_reads_stand_before_it() {
+    let mut bench = DeviceBench::new(4);
+    bench.learn(1);
+    for seq in 1..=500 {
+        let read = header(Kind::Read, 1, seq);
+        let key = session_keys(1).client_to_server;
+        bench.request(&packet(&read, &Tail::Stamp(Stamp::default()), b"x", &key));
+    }
+    bench.request(&update(1, 501, b"x")[0]);
+    let range = RangeTail { first: 1, last: 501, boot_epoch: BootEpoch(0) };
+    let answer = bench.command(&header(Kind::Retransmit, 1, 0), &Tail::Range(range));
+    let seqs: Vec<_> =
+        answer.iter().map(|bytes| Packet::parse(bytes).map(|packet| packet.seq_num())).collect();
+    assert_eq!(seqs, [Ok(SeqNum(501)), Ok(SeqNum(501))], "the entry, and the word that it is all");
+    // A question that makes no sense is answered and does no harm.
+    let backward = RangeTail { first: 501, last: 1, boot_epoch: BootEpoch(0) };
+    assert_eq!(bench.command(&header(Kind::Retransmit, 1, 0), &Tail::Range(backward)).len(), 1);
+}
+
+#[test]
 fn incomplete_updates_at_the_device_hold_at_most_fragment_bytes_max() {
     // The oldest set gives way; its client sends it again. With sets of the largest size the bytes
     // are the nearer limit, FRAGMENT_SETS_MAX the farther.
