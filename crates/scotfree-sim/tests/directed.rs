@@ -215,6 +215,8 @@ fn worlds_that_once_broke_a_promise_keep_it() {
     // An entry behind more reads than the session's window was not replayed.
     pass(273_365, Scenario::random(273_365));
     pass(19_039, Scenario::storm(19_039));
+    // A follower became the head and did not know of writes that had passed it unstamped.
+    pass(5_115, Scenario::storm(5_115));
 }
 
 #[test]

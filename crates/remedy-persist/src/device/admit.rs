@@ -233,6 +233,8 @@ impl Device {
         self.counters.admitted += 1;
         if let Some(session) = self.sessions.get_mut(&id) {
             session.next = session.next.max(seq.next());
+            // What went by unstamped, or before this device knew the session, the head knows.
+            session.last_write = session.last_write.max(stamp.previous_write);
             if packet.kind() != Kind::Read {
                 session.last_write = session.last_write.max(seq);
             }

@@ -249,7 +249,8 @@ impl Device {
 
     /// Replays entries by order number; says of each that is not there that it never will be.
     fn replay_orders(&mut self, range: RangeTail, effects: &mut Effects<DeviceOwn>) {
-        let last = range.last.min(range.first.saturating_add(u64::from(self.config.replay_burst_max.max(1)) - 1));
+        let last =
+            range.last.min(range.first.saturating_add(u64::from(self.config.replay_burst_max.max(1)) - 1));
         for number in range.first..=last {
             match self.live.get(&(range.boot_epoch, OrderNumber(number))).copied() {
                 Some((id, seq)) => {

@@ -1,8 +1,8 @@
 //! What happens at the limits that no configuration names: each `*_MAX` of the machines, reached.
 
 use super::bench::{
-    accept, address, client_address, cluster, device_address, header, nonce, packet, recovered, sent,
-    server_address, session_keys, update, ServerBench, NOW,
+    accept, address, barrier, client_address, cluster, device_address, header, nonce, packet, recovered,
+    sent, server_address, session_keys, update, ServerBench, NOW,
 };
 use crate::client::{DEVICES_MAX, RESPONSE_SETS_MAX};
 use crate::device::{ENDED_MAX, FRAGMENT_BYTES_MAX, PAGE_RECORDS_MAX};
@@ -14,8 +14,9 @@ use scotfree_core::{
     BootEpoch, DeviceId, Durability, Effect, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, SessionId,
 };
 use scotfree_wire::{
-    fragments, CloseReason, CloseTail, Direction, Flags, Header, HeartbeatTail, Kind, LeaseTail, Packet,
-    RangeTail, ResponseTail, SessionKeys, Stamp, StampKind, Tail, MANIFEST_RECORD_BYTES, REQUEST_BYTES_MAX,
+    emit_stamp, fragments, CloseReason, CloseTail, Direction, Flags, Header, HeartbeatTail, Kind, LeaseTail,
+    Packet, RangeTail, ResponseTail, SessionKeys, Stamp, StampKind, Tail, MANIFEST_RECORD_BYTES,
+    REQUEST_BYTES_MAX,
 };
 
 struct DeviceBench {
@@ -25,20 +26,24 @@ struct DeviceBench {
 
 impl DeviceBench {
     fn new(sessions_max: u32) -> DeviceBench {
+        DeviceBench::adjusted(|config| config.sessions_max = sessions_max)
+    }
+
+    fn adjusted(adjust: impl FnOnce(&mut DeviceConfig)) -> DeviceBench {
         let mut config =
             DeviceConfig::new(DeviceId(1), BootEpoch(1), device_address(), server_address(), cluster());
-        config.sessions_max = sessions_max;
         config.window_max = 128;
+        adjust(&mut config);
         let mut bench = DeviceBench { device: Device::new(config), effects: Effects::new() };
-        let tail = LeaseTail {
-            asked_at: NOW,
-            duration: Nanos::from_secs(100),
-            device: DeviceId(1),
-            boot_epoch: BootEpoch(1),
-        };
-        bench.command(&header(Kind::Lease, 0, 0), &Tail::Lease(tail));
-        assert!(bench.device.has_lease(NOW));
+        bench.lease(BootEpoch(1));
         bench
+    }
+
+    fn lease(&mut self, boot_epoch: BootEpoch) {
+        let duration = Nanos::from_secs(100);
+        let tail = LeaseTail { asked_at: NOW, duration, device: DeviceId(1), boot_epoch };
+        self.command(&header(Kind::Lease, 0, 0), &Tail::Lease(tail));
+        assert!(self.device.has_lease(NOW));
     }
 
     fn command(&mut self, header: &Header, tail: &Tail) -> Vec<Vec<u8>> {
@@ -128,6 +133,22 @@ fn an_entry_is_replayed_however_many_reads_stand_before_it() {
     // A question that makes no sense is answered and does no harm.
     let backward = RangeTail { first: 501, last: 1, boot_epoch: BootEpoch(0) };
     assert_eq!(bench.command(&header(Kind::Retransmit, 1, 0), &Tail::Range(backward)).len(), 1);
+}
+
+#[test]
+fn a_follower_that_becomes_the_head_knows_of_writes_that_it_has_not_seen() {
+    let mut bench = DeviceBench::adjusted(|config| config.head = false);
+    bench.learn(1);
+    let key = session_keys(1).client_to_server;
+    let mut read = packet(&header(Kind::Read, 1, 25), &Tail::Stamp(Stamp::default()), b"x", &key);
+    let by_head = Stamp { device: DeviceId(2), ..barrier(1, 0, 24) };
+    emit_stamp(&mut read, &by_head, &cluster().control(Direction::Stamp)).expect("a request has room");
+    bench.request(&read);
+    bench.device.promote(&mut bench.effects);
+    bench.lease(BootEpoch(2));
+    bench.request(&update(1, 26, b"x")[0]);
+    let entry = bench.device.entries().next().expect("the update is logged");
+    assert_eq!((entry.seq, entry.stamp.previous_write), (SeqNum(26), SeqNum(24)));
 }
 
 #[test]
