@@ -73,20 +73,6 @@ impl From<Trouble> for Failure {
     }
 }
 
-/// What to do about an address at which nobody can listen; `tool` shows who does.
-pub fn next_address(error: &io::Error, tool: &str) -> String {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => format!("see who has it: {tool}; or give another address"),
-        io::ErrorKind::AddrNotAvailable => {
-            "this machine has no such address; see those that it has: ip -brief address".to_owned()
-        }
-        io::ErrorKind::PermissionDenied => {
-            "ports below 1024 are root's; give a larger one, or CAP_NET_BIND_SERVICE".to_owned()
-        }
-        _ => "give another address".to_owned(),
-    }
-}
-
 /// The setting must be there: a flag, a variable or a key.
 pub fn required<T: Clone>(value: Option<&T>, section: &str, key: &str) -> Result<T, Failure> {
     value.cloned().ok_or_else(|| {

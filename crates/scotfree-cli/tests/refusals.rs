@@ -69,9 +69,11 @@ fn a_refused_server_leaves_its_file_as_it_was() {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         refusal.refuses(&words, code, parts, &new);
     };
-    refuse(with(&key, ["--listen".into(), taken.clone()]), 3, &[&taken, "ss -lunp"]);
+    refuse(with(&key, ["--listen".into(), taken.clone()]), 3, &[&taken, "ss -tulpn"]);
     refuse(with(&key, ["--listen".into(), "192.0.2.1:51000".into()]), 3, &["no such address", "ip -brief"]);
-    refuse(with(&[key, free].concat(), ["--metrics".into(), metrics.clone()]), 3, &[&metrics]);
+    let far = "192.0.2.1:9100";
+    refuse(with(&[key, free].concat(), ["--metrics".into(), far.into()]), 3, &[far, "no such address"]);
+    refuse(with(&[key, free].concat(), ["--metrics".into(), metrics.clone()]), 3, &[&metrics, "ss -tulpn"]);
     refuse(with(&free, ["--key-file".into(), "bad".into()]), 2, &["64 hexadecimal"]);
     assert!(!new.exists());
 }

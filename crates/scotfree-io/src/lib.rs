@@ -8,6 +8,7 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("scotfree-io speaks to the kernel in the layouts of 64-bit Linux");
 
+pub mod advice;
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -53,7 +53,8 @@ impl Source {
         toml::from_str(&self.text).map_err(|error| {
             let span = error.span().unwrap_or(0..0);
             let key = self.key_at(&span);
-            self.error(span, &key, error.message().trim_end())
+            // The parser says what is allowed on a line of its own.
+            self.error(span, &key, error.message().trim_end().replace('\n', "; "))
         })
     }
 

@@ -338,7 +338,7 @@ pub fn access() -> Access {
             "make network namespaces without being root",
             format!("user namespaces are not allowed here: {}", trouble.problem),
             "run as root, or allow them: sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000 \
-             (on Ubuntu also kernel.apparmor_restrict_unprivileged_userns=0)",
+             (on Ubuntu also kernel.apparmor_restrict_unprivileged_userns=0); scot doctor says which of them forbids it",
         )),
     }
 }

@@ -8,6 +8,7 @@ use crate::server::{ServerOptions, ServerRuntime};
 use crate::service::{DeadLetter, Execution, Replies, Service};
 use remedy_persist::{DeadLetterReason, RecoveredSession, RequestKind, ServerConfig};
 use scotfree_core::{DeviceId, Epoch, Nanos, SeqNum, SessionId};
+use scotfree_io::advice::after_listening;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_io::{now_monotonic, Transport};
 use scotfree_wire::{ClusterKey, Nonce};
@@ -52,7 +53,7 @@ impl ListenerConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum ListenerError {
     /// The address is not free or not ours.
-    #[error("cannot listen on {address}: {source}; choose another address or stop who uses it")]
+    #[error("cannot listen on {address}: {source}; {}", after_listening(source))]
     Bind {
         /// The address.
         address: SocketAddr,

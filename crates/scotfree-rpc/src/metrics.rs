@@ -4,6 +4,7 @@
 //! last, and says `503` when the loop has published nothing for [`STALE_AFTER`].
 
 use scotfree_core::Nanos;
+use scotfree_io::advice::after_listening;
 use std::fmt::{Display, Write as _};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -205,7 +206,7 @@ impl PublishTimes {
 #[derive(Debug, thiserror::Error)]
 pub enum MetricsError {
     /// The address is not free or not ours.
-    #[error("cannot serve metrics on {address}: {source}; choose another address or set port 0 for any")]
+    #[error("cannot serve metrics on {address}: {source}; {}", after_listening(source))]
     Listen {
         /// The address tried.
         address: SocketAddr,

@@ -39,7 +39,7 @@ pub fn refusal(args: Args<'_>, reserved_db: u16) -> Option<String> {
 pub fn reserved(reserved_db: u16) -> String {
     format!(
         "ERR scotfree: database {reserved_db} holds the markers that make requests run exactly once; \
-         use another or change reserved_db"
+         use another, or start the sidecar with another --marker-db"
     )
 }
 

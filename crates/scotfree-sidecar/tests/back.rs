@@ -182,12 +182,12 @@ fn a_server_that_cannot_keep_the_promise_is_refused_with_the_mend() {
             "CONFIG SET maxmemory-policy noeviction",
         ),
         (&["--appendonly no"], "CONFIG SET appendonly yes"),
-        (&["--appendonly yes", "--databases 1"], "reserved_db"),
+        (&["--appendonly yes", "--databases 1"], "--marker-db"),
         (&["--appendonly yes", "--replicaof 127.0.0.1 1"], "REPLICAOF NO ONE"),
         (&["--appendonly yes", "--requirepass secret"], "NOAUTH"),
     ] {
         let Some(redis) = RedisServer::start(options) else { return };
-        let reserved_db = Some(15).filter(|_| mend == "reserved_db");
+        let reserved_db = Some(15).filter(|_| mend == "--marker-db");
         let config = BackConfig { reserved_db, ..BackConfig::default() };
         let mut driver = BackDriver::new(&redis.socket(), config);
         driver.until("the refusal", |driver| driver.stopped.is_some());

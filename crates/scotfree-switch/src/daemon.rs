@@ -13,6 +13,7 @@ use crate::notice::Notices;
 use crate::plane_user::{Ports, UserPlane};
 use remedy_persist::{Device, DeviceConfig};
 use scotfree_core::{BootEpoch, Durability, Epoch, Nanos};
+use scotfree_io::advice::after_listening;
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::packet_port::PortError;
 use scotfree_io::ram::{RamConfig, RamDomain};
@@ -53,9 +54,7 @@ pub enum StartError {
     #[error(transparent)]
     Port(#[from] PortError),
     /// The metrics listener cannot be opened.
-    #[error(
-        "listening for metrics on {address} failed: {source}; choose another address or stop who uses it"
-    )]
+    #[error("listening for metrics on {address} failed: {source}; {}", after_listening(source))]
     Metrics {
         /// Where.
         address: SocketAddr,

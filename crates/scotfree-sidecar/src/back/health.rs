@@ -119,14 +119,14 @@ pub fn obstacles(info: &Info, settings: &Settings, reserved_db: u16, allow_unsta
     let databases: u32 = settings.get("databases").parse().unwrap_or(0);
     if databases <= u32::from(reserved_db) {
         found.push(format!(
-            "the server has {databases} databases, so there is no database {reserved_db} for the markers; set reserved_db \
-             or the server's `databases`"
+            "the server has {databases} databases, so there is no database {reserved_db} for the markers; give another \
+             (--marker-db) or raise the server's `databases`"
         ));
     }
     if settings.get("appendonly") != "yes" && !allow_unstable {
         found.push(
             "the server keeps no append-only file, so nothing ever becomes stable; run: redis-cli CONFIG SET \
-             appendonly yes (or start the sidecar with allow_unstable to go without durability)"
+             appendonly yes (or start the sidecar with --allow-unstable to go without durability)"
                 .into(),
         );
     }
@@ -260,7 +260,7 @@ mod tests {
             settings.0.insert(name.to_owned(), value.to_owned());
         }
         assert!(obstacles(&good(), &settings, 15, false).is_empty());
-        assert!(obstacles(&good(), &settings, 16, false)[0].contains("reserved_db"));
+        assert!(obstacles(&good(), &settings, 16, false)[0].contains("--marker-db"));
         settings.0.insert("maxmemory-policy".to_owned(), "allkeys-lru".to_owned());
         settings.0.insert("appendonly".to_owned(), "no".to_owned());
         let found = obstacles(&good(), &settings, 15, false);

@@ -11,6 +11,7 @@ use crate::redis::RedisAddress;
 use crate::tunnel::{TunnelListener, TunnelOptions};
 use remedy_persist::ServerConfig;
 use scotfree_core::{DeviceId, Nanos};
+use scotfree_io::advice::after_listening;
 use scotfree_io::now_monotonic;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText, PublishTimes};
@@ -99,7 +100,7 @@ pub enum SidecarError {
         sync_error: Option<String>,
     },
     /// An address cannot be listened on.
-    #[error("listening on {address} ({what}) failed: {error}; is another process using it?")]
+    #[error("listening on {address} ({what}) failed: {error}; {}", after_listening(error))]
     Listen {
         /// The address.
         address: SocketAddr,

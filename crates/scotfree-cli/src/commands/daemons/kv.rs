@@ -4,10 +4,11 @@
 
 use super::{cluster_key, devices};
 use crate::config::Sources;
-use crate::failure::{next_address, required, Failure};
+use crate::failure::{required, Failure};
 use crate::serve::{begin, changed_keys, say_reload, Listening, Messages};
 use crate::settings::{Config, Kv};
 use crate::text::Size;
+use scotfree_io::advice::after_listening;
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_kv::{KvOptions, KvRecovery, KvService};
@@ -104,9 +105,8 @@ fn open(plan: &Plan) -> Result<(KvService<DiskDomain>, KvRecovery), Failure> {
 }
 
 fn bind(listen: SocketAddr) -> Result<UdpTransport, Failure> {
-    UdpTransport::bind(listen, &UdpConfig::default()).map_err(|error| {
-        Failure::tried(format!("listen on UDP {listen}"), &error, &next_address(&error, "ss -lunp"))
-    })
+    UdpTransport::bind(listen, &UdpConfig::default())
+        .map_err(|error| Failure::tried(format!("listen on UDP {listen}"), &error, after_listening(&error)))
 }
 
 fn runtime(
