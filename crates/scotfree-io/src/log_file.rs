@@ -273,9 +273,44 @@ fn noted_owner(file: &File) -> Option<u32> {
     Some(u32::from_le_bytes(bytes)).filter(|pid| *pid != 0)
 }
 
+/// Makes the file and gives it its name only when it is whole. None if somebody else was faster.
+fn create(
+    path: &Path,
+    flags: i32,
+    fill: &dyn Fn(&File) -> io::Result<()>,
+) -> Result<Option<File>, DomainError> {
+    let unnamed =
+        OpenOptions::new().read(true).write(true).custom_flags(flags | libc::O_TMPFILE).open(folder_of(path));
+    match unnamed {
+        Ok(file) => create_unnamed(&file, path, fill).map(|made| made.then_some(file)),
+        // Not every file system has files without names; what else is wrong shows there, too.
+        Err(_) => create_named(path, flags, fill),
+    }
+}
+
+/// Whoever is killed in the middle leaves nothing, since the kernel frees a file that has no name.
+fn create_unnamed(
+    file: &File,
+    path: &Path,
+    fill: &dyn Fn(&File) -> io::Result<()>,
+) -> Result<bool, DomainError> {
+    let making = |error| DomainError::io(format!("making {}", path.display()), error);
+    lock(file, path)?;
+    fill(file).and_then(|()| file.sync_all()).map_err(making)?;
+    match sys::file::give_name(file, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
+        named => named.map_err(making)?,
+    }
+    // Left by one that was killed where files have names from the beginning.
+    let _ = fs::remove_file(unborn_name(path));
+    sync_folder(path)
+        .map_err(|error| DomainError::io(format!("syncing the folder of {}", path.display()), error))?;
+    Ok(true)
+}
+
 /// Makes the file under a temporary name and gives it its own only when it is whole. None if somebody
 /// else was faster.
-fn create(
+fn create_named(
     path: &Path,
     flags: i32,
     fill: &dyn Fn(&File) -> io::Result<()>,
@@ -329,8 +364,11 @@ fn unborn_name(path: &Path) -> PathBuf {
 }
 
 fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(folder_of(path))?.sync_all()
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]

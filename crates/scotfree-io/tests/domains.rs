@@ -8,11 +8,11 @@ use scotfree_io::conformance::domain::{await_completions, records, suite, Fixtur
 use scotfree_io::conformance::faults::{Fault, FaultyStorage};
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::ram::{RamConfig, RamDomain};
-use scotfree_io::storage::Storage;
+use scotfree_io::storage::{FileStorage, Storage, WriteWaits};
 use scotfree_io::verify::{verify, LogKind, VerifyReport};
 use scotfree_io::{DomainError, PersistenceDomain};
 use std::fs::OpenOptions;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -68,6 +68,24 @@ fn a_valid_ram_record_that_fails_its_checksum_is_damage_and_left_alone() {
         }
         assert!(std::fs::read(&path).expect("the log can be read") == before, "it was written to");
     }
+}
+
+#[test]
+fn a_log_in_the_making_has_no_name_where_files_can_be_without() {
+    let folder = Folder::new();
+    let path = folder.path("log");
+    let parent = path.parent().expect("a folder");
+    let unnamed = OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(parent);
+    if unnamed.is_err() {
+        println!("SKIP: this file system has no files without names");
+        return;
+    }
+    let names = || std::fs::read_dir(parent).expect("it is there").count();
+    let made = FileStorage::open_or_create(&path, WriteWaits::No, &|storage| {
+        assert_eq!(names(), 0, "whoever is killed now leaves nothing");
+        storage.write_at(0, b"whole")
+    });
+    assert_eq!((made.expect("a new log").length().expect("a file"), names()), (5, 1));
 }
 
 #[test]

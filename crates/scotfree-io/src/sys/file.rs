@@ -4,10 +4,13 @@
 //! punches, within the range it is given.
 
 use super::check;
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Takes the exclusive lock of a file; false if another process, or another open of this one, has it.
 pub fn try_lock(file: &File) -> io::Result<bool> {
@@ -17,6 +20,15 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Gives a file without a name its first one; an error if the name is taken.
+pub fn give_name(file: &File, path: &Path) -> io::Result<()> {
+    let from = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    let to = CString::new(path.as_os_str().as_bytes())?;
+    let here = libc::AT_FDCWD;
+    // SAFETY: both strings end with a zero and live through the call.
+    check(unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), libc::AT_SYMLINK_FOLLOW) }).map(drop)
 }
 
 /// Reserves the blocks of a range, so that writing there, also through a mapping, cannot run out of
