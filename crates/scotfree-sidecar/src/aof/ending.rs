@@ -14,6 +14,10 @@ use std::path::{Path, PathBuf};
 
 /// A longer line is no part of an append-only file; only lengths and times stand on lines.
 const LINE_BYTES_MAX: u64 = 1_024;
+/// A line of a length is shorter.
+const NEAR_BYTES: usize = 32;
+/// How much is read at once.
+const READ_BYTES: usize = 256 << 10;
 
 /// What reading the files has shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +53,8 @@ pub fn ending(files: &AofFiles) -> Ending {
     };
     for name in names {
         let path = files.folder.join(name);
-        match File::open(&path).and_then(|file| open_transaction(BufReader::new(file))) {
+        match File::open(&path).and_then(|file| open_transaction(BufReader::with_capacity(READ_BYTES, file)))
+        {
             Ok(None) => {}
             Ok(Some(offset)) => return Ending::Open { file: path, offset },
             Err(error) => return unknown(&path, error),
@@ -176,7 +181,7 @@ impl<R: BufRead + Seek> Commands<R> {
     /// Reads a line and returns its first byte; none if the file ends before the line does.
     fn read_line(&mut self) -> io::Result<Option<u8>> {
         self.line.clear();
-        let count = self.reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut self.line)?;
+        let count = self.copy_line()?;
         self.offset += count as u64;
         if self.line.ends_with(b"\r\n") {
             return Ok(self.line.first().copied());
@@ -187,10 +192,27 @@ impl<R: BufRead + Seek> Commands<R> {
         Ok(None)
     }
 
+    /// Copies the next line, or as much of it as may be. Nearly all lines are short and in the buffer.
+    fn copy_line(&mut self) -> io::Result<usize> {
+        let buffered = self.reader.fill_buf()?;
+        let near = &buffered[..buffered.len().min(NEAR_BYTES)];
+        if let Some(end) = near.iter().position(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(&near[..=end]);
+            self.reader.consume(end + 1);
+            return Ok(end + 1);
+        }
+        self.reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut self.line)
+    }
+
     /// The number behind the line's first byte.
     fn number(&self) -> io::Result<u64> {
-        let text = std::str::from_utf8(&self.line[1..]).unwrap_or_default().trim_end();
-        text.parse().map_err(|_| self.damaged("a length is no number"))
+        let digits = self.line.get(1..self.line.len().saturating_sub(2)).unwrap_or_default();
+        let add = |sum: u64, digit: &u8| {
+            let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10)?;
+            sum.checked_mul(10)?.checked_add(u64::from(digit))
+        };
+        let number = digits.iter().try_fold(0, add).filter(|_| !digits.is_empty());
+        number.ok_or_else(|| self.damaged("a length is no number"))
     }
 
     fn damaged(&self, what: &str) -> io::Error {
