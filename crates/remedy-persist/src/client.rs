@@ -110,6 +110,13 @@ impl RequestKind {
         }
     }
 
+    /// What a packet of this kind carries, if it carries a request.
+    pub(crate) fn of(kind: Kind) -> Option<RequestKind> {
+        [RequestKind::Update, RequestKind::Read, RequestKind::Bypass]
+            .into_iter()
+            .find(|request| request.kind() == kind)
+    }
+
     /// Whether the request may change the server's state.
     pub fn writes(self) -> bool {
         self != RequestKind::Read
@@ -602,14 +609,24 @@ impl Client {
             self.counters.foreign += 1;
             return Ok(());
         };
+        self.receive_in_session(now, &packet, keys, effects)
+    }
+
+    fn receive_in_session(
+        &mut self,
+        now: Nanos,
+        packet: &Packet<'_>,
+        keys: SessionKeys,
+        effects: &mut Effects<ClientOwn>,
+    ) -> Result<(), WireError> {
         match (packet.kind(), packet.tail()) {
             (Kind::PersistAck, Tail::Stamp(stamp)) => {
                 packet.verify(&keys.device_to_client)?;
-                self.on_persist_ack(now, &packet, *stamp);
+                self.on_persist_ack(now, packet, *stamp);
             }
             (Kind::Response, Tail::Response(times)) => {
                 packet.verify(&keys.server_to_client)?;
-                self.on_response(now, &packet, *times)?;
+                self.on_response(now, packet, *times)?;
             }
             (Kind::ServerAck, _) => {
                 packet.verify(&keys.server_to_client)?;
@@ -637,7 +654,25 @@ impl Client {
                 self.on_close(now, packet.seq_num(), tail.reason, effects);
                 return Ok(());
             }
-            _ => self.counters.foreign += 1,
+            (
+                Kind::SessionOpen
+                | Kind::SessionAccept
+                | Kind::SessionClose
+                | Kind::Update
+                | Kind::Read
+                | Kind::Bypass
+                | Kind::PersistAck
+                | Kind::Response
+                | Kind::Retransmit
+                | Kind::RecoveryPoll
+                | Kind::Manifest
+                | Kind::Replay
+                | Kind::Heartbeat
+                | Kind::Lease
+                | Kind::Busy
+                | Kind::Drain,
+                _,
+            ) => self.counters.foreign += 1,
         }
         self.settle(now, effects);
         Ok(())
@@ -793,7 +828,10 @@ impl Client {
                 self.end(ClosedReason::Finished, effects);
             }
             CloseReason::ByClient => {}
-            _ => self.end(ClosedReason::Server(reason), effects),
+            CloseReason::UnknownSession
+            | CloseReason::ServerFailed
+            | CloseReason::Expire
+            | CloseReason::NoRoom => self.end(ClosedReason::Server(reason), effects),
         }
     }
 
@@ -879,7 +917,7 @@ impl Client {
             (false, Some(_)) if acknowledged || stable => Some(AnsweredBy::Server),
             (false, Some(_)) if self.config.planted.is(Fault::CompleteWithoutAck) => Some(AnsweredBy::Server),
             (false, None) if entry.fixed_reply && stable => Some(AnsweredBy::ServerAck),
-            _ => None,
+            (true | false, Some(_) | None) => None,
         }
     }
 

@@ -90,7 +90,7 @@ impl SeqNum {
     /// The next place in the session.
     #[must_use]
     pub const fn next(self) -> SeqNum {
-        SeqNum(self.0 + 1)
+        SeqNum(self.0.saturating_add(1))
     }
 }
 

@@ -37,7 +37,25 @@ impl Device {
             }
             (Kind::ServerAck, _) => self.on_stable(packet, packet.seq_num(), effects)?,
             (Kind::Heartbeat, Tail::Heartbeat(tail)) => self.on_stable(packet, tail.stable, effects)?,
-            _ => {}
+            (Kind::SessionAccept | Kind::Heartbeat, _) => return Err(WireError::InvalidField),
+            // For the client alone.
+            (
+                Kind::SessionOpen
+                | Kind::SessionClose
+                | Kind::Update
+                | Kind::Read
+                | Kind::Bypass
+                | Kind::PersistAck
+                | Kind::Response
+                | Kind::Retransmit
+                | Kind::RecoveryPoll
+                | Kind::Manifest
+                | Kind::Replay
+                | Kind::Lease
+                | Kind::Busy
+                | Kind::Drain,
+                _,
+            ) => {}
         }
         forward(effects, packet.bytes());
         Ok(())
@@ -140,7 +158,23 @@ impl Device {
                 self.remember_ended(packet.session());
                 self.on_expire(packet.session(), effects);
             }
-            _ => return Err(WireError::InvalidField),
+            (
+                Kind::SessionOpen
+                | Kind::SessionAccept
+                | Kind::SessionClose
+                | Kind::Update
+                | Kind::Read
+                | Kind::Bypass
+                | Kind::PersistAck
+                | Kind::Response
+                | Kind::Retransmit
+                | Kind::Manifest
+                | Kind::Replay
+                | Kind::Heartbeat
+                | Kind::Lease
+                | Kind::Busy,
+                _,
+            ) => return Err(WireError::InvalidField),
         }
         Ok(())
     }
@@ -308,7 +342,7 @@ impl Device {
             let last = last.max(first);
             return (Stamp { previous_write: last, ..self.pass(id, first, false, false) }, last);
         };
-        let last = last.0.clamp(first.0, first.0 + u64::from(session.window));
+        let last = last.0.clamp(first.0, first.0.saturating_add(u64::from(session.window)));
         let stamped = (first.0 + 1..=last).find(|seq| session.slot(SeqNum(*seq)).is_some());
         let last = SeqNum(stamped.map_or(last, |stamped| stamped - 1));
         if last < session.next {

@@ -61,6 +61,8 @@ pub struct ServerConfig {
     pub retry_interval: Nanos,
     /// How many bytes of requests may wait for their turn.
     pub buffer_bytes_max: usize,
+    /// How many requests may be executed and not answered, or not stable; the others wait.
+    pub unfinished_max: usize,
     /// How many bytes of sent replies one session keeps.
     pub replies_bytes_max: usize,
     /// How long a client is told to wait when the buffer is full.
@@ -94,6 +96,7 @@ impl ServerConfig {
             gap_ask_after: Nanos::from_millis(2),
             retry_interval: Nanos::from_millis(20),
             buffer_bytes_max: 64 << 20,
+            unfinished_max: 1 << 19,
             replies_bytes_max: 4 << 20,
             busy_backoff: Nanos::from_millis(20),
             planted: Planted::NONE,
@@ -210,6 +213,8 @@ pub struct ServerCounters {
     pub refused: [u64; WIRE_ERROR_COUNT],
 }
 
+/// No session gets so far; a number beyond it is nonsense, and none below overflows when counted on.
+pub(crate) const SEQ_MAX: u64 = 1 << 62;
 /// How many incomplete fragmented requests are kept.
 pub(crate) const FRAGMENT_SETS_MAX: usize = 256;
 
@@ -355,9 +360,9 @@ impl Server {
         self.serving
     }
 
-    /// Whether replies wait for stability: storage should be asked now.
+    /// Whether replies or requests wait for stability: storage should be asked now.
     pub fn wants_stable(&self) -> bool {
-        !self.held.is_empty()
+        !self.held.is_empty() || self.is_saturated()
     }
 
     /// The last ticket given.

@@ -99,9 +99,7 @@ impl Server {
         if session.dead {
             return if replayed { self.bury_late(id, packet, effects) } else { Ok(()) };
         }
-        // A client counts its credit from what is complete there; a device from its log.
-        let reached = session.next.max(session.completed);
-        if !replayed && seq.0 > reached.0 + 2 * u64::from(self.config.window) {
+        if !replayed && session.is_beyond(seq, self.config.window) {
             self.counters.beyond_window += 1;
             return Ok(());
         }
@@ -180,11 +178,8 @@ impl Server {
         }
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let pending = Pending {
-            kind: match packet.kind() {
-                Kind::Read => RequestKind::Read,
-                Kind::Bypass => RequestKind::Bypass,
-                _ => RequestKind::Update,
-            },
+            // What a device replays is an update.
+            kind: RequestKind::of(packet.kind()).unwrap_or(RequestKind::Update),
             flags: packet.flags(),
             asked: packet.header().asked,
             stamp,
@@ -264,7 +259,7 @@ impl Server {
         if !self.serving {
             return;
         }
-        loop {
+        while !self.is_saturated() {
             let in_order = self.execute_in_order(now, effects);
             while let Some(id) = self.order.released() {
                 self.dirty.insert(id);
@@ -276,6 +271,12 @@ impl Server {
             }
         }
         self.note_missing_order(now);
+    }
+
+    /// Whether so much has been executed and is not answered or not stable that the rest waits:
+    /// it goes on when the application has answered or storage has caught up.
+    pub(super) fn is_saturated(&self) -> bool {
+        self.in_flight.len() + self.unstable.len() >= self.config.unfinished_max
     }
 
     /// Executes the next update in order, if its session has come to it.
@@ -342,6 +343,10 @@ impl Server {
     /// Executes what the session has at its head, as far as it may.
     fn execute_session(&mut self, now: Nanos, id: SessionId, effects: &mut Effects<ServerOwn>) {
         loop {
+            if self.is_saturated() {
+                self.dirty.insert(id);
+                return;
+            }
             let Some(session) = self.sessions.get(&id) else { return };
             let seq = session.next;
             let Some(pending) = session.buffer.get(&seq) else {
@@ -373,7 +378,7 @@ impl Server {
         let Some(session) = self.sessions.get_mut(&id) else { return false };
         let Some((seq, pending)) = session.buffer.first_key_value() else { return false };
         let reads = pending.stamp.kind != StampKind::None && pending.stamp.previous_write < session.next;
-        let passed = reads && seq.0 <= session.completed.0 + 1;
+        let passed = reads && *seq <= session.completed.next();
         if passed {
             session.next = *seq;
         }
@@ -611,7 +616,8 @@ impl Server {
         let stamp = packet.stamp();
         let past = self.order.view.is_some_and(|view| stamp.device == view.1 && stamp.boot_epoch < view.0);
         let stamp = if past { stamp } else { self.current_stamp(now, stamp, effects) };
-        let last = packet.header().completed.0.clamp(seq.0, seq.0 + u64::from(self.config.window));
+        let last =
+            packet.header().completed.0.clamp(seq.0, seq.0.saturating_add(u64::from(self.config.window)));
         for seq in seq.0..=last {
             self.enrich(id, SeqNum(seq), stamp, false);
         }

@@ -20,6 +20,7 @@ impl Server {
         times: ResponseTail,
         effects: &mut Effects<ServerOwn>,
     ) {
+        let was_saturated = self.is_saturated();
         let Some(flight) = self.in_flight.remove(&ticket) else { return };
         let (id, seq) = (flight.session, flight.seq);
         // A reply that no response can carry becomes an empty failure; the shell knows how to say it.
@@ -45,6 +46,9 @@ impl Server {
         }
         if self.planted(Fault::StableWhenApplied) {
             self.on_stable(now, ticket, effects);
+        }
+        if was_saturated {
+            self.pump(now, effects);
         }
     }
 

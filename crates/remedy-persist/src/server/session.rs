@@ -1,6 +1,6 @@
 //! Sessions at the server: opening, heartbeats, closing, expiry (rules 9 and 11).
 
-use super::{RecoveredSession, Server, ServerOwn};
+use super::{RecoveredSession, Server, ServerOwn, SEQ_MAX};
 use crate::fault::Fault;
 use crate::server::DeadLetterReason;
 use scotfree_core::{Durability, Effects, Epoch, Nanos, SeqNum, SessionId};
@@ -148,6 +148,15 @@ impl Session {
         };
         let first = *self.buffer.keys().next()?;
         self.buffer.values().any(says_so).then_some(first)
+    }
+
+    /// Whether a request is beyond its client's credit. That is counted from what is complete at the
+    /// client, as this very request says; twice the window, since an earlier incarnation may have
+    /// granted more. What waits here is bounded too, whatever the client says.
+    pub(super) fn is_beyond(&self, seq: SeqNum, window: u32) -> bool {
+        let credit = 2 * u64::from(window);
+        let crowded = self.buffer.len() as u64 >= credit && !self.buffer.contains_key(&seq);
+        seq.0 > self.completed.0.saturating_add(credit) || (crowded && seq != self.next)
     }
 
     /// Whether the next request is not here, though later ones are known of.
@@ -366,6 +375,9 @@ impl Server {
             return Ok(false);
         };
         packet.verify(&session.keys.client_to_server)?;
+        if packet.seq_num().0.max(packet.header().completed.0) > SEQ_MAX {
+            return Err(WireError::InvalidField);
+        }
         session.client = Some(from);
         session.confirmed = true;
         session.heard_at = session.heard_at.max(now);

@@ -6,6 +6,7 @@ use super::bench::{
 };
 use crate::client::{DEVICES_MAX, RESPONSE_SETS_MAX};
 use crate::device::{ENDED_MAX, FRAGMENT_BYTES_MAX, PAGE_RECORDS_MAX};
+use crate::server::SEQ_MAX;
 use crate::{
     Client, ClientConfig, ClientOwn, Device, DeviceConfig, DeviceOwn, Mode, Request, RequestKind, Server,
     ServerConfig,
@@ -409,4 +410,42 @@ fn at_sessions_max_a_device_lets_a_session_go_whose_client_never_spoke() {
     bench.learn(4);
     bench.request(&update(4, 1, b"x")[0]);
     assert_eq!((bench.device.session_count(), bench.device.counters().logged), (2, 2));
+}
+
+#[test]
+fn at_unfinished_max_execution_waits_for_the_application_and_for_storage() {
+    let mut bench = ServerBench::new(&[recovered(1, 0)], |config| config.unfinished_max = 4);
+    bench.manifest(1, 0, 1, &[]);
+    bench.answers = false;
+    for seq in 1..=9 {
+        bench.request(Kind::Read, 1, seq, barrier(1, 0, 0));
+    }
+    assert_eq!(bench.executed.len(), 4);
+    assert!(bench.server.wants_stable());
+    for ticket in 1..=9 {
+        bench.answer(ticket);
+    }
+    assert_eq!(bench.executed.len(), 9);
+}
+
+#[test]
+fn a_request_beyond_its_credit_is_dropped_whatever_the_client_says_is_complete() {
+    let mut bench = ServerBench::new(&[recovered(1, 0)], |config| config.window = 4);
+    bench.manifest(1, 0, 1, &[]);
+    let mut far = |seq: u64, completed: u64| {
+        let mut header = header(Kind::Read, 1, seq);
+        header.completed = SeqNum(completed);
+        let key = session_keys(1).client_to_server;
+        bench.receive(client_address(), &packet(&header, &Tail::Stamp(Stamp::default()), b"", &key));
+        bench.server.counters().beyond_window
+    };
+    assert_eq!(far(9, 0), 1);
+    assert_eq!(far(8, 0), 1);
+    // Eight may wait, though each says that all before it is complete.
+    assert_eq!((100..108).map(|seq| far(2 * seq, 2 * seq - 1)).max(), Some(2));
+    assert_eq!(far(300, 299), 3);
+    // Numbers that cannot be are refused.
+    assert_eq!(far(SEQ_MAX + 1, 0), 3);
+    assert_eq!(far(1, u64::MAX), 3);
+    assert_eq!(bench.server.counters().refused.iter().sum::<u64>(), 2);
 }
