@@ -22,6 +22,8 @@ use std::net::SocketAddr;
 pub(crate) const DEVICES_MAX: usize = 4;
 /// How many incomplete fragmented responses are kept.
 pub(crate) const RESPONSE_SETS_MAX: usize = 8;
+/// How many bytes of replies are taken before the server is told at once: it waits with further ones.
+const UNTOLD_BYTES_MAX: usize = 1 << 20;
 
 /// What a client is told at its start.
 #[derive(Debug, Clone)]
@@ -306,6 +308,8 @@ pub struct Client {
     entries: VecDeque<Entry>,
     /// Every request up to this one is complete.
     completed: SeqNum,
+    /// The replies completed since the server was last told of `completed`.
+    untold_bytes: usize,
     stable: SeqNum,
     /// The epoch that answered the last completed read.
     read_epoch: Epoch,
@@ -336,6 +340,7 @@ impl Client {
             base: SeqNum(0),
             entries: VecDeque::new(),
             completed: SeqNum(0),
+            untold_bytes: 0,
             stable: SeqNum(0),
             read_epoch: Epoch(0),
             boots: Vec::new(),
@@ -506,6 +511,7 @@ impl Client {
         let most = self.config.rto_max.max(self.config.stable_retry);
         let wait = self.jitter.around(backoff(first_wait, most, entry.tries));
         entry.tries += 1;
+        self.untold_bytes = 0;
         let route = Route { from: self.config.local, to: self.config.server };
         let tail = Tail::Stamp(Stamp::default());
         send_whole(effects, route, &header, &tail, &entry.payload, &keys.client_to_server)
@@ -547,6 +553,7 @@ impl Client {
         let mut header = Header::new(Kind::Heartbeat, self.session, self.epoch);
         header.completed = self.completed;
         let tail = Tail::Heartbeat(HeartbeatTail { highest: self.highest(), ..HeartbeatTail::default() });
+        self.untold_bytes = 0;
         self.counters.heartbeats += 1;
         effects.send(self.config.local, self.config.server, |out| {
             emit(&header, &tail, &[], &keys.client_to_server, out);
@@ -870,7 +877,11 @@ impl Client {
             entry.tries = 1;
             let keep = entry.kind == RequestKind::Update;
             if let Some(reply) = reply {
+                self.untold_bytes += reply.bytes.len();
                 self.recycle(reply.bytes);
+            }
+            if self.untold_bytes >= UNTOLD_BYTES_MAX {
+                self.send_heartbeat(now, effects);
             }
             self.counters.completed += 1;
             self.counters.completed_early += u64::from(matches!(answered_by, AnsweredBy::Device(_)));

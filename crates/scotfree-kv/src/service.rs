@@ -29,6 +29,8 @@ pub struct KvOptions {
     pub data_bytes_max: usize,
     /// How large a request that writes may be; a larger one is refused.
     pub request_bytes_max: usize,
+    /// How many devices stand before it, which a client's sidecar wants to know.
+    pub devices: u32,
     /// The bounds of the log.
     pub limits: JournalLimits,
     /// Where updates go that were never applied, and how large that file may grow.
@@ -38,9 +40,10 @@ pub struct KvOptions {
 }
 
 impl KvOptions {
-    /// Bounds that fit a log of `log_bytes`. Half of it may be live: two snapshots and the ops.
-    pub fn for_log(log_bytes: u64, dead_letters: PathBuf) -> KvOptions {
+    /// Bounds that fit a log of `log_bytes`, behind so many devices. Half of it may be live: two snapshots and the ops.
+    pub fn for_log(log_bytes: u64, devices: u32, dead_letters: PathBuf) -> KvOptions {
         KvOptions {
+            devices,
             data_bytes_max: (log_bytes / 8) as usize,
             // A record takes at most an eighth of a log.
             request_bytes_max: (log_bytes / 8).saturating_sub(128).min(REQUEST_BYTES_MAX as u64) as usize,
@@ -107,6 +110,7 @@ struct Waiting {
 /// The map and the scratch memory of its requests.
 struct State {
     store: Store,
+    devices: u32,
     spans: Vec<Range<usize>>,
     reply: Vec<u8>,
 }
@@ -115,7 +119,8 @@ impl<D: PersistenceDomain> KvService<D> {
     /// Rebuilds the state from what the domain holds.
     pub fn open(domain: D, options: &KvOptions) -> Result<(KvService<D>, KvRecovery), JournalError> {
         let (journal, recovered) = Journal::open(domain, options.limits)?;
-        let mut state = State { store: Store::new(0), spans: Vec::new(), reply: Vec::new() };
+        let mut state =
+            State { store: Store::new(0), devices: options.devices, spans: Vec::new(), reply: Vec::new() };
         let mut sessions = Sessions::new();
         rebuild(&recovered, &mut state, &mut sessions)?;
         let recovery = KvRecovery {
@@ -350,7 +355,7 @@ impl State {
             }
         };
         if request.head.describes() {
-            reply::bulk(description(&self.store).as_bytes(), &mut self.reply);
+            reply::bulk(description(&self.store, self.devices).as_bytes(), &mut self.reply);
             return false;
         }
         if request.head.is_transaction() {
@@ -382,10 +387,10 @@ impl State {
 }
 
 /// What a client's sidecar has to know of this service.
-fn description(store: &Store) -> String {
+fn description(store: &Store, devices: u32) -> String {
     let mut text = format!(
         "scotfree 1\ntime_ms {}\nversion scot-kv-{}\ndatabases {DATABASES}\nreserved_db {}\nauth_required 0\n\
-         early_allowed {}\n",
+         early_allowed {}\ndevices {devices}\n",
         now_realtime().0 / 1_000_000,
         env!("CARGO_PKG_VERSION"),
         u16::MAX,

@@ -144,6 +144,7 @@ fn a_sidecar_gets_its_description() {
     scotfree_kv::payload::write_describe(&mut payload);
     let text = driver.run_payload(RequestKind::Read, 1, 1, &payload);
     assert!(text.contains("\r\nscotfree 1\n") && text.contains("\ncommand set 3 write|denyoom\n"), "{text}");
+    assert!(text.contains("\ndevices 1\n"), "{text}");
 }
 
 #[test]

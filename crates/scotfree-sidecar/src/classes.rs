@@ -144,7 +144,11 @@ fn explain_row(text: &mut String, args: Args<'_>, verdict: Verdict, row: &Row) {
     if let Some(reply) = verdict.fixed_reply {
         let _ = writeln!(text, "  reply: {}", String::from_utf8_lossy(reply).trim_end());
     }
-    let inside = verdict.in_transaction.map_or("refused", Class::name);
+    let inside = match (verdict.in_transaction, verdict.class) {
+        (Some(class), _) => class.name(),
+        (None, Class::Tunnel) => "takes the whole transaction through a tunnel; refused behind WATCH",
+        (None, _) => "refused",
+    };
     let _ = writeln!(text, "  inside MULTI: {inside}");
     for key in keys(args) {
         let _ = writeln!(text, "  key: {}", String::from_utf8_lossy(key));

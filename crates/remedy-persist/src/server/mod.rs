@@ -63,7 +63,8 @@ pub struct ServerConfig {
     pub buffer_bytes_max: usize,
     /// How many requests may be executed and not answered, or not stable; the others wait.
     pub unfinished_max: usize,
-    /// How many bytes of sent replies one session keeps.
+    /// How many bytes of sent replies one session keeps. From half of it on, what its client has not
+    /// taken and what is on its way count, a session's reads wait for its client.
     pub replies_bytes_max: usize,
     /// How long a client is told to wait when the buffer is full.
     pub busy_backoff: Nanos,
@@ -97,7 +98,7 @@ impl ServerConfig {
             retry_interval: Nanos::from_millis(20),
             buffer_bytes_max: 64 << 20,
             unfinished_max: 1 << 19,
-            replies_bytes_max: 4 << 20,
+            replies_bytes_max: 8 << 20,
             busy_backoff: Nanos::from_millis(20),
             planted: Planted::NONE,
         }

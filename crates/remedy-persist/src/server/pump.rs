@@ -139,6 +139,9 @@ impl Server {
         // Of two places that are both in a log the earlier one counts.
         let better = match (pending.stamp.kind, pending.replayed, replayed) {
             (StampKind::None, _, _) => true,
+            // A device that did not know the session named a place, learnt the session and logged the
+            // request when it came again: the order has that number, and nobody else will fill it.
+            (StampKind::Barrier, _, _) if stamp.kind == StampKind::Order && !older => true,
             (_, true, true) => older,
             (_, true, false) => false,
             (_, false, true) => older || newer,
@@ -304,9 +307,11 @@ impl Server {
                 self.order.pass(key);
                 return true;
             }
-            if place.is_some_and(|place| place.kind == StampKind::Barrier) {
+            let waits_for_client = session.buffer.get(&head).is_some_and(Pending::is_relaxed);
+            if waits_for_client || place.is_some_and(|place| place.kind == StampKind::Barrier) {
                 let pending = session.buffer.remove(&head).expect("it was looked at just now");
-                // Its barrier lies behind its own successor: a newer incarnation of the head gave it.
+                // Either it waits for its client only, and others are not to; or its barrier lies behind
+                // its own successor: a newer incarnation of the head gave it.
                 self.execute(id, head, &pending, effects);
                 self.dirty.insert(id);
                 return true;
@@ -357,6 +362,13 @@ impl Server {
                 return self.note_question(now, id, gap.then_some(Wanted::Request), effects);
             };
             match self.turn(pending) {
+                // Writes go on all the same: their replies are small, and others may wait for them.
+                Turn::Now
+                    if pending.kind == RequestKind::Read
+                        && session.is_ahead(self.config.replies_bytes_max) =>
+                {
+                    return self.note_question(now, id, None, effects);
+                }
                 Turn::Now => {
                     let Some(session) = self.sessions.get_mut(&id) else { return };
                     let Some(pending) = session.buffer.remove(&seq) else { return };
@@ -386,8 +398,7 @@ impl Server {
     }
 
     fn turn(&self, pending: &Pending) -> Turn {
-        let free =
-            (pending.kind == RequestKind::Read && pending.flags.has(Flags::RELAXED)) || self.head().is_none();
+        let free = pending.is_relaxed() || self.head().is_none();
         let key = (pending.stamp.boot_epoch, pending.stamp.number);
         match pending.stamp.kind {
             _ if free => Turn::Now,

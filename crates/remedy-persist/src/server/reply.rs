@@ -20,7 +20,7 @@ impl Server {
         times: ResponseTail,
         effects: &mut Effects<ServerOwn>,
     ) {
-        let was_saturated = self.is_saturated();
+        let mut more_may_run = self.is_saturated();
         let Some(flight) = self.in_flight.remove(&ticket) else { return };
         let (id, seq) = (flight.session, flight.seq);
         // A reply that no response can carry becomes an empty failure; the shell knows how to say it.
@@ -28,7 +28,12 @@ impl Server {
             if reply.len() > RESPONSE_BYTES_MAX { (&[][..], true) } else { (reply, failed) };
         if let Some(session) = self.sessions.get_mut(&id) {
             session.executing -= 1;
-            session.replies_bytes += reply.len();
+            session.note_reply(reply.len());
+            if !session.buffer.is_empty() {
+                // It may have waited for the size of this reply.
+                self.dirty.insert(id);
+                more_may_run = true;
+            }
             if let Some(kept) = session.replies.get_mut(&seq) {
                 kept.bytes = Some(reply.to_vec());
                 kept.failed = failed;
@@ -47,7 +52,7 @@ impl Server {
         if self.planted(Fault::StableWhenApplied) {
             self.on_stable(now, ticket, effects);
         }
-        if was_saturated {
+        if more_may_run {
             self.pump(now, effects);
         }
     }
@@ -61,6 +66,10 @@ impl Server {
                 reply.times.dequeued = reply.times.dequeued.plus(now.since(reply.ready_at));
             }
             self.respond(id, seq, effects);
+        }
+        // What completed early was taken before it was made.
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.forget_taken_replies();
         }
     }
 

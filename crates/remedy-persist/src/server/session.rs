@@ -38,6 +38,8 @@ pub(super) struct Session {
     pub(super) unstable: VecDeque<SeqNum>,
     pub(super) replies: BTreeMap<SeqNum, Reply>,
     pub(super) replies_bytes: usize,
+    /// What one of its replies takes, as far as is known: a large one is remembered for a while.
+    pub(super) reply_bytes_usual: usize,
     /// Everything up to here is complete at the client.
     pub(super) completed: SeqNum,
     pub(super) heard_at: Nanos,
@@ -65,6 +67,13 @@ pub(super) struct Pending {
     pub(super) stamp: Stamp,
     pub(super) replayed: bool,
     pub(super) payload: Vec<u8>,
+}
+
+impl Pending {
+    /// A read that may be executed at any place.
+    pub(super) fn is_relaxed(&self) -> bool {
+        self.kind == RequestKind::Read && self.flags.has(Flags::RELAXED)
+    }
 }
 
 #[derive(Debug)]
@@ -97,7 +106,7 @@ pub(super) struct Question {
 }
 
 impl Session {
-    fn new(record: &RecoveredSession, keys: SessionKeys) -> Session {
+    fn new(record: &RecoveredSession, keys: SessionKeys, replies_bytes_max: usize) -> Session {
         Session {
             epoch: record.epoch,
             client_nonce: record.client_nonce,
@@ -113,6 +122,7 @@ impl Session {
             unstable: VecDeque::new(),
             replies: BTreeMap::new(),
             replies_bytes: 0,
+            reply_bytes_usual: replies_bytes_max / 8,
             completed: SeqNum(0),
             heard_at: Nanos(0),
             executing: 0,
@@ -123,6 +133,29 @@ impl Session {
             deleting: false,
             question: None,
         }
+    }
+
+    /// Whether its client has so many replies to take, or will have, that further ones would push out
+    /// some that it lacks: a lost one could not be sent again.
+    pub(super) fn is_ahead(&self, replies_bytes_max: usize) -> bool {
+        let on_the_way = (self.executing as usize + 1).saturating_mul(self.reply_bytes_usual);
+        !self.replies.is_empty() && self.replies_bytes.saturating_add(on_the_way) > replies_bytes_max / 2
+    }
+
+    /// Forgets the replies of what is complete at the client.
+    pub(super) fn forget_taken_replies(&mut self) {
+        while let Some(entry) = self.replies.first_entry().filter(|entry| *entry.key() <= self.completed) {
+            if !entry.get().sent {
+                break;
+            }
+            self.replies_bytes -= entry.remove().bytes.map_or(0, |bytes| bytes.len());
+        }
+    }
+
+    /// A reply was made: a larger one counts at once, smaller ones lower the expectation by an eighth each.
+    pub(super) fn note_reply(&mut self, bytes: usize) {
+        self.replies_bytes += bytes;
+        self.reply_bytes_usual = bytes.max(self.reply_bytes_usual - self.reply_bytes_usual / 8);
     }
 
     /// Every request up to this one is stable.
@@ -174,7 +207,7 @@ impl Server {
             record.session,
             record.epoch,
         );
-        let mut session = Session::new(record, keys);
+        let mut session = Session::new(record, keys, self.config.replies_bytes_max);
         if self.planted(Fault::ForgetPosition) {
             session.next = SeqNum(1);
         }
@@ -262,7 +295,7 @@ impl Server {
             position: SeqNum(0),
         };
         let keys = self.config.cluster_key.session(&client_nonce, &server_nonce, id, self.config.epoch);
-        let mut session = Session::new(&record, keys);
+        let mut session = Session::new(&record, keys, self.config.replies_bytes_max);
         session.client = Some(from);
         session.heard_at = now;
         self.by_nonce.insert(client_nonce, id);
@@ -383,13 +416,10 @@ impl Server {
         session.heard_at = session.heard_at.max(now);
         let completed = packet.header().completed;
         if completed > session.completed {
+            // What waited for it to take replies may go on.
+            self.dirty.insert(packet.session());
             session.completed = completed;
-            while let Some(entry) = session.replies.first_entry().filter(|entry| *entry.key() <= completed) {
-                if !entry.get().sent {
-                    break;
-                }
-                session.replies_bytes -= entry.remove().bytes.map_or(0, |bytes| bytes.len());
-            }
+            session.forget_taken_replies();
         }
         let (open, failed) = (session.closing_since.is_none(), session.failed);
         if failed {

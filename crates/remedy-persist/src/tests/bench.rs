@@ -6,8 +6,8 @@ use scotfree_core::{
     SessionId, Token,
 };
 use scotfree_wire::{
-    emit, fragments, AcceptTail, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header, Kind,
-    ManifestRecord, ManifestTail, OpenTail, Packet, SessionKeys, Stamp, StampKind, Tail,
+    emit, fragments, AcceptTail, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header, HeartbeatTail,
+    Kind, ManifestRecord, ManifestTail, OpenTail, Packet, SessionKeys, Stamp, StampKind, Tail,
 };
 use std::net::SocketAddr;
 
@@ -125,6 +125,8 @@ pub(super) struct ServerBench {
     pub(super) deleted: Vec<SessionId>,
     /// Whether the application answers at once, and storage with it.
     pub(super) answers: bool,
+    /// What it answers.
+    pub(super) reply: Vec<u8>,
 }
 
 impl ServerBench {
@@ -141,6 +143,7 @@ impl ServerBench {
             sent: Vec::new(),
             deleted: Vec::new(),
             answers: true,
+            reply: b"ok".to_vec(),
         };
         bench.act(Server::start);
         bench
@@ -180,7 +183,7 @@ impl ServerBench {
     /// The application answers, and storage has it.
     pub(super) fn answer(&mut self, ticket: u64) {
         let times = scotfree_wire::ResponseTail::default();
-        self.server.on_executed(self.now, ticket, b"ok", false, times, &mut self.effects);
+        self.server.on_executed(self.now, ticket, &self.reply, false, times, &mut self.effects);
         self.carry_out();
         self.server.on_persisted(self.now, Token(ticket), &mut self.effects);
         self.carry_out();
@@ -247,6 +250,14 @@ impl ServerBench {
             scotfree_wire::emit_stamp(&mut bytes, &stamp, &key).expect("a request has room for a stamp");
         }
         self.receive(client_address(), &bytes);
+    }
+
+    /// A client says up to where all is complete, and what its highest request is.
+    pub(super) fn heartbeat(&mut self, id: u64, completed: u64, highest: u64) {
+        let mut header = header(Kind::Heartbeat, id, 0);
+        header.completed = SeqNum(completed);
+        let tail = Tail::Heartbeat(HeartbeatTail { highest: SeqNum(highest), ..HeartbeatTail::default() });
+        self.receive(client_address(), &packet(&header, &tail, &[], &session_keys(id).client_to_server));
     }
 
     /// A client opens, or somebody sends again what a client has sent.

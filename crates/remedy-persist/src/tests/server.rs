@@ -55,3 +55,66 @@ fn a_session_that_failed_is_told_so_and_nothing_else() {
     let told: Vec<Kind> = bench.sent_to(client_address());
     assert_eq!(told, [Kind::SessionClose]);
 }
+
+/// A session whose replies take 1,000 bytes and a server that keeps 8,000 for it: half of it is for what
+/// the client has not taken.
+fn large_replies() -> ServerBench {
+    let mut bench = ServerBench::new(&[recovered(1, 0)], |config| config.replies_bytes_max = 8_000);
+    bench.manifest(1, 0, 1, &[]);
+    bench.reply = vec![b'x'; 1_000];
+    bench
+}
+
+#[test]
+fn reads_wait_until_the_client_has_taken_replies_and_none_is_lost_to_a_retry() {
+    let mut bench = large_replies();
+    for seq in 1..=20 {
+        bench.request(Kind::Read, 1, seq, barrier(1, 0, 0));
+    }
+    assert_eq!(bench.executed.len(), 4, "replies for half of what may be kept");
+    bench.sent.clear();
+    bench.request(Kind::Read, 1, 1, barrier(1, 0, 0));
+    assert!(bench.sent_to(client_address()).contains(&Kind::Response), "the first is there still");
+    for completed in [4, 8, 12, 16] {
+        bench.heartbeat(1, completed, 20);
+        assert_eq!(bench.executed.len() as u64, completed + 4);
+    }
+    assert_eq!(bench.server.counters().replies_gone, 0);
+}
+
+#[test]
+fn nobody_waits_for_a_client_that_takes_no_replies() {
+    let mut bench = large_replies();
+    for seq in 1..=6 {
+        bench.request(Kind::Read, 1, seq, barrier(1, 0, 0));
+    }
+    assert_eq!(bench.executed.len(), 4);
+    bench.request(Kind::Update, 1, 7, order(1, 1, 0));
+    assert_eq!(bench.executed.len(), 7, "other sessions wait for the update's number");
+}
+
+#[test]
+fn small_replies_are_not_waited_for() {
+    let mut bench = large_replies();
+    bench.reply = b"ok".to_vec();
+    for seq in 1..=200 {
+        bench.request(Kind::Read, 1, seq, barrier(1, 0, 0));
+    }
+    assert_eq!(bench.executed.len(), 200);
+}
+
+#[test]
+fn a_request_that_was_given_a_place_and_logged_later_fills_its_order_number() {
+    let mut bench = ServerBench::new(&[recovered(1, 0), recovered(2, 0)], |_| {});
+    bench.manifest(1, 0, 1, &[]);
+    // Its predecessor is missing, so it waits with the place that it was given.
+    bench.request(Kind::Update, 1, 2, barrier(1, 0, 0));
+    bench.request(Kind::Update, 1, 2, order(1, 1, 0));
+    bench.request(Kind::Update, 2, 1, order(1, 2, 0));
+    assert!(bench.executed.is_empty());
+    bench.request(Kind::Read, 1, 1, barrier(1, 0, 0));
+    let all = [(1, 1), (1, 2), (2, 1)].map(|(id, seq)| (SessionId(id), SeqNum(seq)));
+    assert_eq!(bench.executed, all);
+    bench.pass(Nanos::from_millis(100));
+    assert_eq!(bench.server.counters().orders_asked, 0);
+}

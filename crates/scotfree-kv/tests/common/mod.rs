@@ -68,6 +68,7 @@ pub fn options(ops_bytes_max: u64) -> KvOptions {
     KvOptions {
         data_bytes_max: 6_000,
         request_bytes_max: 4_000,
+        devices: 1,
         limits: JournalLimits {
             ops_bytes_max,
             backlog_bytes_max: 1 << 20,

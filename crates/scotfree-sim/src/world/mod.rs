@@ -308,6 +308,7 @@ impl World {
         }
     }
 
+    #[cfg_attr(not(feature = "planted-faults"), expect(clippy::unused_self, reason = "nothing is planted"))]
     fn planted(&self) -> Planted {
         #[cfg(feature = "planted-faults")]
         if let Some(fault) = self.scenario.planted {

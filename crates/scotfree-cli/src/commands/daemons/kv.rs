@@ -25,6 +25,7 @@ struct Plan {
     listen: SocketAddr,
     log: PathBuf,
     log_bytes: u64,
+    devices: u32,
     dead_letters: PathBuf,
 }
 
@@ -90,6 +91,7 @@ fn plan(kv: &Kv) -> Result<Plan, Failure> {
     });
     Ok(Plan {
         listen: required(kv.listen.as_ref(), "kv", "listen")?.0,
+        devices: kv.devices.len() as u32,
         log_bytes: kv.log_size.unwrap_or(LOG).0,
         log,
         dead_letters,
@@ -100,7 +102,7 @@ fn open(plan: &Plan) -> Result<(KvService<DiskDomain>, KvRecovery), Failure> {
     let config = DiskConfig { log_bytes: plan.log_bytes, ..DiskConfig::default() };
     let domain = DiskDomain::open(&plan.log, &config).map_err(Failure::environment)?;
     // An existing file keeps the size that it has.
-    let options = KvOptions::for_log(domain.log_bytes(), plan.dead_letters.clone());
+    let options = KvOptions::for_log(domain.log_bytes(), plan.devices, plan.dead_letters.clone());
     KvService::open(domain, &options).map_err(Failure::environment)
 }
 
