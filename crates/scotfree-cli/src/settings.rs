@@ -171,6 +171,10 @@ pub struct Kv {
     #[arg(long = "device", value_name = "ID=IP[:PORT]")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceSpec>,
+    /// A device of those above that will not come back: go on without it; what only it held is lost
+    #[arg(long, value_name = "ID")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<u16>,
     /// Where updates go that are never applied (the log's name with .dead by default)
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -213,6 +217,10 @@ pub struct Server {
     #[arg(long = "device", value_name = "ID=IP[:PORT]")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceSpec>,
+    /// A device of those above that will not come back: go on without it; what only it held is lost
+    #[arg(long, value_name = "ID")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<u16>,
     /// Serve although the Redis never makes anything stable (no append-only file)
     #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]

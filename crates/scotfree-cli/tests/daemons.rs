@@ -2,7 +2,7 @@
 
 use scotfree_lab::config::Source;
 use scotfree_lab::netns::{access, Access, Lab};
-use scotfree_lab::process::{wait_until, Process, ProcessSpec, Supervisor};
+use scotfree_lab::process::{wait_until, Process, ProcessSpec, Socket, Supervisor};
 use scotfree_lab::resp::{Connection, Reply};
 use scotfree_lab::scratch::Scratch;
 use scotfree_lab::topology::Topology;
@@ -161,6 +161,25 @@ fn a_client_whose_server_is_not_there_says_so_and_waits_for_it() {
     sidecar.wait_for_output("scot: ready", PATIENCE).expect("it has gone on trying");
     stop(&sidecar);
     stop(&kv);
+}
+
+#[test]
+fn a_server_goes_on_without_a_device_that_is_excluded_and_only_then() {
+    let world = World::new("exclude");
+    let nobody = free_udp();
+    world.write_config("");
+    let device = format!("7={nobody}");
+    let metrics = world.metrics.to_string();
+    let waiting = world.start("waiting", &["kv", "--device", &device, "--metrics", &metrics]);
+    waiting.wait_for_port(Socket::Tcp, world.metrics.port(), PATIENCE).expect("it says how it is");
+    let waits = || world.get("/healthz").contains("waiting for the devices");
+    assert!(wait_until(PATIENCE, waits), "{}", world.get("/healthz"));
+    drop(waiting);
+    let refused = world.start("refused", &["kv", "--device", &device, "--exclude", "8"]);
+    assert!(refused.wait(PATIENCE).is_some_and(|status| !status.success()));
+    assert!(refused.error_output().contains("device 8 cannot be excluded"), "{}", refused.error_output());
+    let server = world.serve("server", &["kv", "--device", &device, "--exclude", "7"]);
+    assert!(server.error_output().contains("device 7 is excluded"), "{}", server.error_output());
 }
 
 #[test]

@@ -260,11 +260,15 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         self.waits.add(fd)
     }
 
-    /// The operator's word that a device will not come back.
-    pub fn exclude(&mut self, device: DeviceId) -> io::Result<()> {
+    /// The operator's word that a device will not come back (rule 10). Gives what the log should say.
+    pub fn exclude(&mut self, device: DeviceId) -> io::Result<String> {
         self.machine.exclude(now_monotonic(), device, &mut self.effects);
         self.process()?;
-        self.flush()
+        self.flush()?;
+        Ok(format!(
+            "device {device} is excluded once its lease has run out: what only it held is lost; when it is back, \
+             start without --exclude"
+        ))
     }
 
     /// The service.

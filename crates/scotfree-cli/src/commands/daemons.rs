@@ -51,3 +51,13 @@ fn notices(messages: &Messages) -> Notices {
 fn devices(specs: &[DeviceSpec]) -> Vec<(DeviceId, SocketAddr)> {
     specs.iter().map(|spec| (DeviceId(spec.id), spec.address.0)).collect()
 }
+
+/// The devices to go on without, which are to be among those that the server has.
+fn excluded(ids: &[u16], specs: &[DeviceSpec]) -> Result<Vec<DeviceId>, Failure> {
+    match ids.iter().find(|id| !specs.iter().any(|spec| spec.id == **id)) {
+        None => Ok(ids.iter().copied().map(DeviceId).collect()),
+        Some(id) => Err(Failure::usage(format!(
+            "device {id} cannot be excluded: the server has none of that number; name it as device too, or leave it out"
+        ))),
+    }
+}

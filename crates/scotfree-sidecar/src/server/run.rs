@@ -36,6 +36,8 @@ pub struct ServerSidecarConfig {
     pub cluster_key: ClusterKey,
     /// The devices on the path; the first is the head.
     pub devices: Vec<(DeviceId, SocketAddr)>,
+    /// Those of them that will not come back.
+    pub excluded: Vec<DeviceId>,
     /// The server behind it.
     pub service: RedisServiceConfig,
     /// The runtime's settings.
@@ -64,6 +66,7 @@ impl ServerSidecarConfig {
             udp: UdpConfig::default(),
             cluster_key,
             devices: Vec::new(),
+            excluded: Vec::new(),
             service,
             options: ServerOptions::default(),
             window: 4_096,
@@ -251,7 +254,12 @@ fn runtime(
     machine.window = config.window;
     machine.sessions_max = config.sessions_max;
     machine.expiry = config.expiry;
-    Ok(ServerRuntime::new(transport, service, machine, &recovered.sessions, config.options))
+    let mut runtime = ServerRuntime::new(transport, service, machine, &recovered.sessions, config.options);
+    for device in &config.excluded {
+        let notice = runtime.exclude(*device)?;
+        config.service.notices.alarm(&notice);
+    }
+    Ok(runtime)
 }
 
 fn turn_until_stopped(

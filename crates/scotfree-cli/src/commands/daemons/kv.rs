@@ -2,12 +2,13 @@
 //!
 //! Invariant: its write-ahead file is read and its sessions are known before the first request is taken.
 
-use super::{cluster_key, devices};
+use super::{cluster_key, devices, excluded};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::serve::{begin, changed_keys, say_reload, Listening, Messages};
 use crate::settings::{Config, Kv};
 use crate::text::Size;
+use scotfree_core::DeviceId;
 use scotfree_io::advice::after_listening;
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
@@ -26,6 +27,7 @@ struct Plan {
     log: PathBuf,
     log_bytes: u64,
     devices: u32,
+    excluded: Vec<DeviceId>,
     dead_letters: PathBuf,
 }
 
@@ -44,6 +46,16 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     messages.say(&describe(&plan, &recovery, service.store().data_bytes_max()));
     let mut runtime = runtime(&plan, transport, service, &recovery, key, &settings.kv)?;
     let what = format!("kv {}", plan.listen);
+    for device in &plan.excluded {
+        let notice = runtime.exclude(*device).map_err(|error| {
+            Failure::tried(
+                format!("exclude device {device}"),
+                &error,
+                "see whether the socket may send (scot doctor)",
+            )
+        })?;
+        messages.say(&format!("ALARM: {notice}"));
+    }
     let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone() };
     let serving = begin(what, listening, move || reload.run())?;
     let drained = runtime.run(&serving.stop, Some(&serving.board)).map_err(|error| {
@@ -92,6 +104,7 @@ fn plan(kv: &Kv) -> Result<Plan, Failure> {
     Ok(Plan {
         listen: required(kv.listen.as_ref(), "kv", "listen")?.0,
         devices: kv.devices.len() as u32,
+        excluded: excluded(&kv.exclude, &kv.devices)?,
         log_bytes: kv.log_size.unwrap_or(LOG).0,
         log,
         dead_letters,

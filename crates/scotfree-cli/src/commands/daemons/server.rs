@@ -2,7 +2,7 @@
 //!
 //! Invariant: the secret by which it authenticates itself comes from a file that only its owner may read.
 
-use super::{cluster_key, devices, notices};
+use super::{cluster_key, devices, excluded, notices};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::key_file::read_secret;
@@ -64,6 +64,7 @@ pub fn config(settings: &Server, key: ClusterKey) -> Result<ServerSidecarConfig,
     }
     let mut config = ServerSidecarConfig::new(listen, key, service);
     config.devices = devices(&settings.devices);
+    config.excluded = excluded(&settings.exclude, &settings.devices)?;
     Ok(config)
 }
 
