@@ -23,7 +23,7 @@ pub(crate) const DEVICES_MAX: usize = 4;
 /// How many incomplete fragmented responses are kept.
 pub(crate) const RESPONSE_SETS_MAX: usize = 8;
 /// How many bytes of replies are taken before the server is told at once: it waits with further ones.
-const UNTOLD_BYTES_MAX: usize = 1 << 20;
+pub(crate) const UNTOLD_BYTES_MAX: usize = 1 << 20;
 
 /// What a client is told at its start.
 #[derive(Debug, Clone)]

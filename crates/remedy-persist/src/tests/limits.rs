@@ -4,7 +4,7 @@ use super::bench::{
     accept, address, barrier, client_address, cluster, device_address, header, nonce, packet, recovered,
     sent, server_address, session_keys, update, ServerBench, NOW,
 };
-use crate::client::{DEVICES_MAX, RESPONSE_SETS_MAX};
+use crate::client::{DEVICES_MAX, RESPONSE_SETS_MAX, UNTOLD_BYTES_MAX};
 use crate::device::{ENDED_MAX, FRAGMENT_BYTES_MAX, PAGE_RECORDS_MAX};
 use crate::server::SEQ_MAX;
 use crate::{
@@ -238,6 +238,31 @@ fn a_client_keeps_at_most_response_sets_max_incomplete_responses() {
     }
     assert_eq!(client.responses.set_count(), RESPONSE_SETS_MAX);
     assert_eq!(client.responses.evicted_count(), 4);
+}
+
+#[test]
+fn a_client_that_has_taken_untold_bytes_max_of_replies_says_so_at_once() {
+    let (mut client, mut effects) = open_client(1);
+    submit(&mut client, RequestKind::Read, &mut effects);
+    submit(&mut client, RequestKind::Read, &mut effects);
+    effects.clear();
+    for seq in 1..=2 {
+        respond(&mut client, seq, &vec![0; UNTOLD_BYTES_MAX / 2], &mut effects);
+        let told: Vec<Vec<u8>> = sent(&mut effects);
+        let told = told.iter().map(|bytes| *Packet::parse(bytes).expect("whole").header());
+        let told: Vec<_> = told.map(|header| (header.kind, header.completed)).collect();
+        let expected = if seq == 1 { Vec::new() } else { vec![(Kind::Heartbeat, SeqNum(2))] };
+        assert_eq!(told, expected, "after reply {seq}");
+    }
+}
+
+fn respond(client: &mut Client, seq: u64, payload: &[u8], effects: &mut Effects<ClientOwn>) {
+    let header = header(Kind::Response, 1, seq);
+    for (header, part) in fragments(&header, payload).expect("a response") {
+        let tail = Tail::Response(ResponseTail::default());
+        let bytes = packet(&header, &tail, part, &session_keys(1).server_to_client);
+        client.on_message(NOW, server_address(), client_address(), &bytes, effects);
+    }
 }
 
 #[test]
