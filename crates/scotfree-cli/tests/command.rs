@@ -73,6 +73,15 @@ fn help_says_where_to_begin_and_shows_examples() {
 }
 
 #[test]
+fn the_example_of_a_configuration_is_right() {
+    let folder = Folder::new("example");
+    let file = folder.write("scot.toml", include_str!("../../../docs/scot.example.toml"));
+    assert!(folder.scot(&["key", "new", "cluster.key"]).status.success());
+    let checked = folder.scot(&["config", "check", "--config", file.to_str().expect("a plain path")]);
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
+#[test]
 fn a_wrong_configuration_starts_nothing_and_is_named() {
     let folder = Folder::new("config");
     folder.write("scot.toml", "[cluster]\n\n[switch]\nport = [\"a\"]\n");
