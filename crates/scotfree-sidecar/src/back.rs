@@ -8,6 +8,7 @@ mod health;
 mod item;
 mod lane;
 mod markers;
+mod opening;
 mod order;
 mod parts;
 mod recover;
@@ -206,6 +207,13 @@ pub enum BackEvent {
         /// Why not.
         reason: String,
     },
+    /// The server lets the sidecar open new lanes, or no longer: why not, and what to do.
+    Lanes {
+        /// Whether it does.
+        allowed: bool,
+        /// Why not.
+        reason: String,
+    },
     /// The end of this machine.
     Stopped(StopReason),
 }
@@ -325,6 +333,8 @@ pub struct Back {
     probe: Option<LaneId>,
     shared: Option<LaneId>,
     privates: BTreeMap<(SessionId, u32), LaneId>,
+    /// By which words the server refused the last new lane; empty if it did not.
+    shut_out: String,
     queue: VecDeque<Item>,
     /// Items on their way outside transactions, all on one lane.
     direct: VecDeque<Item>,
@@ -399,6 +409,7 @@ impl Back {
             probe: None,
             shared: None,
             privates: BTreeMap::new(),
+            shut_out: String::new(),
             queue: VecDeque::new(),
             direct: VecDeque::new(),
             solo: false,

@@ -156,6 +156,11 @@ impl RedisService {
         self.back.description().reserved_db
     }
 
+    /// Whether the server lets the sidecar open new connections.
+    pub fn lanes_allowed(&self) -> bool {
+        self.back.lanes_allowed()
+    }
+
     /// Why the machine has stopped.
     pub fn stopped(&self) -> Option<&StopReason> {
         self.stopped.as_ref()
@@ -195,6 +200,11 @@ impl RedisService {
             "scotfree_redis_early_allowed",
             "Early answers are allowed",
             u8::from(self.back.early_allowed()),
+        );
+        text.gauge(
+            "scotfree_redis_connections_allowed",
+            "The server lets the sidecar open new connections",
+            u8::from(self.back.lanes_allowed()),
         );
     }
 
@@ -379,6 +389,15 @@ impl RedisService {
             BackEvent::Early { allowed: true, .. } => {}
             BackEvent::Early { allowed: false, reason } => {
                 self.notices.say(&format!("early answers stop: {reason}"));
+            }
+            BackEvent::Lanes { allowed: true, .. } => {
+                self.notices.say("the Redis server lets the sidecar open new connections again");
+            }
+            BackEvent::Lanes { allowed: false, reason } => {
+                self.notices.alarm(&format!(
+                    "the Redis server lets the sidecar open no new connections: {reason}; until then AUTH, WATCH and \
+                     what else needs a connection of its own get errors, and the rest goes on"
+                ));
             }
             BackEvent::Stopped(reason) => {
                 self.broken = Some(reason.to_string());

@@ -620,6 +620,46 @@ fn a_broken_connection_of_a_clients_own_ends_only_its_session() {
 }
 
 #[test]
+fn a_connection_of_a_clients_own_that_cannot_be_opened_holds_nobody_up() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let proxy = Proxy::start(&redis.socket());
+    let mut driver = BackDriver::started(&proxy.path, BackConfig::default());
+    let (one_session, other) = (driver.open(1), driver.open(2));
+    let watch = payload(RequestFlags::PRIVATE, &["WATCH k"]);
+    proxy.plant("private", Fault::DropBefore);
+    let reply = driver.call(one_session, 1, RequestKind::Read, &watch);
+    assert_eq!(reply.reply(), b"+OK\r\n", "once may be chance");
+    for _ in 0..3 {
+        proxy.plant("private", Fault::DropBefore);
+    }
+    let watch = driver.execute(other, 1, RequestKind::Read, &watch);
+    let behind = driver.execute(one_session, 2, RequestKind::Update, &one("INCR n"));
+    let reply = driver.response(watch);
+    let said = text(reply.reply());
+    assert!(said.starts_with("-ERR scotfree:") && said.contains("did not run"), "{said}");
+    assert_eq!(driver.response(behind).reply(), b":1\r\n");
+    assert!(driver.lanes.is_empty() && driver.failed.is_empty() && driver.stopped.is_none());
+}
+
+#[test]
+fn a_server_that_takes_no_more_connections_is_said_once_and_tried_until_it_does() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let session = driver.open(1);
+    let mut admin = redis.connect();
+    admin.line("CONFIG SET maxclients 1");
+    let watch = payload(RequestFlags::PRIVATE, &["WATCH k"]);
+    let reply = driver.call(session, 1, RequestKind::Read, &watch);
+    assert!(text(reply.reply()).starts_with("-ERR "), "{}", text(reply.reply()));
+    assert_eq!(update(&mut driver, session, 2, "INCR n").reply(), b":1\r\n");
+    admin.line("CONFIG SET maxclients 100");
+    driver.until("new lanes", |driver| driver.back.lanes_allowed());
+    let reply = driver.call(session, 3, RequestKind::Read, &watch);
+    assert_eq!(reply.reply(), b"+OK\r\n");
+    assert!(driver.lanes.len() <= 2, "{:?}", driver.lanes);
+}
+
+#[test]
 fn a_probe_that_breaks_is_tried_again() {
     let Some(redis) = RedisServer::start(EVERYSEC) else { return };
     let proxy = Proxy::start(&redis.socket());

@@ -3,18 +3,19 @@
 mod support;
 
 use scotfree_core::DeviceId;
-use scotfree_rpc::metrics::MetricsBoard;
+use scotfree_rpc::metrics::{Health, MetricsBoard};
 use scotfree_rpc::Stop;
 use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig};
 use scotfree_sidecar::notices::Notices;
 use scotfree_sidecar::redis::RedisAddress;
 use scotfree_sidecar::server::{self, RedisServiceConfig, ServerSidecarConfig, SidecarError};
 use scotfree_wire::ClusterKey;
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::sync::mpsc::{channel, Receiver};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::{RedisServer, PATIENCE};
 
 /// What says that the server's sidecar has started.
@@ -199,6 +200,67 @@ fn a_server_that_lets_nobody_in_is_an_error_that_says_how_to_get_in() {
             "{error}"
         );
     }
+}
+
+/// What the server's sidecar says of itself.
+fn until_health(board: &MetricsBoard, is_there: impl Fn(Health) -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_there(board.health()) {
+        assert!(Instant::now() < deadline, "the health is {:?}", board.health());
+        std::thread::yield_now();
+    }
+}
+
+/// Sends a line and returns the line that answers it.
+fn ask(client: &mut BufReader<TcpStream>, line: &str) -> String {
+    client.get_mut().write_all(format!("{line}\r\n").as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    client.read_line(&mut answer).expect("an answer in time");
+    answer.trim_end().to_owned()
+}
+
+#[test]
+fn a_password_set_while_it_serves_keeps_nobody_waiting() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let server = start(&redis.socket(), Vec::new());
+    server.board.wait_until_serving();
+    let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    let config = ClientSidecarConfig::new(any, any, server.address, key(7));
+    let mut sidecar = ClientSidecar::start(&config).expect("the server's sidecar answers");
+    let address = sidecar.addresses()[0];
+    let stop = Stop::new().expect("a waker");
+    let ending = stop.clone();
+    let client = std::thread::spawn(move || sidecar.run(&ending, None, &mut |_| ()));
+    let connect = || {
+        let stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout is possible");
+        BufReader::new(stream)
+    };
+    let mut steady = connect();
+    assert_eq!(ask(&mut steady, "SET n 1"), "+OK");
+    let mut admin = redis.connect();
+    admin.line("CONFIG SET requirepass pw");
+    let mut late = connect();
+    let answer = ask(&mut late, "AUTH pw");
+    assert!(answer.starts_with("-NOAUTH Authentication required. (scotfree:"), "{answer}");
+    assert!(ask(&mut steady, "WATCH n").starts_with("-NOAUTH"), "it needs a connection of its own");
+    assert_eq!(ask(&mut steady, "INCR n"), ":2", "nothing waits behind the others");
+    assert_eq!(ask(&mut late, "INCR n"), ":3");
+    let line = server.lines.with("no new connections");
+    assert!(line.starts_with("ALARM") && line.contains("--redis-password-file"), "{line}");
+    until_health(
+        &server.board,
+        |health| matches!(health, Health::NotServing(why) if why.contains("connections")),
+    );
+    admin.line("AUTH pw");
+    admin.send(b"CONFIG SET requirepass \"\"\r\n");
+    assert_eq!(support::text(&admin.reply()), "+OK\\r\\n");
+    server.lines.with("new connections again");
+    until_health(&server.board, |health| health == Health::Serving);
+    assert_eq!(ask(&mut steady, "WATCH n"), "+OK");
+    stop.stop();
+    client.join().expect("no panic").expect("it ends as it should");
+    server.end().expect("it ends as it should");
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub enum Purpose {
         /// The client's connection within it.
         connection: u32,
     },
+    /// Finding out whether the server lets new lanes in.
+    Trial,
 }
 
 impl Purpose {
@@ -37,6 +39,7 @@ impl Purpose {
             Purpose::Probe => "probe",
             Purpose::Shared => "shared",
             Purpose::Private { .. } => "private",
+            Purpose::Trial => "trial",
         }
     }
 }

@@ -41,7 +41,12 @@ impl Back {
         let was_connected = lane.state != LaneState::Connecting;
         let client_id = lane.client_id;
         match purpose {
+            Purpose::Private { session, connection } if !was_ready => {
+                self.close(id, events);
+                self.on_unopened((session, connection), reason);
+            }
             Purpose::Private { .. } => self.break_private(id, reason, events),
+            Purpose::Trial => self.close(id, events),
             Purpose::Shared if was_ready && self.recovery.is_none() && self.control_is_ready() => {
                 self.close(id, events);
                 self.recover(client_id, reason);

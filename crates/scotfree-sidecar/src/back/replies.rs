@@ -32,13 +32,7 @@ impl Back {
         }
         let expected = lane.expected.pop_front().ok_or("the server sent a reply that nothing asked for")?;
         match expected {
-            Expected::Ok if is_error(reply) => {
-                if let Some(refusal) = self.refused_greeting(&line(reply)) {
-                    self.stop(StopReason::Refused(vec![refusal]), events);
-                    return Ok(());
-                }
-                Err(format!("the server refused a command of the sidecar: {}", line(reply)))
-            }
+            Expected::Ok | Expected::Epoch if is_error(reply) => self.on_refused(id, &line(reply), events),
             Expected::Ok | Expected::Ignored => Ok(()),
             Expected::Epoch => {
                 if text_of(reply) != Some(self.markers.epoch.to_string().as_bytes()) {
@@ -68,7 +62,7 @@ impl Back {
     }
 
     /// What to do about a server that does not let the sidecar in, if that is why the start has ended.
-    fn refused_greeting(&self, reply: &str) -> Option<String> {
+    pub(super) fn refused_greeting(&self, reply: &str) -> Option<String> {
         if !matches!(self.phase, Phase::Idle) {
             return None;
         }
@@ -77,6 +71,7 @@ impl Back {
     }
 
     fn on_ready(&mut self, id: LaneId, now: Nanos, events: &mut BackEvents) {
+        self.on_let_in(id, events);
         match (&self.phase, self.purpose(id)) {
             (Phase::Idle, Some(Purpose::Control)) => {
                 if let Some(lane) = self.lanes.get_mut(&id) {

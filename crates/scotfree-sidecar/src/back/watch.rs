@@ -117,6 +117,7 @@ impl Back {
             let pause = if self.health.is_fresh { self.config.health_interval } else { Nanos(0) };
             self.health.next_at = now.plus(pause);
             self.judge_health(now, events);
+            self.try_opening(events);
         }
     }
 

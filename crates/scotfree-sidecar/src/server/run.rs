@@ -277,7 +277,7 @@ fn turn_until_stopped(
         runtime.turn()?;
         let now = now_monotonic();
         say_news(config, runtime, &mut missing, now);
-        if let Some(board) = board.filter(|_| publishing.is_due(now, runtime.health())) {
+        if let Some(board) = board.filter(|_| publishing.is_due(now, health(runtime))) {
             text.clear();
             runtime.metrics().write(text);
             write_udp_metrics(text, "server", &runtime.transport().counters());
@@ -287,11 +287,21 @@ fn turn_until_stopped(
                 text.counter("scotfree_tunnels_total", "Tunnels that have ended", total);
                 text.counter("scotfree_tunnels_refused_total", "Tunnels refused", refused);
             }
-            board.publish(text, runtime.health());
+            board.publish(text, health(runtime));
         }
         runtime.wait(board.map(|_| Duration::from_nanos(publishing.next().since(now_monotonic()).0)))?;
     }
     runtime.drain().map(|_| ())
+}
+
+/// Health that keeps to what the sidecar can do: without new connections it cannot serve every command.
+fn health(runtime: &ServerRuntime<UdpTransport, RedisService>) -> Health {
+    match runtime.health() {
+        Health::Serving if !runtime.service().lanes_allowed() => {
+            Health::NotServing("the Redis server lets the sidecar open no new connections")
+        }
+        health => health,
+    }
 }
 
 /// Says what is good to know: packets that were refused, devices that keep it from serving.

@@ -57,6 +57,8 @@ pub struct BackDriver {
     pub failed: BTreeMap<SessionId, String>,
     pub late_errors: Vec<LateError>,
     pub early: Vec<(bool, String)>,
+    /// Whether new lanes are let in, as it was said.
+    pub lanes: Vec<(bool, String)>,
     pub synced: Vec<Synced>,
     /// What the start has waited for.
     pub waits: Vec<String>,
@@ -89,6 +91,7 @@ impl BackDriver {
             failed: BTreeMap::new(),
             late_errors: Vec::new(),
             early: Vec::new(),
+            lanes: Vec::new(),
             synced: Vec::new(),
             waits: Vec::new(),
             assumed_ending: None,
@@ -230,6 +233,7 @@ impl BackDriver {
             }
             BackEvent::LateError(error) => self.late_errors.push(error),
             BackEvent::Early { allowed, reason } => self.early.push((allowed, reason)),
+            BackEvent::Lanes { allowed, reason } => self.lanes.push((allowed, reason)),
             BackEvent::Stopped(reason) => self.stopped = Some(reason),
         }
     }
