@@ -89,7 +89,11 @@ impl ServerMetrics {
             ("drains_asked", "Questions to the head for the place of a request.", drains_asked),
             ("gaps_passed", "Gaps of reads passed over.", gaps_passed),
             ("orders_given_up", "Order numbers given up.", orders_given_up),
-            ("dead_letters", "Updates that were never applied.", dead_letters),
+            (
+                "dead_letters",
+                "Updates that were never applied, their session being unknown or an update before them lost.",
+                dead_letters,
+            ),
             ("polls", "Recovery polls sent.", polls),
             ("server_acks", "Words of stability sent.", server_acks),
             ("busy", "Times a client was told to wait.", busy),

@@ -194,7 +194,12 @@ impl RedisService {
             counters.markers_rewritten,
         );
         text.counter("scotfree_redis_failed_sessions_total", "Sessions given up", self.failed_sessions);
-        text.counter("scotfree_redis_dead_letters_total", "Dead letters written", self.dead_letters.count());
+        text.counter(
+            "scotfree_redis_dead_letters_total",
+            "Dead letters written to the file: updates never applied (scotfree_server_dead_letters_total) and early \
+             answers that turned out wrong (scotfree_redis_late_errors_total)",
+            self.dead_letters.count(),
+        );
         text.gauge("scotfree_redis_backlog", "Requests waiting or on their way", self.back.backlog());
         text.gauge(
             "scotfree_redis_early_allowed",
