@@ -236,10 +236,15 @@ Ends with 1 if a required value is missed.")]
     /// Remove what a lab left up
     #[command(after_help = "Examples:
   scot lab down one-device
-  scot lab down              all that are listed, and what killed runs left")]
+  scot lab down              what killed runs left; lists what stays up
+  scot lab down --all        the labs that were kept up as well")]
     Down {
-        /// Which; all if none is named
+        /// Which; if none is named, only what killed runs left is removed
+        #[arg(conflicts_with = "all")]
         name: Option<String>,
+        /// Remove every lab that was kept up, with the processes in it, whoever brought it up
+        #[arg(long)]
+        all: bool,
     },
     /// List the labs that are up, and the topologies, workloads and experiments there are
     #[command(after_help = "Examples:

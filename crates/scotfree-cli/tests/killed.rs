@@ -45,23 +45,51 @@ fn start(service: &str, folder: &Path) -> Child {
     command.args(words).stderr(said).spawn().expect("the command starts")
 }
 
+#[test]
+fn what_was_kept_up_stays_until_it_is_named() {
+    if access() != Access::Direct {
+        eprintln!("SKIP: network namespaces that stay need root");
+        return;
+    }
+    let folder = Scratch::new("kept").expect("temporary files can be written");
+    let name = lab_up(folder.path());
+    let namespace = format!("scot-{name}-client");
+    let inside = ["netns", "exec", &namespace, "sleep", "1000"];
+    let mut inside =
+        Command::new(find_tool("ip").expect("there is access")).args(inside).spawn().expect("ip runs");
+    let shown = scot(&["lab", "down"]);
+    assert!(shown.contains(&format!("scot lab down {name}\n")), "{shown}");
+    assert!(namespaces().contains(&namespace) && inside.try_wait().expect("it is ours").is_none());
+    let shown = scot(&["lab", "down", &name]);
+    assert!(shown.contains(&format!("{name} removed")) && !namespaces().contains(&namespace), "{shown}");
+    assert!(!inside.wait().expect("it is ours").success(), "it was ended");
+}
+
 /// Sweeps as the next user of the lab does.
 fn sweep(is_direct: bool, folder: &Path) {
-    if !is_direct {
-        return scot(&["lab", "down"]);
+    if is_direct {
+        // Bringing a lab up sweeps before.
+        scot(&["lab", "down", &lab_up(folder)]);
+    } else {
+        scot(&["lab", "down"]);
     }
-    // Labs of others stay up, so not all are taken down here.
-    let name = format!("t-sweep-{}", std::process::id());
+}
+
+/// Brings up a lab that stays up; its name.
+fn lab_up(folder: &Path) -> String {
+    let kind = folder.file_name().and_then(|name| name.to_str()).and_then(|name| name.rsplit('-').next());
+    let name = format!("t-{}-{}", kind.expect("a scratch folder"), std::process::id());
     let text = include_str!("../../../lab/topologies/one-device.toml");
     let file = folder.join(format!("{name}.toml"));
     fs::write(&file, text.replace("one-device", &name)).expect("it can be written");
     scot(&["lab", "up", file.to_str().expect("a plain path")]);
-    scot(&["lab", "down", &name]);
+    name
 }
 
-fn scot(words: &[&str]) {
+fn scot(words: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_scot")).args(words).output().expect("the command starts");
     assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).expect("it is text")
 }
 
 fn read(file: &Path) -> String {

@@ -26,6 +26,15 @@ pub struct Lab {
     inner: Arc<Inner>,
 }
 
+/// A lab that is up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Its name.
+    pub name: String,
+    /// The process that runs in it; none if it was kept up.
+    pub owner_pid: Option<u32>,
+}
+
 /// Removes a lab from another thread, such as one that waits for Ctrl-C.
 #[derive(Debug, Clone)]
 pub struct CleanupHandle {
@@ -106,6 +115,12 @@ impl Lab {
     /// The names of the labs that are up or were left behind.
     pub fn list(run_folder: &Path) -> Vec<String> {
         names_in(run_folder)
+    }
+
+    /// The labs that are up, without those that dead processes left behind; what cannot be read is reported
+    /// by a sweep.
+    pub fn standing(run_folder: &Path) -> Vec<Standing> {
+        state::standing(run_folder)
     }
 
     /// Its topology.
@@ -456,6 +471,8 @@ mod tests {
         drop(lab);
         assert_eq!(namespaces_of("t-kept").len(), 3);
         drop(Lab::up(&topology, run_folder.path()).expect("it is entered"));
+        let kept = Standing { name: "t-kept".to_owned(), owner_pid: None };
+        assert_eq!(Lab::standing(run_folder.path()), vec![kept]);
         let mut other = topology.clone();
         other.hosts[0].ports[0].mtu_bytes = Some(1_400);
         Lab::up(&other, run_folder.path()).expect_err("it is another topology");

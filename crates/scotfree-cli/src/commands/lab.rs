@@ -7,10 +7,11 @@ use crate::failure::Failure;
 use crate::out;
 use crate::variables::INSIDE;
 use scotfree_lab::load;
-use scotfree_lab::netns::{self, RUN_FOLDER};
+use scotfree_lab::netns::{self, Standing, RUN_FOLDER};
 use scotfree_lab::runs::{self, RunError, RunOptions};
 use scotfree_lab::sweep::{sweep, sweep_before_run};
 use scotfree_lab::topology::Topology;
+use scotfree_lab::trouble::Trouble;
 use scotfree_lab::workload::Workload;
 use std::fs;
 use std::net::SocketAddr;
@@ -24,7 +25,8 @@ pub fn run(command: Lab) -> Result<(), Failure> {
     match command {
         Lab::Up { topology } => up(&topology),
         Lab::Run(flags) => experiments(&flags),
-        Lab::Down { name } => down(name),
+        Lab::Down { name: Some(name), .. } => down(&name),
+        Lab::Down { name: None, all } => tidy(all),
         Lab::List => {
             list();
             Ok(())
@@ -54,18 +56,18 @@ fn up(name: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn down(name: Option<String>) -> Result<(), Failure> {
-    let run_folder = Path::new(RUN_FOLDER);
-    let Some(name) = name else { return down_all(run_folder) };
-    if !netns::Lab::down(&name, run_folder)? {
+fn down(name: &str) -> Result<(), Failure> {
+    if !netns::Lab::down(name, Path::new(RUN_FOLDER))? {
         return Err(Failure::usage(format!("there is no lab `{name}`; see: scot lab list")));
     }
     out::line(format_args!("{name} removed"));
     Ok(())
 }
 
-/// What dead runs left, and the labs that were kept up; the first that cannot go does not save the others.
-fn down_all(run_folder: &Path) -> Result<(), Failure> {
+/// Removes what dead runs left. What was kept up is somebody's: it is removed only if all is asked for. The
+/// first that cannot go does not save the others.
+fn tidy(all: bool) -> Result<(), Failure> {
+    let run_folder = Path::new(RUN_FOLDER);
     let swept = sweep(run_folder, Path::new(LAB_FOLDER));
     for name in &swept.labs {
         out::line(format_args!("{name} removed, left by a run that was killed"));
@@ -74,17 +76,30 @@ fn down_all(run_folder: &Path) -> Result<(), Failure> {
         out::line(format_args!("{} folders removed, left by runs that were killed", swept.folders_count));
     }
     let mut troubles = swept.troubles;
-    for name in netns::Lab::list(run_folder) {
-        match netns::Lab::down(&name, run_folder) {
-            Ok(_) => out::line(format_args!("{name} removed")),
-            Err(trouble) => troubles.push(trouble),
-        }
-    }
+    let standing = netns::Lab::standing(run_folder);
+    troubles.extend(standing.iter().filter_map(|lab| tidy_standing(lab, all, run_folder)));
     let troubles: Vec<String> = troubles.iter().map(ToString::to_string).collect();
     if troubles.is_empty() {
         return Ok(());
     }
     Err(Failure::environment(troubles.join("\nscot: ")))
+}
+
+fn tidy_standing(lab: &Standing, all: bool, run_folder: &Path) -> Option<Trouble> {
+    let name = &lab.name;
+    match lab.owner_pid {
+        Some(pid) => {
+            out::line(format_args!("{name} stays: process {pid} runs in it and removes it at its end"));
+        }
+        None if !all => {
+            out::line(format_args!("{name} stays: it was kept up; remove it: scot lab down {name}"));
+        }
+        None => match netns::Lab::down(name, run_folder) {
+            Ok(_) => out::line(format_args!("{name} removed")),
+            Err(trouble) => return Some(trouble),
+        },
+    }
+    None
 }
 
 fn list() {

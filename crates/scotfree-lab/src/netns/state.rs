@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::RUN_FOLDER;
+use super::{Standing, RUN_FOLDER};
 
 // How long the processes of a namespace may take to vanish after SIGKILL.
 const VANISH: Duration = Duration::from_secs(5);
@@ -222,6 +222,16 @@ pub(super) fn sweep(run_folder: &Path) -> (Vec<String>, Vec<Trouble>) {
     (removed, troubles)
 }
 
+/// The labs that a sweep leaves alone; see `Lab::standing`.
+pub(super) fn standing(run_folder: &Path) -> Vec<Standing> {
+    let standing = |name: String| {
+        let state = State::read(&state_file_of(&name, run_folder)).ok().flatten()?;
+        let is_up = state.is_kept || state.is_owner_alive();
+        is_up.then_some(Standing { name, owner_pid: (!state.is_kept).then_some(state.owner_pid) })
+    };
+    names_in(run_folder).into_iter().filter_map(standing).collect()
+}
+
 fn sweep_one(file: &Path) -> Result<bool, Trouble> {
     let Some(state) = State::read(file)?.filter(|_| is_ours(file)) else { return Ok(false) };
     if state.is_kept || state.is_owner_alive() {
@@ -300,7 +310,9 @@ mod tests {
         }
         let (removed, troubles) = sweep(folder.path());
         assert_eq!((removed, troubles), (vec!["t-dead".to_owned()], Vec::new()));
-        assert_eq!(names_in(folder.path()), ["t-alive", "t-kept"]);
+        let standing = standing(folder.path());
+        let standing: Vec<_> = standing.iter().map(|one| (one.name.as_str(), one.owner_pid)).collect();
+        assert_eq!(standing, [("t-alive", Some(std::process::id())), ("t-kept", None)]);
     }
 
     #[test]
