@@ -5,7 +5,7 @@
 
 use scotfree_core::Nanos;
 use scotfree_io::advice::after_listening;
-use std::fmt::{Display, Write as _};
+use std::fmt::{self, Display, Write as _};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -105,21 +105,34 @@ struct Board {
     published: Instant,
 }
 
-#[derive(Debug)]
+type Writer = Box<dyn Fn(&mut MetricsText) + Send>;
+
 struct Shared {
     board: Mutex<Board>,
     published: Condvar,
+    /// What is not the loop's, written when somebody asks.
+    others: Mutex<Vec<Writer>>,
 }
 
 /// Where a loop puts its metrics for the listener. Clones share one board.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct MetricsBoard(Arc<Shared>);
+
+impl fmt::Debug for MetricsBoard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MetricsBoard").field(&self.0.board).finish()
+    }
+}
 
 impl Default for MetricsBoard {
     fn default() -> Self {
         let board =
             Board { text: String::new(), health: Health::NotServing("starting"), published: Instant::now() };
-        MetricsBoard(Arc::new(Shared { board: Mutex::new(board), published: Condvar::new() }))
+        MetricsBoard(Arc::new(Shared {
+            board: Mutex::new(board),
+            published: Condvar::new(),
+            others: Mutex::default(),
+        }))
     }
 }
 
@@ -140,6 +153,12 @@ impl MetricsBoard {
         self.0.published.notify_all();
     }
 
+    /// Adds metrics that the loop does not know, such as those of a thread beside it. `write` is called for
+    /// every answer, in the listener's thread.
+    pub fn add(&self, write: impl Fn(&mut MetricsText) + Send + 'static) {
+        self.0.others.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(write));
+    }
+
     /// Waits until the loop says that it serves, which may be never.
     pub fn wait_until_serving(&self) {
         let mut board = self.lock();
@@ -158,10 +177,17 @@ impl MetricsBoard {
         self.0.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn others(&self) -> MetricsText {
+        let mut text = MetricsText::new();
+        let others = self.0.others.lock().unwrap_or_else(PoisonError::into_inner);
+        others.iter().for_each(|write| write(&mut text));
+        text
+    }
+
     fn answer(&self, target: &str) -> (&'static str, String) {
         let board = self.lock();
         match target.split('?').next().unwrap_or_default() {
-            "/metrics" => ("200 OK", board.text.clone()),
+            "/metrics" => ("200 OK", board.text.clone() + self.others().as_str()),
             "/healthz" if board.published.elapsed() > STALE_AFTER => {
                 ("503 Service Unavailable", "the event loop has stopped turning\n".into())
             }
@@ -375,6 +401,21 @@ mod tests {
         assert!(ask(&listener, &long).starts_with("HTTP/1.1 431"));
         drop(TcpStream::connect(listener.address()).expect("the listener listens"));
         assert!(ask(&listener, "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+    }
+
+    #[test]
+    fn what_the_loop_does_not_know_is_asked_for_at_every_answer() {
+        let (board, listener) = listening();
+        let count = Arc::new(std::sync::atomic::AtomicU64::new(7));
+        let counted = Arc::clone(&count);
+        board.add(move |text| text.counter("b_total", "Other", counted.load(Ordering::Relaxed)));
+        let mut text = MetricsText::new();
+        text.counter("a_total", "The loop's", 1);
+        board.publish(&text, Health::Serving);
+        let ask = || ask(&listener, "GET /metrics HTTP/1.1\r\n\r\n");
+        assert!(ask().ends_with("a_total 1\n# HELP b_total Other\n# TYPE b_total counter\nb_total 7\n"));
+        count.store(8, Ordering::Relaxed);
+        assert!(ask().ends_with("b_total 8\n"));
     }
 
     #[test]

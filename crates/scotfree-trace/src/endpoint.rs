@@ -105,6 +105,7 @@ impl EndpointSink {
             if !refusal.is_worth_retrying || attempt >= self.options.attempts_max || shared.is_closing() {
                 return Err(refusal);
             }
+            shared.complain(&refusal.problem);
             pause(refusal.retry_after.unwrap_or(backoff).min(self.options.backoff_max), shared);
             backoff = (backoff * 2).min(self.options.backoff_max);
             attempt += 1;
@@ -162,8 +163,7 @@ impl Sink for EndpointSink {
             Err(refusal) => shared.fail(batch.len(), &refusal.problem),
             Ok(rejected) => {
                 let rejected = rejected.min(batch.len() as u64);
-                let accepted = batch.len() as u64 - rejected;
-                shared.counters.written.fetch_add(accepted, Ordering::Relaxed);
+                shared.written(batch.len() as u64 - rejected);
                 if rejected > 0 {
                     shared.fail(rejected as usize, &format!("{}: it rejected spans", self.endpoint));
                 }
@@ -338,7 +338,11 @@ mod tests {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
         let endpoint: Endpoint = format!("http://127.0.0.1:{port}").parse().expect("it is an endpoint");
         let writer = writer(endpoint);
+        let (sender, said) = std::sync::mpsc::channel();
+        writer.on_trouble(move |line| sender.send(line.to_owned()).expect("the test listens"));
         writer.handle().record(call(1));
+        let line = said.recv_timeout(Duration::from_secs(20)).expect("it is said at the first attempt");
+        assert!(line.starts_with("ALARM") && line.contains(&format!("127.0.0.1:{port}")), "{line}");
         let deadline = Instant::now() + Duration::from_secs(20);
         while writer.counts().failed == 0 && Instant::now() < deadline {
             thread::yield_now();

@@ -5,6 +5,7 @@
 //! nothing here ever makes a request wait: what cannot be written is dropped and counted.
 #![forbid(unsafe_code)]
 
+mod complaint;
 mod endpoint;
 mod otlp;
 mod reader;

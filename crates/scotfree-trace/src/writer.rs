@@ -3,6 +3,7 @@
 //! Invariant: [`TraceHandle::record`] never waits. Of the calls recorded, each is written, dropped
 //! because the queue was full, or failed to be written; the counters say how many of each.
 
+use crate::complaint::Complaints;
 use crate::endpoint::{Endpoint, EndpointSink};
 use crate::otlp::{encode_line, Resource};
 use crate::record::CallRecord;
@@ -11,7 +12,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender, TrySendError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -147,6 +148,12 @@ impl TraceWriter {
         self.handle.counts()
     }
 
+    /// From now on `tell` is told, by the writer's thread, when calls cannot be written: at once, then now
+    /// and then while it lasts, and once when it is over.
+    pub fn on_trouble(&self, tell: impl FnMut(&str) + Send + 'static) {
+        self.handle.shared.complaints().tell(Box::new(tell));
+    }
+
     /// The first error met while writing, in words.
     pub fn first_error(&self) -> Option<String> {
         self.handle.shared.first_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -187,6 +194,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     closing: AtomicBool,
     first_error: Mutex<Option<String>>,
+    complaints: Mutex<Complaints>,
 }
 
 impl Shared {
@@ -194,8 +202,24 @@ impl Shared {
         self.closing.load(Ordering::Acquire)
     }
 
+    pub(crate) fn written(&self, count: u64) {
+        self.counters.written.fetch_add(count, Ordering::Relaxed);
+        self.complaints().written(self.counters.failed.load(Ordering::Relaxed));
+    }
+
+    /// Nothing is lost yet, but somebody should know.
+    pub(crate) fn complain(&self, problem: &dyn std::fmt::Display) {
+        let failed_count = self.counters.failed.load(Ordering::Relaxed);
+        self.complaints().failed(Instant::now(), failed_count, problem);
+    }
+
+    fn complaints(&self) -> MutexGuard<'_, Complaints> {
+        self.complaints.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn fail(&self, count: usize, problem: &dyn std::fmt::Display) {
         self.counters.failed.fetch_add(count as u64, Ordering::Relaxed);
+        self.complain(problem);
         let mut first = self.first_error.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert_with(|| problem.to_string());
     }
@@ -205,7 +229,7 @@ impl Shared {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     recorded: AtomicU64,
-    pub(crate) written: AtomicU64,
+    written: AtomicU64,
     dropped_full: AtomicU64,
     dropped_incomplete: AtomicU64,
     failed: AtomicU64,
@@ -302,7 +326,7 @@ impl Sink for FileSink {
         if let Err(error) = result {
             shared.fail(batch.len(), &error);
         } else {
-            shared.counters.written.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            shared.written(batch.len() as u64);
         }
     }
 }
@@ -393,7 +417,7 @@ mod tests {
         fn write(&mut self, batch: &[CallRecord], shared: &Shared) {
             // Waits until the test lets go of the other end.
             let _ = self.0.recv();
-            shared.counters.written.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            shared.written(batch.len() as u64);
         }
     }
 

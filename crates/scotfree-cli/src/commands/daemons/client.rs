@@ -1,6 +1,6 @@
 //! The command `scot sidecar client`: the sidecar that Redis clients connect to.
 //!
-//! Invariant: records of calls never make a request wait; what could not be written is said at the end.
+//! Invariant: records of calls never make a request wait; what could not be written is said and counted.
 
 use super::{cluster_key, notices};
 use crate::config::Sources;
@@ -9,10 +9,11 @@ use crate::serve::{begin_quietly, changed_keys, say_ready, say_reload, Listening
 use crate::settings::{Client, Config, Mode};
 use crate::text::TraceTarget;
 use scotfree_core::{Durability, Nanos};
+use scotfree_rpc::metrics::{MetricKind, MetricsBoard, MetricsText};
 use scotfree_rpc::ProbeOptions;
 use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig, EarlyRules};
 use scotfree_sidecar::front::EarlyRule;
-use scotfree_trace::{Resource, TraceWriter, WriterOptions};
+use scotfree_trace::{Resource, TraceCounts, TraceHandle, TraceWriter, WriterOptions};
 use scotfree_wire::ClusterKey;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -33,7 +34,7 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let serving = begin_quietly(listening, move || reload.run())?;
     let addresses: Vec<String> = sidecar.addresses().iter().map(SocketAddr::to_string).collect();
     say_ready(&format!("sidecar client {}", addresses.join(" ")));
-    let handle = writer.as_ref().map(TraceWriter::handle);
+    let handle = writer.as_ref().map(|writer| watch_trace(writer, &serving.board, &messages));
     let ended = sidecar.run(&serving.stop, Some(&serving.board), &mut |record| {
         if let Some(handle) = &handle {
             handle.record(record);
@@ -55,6 +56,29 @@ fn open_trace(target: &TraceTarget) -> Result<TraceWriter, Failure> {
         }),
         TraceTarget::Endpoint(endpoint) => Ok(TraceWriter::to_endpoint(endpoint.clone(), resource, options)),
     }
+}
+
+/// Lets the outside see what becomes of the records; the recording side.
+fn watch_trace(writer: &TraceWriter, board: &MetricsBoard, messages: &Messages) -> TraceHandle {
+    let (handle, messages) = (writer.handle(), messages.clone());
+    let watched = handle.clone();
+    board.add(move |text| write_metrics(&watched.counts(), text));
+    writer.on_trouble(move |line| messages.say(line));
+    handle
+}
+
+fn write_metrics(counts: &TraceCounts, text: &mut MetricsText) {
+    let TraceCounts { recorded, written, dropped_full, dropped_incomplete, failed, retries } = *counts;
+    text.counter("scotfree_trace_recorded_total", "Call records made", recorded);
+    text.counter("scotfree_trace_written_total", "Call records written, or taken by the collector", written);
+    let help =
+        "Call records lost: the writer was behind (full), without beginning or end (incomplete), or not \
+                taken (refused)";
+    text.family(MetricKind::Counter, "scotfree_trace_lost_total", help);
+    for (why, count) in [("full", dropped_full), ("incomplete", dropped_incomplete), ("refused", failed)] {
+        text.sample("scotfree_trace_lost_total", &[("why", why)], count);
+    }
+    text.counter("scotfree_trace_retries_total", "Deliveries of call records that were tried again", retries);
 }
 
 fn close_trace(writer: TraceWriter, messages: &Messages) {
