@@ -123,6 +123,26 @@ fn a_client_is_served_traced_reloaded_and_drained() {
     let verify = world.start("verify", &["log", "verify", "kv.wal"]);
     assert!(verify.wait(PATIENCE).is_some_and(|status| status.success()), "{}", verify.error_output());
     assert!(verify.output().contains("every record holds"), "{}", verify.output());
+    let list = world.start("ls", &["log", "ls", "kv.wal"]);
+    assert_eq!(list.wait(PATIENCE).and_then(|status| status.code()), Some(1));
+    assert!(list.error_output().contains("the log of a `scot kv`"), "{}", list.error_output());
+}
+
+#[test]
+fn a_collector_that_is_not_there_is_said_at_once_and_counted() {
+    let world = World::new("collector");
+    let collector = free_tcp();
+    world.write_config(&format!("trace = \"http://{collector}\"\n"));
+    let kv = world.serve("kv", &["kv"]);
+    let sidecar = world.serve("client", &["sidecar", "client"]);
+    let set = world.connect().call(&["SET", "a", "1"]);
+    assert_eq!(set.expect("a reply"), Reply::Simple("OK".into()));
+    sidecar.wait_for_output("ALARM: call records cannot be written", PATIENCE).expect("while it runs");
+    assert!(sidecar.error_output().contains(&collector.to_string()), "{}", sidecar.error_output());
+    assert!(world.count_of("scotfree_trace_recorded_total") >= 1);
+    assert!(wait_until(PATIENCE, || world.count_of("scotfree_trace_lost_total{why=\"refused\"}") >= 1));
+    stop(&sidecar);
+    stop(&kv);
 }
 
 #[test]

@@ -96,7 +96,7 @@ pub enum DomainError {
         source: io::Error,
     },
     /// The file is not a log that this program reads. It was left untouched.
-    #[error("{} is not usable as a log: {found}; {advice}", path.display())]
+    #[error("{} is not usable as a log: {found}; it was left untouched, look into it by `scot log verify {}`; {advice}", path.display(), path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -172,6 +172,16 @@ mod tests {
         assert!(damaged.to_string().contains("run `scot log verify /var/a.log`"));
         let full = DomainError::io("making /var/a.log", io::ErrorKind::StorageFull.into());
         assert!(full.to_string().contains("make room there"));
+        let foreign = DomainError::Foreign {
+            path: "/var/a.log".into(),
+            found: "it has version 9".into(),
+            advice: "move it away".into(),
+        };
+        let foreign = foreign.to_string();
+        assert!(
+            foreign.contains("`scot log verify /var/a.log`") && foreign.ends_with("move it away"),
+            "{foreign}"
+        );
         let in_use = DomainError::InUse { path: "/var/a.log".into(), pid: Some(17) };
         assert!(in_use.to_string().contains("process 17"));
     }

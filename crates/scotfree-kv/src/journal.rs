@@ -30,6 +30,11 @@ const ERASURES_PER_PUMP_MAX: usize = 1_024;
 /// The magic of the meta blob; the epoch follows.
 const META_MAGIC: [u8; 8] = *b"SCOTKV\n\x01";
 
+/// Whether a log's meta data are those of a journal of any version: the magic's last byte is the version.
+pub fn is_meta(meta: &[u8]) -> bool {
+    meta.starts_with(&META_MAGIC[..META_MAGIC.len() - 1])
+}
+
 /// The bounds of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalLimits {

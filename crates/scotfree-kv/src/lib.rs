@@ -14,6 +14,6 @@ mod service;
 mod snapshot;
 mod store;
 
-pub use journal::{JournalError, JournalLimits};
+pub use journal::{is_meta, JournalError, JournalLimits};
 pub use service::{command, KvOptions, KvRecovery, KvService};
 pub use store::{Store, Value};

@@ -13,7 +13,16 @@ use std::path::Path;
 /// Runs one of the two.
 pub fn run(command: &Log) -> Result<(), Failure> {
     match command {
-        Log::Ls { file } => show(log_tools::ls(file).map_err(failed)),
+        Log::Ls { file } => show(log_tools::ls(file).map_err(|error| match error {
+            LogToolError::ForeignMeta { path, meta } if scotfree_kv::is_meta(&meta) => {
+                Failure::Damaged(format!(
+                    "{0} is the log of a `scot kv`, not of a device: it has no sessions to list; \
+                 `scot log verify {0}` checks its records",
+                    path.display()
+                ))
+            }
+            error => failed(error),
+        })),
         Log::Verify { file } => show(match log_tools::verify(file) {
             Err(LogToolError::ForeignMeta { .. }) => verify_any(file),
             told => told.map_err(failed),
@@ -53,6 +62,9 @@ fn failed(error: LogToolError) -> Failure {
              move it away to begin anew, without the updates that only it holds",
             path.display()
         )),
+        LogToolError::Domain(DomainError::Foreign { path, found, advice }) => {
+            Failure::Damaged(format!("{} is not usable as a log: {found}; {advice}", path.display()))
+        }
         error => Failure::Damaged(error.to_string()),
     }
 }

@@ -72,6 +72,8 @@ pub enum LogToolError {
     ForeignMeta {
         /// The file.
         path: PathBuf,
+        /// Its meta data.
+        meta: Vec<u8>,
     },
     /// A record's checksum holds, but it is not a record of a device.
     #[error("{}: record {token}: {source}", path.display())]
@@ -111,7 +113,7 @@ pub fn read_log(path: &Path) -> Result<LogContents, LogToolError> {
     match contents.meta {
         Some(meta) => decode(path, meta, &raw.records, &mut contents)?,
         None if raw.meta.is_empty() && raw.records.is_empty() => {}
-        None => return Err(LogToolError::ForeignMeta { path: path.to_owned() }),
+        None => return Err(LogToolError::ForeignMeta { path: path.to_owned(), meta: raw.meta }),
     }
     Ok(contents)
 }
