@@ -62,6 +62,8 @@ pub struct Wishes {
     pub logs: Vec<LogRoom>,
     /// What they have to hold.
     pub demand: LogDemand,
+    /// Whether somebody named the demand, and wants to know what it needs even if there is no log.
+    pub is_demand_asked: bool,
 }
 
 /// How a check came out.
@@ -150,7 +152,7 @@ pub fn examine(environment: &dyn Environment, wishes: &Wishes) -> Examination {
     findings.extend(wishes.ports.iter().map(|wish| port(environment, wish)));
     findings.push(hugepages(environment));
     findings.extend(wishes.interfaces.iter().map(|interface| offloads(environment, interface)));
-    findings.extend(log_size::check(&wishes.logs, &wishes.demand));
+    findings.extend(log_size::check(&wishes.logs, &wishes.demand, wishes.is_demand_asked));
     let ok = findings.iter().all(|finding| finding.state < State::Must);
     Examination { ok, findings }
 }
@@ -380,13 +382,22 @@ const OFFLOADS: [(&str, &str); 5] = [
     ("large-receive-offload", "lro"),
 ];
 
+fn is_missing(environment: &dyn Environment, interface: &str) -> bool {
+    let is_it = |line: &str| line.split_once(':').is_some_and(|(name, _)| name.trim() == interface);
+    environment.read("/proc/net/dev").is_some_and(|table| !table.lines().any(is_it))
+}
+
 fn offloads(environment: &dyn Environment, interface: &str) -> Finding {
     let check = format!("offloads of {interface}");
+    if is_missing(environment, interface) {
+        let mend = "give one of: ip -brief link; or make it, and name it in [switch] ports";
+        return Finding::lacks(check, State::Should, format!("there is no port {interface} here"), mend);
+    }
     let features = match environment.run("ethtool", &["-k", interface]) {
         Ok(features) => features,
         Err(problem) => {
             let found = format!("cannot be read: {}", problem.trim());
-            return Finding::lacks(check, State::Should, found, "apt-get install ethtool; ip -brief link");
+            return Finding::lacks(check, State::Should, found, "apt-get install ethtool");
         }
     };
     let is_on = |feature: &str| {

@@ -6,7 +6,7 @@ use super::daemons::switch;
 use crate::config::Sources;
 use crate::failure::Failure;
 use crate::out;
-use crate::settings::Config;
+use crate::settings::{Config, Doctor};
 use crate::text::{LogTier, PORT_DEFAULT};
 use scotfree_lab::doctor::{examine, LogDemand, LogRoom, PortWish, System, Wishes};
 use scotfree_lab::process::Socket;
@@ -32,6 +32,7 @@ pub fn run(sources: &Sources, as_json: bool) -> Result<(), Failure> {
 fn wishes(config: &Config) -> Wishes {
     let demand = LogDemand::default();
     Wishes {
+        is_demand_asked: config.doctor != Doctor::default(),
         ports: ports(config),
         interfaces: config.switch.ports.clone(),
         logs: logs(config),

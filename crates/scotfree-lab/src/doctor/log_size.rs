@@ -45,20 +45,43 @@ impl LogDemand {
     fn bytes(&self) -> u64 {
         self.entries().saturating_mul(self.update_bytes.saturating_add(RECORD_OVERHEAD_BYTES))
     }
+
+    /// Half of a disk log may be live.
+    fn disk_mib(&self) -> u64 {
+        self.bytes().saturating_mul(2).div_ceil(1 << 20)
+    }
+
+    fn wanted(&self) -> String {
+        let LogDemand { rate_per_s, update_bytes, time_to_stable_p99_ms } = self;
+        format!(
+            "{rate_per_s}/s x {update_bytes} bytes x {time_to_stable_p99_ms} ms to stable (p99) are {} entries, {}",
+            self.entries(),
+            mib(self.bytes())
+        )
+    }
 }
 
-pub(super) fn check(logs: &[LogRoom], demand: &LogDemand) -> Vec<Finding> {
+pub(super) fn check(logs: &[LogRoom], demand: &LogDemand, is_asked: bool) -> Vec<Finding> {
+    if logs.is_empty() && is_asked {
+        return vec![needed(demand)];
+    }
     logs.iter().map(|log| check_one(log, demand)).collect()
+}
+
+/// What a log would need, where there is none to compare with.
+fn needed(demand: &LogDemand) -> Finding {
+    let found = format!(
+        "{}; that needs --log disk:PATH:{}M or --log ram:PATH, with window_max x sessions_max of at least {}",
+        demand.wanted(),
+        demand.disk_mib(),
+        demand.entries()
+    );
+    Finding::ok("size of a log (none is configured)", found)
 }
 
 fn check_one(log: &LogRoom, demand: &LogDemand) -> Finding {
     let check = format!("size of log {}", log.name);
-    let LogDemand { rate_per_s, update_bytes, time_to_stable_p99_ms } = demand;
-    let wanted = format!(
-        "{rate_per_s}/s x {update_bytes} bytes x {time_to_stable_p99_ms} ms to stable (p99) are {} entries, {}",
-        demand.entries(),
-        mib(demand.bytes())
-    );
+    let wanted = demand.wanted();
     if log.entries_max < demand.entries() {
         let found = format!("holds {} entries; {wanted}", log.entries_max);
         let mend = format!(
@@ -69,8 +92,7 @@ fn check_one(log: &LogRoom, demand: &LogDemand) -> Finding {
     }
     match log.bytes_max {
         Some(bytes) if bytes < demand.bytes() => {
-            // Half of a disk log may be live.
-            let size = (2 * demand.bytes()).div_ceil(1 << 20);
+            let size = demand.disk_mib();
             let found = format!("holds {}; {wanted}", mib(bytes));
             let mend = format!(
                 "make a larger one: --log {}:{size}M (a new file, or remove the old one when it is empty)",

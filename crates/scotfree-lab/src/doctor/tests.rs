@@ -22,6 +22,7 @@ impl Fake {
                 file("/proc/sys/user/max_user_namespaces", "63000\n"),
                 file("/proc/sys/user/max_net_namespaces", "63000\n"),
                 file("/proc/net/packet", "sk RefCnt Type\n"),
+                file("/proc/net/dev", "Inter-| Receive\n    lo: 0 0\n  eth7: 0 0\n"),
                 file("/proc/meminfo", "MemTotal: 1 kB\nHugePages_Total:      64\n"),
             ]),
             tools: TOOLS.iter().map(|(tool, ..)| *tool).collect(),
@@ -111,6 +112,7 @@ fn wishes() -> Wishes {
         interfaces: vec!["eth7".into()],
         logs: vec![LogRoom { name: "disk:/x".into(), bytes_max: Some(32 << 20), entries_max: 1 << 18 }],
         demand: LogDemand::default(),
+        is_demand_asked: false,
     }
 }
 
@@ -233,15 +235,35 @@ fn offloads_that_are_on_are_switched_off_by_the_mend() {
         "tx-checksumming",
         "ethtool -K eth7 tx off gso off",
     );
-    let fake = Fake::healthy().with_output("ethtool", Err("No such device"));
-    assert_fault(&fake, State::Should, "offloads of eth7", "No such device", "ip -brief link");
+    let fake = Fake::healthy().with_output("ethtool", Err("not permitted"));
+    assert_fault(&fake, State::Should, "offloads of eth7", "not permitted", "apt-get install ethtool");
+}
+
+#[test]
+fn a_port_that_does_not_exist_is_not_mended_by_a_tool() {
+    let fake = Fake::healthy().with_file("/proc/net/dev", "face |bytes\n    lo: 1 2\n eth77: 1 2\n");
+    assert_fault(&fake, State::Should, "offloads of eth7", "there is no port eth7", "ip -brief link");
+}
+
+#[test]
+fn the_size_that_a_rate_needs_is_said_without_a_log_too() {
+    let demand = LogDemand { rate_per_s: 50_000.0, ..LogDemand::default() };
+    let asked = Wishes { logs: Vec::new(), demand, is_demand_asked: true, ..wishes() };
+    let examination = examine(&Fake::healthy(), &asked);
+    let finding = examination.findings.last().expect("there are some");
+    // 100,000 entries of 128 bytes of payload and 256 of their own, of which half of a disk log may be live.
+    assert!(finding.found.contains("100000 entries, 36.6 MiB"), "{finding:?}");
+    assert!(finding.found.contains("disk:PATH:74M") && finding.state == State::Ok, "{finding:?}");
+    assert!(finding.found.contains("window_max x sessions_max of at least 100000"), "{finding:?}");
+    let unasked = examine(&Fake::healthy(), &Wishes { is_demand_asked: false, ..asked });
+    assert_eq!(unasked.findings.len() + 1, examination.findings.len(), "nobody wants to know");
 }
 
 #[test]
 fn a_log_must_hold_what_comes_before_stability() {
     let demand = LogDemand { rate_per_s: 100_000.0, update_bytes: 1_000, time_to_stable_p99_ms: 2_000 };
     let room = |bytes_max, entries_max| LogRoom { name: "disk:/x".into(), bytes_max, entries_max };
-    let finding = |room| log_size::check(&[room], &demand).remove(0);
+    let finding = |room| log_size::check(&[room], &demand, false).remove(0);
     // 200,000 entries of 1,256 bytes.
     let small = finding(room(Some(64 << 20), 1 << 20));
     assert_eq!(small.state, State::Should);
