@@ -9,7 +9,7 @@ use crate::variables::{self, Variable};
 use figment::providers::{Format, Serialized, Toml};
 use figment::value::Value;
 use figment::{Figment, Profile};
-use scotfree_lab::config::Source;
+use scotfree_lab::config::{with_allowed, Source};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,8 @@ fn layer(key: &str, value: &Value) -> Serialized<Value> {
 }
 
 fn blame(variable: &Variable, error: figment::Error) -> Failure {
-    let problems: Vec<String> = error.into_iter().map(|error| error.kind.to_string()).collect();
+    let problems: Vec<String> =
+        error.into_iter().map(|error| with_allowed(&error.kind.to_string())).collect();
     Failure::usage(format!("variable {}: {}", variable.name, problems.join("; ")))
 }
 
@@ -149,7 +150,14 @@ mod tests {
             ("\n[swich]\n", ["scot.toml:2", "swich", "expected one of `cluster`, `switch`"]),
             ("[switch]\nlog = [\"tape:/x\"]\n", ["scot.toml:2", "`log`", "allowed are ram:PATH"]),
             ("[client]\n\nmode = \"late\"\n", ["scot.toml:3", "`mode`", "`covered` or `early`"]),
-            ("[switch]\ndevice_id = 70000\n", ["scot.toml:2", "`device_id`", "u16"]),
+            (
+                "[switch]\ndevice_id = 70000\n",
+                ["scot.toml:2", "`device_id`", "a whole number from 0 to 65535"],
+            ),
+            (
+                "[kv]\nmetrics = \"9100\"\n",
+                ["scot.toml:2", "`metrics`", "IP:PORT, for instance 127.0.0.1:9100"],
+            ),
             ("[switch]\naddress = true\n", ["scot.toml:2", "`address`", "a word or a whole number"]),
             ("[kv\n", ["scot.toml:1", "kv", "expected"]),
         ] {
@@ -168,7 +176,8 @@ mod tests {
             ("SCOT_SWITCH_ADRESS", "10.0.0.9", "SCOT_SWITCH_ADDRESS"),
             ("SCOT_SWICTH_LOG", "[]", "SCOT_SWITCH_LOG"),
             ("SCOT_SWITCH_LOG", "[\"tape:/x\"]", "allowed are ram:PATH"),
-            ("SCOT_SWITCH_DEVICE_ID", "-1", "u16"),
+            ("SCOT_SWITCH_DEVICE_ID", "-1", "a whole number from 0 to 65535"),
+            ("SCOT_CLIENT_LISTEN", "localhost", "IP:PORT, for instance 127.0.0.1:9100"),
         ] {
             let sources = Sources::of(None, pairs(&[("SCOT_SWITCH_LOSS", "1"), (name, value)]));
             let shown = sources.read().expect_err(value).to_string();

@@ -176,6 +176,12 @@ impl fmt::Display for BitRate {
     }
 }
 
+/// A flag's address, which has to have a port.
+pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| format!("`{text}` is no address; allowed is IP:PORT, for instance 127.0.0.1:9100"))
+}
+
 /// An address with a port, which is [`PORT_DEFAULT`] if not named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Word", into = "String")]
@@ -359,6 +365,7 @@ mod tests {
             parse::<DeviceSpec>("70000=10.0.0.1").map(drop),
             parse::<TraceTarget>("").map(drop),
             parse::<Asked>("tape").map(drop),
+            socket_address("9100").map(drop),
         ];
         for result in wrong {
             let problem = result.expect_err("it is wrong");

@@ -54,7 +54,7 @@ impl Source {
             let span = error.span().unwrap_or(0..0);
             let key = self.key_at(&span);
             // The parser says what is allowed on a line of its own.
-            self.error(span, &key, error.message().trim_end().replace('\n', "; "))
+            self.error(span, &key, with_allowed(&error.message().trim_end().replace('\n', "; ")))
         })
     }
 
@@ -83,6 +83,25 @@ impl Source {
         let key = line.split('=').next().unwrap_or_default().trim();
         key.trim_matches(|c| c == '[' || c == ']').to_owned()
     }
+}
+
+/// A parser's problem with what is allowed, where it only names its own type.
+pub fn with_allowed(problem: &str) -> String {
+    const ADDRESS: &str = "invalid socket address syntax";
+    let integers = [
+        ("u8", u64::from(u8::MAX)),
+        ("u16", u64::from(u16::MAX)),
+        ("u32", u64::from(u32::MAX)),
+        ("u64", u64::MAX),
+    ];
+    if problem.ends_with(ADDRESS) {
+        return format!("{problem}; allowed is IP:PORT, for instance 127.0.0.1:9100");
+    }
+    let integer = integers.iter().find_map(|(name, max)| {
+        let found = problem.strip_suffix(name)?.strip_suffix("expected ")?;
+        Some(format!("{found}allowed is a whole number from 0 to {max}"))
+    });
+    integer.unwrap_or_else(|| problem.to_owned())
 }
 
 /// The text of a regular file of at most `bytes_max` bytes: a pipe would keep us waiting for its writer,
@@ -129,7 +148,11 @@ mod tests {
     fn an_error_names_file_line_key_and_what_is_allowed() {
         for (text, line, wanted) in [
             ("# two\nsise = 1\n", 2, "`sise`: unknown field `sise`, expected `size`"),
-            ("\n\nsize = \"a\"", 3, "`size`: invalid type: string \"a\", expected u32"),
+            (
+                "\n\nsize = \"a\"",
+                3,
+                "`size`: invalid type: string \"a\", allowed is a whole number from 0 to 4294967295",
+            ),
             ("size = ", 1, "`size`: "),
             ("", 1, "missing field `size`"),
         ] {
