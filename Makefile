@@ -1,4 +1,4 @@
-# The ten verbs of the project. `make help` lists them.
+# The verbs of the project. `make help` lists those with a description.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 CARGO ?= cargo

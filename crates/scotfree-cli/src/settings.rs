@@ -3,7 +3,7 @@
 //!
 //! Invariant: a field that nobody set is absent, so that a flag never overrides a file by its default.
 
-use crate::text::{Address, Asked, BitRate, DeviceSpec, LogSpec, Redis, Size, TraceTarget};
+use crate::text::{socket_address, Address, Asked, BitRate, DeviceSpec, LogSpec, Redis, Size, TraceTarget};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -80,7 +80,8 @@ pub struct Switch {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_id: Option<u16>,
     /// A log, `ram:PATH[:SIZE]` or `disk:PATH[:SIZE]`; one of each kind at most. Without any, nothing is
-    /// acknowledged
+    /// acknowledged. SIZE is the file's for disk; for ram it is the memory of its updates at 8K each (those of up
+    /// to 4K), which bounds the sessions; its sparse file is longer
     #[arg(long = "log", value_name = "LOG")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<LogSpec>,
@@ -89,7 +90,7 @@ pub struct Switch {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub battery_backed: Option<bool>,
     /// Where /metrics and /healthz are answered
-    #[arg(long, value_name = "IP:PORT")]
+    #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
     /// What moves the frames
@@ -180,7 +181,7 @@ pub struct Kv {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dead_letters: Option<PathBuf>,
     /// Where /metrics and /healthz are answered
-    #[arg(long, value_name = "IP:PORT")]
+    #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
 }
@@ -234,7 +235,7 @@ pub struct Server {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub synced_sizes: Option<PathBuf>,
     /// Where /metrics and /healthz are answered
-    #[arg(long, value_name = "IP:PORT")]
+    #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
 }
@@ -244,7 +245,7 @@ pub struct Server {
 #[serde(deny_unknown_fields, default)]
 pub struct Client {
     /// Where Redis clients connect (TCP)
-    #[arg(long, value_name = "IP:PORT")]
+    #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
     /// The server's sidecar or scot kv
@@ -252,7 +253,7 @@ pub struct Client {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<Address>,
     /// The address to speak from (any by default)
-    #[arg(long, value_name = "IP:PORT")]
+    #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local: Option<SocketAddr>,
     /// Whether SET, SETEX and PSETEX are answered by the device alone
@@ -279,16 +280,16 @@ pub struct Client {
     #[arg(long, value_name = "FILE|URL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceTarget>,
-    /// Record every so manieth call (1: all, 0: none)
+    /// Record every Nth call (1: all, 0: none)
     #[arg(long, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_every: Option<u32>,
-    /// Ask the kernel for its stamps of every so manieth packet (64 by default, 0: never)
+    /// Ask the kernel for its stamps of every Nth packet (64 by default, 0: never)
     #[arg(long, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stamp_every: Option<u32>,
     /// Where /metrics and /healthz are answered
-    #[arg(long, value_name = "IP:PORT")]
+    #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
 }

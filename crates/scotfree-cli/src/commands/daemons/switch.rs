@@ -15,6 +15,7 @@ use scotfree_switch::{
     Command, Daemon, DaemonHandle, DiskLogConfig, Notices, PortConfig, RamLogConfig, StartError, SwitchConfig,
 };
 use scotfree_wire::ClusterKey;
+use std::path::Path;
 
 /// Of a log on disk, unless another size is named.
 const DISK_LOG: Size = Size(64 << 20);
@@ -35,6 +36,9 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let sink = messages.clone();
     let daemon =
         Daemon::start(&config, Notices::new(Box::new(move |line| sink.say(line)))).map_err(not_started)?;
+    if let Some(ram) = &config.ram {
+        messages.say(&ram_log_line(&config, &ram.path));
+    }
     let handle = daemon.handle();
     let ending = handle.clone();
     let mut reload = Reload { sources, settings, messages, handle };
@@ -43,6 +47,20 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     daemon.run().map_err(|error| {
         Failure::tried("move frames", &error, "see whether the interfaces are still there: ip -brief link")
     })
+}
+
+/// What the log in memory can take: less than the length of its file, which is sparse.
+fn ram_log_line(config: &SwitchConfig, path: &Path) -> String {
+    let SwitchConfig { window_max, sessions_max, .. } = *config;
+    let entries = u64::from(window_max) * u64::from(sessions_max);
+    let file_bytes = std::fs::metadata(path).map_or(0, |file| file.len());
+    format!(
+        "log {}: {sessions_max} sessions of {window_max} updates, {} MiB of memory when full of updates of up to 4 \
+         KiB; the file is {} MiB long, but sparse",
+        path.display(),
+        (entries * RAM_ENTRY_BYTES) >> 20,
+        file_bytes >> 20
+    )
 }
 
 fn not_started(error: StartError) -> Failure {
@@ -209,10 +227,12 @@ mod tests {
         settings.rate = "1M".parse().ok();
         let config = config_of(&settings).expect("it can be used");
         assert_eq!((config.device, config.control.port()), (DeviceId(3), 51_000));
-        assert_eq!(config.disk.expect("a log").log_bytes, 64 << 20);
+        assert_eq!(config.disk.as_ref().expect("a log").log_bytes, 64 << 20);
         // 64 MiB are two sessions of 4,096 entries of 8 KiB.
         assert_eq!(config.sessions_max, 2);
         assert_eq!(entries_max(&settings), 8_192);
+        let line = ram_log_line(&config, Path::new("/dev/null"));
+        assert!(line.contains("2 sessions of 4096 updates, 64 MiB of memory"), "{line}");
         for port in &config.ports {
             assert!((port.ingress.loss.percent() - 2.5).abs() < 1e-9);
             assert!(port.egress.is_transparent(), "or every frame would meet the fault twice");
