@@ -57,6 +57,7 @@ fn what_was_kept_up_stays_until_it_is_named() {
     let inside = ["netns", "exec", &namespace, "sleep", "1000"];
     let mut inside =
         Command::new(find_tool("ip").expect("there is access")).args(inside).spawn().expect("ip runs");
+    assert!(wait_until(PATIENCE, || !ip(&["netns", "pids", &namespace]).is_empty()), "it is inside");
     let shown = scot(&["lab", "down"]);
     assert!(shown.contains(&format!("scot lab down {name}\n")), "{shown}");
     assert!(namespaces().contains(&namespace) && inside.try_wait().expect("it is ours").is_none());
@@ -119,7 +120,11 @@ fn folders_of(pid: u32) -> Vec<String> {
 }
 
 fn namespaces() -> String {
+    ip(&["netns", "list"])
+}
+
+fn ip(words: &[&str]) -> String {
     let ip = find_tool("ip").expect("there is access to namespaces");
-    let output = Command::new(ip).args(["netns", "list"]).output().expect("ip runs");
+    let output = Command::new(ip).args(words).output().expect("ip runs");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
