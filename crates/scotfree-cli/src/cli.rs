@@ -268,10 +268,10 @@ pub struct LabRun {
     /// Names in lab/experiments; all but the longest if none is named
     pub experiments: Vec<String>,
     /// Measure each arm so often, instead of as often as the experiment says
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub repetitions: Option<u32>,
     /// So many rounds of killing, instead of as many as the experiment says
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: Option<u64>,
     /// Where randomness begins
     #[arg(long, value_name = "NUMBER")]

@@ -73,6 +73,13 @@ fn help_says_where_to_begin_and_shows_examples() {
 }
 
 #[test]
+fn an_experiment_of_nothing_is_refused() {
+    let folder = Folder::new("nothing");
+    assert_fails(&folder.scot(&["lab", "run", "kill-rounds", "--rounds", "0"]), 2, &["--rounds"]);
+    assert_fails(&folder.scot(&["lab", "run", "probes", "--repetitions", "0"]), 2, &["--repetitions"]);
+}
+
+#[test]
 fn the_example_of_a_configuration_is_right() {
     let folder = Folder::new("example");
     let file = folder.write("scot.toml", include_str!("../../../docs/scot.example.toml"));

@@ -7,6 +7,7 @@ use crate::otlp::decode_line;
 use crate::record::MeasuredCall;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// The longest line that is read; a longer one counts as damaged.
@@ -38,9 +39,16 @@ pub struct ReadSummary {
     pub damaged: Vec<DamagedLine>,
 }
 
-/// Reads a file and hands every call to `on_call`.
+/// Reads a file or a pipe and hands every call to `on_call`. A device, which need not end, is refused.
 pub fn read_file(path: &Path, on_call: impl FnMut(MeasuredCall)) -> io::Result<ReadSummary> {
-    read_calls(BufReader::with_capacity(1 << 18, File::open(path)?), on_call)
+    let file = File::open(path)?;
+    if file.metadata()?.file_type().is_char_device() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is a device, not a file of OTLP JSON lines",
+        ));
+    }
+    read_calls(BufReader::with_capacity(1 << 18, file), on_call)
 }
 
 /// Reads lines and hands every call to `on_call`.
@@ -114,6 +122,12 @@ mod tests {
     use super::*;
 
     const GOOD: &str = include_str!("../tests/expected/full_call.jsonl");
+
+    #[test]
+    fn a_device_is_refused_since_it_need_not_end() {
+        let error = read_file(Path::new("/dev/zero"), |_| ()).expect_err("it never ends");
+        assert!(error.to_string().contains("device"), "{error}");
+    }
 
     #[test]
     fn a_damaged_line_is_named_and_the_rest_is_read() {
