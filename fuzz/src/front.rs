@@ -17,6 +17,7 @@ const REQUEST_BYTES_MAX: usize = 400;
 const LIMITS: Limits = Limits {
     bulk_bytes_max: 512,
     argument_count_max: 64,
+    whole_bytes_max: 4 * REQUEST_BYTES_MAX,
     line_bytes_max: 256,
     depth_max: 8,
     reply_bytes_max: 4096,
@@ -107,7 +108,6 @@ impl Talk {
             output_bytes_max: 512,
             transaction_commands_max: 4,
             request_bytes_max: REQUEST_BYTES_MAX,
-            whole_bytes_max: 4 * REQUEST_BYTES_MAX,
         };
         let description = if how % 2 == 0 { &DESCRIPTION } else { &LOCKED };
         Talk {

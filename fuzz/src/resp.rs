@@ -15,6 +15,7 @@ use scotfree_sidecar::{expiry, guard};
 const LIMITS: Limits = Limits {
     bulk_bytes_max: 512,
     argument_count_max: 64,
+    whole_bytes_max: 1_024,
     line_bytes_max: 256,
     depth_max: 8,
     reply_bytes_max: 2048,

@@ -16,7 +16,7 @@ use crate::payload::{
     parse_part, parse_response, split, RequestFlags, RequestHead, RequestKind, ResponseFlags,
     REQUEST_HEAD_BYTES,
 };
-use crate::resp::{error_reply, write_command, Args, Command, Limits, RequestDecoder};
+use crate::resp::{error_reply, write_command, Args, Command, Limits, ProtocolError, RequestDecoder};
 pub use identity::Identity;
 use pending::{Hook, Pending};
 use scotfree_core::KeyHash;
@@ -49,7 +49,7 @@ impl EarlyRule {
 /// What a front is told at its start; the same for all connections of a listener.
 #[derive(Debug, Clone)]
 pub struct FrontConfig {
-    /// Bounds on what a client may send.
+    /// Bounds on what a client may send. A transaction has the same bound on its bytes as a command.
     pub limits: Limits,
     /// Which commands are answered early.
     pub early: EarlyRule,
@@ -61,20 +61,17 @@ pub struct FrontConfig {
     pub transaction_commands_max: usize,
     /// How large one request of the protocol may be; a larger command is sent in parts, and never logged.
     pub request_bytes_max: usize,
-    /// How large a command or transaction may be; a larger one gets an error.
-    pub whole_bytes_max: usize,
 }
 
 impl Default for FrontConfig {
     fn default() -> Self {
         FrontConfig {
-            limits: Limits::default(),
+            limits: Limits { whole_bytes_max: 64 << 20, ..Limits::default() },
             early: EarlyRule::Never,
             pending_max: 1_024,
             output_bytes_max: 4 << 20,
             transaction_commands_max: 1_024,
             request_bytes_max: 48 << 10,
-            whole_bytes_max: 64 << 20,
         }
     }
 }
@@ -277,6 +274,16 @@ impl ClientFront {
         self.run(now_ms, actions);
     }
 
+    /// What has arrived is given up, and the connection ends with an error.
+    pub fn refuse(&mut self, now_ms: i64, reason: &str, actions: &mut Vec<FrontAction>) {
+        self.counters.over_limit += 1;
+        self.decoder = RequestDecoder::default();
+        self.state.transaction = None;
+        self.answer_error(&format!("ERR scotfree: {reason}"));
+        self.state.closing = Closing::WhenAnswered;
+        self.run(now_ms, actions);
+    }
+
     /// What the client's disconnection leaves to be said to the server, if anything.
     pub fn farewell(&mut self) -> Option<FrontRequest> {
         std::mem::take(&mut self.state.private_open).then(|| self.release_request())
@@ -295,6 +302,12 @@ impl ClientFront {
     /// Whether more of the client's bytes can be taken. What is not read slows the client down.
     pub fn wants_input(&self) -> bool {
         self.can_run()
+    }
+
+    /// How many bytes are held of what the client sent: requests in part, and those of a transaction.
+    pub fn input_bytes(&self) -> usize {
+        let queued = self.state.transaction.as_ref().map_or(0, Transaction::bytes);
+        self.decoder.held_bytes() + queued
     }
 
     /// How many commands wait for their replies.
@@ -326,8 +339,12 @@ impl ClientFront {
                 Ok(None) => break,
                 Ok(Some(args)) => self.on_command(now_ms, args, actions),
                 Err(error) => {
+                    let too_long = matches!(error, ProtocolError::RequestTooLong { .. });
+                    self.counters.over_limit += u64::from(too_long);
                     self.answer(&error.reply());
                     self.state.closing = Closing::WhenAnswered;
+                    // What it holds is of no use any more.
+                    decoder = RequestDecoder::default();
                 }
             }
         }
@@ -505,12 +522,12 @@ impl ClientFront {
 
     /// Sends a request; false if it is too large and was answered here.
     fn send(&mut self, mut request: FrontRequest, hook: Hook, actions: &mut Vec<FrontAction>) -> bool {
-        if request.payload.len() > self.config.whole_bytes_max {
+        if request.payload.len() > self.config.limits.whole_bytes_max {
             self.counters.over_limit += 1;
             let text = format!(
                 "ERR scotfree: the request has {} bytes, more than whole_bytes_max = {}",
                 request.payload.len(),
-                self.config.whole_bytes_max
+                self.config.limits.whole_bytes_max
             );
             self.answer_error(&text);
             return false;

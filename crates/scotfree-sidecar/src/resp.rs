@@ -19,6 +19,9 @@ pub struct Limits {
     pub bulk_bytes_max: usize,
     /// The most arguments of one request; more are an "invalid multibulk length".
     pub argument_count_max: usize,
+    /// The longest request, counted as soon as its arguments' lengths are announced. The default is Redis' own
+    /// `client-query-buffer-limit`.
+    pub whole_bytes_max: usize,
     /// The longest line: an inline request or a length.
     pub line_bytes_max: usize,
     /// How deep a reply may nest.
@@ -32,6 +35,7 @@ impl Default for Limits {
         Limits {
             bulk_bytes_max: 512 << 20,
             argument_count_max: 1 << 20,
+            whole_bytes_max: 1 << 30,
             line_bytes_max: 64 << 10,
             depth_max: 64,
             reply_bytes_max: 1 << 30,
@@ -204,6 +208,7 @@ pub(crate) mod test_bytes {
         Limits {
             bulk_bytes_max: 64,
             argument_count_max: 16,
+            whole_bytes_max: 192,
             line_bytes_max: 96,
             depth_max: 4,
             reply_bytes_max: 256,

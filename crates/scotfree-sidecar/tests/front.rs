@@ -6,6 +6,7 @@ use scotfree_sidecar::front::{ClientFront, EarlyRule, FrontAction, FrontConfig, 
 use scotfree_sidecar::payload::{
     write_response, RequestFlags, RequestHead, RequestKind, RequestPayload, ResponseFlags,
 };
+use scotfree_sidecar::resp::Limits;
 use std::sync::Arc;
 
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -145,7 +146,8 @@ fn a_transaction_is_as_careful_as_its_most_careful_command() {
 
 #[test]
 fn limits_are_errors_that_name_the_setting() {
-    let config = FrontConfig { transaction_commands_max: 2, whole_bytes_max: 200, ..FrontConfig::default() };
+    let limits = Limits { whole_bytes_max: 200, ..Limits::default() };
+    let config = FrontConfig { transaction_commands_max: 2, limits, ..FrontConfig::default() };
     let mut bench = Bench::new(config);
     bench.send(b"MULTI\r\nPING\r\nPING\r\nPING\r\nEXEC\r\n");
     let said = bench.output();
@@ -153,6 +155,18 @@ fn limits_are_errors_that_name_the_setting() {
     assert!(bench.send(format!("SET k {}\r\n", "x".repeat(300)).as_bytes()).is_empty());
     assert!(bench.output().contains("whole_bytes_max = 200"));
     assert_eq!(bench.front.counters().over_limit, 2);
+}
+
+#[test]
+fn a_command_that_is_too_large_is_refused_when_its_length_is_announced() {
+    let limits = Limits { whole_bytes_max: 200, ..Limits::default() };
+    let mut bench = Bench::new(FrontConfig { limits, ..FrontConfig::default() });
+    assert!(bench.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$400000000\r\n").is_empty());
+    let said = bench.output();
+    assert!(said.starts_with("-ERR Protocol error: invalid bulk length"), "{said}");
+    assert!(said.contains("whole_bytes_max = 200"), "{said}");
+    assert_eq!(bench.actions, [FrontAction::Close]);
+    assert_eq!((bench.front.input_bytes(), bench.front.counters().over_limit), (0, 1));
 }
 
 #[test]

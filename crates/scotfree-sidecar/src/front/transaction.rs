@@ -26,6 +26,11 @@ pub(super) struct Transaction {
 }
 
 impl Transaction {
+    /// How many bytes its commands take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// EXEC will refuse it.
     pub fn spoil(&mut self) {
         self.spoiled = true;
@@ -98,14 +103,14 @@ impl ClientFront {
         }
         let transaction = self.state.transaction.as_ref()?;
         let full = transaction.commands.len() >= self.config.transaction_commands_max
-            || transaction.bytes >= self.config.whole_bytes_max;
+            || transaction.bytes >= self.config.limits.whole_bytes_max;
         if full {
             self.counters.over_limit += 1;
             let max = self.config.transaction_commands_max;
             return Some(format!(
                 "ERR scotfree: the transaction is larger than transaction_commands_max = {max} or \
                  whole_bytes_max = {}",
-                self.config.whole_bytes_max
+                self.config.limits.whole_bytes_max
             ));
         }
         None

@@ -32,6 +32,14 @@ pub enum ProtocolError {
     /// A length that is no number or over the limit.
     #[error("invalid bulk length")]
     BadLength,
+    /// Announced arguments that make the request longer than the limit; what it has is not waited for.
+    #[error("invalid bulk length, since the request has at least {bytes} bytes, more than whole_bytes_max = {max}")]
+    RequestTooLong {
+        /// What the request has at least.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
     /// A longer argument than a client may send before it has authenticated itself.
     #[error("unauthenticated bulk length")]
     UnauthenticatedLength,
@@ -57,6 +65,9 @@ pub struct RequestParser {
     is_inline: bool,
 }
 
+/// A request with many arguments leaves no more room than this behind.
+const KEPT_SPANS_MAX: usize = 1_024;
+
 /// Limits on a client that has not authenticated itself, as in Redis.
 const UNAUTHENTICATED_ARGUMENTS_MAX: i64 = 10;
 const UNAUTHENTICATED_BULK_BYTES_MAX: i64 = 16_384;
@@ -69,6 +80,7 @@ impl RequestParser {
         self.bulk_bytes = None;
         self.in_multibulk = false;
         self.spans.clear();
+        self.spans.shrink_to(KEPT_SPANS_MAX);
         self.inline.clear();
         self.is_inline = false;
     }
@@ -183,6 +195,10 @@ impl RequestParser {
             return Err(ProtocolError::UnauthenticatedLength);
         }
         self.cursor = line + 2;
+        let bytes = self.cursor + length as usize;
+        if bytes > limits.whole_bytes_max {
+            return Err(ProtocolError::RequestTooLong { bytes, max: limits.whole_bytes_max });
+        }
         self.bulk_bytes = Some(length as usize);
         Ok(self.bulk_bytes)
     }
@@ -205,6 +221,9 @@ impl RequestParser {
     }
 }
 
+/// What an empty buffer keeps of its room.
+const KEPT_BYTES_MAX: usize = 4 * COMPACT_BYTES;
+
 /// Reads requests from a connection's bytes.
 #[derive(Debug, Default)]
 pub struct RequestDecoder {
@@ -224,7 +243,7 @@ impl RequestDecoder {
     /// Adds bytes that arrived.
     pub fn push(&mut self, bytes: &[u8]) {
         self.drop_complete();
-        if self.start > 0 && (self.start == self.buffer.len() || self.start >= COMPACT_BYTES) {
+        if self.start >= COMPACT_BYTES {
             self.buffer.drain(..self.start);
             self.start = 0;
         }
@@ -253,9 +272,9 @@ impl RequestDecoder {
         &self.buffer[self.start..]
     }
 
-    /// How many bytes are held.
+    /// How many bytes of memory the requests take that have arrived, in whole or in part.
     pub fn held_bytes(&self) -> usize {
-        self.buffer.len() - self.start - self.complete
+        self.buffer.len() + self.parser.spans.len() * size_of::<Range<usize>>()
     }
 
     fn drop_complete(&mut self) {
@@ -263,6 +282,12 @@ impl RequestDecoder {
             self.start += self.complete;
             self.complete = 0;
             self.parser.reset();
+        }
+        if self.start == self.buffer.len() {
+            // A large request must not hold its room for as long as the connection lives.
+            self.start = 0;
+            self.buffer.clear();
+            self.buffer.shrink_to(KEPT_BYTES_MAX);
         }
     }
 }
@@ -421,6 +446,40 @@ mod tests {
             assert_eq!(error.to_string(), text);
             assert_eq!(error.reply(), format!("-ERR Protocol error: {text}\r\n").into_bytes());
         }
+    }
+
+    #[test]
+    fn a_request_is_refused_when_its_lengths_are_announced_and_not_when_it_is_there() {
+        let limits = Limits { whole_bytes_max: 100, ..Limits::default() };
+        let announced = b"*3\r\n$3\r\nSET\r\n$40\r\n0123456789012345678901234567890123456789\r\n$60\r\n";
+        let expected = ProtocolError::RequestTooLong { bytes: announced.len() + 60, max: 100 };
+        assert_eq!(requests([&announced[..]], limits), (vec![], Some(expected.clone())));
+        let reply = String::from_utf8(expected.reply()).expect("text");
+        assert!(reply.starts_with("-ERR Protocol error: invalid bulk length"), "{reply}");
+        assert!(reply.contains("whole_bytes_max = 100"), "{reply}");
+        // Each request counts for itself.
+        let small = b"*1\r\n$70\r\n".iter().copied().chain([b'x'; 72]).collect::<Vec<u8>>().repeat(5);
+        assert_eq!(requests([&small[..]], limits).0.len(), 5);
+    }
+
+    #[test]
+    fn a_large_request_leaves_no_room_behind() {
+        let mut decoder = RequestDecoder::new(Limits::default());
+        decoder.push(b"*100002\r\n$1000000\r\n");
+        decoder.push(&vec![b'x'; 1_000_002]);
+        decoder.push(&b"$0\r\n\r\n".repeat(100_000));
+        assert!(decoder.pop(true).expect("no error").is_none());
+        assert!(
+            decoder.held_bytes() > 3_000_000,
+            "arguments count with what they take: {}",
+            decoder.held_bytes()
+        );
+        decoder.push(b"$0\r\n\r\n");
+        assert!(decoder.pop(true).expect("a request").is_some());
+        assert!(decoder.pop(true).expect("no error").is_none());
+        assert_eq!(decoder.held_bytes(), 0);
+        assert!(decoder.buffer.capacity() <= KEPT_BYTES_MAX);
+        assert!(decoder.parser.spans.capacity() <= KEPT_SPANS_MAX);
     }
 
     #[test]
