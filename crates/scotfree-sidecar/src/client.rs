@@ -6,6 +6,7 @@
 mod connections;
 mod coverage;
 mod drain;
+mod input;
 mod learn;
 mod seldom;
 mod sessions;
@@ -79,6 +80,9 @@ pub struct ClientSidecarConfig {
     pub front: FrontConfig,
     /// How many client connections there can be; a further one gets Redis' own error.
     pub connections_max: usize,
+    /// How many bytes of requests all connections together may hold; behind that, those that hold much are not
+    /// read until there is room, and one of them is refused if none can come.
+    pub input_bytes_max: usize,
     /// How many of them can be tunnels.
     pub tunnels_max: usize,
     /// How many sessions without a client are kept for the next ones.
@@ -105,6 +109,7 @@ impl ClientSidecarConfig {
             probes: ProbeOptions::default(),
             front: FrontConfig { request_bytes_max: REQUEST_BYTES_MAX, ..FrontConfig::default() },
             connections_max: 1_000,
+            input_bytes_max: 512 << 20,
             tunnels_max: 64,
             idle_sessions_max: 64,
             notices: Notices::default(),

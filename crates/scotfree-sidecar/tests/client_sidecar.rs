@@ -148,6 +148,40 @@ fn commands_that_waited_for_room_go_on_when_their_client_has_read() {
     pair.end();
 }
 
+#[test]
+fn clients_that_hold_too_much_together_are_not_read_and_the_largest_is_refused() {
+    const VALUE: usize = 4 << 20;
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let pair = Pair::start_with(&redis, |config| config.input_bytes_max = 5 << 20);
+    let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${VALUE}\r\n");
+    let part = |bytes: usize| [head.as_bytes(), &vec![b'x'; bytes]].concat();
+    let mut first = pair.connect();
+    first.write_all(&part(2 << 20)).expect("there is room");
+    pair.until_metric("scotfree_front_input_bytes", |value| value > 2 << 20);
+    let mut second = pair.connect();
+    let answer = std::thread::spawn({
+        let mut second = second.try_clone().expect("a second handle");
+        move || {
+            let mut answer = Vec::new();
+            // The end may be a reset, since not all that was sent is read.
+            let _ = second.read_to_end(&mut answer);
+            answer
+        }
+    });
+    // It may be refused before all is written.
+    let _ = second.write_all(&part(VALUE - 1));
+    pair.until_metric("scotfree_front_input_refused_total", |value| value == 1);
+    let said = String::from_utf8(answer.join().expect("no panic")).expect("text");
+    assert!(said.is_empty() || said.contains("input_bytes_max = 5242880"), "{said}");
+    pair.until_metric("scotfree_front_input_bytes", |value| (2 << 20..3 << 20).contains(&value));
+    // Who held less goes on, and small requests do in any case.
+    talk(&mut pair.connect(), b"SET small 1\r\n", b"+OK\r\n");
+    talk(&mut first, &[&vec![b'x'; VALUE - (2 << 20)][..], b"\r\n"].concat(), b"+OK\r\n");
+    pair.until_metric("scotfree_front_input_bytes", |value| value == 0);
+    drop((first, second));
+    pair.end();
+}
+
 /// Answers every request with nonsense.
 #[derive(Default)]
 struct Nonsense {

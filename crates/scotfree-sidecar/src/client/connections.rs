@@ -4,6 +4,7 @@
 //! either; memory per connection stays bounded.
 
 use super::coverage::Coverage;
+use super::input::{InputBudget, LITTLE_BYTES_MAX};
 use super::learn::Told;
 use super::seldom::Seldom;
 use super::sessions::{ConnectionKey, Flight, Sessions};
@@ -38,6 +39,8 @@ struct Connection {
     /// Requests for which the session has no credit yet.
     waiting: VecDeque<FrontRequest>,
     watched: Option<Interest>,
+    /// What it holds of its client's requests, as counted last.
+    held: usize,
     /// The client sends nothing more.
     input_ended: bool,
     closing: bool,
@@ -85,6 +88,7 @@ pub(super) struct Fronts {
     tunnelled: Vec<ConnectionKey>,
     /// Sessions whose connections are gone, and what is still to be said in them.
     released: Vec<(SessionHandle, Option<FrontRequest>)>,
+    input: InputBudget,
     limits: Limits,
     notices: Notices,
     reading: bool,
@@ -128,6 +132,7 @@ impl Fronts {
             tunnels_refused: 0,
             tunnelled: Vec::new(),
             released: Vec::new(),
+            input: InputBudget::new(config.input_bytes_max),
             limits: Limits {
                 connections_max: config.connections_max,
                 tunnels_max: config.tunnels_max,
@@ -217,6 +222,7 @@ impl Fronts {
             session,
             waiting: VecDeque::new(),
             watched: Some(Interest::Read),
+            held: 0,
             input_ended: false,
             closing: false,
             called: Nanos(0),
@@ -238,6 +244,10 @@ impl Fronts {
         let now_ms = self.server_time_ms();
         let mut actions = Vec::new();
         let Some(connection) = self.connections.get_mut(&key) else { return };
+        if !self.input.admits(connection.held) {
+            // It was ready before the others took the room; it is watched no more from the end of this turn.
+            return;
+        }
         connection.called = now_realtime();
         match connection.stream.read(&mut self.buffer) {
             Ok(0) => connection.input_ended = true,
@@ -247,6 +257,7 @@ impl Fronts {
         }
         self.act(key, actions);
         self.submit_one(key, runtime);
+        self.count_input(key);
     }
 
     /// Something happened in a session.
@@ -387,6 +398,7 @@ impl Fronts {
         self.leave_tunnelled(poller);
         let mut resumed = false;
         for key in std::mem::take(&mut self.touched) {
+            self.count_input(key);
             let Some(connection) = self.connections.get_mut(&key) else { continue };
             let was_full = !connection.front.wants_input();
             if !write(connection) {
@@ -402,7 +414,11 @@ impl Fronts {
                 self.drop_connection(key);
                 continue;
             }
-            let reads = self.reading && !connection.input_ended && !connection.closing;
+            let admits = self.input.admits(connection.held);
+            if !admits {
+                self.input.pause(key);
+            }
+            let reads = self.reading && admits && !connection.input_ended && !connection.closing;
             // Credit comes back with stability, which completes nothing: who waits for it asks every turn.
             if !connection.waiting.is_empty() {
                 self.touched.insert(key);
@@ -411,7 +427,45 @@ impl Fronts {
                 self.drop_connection(key);
             }
         }
-        resumed
+        resumed | self.make_room()
+    }
+
+    fn count_input(&mut self, key: ConnectionKey) {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        let held = input_bytes(connection);
+        self.input.change(std::mem::replace(&mut connection.held, held), held);
+    }
+
+    /// Lets those go on that waited for room. If none can come by itself, who holds the most is refused. True
+    /// if somebody was touched.
+    fn make_room(&mut self) -> bool {
+        let refused = self.input.is_short() && self.refuse_largest();
+        let resumed = self.input.take_resumed();
+        let any = !resumed.is_empty();
+        self.touched.extend(resumed);
+        refused || any
+    }
+
+    /// False if one of those that hold much waits for the server, and will hold less.
+    fn refuse_largest(&mut self) -> bool {
+        let large = self.connections.iter().filter(|(_, connection)| connection.held > LITTLE_BYTES_MAX);
+        let mut largest = None;
+        for (key, connection) in large {
+            if !is_up_to_client(connection) {
+                return false;
+            }
+            largest = largest.max(Some((connection.held, *key)));
+        }
+        let Some((held, key)) = largest else { return false };
+        let text = self.input.refuse(held);
+        let now_ms = self.server_time_ms();
+        let mut actions = Vec::new();
+        if let Some(connection) = self.connections.get_mut(&key) {
+            connection.front.refuse(now_ms, &text, &mut actions);
+        }
+        self.act(key, actions);
+        self.count_input(key);
+        true
     }
 
     /// Commands that had arrived when there was no room for their replies go on: nothing else wakes them.
@@ -427,6 +481,7 @@ impl Fronts {
     /// The connection is gone; what it has asked for is executed nevertheless.
     fn drop_connection(&mut self, key: ConnectionKey) {
         let Some(mut connection) = self.connections.remove(&key) else { return };
+        self.input.forget(key, connection.held);
         self.closed.add(connection.front.counters());
         self.released.push((connection.session, connection.front.farewell()));
     }
@@ -543,6 +598,8 @@ impl Fronts {
         let counters = self.counters();
         text.gauge("scotfree_front_connections", "Client connections open", self.connections.len());
         text.gauge("scotfree_front_sessions", "Sessions for clients", self.sessions.len());
+        let help = "Bytes held of clients' requests, complete or not";
+        text.gauge("scotfree_front_input_bytes", help, self.input.held());
         // Relaxed: a gauge.
         text.gauge("scotfree_tunnels_open", "Tunnels open now", self.tunnels.open.load(Ordering::Relaxed));
         for (name, help, value) in [
@@ -557,6 +614,11 @@ impl Fronts {
             ("tunnels_refused_total", "Tunnels refused at their limit", self.tunnels_refused),
             ("large_total", "Requests sent in parts", counters.large),
             ("over_limit_total", "Requests refused at a limit", counters.over_limit),
+            (
+                "input_refused_total",
+                "Connections refused since all together held too much",
+                self.input.refused(),
+            ),
             ("not_durable_total", "Replies that came with durability none", counters.not_durable),
         ] {
             text.counter(&format!("scotfree_front_{name}"), help, value);
@@ -594,10 +656,20 @@ fn is_over(connection: &Connection) -> bool {
     said_all && connection.closing || connection.input_ended && is_idle(connection)
 }
 
+/// What the connection holds of its client's requests.
+fn input_bytes(connection: &Connection) -> usize {
+    let waiting = connection.waiting.iter().map(|request| request.payload.len()).sum::<usize>();
+    connection.front.input_bytes() + waiting
+}
+
+/// Whether nothing but its client can make the connection hold less.
+fn is_up_to_client(connection: &Connection) -> bool {
+    connection.waiting.is_empty() && connection.front.pending_count() == 0
+}
+
 /// Whether every command is answered and every answer sent.
 fn is_idle(connection: &Connection) -> bool {
-    let answered = connection.waiting.is_empty() && connection.front.pending_count() == 0;
-    answered && connection.front.output().is_empty()
+    is_up_to_client(connection) && connection.front.output().is_empty()
 }
 
 fn watch(
