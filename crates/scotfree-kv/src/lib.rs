@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod journal;
+mod letters;
 mod op;
 pub mod payload;
 mod reply;

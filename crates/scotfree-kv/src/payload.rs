@@ -16,6 +16,8 @@ pub const REQUEST_HEAD_BYTES: usize = 10;
 /// The response flag that allows early answers.
 pub const EARLY_ALLOWED: u8 = 1;
 
+/// The client already has its answer.
+const EARLY: u16 = 1;
 /// The commands are one transaction, answered by one array.
 const TRANSACTION: u16 = 2;
 /// The transaction depends on a connection's WATCH.
@@ -158,14 +160,30 @@ impl<'a> Request<'a> {
     }
 }
 
+/// Whether the client of a request was answered before its execution, as its head says; what follows the
+/// head may be anything.
+pub fn is_early(bytes: &[u8]) -> bool {
+    matches!(*bytes, [VERSION, _, low, high, ..] if u16::from_le_bytes([low, high]) & EARLY != 0)
+}
+
+/// Appends a request of one command whose client is answered early.
+pub fn write_early_request(command: &[&[u8]], out: &mut Vec<u8>) {
+    write_head(EARLY, out);
+    write_command(command, out);
+}
+
 /// Appends a request of one or more commands, for clients of this service that are no sidecar.
 pub fn write_request(commands: &[&[&[u8]]], out: &mut Vec<u8>) {
     write_head(if commands.len() > 1 { TRANSACTION } else { 0 }, out);
     for command in commands {
-        out.extend_from_slice(format!("*{}\r\n", command.len()).as_bytes());
-        for argument in *command {
-            crate::reply::bulk(argument, out);
-        }
+        write_command(command, out);
+    }
+}
+
+fn write_command(command: &[&[u8]], out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("*{}\r\n", command.len()).as_bytes());
+    for argument in command {
+        crate::reply::bulk(argument, out);
     }
 }
 

@@ -47,6 +47,11 @@ impl RoomWatch {
         self.refused_told = refused;
     }
 
+    /// Tells something else that whoever looks after the room has to know.
+    pub fn pass_on(&mut self, line: &str) {
+        (self.say)(line);
+    }
+
     fn speak(&mut self, what: &str, store: &Store) {
         (self.say)(&format!(
             "ALARM: the data takes {} of the {} bytes that it may, an eighth of the log: {what}; delete keys, or \

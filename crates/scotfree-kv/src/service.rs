@@ -5,6 +5,7 @@
 //! also when the log cannot keep up: then all of them wait.
 
 use crate::journal::{Journal, JournalError, JournalLimits, Recovered};
+use crate::letters::Letters;
 use crate::op::Op;
 use crate::payload::{Request, EARLY_ALLOWED, REQUEST_HEAD_BYTES, VERSION};
 use crate::room::RoomWatch;
@@ -13,9 +14,9 @@ use crate::store::{command_lines, Call, Store, DATABASES};
 use crate::{payload, reply};
 use remedy_persist::{RecoveredSession, RequestKind};
 use scotfree_core::{Epoch, Nanos, SeqNum, SessionId};
-use scotfree_io::{now_realtime, PersistenceDomain, ScanReport};
+use scotfree_io::{now_monotonic, now_realtime, PersistenceDomain, ScanReport};
 use scotfree_rpc::metrics::MetricsText;
-use scotfree_rpc::{DeadLetter, DeadLetterFile, Execution, Replies, Service, Watch};
+use scotfree_rpc::{DeadLetter, Execution, Replies, Service, Watch};
 use scotfree_wire::REQUEST_BYTES_MAX;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -33,7 +34,7 @@ pub struct KvOptions {
     pub devices: u32,
     /// The bounds of the log.
     pub limits: JournalLimits,
-    /// Where updates go that were never applied, and how large that file may grow.
+    /// Where updates go that were never applied or were refused after an early answer, and how large that file may grow.
     pub dead_letters: PathBuf,
     /// See [`KvOptions::dead_letters`].
     pub dead_letters_bytes_max: u64,
@@ -85,7 +86,7 @@ pub struct KvService<D> {
     ticket_stable: u64,
     /// Requests that wait for the log.
     waiting: VecDeque<Waiting>,
-    dead_letters: DeadLetterFile,
+    letters: Letters,
     request_bytes_max: usize,
     broken: Option<String>,
     room: RoomWatch,
@@ -139,7 +140,7 @@ impl<D: PersistenceDomain> KvService<D> {
             ticket_last: 0,
             ticket_stable: 0,
             waiting: VecDeque::new(),
-            dead_letters: DeadLetterFile::new(&options.dead_letters, options.dead_letters_bytes_max),
+            letters: Letters::new(&options.dead_letters, options.dead_letters_bytes_max),
             request_bytes_max: options.request_bytes_max,
             broken: None,
             room: RoomWatch::new(state_refused),
@@ -197,6 +198,7 @@ impl<D: PersistenceDomain> KvService<D> {
         };
         if may_write {
             let (session, seq) = (request.session, request.seq);
+            self.keep_late_error(request);
             let op = if changed {
                 Op::Apply { session, seq, payload: request.payload }
             } else {
@@ -213,6 +215,19 @@ impl<D: PersistenceDomain> KvService<D> {
             out.extend_from_slice(&[VERSION, flags]);
             out.extend_from_slice(answer);
         });
+    }
+
+    /// An early update that was refused becomes a dead letter, before its place is taken: its client will
+    /// not see the reply.
+    fn keep_late_error(&mut self, request: &Execution<'_>) {
+        let is_late = request.kind == RequestKind::Update && payload::is_early(request.payload);
+        if !is_late || self.state.reply.first() != Some(&b'-') {
+            return;
+        }
+        let (session, seq) = (request.session, request.seq);
+        if let Err(error) = self.letters.late_error(session, seq, request.payload, &self.state.reply) {
+            self.broken.get_or_insert(error.to_string());
+        }
     }
 
     fn note(&mut self, op: &Op<'_>, stands: Stands) {
@@ -270,6 +285,9 @@ impl<D: PersistenceDomain> KvService<D> {
         }
         self.report_durable(replies);
         self.room.look_at(&self.state.store);
+        if let Some(line) = self.letters.next_line(now_monotonic()) {
+            self.room.pass_on(&line);
+        }
         Ok(())
     }
 }
@@ -295,7 +313,7 @@ impl<D: PersistenceDomain> Service for KvService<D> {
     }
 
     fn dead_letter(&mut self, letter: &DeadLetter<'_>) {
-        if let Err(error) = self.dead_letters.write(letter) {
+        if let Err(error) = self.letters.write(letter) {
             self.broken.get_or_insert(error.to_string());
         }
     }
@@ -335,7 +353,13 @@ impl<D: PersistenceDomain> Service for KvService<D> {
         let help = "Commands refused because the data may not take more.";
         text.counter("scotfree_kv_refused_total", help, self.state.store.refused_count());
         text.counter("scotfree_kv_snapshots_total", "Snapshots taken.", self.journal.snapshots_taken());
-        text.counter("scotfree_kv_dead_letters_total", "Updates never applied.", self.dead_letters.count());
+        let help = "Early answers are allowed: the data takes less than nine tenths of what it may.";
+        text.gauge("scotfree_kv_early_allowed", help, u8::from(!self.state.store.is_nearly_full()));
+        let help = "Updates refused after their clients had been answered early.";
+        text.counter("scotfree_kv_late_errors_total", help, self.letters.late_errors());
+        let help =
+            "Updates never applied, or refused after an early answer; all are in the dead-letter file.";
+        text.counter("scotfree_kv_dead_letters_total", help, self.letters.count());
     }
 
     fn next_poll(&self) -> Option<Nanos> {

@@ -150,7 +150,7 @@ impl Store {
 
     /// Whether the data is so near its limit that answers should not be promised in advance.
     pub fn is_nearly_full(&self) -> bool {
-        self.data_bytes > self.data_bytes_max / 10 * 9
+        self.data_bytes >= self.data_bytes_max / 10 * 9
     }
 
     /// How many keys there are.

@@ -8,6 +8,8 @@ use scotfree_core::SessionId;
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::storage::Storage;
 use scotfree_kv::KvService;
+use scotfree_rpc::metrics::MetricsText;
+use scotfree_rpc::Service;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -193,6 +195,61 @@ fn the_limit_of_the_data_is_told_before_it_is_met_and_when_there_is_room_again()
     assert_eq!(told.try_iter().collect::<Vec<_>>(), ["the data has room again"]);
     run(&mut driver, &set(0));
     assert_eq!(told.try_iter().next(), None);
+}
+
+#[test]
+fn an_early_update_that_is_refused_is_a_dead_letter_and_a_covered_one_is_not() {
+    let storage = MemoryStorage::of(Vec::new());
+    let mut options = options(1 << 20);
+    options.dead_letters = std::env::temp_dir().join(format!("scot-kv-late-{}", std::process::id()));
+    options.data_bytes_max = 1_000;
+    let (mut service, _) = open(&storage, &options).expect("a new log");
+    let (sender, told) = std::sync::mpsc::channel();
+    service.tell(move |line| sender.send(line.to_owned()).expect("the test listens"));
+    let mut driver = Driver::new(service);
+    driver.start_session(7);
+    let long = "x".repeat(1_000);
+    let mut early = Vec::new();
+    scotfree_kv::payload::write_early_request(&[b"SET", b"k", long.as_bytes()], &mut early);
+    assert!(driver.run(RequestKind::Update, 7, 1, &format!("SET k {long}")).starts_with("-OOM"));
+    assert!(!options.dead_letters.exists(), "whoever waits for the reply sees the error");
+    assert!(driver.run_payload(RequestKind::Update, 7, 2, &early).starts_with("-OOM"));
+    assert!(driver.run_payload(RequestKind::Update, 7, 3, &early).starts_with("-OOM"));
+    driver.settle();
+    let letters = std::fs::read_to_string(&options.dead_letters).expect("the letters");
+    std::fs::remove_file(&options.dead_letters).expect("it is ours");
+    let payload = early.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    let lines: Vec<&str> = letters.lines().collect();
+    assert_eq!(lines.len(), 2, "{letters}");
+    assert!(lines[0].contains(&format!(" 7 2 late_error {payload} OOM the data may take 1000 bytes")));
+    assert!(lines[1].contains(" 7 3 late_error "), "{letters}");
+    let mut text = MetricsText::new();
+    driver.service.write_metrics(&mut text);
+    assert!(text.as_str().contains("\nscotfree_kv_late_errors_total 2\n"), "{}", text.as_str());
+    let alarms: Vec<String> = told.try_iter().filter(|line| line.contains("answered early")).collect();
+    assert_eq!(alarms.len(), 1, "{alarms:?}");
+    assert!(alarms[0].starts_with("ALARM: 2 updates"), "{alarms:?}");
+}
+
+#[test]
+fn early_answers_stop_at_nine_tenths_of_the_limit() {
+    let storage = MemoryStorage::of(Vec::new());
+    let (service, _) = open(&storage, &options(1 << 20)).expect("a new log");
+    let mut driver = Driver::new(service);
+    driver.start_session(1);
+    let mut describe = Vec::new();
+    scotfree_kv::payload::write_describe(&mut describe);
+    for seq in (1..).step_by(2) {
+        let line = format!("SET key{seq} {}", "v".repeat(100));
+        assert_eq!(driver.run(RequestKind::Update, 1, seq, &line), "+OK\r\n", "before anything is refused");
+        let store = driver.service.store();
+        let is_near = store.data_bytes() >= store.data_bytes_max() / 10 * 9;
+        let told = driver.run_payload(RequestKind::Read, 1, seq + 1, &describe);
+        assert!(told.contains(&format!("\nearly_allowed {}\n", u8::from(!is_near))), "{told}");
+        if is_near {
+            break;
+        }
+    }
 }
 
 #[test]

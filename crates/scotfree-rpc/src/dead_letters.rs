@@ -1,12 +1,14 @@
-//! The file of updates that were never applied, for an operator to read.
+//! The file of updates that were never applied, or promised and refused, for an operator to read.
 //!
 //! One line per letter: time (nanoseconds since 1970), session, `seq_num`, reason, payload in
-//! hexadecimal, separated by spaces.
+//! hexadecimal, separated by spaces; behind an early update that was refused its error, as reason
+//! `late_error`.
 //!
 //! Invariant: a letter is durable when [`DeadLetterFile::write`] returns, and never overwrites another.
 
 use crate::service::DeadLetter;
 use remedy_persist::DeadLetterReason;
+use scotfree_core::{SeqNum, SessionId};
 use scotfree_io::now_realtime;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -37,7 +39,25 @@ impl DeadLetterFile {
 
     /// Writes a letter.
     pub fn write(&mut self, letter: &DeadLetter<'_>) -> io::Result<()> {
-        let line = line(letter);
+        let reason = match letter.reason {
+            DeadLetterReason::UnknownSession => "unknown_session",
+            DeadLetterReason::BehindGap => "behind_gap",
+        };
+        self.append(&line(letter.session, letter.seq, reason, letter.payload, ""))
+    }
+
+    /// Writes a letter about an update whose client had its answer before the service refused it.
+    pub fn write_late_error(
+        &mut self,
+        session: SessionId,
+        seq: SeqNum,
+        payload: &[u8],
+        error: &str,
+    ) -> io::Result<()> {
+        self.append(&line(session, seq, "late_error", payload, error))
+    }
+
+    fn append(&mut self, line: &str) -> io::Result<()> {
         let path = &self.path;
         let doing = |error: io::Error| {
             io::Error::new(
@@ -64,15 +84,16 @@ impl DeadLetterFile {
     }
 }
 
-fn line(letter: &DeadLetter<'_>) -> String {
-    let reason = match letter.reason {
-        DeadLetterReason::UnknownSession => "unknown_session",
-        DeadLetterReason::BehindGap => "behind_gap",
-    };
-    let mut line = format!("{} {} {} {reason} ", now_realtime(), letter.session, letter.seq);
-    for byte in letter.payload {
+fn line(session: SessionId, seq: SeqNum, reason: &str, payload: &[u8], error: &str) -> String {
+    let mut line = format!("{} {session} {seq} {reason} ", now_realtime());
+    for byte in payload {
         // Writing to a String cannot fail.
         let _ = write!(line, "{byte:02x}");
+    }
+    if !error.is_empty() {
+        line.push(' ');
+        // A letter is one line, whatever the error says.
+        line.extend(error.chars().map(|c| if c.is_control() { ' ' } else { c }));
     }
     line.push('\n');
     line
@@ -81,7 +102,13 @@ fn line(letter: &DeadLetter<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scotfree_core::{SeqNum, SessionId};
+
+    #[test]
+    fn a_late_error_stands_behind_its_update_on_the_same_line() {
+        let line = line(SessionId(7), SeqNum(9), "late_error", b"\x00A", "OOM no\r\nroom");
+        assert!(line.ends_with(" 7 9 late_error 0041 OOM no  room\n"), "{line}");
+        assert_eq!(line.lines().count(), 1);
+    }
 
     #[test]
     fn letters_are_appended_until_the_file_is_full() {
