@@ -154,7 +154,8 @@ impl ClientSidecar {
             poller.add(listener.as_raw_fd(), LISTENER_KEY + index as u64, Interest::Read)?;
         }
         let coverage = Coverage::new(config.session, description.description.devices);
-        config.notices.say(&coverage.text());
+        let rules = config.listeners.iter().map(|listener| &listener.early);
+        config.notices.say(&coverage.text(rules));
         let fronts = Fronts::new(config, description, coverage, LISTENER_KEY + LISTENERS_MAX as u64);
         let describe_at = now_monotonic().plus(DESCRIBE_INTERVAL);
         Ok(ClientSidecar {

@@ -302,7 +302,8 @@ impl Fronts {
     fn learn(&mut self, told: Told) {
         if self.coverage.learn(told.description.devices) {
             self.sessions.outdate();
-            self.notices.say(&format!("for connections from now on: {}", self.coverage.text()));
+            let rules = self.configs.iter().map(|config| &config.early);
+            self.notices.say(&format!("for connections from now on: {}", self.coverage.text(rules)));
         }
         self.told = told;
     }

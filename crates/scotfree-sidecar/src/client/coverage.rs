@@ -5,6 +5,7 @@
 //! they are stable (rule 13), and that is said too.
 
 use super::seldom::Seldom;
+use crate::front::EarlyRule;
 use scotfree_core::{Durability, Nanos};
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{ClientTotals, SessionOptions};
@@ -33,8 +34,8 @@ impl Coverage {
         }
     }
 
-    /// What new sessions can be told to count on, for the log.
-    pub fn text(&self) -> String {
+    /// What new sessions can be told to count on, for the log; `rules` are those of the listeners.
+    pub fn text<'a>(&self, rules: impl Iterator<Item = &'a EarlyRule>) -> String {
         match (self.devices, self.options().asked) {
             (Some(0), _) => {
                 let asked = self.configured.asked;
@@ -47,7 +48,8 @@ impl Coverage {
             (devices, asked) => {
                 let count = devices.map_or(String::new(), |count| format!(" of {count} on the path"));
                 let acks = self.configured.device_acks_asked;
-                format!("updates are covered: durability {asked}, acknowledgements asked: {acks}{count}")
+                let modes = modes(rules);
+                format!("{modes}: durability {asked}, acknowledgements asked: {acks}{count}")
             }
         }
     }
@@ -96,9 +98,62 @@ impl Coverage {
     }
 }
 
+/// When updates are answered, for all listeners.
+fn modes<'a>(rules: impl Iterator<Item = &'a EarlyRule>) -> String {
+    let mut texts: Vec<String> = rules.map(mode).collect();
+    texts.dedup();
+    texts.join("; at the next address ")
+}
+
+/// The commands are those of class early in the table.
+fn mode(rule: &EarlyRule) -> String {
+    let of_keys = match rule {
+        EarlyRule::Never => return "updates are covered".to_owned(),
+        EarlyRule::Always => String::new(),
+        EarlyRule::Prefixes(prefixes) => {
+            let prefixes: Vec<_> = prefixes.iter().map(|prefix| String::from_utf8_lossy(prefix)).collect();
+            format!(" of keys that begin with {}", prefixes.join(" or "))
+        }
+    };
+    format!("SET, SETEX and PSETEX{of_keys} are early, all other updates are covered")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn text(coverage: &Coverage) -> String {
+        coverage.text([EarlyRule::Never].iter())
+    }
+
+    #[test]
+    fn what_is_answered_early_is_named() {
+        let coverage = Coverage::new(SessionOptions::default(), Some(1));
+        let prefixes = EarlyRule::Prefixes(vec![b"cache:".to_vec(), b"tmp:".to_vec()]);
+        for (rules, expected) in [
+            (vec![EarlyRule::Never, EarlyRule::Never], "updates are covered: "),
+            (vec![EarlyRule::Always], "SET, SETEX and PSETEX are early, all other updates are covered: "),
+            (vec![prefixes], "SET, SETEX and PSETEX of keys that begin with cache: or tmp: are early, "),
+            (vec![EarlyRule::Never, EarlyRule::Always], "updates are covered; at the next address SET, "),
+        ] {
+            let text = coverage.text(rules.iter());
+            assert!(text.starts_with(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_commands_named_are_those_of_class_early() {
+        let early = |words: &[&str]| {
+            let command = crate::resp::Command::new(words);
+            crate::classes::classify(command.args()).class == crate::classes::Class::Early
+        };
+        assert!(
+            early(&["SET", "k", "v"])
+                && early(&["SETEX", "k", "1", "v"])
+                && early(&["PSETEX", "k", "1", "v"])
+        );
+        assert!(!early(&["MSET", "k", "v"]) && !early(&["DEL", "k"]) && !early(&["INCR", "k"]));
+    }
 
     fn totals(completed_stable: u64, device_acks: u64) -> ClientTotals {
         ClientTotals { completed_stable, device_acks, ..ClientTotals::default() }
@@ -108,10 +163,10 @@ mod tests {
     fn without_a_device_nobody_is_asked_and_that_is_said() {
         let mut coverage = Coverage::new(SessionOptions::default(), Some(0));
         assert_eq!((coverage.options().asked, coverage.options().device_acks_asked), (Durability::None, 0));
-        assert!(coverage.text().contains("durability none"), "{}", coverage.text());
+        assert!(text(&coverage).contains("durability none"), "{}", text(&coverage));
         assert!(coverage.learn(Some(1)) && !coverage.learn(Some(2)));
         assert_eq!(coverage.options(), SessionOptions::default());
-        assert!(coverage.text().contains("covered"), "{}", coverage.text());
+        assert!(text(&coverage).contains("covered"), "{}", text(&coverage));
         assert_eq!(Coverage::new(SessionOptions::default(), None).options(), SessionOptions::default());
     }
 
