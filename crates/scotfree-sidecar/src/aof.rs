@@ -8,9 +8,10 @@ mod ending;
 pub use ending::{ending, Ending};
 
 use crate::back::AofFiles;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 /// A file that was synced.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,16 +45,32 @@ pub fn sync(files: &AofFiles) -> io::Result<Vec<Synced>> {
     Ok(synced)
 }
 
+/// Opens a file of the server's for reading. Opening a pipe would wait for somebody who writes to it.
+fn open_regular(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    let text = format!("{} is no regular file; put the server's own file back", path.display());
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+}
+
 fn sync_file(path: PathBuf) -> io::Result<Synced> {
-    let file = File::open(&path)?;
+    let file = open_regular(&path)?;
     let bytes = file.metadata()?.len();
     file.sync_data()?;
     Ok(Synced { path, bytes })
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// A pipe that nobody writes to.
+    pub fn make_pipe(path: &Path) {
+        let status = std::process::Command::new("mkfifo").arg(path).status();
+        assert!(status.expect("mkfifo is everywhere").success());
+    }
 
     #[test]
     fn only_appended_files_are_synced_and_none_is_an_error() {
@@ -65,6 +82,8 @@ mod tests {
         std::fs::write(folder.join("a.aof.1.incr.aof"), b"12345").expect("writable");
         let synced = sync(&files).expect("there is a file");
         assert_eq!(synced, [Synced { path: folder.join("a.aof.1.incr.aof"), bytes: 5 }]);
+        make_pipe(&folder.join("a.aof.2.incr.aof"));
+        assert!(sync(&files).expect_err("a pipe").to_string().contains("no regular file"));
         std::fs::remove_dir_all(&folder).expect("it is ours");
     }
 }

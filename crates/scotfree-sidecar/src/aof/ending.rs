@@ -7,8 +7,8 @@
 //! Invariant: files are called whole only after they were read from their first byte to their last. What
 //! cannot be read is never called whole.
 
+use super::open_regular;
 use crate::back::AofFiles;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek};
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,7 @@ pub fn ending(files: &AofFiles) -> Ending {
     let unknown =
         |file: &Path, error: io::Error| Ending::Unknown { file: file.to_owned(), reason: error.to_string() };
     let manifest = files.folder.join(format!("{}.manifest", files.name));
-    let names = match std::fs::read_to_string(&manifest) {
+    let names = match open_regular(&manifest).and_then(io::read_to_string) {
         Ok(text) => appended(&text),
         // Before 7.0 there is one file and no list of its parts.
         Err(error) if error.kind() == ErrorKind::NotFound => vec![files.name.clone()],
@@ -53,8 +53,8 @@ pub fn ending(files: &AofFiles) -> Ending {
     };
     for name in names {
         let path = files.folder.join(name);
-        match File::open(&path).and_then(|file| open_transaction(BufReader::with_capacity(READ_BYTES, file)))
-        {
+        let open = |file| open_transaction(BufReader::with_capacity(READ_BYTES, file));
+        match open_regular(&path).and_then(open) {
             Ok(None) => {}
             Ok(Some(offset)) => return Ending::Open { file: path, offset },
             Err(error) => return unknown(&path, error),
@@ -298,6 +298,13 @@ mod tests {
         assert_eq!(ending(&files), Ending::Whole);
         write("a.2", &[SET, MULTI].concat());
         assert_eq!(ending(&files), Ending::Open { file: folder.join("a.2"), offset: SET.len() as u64 });
+        for name in ["a.2", "a.aof.manifest"] {
+            std::fs::remove_file(folder.join(name)).expect("it is ours");
+            crate::aof::tests::make_pipe(&folder.join(name));
+            let Ending::Unknown { file, reason } = ending(&files) else { panic!("{name} is a pipe") };
+            assert_eq!(file, folder.join(name));
+            assert!(reason.contains("no regular file"), "{reason}");
+        }
         std::fs::remove_dir_all(&folder).expect("it is ours");
     }
 }
