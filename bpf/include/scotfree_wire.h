@@ -64,6 +64,7 @@ enum scot_close_reason {
 	SCOT_CLOSE_REASON_SERVER_FAILED = 4,
 	SCOT_CLOSE_REASON_EXPIRE = 5,
 	SCOT_CLOSE_REASON_NO_ROOM = 6,
+	SCOT_CLOSE_REASON_NO_MEMORY = 7,
 };
 
 /* The core header of every packet. */

@@ -838,7 +838,8 @@ impl Client {
             CloseReason::UnknownSession
             | CloseReason::ServerFailed
             | CloseReason::Expire
-            | CloseReason::NoRoom => self.end(ClosedReason::Server(reason), effects),
+            | CloseReason::NoRoom
+            | CloseReason::NoMemory => self.end(ClosedReason::Server(reason), effects),
         }
     }
 

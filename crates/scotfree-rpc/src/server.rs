@@ -447,6 +447,9 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
                 Report::SessionDeleted(session) => {
                     self.machine.on_session_deleted(now, session, &mut self.effects);
                 }
+                Report::SessionRefused(session) => {
+                    self.machine.refuse_session(now, session, &mut self.effects);
+                }
                 Report::SessionFailed(session) => {
                     self.machine.fail_session(now, session, &mut self.effects);
                     self.give_up_flights(now, session);

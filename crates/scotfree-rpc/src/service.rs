@@ -93,6 +93,7 @@ pub(crate) enum Report {
     SessionRecorded(SessionId),
     SessionDeleted(SessionId),
     SessionFailed(SessionId),
+    SessionRefused(SessionId),
 }
 
 /// What a service reports, in order. The runtime reuses one for all calls.
@@ -141,6 +142,12 @@ impl Replies {
     /// under way needs no reply any more, only stability.
     pub fn fail_session(&mut self, session: SessionId) {
         self.reports.push(Report::SessionFailed(session));
+    }
+
+    /// The application has no memory for the record of a session that is being opened; whoever opens it is
+    /// told.
+    pub fn refuse_session(&mut self, session: SessionId) {
+        self.reports.push(Report::SessionRefused(session));
     }
 
     /// Moves all reports of `other` here, behind those that are here already.

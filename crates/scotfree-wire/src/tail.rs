@@ -108,17 +108,20 @@ pub enum CloseReason {
     Expire = 5,
     /// The server has no room for another session.
     NoRoom = 6,
+    /// The server's application has no memory for another session.
+    NoMemory = 7,
 }
 
 impl CloseReason {
     /// All reasons, in the order of their codes from 1.
-    pub const ALL: [CloseReason; 6] = [
+    pub const ALL: [CloseReason; 7] = [
         CloseReason::ByClient,
         CloseReason::UnknownSession,
         CloseReason::ReplyGone,
         CloseReason::ServerFailed,
         CloseReason::Expire,
         CloseReason::NoRoom,
+        CloseReason::NoMemory,
     ];
 
     /// The reason's name in metrics and the C header.
@@ -130,6 +133,7 @@ impl CloseReason {
             CloseReason::ServerFailed => "server_failed",
             CloseReason::Expire => "expire",
             CloseReason::NoRoom => "no_room",
+            CloseReason::NoMemory => "no_memory",
         }
     }
 

@@ -336,9 +336,31 @@ impl Server {
     /// The application broke for this session: its client is told, whatever it asks and whatever
     /// the application has answered before, and the session is expired.
     pub fn fail_session(&mut self, now: Nanos, id: SessionId, effects: &mut Effects<ServerOwn>) {
+        self.end_failed(now, id, CloseReason::ServerFailed, effects);
+    }
+
+    /// The application has no memory for this session's record: whoever wants to open it is told.
+    pub fn refuse_session(&mut self, now: Nanos, id: SessionId, effects: &mut Effects<ServerOwn>) {
+        self.end_failed(now, id, CloseReason::NoMemory, effects);
+    }
+
+    fn end_failed(
+        &mut self,
+        now: Nanos,
+        id: SessionId,
+        reason: CloseReason,
+        effects: &mut Effects<ServerOwn>,
+    ) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.failed = true;
-        self.send_close(id, SeqNum(0), CloseReason::ServerFailed, effects);
+        match session.client.filter(|_| !session.recorded) {
+            // It was never accepted, so its client has no keys yet.
+            Some(client) => {
+                let nonce = session.client_nonce;
+                self.send_close_without_keys(client, SessionId(0), reason, &nonce, effects);
+            }
+            None => self.send_close(id, SeqNum(0), reason, effects),
+        }
         self.expire(now, id, effects);
         self.pump(now, effects);
     }

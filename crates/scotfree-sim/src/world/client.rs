@@ -233,7 +233,9 @@ impl World {
         let short = self.scenario.expiry < self.scenario.calm_at.plus(Nanos::from_millis(500));
         let explained = match reason {
             ClosedReason::Finished
-            | ClosedReason::Server(CloseReason::ServerFailed | CloseReason::NoRoom) => true,
+            | ClosedReason::Server(CloseReason::ServerFailed | CloseReason::NoRoom | CloseReason::NoMemory) => {
+                true
+            }
             // The reply went with a crash, gave way to others, or a clock that was set made the server
             // lose its patience with a read that was lost again and again.
             ClosedReason::Server(CloseReason::ReplyGone) => {
@@ -431,5 +433,6 @@ fn closing_words(reason: ClosedReason) -> &'static str {
         ClosedReason::Server(CloseReason::ServerFailed) => "is told: server failed",
         ClosedReason::Server(CloseReason::Expire) => "is told: expired",
         ClosedReason::Server(CloseReason::NoRoom) => "is told: no room",
+        ClosedReason::Server(CloseReason::NoMemory) => "is told: no memory",
     }
 }
