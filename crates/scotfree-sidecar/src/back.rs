@@ -150,6 +150,13 @@ pub enum StopReason {
     /// Another sidecar has taken over.
     #[error("another sidecar has taken over this server; stop one of the two")]
     Fenced,
+    /// The markers are gone, or older than what was stored.
+    #[error(
+        "its markers and its epoch are gone, or older than those that were stored, so the server's data was lost or \
+         replaced: it was started without its append-only files or from an old copy, or another server answers \
+         there; bring its data back, or start the sidecar again to serve what is there now"
+    )]
+    Replaced,
     /// The server is gone, or is not one.
     #[error("the server is lost: {0}")]
     Lost(String),
@@ -195,6 +202,13 @@ pub enum BackEvent {
         session: SessionId,
         /// Why.
         reason: String,
+    },
+    /// A session cannot be opened, since the server's memory is used up.
+    SessionRefused {
+        /// Which.
+        session: SessionId,
+        /// What the server answered.
+        error: String,
     },
     /// Sync the append-only files and say so.
     Sync(AofFiles),

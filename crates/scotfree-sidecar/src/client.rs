@@ -8,7 +8,6 @@ mod coverage;
 mod drain;
 mod input;
 mod learn;
-mod seldom;
 mod sessions;
 mod silence;
 

@@ -47,6 +47,11 @@ impl DeadLetters {
         Ok(DeadLetters { path: path.to_owned(), bytes_max, count: 0 })
     }
 
+    /// Where they are.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// How many letters were written.
     pub fn count(&self) -> u64 {
         self.count

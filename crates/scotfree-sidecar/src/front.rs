@@ -270,7 +270,12 @@ impl ClientFront {
 
     /// The request `id` could not be sent or has an unknown outcome; the connection ends with an error.
     pub fn on_failure(&mut self, now_ms: i64, id: u64, reason: &str, actions: &mut Vec<FrontAction>) {
-        self.pending.complete(id, &error_reply(&format!("ERR scotfree: {reason}")), true);
+        self.on_refusal(now_ms, id, &format!("ERR scotfree: {reason}"), actions);
+    }
+
+    /// A request was not sent; its command is answered with this error and the connection ends.
+    pub fn on_refusal(&mut self, now_ms: i64, id: u64, error: &str, actions: &mut Vec<FrontAction>) {
+        self.pending.complete(id, &error_reply(error), true);
         self.run(now_ms, actions);
     }
 

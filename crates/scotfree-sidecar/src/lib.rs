@@ -19,5 +19,6 @@ pub mod notices;
 pub mod payload;
 pub mod redis;
 pub mod resp;
+mod seldom;
 pub mod server;
 pub mod tunnel;

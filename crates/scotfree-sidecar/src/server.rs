@@ -16,6 +16,7 @@ use crate::back::{
 use crate::dead_letters::{commands_of, DeadLetters, Letter};
 use crate::notices::Notices;
 use crate::redis::{RedisAddress, RedisStream};
+use crate::seldom::Seldom;
 use remedy_persist::{DeadLetterReason, RecoveredSession};
 use scotfree_core::{Epoch, Nanos, SessionId};
 use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
@@ -107,6 +108,8 @@ pub struct RedisService {
     stopped: Option<StopReason>,
     broken: Option<String>,
     failed_sessions: u64,
+    /// Updates of sessions that the server has never heard of.
+    strangers: Seldom,
     ack_when_applied: bool,
 }
 
@@ -134,6 +137,7 @@ impl RedisService {
             stopped: None,
             broken: None,
             failed_sessions: 0,
+            strangers: Seldom::default(),
             ack_when_applied: config.ack_when_applied,
         };
         service.back.start(&mut service.events);
@@ -159,6 +163,17 @@ impl RedisService {
     /// Whether the server lets the sidecar open new connections.
     pub fn lanes_allowed(&self) -> bool {
         self.back.lanes_allowed()
+    }
+
+    /// What an operator should know of updates whose sessions the server does not have, if it is time.
+    pub fn say_strangers(&mut self, now: Nanos) -> Option<String> {
+        let count = self.strangers.due(now)?;
+        Some(format!(
+            "{count} updates of sessions that the Redis server does not know were replayed and not applied; they are \
+             in the dead-letter file {}: the server has lost its data since, or another one is behind this sidecar; \
+             bring the right data back and look at the letters (reason unknown_session)",
+            self.dead_letters.path().display()
+        ))
     }
 
     /// Why the machine has stopped.
@@ -378,6 +393,14 @@ impl RedisService {
                 self.failed_sessions += 1;
                 replies.fail_session(*session);
             }
+            BackEvent::SessionRefused { session, error } => {
+                self.notices.say(&format!(
+                    "session {session} cannot be opened, since its marker cannot be stored: {error}; free memory or \
+                     raise maxmemory"
+                ));
+                self.failed_sessions += 1;
+                replies.refuse_session(*session);
+            }
             BackEvent::Sync(files) => self.syncer.sync(files.clone()),
             BackEvent::LateError(error) => {
                 let (session, seq) = (error.session, error.seq);
@@ -454,7 +477,10 @@ impl Service for RedisService {
 
     fn dead_letter(&mut self, letter: &DeadLetter<'_>) {
         let reason = match letter.reason {
-            DeadLetterReason::UnknownSession => "unknown_session",
+            DeadLetterReason::UnknownSession => {
+                self.strangers.happened(1);
+                "unknown_session"
+            }
             DeadLetterReason::BehindGap => "behind_gap",
         };
         let commands = commands_of(letter.payload);

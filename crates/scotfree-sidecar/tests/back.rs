@@ -319,6 +319,10 @@ fn with_memory_used_up_only_what_frees_memory_runs_and_says_that_it_is_not_durab
     driver.wants_stable = true;
     driver.until("an end", |driver| driver.stable >= ticket);
     assert_eq!(position(&redis, session), Some(1));
+    let late = SessionId(2);
+    driver.back.record_session(late, b"opaque");
+    driver.until("the refusal", |driver| driver.refused.contains_key(&late));
+    assert!(driver.refused[&late].starts_with("OOM command not allowed"), "{:?}", driver.refused);
     // When there is memory again, the positions catch up.
     connection.line("CONFIG SET maxmemory 0");
     update(&mut driver, session, 6, "SET more x");

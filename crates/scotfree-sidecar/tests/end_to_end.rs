@@ -90,6 +90,22 @@ fn a_client_too_many_is_told_so() {
 }
 
 #[test]
+fn a_client_that_finds_the_servers_memory_used_up_is_told_so() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let pair = Pair::start(&redis);
+    let mut admin = redis.connect();
+    admin.line(&format!("SET pad {}", "x".repeat(1 << 20)));
+    admin.line("CONFIG SET maxmemory 1mb");
+    let error = b"-OOM scotfree: no session can be opened: the server is over maxmemory\r\n";
+    for command in ["PING", "GET pad", "DEL pad"] {
+        talk(&mut pair.connect(), format!("{command}\r\n").as_bytes(), error);
+    }
+    admin.line("CONFIG SET maxmemory 0");
+    talk(&mut pair.connect(), b"DEL pad\r\n", b":1\r\n");
+    pair.end();
+}
+
+#[test]
 fn many_connections_use_few_sessions_one_after_the_other() {
     let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
     let pair = Pair::start(&redis);

@@ -2,13 +2,15 @@
 
 mod support;
 
-use scotfree_core::DeviceId;
+use remedy_persist::DeadLetterReason;
+use scotfree_core::{DeviceId, SeqNum, SessionId};
+use scotfree_io::now_monotonic;
 use scotfree_rpc::metrics::{Health, MetricsBoard};
-use scotfree_rpc::Stop;
+use scotfree_rpc::{DeadLetter, Service, Stop};
 use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig};
 use scotfree_sidecar::notices::Notices;
 use scotfree_sidecar::redis::RedisAddress;
-use scotfree_sidecar::server::{self, RedisServiceConfig, ServerSidecarConfig, SidecarError};
+use scotfree_sidecar::server::{self, RedisService, RedisServiceConfig, ServerSidecarConfig, SidecarError};
 use scotfree_wire::ClusterKey;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -162,6 +164,41 @@ fn a_server_that_is_lost_is_said_once_and_its_return_too() {
     }
     assert!(lines < 5, "{lines} lines while it was away");
     server.end().expect("it ends as it should");
+}
+
+#[test]
+fn a_server_that_comes_back_empty_is_not_taken_for_a_second_sidecar() {
+    let Some(mut redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let server = start(&redis.socket(), Vec::new());
+    server.lines.with(STARTED);
+    redis.kill();
+    server.lines.with("trying again");
+    std::fs::remove_dir_all(redis.folder.join("appendonlydir")).expect("it is the server's");
+    redis.restart();
+    let error = server.thread.join().expect("no panic").expect_err("it ends").to_string();
+    assert!(error.contains("the server's data was lost or replaced"), "{error}");
+    assert!(!error.contains("another sidecar"), "{error}");
+}
+
+#[test]
+fn updates_of_sessions_that_the_server_never_had_are_said_with_their_number() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let letters = redis.folder.join("dead-letters");
+    let config = RedisServiceConfig::new(RedisAddress::Unix(redis.socket()), letters.clone());
+    let started = RedisService::start(&config, &Stop::new().expect("a waker")).expect("it can be used");
+    let (mut service, _) = started.expect("nobody stops it");
+    assert_eq!(service.say_strangers(now_monotonic()), None);
+    for seq in 1..=46 {
+        let (session, seq) = (SessionId(9), SeqNum(seq));
+        let reason = DeadLetterReason::UnknownSession;
+        service.dead_letter(&DeadLetter { session, seq, reason, payload: b"" });
+    }
+    let said = service.say_strangers(now_monotonic()).expect("it is time");
+    assert!(
+        said.starts_with("46 updates of sessions") && said.contains(&letters.display().to_string()),
+        "{said}"
+    );
+    assert!(said.contains("lost its data") && said.contains("another one is behind this sidecar"), "{said}");
 }
 
 #[test]

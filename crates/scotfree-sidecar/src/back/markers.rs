@@ -3,6 +3,7 @@
 //! Invariant: a session without a field is unknown, never at zero; a field that cannot be read stops the
 //! start. The table in memory is what the hash will be when everything in flight is done.
 
+use super::StopReason;
 use crate::resp::{parse_integer, write_bulk, write_header};
 use scotfree_core::{SeqNum, SessionId};
 use std::collections::BTreeMap;
@@ -106,6 +107,16 @@ pub fn write_delete(out: &mut Vec<u8>, key: &[u8], session: SessionId) {
     let field = session.to_string().into_bytes();
     write_bulk(out, &field);
     write_bulk(out, &[&field, OPAQUE_SUFFIX].concat());
+}
+
+/// What a stored epoch that is not ours says; none if it is missing.
+pub(super) fn foreign_epoch(found: Option<u32>, ours: u32) -> StopReason {
+    // Epochs only grow, so a smaller one is not a successor's.
+    if found.is_some_and(|found| found > ours) {
+        StopReason::Fenced
+    } else {
+        StopReason::Replaced
+    }
 }
 
 /// A count in a reply such as ":3".

@@ -6,6 +6,7 @@
 //! machine stops.
 
 use super::health::Info;
+use super::markers::foreign_epoch;
 use super::replies::line;
 use super::start::read_markers;
 use super::{
@@ -104,7 +105,9 @@ impl Back {
         }
         match read_markers(&recovery.replies[2]) {
             Ok(markers) if markers.epoch == self.markers.epoch => self.resume(recovery, &markers, events),
-            Ok(_) => self.stop(StopReason::Fenced, events),
+            Ok(found) => {
+                self.stop(foreign_epoch(Some(found.epoch), self.markers.epoch), events);
+            }
             Err(error) => self.stop(StopReason::Markers(error.to_string()), events),
         }
     }

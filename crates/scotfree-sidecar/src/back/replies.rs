@@ -6,7 +6,7 @@
 use super::batch::{BatchError, Done, Outcome};
 use super::health::way_in;
 use super::item::LaneCommand;
-use super::markers::integer_reply;
+use super::markers::{foreign_epoch, integer_reply};
 use super::{
     early_obstacle, Back, BackEvent, BackEvents, Batch, Expected, Health, HeldReply, Item, LaneId, LaneState,
     LateError, Method, Nature, Phase, Progress, Purpose, Rewrite, Stability, Start, StartReport, StopReason,
@@ -35,8 +35,9 @@ impl Back {
             Expected::Ok | Expected::Epoch if is_error(reply) => self.on_refused(id, &line(reply), events),
             Expected::Ok | Expected::Ignored => Ok(()),
             Expected::Epoch => {
-                if text_of(reply) != Some(self.markers.epoch.to_string().as_bytes()) {
-                    self.stop(StopReason::Fenced, events);
+                let found = text_of(reply).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+                if found != Some(self.markers.epoch) {
+                    self.stop(foreign_epoch(found, self.markers.epoch), events);
                 }
                 Ok(())
             }
@@ -114,7 +115,7 @@ impl Back {
             Progress::Read(files) => events.push(BackEvent::ReadEnding(files)),
             Progress::Done => self.on_read(now, events),
             Progress::Refused(reasons) => self.stop(StopReason::Refused(reasons), events),
-            Progress::Fenced => self.stop(StopReason::Fenced, events),
+            Progress::Foreign(reason) => self.stop(reason, events),
         }
     }
 
@@ -236,8 +237,9 @@ impl Back {
         match item.nature {
             Nature::Flush => return self.give_up_markers(events),
             Nature::Record(_) | Nature::Delete => {
-                let reason = format!("its marker cannot be stored: {}", line(reason));
-                events.push(BackEvent::SessionFailed { session: item.session, reason });
+                // The first refusal says why; EXEC's answer only that there was one.
+                let error = line(&batch_refusal.unwrap_or_else(|| because(reason)));
+                events.push(marker_not_stored(&item, error));
                 return;
             }
             _ => {}
@@ -436,6 +438,14 @@ fn push_reply(ticket: u64, failed: bool, response: &[u8], events: &mut BackEvent
 pub(super) fn line(reply: &[u8]) -> String {
     let text = String::from_utf8_lossy(reply.get(1..).unwrap_or_default());
     text.lines().next().unwrap_or_default().to_owned()
+}
+
+fn marker_not_stored(item: &Item, error: String) -> BackEvent {
+    let session = item.session;
+    if matches!(item.nature, Nature::Record(_)) && error.starts_with("OOM") {
+        return BackEvent::SessionRefused { session, error };
+    }
+    BackEvent::SessionFailed { session, reason: format!("its marker cannot be stored: {error}") }
 }
 
 /// What a user of its own is told whose writes cannot be marked.

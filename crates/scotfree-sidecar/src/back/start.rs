@@ -9,11 +9,11 @@
 
 use super::health::{obstacles, way_in, Info, Settings};
 use super::lane::{Expected, Lane};
-use super::markers::{integer_reply, MarkerError, Markers, EPOCH_FIELD};
+use super::markers::{foreign_epoch, integer_reply, MarkerError, Markers, EPOCH_FIELD};
 use super::replies::line;
 use super::rewrite::{Next, Rewriting};
 use super::stability::AofFiles;
-use super::BackConfig;
+use super::{BackConfig, StopReason};
 use crate::aof::Ending;
 use crate::classes::Flags;
 use crate::description::{CommandInfo, Description};
@@ -85,8 +85,8 @@ pub(super) enum Progress {
     Done,
     /// The server cannot be used; each reason says what to do.
     Refused(Vec<String>),
-    /// Another sidecar has taken over.
-    Fenced,
+    /// The stored epoch is not ours.
+    Foreign(StopReason),
 }
 
 impl Start {
@@ -275,8 +275,8 @@ impl Start {
         let Some(epoch) = epoch else {
             return Progress::Refused(vec![self.no_epoch(&replies[0], config)]);
         };
-        if config.last_epoch.is_some_and(|last| epoch != last + 1) {
-            return Progress::Fenced;
+        if let Some(last) = config.last_epoch.filter(|last| epoch != last + 1) {
+            return Progress::Foreign(foreign_epoch(Some(epoch), last + 1));
         }
         self.epoch = epoch;
         self.ask_predecessors(0, lane);
@@ -338,7 +338,7 @@ impl Start {
                 self.markers = markers;
                 Progress::Done
             }
-            Ok(_) => Progress::Fenced,
+            Ok(markers) => Progress::Foreign(foreign_epoch(Some(markers.epoch), self.epoch)),
             Err(error) => Progress::Refused(vec![error.to_string()]),
         }
     }

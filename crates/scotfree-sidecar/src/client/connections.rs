@@ -6,19 +6,19 @@
 use super::coverage::Coverage;
 use super::input::{InputBudget, LITTLE_BYTES_MAX};
 use super::learn::Told;
-use super::seldom::Seldom;
 use super::sessions::{ConnectionKey, Flight, Sessions};
 use super::{as_read, ClientSidecarConfig};
 use crate::front::{ClientFront, EarlyRule, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity};
 use crate::notices::Notices;
+use crate::seldom::Seldom;
 use crate::tunnel::TunnelStart;
-use remedy_persist::{Mode, Request, SubmitError};
+use remedy_persist::{ClosedReason, Mode, Request, SubmitError};
 use scotfree_core::Nanos;
 use scotfree_io::udp::UdpTransport;
 use scotfree_io::{now_realtime, Event, Interest, Poller};
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{CallLabel, ClientEvent, ClientRuntime, SessionHandle};
-use scotfree_wire::ClusterKey;
+use scotfree_wire::{CloseReason, ClusterKey};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -44,6 +44,8 @@ struct Connection {
     /// The client sends nothing more.
     input_ended: bool,
     closing: bool,
+    /// What its commands are answered since its session has ended.
+    refusal: Option<String>,
     called: Nanos,
 }
 
@@ -225,6 +227,7 @@ impl Fronts {
             held: 0,
             input_ended: false,
             closing: false,
+            refusal: None,
             called: Nanos(0),
         };
         self.connections.insert(key, connection);
@@ -293,7 +296,7 @@ impl Fronts {
                 self.act(flight.connection, actions);
             }
             ClientEvent::Closed { session, reason, .. } => {
-                self.on_session_closed(session, &format!("{reason:?}"));
+                self.on_session_closed(session, reason);
             }
         }
     }
@@ -309,10 +312,10 @@ impl Fronts {
     }
 
     /// Whatever was on its way in the session has an unknown outcome.
-    fn on_session_closed(&mut self, session: SessionHandle, reason: &str) {
+    fn on_session_closed(&mut self, session: SessionHandle, reason: ClosedReason) {
         let Some(session) = self.sessions.remove(session) else { return };
         let now_ms = self.server_time_ms();
-        let text = format!("the session with the server has ended ({reason}); the outcome is unknown");
+        let text = format!("the session with the server has ended ({reason:?}); the outcome is unknown");
         for flight in session.flights {
             let mut actions = Vec::new();
             if let Some(connection) = self.connections.get_mut(&flight.connection) {
@@ -322,12 +325,13 @@ impl Fronts {
         }
         let mut actions = Vec::new();
         if let Some(connection) = session.owner.and_then(|key| self.connections.get_mut(&key)) {
+            let error = not_sent(reason);
+            // A client that was never let in and has not asked yet is told when it asks.
+            connection.closing = session.open || !connection.waiting.is_empty();
+            connection.refusal = Some(error.clone());
             for request in std::mem::take(&mut connection.waiting) {
-                let text =
-                    format!("the session with the server has ended ({reason}); the command was not sent");
-                connection.front.on_failure(now_ms, request.id, &text, &mut actions);
+                connection.front.on_refusal(now_ms, request.id, &error, &mut actions);
             }
-            connection.closing = true;
         }
         self.touched.extend(session.owner);
     }
@@ -377,16 +381,19 @@ impl Fronts {
                     }
                 }
                 Err(SubmitError::NotOpen | SubmitError::WindowFull) => break,
-                Err(SubmitError::TooLarge) => failed.push((request.id, "the request is too large")),
+                Err(SubmitError::TooLarge) => {
+                    failed.push((request.id, "ERR scotfree: the request is too large".to_owned()));
+                }
                 Err(SubmitError::Closed) => {
-                    failed.push((request.id, "the session with the server has ended"));
+                    let ended = || "ERR scotfree: the session with the server has ended".to_owned();
+                    failed.push((request.id, connection.refusal.clone().unwrap_or_else(ended)));
                 }
             }
             connection.waiting.pop_front();
         }
         let mut actions = Vec::new();
-        for (id, text) in failed {
-            connection.front.on_failure(now_ms, id, text, &mut actions);
+        for (id, error) in failed {
+            connection.front.on_refusal(now_ms, id, &error, &mut actions);
         }
         if !actions.is_empty() {
             self.act(key, actions);
@@ -636,6 +643,14 @@ impl Fronts {
 fn id_base() -> u64 {
     let random = getrandom::u32().unwrap_or_else(|_| now_realtime().0 as u32);
     (1 << 52) + (u64::from(random >> 12) << 32)
+}
+
+/// What a command is answered whose session has ended before it was sent.
+fn not_sent(reason: ClosedReason) -> String {
+    if reason == ClosedReason::Server(CloseReason::NoMemory) {
+        return "OOM scotfree: no session can be opened: the server is over maxmemory".to_owned();
+    }
+    format!("ERR scotfree: the session with the server has ended ({reason:?}); the command was not sent")
 }
 
 /// Sends what it takes; false if the connection is broken.

@@ -4,8 +4,8 @@
 //! server's own, at once, and that is said. Where it has one that is silent, updates are answered when
 //! they are stable (rule 13), and that is said too.
 
-use super::seldom::Seldom;
 use crate::front::EarlyRule;
+use crate::seldom::Seldom;
 use scotfree_core::{Durability, Nanos};
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{ClientTotals, SessionOptions};

@@ -315,6 +315,12 @@ fn say_news(
     while let Some(refusal) = runtime.next_refusal() {
         notices.say(&refusal);
     }
+    // Until every device has been asked, there may be more of them.
+    let strangers =
+        runtime.machine().is_serving().then(|| runtime.service_mut().say_strangers(now)).flatten();
+    if let Some(text) = strangers {
+        notices.alarm(&text);
+    }
     let unanswered = runtime.machine().devices().filter(|(_, has_answered)| !has_answered);
     let named = unanswered.map(|(device, _)| {
         let address = config.devices.iter().find(|(id, _)| *id == device).map(|(_, address)| address);

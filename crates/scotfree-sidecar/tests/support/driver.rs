@@ -55,6 +55,8 @@ pub struct BackDriver {
     pub recorded: BTreeSet<SessionId>,
     pub deleted: BTreeSet<SessionId>,
     pub failed: BTreeMap<SessionId, String>,
+    /// Sessions for which there is no memory.
+    pub refused: BTreeMap<SessionId, String>,
     pub late_errors: Vec<LateError>,
     pub early: Vec<(bool, String)>,
     /// Whether new lanes are let in, as it was said.
@@ -89,6 +91,7 @@ impl BackDriver {
             recorded: BTreeSet::new(),
             deleted: BTreeSet::new(),
             failed: BTreeMap::new(),
+            refused: BTreeMap::new(),
             late_errors: Vec::new(),
             early: Vec::new(),
             lanes: Vec::new(),
@@ -224,6 +227,9 @@ impl BackDriver {
             }
             BackEvent::SessionFailed { session, reason } => {
                 self.failed.insert(session, reason);
+            }
+            BackEvent::SessionRefused { session, error } => {
+                self.refused.insert(session, error);
             }
             BackEvent::Sync(files) => {
                 if !self.sync_fails && !self.sync_lies {

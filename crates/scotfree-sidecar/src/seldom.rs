@@ -3,11 +3,11 @@
 use scotfree_core::Nanos;
 
 /// How often the same thing is said at most.
-pub(super) const REPEAT_INTERVAL: Nanos = Nanos::from_secs(10);
+pub(crate) const REPEAT_INTERVAL: Nanos = Nanos::from_secs(10);
 
 /// One thing that happens, and how often it has happened unsaid.
 #[derive(Debug, Default)]
-pub(super) struct Seldom {
+pub(crate) struct Seldom {
     unsaid: u64,
     said_at: Option<Nanos>,
 }
