@@ -5,7 +5,7 @@
 //! the client is RESP, and once everything is answered nothing is pending.
 
 use scotfree_sidecar::description::Description;
-use scotfree_sidecar::front::{ClientFront, EarlyRule, FrontAction, FrontConfig, FrontRequest};
+use scotfree_sidecar::front::{ClientFront, EarlyRule, FrontAction, FrontConfig, FrontRequest, Identity};
 use scotfree_sidecar::payload::{write_response, RequestPayload, ResponseFlags};
 use scotfree_sidecar::resp::{write_command, Command, Limits, ReplyDecoder};
 use std::sync::{Arc, LazyLock};
@@ -111,7 +111,7 @@ impl Talk {
         };
         let description = if how % 2 == 0 { &DESCRIPTION } else { &LOCKED };
         Talk {
-            front: ClientFront::new(Arc::new(config), Arc::clone(description), 7),
+            front: ClientFront::new(Arc::new(config), Arc::clone(description), Identity::new(7, 7)),
             to_client: ReplyDecoder::new(Limits::default()),
             waiting: Vec::new(),
             actions: Vec::new(),
