@@ -37,8 +37,9 @@ use std::time::Duration;
 
 /// How often metrics are published.
 const PUBLISH_INTERVAL: Nanos = Nanos::from_millis(250);
-/// How often the server's description and time are asked for again.
-const DESCRIBE_INTERVAL: Nanos = Nanos::from_secs(10);
+/// How often the server's description and time are asked for again; early answers go on for so long after
+/// the server no longer allows them.
+const DESCRIBE_INTERVAL: Nanos = Nanos::from_secs(1);
 /// How often it is looked whether the server answers.
 const LOOK_INTERVAL: Nanos = Nanos::from_millis(500);
 /// The poller's keys: connections have larger ones.
@@ -304,6 +305,10 @@ impl ClientSidecar {
             if let Ok(session) = self.runtime.start_session(control_options()) {
                 self.control = session;
             }
+            return;
+        }
+        // A server that is silent is not asked again and again.
+        if self.runtime.outstanding(self.control) > 0 {
             return;
         }
         let request = describe_request();

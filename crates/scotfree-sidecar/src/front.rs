@@ -268,6 +268,12 @@ impl ClientFront {
         self.run(now_ms, actions);
     }
 
+    /// What the server said last of early answers, to another request than this connection's: one that is
+    /// answered by devices alone gets no word from the server.
+    pub fn allow_early(&mut self, allowed: bool) {
+        self.state.early_allowed = allowed;
+    }
+
     /// The request `id` could not be sent or has an unknown outcome; the connection ends with an error.
     pub fn on_failure(&mut self, now_ms: i64, id: u64, reason: &str, actions: &mut Vec<FrontAction>) {
         self.on_refusal(now_ms, id, &format!("ERR scotfree: {reason}"), actions);

@@ -110,6 +110,17 @@ fn early_is_for_the_prefixes_given_and_while_the_server_allows_it() {
 }
 
 #[test]
+fn a_connection_that_only_devices_answer_is_told_that_early_answers_stop() {
+    let mut bench = Bench::new(FrontConfig { early: EarlyRule::Always, ..FrontConfig::default() });
+    let requests = bench.send(b"SET a 1\r\n");
+    bench.front.on_early(NOW_MS, requests[0].id, b"+OK\r\n", &mut bench.actions);
+    bench.front.allow_early(false);
+    assert_eq!(bench.send(b"SET a 2\r\n")[0].early, None);
+    bench.front.allow_early(true);
+    assert!(bench.send(b"SET a 3\r\n")[0].early.is_some());
+}
+
+#[test]
 fn an_early_command_with_wrong_arguments_is_not_answered_early() {
     let mut bench = Bench::new(FrontConfig { early: EarlyRule::Always, ..FrontConfig::default() });
     let requests = bench.send(b"SETEX k 0 v\r\nSET k v EX 0\r\nSET k v EX\r\nSET k v FOO\r\n");

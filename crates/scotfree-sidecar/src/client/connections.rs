@@ -308,6 +308,9 @@ impl Fronts {
             let rules = self.configs.iter().map(|config| &config.early);
             self.notices.say(&format!("for connections from now on: {}", self.coverage.text(rules)));
         }
+        for connection in self.connections.values_mut() {
+            connection.front.allow_early(told.description.early_allowed);
+        }
         self.told = told;
     }
 
