@@ -22,7 +22,7 @@ use scotfree_core::{Epoch, Nanos, SessionId};
 use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{DeadLetter, Execution, Replies, Service, Stop, Watch};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -108,6 +108,8 @@ pub struct RedisService {
     stopped: Option<StopReason>,
     broken: Option<String>,
     failed_sessions: u64,
+    /// Sessions that were never stored, so there is nothing to delete, which the server would refuse too.
+    refused: BTreeSet<SessionId>,
     /// Updates of sessions that the server has never heard of.
     strangers: Seldom,
     ack_when_applied: bool,
@@ -137,6 +139,7 @@ impl RedisService {
             stopped: None,
             broken: None,
             failed_sessions: 0,
+            refused: BTreeSet::new(),
             strangers: Seldom::default(),
             ack_when_applied: config.ack_when_applied,
         };
@@ -399,6 +402,7 @@ impl RedisService {
                      raise maxmemory"
                 ));
                 self.failed_sessions += 1;
+                self.refused.insert(*session);
                 replies.refuse_session(*session);
             }
             BackEvent::Sync(files) => self.syncer.sync(files.clone()),
@@ -471,7 +475,10 @@ impl Service for RedisService {
         self.back.record_session(record.session, &opaque);
     }
 
-    fn delete_session(&mut self, session: SessionId, _replies: &mut Replies) {
+    fn delete_session(&mut self, session: SessionId, replies: &mut Replies) {
+        if self.refused.remove(&session) {
+            return replies.session_deleted(session);
+        }
         self.back.delete_session(session);
     }
 

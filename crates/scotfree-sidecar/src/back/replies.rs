@@ -239,6 +239,7 @@ impl Back {
             Nature::Record(_) | Nature::Delete => {
                 // The first refusal says why; EXEC's answer only that there was one.
                 let error = line(&batch_refusal.unwrap_or_else(|| because(reason)));
+                self.markers.sessions.remove(&item.session);
                 events.push(marker_not_stored(&item, error));
                 return;
             }
