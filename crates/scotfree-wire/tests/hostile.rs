@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use scotfree_core::{Epoch, SessionId};
 use scotfree_wire::golden::{self, vectors, Vector};
 use scotfree_wire::{
-    emit, emit_stamp, ClusterKey, Direction, Header, Key, Kind, ManifestRecord, Packet, Stamp, StampKind,
-    Tail, WireError, HEADER_BYTES, PACKET_BYTES_MAX, STAMP_BYTES, WIRE_ERROR_COUNT,
+    emit, emit_stamp, CloseReason, ClusterKey, Direction, Header, Key, Kind, ManifestRecord, Packet, Stamp,
+    StampKind, Tail, WireError, HEADER_BYTES, PACKET_BYTES_MAX, STAMP_BYTES, WIRE_ERROR_COUNT,
 };
 
 /// All that a receiver does with a packet before it acts on it.
@@ -136,6 +136,9 @@ fn invalid_field_in_the_header() {
     refused(48, &[0xff; 8]);
 }
 
+/// The first number behind the last reason.
+const NO_CLOSE_REASON: [u8; 1] = [CloseReason::ALL.len() as u8 + 1];
+
 #[test]
 fn invalid_field_in_the_tail() {
     let tail = HEADER_BYTES;
@@ -149,7 +152,7 @@ fn invalid_field_in_the_tail() {
         (Kind::Drain, 2, &[1]),   // no stamp, yet a device
         (Kind::SessionOpen, 20, &[1]),
         (Kind::SessionClose, 0, &[0]),
-        (Kind::SessionClose, 0, &[7]),
+        (Kind::SessionClose, 0, &NO_CLOSE_REASON),
         (Kind::SessionClose, 4, &[1]),
         (Kind::Response, 32, &[2]),
         (Kind::Retransmit, 0, &[0xff; 8]),
