@@ -560,11 +560,7 @@ impl Back {
 
     /// The files are synced, or could not be.
     pub fn on_synced(&mut self, now: Nanos, done: bool, events: &mut BackEvents) {
-        let lane = self.control.and_then(|id| self.lanes.get_mut(&id));
-        if let (Phase::Starting(start), Some(lane)) = (&mut self.phase, lane) {
-            let progress = start.on_synced(done, lane);
-            self.on_progress(progress, now, events);
-        } else if done {
+        if done {
             self.stability.on_synced(now);
             self.report_stable(events);
         } else {

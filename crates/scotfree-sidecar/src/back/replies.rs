@@ -113,10 +113,6 @@ impl Back {
             Progress::Going => {}
             Progress::Waits(what) => events.push(BackEvent::Waits(what)),
             Progress::Read(files) => events.push(BackEvent::ReadEnding(files)),
-            Progress::Sync(files, what) => {
-                events.push(BackEvent::Waits(what));
-                events.push(BackEvent::Sync(files));
-            }
             Progress::Done => self.on_read(now, events),
             Progress::Refused(reasons) => self.stop(StopReason::Refused(reasons), events),
             Progress::Foreign(reason) => self.stop(reason, events),

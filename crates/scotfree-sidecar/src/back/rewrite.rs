@@ -13,8 +13,6 @@ use crate::resp::is_error;
 pub(super) struct Rewriting {
     file: String,
     damage: String,
-    /// Whether the file could be read at all.
-    is_readable: bool,
     /// It began, or will as soon as the server can, because we asked.
     is_ours: bool,
 }
@@ -33,7 +31,6 @@ pub(super) enum Next {
 impl Rewriting {
     /// The rewrite that files in this state need; none if they are whole.
     pub fn because_of(ending: Ending) -> Option<Rewriting> {
-        let is_readable = matches!(ending, Ending::Open { .. });
         let (file, damage) = match ending {
             Ending::Whole => return None,
             Ending::Open { file, offset } => {
@@ -48,21 +45,12 @@ impl Rewriting {
                 format!("cannot be read ({reason}), so a transaction without end could be in it unseen"),
             ),
         };
-        Some(Rewriting { file: file.display().to_string(), damage, is_readable, is_ours: false })
+        Some(Rewriting { file: file.display().to_string(), damage, is_ours: false })
     }
 
     /// For the operator.
     pub fn text(&self) -> String {
         format!("{} {}; the server rewrites it now, then it is served", self.file, self.damage)
-    }
-
-    /// Whether the files are synced. What could not even be read cannot be synced from here either, and its
-    /// server is asked all the same.
-    pub fn on_synced(&self, done: bool) -> Result<(), String> {
-        if done || !self.is_readable {
-            return Ok(());
-        }
-        Err(self.refusal("the file could not be synced first"))
     }
 
     /// What the server answered to BGREWRITEAOF; an error is the reason why it cannot be served.
@@ -119,15 +107,6 @@ mod tests {
     #[test]
     fn whole_files_need_none() {
         assert_eq!(Rewriting::because_of(Ending::Whole), None);
-    }
-
-    #[test]
-    fn a_file_that_can_be_read_has_to_be_synced_first() {
-        assert_eq!(rewriting().on_synced(true), Ok(()));
-        assert!(rewriting().on_synced(false).expect_err("it is not").contains("could not be synced"));
-        let unknown = Ending::Unknown { file: "/d/a.aof".into(), reason: "permission denied".to_owned() };
-        let rewriting = Rewriting::because_of(unknown).expect("it is needed");
-        assert_eq!(rewriting.on_synced(false), Ok(()));
     }
 
     #[test]

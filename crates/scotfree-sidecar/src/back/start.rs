@@ -5,9 +5,7 @@
 //! epoch, end the predecessors' connections, and only then read the markers. A predecessor's connection
 //! that was not there to be ended reads the epoch before it is used, and finds that it has been replaced.
 //! Nothing is written before the append-only files are known to be whole: what is appended to an open
-//! transaction is dropped or executed twice by a later load (see [`crate::aof::Ending`]). They are synced
-//! before they are rewritten: a server loads files of which the last is cut short, and no others, and from
-//! the beginning of a rewrite until its end the file it was asked about is not the last.
+//! transaction is dropped or executed twice by a later load (see [`crate::aof::Ending`]).
 
 use super::health::{obstacles, way_in, Info, Settings};
 use super::lane::{Expected, Lane};
@@ -38,8 +36,6 @@ enum Step {
     },
     /// The append-only files are being read.
     Ending,
-    /// They are being synced.
-    Syncing,
     /// The server is told to rewrite them.
     Rewrite,
     /// It is doing so, or something that has to be over first; it is asked again at this time.
@@ -85,8 +81,6 @@ pub(super) enum Progress {
     Waits(String),
     /// These files have to be read.
     Read(AofFiles),
-    /// These files have to be synced; in words for the operator, why.
-    Sync(AofFiles, String),
     /// The markers are read.
     Done,
     /// The server cannot be used; each reason says what to do.
@@ -150,7 +144,7 @@ impl Start {
         let replies = std::mem::take(&mut self.replies);
         match self.step {
             Step::Facts => self.on_facts(now, &replies, lane, config),
-            Step::Loading { .. } | Step::Ending | Step::Syncing | Step::Rewriting { .. } => Progress::Going,
+            Step::Loading { .. } | Step::Ending | Step::Rewriting { .. } => Progress::Going,
             Step::Rewrite => self.on_rewrite(now, &replies[0]),
             Step::Rewritten => self.on_rewritten(now, &replies[0], lane, config),
             Step::Epoch => self.on_epoch(&replies, lane, config),
@@ -242,20 +236,8 @@ impl Start {
         let Some(rewriting) = Rewriting::because_of(ending) else { return self.ask_epoch(lane, config) };
         let said = rewriting.text();
         self.rewriting = Some(rewriting);
-        self.step = Step::Syncing;
-        Progress::Sync(AofFiles::of(&self.settings), said)
-    }
-
-    /// The append-only files were synced, or could not be.
-    pub fn on_synced(&mut self, done: bool, lane: &mut Lane) -> Progress {
-        let Some(rewriting) = self.rewriting.as_ref().filter(|_| self.step == Step::Syncing) else {
-            return Progress::Going;
-        };
-        match rewriting.on_synced(done) {
-            Ok(()) => self.ask(lane, Step::Rewrite, &[&[b"BGREWRITEAOF"]]),
-            Err(refusal) => return Progress::Refused(vec![refusal]),
-        }
-        Progress::Going
+        self.ask(lane, Step::Rewrite, &[&[b"BGREWRITEAOF"]]);
+        Progress::Waits(said)
     }
 
     fn on_rewrite(&mut self, now: Nanos, reply: &[u8]) -> Progress {
