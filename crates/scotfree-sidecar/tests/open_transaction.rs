@@ -84,6 +84,28 @@ fn a_transaction_without_end_is_mended_before_anything_is_served() {
 }
 
 #[test]
+fn a_server_that_is_killed_while_it_mends_its_files_starts_again() {
+    let Some((mut redis, config)) = cut_server() else { return };
+    redis.connect().line("CONFIG SET hz 1");
+    let mut driver = BackDriver::new(&redis.socket(), config.clone());
+    // It looks once a second whether there is something to begin, or to bring to an end.
+    let mut connection = redis.connect();
+    let mut is_mending = || {
+        let info = String::from_utf8_lossy(&connection.line("INFO persistence")).into_owned();
+        info.contains("aof_rewrite_scheduled:1") || info.contains("aof_rewrite_in_progress:1")
+    };
+    driver.until("the mend", |_| is_mending());
+    redis.kill();
+    redis.restart();
+    assert_eq!(number(&redis), 0);
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig { last_epoch: None, ..config });
+    update(&mut driver);
+    redis.kill();
+    redis.restart();
+    assert_eq!(number(&redis), UPDATES);
+}
+
+#[test]
 fn without_the_look_at_the_files_its_beginning_is_applied_again() {
     let Some((count, said)) = count_after_restarts(false) else { return };
     assert_eq!((count, said), (2 * UPDATES, Vec::new()));

@@ -7,7 +7,7 @@
 //! Nothing is written before the append-only files are known to be whole: what is appended to an open
 //! transaction is dropped or executed twice by a later load (see [`crate::aof::Ending`]).
 
-use super::health::{obstacles, way_in, Info, Settings};
+use super::health::{obstacles, version, way_in, Info, Settings};
 use super::lane::{Expected, Lane};
 use super::markers::{foreign_epoch, integer_reply, MarkerError, Markers, EPOCH_FIELD};
 use super::replies::line;
@@ -145,7 +145,7 @@ impl Start {
         match self.step {
             Step::Facts => self.on_facts(now, &replies, lane, config),
             Step::Loading { .. } | Step::Ending | Step::Rewriting { .. } => Progress::Going,
-            Step::Rewrite => self.on_rewrite(now, &replies[0]),
+            Step::Rewrite => self.on_rewrite(now, &replies),
             Step::Rewritten => self.on_rewritten(now, &replies[0], lane, config),
             Step::Epoch => self.on_epoch(&replies, lane, config),
             Step::Predecessors { round } => self.on_predecessors(round, &replies[0], lane, config),
@@ -233,16 +233,19 @@ impl Start {
 
     /// The append-only files were read.
     pub fn on_ending(&mut self, ending: Ending, lane: &mut Lane, config: &BackConfig) -> Progress {
-        let Some(rewriting) = Rewriting::because_of(ending) else { return self.ask_epoch(lane, config) };
-        let said = rewriting.text();
+        let has_one_file = version(&self.info) < (7, 0);
+        let Some(rewriting) = Rewriting::because_of(ending, has_one_file) else {
+            return self.ask_epoch(lane, config);
+        };
+        let (said, commands) = (rewriting.text(), rewriting.commands());
         self.rewriting = Some(rewriting);
-        self.ask(lane, Step::Rewrite, &[&[b"BGREWRITEAOF"]]);
+        self.ask(lane, Step::Rewrite, commands);
         Progress::Waits(said)
     }
 
-    fn on_rewrite(&mut self, now: Nanos, reply: &[u8]) -> Progress {
+    fn on_rewrite(&mut self, now: Nanos, replies: &[Vec<u8>]) -> Progress {
         let Some(rewriting) = &mut self.rewriting else { return Progress::Going };
-        if let Err(refusal) = rewriting.on_reply(reply) {
+        if let Err(refusal) = rewriting.on_replies(replies) {
             return Progress::Refused(vec![refusal]);
         }
         self.step = Step::Rewriting { until: now.plus(BUSY_RETRY) };
@@ -253,7 +256,10 @@ impl Start {
         let Some(rewriting) = &mut self.rewriting else { return Progress::Going };
         match rewriting.on_info(&Info::parse(reply)) {
             Ok(Next::Wait) => self.step = Step::Rewriting { until: now.plus(BUSY_RETRY) },
-            Ok(Next::Again) => self.ask(lane, Step::Rewrite, &[&[b"BGREWRITEAOF"]]),
+            Ok(Next::Again) => {
+                let commands = rewriting.commands();
+                self.ask(lane, Step::Rewrite, commands);
+            }
             Ok(Next::Done) => {
                 self.rewriting = None;
                 return self.ask_epoch(lane, config);
