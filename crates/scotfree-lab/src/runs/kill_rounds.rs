@@ -79,26 +79,28 @@ const COUNTS_AGE_MAX: Duration = Duration::from_millis(300);
 // Reading back takes longer than a round, so it is done every so many rounds.
 const ROUNDS_PER_READING: u64 = 10;
 // The append-only file is rewritten every so many rounds, or loading it would be all that a round does.
-const ROUNDS_PER_REWRITE: u64 = 100;
+const ROUNDS_PER_REWRITE: u64 = 20;
+// What is written stays until the end of a block, so in long ones rounds take longer and longer; in very
+// short ones nothing has a past. Fewer rounds than the experiment asks for make fewer blocks.
+const BLOCK_ROUNDS_MIN: u64 = 50;
 // How long the readings of a control may wait for what is lost for good.
 const LOST_FOR_GOOD: Duration = Duration::from_secs(2);
 
 const SIDECAR: ClientSidecar =
     ClientSidecar { name: "sidecar-client", port: REDIS_PORT, early: true, asked: "ram", trace: None };
 
-/// Rounds in which one set of processes lives on: nothing may be lost.
+/// Blocks of rounds in each of which one set of processes lives on: nothing may be lost.
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let arm = &context.experiment.arms[0];
     let settings: Settings = settings_of(arm)?;
     let rounds = context.options.rounds.unwrap_or(settings.rounds).max(1);
-    let blocks = u64::from(context.experiment.repetitions).min(rounds);
+    let blocks = u64::from(context.experiment.repetitions).min(rounds.div_ceil(BLOCK_ROUNDS_MIN));
     let seed = seed(context)?;
     context.bar.set_length(rounds);
-    let mut world = World::up(context, settings, seed)?;
     let mut series = Vec::new();
     for block in 0..blocks {
         let count = rounds * (block + 1) / blocks - rounds * block / blocks;
-        let measured = world.block(count, block + 1 == blocks)?;
+        let measured = World::up(context, settings, seed ^ block)?.block(count)?;
         series.push(measured.into_measurement(&arm.name, block as u32));
     }
     Ok(series)
@@ -219,9 +221,8 @@ impl<'a> World<'a> {
         })
     }
 
-    /// So many rounds; reads back what is new at the end, and at the very end everything from the server
-    /// itself.
-    fn block(&mut self, rounds: u64, is_last: bool) -> Result<Measured, Trouble> {
+    /// So many rounds; at the end everything is read back, from the server itself too.
+    fn block(&mut self, rounds: u64) -> Result<Measured, Trouble> {
         let before = self.verdict;
         let begin = Instant::now();
         for round in 0..rounds {
@@ -234,10 +235,8 @@ impl<'a> World<'a> {
             }
         }
         self.read_back()?;
-        if is_last {
-            let verdict = self.history.verify_all(PATIENCE)?;
-            self.judge(verdict);
-        }
+        let verdict = self.history.verify_all(PATIENCE)?;
+        self.judge(verdict);
         // Whether the remedy was at work at all. The daemon says so some time later.
         thread::sleep(COUNTS_AGE_MAX);
         self.tally.add(&self.site.device_counts()?);
