@@ -202,7 +202,7 @@ struct scot_response {
 	__le64 started_ns;           /* the handler started */
 	__le64 ended_ns;             /* the handler ended */
 	__le64 dequeued_ns;          /* the sender took the response */
-	__le64 received_by_kernel;   /* 1 if received_ns is the kernel's stamp */
+	__le64 received_by;          /* who made received_ns: 0 the library, 1 the kernel, 2 computed */
 };
 
 _Static_assert(__builtin_offsetof(struct scot_response, received_ns) == 0, "response.received_ns");
@@ -213,8 +213,8 @@ _Static_assert(__builtin_offsetof(struct scot_response, ended_ns) == 16, "respon
 _Static_assert(sizeof(((struct scot_response *)0)->ended_ns) == 8, "response.ended_ns");
 _Static_assert(__builtin_offsetof(struct scot_response, dequeued_ns) == 24, "response.dequeued_ns");
 _Static_assert(sizeof(((struct scot_response *)0)->dequeued_ns) == 8, "response.dequeued_ns");
-_Static_assert(__builtin_offsetof(struct scot_response, received_by_kernel) == 32, "response.received_by_kernel");
-_Static_assert(sizeof(((struct scot_response *)0)->received_by_kernel) == 8, "response.received_by_kernel");
+_Static_assert(__builtin_offsetof(struct scot_response, received_by) == 32, "response.received_by");
+_Static_assert(sizeof(((struct scot_response *)0)->received_by) == 8, "response.received_by");
 _Static_assert(sizeof(struct scot_response) == 40, "scot_response");
 
 /* The tail of Retransmit: a closed range. */
@@ -260,19 +260,13 @@ _Static_assert(sizeof(struct scot_manifest) == 24, "scot_manifest");
 struct scot_heartbeat {
 	__le64 highest;              /* from the client: its highest seq_num */
 	__le64 stable;               /* from the server: every request up to it is stable */
-	__le64 stamped;              /* from the server: whose response sent_ns is about, 0 if none */
-	__le64 sent_ns;              /* when that response left the server host */
 };
 
 _Static_assert(__builtin_offsetof(struct scot_heartbeat, highest) == 0, "heartbeat.highest");
 _Static_assert(sizeof(((struct scot_heartbeat *)0)->highest) == 8, "heartbeat.highest");
 _Static_assert(__builtin_offsetof(struct scot_heartbeat, stable) == 8, "heartbeat.stable");
 _Static_assert(sizeof(((struct scot_heartbeat *)0)->stable) == 8, "heartbeat.stable");
-_Static_assert(__builtin_offsetof(struct scot_heartbeat, stamped) == 16, "heartbeat.stamped");
-_Static_assert(sizeof(((struct scot_heartbeat *)0)->stamped) == 8, "heartbeat.stamped");
-_Static_assert(__builtin_offsetof(struct scot_heartbeat, sent_ns) == 24, "heartbeat.sent_ns");
-_Static_assert(sizeof(((struct scot_heartbeat *)0)->sent_ns) == 8, "heartbeat.sent_ns");
-_Static_assert(sizeof(struct scot_heartbeat) == 32, "scot_heartbeat");
+_Static_assert(sizeof(struct scot_heartbeat) == 16, "scot_heartbeat");
 
 /* The tail of Lease. */
 struct scot_lease {

@@ -11,9 +11,9 @@ use scotfree_core::{
     Token,
 };
 use scotfree_wire::{
-    emit, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header, HeartbeatTail, Kind, Nonce, OpenTail,
-    Packet, RangeTail, Reassembly, ResponseTail, SessionKeys, Stamp, Tail, WireError, REQUEST_BYTES_MAX,
-    RESPONSE_BYTES_MAX, WIRE_ERROR_COUNT,
+    emit, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header, HeartbeatTail, Kind, LateStamp,
+    Nonce, OpenTail, Packet, RangeTail, Reassembly, ResponseTail, SessionKeys, Stamp, Tail, WireError,
+    LATE_STAMP_BYTES, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, WIRE_ERROR_COUNT,
 };
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -218,13 +218,8 @@ pub enum ClientOwn {
         /// Why.
         reason: ClosedReason,
     },
-    /// When the response to a sampled request left the server host.
-    LateStamp {
-        /// The request.
-        seq: SeqNum,
-        /// The kernel's transmit stamp, in the server's clock.
-        sent: Nanos,
-    },
+    /// When the response to a sampled request left the server host, by the kernel's stamp.
+    LateStamp(LateStamp),
 }
 
 /// What a client has counted.
@@ -642,8 +637,8 @@ impl Client {
             (Kind::Heartbeat, Tail::Heartbeat(tail)) => {
                 packet.verify(&keys.server_to_client)?;
                 self.stable = self.stable.max(tail.stable);
-                if tail.stamped != SeqNum(0) {
-                    effects.own(ClientOwn::LateStamp { seq: tail.stamped, sent: tail.sent });
+                for record in packet.payload().chunks(LATE_STAMP_BYTES) {
+                    effects.own(ClientOwn::LateStamp(LateStamp::read(record)?));
                 }
             }
             (Kind::Retransmit, Tail::Range(range)) => {

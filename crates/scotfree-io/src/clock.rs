@@ -17,6 +17,11 @@ pub fn now_monotonic() -> Nanos {
     sys::clock::read(libc::CLOCK_MONOTONIC)
 }
 
+/// The same to within a few milliseconds, for a quarter of the price.
+pub(crate) fn now_monotonic_coarse() -> Nanos {
+    sys::clock::read(libc::CLOCK_MONOTONIC_COARSE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,6 +22,7 @@ pub mod packet_port;
 pub mod poll;
 pub mod ram;
 mod stamp_table;
+mod stamp_turns;
 pub mod storage;
 mod sys;
 pub mod transport;

@@ -1,11 +1,12 @@
-//! UDP over a kernel socket: batched system calls, receive stamps on every datagram, transmit stamps on
-//! the sampled ones.
+//! UDP over a kernel socket: batched system calls, receive stamps on every datagram (under much load in
+//! turns, see `stamp_turns`), transmit stamps on the sampled ones.
 //!
 //! Invariant: what the network does to a datagram (lost, refused, too long, no route) is counted and
 //! never an error for the caller; an error means that the socket itself is unusable.
 
-use crate::clock::now_realtime;
+use crate::clock::{now_monotonic_coarse, now_realtime};
 use crate::stamp_table::{Match, StampTable};
+use crate::stamp_turns::StampTurns;
 use crate::sys::batch::{Outgoing, RxBatch, RxRoom, TxBatch};
 use crate::sys::{control, socket};
 use crate::transport::{RxBurst, Stamps, Transport, TxPacket};
@@ -92,6 +93,7 @@ pub struct UdpTransport {
     burst_max: usize,
     stamp_rx: RxBatch,
     stamp_table: StampTable,
+    stamp_turns: StampTurns,
     overflowed_last: u32,
     counters: UdpCounters,
 }
@@ -113,7 +115,7 @@ impl UdpTransport {
     pub fn adopt(fd: OwnedFd, config: &UdpConfig) -> io::Result<UdpTransport> {
         let local = socket::local_address(&fd)?;
         socket::set_nonblocking(&fd)?;
-        let is_stamping = config.stamps && enable_stamps(&fd).is_ok();
+        let is_stamping = config.stamps && enable_stamps(&fd, Arrivals::Stamped).is_ok();
         let stamps = if is_stamping { Stamps::Software } else { Stamps::None };
         let headers_bytes = if local.is_ipv4() { V4_HEADERS_BYTES } else { V6_HEADERS_BYTES };
         Ok(UdpTransport {
@@ -127,6 +129,7 @@ impl UdpTransport {
             burst_max: config.burst_max,
             stamp_rx: RxBatch::new(config.burst_max),
             stamp_table: StampTable::new(config.tx_stamps_max),
+            stamp_turns: StampTurns::new(now_monotonic_coarse()),
             overflowed_last: 0,
             counters: UdpCounters::default(),
         })
@@ -242,13 +245,29 @@ impl UdpTransport {
         }
     }
 
+    fn arrivals(&self) -> Arrivals {
+        if self.stamp_turns.is_on() {
+            Arrivals::Stamped
+        } else {
+            Arrivals::Plain
+        }
+    }
+
+    fn take_turns(&mut self, count: usize) {
+        if self.stamps == Stamps::None || !self.stamp_turns.note(now_monotonic_coarse(), count) {
+            return;
+        }
+        // The same flags were taken before; what could be refused now costs stamps, not datagrams.
+        let _ = enable_stamps(&self.fd, self.arrivals());
+    }
+
     /// Brings our count of stamp requests and the kernel's back to zero together.
     fn restart_stamps(&mut self) {
         self.counters.tx_stamp_restarts += 1;
         self.stamp_table.restart();
         // The kernel starts its count anew only when the option goes from off to on.
         let restarted = socket::set_option(&self.fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 0)
-            .and_then(|()| enable_stamps(&self.fd));
+            .and_then(|()| enable_stamps(&self.fd, self.arrivals()));
         if restarted.is_err() {
             self.stamps = Stamps::None;
         }
@@ -262,6 +281,7 @@ impl Transport for UdpTransport {
         for index in 0..count {
             self.note_received(index, out);
         }
+        self.take_turns(count);
         Ok(out.len())
     }
 
@@ -343,9 +363,20 @@ fn configure(fd: &OwnedFd, address: SocketAddr, config: &UdpConfig) -> io::Resul
     socket::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)
 }
 
-fn enable_stamps(fd: &OwnedFd) -> io::Result<()> {
+/// Whether the kernel stamps what arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arrivals {
+    Stamped,
+    Plain,
+}
+
+fn enable_stamps(fd: &OwnedFd, arrivals: Arrivals) -> io::Result<()> {
+    let of_arrivals = match arrivals {
+        Arrivals::Stamped => libc::SOF_TIMESTAMPING_RX_SOFTWARE,
+        Arrivals::Plain => 0,
+    };
     let flags = libc::SOF_TIMESTAMPING_SOFTWARE
-        | libc::SOF_TIMESTAMPING_RX_SOFTWARE
+        | of_arrivals
         | libc::SOF_TIMESTAMPING_OPT_ID
         | libc::SOF_TIMESTAMPING_OPT_TSONLY;
     socket::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags as i32)

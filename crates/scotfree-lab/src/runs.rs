@@ -34,10 +34,11 @@ use std::path::{Path, PathBuf};
 type Runner = fn(&Context<'_>) -> Result<Vec<Measurement>, Trouble>;
 
 /// The experiments, the quick ones first.
-const EXPERIMENTS: [(&str, Runner); 8] = [
+const EXPERIMENTS: [(&str, Runner); 9] = [
     ("update-ack", update_ack::run),
     ("disk-domain", disk_domain::run),
     ("probes", probes::run),
+    ("records", probes::run),
     ("redis-always", redis_always::run),
     ("sidecar-overhead", sidecar_overhead::run),
     ("kill-rounds", kill_rounds::run),

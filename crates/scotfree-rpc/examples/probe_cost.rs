@@ -30,7 +30,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         // The order alternates too.
         let order = if number % 2 == 0 { [0, 1] } else { [1, 0] };
         for kind in order {
-            let probes = if kind == 0 { ProbeOptions::OFF } else { ProbeOptions::default() };
+            let probes = if kind == 0 {
+                ProbeOptions::OFF
+            } else {
+                ProbeOptions { record_every: 64, ..ProbeOptions::default() }
+            };
             rounds_of[kind].push(round(probes, calls)?);
         }
     }

@@ -19,7 +19,7 @@ use remedy_persist::{
     Client, ClientConfig, ClientCounters, ClientOwn, ClosedReason, Completion, Request, SubmitError,
 };
 use scotfree_core::{Durability, Effects, Machine, Nanos, SeqNum, SessionId};
-use scotfree_io::{now_monotonic, now_realtime, Interest, Poller, RxBurst, Transport};
+use scotfree_io::{now_monotonic, Interest, Poller, RxBurst, Transport};
 use scotfree_trace::CallRecord;
 use scotfree_wire::{ClusterKey, Kind, Nonce, Packet, Tail, PACKET_BYTES_MAX};
 use std::cmp::Reverse;
@@ -312,17 +312,19 @@ impl<T: Transport> ClientRuntime<T> {
             return Err(SubmitError::Closed);
         }
         let now = now_monotonic();
-        if self.options.probes.stamps && label.called == Nanos(0) {
-            label.called = self.real_time.at(now);
-        }
+        self.real_time.keep_up(now);
         let slot = session.slot as usize;
         let (bytes, effects) = (request.payload.len(), self.effects.len());
         let entry = self.slots[slot].as_mut().expect("the handle was looked up just now");
         let taken = entry.client.submit(now, request, &mut self.effects);
         if let Ok(seq) = taken {
             debug_assert_eq!(seq.0, entry.first_call.0 + entry.calls.len() as u64);
+            let is_stamped = self.options.probes.stamps_call(seq);
+            if is_stamped && label.called == Nanos(0) {
+                label.called = self.real_time.at(now);
+            }
             entry.calls.push_back(Call::new(label, bytes));
-            if self.options.probes.stamps && self.effects.len() > effects {
+            if is_stamped && self.effects.len() > effects {
                 self.fresh.push_back(Fresh { slot, seq, effect: self.effects.len() - 1 });
             }
         }
@@ -334,9 +336,6 @@ impl<T: Transport> ClientRuntime<T> {
 
     /// Receives, fires timers and sends, without blocking. Then take the events.
     pub fn turn(&mut self) -> io::Result<()> {
-        if self.options.probes.stamps {
-            self.real_time.compare();
-        }
         self.collect_transmit_stamps();
         for _ in 0..RX_BURSTS_PER_TURN_MAX {
             if self.events.len() >= self.options.events_max || self.receive_burst()? < RX_BURST_MAX {
@@ -438,7 +437,7 @@ impl<T: Transport> ClientRuntime<T> {
 
     /// A finished record of a call; hand it to a trace writer.
     pub fn next_record(&mut self) -> Option<CallRecord> {
-        self.recorder.take(now_realtime)
+        self.recorder.take()
     }
 
     /// A finished record, also of calls that still wait for late stamps: for the end of a run.
@@ -477,10 +476,11 @@ impl<T: Transport> ClientRuntime<T> {
         let count = self.transport.rx_burst(&mut rx);
         if matches!(count, Ok(1..)) {
             let now = now_monotonic();
+            self.real_time.keep_up(now);
             let stamp = self.real_time.at(now);
             let local = self.transport.local_address();
             for packet in rx.iter() {
-                let arrived = Stamped::arrival(packet.received_at, stamp);
+                let arrived = self.recorder.receive_stack.arrival(packet.received_at, stamp);
                 self.on_packet(now, packet.from, local, packet.bytes, arrived);
             }
             self.counters.received += rx.len() as u64;
@@ -524,6 +524,7 @@ impl<T: Transport> ClientRuntime<T> {
 
     fn fire_timers(&mut self) {
         let now = now_monotonic();
+        self.recorder.settle(self.real_time.at(now));
         while let Some(Reverse((at, slot))) =
             self.timers.peek().copied().filter(|Reverse((at, _))| *at <= now)
         {
@@ -568,7 +569,7 @@ impl<T: Transport> ClientRuntime<T> {
             ClientOwn::Opened { session, window } => self.on_opened(slot, session, window),
             ClientOwn::Complete(completion) => self.on_complete(slot, completion, completing),
             ClientOwn::Closed { reason } => self.on_closed(slot, reason),
-            ClientOwn::LateStamp { seq, sent } => self.on_late_stamp(slot, seq, sent),
+            ClientOwn::LateStamp(stamp) => self.on_late_stamp(slot, stamp.seq, stamp.sent),
         }
     }
 
@@ -615,7 +616,7 @@ impl<T: Transport> ClientRuntime<T> {
         match what {
             What::Opened { id, window } => ClientEvent::Opened { session, id, window },
             What::Completed { completion, reply, call, completing } => {
-                if self.options.probes.stamps {
+                if self.recorder.wants(completion.seq) {
                     let resumed = self.real_time.at(now_monotonic());
                     let ending =
                         stamps::ending(&completion, reply.as_ref().map_or(0, Vec::len), completing, resumed);

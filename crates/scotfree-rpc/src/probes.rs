@@ -11,7 +11,7 @@ use remedy_persist::{AnsweredBy, RequestKind};
 use scotfree_core::{Boundaries, Boundary, Nanos, SeqNum};
 use scotfree_io::{now_monotonic, now_realtime, Stamps};
 use scotfree_trace::{CallRecord, Ids, Source, Sources, SpanId};
-use scotfree_wire::ResponseTail;
+use scotfree_wire::{ResponseTail, StampedBy};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
@@ -19,19 +19,31 @@ use std::collections::VecDeque;
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RealTime {
     offset_ns: u64,
+    compared_at: Nanos,
 }
+
+/// How old a comparison of the clocks may be.
+const COMPARISON_AGE_MAX: Nanos = Nanos::from_millis(1);
 
 impl RealTime {
     /// After a first comparison.
     pub(crate) fn compared() -> RealTime {
         let mut real_time = RealTime::default();
-        real_time.compare();
+        real_time.compare(now_monotonic());
         real_time
     }
 
-    /// Compares the two clocks. Between two comparisons only a step of real time can part them.
-    pub(crate) fn compare(&mut self) {
+    /// Compares the two clocks, now that the monotonic one says `now`, if that is due. Between two
+    /// comparisons only a step of real time can part them.
+    pub(crate) fn keep_up(&mut self, now: Nanos) {
+        if now.since(self.compared_at) >= COMPARISON_AGE_MAX {
+            self.compare(now);
+        }
+    }
+
+    fn compare(&mut self, now: Nanos) {
         self.offset_ns = now_realtime().0.wrapping_sub(now_monotonic().0);
+        self.compared_at = now;
     }
 
     /// The real time at a monotonic time.
@@ -43,7 +55,7 @@ impl RealTime {
 /// How calls are stamped and recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbeOptions {
-    /// Stamp calls at all.
+    /// Stamp calls at all: a server every one, a client those of which something is kept.
     pub stamps: bool,
     /// Yield a record of every so manieth call; 0 for none.
     pub record_every: u32,
@@ -90,6 +102,12 @@ impl ProbeOptions {
     /// Whether the packet of the call at `seq` is one whose transmit stamp is asked of the kernel.
     pub(crate) fn samples_transmit(&self, seq: SeqNum) -> bool {
         self.stamps && is_every(self.transmit_stamp_every, seq)
+    }
+
+    /// Whether a client stamps the call at `seq`: one that is recorded, or that shows how long the others
+    /// take to leave. A server cannot know, and stamps all.
+    pub(crate) fn stamps_call(&self, seq: SeqNum) -> bool {
+        self.records(seq) || self.samples_transmit(seq)
     }
 
     fn records(&self, seq: SeqNum) -> bool {
@@ -144,9 +162,23 @@ impl Stamped {
         Stamped { at, source: Source::Lib }
     }
 
-    /// The kernel's stamp if there is one, else the library's.
-    pub(crate) fn arrival(kernel: Option<Nanos>, lib: Nanos) -> Stamped {
-        kernel.map_or(Stamped::lib(lib), Stamped::kernel)
+    /// As it stands in a response.
+    pub(crate) fn by(self) -> StampedBy {
+        match self.source {
+            Source::Lib => StampedBy::Library,
+            Source::Kernel => StampedBy::Kernel,
+            Source::Derived => StampedBy::Computed,
+        }
+    }
+
+    /// As it stands in a response.
+    fn from_response(at: Nanos, by: StampedBy) -> Stamped {
+        let source = match by {
+            StampedBy::Library => Source::Lib,
+            StampedBy::Kernel => Source::Kernel,
+            StampedBy::Computed => Source::Derived,
+        };
+        Stamped { at, source }
     }
 
     fn is_some(self) -> bool {
@@ -196,7 +228,7 @@ pub(crate) struct Ending {
     pub resumed: Nanos,
 }
 
-/// The usual time between two stamps, from samples; for calls of which only the first was taken.
+/// The usual time between two stamps, from samples; for calls of which only one was taken.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct UsualDelay {
     delay_ns: Option<u64>,
@@ -216,6 +248,17 @@ impl UsualDelay {
         let at = if limit >= from { at.min(limit) } else { at };
         Some(Stamped { at, source: Source::Derived })
     }
+
+    /// When a packet arrived that the library took at `taken`: the kernel's stamp, if it has made one,
+    /// else what it probably would have been.
+    pub(crate) fn arrival(&mut self, kernel: Option<Nanos>, taken: Nanos) -> Stamped {
+        if let Some(at) = kernel {
+            self.observe(at, taken);
+            return Stamped::kernel(at);
+        }
+        let Some(delay) = self.delay_ns else { return Stamped::lib(taken) };
+        Stamped { at: Nanos(taken.0.saturating_sub(delay)), source: Source::Derived }
+    }
 }
 
 /// Turns calls into records.
@@ -226,6 +269,8 @@ pub(crate) struct Recorder {
     /// From dequeuing to leaving: at the client, and at the servers.
     pub request_stack: UsualDelay,
     pub response_stack: UsualDelay,
+    /// From the arrival of an answer until the client has it.
+    pub receive_stack: UsualDelay,
     ready: VecDeque<CallRecord>,
     settling: VecDeque<Settling>,
     dropped: u64,
@@ -247,6 +292,7 @@ impl Recorder {
             ids: Ids::random(),
             request_stack: UsualDelay::default(),
             response_stack: UsualDelay::default(),
+            receive_stack: UsualDelay::default(),
             ready: VecDeque::new(),
             settling: VecDeque::new(),
             dropped: 0,
@@ -258,9 +304,14 @@ impl Recorder {
         self.dropped
     }
 
-    /// Records the end of a call of the session in `slot`.
+    /// Whether the end of a call is to be recorded.
+    pub(crate) fn wants(&self, seq: SeqNum) -> bool {
+        self.options.records(seq)
+    }
+
+    /// Records the end of a call of the session in `slot`, if it was stamped from its beginning.
     pub(crate) fn finish(&mut self, slot: usize, call: &Call, ending: &Ending) {
-        if !self.options.records(ending.seq) || call.label.called == Nanos(0) {
+        if call.label.called == Nanos(0) {
             return;
         }
         let record = self.record(call, ending);
@@ -275,22 +326,22 @@ impl Recorder {
         }
     }
 
-    /// A finished record; those that wait for late stamps come out when `now` (real time) says so,
-    /// which is only asked if there is no other.
-    pub(crate) fn take(&mut self, now: impl FnOnce() -> Nanos) -> Option<CallRecord> {
-        if !self.ready.is_empty() || self.settling.is_empty() {
-            return self.ready.pop_front();
-        }
-        let now = now();
+    /// A finished record.
+    pub(crate) fn take(&mut self) -> Option<CallRecord> {
+        self.ready.pop_front()
+    }
+
+    /// Finishes the records that have waited for late stamps until `now`, in real time.
+    pub(crate) fn settle(&mut self, now: Nanos) {
         while self.settling.front().is_some_and(|settling| settling.until <= now) {
             self.settle_first();
         }
-        self.ready.pop_front()
     }
 
     /// All records, whatever they still wait for.
     pub(crate) fn take_any(&mut self) -> Option<CallRecord> {
-        self.take(|| Nanos::MAX)
+        self.settle(Nanos::MAX);
+        self.take()
     }
 
     /// A stamp that came after its call had ended.
@@ -373,8 +424,8 @@ impl Recorder {
     }
 
     fn join_server(&mut self, joined: &mut Joined, times: &ResponseTail, call: &Call) {
-        let received_by = if times.received_by_kernel { Source::Kernel } else { Source::Lib };
-        joined.stamp(Boundary::RequestReceived, Stamped { at: times.received, source: received_by });
+        let received = Stamped::from_response(times.received, times.received_by);
+        joined.stamp(Boundary::RequestReceived, received);
         joined.stamp(Boundary::HandlerStarted, Stamped::lib(times.started));
         joined.stamp(Boundary::HandlerEnded, Stamped::lib(times.ended));
         joined.stamp(Boundary::ResponseDequeued, Stamped::lib(times.dequeued));
@@ -451,7 +502,7 @@ mod tests {
     fn nine_stages_come_from_both_sides() {
         let mut recorder = Recorder::new(EVERY);
         recorder.finish(0, &call(), &ending(1, AnsweredBy::Server));
-        let record = recorder.take(|| Nanos(0)).expect("a record without late stamps is ready at once");
+        let record = recorder.take().expect("a record without late stamps is ready at once");
         let (times, moved) = record.boundaries.stages();
         assert_eq!(moved, Nanos(0));
         assert_eq!(times.total(), Nanos(90));
@@ -464,7 +515,7 @@ mod tests {
         let mut recorder = Recorder::new(EVERY);
         let ending = ending(1, AnsweredBy::Device(DeviceId(3)));
         recorder.finish(0, &Call { device_ack: Stamped::kernel(Nanos(150)), ..call() }, &ending);
-        let record = recorder.take(|| Nanos(0)).expect("a record");
+        let record = recorder.take().expect("a record");
         assert_eq!(record.answered_by.to_string(), "device:3");
         assert_eq!(&record.source_letters(), b"lll-----kl");
         assert_eq!(record.boundaries.at(Boundary::ResponseReceived), Some(Nanos(150)));
@@ -474,15 +525,16 @@ mod tests {
     fn a_sampled_call_waits_for_its_stamps_and_teaches_the_others() {
         let mut recorder = Recorder::new(EVERY);
         recorder.finish(7, &call(), &ending(2, AnsweredBy::Server));
-        assert_eq!(recorder.take(|| Nanos(200)), None);
+        recorder.settle(Nanos(200));
+        assert_eq!(recorder.take(), None);
         recorder.late(6, SeqNum(2), Boundary::RequestSent, Nanos(1));
         recorder.late(7, SeqNum(2), Boundary::RequestSent, Nanos(115));
         recorder.late(7, SeqNum(2), Boundary::ResponseSent, Nanos(166));
-        let sampled = recorder.take(|| Nanos(200)).expect("its stamps are in");
+        let sampled = recorder.take().expect("its stamps are in");
         assert_eq!(&sampled.source_letters(), b"llkklllkkl");
         assert_eq!(sampled.boundaries.at(Boundary::RequestSent), Some(Nanos(115)));
         recorder.finish(7, &call(), &ending(3, AnsweredBy::Server));
-        let derived = recorder.take(|| Nanos(290)).expect("a record");
+        let derived = recorder.take().expect("a record");
         assert_eq!(&derived.source_letters(), b"lldkllldkl");
         assert_eq!(derived.boundaries.at(Boundary::ResponseSent), Some(Nanos(166)));
     }
@@ -499,6 +551,19 @@ mod tests {
             taken += 1;
         }
         assert_eq!(taken + recorder.dropped(), 20);
+    }
+
+    #[test]
+    fn an_arrival_without_stamp_is_taken_to_be_as_late_as_those_with_one() {
+        let mut delay = UsualDelay::default();
+        assert_eq!(delay.arrival(None, Nanos(50)), Stamped::lib(Nanos(50)));
+        assert_eq!(delay.arrival(Some(Nanos(60)), Nanos(90)), Stamped::kernel(Nanos(60)));
+        let derived = delay.arrival(None, Nanos(100));
+        assert_eq!(derived, Stamped { at: Nanos(70), source: Source::Derived });
+        for source in Source::ALL {
+            let stamped = Stamped { at: Nanos(7), source };
+            assert_eq!(Stamped::from_response(stamped.at, stamped.by()), stamped);
+        }
     }
 
     fn call() -> Call {
@@ -524,7 +589,7 @@ mod tests {
                 started: Nanos(140),
                 ended: Nanos(150),
                 dequeued: Nanos(160),
-                received_by_kernel: true,
+                received_by: StampedBy::Kernel,
             },
             completing: Stamped::kernel(Nanos(180)),
             resumed: Nanos(190),

@@ -4,6 +4,7 @@
 //! when the machine sends it. After a stop nothing more is received, and the loop ends when all that
 //! was executed is answered and stable, or after [`ServerOptions::drain_time_max`].
 
+mod late_stamps;
 mod refusals;
 mod stop;
 mod waits;
@@ -13,15 +14,15 @@ pub use stop::Stop;
 use crate::metrics::{Health, MetricsBoard, MetricsText, PublishTimes};
 use crate::outbox::{flush, next_own, Flushed};
 use crate::peek::{peek_request, peek_response, Peek};
-use crate::probes::{Arrivals, ProbeOptions, RealTime, Stamped, TransmitTable};
+use crate::probes::{Arrivals, ProbeOptions, RealTime, Stamped, TransmitTable, UsualDelay};
 use crate::server_metrics::ServerMetrics;
 use crate::service::{DeadLetter, Execution, Replies, Report, Service};
+use late_stamps::LateStamps;
 use refusals::Refusals;
 use remedy_persist::{RecoveredSession, RequestKind, Server, ServerConfig, ServerOwn};
 use scotfree_core::{ByteRange, DeviceId, Effects, Machine, Nanos, SeqNum, SessionId, Token};
 use scotfree_io::{now_monotonic, RxBurst, Transport};
-use scotfree_trace::Source;
-use scotfree_wire::{ResponseTail, PACKET_BYTES_MAX};
+use scotfree_wire::{LateStamp, ResponseTail, PACKET_BYTES_MAX};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
@@ -38,8 +39,6 @@ const UNSENT_MAX: usize = 65_536;
 /// Replies of a batch wait for each other for at most so long: the reply of a slow handler leaves before
 /// the next handler starts.
 const REPLY_WAIT_MAX: Nanos = Nanos::from_micros(50);
-/// How long a transmit stamp waits for company on its way to the client.
-const LATE_STAMP_WAIT: Nanos = Nanos::from_millis(2);
 
 /// What a server runtime is told at its start, beyond its machine's configuration.
 #[derive(Debug, Clone, Copy)]
@@ -75,8 +74,7 @@ pub struct ServerRuntimeCounters {
 #[derive(Debug, Clone, Copy)]
 struct Flight {
     session: SessionId,
-    received: Nanos,
-    received_by_kernel: bool,
+    received: Stamped,
     started: Nanos,
     replied: bool,
 }
@@ -98,10 +96,11 @@ pub struct ServerRuntime<T, S> {
     /// The request that arrives at this moment, until it is executed.
     arriving: Option<(Peek, Stamped)>,
     arrivals: Arrivals,
+    /// From a request's arrival until the runtime has it.
+    receive_stack: UsualDelay,
     transmit: TransmitTable<(SessionId, SeqNum)>,
     transmit_stamps: Vec<(u32, Nanos)>,
-    /// Transmit stamps that the clients are still to be told.
-    late: Vec<(SessionId, SeqNum, Nanos)>,
+    late: LateStamps,
     rx: Option<RxBurst>,
     /// When the turn began, or in it the last replies were sent.
     sent_at: Nanos,
@@ -136,9 +135,10 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             real_time: RealTime::compared(),
             arriving: None,
             arrivals: Arrivals::new(ARRIVALS_MAX),
+            receive_stack: UsualDelay::default(),
             transmit: TransmitTable::new(TRANSMIT_STAMPS_MAX),
             transmit_stamps: Vec::new(),
-            late: Vec::new(),
+            late: LateStamps::default(),
             rx: Some(RxBurst::new(RX_BURST_MAX, PACKET_BYTES_MAX)),
             sent_at: Nanos(0),
             draining: false,
@@ -214,11 +214,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
 
     /// Receives, executes, fires timers and sends, without blocking longer than the service does.
     pub fn turn(&mut self) -> io::Result<()> {
-        if self.options.probes.stamps {
-            self.real_time.compare();
-        }
         self.collect_transmit_stamps();
-        self.pass_on_late_stamps();
         if !self.draining {
             for _ in 0..RX_BURSTS_PER_TURN_MAX {
                 if self.receive_burst()? < RX_BURST_MAX {
@@ -227,6 +223,8 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             }
         }
         let now = now_monotonic();
+        let (machine, effects) = (&mut self.machine, &mut self.effects);
+        self.late.tell(now, |session, stamps| machine.late_stamps(session, stamps, effects));
         if self.machine.next_timer().is_some_and(|at| at <= now) {
             self.machine.on_timer(now, &mut self.effects);
         }
@@ -243,8 +241,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
     /// Waits until there is something to do, at most `timeout`; follow it by [`ServerRuntime::turn`].
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let now = now_monotonic();
-        let late = (!self.late.is_empty()).then(|| now.plus(LATE_STAMP_WAIT));
-        let timers = [self.machine.next_timer(), self.service.next_poll(), late];
+        let timers = [self.machine.next_timer(), self.service.next_poll(), self.late.due_at()];
         let timer = timers.into_iter().flatten().min().map(|at| Duration::from_nanos(at.since(now).0));
         let timeout = match (timeout, timer) {
             (Some(timeout), Some(timer)) => Some(timeout.min(timer)),
@@ -325,6 +322,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
 
     fn on_burst(&mut self, rx: &RxBurst) -> io::Result<()> {
         let now = now_monotonic();
+        self.real_time.keep_up(now);
         let stamp = self.real_time.at(now);
         let local = self.transport.local_address();
         self.counters.received += rx.len() as u64;
@@ -342,19 +340,19 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         Ok(())
     }
 
-    fn look_at(&self, bytes: &[u8], received_at: Option<Nanos>, stamp: Nanos) -> Option<(Peek, Stamped)> {
+    fn look_at(&mut self, bytes: &[u8], received_at: Option<Nanos>, stamp: Nanos) -> Option<(Peek, Stamped)> {
         if !self.options.probes.stamps {
             return None;
         }
-        peek_request(bytes).map(|peek| (peek, Stamped::arrival(received_at, stamp)))
+        peek_request(bytes).map(|peek| (peek, self.receive_stack.arrival(received_at, stamp)))
     }
 
-    /// When a request that is executed now reached this host, and whether the kernel says so.
-    fn arrival(&mut self, session: SessionId, seq: SeqNum) -> (Nanos, bool) {
+    /// When a request that is executed now reached this host.
+    fn arrival(&mut self, session: SessionId, seq: SeqNum) -> Stamped {
         match self.arriving.take_if(|(peek, _)| (peek.session, peek.seq) == (session, seq)) {
-            Some((_, stamped)) => (stamped.at, stamped.source == Source::Kernel),
+            Some((_, stamped)) => stamped,
             None if self.options.probes.stamps => self.arrivals.take(session, seq),
-            None => (Nanos(0), false),
+            None => Stamped::default(),
         }
     }
 
@@ -390,14 +388,14 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         kind: RequestKind,
         payload: ByteRange,
     ) -> io::Result<()> {
-        let (received, received_by_kernel) = self.arrival(session, seq);
+        let received = self.arrival(session, seq);
         let stamps = self.options.probes.stamps;
         let started = if stamps { self.real_time.at(now_monotonic()) } else { Nanos(0) };
         if self.flights.is_empty() {
             self.first_ticket = ticket;
         }
         debug_assert_eq!(ticket, self.first_ticket + self.flights.len() as u64, "tickets are contiguous");
-        self.flights.push_back(Flight { session, received, received_by_kernel, started, replied: false });
+        self.flights.push_back(Flight { session, received, started, replied: false });
         let payload = self.effects.bytes(payload);
         self.service.execute(&Execution { ticket, session, seq, kind, payload }, &mut self.replies);
         if self.replies.is_empty() {
@@ -486,11 +484,11 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         let flight = self.flights.get_mut(index).filter(|flight| !flight.replied)?;
         flight.replied = true;
         let times = ResponseTail {
-            received: flight.received,
+            received: flight.received.at,
             started: flight.started,
             ended,
             dequeued,
-            received_by_kernel: flight.received_by_kernel,
+            received_by: flight.received.by(),
         };
         self.forget_landed();
         Some(if self.options.probes.stamps { times } else { ResponseTail::default() })
@@ -541,15 +539,10 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         let mut stamps = std::mem::take(&mut self.transmit_stamps);
         self.transport.tx_stamps(&mut stamps);
         for (key, at) in stamps.drain(..) {
-            self.late.extend(self.transmit.answered(key).map(|(session, seq)| (session, seq, at)));
+            if let Some((session, seq)) = self.transmit.answered(key) {
+                self.late.push(self.sent_at, session, LateStamp { seq, sent: at });
+            }
         }
         self.transmit_stamps = stamps;
-    }
-
-    /// Tells the clients when sampled responses left, in the company of other packets.
-    fn pass_on_late_stamps(&mut self) {
-        for (session, seq, at) in self.late.drain(..) {
-            self.machine.late_stamp(session, seq, at, &mut self.effects);
-        }
     }
 }

@@ -6,8 +6,8 @@
 use crate::layout::{self, Layout};
 use crate::{
     emit, emit_stamp, AcceptTail, BusyTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Key, Kind,
-    LeaseTail, ManifestRecord, ManifestTail, OpenTail, RangeTail, ResponseTail, Stamp, StampKind, Tail,
-    HEADER_BYTES,
+    LateStamp, LeaseTail, ManifestRecord, ManifestTail, OpenTail, RangeTail, ResponseTail, Stamp, StampKind,
+    StampedBy, Tail, HEADER_BYTES,
 };
 use core::fmt::Write;
 use scotfree_core::{BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId};
@@ -207,7 +207,7 @@ fn request_vectors() -> Vec<Vector> {
         started: Nanos(2_500),
         ended: Nanos(9_000),
         dequeued: Nanos(9_250),
-        received_by_kernel: true,
+        received_by: StampedBy::Kernel,
     };
     let update = Header { asked: Durability::Ram, device_acks_asked: 1, ..request(Kind::Update) };
     let ack = Header { kind: Kind::PersistAck, granted: Durability::RamAndDisk, ..update };
@@ -304,8 +304,9 @@ fn recovery_vectors() -> Vec<Vector> {
 }
 
 fn upkeep_vectors() -> Vec<Vector> {
-    let heartbeat =
-        HeartbeatTail { highest: SeqNum(0), stable: SeqNum(42), stamped: SeqNum(41), sent: Nanos(9_500) };
+    let heartbeat = HeartbeatTail { highest: SeqNum(0), stable: SeqNum(42) };
+    let mut late = Vec::new();
+    LateStamp { seq: SeqNum(41), sent: Nanos(9_500) }.write(&mut late);
     let lease = LeaseTail {
         asked_at: Nanos(7_000_000),
         duration: Nanos::from_secs(2),
@@ -318,7 +319,7 @@ fn upkeep_vectors() -> Vec<Vector> {
             "the server says what is stable and when a response left",
             Header::new(Kind::Heartbeat, SESSION, EPOCH),
             Tail::Heartbeat(heartbeat),
-            b"",
+            &late,
         ),
         vector(
             "lease",

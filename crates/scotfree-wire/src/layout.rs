@@ -137,7 +137,7 @@ pub const RESPONSE: Layout = layout(
         field("started_ns", 8, 8, "the handler started"),
         field("ended_ns", 16, 8, "the handler ended"),
         field("dequeued_ns", 24, 8, "the sender took the response"),
-        field("received_by_kernel", 32, 8, "1 if received_ns is the kernel's stamp"),
+        field("received_by", 32, 8, "who made received_ns: 0 the library, 1 the kernel, 2 computed"),
     ],
 );
 
@@ -172,12 +172,10 @@ pub const MANIFEST: Layout = layout(
 pub const HEARTBEAT: Layout = layout(
     "heartbeat",
     "the tail of Heartbeat",
-    32,
+    16,
     &[
         field("highest", 0, 8, "from the client: its highest seq_num"),
         field("stable", 8, 8, "from the server: every request up to it is stable"),
-        field("stamped", 16, 8, "from the server: whose response sent_ns is about, 0 if none"),
-        field("sent_ns", 24, 8, "when that response left the server host"),
     ],
 );
 

@@ -182,8 +182,26 @@ pub struct ResponseTail {
     pub ended: Nanos,
     /// The sender took the response.
     pub dequeued: Nanos,
-    /// Whether `received` is the kernel's stamp.
-    pub received_by_kernel: bool,
+    /// Who made `received`.
+    pub received_by: StampedBy,
+}
+
+/// Who made a stamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u64)]
+pub enum StampedBy {
+    /// The library, in user space.
+    #[default]
+    Library = 0,
+    /// The kernel.
+    Kernel = 1,
+    /// The library, from how the kernel's stamps have differed from its own.
+    Computed = 2,
+}
+
+impl StampedBy {
+    /// All, in the order of their codes.
+    pub const ALL: [StampedBy; 3] = [StampedBy::Library, StampedBy::Kernel, StampedBy::Computed];
 }
 
 /// Tail of `Retransmit`: a closed range.
@@ -270,17 +288,46 @@ impl ManifestRecord {
     }
 }
 
-/// Tail of `Heartbeat`.
+/// Tail of `Heartbeat`; the payload, from the server, is a sequence of [`LateStamp`]s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HeartbeatTail {
     /// From the client: its highest `seq_num`.
     pub highest: SeqNum,
     /// From the server: every request up to this one is stable.
     pub stable: SeqNum,
-    /// From the server: the request whose response `sent` is about, 0 if none.
-    pub stamped: SeqNum,
-    /// When that response left the server host, by the kernel's stamp.
+}
+
+/// The size of a [`LateStamp`].
+pub const LATE_STAMP_BYTES: usize = 16;
+
+/// When a response left the server host, told behind it.
+///
+/// Layout: `seq_num` 8, time 8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LateStamp {
+    /// The request.
+    pub seq: SeqNum,
+    /// The kernel's stamp, in the server's clock.
     pub sent: Nanos,
+}
+
+impl LateStamp {
+    /// Appends the record's bytes.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.seq.0.to_le_bytes());
+        out.extend_from_slice(&self.sent.0.to_le_bytes());
+    }
+
+    /// Reads one record of exactly [`LATE_STAMP_BYTES`].
+    pub fn read(bytes: &[u8]) -> Result<LateStamp, WireError> {
+        match bytes.len().cmp(&LATE_STAMP_BYTES) {
+            Ordering::Less => Err(WireError::Truncated),
+            Ordering::Greater => Err(WireError::Oversized),
+            Ordering::Equal => {
+                Ok(LateStamp { seq: SeqNum(place_at(bytes, 0)?), sent: Nanos(u64_at(bytes, 8)) })
+            }
+        }
+    }
 }
 
 /// Tail of `Lease`, from a device as a question and from the server as the answer.
@@ -341,7 +388,7 @@ impl Kind {
             }
             Kind::ServerAck | Kind::RecoveryPoll => 0,
             Kind::SessionOpen | Kind::Retransmit | Kind::Manifest | Kind::Lease => 24,
-            Kind::Heartbeat => 32,
+            Kind::Heartbeat => 16,
         }
     }
 }
@@ -374,7 +421,7 @@ impl Tail {
                 for time in [tail.received, tail.started, tail.ended, tail.dequeued] {
                     out.extend_from_slice(&time.0.to_le_bytes());
                 }
-                out.extend_from_slice(&u64::from(tail.received_by_kernel).to_le_bytes());
+                out.extend_from_slice(&(tail.received_by as u64).to_le_bytes());
             }
             Tail::Range(tail) => {
                 out.extend_from_slice(&tail.first.to_le_bytes());
@@ -390,10 +437,8 @@ impl Tail {
                 out.extend_from_slice(&[0; 6]);
             }
             Tail::Heartbeat(tail) => {
-                for seq in [tail.highest, tail.stable, tail.stamped] {
-                    out.extend_from_slice(&seq.0.to_le_bytes());
-                }
-                out.extend_from_slice(&tail.sent.0.to_le_bytes());
+                out.extend_from_slice(&tail.highest.0.to_le_bytes());
+                out.extend_from_slice(&tail.stable.0.to_le_bytes());
             }
             Tail::Lease(tail) => {
                 out.extend_from_slice(&tail.asked_at.0.to_le_bytes());
@@ -439,11 +484,10 @@ impl Tail {
                 started: Nanos(u64_at(bytes, 8)),
                 ended: Nanos(u64_at(bytes, 16)),
                 dequeued: Nanos(u64_at(bytes, 24)),
-                received_by_kernel: match u64_at(bytes, 32) {
-                    0 => false,
-                    1 => true,
-                    _ => return Err(WireError::InvalidField),
-                },
+                received_by: usize::try_from(u64_at(bytes, 32))
+                    .ok()
+                    .and_then(|code| StampedBy::ALL.get(code).copied())
+                    .ok_or(WireError::InvalidField)?,
             }),
             Kind::Retransmit => {
                 zero_from(bytes, 20)?;
@@ -465,8 +509,6 @@ impl Tail {
             Kind::Heartbeat => Tail::Heartbeat(HeartbeatTail {
                 highest: SeqNum(place_at(bytes, 0)?),
                 stable: SeqNum(place_at(bytes, 8)?),
-                stamped: SeqNum(place_at(bytes, 16)?),
-                sent: Nanos(u64_at(bytes, 24)),
             }),
             Kind::Lease => {
                 zero_from(bytes, 22)?;

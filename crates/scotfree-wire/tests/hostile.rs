@@ -4,11 +4,11 @@ mod common;
 
 use common::{any_sample, KEY, STAMP_KEY};
 use proptest::prelude::*;
-use scotfree_core::{Epoch, SessionId};
+use scotfree_core::{Epoch, Nanos, SeqNum, SessionId};
 use scotfree_wire::golden::{self, vectors, Vector};
 use scotfree_wire::{
-    emit, emit_stamp, CloseReason, ClusterKey, Direction, Header, Key, Kind, ManifestRecord, Packet, Stamp,
-    StampKind, Tail, WireError, HEADER_BYTES, PACKET_BYTES_MAX, STAMP_BYTES, WIRE_ERROR_COUNT,
+    emit, emit_stamp, CloseReason, ClusterKey, Direction, Header, Key, Kind, LateStamp, ManifestRecord,
+    Packet, Stamp, StampKind, Tail, WireError, HEADER_BYTES, PACKET_BYTES_MAX, STAMP_BYTES, WIRE_ERROR_COUNT,
 };
 
 /// All that a receiver does with a packet before it acts on it.
@@ -142,7 +142,7 @@ const NO_CLOSE_REASON: [u8; 1] = [CloseReason::ALL.len() as u8 + 1];
 #[test]
 fn invalid_field_in_the_tail() {
     let tail = HEADER_BYTES;
-    let cases: [(Kind, usize, &'static [u8]); 22] = [
+    let cases: [(Kind, usize, &'static [u8]); 21] = [
         (Kind::Update, 0, &[3]),
         (Kind::Update, 0, &[0]), // no stamp, yet a number
         (Kind::Update, 1, &[1]),
@@ -154,7 +154,7 @@ fn invalid_field_in_the_tail() {
         (Kind::SessionClose, 0, &[0]),
         (Kind::SessionClose, 0, &NO_CLOSE_REASON),
         (Kind::SessionClose, 4, &[1]),
-        (Kind::Response, 32, &[2]),
+        (Kind::Response, 32, &[3]),
         (Kind::Retransmit, 0, &[0xff; 8]),
         (Kind::Retransmit, 8, &[0xff; 8]),
         (Kind::Retransmit, 20, &[1]),
@@ -162,7 +162,6 @@ fn invalid_field_in_the_tail() {
         (Kind::Manifest, 18, &[1]),
         (Kind::Heartbeat, 0, &[0xff; 8]),
         (Kind::Heartbeat, 8, &[0xff; 8]),
-        (Kind::Heartbeat, 16, &[0xff; 8]),
         (Kind::Lease, 22, &[1]),
         (Kind::PersistAck, 31, &[1]),
     ];
@@ -178,6 +177,11 @@ fn invalid_field_in_a_record() {
         record[at..at + 8].copy_from_slice(&value);
         assert_eq!(ManifestRecord::read(&record), Err(WireError::InvalidField), "at {at}");
     }
+    let record = vector_of(Kind::Heartbeat).payload;
+    assert_eq!(LateStamp::read(&record), Ok(LateStamp { seq: SeqNum(41), sent: Nanos(9_500) }));
+    assert_eq!(LateStamp::read(&record[1..]), Err(WireError::Truncated));
+    assert_eq!(LateStamp::read(&[&record[..], &[0]].concat()), Err(WireError::Oversized));
+    assert_eq!(LateStamp::read(&[0xff; 16]), Err(WireError::InvalidField));
 }
 
 #[test]

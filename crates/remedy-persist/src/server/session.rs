@@ -5,7 +5,7 @@ use crate::fault::Fault;
 use crate::server::DeadLetterReason;
 use scotfree_core::{Durability, Effects, Epoch, Nanos, SeqNum, SessionId};
 use scotfree_wire::{
-    emit, AcceptTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Kind, Nonce, Packet,
+    emit, AcceptTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Kind, LateStamp, Nonce, Packet,
     ResponseTail, SessionKeys, Stamp, StampKind, Tail, WireError,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -465,28 +465,34 @@ impl Server {
         let Some(session) = self.sessions.get_mut(&packet.session()) else { return Ok(()) };
         session.highest = session.highest.max(SeqNum(tail.highest.0.min(session.next.0 + window)));
         self.dirty.insert(packet.session());
-        self.send_heartbeat(packet.session(), SeqNum(0), Nanos(0), effects);
+        self.send_heartbeat(packet.session(), &[], effects);
         Ok(())
     }
 
-    /// When the response to a sampled request left this host, by the kernel's stamp.
-    pub fn late_stamp(&mut self, id: SessionId, seq: SeqNum, sent: Nanos, effects: &mut Effects<ServerOwn>) {
-        self.send_heartbeat(id, seq, sent, effects);
-    }
-
-    fn send_heartbeat(
+    /// When the responses to sampled requests of a session left this host, by the kernel's stamps. They have
+    /// to fit a packet.
+    pub fn late_stamps(
         &mut self,
         id: SessionId,
-        stamped: SeqNum,
-        sent: Nanos,
+        stamps: &mut dyn Iterator<Item = LateStamp>,
         effects: &mut Effects<ServerOwn>,
     ) {
+        let mut payload = Vec::new();
+        for stamp in stamps {
+            stamp.write(&mut payload);
+        }
+        self.send_heartbeat(id, &payload, effects);
+    }
+
+    fn send_heartbeat(&mut self, id: SessionId, payload: &[u8], effects: &mut Effects<ServerOwn>) {
         let Some(session) = self.sessions.get(&id) else { return };
         let Some(client) = session.client else { return };
         let header = Header::new(Kind::Heartbeat, id, self.config.epoch);
-        let tail = HeartbeatTail { highest: SeqNum(0), stable: session.stable(), stamped, sent };
+        let tail = HeartbeatTail { highest: SeqNum(0), stable: session.stable() };
         let key = session.keys.server_to_client;
-        effects.send(self.config.local, client, |out| emit(&header, &Tail::Heartbeat(tail), &[], &key, out));
+        effects.send(self.config.local, client, |out| {
+            emit(&header, &Tail::Heartbeat(tail), payload, &key, out);
+        });
     }
 
     pub(super) fn on_client_close(

@@ -4,7 +4,7 @@
 
 use scotfree_core::Nanos;
 
-/// The time of `clock`, one of `CLOCK_REALTIME` and `CLOCK_MONOTONIC`.
+/// The time of `clock`, one of `CLOCK_REALTIME`, `CLOCK_MONOTONIC` and `CLOCK_MONOTONIC_COARSE`.
 pub fn read(clock: libc::clockid_t) -> Nanos {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a live timespec for the length of the call.

@@ -4,8 +4,7 @@
 //! what it is about or with nothing.
 
 use super::Stamped;
-use scotfree_core::{Nanos, SeqNum, SessionId};
-use scotfree_trace::Source;
+use scotfree_core::{SeqNum, SessionId};
 
 /// What the transmit stamps that were asked for are about.
 #[derive(Debug)]
@@ -61,8 +60,7 @@ pub(crate) struct Arrivals {
 struct Arrival {
     session: SessionId,
     seq: SeqNum,
-    received: Nanos,
-    by_kernel: bool,
+    stamped: Stamped,
 }
 
 impl Arrivals {
@@ -75,20 +73,18 @@ impl Arrivals {
         let index = self.index(session, seq);
         let place = &mut self.places[index];
         if (place.session, place.seq) != (session, seq) || is_fragment {
-            let by_kernel = stamped.source == Source::Kernel;
-            *place = Arrival { session, seq, received: stamped.at, by_kernel };
+            *place = Arrival { session, seq, stamped };
         }
     }
 
     /// When a request arrived, once; its place is free afterwards.
-    pub(crate) fn take(&mut self, session: SessionId, seq: SeqNum) -> (Nanos, bool) {
+    pub(crate) fn take(&mut self, session: SessionId, seq: SeqNum) -> Stamped {
         let index = self.index(session, seq);
         let place = &mut self.places[index];
         if (place.session, place.seq) != (session, seq) {
-            return (Nanos(0), false);
+            return Stamped::default();
         }
-        let arrival = std::mem::take(place);
-        (arrival.received, arrival.by_kernel)
+        std::mem::take(place).stamped
     }
 
     fn index(&self, session: SessionId, seq: SeqNum) -> usize {
@@ -101,6 +97,7 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use scotfree_core::Nanos;
 
     #[test]
     fn a_stamp_finds_what_it_was_asked_about_or_nothing() {
@@ -120,11 +117,11 @@ mod tests {
         arrivals.note(session, SeqNum(1), false, stamp(6));
         arrivals.note(session, SeqNum(2), true, stamp(5));
         arrivals.note(session, SeqNum(2), true, stamp(6));
-        assert_eq!(arrivals.take(session, SeqNum(1)), (Nanos(5), true));
-        assert_eq!(arrivals.take(session, SeqNum(1)), (Nanos(0), false));
-        assert_eq!(arrivals.take(session, SeqNum(2)), (Nanos(6), true));
+        assert_eq!(arrivals.take(session, SeqNum(1)), stamp(5));
+        assert_eq!(arrivals.take(session, SeqNum(1)), Stamped::default());
+        assert_eq!(arrivals.take(session, SeqNum(2)), stamp(6));
         arrivals.note(session, SeqNum(3), false, stamp(7));
         arrivals.note(session, SeqNum(11), false, stamp(8));
-        assert_eq!(arrivals.take(session, SeqNum(3)), (Nanos(0), false));
+        assert_eq!(arrivals.take(session, SeqNum(3)), Stamped::default());
     }
 }

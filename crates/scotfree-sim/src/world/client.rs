@@ -187,7 +187,7 @@ impl World {
             },
             ClientOwn::Complete(completion) => self.complete(client, completion, effects),
             ClientOwn::Closed { reason } => self.client_closed(client, *reason),
-            ClientOwn::LateStamp { .. } => {}
+            ClientOwn::LateStamp(_) => {}
         }
     }
 

@@ -180,7 +180,7 @@ impl ClientShell {
                     }
                 }
                 Effect::Own(ClientOwn::Closed { reason }) => say(&format!("closed {reason:?}")),
-                Effect::Own(ClientOwn::LateStamp { .. }) | Effect::Persist { .. } | Effect::Erase { .. } => {}
+                Effect::Own(ClientOwn::LateStamp(_)) | Effect::Persist { .. } | Effect::Erase { .. } => {}
             }
         }
         self.effects.clear();

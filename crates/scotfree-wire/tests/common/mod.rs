@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use scotfree_core::{BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId};
 use scotfree_wire::{
     emit, emit_stamp, AcceptTail, BusyTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Key, Kind,
-    LeaseTail, ManifestRecord, ManifestTail, OpenTail, RangeTail, ResponseTail, Stamp, StampKind, Tail,
-    HEADER_BYTES, PACKET_BYTES_MAX,
+    LeaseTail, ManifestRecord, ManifestTail, OpenTail, RangeTail, ResponseTail, Stamp, StampKind, StampedBy,
+    Tail, HEADER_BYTES, PACKET_BYTES_MAX,
 };
 
 /// The key of the packets.
@@ -101,14 +101,18 @@ fn any_nanos() -> impl Strategy<Value = Nanos> {
     any::<u64>().prop_map(Nanos)
 }
 
+fn any_stamped_by() -> impl Strategy<Value = StampedBy> {
+    proptest::sample::select(&StampedBy::ALL[..])
+}
+
 fn any_response_tail() -> impl Strategy<Value = ResponseTail> {
-    (any_nanos(), any_nanos(), any_nanos(), any_nanos(), any::<bool>()).prop_map(
-        |(received, started, ended, dequeued, received_by_kernel)| ResponseTail {
+    (any_nanos(), any_nanos(), any_nanos(), any_nanos(), any_stamped_by()).prop_map(
+        |(received, started, ended, dequeued, received_by)| ResponseTail {
             received,
             started,
             ended,
             dequeued,
-            received_by_kernel,
+            received_by,
         },
     )
 }
@@ -125,9 +129,8 @@ fn any_manifest_tail() -> impl Strategy<Value = ManifestTail> {
 }
 
 fn any_heartbeat_tail() -> impl Strategy<Value = HeartbeatTail> {
-    (any_place(), any_place(), any_place(), any_nanos()).prop_map(|(highest, stable, stamped, sent)| {
-        HeartbeatTail { highest: SeqNum(highest), stable: SeqNum(stable), stamped: SeqNum(stamped), sent }
-    })
+    (any_place(), any_place())
+        .prop_map(|(highest, stable)| HeartbeatTail { highest: SeqNum(highest), stable: SeqNum(stable) })
 }
 
 fn any_lease_tail() -> impl Strategy<Value = LeaseTail> {
