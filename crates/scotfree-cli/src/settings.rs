@@ -109,7 +109,8 @@ pub struct Switch {
     #[arg(long, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions_max: Option<u32>,
-    /// How long to look for the next frame before sleeping, in microseconds; costs a processor
+    /// How long to look for events before sleeping, at most, in microseconds (0 by default). Looks only while
+    /// events come so soon after each other; saves each of them a wake-up, and takes the processor meanwhile
     #[arg(long, value_name = "MICROSECONDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spin_us: Option<u64>,
@@ -180,6 +181,11 @@ pub struct Kv {
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dead_letters: Option<PathBuf>,
+    /// How long to look for events before sleeping, at most, in microseconds (0 by default). Looks only while
+    /// events come so soon after each other; saves each of them a wake-up, and takes the processor meanwhile
+    #[arg(long, value_name = "MICROSECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spin_us: Option<u64>,
     /// Where /metrics and /healthz are answered
     #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -234,6 +240,11 @@ pub struct Server {
     #[arg(long, value_name = "FILE", hide = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub synced_sizes: Option<PathBuf>,
+    /// How long to look for events before sleeping, at most, in microseconds (0 by default). Looks only while
+    /// events come so soon after each other; saves each of them a wake-up, and takes the processor meanwhile
+    #[arg(long, value_name = "MICROSECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spin_us: Option<u64>,
     /// Where /metrics and /healthz are answered
     #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -288,6 +299,11 @@ pub struct Client {
     #[arg(long, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stamp_every: Option<u32>,
+    /// How long to look for events before sleeping, at most, in microseconds (0 by default). Looks only while
+    /// events come so soon after each other; saves each of them a wake-up, and takes the processor meanwhile
+    #[arg(long, value_name = "MICROSECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spin_us: Option<u64>,
     /// Where /metrics and /healthz are answered
     #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,8 @@
 //! Waiting for many descriptors, for other threads and for signals.
 //!
 //! Invariant: an interrupted wait goes on with the time that is left; readiness is level-triggered, so
-//! nothing is missed by reading too little.
+//! nothing is missed by reading too little. A poller that may spin does so only while that has paid lately,
+//! and leaves the processor to whoever else wants it.
 
 use crate::clock::now_monotonic;
 use crate::sys::event;
@@ -40,6 +41,7 @@ pub struct Poller {
     epoll: OwnedFd,
     raw: Box<[event::RawEvent]>,
     events: Vec<Event>,
+    spin: Spin,
 }
 
 impl Poller {
@@ -50,7 +52,15 @@ impl Poller {
             epoll: event::epoll_create()?,
             raw: vec![event::RawEvent { events: 0, u64: 0 }; events_max].into(),
             events: Vec::with_capacity(events_max),
+            spin: Spin::default(),
         })
+    }
+
+    /// From now on looks for up to `time_max` before it sleeps, if events have lately come within that time:
+    /// waking a sleeping process takes tens of microseconds, and looking takes a processor. Zero, as at first,
+    /// for never.
+    pub fn spin_for(&mut self, time_max: Nanos) {
+        self.spin = Spin { time_max, time: Nanos(0) };
     }
 
     /// Watches `fd` from now on; its events carry `key`. A descriptor leaves when it is closed.
@@ -71,11 +81,42 @@ impl Poller {
     /// Blocks until a descriptor is ready or `timeout` is over (no timeout: for ever). An empty answer
     /// means that the time is over.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<&[Event]> {
+        if self.spin.time_max == Nanos(0) || timeout == Some(Duration::ZERO) {
+            let count = self.sleep(timeout)?;
+            return Ok(self.report(count));
+        }
+        let began = now_monotonic();
+        let mut count = self.look(began, timeout)?;
+        if count == 0 {
+            let left =
+                timeout.map(|span| span.saturating_sub(Duration::from_nanos(now_monotonic().since(began).0)));
+            count = self.sleep(left)?;
+            // A time that is over would have come as late without sleeping.
+            let waited = if count > 0 { now_monotonic().since(began) } else { Nanos::MAX };
+            self.spin.learn(waited);
+        }
+        Ok(self.report(count))
+    }
+
+    /// Looks until something is ready, as long as that is likely; how many descriptors are.
+    fn look(&mut self, began: Nanos, timeout: Option<Duration>) -> io::Result<usize> {
+        let time = timeout.map_or(self.spin.time, |timeout| self.spin.time.min(nanos(timeout)));
+        while now_monotonic().since(began) < time {
+            match event::epoll_wait(&self.epoll, &mut self.raw, Some(Duration::ZERO)) {
+                Ok(0) => std::thread::yield_now(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+        Ok(0)
+    }
+
+    fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
         let deadline = timeout.map(|span| now_monotonic().plus(nanos(span)));
         let mut left = timeout;
         loop {
             match event::epoll_wait(&self.epoll, &mut self.raw, left) {
-                Ok(count) => return Ok(self.report(count)),
+                Ok(count) => return Ok(count),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                     left = deadline.map(|deadline| Duration::from_nanos(deadline.since(now_monotonic()).0));
                 }
@@ -98,6 +139,30 @@ impl Poller {
         &self.events
     }
 }
+
+/// How long to look before sleeping: grows while that would have paid, and shrinks to nothing otherwise.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spin {
+    time_max: Nanos,
+    time: Nanos,
+}
+
+impl Spin {
+    /// After looking in vain, waiting took so long in all.
+    fn learn(&mut self, waited: Nanos) {
+        if waited <= self.time_max {
+            self.time = Nanos((self.time.0 * 2).max(SPIN_FIRST.0)).min(self.time_max);
+        } else {
+            self.time = Nanos(self.time.0 / 2);
+            if self.time < SPIN_FIRST {
+                self.time = Nanos(0);
+            }
+        }
+    }
+}
+
+/// The first step, and the last before none.
+const SPIN_FIRST: Nanos = Nanos::from_micros(20);
 
 impl AsRawFd for Poller {
     fn as_raw_fd(&self) -> RawFd {
@@ -202,6 +267,40 @@ impl AsRawFd for Signals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn looking_grows_while_it_would_have_paid_and_ends_when_it_does_not() {
+        let mut spin = Spin { time_max: Nanos::from_micros(200), time: Nanos(0) };
+        let mut times = |waited: u64, count: usize| -> Vec<u64> {
+            (0..count)
+                .map(|_| {
+                    spin.learn(Nanos::from_micros(waited));
+                    spin.time.0 / 1_000
+                })
+                .collect()
+        };
+        assert_eq!(times(150, 5), [20, 40, 80, 160, 200]);
+        assert_eq!(times(201, 5), [100, 50, 25, 0, 0]);
+        let mut never = Spin::default();
+        never.learn(Nanos(0));
+        assert_eq!(never.time, Nanos(0));
+    }
+
+    #[test]
+    fn a_poller_that_spins_finds_events_and_ends_in_time() {
+        let waker = Waker::new().expect("a waker");
+        let mut poller = Poller::new(1).expect("a poller");
+        poller.add(waker.as_raw_fd(), 7, Interest::Read).expect("it can be watched");
+        poller.spin_for(Nanos::from_secs(3_600));
+        poller.spin.time = Nanos::from_secs(3_600);
+        let timeout = Duration::from_millis(2);
+        let began = now_monotonic();
+        assert!(poller.wait(Some(timeout)).expect("it waits").is_empty());
+        assert!(now_monotonic().since(began) >= nanos(timeout));
+        poller.spin.time = Nanos::from_secs(3_600);
+        waker.wake();
+        assert_eq!(poller.wait(None).expect("it waits")[0].key, 7);
+    }
     use std::sync::Arc;
 
     #[test]

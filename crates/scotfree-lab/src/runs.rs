@@ -34,13 +34,14 @@ use std::path::{Path, PathBuf};
 type Runner = fn(&Context<'_>) -> Result<Vec<Measurement>, Trouble>;
 
 /// The experiments, the quick ones first.
-const EXPERIMENTS: [(&str, Runner); 9] = [
+const EXPERIMENTS: [(&str, Runner); 10] = [
     ("update-ack", update_ack::run),
     ("disk-domain", disk_domain::run),
     ("probes", probes::run),
     ("records", probes::run),
     ("redis-always", redis_always::run),
     ("sidecar-overhead", sidecar_overhead::run),
+    ("sidecar-overhead-asleep", sidecar_overhead::run),
     ("kill-rounds", kill_rounds::run),
     ("kill-rounds-cut", kill_rounds::run),
     ("kill-rounds-control", kill_rounds::run_control),

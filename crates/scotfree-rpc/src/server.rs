@@ -47,11 +47,13 @@ pub struct ServerOptions {
     pub probes: ProbeOptions,
     /// How long a stop waits for stability.
     pub drain_time_max: Nanos,
+    /// How long to look for events before sleeping, at most ([`scotfree_io::Poller::spin_for`]).
+    pub spin: Nanos,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        ServerOptions { probes: ProbeOptions::default(), drain_time_max: Nanos::from_secs(5) }
+        ServerOptions { probes: ProbeOptions::default(), drain_time_max: Nanos::from_secs(5), spin: Nanos(0) }
     }
 }
 
@@ -143,7 +145,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             sent_at: Nanos(0),
             draining: false,
             refusals: Refusals::default(),
-            waits: Waits::default(),
+            waits: Waits::spinning(options.spin),
             counters: ServerRuntimeCounters::default(),
         };
         runtime.machine.start(now_monotonic(), &mut runtime.effects);

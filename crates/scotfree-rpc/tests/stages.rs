@@ -28,7 +28,8 @@ const ALL_STAMPS: ProbeOptions = ProbeOptions {
     records_max: 4_096,
     late_stamp_wait: Nanos::from_secs(30),
 };
-const SERVER: ServerOptions = ServerOptions { probes: ALL_STAMPS, drain_time_max: Nanos::from_secs(5) };
+const SERVER: ServerOptions =
+    ServerOptions { probes: ALL_STAMPS, drain_time_max: Nanos::from_secs(5), spin: Nanos(0) };
 
 #[test]
 fn a_delay_in_the_client_s_queue_is_found_there() {

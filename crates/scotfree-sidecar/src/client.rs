@@ -93,6 +93,8 @@ pub struct ClientSidecarConfig {
     pub start_time_max: Duration,
     /// How long a stop waits for what is on its way; what has no answer then is given up.
     pub drain_ns_max: Nanos,
+    /// How long to look for events before sleeping, at most ([`Poller::spin_for`]).
+    pub spin: Nanos,
 }
 
 impl ClientSidecarConfig {
@@ -115,6 +117,7 @@ impl ClientSidecarConfig {
             notices: Notices::default(),
             start_time_max: Duration::from_secs(30),
             drain_ns_max: Nanos::from_secs(3),
+            spin: Nanos(0),
         }
     }
 }
@@ -146,7 +149,8 @@ impl ClientSidecar {
         options.probes = config.probes;
         let mut runtime = ClientRuntime::new(transport, options);
         let (control, description) = learn(&mut runtime, config)?;
-        let poller = Poller::new(256)?;
+        let mut poller = Poller::new(256)?;
+        poller.spin_for(config.spin);
         if let Some(fd) = runtime.poll_fd() {
             poller.add(fd, RUNTIME_KEY, Interest::Read)?;
         }

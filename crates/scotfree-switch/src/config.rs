@@ -95,8 +95,7 @@ pub struct SwitchConfig {
     pub bridge: BridgeLimits,
     /// The bounds of the table of addresses.
     pub neighbours: NeighbourLimits,
-    /// How long it looks for the next frame before it sleeps. Saves a wake-up per packet and costs a
-    /// processor; zero unless the machine has one to spare.
+    /// How long it looks for the next frame before it sleeps, at most ([`scotfree_io::Poller::spin_for`]).
     pub spin: Nanos,
     /// Where `/metrics` and `/healthz` are answered, if anywhere.
     pub metrics: Option<SocketAddr>,

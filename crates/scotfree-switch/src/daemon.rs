@@ -113,7 +113,8 @@ struct Outside {
 impl Outside {
     fn open(config: &SwitchConfig) -> Result<Outside, StartError> {
         let failed = |doing| move |source| StartError::Io { doing, source };
-        let poller = Poller::new(64).map_err(failed("making a poller"))?;
+        let mut poller = Poller::new(64).map_err(failed("making a poller"))?;
+        poller.spin_for(config.spin);
         let waker = Waker::new().map_err(failed("making a waker"))?;
         let listen = |address| {
             MetricsListener::bind(address, &poller, KEY_METRICS_FIRST)
@@ -124,13 +125,7 @@ impl Outside {
     }
 
     /// A daemon that watches all of it.
-    fn daemon(
-        self,
-        config: &SwitchConfig,
-        plane: UserPlane,
-        media: Durability,
-        notices: Notices,
-    ) -> Result<Daemon, StartError> {
+    fn daemon(self, plane: UserPlane, media: Durability, notices: Notices) -> Result<Daemon, StartError> {
         let Outside { poller, waker, metrics } = self;
         let failed = |source| StartError::Io { doing: "watching a descriptor", source };
         let add = |fd, key| poller.add(fd, key, Interest::Read).map_err(failed);
@@ -150,7 +145,6 @@ impl Outside {
             handle: DaemonHandle { commands: sender, waker: Arc::new(waker) },
             notices,
             media,
-            spin: config.spin,
             check_at: Nanos(0),
             stopping: false,
         })
@@ -167,7 +161,6 @@ pub struct Daemon {
     notices: Notices,
     /// What the logs could give at the start.
     media: Durability,
-    spin: Nanos,
     check_at: Nanos,
     stopping: bool,
 }
@@ -189,7 +182,7 @@ impl Daemon {
         notices.say(&describe_start(config, meta, media, &found, &device));
         let plane = UserPlane::new(config, ports, Datapath::new(config, device, logs, meta));
         warn_of_mtus(config, &plane, &mut notices);
-        outside.daemon(config, plane, media, notices)
+        outside.daemon(plane, media, notices)
     }
 
     /// A handle for other threads.
@@ -205,11 +198,10 @@ impl Daemon {
     /// Moves frames until a handle says [`Command::Stop`].
     pub fn run(mut self) -> io::Result<()> {
         let mut events: Vec<Event> = Vec::new();
-        let mut busy_until = Nanos(0);
         while !self.stopping {
             let now = now_monotonic();
-            let timeout = if now < busy_until { Duration::ZERO } else { self.idle_time(now) };
             events.clear();
+            let timeout = self.idle_time(now);
             events.extend_from_slice(self.poller.wait(Some(timeout))?);
             let now = now_monotonic();
             self.notices.set_now(now);
@@ -220,7 +212,6 @@ impl Daemon {
             self.finish_turn(now)?;
             if received {
                 self.take_what_is_left()?;
-                busy_until = now.plus(self.spin);
             }
         }
         self.notices.say("stopped; what the log holds is kept for the next start");

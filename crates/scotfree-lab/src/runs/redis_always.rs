@@ -21,17 +21,21 @@ struct Settings {
 
 const REDIS: Redis = Redis { name: "redis", appendfsync: AppendFsync::Always, listen: &[] };
 
+// Device and sidecars look for events that long before they sleep, whichever arm they serve.
+const SPIN: [&str; 2] = ["--spin-us", "200"];
+
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     require_redis()?;
     let workload = context.workload()?;
     let site = Site::up(context)?;
     let _redis = site.start_redis(&REDIS)?;
-    let _switch = site.start_switch(Logs::Ram)?;
-    let _server = site.start_server_sidecar(&REDIS, &[])?;
+    let _switch = site.start_switch_with(Logs::Ram, &SPIN)?;
+    let _server = site.start_server_sidecar(&REDIS, &SPIN)?;
     let sidecar = |name, port, early, asked| ClientSidecar { name, port, early, asked, trace: None };
     let without = sidecar("sidecar-without", REDIS_PORT, false, "none");
     let with = sidecar("sidecar-with", REDIS_PORT + 1, true, "ram");
-    let _clients = [site.start_client_sidecar(&without)?, site.start_client_sidecar(&with)?];
+    let _clients =
+        [site.start_client_sidecar_with(&without, &SPIN)?, site.start_client_sidecar_with(&with, &SPIN)?];
     context.measure_in_turns(|arm, _| {
         let Settings { remedy } = settings_of(arm)?;
         let address = site.client_sidecar_address(if remedy { &with } else { &without });

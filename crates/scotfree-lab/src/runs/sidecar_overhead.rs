@@ -25,6 +25,9 @@ struct Settings {
     access: Access,
     connections: u32,
     requests: u64,
+    /// How long device and sidecars look for events before they sleep; the same in every arm, since they are.
+    #[serde(default)]
+    spin_us: u64,
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +63,19 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     context.measure_in_turns(|arm, _| bench.measure(&settings_of(arm)?))
 }
 
+fn spin_us(context: &Context<'_>) -> Result<u64, Trouble> {
+    let arms = &context.experiment.arms;
+    let first = settings_of::<Settings>(&arms[0])?.spin_us;
+    for arm in arms {
+        if settings_of::<Settings>(arm)?.spin_us != first {
+            let tried = format!("measure `{}`", context.experiment.name);
+            let problem = format!("arm `{}` has another spin-us than the first", arm.name);
+            return Err(Trouble::new(tried, problem, "give all arms the same: they share their daemons"));
+        }
+    }
+    Ok(first)
+}
+
 /// All that is compared, up at the same time.
 struct Bench<'a> {
     site: Site<'a>,
@@ -77,6 +93,8 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn up(context: &Context<'a>) -> Result<Bench<'a>, Trouble> {
+        let spin_us = spin_us(context)?.to_string();
+        let spin = ["--spin-us", &spin_us];
         let site = Site::up(context)?;
         let trace = site.folder().join("trace.jsonl");
         let sidecar = |name, port, trace| ClientSidecar { name, port, early: false, asked: "ram", trace };
@@ -85,10 +103,10 @@ impl<'a> Bench<'a> {
         Ok(Bench {
             behind: site.start_redis(&BEHIND)?,
             direct: site.start_redis(&DIRECT)?,
-            switch: site.start_switch(Logs::Ram)?,
-            server: site.start_server_sidecar(&BEHIND, &[])?,
-            client: site.start_client_sidecar(&plain)?,
-            client_traced: site.start_client_sidecar(&traced)?,
+            switch: site.start_switch_with(Logs::Ram, &spin)?,
+            server: site.start_server_sidecar(&BEHIND, &spin)?,
+            client: site.start_client_sidecar_with(&plain, &spin)?,
+            client_traced: site.start_client_sidecar_with(&traced, &spin)?,
             site,
             plain,
             traced,

@@ -3,6 +3,7 @@
 //! Invariant: what the poller watches is what was wanted at the last wait.
 
 use crate::service::{Service, Watch};
+use scotfree_core::Nanos;
 use scotfree_io::{Interest, Poller};
 use std::io;
 use std::os::fd::RawFd;
@@ -17,6 +18,7 @@ const SERVICE_KEY: u64 = 2;
 #[derive(Default)]
 pub(super) struct Waits {
     poller: Option<Poller>,
+    spin: Nanos,
     /// What else wakes the loop.
     wakes: Vec<RawFd>,
     transport: Option<(RawFd, Interest)>,
@@ -25,9 +27,16 @@ pub(super) struct Waits {
 }
 
 impl Waits {
+    /// Nothing yet; it looks for up to `spin` before it sleeps.
+    pub(super) fn spinning(spin: Nanos) -> Waits {
+        Waits { spin, ..Waits::default() }
+    }
+
     fn poller(&mut self) -> io::Result<&mut Poller> {
         if self.poller.is_none() {
-            self.poller = Some(Poller::new(64)?);
+            let mut poller = Poller::new(64)?;
+            poller.spin_for(self.spin);
+            self.poller = Some(poller);
         }
         Ok(self.poller.as_mut().expect("it was made just now"))
     }

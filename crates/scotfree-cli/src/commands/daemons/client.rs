@@ -134,6 +134,7 @@ fn config(settings: &Client, key: ClusterKey) -> Result<ClientSidecarConfig, Fai
     config.session.device_acks_asked = settings.acks.unwrap_or(acks);
     config.drain_ns_max = settings.drain_ns_max.map_or(config.drain_ns_max, Nanos);
     config.probes = probes(settings);
+    config.spin = Nanos::from_micros(settings.spin_us.unwrap_or(0));
     Ok(config)
 }
 
@@ -189,12 +190,14 @@ mod tests {
             acks: Some(2),
             trace: "/tmp/t".parse().ok(),
             drain_ns_max: Some(7),
+            spin_us: Some(9),
             ..client()
         };
         let config = config_of(&settings).expect("it can be used");
         assert_eq!(config.listeners[0].early, EarlyRule::Prefixes(vec![b"a:".to_vec()]));
         assert_eq!((config.session.asked, config.session.device_acks_asked), (Durability::Disk, 2));
         assert_eq!((config.probes.record_every, config.drain_ns_max), (1, Nanos(7)));
+        assert_eq!(config.spin, Nanos::from_micros(9));
         let settings = Client { asked: "none".parse().ok(), ..client() };
         assert_eq!(config_of(&settings).expect("it can be used").session.device_acks_asked, 0);
     }

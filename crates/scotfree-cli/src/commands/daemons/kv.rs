@@ -8,7 +8,7 @@ use crate::failure::{required, Failure};
 use crate::serve::{begin, changed_keys, say_reload, Listening, Messages};
 use crate::settings::{Config, Kv};
 use crate::text::Size;
-use scotfree_core::DeviceId;
+use scotfree_core::{DeviceId, Nanos};
 use scotfree_io::advice::after_listening;
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
@@ -136,7 +136,9 @@ fn runtime(
     getrandom::fill(&mut seed)
         .map_err(|error| Failure::environment(format!("no random numbers: {error}")))?;
     let config = ServerConfig::new(plan.listen, key, recovery.epoch, seed, devices(&kv.devices));
-    Ok(ServerRuntime::new(transport, service, config, &recovery.sessions, ServerOptions::default()))
+    let spin = Nanos::from_micros(kv.spin_us.unwrap_or(0));
+    let options = ServerOptions { spin, ..ServerOptions::default() };
+    Ok(ServerRuntime::new(transport, service, config, &recovery.sessions, options))
 }
 
 fn describe(plan: &Plan, recovery: &KvRecovery, data_bytes_max: usize) -> String {

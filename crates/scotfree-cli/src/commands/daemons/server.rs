@@ -9,6 +9,7 @@ use crate::key_file::read_secret;
 use crate::serve::{begin, changed_keys, say_reload, Listening, Messages};
 use crate::settings::{Config, Server};
 use crate::variables;
+use scotfree_core::Nanos;
 use scotfree_sidecar::server::{self, RedisServiceConfig, ServerSidecarConfig};
 use scotfree_wire::ClusterKey;
 
@@ -64,6 +65,7 @@ pub fn config(settings: &Server, key: ClusterKey) -> Result<ServerSidecarConfig,
     }
     let mut config = ServerSidecarConfig::new(listen, key, service);
     config.devices = devices(&settings.devices);
+    config.options.spin = Nanos::from_micros(settings.spin_us.unwrap_or(0));
     config.excluded = excluded(&settings.exclude, &settings.devices)?;
     Ok(config)
 }
