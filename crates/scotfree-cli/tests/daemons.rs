@@ -1,5 +1,6 @@
 //! Daemons as processes on loopback: readiness, metrics, reload, drain.
 
+use scotfree_io::conformance::ports::free_address;
 use scotfree_lab::config::Source;
 use scotfree_lab::netns::{access, Access, Lab};
 use scotfree_lab::process::{wait_until, Process, ProcessSpec, Socket, Supervisor};
@@ -8,7 +9,7 @@ use scotfree_lab::scratch::Scratch;
 use scotfree_lab::topology::Topology;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -27,9 +28,9 @@ impl World {
         let world = World {
             folder,
             supervisor: Supervisor::new(),
-            server: free_udp(),
-            clients: free_tcp(),
-            metrics: free_tcp(),
+            server: free_address(),
+            clients: free_address(),
+            metrics: free_address(),
         };
         let made = world.start("key", &["key", "new", "key"]);
         assert!(made.wait(PATIENCE).is_some_and(|status| status.success()), "{}", made.error_output());
@@ -74,14 +75,6 @@ impl World {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {text}"))
     }
-}
-
-fn free_tcp() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("loopback has ports")
-}
-
-fn free_udp() -> SocketAddr {
-    UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("loopback has ports")
 }
 
 fn stop(process: &Process) {
@@ -131,7 +124,7 @@ fn a_client_is_served_traced_reloaded_and_drained() {
 #[test]
 fn a_collector_that_is_not_there_is_said_at_once_and_counted() {
     let world = World::new("collector");
-    let collector = free_tcp();
+    let collector = free_address();
     world.write_config(&format!("trace = \"http://{collector}\"\n"));
     let kv = world.serve("kv", &["kv"]);
     let sidecar = world.serve("client", &["sidecar", "client"]);
@@ -186,7 +179,7 @@ fn a_client_whose_server_is_not_there_says_so_and_waits_for_it() {
 #[test]
 fn a_server_goes_on_without_a_device_that_is_excluded_and_only_then() {
     let world = World::new("exclude");
-    let nobody = free_udp();
+    let nobody = free_address();
     world.write_config("");
     let device = format!("7={nobody}");
     let metrics = world.metrics.to_string();
@@ -207,7 +200,7 @@ fn two_servers_do_not_share_a_file_or_a_port() {
     let world = World::new("daemons-two");
     world.write_config("");
     let kv = world.serve("kv", &["kv"]);
-    let other = free_udp().to_string();
+    let other = free_address().to_string();
     let second = world.start("second", &["kv", "--listen", &other]);
     assert_eq!(second.wait(PATIENCE).and_then(|status| status.code()), Some(3));
     assert!(

@@ -64,7 +64,8 @@ fn a_warm_client_does_not_allocate() {
         };
         run(CALLS);
         let allocations = run(CALLS);
-        // A burst larger than any before may still make a buffer grow.
-        assert!(allocations < CALLS / 1_000, "{allocations} allocations in {CALLS} calls with {probes:?}");
+        // A burst larger than any before may still make buffers grow, and after a pause of the machine there
+        // are retransmissions; but nothing is allocated for each call, nor for each of which a stamp is asked.
+        assert!(allocations < CALLS / 128, "{allocations} allocations in {CALLS} calls with {probes:?}");
     }
 }

@@ -4,6 +4,7 @@ mod support;
 
 use remedy_persist::{Device, DeviceConfig, RecoveredSession};
 use scotfree_core::{BootEpoch, DeviceId, Effect, Effects, Machine, Nanos, SessionId};
+use scotfree_io::conformance::ports::free_address;
 use scotfree_io::now_monotonic;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_rpc::{
@@ -17,14 +18,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use support::pair::{free_port, talk, Pair, KEY};
+use support::pair::{talk, Pair, KEY};
 use support::RedisServer;
 
 const EVERYSEC: &[&str] = &["--appendonly yes", "--appendfsync everysec"];
 
 #[test]
 fn a_refused_description_is_asked_for_again_in_the_same_session_and_with_pauses() {
-    let address = free_port();
+    let address = free_address();
     let stop = Stop::new().expect("a waker");
     let for_thread = stop.clone();
     let server = std::thread::spawn(move || {
@@ -65,7 +66,7 @@ fn without_a_device_replies_are_the_servers_own_and_it_is_said_that_nothing_more
 #[test]
 fn with_a_device_that_does_not_acknowledge_updates_are_answered_when_they_are_stable() {
     let Some(redis) = RedisServer::start(EVERYSEC) else { return };
-    let server = free_port();
+    let server = free_address();
     let device = Bystander::start(server);
     let pair = Pair::start_at(server, &redis, &[(DeviceId(1), device.address)], |_| ());
     let mut stream = pair.connect();

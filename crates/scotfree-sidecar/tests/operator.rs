@@ -4,6 +4,7 @@ mod support;
 
 use remedy_persist::DeadLetterReason;
 use scotfree_core::{DeviceId, SeqNum, SessionId};
+use scotfree_io::conformance::ports::free_address;
 use scotfree_io::now_monotonic;
 use scotfree_rpc::metrics::{Health, MetricsBoard};
 use scotfree_rpc::{DeadLetter, Service, Stop};
@@ -52,10 +53,6 @@ struct Running {
     board: MetricsBoard,
 }
 
-fn free_port() -> SocketAddr {
-    UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("loopback")
-}
-
 fn key(byte: u8) -> ClusterKey {
     ClusterKey::from_bytes([byte; 32])
 }
@@ -70,7 +67,7 @@ fn start_as(user: Option<(&str, &str)>, socket: &Path, devices: Vec<(DeviceId, S
     let mut service = RedisServiceConfig::new(RedisAddress::Unix(socket.to_owned()), letters);
     service.notices = notices;
     service.back.credentials = user.map(|(name, password)| (name.to_owned(), password.to_owned()));
-    let address = free_port();
+    let address = free_address();
     let config = ServerSidecarConfig {
         devices,
         tunnel_listen: None,
@@ -142,7 +139,7 @@ fn a_client_with_another_key_is_told_soon_and_so_is_the_server() {
 #[test]
 fn a_device_that_is_not_there_is_named() {
     let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
-    let nobody = free_port();
+    let nobody = free_address();
     let server = start(&redis.socket(), vec![(DeviceId(1), nobody)]);
     let line = server.lines.with("not serving yet");
     assert!(line.starts_with("ALARM") && line.contains(&format!("device 1 at {nobody}")), "{line}");

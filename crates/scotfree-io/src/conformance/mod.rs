@@ -6,4 +6,5 @@
 
 pub mod domain;
 pub mod faults;
+pub mod ports;
 pub mod transport;

@@ -5,6 +5,7 @@
 
 use super::{text, RedisServer, PATIENCE};
 use scotfree_core::DeviceId;
+use scotfree_io::conformance::ports::free_address;
 use scotfree_rpc::metrics::{MetricsBoard, MetricsListener};
 use scotfree_rpc::Stop;
 use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig};
@@ -14,7 +15,7 @@ use scotfree_sidecar::server::{self, RedisServiceConfig, ServerSidecarConfig, Si
 use scotfree_trace::CallRecord;
 use scotfree_wire::ClusterKey;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -40,24 +41,13 @@ pub struct Pair {
     pub address: SocketAddr,
 }
 
-/// Free for both: the sidecar's UDP socket and its tunnels share the number.
-pub fn free_port() -> SocketAddr {
-    loop {
-        let udp = UdpSocket::bind("127.0.0.1:0").expect("loopback");
-        let address = udp.local_addr().expect("bound");
-        if TcpListener::bind(address).is_ok() {
-            return address;
-        }
-    }
-}
-
 impl Pair {
     pub fn start(redis: &RedisServer) -> Pair {
         Pair::start_with(redis, |_| ())
     }
 
     pub fn start_with(redis: &RedisServer, change: impl FnOnce(&mut ClientSidecarConfig)) -> Pair {
-        Pair::start_at(free_port(), redis, &[], change)
+        Pair::start_at(free_address(), redis, &[], change)
     }
 
     /// With a server's sidecar at `server_address` that counts on these devices.

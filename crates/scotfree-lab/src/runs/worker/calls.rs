@@ -261,6 +261,7 @@ mod tests {
     use crate::process::wait_until;
     use crate::runs::worker::noop::{self, NoopSpec};
     use crate::scratch::Scratch;
+    use scotfree_io::conformance::ports::free_address;
     use std::net::UdpSocket;
 
     #[test]
@@ -305,9 +306,5 @@ mod tests {
             warmup_calls: 10,
             trace: None,
         }
-    }
-
-    fn free_address() -> SocketAddr {
-        UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("loopback has ports")
     }
 }
