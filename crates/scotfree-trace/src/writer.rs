@@ -218,14 +218,17 @@ impl Shared {
     }
 
     pub(crate) fn fail(&self, count: usize, problem: &dyn std::fmt::Display) {
-        self.counters.failed.fetch_add(count as u64, Ordering::Relaxed);
-        self.complain(problem);
+        // Before it is counted: who sees the count may ask for the error.
         let mut first = self.first_error.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert_with(|| problem.to_string());
+        drop(first);
+        self.counters.failed.fetch_add(count as u64, Ordering::Release);
+        self.complain(problem);
     }
 }
 
-// Counters are statistics: each is exact, but they are not read at one instant, so Relaxed is enough.
+// Counters are statistics: each is exact, but they are not read at one instant, so Relaxed is enough but
+// where an error stands behind a count.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     recorded: AtomicU64,
@@ -243,7 +246,7 @@ impl Counters {
             written: self.written.load(Ordering::Relaxed),
             dropped_full: self.dropped_full.load(Ordering::Relaxed),
             dropped_incomplete: self.dropped_incomplete.load(Ordering::Relaxed),
-            failed: self.failed.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Acquire),
             retries: self.retries.load(Ordering::Relaxed),
         }
     }
