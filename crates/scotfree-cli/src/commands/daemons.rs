@@ -12,7 +12,7 @@ use crate::key_file;
 use crate::serve::Messages;
 use crate::settings::{Cluster, Config};
 use crate::text::DeviceSpec;
-use scotfree_core::DeviceId;
+use scotfree_core::{DeviceId, Nanos};
 use scotfree_sidecar::notices::Notices;
 use scotfree_wire::ClusterKey;
 use std::net::SocketAddr;
@@ -40,6 +40,11 @@ pub fn check(config: &Config) -> Result<(), Failure> {
 
 fn cluster_key(cluster: &Cluster) -> Result<ClusterKey, Failure> {
     key_file::read(&required(cluster.key_file.as_ref(), "cluster", "key_file")?)
+}
+
+/// How long a daemon looks for events before it sleeps, at most: not at all unless told.
+fn spin_time(spin_us: Option<u64>) -> Nanos {
+    Nanos::from_micros(spin_us.unwrap_or(0))
 }
 
 /// A sidecar's lines become messages of the daemon, so `log_level` is obeyed, after a reload too.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: records of calls never make a request wait; what could not be written is said and counted.
 
-use super::{cluster_key, notices};
+use super::{cluster_key, notices, spin_time};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::serve::{begin_quietly, changed_keys, say_ready, say_reload, Listening, Messages};
@@ -134,7 +134,7 @@ fn config(settings: &Client, key: ClusterKey) -> Result<ClientSidecarConfig, Fai
     config.session.device_acks_asked = settings.acks.unwrap_or(acks);
     config.drain_ns_max = settings.drain_ns_max.map_or(config.drain_ns_max, Nanos);
     config.probes = probes(settings);
-    config.spin = Nanos::from_micros(settings.spin_us.unwrap_or(0));
+    config.spin = spin_time(settings.spin_us);
     Ok(config)
 }
 

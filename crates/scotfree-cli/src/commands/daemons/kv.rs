@@ -2,13 +2,13 @@
 //!
 //! Invariant: its write-ahead file is read and its sessions are known before the first request is taken.
 
-use super::{cluster_key, devices, excluded};
+use super::{cluster_key, devices, excluded, spin_time};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::serve::{begin, changed_keys, say_reload, Listening, Messages};
 use crate::settings::{Config, Kv};
 use crate::text::Size;
-use scotfree_core::{DeviceId, Nanos};
+use scotfree_core::DeviceId;
 use scotfree_io::advice::after_listening;
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
@@ -136,8 +136,7 @@ fn runtime(
     getrandom::fill(&mut seed)
         .map_err(|error| Failure::environment(format!("no random numbers: {error}")))?;
     let config = ServerConfig::new(plan.listen, key, recovery.epoch, seed, devices(&kv.devices));
-    let spin = Nanos::from_micros(kv.spin_us.unwrap_or(0));
-    let options = ServerOptions { spin, ..ServerOptions::default() };
+    let options = ServerOptions { spin: spin_time(kv.spin_us), ..ServerOptions::default() };
     Ok(ServerRuntime::new(transport, service, config, &recovery.sessions, options))
 }
 

@@ -2,14 +2,13 @@
 //!
 //! Invariant: the secret by which it authenticates itself comes from a file that only its owner may read.
 
-use super::{cluster_key, devices, excluded, notices};
+use super::{cluster_key, devices, excluded, notices, spin_time};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::key_file::read_secret;
 use crate::serve::{begin, changed_keys, say_reload, Listening, Messages};
 use crate::settings::{Config, Server};
 use crate::variables;
-use scotfree_core::Nanos;
 use scotfree_sidecar::server::{self, RedisServiceConfig, ServerSidecarConfig};
 use scotfree_wire::ClusterKey;
 
@@ -65,7 +64,7 @@ pub fn config(settings: &Server, key: ClusterKey) -> Result<ServerSidecarConfig,
     }
     let mut config = ServerSidecarConfig::new(listen, key, service);
     config.devices = devices(&settings.devices);
-    config.options.spin = Nanos::from_micros(settings.spin_us.unwrap_or(0));
+    config.options.spin = spin_time(settings.spin_us);
     config.excluded = excluded(&settings.exclude, &settings.devices)?;
     Ok(config)
 }

@@ -3,7 +3,7 @@
 //! Invariant: what SIGHUP takes over is what the daemon can change while frames pass: faults on purpose and
 //! the level of messages; all else is named as not taken over.
 
-use super::cluster_key;
+use super::{cluster_key, spin_time};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::serve::{changed_keys, on_signals, say_ready, say_reload, Messages};
@@ -114,7 +114,7 @@ pub fn config(switch: &Switch, key: ClusterKey) -> Result<SwitchConfig, Failure>
     config.head = switch.head.unwrap_or(config.head);
     config.window_max = switch.window_max.unwrap_or(config.window_max);
     config.sessions_max = switch.sessions_max.unwrap_or(config.sessions_max);
-    config.spin = Nanos::from_micros(switch.spin_us.unwrap_or(0));
+    config.spin = spin_time(switch.spin_us);
     config.metrics = switch.metrics;
     for log in &switch.log {
         add_log(&mut config, switch, log)?;
