@@ -23,6 +23,7 @@
 #define SCOT_FLAG_CONFIRMED 0x0020u
 #define SCOT_FLAG_FAILED 0x0040u
 #define SCOT_FLAG_AGAIN 0x0080u
+#define SCOT_FLAG_TRACED 0x0100u
 
 enum scot_kind {
 	SCOT_KIND_SESSION_OPEN = 1,
@@ -202,7 +203,7 @@ struct scot_response {
 	__le64 started_ns;           /* the handler started */
 	__le64 ended_ns;             /* the handler ended */
 	__le64 dequeued_ns;          /* the sender took the response */
-	__le64 received_by;          /* who made received_ns: 0 the library, 1 the kernel, 2 computed */
+	__le64 received_by;          /* who made received_ns: 0 the library, 1 the kernel, 2 derived */
 };
 
 _Static_assert(__builtin_offsetof(struct scot_response, received_ns) == 0, "response.received_ns");

@@ -145,6 +145,9 @@ pub struct Request<'a> {
     pub fixed_reply: bool,
     /// A read that need not see other sessions' latest updates.
     pub relaxed: bool,
+    /// The server shall stamp the call and send the stamps back. A client's runtime decides this for its
+    /// callers.
+    pub traced: bool,
     /// The hash over database and key.
     pub key_hash: KeyHash,
     /// At most [`REQUEST_BYTES_MAX`] bytes.
@@ -268,6 +271,7 @@ struct Entry {
     early: bool,
     fixed_reply: bool,
     relaxed: bool,
+    traced: bool,
     key_hash: KeyHash,
     payload: Vec<u8>,
     /// The first of `tries` sendings; samples the round trip when there was one only.
@@ -385,6 +389,7 @@ impl Client {
             early: request.kind == RequestKind::Update && request.mode == Mode::Early,
             fixed_reply: request.fixed_reply,
             relaxed: request.relaxed,
+            traced: request.traced,
             key_hash: request.key_hash,
             payload,
             sent_at: now,
@@ -527,6 +532,7 @@ impl Client {
         let set = |flags: Flags, on: bool, flag: Flags| if on { flags.with(flag) } else { flags };
         header.flags = set(header.flags, entry.early, Flags::EARLY);
         header.flags = set(header.flags, entry.relaxed && entry.kind == RequestKind::Read, Flags::RELAXED);
+        header.flags = set(header.flags, entry.traced, Flags::TRACED);
         header.flags = set(header.flags, entry.tries > 0, Flags::AGAIN);
         // A read whose answer we have is not executed again; a filler takes its place.
         let skip = entry.kind != RequestKind::Update && entry.done;

@@ -101,8 +101,15 @@ impl Bench {
     }
 
     fn submit(&mut self, kind: RequestKind, mode: Mode, payload: &[u8]) -> SeqNum {
-        let request =
-            Request { kind, mode, fixed_reply: false, relaxed: false, key_hash: KeyHash(1), payload };
+        let request = Request {
+            kind,
+            mode,
+            fixed_reply: false,
+            relaxed: false,
+            traced: false,
+            key_hash: KeyHash(1),
+            payload,
+        };
         self.client.submit(self.now, request, &mut self.client_effects).expect("the window is open")
     }
 
@@ -447,6 +454,7 @@ fn the_window_bounds_what_is_outstanding() {
         mode: Mode::Early,
         fixed_reply: true,
         relaxed: false,
+        traced: false,
         key_hash: KeyHash(1),
         payload: b"one more",
     };

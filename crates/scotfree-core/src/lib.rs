@@ -16,4 +16,6 @@ pub use effect::{ByteRange, Effect, Effects, Token};
 pub use ids::{BootEpoch, DeviceId, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId, SlotIndex};
 pub use machine::Machine;
 pub use remedy::{Forecast, Remedy};
-pub use stage::{Boundaries, Boundary, Stage, StageSet, StageTimes, BOUNDARY_COUNT, STAGE_COUNT};
+pub use stage::{
+    Boundaries, Boundary, Stage, StageSet, StageTimes, StampSource, BOUNDARY_COUNT, STAGE_COUNT,
+};

@@ -104,6 +104,43 @@ impl StageSet {
     }
 }
 
+/// Who made a stamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum StampSource {
+    /// This library, in user space.
+    #[default]
+    Lib = 0,
+    /// The kernel, when the packet passed it.
+    Kernel = 1,
+    /// Computed from other stamps.
+    Derived = 2,
+}
+
+impl StampSource {
+    /// All sources, in the order of their codes.
+    pub const ALL: [StampSource; 3] = [StampSource::Lib, StampSource::Kernel, StampSource::Derived];
+
+    /// The code in packets.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The source of a code.
+    pub fn from_code(code: u64) -> Option<StampSource> {
+        StampSource::ALL.into_iter().find(|source| u64::from(source.code()) == code)
+    }
+
+    /// The name in traces.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StampSource::Lib => "lib",
+            StampSource::Kernel => "kernel",
+            StampSource::Derived => "derived",
+        }
+    }
+}
+
 /// A boundary between stages, in order of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]

@@ -9,11 +9,11 @@
 use scotfree_core::Nanos;
 
 /// How long everything is stamped.
-const TURN: Nanos = Nanos::from_millis(32);
-/// How long nothing is stamped then: one datagram in sixteen has a stamp.
-const PAUSE: Nanos = Nanos::from_millis(480);
+const TURN: Nanos = Nanos::from_millis(16);
+/// How long nothing is stamped then: one datagram in 32 has a stamp.
+const PAUSE: Nanos = Nanos::from_millis(496);
 /// Much load is when more than this arrives in a turn: 25 000 datagrams a second.
-const BUSY_TURN_PACKETS: u64 = 800;
+const BUSY_TURN_PACKETS: u64 = 400;
 
 /// Decides from what has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,15 +67,15 @@ mod tests {
     }
 
     #[test]
-    fn of_much_load_a_sixteenth_is_stamped() {
+    fn of_much_load_one_in_32_is_stamped() {
         let stamped = stamped_ms(100);
-        assert!((120..180).contains(&stamped), "{stamped}");
+        assert!((60..90).contains(&stamped), "{stamped}");
     }
 
     #[test]
     fn when_load_is_gone_stamps_come_back() {
         let mut turns = StampTurns::new(Nanos(0));
-        assert!(turns.note(Nanos::from_millis(32), 1_000) && !turns.is_on());
+        assert!(turns.note(Nanos::from_millis(16), 1_000) && !turns.is_on());
         assert!(!turns.note(Nanos::from_millis(511), 1));
         assert!(turns.note(Nanos::from_millis(512), 1) && turns.is_on());
         assert!(!turns.note(Nanos::from_millis(600), 1) && turns.is_on());

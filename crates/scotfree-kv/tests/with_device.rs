@@ -167,8 +167,15 @@ impl World {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         let payload = command(&words);
         let fixed_reply = mode == Mode::Early;
-        let request =
-            Request { kind, mode, fixed_reply, relaxed: false, key_hash: KeyHash(1), payload: &payload };
+        let request = Request {
+            kind,
+            mode,
+            fixed_reply,
+            relaxed: false,
+            traced: false,
+            key_hash: KeyHash(1),
+            payload: &payload,
+        };
         self.client.submit(session, request, CallLabel::of_kind(kind)).expect("within the window");
     }
 

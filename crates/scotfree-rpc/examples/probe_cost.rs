@@ -108,6 +108,7 @@ fn measure(client: &mut ClientRuntime<UdpTransport>, calls: u64) -> Result<Round
         mode: Mode::Covered,
         fixed_reply: false,
         relaxed: false,
+        traced: false,
         key_hash: KeyHash(1),
         payload: &[7; 64],
     };

@@ -316,15 +316,17 @@ impl<T: Transport> ClientRuntime<T> {
         let slot = session.slot as usize;
         let (bytes, effects) = (request.payload.len(), self.effects.len());
         let entry = self.slots[slot].as_mut().expect("the handle was looked up just now");
+        let next = SeqNum(entry.first_call.0 + entry.calls.len() as u64);
+        let traced = self.options.probes.stamps_call(next);
+        let request = Request { traced, ..request };
         let taken = entry.client.submit(now, request, &mut self.effects);
         if let Ok(seq) = taken {
-            debug_assert_eq!(seq.0, entry.first_call.0 + entry.calls.len() as u64);
-            let is_stamped = self.options.probes.stamps_call(seq);
-            if is_stamped && label.called == Nanos(0) {
+            debug_assert_eq!(seq, next);
+            if traced && label.called == Nanos(0) {
                 label.called = self.real_time.at(now);
             }
-            entry.calls.push_back(Call::new(label, bytes));
-            if is_stamped && self.effects.len() > effects {
+            entry.calls.push_back(Call::new(label, bytes, traced));
+            if traced && self.effects.len() > effects {
                 self.fresh.push_back(Fresh { slot, seq, effect: self.effects.len() - 1 });
             }
         }
@@ -616,7 +618,7 @@ impl<T: Transport> ClientRuntime<T> {
         match what {
             What::Opened { id, window } => ClientEvent::Opened { session, id, window },
             What::Completed { completion, reply, call, completing } => {
-                if self.recorder.wants(completion.seq) {
+                if call.traced && self.recorder.wants(completion.seq) {
                     let resumed = self.real_time.at(now_monotonic());
                     let ending =
                         stamps::ending(&completion, reply.as_ref().map_or(0, Vec::len), completing, resumed);

@@ -8,10 +8,10 @@ mod tables;
 pub(crate) use tables::{Arrivals, TransmitTable};
 
 use remedy_persist::{AnsweredBy, RequestKind};
-use scotfree_core::{Boundaries, Boundary, Nanos, SeqNum};
+use scotfree_core::{Boundaries, Boundary, Nanos, SeqNum, StampSource};
 use scotfree_io::{now_monotonic, now_realtime, Stamps};
-use scotfree_trace::{CallRecord, Ids, Source, Sources, SpanId};
-use scotfree_wire::{ResponseTail, StampedBy};
+use scotfree_trace::{CallRecord, Ids, Sources, SpanId};
+use scotfree_wire::ResponseTail;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
@@ -55,7 +55,8 @@ impl RealTime {
 /// How calls are stamped and recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbeOptions {
-    /// Stamp calls at all: a server every one, a client those of which something is kept.
+    /// Stamp calls at all: a client those of which something is kept, a server those of which a client
+    /// says so.
     pub stamps: bool,
     /// Yield a record of every so manieth call; 0 for none.
     pub record_every: u32,
@@ -104,8 +105,8 @@ impl ProbeOptions {
         self.stamps && is_every(self.transmit_stamp_every, seq)
     }
 
-    /// Whether a client stamps the call at `seq`: one that is recorded, or that shows how long the others
-    /// take to leave. A server cannot know, and stamps all.
+    /// Whether the call at `seq` is stamped: one that is recorded, or that shows how long the others take to
+    /// leave. Its client decides, and tells the server by a flag of the request.
     pub(crate) fn stamps_call(&self, seq: SeqNum) -> bool {
         self.records(seq) || self.samples_transmit(seq)
     }
@@ -150,38 +151,19 @@ impl CallLabel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Stamped {
     pub at: Nanos,
-    pub source: Source,
+    pub source: StampSource,
 }
 
 impl Stamped {
     pub(crate) fn kernel(at: Nanos) -> Stamped {
-        Stamped { at, source: Source::Kernel }
+        Stamped { at, source: StampSource::Kernel }
     }
 
     pub(crate) fn lib(at: Nanos) -> Stamped {
-        Stamped { at, source: Source::Lib }
+        Stamped { at, source: StampSource::Lib }
     }
 
-    /// As it stands in a response.
-    pub(crate) fn by(self) -> StampedBy {
-        match self.source {
-            Source::Lib => StampedBy::Library,
-            Source::Kernel => StampedBy::Kernel,
-            Source::Derived => StampedBy::Computed,
-        }
-    }
-
-    /// As it stands in a response.
-    fn from_response(at: Nanos, by: StampedBy) -> Stamped {
-        let source = match by {
-            StampedBy::Library => Source::Lib,
-            StampedBy::Kernel => Source::Kernel,
-            StampedBy::Computed => Source::Derived,
-        };
-        Stamped { at, source }
-    }
-
-    fn is_some(self) -> bool {
+    pub(crate) fn is_some(self) -> bool {
         self.at != Nanos(0)
     }
 }
@@ -191,6 +173,7 @@ impl Stamped {
 pub(crate) struct Call {
     pub label: CallLabel,
     pub request_bytes: u32,
+    pub traced: bool,
     pub dequeued: Nanos,
     pub sent: Stamped,
     /// When the last packet of its response arrived.
@@ -202,10 +185,11 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    pub(crate) fn new(label: CallLabel, request_bytes: usize) -> Call {
+    pub(crate) fn new(label: CallLabel, request_bytes: usize, traced: bool) -> Call {
         Call {
             label,
             request_bytes: request_bytes as u32,
+            traced,
             dequeued: Nanos(0),
             sent: Stamped::default(),
             response: Stamped::default(),
@@ -246,7 +230,7 @@ impl UsualDelay {
     fn derive(self, from: Nanos, limit: Nanos) -> Option<Stamped> {
         let at = from.plus(Nanos(self.delay_ns?));
         let at = if limit >= from { at.min(limit) } else { at };
-        Some(Stamped { at, source: Source::Derived })
+        Some(Stamped { at, source: StampSource::Derived })
     }
 
     /// When a packet arrived that the library took at `taken`: the kernel's stamp, if it has made one,
@@ -257,7 +241,7 @@ impl UsualDelay {
             return Stamped::kernel(at);
         }
         let Some(delay) = self.delay_ns else { return Stamped::lib(taken) };
-        Stamped { at: Nanos(taken.0.saturating_sub(delay)), source: Source::Derived }
+        Stamped { at: Nanos(taken.0.saturating_sub(delay)), source: StampSource::Derived }
     }
 }
 
@@ -309,11 +293,8 @@ impl Recorder {
         self.options.records(seq)
     }
 
-    /// Records the end of a call of the session in `slot`, if it was stamped from its beginning.
+    /// Records the end of a traced call of the session in `slot`.
     pub(crate) fn finish(&mut self, slot: usize, call: &Call, ending: &Ending) {
-        if call.label.called == Nanos(0) {
-            return;
-        }
         let record = self.record(call, ending);
         if self.options.samples_transmit(ending.seq) && lacks_stamps(&record) {
             let until = ending.resumed.plus(self.options.late_stamp_wait);
@@ -353,7 +334,7 @@ impl Recorder {
         // An absent neighbour means that this part of the call was not the server's or not measured.
         let Some(before) = boundaries.at(previous(boundary)) else { return };
         boundaries.stamp(boundary, at);
-        settling.record.sources.set(boundary, Source::Kernel);
+        settling.record.sources.set(boundary, StampSource::Kernel);
         match boundary {
             Boundary::RequestSent => self.request_stack.observe(before, at),
             Boundary::ResponseSent => self.response_stack.observe(before, at),
@@ -417,14 +398,14 @@ impl Recorder {
     fn request_sent(&self, call: &Call, times: &ResponseTail) -> Stamped {
         let limit = if times.received == Nanos(0) { call.response.at } else { times.received };
         // A server that said Busy makes requests leave at another moment, which nobody stamps.
-        if call.sent.source == Source::Kernel || call.dequeued == Nanos(0) {
+        if call.sent.source == StampSource::Kernel || call.dequeued == Nanos(0) {
             return call.sent;
         }
         self.request_stack.derive(call.dequeued, limit).unwrap_or(call.sent)
     }
 
     fn join_server(&mut self, joined: &mut Joined, times: &ResponseTail, call: &Call) {
-        let received = Stamped::from_response(times.received, times.received_by);
+        let received = Stamped { at: times.received, source: times.received_by };
         joined.stamp(Boundary::RequestReceived, received);
         joined.stamp(Boundary::HandlerStarted, Stamped::lib(times.started));
         joined.stamp(Boundary::HandlerEnded, Stamped::lib(times.ended));
@@ -443,7 +424,7 @@ impl Recorder {
 
 /// Whether a transmit stamp may still come.
 fn lacks_stamps(record: &CallRecord) -> bool {
-    let of_kernel = |boundary| record.sources.get(boundary) == Source::Kernel;
+    let of_kernel = |boundary| record.sources.get(boundary) == StampSource::Kernel;
     let by_server = record.boundaries.at(Boundary::ResponseDequeued).is_some();
     !of_kernel(Boundary::RequestSent) || by_server && !of_kernel(Boundary::ResponseSent)
 }
@@ -559,17 +540,14 @@ mod tests {
         assert_eq!(delay.arrival(None, Nanos(50)), Stamped::lib(Nanos(50)));
         assert_eq!(delay.arrival(Some(Nanos(60)), Nanos(90)), Stamped::kernel(Nanos(60)));
         let derived = delay.arrival(None, Nanos(100));
-        assert_eq!(derived, Stamped { at: Nanos(70), source: Source::Derived });
-        for source in Source::ALL {
-            let stamped = Stamped { at: Nanos(7), source };
-            assert_eq!(Stamped::from_response(stamped.at, stamped.by()), stamped);
-        }
+        assert_eq!(derived, Stamped { at: Nanos(70), source: StampSource::Derived });
     }
 
     fn call() -> Call {
         Call {
             label: CallLabel { method: "SET", called: Nanos(100), parent: None },
             request_bytes: 64,
+            traced: true,
             dequeued: Nanos(110),
             sent: Stamped::lib(Nanos(110)),
             response: Stamped::kernel(Nanos(180)),
@@ -589,7 +567,7 @@ mod tests {
                 started: Nanos(140),
                 ended: Nanos(150),
                 dequeued: Nanos(160),
-                received_by: StampedBy::Kernel,
+                received_by: StampSource::Kernel,
             },
             completing: Stamped::kernel(Nanos(180)),
             resumed: Nanos(190),

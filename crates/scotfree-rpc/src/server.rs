@@ -13,7 +13,7 @@ pub use stop::Stop;
 
 use crate::metrics::{Health, MetricsBoard, MetricsText, PublishTimes};
 use crate::outbox::{flush, next_own, Flushed};
-use crate::peek::{peek_request, peek_response, Peek};
+use crate::peek::{peek_stamped, peek_traced, Peek};
 use crate::probes::{Arrivals, ProbeOptions, RealTime, Stamped, TransmitTable, UsualDelay};
 use crate::server_metrics::ServerMetrics;
 use crate::service::{DeadLetter, Execution, Replies, Report, Service};
@@ -346,7 +346,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         if !self.options.probes.stamps {
             return None;
         }
-        peek_request(bytes).map(|peek| (peek, self.receive_stack.arrival(received_at, stamp)))
+        peek_traced(bytes).map(|peek| (peek, self.receive_stack.arrival(received_at, stamp)))
     }
 
     /// When a request that is executed now reached this host.
@@ -391,8 +391,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         payload: ByteRange,
     ) -> io::Result<()> {
         let received = self.arrival(session, seq);
-        let stamps = self.options.probes.stamps;
-        let started = if stamps { self.real_time.at(now_monotonic()) } else { Nanos(0) };
+        let started = if received.is_some() { self.real_time.at(now_monotonic()) } else { Nanos(0) };
         if self.flights.is_empty() {
             self.first_ticket = ticket;
         }
@@ -490,10 +489,10 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             started: flight.started,
             ended,
             dequeued,
-            received_by: flight.received.by(),
+            received_by: flight.received.source,
         };
         self.forget_landed();
-        Some(if self.options.probes.stamps { times } else { ResponseTail::default() })
+        Some(if times.started == Nanos(0) { ResponseTail::default() } else { times })
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -518,7 +517,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         let transmit = &mut self.transmit;
         let mut asked = false;
         let flushed = flush(&self.effects, self.sent, &mut self.transport, |_, bytes| {
-            let peek = peek_response(bytes).filter(|peek| peek.is_last_fragment)?;
+            let peek = peek_stamped(bytes).filter(|peek| peek.is_last_fragment)?;
             let sampled = probes.samples_transmit(peek.seq);
             asked |= sampled;
             sampled.then(|| transmit.ask((peek.session, peek.seq)))

@@ -196,8 +196,15 @@ impl Session {
         key_hash: KeyHash,
         payload: &[u8],
     ) -> Result<SeqNum, SessionError> {
-        let request =
-            Request { kind, mode, fixed_reply: mode == Mode::Early, relaxed: false, key_hash, payload };
+        let request = Request {
+            kind,
+            mode,
+            fixed_reply: mode == Mode::Early,
+            relaxed: false,
+            traced: false,
+            key_hash,
+            payload,
+        };
         let deadline = deadline(self.patience);
         loop {
             match self.runtime.submit(self.handle, request, CallLabel::of_kind(kind)) {

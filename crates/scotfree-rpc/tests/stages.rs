@@ -4,13 +4,13 @@ mod common;
 
 use common::{client, client_on, socket, update, TestServer, PATIENCE};
 use remedy_persist::{ClosedReason, RecoveredSession};
-use scotfree_core::{Boundary, Nanos, SessionId, Stage, StageTimes};
+use scotfree_core::{Boundary, Nanos, SessionId, Stage, StageTimes, StampSource};
 use scotfree_io::{now_realtime, RxBurst, Stamps, Transport, TxPacket};
 use scotfree_rpc::{
     CallLabel, ClientRuntime, DeadLetter, Execution, NoopService, ProbeOptions, Replies, ServerOptions,
     Service,
 };
-use scotfree_trace::{CallRecord, Source};
+use scotfree_trace::CallRecord;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -130,7 +130,7 @@ fn nine_stages_sum_to_the_call_and_know_their_sources() {
     let wrong = records.iter().filter(|record| !sums_up(record)).count();
     assert!(wrong * 1_000 <= records.len(), "{wrong} of {} records do not sum up", records.len());
     let kernel = |boundary| {
-        let of_kernel = |record: &&CallRecord| record.sources.get(boundary) == Source::Kernel;
+        let of_kernel = |record: &&CallRecord| record.sources.get(boundary) == StampSource::Kernel;
         records.iter().filter(of_kernel).count() as f64 / records.len() as f64
     };
     assert!(kernel(Boundary::RequestReceived) > 0.999, "every request is stamped when it arrives");
@@ -149,22 +149,26 @@ fn sums_up(record: &CallRecord) -> bool {
     times.total().0.abs_diff(record.duration().0) <= tolerance && moved.0 <= tolerance
 }
 
-/// Makes calls with a delay in one stage: in the middle one of five, that stage is the delay within
-/// 5 % and the other stages have nothing of it. (The machine may be busy; the middle one is not
-/// the one that was interrupted.)
+/// Makes calls with a delay in one stage until in three of them that stage is the delay within 5 % and the
+/// other stages have nothing of it. A busy machine interrupts some calls; a stamp in the wrong place spoils
+/// all.
 fn finds(stage: Stage, mut call: impl FnMut() -> (CallRecord, Nanos)) {
-    let mut errors: Vec<(f64, StageTimes, Nanos)> = (0..5)
-        .map(|_| {
-            let (record, slept) = call();
-            let (times, _) = record.boundaries.stages();
-            let others = times.total().0 - times.get(stage).0;
-            let misplaced = times.get(stage).0.abs_diff(slept.0).max(others);
-            (misplaced as f64 / slept.0 as f64, times, slept)
-        })
-        .collect();
-    errors.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let (error, times, slept) = errors[2];
-    assert!(error <= 0.05, "{stage} is off by {error}: slept {slept} ns, found {times:?}");
+    const CALLS_MAX: usize = 25;
+    let mut misses: Vec<(f64, Nanos, StageTimes)> = Vec::new();
+    for made in 0..CALLS_MAX {
+        if made - misses.len() == 3 {
+            return;
+        }
+        let (record, slept) = call();
+        let (times, _) = record.boundaries.stages();
+        let others = times.total().0 - times.get(stage).0;
+        let misplaced = times.get(stage).0.abs_diff(slept.0).max(others);
+        let error = misplaced as f64 / slept.0 as f64;
+        if error > 0.05 {
+            misses.push((error, slept, times));
+        }
+    }
+    panic!("{stage} is off in {} of {CALLS_MAX} calls (by, slept, found): {misses:?}", misses.len());
 }
 
 fn sleep() -> Nanos {

@@ -355,6 +355,7 @@ fn as_read(payload: &[u8]) -> Request<'_> {
         mode: Mode::Covered,
         fixed_reply: false,
         relaxed: false,
+        traced: false,
         key_hash: scotfree_core::KeyHash(0),
         payload,
     }

@@ -388,8 +388,8 @@ fn optional_integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Source, Sources, SpanId, TraceId};
-    use scotfree_core::{Boundaries, Boundary, DeviceId};
+    use crate::record::{Sources, SpanId, TraceId};
+    use scotfree_core::{Boundaries, Boundary, DeviceId, StampSource};
 
     #[test]
     fn a_full_call_has_exactly_this_form() {
@@ -490,7 +490,7 @@ mod tests {
 
     fn full_call() -> CallRecord {
         let mut boundaries = Boundaries::default();
-        let mut sources = Sources::all(Source::Lib);
+        let mut sources = Sources::all(StampSource::Lib);
         for (boundary, at) in [
             (Boundary::Called, 10_000),
             (Boundary::RequestDequeued, 11_000),
@@ -505,7 +505,7 @@ mod tests {
         ] {
             boundaries.stamp(boundary, Nanos(at));
         }
-        sources.set(Boundary::RequestReceived, Source::Kernel);
+        sources.set(Boundary::RequestReceived, StampSource::Kernel);
         CallRecord {
             trace_id: TraceId([0xab; 16]),
             span_id: SpanId([1, 2, 3, 4, 5, 6, 7, 8]),

@@ -2,7 +2,9 @@
 //!
 //! Invariant: a time that was not measured is absent, never zero, and every stamp knows who made it.
 
-use scotfree_core::{Boundaries, Boundary, DeviceId, Nanos, Stage, StageSet, StageTimes, BOUNDARY_COUNT};
+use scotfree_core::{
+    Boundaries, Boundary, DeviceId, Nanos, Stage, StageSet, StageTimes, StampSource, BOUNDARY_COUNT,
+};
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
@@ -70,58 +72,35 @@ impl Ids {
     }
 }
 
-/// Who made a stamp.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[repr(u8)]
-pub enum Source {
-    /// This library, in user space.
-    #[default]
-    Lib = 1,
-    /// The kernel, when the packet passed it.
-    Kernel = 2,
-    /// Computed from other stamps.
-    Derived = 4,
+const fn bit(source: StampSource) -> u8 {
+    1 << source.code()
 }
 
-impl Source {
-    /// All sources, in the order in which they are written.
-    pub const ALL: [Source; 3] = [Source::Lib, Source::Kernel, Source::Derived];
-
-    /// The name in traces.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Source::Lib => "lib",
-            Source::Kernel => "kernel",
-            Source::Derived => "derived",
-        }
-    }
-
-    const fn letter(self) -> u8 {
-        match self {
-            Source::Lib => b'l',
-            Source::Kernel => b'k',
-            Source::Derived => b'd',
-        }
+const fn letter(source: StampSource) -> u8 {
+    match source {
+        StampSource::Lib => b'l',
+        StampSource::Kernel => b'k',
+        StampSource::Derived => b'd',
     }
 }
 
 /// The source of each boundary's stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sources([Source; BOUNDARY_COUNT]);
+pub struct Sources([StampSource; BOUNDARY_COUNT]);
 
 impl Sources {
     /// Every stamp made by the same source.
-    pub const fn all(source: Source) -> Sources {
+    pub const fn all(source: StampSource) -> Sources {
         Sources([source; BOUNDARY_COUNT])
     }
 
     /// Says who stamped `boundary`.
-    pub fn set(&mut self, boundary: Boundary, source: Source) {
+    pub fn set(&mut self, boundary: Boundary, source: StampSource) {
         self.0[boundary as usize] = source;
     }
 
     /// Who stamped `boundary`.
-    pub fn get(&self, boundary: Boundary) -> Source {
+    pub fn get(&self, boundary: Boundary) -> StampSource {
         self.0[boundary as usize]
     }
 }
@@ -132,13 +111,13 @@ pub struct SourceSet(u8);
 
 impl SourceSet {
     /// Adds a source.
-    pub fn insert(&mut self, source: Source) {
-        self.0 |= source as u8;
+    pub fn insert(&mut self, source: StampSource) {
+        self.0 |= bit(source);
     }
 
     /// Whether `source` is in the set.
-    pub fn contains(self, source: Source) -> bool {
-        self.0 & source as u8 != 0
+    pub fn contains(self, source: StampSource) -> bool {
+        self.0 & bit(source) != 0
     }
 
     /// Whether more than one source is in the set.
@@ -150,7 +129,7 @@ impl SourceSet {
 impl fmt::Display for SourceSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
-        for source in Source::ALL.into_iter().filter(|source| self.contains(*source)) {
+        for source in StampSource::ALL.into_iter().filter(|source| self.contains(*source)) {
             write!(f, "{separator}{}", source.name())?;
             separator = ",";
         }
@@ -259,7 +238,7 @@ impl CallRecord {
     /// One letter for each boundary: `l`ib, `k`ernel, `d`erived or `-` for no stamp.
     pub fn source_letters(&self) -> [u8; BOUNDARY_COUNT] {
         BOUNDARIES.map(|boundary| match self.boundaries.at(boundary) {
-            Some(_) => self.sources.get(boundary).letter(),
+            Some(_) => letter(self.sources.get(boundary)),
             None => b'-',
         })
     }
@@ -355,7 +334,7 @@ mod tests {
             method: "SET".into(),
             start_unix_ns: 0,
             boundaries: Boundaries::default(),
-            sources: Sources::all(Source::Lib),
+            sources: Sources::all(StampSource::Lib),
             clock_bound_ns: None,
             answered_by: AnsweredBy::Server,
             request_bytes: 0,

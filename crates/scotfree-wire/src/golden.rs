@@ -7,10 +7,12 @@ use crate::layout::{self, Layout};
 use crate::{
     emit, emit_stamp, AcceptTail, BusyTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Key, Kind,
     LateStamp, LeaseTail, ManifestRecord, ManifestTail, OpenTail, RangeTail, ResponseTail, Stamp, StampKind,
-    StampedBy, Tail, HEADER_BYTES,
+    Tail, HEADER_BYTES,
 };
 use core::fmt::Write;
-use scotfree_core::{BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId};
+use scotfree_core::{
+    BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId, StampSource,
+};
 
 const PACKET_KEY_BYTES: [u8; 16] = *b"scotfree packets";
 const STAMP_KEY_BYTES: [u8; 16] = *b"scotfree stamps.";
@@ -207,7 +209,7 @@ fn request_vectors() -> Vec<Vector> {
         started: Nanos(2_500),
         ended: Nanos(9_000),
         dequeued: Nanos(9_250),
-        received_by: StampedBy::Kernel,
+        received_by: StampSource::Kernel,
     };
     let update = Header { asked: Durability::Ram, device_acks_asked: 1, ..request(Kind::Update) };
     let ack = Header { kind: Kind::PersistAck, granted: Durability::RamAndDisk, ..update };
@@ -228,8 +230,8 @@ fn request_vectors() -> Vec<Vector> {
         ),
         vector(
             "bypass",
-            "a write that no device has seen, sent again",
-            Header { flags: Flags::AGAIN, ..request(Kind::Bypass) },
+            "a write that no device has seen, sent again, of a call that is traced",
+            Header { flags: Flags::AGAIN.with(Flags::TRACED), ..request(Kind::Bypass) },
             Tail::Stamp(Stamp::default()),
             b"INCR visits",
         ),

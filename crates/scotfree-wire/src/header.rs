@@ -165,8 +165,10 @@ impl Flags {
     pub const FAILED: Flags = Flags(64);
     /// Request: sent before. Only counted, nothing depends on it.
     pub const AGAIN: Flags = Flags(128);
+    /// Request: its client records the call and asks the server for stamps.
+    pub const TRACED: Flags = Flags(256);
     /// All flags with their names in the C header.
-    pub const ALL: [(&'static str, Flags); 8] = [
+    pub const ALL: [(&'static str, Flags); 9] = [
         ("early", Flags::EARLY),
         ("skip", Flags::SKIP),
         ("void", Flags::VOID),
@@ -175,8 +177,9 @@ impl Flags {
         ("confirmed", Flags::CONFIRMED),
         ("failed", Flags::FAILED),
         ("again", Flags::AGAIN),
+        ("traced", Flags::TRACED),
     ];
-    const ALL_BITS: u16 = 255;
+    const ALL_BITS: u16 = 511;
 
     /// Whether all of `other` are set.
     pub const fn has(self, other: Flags) -> bool {

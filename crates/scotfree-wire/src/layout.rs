@@ -137,7 +137,7 @@ pub const RESPONSE: Layout = layout(
         field("started_ns", 8, 8, "the handler started"),
         field("ended_ns", 16, 8, "the handler ended"),
         field("dequeued_ns", 24, 8, "the sender took the response"),
-        field("received_by", 32, 8, "who made received_ns: 0 the library, 1 the kernel, 2 computed"),
+        field("received_by", 32, 8, "who made received_ns: 0 the library, 1 the kernel, 2 derived"),
     ],
 );
 

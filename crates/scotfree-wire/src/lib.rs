@@ -20,6 +20,6 @@ pub use keys::{ClusterKey, Direction, Key, Nonce, SessionKeys};
 pub use packet::{emit, emit_stamp, Packet, PACKET_BYTES_MAX, PAYLOAD_BYTES_MAX};
 pub use tail::{
     AcceptTail, BusyTail, CloseReason, CloseTail, HeartbeatTail, LateStamp, LeaseTail, ManifestRecord,
-    ManifestTail, OpenTail, RangeTail, ResponseTail, Stamp, StampKind, StampedBy, Tail, LATE_STAMP_BYTES,
+    ManifestTail, OpenTail, RangeTail, ResponseTail, Stamp, StampKind, Tail, LATE_STAMP_BYTES,
     MANIFEST_RECORD_BYTES, STAMP_BYTES,
 };

@@ -4,7 +4,7 @@ use crate::error::WireError;
 use crate::header::{array_at, u16_at, u32_at, u64_at, Kind};
 use crate::keys::Nonce;
 use core::cmp::Ordering;
-use scotfree_core::{BootEpoch, DeviceId, Epoch, Nanos, OrderNumber, SeqNum, SessionId};
+use scotfree_core::{BootEpoch, DeviceId, Epoch, Nanos, OrderNumber, SeqNum, SessionId, StampSource};
 
 /// The size of a [`Stamp`].
 pub const STAMP_BYTES: usize = 32;
@@ -183,25 +183,7 @@ pub struct ResponseTail {
     /// The sender took the response.
     pub dequeued: Nanos,
     /// Who made `received`.
-    pub received_by: StampedBy,
-}
-
-/// Who made a stamp.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[repr(u64)]
-pub enum StampedBy {
-    /// The library, in user space.
-    #[default]
-    Library = 0,
-    /// The kernel.
-    Kernel = 1,
-    /// The library, from how the kernel's stamps have differed from its own.
-    Computed = 2,
-}
-
-impl StampedBy {
-    /// All, in the order of their codes.
-    pub const ALL: [StampedBy; 3] = [StampedBy::Library, StampedBy::Kernel, StampedBy::Computed];
+    pub received_by: StampSource,
 }
 
 /// Tail of `Retransmit`: a closed range.
@@ -421,7 +403,7 @@ impl Tail {
                 for time in [tail.received, tail.started, tail.ended, tail.dequeued] {
                     out.extend_from_slice(&time.0.to_le_bytes());
                 }
-                out.extend_from_slice(&(tail.received_by as u64).to_le_bytes());
+                out.extend_from_slice(&u64::from(tail.received_by.code()).to_le_bytes());
             }
             Tail::Range(tail) => {
                 out.extend_from_slice(&tail.first.to_le_bytes());
@@ -484,10 +466,7 @@ impl Tail {
                 started: Nanos(u64_at(bytes, 8)),
                 ended: Nanos(u64_at(bytes, 16)),
                 dequeued: Nanos(u64_at(bytes, 24)),
-                received_by: usize::try_from(u64_at(bytes, 32))
-                    .ok()
-                    .and_then(|code| StampedBy::ALL.get(code).copied())
-                    .ok_or(WireError::InvalidField)?,
+                received_by: StampSource::from_code(u64_at(bytes, 32)).ok_or(WireError::InvalidField)?,
             }),
             Kind::Retransmit => {
                 zero_from(bytes, 20)?;

@@ -1,12 +1,14 @@
 //! The table of fields against the reader and the writer: each field, written alone, changes its
 //! own bytes and no others, and is read back from them.
 
-use scotfree_core::{BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId};
+use scotfree_core::{
+    BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId, StampSource,
+};
 use scotfree_wire::layout::{self, Layout};
 use scotfree_wire::{
     emit, emit_stamp, AcceptTail, BusyTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Key, Kind,
     LeaseTail, ManifestRecord, ManifestTail, OpenTail, Packet, RangeTail, ResponseTail, Stamp, StampKind,
-    StampedBy, Tail, HEADER_BYTES, MAGIC, VERSION,
+    Tail, HEADER_BYTES, MAGIC, VERSION,
 };
 
 const KEY: Key = Key::from_bytes([7; 16]);
@@ -227,7 +229,7 @@ fn the_remaining_tail_fields_lie_where_the_table_says() {
     let bytes = packet(&Header::new(Kind::SessionClose, SessionId(0), Epoch(0)), &Tail::Close(close), b"");
     assert_eq!(value_at(&layout::CLOSE, HEADER_BYTES, &bytes, "reason"), CloseReason::NoRoom as u64);
 
-    let response = ResponseTail { received_by: StampedBy::Computed, ..ResponseTail::default() };
+    let response = ResponseTail { received_by: StampSource::Derived, ..ResponseTail::default() };
     let bytes = packet(&Header::new(Kind::Response, SessionId(0), Epoch(0)), &Tail::Response(response), b"");
     assert_eq!(value_at(&layout::RESPONSE, HEADER_BYTES, &bytes, "received_by"), 2);
 

@@ -203,6 +203,7 @@ fn submit(client: &mut Client, kind: RequestKind, effects: &mut Effects<ClientOw
         mode: Mode::Early,
         fixed_reply: true,
         relaxed: false,
+        traced: false,
         key_hash: KeyHash(0),
         payload: b"x",
     };

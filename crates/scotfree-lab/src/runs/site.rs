@@ -3,7 +3,7 @@
 //! Invariant: whatever is started here serves when the function that starts it returns, and is ended and
 //! its files removed when the site is dropped.
 
-use super::worker::calls::{CallsReport, CallsSpec, Completion, TraceSpec};
+use super::worker::calls::{CallsReport, CallsSpec, Completion, Slice, SlicesSpec, TraceSpec};
 use super::worker::metrics::{Counts, MetricsSpec};
 use super::worker::noop::NoopSpec;
 use super::worker::{parse_report, WorkerSpec, READY};
@@ -194,8 +194,13 @@ impl<'a> Site<'a> {
 
     /// Starts a server that does nothing.
     pub fn start_noop(&self, probes: bool) -> Result<Process, Trouble> {
+        self.start_noop_at(self.server(), probes)
+    }
+
+    /// Starts one of several servers that do nothing.
+    pub fn start_noop_at(&self, listen: SocketAddr, probes: bool) -> Result<Process, Trouble> {
         let devices = self.device().map(|device| (DEVICE_ID, device)).into_iter().collect();
-        let spec = NoopSpec { listen: self.server(), cluster_key: self.key, devices, probes, work_ns: 0 };
+        let spec = NoopSpec { listen, cluster_key: self.key, devices, probes, work_ns: 0 };
         self.start_worker("server", "noop", &WorkerSpec::Noop(spec))
     }
 
@@ -296,8 +301,18 @@ impl<'a> Site<'a> {
 
     /// Makes calls from the client's host and measures them.
     pub fn calls(&self, calls: &Calls) -> Result<CallsReport, Trouble> {
-        let spec = CallsSpec {
-            server: self.server(),
+        self.run_worker("client", "calls", &WorkerSpec::Calls(self.calls_spec(self.server(), calls)))
+    }
+
+    /// Makes calls to several servers, in slices that take turns.
+    pub fn slices(&self, callers: &[(SocketAddr, Calls)], slices: u32) -> Result<Vec<Slice>, Trouble> {
+        let callers = callers.iter().map(|(server, calls)| self.calls_spec(*server, calls)).collect();
+        self.run_worker("client", "slices", &WorkerSpec::Slices(SlicesSpec { callers, slices }))
+    }
+
+    fn calls_spec(&self, server: SocketAddr, calls: &Calls) -> CallsSpec {
+        CallsSpec {
+            server,
             cluster_key: self.key,
             completion: calls.completion,
             outstanding: calls.outstanding,
@@ -306,8 +321,7 @@ impl<'a> Site<'a> {
             calls: calls.count,
             warmup_calls: calls.count / 10,
             trace: calls.trace.clone(),
-        };
-        self.run_worker("client", "calls", &WorkerSpec::Calls(spec))
+        }
     }
 
     // ---- workers

@@ -31,6 +31,8 @@ pub enum WorkerSpec {
     Noop(noop::NoopSpec),
     /// Make calls and measure them.
     Calls(calls::CallsSpec),
+    /// Make calls in slices that take turns, and measure each.
+    Slices(calls::SlicesSpec),
     /// Load a service that speaks RESP.
     Load(LoadSpec),
     /// Append tokens through crashes, and read them back when told.
@@ -53,6 +55,7 @@ pub fn main(spec: &Path) -> Result<(), Trouble> {
     match read_spec(spec)? {
         WorkerSpec::Noop(spec) => noop::serve(&spec),
         WorkerSpec::Calls(spec) => calls::measure(&spec).map(|report| print_report(&report)),
+        WorkerSpec::Slices(spec) => calls::measure_slices(&spec).map(|report| print_report(&report)),
         WorkerSpec::Load(spec) => load_service(&spec).map(|report| print_report(&report)),
         WorkerSpec::History(spec) => history::serve(&spec),
         WorkerSpec::Metrics(spec) => metrics::read(&spec).map(|counts| print_report(&counts)),

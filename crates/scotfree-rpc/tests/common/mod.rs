@@ -76,7 +76,15 @@ pub fn client(server: SocketAddr, probes: ProbeOptions) -> (ClientRuntime<UdpTra
 }
 
 pub fn request(kind: RequestKind, payload: &[u8]) -> Request<'_> {
-    Request { kind, mode: Mode::Covered, fixed_reply: false, relaxed: false, key_hash: KeyHash(1), payload }
+    Request {
+        kind,
+        mode: Mode::Covered,
+        fixed_reply: false,
+        relaxed: false,
+        traced: false,
+        key_hash: KeyHash(1),
+        payload,
+    }
 }
 
 pub fn update(payload: &[u8]) -> Request<'_> {

@@ -373,6 +373,7 @@ impl Fronts {
                 mode: if request.early.is_some() { Mode::Early } else { Mode::Covered },
                 fixed_reply: request.early.is_some(),
                 relaxed: false,
+                traced: false,
                 key_hash: request.key_hash,
                 payload: &request.payload,
             };

@@ -353,6 +353,7 @@ impl World {
             mode: sent.mode,
             fixed_reply: op.fixed_reply().is_some(),
             relaxed,
+            traced: false,
             key_hash: KeyHash(u64::from(op.cells()[0])),
             payload: &payload,
         };

@@ -153,6 +153,7 @@ impl ClientShell {
                 mode: self.mode,
                 fixed_reply: self.mode == Mode::Early,
                 relaxed: false,
+                traced: false,
                 key_hash: KeyHash(self.submitted),
                 payload: payload.as_bytes(),
             };

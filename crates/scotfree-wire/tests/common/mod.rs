@@ -4,11 +4,13 @@
 #![allow(dead_code, clippy::missing_docs_in_private_items)] // Each test file uses a part of it.
 
 use proptest::prelude::*;
-use scotfree_core::{BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId};
+use scotfree_core::{
+    BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId, StampSource,
+};
 use scotfree_wire::{
     emit, emit_stamp, AcceptTail, BusyTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Key, Kind,
-    LeaseTail, ManifestRecord, ManifestTail, OpenTail, RangeTail, ResponseTail, Stamp, StampKind, StampedBy,
-    Tail, HEADER_BYTES, PACKET_BYTES_MAX,
+    LeaseTail, ManifestRecord, ManifestTail, OpenTail, RangeTail, ResponseTail, Stamp, StampKind, Tail,
+    HEADER_BYTES, PACKET_BYTES_MAX,
 };
 
 /// The key of the packets.
@@ -101,12 +103,12 @@ fn any_nanos() -> impl Strategy<Value = Nanos> {
     any::<u64>().prop_map(Nanos)
 }
 
-fn any_stamped_by() -> impl Strategy<Value = StampedBy> {
-    proptest::sample::select(&StampedBy::ALL[..])
+fn any_stamp_source() -> impl Strategy<Value = StampSource> {
+    proptest::sample::select(&StampSource::ALL[..])
 }
 
 fn any_response_tail() -> impl Strategy<Value = ResponseTail> {
-    (any_nanos(), any_nanos(), any_nanos(), any_nanos(), any_stamped_by()).prop_map(
+    (any_nanos(), any_nanos(), any_nanos(), any_nanos(), any_stamp_source()).prop_map(
         |(received, started, ended, dequeued, received_by)| ResponseTail {
             received,
             started,

@@ -3,7 +3,8 @@
 //! Invariant: a latency runs from before a request is handed to the runtime until its completion has been
 //! taken from it; requests of the warm-up are made but not measured.
 
-use crate::process::cpu_time_of;
+use crate::experiment::run_interleaved;
+use crate::process::{cpu_time_of, wait_until};
 use crate::stats::{Latencies, Summary};
 use crate::trouble::Trouble;
 use scotfree_core::Durability;
@@ -39,7 +40,7 @@ pub struct CallsSpec {
     pub calls: u64,
     /// How many are made before.
     pub warmup_calls: u64,
-    /// Whether calls are stamped, and what becomes of that.
+    /// Which calls are stamped, and what becomes of that; none without.
     pub trace: Option<TraceSpec>,
 }
 
@@ -48,7 +49,7 @@ pub struct CallsSpec {
 pub struct TraceSpec {
     /// The file.
     pub file: PathBuf,
-    /// Every so manieth call is recorded; all are stamped.
+    /// One in so many calls is stamped and recorded.
     pub every: u32,
 }
 
@@ -97,47 +98,60 @@ pub struct CallsReport {
     pub records_lost: u64,
 }
 
+/// Calls by several callers in slices, which take turns.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SlicesSpec {
+    /// What each caller does; its `calls` are those of one slice.
+    pub callers: Vec<CallsSpec>,
+    /// How many slices each caller has.
+    pub slices: u32,
+}
+
+/// One slice of one caller.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Slice {
+    /// The caller, from 0.
+    pub caller: usize,
+    /// The slice, from 0.
+    pub number: u32,
+    /// What it measured; of what is counted, what came up in this slice.
+    pub report: CallsReport,
+}
+
 pub(super) fn measure(spec: &CallsSpec) -> Result<CallsReport, Trouble> {
     measure_within(spec, REPLY_TIMEOUT)
 }
 
+/// All callers are there from the beginning to the end, so that the slices of one differ from those of
+/// another in nothing else.
+pub(super) fn measure_slices(spec: &SlicesSpec) -> Result<Vec<Slice>, Trouble> {
+    let started = spec.callers.iter().map(|caller| Caller::start(caller, REPLY_TIMEOUT));
+    let mut callers = started.collect::<Result<Vec<_>, _>>()?;
+    let order: Vec<usize> = (0..callers.len()).collect();
+    let slices = run_interleaved(&order, spec.slices, |&caller, number| {
+        let report = callers[caller].slice(&spec.callers[caller])?;
+        Ok(Slice { caller, number, report })
+    })?;
+    for (caller, spec) in callers.into_iter().zip(&spec.callers) {
+        caller.finish().map_err(|error| broke(spec, error))?;
+    }
+    Ok(slices)
+}
+
 fn measure_within(spec: &CallsSpec, patience: Duration) -> Result<CallsReport, Trouble> {
-    let broke = |error: SessionError| {
-        let next = "see the logs of the server and of the device";
-        Trouble::new(format!("call the server {}", spec.server), error, next)
-    };
-    let writer = spec.trace.as_ref().map(|trace| open_trace(&trace.file)).transpose()?;
-    let mut caller = Caller {
-        session: start_session(&config(spec, patience)).map_err(broke)?,
-        completion: spec.completion,
-        payload: vec![b'x'; spec.payload_bytes],
-        in_flight: VecDeque::with_capacity(spec.outstanding),
-        interval: Duration::from_micros(spec.interval_us),
-        due: Instant::now(),
-        writer,
-        key: 0,
-    };
-    caller.run(spec.warmup_calls, spec.outstanding).map_err(broke)?;
-    let cpu_before = cpu_time();
-    let begin = Instant::now();
-    let latencies = caller.run(spec.calls, spec.outstanding).map_err(broke)?;
-    let elapsed_s = begin.elapsed().as_secs_f64();
-    let cpu_s = cpu_time().saturating_sub(cpu_before).as_secs_f64();
-    let totals = caller.session.runtime().totals();
-    let counts = caller.finish().map_err(broke)?;
+    let mut caller = Caller::start(spec, patience)?;
+    let report = caller.measure(spec)?;
+    let counts = caller.finish().map_err(|error| broke(spec, error))?;
     Ok(CallsReport {
-        latency: latencies.summary().ok_or_else(|| {
-            Trouble::new("measure calls", "none were to be made", "ask for at least one call")
-        })?,
-        elapsed_s,
-        requests_per_s: spec.calls as f64 / elapsed_s,
-        completed_early: totals.completed_early,
-        retransmitted: totals.retransmitted,
-        refused: totals.refused,
-        cpu_us_per_request: cpu_s * 1e6 / spec.calls as f64,
         records_written: counts.written,
         records_lost: counts.recorded - counts.written,
+        ..report
     })
+}
+
+fn broke(spec: &CallsSpec, error: SessionError) -> Trouble {
+    let next = "see the logs of the server and of the device";
+    Trouble::new(format!("call the server {}", spec.server), error, next)
 }
 
 fn config(spec: &CallsSpec, patience: Duration) -> SessionConfig {
@@ -167,6 +181,11 @@ fn cpu_time() -> Duration {
     cpu_time_of(std::process::id()).unwrap_or_default()
 }
 
+/// Records that were dropped or could not be written.
+fn lost(counts: &TraceCounts) -> u64 {
+    counts.dropped_full + counts.dropped_incomplete + counts.failed
+}
+
 struct Caller {
     session: Session,
     completion: Completion,
@@ -180,6 +199,81 @@ struct Caller {
 }
 
 impl Caller {
+    /// Opens a session and makes the first calls.
+    fn start(spec: &CallsSpec, patience: Duration) -> Result<Caller, Trouble> {
+        let writer = spec.trace.as_ref().map(|trace| open_trace(&trace.file)).transpose()?;
+        let mut caller = Caller {
+            session: start_session(&config(spec, patience)).map_err(|error| broke(spec, error))?,
+            completion: spec.completion,
+            payload: vec![b'x'; spec.payload_bytes],
+            in_flight: VecDeque::with_capacity(spec.outstanding),
+            interval: Duration::from_micros(spec.interval_us),
+            due: Instant::now(),
+            writer,
+            key: 0,
+        };
+        caller.run(spec.warmup_calls, spec.outstanding).map_err(|error| broke(spec, error))?;
+        Ok(caller)
+    }
+
+    /// Makes and measures the calls of `spec`, and then waits until their records are written, so that the
+    /// writer does not work while others are measured.
+    fn slice(&mut self, spec: &CallsSpec) -> Result<CallsReport, Trouble> {
+        let before = self.counts();
+        let report = self.measure(spec)?;
+        self.await_writer()?;
+        let counts = self.counts();
+        Ok(CallsReport {
+            records_written: counts.written - before.written,
+            records_lost: lost(&counts) - lost(&before),
+            ..report
+        })
+    }
+
+    /// Makes and measures the calls of `spec`; records are the caller's to count.
+    fn measure(&mut self, spec: &CallsSpec) -> Result<CallsReport, Trouble> {
+        let before = self.session.runtime().totals();
+        let cpu_before = cpu_time();
+        let begin = Instant::now();
+        let latencies = self.run(spec.calls, spec.outstanding).map_err(|error| broke(spec, error))?;
+        let elapsed_s = begin.elapsed().as_secs_f64();
+        let cpu_s = cpu_time().saturating_sub(cpu_before).as_secs_f64();
+        let totals = self.session.runtime().totals();
+        Ok(CallsReport {
+            latency: latencies.summary().ok_or_else(|| {
+                Trouble::new("measure calls", "none were to be made", "ask for at least one call")
+            })?,
+            elapsed_s,
+            requests_per_s: spec.calls as f64 / elapsed_s,
+            completed_early: totals.completed_early - before.completed_early,
+            retransmitted: totals.retransmitted - before.retransmitted,
+            refused: totals.refused - before.refused,
+            cpu_us_per_request: cpu_s * 1e6 / spec.calls as f64,
+            records_written: 0,
+            records_lost: 0,
+        })
+    }
+
+    fn counts(&self) -> TraceCounts {
+        self.writer.as_ref().map(TraceWriter::counts).unwrap_or_default()
+    }
+
+    /// Waits until the writer has done what it was given.
+    fn await_writer(&self) -> Result<(), Trouble> {
+        let is_idle = || {
+            let counts = self.counts();
+            counts.written + lost(&counts) == counts.recorded
+        };
+        if wait_until(REPLY_TIMEOUT, is_idle) {
+            return Ok(());
+        }
+        Err(Trouble::new(
+            "await the writer of records",
+            format!("it has not written them within {} s", REPLY_TIMEOUT.as_secs()),
+            "see whether the disk works",
+        ))
+    }
+
     /// Makes `count` calls to their ends.
     fn run(&mut self, count: u64, outstanding: usize) -> Result<Latencies, SessionError> {
         let mut latencies = Latencies::new();
@@ -258,7 +352,6 @@ impl Caller {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::wait_until;
     use crate::runs::worker::noop::{self, NoopSpec};
     use crate::scratch::Scratch;
     use scotfree_io::conformance::ports::free_address;
@@ -283,6 +376,29 @@ mod tests {
             assert_eq!((report.records_written, report.records_lost), (records, 0));
             assert!(report.requests_per_s > 0.0 && report.elapsed_s * 1e6 >= 199.0 * interval_us as f64);
         }
+    }
+
+    #[test]
+    fn slices_take_turns_and_count_each_for_itself() {
+        let server = free_address();
+        let noop =
+            NoopSpec { listen: server, cluster_key: [5; 32], devices: vec![], probes: true, work_ns: 0 };
+        std::thread::spawn(move || noop::serve(&noop));
+        assert!(wait_until(Duration::from_secs(20), || UdpSocket::bind(server).is_err()), "it is bound");
+        let folder = Scratch::new("slices").expect("temporary files can be written");
+        let trace = Some(TraceSpec { file: folder.path().join("trace.jsonl"), every: 10 });
+        let callers = vec![example(server), CallsSpec { trace, ..example(server) }];
+        let slices = measure_slices(&SlicesSpec { callers, slices: 3 }).expect("the server answers");
+        let turns: Vec<_> = slices.iter().map(|slice| (slice.number, slice.caller)).collect();
+        assert_eq!(turns, [(0, 0), (0, 1), (1, 1), (1, 0), (2, 0), (2, 1)]);
+        assert!(slices.iter().all(|slice| slice.report.latency.count == 200));
+        let written = |caller| {
+            let of_caller = slices.iter().filter(|slice| slice.caller == caller);
+            of_caller.map(|slice| slice.report.records_written + slice.report.records_lost).sum::<u64>()
+        };
+        assert_eq!(written(0), 0);
+        // Records of the warm-up may be among them, and some that wait for stamps may not.
+        assert!((20..=61).contains(&written(1)), "{}", written(1));
     }
 
     #[test]
