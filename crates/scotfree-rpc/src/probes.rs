@@ -58,9 +58,9 @@ pub struct ProbeOptions {
     /// Stamp calls at all: a client those of which something is kept, a server those of which a client
     /// says so.
     pub stamps: bool,
-    /// Yield a record of every so manieth call; 0 for none.
+    /// Yield a record of one in so many calls; 0 for none.
     pub record_every: u32,
-    /// Ask the kernel when every so manieth packet left; 0 for never. The stamps of the others are
+    /// Ask the kernel of one in so many calls when the packet left; 0 for never. The stamps of the others are
     /// the library's, moved by the delay last seen, and marked as derived. Client and server sample
     /// the same calls when they agree on this number.
     pub transmit_stamp_every: u32,
