@@ -221,8 +221,11 @@ pub struct SidecarServerArgs {
 pub enum Lab {
     /// Make the namespaces of a topology and leave them up
     #[command(after_help = "Examples:
-  scot lab up one-device
-  ip netns exec scot-one-device-client ping 10.77.0.2")]
+  scot lab up direct         a client and a server on one cable
+  ip netns exec scot-direct-client ping -c 1 10.77.0.2
+  scot lab up one-device     nothing passes the device before a switch bridges its ports:
+  ip netns exec scot-one-device-device scot switch --port client0 --port server0 \\
+      --address 10.77.0.254 --server 10.77.0.2:51000 --device-id 1 --key-file cluster.key")]
     Up {
         /// Its name in lab/topologies, or its file
         topology: PathBuf,

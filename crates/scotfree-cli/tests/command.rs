@@ -231,15 +231,39 @@ fn claims_without_results_say_how_to_measure() {
 
 #[test]
 fn what_the_lab_has_is_listed() {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let output = Command::new(env!("CARGO_BIN_EXE_scot"))
-        .args(["lab", "list"])
-        .current_dir(repository)
-        .output()
-        .expect("the command runs");
-    let shown = assert_succeeds(&output);
+    let scot = |words: &[&str]| {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let output = Command::new(env!("CARGO_BIN_EXE_scot")).args(words).current_dir(repository).output();
+        output.expect("the command runs")
+    };
+    let shown = assert_succeeds(&scot(&["lab", "list"]));
     assert!(shown.contains("one-device") && shown.contains("kill-rounds"), "{shown}");
+    assert_fails(&scot(&["lab", "up", "nowhere"]), 2, &["no lab/topologies/nowhere.toml", "one-device"]);
     let folder = Folder::new("lab");
     assert_fails(&folder.scot(&["lab", "down", "nothing-of-this-name"]), 2, &["scot lab list"]);
-    assert_fails(&folder.scot(&["lab", "up", "nowhere"]), 2, &["lab/topologies/nowhere.toml"]);
+}
+
+#[test]
+fn names_of_the_lab_are_known_in_the_repository_only_and_said_to_be() {
+    let folder = Folder::new("elsewhere");
+    let where_to = "root of the repository";
+    for words in
+        [&["up", "one-device"][..], &["run", "probes"], &["load", "set-one", "--address", "127.0.0.1:1"]]
+    {
+        assert_fails(&folder.scot(&[&["lab"], words].concat()), 2, &[where_to]);
+    }
+    assert!(err(&folder.scot(&["lab", "list"])).contains(where_to));
+}
+
+#[test]
+fn the_example_of_a_lab_with_a_device_bridges_the_ports_it_has() {
+    let help = assert_succeeds(&Folder::new("lab-help").scot(&["lab", "up", "--help"]));
+    let topology = include_str!("../../../lab/topologies/one-device.toml");
+    let words: Vec<&str> = help.split_whitespace().collect();
+    let after = |flag| words.windows(2).filter(move |pair| pair[0] == flag).map(|pair| pair[1]);
+    let ports: Vec<&str> = after("--port").collect();
+    assert_eq!(ports.len(), 2, "{help}");
+    for name in ports.into_iter().chain(after("--address")) {
+        assert!(topology.contains(&format!("\"{name}\"")), "{name} is not in {topology}");
+    }
 }

@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 const LAB_FOLDER: &str = "lab";
+const ELSEWHERE: &str =
+    "it is not here; go to the root of the repository, where names are known, or name a file by its path";
 
 pub fn run(command: Lab) -> Result<(), Failure> {
     match command {
@@ -41,7 +43,7 @@ pub fn worker(spec: &Path) -> Result<(), Failure> {
 }
 
 fn up(name: &Path) -> Result<(), Failure> {
-    let topology = Topology::read(&file_of("topologies", name)).map_err(Failure::usage)?;
+    let topology = Topology::read(&file_of("topologies", name)?).map_err(Failure::usage)?;
     require_access()?;
     sweep_before_run(Path::new(RUN_FOLDER), Path::new(LAB_FOLDER));
     let lab = netns::Lab::up(&topology, Path::new(RUN_FOLDER))?;
@@ -105,6 +107,10 @@ fn tidy_standing(lab: &Standing, all: bool, run_folder: &Path) -> Option<Trouble
 fn list() {
     let up = netns::Lab::list(Path::new(RUN_FOLDER));
     out::line(format_args!("up: {}", shown(&up)));
+    if !Path::new(LAB_FOLDER).is_dir() {
+        eprintln!("scot: the folder {LAB_FOLDER}: {ELSEWHERE}");
+        return;
+    }
     for kind in ["topologies", "workloads", "experiments"] {
         out::line(format_args!("{kind}: {}", shown(&names_in(kind))));
     }
@@ -127,18 +133,31 @@ fn names_in(kind: &str) -> Vec<String> {
 }
 
 fn load_service(workload: &Path, address: SocketAddr) -> Result<(), Failure> {
-    let workload = Workload::read(&file_of("workloads", workload)).map_err(Failure::usage)?;
+    let workload = Workload::read(&file_of("workloads", workload)?).map_err(Failure::usage)?;
     let report = load::run(address, &workload, &AtomicBool::new(false))?;
     out::json(&report);
     Ok(())
 }
 
 /// A file by its path, or by its name in the lab folder.
-fn file_of(kind: &str, name: &Path) -> PathBuf {
+fn file_of(kind: &str, name: &Path) -> Result<PathBuf, Failure> {
     if name.extension().is_some() || name.components().count() > 1 {
-        return name.to_owned();
+        return Ok(name.to_owned());
     }
-    Path::new(LAB_FOLDER).join(kind).join(name).with_extension("toml")
+    require_lab_folder()?;
+    let file = Path::new(LAB_FOLDER).join(kind).join(name).with_extension("toml");
+    if !file.exists() {
+        let there_are = shown(&names_in(kind));
+        return Err(Failure::usage(format!("there is no {}; in lab/{kind}: {there_are}", file.display())));
+    }
+    Ok(file)
+}
+
+fn require_lab_folder() -> Result<(), Failure> {
+    if Path::new(LAB_FOLDER).is_dir() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("find the folder {LAB_FOLDER}: {ELSEWHERE}")))
 }
 
 fn require_access() -> Result<(), Failure> {
@@ -176,6 +195,7 @@ pub fn scot() -> Result<PathBuf, Failure> {
 }
 
 fn experiments(flags: &LabRun) -> Result<(), Failure> {
+    require_lab_folder()?;
     enter_namespaces()?;
     let options = RunOptions {
         repetitions: flags.repetitions,
