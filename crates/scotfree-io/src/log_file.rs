@@ -10,7 +10,7 @@
 //!       40  CRC32C of bytes 0..40    4
 //!     2048  process id of the owner  4   advisory: the lock is what counts
 //!
-//! pages 3, 4: the meta blob, two copies written in turn, the newer one that holds counts
+//! pages 3, 4: the meta blob, two copies, one written behind the other; the newer one that holds counts
 //!        0  generation               8
 //!        8  length                   4
 //!       12  CRC32C                   4    salted, of bytes 0..12 and the blob
@@ -178,7 +178,8 @@ pub fn salted_crc(salt: u64, parts: &[&[u8]]) -> u32 {
     parts.iter().fold(start, |crc, part| crc32c::crc32c_append(crc, part))
 }
 
-/// Writes the meta blob over its older copy.
+/// Writes the meta blob: over its older copy, so that a crash leaves the other, then over that, so that
+/// damage to one leaves nothing older.
 pub fn write_meta(storage: &dyn Storage, salt: u64, generation: u64, meta: &[u8]) -> io::Result<()> {
     let mut out = Vec::with_capacity(META_HEADER_BYTES + META_BYTES_MAX);
     out.extend_from_slice(&generation.to_le_bytes());
@@ -186,7 +187,8 @@ pub fn write_meta(storage: &dyn Storage, salt: u64, generation: u64, meta: &[u8]
     let crc = salted_crc(salt, &[&out, meta]);
     out.extend_from_slice(&crc.to_le_bytes());
     out.extend_from_slice(meta);
-    storage.write_at(META_OFFSETS[(generation % 2) as usize], &out)
+    storage.write_at(META_OFFSETS[(generation % 2) as usize], &out)?;
+    storage.write_at(META_OFFSETS[((generation + 1) % 2) as usize], &out)
 }
 
 /// The newer of the blobs that hold, with its generation; none if neither does.
@@ -374,6 +376,7 @@ fn folder_of(path: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conformance::faults::{Fault, FaultyStorage};
 
     fn identity() -> Identity {
         Identity { kind: LogKind::Disk, salt: 7, geometry: [1, 2] }
@@ -387,6 +390,36 @@ mod tests {
     #[test]
     fn an_identity_round_trips() {
         assert_eq!(read(&identity().encode()).expect("our own"), identity());
+    }
+
+    #[test]
+    fn a_damaged_copy_of_the_meta_blob_leaves_nothing_older() {
+        for offset in META_OFFSETS {
+            let storage = written(b"epoch 1");
+            write_meta(&storage, 7, 2, b"epoch 2").expect("the storage works");
+            storage.flip(offset + META_HEADER_BYTES as u64);
+            assert_eq!(read_meta(&storage, 7).expect("it is read"), Some((2, b"epoch 2".to_vec())));
+        }
+    }
+
+    #[test]
+    fn a_crash_while_the_meta_blob_is_written_leaves_one_that_holds() {
+        for (writes, expected) in [(0, b"epoch 1"), (1, b"epoch 2")] {
+            let storage = written(b"epoch 1");
+            storage.plan(writes, Fault::Cut { bytes: 18 });
+            write_meta(&storage, 7, 2, b"epoch 2").expect_err("the power is lost");
+            storage.repair();
+            let (_, meta) = read_meta(&storage, 7).expect("it is read").expect("one copy holds");
+            assert_eq!(meta, expected);
+        }
+    }
+
+    fn written(meta: &[u8]) -> FaultyStorage {
+        let storage = FaultyStorage::new();
+        let end = META_OFFSETS[1] + PAGE_BYTES as u64;
+        storage.write_at(0, &vec![0; end as usize]).expect("the storage works");
+        write_meta(&storage, 7, 1, meta).expect("the storage works");
+        storage
     }
 
     #[test]
