@@ -416,7 +416,7 @@ mod tests {
 
     fn written(meta: &[u8]) -> FaultyStorage {
         let storage = FaultyStorage::new();
-        let end = META_OFFSETS[1] + PAGE_BYTES as u64;
+        let end = META_OFFSETS[1] + PAGE_BYTES;
         storage.write_at(0, &vec![0; end as usize]).expect("the storage works");
         write_meta(&storage, 7, 1, meta).expect("the storage works");
         storage

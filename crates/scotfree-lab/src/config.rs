@@ -26,7 +26,7 @@ impl Source {
     pub fn read(file: &Path) -> Result<Source, ConfigError> {
         let text = read_text(file, CONFIG_BYTES_MAX).map_err(|error| ConfigError {
             file: file.to_owned(),
-            line: 1,
+            line: 0,
             key: String::new(),
             problem: format!("{error}; name a regular file that you may read"),
         })?;

@@ -352,7 +352,7 @@ pub fn access() -> Access {
         Err(trouble) => Access::None(Trouble::new(
             "make network namespaces without being root",
             format!("user namespaces are not allowed here: {}", trouble.problem),
-            "run as root, or allow them: sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000 \
+            "run as root, or allow them: sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000 \
              (on Ubuntu also kernel.apparmor_restrict_unprivileged_userns=0); scot doctor says which of them forbids it",
         )),
     }

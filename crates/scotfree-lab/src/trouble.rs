@@ -36,16 +36,28 @@ impl Trouble {
 
 /// A configuration file that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}:{line}: {}{problem}", file.display(), KeyPrefix(key))]
+#[error("{}{}: {}{problem}", file.display(), LineSuffix(*line), KeyPrefix(key))]
 pub struct ConfigError {
     /// The file.
     pub file: PathBuf,
-    /// The line, from 1.
+    /// The line, from 1; 0 where the file could not be read.
     pub line: usize,
     /// The key, where one is to blame.
     pub key: String,
     /// What is wrong and what is allowed.
     pub problem: String,
+}
+
+struct LineSuffix(usize);
+
+impl fmt::Display for LineSuffix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 {
+            Ok(())
+        } else {
+            write!(f, ":{}", self.0)
+        }
+    }
 }
 
 struct KeyPrefix<'a>(&'a str);

@@ -212,7 +212,7 @@ fn render_table(columns: &[(String, &Row)], text: &mut String) {
     let cells = |cell: &dyn Fn(&Row) -> String| columns.iter().map(|(_, row)| cell(row)).collect::<Vec<_>>();
     for stage in Stage::ALL {
         let name = format!("{} {}", digit_of(stage), stage.name());
-        write_cells(&name, cells(&|row| micros(row.stages_ns.get(stage))), text);
+        write_cells(&name, cells(&|row| stage_micros(row.stages_ns.get(stage))), text);
     }
     for (name, field) in SUMS {
         write_cells(name, cells(&|row| micros(field(row))), text);
@@ -226,6 +226,15 @@ fn write_cells(name: &str, cells: impl IntoIterator<Item = String>, text: &mut S
         write!(line, "{cell:>11}").expect("writing to memory does not fail");
     }
     write_line(text, &line);
+}
+
+/// A stage that did not occur has no time.
+fn stage_micros(nanos: f64) -> String {
+    if nanos == 0.0 {
+        "-".to_owned()
+    } else {
+        micros(nanos)
+    }
 }
 
 /// Microseconds with as many decimals as mean something.

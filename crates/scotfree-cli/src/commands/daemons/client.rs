@@ -43,7 +43,9 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     if let Some(writer) = writer {
         close_trace(writer, &messages);
     }
-    ended.map_err(Failure::environment)
+    ended.map_err(Failure::environment)?;
+    messages.say("stopped");
+    Ok(())
 }
 
 fn open_trace(target: &TraceTarget) -> Result<TraceWriter, Failure> {

@@ -64,6 +64,7 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     if !drained {
         messages.say("ALARM: not everything became stable in time; devices hold what did not");
     }
+    messages.say("stopped");
     Ok(())
 }
 

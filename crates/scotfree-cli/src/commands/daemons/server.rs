@@ -19,9 +19,11 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let what = format!("sidecar server {} for {}", config.listen, config.service.redis);
     let messages = Messages::new("sidecar server", settings.cluster.log_level);
     config.service.notices = notices(&messages);
-    let mut reload = Reload { sources, settings: settings.clone(), messages };
+    let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone() };
     let serving = begin(what, Listening::open(settings.server.metrics)?, move || reload.run())?;
-    server::run(&config, &serving.stop, Some(&serving.board)).map_err(Failure::environment)
+    server::run(&config, &serving.stop, Some(&serving.board)).map_err(Failure::environment)?;
+    messages.say("stopped");
+    Ok(())
 }
 
 struct Reload {
