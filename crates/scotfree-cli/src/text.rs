@@ -97,8 +97,12 @@ impl FromStr for LogSpec {
             "disk" => LogTier::Disk,
             _ => return Err(wrong()),
         };
-        let sized = rest.rsplit_once(':').and_then(|(path, size)| Some((path, size.parse::<Size>().ok()?)));
-        let (path, size) = sized.map_or((rest, None), |(path, size)| (path, Some(size)));
+        // What begins with a digit is meant as a size; it must not become part of a file's name unseen.
+        let sized = rest.rsplit_once(':').filter(|(_, size)| size.starts_with(|c: char| c.is_ascii_digit()));
+        let (path, size) = match sized {
+            Some((path, size)) => (path, Some(size.parse::<Size>()?)),
+            None => (rest, None),
+        };
         if path.is_empty() {
             return Err(wrong());
         }
@@ -357,6 +361,8 @@ mod tests {
         let wrong = [
             parse::<LogSpec>("tape:/x").map(drop),
             parse::<LogSpec>("ram:").map(drop),
+            parse::<LogSpec>("disk:/x:10T").map(drop),
+            parse::<LogSpec>("disk:/x:99999999999G").map(drop),
             parse::<Size>("12X").map(drop),
             parse::<Size>("99999999999G").map(drop),
             parse::<BitRate>("0").map(drop),

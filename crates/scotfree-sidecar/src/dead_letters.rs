@@ -10,7 +10,7 @@ use scotfree_core::{Nanos, SeqNum, SessionId};
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// One update that could not be kept.
@@ -59,13 +59,16 @@ impl DeadLetters {
 
     /// Writes a letter.
     pub fn write(&mut self, letter: &Letter<'_>) -> io::Result<()> {
-        let line = line(letter);
+        let mut line = line(letter);
         let path = self.path.display();
         let doing = |error: io::Error| {
             io::Error::new(error.kind(), format!("writing a dead letter to {path} failed: {error}"))
         };
         // Letters are rare: the file is not kept open, so it can be moved away at any time.
         let mut file = open(&self.path).map_err(doing)?;
+        if ends_within_a_line(&file).map_err(doing)? {
+            line.insert(0, '\n');
+        }
         if file.metadata().map_err(doing)?.len() + line.len() as u64 > self.bytes_max {
             let text = format!(
                 "{path} would grow beyond {} bytes; look at its letters, move it away and start again",
@@ -88,12 +91,20 @@ pub fn commands_of(payload: &[u8]) -> Vec<Vec<Vec<u8>>> {
 /// Opens the file for appending. A new one is for its owner alone, since letters hold clients' data, and
 /// its name is made durable.
 fn open(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
     if file.metadata()?.len() == 0 {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
     }
     Ok(file)
+}
+
+/// Whether a full disk or a crash has cut the last letter: the next one is to begin a line of its own.
+fn ends_within_a_line(file: &File) -> io::Result<bool> {
+    let Some(at) = file.metadata()?.len().checked_sub(1) else { return Ok(false) };
+    let mut last = [0];
+    file.read_exact_at(&mut last, at)?;
+    Ok(last != *b"\n")
 }
 
 fn line(letter: &Letter<'_>) -> String {
@@ -188,6 +199,20 @@ mod tests {
             (letters.count(), std::fs::read_to_string(&path).expect("a file").lines().count()),
             (2, 2)
         );
+        std::fs::remove_file(&path).expect("it is ours");
+    }
+
+    #[test]
+    fn a_letter_behind_one_that_was_cut_has_a_line_of_its_own() {
+        let path = std::env::temp_dir().join(format!("scot-cut-letter-{}", std::process::id()));
+        let whole = line(&letter(&[]));
+        std::fs::write(&path, &whole[..whole.len() / 2]).expect("it can be written");
+        let mut letters = DeadLetters::open(&path, 10_000).expect("it is there");
+        for _ in 0..2 {
+            letters.write(&letter(&[])).expect("there is room");
+        }
+        let text = std::fs::read_to_string(&path).expect("a file");
+        assert_eq!(text, format!("{}\n{whole}{whole}", &whole[..whole.len() / 2]));
         std::fs::remove_file(&path).expect("it is ours");
     }
 
