@@ -706,8 +706,9 @@ impl Client {
         self.window = accept.window.min(self.config.window_asked);
         self.state = State::Open;
         self.state_timer = Nanos::MAX;
-        self.heartbeat_at = now.plus(self.config.idle_interval);
         effects.own(ClientOwn::Opened { session: self.session, window: self.window });
+        // Proves that we have the keys: openings whose client never speaks give way to others.
+        self.send_heartbeat(now, effects);
     }
 
     fn on_persist_ack(&mut self, now: Nanos, packet: &Packet<'_>, stamp: Stamp) {

@@ -15,6 +15,7 @@ pub use event::{CallError, ClientEvent, ClientRuntimeCounters, ClientTotals, Rep
 
 use crate::outbox::{flush, next_own, Flushed};
 use crate::probes::{Call, CallLabel, ProbeOptions, RealTime, Recorder, Stamped, TransmitTable};
+use crate::refusals::Refusals;
 use remedy_persist::{
     Client, ClientConfig, ClientCounters, ClientOwn, ClosedReason, Completion, Request, SubmitError,
 };
@@ -32,6 +33,9 @@ use std::time::Duration;
 /// How many datagrams are received at once, and how many such bursts a turn takes at most.
 const RX_BURST_MAX: usize = 64;
 const RX_BURSTS_PER_TURN_MAX: usize = 4;
+/// How many openings of sessions are under way at once; further ones wait for one of them to end. A server
+/// keeps only so many sessions whose client has not spoken.
+const OPENINGS_MAX: usize = 32;
 /// How many transmit stamps may be awaited.
 const TRANSMIT_STAMPS_MAX: usize = 1_024;
 /// How many reply buffers are kept for the next replies.
@@ -154,6 +158,8 @@ pub struct ClientRuntime<T> {
     generation_next: u32,
     by_id: HashMap<SessionId, usize>,
     opening: HashMap<Nonce, usize>,
+    /// Of these, the ones that wait to be sent.
+    opening_later: VecDeque<SessionHandle>,
     timers: BinaryHeap<Reverse<(Nanos, usize)>>,
     effects: Effects<ClientOwn>,
     /// How many effects were looked at, and sent.
@@ -172,6 +178,7 @@ pub struct ClientRuntime<T> {
     transmit_stamps: Vec<(u32, Nanos)>,
     rx: Option<RxBurst>,
     poller: Option<Poller>,
+    refusals: Refusals,
     counters: ClientRuntimeCounters,
 }
 
@@ -187,6 +194,7 @@ impl<T: Transport> ClientRuntime<T> {
             generation_next: 0,
             by_id: HashMap::new(),
             opening: HashMap::new(),
+            opening_later: VecDeque::new(),
             timers: BinaryHeap::new(),
             effects: Effects::new(),
             processed: 0,
@@ -202,6 +210,7 @@ impl<T: Transport> ClientRuntime<T> {
             transmit_stamps: Vec::new(),
             rx: Some(RxBurst::new(RX_BURST_MAX, PACKET_BYTES_MAX)),
             poller: None,
+            refusals: Refusals::default(),
             counters: ClientRuntimeCounters::default(),
             options,
         }
@@ -256,8 +265,16 @@ impl<T: Transport> ClientRuntime<T> {
         self.opening.insert(nonce, slot);
         self.slots[slot] = Some(entry);
         self.counters.sessions_started += 1;
-        self.step(slot, Client::open);
+        self.opening_later.push_back(handle);
+        self.open_next();
         Ok(handle)
+    }
+
+    fn open_next(&mut self) {
+        while self.opening.len() - self.opening_later.len() < OPENINGS_MAX {
+            let Some(session) = self.opening_later.pop_front() else { return };
+            self.step(session.slot as usize, Client::open);
+        }
     }
 
     /// Ends a session once all its updates are stable; [`ClientEvent::Closed`] says when.
@@ -345,6 +362,7 @@ impl<T: Transport> ClientRuntime<T> {
             }
         }
         self.fire_timers();
+        self.open_next();
         self.flush()
     }
 
@@ -461,6 +479,11 @@ impl<T: Transport> ClientRuntime<T> {
         totals
     }
 
+    /// A line for the log about packets that were refused; few come, however many packets do.
+    pub fn next_refusal(&mut self) -> Option<String> {
+        self.refusals.next_line()
+    }
+
     /// The transport.
     pub fn transport(&self) -> &T {
         &self.transport
@@ -492,9 +515,12 @@ impl<T: Transport> ClientRuntime<T> {
     }
 
     fn on_packet(&mut self, now: Nanos, from: SocketAddr, to: SocketAddr, bytes: &[u8], arrived: Stamped) {
-        let Ok(packet) = Packet::parse(bytes) else {
-            self.counters.unclaimed += 1;
-            return;
+        let packet = match Packet::parse(bytes) {
+            Ok(packet) => packet,
+            Err(error) => {
+                self.counters.refused[error as usize] += 1;
+                return self.refusals.look(now, from, bytes.len(), &self.counters.refused);
+            }
         };
         let Some(slot) = self.addressee(&packet) else {
             self.counters.unclaimed += 1;
@@ -508,7 +534,14 @@ impl<T: Transport> ClientRuntime<T> {
                 _ => {}
             }
         }
+        let before = entry.client.counters().refused;
         entry.client.on_message(now, from, to, bytes, &mut self.effects);
+        let after = entry.client.counters().refused;
+        if before != after {
+            let grown = after.iter().zip(before).map(|(after, before)| after - before);
+            self.counters.refused.iter_mut().zip(grown).for_each(|(all, grown)| *all += grown);
+            self.refusals.look(now, from, bytes.len(), &self.counters.refused);
+        }
         self.process(slot, arrived);
     }
 
@@ -610,6 +643,7 @@ impl<T: Transport> ClientRuntime<T> {
         self.counters.sessions_ended += 1;
         self.counters.ended.add(entry.client.counters());
         let session = entry.handle(slot);
+        self.opening_later.retain(|later| *later != session);
         self.events.push_back(Event { slot, session, what: What::Closed { reason, unknown_count } });
     }
 

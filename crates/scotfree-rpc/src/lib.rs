@@ -13,6 +13,7 @@ mod noop;
 mod outbox;
 mod peek;
 mod probes;
+mod refusals;
 mod server;
 mod server_metrics;
 mod service;
@@ -27,7 +28,7 @@ pub use listener::{Incoming, Listener, ListenerConfig, ListenerError, SessionKee
 pub use noop::NoopService;
 pub use probes::{CallLabel, ProbeOptions};
 pub use server::{ServerOptions, ServerRuntime, ServerRuntimeCounters, Stop};
-pub use server_metrics::{write_udp_metrics, ServerMetrics};
+pub use server_metrics::{write_refused, write_udp_metrics, ServerMetrics};
 pub use service::{DeadLetter, Execution, Replies, ReplyCopy, Service, Watch};
 pub use session::{key_hash, start_session, Session, SessionConfig, SessionError};
 // Named by this interface: who runs a server or reads a reply needs no other crate.

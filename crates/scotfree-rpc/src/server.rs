@@ -5,7 +5,6 @@
 //! was executed is answered and stable, or after [`ServerOptions::drain_time_max`].
 
 mod late_stamps;
-mod refusals;
 mod stop;
 mod waits;
 
@@ -15,10 +14,10 @@ use crate::metrics::{Health, MetricsBoard, MetricsText, PublishTimes};
 use crate::outbox::{flush, next_own, Flushed};
 use crate::peek::{peek_stamped, peek_traced, Peek};
 use crate::probes::{Arrivals, ProbeOptions, RealTime, Stamped, TransmitTable, UsualDelay};
+use crate::refusals::Refusals;
 use crate::server_metrics::ServerMetrics;
 use crate::service::{DeadLetter, Execution, Replies, Report, Service};
 use late_stamps::LateStamps;
-use refusals::Refusals;
 use remedy_persist::{RecoveredSession, RequestKind, Server, ServerConfig, ServerOwn};
 use scotfree_core::{ByteRange, DeviceId, Effects, Machine, Nanos, SeqNum, SessionId, Token};
 use scotfree_io::{now_monotonic, RxBurst, Transport};

@@ -7,7 +7,7 @@ use crate::metrics::{MetricKind, MetricsText};
 use crate::server::ServerRuntimeCounters;
 use remedy_persist::ServerCounters;
 use scotfree_io::udp::UdpCounters;
-use scotfree_wire::WireError;
+use scotfree_wire::{WireError, WIRE_ERROR_COUNT};
 
 /// A snapshot of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,11 +105,16 @@ impl ServerMetrics {
         for (name, help, value) in counters {
             text.counter(&format!("scotfree_server_{name}_total"), help, value);
         }
-        let name = "scotfree_server_packets_refused_total";
-        text.family(MetricKind::Counter, name, "Packets refused, by reason.");
-        for reason in WireError::ALL {
-            text.sample(name, &[("reason", reason.name())], refused[reason as usize]);
-        }
+        write_refused(text, "server", &refused);
+    }
+}
+
+/// Appends how many packets were refused, by reason; `role` is who did.
+pub fn write_refused(text: &mut MetricsText, role: &str, refused: &[u64; WIRE_ERROR_COUNT]) {
+    let name = format!("scotfree_{role}_packets_refused_total");
+    text.family(MetricKind::Counter, &name, "Packets refused, by reason.");
+    for reason in WireError::ALL {
+        text.sample(&name, &[("reason", reason.name())], refused[reason as usize]);
     }
 }
 

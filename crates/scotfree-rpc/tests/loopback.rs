@@ -83,6 +83,27 @@ fn many_sessions_share_one_socket_and_keep_their_orders() {
     assert_eq!(client.totals().completed, u64::from(CALLS) * SESSIONS as u64);
 }
 
+/// More sessions than a server keeps whose clients have not spoken, all asked for at once.
+#[test]
+fn a_thousand_sessions_open_at_once_and_stay_though_idle() {
+    const SESSIONS: usize = 1_000;
+    let server = TestServer::start(NoopService::new(), ServerOptions::default());
+    let options = ClientOptions::new(server.address, ClusterKey::from_bytes(KEY));
+    let mut client = ClientRuntime::new(socket(), options);
+    let start = |_| client.start_session(SessionOptions::default()).expect("room for a session");
+    let sessions: Vec<SessionHandle> = (0..SESSIONS).map(start).collect();
+    // One that is given up before its turn takes nothing from the others.
+    client.end_session(sessions[SESSIONS - 1]);
+    for session in &sessions[..SESSIONS - 1] {
+        client.wait_open(*session, PATIENCE).expect("the server accepts");
+    }
+    for session in &sessions[..SESSIONS - 1] {
+        let reply = client.call(*session, update(b"x"), LABEL, PATIENCE).expect("the session is known");
+        assert_eq!(reply.bytes, Some(&b"x"[..]));
+    }
+    assert_eq!(server.finish().executed(), SESSIONS as u64 - 1);
+}
+
 fn submit_all(
     client: &mut ClientRuntime<scotfree_io::udp::UdpTransport>,
     progress: &mut HashMap<SessionHandle, (u32, u32)>,
@@ -176,6 +197,8 @@ fn hostile_datagrams_are_counted_and_harm_nobody() {
     }
     let reply = client.call(session, update(b"still here"), LABEL, PATIENCE).expect("a reply");
     assert_eq!(reply.bytes, Some(&b"still here"[..]));
-    assert!(client.counters().unclaimed >= 190, "{:?}", client.counters());
+    let refused: u64 = client.counters().refused.iter().sum();
+    assert!(refused >= 190, "{:?}", client.counters());
+    assert!(client.next_refusal().is_some_and(|line| line.contains("dropped a packet")));
     assert_eq!(server.finish().executed(), 1);
 }

@@ -25,8 +25,8 @@ use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
 use scotfree_rpc::{
-    write_udp_metrics, CallLabel, ClientOptions, ClientRuntime, ProbeOptions, SessionHandle, SessionOptions,
-    Stop,
+    write_refused, write_udp_metrics, CallLabel, ClientOptions, ClientRuntime, ProbeOptions, SessionHandle,
+    SessionOptions, Stop,
 };
 use scotfree_trace::CallRecord;
 use scotfree_wire::{ClusterKey, REQUEST_BYTES_MAX};
@@ -241,6 +241,9 @@ impl ClientSidecar {
         if let Some(text) = silence {
             self.notices.alarm(&text);
         }
+        while let Some(refusal) = self.runtime.next_refusal() {
+            self.notices.say(&refusal);
+        }
         for text in [coverage, self.fronts.say_refusals(now)].into_iter().flatten() {
             self.notices.say(&text);
         }
@@ -329,7 +332,9 @@ impl ClientSidecar {
         text.counter("scotfree_client_completed_total", "Requests completed", totals.completed);
         text.counter("scotfree_client_completed_early_total", "Completed by devices", totals.completed_early);
         text.counter("scotfree_client_retransmitted_total", "Requests sent again", totals.retransmitted);
-        text.counter("scotfree_client_packets_refused_total", "Packets refused", totals.refused);
+        let counters = self.runtime.counters();
+        text.counter("scotfree_client_unclaimed_total", "Packets of no session", counters.unclaimed);
+        write_refused(text, "client", &counters.refused);
         write_udp_metrics(text, "client", &self.runtime.transport().counters());
         let silent = Health::NotServing("the server does not answer");
         board.publish(text, if self.silence.lasts() { silent } else { Health::Serving });

@@ -272,6 +272,7 @@ struct ServerKeys {
 struct InFlight {
     session: SessionId,
     seq: SeqNum,
+    kind: RequestKind,
     hold_until: u64,
 }
 

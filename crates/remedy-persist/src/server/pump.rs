@@ -453,7 +453,7 @@ impl Server {
             session.unstable.push_back(seq);
             self.unstable.insert(ticket, (id, seq));
         }
-        self.in_flight.insert(ticket, InFlight { session: id, seq, hold_until });
+        self.in_flight.insert(ticket, InFlight { session: id, seq, kind: pending.kind, hold_until });
         self.counters.executed += 1;
         self.counters.replayed += u64::from(pending.replayed);
         let payload = effects.append(|out| out.extend_from_slice(&pending.payload));

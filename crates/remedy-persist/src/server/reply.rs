@@ -28,7 +28,7 @@ impl Server {
             if reply.len() > RESPONSE_BYTES_MAX { (&[][..], true) } else { (reply, failed) };
         if let Some(session) = self.sessions.get_mut(&id) {
             session.executing -= 1;
-            session.note_reply(reply.len());
+            session.note_reply(flight.kind, reply.len());
             if !session.buffer.is_empty() {
                 // It may have waited for the size of this reply.
                 self.dirty.insert(id);

@@ -38,7 +38,7 @@ pub(super) struct Session {
     pub(super) unstable: VecDeque<SeqNum>,
     pub(super) replies: BTreeMap<SeqNum, Reply>,
     pub(super) replies_bytes: usize,
-    /// What one of its replies takes, as far as is known: a large one is remembered for a while.
+    /// What one reply to a read takes, as far as is known: a large one is remembered for a while.
     pub(super) reply_bytes_usual: usize,
     /// Everything up to here is complete at the client.
     pub(super) completed: SeqNum,
@@ -152,10 +152,12 @@ impl Session {
         }
     }
 
-    /// A reply was made: a larger one counts at once, smaller ones lower the expectation by an eighth each.
-    pub(super) fn note_reply(&mut self, bytes: usize) {
+    /// A reply was made: a larger one counts at once, smaller ones of reads lower the expectation by an eighth
+    /// each. Those of writes are small whatever the reads' are.
+    pub(super) fn note_reply(&mut self, kind: RequestKind, bytes: usize) {
         self.replies_bytes += bytes;
-        self.reply_bytes_usual = bytes.max(self.reply_bytes_usual - self.reply_bytes_usual / 8);
+        let lowered = if kind == RequestKind::Read { self.reply_bytes_usual / 8 } else { 0 };
+        self.reply_bytes_usual = bytes.max(self.reply_bytes_usual - lowered);
     }
 
     /// Every request up to this one is stable.

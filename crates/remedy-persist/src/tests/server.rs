@@ -94,6 +94,21 @@ fn nobody_waits_for_a_client_that_takes_no_replies() {
 }
 
 #[test]
+fn small_replies_of_writes_say_nothing_about_those_of_reads() {
+    let mut bench = large_replies();
+    bench.reply = b"ok".to_vec();
+    for seq in 1..=30 {
+        bench.request(Kind::Update, 1, seq, order(1, seq, 0));
+    }
+    bench.reply = vec![b'x'; 1_000];
+    bench.answers = false;
+    for seq in 31..=50 {
+        bench.request(Kind::Read, 1, seq, barrier(1, 30, 30));
+    }
+    assert_eq!(bench.executed.len(), 30 + 3, "reads whose sizes are not known yet");
+}
+
+#[test]
 fn small_replies_are_not_waited_for() {
     let mut bench = large_replies();
     bench.reply = b"ok".to_vec();

@@ -5,6 +5,7 @@
 use super::SessionHandle;
 use remedy_persist::{AnsweredBy, ClientCounters, ClosedReason};
 use scotfree_core::{SeqNum, SessionId};
+use scotfree_wire::WIRE_ERROR_COUNT;
 use std::io;
 
 /// Why a session could not be started.
@@ -90,8 +91,10 @@ pub struct ClientRuntimeCounters {
     pub sessions_ended: u64,
     /// Datagrams received.
     pub received: u64,
-    /// Datagrams that are of no session of this runtime, or malformed.
+    /// Datagrams that are of no session of this runtime.
     pub unclaimed: u64,
+    /// Datagrams refused, by reason.
+    pub refused: [u64; WIRE_ERROR_COUNT],
     /// Times when a stalled transport made us drop what was unsent.
     pub unsent_dropped: u64,
     /// Call records dropped because nobody took them.
@@ -115,7 +118,7 @@ pub struct ClientTotals {
     pub device_acks: u64,
     /// Requests sent again.
     pub retransmitted: u64,
-    /// Packets refused, for whatever reason.
+    /// Packets refused by sessions, for whatever reason.
     pub refused: u64,
 }
 

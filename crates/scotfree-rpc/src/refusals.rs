@@ -1,4 +1,4 @@
-//! Samples of the packets that the server refused, as lines for its log.
+//! Samples of the packets that a runtime refused, as lines for its log.
 //!
 //! Invariant: a flood of packets cannot become a flood of lines: there is one for the first packet of a
 //! reason and then at most one per [`INTERVAL`] and reason, with the number of those left out.
@@ -12,7 +12,7 @@ const INTERVAL: Nanos = Nanos::from_secs(5);
 
 /// What has been said of each reason.
 #[derive(Debug, Default)]
-pub(super) struct Refusals {
+pub(crate) struct Refusals {
     reasons: [Reason; WIRE_ERROR_COUNT],
 }
 
