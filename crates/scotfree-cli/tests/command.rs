@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A folder that is removed at the end, in which the command runs without any configuration.
 struct Folder(PathBuf);
@@ -265,5 +265,23 @@ fn the_example_of_a_lab_with_a_device_bridges_the_ports_it_has() {
     assert_eq!(ports.len(), 2, "{help}");
     for name in ports.into_iter().chain(after("--address")) {
         assert!(topology.contains(&format!("\"{name}\"")), "{name} is not in {topology}");
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error_but_a_reader_that_hangs_up_is_none() {
+    let folder = Folder::new("full");
+    let scot = |words: &[&str], stdout: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_scot"));
+        command.args(words).current_dir(&folder.0).env_remove("SCOT_CONFIG").stdout(stdout);
+        command.output().expect("the command runs")
+    };
+    for words in [&["config", "check"][..], &["classify"], &["--help"], &["completions", "bash"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
+        assert_fails(&scot(words, full.into()), 3, &["write to standard output: No space left"]);
+        let (reader, writer) = std::io::pipe().expect("pipes can be made");
+        drop(reader);
+        let output = scot(words, writer.into());
+        assert!(output.status.success() && output.stderr.is_empty(), "{words:?}: {}", err(&output));
     }
 }
