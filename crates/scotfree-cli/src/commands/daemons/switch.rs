@@ -109,6 +109,10 @@ pub fn config(switch: &Switch, key: ClusterKey) -> Result<SwitchConfig, Failure>
     let missing = |value: Option<crate::text::Address>, name| required(value.as_ref(), "switch", name);
     let (address, server) = (missing(switch.address, "address")?, missing(switch.server, "server")?);
     let device = required(switch.device_id.as_ref(), "switch", "device_id")?;
+    if device == 0 {
+        let allowed = format!("allowed are 1 to {}", u16::MAX);
+        return Err(Failure::usage(format!("[switch] device_id: no device has the number 0; {allowed}")));
+    }
     let mut config = SwitchConfig::new(DeviceId(device), &[], address.0, server.0, key);
     config.ports = ports(switch)?;
     config.head = switch.head.unwrap_or(config.head);
@@ -242,7 +246,11 @@ mod tests {
     #[test]
     fn what_cannot_work_is_refused_with_its_key() {
         type Spoil = fn(&mut Switch);
-        let cases: [(Spoil, &str); 6] = [
+        let cases: [(Spoil, &str); 7] = [
+            (
+                |switch| switch.device_id = Some(0),
+                "[switch] device_id: no device has the number 0; allowed are 1 to",
+            ),
             (|switch| switch.address = None, "--address is missing"),
             (|switch| switch.device_id = None, "SCOT_SWITCH_DEVICE_ID"),
             (|switch| switch.loss = Some(101.0), "loss: 101"),
