@@ -285,3 +285,16 @@ fn output_that_cannot_be_written_is_an_error_but_a_reader_that_hangs_up_is_none(
         assert!(output.status.success() && output.stderr.is_empty(), "{words:?}: {}", err(&output));
     }
 }
+
+#[test]
+fn a_key_that_could_not_be_written_leaves_no_file() {
+    let folder = Folder::new("full-key");
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 0; exec \"$0\" key new new.key", env!("CARGO_BIN_EXE_scot")]);
+    assert_fails(
+        &command.current_dir(&folder.0).output().expect("sh runs"),
+        3,
+        &["new.key", "no key was made"],
+    );
+    assert!(!folder.0.join("new.key").exists());
+}
