@@ -298,3 +298,17 @@ fn a_key_that_could_not_be_written_leaves_no_file() {
     );
     assert!(!folder.0.join("new.key").exists());
 }
+
+#[test]
+fn what_may_not_be_run_is_no_program() {
+    let folder = Folder::new("denied");
+    fs::create_dir(folder.0.join("scot-greet")).expect("temporary files can be written");
+    let path = folder.0.display().to_string();
+    assert_fails(
+        &folder.scot_with(&[("PATH", &path)], &["greet"]),
+        2,
+        &["no command `greet`", "scot --help"],
+    );
+    folder.write("scot-wave", "no program");
+    assert_fails(&folder.scot_with(&[("PATH", &path)], &["wave"]), 3, &["run scot-wave: Permission denied"]);
+}
