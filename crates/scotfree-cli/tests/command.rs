@@ -312,3 +312,16 @@ fn what_may_not_be_run_is_no_program() {
     folder.write("scot-wave", "no program");
     assert_fails(&folder.scot_with(&[("PATH", &path)], &["wave"]), 3, &["run scot-wave: Permission denied"]);
 }
+
+#[test]
+fn what_contradicts_itself_is_refused_with_its_line() {
+    let folder = Folder::new("lines");
+    folder.write(
+        "scot.toml",
+        "[switch]\nports = [\"a\"]\naddress = \"10.0.0.9\"\nserver = \"10.0.0.2\"\ndevice_id = 0\n",
+    );
+    let parts = ["scot.toml:5: [switch] device_id: no device has the number 0"];
+    assert_fails(&folder.scot(&["config", "check"]), 2, &parts);
+    assert_succeeds(&folder.scot(&["key", "new", "key"]));
+    assert_fails(&folder.scot(&["switch", "--key-file", "key"]), 2, &parts);
+}

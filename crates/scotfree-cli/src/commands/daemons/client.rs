@@ -26,7 +26,8 @@ const ACKS_MAX: u8 = 4;
 /// Runs the sidecar until it is told to end.
 pub fn run(sources: Sources) -> Result<(), Failure> {
     let settings = sources.read()?;
-    let mut config = config(&settings.client, cluster_key(&settings.cluster)?)?;
+    let key = cluster_key(&settings.cluster)?;
+    let mut config = config(&settings.client, key).map_err(|failure| sources.placed("client", failure))?;
     let messages = Messages::new("sidecar client", settings.cluster.log_level);
     let listening = Listening::open(settings.client.metrics)?;
     config.notices = notices(&messages);
@@ -106,7 +107,8 @@ struct Reload {
 impl Reload {
     fn run(&mut self) {
         let read = self.sources.read().and_then(|new| {
-            config(&new.client, cluster_key(&new.cluster)?)?;
+            let key = cluster_key(&new.cluster)?;
+            config(&new.client, key).map_err(|failure| self.sources.placed("client", failure))?;
             Ok((early_rule(&new.client)?, new))
         });
         match read {

@@ -30,7 +30,8 @@ const RELOADABLE: [&str; 8] =
 /// Runs the daemon until it is told to end.
 pub fn run(sources: Sources) -> Result<(), Failure> {
     let settings = sources.read()?;
-    let config = config(&settings.switch, cluster_key(&settings.cluster)?)?;
+    let key = cluster_key(&settings.cluster)?;
+    let config = config(&settings.switch, key).map_err(|failure| sources.placed("switch", failure))?;
     let what = format!("switch {} bridging {}", config.control, settings.switch.ports.join(" "));
     let messages = Messages::new("switch", settings.cluster.log_level);
     let sink = messages.clone();
@@ -82,7 +83,9 @@ impl Reload {
     fn run(&mut self) {
         // All of it must be right, as at a start: half a wrong file is not taken over.
         let read = self.sources.read().and_then(|new| {
-            let config = config(&new.switch, cluster_key(&new.cluster)?)?;
+            let key = cluster_key(&new.cluster)?;
+            let config =
+                config(&new.switch, key).map_err(|failure| self.sources.placed("switch", failure))?;
             Ok((config.ports, new))
         });
         match read {
