@@ -72,7 +72,7 @@ fn check_config(sources: &Sources) -> Result<(), Failure> {
     let config = sources.read()?;
     let place =
         sources.file().map_or("no scot.toml; variables only".to_owned(), |file| file.display().to_string());
-    daemons::check(&config).map_err(|failure| Failure::usage(format!("{place}: {failure}")))?;
+    daemons::check(&config, sources)?;
     out::line(format_args!("{place}: can be used; sections set: {}", set_sections(&config)));
     Ok(())
 }

@@ -79,6 +79,59 @@ impl Sources {
     }
 }
 
+impl Sources {
+    /// Puts the place in the file before what a daemon's check has against a section: it sees values, wherever
+    /// they came from.
+    pub fn placed(&self, section: &str, failure: Failure) -> Failure {
+        match (&failure, self.place(section, &failure.to_string())) {
+            (Failure::Usage(problem), Some(place)) => Failure::Usage(format!("{place}: {problem}")),
+            _ => failure,
+        }
+    }
+
+    /// File and line of the key that a problem names first, or of the section; none if the file has no part in
+    /// it.
+    fn place(&self, section: &str, problem: &str) -> Option<String> {
+        let file = self.file.as_ref()?;
+        let source = Source::read(file).ok()?;
+        let figment = Figment::from(Toml::string(source.text()));
+        let keys = figment.find_value(section).ok()?.into_dict()?;
+        let over = self.set_over_the_file(section);
+        let words: Vec<&str> = problem.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+        let named =
+            words.into_iter().find(|word| keys.contains_key(*word) || over.iter().any(|key| key == word));
+        if named.is_some_and(|key| over.iter().any(|set| set == key)) {
+            return None;
+        }
+        let line = line_of(source.text(), section, named).map(|line| format!(":{line}")).unwrap_or_default();
+        let is_mixed = named.is_none() && !over.is_empty();
+        let more = if is_mixed { ", with flags or variables over it" } else { "" };
+        Some(format!("{}{line}{more}", file.display()))
+    }
+
+    /// The keys of a section that a variable or a flag sets.
+    fn set_over_the_file(&self, section: &str) -> Vec<String> {
+        let variables = self.variables.iter().filter_map(|variable| {
+            let (key, _) = variable.setting().ok()?;
+            Some(key.strip_prefix(section)?.strip_prefix('.')?.to_owned())
+        });
+        let of_section = self.flags.iter().filter(|(name, _)| *name == section);
+        let flags = of_section.filter_map(|(_, value)| value.as_dict()).flat_map(|keys| keys.keys().cloned());
+        variables.chain(flags).collect()
+    }
+}
+
+/// The line of a key in its section, or of the section's head.
+fn line_of(text: &str, section: &str, key: Option<&str>) -> Option<usize> {
+    let head = format!("[{section}]");
+    let lines = || text.lines().map(str::trim_start).zip(1..);
+    let (_, begin) = lines().find(|(line, _)| line.starts_with(&head))?;
+    let inside = lines().skip(begin).take_while(|(line, _)| !line.starts_with('['));
+    let is_key = |line: &str, key| line.split('=').next().map(str::trim) == Some(key);
+    let at = key.and_then(|key| inside.into_iter().find(|(line, _)| is_key(line, key)));
+    Some(at.map_or(begin, |(_, line)| line))
+}
+
 fn layer(key: &str, value: &Value) -> Serialized<Value> {
     Serialized::from(value.clone(), Profile::Default).key(key)
 }
@@ -167,6 +220,31 @@ mod tests {
             let shown = failure.to_string();
             assert!(wanted.iter().all(|part| shown.contains(part)), "{shown}");
         }
+    }
+
+    #[test]
+    fn what_a_daemon_refuses_gets_its_place_in_the_file() {
+        let (_folder, path) = file("[cluster]\n[switch]\nloss = 200\n\nwindow_max = 0\n[kv]\nloss = 1\n");
+        let placed = |sources: &Sources, problem: &str| {
+            let shown = sources.placed("switch", Failure::usage(problem)).to_string();
+            shown.replace(&path.display().to_string(), "F")
+        };
+        let plain = Sources::of(Some(path.clone()), []);
+        let flagged = plain.clone().flags("switch", &flags(&["a"]));
+        let variable = Sources::of(Some(path.clone()), pairs(&[("SCOT_SWITCH_LOSS", "300")]));
+        for (sources, problem, wanted) in [
+            (&plain, "[switch] loss: 200", "F:3: [switch] loss: 200"),
+            (&plain, "window_max and sessions_max", "F:5: window_max and sessions_max"),
+            (&plain, "2 interfaces", "F:2: 2 interfaces"),
+            (&flagged, "[switch] loss: 200", "F:3: [switch] loss: 200"),
+            (&flagged, "2 interfaces", "F:2, with flags or variables over it: 2 interfaces"),
+            (&variable, "[switch] loss: 300", "[switch] loss: 300"),
+            (&Sources::of(None, []), "loss", "loss"),
+        ] {
+            assert_eq!(placed(sources, problem), wanted);
+        }
+        let failure = plain.placed("client", Failure::usage("acks"));
+        assert_eq!(failure.to_string(), "acks", "the file has no such section");
     }
 
     #[test]

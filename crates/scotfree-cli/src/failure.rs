@@ -6,7 +6,6 @@
 use scotfree_lab::trouble::Trouble;
 use std::fmt;
 use std::io;
-use std::process::ExitCode;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -46,13 +45,13 @@ impl Failure {
         }
     }
 
-    /// Says it and ends.
-    pub fn report(&self) -> ExitCode {
+    /// Says it; the exit code.
+    pub fn report(&self) -> u8 {
         match self {
             Failure::Verdict => (),
             other => eprintln!("scot: {other}"),
         }
-        ExitCode::from(self.code())
+        self.code()
     }
 }
 

@@ -62,9 +62,14 @@ pub fn create(path: &Path) -> Result<(), Failure> {
             };
             Failure::tried(format!("create {shown}"), &error, next)
         })?;
-    file.write_all(format!("{}\n", encode(&random)).as_bytes())
-        .and_then(|()| file.sync_all())
-        .map_err(|error| Failure::tried(format!("write {shown}"), &error, "remove it and try again"))
+    file.write_all(format!("{}\n", encode(&random)).as_bytes()).and_then(|()| file.sync_all()).map_err(
+        |error| {
+            // Half a key would only stand in the way of the next try.
+            let _ = fs::remove_file(path);
+            let next = "no key was made; make room (df), or name a file on another disk";
+            Failure::tried(format!("write {shown}"), &error, next)
+        },
+    )
 }
 
 fn encode(bytes: &[u8]) -> String {

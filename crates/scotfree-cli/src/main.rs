@@ -20,8 +20,19 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     scotfree_io::lifetime::outlive_file_limits();
-    match commands::run(cli::Cli::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+    let code = match cli::Cli::try_parse() {
+        Ok(cli) => commands::run(cli).map_or_else(|failure| failure.report(), |()| 0),
+        Err(message) => print(&message),
+    };
+    let loss = out::loss().map_or(0, |failure| failure.report());
+    ExitCode::from(if code == 0 { loss } else { code })
+}
+
+/// Prints help, the version or what is wrong with the words; the exit code.
+fn print(message: &clap::Error) -> u8 {
+    let printed = message.print();
+    if !message.use_stderr() {
+        out::note(printed);
     }
+    u8::try_from(message.exit_code()).unwrap_or(1)
 }

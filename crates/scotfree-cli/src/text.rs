@@ -226,10 +226,16 @@ impl FromStr for DeviceSpec {
 
     fn from_str(text: &str) -> Result<DeviceSpec, String> {
         let parsed = text.split_once('=').and_then(|(id, address)| {
-            Some(DeviceSpec { id: id.parse().ok()?, address: address.parse().ok()? })
+            // No device has the number 0.
+            let id = id.parse().ok().filter(|id| *id != 0)?;
+            Some(DeviceSpec { id, address: address.parse().ok()? })
         });
         parsed.ok_or_else(|| {
-            format!("`{text}` is no device; allowed is ID=IP[:PORT], such as 1=10.0.0.254:{PORT_DEFAULT}")
+            format!(
+                "`{text}` is no device; allowed is ID=IP[:PORT] with an ID from 1 to {}, such as \
+                 1=10.0.0.254:{PORT_DEFAULT}",
+                u16::MAX
+            )
         })
     }
 }
@@ -369,6 +375,7 @@ mod tests {
             parse::<Address>("localhost").map(drop),
             parse::<DeviceSpec>("10.0.0.1").map(drop),
             parse::<DeviceSpec>("70000=10.0.0.1").map(drop),
+            parse::<DeviceSpec>("0=10.0.0.1").map(drop),
             parse::<TraceTarget>("").map(drop),
             parse::<Asked>("tape").map(drop),
             socket_address("9100").map(drop),

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A folder that is removed at the end, in which the command runs without any configuration.
 struct Folder(PathBuf);
@@ -266,4 +266,62 @@ fn the_example_of_a_lab_with_a_device_bridges_the_ports_it_has() {
     for name in ports.into_iter().chain(after("--address")) {
         assert!(topology.contains(&format!("\"{name}\"")), "{name} is not in {topology}");
     }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error_but_a_reader_that_hangs_up_is_none() {
+    let folder = Folder::new("full");
+    let scot = |words: &[&str], stdout: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_scot"));
+        command.args(words).current_dir(&folder.0).env_remove("SCOT_CONFIG").stdout(stdout);
+        command.output().expect("the command runs")
+    };
+    for words in [&["config", "check"][..], &["classify"], &["--help"], &["completions", "bash"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
+        assert_fails(&scot(words, full.into()), 3, &["write to standard output: No space left"]);
+        let (reader, writer) = std::io::pipe().expect("pipes can be made");
+        drop(reader);
+        let output = scot(words, writer.into());
+        assert!(output.status.success() && output.stderr.is_empty(), "{words:?}: {}", err(&output));
+    }
+}
+
+#[test]
+fn a_key_that_could_not_be_written_leaves_no_file() {
+    let folder = Folder::new("full-key");
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 0; exec \"$0\" key new new.key", env!("CARGO_BIN_EXE_scot")]);
+    assert_fails(
+        &command.current_dir(&folder.0).output().expect("sh runs"),
+        3,
+        &["new.key", "no key was made"],
+    );
+    assert!(!folder.0.join("new.key").exists());
+}
+
+#[test]
+fn what_may_not_be_run_is_no_program() {
+    let folder = Folder::new("denied");
+    fs::create_dir(folder.0.join("scot-greet")).expect("temporary files can be written");
+    let path = folder.0.display().to_string();
+    assert_fails(
+        &folder.scot_with(&[("PATH", &path)], &["greet"]),
+        2,
+        &["no command `greet`", "scot --help"],
+    );
+    folder.write("scot-wave", "no program");
+    assert_fails(&folder.scot_with(&[("PATH", &path)], &["wave"]), 3, &["run scot-wave: Permission denied"]);
+}
+
+#[test]
+fn what_contradicts_itself_is_refused_with_its_line() {
+    let folder = Folder::new("lines");
+    folder.write(
+        "scot.toml",
+        "[switch]\nports = [\"a\"]\naddress = \"10.0.0.9\"\nserver = \"10.0.0.2\"\ndevice_id = 0\n",
+    );
+    let parts = ["scot.toml:5: [switch] device_id: no device has the number 0"];
+    assert_fails(&folder.scot(&["config", "check"]), 2, &parts);
+    assert_succeeds(&folder.scot(&["key", "new", "key"]));
+    assert_fails(&folder.scot(&["switch", "--key-file", "key"]), 2, &parts);
 }

@@ -253,7 +253,9 @@ fn a_device_takes_over_faults_on_purpose_and_names_the_rest() {
     switch.wait_for_output("restart to take over: metrics", PATIENCE).expect("and what not");
     write("loss = 101.0\n");
     switch.signal("HUP");
-    switch.wait_for_output("not reloaded: [switch] loss: 101", PATIENCE).expect("it names the key");
+    switch
+        .wait_for_output("not reloaded: scot.toml:10: [switch] loss: 101", PATIENCE)
+        .expect("it names the key");
     stop(&switch);
     let ls = scot(&["log", "ls", "ram.log"]);
     assert!(ls.wait(PATIENCE).is_some_and(|status| status.success()), "{}", ls.error_output());

@@ -21,12 +21,12 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A new, empty folder below the system's folder for temporary files.
+    /// A new, empty folder below the system's folder for temporary files, where sockets may be bound.
     pub fn new(name: &str) -> Result<Scratch, Trouble> {
-        Scratch::new_in(&std::env::temp_dir(), name)
+        Scratch::new_in(folder_for_sockets(&std::env::temp_dir()), name)
     }
 
-    /// A new, empty folder below another.
+    /// A new, empty folder below another, which is there.
     pub fn new_in(parent: &Path, name: &str) -> Result<Scratch, Trouble> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -34,7 +34,6 @@ impl Scratch {
         // Left by a dead process that had our number.
         let _ = fs::remove_dir_all(&path);
         let make = || {
-            fs::create_dir_all(parent)?;
             DirBuilder::new().mode(0o700).create(&path)?;
             let lock = File::open(&path)?;
             try_lock(&lock)?;
@@ -59,6 +58,31 @@ impl Drop for Scratch {
 }
 
 const PREFIX: &str = "scot-";
+// Where temporary files go if TMPDIR names no folder that will do.
+const USUAL: &str = "/tmp";
+// What the kernel's `sun_path` holds, less its closing zero.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+// Below the folder for temporary files: `scot-`, a process, a count, an experiment, a socket.
+const BELOW_BYTES_MAX: usize = 64;
+
+/// Where temporary files go: TMPDIR if it names a folder that is there from wherever one stands, else the usual one.
+pub fn temporary_folder() -> PathBuf {
+    folder_or_usual(&std::env::temp_dir()).to_owned()
+}
+
+fn folder_for_sockets(wanted: &Path) -> &Path {
+    let is_short = wanted.as_os_str().len() <= SOCKET_PATH_BYTES_MAX - BELOW_BYTES_MAX;
+    folder_or_usual(if is_short { wanted } else { Path::new(USUAL) })
+}
+
+fn folder_or_usual(wanted: &Path) -> &Path {
+    // A folder that nobody made is not made: nobody would remove it.
+    if wanted.is_absolute() && wanted.is_dir() {
+        wanted
+    } else {
+        Path::new(USUAL)
+    }
+}
 
 /// Removes the folders that dead processes of this user left below `parent`; says how many.
 pub fn sweep(parent: &Path) -> usize {
@@ -105,6 +129,23 @@ mod tests {
         assert_eq!(mode & 0o777, 0o700);
         drop(folder);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_temporary_folder_that_will_not_do_is_replaced_and_not_made() {
+        let parent = Scratch::new("scratch-tmpdir").expect("temporary files can be written");
+        let missing = parent.path().join("missing");
+        for wanted in [Path::new("."), Path::new(""), &missing] {
+            assert_eq!(folder_or_usual(wanted), Path::new(USUAL), "{}", wanted.display());
+        }
+        assert_eq!(folder_or_usual(parent.path()), parent.path());
+        Scratch::new_in(&missing, "x").expect_err("nobody made its parent");
+        assert!(!missing.exists());
+        let long = parent.path().join("l".repeat(SOCKET_PATH_BYTES_MAX));
+        fs::create_dir(&long).expect("it can be made");
+        assert_eq!(folder_or_usual(&long), long, "files fit there");
+        assert_eq!(folder_for_sockets(&long), Path::new(USUAL));
+        assert_eq!(folder_for_sockets(Path::new("/proc")), Path::new("/proc"));
     }
 
     #[test]

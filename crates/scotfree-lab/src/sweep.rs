@@ -22,8 +22,11 @@ pub struct Swept {
 pub fn sweep(run_folder: &Path, lab_folder: &Path) -> Swept {
     // The labs first: whatever still runs in their namespaces may be writing to the folders.
     let (labs, troubles) = Lab::sweep(run_folder);
+    // A run took one of two: TMPDIR, or what stands in for one that will not do.
     let temporary = std::env::temp_dir();
-    let mut parents = vec![temporary.as_path(), Path::new("/dev/shm"), Path::new("/var/tmp"), lab_folder];
+    let usual = ["/tmp", "/dev/shm", "/var/tmp"].map(Path::new);
+    let mut parents = vec![temporary.as_path(), lab_folder];
+    parents.extend(usual);
     parents.sort();
     parents.dedup();
     let folders_count = parents.into_iter().map(scratch::sweep).sum();

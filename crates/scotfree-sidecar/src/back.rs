@@ -26,7 +26,7 @@ pub use start::LANE_NAME_PREFIX;
 use crate::aof::Ending;
 use crate::description::Description;
 use crate::payload::RequestKind;
-use crate::resp::Limits;
+use crate::resp::{is_error, Limits};
 use batch::{Batch, MarkerPlace};
 use health::{early_obstacle, Info, Settings};
 use item::{judge, Item, Nature};
@@ -228,6 +228,13 @@ pub enum BackEvent {
         /// Why not.
         reason: String,
     },
+    /// The server answered what no server answers, so its connection is given up.
+    Nonsense {
+        /// What the connection is for.
+        lane: &'static str,
+        /// What it said, and what is wrong with it.
+        said: String,
+    },
     /// The end of this machine.
     Stopped(StopReason),
 }
@@ -294,6 +301,8 @@ pub struct BackCounters {
     pub markers_rewritten: u64,
     /// Lanes that broke.
     pub lanes_broken: u64,
+    /// Of these, because the server answered nonsense.
+    pub nonsense: u64,
 }
 
 /// Who waits for an effect to be stable.
@@ -522,8 +531,18 @@ impl Back {
         loop {
             let result = match replies.pop() {
                 Ok(None) => break,
-                Ok(Some(reply)) => self.on_reply(lane_id, now, reply, events),
-                Err(error) => Err(error.to_string()),
+                Ok(Some(reply)) => self.on_reply(lane_id, now, reply, events).inspect_err(|reason| {
+                    // An error is no nonsense, even where it cannot be gone on from.
+                    if !is_error(reply) {
+                        self.on_nonsense(lane_id, reason, reply, events);
+                    }
+                }),
+                Err(error) => {
+                    let reason = error.to_string();
+                    self.give_up_asked(lane_id);
+                    self.on_nonsense(lane_id, &reason, replies.offending(), events);
+                    Err(reason)
+                }
             };
             if let Err(reason) = result {
                 self.break_lane(lane_id, now, &reason, events);

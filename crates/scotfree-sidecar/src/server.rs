@@ -112,6 +112,8 @@ pub struct RedisService {
     refused: BTreeSet<SessionId>,
     /// Updates of sessions that the server has never heard of.
     strangers: Seldom,
+    /// Answers that are none.
+    nonsense: Seldom,
     ack_when_applied: bool,
 }
 
@@ -141,6 +143,7 @@ impl RedisService {
             failed_sessions: 0,
             refused: BTreeSet::new(),
             strangers: Seldom::default(),
+            nonsense: Seldom::default(),
             ack_when_applied: config.ack_when_applied,
         };
         service.back.start(&mut service.events);
@@ -210,6 +213,11 @@ impl RedisService {
             "scotfree_redis_markers_rewritten_total",
             "Times markers had vanished",
             counters.markers_rewritten,
+        );
+        text.counter(
+            "scotfree_redis_nonsense_total",
+            "Connections given up because the Redis server answered nonsense on them",
+            counters.nonsense,
         );
         text.counter("scotfree_redis_failed_sessions_total", "Sessions given up", self.failed_sessions);
         text.counter(
@@ -430,6 +438,18 @@ impl RedisService {
                     "the Redis server lets the sidecar open no new connections: {reason}; until then AUTH, WATCH and \
                      what else needs a connection of its own get errors, and the rest goes on"
                 ));
+            }
+            BackEvent::Nonsense { lane, said } => {
+                self.nonsense.happened(1);
+                if let Some(count) = self.nonsense.due(now) {
+                    self.notices.alarm(&format!(
+                        "the Redis server has answered nonsense ({count} times), now on the connection for {lane}: \
+                         {said}; that connection is given up, the request whose answer it was ends with an error and \
+                         the others go on; look for what stands between the sidecar and the server at {}, and at the \
+                         server's log",
+                        self.redis
+                    ));
+                }
             }
             BackEvent::Stopped(reason) => {
                 self.broken = Some(reason.to_string());

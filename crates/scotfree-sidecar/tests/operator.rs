@@ -6,11 +6,13 @@ use remedy_persist::DeadLetterReason;
 use scotfree_core::{DeviceId, SeqNum, SessionId};
 use scotfree_io::conformance::ports::free_address;
 use scotfree_io::now_monotonic;
-use scotfree_rpc::metrics::{Health, MetricsBoard};
-use scotfree_rpc::{DeadLetter, Service, Stop};
+use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
+use scotfree_rpc::{DeadLetter, Execution, Replies, Service, Stop};
 use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig};
 use scotfree_sidecar::notices::Notices;
+use scotfree_sidecar::payload::{RequestHead, RequestKind};
 use scotfree_sidecar::redis::RedisAddress;
+use scotfree_sidecar::resp::{write_command, Command};
 use scotfree_sidecar::server::{self, RedisService, RedisServiceConfig, ServerSidecarConfig, SidecarError};
 use scotfree_wire::ClusterKey;
 use std::io::{BufRead, BufReader, Write};
@@ -19,6 +21,7 @@ use std::path::Path;
 use std::sync::mpsc::{channel, Receiver};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use support::proxy::{Fault, Proxy};
 use support::{RedisServer, PATIENCE};
 
 /// What says that the server's sidecar has started.
@@ -196,6 +199,38 @@ fn updates_of_sessions_that_the_server_never_had_are_said_with_their_number() {
         "{said}"
     );
     assert!(said.contains("lost its data") && said.contains("another one is behind this sidecar"), "{said}");
+}
+
+#[test]
+fn nonsense_from_the_server_is_an_alarm_and_a_number() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let proxy = Proxy::start(&redis.socket());
+    let (notices, lines) = Lines::new();
+    let letters = redis.folder.join("dead-letters");
+    let config = RedisServiceConfig {
+        notices,
+        ..RedisServiceConfig::new(RedisAddress::Unix(proxy.path.clone()), letters)
+    };
+    let started = RedisService::start(&config, &Stop::new().expect("a waker")).expect("it can be used");
+    let (mut service, _) = started.expect("nobody stops it");
+    proxy.plant("culprit", Fault::Nonsense);
+    let mut payload = Vec::new();
+    RequestHead::default().write(&mut payload);
+    write_command(&mut payload, Command::new(["GET", "culprit"]).args());
+    let (session, seq, kind) = (SessionId(9), SeqNum(1), RequestKind::Read);
+    let mut replies = Replies::new();
+    service.execute(&Execution { ticket: 1, session, seq, kind, payload: &payload }, &mut replies);
+    let deadline = Instant::now() + PATIENCE;
+    while service.counters().executed == 0 {
+        assert!(Instant::now() < deadline, "nobody answers");
+        service.poll(false, &mut replies);
+    }
+    let line = lines.with("has answered nonsense");
+    assert!(line.starts_with("ALARM: ") && line.contains("`HTTP/1.1 400 Bad Request\\r\\n`"), "{line}");
+    assert!(line.contains(&proxy.path.display().to_string()), "{line}");
+    let mut text = MetricsText::new();
+    service.write_metrics(&mut text);
+    assert!(text.as_str().contains("\nscotfree_redis_nonsense_total 1\n"), "{}", text.as_str());
 }
 
 #[test]

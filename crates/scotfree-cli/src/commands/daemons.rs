@@ -7,6 +7,7 @@ pub mod kv;
 pub mod server;
 pub mod switch;
 
+use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::key_file;
 use crate::serve::Messages;
@@ -17,23 +18,25 @@ use scotfree_sidecar::notices::Notices;
 use scotfree_wire::ClusterKey;
 use std::net::SocketAddr;
 
-/// Checks what each section that is set says, as its daemon would at its start.
-pub fn check(config: &Config) -> Result<(), Failure> {
+/// Checks what each section that is set says, as its daemon would at its start; a failure names the place.
+pub fn check(config: &Config, sources: &Sources) -> Result<(), Failure> {
     let default = Config::default();
+    let key = || ClusterKey::from_bytes([0; 32]);
+    let placed = |section| move |failure| sources.placed(section, failure);
     if let Some(file) = &config.cluster.key_file {
-        key_file::read(file)?;
+        key_file::read(file).map_err(placed("cluster"))?;
     }
     if config.switch != default.switch {
-        switch::config(&config.switch, ClusterKey::from_bytes([0; 32]))?;
+        switch::config(&config.switch, key()).map_err(placed("switch"))?;
     }
     if config.kv != default.kv {
-        kv::check(&config.kv)?;
+        kv::check(&config.kv).map_err(placed("kv"))?;
     }
     if config.server != default.server {
-        server::config(&config.server, ClusterKey::from_bytes([0; 32]))?;
+        server::config(&config.server, key()).map_err(placed("server"))?;
     }
     if config.client != default.client {
-        client::check(&config.client)?;
+        client::check(&config.client).map_err(placed("client"))?;
     }
     Ok(())
 }

@@ -3,8 +3,10 @@
 //! Invariant: the program takes this process's place, so signals and exit code are its own.
 
 use crate::failure::Failure;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 pub fn run(words: &[OsString]) -> Result<(), Failure> {
@@ -12,10 +14,25 @@ pub fn run(words: &[OsString]) -> Result<(), Failure> {
     let mut program = OsString::from("scot-");
     program.push(name);
     let error = Command::new(&program).args(args).exec();
+    // A folder in the path that may not be searched gives the same error as a program that may not be run.
+    let is_missing = match error.kind() {
+        ErrorKind::NotFound => true,
+        ErrorKind::PermissionDenied => !is_in_path(&program),
+        _ => false,
+    };
     let (name, program) = (name.to_string_lossy(), program.to_string_lossy());
-    if error.kind() == std::io::ErrorKind::NotFound {
+    if is_missing {
         let problem = format!("there is no command `{name}` and no program `{program}` in the path");
         return Err(Failure::usage(format!("{problem}; see: scot --help")));
     }
     Err(Failure::environment(format!("run {program}: {error}; see: command -v {program}")))
+}
+
+/// Whether there is such a file, where a program of that name is looked for.
+fn is_in_path(program: &OsStr) -> bool {
+    if Path::new(program).components().count() > 1 {
+        return Path::new(program).is_file();
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
 }

@@ -43,10 +43,12 @@ fn verify_any(file: &Path) -> Result<String, Failure> {
         LogKind::Ram => "ram",
         LogKind::Disk => "disk",
     };
+    let torn = (torn_bytes > 0).then(|| format!("the tail is torn, {torn_bytes} bytes"));
     Ok(format!(
-        "{}: every record holds\n{kind} log of no device: {record_count} records, {live_count} live with \
+        "{}: {}\n{kind} log of no device: {record_count} records, {live_count} live with \
          {live_bytes} bytes; {torn_bytes} bytes torn\n",
-        file.display()
+        file.display(),
+        log_tools::verdict(torn)
     ))
 }
 

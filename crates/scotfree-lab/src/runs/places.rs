@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is measured as a disk is no file system in memory.
 
-use crate::scratch::Scratch;
+use crate::scratch::{temporary_folder, Scratch};
 use crate::trouble::Trouble;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ const IN_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "devtmpfs"];
 /// A folder on a disk: the first of the folder for temporary files and `other` that is on one.
 pub(super) fn on_disk(name: &str, other: &Path) -> Result<Scratch, Trouble> {
     let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
-    let candidates = [std::env::temp_dir(), absolute(other)];
+    let candidates = [temporary_folder(), absolute(other)];
     let on_disk = candidates.iter().find(|folder| !is_in_memory(&mounts, &absolute(folder)));
     let folder = on_disk.ok_or_else(|| {
         let shown = [0, 1].map(|at: usize| candidates[at].display().to_string()).join(" and ");

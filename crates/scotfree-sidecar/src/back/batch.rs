@@ -133,6 +133,14 @@ impl Batch {
         batch
     }
 
+    /// Its item, if it is the only one.
+    pub fn only_item(&mut self) -> Option<&mut Item> {
+        match self.items.as_mut_slice() {
+            [item] => Some(item),
+            _ => None,
+        }
+    }
+
     /// Whether it changes the dataset.
     pub fn writes(&self) -> bool {
         !self.marks.is_empty()

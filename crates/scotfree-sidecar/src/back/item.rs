@@ -117,6 +117,13 @@ impl Item {
         self.request.all(&self.payload).any(grows)
     }
 
+    /// What it answers whenever it is executed, if that is always the same.
+    pub fn fixed_reply(&self) -> Option<&'static [u8]> {
+        let is_single = self.nature == Nature::Batched { alone: false } && !self.is_transaction();
+        let verdict = is_single.then(|| classify(self.request.args(&self.payload, 0)));
+        verdict.filter(|verdict| verdict.class == Class::Early)?.fixed_reply
+    }
+
     /// The commands as words, for a dead letter.
     pub fn words(&self) -> Vec<Vec<Vec<u8>>> {
         self.request.all(&self.payload).map(|args| args.iter().map(<[u8]>::to_vec).collect()).collect()

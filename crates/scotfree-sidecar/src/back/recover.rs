@@ -1,16 +1,17 @@
 //! What becomes of the work on a lane that broke while the server lives on.
 //!
 //! Invariant: before anything is tried again, the broken connection is ended at the server and the markers
-//! are read, so it is known what was executed. What was executed and not answered is answered with an
-//! error; what was not is executed now. If the server is another one since, nothing is known and the
-//! machine stops.
+//! are read, so it is known what was executed. What was executed and not answered is answered with its
+//! fixed reply, or with an error if it has none; what was not is executed now, and so is what only reads,
+//! unless its session has written since. A request whose own reply was nonsense is not asked again. If the
+//! server is another one since, nothing is known and the machine stops.
 
 use super::health::Info;
 use super::markers::foreign_epoch;
 use super::replies::line;
 use super::start::read_markers;
 use super::{
-    Back, BackEvent, BackEvents, Batch, Expected, Item, LaneId, LaneState, Markers, Nature, Purpose,
+    Back, BackEvent, BackEvents, Batch, Expected, Item, LaneId, LaneState, Markers, Nature, Phase, Purpose,
     StopReason, Waiter,
 };
 use crate::payload::ResponseFlags;
@@ -20,6 +21,9 @@ use std::collections::VecDeque;
 
 /// How often an item is tried before it is answered with an error.
 const TRIES_MAX: u8 = 3;
+
+/// How much of what the server said is told.
+const QUOTE_BYTES_MAX: usize = 64;
 
 /// The shared lane broke; the server is being asked what was executed.
 #[derive(Debug)]
@@ -65,6 +69,33 @@ impl Back {
                 };
                 self.stop(StopReason::Lost(text), events);
             }
+        }
+    }
+
+    /// The server answered what it cannot have meant.
+    pub(super) fn on_nonsense(&mut self, id: LaneId, reason: &str, bytes: &[u8], events: &mut BackEvents) {
+        let Some(purpose) = self.purpose(id) else { return };
+        self.counters.nonsense += 1;
+        if !matches!(self.phase, Phase::Running) {
+            // A start that fails says why itself, and only once however often it is tried.
+            return;
+        }
+        let quoted = bytes[..bytes.len().min(QUOTE_BYTES_MAX)].escape_ascii();
+        let more = if bytes.len() > QUOTE_BYTES_MAX { " …" } else { "" };
+        events
+            .push(BackEvent::Nonsense { lane: purpose.name(), said: format!("{reason}: `{quoted}`{more}") });
+    }
+
+    /// What the next reply belongs to is not tried again, unless it may have to be: whether a write was
+    /// executed is for its marker to say.
+    pub(super) fn give_up_asked(&mut self, id: LaneId) {
+        let asked = match self.lanes.get(&id).and_then(|lane| lane.expected.front()) {
+            Some(Expected::Direct) => self.direct.front_mut(),
+            Some(Expected::Queued | Expected::Exec) => self.batch.as_mut().and_then(Batch::only_item),
+            _ => None,
+        };
+        if let Some(item) = asked.filter(|item| !item.writes) {
+            item.tries = TRIES_MAX;
         }
     }
 
@@ -115,24 +146,29 @@ impl Back {
     fn resume(&mut self, recovery: Recovery, markers: &Markers, events: &mut BackEvents) {
         let reason = format!("the connection to the server broke: {}", recovery.reason);
         let mut again = VecDeque::new();
+        let batch = recovery.batch.map(|batch| (was_executed(&batch, markers), batch));
+        let done = batch.as_ref().filter(|(executed, _)| *executed).map(|(_, batch)| batch);
         for item in recovery.direct {
+            let outrun = done.is_some_and(|batch| writes_later(&batch.items, &item));
             if matches!(item.nature, Nature::Solo | Nature::Bare) {
                 self.stability.effect();
                 self.consume(&item);
+                self.answer_gone(&item, &reason, events);
+            } else if outrun {
                 self.answer_gone(&item, &reason, events);
             } else {
                 self.try_again(item, &reason, &mut again, events);
             }
         }
-        if let Some(batch) = recovery.batch {
-            if was_executed(&batch, markers) {
-                self.settle_unanswered(&batch, &reason, events);
-            } else {
+        match batch {
+            Some((true, batch)) => self.settle_unanswered(&batch, &reason, &mut again, events),
+            Some((false, batch)) => {
                 self.restore(&batch);
                 for item in batch.items {
                     self.try_again(item, &reason, &mut again, events);
                 }
             }
+            None => {}
         }
         // Singly, so that whatever broke the lane breaks it for itself.
         self.singly += again.len();
@@ -158,19 +194,32 @@ impl Back {
         }
     }
 
-    /// The transaction was executed, but nobody knows what it answered.
-    fn settle_unanswered(&mut self, batch: &Batch, reason: &str, events: &mut BackEvents) {
+    /// The transaction was executed, but nobody knows what it answered beyond what it always answers.
+    fn settle_unanswered(
+        &mut self,
+        batch: &Batch,
+        reason: &str,
+        again: &mut VecDeque<Item>,
+        events: &mut BackEvents,
+    ) {
         let effect = self.stability.effect();
         for session in batch.marks.keys() {
             self.late.remove(session);
         }
         let unmarked = self.unmarked.take();
         let last = batch.items.iter().filter_map(|item| item.ticket).max().max(unmarked);
-        for item in &batch.items {
+        for (index, item) in batch.items.iter().enumerate() {
             match item.nature {
                 Nature::Record(_) => self.waiters.push_back((effect, Waiter::Recorded(item.session))),
                 Nature::Delete => self.waiters.push_back((effect, Waiter::Deleted(item.session))),
-                _ => self.answer_gone(item, reason, events),
+                Nature::Flush => {}
+                _ if !item.writes && !writes_later(&batch.items[index..], item) => {
+                    self.try_again(item.clone(), reason, again, events);
+                }
+                _ => match item.fixed_reply() {
+                    Some(reply) => self.reply(item, reply, ResponseFlags::NONE, events),
+                    None => self.answer_gone(item, reason, events),
+                },
             }
         }
         self.waiters.extend(last.map(|ticket| (effect, Waiter::Ticket(ticket))));
@@ -201,6 +250,11 @@ impl Back {
             self.answer_gone(&item, &reason, events);
         }
     }
+}
+
+/// Whether a read, were it repeated now, would see what its own session wrote after it.
+fn writes_later(later: &[Item], read: &Item) -> bool {
+    later.iter().any(|item| item.writes && item.session == read.session)
 }
 
 /// A transaction's positions are stored with its effects, so they tell whether it was executed. One that

@@ -200,6 +200,11 @@ impl ReplyDecoder {
         &self.buffer[self.start..]
     }
 
+    /// The bytes at which reading stopped: after an error, those that are no reply.
+    pub fn offending(&self) -> &[u8] {
+        self.buffer.get(self.start + self.scanner.cursor..).unwrap_or_default()
+    }
+
     fn drop_complete(&mut self) {
         if self.complete > 0 {
             self.start += self.complete;

@@ -61,6 +61,8 @@ pub struct BackDriver {
     pub early: Vec<(bool, String)>,
     /// Whether new lanes are let in, as it was said.
     pub lanes: Vec<(bool, String)>,
+    /// Nonsense that the server answered, as it was said.
+    pub nonsense: Vec<String>,
     pub synced: Vec<Synced>,
     /// What the start has waited for.
     pub waits: Vec<String>,
@@ -95,6 +97,7 @@ impl BackDriver {
             late_errors: Vec::new(),
             early: Vec::new(),
             lanes: Vec::new(),
+            nonsense: Vec::new(),
             synced: Vec::new(),
             waits: Vec::new(),
             assumed_ending: None,
@@ -240,6 +243,7 @@ impl BackDriver {
             BackEvent::LateError(error) => self.late_errors.push(error),
             BackEvent::Early { allowed, reason } => self.early.push((allowed, reason)),
             BackEvent::Lanes { allowed, reason } => self.lanes.push((allowed, reason)),
+            BackEvent::Nonsense { lane, said } => self.nonsense.push(format!("{lane}: {said}")),
             BackEvent::Stopped(reason) => self.stopped = Some(reason),
         }
     }

@@ -171,7 +171,20 @@ pub fn ls(path: &Path) -> Result<String, LogToolError> {
 /// The text of `scot log verify`.
 pub fn verify(path: &Path) -> Result<String, LogToolError> {
     let contents = read_log(path)?;
-    Ok(format!("{}: every record holds\n{}", path.display(), summary(&contents)))
+    let torn = (contents.torn_count > 0).then(|| format!("{} torn", contents.torn_count));
+    Ok(format!("{}: {}\n{}", path.display(), verdict(torn), summary(&contents)))
+}
+
+/// What can be said of a log that is not damaged; `torn` is what a failure left half written.
+pub fn verdict(torn: Option<String>) -> String {
+    torn.map_or_else(
+        || "every record holds".to_owned(),
+        |torn| {
+            format!(
+                "every whole record holds; {torn} (left half written by a failure; the next start drops it)"
+            )
+        },
+    )
 }
 
 fn summary(contents: &LogContents) -> String {
@@ -379,6 +392,13 @@ mod tests {
             assert!(std::fs::read(&path).expect("the file") == bytes, "{name} was written to");
             std::fs::remove_dir_all(&folder).expect("the scratch folder");
         }
+    }
+
+    #[test]
+    fn what_is_torn_is_not_said_to_hold() {
+        assert_eq!(verdict(None), "every record holds");
+        let told = verdict(Some("1 torn".to_owned()));
+        assert!(told.starts_with("every whole record holds; 1 torn (left half written"), "{told}");
     }
 
     #[test]

@@ -20,10 +20,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// What can be taken over without a restart; connections that are open keep their rule.
 const RELOADABLE: [&str; 3] = ["mode", "early_prefix", "log_level"];
 
+/// A client counts the acknowledgements of so many devices: more would be waited for in vain.
+const ACKS_MAX: u8 = 4;
+
 /// Runs the sidecar until it is told to end.
 pub fn run(sources: Sources) -> Result<(), Failure> {
     let settings = sources.read()?;
-    let mut config = config(&settings.client, cluster_key(&settings.cluster)?)?;
+    let key = cluster_key(&settings.cluster)?;
+    let mut config = config(&settings.client, key).map_err(|failure| sources.placed("client", failure))?;
     let messages = Messages::new("sidecar client", settings.cluster.log_level);
     let listening = Listening::open(settings.client.metrics)?;
     config.notices = notices(&messages);
@@ -103,7 +107,8 @@ struct Reload {
 impl Reload {
     fn run(&mut self) {
         let read = self.sources.read().and_then(|new| {
-            config(&new.client, cluster_key(&new.cluster)?)?;
+            let key = cluster_key(&new.cluster)?;
+            config(&new.client, key).map_err(|failure| self.sources.placed("client", failure))?;
             Ok((early_rule(&new.client)?, new))
         });
         match read {
@@ -132,12 +137,24 @@ fn config(settings: &Client, key: ClusterKey) -> Result<ClientSidecarConfig, Fai
     let mut config = ClientSidecarConfig::new(listen, bind, server, key);
     config.listeners[0].early = early_rule(settings)?;
     config.session.asked = settings.asked.map_or(Durability::Ram, |asked| asked.0);
-    let acks = u8::from(config.session.asked != Durability::None);
-    config.session.device_acks_asked = settings.acks.unwrap_or(acks);
+    config.session.device_acks_asked = acks(config.session.asked, settings.acks)?;
     config.drain_ns_max = settings.drain_ns_max.map_or(config.drain_ns_max, Nanos);
     config.probes = probes(settings);
     config.spin = spin_time(settings.spin_us);
     Ok(config)
+}
+
+/// How many devices must acknowledge: none if nothing is asked of them, else one unless more are wanted.
+fn acks(asked: Durability, wanted: Option<u8>) -> Result<u8, Failure> {
+    let (allowed, shown) = match asked {
+        Durability::None => (0..=0, "0, since asked is none".to_owned()),
+        _ => (1..=ACKS_MAX, format!("1 to {ACKS_MAX}, or asked = \"none\" to ask no device")),
+    };
+    let acks = wanted.unwrap_or(*allowed.start());
+    if allowed.contains(&acks) {
+        return Ok(acks);
+    }
+    Err(Failure::usage(format!("[client] acks: {acks} cannot be asked for; allowed are {shown}")))
 }
 
 fn early_rule(settings: &Client) -> Result<EarlyRule, Failure> {
@@ -200,8 +217,10 @@ mod tests {
         assert_eq!((config.session.asked, config.session.device_acks_asked), (Durability::Disk, 2));
         assert_eq!((config.probes.record_every, config.drain_ns_max), (1, Nanos(7)));
         assert_eq!(config.spin, Nanos::from_micros(9));
-        let settings = Client { asked: "none".parse().ok(), ..client() };
-        assert_eq!(config_of(&settings).expect("it can be used").session.device_acks_asked, 0);
+        for acks in [None, Some(0)] {
+            let settings = Client { asked: "none".parse().ok(), acks, ..client() };
+            assert_eq!(config_of(&settings).expect("it can be used").session.device_acks_asked, 0);
+        }
     }
 
     #[test]
@@ -209,6 +228,12 @@ mod tests {
         for (settings, expected) in [
             (Client { server: None, ..client() }, "--server is missing"),
             (Client { listen: None, ..client() }, "SCOT_CLIENT_LISTEN"),
+            (
+                Client { acks: Some(0), ..client() },
+                "[client] acks: 0 cannot be asked for; allowed are 1 to 4",
+            ),
+            (Client { acks: Some(5), ..client() }, "allowed are 1 to 4"),
+            (Client { acks: Some(1), asked: "none".parse().ok(), ..client() }, "allowed are 0"),
             (Client { early_prefix: vec!["a".into()], ..client() }, "mode is covered"),
         ] {
             let failure = config_of(&settings).expect_err(expected);

@@ -35,7 +35,7 @@ struct Plan {
 pub fn run(sources: Sources) -> Result<(), Failure> {
     let settings = sources.read()?;
     let key = cluster_key(&settings.cluster)?;
-    let plan = plan(&settings.kv)?;
+    let plan = plan(&settings.kv).map_err(|failure| sources.placed("kv", failure))?;
     let messages = Messages::new("kv", settings.cluster.log_level);
     // The file last: a start that is refused for anything else has not made or touched it.
     let listening = Listening::open(settings.kv.metrics)?;
@@ -76,7 +76,10 @@ struct Reload {
 
 impl Reload {
     fn run(&mut self) {
-        let is_right = |new: &Config| cluster_key(&new.cluster).and_then(|_| check(&new.kv));
+        let is_right = |new: &Config| {
+            cluster_key(&new.cluster)?;
+            check(&new.kv).map_err(|failure| self.sources.placed("kv", failure))
+        };
         match self.sources.read().and_then(|new| is_right(&new).map(|()| new)) {
             Ok(new) => {
                 let mut changed = changed_keys(&self.settings.kv, &new.kv);

@@ -15,7 +15,8 @@ use scotfree_wire::ClusterKey;
 /// Runs the sidecar until it is told to end.
 pub fn run(sources: Sources) -> Result<(), Failure> {
     let settings = sources.read()?;
-    let mut config = config(&settings.server, cluster_key(&settings.cluster)?)?;
+    let key = cluster_key(&settings.cluster)?;
+    let mut config = config(&settings.server, key).map_err(|failure| sources.placed("server", failure))?;
     let what = format!("sidecar server {} for {}", config.listen, config.service.redis);
     let messages = Messages::new("sidecar server", settings.cluster.log_level);
     config.service.notices = notices(&messages);
@@ -34,7 +35,10 @@ struct Reload {
 
 impl Reload {
     fn run(&mut self) {
-        let is_right = |new: &Config| config(&new.server, cluster_key(&new.cluster)?).map(drop);
+        let is_right = |new: &Config| {
+            let key = cluster_key(&new.cluster)?;
+            config(&new.server, key).map(drop).map_err(|failure| self.sources.placed("server", failure))
+        };
         match self.sources.read().and_then(|new| is_right(&new).map(|()| new)) {
             Ok(new) => {
                 let mut changed = changed_keys(&self.settings.server, &new.server);

@@ -30,7 +30,8 @@ const RELOADABLE: [&str; 8] =
 /// Runs the daemon until it is told to end.
 pub fn run(sources: Sources) -> Result<(), Failure> {
     let settings = sources.read()?;
-    let config = config(&settings.switch, cluster_key(&settings.cluster)?)?;
+    let key = cluster_key(&settings.cluster)?;
+    let config = config(&settings.switch, key).map_err(|failure| sources.placed("switch", failure))?;
     let what = format!("switch {} bridging {}", config.control, settings.switch.ports.join(" "));
     let messages = Messages::new("switch", settings.cluster.log_level);
     let sink = messages.clone();
@@ -82,7 +83,9 @@ impl Reload {
     fn run(&mut self) {
         // All of it must be right, as at a start: half a wrong file is not taken over.
         let read = self.sources.read().and_then(|new| {
-            let config = config(&new.switch, cluster_key(&new.cluster)?)?;
+            let key = cluster_key(&new.cluster)?;
+            let config =
+                config(&new.switch, key).map_err(|failure| self.sources.placed("switch", failure))?;
             Ok((config.ports, new))
         });
         match read {
@@ -109,6 +112,10 @@ pub fn config(switch: &Switch, key: ClusterKey) -> Result<SwitchConfig, Failure>
     let missing = |value: Option<crate::text::Address>, name| required(value.as_ref(), "switch", name);
     let (address, server) = (missing(switch.address, "address")?, missing(switch.server, "server")?);
     let device = required(switch.device_id.as_ref(), "switch", "device_id")?;
+    if device == 0 {
+        let allowed = format!("allowed are 1 to {}", u16::MAX);
+        return Err(Failure::usage(format!("[switch] device_id: no device has the number 0; {allowed}")));
+    }
     let mut config = SwitchConfig::new(DeviceId(device), &[], address.0, server.0, key);
     config.ports = ports(switch)?;
     config.head = switch.head.unwrap_or(config.head);
@@ -242,7 +249,11 @@ mod tests {
     #[test]
     fn what_cannot_work_is_refused_with_its_key() {
         type Spoil = fn(&mut Switch);
-        let cases: [(Spoil, &str); 6] = [
+        let cases: [(Spoil, &str); 7] = [
+            (
+                |switch| switch.device_id = Some(0),
+                "[switch] device_id: no device has the number 0; allowed are 1 to",
+            ),
             (|switch| switch.address = None, "--address is missing"),
             (|switch| switch.device_id = None, "SCOT_SWITCH_DEVICE_ID"),
             (|switch| switch.loss = Some(101.0), "loss: 101"),
