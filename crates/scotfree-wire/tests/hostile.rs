@@ -125,7 +125,7 @@ fn set(at: usize, value: &'static [u8]) -> impl FnOnce(&mut Vec<u8>) {
 #[test]
 fn invalid_field_in_the_header() {
     let refused = |at, value| assert_eq!(parsed(Kind::Update, set(at, value)), Err(WireError::InvalidField));
-    refused(7, &[1]); // a flag that does not exist
+    refused(7, &[2]); // a flag that does not exist
     refused(8, &[4]); // a durability that does not exist
     refused(9, &[4]);
     refused(11, &[1]); // reserved
