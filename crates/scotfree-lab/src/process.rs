@@ -559,8 +559,8 @@ mod tests {
     fn the_supervisor_and_the_handle_both_end_a_process() {
         let folder = Scratch::new("process-end").expect("temporary files can be written");
         let supervisor = Supervisor::new();
-        let one = supervisor.spawn(&shell("one", &folder, "sleep 1000")).expect("sh starts");
-        let two = supervisor.spawn(&shell("two", &folder, "sleep 1000")).expect("sh starts");
+        let one = supervisor.spawn(&shell("one", &folder, "exec sleep 1000")).expect("sh starts");
+        let two = supervisor.spawn(&shell("two", &folder, "exec sleep 1000")).expect("sh starts");
         let pid = two.pid();
         drop(two);
         assert_eq!(start_ticks_of(pid), None);
@@ -573,7 +573,7 @@ mod tests {
     #[test]
     fn a_process_outlives_the_thread_that_asked_for_it() {
         let folder = Scratch::new("process-thread").expect("temporary files can be written");
-        let spec = shell("heir", &folder, "read line; echo up; sleep 1000");
+        let spec = shell("heir", &folder, "read line; echo up; exec sleep 1000");
         let start = || Supervisor::new().spawn(&spec).expect("sh starts");
         let process = thread::scope(|scope| scope.spawn(start).join().expect("no panic"));
         process.wait_for_output("up", PATIENCE).expect("it goes on");
@@ -583,7 +583,7 @@ mod tests {
     #[test]
     fn listeners_are_seen_from_outside() {
         let folder = Scratch::new("process-port").expect("temporary files can be written");
-        let process = Supervisor::new().spawn(&shell("idle", &folder, "sleep 1000")).expect("sh starts");
+        let process = Supervisor::new().spawn(&shell("idle", &folder, "exec sleep 1000")).expect("sh starts");
         let tcp = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
         let udp = UdpSocket::bind("127.0.0.1:0").expect("loopback has ports");
         let port = |address: io::Result<std::net::SocketAddr>| address.expect("it is bound").port();

@@ -27,7 +27,7 @@ use crate::trouble::{ConfigError, Trouble};
 use crate::workload::Workload;
 use indicatif::{ProgressBar, ProgressStyle};
 use interrupt::Interrupt;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 /// What measures an experiment.
@@ -135,7 +135,7 @@ pub fn run(wanted: &[String], options: &RunOptions) -> Result<RunReport, RunErro
         report.results.push(result);
     }
     if wanted.is_empty() {
-        println!("not run, since they take long: scot lab run {}", LONG.join(" "));
+        say(&format!("not run, since they take long: scot lab run {}", LONG.join(" ")));
     }
     Ok(report)
 }
@@ -172,10 +172,10 @@ fn run_one(
     // A run of killing has as many repetitions as it has blocks of rounds.
     experiment.repetitions = series.iter().map(|one| one.repetition + 1).max().unwrap_or(0);
     let result = ExperimentResult::of(&experiment, environment, series)?;
-    print!("{}", judge(std::slice::from_ref(&result), repository).text);
+    say(judge(std::slice::from_ref(&result), repository).text.trim_end());
     if options.write_results {
         let file = result.write(&options.lab_folder.join("results"))?;
-        println!("written: {}", file.display());
+        say(&format!("written: {}", file.display()));
     }
     Ok(result)
 }
@@ -265,8 +265,13 @@ impl Measured {
     }
 }
 
+/// Prints a line. That nobody reads it is no reason to end a run: its results go to files.
+fn say(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
 fn progress_bar(name: &str) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
+    if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{prefix} [{bar:40}] {pos}/{len} {elapsed} {msg}")

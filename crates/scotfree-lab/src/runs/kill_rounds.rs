@@ -127,7 +127,7 @@ fn seed(context: &Context<'_>) -> Result<u64, Trouble> {
     getrandom::fill(&mut bytes)
         .map_err(|error| Trouble::new("choose a seed", error, "name one: --seed 1"))?;
     let seed = context.options.seed.unwrap_or(u64::from_le_bytes(bytes) >> 32);
-    println!("{}: seed {seed}", context.experiment.name);
+    super::say(&format!("{}: seed {seed}", context.experiment.name));
     Ok(seed)
 }
 
@@ -195,7 +195,7 @@ impl<'a> World<'a> {
             require_redis()?;
         }
         if wants_redis && redis.is_none() {
-            println!("redis-server is not installed: the embedded server takes its place");
+            super::say("redis-server is not installed: the embedded server takes its place");
         }
         let power = PowerCut::new(&site);
         let mut server = Server { redis, store: None, sidecar: None };
