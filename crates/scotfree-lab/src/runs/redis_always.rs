@@ -4,7 +4,7 @@
 //! Invariant: both arms go through the same server, the same device and sidecars of the same program; they
 //! differ in what the sidecar in front of the client asks for and waits for.
 
-use super::settings::settings_of;
+use super::settings::{settings_of, shared_by_arms};
 use super::site::{require_redis, AppendFsync, ClientSidecar, Logs, Redis, Site, REDIS_PORT};
 use super::worker::{LoadSpec, WorkerSpec};
 use super::{Context, Measured};
@@ -17,27 +17,28 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Settings {
     remedy: bool,
+    /// How long device and sidecars look for events before they sleep.
+    spin_us: u64,
 }
 
 const REDIS: Redis = Redis { name: "redis", appendfsync: AppendFsync::Always, listen: &[] };
 
-// Device and sidecars look for events that long before they sleep, whichever arm they serve.
-const SPIN: [&str; 2] = ["--spin-us", "200"];
-
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     require_redis()?;
     let workload = context.workload()?;
+    let spin_us = shared_by_arms(context.experiment, |arm: &Settings| arm.spin_us)?.to_string();
+    let spin = ["--spin-us", &spin_us];
     let site = Site::up(context)?;
     let _redis = site.start_redis(&REDIS)?;
-    let _switch = site.start_switch_with(Logs::Ram, &SPIN)?;
-    let _server = site.start_server_sidecar(&REDIS, &SPIN)?;
+    let _switch = site.start_switch_with(Logs::Ram, &spin)?;
+    let _server = site.start_server_sidecar(&REDIS, &spin)?;
     let sidecar = |name, port, early, asked| ClientSidecar { name, port, early, asked, trace: None };
     let without = sidecar("sidecar-without", REDIS_PORT, false, "none");
     let with = sidecar("sidecar-with", REDIS_PORT + 1, true, "ram");
     let _clients =
-        [site.start_client_sidecar_with(&without, &SPIN)?, site.start_client_sidecar_with(&with, &SPIN)?];
+        [site.start_client_sidecar_with(&without, &spin)?, site.start_client_sidecar_with(&with, &spin)?];
     context.measure_in_turns(|arm, _| {
-        let Settings { remedy } = settings_of(arm)?;
+        let Settings { remedy, .. } = settings_of(arm)?;
         let address = site.client_sidecar_address(if remedy { &with } else { &without });
         let before = site.device_counts()?;
         let load = LoadSpec { address, workload: workload.clone() };

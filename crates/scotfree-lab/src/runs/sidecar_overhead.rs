@@ -3,7 +3,7 @@
 //! Invariant: direct access goes to a Redis with the same settings, on the same host, over the same cables
 //! and the same bridge, or over a cable of its own. What is not measured sleeps meanwhile.
 
-use super::settings::settings_of;
+use super::settings::{settings_of, shared_by_arms};
 use super::site::{
     await_condition, require_redis, AppendFsync, ClientSidecar, Logs, Redis, Site, REDIS_PORT,
 };
@@ -63,19 +63,6 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     context.measure_in_turns(|arm, _| bench.measure(&settings_of(arm)?))
 }
 
-fn spin_us(context: &Context<'_>) -> Result<u64, Trouble> {
-    let arms = &context.experiment.arms;
-    let first = settings_of::<Settings>(&arms[0])?.spin_us;
-    for arm in arms {
-        if settings_of::<Settings>(arm)?.spin_us != first {
-            let tried = format!("measure `{}`", context.experiment.name);
-            let problem = format!("arm `{}` has another spin-us than the first", arm.name);
-            return Err(Trouble::new(tried, problem, "give all arms the same: they share their daemons"));
-        }
-    }
-    Ok(first)
-}
-
 /// All that is compared, up at the same time.
 struct Bench<'a> {
     site: Site<'a>,
@@ -93,7 +80,7 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn up(context: &Context<'a>) -> Result<Bench<'a>, Trouble> {
-        let spin_us = spin_us(context)?.to_string();
+        let spin_us = shared_by_arms(context.experiment, |arm: &Settings| arm.spin_us)?.to_string();
         let spin = ["--spin-us", &spin_us];
         let site = Site::up(context)?;
         let trace = site.folder().join("trace.jsonl");
