@@ -359,12 +359,7 @@ mod tests {
 
     #[test]
     fn calls_to_a_server_that_does_nothing_are_measured() {
-        let server = free_address();
-        let noop =
-            NoopSpec { listen: server, cluster_key: [5; 32], devices: vec![], probes: true, work_ns: 0 };
-        // It serves until the test's process ends.
-        std::thread::spawn(move || noop::serve(&noop));
-        assert!(wait_until(Duration::from_secs(20), || UdpSocket::bind(server).is_err()), "it is bound");
+        let server = noop_server();
         let folder = Scratch::new("calls").expect("temporary files can be written");
         let traced = |every| Some(TraceSpec { file: folder.path().join("trace.jsonl"), every });
         for (outstanding, interval_us, trace, records) in
@@ -380,11 +375,7 @@ mod tests {
 
     #[test]
     fn slices_take_turns_and_count_each_for_itself() {
-        let server = free_address();
-        let noop =
-            NoopSpec { listen: server, cluster_key: [5; 32], devices: vec![], probes: true, work_ns: 0 };
-        std::thread::spawn(move || noop::serve(&noop));
-        assert!(wait_until(Duration::from_secs(20), || UdpSocket::bind(server).is_err()), "it is bound");
+        let server = noop_server();
         let folder = Scratch::new("slices").expect("temporary files can be written");
         let trace = Some(TraceSpec { file: folder.path().join("trace.jsonl"), every: 10 });
         let callers = vec![example(server), CallsSpec { trace, ..example(server) }];
@@ -408,6 +399,15 @@ mod tests {
         let error =
             measure_within(&spec, Duration::from_millis(100)).expect_err("nobody listens").to_string();
         assert!(error.contains(&server.to_string()), "{error}");
+    }
+
+    /// Serves until the test's process ends.
+    fn noop_server() -> SocketAddr {
+        let listen = free_address();
+        let noop = NoopSpec { listen, cluster_key: [5; 32], devices: vec![], probes: true, work_ns: 0 };
+        std::thread::spawn(move || noop::serve(&noop));
+        assert!(wait_until(Duration::from_secs(20), || UdpSocket::bind(listen).is_err()), "it is bound");
+        listen
     }
 
     fn example(server: SocketAddr) -> CallsSpec {
