@@ -56,13 +56,16 @@ pub enum Freshness {
     Unknown(String),
 }
 
+/// Tests of the code that is covered: no measurement runs them.
+const NOT_MEASURED: &str = ":(exclude,glob)**/tests/**";
+
 /// Compares the code of a measurement with the repository's.
 pub fn freshness(repository: &Path, commit: &str, covers: &[String]) -> Freshness {
     if !commit.bytes().all(|byte| byte.is_ascii_hexdigit()) || commit.len() < 7 {
         return Freshness::Unknown("the commit measured is not known".into());
     }
     let range = format!("{commit}..HEAD");
-    let mut words = vec!["rev-list", "--count", &range, "--"];
+    let mut words = vec!["rev-list", "--count", &range, "--", NOT_MEASURED];
     words.extend(covers.iter().map(String::as_str));
     match git(repository, &words).map(|count| count.parse()) {
         Ok(Ok(0)) => Freshness::Fresh,
@@ -73,7 +76,7 @@ pub fn freshness(repository: &Path, commit: &str, covers: &[String]) -> Freshnes
 }
 
 fn has_uncommitted_changes(repository: &Path, covers: &[String]) -> bool {
-    let mut words = vec!["status", "--porcelain", "--"];
+    let mut words = vec!["status", "--porcelain", "--", NOT_MEASURED];
     words.extend(covers.iter().map(String::as_str));
     // Without git nothing is known to be committed.
     git(repository, &words).map_or(true, |changes| !changes.is_empty())
@@ -183,6 +186,8 @@ mod tests {
         assert_eq!(freshness(), Freshness::Fresh);
         repository.commit("docs/b", "1");
         assert_eq!(freshness(), Freshness::Fresh);
+        repository.commit("code/tests/c", "1");
+        assert_eq!(freshness(), Freshness::Fresh, "tests are no part of what is measured");
         repository.commit("code/a", "2");
         assert_eq!(freshness(), Freshness::Stale(1));
         repository.write("code/a", "3");
