@@ -79,9 +79,11 @@ pub struct Switch {
     #[arg(long, value_name = "ID")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_id: Option<u16>,
-    /// A log, `ram:PATH[:SIZE]` or `disk:PATH[:SIZE]`; one of each kind at most. Without any, nothing is
-    /// acknowledged. SIZE is the file's for disk; for ram it is the memory of its updates at 8K each (those of up
-    /// to 4K), which bounds the sessions; its sparse file is longer
+    /// A log, `ram:PATH[:SIZE]` or `pmem:PATH[:SIZE]`, `disk:PATH[:SIZE]`; one in memory and one on disk at most.
+    /// Without any, nothing is acknowledged. SIZE is the file's for disk; in memory it is that of the updates at 8K
+    /// each (those of up to 4K), which bounds the sessions; the sparse file is longer. pmem is your word that the
+    /// file lies in persistent memory: it needs a file system mounted with -o dax, grants `ram`, and survives a
+    /// loss of power
     #[arg(long = "log", value_name = "LOG")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<LogSpec>,
@@ -89,6 +91,11 @@ pub struct Switch {
     #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub battery_backed: Option<bool>,
+    /// From which size on an update is streamed into a pmem log past the processor's caches, instead of flushed
+    /// out of them (384 by default; the example `flush_bench` of scotfree-io measures both)
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pmem_stream_from: Option<Size>,
     /// Where /metrics and /healthz are answered
     #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -64,16 +64,18 @@ macro_rules! as_text {
     };
 }
 
-/// Which of a device's two logs.
+/// What a log of a device lies in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogTier {
     /// In memory.
     Ram,
+    /// In persistent memory.
+    Pmem,
     /// On disk.
     Disk,
 }
 
-/// A log of a device: `ram:PATH[:SIZE]` or `disk:PATH[:SIZE]`.
+/// A log of a device: `ram:PATH[:SIZE]`, `pmem:PATH[:SIZE]` or `disk:PATH[:SIZE]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Word", into = "String")]
 pub struct LogSpec {
@@ -90,10 +92,13 @@ impl FromStr for LogSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<LogSpec, String> {
-        let wrong = || format!("`{text}` is no log; allowed are ram:PATH[:SIZE] and disk:PATH[:SIZE]");
+        let wrong = || {
+            format!("`{text}` is no log; allowed are ram:PATH[:SIZE], pmem:PATH[:SIZE] and disk:PATH[:SIZE]")
+        };
         let (tier, rest) = text.split_once(':').ok_or_else(wrong)?;
         let tier = match tier {
             "ram" => LogTier::Ram,
+            "pmem" => LogTier::Pmem,
             "disk" => LogTier::Disk,
             _ => return Err(wrong()),
         };
@@ -114,6 +119,7 @@ impl fmt::Display for LogSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tier = match self.tier {
             LogTier::Ram => "ram",
+            LogTier::Pmem => "pmem",
             LogTier::Disk => "disk",
         };
         write!(f, "{tier}:{}", self.path.display())?;
@@ -341,7 +347,7 @@ mod tests {
 
     #[test]
     fn words_are_written_as_they_are_read() {
-        for text in ["ram:/dev/shm/a", "disk:/var/a b:64M", "disk:/odd:name"] {
+        for text in ["ram:/dev/shm/a", "pmem:/mnt/pmem/a:1G", "disk:/var/a b:64M", "disk:/odd:name"] {
             assert_eq!(parse::<LogSpec>(text).expect(text).to_string(), text);
         }
         for text in ["0", "1023", "64K", "3G", "1025M"] {

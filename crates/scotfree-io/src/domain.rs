@@ -115,6 +115,16 @@ pub enum DomainError {
         /// What is wrong there.
         found: String,
     },
+    /// The file cannot be mapped as persistent memory. It was left untouched; if it was not there, it was
+    /// not made.
+    #[error("{} cannot be kept as a pmem log: {missing}; give a file on a file system that is mounted with -o dax \
+         on persistent memory (findmnt -O dax), or keep the log with ram:{} or disk:{}", path.display(), path.display(), path.display())]
+    NotPersistent {
+        /// The file.
+        path: PathBuf,
+        /// What the system or the processor does not have.
+        missing: String,
+    },
     /// Another process, or another part of this one, uses the file.
     #[error("{} is in use by {}; stop it or choose another file", path.display(), owner(*pid))]
     InUse {

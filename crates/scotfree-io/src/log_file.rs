@@ -234,7 +234,7 @@ pub fn open_or_create(
 }
 
 /// Refuses what is there and no file, before it is opened: opening a pipe waits, and devices have no end.
-fn require_file(path: &Path) -> Result<(), DomainError> {
+pub fn require_file(path: &Path) -> Result<(), DomainError> {
     match fs::metadata(path) {
         Ok(found) if !found.is_file() => Err(foreign(path, "it is not a regular file".to_owned())),
         // What is missing is made, or its absence is reported.
@@ -369,7 +369,8 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder_of(path))?.sync_all()
 }
 
-fn folder_of(path: &Path) -> &Path {
+/// The folder that `path` is in.
+pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

@@ -1,4 +1,5 @@
-//! The domain `ram`: one slot per token in mapped memory, complete as soon as it is copied.
+//! The domains `ram` and `pmem`: one slot per token in mapped memory, complete as soon as it is copied,
+//! in persistent memory as soon as it is flushed.
 //!
 //! ```text
 //! page 0       identity (log_file)         slot s has two halves, each begins on a page:
@@ -11,18 +12,23 @@
 //! ```
 //!
 //! Invariant: a record is replaced in the other half of its slot, which becomes valid before the old
-//! one becomes empty; so at every instruction the old or the new record is there, whole. The file is
-//! sparse, and blocks are reserved before they are touched, so a full file system is an error and not
-//! a fault.
+//! one becomes empty; so at every instruction the old or the new record is there, whole. The medium may
+//! lag behind: a half is written only when the medium has it empty, and becomes valid only when the
+//! medium has the rest of it; so what is true at every instruction is true after a loss of power. The
+//! file is sparse, and blocks are reserved before they are touched, so a full file system is an error
+//! and not a fault.
 
 use crate::domain::{check_meta, DomainError, PersistenceDomain, ScanReport};
 use crate::log_file::{read_meta, read_u32, read_u64, salted_crc, write_meta, Identity, LogKind, PAGE_BYTES};
+use crate::pmem::{self, PmemMemory};
+use crate::slot_memory::SlotMemory;
 use crate::storage::{FileStorage, Storage, WriteWaits};
 use crate::sys::file::{next_data, punch, reserve};
 use crate::sys::map::SharedMap;
 use crate::verify::VerifyReport;
 use scotfree_core::{Durability, Survives, Token};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::RawFd;
@@ -48,9 +54,30 @@ pub struct RamConfig {
     /// How many submissions may be uncollected ([`PersistenceDomain::completions`]) at most; at the
     /// limit submitting gives [`DomainError::Full`].
     pub outstanding_max: usize,
-    /// The operator's word that this memory, processor caches included, outlasts a restart of the
-    /// host. Without it records survive the death of processes only.
-    pub battery_backed: bool,
+    /// What the memory is.
+    pub media: Media,
+}
+
+/// What the memory is that a log with slots lies in. All but the first is the operator's word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Media {
+    /// Ordinary memory: records survive the death of processes.
+    #[default]
+    Volatile,
+    /// Memory that, processor caches included, outlasts a restart of the host.
+    BatteryBacked,
+    /// Persistent memory behind a DAX file system; that the file system offers this, and that the
+    /// processor can flush, is checked. Records survive a loss of power.
+    Pmem {
+        /// From how many bytes on a record is streamed past the processor's caches instead of flushed out
+        /// of them.
+        streaming_bytes_min: usize,
+    },
+}
+
+impl Media {
+    /// Persistent memory, written as [`pmem::STREAMING_BYTES_MIN`] says.
+    pub const PMEM: Media = Media::Pmem { streaming_bytes_min: pmem::STREAMING_BYTES_MIN };
 }
 
 impl Default for RamConfig {
@@ -59,17 +86,17 @@ impl Default for RamConfig {
             slot_count: 16_384,
             record_bytes_max: 64 << 10,
             outstanding_max: 1 << 16,
-            battery_backed: false,
+            media: Media::Volatile,
         }
     }
 }
 
-/// A persistence domain in mapped memory. Give it a path on a memory file system (`/dev/shm`); on
-/// another one the kernel also writes the records back to disk, at leisure.
+/// A persistence domain in mapped memory. Unless it is to be persistent, give it a path on a memory file
+/// system (`/dev/shm`); on another one the kernel also writes the records back to disk, at leisure.
 pub struct RamDomain {
     storage: FileStorage,
     path: PathBuf,
-    map: SharedMap,
+    memory: Box<dyn SlotMemory>,
     salt: u64,
     config: RamConfig,
     slots: Vec<Slot>,
@@ -78,6 +105,9 @@ pub struct RamDomain {
     meta_generation: u64,
     torn: ScanReport,
 }
+
+/// Makes memory of a file and the length that is to be mapped.
+pub type MapSlots<'a> = dyn Fn(&File, usize) -> Result<Box<dyn SlotMemory>, DomainError> + 'a;
 
 /// What is known of a slot without looking at it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -109,13 +139,35 @@ impl RamDomain {
     /// [`PersistenceDomain::scan`]. A log of another geometry is changed if it has no records and
     /// otherwise refused; a damaged, foreign or used file is refused and left untouched.
     pub fn open(path: &Path, config: &RamConfig) -> Result<RamDomain, DomainError> {
+        match config.media {
+            Media::Volatile | Media::BatteryBacked => RamDomain::open_on(path, config, &|file, length| {
+                let map = SharedMap::new(file, length)
+                    .map_err(|error| DomainError::io(format!("mapping {}", path.display()), error))?;
+                Ok(Box::new(map))
+            }),
+            Media::Pmem { streaming_bytes_min } => {
+                // Before a file is made that would have to be removed again.
+                pmem::probe(path)?;
+                RamDomain::open_on(path, config, &|file, length| {
+                    Ok(Box::new(PmemMemory::map(file, length, path, streaming_bytes_min)?))
+                })
+            }
+        }
+    }
+
+    /// The same in memory that `map` makes of the locked file and its length.
+    pub fn open_on(path: &Path, config: &RamConfig, map: &MapSlots<'_>) -> Result<RamDomain, DomainError> {
         assert!((1..=SLOT_COUNT_MAX).contains(&config.slot_count), "a log has 1 to {SLOT_COUNT_MAX} slots");
         assert!(
             config.record_bytes_max as u64 <= RECORD_BYTES_MAX,
             "a slot takes at most {RECORD_BYTES_MAX} bytes"
         );
         let format = |storage: &FileStorage| format(storage, config);
-        let storage = FileStorage::open_or_create(path, WriteWaits::No, &format)?;
+        let waits = match config.media {
+            Media::Volatile | Media::BatteryBacked => WriteWaits::No,
+            Media::Pmem { .. } => WriteWaits::ForMedium,
+        };
+        let storage = FileStorage::open_or_create(path, waits, &format)?;
         let doing = |what: &str| format!("{what} {}", path.display());
         let mut identity = read_identity(&storage, path)?;
         if identity.geometry != geometry(config) {
@@ -130,12 +182,11 @@ impl RamDomain {
                 offset: crate::log_file::META_OFFSETS[0],
                 found: "neither copy of the meta blob holds".to_owned(),
             })?;
-        let map = SharedMap::new(storage.file(), file_bytes(config) as usize)
-            .map_err(|error| DomainError::io(doing("mapping"), error))?;
+        let memory = map(storage.file(), file_bytes(config) as usize)?;
         let mut domain = RamDomain {
             storage,
             path: path.to_owned(),
-            map,
+            memory,
             salt: identity.salt,
             config: config.clone(),
             slots: vec![Slot::default(); config.slot_count as usize],
@@ -159,10 +210,24 @@ impl RamDomain {
                 .check(bytes, *slot, self.salt)
                 .map_err(|found| damaged(&self.path, &self.config, *slot, *half, found))?;
         }
+        // And all of them before the first is emptied, or a new record might be lost with its old one.
+        for (slot, half) in &halves {
+            self.settle(*slot, *half);
+        }
+        self.memory.fence();
         for (slot, half) in halves {
             self.look_at(slot, half);
         }
         Ok(())
+    }
+
+    /// Starts to bring a half to the medium as it is found: whoever wrote it may have died before that, or
+    /// may not have known that the memory is persistent.
+    fn settle(&mut self, slot: usize, half: usize) {
+        let header = HalfHeader::decode(self.half(slot, half));
+        let content_bytes = if header.state == VALID { header.length as usize } else { 0 };
+        let start = half_range(&self.config, slot, half).start;
+        self.memory.write_back(start..start + HEADER_BYTES + content_bytes);
     }
 
     fn look_at(&mut self, slot: usize, half: usize) {
@@ -192,14 +257,12 @@ impl RamDomain {
     fn write(&mut self, slot: usize, half: usize, record: &[u8]) -> Result<(), DomainError> {
         self.reserve(slot, half, record.len())?;
         let generation = self.slots[slot].generation + 1;
-        let range = half_range(&self.config, slot, half);
-        self.set_state(slot, half, WRITING);
-        let bytes = self.map.bytes_mut(range);
-        bytes[4..8].copy_from_slice(&(record.len() as u32).to_le_bytes());
-        bytes[8..16].copy_from_slice(&generation.to_le_bytes());
-        let crc = half_crc(self.salt, slot, bytes, record);
-        bytes[16..20].copy_from_slice(&crc.to_le_bytes());
-        bytes[HEADER_BYTES..HEADER_BYTES + record.len()].copy_from_slice(record);
+        let start = half_range(&self.config, slot, half).start;
+        let header = HalfHeader::new(self.salt, slot, generation, record).encode();
+        self.memory.store(start, WRITING);
+        self.memory.write(start + 4, &header[4..]);
+        self.memory.write(start + HEADER_BYTES, record);
+        self.memory.fence();
         self.set_state(slot, half, VALID);
         self.slots[slot].generation = generation;
         Ok(())
@@ -241,13 +304,16 @@ impl RamDomain {
         }
     }
 
+    /// Sets the state of a half, on the medium as well.
     fn set_state(&mut self, slot: usize, half: usize, state: u32) {
         let offset = half_range(&self.config, slot, half).start;
-        self.map.store_fenced(offset, state);
+        self.memory.store(offset, state);
+        self.memory.write_back(offset..offset + 4);
+        self.memory.fence();
     }
 
     fn half(&self, slot: usize, half: usize) -> &[u8] {
-        self.map.bytes(half_range(&self.config, slot, half))
+        self.memory.bytes(half_range(&self.config, slot, half))
     }
 
     /// Whether a half holds what was written to it.
@@ -267,10 +333,11 @@ impl RamDomain {
 
 impl PersistenceDomain for RamDomain {
     fn survives(&self) -> Survives {
-        if self.config.battery_backed {
-            return Survives::HostCrash;
+        match self.config.media {
+            Media::Volatile => Survives::ProcessCrash,
+            Media::BatteryBacked => Survives::HostCrash,
+            Media::Pmem { .. } => Survives::PowerLoss,
         }
-        Survives::ProcessCrash
     }
 
     fn durability(&self) -> Durability {
@@ -476,6 +543,21 @@ fn damaged(path: &Path, config: &RamConfig, slot: usize, half: usize, found: Str
 }
 
 impl HalfHeader {
+    /// Of a half that is being written.
+    fn new(salt: u64, slot: usize, generation: u64, record: &[u8]) -> HalfHeader {
+        let header = HalfHeader { state: WRITING, length: record.len() as u32, generation, crc: 0 };
+        HalfHeader { crc: half_crc(salt, slot, &header.encode(), record), ..header }
+    }
+
+    fn encode(&self) -> [u8; 20] {
+        let mut out = [0; 20];
+        out[..4].copy_from_slice(&self.state.to_le_bytes());
+        out[4..8].copy_from_slice(&self.length.to_le_bytes());
+        out[8..16].copy_from_slice(&self.generation.to_le_bytes());
+        out[16..].copy_from_slice(&self.crc.to_le_bytes());
+        out
+    }
+
     fn decode(half: &[u8]) -> HalfHeader {
         HalfHeader {
             state: read_u32(half, 0),

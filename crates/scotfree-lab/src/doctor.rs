@@ -4,6 +4,7 @@
 //! Invariant: a check only reads or tries and then takes back; whatever it finds wrong carries its mend.
 
 mod log_size;
+mod pmem;
 mod system;
 
 pub use log_size::{LogDemand, LogRoom};
@@ -14,6 +15,7 @@ use serde::Serialize;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 /// What the checks ask of the machine; tests bring an environment in which things are missing.
 pub trait Environment {
@@ -27,6 +29,8 @@ pub trait Environment {
     fn bind(&self, socket: Socket, address: SocketAddr) -> io::Result<()>;
     /// Sends a datagram over loopback and waits for the kernel's stamps of it.
     fn try_stamps(&self) -> io::Result<StampTrial>;
+    /// Maps a log in persistent memory: the instruction that flushes it, or what is missing.
+    fn try_pmem(&self, path: &Path) -> Result<String, String>;
 }
 
 /// Which of the kernel's stamps of a datagram came.
@@ -60,6 +64,8 @@ pub struct Wishes {
     pub interfaces: Vec<String>,
     /// The logs of the device.
     pub logs: Vec<LogRoom>,
+    /// Those of them that are to lie in persistent memory.
+    pub pmem_logs: Vec<PathBuf>,
     /// What they have to hold.
     pub demand: LogDemand,
     /// Whether somebody named the demand, and wants to know what it needs even if there is no log.
@@ -152,6 +158,7 @@ pub fn examine(environment: &dyn Environment, wishes: &Wishes) -> Examination {
     findings.extend(wishes.ports.iter().map(|wish| port(environment, wish)));
     findings.push(hugepages(environment));
     findings.extend(wishes.interfaces.iter().map(|interface| offloads(environment, interface)));
+    findings.extend(pmem::check(environment, &wishes.pmem_logs));
     findings.extend(log_size::check(&wishes.logs, &wishes.demand, wishes.is_demand_asked));
     let ok = findings.iter().all(|finding| finding.state < State::Must);
     Examination { ok, findings }

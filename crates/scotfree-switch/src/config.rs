@@ -8,6 +8,7 @@ use crate::link::{mac_of_device, Vlan};
 use crate::neighbours::NeighbourLimits;
 use scotfree_core::{DeviceId, Nanos};
 use scotfree_io::frame::MacAddress;
+use scotfree_io::ram::Media;
 use scotfree_wire::ClusterKey;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -45,8 +46,8 @@ impl PortConfig {
 pub struct RamLogConfig {
     /// Its file, best on a memory file system.
     pub path: PathBuf,
-    /// The operator's word that this memory outlasts a restart of the host.
-    pub battery_backed: bool,
+    /// What that memory is.
+    pub media: Media,
 }
 
 /// The log on disk.

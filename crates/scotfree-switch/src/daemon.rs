@@ -16,7 +16,8 @@ use scotfree_core::{BootEpoch, Durability, Epoch, Nanos};
 use scotfree_io::advice::after_listening;
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::packet_port::PortError;
-use scotfree_io::ram::{RamConfig, RamDomain};
+use scotfree_io::pmem;
+use scotfree_io::ram::{Media, RamConfig, RamDomain};
 use scotfree_io::{now_monotonic, Event, Interest, Poller, ScanReport, Waker};
 use scotfree_wire::REQUEST_BYTES_MAX;
 use std::io;
@@ -334,6 +335,10 @@ impl Pages for DaemonPages<'_> {
 }
 
 pub(crate) fn open_logs(config: &SwitchConfig) -> Result<Logs, StartError> {
+    if let Some(RamLogConfig { path, media: Media::Pmem { .. } }) = &config.ram {
+        // What is refused there is refused before another log is made.
+        pmem::probe(path).map_err(LogError::Domain)?;
+    }
     let open_disk = || config.disk.as_ref().map(open_disk).transpose();
     // A log that is there may be refused; one that is missing is made only after that.
     let disk = if is_missing(config.ram.as_ref().map(|ram| &ram.path)) { Some(open_disk()?) } else { None };
@@ -357,7 +362,7 @@ fn open_ram(config: &SwitchConfig, ram: &RamLogConfig) -> Result<Log, StartError
         &RamConfig {
             slot_count,
             record_bytes_max: RECORD_BYTES_MAX,
-            battery_backed: ram.battery_backed,
+            media: ram.media,
             ..RamConfig::default()
         },
     )

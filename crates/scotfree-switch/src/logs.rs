@@ -274,6 +274,7 @@ impl Logs {
             DomainError::Io { .. }
             | DomainError::Foreign { .. }
             | DomainError::Damaged { .. }
+            | DomainError::NotPersistent { .. }
             | DomainError::InUse { .. } => self.fail(token, &error.to_string(), notices),
         }
     }

@@ -11,6 +11,7 @@ use crate::text::{LogTier, PORT_DEFAULT};
 use scotfree_lab::doctor::{examine, LogDemand, LogRoom, PortWish, System, Wishes};
 use scotfree_lab::process::Socket;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 const REDIS_PORT: u16 = 6_379;
 
@@ -36,6 +37,7 @@ fn wishes(config: &Config) -> Wishes {
         ports: ports(config),
         interfaces: config.switch.ports.clone(),
         logs: logs(config),
+        pmem_logs: pmem_logs(config),
         demand: LogDemand {
             rate_per_s: config.doctor.rate_per_s.unwrap_or(demand.rate_per_s),
             update_bytes: config.doctor.update_bytes.unwrap_or(demand.update_bytes),
@@ -80,4 +82,9 @@ fn logs(config: &Config) -> Vec<LogRoom> {
         entries_max,
     };
     config.switch.log.iter().map(room).collect()
+}
+
+fn pmem_logs(config: &Config) -> Vec<PathBuf> {
+    let logs = config.switch.log.iter().filter(|log| log.tier == LogTier::Pmem);
+    logs.map(|log| log.path.clone()).collect()
 }

@@ -8,3 +8,4 @@ pub mod domain;
 pub mod faults;
 pub mod ports;
 pub mod transport;
+pub mod write_back;

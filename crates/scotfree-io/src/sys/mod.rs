@@ -11,6 +11,7 @@ pub mod clock;
 pub mod control;
 pub mod event;
 pub mod file;
+pub mod flush;
 pub mod map;
 pub mod socket;
 

@@ -9,6 +9,7 @@ use scotfree_io::{RxBurst, Transport, TxPacket};
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::path::Path;
 use std::time::Duration;
 
 // How long a stamp over loopback may take; it takes microseconds.
@@ -36,6 +37,11 @@ impl Environment for System {
             Socket::Tcp => TcpListener::bind(address).map(drop),
             Socket::Udp => UdpSocket::bind(address).map(drop),
         }
+    }
+
+    fn try_pmem(&self, path: &Path) -> Result<String, String> {
+        let instruction = scotfree_io::pmem::probe(path).map_err(|error| error.to_string())?;
+        Ok(instruction.to_string())
     }
 
     fn try_stamps(&self) -> io::Result<StampTrial> {

@@ -96,6 +96,14 @@ impl Environment for Fake {
         }
     }
 
+    fn try_pmem(&self, path: &Path) -> Result<String, String> {
+        if path.starts_with("/mnt/pmem") {
+            Ok("clwb".to_owned())
+        } else {
+            Err("its file system does not offer MAP_SYNC".to_owned())
+        }
+    }
+
     fn try_stamps(&self) -> io::Result<StampTrial> {
         Ok(self.stamps)
     }
@@ -111,6 +119,7 @@ fn wishes() -> Wishes {
         ports: vec![wish(Socket::Udp, "0.0.0.0:51000", false), wish(Socket::Tcp, "127.0.0.1:6379", true)],
         interfaces: vec!["eth7".into()],
         logs: vec![LogRoom { name: "disk:/x".into(), bytes_max: Some(32 << 20), entries_max: 1 << 18 }],
+        pmem_logs: vec!["/mnt/pmem/log".into()],
         demand: LogDemand::default(),
         is_demand_asked: false,
     }
@@ -271,6 +280,22 @@ fn a_log_must_hold_what_comes_before_stability() {
     let few = finding(room(None, 4_096));
     assert!(few.mend.expect("a mend").contains("at least 200000"));
     assert_eq!(finding(room(Some(256 << 20), 1 << 20)).state, State::Ok);
+}
+
+#[test]
+fn a_log_in_persistent_memory_is_tried() {
+    let finding = |path: &str| pmem::check(&Fake::healthy(), &[path.into()]).remove(0);
+    let granted = finding("/mnt/pmem/log");
+    assert!(granted.state == State::Ok && granted.found.contains("clwb"), "{granted:?}");
+    let refused = finding("/tmp/log");
+    assert!(refused.state == State::Must && refused.found.contains("MAP_SYNC"), "{refused:?}");
+    assert!(refused.mend.expect("a mend").contains("--log ram:/tmp/log"));
+    // The machine itself; on DAX it would say with what it flushes.
+    let folder = std::env::temp_dir();
+    match System.try_pmem(&folder.join(format!("scot-doctor-{}", std::process::id()))) {
+        Ok(instruction) => assert!(instruction.starts_with("cl"), "{instruction}"),
+        Err(problem) => assert!(problem.contains("-o dax"), "{problem}"),
+    }
 }
 
 #[test]

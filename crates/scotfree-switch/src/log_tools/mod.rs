@@ -239,7 +239,7 @@ mod tests {
     use crate::notice::Notices;
     use scotfree_core::{BootEpoch, DeviceId, Effect, Effects, Epoch, KeyHash, Machine, SeqNum, SessionId};
     use scotfree_io::disk::{DiskConfig, DiskDomain};
-    use scotfree_io::ram::{RamConfig, RamDomain};
+    use scotfree_io::ram::{Media, RamConfig, RamDomain};
     use scotfree_wire::{emit, AcceptTail, Direction, Header, Kind, LeaseTail, Stamp, Tail};
     use std::os::unix::fs::FileExt;
 
@@ -421,18 +421,38 @@ mod tests {
         std::fs::remove_dir_all(&folder).expect("the scratch folder");
     }
 
+    fn config() -> SwitchConfig {
+        let (control, server) = (address("10.0.0.9:51000"), address("10.0.0.2:51000"));
+        SwitchConfig {
+            window_max: 64,
+            sessions_max: 4,
+            ..SwitchConfig::new(DeviceId(1), &["a", "b"], control, server, key())
+        }
+    }
+
+    #[test]
+    fn persistent_memory_that_is_none_is_refused_and_the_log_on_disk_not_made() {
+        let folder = folder("pmem");
+        let config = SwitchConfig {
+            ram: Some(RamLogConfig { path: folder.join("pmem"), media: Media::PMEM }),
+            disk: Some(DiskLogConfig { path: folder.join("disk"), log_bytes: 1 << 20 }),
+            ..config()
+        };
+        match crate::daemon::open_logs(&config) {
+            Ok(_) => println!("SKIP: {} offers DAX", folder.display()),
+            Err(error) => {
+                assert!(error.to_string().contains("-o dax"), "{error}");
+                assert_eq!(std::fs::read_dir(&folder).expect("it is there").count(), 0, "a log was made");
+            }
+        }
+        std::fs::remove_dir_all(&folder).expect("the scratch folder");
+    }
+
     #[test]
     fn logs_that_the_daemon_has_just_made_are_empty() {
-        let mut config = SwitchConfig::new(
-            DeviceId(1),
-            &["a", "b"],
-            address("10.0.0.9:51000"),
-            address("10.0.0.2:51000"),
-            key(),
-        );
+        let mut config = config();
         let folder = folder("sizes");
-        (config.window_max, config.sessions_max) = (64, 4);
-        config.ram = Some(RamLogConfig { path: folder.join("ram"), battery_backed: false });
+        config.ram = Some(RamLogConfig { path: folder.join("ram"), media: Media::Volatile });
         config.disk = Some(DiskLogConfig { path: folder.join("disk"), log_bytes: 1 << 20 });
         let logs = crate::daemon::open_logs(&config).expect("two logs");
         assert_eq!(logs.media(), Durability::RamAndDisk);

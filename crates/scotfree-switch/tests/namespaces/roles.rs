@@ -10,6 +10,7 @@ use scotfree_core::{
 };
 use scotfree_io::frame::{Ethernet, Link, MacAddress, VlanTag};
 use scotfree_io::packet_port::{FrameBurst, PacketPort, PacketPortConfig};
+use scotfree_io::ram::Media;
 use scotfree_io::{now_monotonic, Interest, Poller};
 use scotfree_switch::impair::{Impairment, Share};
 use scotfree_switch::{Command, Daemon, DiskLogConfig, Notices, PortConfig, RamLogConfig, SwitchConfig};
@@ -364,7 +365,7 @@ impl Store {
 pub fn daemon(arguments: &[&str]) {
     let mut config = config(arguments.get(2) == Some(&"v6"));
     let given = |at: usize| arguments.get(at).filter(|path| **path != "-");
-    config.ram = given(0).map(|path| RamLogConfig { path: path.into(), battery_backed: false });
+    config.ram = given(0).map(|path| RamLogConfig { path: path.into(), media: Media::Volatile });
     config.disk = given(1).map(|path| DiskLogConfig { path: path.into(), log_bytes: 16 << 20 });
     let notices = Notices::new(Box::new(|line| say(&format!("notice {line}"))));
     let daemon = match Daemon::start(&config, notices) {

@@ -10,6 +10,7 @@ use crate::serve::{changed_keys, on_signals, say_ready, say_reload, Messages};
 use crate::settings::{Config, Plane, Switch};
 use crate::text::{LogSpec, LogTier, Size};
 use scotfree_core::{DeviceId, Nanos};
+use scotfree_io::ram::Media;
 use scotfree_switch::impair::{Impairment, Rate, Share};
 use scotfree_switch::{
     Command, Daemon, DaemonHandle, DiskLogConfig, Notices, PortConfig, RamLogConfig, StartError, SwitchConfig,
@@ -132,10 +133,10 @@ pub fn config(switch: &Switch, key: ClusterKey) -> Result<SwitchConfig, Failure>
 
 fn add_log(config: &mut SwitchConfig, switch: &Switch, log: &LogSpec) -> Result<(), Failure> {
     let is_second = match log.tier {
-        LogTier::Ram => {
+        LogTier::Ram | LogTier::Pmem => {
             config.sessions_max = ram_sessions_max(switch, log, config);
-            let battery_backed = switch.battery_backed.unwrap_or(false);
-            config.ram.replace(RamLogConfig { path: log.path.clone(), battery_backed }).is_some()
+            let media = media(switch, log)?;
+            config.ram.replace(RamLogConfig { path: log.path.clone(), media }).is_some()
         }
         LogTier::Disk => {
             let log_bytes = disk_log_bytes(log);
@@ -144,10 +145,28 @@ fn add_log(config: &mut SwitchConfig, switch: &Switch, log: &LogSpec) -> Result<
     };
     if is_second {
         return Err(Failure::usage(format!(
-            "[switch] log: `{log}` is a second log of its kind; one is allowed"
+            "[switch] log: `{log}` is a second log of its kind; one in memory and one on disk are allowed"
         )));
     }
     Ok(())
+}
+
+/// What the memory of a log is, by the operator's word.
+fn media(switch: &Switch, log: &LogSpec) -> Result<Media, Failure> {
+    let is_battery_backed = switch.battery_backed.unwrap_or(false);
+    let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
+    match log.tier {
+        LogTier::Pmem if is_battery_backed => Err(Failure::usage(format!(
+            "[switch] battery_backed: `{log}` survives a loss of power by itself; leave battery_backed away, or \
+             give ram:{}",
+            log.path.display()
+        ))),
+        LogTier::Pmem => Ok(switch.pmem_stream_from.map_or(Media::PMEM, |size| Media::Pmem {
+            streaming_bytes_min: bytes(size),
+        })),
+        LogTier::Ram | LogTier::Disk if is_battery_backed => Ok(Media::BatteryBacked),
+        LogTier::Ram | LogTier::Disk => Ok(Media::Volatile),
+    }
 }
 
 /// A size of a log in memory bounds how many sessions get slots in it.
@@ -172,7 +191,7 @@ pub fn entries_max(switch: &Switch) -> u64 {
     let mut config = SwitchConfig::new(DeviceId(0), &[], any(), any(), ClusterKey::from_bytes([0; 32]));
     config.window_max = switch.window_max.unwrap_or(config.window_max);
     config.sessions_max = switch.sessions_max.unwrap_or(config.sessions_max);
-    let ram = switch.log.iter().find(|log| log.tier == LogTier::Ram);
+    let ram = switch.log.iter().find(|log| log.tier != LogTier::Disk);
     let sessions_max = ram.map_or(config.sessions_max, |log| ram_sessions_max(switch, log, &config));
     u64::from(config.window_max) * u64::from(sessions_max)
 }
@@ -247,9 +266,26 @@ mod tests {
     }
 
     #[test]
+    fn what_the_memory_is_is_the_operators_word() {
+        let media = |log: &str, battery_backed, stream_from: Option<&str>| {
+            let settings = Switch {
+                log: vec![log.parse().expect("a log")],
+                battery_backed: Some(battery_backed),
+                pmem_stream_from: stream_from.map(|size| size.parse().expect("a size")),
+                ..switch()
+            };
+            config_of(&settings).expect("it can be used").ram.expect("a log in memory").media
+        };
+        assert_eq!(media("ram:/a", false, None), Media::Volatile);
+        assert_eq!(media("ram:/a", true, None), Media::BatteryBacked);
+        assert_eq!(media("pmem:/a:1G", false, None), Media::PMEM);
+        assert_eq!(media("pmem:/a", false, Some("2K")), Media::Pmem { streaming_bytes_min: 2_048 });
+    }
+
+    #[test]
     fn what_cannot_work_is_refused_with_its_key() {
         type Spoil = fn(&mut Switch);
-        let cases: [(Spoil, &str); 7] = [
+        let cases: [(Spoil, &str); 9] = [
             (
                 |switch| switch.device_id = Some(0),
                 "[switch] device_id: no device has the number 0; allowed are 1 to",
@@ -264,6 +300,19 @@ mod tests {
                     switch.log = vec!["ram:/a".parse().expect("a log"), "ram:/b".parse().expect("a log")];
                 },
                 "second log",
+            ),
+            (
+                |switch| {
+                    switch.log = vec!["ram:/a".parse().expect("a log"), "pmem:/b".parse().expect("a log")];
+                },
+                "second log",
+            ),
+            (
+                |switch| {
+                    switch.log = vec!["pmem:/b".parse().expect("a log")];
+                    switch.battery_backed = Some(true);
+                },
+                "by itself",
             ),
         ];
         for (spoil, expected) in cases {
