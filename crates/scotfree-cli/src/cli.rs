@@ -366,6 +366,25 @@ Ends with 1 if the file is damaged.")]
         /// The file
         file: PathBuf,
     },
+    /// Print the log entries as JSON lines, in their order; keys and nonces never
+    #[command(after_help = "Examples:
+  scot log export /dev/shm/scot.log | jq .seq
+  scot log export /var/lib/scot/device.log --payload --to entries.jsonl
+The file appears whole, with mode 0600, or not at all; once more gives the same bytes.")]
+    Export(LogExport),
+}
+
+/// Flags of `scot log export`.
+#[derive(Debug, Args)]
+pub struct LogExport {
+    /// The log
+    pub file: PathBuf,
+    /// Write into this file, replacing it, instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub to: Option<PathBuf>,
+    /// With the requests themselves, in hexadecimal: what clients wrote
+    #[arg(long)]
+    pub payload: bool,
 }
 
 /// The configuration.

@@ -212,7 +212,7 @@ fn reports_of_files_without_calls_are_refused() {
 fn a_file_that_is_no_log_is_called_that() {
     let folder = Folder::new("log");
     folder.write("x", "this is no log at all, whatever else it may be");
-    for command in ["ls", "verify"] {
+    for command in ["ls", "verify", "export"] {
         assert_fails(&folder.scot(&["log", command, "x"]), 1, &["x is not usable as a log"]);
         assert_fails(&folder.scot(&["log", command, "none"]), 3, &["none"]);
     }

@@ -256,7 +256,18 @@ fn a_device_takes_over_faults_on_purpose_and_names_the_rest() {
     switch
         .wait_for_output("not reloaded: scot.toml:10: [switch] loss: 101", PATIENCE)
         .expect("it names the key");
+    let in_use = scot(&["log", "export", "ram.log", "--to", "entries.jsonl"]);
+    assert_eq!(in_use.wait(PATIENCE).and_then(|status| status.code()), Some(3));
+    assert!(in_use.error_output().contains(&format!("in use by process {}", switch.pid())));
+    assert!(!folder.path().join("entries.jsonl").exists());
     stop(&switch);
+    let export = scot(&["log", "export", "ram.log", "--to", "entries.jsonl"]);
+    assert!(export.wait(PATIENCE).is_some_and(|status| status.success()), "{}", export.error_output());
+    assert_eq!(
+        fs::read(folder.path().join("entries.jsonl")).expect("it is there"),
+        b"",
+        "nothing was logged"
+    );
     let ls = scot(&["log", "ls", "ram.log"]);
     assert!(ls.wait(PATIENCE).is_some_and(|status| status.success()), "{}", ls.error_output());
     assert!(ls.output().contains("ram log of device 1"), "{}", ls.output());

@@ -2,31 +2,50 @@
 //!
 //! Invariant: the files are read only.
 
-use crate::cli::Log;
+use crate::cli::{Log, LogExport};
 use crate::failure::Failure;
 use crate::out;
 use scotfree_io::verify::{verify, LogKind, VerifyReport};
 use scotfree_io::DomainError;
-use scotfree_switch::log_tools::{self, LogToolError};
+use scotfree_switch::log_tools::{self, Export, LogToolError, Payloads};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Runs one of the two.
+/// Runs one of them.
 pub fn run(command: &Log) -> Result<(), Failure> {
     match command {
-        Log::Ls { file } => show(log_tools::ls(file).map_err(|error| match error {
-            LogToolError::ForeignMeta { path, meta } if scotfree_kv::is_meta(&meta) => {
-                Failure::Damaged(format!(
-                    "{0} is the log of a `scot kv`, not of a device: it has no sessions to list; \
-                 `scot log verify {0}` checks its records",
-                    path.display()
-                ))
-            }
-            error => failed(error),
-        })),
+        Log::Ls { file } => show(log_tools::ls(file).map_err(no_entries)),
+        Log::Export(flags) => export(flags),
         Log::Verify { file } => show(match log_tools::verify(file) {
             Err(LogToolError::ForeignMeta { .. }) => verify_any(file),
             told => told.map_err(failed),
         }),
+    }
+}
+
+fn export(flags: &LogExport) -> Result<(), Failure> {
+    let payloads = if flags.payload { Payloads::Hex } else { Payloads::LeftOut };
+    let export = Export::read(&flags.file).map_err(no_entries)?;
+    let Some(target) = &flags.to else {
+        let mut out = BufWriter::new(io::stdout().lock());
+        out::note(export.write(&mut out, payloads).and_then(|()| out.flush()));
+        return Ok(());
+    };
+    export.write_file(target, payloads).map_err(|error| {
+        let what = format!("write {}", target.display());
+        Failure::tried(what, &error, "give another file, or make room; what was there is as it was")
+    })
+}
+
+/// A log without log entries is told apart from one that is damaged.
+fn no_entries(error: LogToolError) -> Failure {
+    match error {
+        LogToolError::ForeignMeta { path, meta } if scotfree_kv::is_meta(&meta) => Failure::Damaged(format!(
+            "{0} is the log of a `scot kv`, not of a device: it has no sessions to list; `scot log verify {0}` \
+             checks its records",
+            path.display()
+        )),
+        error => failed(error),
     }
 }
 

@@ -1,10 +1,13 @@
-//! `scot log ls` and `scot log verify`: what stands in a log that no daemon is using.
+//! `scot log ls`, `verify` and `export`: what stands in a log that no daemon is using.
 //!
 //! Invariant: the file is read and never written, not even to mend it; a log in use is refused, with
 //! the process that uses it.
 
 mod disk_file;
+mod export;
 mod ram_file;
+
+pub use export::{Export, Payloads};
 
 use crate::logs::LogMeta;
 use remedy_persist::{Device, DeviceConfig, RestoreError, DISK_TOKEN_BIT};
@@ -94,8 +97,20 @@ struct RawLog {
     torn_count: u64,
 }
 
+/// A log that was read, with the device that knows what is in it.
+struct ReadLog {
+    contents: LogContents,
+    records: Vec<(Token, Vec<u8>)>,
+    /// None if the log was never used.
+    device: Option<Device>,
+}
+
 /// Reads the whole log at `path` and checks every record.
 pub fn read_log(path: &Path) -> Result<LogContents, LogToolError> {
+    Ok(read(path)?.contents)
+}
+
+fn read(path: &Path) -> Result<ReadLog, LogToolError> {
     let kind = kind_of(path)?;
     let raw = match kind {
         LogKind::Ram => ram_file::read(path)?,
@@ -110,12 +125,12 @@ pub fn read_log(path: &Path) -> Result<LogContents, LogToolError> {
         session_count: 0,
         entries: Vec::new(),
     };
-    match contents.meta {
-        Some(meta) => decode(path, meta, &raw.records, &mut contents)?,
-        None if raw.meta.is_empty() && raw.records.is_empty() => {}
+    let device = match contents.meta {
+        Some(meta) => Some(decode(path, meta, &raw.records, &mut contents)?),
+        None if raw.meta.is_empty() && raw.records.is_empty() => None,
         None => return Err(LogToolError::ForeignMeta { path: path.to_owned(), meta: raw.meta }),
-    }
-    Ok(contents)
+    };
+    Ok(ReadLog { contents, records: raw.records, device })
 }
 
 /// Lets a device that never runs restore the records: it alone knows what is in them.
@@ -124,7 +139,7 @@ fn decode(
     meta: LogMeta,
     records: &[(Token, Vec<u8>)],
     contents: &mut LogContents,
-) -> Result<(), LogToolError> {
+) -> Result<Device, LogToolError> {
     let nowhere: SocketAddr = ([0, 0, 0, 0], 0).into();
     // The key is not used to read records; it only has to be some key.
     let key = ClusterKey::from_bytes([0; 32]);
@@ -152,7 +167,7 @@ fn decode(
             payload_bytes: entry.payload.len(),
         })
         .collect();
-    Ok(())
+    Ok(device)
 }
 
 /// The text of `scot log ls`: one line per entry.
@@ -371,6 +386,88 @@ mod tests {
             assert!(std::fs::read(&path).expect("the file") == before, "{name} was written to");
             std::fs::remove_dir_all(&folder).expect("the scratch folder");
         }
+    }
+
+    #[test]
+    fn entries_are_exported_in_order_without_what_makes_keys() {
+        for (kind, asked) in [(LogKind::Ram, "ram"), (LogKind::Disk, "disk")] {
+            let folder = folder(&format!("export-{asked}"));
+            let path = folder.join("log");
+            write(kind, &path, 9);
+            let before = std::fs::read(&path).expect("the file");
+            let export = Export::read(&path).expect("a whole log");
+            let text = |payloads| {
+                let mut out = Vec::new();
+                export.write(&mut out, payloads).expect("memory takes all");
+                String::from_utf8(out).expect("text")
+            };
+            let lines: Vec<String> = text(Payloads::LeftOut).lines().map(str::to_owned).collect();
+            assert_eq!(lines.len(), 9);
+            assert_eq!(
+                lines[2],
+                format!(
+                    "{{\"session\":11,\"seq\":3,\"stamp\":{{\"device\":5,\"boot_epoch\":1,\"order_number\":3,\
+                     \"previous_write\":2}},\"durability\":\"{asked}\",\"asked\":\"{asked}\",\
+                     \"key_hash\":\"0000000000000003\",\"payload_bytes\":103}}"
+                )
+            );
+            let whole = text(Payloads::Hex);
+            assert!(whole
+                .lines()
+                .nth(2)
+                .expect("nine lines")
+                .ends_with(&format!("\"payload_bytes\":103,\"payload\":\"{}\"}}", "03".repeat(103))));
+            // The nonces of the session are sixteen times 1 and sixteen times 2; no payload is so short.
+            for nonce in ["01".repeat(16), "02".repeat(16)] {
+                assert!(!text(Payloads::LeftOut).contains(&nonce), "a nonce was written");
+            }
+            assert!(std::fs::read(&path).expect("the file") == before, "{asked} was written to");
+            std::fs::remove_dir_all(&folder).expect("the scratch folder");
+        }
+    }
+
+    #[test]
+    fn an_export_replaces_its_target_whole_or_not_at_all() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = folder("export-file");
+        let (path, target) = (folder.join("log"), folder.join("entries.jsonl"));
+        write(LogKind::Disk, &path, 3);
+        let export = Export::read(&path).expect("a whole log");
+        std::fs::write(&target, "older").expect("a file");
+        export.write_file(&target, Payloads::Hex).expect("it can be written");
+        let first = std::fs::read(&target).expect("it is there");
+        assert_eq!(std::str::from_utf8(&first).expect("text").lines().count(), 3);
+        assert_eq!(std::fs::metadata(&target).expect("it is there").permissions().mode() & 0o777, 0o600);
+        export.write_file(&target, Payloads::Hex).expect("it can be written again");
+        assert!(std::fs::read(&target).expect("it is there") == first, "once more is the same");
+        let refused = |target: &Path| {
+            export.write_file(target, Payloads::Hex).expect_err("it cannot be written").to_string()
+        };
+        assert!(refused(&path).contains("the log itself"));
+        assert!(refused(&folder).contains("no regular file"));
+        refused(&folder.join("none/entries"));
+        // The draft cannot be written: what was there stays, and nothing else.
+        std::fs::create_dir(folder.join(format!("entries.jsonl.new-{}", std::process::id())))
+            .expect("a folder");
+        refused(&target);
+        assert!(std::fs::read(&target).expect("it is there") == first, "it was touched");
+        assert_eq!(std::fs::read_dir(&folder).expect("it is there").count(), 3);
+        read_log(&path).expect("the log is whole");
+        std::fs::remove_dir_all(&folder).expect("the scratch folder");
+    }
+
+    #[test]
+    fn a_log_that_was_cut_is_not_exported() {
+        let folder = folder("export-cut");
+        for (kind, bytes_left) in [(LogKind::Ram, 50_000), (LogKind::Ram, 60), (LogKind::Disk, 60)] {
+            let path = folder.join("log");
+            write(kind, &path, 3);
+            let file = std::fs::OpenOptions::new().write(true).open(&path).expect("the file");
+            file.set_len(bytes_left).expect("it can be cut");
+            assert!(Export::read(&path).is_err(), "{kind:?} of {bytes_left} bytes");
+            std::fs::remove_file(&path).expect("the file");
+        }
+        std::fs::remove_dir_all(&folder).expect("the scratch folder");
     }
 
     #[test]
