@@ -7,9 +7,10 @@ use super::{Complaint, Files};
 use toml::Table;
 
 /// The rank of each crate that is not a remedy. A new crate needs one.
-const RANKS: [(&str, u8); 12] = [
+const RANKS: [(&str, u8); 13] = [
     ("scotfree-core", 0),
     ("scotfree-wire", 1),
+    ("scotfree-check", 1),
     ("scotfree-trace", 3),
     ("scotfree-io", 3),
     ("scotfree-sim", 3),
