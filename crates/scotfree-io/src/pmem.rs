@@ -2,7 +2,8 @@
 //! survives a loss of power.
 //!
 //! Invariant: a [`PmemMemory`] exists only where the file system has granted `MAP_SYNC` and the processor
-//! has announced a flush instruction; what lacks is said before a file is made.
+//! has announced a flush instruction; what lacks is said before a file is made. A bad block of the medium
+//! ends the process that reads it (SIGBUS): what it held is not taken for something else.
 
 use crate::domain::DomainError;
 use crate::log_file::{folder_of, PAGE_BYTES};
@@ -96,7 +97,7 @@ impl Flush {
     }
 }
 
-/// A mapped file in persistent memory.
+/// A mapped file in persistent memory: by [`PmemMemory::map`], the one way outside of tests.
 pub struct PmemMemory {
     map: SharedMap,
     flush: Flush,
@@ -114,6 +115,14 @@ impl PmemMemory {
         let flush = Flush::detect().ok_or_else(|| without_flush(path))?.streaming_from(streaming_bytes_min);
         let map = SharedMap::new_synchronous(file, length).map_err(|error| refused(path, error))?;
         Ok(PmemMemory { map, flush })
+    }
+}
+
+#[cfg(feature = "conformance")]
+impl PmemMemory {
+    /// For tests of the instructions: a mapping of any file, flushed although nothing makes it persistent.
+    pub fn map_unpersistent(file: &File, length: usize, flush: Flush) -> io::Result<PmemMemory> {
+        Ok(PmemMemory { map: SharedMap::new(file, length)?, flush })
     }
 }
 
@@ -150,7 +159,13 @@ pub fn probe(path: &Path) -> Result<FlushInstruction, DomainError> {
         crate::log_file::require_file(path)?;
         options.open(path).map_err(opening)?
     } else {
-        let file = options.custom_flags(libc::O_TMPFILE).open(folder_of(path)).map_err(opening)?;
+        let file = options.custom_flags(libc::O_TMPFILE).open(folder_of(path)).map_err(|error| {
+            match error.raw_os_error() {
+                // Those that cannot make such a file are none of those with DAX.
+                Some(libc::EOPNOTSUPP | libc::EISDIR) => without_tmpfile(path),
+                _ => opening(error),
+            }
+        })?;
         file.set_len(PAGE_BYTES).map_err(opening)?;
         file
     };
@@ -172,6 +187,11 @@ fn refused(path: &Path, error: io::Error) -> DomainError {
         Some(libc::EINVAL) => "its file system, or this kernel, does not know MAP_SYNC".to_owned(),
         _ => return DomainError::io(format!("mapping {} with MAP_SYNC", path.display()), error),
     };
+    DomainError::NotPersistent { path: path.to_owned(), missing }
+}
+
+fn without_tmpfile(path: &Path) -> DomainError {
+    let missing = "its file system does not offer O_TMPFILE, as those with MAP_SYNC do".to_owned();
     DomainError::NotPersistent { path: path.to_owned(), missing }
 }
 

@@ -7,12 +7,12 @@ use common::Folder;
 use scotfree_core::{Survives, Token};
 use scotfree_io::conformance::domain::{records, suite, Fixture, Model};
 use scotfree_io::conformance::write_back::{CachePlant, CachedMedium};
-use scotfree_io::pmem::probe;
+use scotfree_io::pmem::{probe, Flush, PmemMemory, STREAMING_BYTES_MIN};
 use scotfree_io::ram::{Media, RamConfig, RamDomain};
 use scotfree_io::{DomainError, PersistenceDomain};
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const SLOTS_OFFSET: u64 = 8 * 4_096;
 const RECORD_BYTES_MAX: usize = 5_000;
@@ -59,6 +59,23 @@ fn a_log_that_is_there_is_refused_and_left_alone() {
     assert!(matches!(probe(&path), Err(DomainError::Foreign { .. })));
     assert!(matches!(probe(path.parent().expect("a folder")), Err(DomainError::Foreign { .. })));
     assert!(matches!(probe(&folder.path("none/log")), Err(DomainError::Io { .. })));
+}
+
+#[test]
+fn a_file_system_without_nameless_files_is_refused_as_well() {
+    let refused = probe(Path::new("/proc/log")).expect_err("/proc is no place for logs");
+    assert!(matches!(refused, DomainError::NotPersistent { .. }), "{refused}");
+    assert!(refused.to_string().contains("O_TMPFILE"), "{refused}");
+}
+
+#[test]
+fn slots_conform_with_every_way_out_of_the_processor() {
+    for flush in Flush::all() {
+        for streaming_bytes_min in [0, STREAMING_BYTES_MIN, usize::MAX] {
+            let flush = flush.streaming_from(streaming_bytes_min);
+            suite(|| Flushed { slots: Pmem { loses_power: false, ..Pmem::new() }, flush });
+        }
+    }
 }
 
 #[test]
@@ -206,7 +223,9 @@ impl Pmem {
     /// Does the deeds on a new log until its process ends at `death`, and notes what it saw.
     fn run(&mut self, deeds: &[Deed], death: u64, plant: Option<CachePlant>, model: &mut Model) {
         let mut domain = self.open().expect("a new log");
-        plant.into_iter().for_each(|plant| self.medium.plant(plant));
+        if let Some(plant) = plant {
+            self.medium.plant(plant);
+        }
         self.medium.plan_death(death);
         for (index, deed) in deeds.iter().enumerate() {
             if self.medium.is_dead() {
@@ -266,6 +285,42 @@ impl Pmem {
         self.medium.forget();
         let file = OpenOptions::new().write(true).open(self.file()).expect("the log can be opened");
         file.write_all_at(bytes, offset).expect("the log can be written");
+    }
+}
+
+/// The real instructions, on a file that is none of persistent memory.
+struct Flushed {
+    slots: Pmem,
+    flush: Flush,
+}
+
+impl Fixture for Flushed {
+    type Domain = RamDomain;
+
+    fn open(&mut self) -> Result<RamDomain, DomainError> {
+        RamDomain::open_on(&self.slots.file(), &config(), &|file, length| {
+            Ok(Box::new(PmemMemory::map_unpersistent(file, length, self.flush).expect("it can be mapped")))
+        })
+    }
+
+    fn crash(&mut self, domain: RamDomain) {
+        drop(domain);
+    }
+
+    fn tear(&mut self) {
+        self.slots.tear();
+    }
+
+    fn make_foreign(&mut self) {
+        self.slots.make_foreign();
+    }
+
+    fn record_bytes_max(&self) -> usize {
+        RECORD_BYTES_MAX
+    }
+
+    fn locks(&self) -> bool {
+        true
     }
 }
 

@@ -16,7 +16,6 @@ use scotfree_switch::{
     Command, Daemon, DaemonHandle, DiskLogConfig, Notices, PortConfig, RamLogConfig, StartError, SwitchConfig,
 };
 use scotfree_wire::ClusterKey;
-use std::path::Path;
 
 /// Of a log on disk, unless another size is named.
 const DISK_LOG: Size = Size(64 << 20);
@@ -39,7 +38,7 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let daemon =
         Daemon::start(&config, Notices::new(Box::new(move |line| sink.say(line)))).map_err(not_started)?;
     if let Some(ram) = &config.ram {
-        messages.say(&ram_log_line(&config, &ram.path));
+        messages.say(&ram_log_line(&config, ram));
     }
     let handle = daemon.handle();
     let ending = handle.clone();
@@ -52,14 +51,19 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
 }
 
 /// What the log in memory can take: less than the length of its file, which is sparse.
-fn ram_log_line(config: &SwitchConfig, path: &Path) -> String {
+fn ram_log_line(config: &SwitchConfig, ram: &RamLogConfig) -> String {
     let SwitchConfig { window_max, sessions_max, .. } = *config;
     let entries = u64::from(window_max) * u64::from(sessions_max);
-    let file_bytes = std::fs::metadata(path).map_or(0, |file| file.len());
+    let file_bytes = std::fs::metadata(&ram.path).map_or(0, |file| file.len());
+    let survives = match ram.media {
+        Media::Volatile => "the death of processes",
+        Media::BatteryBacked => "a restart of the host, by your word",
+        Media::Pmem { .. } => "a loss of power, by your word that this is persistent memory",
+    };
     format!(
-        "log {}: {sessions_max} sessions of {window_max} updates, {} MiB of memory when full of updates of up to 4 \
+        "log {} survives {survives}: {sessions_max} sessions of {window_max} updates, {} MiB of memory when full of updates of up to 4 \
          KiB; the file is {} MiB long, but sparse",
-        path.display(),
+        ram.path.display(),
         (entries * RAM_ENTRY_BYTES) >> 20,
         file_bytes >> 20
     )
@@ -257,7 +261,8 @@ mod tests {
         // 64 MiB are two sessions of 4,096 entries of 8 KiB.
         assert_eq!(config.sessions_max, 2);
         assert_eq!(entries_max(&settings), 8_192);
-        let line = ram_log_line(&config, Path::new("/dev/null"));
+        let line = ram_log_line(&config, config.ram.as_ref().expect("a log"));
+        assert!(line.contains("survives the death of processes: 2 sessions"), "{line}");
         assert!(line.contains("2 sessions of 4096 updates, 64 MiB of memory"), "{line}");
         for port in &config.ports {
             assert!((port.ingress.loss.percent() - 2.5).abs() < 1e-9);
