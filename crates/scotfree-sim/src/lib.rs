@@ -3,7 +3,8 @@
 //! jump.
 //!
 //! Invariant: one seed, one run. A run is checked after every step against a small reference model
-//! ([`model`]), and at its end against the whole history of what clients saw ([`history`]).
+//! ([`model`]), and at its end against the whole history of what clients saw, with the order of the
+//! server's storage as the witness ([`history`]) and without any ([`strict`]).
 //!
 //! What is promised, and hence demanded, depends on what goes wrong ([`model::Promise`]):
 //!
@@ -32,6 +33,7 @@ pub mod report;
 pub mod rng;
 pub mod scenario;
 pub mod storage;
+pub mod strict;
 pub mod trace;
 mod world;
 

@@ -26,6 +26,8 @@ pub enum Invariant {
     RealTime,
     /// Every completed read can be placed at one instant of the final order.
     Linearizable,
+    /// Some order explains what clients saw, whatever the server holds.
+    Strict,
     /// A reply given is the reply that the surviving history gives.
     ReplyKept,
     /// A log entry is erased only when the server's storage holds its update durably.

@@ -104,6 +104,10 @@ report! {
     forged,
     /// Mishaps left out because they would have broken more than was promised to hold.
     mishaps_spared,
+    /// Runs whose clients' histories were judged for themselves.
+    histories_judged,
+    /// Of these, those of which it could not be told in time whether an order explains them.
+    histories_undecided,
     /// Runs in which more was lost than the durability asked for survives.
     weakened,
     /// Packets lost.

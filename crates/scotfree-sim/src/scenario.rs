@@ -55,6 +55,19 @@ pub struct Scenario {
     pub replies_bytes_max: usize,
     /// A safety rule switched off.
     pub planted: Option<Fault>,
+    /// Whose verdict counts.
+    pub judge: Judge,
+}
+
+/// Whose verdict on a run counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judge {
+    /// Everyone's, after each step.
+    Everyone,
+    /// At the end, that of what clients saw; what the roles did is nobody's business.
+    Clients,
+    /// The same, with relaxed reads held to what only strict ones promise.
+    ClientsAsIfStrict,
 }
 
 /// What the clients do.
@@ -276,6 +289,7 @@ impl Scenario {
             buffer_bytes_max: 1 << 20,
             replies_bytes_max: 1 << 20,
             planted: None,
+            judge: Judge::Everyone,
         }
     }
 

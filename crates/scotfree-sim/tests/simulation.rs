@@ -50,6 +50,10 @@ fn assert_that_much_went_wrong(total: &Report) {
         if name == "mishaps_spared" {
             continue;
         }
+        if name == "histories_undecided" {
+            assert!(number * 50 <= total.histories_judged, "{number} histories were given no verdict");
+            continue;
+        }
         let rare = [
             "weakened",
             "devices_reinstated",

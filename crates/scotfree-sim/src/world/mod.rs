@@ -12,12 +12,13 @@ mod spy;
 mod travel;
 
 use crate::clock::Clock;
-use crate::model::{Invariant, Model, Violation};
+use crate::model::{Invariant, Model, Promise, Violation};
 use crate::network::{Cuts, Place, Quality};
 use crate::queue::Queue;
 use crate::report::{Failure, Report};
 use crate::rng::Rng;
-use crate::scenario::{Mishap, Scenario, When};
+use crate::scenario::{Judge, Mishap, Scenario, When};
+use crate::strict::{self, Judgement};
 use crate::trace::{Depth, Entry, Happening, Trace};
 use client::ClientNode;
 use device::DeviceNode;
@@ -280,10 +281,31 @@ impl World {
         self.trace.note(Entry { at: self.now, step: self.step, place, what });
     }
 
-    /// Records the first broken invariant, which ends the run.
+    /// Records the first broken invariant, which ends the run; where clients judge, only that nothing
+    /// goes on any more ends it early.
     fn must(&mut self, verdict: Result<(), Violation>) {
-        if let Err(violation) = verdict {
-            self.violation.get_or_insert(violation);
+        let Err(violation) = verdict else { return };
+        let stands_still = matches!(violation.invariant, Invariant::Progress | Invariant::LogsEmpty);
+        match self.scenario.judge {
+            Judge::Everyone => {
+                self.violation.get_or_insert(violation);
+            }
+            Judge::Clients | Judge::ClientsAsIfStrict if stands_still => self.phase = Phase::Rest,
+            Judge::Clients | Judge::ClientsAsIfStrict => {}
+        }
+    }
+
+    /// What clients saw must be explained by some order, if everything was promised.
+    fn judge_clients(&mut self) {
+        if self.model.promise() < Promise::Full || self.violation.is_some() {
+            return;
+        }
+        let relaxed_too = self.scenario.judge == Judge::ClientsAsIfStrict;
+        self.report.histories_judged += 1;
+        match strict::judge(self.model.calls(), self.scenario.work.cell_count, relaxed_too) {
+            Judgement::Explained => {}
+            Judgement::Undecided => self.report.histories_undecided += 1,
+            Judgement::Unexplained(how) => self.violation = Some(Violation::new(Invariant::Strict, how)),
         }
     }
 
@@ -292,6 +314,7 @@ impl World {
             let verdict = self.model.check_history(&self.server.storage, self.scenario.work.cell_count);
             self.must(verdict);
         }
+        self.judge_clients();
         self.collect_counters();
         self.report.steps = self.step;
         self.report.virtual_ns = self.now.0;
