@@ -43,6 +43,7 @@ Ends with 1 if an acknowledged update was lost or applied twice.")]
   scot doctor
   scot doctor --json
   scot doctor --rate-per-s 50000 --time-to-stable-p99-ms 2000   is the log large enough?
+  SCOT_SWITCH_LOG='[\"pmem:/mnt/pmem/scot.log\"]' scot doctor       is that persistent memory?
 Ends with 1 if something is missing without which nothing works.")]
     Doctor(DoctorArgs),
     /// Run the device: bridge ports, log updates, acknowledge them
@@ -50,6 +51,7 @@ Ends with 1 if something is missing without which nothing works.")]
   scot switch --port eth1 --port eth2 --address 10.0.0.254 --server 10.0.0.2:51000 \\
       --device-id 1 --key-file cluster.key --log ram:/dev/shm/scot.log
   scot switch --config scot.toml     all of it from [cluster] and [switch]
+  scot switch --config scot.toml --log pmem:/mnt/pmem/scot.log     in persistent memory, mounted with -o dax
 SIGHUP reads the configuration again and takes over the faults on purpose and the log level.")]
     Switch(SwitchArgs),
     /// Run the embedded key-value server

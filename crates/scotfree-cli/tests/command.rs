@@ -164,6 +164,21 @@ fn the_doctor_sees_a_port_in_use_and_a_log_that_is_too_small() {
 }
 
 #[test]
+fn the_doctor_says_whether_a_pmem_log_could_be_one() {
+    let folder = Folder::new("doctor-pmem");
+    let output = folder.scot_with(&[("SCOT_SWITCH_LOG", "[\"pmem:here.log\"]")], &["doctor"]);
+    let text = out(&output);
+    let (told, mend) = text.split_once("persistent memory under pmem:here.log").expect("it is examined");
+    if told.ends_with("MUST   ") {
+        assert!(mend.contains("MAP_SYNC") && mend.contains("findmnt -O dax"), "{text}");
+        assert_eq!(output.status.code(), Some(1));
+    } else {
+        assert!(mend.contains("flushes with cl"), "{text}");
+    }
+    assert!(!folder.0.join("here.log").exists());
+}
+
+#[test]
 fn commands_are_classified() {
     let folder = Folder::new("classify");
     let shown = assert_succeeds(&folder.scot(&["classify", "SET", "k", "v", "EX", "10"]));

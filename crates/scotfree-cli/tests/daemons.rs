@@ -247,6 +247,14 @@ fn a_device_takes_over_faults_on_purpose_and_names_the_rest() {
     assert_eq!(second.wait(PATIENCE).and_then(|status| status.code()), Some(3));
     let said = second.error_output();
     assert!(said.contains(&format!("in use by process {}", switch.pid())), "{said}");
+    let pmem = scot(&["switch", "--log", "pmem:pmem.log"]);
+    assert_eq!(
+        pmem.wait(PATIENCE).and_then(|status| status.code()),
+        Some(3),
+        "no DAX where temporary files are"
+    );
+    assert!(pmem.error_output().contains("MAP_SYNC"), "{}", pmem.error_output());
+    assert!(!folder.path().join("pmem.log").exists());
     write("loss = 1.5\ndelay_us = 100\nmetrics = \"127.0.0.1:9100\"\n");
     switch.signal("HUP");
     switch.wait_for_output("reloaded: delay_us, loss", PATIENCE).expect("it says what it took over");

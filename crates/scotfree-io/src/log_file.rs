@@ -4,7 +4,7 @@
 //! ```text
 //! byte   0  magic "SCOTLOG\n"        8
 //!        8  version                  4   little-endian, as all numbers
-//!       12  kind: 1 ram, 2 disk      4
+//!       12  kind: 1 ram, pmem; 2 disk  4
 //!       16  salt                     8   random, mixed into every checksum
 //!       24  geometry                 16  ram: slots, record bytes; disk: log bytes, 0
 //!       40  CRC32C of bytes 0..40    4

@@ -439,6 +439,8 @@ fn resize(storage: &FileStorage, old: Identity, config: &RamConfig) -> io::Resul
     // What is left of erased records must not lie where new slots begin.
     punch(file, &(SLOTS_OFFSET..old_bytes))?;
     file.set_len(old_bytes.max(new_bytes))?;
+    // On the medium as well, before the new sizes are there.
+    file.sync_all()?;
     let identity = Identity { geometry: geometry(config), ..old };
     storage.write_at(0, &identity.encode())?;
     file.set_len(new_bytes)?;

@@ -5,7 +5,7 @@
 use super::{Environment, StampTrial};
 use crate::process::{find_tool, run, wait_until, Socket};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
-use scotfree_io::{RxBurst, Transport, TxPacket};
+use scotfree_io::{DomainError, RxBurst, Transport, TxPacket};
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -40,8 +40,12 @@ impl Environment for System {
     }
 
     fn try_pmem(&self, path: &Path) -> Result<String, String> {
-        let instruction = scotfree_io::pmem::probe(path).map_err(|error| error.to_string())?;
-        Ok(instruction.to_string())
+        match scotfree_io::pmem::probe(path) {
+            Ok(instruction) => Ok(instruction.to_string()),
+            // What to do about it the finding says.
+            Err(DomainError::NotPersistent { missing, .. }) => Err(missing),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     fn try_stamps(&self) -> io::Result<StampTrial> {
