@@ -8,7 +8,7 @@ use crate::packets::{send_whole, Route};
 use crate::retry::{backoff, Jitter, RoundTrip};
 use scotfree_core::{
     BootEpoch, ByteRange, DeviceId, Durability, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, SessionId,
-    Token,
+    Token, TIER_DEVICES_MAX,
 };
 use scotfree_wire::{
     emit, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header, HeartbeatTail, Kind, LateStamp,
@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 /// How many devices a request can ask to acknowledge it.
-pub(crate) const DEVICES_MAX: usize = 4;
+pub(crate) const DEVICES_MAX: usize = TIER_DEVICES_MAX as usize;
 /// How many incomplete fragmented responses are kept.
 pub(crate) const RESPONSE_SETS_MAX: usize = 8;
 /// How many bytes of replies are taken before the server is told at once: it waits with further ones.

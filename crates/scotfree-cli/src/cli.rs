@@ -186,7 +186,7 @@ pub enum Sidecar {
     /// In front of Redis clients: they connect here instead of to their server
     #[command(after_help = "Examples:
   scot sidecar client --listen 127.0.0.1:6379 --server 10.0.0.2:51000 --key-file cluster.key
-  scot sidecar client --config scot.toml --mode early --early-prefix session: --asked ram
+  scot sidecar client --config scot.toml --mode early --early-prefix session: --durability ram:3
 SIGHUP reads the configuration again and takes over mode, prefixes and the log level.")]
     Client(SidecarClientArgs),
     /// Behind the protocol, in front of an unmodified Redis or Valkey

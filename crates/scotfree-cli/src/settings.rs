@@ -104,7 +104,8 @@ pub struct Switch {
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plane: Option<Plane>,
-    /// Whether it is the first device on the path, which gives order numbers (true by default)
+    /// Whether it is the first device on the path, which gives order numbers (true by default). From false to true
+    /// on SIGHUP: it takes the place of a head that the server has excluded
     #[arg(long, value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<bool>,
@@ -180,7 +181,8 @@ pub struct Kv {
     #[arg(long = "device", value_name = "ID=IP[:PORT]")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceSpec>,
-    /// A device of those above that will not come back: go on without it; what only it held is lost
+    /// A device of those above that will not come back: go on without it; what only it held is lost (more of
+    /// them on SIGHUP)
     #[arg(long, value_name = "ID")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<u16>,
@@ -231,7 +233,8 @@ pub struct Server {
     #[arg(long = "device", value_name = "ID=IP[:PORT]")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceSpec>,
-    /// A device of those above that will not come back: go on without it; what only it held is lost
+    /// A device of those above that will not come back: go on without it; what only it held is lost (more of
+    /// them on SIGHUP)
     #[arg(long, value_name = "ID")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<u16>,
@@ -282,14 +285,11 @@ pub struct Client {
     #[arg(long = "early-prefix", value_name = "PREFIX")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub early_prefix: Vec<String>,
-    /// The durability asked of the devices: none, ram, disk or ram+disk
+    /// What the devices must give before an update is acknowledged: none, ram:K, disk or ram:K+disk, where K
+    /// is how many of them (ram:1 by default). If they do not, the server's storage must hold it first
     #[arg(long, value_name = "DURABILITY")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub asked: Option<Asked>,
-    /// How many devices must acknowledge
-    #[arg(long, value_name = "COUNT")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub acks: Option<u8>,
+    pub durability: Option<Asked>,
     /// How long a stop waits for answers, in nanoseconds (3 s by default); the rest is given up
     #[arg(long, value_name = "NS")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,7 +2,7 @@
 //!
 //! Invariant: each is written as it is read, and a wrong one is answered with what is allowed.
 
-use scotfree_core::Durability;
+use scotfree_core::{Tier, TierError};
 use scotfree_sidecar::redis::RedisAddress;
 use scotfree_trace::{Endpoint, EndpointError};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -272,34 +272,23 @@ impl fmt::Display for Redis {
     }
 }
 
-/// The durability asked of the devices.
+/// The tier asked of the devices: `none`, `ram:3`, `disk`, `ram:3+disk`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Word", into = "String")]
-pub struct Asked(pub Durability);
+pub struct Asked(pub Tier);
 as_text!(Asked);
-
-const DURABILITIES: [(&str, Durability); 4] = [
-    ("none", Durability::None),
-    ("ram", Durability::Ram),
-    ("disk", Durability::Disk),
-    ("ram+disk", Durability::RamAndDisk),
-];
 
 impl FromStr for Asked {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Asked, String> {
-        let found = DURABILITIES.iter().find(|(name, _)| *name == text);
-        found
-            .map(|(_, durability)| Asked(*durability))
-            .ok_or_else(|| format!("`{text}` is no durability; allowed are none, ram, disk and ram+disk"))
+        text.parse().map(Asked).map_err(|error: TierError| error.to_string())
     }
 }
 
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = DURABILITIES.iter().find(|(_, durability)| *durability == self.0);
-        f.write_str(name.map_or("none", |(name, _)| name))
+        self.0.fmt(f)
     }
 }
 
@@ -353,7 +342,7 @@ mod tests {
         for text in ["0", "1023", "64K", "3G", "1025M"] {
             assert_eq!(parse::<Size>(text).expect(text).to_string(), text);
         }
-        for text in ["none", "ram", "disk", "ram+disk"] {
+        for text in ["none", "ram:1", "disk", "ram:3+disk"] {
             assert_eq!(parse::<Asked>(text).expect(text).to_string(), text);
         }
         for text in ["127.0.0.1:6379", "[::1]:6379", "unix:/run/redis.sock"] {

@@ -187,7 +187,17 @@ fn a_server_goes_on_without_a_device_that_is_excluded_and_only_then() {
     waiting.wait_for_port(Socket::Tcp, world.metrics.port(), PATIENCE).expect("it says how it is");
     let waits = || world.get("/healthz").contains("waiting for the devices");
     assert!(wait_until(PATIENCE, waits), "{}", world.get("/healthz"));
-    drop(waiting);
+    let config = world.folder.path().join("scot.toml");
+    let without = fs::read_to_string(&config).expect("it was written");
+    fs::write(&config, without.replace("[kv]\n", "[kv]\nexclude = [7]\n")).expect("it can be written");
+    waiting.signal("HUP");
+    waiting.wait_for_output("device 7 is excluded", PATIENCE).expect("the operator has said so");
+    waiting.wait_for_output("scot: ready", PATIENCE).expect("nobody else is waited for");
+    assert!(waiting.error_output().contains("reloaded: exclude"), "{}", waiting.error_output());
+    world.write_config("");
+    waiting.signal("HUP");
+    waiting.wait_for_output("restart to take over: exclude", PATIENCE).expect("it has missed updates");
+    stop(&waiting);
     let refused = world.start("refused", &["kv", "--device", &device, "--exclude", "8"]);
     assert!(refused.wait(PATIENCE).is_some_and(|status| !status.success()));
     assert!(refused.error_output().contains("device 8 cannot be excluded"), "{}", refused.error_output());
@@ -255,10 +265,10 @@ fn a_device_takes_over_faults_on_purpose_and_names_the_rest() {
     );
     assert!(pmem.error_output().contains("MAP_SYNC"), "{}", pmem.error_output());
     assert!(!folder.path().join("pmem.log").exists());
-    write("loss = 1.5\ndelay_us = 100\nmetrics = \"127.0.0.1:9100\"\n");
+    write("loss = 1.5\ndelay_us = 100\nhead = false\nmetrics = \"127.0.0.1:9100\"\n");
     switch.signal("HUP");
     switch.wait_for_output("reloaded: delay_us, loss", PATIENCE).expect("it says what it took over");
-    switch.wait_for_output("restart to take over: metrics", PATIENCE).expect("and what not");
+    switch.wait_for_output("restart to take over: head, metrics", PATIENCE).expect("and what not");
     write("loss = 101.0\n");
     switch.signal("HUP");
     switch

@@ -10,6 +10,7 @@ mod ids;
 mod machine;
 mod remedy;
 mod stage;
+mod tier;
 
 pub use durability::{Durability, Survives};
 pub use effect::{ByteRange, Effect, Effects, Token};
@@ -19,3 +20,4 @@ pub use remedy::{Forecast, Remedy};
 pub use stage::{
     Boundaries, Boundary, Stage, StageSet, StageTimes, StampSource, BOUNDARY_COUNT, STAGE_COUNT,
 };
+pub use tier::{Tier, TierError, TIER_DEVICES_MAX};

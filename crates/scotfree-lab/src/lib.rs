@@ -19,6 +19,7 @@ pub mod runs;
 pub mod scratch;
 pub mod stats;
 pub mod sweep;
+mod tier_text;
 pub mod topology;
 pub mod trouble;
 pub mod workload;

@@ -4,6 +4,7 @@
 //! Invariant: a result is written only if every repetition was measured and every counter says that what
 //! was measured is what the arms' names promise; whatever ends a run, all that it made is removed.
 
+mod chain;
 pub mod demo;
 mod disk_domain;
 mod interrupt;
@@ -34,12 +35,13 @@ use std::path::{Path, PathBuf};
 type Runner = fn(&Context<'_>) -> Result<Vec<Measurement>, Trouble>;
 
 /// The experiments, the quick ones first.
-const EXPERIMENTS: [(&str, Runner); 10] = [
+const EXPERIMENTS: [(&str, Runner); 11] = [
     ("update-ack", update_ack::run),
     ("disk-domain", disk_domain::run),
     ("probes", probes::run),
     ("records", probes::run),
     ("redis-always", redis_always::run),
+    ("chain-failures", chain::run),
     ("sidecar-overhead", sidecar_overhead::run),
     ("sidecar-overhead-asleep", sidecar_overhead::run),
     ("kill-rounds", kill_rounds::run),

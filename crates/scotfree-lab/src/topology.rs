@@ -133,6 +133,11 @@ impl Topology {
         self.hosts.iter().find(|host| host.role == role)
     }
 
+    /// The hosts that speak in packets of their own, in the order of the path: the first is the head.
+    pub fn devices(&self) -> impl Iterator<Item = &Host> {
+        self.hosts.iter().filter(|host| host.address.is_some())
+    }
+
     /// The address at which a role is reached: its own, or that of its first port that has one.
     pub fn address_of(&self, role: &str) -> Option<IpAddr> {
         let host = self.host(role)?;
@@ -321,15 +326,16 @@ mod tests {
 
     #[test]
     fn the_topologies_of_the_lab_are_right() {
-        for name in ["direct", "one-device"] {
+        for (name, devices) in [("direct", 0), ("one-device", 1), ("chain3", 3)] {
             let file =
                 Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../lab/topologies/{name}.toml"));
             let topology = Topology::read(&file).expect("it is a topology");
             assert_eq!(topology.name, name);
             assert_eq!(topology.address_of("client"), Some("10.77.0.1".parse().expect("an address")));
             assert_eq!(topology.address_of("server"), Some("10.77.0.2".parse().expect("an address")));
-            let device = (name == "one-device").then(|| "10.77.0.254".parse().expect("an address"));
-            assert_eq!(topology.address_of("device"), device);
+            assert_eq!(topology.devices().count(), devices);
+            let head = topology.devices().next().map(|device| device.role.clone());
+            assert_eq!(head.as_deref(), [None, Some("device"), None, Some("device-a")][devices]);
         }
     }
 

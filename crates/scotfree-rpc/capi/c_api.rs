@@ -5,7 +5,7 @@
 //! panic crosses into C (an `extern "C"` function aborts instead).
 
 use remedy_persist::{AnsweredBy, RecoveredSession, RequestKind};
-use scotfree_core::{DeviceId, Durability, Epoch, SeqNum, SessionId};
+use scotfree_core::{DeviceId, Durability, Epoch, SeqNum, SessionId, Tier};
 use scotfree_rpc::{
     Incoming, Listener, ListenerConfig, ListenerError, Session, SessionConfig, SessionError, SessionKeeping,
 };
@@ -240,6 +240,16 @@ pub extern "C" fn scot_error_message() -> *const c_char {
     LAST_ERROR.with_borrow(|last| last.as_ptr())
 }
 
+/// In C, 0 devices stand for as many as the durability needs.
+fn tier(durability: Durability, device_acks: u32) -> Result<Tier, Failure> {
+    let device_count = match (durability, device_acks) {
+        (Durability::None, _) => return Ok(Tier::NONE),
+        (_, 0) => 1,
+        (_, count) => u8::try_from(count).unwrap_or(u8::MAX),
+    };
+    Tier::new(durability, device_count).map_err(|error| failure(Code::Invalid, error.to_string()))
+}
+
 /// Starts a session.
 ///
 /// # Safety
@@ -259,11 +269,8 @@ pub unsafe extern "C" fn scot_start_session(
         let key = unsafe { cluster_key(options.cluster_key) }?;
         let mut config = SessionConfig::new(server, key);
         let durability = u8::try_from(options.durability).ok().and_then(Durability::from_code);
-        config.options.asked =
-            durability.ok_or_else(|| failure(Code::Invalid, "there is no such durability"))?;
-        let acks = u8::try_from(options.device_acks.max(1));
-        config.options.device_acks_asked =
-            acks.map_err(|_| failure(Code::Invalid, "too many acknowledgements of devices"))?;
+        let durability = durability.ok_or_else(|| failure(Code::Invalid, "there is no such durability"))?;
+        config.options.tier = tier(durability, options.device_acks)?;
         if options.window != 0 {
             config.options.window_asked = options.window;
         }

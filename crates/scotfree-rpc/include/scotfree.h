@@ -64,7 +64,7 @@ typedef struct {
 	uint32_t window;
 	/* One of enum scot_durability, for updates. */
 	uint32_t durability;
-	/* Devices that must acknowledge an update; 0 for one. */
+	/* Devices that must acknowledge an update, 1 to 4; 0 for one. */
 	uint32_t device_acks;
 	/* How long starting, ending and sending into a full window may take; 0 for the default. */
 	uint32_t timeout_ms;

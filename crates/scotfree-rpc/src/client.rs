@@ -19,7 +19,7 @@ use crate::refusals::Refusals;
 use remedy_persist::{
     Client, ClientConfig, ClientCounters, ClientOwn, ClosedReason, Completion, Request, SubmitError,
 };
-use scotfree_core::{Durability, Effects, Machine, Nanos, SeqNum, SessionId};
+use scotfree_core::{Effects, Machine, Nanos, SeqNum, SessionId, Tier};
 use scotfree_io::{now_monotonic, Interest, Poller, RxBurst, Transport};
 use scotfree_trace::CallRecord;
 use scotfree_wire::{ClusterKey, Kind, Nonce, Packet, Tail, PACKET_BYTES_MAX};
@@ -77,22 +77,15 @@ impl ClientOptions {
 pub struct SessionOptions {
     /// How many requests it would like to have outstanding.
     pub window_asked: u32,
-    /// The durability asked for updates.
-    pub asked: Durability,
-    /// How many distinct devices must acknowledge an update.
-    pub device_acks_asked: u8,
+    /// What devices must give before an update is acknowledged.
+    pub tier: Tier,
     /// How often the opening is tried before the session is given up.
     pub open_tries_max: u32,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        SessionOptions {
-            window_asked: 1_024,
-            asked: Durability::Ram,
-            device_acks_asked: 1,
-            open_tries_max: 40,
-        }
+        SessionOptions { window_asked: 1_024, tier: Tier::RAM, open_tries_max: 40 }
     }
 }
 
@@ -234,8 +227,8 @@ impl<T: Transport> ClientRuntime<T> {
             u64::from_le_bytes(seed),
         );
         config.window_asked = options.window_asked;
-        config.asked = options.asked;
-        config.device_acks_asked = options.device_acks_asked;
+        config.asked = options.tier.durability();
+        config.device_acks_asked = options.tier.device_count();
         config.open_tries_max = options.open_tries_max;
         self.start_configured(config)
     }

@@ -27,7 +27,7 @@ pub use dead_letters::DeadLetterFile;
 pub use listener::{Incoming, Listener, ListenerConfig, ListenerError, SessionKeeping};
 pub use noop::NoopService;
 pub use probes::{CallLabel, ProbeOptions};
-pub use server::{ServerOptions, ServerRuntime, ServerRuntimeCounters, Stop};
+pub use server::{exclusion_notice, Exclusions, ServerOptions, ServerRuntime, ServerRuntimeCounters, Stop};
 pub use server_metrics::{write_refused, write_udp_metrics, ServerMetrics};
 pub use service::{DeadLetter, Execution, Replies, ReplyCopy, Service, Watch};
 pub use session::{key_hash, start_session, Session, SessionConfig, SessionError};

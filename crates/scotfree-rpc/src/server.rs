@@ -4,10 +4,12 @@
 //! when the machine sends it. After a stop nothing more is received, and the loop ends when all that
 //! was executed is answered and stable, or after [`ServerOptions::drain_time_max`].
 
+mod exclusions;
 mod late_stamps;
 mod stop;
 mod waits;
 
+pub use exclusions::{exclusion_notice, Exclusions};
 pub use stop::Stop;
 
 use crate::metrics::{Health, MetricsBoard, MetricsText, PublishTimes};
@@ -19,7 +21,7 @@ use crate::server_metrics::ServerMetrics;
 use crate::service::{DeadLetter, Execution, Replies, Report, Service};
 use late_stamps::LateStamps;
 use remedy_persist::{RecoveredSession, RequestKind, Server, ServerConfig, ServerOwn};
-use scotfree_core::{ByteRange, DeviceId, Effects, Machine, Nanos, SeqNum, SessionId, Token};
+use scotfree_core::{ByteRange, Effects, Machine, Nanos, SeqNum, SessionId, Token};
 use scotfree_io::{now_monotonic, RxBurst, Transport};
 use scotfree_wire::{LateStamp, ResponseTail, PACKET_BYTES_MAX};
 use std::collections::VecDeque;
@@ -108,6 +110,9 @@ pub struct ServerRuntime<T, S> {
     draining: bool,
     refusals: Refusals,
     waits: Waits,
+    exclusions: Exclusions,
+    /// So many of them are obeyed.
+    excluded_count: usize,
     counters: ServerRuntimeCounters,
 }
 
@@ -145,6 +150,8 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             draining: false,
             refusals: Refusals::default(),
             waits: Waits::spinning(options.spin),
+            exclusions: Exclusions::default(),
+            excluded_count: 0,
             counters: ServerRuntimeCounters::default(),
         };
         runtime.machine.start(now_monotonic(), &mut runtime.effects);
@@ -226,6 +233,10 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         let now = now_monotonic();
         let (machine, effects) = (&mut self.machine, &mut self.effects);
         self.late.tell(now, |session, stamps| machine.late_stamps(session, stamps, effects));
+        while let Some(device) = self.exclusions.next(self.excluded_count) {
+            self.excluded_count += 1;
+            self.machine.exclude(now, device, &mut self.effects);
+        }
         if self.machine.next_timer().is_some_and(|at| at <= now) {
             self.machine.on_timer(now, &mut self.effects);
         }
@@ -258,15 +269,10 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         self.waits.add(fd)
     }
 
-    /// The operator's word that a device will not come back (rule 10). Gives what the log should say.
-    pub fn exclude(&mut self, device: DeviceId) -> io::Result<String> {
-        self.machine.exclude(now_monotonic(), device, &mut self.effects);
-        self.process()?;
-        self.flush()?;
-        Ok(format!(
-            "device {device} is excluded once its lease has run out: what only it held is lost; when it is back, \
-             start without --exclude"
-        ))
+    /// Goes on without the devices that are on this list, or will be (rules 10 and 13).
+    pub fn obey(&mut self, exclusions: Exclusions) {
+        self.exclusions = exclusions;
+        self.excluded_count = 0;
     }
 
     /// The service.

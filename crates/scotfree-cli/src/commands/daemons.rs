@@ -14,6 +14,7 @@ use crate::serve::Messages;
 use crate::settings::{Cluster, Config};
 use crate::text::DeviceSpec;
 use scotfree_core::{DeviceId, Nanos};
+use scotfree_rpc::{exclusion_notice, Exclusions};
 use scotfree_sidecar::notices::Notices;
 use scotfree_wire::ClusterKey;
 use std::net::SocketAddr;
@@ -58,6 +59,21 @@ fn notices(messages: &Messages) -> Notices {
 
 fn devices(specs: &[DeviceSpec]) -> Vec<(DeviceId, SocketAddr)> {
     specs.iter().map(|spec| (DeviceId(spec.id), spec.address.0)).collect()
+}
+
+/// Says that a server goes on without these devices.
+fn say_excluded(messages: &Messages, devices: &[DeviceId]) {
+    for device in devices {
+        messages.say(&format!("ALARM: {}", exclusion_notice(*device)));
+    }
+}
+
+/// Excludes what a running server was not told before; whether it now goes on without those that are named
+/// and no others. A device comes back at the next start only: until then it may have missed anything.
+fn exclude_more(messages: &Messages, exclusions: &Exclusions, before: &[u16], now: &[u16]) -> bool {
+    let added = now.iter().copied().map(DeviceId).filter(|device| exclusions.add(*device));
+    say_excluded(messages, &added.collect::<Vec<_>>());
+    before.iter().all(|id| now.contains(id))
 }
 
 /// The devices to go on without, which are to be among those that the server has.

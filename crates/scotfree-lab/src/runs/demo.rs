@@ -233,7 +233,7 @@ impl<'a> Stage<'a> {
     ) -> Result<Stage<'a>, Trouble> {
         let site = Site::up(context)?;
         let (client, server) = (site.address("client"), site.address("server"));
-        let device = site.device().map_or_else(String::new, |device| device.ip().to_string());
+        let device = site.device().control.ip();
         teller.say(&format!("client {client} --- device {device} --- server {server}"));
         // The server asks the device what it holds before it serves, so the device comes first.
         let switch = site.start_switch(Logs::Ram)?;

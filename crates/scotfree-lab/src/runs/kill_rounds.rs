@@ -10,18 +10,18 @@ use super::site::{
     ask_redis, await_ready, has_redis, require_redis, AppendFsync, ClientSidecar, Logs, Redis, Site,
     PATIENCE, REDIS_PORT, WITH_METRICS,
 };
-use super::worker::history::{HistoryControl, HistorySpec};
+use super::worker::history::HistoryControl;
 use super::worker::metrics::Counts;
-use super::worker::WorkerSpec;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
-use crate::history::{HistoryOptions, Verdict};
+use crate::history::Verdict;
 use crate::process::{wait_until, Process};
 use crate::resp::Reply;
 use crate::stats::Spread;
 use crate::trouble::Trouble;
 use crate::workload::Random;
 use power_cut::PowerCut;
+use scotfree_core::Tier;
 use serde::Deserialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -86,8 +86,13 @@ const BLOCK_ROUNDS_MIN: u64 = 50;
 // How long the readings of a control may wait for what is lost for good.
 const LOST_FOR_GOOD: Duration = Duration::from_secs(2);
 
-const SIDECAR: ClientSidecar =
-    ClientSidecar { name: "sidecar-client", port: REDIS_PORT, early: true, asked: "ram", trace: None };
+const SIDECAR: ClientSidecar = ClientSidecar {
+    name: "sidecar-client",
+    port: REDIS_PORT,
+    early: true,
+    durability: Tier::RAM,
+    trace: None,
+};
 
 /// Blocks of rounds in each of which one set of processes lives on: nothing may be lost.
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
@@ -203,7 +208,8 @@ impl<'a> World<'a> {
         let switch = site.start_switch_with(Logs::Ram, &SWITCH)?;
         server.wait_until_ready()?;
         let client = site.start_client_sidecar_with(&SIDECAR, &WITH_METRICS)?;
-        let (writers, history) = start_writers(&site, redis.as_ref())?;
+        let socket = redis.as_ref().map(|redis| site.redis_socket(redis));
+        let (writers, history) = site.start_writers(&SIDECAR, socket)?;
         Ok(World {
             context,
             site,
@@ -528,23 +534,4 @@ fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Two writers of lists, covered; and one whose SETs are answered early.
-fn start_writers(site: &Site<'_>, redis: Option<&Redis>) -> Result<(Process, HistoryControl), Trouble> {
-    let socket = site.folder().join("history");
-    let options = HistoryOptions {
-        writers: 2,
-        key_writers: 1,
-        outstanding_max: 8,
-        // A thousand rounds must fit into memory and be loaded in a fraction of a second.
-        pause: Duration::from_millis(10),
-        timeout: Duration::from_secs(5),
-        ..HistoryOptions::new(site.client_sidecar_address(&SIDECAR))
-    };
-    let spec =
-        HistorySpec { socket: socket.clone(), options, server: redis.map(|redis| site.redis_socket(redis)) };
-    let writers = site.start_worker("client", "writers", &WorkerSpec::History(spec))?;
-    let history = HistoryControl::connect(&socket, &writers)?;
-    Ok((writers, history))
 }

@@ -7,11 +7,12 @@
 use super::settings::settings_of;
 use super::site::{Calls, Site};
 use super::update_ack::measured;
-use super::worker::calls::{Completion, Slice, TraceSpec};
+use super::worker::calls::{Slice, TraceSpec};
 use super::Context;
 use crate::experiment::Measurement;
 use crate::process::Process;
 use crate::trouble::Trouble;
+use scotfree_core::Tier;
 use serde::Deserialize;
 use std::fs;
 use std::net::SocketAddr;
@@ -72,7 +73,7 @@ fn slices(site: &Site, settings: &[Settings], count: u32) -> Result<Vec<Slice>, 
 
 fn calls(arm: &Settings, trace: &Path) -> Calls {
     Calls {
-        completion: Completion::Server,
+        tier: Tier::NONE,
         outstanding: arm.outstanding,
         interval_us: 0,
         payload_bytes: PAYLOAD_BYTES,

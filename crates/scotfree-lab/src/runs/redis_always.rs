@@ -11,6 +11,7 @@ use super::{Context, Measured};
 use crate::experiment::Measurement;
 use crate::load::LoadReport;
 use crate::trouble::Trouble;
+use scotfree_core::Tier;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -32,9 +33,10 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let _redis = site.start_redis(&REDIS)?;
     let _switch = site.start_switch_with(Logs::Ram, &spin)?;
     let _server = site.start_server_sidecar(&REDIS, &spin)?;
-    let sidecar = |name, port, early, asked| ClientSidecar { name, port, early, asked, trace: None };
-    let without = sidecar("sidecar-without", REDIS_PORT, false, "none");
-    let with = sidecar("sidecar-with", REDIS_PORT + 1, true, "ram");
+    let sidecar =
+        |name, port, early, durability| ClientSidecar { name, port, early, durability, trace: None };
+    let without = sidecar("sidecar-without", REDIS_PORT, false, Tier::NONE);
+    let with = sidecar("sidecar-with", REDIS_PORT + 1, true, Tier::RAM);
     let _clients =
         [site.start_client_sidecar_with(&without, &spin)?, site.start_client_sidecar_with(&with, &spin)?];
     context.measure_in_turns(|arm, _| {

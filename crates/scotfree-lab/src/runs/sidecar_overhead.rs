@@ -11,7 +11,7 @@ use super::{Context, Measured};
 use crate::experiment::Measurement;
 use crate::process::{find_tool, Process, ProcessSpec};
 use crate::trouble::Trouble;
-use scotfree_core::Stage;
+use scotfree_core::{Stage, Tier};
 use scotfree_trace::{read_calls, Percentile, ReportBuilder};
 use serde::Deserialize;
 use std::fs::File;
@@ -84,7 +84,8 @@ impl<'a> Bench<'a> {
         let spin = ["--spin-us", &spin_us];
         let site = Site::up(context)?;
         let trace = site.folder().join("trace.jsonl");
-        let sidecar = |name, port, trace| ClientSidecar { name, port, early: false, asked: "ram", trace };
+        let sidecar =
+            |name, port, trace| ClientSidecar { name, port, early: false, durability: Tier::RAM, trace };
         let plain = sidecar("sidecar-client", REDIS_PORT, None);
         let traced = sidecar("sidecar-client-traced", REDIS_PORT + 1, Some(trace.clone()));
         Ok(Bench {

@@ -3,18 +3,23 @@
 //! Invariant: whatever is started here serves when the function that starts it returns, and is ended and
 //! its files removed when the site is dropped.
 
-use super::worker::calls::{CallsReport, CallsSpec, Completion, Slice, SlicesSpec, TraceSpec};
+use super::worker::calls::{CallsReport, CallsSpec, Slice, SlicesSpec, TraceSpec};
+use super::worker::history::{HistoryControl, HistorySpec};
 use super::worker::metrics::{Counts, MetricsSpec};
 use super::worker::noop::NoopSpec;
 use super::worker::{parse_report, WorkerSpec, READY};
 use super::{places, Context};
+use crate::history::HistoryOptions;
 use crate::netns::Lab;
 use crate::process::{find_tool, wait_until, Process, ProcessSpec};
 use crate::resp::{Connection, Place, Reply};
 use crate::scratch::Scratch;
+use crate::topology::Host;
 use crate::trouble::Trouble;
+use scotfree_core::Tier;
 use serde::de::DeserializeOwned;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
@@ -31,7 +36,6 @@ const DEVICE_PORT: u16 = 51_000;
 const SERVER_PORT: u16 = 51_001;
 /// Where clients find the sidecar in front of them, and Redis itself where it is reached directly.
 pub(super) const REDIS_PORT: u16 = 6_379;
-const DEVICE_ID: u16 = 1;
 /// Where a daemon says what it has counted, inside its own namespace. Of several daemons of one role only
 /// the first gets the address.
 const METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9_100);
@@ -55,10 +59,25 @@ pub(super) struct Site<'a> {
 pub(super) const WITH_METRICS: [&str; 2] = ["--metrics", "127.0.0.1:9100"];
 
 /// The logs of a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Logs {
+    /// It bridges, and acknowledges nothing.
+    None,
     Ram,
     RamAndDisk,
+}
+
+/// A device of the topology, as its cluster knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Device {
+    /// Its host.
+    pub role: String,
+    pub id: u16,
+    /// Where it answers control messages.
+    pub control: SocketAddr,
+    /// Whether it is the first on the path.
+    pub is_first: bool,
 }
 
 /// When Redis syncs its append-only file.
@@ -85,8 +104,8 @@ pub(super) struct ClientSidecar {
     /// The port at which clients find it.
     pub port: u16,
     pub early: bool,
-    /// `none`, `ram`, `disk`.
-    pub asked: &'static str,
+    /// What is asked of the devices: `none`, `ram:3`, `disk`.
+    pub durability: Tier,
     pub trace: Option<PathBuf>,
 }
 
@@ -108,7 +127,7 @@ impl<'a> Site<'a> {
         write_secret(&key_file, hexadecimal(&key).as_bytes())
             .map_err(|error| Trouble::file("write", &key_file, &error))?;
         let log_folder = context.options.log_folder.clone().unwrap_or_else(|| folder.path().join("logs"));
-        Ok(Site {
+        let site = Site {
             lab,
             scot: &context.options.scot,
             key,
@@ -118,7 +137,9 @@ impl<'a> Site<'a> {
             disk: places::on_disk(name, &context.options.lab_folder)?,
             memory: places::in_memory(name)?,
             folder,
-        })
+        };
+        site.say_excluded(&[])?;
+        Ok(site)
     }
 
     /// Where files of the run may lie that nobody measures.
@@ -143,41 +164,103 @@ impl<'a> Site<'a> {
         SocketAddr::new(self.address("server"), SERVER_PORT)
     }
 
-    /// The device's control address, if the topology has a device.
-    pub fn device(&self) -> Option<SocketAddr> {
-        let address = self.lab.topology().host("device")?.address?;
-        Some(SocketAddr::new(address, DEVICE_PORT))
+    /// The devices in the order of the path.
+    pub fn devices(&self) -> Vec<Device> {
+        let control = |host: &Host| host.address.map(|address| SocketAddr::new(address, DEVICE_PORT));
+        let hosts = self.lab.topology().devices().filter_map(|host| Some((host, control(host)?)));
+        let device = |(id, (host, control)): (u16, (&Host, SocketAddr))| Device {
+            role: host.role.clone(),
+            id,
+            control,
+            is_first: id == 1,
+        };
+        (1..).zip(hosts).map(device).collect()
     }
 
-    // ---- the device
+    /// The first device; the topologies of most experiments have one.
+    pub fn device(&self) -> Device {
+        self.devices().into_iter().next().expect("this experiment's topology has a device")
+    }
 
-    /// Starts the device's daemon, or starts it again on the logs that it left.
+    // ---- the devices
+
+    /// Starts the only device's daemon, or starts it again on the logs that it left.
     pub fn start_switch(&self, logs: Logs) -> Result<Process, Trouble> {
         self.start_switch_with(logs, &[])
     }
 
     /// The same with further flags.
     pub fn start_switch_with(&self, logs: Logs, more: &[&str]) -> Result<Process, Trouble> {
-        let control = self.device().expect("this experiment's topology has a device");
-        let mut words = self.words(&["switch", "--device-id", &DEVICE_ID.to_string()]);
-        let host = self.lab.topology().host("device").expect("it was found just now");
+        let device = self.device();
+        self.say_head(&device, device.is_first)?;
+        self.start_device(&device, logs, more)
+    }
+
+    /// Starts the daemons of all devices; the first on the path is the head.
+    pub fn start_chain(&self, logs: &[Logs], more: &[&str]) -> Result<Vec<Process>, Trouble> {
+        let start = |(device, logs): (Device, &Logs)| {
+            self.say_head(&device, device.is_first)?;
+            self.start_device(&device, *logs, more)
+        };
+        self.devices().into_iter().zip(logs).map(start).collect()
+    }
+
+    /// Starts a device's daemon, or starts it again on the logs that it left and in the part that was last
+    /// said to be its.
+    pub fn start_device(&self, device: &Device, logs: Logs, more: &[&str]) -> Result<Process, Trouble> {
+        let Device { role, id, control, .. } = device;
+        let mut words = self.words(&["switch", "--device-id", &id.to_string()]);
+        words.extend(["--config".into(), self.config_file(role).into()]);
+        let host = self.lab.topology().host(role).expect("the device is of this topology");
         for port in &host.ports {
             words.extend(["--port".into(), port.name.clone().into()]);
         }
         words.extend(["--address".into(), control.to_string().into()]);
         words.extend(["--server".into(), self.server().to_string().into()]);
-        words.extend(["--log".into(), log_word("ram", &self.memory.path().join("device.ram"))]);
         words.extend(["--metrics".into(), METRICS.to_string().into()]);
+        if logs != Logs::None {
+            let file = self.memory.path().join(format!("{role}.ram"));
+            words.extend(["--log".into(), log_word("ram", &file)]);
+        }
         if logs == Logs::RamAndDisk {
-            words.extend(["--log".into(), log_word("disk", &self.disk.path().join("device.disk"))]);
+            let file = self.disk.path().join(format!("{role}.disk"));
+            words.extend(["--log".into(), log_word("disk", &file)]);
         }
         words.extend(more.iter().map(OsString::from));
-        self.start_scot("device", "switch", words)
+        self.start_scot(role, "switch", words)
     }
 
-    /// What the device's daemon has counted.
+    /// Writes down whether a device is the head: it reads that at its start and on SIGHUP.
+    pub fn say_head(&self, device: &Device, is_head: bool) -> Result<(), Trouble> {
+        self.write_config(&device.role, &format!("[switch]\nhead = {is_head}\n"))
+    }
+
+    /// Writes down which devices the server is to go on without: it reads that at its start and on SIGHUP.
+    pub fn say_excluded(&self, devices: &[u16]) -> Result<(), Trouble> {
+        self.write_config(
+            "server",
+            &format!("[kv]\nexclude = {devices:?}\n[server]\nexclude = {devices:?}\n"),
+        )
+    }
+
+    fn write_config(&self, role: &str, text: &str) -> Result<(), Trouble> {
+        let file = self.config_file(role);
+        fs::write(&file, text).map_err(|error| Trouble::file("write", &file, &error))
+    }
+
+    fn config_file(&self, role: &str) -> PathBuf {
+        self.folder.path().join(format!("{role}.toml"))
+    }
+
+    /// What the first device's daemon has counted.
     pub fn device_counts(&self) -> Result<Counts, Trouble> {
-        self.counts("device")
+        self.counts(&self.device().role)
+    }
+
+    /// What the daemon of each device has counted, by its number.
+    pub fn counts_of_devices(&self) -> Result<BTreeMap<u16, Counts>, Trouble> {
+        let counts = |device: Device| Ok((device.id, self.counts(&device.role)?));
+        self.devices().into_iter().map(counts).collect()
     }
 
     /// What the daemon of a role has counted, if it was told to say so.
@@ -186,8 +269,8 @@ impl<'a> Site<'a> {
     }
 
     fn device_words(&self) -> Vec<OsString> {
-        let word = |device: SocketAddr| ["--device".into(), format!("{DEVICE_ID}={device}").into()];
-        self.device().map(word).into_iter().flatten().collect()
+        let word = |Device { id, control, .. }| ["--device".into(), format!("{id}={control}").into()];
+        self.devices().into_iter().flat_map(word).collect()
     }
 
     // ---- servers
@@ -199,13 +282,18 @@ impl<'a> Site<'a> {
 
     /// Starts one of several servers that do nothing.
     pub fn start_noop_at(&self, listen: SocketAddr, probes: bool) -> Result<Process, Trouble> {
-        let devices = self.device().map(|device| (DEVICE_ID, device)).into_iter().collect();
+        let devices = self.devices().into_iter().map(|device| (device.id, device.control)).collect();
         let spec = NoopSpec { listen, cluster_key: self.key, devices, probes, work_ns: 0 };
         self.start_worker("server", "noop", &WorkerSpec::Noop(spec))
     }
 
     /// Starts a Redis with files of its own, or starts it again on the files that it left.
     pub fn start_redis(&self, redis: &Redis) -> Result<Process, Trouble> {
+        self.start_redis_on("server", redis, &[])
+    }
+
+    /// The same on another host, with further flags, which win.
+    pub fn start_redis_on(&self, role: &str, redis: &Redis, more: &[&str]) -> Result<Process, Trouble> {
         let folder = self.redis_folder(redis);
         fs::create_dir_all(&folder).map_err(|error| Trouble::file("create the folder", &folder, &error))?;
         // Port 0 is none.
@@ -218,8 +306,9 @@ impl<'a> Site<'a> {
             // The append-only file is rewritten when the experiment says so, not in the middle of it.
             .args(["--auto-aof-rewrite-percentage", "0", "--maxmemory-policy", "noeviction"])
             .args(["--unixsocketperm", "700", "--unixsocket"])
-            .args([self.redis_socket(redis).into_os_string(), "--dir".into(), folder.into_os_string()]);
-        let process = self.lab.spawn("server", &spec)?;
+            .args([self.redis_socket(redis).into_os_string(), "--dir".into(), folder.into_os_string()])
+            .args(more);
+        let process = self.lab.spawn(role, &spec)?;
         let socket = self.redis_socket(redis);
         // It listens before it has loaded its file, and says LOADING until then.
         process.wait_until(
@@ -252,6 +341,7 @@ impl<'a> Site<'a> {
         let mut words = self.words(&["sidecar", "server", "--listen", &self.server().to_string()]);
         words.extend(["--redis".into(), join("unix:", &self.redis_socket(redis))]);
         words.extend(["--dead-letters".into(), self.folder.path().join("dead-letters").into()]);
+        words.extend(["--config".into(), self.config_file("server").into()]);
         words.extend(self.device_words());
         words.extend(more.iter().map(OsString::from));
         self.spawn_scot("server", "sidecar-server", words)
@@ -264,6 +354,7 @@ impl<'a> Site<'a> {
         words.extend(["--log".into(), self.disk.path().join("kv.log").into()]);
         // An eighth of it is for data: room for a million keys.
         words.extend(["--log-size".into(), "1G".into()]);
+        words.extend(["--config".into(), self.config_file("server").into()]);
         words.extend(self.device_words());
         words.extend(more.iter().map(OsString::from));
         self.spawn_scot("server", "kv", words)
@@ -286,7 +377,7 @@ impl<'a> Site<'a> {
         let mut words = self.words(&["sidecar", "client", "--listen", &listen]);
         words.extend(["--server".into(), self.server().to_string().into()]);
         words.extend(["--mode".into(), if sidecar.early { "early" } else { "covered" }.into()]);
-        words.extend(["--asked".into(), sidecar.asked.into()]);
+        words.extend(["--durability".into(), sidecar.durability.to_string().into()]);
         if let Some(trace) = &sidecar.trace {
             words.extend(["--trace".into(), trace.into()]);
         }
@@ -314,7 +405,7 @@ impl<'a> Site<'a> {
         CallsSpec {
             server,
             cluster_key: self.key,
-            completion: calls.completion,
+            tier: calls.tier,
             outstanding: calls.outstanding,
             interval_us: calls.interval_us,
             payload_bytes: calls.payload_bytes,
@@ -325,6 +416,29 @@ impl<'a> Site<'a> {
     }
 
     // ---- workers
+
+    /// Starts writers behind a sidecar, to be judged by what is read back: two of lists, covered, and one
+    /// whose SETs are answered early. `server` is a socket of the server itself, for the last word.
+    pub fn start_writers(
+        &self,
+        sidecar: &ClientSidecar,
+        server: Option<PathBuf>,
+    ) -> Result<(Process, HistoryControl), Trouble> {
+        let socket = self.folder().join("history");
+        let options = HistoryOptions {
+            writers: 2,
+            key_writers: 1,
+            outstanding_max: 8,
+            // A thousand rounds must fit into memory and be loaded in a fraction of a second.
+            pause: Duration::from_millis(10),
+            timeout: Duration::from_secs(5),
+            ..HistoryOptions::new(self.client_sidecar_address(sidecar))
+        };
+        let spec = HistorySpec { socket: socket.clone(), options, server };
+        let writers = self.start_worker("client", "writers", &WorkerSpec::History(spec))?;
+        let history = HistoryControl::connect(&socket, &writers)?;
+        Ok((writers, history))
+    }
 
     /// Starts a worker that serves.
     pub fn start_worker(&self, role: &str, name: &str, spec: &WorkerSpec) -> Result<Process, Trouble> {
@@ -396,7 +510,7 @@ pub(super) struct Redis {
 /// Calls to be made from the client's host.
 #[derive(Debug, Clone)]
 pub(super) struct Calls {
-    pub completion: Completion,
+    pub tier: Tier,
     pub outstanding: usize,
     pub interval_us: u64,
     pub payload_bytes: usize,

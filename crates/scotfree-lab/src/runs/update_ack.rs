@@ -1,43 +1,56 @@
-//! A device's acknowledgement of an update against the whole path to a server that does nothing.
+//! Acknowledgements of an update by devices, against each other or the whole path to a server that does
+//! nothing.
 //!
-//! Invariant: both arms pass the same device on the same two cables; they differ in what completes the
-//! call. The server sleeps until something arrives.
+//! Invariant: all arms pass the same devices on the same cables; they differ in what completes the call. The
+//! server sleeps until something arrives.
 
-use super::settings::settings_of;
-use super::site::{Calls, Logs, Site};
-use super::worker::calls::{CallsReport, Completion};
+use super::settings::{settings_of, shared_by_arms};
+use super::site::{difference, Calls, Logs, Site};
+use super::worker::calls::CallsReport;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
 use crate::trouble::Trouble;
+use scotfree_core::Tier;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Settings {
-    completion: Completion,
+    #[serde(with = "crate::tier_text")]
+    durability: Tier,
     calls: u64,
     /// The time between two calls; 0 for one behind the other.
     #[serde(default)]
     interval_us: u64,
+    /// What moves the frames.
+    plane: String,
 }
 
 const PAYLOAD_BYTES: usize = 64;
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
+    let plane = shared_by_arms(context.experiment, |arm: &Settings| arm.plane.clone())?;
     let site = Site::up(context)?;
-    let _switch = site.start_switch(Logs::RamAndDisk)?;
+    let logs = vec![Logs::RamAndDisk; site.devices().len()];
+    let _switches = site.start_chain(&logs, &["--plane", &plane])?;
     let _server = site.start_noop(false)?;
     context.measure_in_turns(|arm, _| {
-        let Settings { completion, calls, interval_us } = settings_of(arm)?;
+        let Settings { durability, calls, interval_us, .. } = settings_of(arm)?;
         let calls = Calls {
-            completion,
+            tier: durability,
             outstanding: 1,
             interval_us,
             payload_bytes: PAYLOAD_BYTES,
             count: calls,
             trace: None,
         };
-        Ok(measured(&site.calls(&calls)?))
+        let before = site.counts_of_devices()?;
+        let mut measured = measured(&site.calls(&calls)?);
+        for (id, now) in site.counts_of_devices()? {
+            let acks = difference(&before[&id], &now, "scotfree_device_persist_acks_total");
+            measured.counter(&format!("acks_{id}"), acks);
+        }
+        Ok(measured)
     })
 }
 
@@ -48,6 +61,8 @@ pub(super) fn measured(report: &CallsReport) -> Measured {
     measured.value("requests_per_s", report.requests_per_s);
     measured.value("client_cpu_us_per_request", report.cpu_us_per_request);
     measured.counter("completed_early", report.completed_early);
+    measured.counter("completed_stable", report.completed_stable);
+    measured.counter("device_acks", report.device_acks);
     measured.counter("retransmitted", report.retransmitted);
     measured.counter("refused", report.refused);
     measured.counter("records_written", report.records_written);

@@ -7,6 +7,7 @@ pub mod calls;
 pub mod history;
 pub mod metrics;
 pub mod noop;
+pub mod sets;
 
 use crate::load::{self, LoadReport};
 use crate::trouble::Trouble;
@@ -35,6 +36,8 @@ pub enum WorkerSpec {
     Slices(calls::SlicesSpec),
     /// Load a service that speaks RESP.
     Load(LoadSpec),
+    /// Set keys of such a service one behind the other.
+    Sets(sets::SetsSpec),
     /// Append tokens through crashes, and read them back when told.
     History(history::HistorySpec),
     /// Read what a daemon has counted.
@@ -56,6 +59,7 @@ pub fn main(spec: &Path) -> Result<(), Trouble> {
         WorkerSpec::Noop(spec) => noop::serve(&spec),
         WorkerSpec::Calls(spec) => calls::measure(&spec).map(|report| print_report(&report)),
         WorkerSpec::Slices(spec) => calls::measure_slices(&spec).map(|report| print_report(&report)),
+        WorkerSpec::Sets(spec) => sets::measure(&spec).map(|report| print_report(&report)),
         WorkerSpec::Load(spec) => load_service(&spec).map(|report| print_report(&report)),
         WorkerSpec::History(spec) => history::serve(&spec),
         WorkerSpec::Metrics(spec) => metrics::read(&spec).map(|counts| print_report(&counts)),

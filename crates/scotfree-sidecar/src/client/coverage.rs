@@ -6,7 +6,7 @@
 
 use crate::front::EarlyRule;
 use crate::seldom::Seldom;
-use scotfree_core::{Durability, Nanos};
+use scotfree_core::{Nanos, Tier};
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{ClientTotals, SessionOptions};
 
@@ -18,37 +18,48 @@ pub(super) struct Coverage {
     devices: Option<u32>,
     seen: Option<ClientTotals>,
     unacknowledged: Seldom,
+    too_few: Seldom,
     is_silent: bool,
 }
 
 impl Coverage {
     pub fn new(configured: SessionOptions, devices: Option<u32>) -> Coverage {
-        Coverage { configured, devices, seen: None, unacknowledged: Seldom::default(), is_silent: false }
+        Coverage {
+            configured,
+            devices,
+            seen: None,
+            unacknowledged: Seldom::default(),
+            too_few: Seldom::default(),
+            is_silent: false,
+        }
     }
 
     /// What a new session asks for.
     pub fn options(&self) -> SessionOptions {
         match self.devices {
-            Some(0) => SessionOptions { asked: Durability::None, device_acks_asked: 0, ..self.configured },
+            Some(0) => SessionOptions { tier: Tier::NONE, ..self.configured },
             Some(_) | None => self.configured,
         }
     }
 
     /// What new sessions can be told to count on, for the log; `rules` are those of the listeners.
     pub fn text<'a>(&self, rules: impl Iterator<Item = &'a EarlyRule>) -> String {
-        match (self.devices, self.options().asked) {
-            (Some(0), _) => {
-                let asked = self.configured.asked;
+        let asked = self.configured.tier;
+        match self.devices {
+            Some(0) => {
                 format!(
                     "no device acknowledges, since the server has none: durability none, whatever is asked \
                      ({asked}); replies are the server's own (see --device of scot sidecar server)"
                 )
             }
-            (_, Durability::None) => "durability none, as asked: replies are the server's own".to_owned(),
-            (devices, asked) => {
+            _ if asked == Tier::NONE => "durability none, as asked: replies are the server's own".to_owned(),
+            Some(count) if count < u32::from(asked.device_count()) => format!(
+                "updates are answered only when the server's storage holds them: durability {asked} asks more \
+                 devices than the {count} on the path (see --durability, and --device of the server)"
+            ),
+            devices => {
                 let count = devices.map_or(String::new(), |count| format!(" of {count} on the path"));
-                let acks = self.configured.device_acks_asked;
-                let modes = modes(rules);
+                let (modes, acks) = (modes(rules), asked.device_count());
                 format!("{modes}: durability {asked}, acknowledgements asked: {acks}{count}")
             }
         }
@@ -67,9 +78,11 @@ impl Coverage {
         // Sessions that end hand their counts over, so totals only grow.
         let stable = totals.completed_stable.saturating_sub(seen.completed_stable);
         let acks = totals.device_acks.saturating_sub(seen.device_acks);
+        if acks > 0 && std::mem::take(&mut self.is_silent) {
+            return Some("devices acknowledge updates again".to_owned());
+        }
         if acks > 0 {
-            return std::mem::take(&mut self.is_silent)
-                .then(|| "devices acknowledge updates again".to_owned());
+            return self.look_for_missing(now, stable, acks);
         }
         self.is_silent |= stable > 0;
         self.unacknowledged.happened(stable);
@@ -80,11 +93,27 @@ impl Coverage {
         ))
     }
 
+    /// Some devices acknowledge: are they as many as are asked?
+    fn look_for_missing(&mut self, now: Nanos, stable: u64, acks: u64) -> Option<String> {
+        let tier = self.configured.tier;
+        let wanted = u64::from(tier.device_count());
+        if wanted < 2 || acks >= stable * wanted {
+            return None;
+        }
+        self.too_few.happened(stable);
+        let count = self.too_few.due(now)?;
+        Some(format!(
+            "fewer devices acknowledge than durability {tier} asks: {count} updates were answered only when the \
+             server's storage held them; does each device have the logs, and a lease? (scotfree_device_ungranted_total, \
+             scotfree_device_without_lease_total)"
+        ))
+    }
+
     pub fn write_metrics(&self, totals: ClientTotals, text: &mut MetricsText) {
         if let Some(devices) = self.devices {
             text.gauge("scotfree_client_devices", "Devices that the server has", devices);
         }
-        let none = u32::from(self.options().asked == Durability::None);
+        let none = u32::from(self.options().tier == Tier::NONE);
         text.gauge("scotfree_client_durability_none", "1: replies are as durable as the server's", none);
         text.gauge(
             "scotfree_client_devices_silent",
@@ -162,7 +191,7 @@ mod tests {
     #[test]
     fn without_a_device_nobody_is_asked_and_that_is_said() {
         let mut coverage = Coverage::new(SessionOptions::default(), Some(0));
-        assert_eq!((coverage.options().asked, coverage.options().device_acks_asked), (Durability::None, 0));
+        assert_eq!(coverage.options().tier, Tier::NONE);
         assert!(text(&coverage).contains("durability none"), "{}", text(&coverage));
         assert!(coverage.learn(Some(1)) && !coverage.learn(Some(2)));
         assert_eq!(coverage.options(), SessionOptions::default());
@@ -183,5 +212,18 @@ mod tests {
         assert!(coverage.look(at(13), totals(10, 6)).is_some_and(|text| text.contains(": 3 updates")));
         assert!(coverage.look(at(14), totals(10, 9)).is_some_and(|text| text.contains("again")));
         assert_eq!(coverage.look(at(15), totals(10, 12)), None);
+    }
+
+    #[test]
+    fn a_device_that_does_not_grant_what_was_asked_is_noticed_although_others_do() {
+        let options =
+            SessionOptions { tier: "ram:3+disk".parse().expect("a tier"), ..SessionOptions::default() };
+        let mut coverage = Coverage::new(options, Some(3));
+        assert_eq!(coverage.look(Nanos::from_secs(1), totals(0, 30)), None);
+        // Storage was faster than the third device.
+        assert_eq!(coverage.look(Nanos::from_secs(2), totals(10, 60)), None);
+        let text = coverage.look(Nanos::from_secs(3), totals(20, 80)).expect("two of three acknowledge");
+        assert!(text.contains("ram:3+disk") && text.contains(": 10 updates"), "{text}");
+        assert!(self::text(&Coverage::new(options, Some(2))).contains("more devices than the 2 on the path"));
     }
 }

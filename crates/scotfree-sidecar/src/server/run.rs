@@ -15,7 +15,7 @@ use scotfree_io::advice::after_listening;
 use scotfree_io::now_monotonic;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText, PublishTimes};
-use scotfree_rpc::{write_udp_metrics, ServerOptions, ServerRuntime, Stop};
+use scotfree_rpc::{write_udp_metrics, Exclusions, ServerOptions, ServerRuntime, Stop};
 use scotfree_wire::{ClusterKey, Nonce};
 use std::io;
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ pub struct ServerSidecarConfig {
     /// The devices on the path; the first is the head.
     pub devices: Vec<(DeviceId, SocketAddr)>,
     /// Those of them that will not come back.
-    pub excluded: Vec<DeviceId>,
+    pub excluded: Exclusions,
     /// The server behind it.
     pub service: RedisServiceConfig,
     /// The runtime's settings.
@@ -66,7 +66,7 @@ impl ServerSidecarConfig {
             udp: UdpConfig::default(),
             cluster_key,
             devices: Vec::new(),
-            excluded: Vec::new(),
+            excluded: Exclusions::default(),
             service,
             options: ServerOptions::default(),
             window: 4_096,
@@ -255,10 +255,7 @@ fn runtime(
     machine.sessions_max = config.sessions_max;
     machine.expiry = config.expiry;
     let mut runtime = ServerRuntime::new(transport, service, machine, &recovered.sessions, config.options);
-    for device in &config.excluded {
-        let notice = runtime.exclude(*device)?;
-        config.service.notices.alarm(&notice);
-    }
+    runtime.obey(config.excluded.clone());
     Ok(runtime)
 }
 

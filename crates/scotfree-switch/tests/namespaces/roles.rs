@@ -6,7 +6,7 @@ use remedy_persist::{
     ServerConfig, ServerOwn,
 };
 use scotfree_core::{
-    DeviceId, Durability, Effect, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, SessionId, Token,
+    DeviceId, Effect, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, SessionId, Tier, Token,
 };
 use scotfree_io::frame::{Ethernet, Link, MacAddress, VlanTag};
 use scotfree_io::packet_port::{FrameBurst, PacketPort, PacketPortConfig};
@@ -70,13 +70,14 @@ impl Socket {
     }
 }
 
-/// `client LOCAL SERVER DURABILITY MODE`. Understands `update N`, `time N` (one at a time), `close`.
+/// `client LOCAL SERVER TIER MODE`. Understands `update N`, `time N` (one at a time), `close`.
 pub fn client(arguments: &[&str]) {
     let (local, server) = (address(arguments[0]), address(arguments[1]));
-    let asked: Durability = arguments[2].parse().expect("a durability");
+    let tier: Tier = arguments[2].parse().expect("a tier");
     let nonce = std::process::id().to_le_bytes().repeat(4).try_into().expect("16 bytes");
     let mut config = ClientConfig::new(local, server, cluster_key(), nonce, 1);
-    config.asked = asked;
+    config.asked = tier.durability();
+    config.device_acks_asked = tier.device_count();
     config.window_asked = 256;
     let mut shell = ClientShell {
         client: Client::new(config),

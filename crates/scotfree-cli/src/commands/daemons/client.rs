@@ -8,7 +8,7 @@ use crate::failure::{required, Failure};
 use crate::serve::{begin_quietly, changed_keys, say_ready, say_reload, Listening, Messages};
 use crate::settings::{Client, Config, Mode};
 use crate::text::TraceTarget;
-use scotfree_core::{Durability, Nanos};
+use scotfree_core::Nanos;
 use scotfree_rpc::metrics::{MetricKind, MetricsBoard, MetricsText};
 use scotfree_rpc::ProbeOptions;
 use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig, EarlyRules};
@@ -19,9 +19,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// What can be taken over without a restart; connections that are open keep their rule.
 const RELOADABLE: [&str; 3] = ["mode", "early_prefix", "log_level"];
-
-/// A client counts the acknowledgements of so many devices: more would be waited for in vain.
-const ACKS_MAX: u8 = 4;
 
 /// Runs the sidecar until it is told to end.
 pub fn run(sources: Sources) -> Result<(), Failure> {
@@ -136,25 +133,11 @@ fn config(settings: &Client, key: ClusterKey) -> Result<ClientSidecarConfig, Fai
     let bind = settings.local.unwrap_or_else(|| any_address(server));
     let mut config = ClientSidecarConfig::new(listen, bind, server, key);
     config.listeners[0].early = early_rule(settings)?;
-    config.session.asked = settings.asked.map_or(Durability::Ram, |asked| asked.0);
-    config.session.device_acks_asked = acks(config.session.asked, settings.acks)?;
+    config.session.tier = settings.durability.map_or(config.session.tier, |asked| asked.0);
     config.drain_ns_max = settings.drain_ns_max.map_or(config.drain_ns_max, Nanos);
     config.probes = probes(settings);
     config.spin = spin_time(settings.spin_us);
     Ok(config)
-}
-
-/// How many devices must acknowledge: none if nothing is asked of them, else one unless more are wanted.
-fn acks(asked: Durability, wanted: Option<u8>) -> Result<u8, Failure> {
-    let (allowed, shown) = match asked {
-        Durability::None => (0..=0, "0, since asked is none".to_owned()),
-        _ => (1..=ACKS_MAX, format!("1 to {ACKS_MAX}, or asked = \"none\" to ask no device")),
-    };
-    let acks = wanted.unwrap_or(*allowed.start());
-    if allowed.contains(&acks) {
-        return Ok(acks);
-    }
-    Err(Failure::usage(format!("[client] acks: {acks} cannot be asked for; allowed are {shown}")))
 }
 
 fn early_rule(settings: &Client) -> Result<EarlyRule, Failure> {
@@ -200,13 +183,12 @@ mod tests {
     fn settings_become_the_sidecars_configuration() {
         let config = config_of(&client()).expect("it can be used");
         assert_eq!(config.listeners[0].early, EarlyRule::Never);
-        assert_eq!((config.session.asked, config.session.device_acks_asked), (Durability::Ram, 1));
+        assert_eq!(config.session.tier.to_string(), "ram:1");
         assert_eq!(config.probes.record_every, 0, "nobody would read the records");
         let settings = Client {
             mode: Some(Mode::Early),
             early_prefix: vec!["a:".into()],
-            asked: "disk".parse().ok(),
-            acks: Some(2),
+            durability: "ram:3+disk".parse().ok(),
             trace: "/tmp/t".parse().ok(),
             drain_ns_max: Some(7),
             spin_us: Some(9),
@@ -214,13 +196,9 @@ mod tests {
         };
         let config = config_of(&settings).expect("it can be used");
         assert_eq!(config.listeners[0].early, EarlyRule::Prefixes(vec![b"a:".to_vec()]));
-        assert_eq!((config.session.asked, config.session.device_acks_asked), (Durability::Disk, 2));
+        assert_eq!(config.session.tier.to_string(), "ram:3+disk");
         assert_eq!((config.probes.record_every, config.drain_ns_max), (1, Nanos(7)));
         assert_eq!(config.spin, Nanos::from_micros(9));
-        for acks in [None, Some(0)] {
-            let settings = Client { asked: "none".parse().ok(), acks, ..client() };
-            assert_eq!(config_of(&settings).expect("it can be used").session.device_acks_asked, 0);
-        }
     }
 
     #[test]
@@ -228,12 +206,6 @@ mod tests {
         for (settings, expected) in [
             (Client { server: None, ..client() }, "--server is missing"),
             (Client { listen: None, ..client() }, "SCOT_CLIENT_LISTEN"),
-            (
-                Client { acks: Some(0), ..client() },
-                "[client] acks: 0 cannot be asked for; allowed are 1 to 4",
-            ),
-            (Client { acks: Some(5), ..client() }, "allowed are 1 to 4"),
-            (Client { acks: Some(1), asked: "none".parse().ok(), ..client() }, "allowed are 0"),
             (Client { early_prefix: vec!["a".into()], ..client() }, "mode is covered"),
         ] {
             let failure = config_of(&settings).expect_err(expected);

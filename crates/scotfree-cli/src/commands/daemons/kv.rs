@@ -2,7 +2,7 @@
 //!
 //! Invariant: its write-ahead file is read and its sessions are known before the first request is taken.
 
-use super::{cluster_key, devices, excluded, spin_time};
+use super::{cluster_key, devices, exclude_more, excluded, say_excluded, spin_time};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::serve::{begin, changed_keys, say_reload, Listening, Messages};
@@ -13,7 +13,7 @@ use scotfree_io::advice::after_listening;
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_kv::{KvOptions, KvRecovery, KvService};
-use scotfree_rpc::{ServerConfig, ServerOptions, ServerRuntime};
+use scotfree_rpc::{Exclusions, ServerConfig, ServerOptions, ServerRuntime};
 use scotfree_wire::{ClusterKey, Nonce};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -46,17 +46,10 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     messages.say(&describe(&plan, &recovery, service.store().data_bytes_max()));
     let mut runtime = runtime(&plan, transport, service, &recovery, key, &settings.kv)?;
     let what = format!("kv {}", plan.listen);
-    for device in &plan.excluded {
-        let notice = runtime.exclude(*device).map_err(|error| {
-            Failure::tried(
-                format!("exclude device {device}"),
-                &error,
-                "see whether the socket may send (scot doctor)",
-            )
-        })?;
-        messages.say(&format!("ALARM: {notice}"));
-    }
-    let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone() };
+    say_excluded(&messages, &plan.excluded);
+    let exclusions = Exclusions::of(plan.excluded.iter().copied());
+    runtime.obey(exclusions.clone());
+    let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone(), exclusions };
     let serving = begin(what, listening, move || reload.run())?;
     let drained = runtime.run(&serving.stop, Some(&serving.board)).map_err(|error| {
         Failure::tried("serve", &error, "nothing that was acknowledged is lost; mend it and start again")
@@ -72,6 +65,7 @@ struct Reload {
     sources: Sources,
     settings: Config,
     messages: Messages,
+    exclusions: Exclusions,
 }
 
 impl Reload {
@@ -85,7 +79,10 @@ impl Reload {
                 let mut changed = changed_keys(&self.settings.kv, &new.kv);
                 changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
                 self.messages.set_level(new.cluster.log_level);
-                say_reload(&self.messages, &changed, &["log_level"]);
+                let Reload { messages, exclusions, .. } = &*self;
+                let obeyed = exclude_more(messages, exclusions, &self.settings.kv.exclude, &new.kv.exclude);
+                let reloadable: &[&str] = if obeyed { &["log_level", "exclude"] } else { &["log_level"] };
+                say_reload(messages, &changed, reloadable);
                 self.settings = new;
             }
             Err(failure) => self.messages.say(&format!("ALARM: not reloaded: {failure}")),

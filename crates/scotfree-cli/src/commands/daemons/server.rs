@@ -2,13 +2,14 @@
 //!
 //! Invariant: the secret by which it authenticates itself comes from a file that only its owner may read.
 
-use super::{cluster_key, devices, excluded, notices, spin_time};
+use super::{cluster_key, devices, exclude_more, excluded, notices, say_excluded, spin_time};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::key_file::read_secret;
 use crate::serve::{begin, changed_keys, say_reload, Listening, Messages};
 use crate::settings::{Config, Server};
 use crate::variables;
+use scotfree_rpc::Exclusions;
 use scotfree_sidecar::server::{self, RedisServiceConfig, ServerSidecarConfig};
 use scotfree_wire::ClusterKey;
 
@@ -20,7 +21,9 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let what = format!("sidecar server {} for {}", config.listen, config.service.redis);
     let messages = Messages::new("sidecar server", settings.cluster.log_level);
     config.service.notices = notices(&messages);
-    let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone() };
+    say_excluded(&messages, &excluded(&settings.server.exclude, &settings.server.devices)?);
+    let exclusions = config.excluded.clone();
+    let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone(), exclusions };
     let serving = begin(what, Listening::open(settings.server.metrics)?, move || reload.run())?;
     server::run(&config, &serving.stop, Some(&serving.board)).map_err(Failure::environment)?;
     messages.say("stopped");
@@ -31,6 +34,7 @@ struct Reload {
     sources: Sources,
     settings: Config,
     messages: Messages,
+    exclusions: Exclusions,
 }
 
 impl Reload {
@@ -44,7 +48,11 @@ impl Reload {
                 let mut changed = changed_keys(&self.settings.server, &new.server);
                 changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
                 self.messages.set_level(new.cluster.log_level);
-                say_reload(&self.messages, &changed, &["log_level"]);
+                let Reload { messages, exclusions, .. } = &*self;
+                let obeyed =
+                    exclude_more(messages, exclusions, &self.settings.server.exclude, &new.server.exclude);
+                let reloadable: &[&str] = if obeyed { &["log_level", "exclude"] } else { &["log_level"] };
+                say_reload(messages, &changed, reloadable);
                 self.settings = new;
             }
             Err(failure) => self.messages.say(&format!("ALARM: not reloaded: {failure}")),
@@ -71,7 +79,7 @@ pub fn config(settings: &Server, key: ClusterKey) -> Result<ServerSidecarConfig,
     let mut config = ServerSidecarConfig::new(listen, key, service);
     config.devices = devices(&settings.devices);
     config.options.spin = spin_time(settings.spin_us);
-    config.excluded = excluded(&settings.exclude, &settings.devices)?;
+    config.excluded = Exclusions::of(excluded(&settings.exclude, &settings.devices)?);
     Ok(config)
 }
 

@@ -1,7 +1,7 @@
 //! The command `scot switch`: the device daemon.
 //!
-//! Invariant: what SIGHUP takes over is what the daemon can change while frames pass: faults on purpose and
-//! the level of messages; all else is named as not taken over.
+//! Invariant: what SIGHUP takes over is what the daemon can change while frames pass: faults on purpose, the
+//! level of messages, and that it becomes the head; all else is named as not taken over.
 
 use super::{cluster_key, spin_time};
 use crate::config::Sources;
@@ -106,9 +106,20 @@ impl Reload {
         // Ports that are new are not there yet; they are named below.
         let known = |port: &PortConfig| self.settings.switch.ports.contains(&port.interface);
         self.handle.tell(Command::Impair(ports.into_iter().filter(known).collect()));
-        say_reload(&self.messages, &changed, &RELOADABLE);
+        let mut reloadable = RELOADABLE.to_vec();
+        if is_head(&new.switch) && !is_head(&self.settings.switch) {
+            self.handle.tell(Command::Promote);
+            self.messages.say("promoted: gives order numbers from its next lease on");
+            reloadable.push("head");
+        }
+        say_reload(&self.messages, &changed, &reloadable);
         self.settings = new;
     }
+}
+
+/// A head cannot be told to follow while it runs: what it has numbered would have two sources.
+fn is_head(switch: &Switch) -> bool {
+    switch.head.unwrap_or(true)
 }
 
 /// What the settings mean to the daemon.
@@ -123,7 +134,7 @@ pub fn config(switch: &Switch, key: ClusterKey) -> Result<SwitchConfig, Failure>
     }
     let mut config = SwitchConfig::new(DeviceId(device), &[], address.0, server.0, key);
     config.ports = ports(switch)?;
-    config.head = switch.head.unwrap_or(config.head);
+    config.head = is_head(switch);
     config.window_max = switch.window_max.unwrap_or(config.window_max);
     config.sessions_max = switch.sessions_max.unwrap_or(config.sessions_max);
     config.spin = spin_time(switch.spin_us);

@@ -70,7 +70,7 @@ impl Baseline {
         let trace = site.folder().join("baseline.jsonl");
         let shown = address.to_string();
         let words =
-            ["sidecar", "client", "--asked", "none", "--listen", &shown, "--server", &server, "--trace"];
+            ["sidecar", "client", "--durability", "none", "--listen", &shown, "--server", &server, "--trace"];
         let words: Vec<&OsStr> = words.into_iter().map(OsStr::new).chain([trace.as_os_str()]).collect();
         let sidecar = start("client", "baseline-client", &words)?;
         Ok(Baseline { address, trace, sidecar, _server: running })

@@ -10,6 +10,7 @@ use crate::runs::site::{ClientSidecar, PATIENCE};
 use crate::runs::worker::history::{HistoryControl, HistorySpec};
 use crate::runs::worker::WorkerSpec;
 use crate::trouble::Trouble;
+use scotfree_core::Tier;
 use std::time::{Duration, Instant};
 
 const UNSAFE_NOW: &str = "scotfree_unsafe_entries";
@@ -28,7 +29,7 @@ impl Stage<'_> {
             name: "sidecar-client",
             port: CLIENT_PORT,
             early: true,
-            asked: "ram",
+            durability: Tier::RAM,
             trace: None,
         };
         let _client = self.site.start_client_sidecar(&sidecar)?;

@@ -11,6 +11,7 @@ use crate::runs::worker::metrics::Counts;
 use crate::runs::worker::{LoadSpec, WorkerSpec};
 use crate::trouble::Trouble;
 use crate::workload::{Command, Pace, Workload};
+use scotfree_core::Tier;
 use scotfree_trace::{render_comparison, MethodReport, Percentile, Report, Row};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -40,7 +41,7 @@ impl Stage<'_> {
             name: "remedy",
             port: REMEDY_PORT,
             early: true,
-            asked: "ram",
+            durability: Tier::RAM,
             trace: Some(trace.clone()),
         };
         let sidecar = self.site.start_client_sidecar(&remedy)?;

@@ -7,7 +7,7 @@ use crate::experiment::run_interleaved;
 use crate::process::{cpu_time_of, wait_until};
 use crate::stats::{Latencies, Summary};
 use crate::trouble::Trouble;
-use scotfree_core::Durability;
+use scotfree_core::Tier;
 use scotfree_rpc::{start_session, ProbeOptions, Session, SessionConfig, SessionError, SessionOptions};
 use scotfree_trace::{Resource, TraceCounts, TraceWriter, WriterOptions};
 use scotfree_wire::ClusterKey;
@@ -27,8 +27,10 @@ pub struct CallsSpec {
     pub server: SocketAddr,
     /// The secret that the cluster shares.
     pub cluster_key: [u8; 32],
-    /// What completes an update.
-    pub completion: Completion,
+    /// What devices must give before an update is complete; where nothing is asked, the server's reply
+    /// completes it.
+    #[serde(with = "crate::tier_text")]
+    pub tier: Tier,
     /// Updates that wait for their completion at any time.
     pub outstanding: usize,
     /// The shortest time between the beginnings of two calls; 0 for none. A call that begins late is
@@ -53,28 +55,6 @@ pub struct TraceSpec {
     pub every: u32,
 }
 
-/// What completes an update.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Completion {
-    /// The server's reply; nothing is logged on the way.
-    Server,
-    /// The acknowledgement of a device that has it in memory.
-    DeviceRam,
-    /// The acknowledgement of a device that has it on disk.
-    DeviceDisk,
-}
-
-impl Completion {
-    fn durability(self) -> Durability {
-        match self {
-            Completion::Server => Durability::None,
-            Completion::DeviceRam => Durability::Ram,
-            Completion::DeviceDisk => Durability::Disk,
-        }
-    }
-}
-
 /// What calls measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallsReport {
@@ -86,6 +66,10 @@ pub struct CallsReport {
     pub requests_per_s: f64,
     /// Of all calls, those that a device's acknowledgement completed.
     pub completed_early: u64,
+    /// Of all calls, those that too few devices had acknowledged: complete because they were stable.
+    pub completed_stable: u64,
+    /// Acknowledgements of devices.
+    pub device_acks: u64,
     /// Requests that were sent again.
     pub retransmitted: u64,
     /// Packets that were refused.
@@ -155,13 +139,8 @@ fn broke(spec: &CallsSpec, error: SessionError) -> Trouble {
 }
 
 fn config(spec: &CallsSpec, patience: Duration) -> SessionConfig {
-    let asked = spec.completion.durability();
     SessionConfig {
-        options: SessionOptions {
-            asked,
-            device_acks_asked: u8::from(asked != Durability::None),
-            ..SessionOptions::default()
-        },
+        options: SessionOptions { tier: spec.tier, ..SessionOptions::default() },
         patience,
         probes: spec.trace.as_ref().map_or(ProbeOptions::OFF, |trace| ProbeOptions {
             record_every: trace.every,
@@ -188,7 +167,7 @@ fn lost(counts: &TraceCounts) -> u64 {
 
 struct Caller {
     session: Session,
-    completion: Completion,
+    tier: Tier,
     payload: Vec<u8>,
     // When each call that has no reply was made.
     in_flight: VecDeque<Instant>,
@@ -204,7 +183,7 @@ impl Caller {
         let writer = spec.trace.as_ref().map(|trace| open_trace(&trace.file)).transpose()?;
         let mut caller = Caller {
             session: start_session(&config(spec, patience)).map_err(|error| broke(spec, error))?,
-            completion: spec.completion,
+            tier: spec.tier,
             payload: vec![b'x'; spec.payload_bytes],
             in_flight: VecDeque::with_capacity(spec.outstanding),
             interval: Duration::from_micros(spec.interval_us),
@@ -246,6 +225,8 @@ impl Caller {
             elapsed_s,
             requests_per_s: spec.calls as f64 / elapsed_s,
             completed_early: totals.completed_early - before.completed_early,
+            completed_stable: totals.completed_stable - before.completed_stable,
+            device_acks: totals.device_acks - before.device_acks,
             retransmitted: totals.retransmitted - before.retransmitted,
             refused: totals.refused - before.refused,
             cpu_us_per_request: cpu_s * 1e6 / spec.calls as f64,
@@ -299,12 +280,11 @@ impl Caller {
         let key = self.key.to_le_bytes();
         let begin = self.wait_until_due()?;
         self.in_flight.push_back(begin);
-        match self.completion {
-            Completion::Server => self.session.send_update(&key, &self.payload)?,
-            Completion::DeviceRam | Completion::DeviceDisk => {
-                self.session.send_early_update(&key, &self.payload)?
-            }
-        };
+        if self.tier == Tier::NONE {
+            self.session.send_update(&key, &self.payload)?;
+        } else {
+            self.session.send_early_update(&key, &self.payload)?;
+        }
         Ok(())
     }
 
@@ -414,7 +394,7 @@ mod tests {
         CallsSpec {
             server,
             cluster_key: [5; 32],
-            completion: Completion::Server,
+            tier: Tier::NONE,
             outstanding: 1,
             interval_us: 0,
             payload_bytes: 64,
