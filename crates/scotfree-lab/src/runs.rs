@@ -11,6 +11,7 @@ mod interrupt;
 mod kill_rounds;
 mod places;
 mod probes;
+mod ram3_replication;
 mod redis_always;
 mod settings;
 mod sidecar_overhead;
@@ -35,12 +36,14 @@ use std::path::{Path, PathBuf};
 type Runner = fn(&Context<'_>) -> Result<Vec<Measurement>, Trouble>;
 
 /// The experiments, the quick ones first.
-const EXPERIMENTS: [(&str, Runner); 11] = [
+const EXPERIMENTS: [(&str, Runner); 13] = [
     ("update-ack", update_ack::run),
+    ("ram3-cost", update_ack::run),
     ("disk-domain", disk_domain::run),
     ("probes", probes::run),
     ("records", probes::run),
     ("redis-always", redis_always::run),
+    ("ram3-replication", ram3_replication::run),
     ("chain-failures", chain::run),
     ("sidecar-overhead", sidecar_overhead::run),
     ("sidecar-overhead-asleep", sidecar_overhead::run),
