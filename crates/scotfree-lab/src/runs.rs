@@ -9,6 +9,7 @@ pub mod demo;
 mod disk_domain;
 mod interrupt;
 mod kill_rounds;
+mod linearizability;
 mod places;
 mod probes;
 mod ram3_replication;
@@ -36,7 +37,7 @@ use std::path::{Path, PathBuf};
 type Runner = fn(&Context<'_>) -> Result<Vec<Measurement>, Trouble>;
 
 /// The experiments, the quick ones first.
-const EXPERIMENTS: [(&str, Runner); 13] = [
+const EXPERIMENTS: [(&str, Runner); 14] = [
     ("update-ack", update_ack::run),
     ("ram3-cost", update_ack::run),
     ("disk-domain", disk_domain::run),
@@ -47,6 +48,7 @@ const EXPERIMENTS: [(&str, Runner); 13] = [
     ("chain-failures", chain::run),
     ("sidecar-overhead", sidecar_overhead::run),
     ("sidecar-overhead-asleep", sidecar_overhead::run),
+    ("linearizability", linearizability::run),
     ("kill-rounds", kill_rounds::run),
     ("kill-rounds-cut", kill_rounds::run),
     ("kill-rounds-control", kill_rounds::run_control),

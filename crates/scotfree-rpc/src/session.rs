@@ -124,23 +124,28 @@ impl Session {
     /// Sends an update: a deterministic write, which devices on the path may log. Its reply comes when
     /// the log and the server have it.
     pub fn send_update(&mut self, key: &[u8], payload: &[u8]) -> Result<SeqNum, SessionError> {
-        self.send(RequestKind::Update, Mode::Covered, key_hash(key), payload)
+        self.send(RequestKind::Update, Mode::Covered, key_hash(key), false, payload)
     }
 
     /// Sends an update whose reply is known in advance: it completes when the log has it, and its
     /// reply has no bytes then.
     pub fn send_early_update(&mut self, key: &[u8], payload: &[u8]) -> Result<SeqNum, SessionError> {
-        self.send(RequestKind::Update, Mode::Early, key_hash(key), payload)
+        self.send(RequestKind::Update, Mode::Early, key_hash(key), false, payload)
     }
 
     /// Sends a write that must not be logged: its reply comes when the server has stored it.
     pub fn bypass(&mut self, payload: &[u8]) -> Result<SeqNum, SessionError> {
-        self.send(RequestKind::Bypass, Mode::Covered, KeyHash(0), payload)
+        self.send(RequestKind::Bypass, Mode::Covered, KeyHash(0), false, payload)
     }
 
     /// Sends a request that changes nothing.
     pub fn read(&mut self, key: &[u8], payload: &[u8]) -> Result<SeqNum, SessionError> {
-        self.send(RequestKind::Read, Mode::Covered, key_hash(key), payload)
+        self.send(RequestKind::Read, Mode::Covered, key_hash(key), false, payload)
+    }
+
+    /// The same, but it may miss updates that were complete before: it waits for nobody's.
+    pub fn read_relaxed(&mut self, key: &[u8], payload: &[u8]) -> Result<SeqNum, SessionError> {
+        self.send(RequestKind::Read, Mode::Covered, key_hash(key), true, payload)
     }
 
     /// The next reply, in the order of the requests; waits for it at most `timeout`.
@@ -194,13 +199,14 @@ impl Session {
         kind: RequestKind,
         mode: Mode,
         key_hash: KeyHash,
+        relaxed: bool,
         payload: &[u8],
     ) -> Result<SeqNum, SessionError> {
         let request = Request {
             kind,
             mode,
             fixed_reply: mode == Mode::Early,
-            relaxed: false,
+            relaxed,
             traced: false,
             key_hash,
             payload,

@@ -127,7 +127,7 @@ pub(super) fn run_control(context: &Context<'_>) -> Result<Vec<Measurement>, Tro
     Ok(series)
 }
 
-fn seed(context: &Context<'_>) -> Result<u64, Trouble> {
+pub(super) fn seed(context: &Context<'_>) -> Result<u64, Trouble> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes)
         .map_err(|error| Trouble::new("choose a seed", error, "name one: --seed 1"))?;

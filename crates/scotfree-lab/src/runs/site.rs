@@ -32,6 +32,8 @@ use std::time::Duration;
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// How long one measurement may take.
 const MEASUREMENT_TIME_MAX: Duration = Duration::from_secs(120);
+/// A bad wire has an address only because its daemon wants one; as a host with one it would be a device.
+const WIRE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
 const DEVICE_PORT: u16 = 51_000;
 const SERVER_PORT: u16 = 51_001;
 /// Where clients find the sidecar in front of them, and Redis itself where it is reached directly.
@@ -252,6 +254,27 @@ impl<'a> Site<'a> {
         self.folder.path().join(format!("{role}.toml"))
     }
 
+    /// Starts a bridge that is no device of this cluster but a bad wire: it loses and reorders so many
+    /// percent of the frames.
+    pub fn start_bad_wire(&self, percent: &str) -> Result<Process, Trouble> {
+        let host = self.lab.topology().host("wire").expect("this experiment's topology has a bad wire");
+        let control = SocketAddr::new(WIRE_ADDRESS, DEVICE_PORT).to_string();
+        // An address for documents: nothing that passes is for a server there.
+        let nobody = format!("192.0.2.1:{SERVER_PORT}");
+        let mut words = self.words(&["switch", "--device-id", "999", "--address", &control]);
+        words.extend(["--server", &nobody, "--loss", percent, "--reorder", percent].map(OsString::from));
+        words.extend(["--log".into(), log_word("ram", &self.memory.path().join("wire.ram"))]);
+        for port in &host.ports {
+            words.extend(["--port".into(), port.name.clone().into()]);
+        }
+        self.start_scot("wire", "wire", words)
+    }
+
+    /// The secret that the cluster shares.
+    pub fn cluster_key(&self) -> [u8; 32] {
+        self.key
+    }
+
     /// What the first device's daemon has counted.
     pub fn device_counts(&self) -> Result<Counts, Trouble> {
         self.counts(&self.device().role)
@@ -466,7 +489,8 @@ impl<'a> Site<'a> {
         }
     }
 
-    fn spawn_worker(&self, role: &str, name: &str, spec: &WorkerSpec) -> Result<Process, Trouble> {
+    /// Starts a worker that ends by itself.
+    pub fn spawn_worker(&self, role: &str, name: &str, spec: &WorkerSpec) -> Result<Process, Trouble> {
         let number = self.workers_count.replace(self.workers_count.get() + 1);
         let file = self.folder.path().join(format!("worker-{number}.json"));
         let text = serde_json::to_vec(spec).expect("a spec is JSON");

@@ -7,6 +7,7 @@ pub mod calls;
 pub mod history;
 pub mod metrics;
 pub mod noop;
+pub mod operations;
 pub mod sets;
 
 use crate::load::{self, LoadReport};
@@ -40,6 +41,8 @@ pub enum WorkerSpec {
     Sets(sets::SetsSpec),
     /// Append tokens through crashes, and read them back when told.
     History(history::HistorySpec),
+    /// Read and write what others read and write too, and note what was seen.
+    Operations(operations::OperationsSpec),
     /// Read what a daemon has counted.
     Metrics(metrics::MetricsSpec),
 }
@@ -62,6 +65,7 @@ pub fn main(spec: &Path) -> Result<(), Trouble> {
         WorkerSpec::Sets(spec) => sets::measure(&spec).map(|report| print_report(&report)),
         WorkerSpec::Load(spec) => load_service(&spec).map(|report| print_report(&report)),
         WorkerSpec::History(spec) => history::serve(&spec),
+        WorkerSpec::Operations(spec) => operations::run(&spec).map(|report| print_report(&report)),
         WorkerSpec::Metrics(spec) => metrics::read(&spec).map(|counts| print_report(&counts)),
     }
 }
