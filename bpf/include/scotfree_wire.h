@@ -14,6 +14,7 @@
 #define SCOT_PACKET_BYTES_MAX 1452u
 #define SCOT_REQUEST_BYTES_MAX 49152u
 #define SCOT_RESPONSE_BYTES_MAX 1048576u
+#define SCOT_REFUSAL_COUNT 9u
 
 #define SCOT_FLAG_EARLY 0x0001u
 #define SCOT_FLAG_SKIP 0x0002u
@@ -24,6 +25,7 @@
 #define SCOT_FLAG_FAILED 0x0040u
 #define SCOT_FLAG_AGAIN 0x0080u
 #define SCOT_FLAG_TRACED 0x0100u
+#define SCOT_FLAGS_ALL 0x01ffu
 
 enum scot_kind {
 	SCOT_KIND_SESSION_OPEN = 1,
@@ -331,6 +333,18 @@ _Static_assert(sizeof(((struct scot_manifest_record *)0)->entry_count) == 4, "ma
 _Static_assert(__builtin_offsetof(struct scot_manifest_record, zero) == 68, "manifest_record.zero");
 _Static_assert(sizeof(((struct scot_manifest_record *)0)->zero) == 20, "manifest_record.zero");
 _Static_assert(sizeof(struct scot_manifest_record) == 88, "scot_manifest_record");
+
+enum scot_refusal {
+	SCOT_REFUSAL_TRUNCATED = 0,
+	SCOT_REFUSAL_OVERSIZED = 1,
+	SCOT_REFUSAL_WRONG_MAGIC = 2,
+	SCOT_REFUSAL_WRONG_VERSION = 3,
+	SCOT_REFUSAL_UNKNOWN_KIND = 4,
+	SCOT_REFUSAL_INVALID_FIELD = 5,
+	SCOT_REFUSAL_BAD_MAC = 6,
+	SCOT_REFUSAL_BAD_STAMP_MAC = 7,
+	SCOT_REFUSAL_BAD_FRAGMENT = 8,
+};
 
 /* The size of the tail that follows the header of a packet; -1 if there is no such kind. */
 static inline __attribute__((always_inline)) int scot_tail_bytes(__u8 kind)

@@ -19,7 +19,8 @@ pub use client::{
     RequestKind, SubmitError,
 };
 pub use device::{
-    Device, DeviceConfig, DeviceCounters, DeviceOwn, LogEntryView, RestoreError, UnsafeNow, DISK_TOKEN_BIT,
+    Device, DeviceConfig, DeviceCounters, DeviceOwn, FastEntry, FastSession, LogEntryView, OrderCounter,
+    RestoreError, SessionView, SlotView, Touched, UnsafeNow, DISK_TOKEN_BIT,
 };
 pub use fault::{Fault, Planted};
 pub use remedy::Persist;

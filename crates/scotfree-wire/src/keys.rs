@@ -1,6 +1,7 @@
 //! Keys: one cluster key, from which every session and every pair of roles derives its own, one per
 //! direction (rule 14).
 
+use crate::header::u64_at;
 use core::fmt;
 use core::hash::Hasher;
 use hkdf::Hkdf;
@@ -58,6 +59,11 @@ impl Key {
     /// A key of known bytes, for tests and golden vectors.
     pub const fn from_bytes(bytes: [u8; 16]) -> Key {
         Key(bytes)
+    }
+
+    /// The two words from which `SipHash` starts, for a program that computes it elsewhere.
+    pub fn words(&self) -> [u64; 2] {
+        core::array::from_fn(|half| u64_at(&self.0, half * 8))
     }
 
     /// SipHash-2-4 over the parts as if they were one.

@@ -6,8 +6,8 @@ use crate::generated::Generated;
 use scotfree_core::Durability;
 use scotfree_wire::layout::{self, Field, Layout};
 use scotfree_wire::{
-    CloseReason, Flags, Kind, StampKind, MAGIC, PACKET_BYTES_MAX, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX,
-    VERSION,
+    CloseReason, Flags, Kind, StampKind, WireError, MAGIC, PACKET_BYTES_MAX, REQUEST_BYTES_MAX,
+    RESPONSE_BYTES_MAX, VERSION,
 };
 
 const PATH: &str = "bpf/include/scotfree_wire.h";
@@ -33,12 +33,13 @@ pub fn files() -> Vec<Generated> {
 fn text() -> String {
     let structs = layout::ALL.map(struct_text).concat();
     format!(
-        "{OPENING}\n{}\n{}\n{}\n{}\n{}\n{structs}{}\n#endif\n",
+        "{OPENING}\n{}\n{}\n{}\n{}\n{}\n{structs}{}\n{}\n#endif\n",
         limits(),
         enum_text("kind", Kind::ALL.map(|kind| (kind.name().into(), kind as u32))),
         enum_text("durability", durabilities()),
         enum_text("stamp_kind", StampKind::ALL.map(|kind| (kind.name().into(), u32::from(kind.code())))),
         enum_text("close_reason", CloseReason::ALL.map(|reason| (reason.name().into(), reason as u32))),
+        enum_text("refusal", WireError::ALL.map(|reason| (reason.name().into(), reason as u32))),
         tail_bytes(),
     )
 }
@@ -49,8 +50,11 @@ fn limits() -> String {
         "#define SCOT_MAGIC {MAGIC:#010x}u\n#define SCOT_VERSION {VERSION}u\n\
          #define SCOT_PACKET_BYTES_MAX {PACKET_BYTES_MAX}u\n\
          #define SCOT_REQUEST_BYTES_MAX {REQUEST_BYTES_MAX}u\n\
-         #define SCOT_RESPONSE_BYTES_MAX {RESPONSE_BYTES_MAX}u\n\n{}",
-        Flags::ALL.map(flag).concat()
+         #define SCOT_RESPONSE_BYTES_MAX {RESPONSE_BYTES_MAX}u\n\
+         #define SCOT_REFUSAL_COUNT {}u\n\n{}#define SCOT_FLAGS_ALL {:#06x}u\n",
+        WireError::ALL.len(),
+        Flags::ALL.map(flag).concat(),
+        Flags::ALL.iter().fold(0, |all, (_, flag)| all | flag.0)
     )
 }
 

@@ -28,13 +28,17 @@ impl Device {
             self.counters.bad += 1;
             return Err(WireError::BadMac);
         }
+        let moved = session.client != from;
         session.client = from;
         session.heard_at = now;
         session.confirmed = true;
+        let next = session.next;
+        if moved {
+            self.touch_session(id);
+        }
         if !self.config.head {
             return self.on_request_as_follower(now, packet, effects);
         }
-        let next = session.next;
         if packet.seq_num() < next {
             self.on_duplicate(now, packet, effects);
             Ok(())
@@ -106,14 +110,13 @@ impl Device {
 
     /// Gives the next request of a session its stamp.
     pub(super) fn pass(&mut self, id: SessionId, seq: SeqNum, writes: bool, logged: bool) -> Stamp {
-        if logged {
-            self.order_current = self.order_current.next();
-        }
+        let number = if logged { self.order.next() } else { self.order.current() };
+        self.touch_session(id);
         let mut stamp = Stamp {
             kind: if logged { StampKind::Order } else { StampKind::Barrier },
             device: self.config.device,
             boot_epoch: self.config.boot_epoch,
-            number: self.order_current,
+            number,
             previous_write: SeqNum(0),
         };
         if let Some(session) = self.sessions.get_mut(&id) {
@@ -141,7 +144,7 @@ impl Device {
             kind: StampKind::Barrier,
             device: self.config.device,
             boot_epoch: self.config.boot_epoch,
-            number: self.order_current,
+            number: self.order.current(),
             previous_write,
         };
         if let Some(later) = later {
@@ -154,13 +157,8 @@ impl Device {
     /// Remembers the stamp of a request that is not logged. A slot that still holds a log entry
     /// keeps it: the request is then stamped anew if it comes again.
     pub(super) fn note_stamp(&mut self, id: SessionId, seq: SeqNum, stamp: Stamp) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        let place = session.place(seq);
-        let slot = &mut session.slots[place];
-        if !slot.logged {
-            slot.seq = seq;
-            slot.stamp = stamp;
-        }
+        self.absorb_stamp(id, seq, stamp);
+        self.touch_slot(id, seq);
     }
 
     /// A request seen before: the same stamp, the same acknowledgement, and on to the server.

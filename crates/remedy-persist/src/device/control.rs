@@ -107,6 +107,7 @@ impl Device {
             slots: vec![Slot::default(); accept.window as usize],
         };
         self.sessions.insert(id, session);
+        self.touch_session(id);
         self.keep_session(id, effects);
     }
 
@@ -212,7 +213,7 @@ impl Device {
     pub(super) fn raise_boot_epoch(&mut self, boot_epoch: BootEpoch, effects: &mut Effects<DeviceOwn>) {
         self.config.boot_epoch = boot_epoch;
         self.boot_seen = self.boot_seen.max(boot_epoch);
-        self.order_current = OrderNumber(0);
+        self.order.restart();
         self.accepted = false;
         self.lease_until = Nanos(0);
         self.lease_ask_at = Nanos(0);
@@ -240,7 +241,7 @@ impl Device {
         let tail = Tail::Manifest(ManifestTail {
             device: self.config.device,
             boot_epoch: self.config.boot_epoch,
-            order_current: self.order_current,
+            order_current: self.order.current(),
             session_count: records.len() as u32,
         });
         for index in 0..page_count {
@@ -291,7 +292,7 @@ impl Device {
                     self.replay(id, seq, effects);
                 }
                 // Of an older incarnation's numbers other devices may hold what this one lost.
-                None if range.boot_epoch == self.config.boot_epoch && number <= self.order_current.0 => {
+                None if range.boot_epoch == self.config.boot_epoch && number <= self.order.current().0 => {
                     let stamp = Stamp {
                         kind: StampKind::Order,
                         device: self.config.device,
@@ -384,7 +385,9 @@ impl Device {
             return self.send_confirmation(id, effects);
         };
         session.closing = true;
-        if !session.live.is_empty() || self.flushing.values().any(|flushing| *flushing == id) {
+        let empty = session.live.is_empty();
+        self.touch_session(id);
+        if !empty || self.flushing.values().any(|flushing| *flushing == id) {
             return;
         }
         self.erase_session_record(id, effects);

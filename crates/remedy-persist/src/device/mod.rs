@@ -5,6 +5,7 @@
 
 mod admit;
 mod control;
+mod fast;
 mod record;
 mod slots;
 
@@ -20,6 +21,7 @@ use std::net::SocketAddr;
 
 #[cfg(test)]
 pub(crate) use control::PAGE_RECORDS_MAX;
+pub use fast::{FastEntry, FastSession, OrderCounter, SessionView, SlotView, Touched};
 pub use record::RestoreError;
 pub use slots::DISK_TOKEN_BIT;
 
@@ -193,7 +195,9 @@ pub struct Device {
     /// When to send a live entry to the server again.
     aged: BTreeSet<(Nanos, SessionId, SeqNum)>,
     pub(crate) fragments: Reassembly,
-    order_current: OrderNumber,
+    order: Box<dyn OrderCounter>,
+    /// What a fast path must be told, if there is one.
+    touched: Option<Touched>,
     /// The largest boot epoch seen in a stamp.
     boot_seen: BootEpoch,
     server_epoch: Epoch,
@@ -240,7 +244,8 @@ impl Device {
             live: BTreeMap::new(),
             aged: BTreeSet::new(),
             fragments: Reassembly::new(FRAGMENT_SETS_MAX, FRAGMENT_BYTES_MAX),
-            order_current: OrderNumber(0),
+            order: Box::new(fast::OwnCounter::default()),
+            touched: None,
             boot_seen: config.boot_epoch,
             server_epoch: config.server_epoch,
             lease_until: Nanos(0),
@@ -267,12 +272,22 @@ impl Device {
     pub fn set_media(&mut self, media: Durability) {
         self.config.media = media;
         // A domain that has failed completes nothing any more.
-        for slot in self.sessions.values_mut().flat_map(|session| &mut session.slots) {
-            for failed in [Durability::Ram, Durability::Disk] {
-                if !media.satisfies(failed) {
-                    slot.writing = slot.writing.without(failed);
+        let mut ended = Vec::new();
+        for (id, session) in &mut self.sessions {
+            for slot in &mut session.slots {
+                let before = slot.writing;
+                for failed in [Durability::Ram, Durability::Disk] {
+                    if !media.satisfies(failed) {
+                        slot.writing = slot.writing.without(failed);
+                    }
+                }
+                if slot.writing != before {
+                    ended.push((*id, slot.seq));
                 }
             }
+        }
+        for (id, seq) in ended {
+            self.touch_slot(id, seq);
         }
     }
 

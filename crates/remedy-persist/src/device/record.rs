@@ -5,7 +5,7 @@
 //! on with seq 8, asked 1, early 1, stamp kind 1, zero 1, device 2, zero 2, boot epoch 4, number 8,
 //! previous write 8, key hash 8, payload.
 
-use super::slots::{order_key, Session, Slot, DISK_TOKEN_BIT};
+use super::slots::{order_key, Keeper, Session, Slot, DISK_TOKEN_BIT};
 use super::{Device, Fault};
 use scotfree_core::{
     BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId, Token,
@@ -210,6 +210,7 @@ impl Device {
             seq,
             stamp,
             logged: true,
+            keeper: Keeper::Machine,
             asked,
             persisted: reached,
             writing: Durability::None,

@@ -44,6 +44,16 @@ pub(super) struct Session {
     pub(super) slots: Vec<Slot>,
 }
 
+/// Who keeps an entry in memory; on disk the machine does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Keeper {
+    /// The machine's domain.
+    #[default]
+    Machine,
+    /// The fast path's log.
+    FastPath,
+}
+
 /// What stands in a slot: the stamp of a request that passed, and of a logged one the request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Slot {
@@ -51,6 +61,7 @@ pub(super) struct Slot {
     pub(super) stamp: Stamp,
     /// Whether this is a log entry that is not stable.
     pub(super) logged: bool,
+    pub(super) keeper: Keeper,
     pub(super) asked: Durability,
     pub(super) persisted: Durability,
     /// The domains that have not completed the last write of this slot: no other is begun before.
@@ -104,7 +115,7 @@ impl Device {
     }
 
     /// The domain bits in which a request that asked for `asked` is kept.
-    fn domains(asked: Durability) -> impl Iterator<Item = (u64, Durability)> {
+    pub(super) fn domains(asked: Durability) -> impl Iterator<Item = (u64, Durability)> {
         [(0, Durability::Ram), (DISK_TOKEN_BIT, Durability::Disk)]
             .into_iter()
             .filter(move |(_, domain)| asked.satisfies(*domain))
@@ -156,6 +167,7 @@ impl Device {
             seq: header.seq_num,
             stamp,
             logged: true,
+            keeper: Keeper::Machine,
             asked: header.asked,
             persisted: Durability::None,
             writing: header.asked,
@@ -172,6 +184,7 @@ impl Device {
         self.live.insert(order_key(&stamp), (id, header.seq_num));
         self.aged.insert((reforward_at, id, header.seq_num));
         self.counters.logged += 1;
+        self.touch_slot(id, header.seq_num);
         let number = self.slot_token(region, place);
         for (domain, _) in Device::domains(header.asked) {
             let session = &self.sessions[&id];
@@ -198,7 +211,9 @@ impl Device {
         let (id, session) = self.sessions.iter_mut().find(|(_, session)| session.region == region)?;
         let slot = session.slots.get_mut(place)?;
         slot.writing = slot.writing.without(domain_of(token));
-        Some((*id, slot.seq))
+        let ended = (*id, slot.seq);
+        self.touch_slot(ended.0, ended.1);
+        Some(ended)
     }
 
     /// Sends a `PersistAck` if the entry has reached what was asked for (rule 4).
@@ -225,6 +240,7 @@ impl Device {
         let granted = if regardless { slot.asked } else { slot.persisted };
         let stamp = Stamp { device: self.config.device, boot_epoch: self.config.boot_epoch, ..slot.stamp };
         let key_hash = slot.key_hash;
+        self.touch_slot(id, seq);
         self.counters.persist_acks += 1;
         let header = persist_ack_header(id, epoch, seq, granted, key_hash);
         effects.send(self.config.server, client, |out| {
@@ -246,6 +262,7 @@ impl Device {
             let kept = session.live.split_off(&stable.next());
             std::mem::replace(&mut session.live, kept)
         };
+        self.touch_session(id);
         for seq in freed {
             self.free_entry(id, seq, effects);
         }
@@ -256,12 +273,16 @@ impl Device {
         let (place, region) = (session.place(seq), session.region);
         let Some(slot) = session.slot_mut(seq).filter(|slot| slot.logged) else { return };
         slot.logged = false;
-        let (asked, stamp, due) = (slot.asked, slot.stamp, slot.reforward_at);
+        let (stamp, due) = (slot.stamp, slot.reforward_at);
+        let own = match slot.keeper {
+            Keeper::Machine => slot.asked,
+            Keeper::FastPath => slot.asked.without(Durability::Ram),
+        };
         self.live.remove(&order_key(&stamp));
         self.aged.remove(&(due, id, seq));
         self.counters.freed += 1;
         let number = self.slot_token(region, place);
-        for (domain, _) in Device::domains(asked) {
+        for (domain, _) in Device::domains(own) {
             effects.erase(Token(domain | number));
         }
     }
@@ -284,6 +305,7 @@ impl Device {
         if let Some(session) = self.sessions.remove(&id) {
             assert!(session.live.is_empty(), "a session is forgotten only when its log is empty");
             self.regions_free.push(session.region);
+            self.touch_session(id);
             self.fragments.forget_session(id);
         }
     }

@@ -15,6 +15,7 @@ const RANKS: [(&str, u8); 13] = [
     ("scotfree-io", 3),
     ("scotfree-sim", 3),
     ("scotfree-rpc", 4),
+    ("scotfree-xdp", 4),
     ("scotfree-kv", 5),
     ("scotfree-switch", 5),
     ("scotfree-sidecar", 5),
@@ -24,8 +25,15 @@ const RANKS: [(&str, u8); 13] = [
 ];
 const REMEDY_RANK: u8 = 2;
 /// Who may name a remedy: what runs it, what tries it, and the registry.
-const MAY_NAME_A_REMEDY: [&str; 6] =
-    ["scotfree-cli", "scotfree-sim", "scotfree-rpc", "scotfree-switch", "scotfree-sidecar", "scotfree-kv"];
+const MAY_NAME_A_REMEDY: [&str; 7] = [
+    "scotfree-xdp",
+    "scotfree-cli",
+    "scotfree-sim",
+    "scotfree-rpc",
+    "scotfree-switch",
+    "scotfree-sidecar",
+    "scotfree-kv",
+];
 
 pub(super) fn check(files: &Files) -> Vec<Complaint> {
     let manifests = files.iter().filter_map(|(path, text)| Some((path, crate_of(path)?, text)));

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* A frame as the device functions see it: where its parts lie and between whom it travels.
+ *
+ * Invariant: offsets are only ever those of Ethernet with at most one VLAN tag, IPv4 without options
+ * or IPv6 without extension headers, and UDP; everything else is not looked into here.
+ */
+#ifndef SCOT_PACKET_H
+#define SCOT_PACKET_H
+
+#include "scot_shared.h"
+#include "scotfree_wire.h"
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+
+#define SCOT_VLAN_HEADER_BYTES 4
+#define SCOT_VLAN_ID_MASK 0x0fff
+#define SCOT_IP_FRAGMENT_MASK 0x3fff /* more fragments, and the offset */
+
+/* What follows the ethertype of a tagged frame. */
+struct scot_vlan_header {
+	__be16 control;
+	__be16 ethertype;
+};
+
+/* What is known of the frame under way. */
+struct scot_context {
+	__u32 ingress;        /* ifindex */
+	__u16 network_at;     /* offset of the IP header */
+	__u16 udp_at;         /* offset of the UDP header; 0 if there is none */
+	__u16 packet_at;      /* offset of Scotfree's packet; 0 if there is none */
+	__u16 packet_bytes;   /* its size, as UDP states it */
+	__u16 vlan;           /* the virtual network, 0 without a tag */
+	__u16 ethertype;      /* in host order, behind the tag */
+	struct scot_address source;
+	struct scot_address destination;
+	__u64 now;            /* CLOCK_MONOTONIC, nanoseconds */
+};
+
+static __always_inline void *scot_data(struct xdp_md *frame)
+{
+	return (void *)(long)frame->data;
+}
+
+static __always_inline void *scot_data_end(struct xdp_md *frame)
+{
+	return (void *)(long)frame->data_end;
+}
+
+/* What lies `offset` bytes into the frame; every header begins below 128. The verifier must see the bound,
+ * which the compiler would take away where it knows better.
+ */
+static __always_inline void *scot_at(struct xdp_md *frame, __u64 offset)
+{
+	asm volatile("%0 &= 127" : "+r"(offset));
+	return scot_data(frame) + offset;
+}
+
+static __always_inline bool scot_address_is(const struct scot_address *one, const struct scot_address *other)
+{
+	return one->ip[0] == other->ip[0] && one->ip[1] == other->ip[1] && one->port == other->port;
+}
+
+/* An IPv4 address in the form of IPv6, as `SocketAddr` is kept in the shared tables. */
+static __always_inline void scot_set_ipv4(struct scot_address *address, __be32 ip)
+{
+	address->ip[0] = 0;
+	address->ip[1] = (__u64)bpf_htonl(0xffff) | (__u64)ip << 32;
+}
+
+/* The link layer: ethertype, virtual network, where the network layer begins. False if the frame is
+ * too short to have one.
+ */
+static __always_inline bool scot_parse_link(struct xdp_md *frame, struct scot_context *context)
+{
+	struct ethhdr *ethernet = scot_data(frame);
+	void *end = scot_data_end(frame);
+
+	if ((void *)(ethernet + 1) > end)
+		return false;
+	context->network_at = sizeof(*ethernet);
+	context->ethertype = bpf_ntohs(ethernet->h_proto);
+	context->vlan = 0;
+	if (context->ethertype == ETH_P_8021Q) {
+		struct scot_vlan_header *tag = (void *)(ethernet + 1);
+
+		if ((void *)(tag + 1) > end)
+			return false;
+		context->vlan = bpf_ntohs(tag->control) & SCOT_VLAN_ID_MASK;
+		context->ethertype = bpf_ntohs(tag->ethertype);
+		context->network_at += SCOT_VLAN_HEADER_BYTES;
+	}
+	return true;
+}
+
+enum scot_transport {
+	SCOT_TRANSPORT_OTHER,      /* not UDP */
+	SCOT_TRANSPORT_UDP,        /* UDP; the offsets and addresses are set */
+	SCOT_TRANSPORT_UNREADABLE, /* UDP in a form that is left to the daemon: options, a fragment */
+};
+
+static __always_inline enum scot_transport scot_parse_ipv4(struct xdp_md *frame, struct scot_context *context)
+{
+	struct iphdr *ip = scot_at(frame, context->network_at);
+
+	if ((void *)(ip + 1) > scot_data_end(frame) || ip->protocol != IPPROTO_UDP)
+		return SCOT_TRANSPORT_OTHER;
+	if (ip->version != 4 || ip->ihl != 5 || ip->frag_off & bpf_htons(SCOT_IP_FRAGMENT_MASK))
+		return SCOT_TRANSPORT_UNREADABLE;
+	scot_set_ipv4(&context->source, ip->saddr);
+	scot_set_ipv4(&context->destination, ip->daddr);
+	context->udp_at = context->network_at + sizeof(*ip);
+	context->packet_bytes = bpf_ntohs(ip->tot_len) - sizeof(*ip);
+	return SCOT_TRANSPORT_UDP;
+}
+
+static __always_inline enum scot_transport scot_parse_ipv6(struct xdp_md *frame, struct scot_context *context)
+{
+	struct ipv6hdr *ip = scot_at(frame, context->network_at);
+
+	if ((void *)(ip + 1) > scot_data_end(frame) || ip->nexthdr != IPPROTO_UDP)
+		return SCOT_TRANSPORT_OTHER;
+	if (ip->version != 6)
+		return SCOT_TRANSPORT_UNREADABLE;
+	__builtin_memcpy(context->source.ip, &ip->saddr, sizeof(context->source.ip));
+	__builtin_memcpy(context->destination.ip, &ip->daddr, sizeof(context->destination.ip));
+	context->udp_at = context->network_at + sizeof(*ip);
+	context->packet_bytes = bpf_ntohs(ip->payload_len);
+	return SCOT_TRANSPORT_UDP;
+}
+
+static __always_inline bool scot_is_ours(__u16 port)
+{
+	return port >= scot_shared.port_first && port <= scot_shared.port_last;
+}
+
+/* Network and transport layer. `packet_at` is set if this is one of Scotfree's: a datagram from or to
+ * one of its ports that bears its mark.
+ */
+static __always_inline enum scot_transport scot_parse_transport(struct xdp_md *frame, struct scot_context *context)
+{
+	enum scot_transport transport = SCOT_TRANSPORT_OTHER;
+	struct udphdr *udp;
+	__le32 *magic;
+
+	if (context->ethertype == ETH_P_IP)
+		transport = scot_parse_ipv4(frame, context);
+	else if (context->ethertype == ETH_P_IPV6)
+		transport = scot_parse_ipv6(frame, context);
+	if (transport != SCOT_TRANSPORT_UDP)
+		return transport;
+	udp = scot_at(frame, context->udp_at);
+	magic = (void *)(udp + 1);
+	if ((void *)(magic + 1) > scot_data_end(frame))
+		return transport;
+	context->source.port = bpf_ntohs(udp->source);
+	context->destination.port = bpf_ntohs(udp->dest);
+	if (*magic != SCOT_MAGIC || !(scot_is_ours(context->source.port) || scot_is_ours(context->destination.port)))
+		return transport;
+	if (bpf_ntohs(udp->len) != context->packet_bytes)
+		return SCOT_TRANSPORT_UNREADABLE;
+	context->packet_at = context->udp_at + sizeof(*udp);
+	context->packet_bytes -= sizeof(*udp);
+	return transport;
+}
+
+#endif

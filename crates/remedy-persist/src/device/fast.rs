@@ -1,0 +1,333 @@
+//! A fast path before the machine: it admits, logs and acknowledges the most frequent packets by the same
+//! rules, and the machine takes over what it has done before it decides anything itself.
+//!
+//! Invariant: machine and fast path never change the same session at once: its shell holds the session
+//! while the machine has it, and tells the fast path afterwards what was touched.
+
+use super::slots::{authentic, order_key, Keeper, Slot};
+use super::{Device, DeviceOwn};
+use scotfree_core::{Durability, Effects, Epoch, Nanos, OrderNumber, SeqNum, SessionId, Token};
+use scotfree_wire::{Flags, Nonce, Packet, SessionKeys, Stamp, WireError};
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::net::SocketAddr;
+
+/// Where order numbers come from: with a fast path, from a counter that it shares.
+pub trait OrderCounter: Debug + Send {
+    /// The last number given.
+    fn current(&self) -> OrderNumber;
+    /// Gives the next.
+    fn next(&mut self) -> OrderNumber;
+    /// Begins anew, with a new boot epoch.
+    fn restart(&mut self);
+}
+
+/// A counter of the machine's own.
+#[derive(Debug, Default)]
+pub(super) struct OwnCounter(OrderNumber);
+
+impl OrderCounter for OwnCounter {
+    fn current(&self) -> OrderNumber {
+        self.0
+    }
+
+    fn next(&mut self) -> OrderNumber {
+        self.0 = self.0.next();
+        self.0
+    }
+
+    fn restart(&mut self) {
+        self.0 = OrderNumber(0);
+    }
+}
+
+/// How far a fast path has come with a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FastSession {
+    /// The only `seq_num` that it admits.
+    pub next: SeqNum,
+    /// The last write that it admitted.
+    pub last_write: SeqNum,
+    /// Everything up to here is stable.
+    pub stable: SeqNum,
+    /// When its client last spoke.
+    pub heard_at: Nanos,
+    /// Its client has spoken under the session's keys.
+    pub confirmed: bool,
+}
+
+/// An entry that a fast path has logged.
+#[derive(Debug, Clone, Copy)]
+pub struct FastEntry<'a> {
+    /// Its stamp.
+    pub stamp: Stamp,
+    /// Whether it has been acknowledged.
+    pub acknowledged: bool,
+    /// When it was logged.
+    pub logged_at: Nanos,
+    /// The request, as its client sent it.
+    pub packet: &'a [u8],
+}
+
+/// What a fast path has to know of a session.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionView {
+    /// How far it has come.
+    pub reached: FastSession,
+    /// The epoch in which it was opened.
+    pub epoch: Epoch,
+    /// Its keys.
+    pub keys: SessionKeys,
+    /// Its client.
+    pub client: SocketAddr,
+    /// Its client's nonce.
+    pub client_nonce: Nonce,
+    /// The server's nonce.
+    pub server_nonce: Nonce,
+    /// Its credit.
+    pub window: u32,
+    /// Its place among the sessions of the device.
+    pub region: u32,
+    /// Nothing new is logged or acknowledged.
+    pub closing: bool,
+    /// How many entries it has.
+    pub entry_count: u64,
+}
+
+/// What a fast path has to know of a request that the machine has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotView {
+    /// Its stamp.
+    pub stamp: Stamp,
+    /// Whether it is an entry that is not stable.
+    pub logged: bool,
+    /// Whether the fast path holds the entry.
+    pub fast: bool,
+    /// The durability that was asked for.
+    pub asked: Durability,
+    /// The domains that have it.
+    pub persisted: Durability,
+    /// The domains that have not completed the slot's last write.
+    pub writing: Durability,
+    /// Whether it has been acknowledged.
+    pub acknowledged: bool,
+    /// When it was logged.
+    pub logged_at: Nanos,
+}
+
+/// What the machine has changed since it was last asked.
+#[derive(Debug, Default)]
+pub struct Touched {
+    /// Sessions, also such as are gone.
+    pub sessions: BTreeSet<SessionId>,
+    /// Slots of sessions.
+    pub slots: BTreeSet<(SessionId, SeqNum)>,
+}
+
+impl Device {
+    /// Puts a fast path before the machine, which shares `order` with it.
+    pub fn share_with_fast_path(&mut self, order: Box<dyn OrderCounter>) {
+        self.order = order;
+        self.touched = Some(Touched::default());
+    }
+
+    /// Goes on as the incarnation that the fast path has kept alive.
+    pub fn resume(&mut self, accepted: bool, lease_until: Nanos) {
+        self.accepted = accepted;
+        self.lease_until = lease_until;
+    }
+
+    /// What was changed since the last call; nothing without a fast path.
+    pub fn take_touched(&mut self) -> Touched {
+        self.touched.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    pub(super) fn touch_session(&mut self, id: SessionId) {
+        if let Some(touched) = &mut self.touched {
+            touched.sessions.insert(id);
+        }
+    }
+
+    pub(super) fn touch_slot(&mut self, id: SessionId, seq: SeqNum) {
+        if let Some(touched) = &mut self.touched {
+            touched.slots.insert((id, seq));
+        }
+    }
+
+    /// Takes over how far the fast path has come with a session.
+    pub fn absorb_session(&mut self, id: SessionId, reached: &FastSession, effects: &mut Effects<DeviceOwn>) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.next = session.next.max(reached.next);
+        session.last_write = session.last_write.max(reached.last_write);
+        session.heard_at = session.heard_at.max(reached.heard_at);
+        session.confirmed |= reached.confirmed;
+        session.passing = session.passing.split_off(&session.next);
+        // What is freed here the fast path knows and has counted.
+        let (touched, freed) = (self.touched.take(), self.counters.freed);
+        self.free(id, reached.stable, effects);
+        (self.touched, self.counters.freed) = (touched, freed);
+    }
+
+    /// Takes over an entry that the fast path has logged. What is kept on disk the machine sees to.
+    pub fn absorb_entry(
+        &mut self,
+        entry: &FastEntry<'_>,
+        effects: &mut Effects<DeviceOwn>,
+    ) -> Result<(), WireError> {
+        let packet = Packet::parse(entry.packet)?;
+        let (id, seq, asked) = (packet.session(), packet.seq_num(), packet.header().asked);
+        let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
+        if !authentic(&packet, session) {
+            return Err(WireError::BadMac);
+        }
+        let place = session.place(seq);
+        if seq <= session.stable || session.slots[place].logged {
+            return Ok(());
+        }
+        let reforward_at = entry.logged_at.plus(self.config.reforward_after);
+        let writing = asked.without(Durability::Ram);
+        session.slots[place] = Slot {
+            seq,
+            stamp: entry.stamp,
+            logged: true,
+            keeper: Keeper::FastPath,
+            asked,
+            persisted: asked.without(Durability::Disk),
+            writing,
+            acknowledged: entry.acknowledged,
+            early: packet.flags().has(Flags::EARLY),
+            key_hash: packet.header().key_hash,
+            logged_at: entry.logged_at,
+            reforward_at,
+            reforward_tries: 0,
+            payload: packet.payload().to_vec(),
+        };
+        session.live.insert(seq);
+        let region = session.region;
+        self.live.insert(order_key(&entry.stamp), (id, seq));
+        self.aged.insert((reforward_at, id, seq));
+        let number = self.slot_token(region, place);
+        for (domain, _) in Device::domains(writing) {
+            let session = &self.sessions[&id];
+            let slot = &session.slots[place];
+            effects.persist(Token(domain | number), |out| super::record::write_entry(id, session, slot, out));
+        }
+        Ok(())
+    }
+
+    /// Takes over the stamp of a request that the fast path has let pass unlogged.
+    pub fn absorb_stamp(&mut self, id: SessionId, seq: SeqNum, stamp: Stamp) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let place = session.place(seq);
+        let slot = &mut session.slots[place];
+        if !slot.logged {
+            slot.seq = seq;
+            slot.stamp = stamp;
+            slot.keeper = Keeper::Machine;
+        }
+    }
+
+    /// Takes over that the fast path has acknowledged an entry.
+    pub fn absorb_acknowledged(&mut self, id: SessionId, seq: SeqNum) {
+        if let Some(slot) = self.sessions.get_mut(&id).and_then(|session| session.slot_mut(seq)) {
+            slot.acknowledged = true;
+        }
+    }
+
+    /// The entries of a session that the fast path holds and that, for all the machine knows, are not
+    /// acknowledged.
+    pub fn unacknowledged(&self, id: SessionId) -> Vec<SeqNum> {
+        let Some(session) = self.sessions.get(&id) else { return Vec::new() };
+        let open = |seq: &&SeqNum| {
+            session.slot(**seq).is_some_and(|slot| slot.keeper == Keeper::FastPath && !slot.acknowledged)
+        };
+        session.live.iter().filter(open).copied().collect()
+    }
+
+    /// Marks everything as changed, for a fast path that has just begun.
+    pub fn touch_all(&mut self) {
+        let Some(touched) = &mut self.touched else { return };
+        for (id, session) in &self.sessions {
+            touched.sessions.insert(*id);
+            touched.slots.extend(session.live.iter().map(|seq| (*id, *seq)));
+        }
+    }
+
+    /// Whether the machine has an entry or a stamp of this request.
+    pub fn knows(&self, id: SessionId, seq: SeqNum) -> bool {
+        self.sessions.get(&id).and_then(|session| session.slot(seq)).is_some()
+    }
+
+    /// The sessions it knows.
+    pub fn session_ids(&self) -> impl Iterator<Item = SessionId> + '_ {
+        self.sessions.keys().copied()
+    }
+
+    /// A session, as a fast path has to know it.
+    pub fn session_view(&self, id: SessionId) -> Option<SessionView> {
+        let session = self.sessions.get(&id)?;
+        Some(SessionView {
+            reached: FastSession {
+                next: session.next,
+                last_write: session.last_write,
+                stable: session.stable,
+                heard_at: session.heard_at,
+                confirmed: session.confirmed,
+            },
+            epoch: session.epoch,
+            keys: session.keys,
+            client: session.client,
+            client_nonce: session.client_nonce,
+            server_nonce: session.server_nonce,
+            window: session.window,
+            region: session.region,
+            closing: session.closing,
+            entry_count: session.live.len() as u64,
+        })
+    }
+
+    /// A request that the machine has seen, as a fast path has to know it.
+    pub fn slot_view(&self, id: SessionId, seq: SeqNum) -> Option<SlotView> {
+        let slot = self.sessions.get(&id)?.slot(seq)?;
+        Some(SlotView {
+            stamp: slot.stamp,
+            logged: slot.logged,
+            fast: slot.keeper == Keeper::FastPath,
+            asked: slot.asked,
+            persisted: slot.persisted,
+            writing: slot.writing,
+            acknowledged: slot.acknowledged,
+            logged_at: slot.logged_at,
+        })
+    }
+
+    /// Whether the server has accepted this incarnation.
+    pub fn is_accepted(&self) -> bool {
+        self.accepted
+    }
+
+    /// Until when it may acknowledge.
+    pub fn lease_until(&self) -> Nanos {
+        self.lease_until
+    }
+
+    /// What its persistence domains can give.
+    pub fn media(&self) -> Durability {
+        self.config.media
+    }
+
+    /// Whether it gives order numbers.
+    pub fn is_head(&self) -> bool {
+        self.config.head
+    }
+
+    /// Whether a new session finds a place.
+    pub fn has_room(&self) -> bool {
+        !self.regions_free.is_empty()
+    }
+
+    /// Whether its next timer looks for sessions to forget.
+    pub fn forgets_at(&self, now: Nanos) -> bool {
+        self.idle_check_at <= now
+    }
+}

@@ -1,0 +1,581 @@
+//! Loading, keeping and attaching the programs.
+//!
+//! Invariant: a table that outlives the daemon is taken over only if its layout, its size and the device
+//! named in it are this daemon's; a port's program is replaced in one step, so no frame passes without one.
+
+use crate::plain::bytes_of;
+use crate::shared::{Shared, VERSION};
+use crate::skeleton::types;
+use crate::slots::Slots;
+use crate::tables::{Counters, Session, Station, StationName, Tables};
+use crate::upcalls::Upcalls;
+use libbpf_rs::{
+    libbpf_sys, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject, ProgramInput,
+};
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// How the programs are attached to a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttachMode {
+    /// In the port's driver.
+    Native,
+    /// In the kernel's stack: works with every driver and is slower.
+    Generic,
+}
+
+/// How the programs are loaded.
+#[derive(Debug, Clone)]
+pub struct KernelConfig {
+    /// How many slots the log has.
+    pub slot_count: u32,
+    /// The folder, in a BPF file system, that keeps tables and attachments when the daemon ends; without
+    /// one they end with it.
+    pub pin: Option<PathBuf>,
+}
+
+/// A port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Port {
+    /// Its interface.
+    pub interface: String,
+    /// The interface's number.
+    pub ifindex: u32,
+}
+
+/// Why the programs do not run.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// The kernel does not take them.
+    #[error("loading the device's programs into the kernel failed: {source}; {hint}")]
+    Load {
+        /// What the kernel said.
+        source: libbpf_rs::Error,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// A call about the programs or their tables failed.
+    #[error("{doing} failed: {source}")]
+    Bpf {
+        /// What was tried.
+        doing: String,
+        /// What the kernel said.
+        source: libbpf_rs::Error,
+    },
+    /// A system call failed.
+    #[error("{doing} failed: {source}")]
+    Io {
+        /// What was tried.
+        doing: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The folder is not on a BPF file system.
+    #[error(
+        "{} is not on a BPF file system, where the log must be kept so that it outlives the daemon; \
+         as root: mount -t bpf bpf /sys/fs/bpf, or name another folder with --pin", path.display()
+    )]
+    NoBpfFolder {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// What is kept there is of another kind.
+    #[error(
+        "{} holds {found}, this daemon needs {wanted}; start with its settings, or, if nothing in that log \
+         is needed any more, remove the folder: rm -r {}", path.display(), path.display()
+    )]
+    Kept {
+        /// The folder.
+        path: PathBuf,
+        /// What stands there.
+        found: String,
+        /// What this daemon needs.
+        wanted: String,
+    },
+    /// A port does not take the program.
+    #[error("attaching to {interface} failed: {source}; {hint}")]
+    Attach {
+        /// The port.
+        interface: String,
+        /// What the kernel said.
+        source: io::Error,
+        /// What to do.
+        hint: &'static str,
+    },
+}
+
+fn load_hint(error: &libbpf_rs::Error) -> &'static str {
+    match error.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => {
+            "it needs CAP_BPF and CAP_NET_ADMIN (root has them); `--plane user` needs neither"
+        }
+        libbpf_rs::ErrorKind::OutOfMemory => "the log's slots are kernel memory: grant fewer with --slots",
+        _ => "`scot doctor` says what this kernel lacks; `--plane user` works everywhere",
+    }
+}
+
+fn attach_hint(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP | libc::EINVAL) => {
+            "its driver has no native XDP for it: give --xdp-mode generic, or --plane user"
+        }
+        Some(libc::EBUSY | libc::EEXIST) => {
+            "another program is attached: `ip link show` names it; detach it (ip link set dev PORT xdp off) or \
+             give --plane user"
+        }
+        Some(libc::EPERM) => "it needs CAP_NET_ADMIN in this network namespace; --plane user needs less",
+        _ => "--plane user works with every port",
+    }
+}
+
+fn bpf(doing: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> KernelError {
+    let doing = doing.into();
+    move |source| KernelError::Bpf { doing, source }
+}
+
+fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> KernelError {
+    let doing = doing.into();
+    move |source| KernelError::Io { doing, source }
+}
+
+const PROGRAM_INGRESS: &str = "scot_ingress";
+const PROGRAM_EGRESS: &str = "scot_egress";
+const PROGRAM_EGRESS_ALONE: &str = "scot_egress_alone";
+/// The memory that programs and daemon share; the name is the section's.
+const TABLE_SHARED: &str = ".data.shared";
+const TABLE_SLOTS: &str = "scot_slots";
+/// `f_type` of a BPF file system.
+const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
+
+/// The programs, loaded, with their tables.
+pub struct Kernel {
+    object: Object,
+    tables: Tables,
+    ports: MapHandle,
+    pairs: MapHandle,
+    shared: Shared,
+    slots: Slots,
+    pin: Option<PathBuf>,
+    adopted: bool,
+    /// The attachments, by interface; without a folder they end with these descriptors.
+    links: BTreeMap<String, OwnedFd>,
+}
+
+impl Kernel {
+    /// Loads the programs; tables that a daemon before left in the folder are taken over.
+    pub fn load(config: &KernelConfig) -> Result<Kernel, KernelError> {
+        Kernel::load_with(config, false)
+    }
+
+    /// Loads also the programs that tests run by themselves.
+    pub fn load_for_tests(config: &KernelConfig) -> Result<Kernel, KernelError> {
+        Kernel::load_with(config, true)
+    }
+
+    fn load_with(config: &KernelConfig, testing: bool) -> Result<Kernel, KernelError> {
+        // What libbpf would print is in the errors that it returns.
+        libbpf_rs::set_print(None);
+        if let Some(folder) = &config.pin {
+            make_bpf_folder(folder)?;
+        }
+        let failed = |source| KernelError::Load { hint: load_hint(&source), source };
+        let mut open = ObjectBuilder::default().open_memory(crate::OBJECT).map_err(failed)?;
+        set_slot_count(&mut open, config.slot_count).map_err(failed)?;
+        for mut program in open.progs_mut() {
+            if program.name() == PROGRAM_EGRESS_ALONE {
+                program.set_autoload(testing);
+            }
+        }
+        let adopted = match &config.pin {
+            Some(folder) => adopt_tables(&mut open, folder, config.slot_count)?,
+            None => false,
+        };
+        let mut object = open.load().map_err(failed)?;
+        if let Some(folder) = config.pin.as_ref().filter(|_| !adopted) {
+            pin_tables(&mut object, folder)?;
+        }
+        Kernel::open(object, config, adopted)
+    }
+
+    fn open(object: Object, config: &KernelConfig, adopted: bool) -> Result<Kernel, KernelError> {
+        let table = |name: &str| -> Result<MapHandle, KernelError> {
+            let map = object.maps().find(|map| map.name() == name).expect("the object has this table");
+            MapHandle::try_from(&map).map_err(bpf(format!("opening the table {name}")))
+        };
+        let shared =
+            Shared::map(table(TABLE_SHARED)?.as_fd()).map_err(system("mapping the shared memory"))?;
+        let slots = Slots::map(table(TABLE_SLOTS)?.as_fd(), config.slot_count)
+            .map_err(system("mapping the log's slots"))?;
+        if adopted && shared.version() != VERSION {
+            return Err(KernelError::Kept {
+                path: config.pin.clone().unwrap_or_default(),
+                found: format!("tables of layout {}", shared.version()),
+                wanted: format!("layout {VERSION}"),
+            });
+        }
+        let tables = Tables {
+            sessions: table("scot_sessions")?,
+            index: table("scot_session_index")?,
+            stations: table("scot_stations")?,
+            counters: table("scot_counters")?,
+        };
+        let (ports, pairs) = (table("scot_ports")?, table("scot_pairs")?);
+        let pin = config.pin.clone();
+        Ok(Kernel { object, tables, ports, pairs, shared, slots, pin, adopted, links: BTreeMap::new() })
+    }
+
+    /// Whether tables of a daemon before were taken over.
+    pub fn adopted(&self) -> bool {
+        self.adopted
+    }
+
+    /// The shared memory.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// The shared memory, for its settings.
+    pub fn shared_mut(&mut self) -> &mut Shared {
+        &mut self.shared
+    }
+
+    /// The log's slots.
+    pub fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    /// The log's slots, for writing.
+    pub fn slots_mut(&mut self) -> &mut Slots {
+        &mut self.slots
+    }
+
+    /// The daemon's end of the ring; there must be only one.
+    pub fn upcalls(&self) -> Result<Upcalls, KernelError> {
+        let map = self.object.maps().find(|map| map.name() == "scot_upcalls").expect("the object has a ring");
+        Upcalls::open(&map).map_err(bpf("opening the ring"))
+    }
+
+    // ---- sessions
+
+    /// Holds a session: its packets are passed up until it is let go. When this returns, what a program
+    /// had begun with it is over, but for a copy into a slot that says so.
+    pub fn hold(&self, index: u32) -> Result<Option<Session>, KernelError> {
+        self.shared.set_held(index, true);
+        self.session(index)
+    }
+
+    /// Lets a session go.
+    pub fn release(&self, index: u32) {
+        self.shared.set_held(index, false);
+    }
+
+    /// What stands in a session's place, read under its lock.
+    pub fn session(&self, index: u32) -> Result<Option<Session>, KernelError> {
+        self.tables.session(index).map_err(bpf("reading a session's entry"))
+    }
+
+    /// Writes a session's entry, under its lock; the session is held or not yet known.
+    pub fn set_session(&self, session: &Session) -> Result<(), KernelError> {
+        self.tables.set_session(session).map_err(bpf("writing a session's entry"))
+    }
+
+    /// Writes a new session's entry and makes it known.
+    pub fn add_session(&self, session: &Session) -> Result<(), KernelError> {
+        self.set_session(session)?;
+        self.tables.publish(session).map_err(bpf("making a session known"))
+    }
+
+    /// Forgets a session.
+    pub fn remove_session(&self, session: &Session) -> Result<(), KernelError> {
+        self.tables.remove(session).map_err(bpf("removing a session"))
+    }
+
+    // ---- counters and stations
+
+    /// What the programs counted, over all processors.
+    pub fn counters(&self) -> Result<Counters, KernelError> {
+        self.tables.counters().map_err(bpf("reading the counters"))
+    }
+
+    /// Where a station lives.
+    pub fn station(&self, name: StationName) -> Result<Option<Station>, KernelError> {
+        self.tables.station(name).map_err(bpf("reading the table of stations"))
+    }
+
+    /// Says where a station lives.
+    pub fn set_station(&self, name: StationName, station: Station) -> Result<(), KernelError> {
+        let key = types::scot_station_key { mac: name.mac, vlan: name.vlan };
+        let value = types::scot_station { last_seen: station.last_seen.0, ifindex: station.ifindex, zero: 0 };
+        let written = self.tables.stations.update(bytes_of(&key), bytes_of(&value), MapFlags::ANY);
+        written.map_err(bpf("writing the table of stations"))
+    }
+
+    // ---- ports
+
+    /// Attaches the programs to the ports. Where a daemon before left them attached they are replaced.
+    pub fn attach(&mut self, ports: &[Port], mode: AttachMode) -> Result<(), KernelError> {
+        for port in ports {
+            let value = devmap_value(port.ifindex, None);
+            let written = self.ports.update(bytes_of(&port.ifindex), bytes_of(&value), MapFlags::ANY);
+            written.map_err(bpf(format!("entering {} into the table of ports", port.interface)))?;
+        }
+        for port in ports {
+            let link = self.attach_one(port, mode)?;
+            self.links.insert(port.interface.clone(), link);
+        }
+        Ok(())
+    }
+
+    fn attach_one(&self, port: &Port, mode: AttachMode) -> Result<OwnedFd, KernelError> {
+        let program = self.program_fd(PROGRAM_INGRESS);
+        let kept = self.pin.as_ref().map(|folder| folder.join(format!("port-{}", port.interface)));
+        if let Some(link) = kept.as_deref().and_then(|path| replace_link(path, program)) {
+            return Ok(link);
+        }
+        let link = create_link(program, port, mode)?;
+        if let Some(path) = kept {
+            // One that could not be taken over belongs to an interface that is gone.
+            let _ = std::fs::remove_file(&path);
+            pin_link(&link, &path)
+                .map_err(system(format!("keeping the attachment as {}", path.display())))?;
+        }
+        Ok(link)
+    }
+
+    fn program_fd(&self, name: &str) -> i32 {
+        let program = self.object.progs().find(|program| program.name() == name);
+        program.expect("the object has this program").as_fd().as_raw_fd()
+    }
+
+    /// Says behind which of the ports the server lives: requests of the others are acknowledged.
+    pub fn set_server_port(&self, ports: &[Port], server: u32) -> Result<(), KernelError> {
+        let egress = self.program_fd(PROGRAM_EGRESS);
+        self.shared.set_server_ifindex(0);
+        for port in ports.iter().filter(|port| port.ifindex != server) {
+            let pair = new_pair().map_err(bpf("making a pair of ports"))?;
+            for value in [devmap_value(port.ifindex, Some(egress)), devmap_value(server, None)] {
+                let written = pair.update(bytes_of(&value.ifindex), bytes_of(&value), MapFlags::ANY);
+                written.map_err(bpf(format!("pairing {} with the server's port", port.interface)))?;
+            }
+            let pair_fd = pair.as_fd().as_raw_fd() as u32;
+            let written = self.pairs.update(bytes_of(&port.ifindex), bytes_of(&pair_fd), MapFlags::ANY);
+            written.map_err(bpf("entering a pair of ports"))?;
+        }
+        self.shared.set_server_ifindex(server);
+        Ok(())
+    }
+
+    /// Empties the log and forgets all sessions, for tests that load once.
+    pub fn clear_for_tests(&self) -> Result<(), KernelError> {
+        for index in 0..crate::shared::SESSIONS_MAX as u32 {
+            self.release(index);
+            if let Some(session) = self.session(index)? {
+                self.remove_session(&session)?;
+            }
+        }
+        for place in 0..self.slots.count() {
+            self.slots.clear(place);
+        }
+        self.shared.order_restart();
+        self.shared.set_lease(scotfree_core::Nanos(0));
+        Ok(())
+    }
+
+    /// Detaches the programs and removes what was kept: the log in memory ends with it.
+    pub fn remove(self) -> io::Result<()> {
+        let Some(folder) = &self.pin else { return Ok(()) };
+        std::fs::remove_dir_all(folder)
+    }
+
+    // ---- tests
+
+    /// Runs the ingress program on a frame that came in by `ifindex`.
+    pub fn test_ingress(&self, frame: &[u8], ifindex: u32) -> Result<TestRun, KernelError> {
+        self.test_run(PROGRAM_INGRESS, frame, ifindex, 1)
+    }
+
+    /// Runs the ingress program `repeat` times on a frame and says how long one took in nanoseconds.
+    pub fn time_ingress(&self, frame: &[u8], ifindex: u32, repeat: u32) -> Result<TestRun, KernelError> {
+        self.test_run(PROGRAM_INGRESS, frame, ifindex, repeat)
+    }
+
+    /// Runs the program that makes an acknowledgement of a stamped request's clone.
+    pub fn test_egress(&self, frame: &[u8], ifindex: u32) -> Result<TestRun, KernelError> {
+        self.test_run(PROGRAM_EGRESS_ALONE, frame, ifindex, 1)
+    }
+
+    fn test_run(&self, name: &str, frame: &[u8], ifindex: u32, repeat: u32) -> Result<TestRun, KernelError> {
+        let program = self.object.progs_mut().find(|program| program.name() == name);
+        let program = program.expect("the object has this program");
+        // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
+        let context = [0, frame.len() as u32, 0, ifindex, 0, 0_u32];
+        let mut context: Vec<u8> = context.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let mut out = vec![0; frame.len() + 256];
+        let input = ProgramInput {
+            context_in: Some(&mut context),
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            repeat,
+            ..ProgramInput::default()
+        };
+        let output = program.test_run(input).map_err(bpf(format!("running {name} on a frame")))?;
+        let (verdict, nanos) = (output.return_value, output.duration.as_nanos() as u64);
+        let bytes = output.data.map(|data| data.to_vec()).unwrap_or_default();
+        Ok(TestRun { verdict, frame: bytes, nanos })
+    }
+}
+
+/// What a program made of a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestRun {
+    /// Its verdict (`XDP_ABORTED` 0, `XDP_DROP` 1, `XDP_PASS` 2, `XDP_TX` 3, `XDP_REDIRECT` 4).
+    pub verdict: u32,
+    /// The frame as the program left it.
+    pub frame: Vec<u8>,
+    /// How long one run took, in nanoseconds.
+    pub nanos: u64,
+}
+
+fn devmap_value(ifindex: u32, program: Option<i32>) -> types::bpf_devmap_val {
+    let mut value = types::bpf_devmap_val { ifindex, ..types::bpf_devmap_val::default() };
+    value.bpf_prog.fd = program.unwrap_or(0);
+    value
+}
+
+fn new_pair() -> libbpf_rs::Result<MapHandle> {
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        ..libbpf_sys::bpf_map_create_opts::default()
+    };
+    let value_bytes = size_of::<types::bpf_devmap_val>() as u32;
+    MapHandle::create(MapType::DevmapHash, Some("scot_pair"), 4, value_bytes, 2, &options)
+}
+
+fn set_slot_count(open: &mut OpenObject, count: u32) -> libbpf_rs::Result<()> {
+    let slots = open.maps_mut().find(|map| map.name() == TABLE_SLOTS);
+    slots.expect("the object has this table").set_max_entries(count)
+}
+
+// ---- what outlives the daemon
+
+fn make_bpf_folder(folder: &Path) -> Result<(), KernelError> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(system(format!("making the folder {}", folder.display())))?;
+    let path = c_path(folder);
+    let mut status = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the path ends with a zero byte and the kernel fills the whole struct if it returns 0.
+    let kind = unsafe {
+        if libc::statfs(path.as_ptr(), status.as_mut_ptr()) != 0 {
+            return Err(system(format!("looking at {}", folder.display()))(io::Error::last_os_error()));
+        }
+        status.assume_init().f_type
+    };
+    if kind == BPF_FS_MAGIC {
+        return Ok(());
+    }
+    // What this call made elsewhere is of no use.
+    let _ = std::fs::remove_dir(folder);
+    Err(KernelError::NoBpfFolder { path: folder.to_owned() })
+}
+
+/// Tables that are kept; the rest is made anew with every load of the programs.
+fn is_kept(name: &OsStr) -> bool {
+    name == TABLE_SHARED || name.as_bytes().starts_with(b"scot_")
+}
+
+fn table_path(folder: &Path, name: &OsStr) -> PathBuf {
+    folder.join(format!("table-{}", name.to_string_lossy().trim_start_matches('.').replace('.', "-")))
+}
+
+fn adopt_tables(open: &mut OpenObject, folder: &Path, slot_count: u32) -> Result<bool, KernelError> {
+    let slots = table_path(folder, OsStr::new(TABLE_SLOTS));
+    if !slots.exists() {
+        return Ok(false);
+    }
+    let kept = MapHandle::from_pinned_path(&slots).map_err(bpf(format!("opening {}", slots.display())))?;
+    if (kept.max_entries(), kept.value_size()) != (slot_count, size_of::<types::scot_slot>() as u32) {
+        return Err(KernelError::Kept {
+            path: folder.to_owned(),
+            found: format!("a log of {} slots of {} bytes", kept.max_entries(), kept.value_size()),
+            wanted: format!("{slot_count} slots of {} bytes", size_of::<types::scot_slot>()),
+        });
+    }
+    for mut map in open.maps_mut() {
+        let name = map.name().to_owned();
+        if is_kept(&name) {
+            let path = table_path(folder, &name);
+            map.reuse_pinned_map(&path).map_err(bpf(format!("taking over {}", path.display())))?;
+        }
+    }
+    Ok(true)
+}
+
+fn pin_tables(object: &mut Object, folder: &Path) -> Result<(), KernelError> {
+    // The slots last: who finds them finds all.
+    let names: Vec<_> = object.maps().map(|map| map.name().to_owned()).filter(|name| is_kept(name)).collect();
+    let (slots, others): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| name == TABLE_SLOTS);
+    for name in others.into_iter().chain(slots) {
+        let path = table_path(folder, &name);
+        // Left by a daemon that died while it did this.
+        let _ = std::fs::remove_file(&path);
+        let mut map = object.maps_mut().find(|map| map.name() == name).expect("it was listed");
+        map.pin(&path).map_err(bpf(format!("keeping the table {}", path.display())))?;
+    }
+    Ok(())
+}
+
+fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).expect("a path has no zero byte")
+}
+
+fn owned(fd: i32) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: the call has just returned it, so nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn create_link(program: i32, port: &Port, mode: AttachMode) -> Result<OwnedFd, KernelError> {
+    let flags = match mode {
+        AttachMode::Native => libbpf_sys::XDP_FLAGS_DRV_MODE,
+        AttachMode::Generic => libbpf_sys::XDP_FLAGS_SKB_MODE,
+    };
+    let options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        flags,
+        ..libbpf_sys::bpf_link_create_opts::default()
+    };
+    // SAFETY: the options are whole and outlive the call; the kernel checks the numbers.
+    let fd = unsafe {
+        libbpf_sys::bpf_link_create(program, port.ifindex as i32, libbpf_sys::BPF_XDP, &raw const options)
+    };
+    owned(fd).map_err(|source| KernelError::Attach {
+        interface: port.interface.clone(),
+        hint: attach_hint(&source),
+        source,
+    })
+}
+
+fn pin_link(link: &OwnedFd, path: &Path) -> io::Result<()> {
+    // SAFETY: the path ends with a zero byte and outlives the call.
+    let result = unsafe { libbpf_sys::bpf_obj_pin(link.as_raw_fd(), c_path(path).as_ptr()) };
+    if result < 0 {
+        return Err(io::Error::from_raw_os_error(-result));
+    }
+    Ok(())
+}
+
+/// Takes over a kept attachment and puts `program` in its place; `None` if it cannot be taken over.
+fn replace_link(path: &Path, program: i32) -> Option<OwnedFd> {
+    // SAFETY: the path ends with a zero byte and outlives the call.
+    let link = owned(unsafe { libbpf_sys::bpf_obj_get(c_path(path).as_ptr()) }).ok()?;
+    // SAFETY: both descriptors are open; without options there is nothing else to be read.
+    let result = unsafe { libbpf_sys::bpf_link_update(link.as_raw_fd(), program, std::ptr::null()) };
+    (result == 0).then_some(link)
+}

@@ -1,0 +1,32 @@
+//! The device's programs in the kernel: loads them, attaches them to ports, keeps them and their tables
+//! under a folder of the BPF file system, and gives a safe view of what they share with the daemon.
+//!
+//! Invariant: what is written down in `bpf/include/scot_shared.h` is read and written only through the
+//! types made from it; a table of another layout is refused, never read.
+
+mod kernel;
+mod mirror;
+mod plain;
+mod shared;
+mod slots;
+mod tables;
+mod upcalls;
+
+/// Types made from the compiled programs.
+#[allow(warnings, clippy::all, clippy::pedantic, missing_docs)]
+mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/dispatcher.skel.rs"));
+}
+
+/// The compiled programs, aligned as their reader wants it.
+#[repr(align(16))]
+struct Aligned<const N: usize>([u8; N]);
+
+static OBJECT: &[u8] = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/dispatcher.bpf.o"))).0;
+
+pub use kernel::{AttachMode, Kernel, KernelConfig, KernelError, Port, TestRun};
+pub use mirror::{Mirror, MirrorCounters};
+pub use shared::{Endpoint, KeyWords, Settings, Shared, SESSIONS_MAX};
+pub use slots::{SlotHead, SlotState, Slots};
+pub use tables::{Counters, Session, Station, StationName};
+pub use upcalls::{Upcall, Upcalls};

@@ -1,0 +1,228 @@
+//! What holds for the whole device, in memory that the kernel's programs read while the daemon writes.
+//!
+//! Invariant: every access is atomic or to a field that no program reads while it is written: settings
+//! are written once, before the first port is attached.
+
+use crate::skeleton::types::scot_shared;
+use scotfree_core::{BootEpoch, DeviceId, Durability, Epoch, Nanos, OrderNumber};
+use std::io;
+use std::mem::offset_of;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{fence, AtomicU32, AtomicU64, AtomicU8, Ordering};
+
+/// How many sessions the programs can keep.
+pub const SESSIONS_MAX: usize = 1024;
+/// The layout that this build reads; it stands in the shared memory.
+pub(crate) const VERSION: u32 = 1;
+
+/// A key of the packet MAC as the two words that `SipHash` takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KeyWords(pub [u64; 2]);
+
+/// An endpoint as the programs keep it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Endpoint(pub SocketAddr);
+
+impl Endpoint {
+    pub(crate) fn to_plain(self) -> crate::skeleton::types::scot_address {
+        let ip = match self.0.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        let octets = ip.octets();
+        let word = |half: usize| {
+            let bytes: [u8; 8] = octets[half * 8..half * 8 + 8].try_into().expect("8 of 16 bytes");
+            u64::from_ne_bytes(bytes)
+        };
+        crate::skeleton::types::scot_address { ip: [word(0), word(1)], port: self.0.port(), zero: [0; 3] }
+    }
+
+    pub(crate) fn from_plain(plain: &crate::skeleton::types::scot_address) -> Endpoint {
+        let mut octets = [0; 16];
+        octets[..8].copy_from_slice(&plain.ip[0].to_ne_bytes());
+        octets[8..].copy_from_slice(&plain.ip[1].to_ne_bytes());
+        Endpoint(SocketAddr::new(Ipv6Addr::from(octets).to_canonical(), plain.port))
+    }
+}
+
+/// What the daemon tells the programs once, before they see a frame.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// The device's name.
+    pub device: DeviceId,
+    /// The server that it serves.
+    pub server: SocketAddr,
+    /// The address of its control messages.
+    pub control: SocketAddr,
+    /// The first and the last of Scotfree's UDP ports.
+    pub ports: (u16, u16),
+    /// The key of stamps.
+    pub stamp_key: KeyWords,
+    /// The device's own station address.
+    pub own_mac: [u8; 6],
+}
+
+/// The memory shared with the programs.
+pub struct Shared {
+    memory: NonNull<scot_shared>,
+    length: usize,
+}
+
+// SAFETY: the memory belongs to the mapping, not to a thread; every access is as the module says.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made in `map` with this length and nothing borrows from it any more.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.length) };
+    }
+}
+
+impl Shared {
+    pub(crate) fn map(table: BorrowedFd<'_>) -> io::Result<Shared> {
+        let length = size_of::<scot_shared>().next_multiple_of(4096);
+        let memory = map_table(table, length)?;
+        Ok(Shared { memory: memory.cast(), length })
+    }
+
+    /// The word that begins `offset` bytes into the struct.
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: the field is an aligned word of the mapping, which lives as long as `self`.
+        unsafe { AtomicU64::from_ptr(self.memory.as_ptr().byte_add(offset).cast()) }
+    }
+
+    fn half(&self, offset: usize) -> &AtomicU32 {
+        // SAFETY: the field is an aligned half word of the mapping, which lives as long as `self`.
+        unsafe { AtomicU32::from_ptr(self.memory.as_ptr().byte_add(offset).cast()) }
+    }
+
+    fn byte(&self, offset: usize) -> &AtomicU8 {
+        // SAFETY: the field is a byte of the mapping, which lives as long as `self`.
+        unsafe { AtomicU8::from_ptr(self.memory.as_ptr().byte_add(offset).cast()) }
+    }
+
+    /// Writes the settings. No port may be attached yet, or they must be those that stand there.
+    pub fn set(&self, settings: &Settings) {
+        // SAFETY: the mapping holds a whole struct; by this function's rule no program reads it now, or
+        // what is written does not change it.
+        let shared = unsafe { &mut *self.memory.as_ptr() };
+        shared.device = settings.device.0;
+        shared.server = Endpoint(settings.server).to_plain();
+        shared.control = Endpoint(settings.control).to_plain();
+        (shared.port_first, shared.port_last) = settings.ports;
+        let [low, high] = settings.stamp_key.0;
+        shared.stamp_key = crate::skeleton::types::scot_key { low, high };
+        shared.own_mac[..6].copy_from_slice(&settings.own_mac);
+        shared.version = VERSION;
+        fence(Ordering::SeqCst);
+    }
+
+    /// The layout that stands in the memory; 0 if nobody has written it.
+    pub(crate) fn version(&self) -> u32 {
+        self.half(offset_of!(scot_shared, version)).load(Ordering::Acquire)
+    }
+
+    /// The name that stands in the memory.
+    pub fn device(&self) -> DeviceId {
+        // SAFETY: the field lies in the mapping and is written only before ports are attached.
+        DeviceId(unsafe { (*self.memory.as_ptr()).device })
+    }
+
+    fn order(&self) -> &AtomicU64 {
+        self.word(offset_of!(scot_shared, order_current))
+    }
+
+    /// The last order number given.
+    pub fn order_current(&self) -> OrderNumber {
+        OrderNumber(self.order().load(Ordering::SeqCst))
+    }
+
+    /// Gives the next order number.
+    pub fn order_next(&self) -> OrderNumber {
+        OrderNumber(self.order().fetch_add(1, Ordering::SeqCst) + 1)
+    }
+
+    /// Begins the order anew; every session must be held.
+    pub fn order_restart(&self) {
+        self.order().store(0, Ordering::SeqCst);
+    }
+
+    /// Sets until when the programs may acknowledge, on the clock of `CLOCK_MONOTONIC`.
+    pub fn set_lease(&self, until: Nanos) {
+        self.word(offset_of!(scot_shared, lease_until)).store(until.0, Ordering::SeqCst);
+    }
+
+    /// Until when the programs may acknowledge.
+    pub fn lease(&self) -> Nanos {
+        Nanos(self.word(offset_of!(scot_shared, lease_until)).load(Ordering::SeqCst))
+    }
+
+    /// Sets the incarnation; every session must be held.
+    pub fn set_boot_epoch(&self, boot_epoch: BootEpoch) {
+        self.half(offset_of!(scot_shared, boot_epoch)).store(boot_epoch.0, Ordering::SeqCst);
+    }
+
+    /// The incarnation.
+    pub fn boot_epoch(&self) -> BootEpoch {
+        BootEpoch(self.half(offset_of!(scot_shared, boot_epoch)).load(Ordering::SeqCst))
+    }
+
+    /// Sets the largest server epoch that has polled the device.
+    pub fn set_server_epoch(&self, epoch: Epoch) {
+        self.half(offset_of!(scot_shared, server_epoch)).store(epoch.0, Ordering::SeqCst);
+    }
+
+    /// Sets whether the device is the head of its chain, whether the server has accepted its incarnation,
+    /// and what its domains can give.
+    pub fn set_role(&self, head: bool, accepted: bool, media: Durability) {
+        self.byte(offset_of!(scot_shared, head)).store(u8::from(head), Ordering::SeqCst);
+        self.byte(offset_of!(scot_shared, accepted)).store(u8::from(accepted), Ordering::SeqCst);
+        self.byte(offset_of!(scot_shared, media)).store(media.code(), Ordering::SeqCst);
+    }
+
+    /// Whether the server has accepted the incarnation.
+    pub fn accepted(&self) -> bool {
+        self.byte(offset_of!(scot_shared, accepted)).load(Ordering::SeqCst) != 0
+    }
+
+    /// Says behind which port the server lives.
+    pub fn set_server_ifindex(&self, ifindex: u32) {
+        self.half(offset_of!(scot_shared, server_ifindex)).store(ifindex, Ordering::SeqCst);
+    }
+
+    /// Behind which port the server lives; 0 if that is not known.
+    pub fn server_ifindex(&self) -> u32 {
+        self.half(offset_of!(scot_shared, server_ifindex)).load(Ordering::SeqCst)
+    }
+
+    /// Marks a session as held by the daemon, or lets it go. What a program began before that is over
+    /// when its table entry has been read under its lock.
+    pub(crate) fn set_held(&self, index: u32, held: bool) {
+        assert!((index as usize) < SESSIONS_MAX, "a session's place lies in the table");
+        let place = offset_of!(scot_shared, held) + index as usize * size_of::<u32>();
+        self.half(place).store(u32::from(held), Ordering::SeqCst);
+    }
+}
+
+/// Maps a table's memory, for reading and writing.
+pub(crate) fn map_table(table: BorrowedFd<'_>, length: usize) -> io::Result<NonNull<libc::c_void>> {
+    // SAFETY: a new shared mapping of a descriptor that is open; the kernel checks the length.
+    let memory = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            table.as_raw_fd(),
+            0,
+        )
+    };
+    if memory == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(memory).ok_or_else(|| io::Error::other("a mapping at address 0"))
+}

@@ -1,0 +1,228 @@
+//! The log's slots, in memory that the kernel's programs write.
+//!
+//! Invariant: an entry is believed only if its slot was VALID with the same `seq_num` before and after
+//! it was copied; the caller then checks its MAC. The daemon writes a slot only of a session that it
+//! holds, and only one that no program is writing.
+
+use crate::shared::map_table;
+use crate::skeleton::types::scot_slot;
+use scotfree_core::{BootEpoch, DeviceId, Durability, Nanos, OrderNumber, SeqNum};
+use scotfree_wire::{Stamp, StampKind, HEADER_BYTES, STAMP_BYTES};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::{addr_of, addr_of_mut, NonNull};
+use std::sync::atomic::{fence, AtomicU32, AtomicU8, Ordering};
+
+/// What a slot holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlotState {
+    /// Nothing.
+    Empty,
+    /// The stamp of a request that is not logged.
+    Stamped,
+    /// An entry that a program is copying in.
+    Writing,
+    /// An entry.
+    Valid,
+    /// The stamp of an entry that the daemon keeps.
+    Daemon,
+}
+
+impl SlotState {
+    const ALL: [SlotState; 5] =
+        [SlotState::Empty, SlotState::Stamped, SlotState::Writing, SlotState::Valid, SlotState::Daemon];
+
+    fn from_code(code: u32) -> SlotState {
+        // A state that this build does not know is nothing it could use.
+        SlotState::ALL.get(code as usize).copied().unwrap_or(SlotState::Empty)
+    }
+}
+
+/// What a slot says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotHead {
+    /// What it holds.
+    pub state: SlotState,
+    /// Whose place in the session it is.
+    pub seq: SeqNum,
+    /// How many of its session had been logged with this one.
+    pub logged: u64,
+    /// When it was logged.
+    pub logged_at: Nanos,
+    /// Its stamp.
+    pub stamp: Stamp,
+    /// The durability that was asked for.
+    pub asked: Durability,
+    /// The domains that have it.
+    pub persisted: Durability,
+    /// The domains that the daemon is still writing it to.
+    pub writing: Durability,
+    /// Whether it has been acknowledged.
+    pub acknowledged: bool,
+}
+
+/// The slots.
+pub struct Slots {
+    memory: NonNull<scot_slot>,
+    count: u32,
+}
+
+// SAFETY: the memory belongs to the mapping, not to a thread; every access is as the module says.
+unsafe impl Send for Slots {}
+// SAFETY: as above; one daemon writes.
+unsafe impl Sync for Slots {}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made in `map` with this length and nothing borrows from it any more.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), length(self.count)) };
+    }
+}
+
+fn length(count: u32) -> usize {
+    (count as usize * size_of::<scot_slot>()).next_multiple_of(4096)
+}
+
+impl Slots {
+    pub(crate) fn map(table: BorrowedFd<'_>, count: u32) -> io::Result<Slots> {
+        Ok(Slots { memory: map_table(table, length(count))?.cast(), count })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    fn slot(&self, place: u32) -> *mut scot_slot {
+        assert!(place < self.count, "a slot's place lies in the table");
+        // SAFETY: the place lies in the mapping.
+        unsafe { self.memory.as_ptr().add(place as usize) }
+    }
+
+    fn state(&self, place: u32) -> &AtomicU32 {
+        // SAFETY: the field is an aligned half word of the mapping, which lives as long as `self`.
+        unsafe { AtomicU32::from_ptr(addr_of_mut!((*self.slot(place)).state)) }
+    }
+
+    /// What a slot says of itself. Of one that is being written only state and `seq_num` mean something.
+    pub fn head(&self, place: u32) -> SlotHead {
+        let slot = self.slot(place);
+        let state = SlotState::from_code(self.state(place).load(Ordering::Acquire));
+        // SAFETY: the fields lie in the mapping; a program may write them at the same time, so what is
+        // read counts only if the slot is found unchanged afterwards or its session is held.
+        unsafe {
+            SlotHead {
+                state,
+                seq: SeqNum(addr_of!((*slot).seq_num).read_volatile()),
+                logged: addr_of!((*slot).logged).read_volatile(),
+                logged_at: Nanos(addr_of!((*slot).logged_at).read_volatile()),
+                stamp: stamp_of(&addr_of!((*slot).stamp).read_volatile()),
+                asked: durability_of(addr_of!((*slot).asked).read_volatile()),
+                persisted: durability_of(addr_of!((*slot).persisted).read_volatile()),
+                writing: durability_of(addr_of!((*slot).writing).read_volatile()),
+                acknowledged: addr_of!((*slot).acknowledged).read_volatile() != 0,
+            }
+        }
+    }
+
+    /// Copies the entry `seq` into `packet`, as the packet that its client sent with room for a stamp, if
+    /// the slot holds it.
+    pub fn read(&self, place: u32, seq: SeqNum, packet: &mut Vec<u8>) -> Option<SlotHead> {
+        let before = self.head(place);
+        if before.state != SlotState::Valid || before.seq != seq {
+            return None;
+        }
+        let slot = self.slot(place);
+        // SAFETY: the struct lies in the mapping; see `head`.
+        let copy: Box<scot_slot> = Box::new(unsafe { slot.read_volatile() });
+        fence(Ordering::Acquire);
+        let after = self.head(place);
+        let same = after.state == SlotState::Valid && after.seq == seq;
+        let bytes = copy.packet_bytes as usize;
+        let fits =
+            bytes >= HEADER_BYTES + STAMP_BYTES && bytes <= HEADER_BYTES + STAMP_BYTES + copy.payload.len();
+        if !same || !fits {
+            return None;
+        }
+        packet.clear();
+        packet.extend_from_slice(header_bytes(&copy));
+        packet.resize(HEADER_BYTES + STAMP_BYTES, 0);
+        packet.extend_from_slice(&copy.payload[..bytes - HEADER_BYTES - STAMP_BYTES]);
+        Some(after)
+    }
+
+    /// Writes the stamp of a request that the daemon has let pass or keeps; its session is held.
+    pub fn note(&self, place: u32, head: &SlotHead) {
+        assert!(matches!(head.state, SlotState::Stamped | SlotState::Daemon), "entries are the programs'");
+        self.state(place).store(SlotState::Empty as u32, Ordering::SeqCst);
+        let slot = self.slot(place);
+        // SAFETY: the fields lie in the mapping; the session is held, so no program reads or writes them.
+        unsafe {
+            addr_of_mut!((*slot).seq_num).write_volatile(head.seq.0);
+            addr_of_mut!((*slot).logged).write_volatile(head.logged);
+            addr_of_mut!((*slot).logged_at).write_volatile(head.logged_at.0);
+            addr_of_mut!((*slot).stamp).write_volatile(plain_stamp(&head.stamp));
+            addr_of_mut!((*slot).asked).write_volatile(head.asked.code());
+            addr_of_mut!((*slot).persisted).write_volatile(head.persisted.code());
+            addr_of_mut!((*slot).writing).write_volatile(head.writing.code());
+            addr_of_mut!((*slot).acknowledged).write_volatile(u8::from(head.acknowledged));
+        }
+        self.state(place).store(head.state as u32, Ordering::SeqCst);
+    }
+
+    /// Says to which domains the daemon has brought an entry and to which it is still writing.
+    pub fn set_persisted(&self, place: u32, persisted: Durability, writing: Durability, acknowledged: bool) {
+        let slot = self.slot(place);
+        let byte = |field: *mut u8, value: u8| {
+            // SAFETY: the field is a byte of the mapping, which lives as long as `self`.
+            unsafe { AtomicU8::from_ptr(field) }.store(value, Ordering::SeqCst);
+        };
+        // SAFETY: the fields lie in the mapping.
+        unsafe {
+            byte(addr_of_mut!((*slot).persisted), persisted.code());
+            byte(addr_of_mut!((*slot).writing), writing.code());
+            if acknowledged {
+                byte(addr_of_mut!((*slot).acknowledged), 1);
+            }
+        }
+    }
+
+    /// Empties a slot; nobody's session may have it.
+    pub fn clear(&self, place: u32) {
+        self.state(place).store(SlotState::Empty as u32, Ordering::SeqCst);
+        self.set_persisted(place, Durability::None, Durability::None, false);
+    }
+}
+
+fn header_bytes(slot: &scot_slot) -> &[u8] {
+    assert_eq!(size_of_val(&slot.header), HEADER_BYTES);
+    // SAFETY: the header is a plain struct of this size without padding.
+    unsafe { std::slice::from_raw_parts(addr_of!(slot.header).cast(), HEADER_BYTES) }
+}
+
+fn durability_of(code: u8) -> Durability {
+    Durability::from_code(code & 3).expect("0 to 3 are codes")
+}
+
+fn stamp_of(plain: &crate::skeleton::types::scot_stamp) -> Stamp {
+    let kind = StampKind::ALL.into_iter().find(|kind| kind.code() == plain.kind);
+    Stamp {
+        kind: kind.unwrap_or_default(),
+        device: DeviceId(plain.device),
+        boot_epoch: BootEpoch(plain.boot_epoch),
+        number: OrderNumber(plain.number),
+        previous_write: SeqNum(plain.previous_write),
+    }
+}
+
+fn plain_stamp(stamp: &Stamp) -> crate::skeleton::types::scot_stamp {
+    crate::skeleton::types::scot_stamp {
+        kind: stamp.kind.code(),
+        zero: [0],
+        device: stamp.device.0,
+        boot_epoch: stamp.boot_epoch.0,
+        number: stamp.number.0,
+        previous_write: stamp.previous_write.0,
+        mac: 0,
+    }
+}

@@ -1,0 +1,289 @@
+//! Scripts of packets: sessions, requests in and out of order, what the server says, and damage.
+
+use crate::sides::{MachineSide, CLIENTS, CONTROL, SERVER};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use scotfree_core::{BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, SeqNum, SessionId};
+use scotfree_wire::{
+    emit, fragments, AcceptTail, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header, HeartbeatTail,
+    Key, Kind, LeaseTail, RangeTail, SessionKeys, Stamp, Tail,
+};
+use std::net::SocketAddr;
+
+/// A packet on its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    pub from: SocketAddr,
+    pub to: SocketAddr,
+    pub bytes: Vec<u8>,
+}
+
+/// What happens next.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// The server accepts a session.
+    Accept { session: u8, window: u32 },
+    /// The server grants a lease, for the device's incarnation or a later one.
+    Lease { raise: bool, refused: bool },
+    /// A request, placed from what the device expects next.
+    Request { session: u8, kind: u8, ahead: i8, asked: u8, bytes: u16, early: bool, elsewhere: bool },
+    /// A request of several fragments, of which some are left out.
+    Fragments { session: u8, ahead: i8, bytes: u16, missing: Option<u8> },
+    /// What is stable, counted back from what the device expects next, in one of the ways to say it.
+    Stable { session: u8, behind: u8, way: u8, epoch: u8 },
+    /// A response, passing.
+    Response { session: u8, stamped_by: u64 },
+    /// The server asks for the place of a run.
+    Drain { session: u8, behind: i8, length: u8 },
+    /// The server asks what is held.
+    Poll { epoch: u8 },
+    /// The server asks for entries again.
+    Retransmit { session: Option<u8>, first: u8, length: u8 },
+    /// The server ends a session.
+    Expire { session: u8 },
+    /// The packet of another step, with one bit flipped or cut short.
+    Damaged { of: Box<Step>, flip: u16, cut: Option<u16> },
+}
+
+pub const EPOCH: Epoch = Epoch(1);
+
+pub fn cluster() -> ClusterKey {
+    ClusterKey::from_bytes([3; 32])
+}
+
+fn nonce(session: u8) -> [u8; 16] {
+    [session; 16]
+}
+
+fn id(session: u8) -> SessionId {
+    SessionId(u64::from(session) + 1)
+}
+
+pub fn client_of(session: u8) -> SocketAddr {
+    CLIENTS[usize::from(session) % CLIENTS.len()]
+}
+
+fn keys(session: u8) -> SessionKeys {
+    cluster().session(&nonce(session), &[9; 16], id(session), EPOCH)
+}
+
+fn packet(header: &Header, tail: &Tail, payload: &[u8], key: &Key) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    emit(header, tail, payload, key, &mut bytes);
+    bytes
+}
+
+fn payload(bytes: u16) -> Vec<u8> {
+    (0..bytes).map(|at| (at.wrapping_mul(31) >> 3) as u8).collect()
+}
+
+/// The two largest places are no places.
+fn place(next: SeqNum, ahead: i8) -> u64 {
+    next.0.saturating_add_signed(i64::from(ahead)).max(1)
+}
+
+impl Step {
+    pub fn packets(&self, machine: &MachineSide) -> Vec<Sent> {
+        match self {
+            Step::Request { session, kind, ahead, asked, bytes, early, elsewhere } => {
+                let kind = [Kind::Update, Kind::Update, Kind::Read, Kind::Bypass][usize::from(*kind) % 4];
+                let mut header = Header::new(kind, id(*session), EPOCH);
+                header.seq_num = SeqNum(place(machine.next(id(*session)), *ahead));
+                header.asked = Durability::from_code(*asked % 4).expect("0 to 3 are codes");
+                header.key_hash = KeyHash(u64::from(*bytes) << 7);
+                header.flags = if *early && kind == Kind::Update { Flags::EARLY } else { Flags::NONE };
+                header.device_acks_asked = 1;
+                let tail = Tail::Stamp(Stamp::default());
+                let bytes = packet(&header, &tail, &payload(*bytes), &keys(*session).client_to_server);
+                let from = client_of(session + u8::from(*elsewhere));
+                vec![Sent { from, to: SERVER, bytes }]
+            }
+            Step::Fragments { session, ahead, bytes, missing } => {
+                let mut header = Header::new(Kind::Update, id(*session), EPOCH);
+                header.seq_num = SeqNum(place(machine.next(id(*session)), *ahead));
+                header.asked = Durability::Ram;
+                let whole = payload(*bytes);
+                let parts = fragments(&header, &whole).expect("a payload of a request's size");
+                let key = keys(*session).client_to_server;
+                let tail = Tail::Stamp(Stamp::default());
+                let all = parts.enumerate().filter(|(at, _)| *missing != Some(*at as u8));
+                let sent = |(_, (header, part)): (usize, (Header, &[u8]))| Sent {
+                    from: client_of(*session),
+                    to: SERVER,
+                    bytes: packet(&header, &tail, part, &key),
+                };
+                all.map(sent).collect()
+            }
+            Step::Damaged { of, flip, cut } => {
+                of.packets(machine).into_iter().map(|sent| spoil(sent, *flip, *cut)).collect()
+            }
+            of_server => vec![of_server.of_server(machine)],
+        }
+    }
+
+    fn of_server(&self, machine: &MachineSide) -> Sent {
+        let from_server = cluster().control(Direction::ServerToDevice);
+        let control = |header: &Header, tail: &Tail| Sent {
+            from: SERVER,
+            to: CONTROL,
+            bytes: packet(header, tail, &[], &from_server),
+        };
+        match self {
+            Step::Accept { session, window } => {
+                let tail = AcceptTail {
+                    client_nonce: nonce(*session),
+                    server_nonce: [9; 16],
+                    window: *window,
+                    expiry_ms: 1_000,
+                };
+                let header = Header::new(Kind::SessionAccept, id(*session), EPOCH);
+                let key = cluster().control(Direction::Handshake);
+                Sent {
+                    from: SERVER,
+                    to: client_of(*session),
+                    bytes: packet(&header, &Tail::Accept(tail), &[], &key),
+                }
+            }
+            Step::Lease { raise, refused } => {
+                let tail = LeaseTail {
+                    asked_at: Nanos(1),
+                    duration: if *refused { Nanos(0) } else { Nanos(u64::MAX / 4) },
+                    device: DeviceId(1),
+                    boot_epoch: BootEpoch(machine.boot_epoch().0 + u32::from(*raise)),
+                };
+                control(&Header::new(Kind::Lease, SessionId(0), machine.server_epoch()), &Tail::Lease(tail))
+            }
+            Step::Stable { session, behind, way, epoch } => stable(machine, *session, *behind, *way, *epoch),
+            Step::Response { session, stamped_by } => {
+                let header = Header::new(Kind::Response, id(*session), EPOCH);
+                let key = keys(*session).server_to_client;
+                let tail = Tail::Response(scotfree_wire::ResponseTail::default());
+                let mut bytes = packet(&header, &tail, b"reply", &key);
+                bytes[64 + 32..64 + 40].copy_from_slice(&stamped_by.to_le_bytes());
+                Sent { from: SERVER, to: client_of(*session), bytes }
+            }
+            Step::Drain { session, behind, length } => {
+                let mut header = Header::new(Kind::Drain, id(*session), machine.server_epoch());
+                header.seq_num = SeqNum(place(machine.next(id(*session)), -*behind));
+                header.completed = SeqNum(header.seq_num.0 + u64::from(*length));
+                header.flags = Flags::WRITES;
+                header.key_hash = KeyHash(header.completed.0);
+                control(&header, &Tail::Stamp(Stamp::default()))
+            }
+            Step::Poll { epoch } => {
+                let epoch = Epoch(machine.server_epoch().0.saturating_add(u32::from(*epoch)).max(1) - 1);
+                control(&Header::new(Kind::RecoveryPoll, SessionId(0), epoch), &Tail::Empty)
+            }
+            Step::Retransmit { session, first, length } => {
+                let session_id = session.map_or(SessionId(0), id);
+                let header = Header::new(Kind::Retransmit, session_id, machine.server_epoch());
+                let first = u64::from(*first) + 1;
+                let boot_epoch = if session.is_some() { BootEpoch(0) } else { machine.boot_epoch() };
+                control(
+                    &header,
+                    &Tail::Range(RangeTail { first, last: first + u64::from(*length), boot_epoch }),
+                )
+            }
+            Step::Expire { session } => {
+                let header = Header::new(Kind::SessionClose, id(*session), machine.server_epoch());
+                control(&header, &Tail::Close(CloseTail { reason: CloseReason::Expire }))
+            }
+            Step::Request { .. } | Step::Fragments { .. } | Step::Damaged { .. } => {
+                unreachable!("not the server's")
+            }
+        }
+    }
+}
+
+fn stable(machine: &MachineSide, session: u8, behind: u8, way: u8, epoch: u8) -> Sent {
+    let stable = SeqNum(machine.next(id(session)).0.saturating_sub(u64::from(behind)));
+    let epoch = Epoch(machine.server_epoch().0.saturating_add(u32::from(epoch)).max(1) - 1);
+    let key = keys(session).server_to_client;
+    let client = client_of(session);
+    let mut header = Header::new(Kind::ServerAck, id(session), epoch);
+    header.seq_num = stable;
+    match way % 3 {
+        0 => Sent { from: SERVER, to: client, bytes: packet(&header, &Tail::Empty, &[], &key) },
+        1 => {
+            let tail = HeartbeatTail { highest: SeqNum(0), stable };
+            let header = Header::new(Kind::Heartbeat, id(session), epoch);
+            Sent { from: SERVER, to: client, bytes: packet(&header, &Tail::Heartbeat(tail), &[7; 32], &key) }
+        }
+        _ => {
+            let key = cluster().control(Direction::ServerToDevice);
+            Sent { from: SERVER, to: CONTROL, bytes: packet(&header, &Tail::Empty, &[], &key) }
+        }
+    }
+}
+
+fn spoil(mut sent: Sent, flip: u16, cut: Option<u16>) -> Sent {
+    // The mark stays, or it were no packet of ours.
+    if sent.bytes.len() > 4 {
+        let at = 4 + usize::from(flip >> 3) % (sent.bytes.len() - 4);
+        sent.bytes[at] ^= 1 << (flip & 7);
+    }
+    if let Some(cut) = cut {
+        sent.bytes.truncate(4 + usize::from(cut) % sent.bytes.len().max(5));
+    }
+    sent
+}
+
+fn request() -> impl Strategy<Value = Step> {
+    let ahead = prop_oneof![10 => Just(0_i8), 3 => -6..0_i8, 1 => 1..4_i8];
+    let asked = prop_oneof![8 => Just(1_u8), 1 => 0..4_u8];
+    let bytes = prop_oneof![6 => 0..200_u16, 1 => 0..=1_356_u16];
+    let elsewhere = prop_oneof![30 => Just(false), 1 => Just(true)];
+    (0..4_u8, 0..4_u8, ahead, asked, bytes, any::<bool>(), elsewhere).prop_map(
+        |(session, kind, ahead, asked, bytes, early, elsewhere)| Step::Request {
+            session,
+            kind,
+            ahead,
+            asked,
+            bytes,
+            early,
+            elsewhere,
+        },
+    )
+}
+
+fn from_server() -> impl Strategy<Value = Step> {
+    let window = prop_oneof![Just(4_u32), Just(8), Just(16), Just(0), Just(1_000_000)];
+    prop_oneof![
+        3 => (0..4_u8, window).prop_map(|(session, window)| Step::Accept { session, window }),
+        2 => (0..20_u8, 0..8_u8)
+            .prop_map(|(raise, refused)| Step::Lease { raise: raise == 0, refused: refused == 0 }),
+        9 => (0..4_u8, 0..12_u8, 0..3_u8, prop_oneof![9 => Just(1_u8), 1 => 0..3_u8])
+            .prop_map(|(session, behind, way, epoch)| Step::Stable { session, behind, way, epoch }),
+        3 => (0..4_u8, 0..4_u64).prop_map(|(session, stamped_by)| Step::Response { session, stamped_by }),
+        2 => (0..4_u8, -3..6_i8, 0..4_u8).prop_map(|(session, behind, length)| Step::Drain { session, behind, length }),
+        1 => (0..3_u8).prop_map(|epoch| Step::Poll { epoch }),
+        2 => (proptest::option::of(0..4_u8), 0..40_u8, 0..20_u8)
+            .prop_map(|(session, first, length)| Step::Retransmit { session, first, length }),
+        1 => (0..12_u8).prop_map(|session| Step::Expire { session: session % 4 }),
+    ]
+}
+
+fn whole() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        30 => request(),
+        8 => from_server(),
+        1 => (0..4_u8, -1..2_i8, 1_400..6_000_u16, proptest::option::of(0..4_u8))
+            .prop_map(|(session, ahead, bytes, missing)| Step::Fragments { session, ahead, bytes, missing }),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let damaged = (whole(), any::<u16>(), proptest::option::of(any::<u16>()))
+        .prop_map(|(of, flip, cut)| Step::Damaged { of: Box::new(of), flip, cut });
+    prop_oneof![12 => whole(), 1 => damaged]
+}
+
+/// A script that begins with a lease and sessions, so that most of it meets a device at work.
+pub fn script(steps_max: usize) -> impl Strategy<Value = Vec<Step>> {
+    vec(step(), 1..steps_max).prop_map(|steps| {
+        let accepts =
+            (0..3_u8).map(|session| Step::Accept { session, window: [4, 8, 16][usize::from(session)] });
+        let lease = Step::Lease { raise: false, refused: false };
+        accepts.chain([lease]).chain(steps).collect()
+    })
+}

@@ -1,0 +1,275 @@
+//! The two sides of the comparison: the machine alone, and the programs with the machine behind them.
+
+use crate::packets::{cluster, Sent};
+use remedy_persist::{Device, DeviceConfig, DeviceCounters, DeviceOwn};
+use scotfree_core::{
+    BootEpoch, DeviceId, Durability, Effect, Effects, Epoch, Machine, Nanos, SeqNum, SessionId, Token,
+};
+use scotfree_io::frame::{parse, Checksums, Frame, Link, MacAddress, UdpFrame};
+use scotfree_io::now_monotonic;
+use scotfree_wire::{Direction, WIRE_ERROR_COUNT};
+use scotfree_xdp::{Kernel, KeyWords, Mirror, Settings, Station, StationName, Upcall, Upcalls};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+const fn address(last: u8) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)), 51_000)
+}
+
+pub const SERVER: SocketAddr = address(2);
+pub const CONTROL: SocketAddr = address(254);
+pub const CLIENTS: [SocketAddr; 3] = [address(11), address(12), address(13)];
+pub const SLOTS: u32 = 256;
+const WINDOW_MAX: u32 = 64;
+/// The loopback interface stands for the clients' port; nothing is really sent.
+const CLIENT_PORT: u32 = 1;
+const SERVER_PORT: u32 = 77;
+const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 254];
+const XDP_DROP: u32 = 1;
+const XDP_PASS: u32 = 2;
+
+/// A packet that leaves the device.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Leaving {
+    /// The packet that came in, on along its way.
+    Forwarded(Vec<u8>),
+    /// One of the device's own.
+    Originated { to: SocketAddr, bytes: Vec<u8> },
+}
+
+/// The device's counters as numbers: those of the struct in its order, then refusals by reason.
+pub type Counts = [u64; 12 + WIRE_ERROR_COUNT];
+
+fn counts(counters: &DeviceCounters) -> Counts {
+    let named = [
+        counters.requests,
+        counters.admitted,
+        counters.unadmitted,
+        counters.duplicate,
+        counters.bad,
+        counters.admitted_updates,
+        counters.logged,
+        counters.ungranted,
+        counters.persist_acks,
+        counters.freed,
+        counters.past_epoch,
+        counters.without_lease,
+    ];
+    core::array::from_fn(|at| named.get(at).copied().unwrap_or_else(|| counters.refused[at - named.len()]))
+}
+
+fn device() -> Device {
+    Device::new(DeviceConfig {
+        window_max: WINDOW_MAX,
+        sessions_max: 3,
+        media: Durability::Ram,
+        ..DeviceConfig::new(DeviceId(1), BootEpoch(1), CONTROL, SERVER, cluster())
+    })
+}
+
+/// Carries out what a device wishes for; its memory completes at once.
+fn carry_out(now: Nanos, device: &mut Device, effects: &mut Effects<DeviceOwn>) -> Vec<Leaving> {
+    let mut leaving = Vec::new();
+    while !effects.is_empty() {
+        let wished = std::mem::take(effects);
+        let mut durable: Vec<Token> = Vec::new();
+        for effect in wished.iter() {
+            match effect {
+                Effect::Send { to, bytes, .. } => {
+                    leaving.push(Leaving::Originated { to: *to, bytes: wished.bytes(*bytes).to_vec() });
+                }
+                Effect::Persist { token, .. } | Effect::Own(DeviceOwn::FlushErasures { token }) => {
+                    durable.push(*token);
+                }
+                Effect::Own(DeviceOwn::Forward { bytes }) => {
+                    leaving.push(Leaving::Forwarded(wished.bytes(*bytes).to_vec()));
+                }
+                Effect::Erase { .. } | Effect::Own(DeviceOwn::SetMeta { .. }) => {}
+            }
+        }
+        for token in durable {
+            device.on_persisted(now, token, effects);
+        }
+    }
+    leaving.sort();
+    leaving
+}
+
+/// The machine alone.
+pub struct MachineSide {
+    device: Device,
+    effects: Effects<DeviceOwn>,
+}
+
+impl MachineSide {
+    pub fn new() -> MachineSide {
+        MachineSide { device: device(), effects: Effects::new() }
+    }
+
+    pub fn receive(&mut self, packet: &Sent) -> Vec<Leaving> {
+        let now = now_monotonic();
+        self.device.on_message(now, packet.from, packet.to, &packet.bytes, &mut self.effects);
+        carry_out(now, &mut self.device, &mut self.effects)
+    }
+
+    pub fn counters(&self) -> Counts {
+        counts(self.device.counters())
+    }
+
+    pub fn next(&self, id: SessionId) -> SeqNum {
+        self.device.session_view(id).map_or(SeqNum(1), |view| view.reached.next)
+    }
+
+    pub fn boot_epoch(&self) -> BootEpoch {
+        self.device.boot_epoch()
+    }
+
+    pub fn server_epoch(&self) -> Epoch {
+        self.device.server_epoch()
+    }
+}
+
+/// The programs, with a machine for what they pass up.
+pub struct KernelSide {
+    kernel: Arc<Kernel>,
+    mirror: Mirror,
+    upcalls: Upcalls,
+    device: Device,
+    effects: Effects<DeviceOwn>,
+    before: scotfree_xdp::Counters,
+    kept: u32,
+}
+
+impl KernelSide {
+    pub fn new(kernel: &Arc<Kernel>) -> KernelSide {
+        kernel.clear_for_tests().expect("the tables can be written");
+        kernel.shared().set(&Settings {
+            device: DeviceId(1),
+            server: SERVER,
+            control: CONTROL,
+            ports: (51_000, 52_000),
+            stamp_key: KeyWords(cluster().control(Direction::Stamp).words()),
+            own_mac: OWN_MAC,
+        });
+        let server = StationName { mac: mac(SERVER).0, vlan: 0 };
+        let station = Station { ifindex: SERVER_PORT, last_seen: now_monotonic() };
+        kernel.set_station(server, station).expect("the tables can be written");
+        kernel.shared().set_server_ifindex(SERVER_PORT);
+        let (mut device, mut effects) = (device(), Effects::new());
+        let mirror =
+            Mirror::start(Arc::clone(kernel), &mut device, &mut effects).expect("the tables can be read");
+        let upcalls = kernel.upcalls().expect("the ring opens");
+        let before = kernel.counters().expect("the tables can be read");
+        KernelSide { kernel: Arc::clone(kernel), mirror, upcalls, device, effects, before, kept: 0 }
+    }
+
+    /// What leaves, and whether the packet was passed up.
+    pub fn receive(&mut self, packet: &Sent) -> (Vec<Leaving>, bool) {
+        let frame = frame_of(packet);
+        let before = self.kernel.counters().expect("the tables can be read");
+        let run = self.kernel.test_ingress(&frame, CLIENT_PORT).expect("the program runs");
+        let after = self.kernel.counters().expect("the tables can be read");
+        if after.passed_up > before.passed_up {
+            return (self.passed_up(packet), true);
+        }
+        self.kept += 1;
+        let mut leaving = Vec::new();
+        if run.verdict != XDP_DROP {
+            leaving.push(Leaving::Forwarded(payload_of(&run.frame)));
+        }
+        if after.persist_acks > before.persist_acks {
+            leaving.push(self.acknowledgement(&run.frame));
+        }
+        leaving.sort();
+        (leaving, false)
+    }
+
+    fn acknowledgement(&self, clone: &[u8]) -> Leaving {
+        let run = self.kernel.test_egress(clone, CLIENT_PORT).expect("the program runs");
+        assert_eq!(run.verdict, XDP_PASS, "an acknowledgement can be made of every clone");
+        let Ok(Frame::Udp(udp)) = parse(&run.frame, Checksums::Ready) else { panic!("{:?}", run.frame) };
+        Leaving::Originated { to: udp.destination, bytes: udp.payload.to_vec() }
+    }
+
+    fn passed_up(&mut self, packet: &Sent) -> Vec<Leaving> {
+        let now = now_monotonic();
+        let mut frames = Vec::new();
+        self.upcalls.take(|upcall| {
+            if let Upcall::Frame { frame, .. } = upcall {
+                frames.push(frame.to_vec());
+            }
+        });
+        assert_eq!(frames.len(), 1, "what was passed up has come");
+        assert_eq!(payload_of(&frames[0]), packet.bytes);
+        let (device, effects) = (&mut self.device, &mut self.effects);
+        self.mirror.before_message(&packet.bytes, device, effects).expect("the tables can be read");
+        device.on_message(now, packet.from, packet.to, &packet.bytes, effects);
+        let leaving = carry_out(now, device, effects);
+        self.mirror.after(device).expect("the tables can be written");
+        assert_eq!(self.mirror.counters(), scotfree_xdp::MirrorCounters::default());
+        leaving
+    }
+
+    pub fn counters(&self) -> Counts {
+        let (now, was) = (self.kernel.counters().expect("the tables can be read"), &self.before);
+        let programs = DeviceCounters {
+            requests: now.requests - was.requests,
+            admitted: now.admitted - was.admitted,
+            unadmitted: now.unadmitted - was.unadmitted,
+            duplicate: now.duplicate - was.duplicate,
+            bad: now.bad - was.bad,
+            admitted_updates: now.admitted_updates - was.admitted_updates,
+            logged: now.logged - was.logged,
+            ungranted: now.ungranted - was.ungranted,
+            persist_acks: now.persist_acks - was.persist_acks,
+            freed: now.freed - was.freed,
+            past_epoch: now.past_epoch - was.past_epoch,
+            without_lease: now.without_lease - was.without_lease,
+            refused: core::array::from_fn(|at| now.refused[at] - was.refused[at]),
+            ..DeviceCounters::default()
+        };
+        let (programs, machine) = (counts(&programs), counts(self.device.counters()));
+        core::array::from_fn(|at| programs[at] + machine[at])
+    }
+
+    /// How many packets the programs dealt with by themselves.
+    pub fn kept(&self) -> u32 {
+        self.kept
+    }
+}
+
+fn mac(host: SocketAddr) -> MacAddress {
+    let IpAddr::V4(ip) = host.ip() else { panic!("the hosts have IPv4 addresses") };
+    MacAddress([2, 0, 0, 0, 0, ip.octets()[3]])
+}
+
+fn frame_of(packet: &Sent) -> Vec<u8> {
+    let destination = if packet.to == CONTROL { MacAddress(OWN_MAC) } else { mac(packet.to) };
+    let link = Link { destination, source: mac(packet.from), vlan: None };
+    // Frames of the server's come in by the same port here: their stations are others, so that the bridge
+    // neither moves the server nor finds a client behind the port that the frame came in by.
+    let (there, here) = (MacAddress([2, 0, 0, 0, 9, 9]), MacAddress([2, 0, 0, 0, 8, 8]));
+    let link = match packet.from == SERVER {
+        true if packet.to == CONTROL => Link { source: there, ..link },
+        true => Link { source: there, destination: here, ..link },
+        false => link,
+    };
+    let frame = UdpFrame {
+        link,
+        source: packet.from,
+        destination: packet.to,
+        hop_limit: 64,
+        traffic_class: 0,
+        payload: &packet.bytes,
+    };
+    let mut bytes = Vec::new();
+    frame.write(&mut bytes).expect("it fits");
+    bytes
+}
+
+fn payload_of(frame: &[u8]) -> Vec<u8> {
+    let Ok(Frame::Udp(udp)) = parse(frame, Checksums::Ready) else {
+        panic!("no datagram, or checksums wrong: {frame:?}")
+    };
+    udp.payload.to_vec()
+}
