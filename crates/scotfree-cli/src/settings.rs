@@ -104,6 +104,20 @@ pub struct Switch {
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plane: Option<Plane>,
+    /// Where the programs of the plane `xdp` run
+    #[arg(long, value_name = "MODE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xdp_mode: Option<XdpMode>,
+    /// The folder, in a BPF file system, where the plane `xdp` keeps its log and its attachments when the
+    /// daemon ends (/sys/fs/bpf/scotfree-device-ID by default)
+    #[arg(long, value_name = "FOLDER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pin: Option<PathBuf>,
+    /// How many slots of 1.5 KiB the log of the plane `xdp` has in the kernel's memory; every session takes as
+    /// many as its window (32768 by default)
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u32>,
     /// Whether it is the first device on the path, which gives order numbers (true by default). From false to true
     /// on SIGHUP: it takes the place of a head that the server has excluded
     #[arg(long, value_name = "BOOL")]
@@ -159,6 +173,19 @@ pub enum Plane {
     /// This process, by packet sockets.
     #[default]
     User,
+    /// Programs in the kernel (XDP), with this process behind them.
+    Xdp,
+}
+
+/// Where the programs of the plane in the kernel run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum XdpMode {
+    /// In the ports' drivers.
+    #[default]
+    Native,
+    /// In the kernel's stack: with any driver, slower.
+    Generic,
 }
 
 /// The embedded key-value server.

@@ -59,6 +59,34 @@ pub struct DiskLogConfig {
     pub log_bytes: u64,
 }
 
+/// What moves the frames.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlaneConfig {
+    /// This process.
+    User,
+    /// Programs in the kernel, with this process behind them.
+    Xdp(XdpConfig),
+}
+
+/// How the programs in the kernel are run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct XdpConfig {
+    /// The folder, in a BPF file system, that keeps the log and the attachments when the daemon ends.
+    pub pin: PathBuf,
+    /// How many slots the log in the kernel's memory has, of 1.5 KiB each.
+    pub slots: u32,
+    /// Whether the programs may run in the kernel's stack instead of the ports' drivers.
+    pub generic: bool,
+}
+
+impl XdpConfig {
+    /// Defaults for a device of this name.
+    pub fn new(device: DeviceId) -> XdpConfig {
+        let pin = PathBuf::from(format!("/sys/fs/bpf/scotfree-device-{device}"));
+        XdpConfig { pin, slots: 32_768, generic: false }
+    }
+}
+
 /// All that the daemon is told.
 #[derive(Debug, Clone)]
 pub struct SwitchConfig {
@@ -80,6 +108,8 @@ pub struct SwitchConfig {
     pub cluster_key: ClusterKey,
     /// The UDP ports of Scotfree's packets.
     pub scotfree_ports: RangeInclusive<u16>,
+    /// What moves the frames.
+    pub plane: PlaneConfig,
     /// The log in memory, if there is one.
     pub ram: Option<RamLogConfig>,
     /// The log on disk, if there is one.
@@ -121,6 +151,7 @@ impl SwitchConfig {
             server,
             cluster_key,
             scotfree_ports: PORTS_DEFAULT,
+            plane: PlaneConfig::User,
             ram: None,
             disk: None,
             window_max: 4_096,
@@ -187,10 +218,28 @@ impl SwitchConfig {
             (Some(ram), Some(disk)) if ram.path == disk.path => {
                 Err(format!("{} cannot be the ram log and the disk log at once", ram.path.display()))
             }
-            _ => Ok(()),
+            _ => self.check_plane(),
         }
     }
+
+    fn check_plane(&self) -> Result<(), String> {
+        let PlaneConfig::Xdp(xdp) = &self.plane else { return Ok(()) };
+        if !self.ports.iter().all(|port| port.ingress.is_transparent() && port.egress.is_transparent()) {
+            return Err("faults on purpose are made by --plane user only".to_owned());
+        }
+        if xdp.slots == 0 {
+            return Err("a log without slots keeps nothing; give --slots at least the window".to_owned());
+        }
+        if self.sessions_max > XDP_SESSIONS_MAX {
+            let asked = self.sessions_max;
+            return Err(format!("sessions_max {asked}: the kernel's table has {XDP_SESSIONS_MAX} places"));
+        }
+        Ok(())
+    }
 }
+
+/// How many sessions the kernel's table holds.
+pub const XDP_SESSIONS_MAX: u32 = 1024;
 
 /// How many records the logs are numbered for.
 pub const RECORDS_MAX: u64 = 1 << 24;
@@ -219,7 +268,27 @@ mod tests {
     #[test]
     fn each_impossible_setting_is_named() {
         type Spoil = fn(&mut SwitchConfig);
-        let cases: [(Spoil, &str); 9] = [
+        let cases: [(Spoil, &str); 12] = [
+            (
+                |config| {
+                    config.plane = PlaneConfig::Xdp(XdpConfig { slots: 0, ..XdpConfig::new(DeviceId(1)) });
+                },
+                "--slots",
+            ),
+            (
+                |config| {
+                    config.plane = PlaneConfig::Xdp(XdpConfig::new(DeviceId(1)));
+                    config.sessions_max = 2_000;
+                },
+                "1024 places",
+            ),
+            (
+                |config| {
+                    config.plane = PlaneConfig::Xdp(XdpConfig::new(DeviceId(1)));
+                    config.ports[0].ingress.delay = Nanos(1);
+                },
+                "--plane user only",
+            ),
             (|config| config.ports.truncate(1), "2 to 16"),
             (|config| config.ports[1].interface = "p0".to_owned(), "twice"),
             (|config| config.control.set_port(0), "no address"),

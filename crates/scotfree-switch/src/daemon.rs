@@ -4,12 +4,13 @@
 //! Invariant: the boot epoch is durable and every record of the logs is restored before the first
 //! frame is received (rule 12); one thread does everything but the commits of the disk log.
 
-use crate::config::{DiskLogConfig, PortConfig, RamLogConfig, SwitchConfig};
+use crate::config::{DiskLogConfig, PlaneConfig, PortConfig, RamLogConfig, SwitchConfig};
 use crate::datapath::Datapath;
 use crate::logs::{Log, LogError, LogMeta, Logs};
 use crate::metrics::MetricsText;
 use crate::metrics_http::{MetricsListener, Pages};
 use crate::notice::Notices;
+use crate::plane::Plane;
 use crate::plane_user::{Ports, UserPlane};
 use remedy_persist::{Device, DeviceConfig};
 use scotfree_core::{BootEpoch, Durability, Epoch, Nanos};
@@ -54,6 +55,10 @@ pub enum StartError {
     /// A port cannot be opened.
     #[error(transparent)]
     Port(#[from] PortError),
+    /// The programs in the kernel do not run.
+    #[cfg(feature = "xdp")]
+    #[error(transparent)]
+    Kernel(#[from] scotfree_xdp::KernelError),
     /// The metrics listener cannot be opened.
     #[error("listening for metrics on {address} failed: {source}; {}", after_listening(source))]
     Metrics {
@@ -104,6 +109,56 @@ impl DaemonHandle {
     }
 }
 
+/// What deals with frames before the daemon does.
+enum Front {
+    /// Nothing.
+    None,
+    /// Programs in the kernel.
+    #[cfg(feature = "xdp")]
+    Xdp(Box<crate::plane_xdp::Loaded>),
+}
+
+impl Front {
+    fn load(config: &SwitchConfig) -> Result<Front, StartError> {
+        match &config.plane {
+            PlaneConfig::User => Ok(Front::None),
+            #[cfg(feature = "xdp")]
+            PlaneConfig::Xdp(xdp) => Ok(Front::Xdp(Box::new(crate::plane_xdp::Loaded::load(config, xdp)?))),
+            #[cfg(not(feature = "xdp"))]
+            PlaneConfig::Xdp(_) => Err(StartError::Config(
+                "this scot was built without the plane in the kernel; build it where clang-14 and libbpf's headers \
+                 are, or give --plane user"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// The incarnation that has outlived its daemon; 0 if there is none.
+    fn alive(&self) -> BootEpoch {
+        match self {
+            Front::None => BootEpoch(0),
+            #[cfg(feature = "xdp")]
+            Front::Xdp(loaded) => loaded.alive(),
+        }
+    }
+
+    fn plane(
+        self,
+        config: &SwitchConfig,
+        device: Device,
+        common: impl FnOnce(Device) -> UserPlane,
+    ) -> Result<Box<dyn Plane>, StartError> {
+        match self {
+            Front::None => {
+                let _ = config;
+                Ok(Box::new(common(device)))
+            }
+            #[cfg(feature = "xdp")]
+            Front::Xdp(loaded) => Ok(Box::new(loaded.attach(config, device, common)?)),
+        }
+    }
+}
+
 /// What wakes the daemon other than frames and logs.
 struct Outside {
     poller: Poller,
@@ -126,15 +181,20 @@ impl Outside {
     }
 
     /// A daemon that watches all of it.
-    fn daemon(self, plane: UserPlane, media: Durability, notices: Notices) -> Result<Daemon, StartError> {
+    fn daemon(
+        self,
+        plane: Box<dyn Plane>,
+        media: Durability,
+        notices: Notices,
+    ) -> Result<Daemon, StartError> {
         let Outside { poller, waker, metrics } = self;
         let failed = |source| StartError::Io { doing: "watching a descriptor", source };
         let add = |fd, key| poller.add(fd, key, Interest::Read).map_err(failed);
         add(waker.as_raw_fd(), KEY_COMMANDS)?;
-        for fd in plane.datapath().logs().completion_fds() {
+        for fd in plane.common_ref().datapath().logs().completion_fds() {
             add(fd, KEY_COMPLETIONS)?;
         }
-        for (index, fd) in plane.port_fds().into_iter().enumerate() {
+        for (index, fd) in plane.fds().into_iter().enumerate() {
             add(fd, KEY_PORT_FIRST + index as u64)?;
         }
         let (sender, commands) = channel();
@@ -154,7 +214,7 @@ impl Outside {
 
 /// The daemon, ready to run.
 pub struct Daemon {
-    plane: UserPlane,
+    plane: Box<dyn Plane>,
     poller: Poller,
     metrics: Option<MetricsListener>,
     commands: Receiver<Command>,
@@ -175,14 +235,18 @@ impl Daemon {
         notices.set_now(now);
         let ports = Ports::open(config)?;
         let outside = Outside::open(config)?;
+        let front = Front::load(config)?;
         let mut logs = open_logs(config)?;
-        let meta = logs.begin(meta_wanted(config))?;
+        let meta = logs.begin(LogMeta { boot_epoch: front.alive(), ..meta_wanted(config) })?;
         let media = logs.media();
         let mut device = Device::new(device_config(config, meta, media));
         let found = logs.restore(now, &mut device)?;
-        notices.say(&describe_start(config, meta, media, &found, &device));
-        let plane = UserPlane::new(config, ports, Datapath::new(config, device, logs, meta));
-        warn_of_mtus(config, &plane, &mut notices);
+        let common = |device| UserPlane::new(config, ports, Datapath::new(config, device, logs, meta));
+        let mut plane = front.plane(config, device, common)?;
+        let restored = plane.common().datapath_mut().unsafe_now(now, &mut notices).entries;
+        let device = plane.common_ref().datapath().device();
+        notices.say(&describe_start(config, meta, media, &found, device, restored));
+        warn_of_mtus(config, plane.common_ref(), &mut notices);
         outside.daemon(plane, media, notices)
     }
 
@@ -223,7 +287,7 @@ impl Daemon {
     fn on_event(&mut self, now: Nanos, event: Event) -> io::Result<bool> {
         match event.key {
             KEY_COMMANDS => self.on_commands(now),
-            KEY_COMPLETIONS => self.plane.on_completions(now, &mut self.notices),
+            KEY_COMPLETIONS => self.plane.common().on_completions(now, &mut self.notices),
             key if key >= KEY_METRICS_FIRST => self.on_metrics(now, key),
             key => {
                 self.plane.receive(now, (key - KEY_PORT_FIRST) as usize, &mut self.notices)?;
@@ -235,7 +299,7 @@ impl Daemon {
 
     /// Receives on where a burst was full.
     fn take_what_is_left(&mut self) -> io::Result<()> {
-        let port_count = self.plane.port_fds().len();
+        let port_count = self.plane.fds().len();
         for _ in 0..TURNS_MAX {
             let now = now_monotonic();
             let mut received = false;
@@ -255,19 +319,19 @@ impl Daemon {
 
     /// Timers, then everything that is to leave.
     fn finish_turn(&mut self, now: Nanos) -> io::Result<()> {
-        self.plane.on_timer(now, &mut self.notices);
+        self.plane.common().on_timer(now, &mut self.notices);
         if self.check_at <= now {
             self.check_at = now.plus(CHECK_INTERVAL);
-            self.plane.check(now, &mut self.notices);
+            self.plane.common().check(now, &mut self.notices);
             if let Some(metrics) = &mut self.metrics {
                 metrics.on_timer(now);
             }
         }
-        self.plane.send(now)
+        self.plane.common().send(now)
     }
 
     fn idle_time(&self, now: Nanos) -> Duration {
-        let next = self.plane.next_timer().map_or(self.check_at, |due| due.min(self.check_at));
+        let next = self.plane.common_ref().next_timer().map_or(self.check_at, |due| due.min(self.check_at));
         Duration::from_nanos(next.since(now).0)
     }
 
@@ -276,9 +340,9 @@ impl Daemon {
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 Command::Stop => self.stopping = true,
-                Command::Promote => self.plane.promote(now, &mut self.notices),
+                Command::Promote => self.plane.common().promote(now, &mut self.notices),
                 Command::Impair(ports) => {
-                    for name in self.plane.reload(&ports) {
+                    for name in self.plane.common().reload(&ports) {
                         self.notices.say(&format!("no port `{name}` to impair"));
                     }
                 }
@@ -288,43 +352,45 @@ impl Daemon {
 
     fn on_metrics(&mut self, now: Nanos, key: u64) {
         let Some(metrics) = &mut self.metrics else { return };
-        let alarms = self.notices.alarm_count();
-        let mut pages = DaemonPages { plane: &mut self.plane, now, alarms, media: self.media };
+        let mut pages =
+            DaemonPages { plane: self.plane.as_mut(), now, notices: &mut self.notices, media: self.media };
         metrics.on_ready(now, key, &self.poller, &mut pages);
     }
 
     /// What the daemon counts, as Prometheus text.
     pub fn render_metrics(&mut self) -> String {
-        let alarms = self.notices.alarm_count();
-        DaemonPages { plane: &mut self.plane, now: now_monotonic(), alarms, media: self.media }.metrics()
+        let (now, notices) = (now_monotonic(), &mut self.notices);
+        DaemonPages { plane: self.plane.as_mut(), now, notices, media: self.media }.metrics()
     }
 }
 
 struct DaemonPages<'a> {
-    plane: &'a mut UserPlane,
+    plane: &'a mut dyn Plane,
     now: Nanos,
-    alarms: u64,
+    notices: &'a mut Notices,
     media: Durability,
 }
 
 impl Pages for DaemonPages<'_> {
     fn metrics(&mut self) -> String {
         let mut text = MetricsText::default();
-        let path = self.plane.datapath();
+        let unsafe_now = self.plane.common().datapath_mut().unsafe_now(self.now, self.notices);
+        let path = self.plane.common_ref().datapath();
         let device = path.device();
-        text.device(device.counters());
-        text.unsafe_now(self.now, &device.unsafe_now());
+        text.device(&path.device_counters());
+        text.unsafe_now(self.now, &unsafe_now);
         text.state(path.logs().media(), device.has_lease(self.now), device);
-        text.logs(path.logs().counters(), self.alarms);
+        text.logs(path.logs().counters(), self.notices.alarm_count());
         text.datapath(path.counters());
         text.bridge(path.bridge().counters(), path.bridge().station_count());
         text.neighbours(path.neighbours().counters(), path.neighbours().known_count());
-        text.ports(&self.plane.port_reports());
+        text.ports(&self.plane.common().port_reports());
+        self.plane.metrics(&mut text);
         text.finish()
     }
 
     fn health(&mut self) -> (bool, String) {
-        let works = self.plane.datapath().logs().media();
+        let works = self.plane.common_ref().datapath().logs().media();
         if works == self.media {
             return (true, format!("well: acknowledges from {works}\n"));
         }
@@ -418,9 +484,9 @@ fn describe_start(
     media: Durability,
     found: &ScanReport,
     device: &Device,
+    entries: u64,
 ) -> String {
     let (device_id, boot_epoch, control) = (config.device, meta.boot_epoch, config.control);
-    let entries = device.unsafe_now().entries;
     let torn = match (found.torn_count, found.torn_at) {
         (0, _) => String::new(),
         (count, None) => format!(", {count} torn records cut off"),

@@ -7,14 +7,15 @@
 
 use crate::bridge::{Bridge, FrameAddresses, PortIndex, Verdict};
 use crate::config::SwitchConfig;
+use crate::fast_path::{Before, FastPath};
 use crate::link::Vlan;
 use crate::logs::{LogMeta, Logs};
 use crate::ndp::{NdpKind, NdpMessage};
 use crate::neighbours::{Neighbour, Neighbours, Queued, WaitingPacket};
 use crate::notice::Notices;
 use crate::outbox::{FrameSource, Outbox};
-use remedy_persist::{Device, DeviceOwn};
-use scotfree_core::{Durability, Effect, Effects, Machine, Nanos, Token};
+use remedy_persist::{Device, DeviceCounters, DeviceOwn, UnsafeNow};
+use scotfree_core::{Durability, Effect, Effects, Machine, Nanos, SessionId, Token};
 use scotfree_io::frame::{
     complete_checksums, parse, ArpOperation, ArpPacket, Checksums, Ethernet, Frame, Link, MacAddress,
     UdpFrame, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, PROTOCOL_UDP,
@@ -72,6 +73,7 @@ pub struct Datapath {
     durable: Vec<Token>,
     released: Vec<WaitingPacket>,
     refused_seen: u64,
+    fast: Option<Box<dyn FastPath>>,
     counters: DatapathCounters,
 }
 
@@ -95,8 +97,68 @@ impl Datapath {
             durable: Vec::new(),
             released: Vec::new(),
             refused_seen: 0,
+            fast: None,
             counters: DatapathCounters::default(),
         }
+    }
+
+    /// Lets a fast path begin with the device; what the device wishes for then is carried out in the next
+    /// turn.
+    pub fn begin_fast_path<T>(&mut self, begin: impl FnOnce(&mut Device, &mut Effects<DeviceOwn>) -> T) -> T {
+        begin(&mut self.device, &mut self.effects)
+    }
+
+    /// Puts a fast path before the device.
+    pub fn set_fast_path(&mut self, fast: Box<dyn FastPath>) {
+        self.fast = Some(fast);
+    }
+
+    /// Brings the device up to date with the fast path, if there is one.
+    fn before(&mut self, now: Nanos, what: Before<'_>, notices: &mut Notices) {
+        let Some(fast) = &mut self.fast else { return };
+        if let Err(problem) = fast.before(now, what, &mut self.device, &mut self.effects) {
+            notices.alarm(&format!("{problem}; restart the daemon: the log is kept"));
+        }
+    }
+
+    /// Tells the fast path what the device has decided.
+    fn after(&mut self, notices: &mut Notices) {
+        let Some(fast) = &mut self.fast else { return };
+        if let Err(problem) = fast.after(&mut self.device) {
+            notices.alarm(&format!("{problem}; restart the daemon: the log is kept"));
+        }
+    }
+
+    /// A frame that has passed already tells who lives where.
+    pub fn on_passed(
+        &mut self,
+        now: Nanos,
+        ingress: PortIndex,
+        bytes: &[u8],
+        out: &mut Outbox,
+        notices: &mut Notices,
+    ) {
+        let Ok(ethernet) = Ethernet::parse(bytes) else { return };
+        let Link { destination, source, vlan } = ethernet.link;
+        let addresses = FrameAddresses { destination, source, vlan: Vlan::of(vlan) };
+        self.bridge.on_frame(now, ingress, &addresses);
+        let shown = match parse(bytes, Checksums::Ready) {
+            Ok(Frame::Arp { packet, .. }) => Some((packet.sender_ip.into(), packet.sender_mac)),
+            Ok(Frame::Udp(_) | Frame::Other) | Err(_) => {
+                let message = NdpMessage::read(&ethernet);
+                message.and_then(|message| message.shows()).map(|(host, station)| (host.into(), station))
+            }
+        };
+        if let Some((host, station)) = shown {
+            self.hear(now, host, station, ingress, ethernet.link, out, notices);
+        }
+    }
+
+    /// The fast path has logged an entry that is to go to disk.
+    pub fn on_entry(&mut self, now: Nanos, session: SessionId, out: &mut Outbox, notices: &mut Notices) {
+        self.before(now, Before::Entry(session), notices);
+        self.carry_out(now, None, out, notices);
+        self.after(notices);
     }
 
     /// A frame has come in.
@@ -113,10 +175,10 @@ impl Datapath {
             return;
         }
         if ethernet.ethertype == ETHERTYPE_ARP {
-            return self.on_arp(now, arrival, verdict, out);
+            return self.on_arp(now, arrival, verdict, out, notices);
         }
         if let Some(message) = NdpMessage::read(&ethernet) {
-            return self.on_ndp(now, arrival, &message, ethernet.link, verdict, out);
+            return self.on_ndp(now, arrival, &message, ethernet.link, verdict, out, notices);
         }
         if scotfree_offset(&self.scotfree_ports, &ethernet).is_some() {
             return self.on_scotfree(now, arrival, verdict, out, notices);
@@ -155,12 +217,19 @@ impl Datapath {
 
     // ---- who lives where
 
-    fn on_arp(&mut self, now: Nanos, arrival: &Arrival<'_>, verdict: Verdict, out: &mut Outbox) {
+    fn on_arp(
+        &mut self,
+        now: Nanos,
+        arrival: &Arrival<'_>,
+        verdict: Verdict,
+        out: &mut Outbox,
+        notices: &mut Notices,
+    ) {
         let Ok(Frame::Arp { link, packet }) = parse(arrival.bytes, arrival.checksums) else {
             // Not about Ethernet and IPv4: none of ours, and not to be hidden from others.
             return self.pass_on(arrival, verdict, out);
         };
-        self.hear(now, packet.sender_ip.into(), packet.sender_mac, arrival.ingress, link, out);
+        self.hear(now, packet.sender_ip.into(), packet.sender_mac, arrival.ingress, link, out, notices);
         if IpAddr::V4(packet.target_ip) != self.control.ip() {
             return self.pass_on(arrival, verdict, out);
         }
@@ -180,9 +249,10 @@ impl Datapath {
         link: Link,
         verdict: Verdict,
         out: &mut Outbox,
+        notices: &mut Notices,
     ) {
         if let Some((host, station)) = message.shows() {
-            self.hear(now, host.into(), station, arrival.ingress, link, out);
+            self.hear(now, host.into(), station, arrival.ingress, link, out, notices);
         }
         if IpAddr::V6(message.target) != self.control.ip() {
             return self.pass_on(arrival, verdict, out);
@@ -202,9 +272,13 @@ impl Datapath {
         port: PortIndex,
         link: Link,
         out: &mut Outbox,
+        notices: &mut Notices,
     ) {
         if address == self.control.ip() {
             return;
+        }
+        if let Some(Err(problem)) = self.fast.as_mut().map(|fast| fast.heard(address, port)) {
+            notices.alarm(&format!("{problem}; nothing is acknowledged in the kernel"));
         }
         let neighbour = Neighbour { mac, port, vlan: Vlan::of(link.vlan) };
         let mut released = std::mem::take(&mut self.released);
@@ -291,10 +365,12 @@ impl Datapath {
                 return;
             }
         };
-        self.hear(now, frame.source.ip(), frame.link.source, arrival.ingress, frame.link, out);
+        self.hear(now, frame.source.ip(), frame.link.source, arrival.ingress, frame.link, out, notices);
+        self.before(now, Before::Message(frame.payload), notices);
         self.device.on_message(now, frame.source, frame.destination, frame.payload, &mut self.effects);
         self.note_refusals(&frame, notices);
         self.carry_out(now, Some(Passing { arrival, frame: &frame, verdict }), out, notices);
+        self.after(notices);
     }
 
     fn note_refusals(&mut self, frame: &UdpFrame<'_>, notices: &mut Notices) {
@@ -394,13 +470,17 @@ impl Datapath {
     pub fn on_completions(&mut self, now: Nanos, out: &mut Outbox, notices: &mut Notices) {
         self.collect_durable(now, notices);
         self.carry_out(now, None, out, notices);
+        self.after(notices);
     }
 
     /// Calls the timers that are due.
     pub fn on_timer(&mut self, now: Nanos, out: &mut Outbox, notices: &mut Notices) {
-        if self.device.next_timer().is_some_and(|due| due <= now) {
+        let due_in_front = self.fast.as_ref().is_some_and(|fast| fast.next_timer() <= now);
+        if due_in_front || self.device.next_timer().is_some_and(|due| due <= now) {
+            self.before(now, Before::Timer, notices);
             self.device.on_timer(now, &mut self.effects);
             self.carry_out(now, None, out, notices);
+            self.after(notices);
         }
         if self.neighbours.next_timer().is_some_and(|due| due <= now) {
             let mut again = Vec::new();
@@ -413,22 +493,42 @@ impl Datapath {
 
     /// When to call [`Datapath::on_timer`] next.
     pub fn next_timer(&self) -> Option<Nanos> {
-        [self.device.next_timer(), self.neighbours.next_timer()].into_iter().flatten().min()
+        let in_front = self.fast.as_ref().map(|fast| fast.next_timer());
+        [self.device.next_timer(), self.neighbours.next_timer(), in_front].into_iter().flatten().min()
     }
 
     /// Looks whether the logs' files are still there.
     pub fn check_files(&mut self, now: Nanos, notices: &mut Notices) {
         self.logs.check_files(notices);
         self.collect_durable(now, notices);
+        self.after(notices);
     }
 
     /// Makes this device the head of its chain, at the operator's word.
     pub fn promote(&mut self, now: Nanos, out: &mut Outbox, notices: &mut Notices) {
+        self.before(now, Before::Promotion, notices);
         self.device.promote(&mut self.effects);
         self.carry_out(now, None, out, notices);
+        self.after(notices);
     }
 
     // ---- what it looks like
+
+    /// What device and fast path have counted together.
+    pub fn device_counters(&self) -> DeviceCounters {
+        let own = *self.device.counters();
+        // A fast path whose counters cannot be read has raised an alarm elsewhere.
+        match self.fast.as_ref().map(|fast| fast.counters()) {
+            Some(Ok(in_front)) => own.plus(&in_front),
+            Some(Err(_)) | None => own,
+        }
+    }
+
+    /// What is acknowledged and not yet stable, also in the fast path's log.
+    pub fn unsafe_now(&mut self, now: Nanos, notices: &mut Notices) -> UnsafeNow {
+        self.before(now, Before::Look, notices);
+        self.device.unsafe_now()
+    }
 
     /// The persist device.
     pub fn device(&self) -> &Device {

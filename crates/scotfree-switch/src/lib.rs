@@ -9,6 +9,7 @@ pub mod bridge;
 mod config;
 mod daemon;
 pub mod datapath;
+pub mod fast_path;
 pub mod impair;
 mod link;
 pub mod log_tools;
@@ -19,10 +20,14 @@ mod ndp;
 pub mod neighbours;
 mod notice;
 pub mod outbox;
+mod plane;
 pub mod plane_user;
+#[cfg(feature = "xdp")]
+mod plane_xdp;
 
 pub use config::{
-    DiskLogConfig, PortConfig, RamLogConfig, SwitchConfig, PORTS_DEFAULT, PORTS_MAX, RECORDS_MAX,
+    DiskLogConfig, PlaneConfig, PortConfig, RamLogConfig, SwitchConfig, XdpConfig, PORTS_DEFAULT, PORTS_MAX,
+    RECORDS_MAX,
 };
 pub use daemon::{Command, Daemon, DaemonHandle, StartError, RECORD_BYTES_MAX};
 pub use link::{is_link_local, mac_of_device, Vlan};

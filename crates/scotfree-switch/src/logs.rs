@@ -201,9 +201,10 @@ impl Logs {
     }
 
     /// Begins a new incarnation: checks that the logs are of this device, and makes the next boot
-    /// epoch durable in all of them before it returns it. `wanted` carries the settings.
+    /// epoch durable in all of them before it returns it. `wanted` carries the settings, and the boot epoch
+    /// of an incarnation that outlived its daemon: it goes on if the logs have seen no later one.
     pub fn begin(&mut self, wanted: LogMeta) -> Result<LogMeta, LogError> {
-        let mut meta = wanted;
+        let mut meta = LogMeta { boot_epoch: BootEpoch(0), ..wanted };
         for log in self.all() {
             log.check_meta(wanted)?;
             if let Some(written) = log.meta() {
@@ -211,7 +212,9 @@ impl Logs {
                 meta.server_epoch = meta.server_epoch.max(written.server_epoch);
             }
         }
-        meta.boot_epoch = BootEpoch(meta.boot_epoch.0 + 1);
+        let alive = wanted.boot_epoch;
+        let goes_on = alive > BootEpoch(0) && alive >= meta.boot_epoch;
+        meta.boot_epoch = if goes_on { alive } else { BootEpoch(meta.boot_epoch.max(alive).0 + 1) };
         for log in self.all_mut() {
             log.domain.set_meta(&meta.to_bytes())?;
         }
@@ -538,6 +541,20 @@ mod tests {
             assert_eq!(fake.with(|inside| inside.meta.clone()), meta.to_bytes());
         }
         assert_eq!(logs.media(), Durability::RamAndDisk);
+    }
+
+    #[test]
+    fn an_incarnation_that_outlived_its_daemon_goes_on_unless_a_later_one_was_begun() {
+        let fake = Fake::default();
+        let old = LogMeta { boot_epoch: BootEpoch(6), ..wanted() };
+        fake.with(|inside| inside.meta = old.to_bytes().to_vec());
+        let begun = |alive| {
+            let wanted = LogMeta { boot_epoch: BootEpoch(alive), ..wanted() };
+            Logs::new(Some(fake.log()), None).begin(wanted).expect("it is ours").boot_epoch
+        };
+        assert_eq!(begun(6), BootEpoch(6));
+        assert_eq!(begun(5), BootEpoch(7));
+        assert_eq!(begun(0), BootEpoch(8));
     }
 
     #[test]

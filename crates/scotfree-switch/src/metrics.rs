@@ -199,6 +199,48 @@ impl MetricsText {
         self.gauge("scotfree_neighbours", "Addresses known.", known as f64);
     }
 
+    /// Which plane moves the frames.
+    pub fn plane(&mut self, name: &str) {
+        let label = format!("plane=\"{name}\"");
+        self.add("scotfree_plane", MetricKind::Gauge, "Which plane moves the frames.", &label, 1.0);
+    }
+
+    /// What the programs in the kernel have done with frames by themselves.
+    #[cfg(feature = "xdp")]
+    pub fn kernel(&mut self, counters: &scotfree_xdp::Counters) {
+        for (name, help, value) in [
+            ("scotfree_kernel_frames_total", "Frames that came in.", counters.frames),
+            ("scotfree_kernel_scotfree_total", "Frames with a packet of Scotfree.", counters.scotfree),
+            ("scotfree_kernel_malformed_total", "Frames too short to be frames.", counters.malformed),
+            ("scotfree_kernel_forwarded_total", "Frames sent out of one port.", counters.forwarded),
+            ("scotfree_kernel_flooded_total", "Frames sent out of all ports but one.", counters.flooded),
+            ("scotfree_kernel_unlearnt_total", "Stations not learnt for want of room.", counters.unlearnt),
+            ("scotfree_kernel_moved_total", "Stations seen at another port.", counters.moved),
+            ("scotfree_kernel_passed_up_total", "Frames passed up to the daemon.", counters.passed_up),
+            (
+                "scotfree_kernel_ring_full_total",
+                "Frames for which the ring had no room.",
+                counters.passed_up_full,
+            ),
+            (
+                "scotfree_kernel_unwritable_total",
+                "Acknowledgements that could not be made.",
+                counters.unwritable,
+            ),
+        ] {
+            self.count(name, help, value);
+        }
+        for (reason, value) in [
+            ("same_port", counters.dropped_same_port),
+            ("source_is_group", counters.dropped_source_is_group),
+            ("source_is_own", counters.dropped_source_is_own),
+            ("link_local", counters.dropped_link_local),
+        ] {
+            let label = format!("reason=\"{reason}\"");
+            self.count_labelled("scotfree_kernel_dropped_total", "Frames dropped, by reason.", &label, value);
+        }
+    }
+
     /// What was done with frames.
     pub fn datapath(&mut self, counters: &DatapathCounters) {
         let DatapathCounters { frames, scotfree, malformed, answered, originated, unwritable } = *counters;

@@ -9,7 +9,7 @@ use crate::datapath::{scotfree_offset, Arrival, Datapath};
 use crate::impair::{Impairer, Impairment, ImpairmentCounters};
 use crate::notice::Notices;
 use crate::outbox::{FrameSource, Outbox};
-use scotfree_core::Nanos;
+use scotfree_core::{Nanos, SessionId};
 use scotfree_io::frame::{complete_checksums, Checksums, Ethernet, ETHERNET_HEADER_BYTES, VLAN_TAG_BYTES};
 use scotfree_io::packet_port::{FrameBurst, PacketPort, PacketPortConfig, PacketPortCounters, PortError};
 use std::io;
@@ -114,6 +114,28 @@ impl UserPlane {
         Ok(())
     }
 
+    /// The ports' interfaces and their numbers, in their order.
+    pub fn interfaces(&self) -> Vec<(String, u32)> {
+        self.ports.iter().map(|port| (port.socket.interface().to_owned(), port.socket.index())).collect()
+    }
+
+    /// Takes in a frame that came another way than by a port's socket.
+    pub fn take_in(&mut self, now: Nanos, ingress: PortIndex, frame: &[u8], notices: &mut Notices) {
+        let (source, ()) = self.outbox.write_with(|bytes| bytes.extend_from_slice(frame));
+        let arrival = Arrival { ingress, bytes: frame, checksums: Checksums::Ready, source };
+        self.datapath.on_frame(now, &arrival, &mut self.outbox, notices);
+    }
+
+    /// Takes note of a frame that has passed already.
+    pub fn take_note(&mut self, now: Nanos, ingress: PortIndex, frame: &[u8], notices: &mut Notices) {
+        self.datapath.on_passed(now, ingress, frame, &mut self.outbox, notices);
+    }
+
+    /// A fast path has logged an entry that is to go to disk.
+    pub fn on_entry(&mut self, now: Nanos, session: SessionId, notices: &mut Notices) {
+        self.datapath.on_entry(now, session, &mut self.outbox, notices);
+    }
+
     /// Whether a port has more frames than the last burst held.
     pub fn has_more(&self, index: usize) -> bool {
         self.ports[index].more
@@ -209,6 +231,11 @@ impl UserPlane {
     /// What lies between the ports.
     pub fn datapath(&self) -> &Datapath {
         &self.datapath
+    }
+
+    /// The same, to put a fast path before it or to look at what it knows.
+    pub fn datapath_mut(&mut self) -> &mut Datapath {
+        &mut self.datapath
     }
 
     /// What the ports have seen.

@@ -12,7 +12,6 @@ use crate::upcalls::Upcalls;
 use libbpf_rs::{
     libbpf_sys, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject, ProgramInput,
 };
-use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -162,8 +161,6 @@ pub struct Kernel {
     slots: Slots,
     pin: Option<PathBuf>,
     adopted: bool,
-    /// The attachments, by interface; without a folder they end with these descriptors.
-    links: BTreeMap<String, OwnedFd>,
 }
 
 impl Kernel {
@@ -226,7 +223,7 @@ impl Kernel {
         };
         let (ports, pairs) = (table("scot_ports")?, table("scot_pairs")?);
         let pin = config.pin.clone();
-        Ok(Kernel { object, tables, ports, pairs, shared, slots, pin, adopted, links: BTreeMap::new() })
+        Ok(Kernel { object, tables, ports, pairs, shared, slots, pin, adopted })
     }
 
     /// Whether tables of a daemon before were taken over.
@@ -317,18 +314,15 @@ impl Kernel {
 
     // ---- ports
 
-    /// Attaches the programs to the ports. Where a daemon before left them attached they are replaced.
-    pub fn attach(&mut self, ports: &[Port], mode: AttachMode) -> Result<(), KernelError> {
+    /// Attaches the programs to the ports. Where a daemon before left them attached they are replaced. Unless
+    /// a folder keeps them, the attachments end with the descriptors.
+    pub fn attach(&self, ports: &[Port], mode: AttachMode) -> Result<Vec<OwnedFd>, KernelError> {
         for port in ports {
             let value = devmap_value(port.ifindex, None);
             let written = self.ports.update(bytes_of(&port.ifindex), bytes_of(&value), MapFlags::ANY);
             written.map_err(bpf(format!("entering {} into the table of ports", port.interface)))?;
         }
-        for port in ports {
-            let link = self.attach_one(port, mode)?;
-            self.links.insert(port.interface.clone(), link);
-        }
-        Ok(())
+        ports.iter().map(|port| self.attach_one(port, mode)).collect()
     }
 
     fn attach_one(&self, port: &Port, mode: AttachMode) -> Result<OwnedFd, KernelError> {
@@ -355,7 +349,9 @@ impl Kernel {
     /// Says behind which of the ports the server lives: requests of the others are acknowledged.
     pub fn set_server_port(&self, ports: &[Port], server: u32) -> Result<(), KernelError> {
         let egress = self.program_fd(PROGRAM_EGRESS);
-        self.shared.set_server_ifindex(0);
+        if self.shared.server_ifindex() != server {
+            self.shared.set_server_ifindex(0);
+        }
         for port in ports.iter().filter(|port| port.ifindex != server) {
             let pair = new_pair().map_err(bpf("making a pair of ports"))?;
             for value in [devmap_value(port.ifindex, Some(egress)), devmap_value(server, None)] {

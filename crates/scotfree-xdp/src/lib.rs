@@ -29,4 +29,4 @@ pub use mirror::{Mirror, MirrorCounters};
 pub use shared::{Endpoint, KeyWords, Settings, Shared, SESSIONS_MAX};
 pub use slots::{SlotHead, SlotState, Slots};
 pub use tables::{Counters, Session, Station, StationName};
-pub use upcalls::{Upcall, Upcalls};
+pub use upcalls::{Upcall, Upcalls, UPCALLS_BURST_MAX};

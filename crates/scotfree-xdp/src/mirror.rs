@@ -110,6 +110,10 @@ impl Mirror {
         if mirror.kernel.adopted() {
             mirror.take_over(device, effects)?;
         }
+        if mirror.kernel.shared().boot_epoch() != device.boot_epoch() {
+            // Every session is held.
+            mirror.kernel.shared().order_restart();
+        }
         device.touch_all();
         mirror.after(device)?;
         Ok(mirror)

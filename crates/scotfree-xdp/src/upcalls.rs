@@ -77,7 +77,7 @@ pub struct Upcalls {
 }
 
 /// How many records one turn takes off the ring.
-const BURST_MAX: usize = 64;
+pub const UPCALLS_BURST_MAX: usize = 64;
 
 impl Upcalls {
     pub(crate) fn open(table: &dyn MapCore) -> libbpf_rs::Result<Upcalls> {
@@ -102,7 +102,7 @@ impl Upcalls {
     /// Takes a burst off the ring and shows each record; how many there were.
     pub fn take(&mut self, mut each: impl FnMut(Upcall<'_>)) -> usize {
         // Fewer than none means that a callback failed, which this one does not.
-        self.ring.consume_raw_n(BURST_MAX);
+        self.ring.consume_raw_n(UPCALLS_BURST_MAX);
         let mut taken = self.taken.borrow_mut();
         let mut start = 0;
         for end in &taken.ends {

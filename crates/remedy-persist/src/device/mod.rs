@@ -153,6 +153,31 @@ pub struct DeviceCounters {
     pub sessions_refused: u64,
 }
 
+impl DeviceCounters {
+    /// Both together.
+    #[must_use]
+    pub fn plus(&self, other: &DeviceCounters) -> DeviceCounters {
+        DeviceCounters {
+            requests: self.requests + other.requests,
+            admitted: self.admitted + other.admitted,
+            unadmitted: self.unadmitted + other.unadmitted,
+            duplicate: self.duplicate + other.duplicate,
+            bad: self.bad + other.bad,
+            admitted_updates: self.admitted_updates + other.admitted_updates,
+            logged: self.logged + other.logged,
+            ungranted: self.ungranted + other.ungranted,
+            persist_acks: self.persist_acks + other.persist_acks,
+            freed: self.freed + other.freed,
+            replays: self.replays + other.replays,
+            reforwarded: self.reforwarded + other.reforwarded,
+            past_epoch: self.past_epoch + other.past_epoch,
+            without_lease: self.without_lease + other.without_lease,
+            refused: core::array::from_fn(|reason| self.refused[reason] + other.refused[reason]),
+            sessions_refused: self.sessions_refused + other.sessions_refused,
+        }
+    }
+}
+
 /// What is acknowledged and not yet stable: what a loss of this device would endanger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UnsafeNow {

@@ -7,13 +7,14 @@ use super::{cluster_key, spin_time};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::serve::{changed_keys, on_signals, say_ready, say_reload, Messages};
-use crate::settings::{Config, Plane, Switch};
+use crate::settings::{Config, Plane, Switch, XdpMode};
 use crate::text::{LogSpec, LogTier, Size};
 use scotfree_core::{DeviceId, Nanos};
 use scotfree_io::ram::Media;
 use scotfree_switch::impair::{Impairment, Rate, Share};
 use scotfree_switch::{
-    Command, Daemon, DaemonHandle, DiskLogConfig, Notices, PortConfig, RamLogConfig, StartError, SwitchConfig,
+    Command, Daemon, DaemonHandle, DiskLogConfig, Notices, PlaneConfig, PortConfig, RamLogConfig, StartError,
+    SwitchConfig, XdpConfig,
 };
 use scotfree_wire::ClusterKey;
 
@@ -124,7 +125,6 @@ fn is_head(switch: &Switch) -> bool {
 
 /// What the settings mean to the daemon.
 pub fn config(switch: &Switch, key: ClusterKey) -> Result<SwitchConfig, Failure> {
-    let Plane::User = switch.plane.unwrap_or_default();
     let missing = |value: Option<crate::text::Address>, name| required(value.as_ref(), "switch", name);
     let (address, server) = (missing(switch.address, "address")?, missing(switch.server, "server")?);
     let device = required(switch.device_id.as_ref(), "switch", "device_id")?;
@@ -134,6 +134,7 @@ pub fn config(switch: &Switch, key: ClusterKey) -> Result<SwitchConfig, Failure>
     }
     let mut config = SwitchConfig::new(DeviceId(device), &[], address.0, server.0, key);
     config.ports = ports(switch)?;
+    config.plane = plane(switch, config.device);
     config.head = is_head(switch);
     config.window_max = switch.window_max.unwrap_or(config.window_max);
     config.sessions_max = switch.sessions_max.unwrap_or(config.sessions_max);
@@ -144,6 +145,21 @@ pub fn config(switch: &Switch, key: ClusterKey) -> Result<SwitchConfig, Failure>
     }
     config.check().map_err(|problem| Failure::usage(format!("[switch]: {problem}")))?;
     Ok(config)
+}
+
+/// What moves the frames.
+fn plane(switch: &Switch, device: DeviceId) -> PlaneConfig {
+    match switch.plane.unwrap_or_default() {
+        Plane::User => PlaneConfig::User,
+        Plane::Xdp => {
+            let default = XdpConfig::new(device);
+            PlaneConfig::Xdp(XdpConfig {
+                pin: switch.pin.clone().unwrap_or(default.pin),
+                slots: switch.slots.unwrap_or(default.slots),
+                generic: switch.xdp_mode == Some(XdpMode::Generic),
+            })
+        }
+    }
 }
 
 fn add_log(config: &mut SwitchConfig, switch: &Switch, log: &LogSpec) -> Result<(), Failure> {

@@ -1,0 +1,48 @@
+//! What stands before the persist device and deals with most packets by itself.
+//!
+//! Invariant: the device sees a message, a timer or a promotion only after the fast path has told it what it
+//! needs for that, and the fast path goes on only after it has been told what came of it.
+
+use crate::bridge::PortIndex;
+use remedy_persist::{Device, DeviceCounters, DeviceOwn};
+use scotfree_core::{Effects, Nanos, SessionId};
+use std::net::IpAddr;
+
+/// Before what the device is brought up to date.
+#[derive(Debug, Clone, Copy)]
+pub enum Before<'a> {
+    /// It is to see this message.
+    Message(&'a [u8]),
+    /// Its timers are to run.
+    Timer,
+    /// It is to become the head of its chain.
+    Promotion,
+    /// The fast path has logged an entry of this session that is to go to disk.
+    Entry(SessionId),
+    /// It is to be looked at.
+    Look,
+}
+
+/// A fast path before the device. Errors are in words for the operator.
+pub trait FastPath {
+    /// Brings the device up to date.
+    fn before(
+        &mut self,
+        now: Nanos,
+        what: Before<'_>,
+        device: &mut Device,
+        effects: &mut Effects<DeviceOwn>,
+    ) -> Result<(), String>;
+
+    /// Takes over what the device has decided.
+    fn after(&mut self, device: &mut Device) -> Result<(), String>;
+
+    /// When the device should be brought up to date without another reason.
+    fn next_timer(&self) -> Nanos;
+
+    /// A host was heard behind a port.
+    fn heard(&mut self, host: IpAddr, port: PortIndex) -> Result<(), String>;
+
+    /// What the fast path has counted by itself, under the device's names.
+    fn counters(&self) -> Result<DeviceCounters, String>;
+}

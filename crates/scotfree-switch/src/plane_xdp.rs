@@ -1,0 +1,231 @@
+//! The plane in the kernel: programs deal with most frames, and this process with what they pass up.
+//!
+//! Invariant: the programs are attached only when the device's log is restored and they know all that it
+//! knows; they stay attached when the daemon ends.
+
+use crate::bridge::PortIndex;
+use crate::config::{SwitchConfig, XdpConfig};
+use crate::fast_path::{Before, FastPath};
+use crate::metrics::MetricsText;
+use crate::notice::Notices;
+use crate::plane::Plane;
+use crate::plane_user::UserPlane;
+use remedy_persist::{Device, DeviceCounters, DeviceOwn};
+use scotfree_core::{BootEpoch, Effects, Nanos};
+use scotfree_wire::Direction;
+use scotfree_xdp::{
+    AttachMode, Kernel, KernelConfig, KernelError, KeyWords, Mirror, Port, Settings, Upcall, Upcalls,
+};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+/// The programs, loaded, before anything passes them.
+pub(crate) struct Loaded {
+    kernel: Kernel,
+    config: XdpConfig,
+}
+
+impl Loaded {
+    /// Loads the programs; what a daemon before has left is taken over if it is this device's.
+    pub(crate) fn load(config: &SwitchConfig, xdp: &XdpConfig) -> Result<Loaded, KernelError> {
+        let pin = Some(xdp.pin.clone());
+        let kernel = Kernel::load(&KernelConfig { slot_count: xdp.slots, pin })?;
+        let found = kernel.shared().device();
+        if kernel.adopted() && found != config.device {
+            return Err(KernelError::Kept {
+                path: xdp.pin.clone(),
+                found: format!("the log of device {found}"),
+                wanted: format!("that of device {}", config.device),
+            });
+        }
+        Ok(Loaded { kernel, config: xdp.clone() })
+    }
+
+    /// The incarnation that has outlived its daemon; 0 if there is none.
+    pub(crate) fn alive(&self) -> BootEpoch {
+        if self.kernel.adopted() {
+            self.kernel.shared().boot_epoch()
+        } else {
+            BootEpoch(0)
+        }
+    }
+
+    /// Puts the programs before `device`, with what both know, and behind it the ports.
+    pub(crate) fn attach(
+        self,
+        config: &SwitchConfig,
+        mut device: Device,
+        common: impl FnOnce(Device) -> UserPlane,
+    ) -> Result<XdpPlane, KernelError> {
+        self.kernel.shared().set(&settings(config));
+        if self.kernel.adopted() && self.kernel.shared().boot_epoch() == device.boot_epoch() {
+            device.resume(self.kernel.shared().accepted(), self.kernel.shared().lease());
+        }
+        let common_ports = |common: &UserPlane| -> Vec<Port> {
+            let ports = common.interfaces().into_iter();
+            ports.map(|(interface, ifindex)| Port { interface, ifindex }).collect()
+        };
+        let mut common = common(device);
+        let ports = common_ports(&common);
+        let mode = if self.config.generic { AttachMode::Generic } else { AttachMode::Native };
+        let kernel = self.kernel;
+        let known_server = kernel.shared().server_ifindex();
+        if ports.iter().any(|port| port.ifindex == known_server) {
+            kernel.set_server_port(&ports, known_server)?;
+        }
+        let upcalls = kernel.upcalls()?;
+        let shared = Arc::new(kernel);
+        let path = common.datapath_mut();
+        let mirror =
+            path.begin_fast_path(|device, effects| Mirror::start(Arc::clone(&shared), device, effects))?;
+        path.set_fast_path(Box::new(KernelFastPath {
+            mirror,
+            ports: ports.clone(),
+            server: config.server.ip(),
+        }));
+        let links = shared.attach(&ports, mode)?;
+        Ok(XdpPlane {
+            common,
+            upcalls,
+            ports,
+            kernel: shared,
+            more: false,
+            generic: self.config.generic,
+            _links: links,
+        })
+    }
+}
+
+fn settings(config: &SwitchConfig) -> Settings {
+    let (first, last) = (*config.scotfree_ports.start(), *config.scotfree_ports.end());
+    Settings {
+        device: config.device,
+        server: config.server,
+        control: config.control,
+        ports: (first, last),
+        stamp_key: KeyWords(config.cluster_key.control(Direction::Stamp).words()),
+        own_mac: config.own_mac().0,
+    }
+}
+
+/// The plane in the kernel.
+pub(crate) struct XdpPlane {
+    common: UserPlane,
+    upcalls: Upcalls,
+    ports: Vec<Port>,
+    kernel: Arc<Kernel>,
+    more: bool,
+    generic: bool,
+    /// The attachments end with these descriptors, unless they are kept.
+    _links: Vec<std::os::fd::OwnedFd>,
+}
+
+impl Plane for XdpPlane {
+    fn common(&mut self) -> &mut UserPlane {
+        &mut self.common
+    }
+
+    fn common_ref(&self) -> &UserPlane {
+        &self.common
+    }
+
+    fn fds(&self) -> Vec<RawFd> {
+        vec![self.upcalls.fd()]
+    }
+
+    fn receive(&mut self, now: Nanos, _index: usize, notices: &mut Notices) -> io::Result<()> {
+        let (common, ports) = (&mut self.common, &self.ports);
+        let port_of = |ifindex| ports.iter().position(|port| port.ifindex == ifindex).map(PortIndex);
+        let taken = self.upcalls.take(|upcall| match upcall {
+            Upcall::Frame { ifindex, frame } => {
+                if let Some(port) = port_of(ifindex) {
+                    common.take_in(now, port, frame, notices);
+                }
+            }
+            Upcall::Notice { ifindex, frame } => {
+                if let Some(port) = port_of(ifindex) {
+                    common.take_note(now, port, frame, notices);
+                }
+            }
+            Upcall::Entry { session, .. } => common.on_entry(now, session, notices),
+        });
+        self.more = taken == scotfree_xdp::UPCALLS_BURST_MAX;
+        Ok(())
+    }
+
+    fn has_more(&self, _index: usize) -> bool {
+        self.more
+    }
+
+    fn metrics(&mut self, text: &mut MetricsText) {
+        text.plane(if self.generic { "xdp-generic" } else { "xdp" });
+        if let Ok(counters) = self.kernel.counters() {
+            text.kernel(&counters);
+        }
+    }
+}
+
+/// The programs as the device's fast path.
+struct KernelFastPath {
+    mirror: Mirror,
+    ports: Vec<Port>,
+    server: IpAddr,
+}
+
+impl FastPath for KernelFastPath {
+    fn before(
+        &mut self,
+        now: Nanos,
+        what: Before<'_>,
+        device: &mut Device,
+        effects: &mut Effects<DeviceOwn>,
+    ) -> Result<(), String> {
+        let done = match what {
+            Before::Message(message) => self.mirror.before_message(message, device, effects),
+            Before::Timer => self.mirror.before_timer(now, device, effects),
+            Before::Promotion => self.mirror.before_promotion(device, effects),
+            Before::Entry(session) => self.mirror.on_entry(session, device, effects),
+            Before::Look => self.mirror.sync_all(device, effects),
+        };
+        done.map_err(|error| error.to_string())
+    }
+
+    fn after(&mut self, device: &mut Device) -> Result<(), String> {
+        self.mirror.after(device).map_err(|error| error.to_string())
+    }
+
+    fn next_timer(&self) -> Nanos {
+        self.mirror.next_timer()
+    }
+
+    fn heard(&mut self, host: IpAddr, port: PortIndex) -> Result<(), String> {
+        let kernel = self.mirror.kernel();
+        let ifindex = self.ports[port.0].ifindex;
+        if host != self.server || kernel.shared().server_ifindex() == ifindex {
+            return Ok(());
+        }
+        kernel.set_server_port(&self.ports, ifindex).map_err(|error| error.to_string())
+    }
+
+    fn counters(&self) -> Result<DeviceCounters, String> {
+        let counted = self.mirror.kernel().counters().map_err(|error| error.to_string())?;
+        Ok(DeviceCounters {
+            requests: counted.requests,
+            admitted: counted.admitted,
+            unadmitted: counted.unadmitted,
+            duplicate: counted.duplicate,
+            bad: counted.bad,
+            admitted_updates: counted.admitted_updates,
+            logged: counted.logged,
+            ungranted: counted.ungranted,
+            persist_acks: counted.persist_acks,
+            freed: counted.freed,
+            past_epoch: counted.past_epoch,
+            without_lease: counted.without_lease,
+            refused: counted.refused,
+            ..DeviceCounters::default()
+        })
+    }
+}
