@@ -39,6 +39,7 @@ type Runner = fn(&Context<'_>) -> Result<Vec<Measurement>, Trouble>;
 /// The experiments, the quick ones first.
 const EXPERIMENTS: [(&str, Runner); 14] = [
     ("update-ack", update_ack::run),
+    ("kernel-ack", update_ack::run),
     ("ram3-cost", update_ack::run),
     ("disk-domain", disk_domain::run),
     ("probes", probes::run),

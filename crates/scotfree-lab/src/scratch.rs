@@ -3,12 +3,13 @@
 //! Invariant: a scratch folder is new when it is made and gone when it is dropped; one whose process was
 //! killed is removed by a later sweep, and no other is.
 
-use crate::process::start_ticks_of;
+use crate::process::{find_tool, start_ticks_of};
 use crate::trouble::Trouble;
 use scotfree_io::lifetime::try_lock;
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A folder that is removed when it is dropped.
@@ -32,7 +33,7 @@ impl Scratch {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("{PREFIX}{}-{count}-{name}", std::process::id()));
         // Left by a dead process that had our number.
-        let _ = fs::remove_dir_all(&path);
+        let _ = remove(&path);
         let make = || {
             DirBuilder::new().mode(0o700).create(&path)?;
             let lock = File::open(&path)?;
@@ -53,8 +54,23 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         // What cannot be removed is the system's to clean.
-        let _ = fs::remove_dir_all(&self.path);
+        let _ = remove(&self.path);
     }
+}
+
+/// Removes a folder with all that lies in it, also what is mounted there.
+fn remove(folder: &Path) -> std::io::Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let below = mounts.lines().filter_map(|line| line.split(' ').nth(1)).filter(|place| {
+        let place = Path::new(place);
+        place.starts_with(folder) && place != folder
+    });
+    for place in below {
+        // What stays mounted makes the removal fail, which is told.
+        let _ =
+            Command::new(find_tool("umount").unwrap_or_else(|| "umount".into())).args(["-l", place]).output();
+    }
+    fs::remove_dir_all(folder)
 }
 
 const PREFIX: &str = "scot-";
@@ -110,7 +126,7 @@ fn remove_left_behind(folder: &Path) -> bool {
         let lock = File::open(folder)?;
         try_lock(&lock)
     };
-    is_ours().unwrap_or(false) && fs::remove_dir_all(folder).is_ok()
+    is_ours().unwrap_or(false) && remove(folder).is_ok()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::worker::{parse_report, WorkerSpec, READY};
 use super::{places, Context};
 use crate::history::HistoryOptions;
 use crate::netns::Lab;
-use crate::process::{find_tool, wait_until, Process, ProcessSpec};
+use crate::process::{find_tool, run, wait_until, Process, ProcessSpec};
 use crate::resp::{Connection, Place, Reply};
 use crate::scratch::Scratch;
 use crate::topology::Host;
@@ -229,7 +229,21 @@ impl<'a> Site<'a> {
             words.extend(["--log".into(), log_word("disk", &file)]);
         }
         words.extend(more.iter().map(OsString::from));
+        if more.contains(&"xdp") {
+            words.extend(["--pin".into(), self.bpf_folder()?.join(role).into()]);
+        }
         self.start_scot(role, "switch", words)
+    }
+
+    /// Where planes in the kernel keep their logs: a BPF file system of this site's own, since the usual one is
+    /// not seen from inside a network namespace.
+    fn bpf_folder(&self) -> Result<PathBuf, Trouble> {
+        let folder = self.folder.path().join("bpf");
+        if !folder.exists() {
+            fs::create_dir(&folder).map_err(|error| Trouble::file("create the folder", &folder, &error))?;
+            run("mount", ["-t".as_ref(), "bpf".as_ref(), "bpf".as_ref(), folder.as_os_str()])?;
+        }
+        Ok(folder)
     }
 
     /// Writes down whether a device is the head: it reads that at its start and on SIGHUP.

@@ -24,9 +24,13 @@ struct Settings {
     interval_us: u64,
     /// What moves the frames.
     plane: String,
+    #[serde(default = "payload_bytes")]
+    payload_bytes: usize,
 }
 
-const PAYLOAD_BYTES: usize = 64;
+const fn payload_bytes() -> usize {
+    64
+}
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let plane = shared_by_arms(context.experiment, |arm: &Settings| arm.plane.clone())?;
@@ -35,12 +39,12 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let _switches = site.start_chain(&logs, &["--plane", &plane])?;
     let _server = site.start_noop(false)?;
     context.measure_in_turns(|arm, _| {
-        let Settings { durability, calls, interval_us, .. } = settings_of(arm)?;
+        let Settings { durability, calls, interval_us, payload_bytes, .. } = settings_of(arm)?;
         let calls = Calls {
             tier: durability,
             outstanding: 1,
             interval_us,
-            payload_bytes: PAYLOAD_BYTES,
+            payload_bytes,
             count: calls,
             trace: None,
         };
