@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 type Runner = fn(&Context<'_>) -> Result<Vec<Measurement>, Trouble>;
 
 /// The experiments, the quick ones first.
-const EXPERIMENTS: [(&str, Runner); 14] = [
+const EXPERIMENTS: &[(&str, Runner)] = &[
     ("update-ack", update_ack::run),
     ("kernel-ack", update_ack::run),
     ("ram3-cost", update_ack::run),
@@ -125,7 +125,7 @@ pub enum RunError {
 
 /// The names of the experiments.
 pub fn names() -> Vec<&'static str> {
-    EXPERIMENTS.map(|(name, _)| name).to_vec()
+    EXPERIMENTS.iter().map(|(name, _)| *name).collect()
 }
 
 /// Runs experiments by name; without names, all but those that take very long. Progress goes to standard
@@ -154,7 +154,7 @@ fn choose(wanted: &[String]) -> Result<Vec<(&'static str, Runner)>, RunError> {
         found.copied().ok_or_else(|| RunError::Unknown { name: name.clone() })
     };
     if wanted.is_empty() {
-        return Ok(EXPERIMENTS.into_iter().filter(|(name, _)| !LONG.contains(name)).collect());
+        return Ok(EXPERIMENTS.iter().copied().filter(|(name, _)| !LONG.contains(name)).collect());
     }
     wanted.iter().map(find).collect()
 }

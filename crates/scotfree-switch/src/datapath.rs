@@ -150,7 +150,8 @@ impl Datapath {
             }
         };
         if let Some((host, station)) = shown {
-            self.hear(now, host, station, ingress, ethernet.link, out, notices);
+            let neighbour = Neighbour { mac: station, port: ingress, vlan: Vlan::of(vlan) };
+            self.hear(now, host, neighbour, out, notices);
         }
     }
 
@@ -178,7 +179,7 @@ impl Datapath {
             return self.on_arp(now, arrival, verdict, out, notices);
         }
         if let Some(message) = NdpMessage::read(&ethernet) {
-            return self.on_ndp(now, arrival, &message, ethernet.link, verdict, out, notices);
+            return self.on_ndp(now, arrival, (&message, ethernet.link), verdict, out, notices);
         }
         if scotfree_offset(&self.scotfree_ports, &ethernet).is_some() {
             return self.on_scotfree(now, arrival, verdict, out, notices);
@@ -229,7 +230,9 @@ impl Datapath {
             // Not about Ethernet and IPv4: none of ours, and not to be hidden from others.
             return self.pass_on(arrival, verdict, out);
         };
-        self.hear(now, packet.sender_ip.into(), packet.sender_mac, arrival.ingress, link, out, notices);
+        let neighbour =
+            Neighbour { mac: packet.sender_mac, port: arrival.ingress, vlan: Vlan::of(link.vlan) };
+        self.hear(now, packet.sender_ip.into(), neighbour, out, notices);
         if IpAddr::V4(packet.target_ip) != self.control.ip() {
             return self.pass_on(arrival, verdict, out);
         }
@@ -245,14 +248,14 @@ impl Datapath {
         &mut self,
         now: Nanos,
         arrival: &Arrival<'_>,
-        message: &NdpMessage,
-        link: Link,
+        (message, link): (&NdpMessage, Link),
         verdict: Verdict,
         out: &mut Outbox,
         notices: &mut Notices,
     ) {
         if let Some((host, station)) = message.shows() {
-            self.hear(now, host.into(), station, arrival.ingress, link, out, notices);
+            let neighbour = Neighbour { mac: station, port: arrival.ingress, vlan: Vlan::of(link.vlan) };
+            self.hear(now, host.into(), neighbour, out, notices);
         }
         if IpAddr::V6(message.target) != self.control.ip() {
             return self.pass_on(arrival, verdict, out);
@@ -268,19 +271,16 @@ impl Datapath {
         &mut self,
         now: Nanos,
         address: IpAddr,
-        mac: MacAddress,
-        port: PortIndex,
-        link: Link,
+        neighbour: Neighbour,
         out: &mut Outbox,
         notices: &mut Notices,
     ) {
         if address == self.control.ip() {
             return;
         }
-        if let Some(Err(problem)) = self.fast.as_mut().map(|fast| fast.heard(address, port)) {
+        if let Some(Err(problem)) = self.fast.as_mut().map(|fast| fast.heard(address, neighbour.port)) {
             notices.alarm(&format!("{problem}; nothing is acknowledged in the kernel"));
         }
-        let neighbour = Neighbour { mac, port, vlan: Vlan::of(link.vlan) };
         let mut released = std::mem::take(&mut self.released);
         self.neighbours.heard(now, address, neighbour, &mut released);
         for packet in released.drain(..) {
@@ -365,7 +365,9 @@ impl Datapath {
                 return;
             }
         };
-        self.hear(now, frame.source.ip(), frame.link.source, arrival.ingress, frame.link, out, notices);
+        let Link { source: mac, vlan, .. } = frame.link;
+        let neighbour = Neighbour { mac, port: arrival.ingress, vlan: Vlan::of(vlan) };
+        self.hear(now, frame.source.ip(), neighbour, out, notices);
         self.before(now, Before::Message(frame.payload), notices);
         self.device.on_message(now, frame.source, frame.destination, frame.payload, &mut self.effects);
         self.note_refusals(&frame, notices);

@@ -40,14 +40,8 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let _server = site.start_noop(false)?;
     context.measure_in_turns(|arm, _| {
         let Settings { durability, calls, interval_us, payload_bytes, .. } = settings_of(arm)?;
-        let calls = Calls {
-            tier: durability,
-            outstanding: 1,
-            interval_us,
-            payload_bytes,
-            count: calls,
-            trace: None,
-        };
+        let calls =
+            Calls { tier: durability, outstanding: 1, interval_us, payload_bytes, count: calls, trace: None };
         let before = site.counts_of_devices()?;
         let mut measured = measured(&site.calls(&calls)?);
         for (id, now) in site.counts_of_devices()? {
