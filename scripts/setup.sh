@@ -4,7 +4,7 @@
 set -euo pipefail
 
 # command:package
-wanted=(ip:iproute2 redis-server:redis-server redis-cli:redis-tools redis-benchmark:redis-tools ethtool:ethtool unshare:util-linux)
+wanted=(clang-14:clang-14 pkg-config:pkg-config ip:iproute2 redis-server:redis-server redis-cli:redis-tools redis-benchmark:redis-tools ethtool:ethtool unshare:util-linux)
 required=(ip unshare)
 
 PATH="$PATH:/usr/sbin:/sbin:$HOME/.cargo/bin"
@@ -20,11 +20,22 @@ links() {
   return $rc
 }
 
+# Headers for programs in the kernel, and the libraries that load them.
+compiles_bpf() {
+  local header
+  for header in bpf/bpf_helpers.h libelf.h zlib.h; do
+    [ -e "/usr/include/$header" ] || return 1
+  done
+  has make
+}
+
 missing=()
 for pair in "${wanted[@]}"; do
   has "${pair%%:*}" || missing+=("${pair##*:}")
 done
 links || missing+=(gcc libc6-dev)
+# What the plane in the kernel is compiled and linked with.
+compiles_bpf || missing+=(libbpf-dev libelf-dev zlib1g-dev gcc libc6-dev make)
 
 if [ ${#missing[@]} -gt 0 ]; then
   mapfile -t packages < <(printf '%s\n' "${missing[@]}" | sort -u)
@@ -54,6 +65,9 @@ elif ! minor=$(cargo --version | sed -nE 's/^cargo 1\.([0-9]+)\..*/\1/p') || [ "
 fi
 if ! has python3 || ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
   echo "setup: Python 3.11 or newer is missing; it is not needed yet, analysis will want it (apt-get install python3)" >&2
+fi
+if ! { has clang-14 && compiles_bpf; }; then
+  echo "setup: without clang-14, libbpf-dev, libelf-dev and zlib1g-dev the device is built with its user-space plane only" >&2
 fi
 has redis-server || echo "setup: no redis-server: the demo runs on the embedded scot kv, tests against Redis are skipped with the reason" >&2
 exit $stop

@@ -2,6 +2,9 @@
 # All tests, from the cheapest to the dearest. Ends with a line that counts them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/features.sh
+workspace=(--workspace)
+[ ${#without_kernel_plane[@]} -eq 0 ] || workspace+=(--exclude scotfree-xdp "${without_kernel_plane[@]}")
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
@@ -9,12 +12,12 @@ step() { printf '\n== %s\n' "$*"; }
 
 step "format, lints, tidy rules"
 cargo fmt --all -- --check
-cargo clippy -q --locked --workspace --all-targets -- -D warnings
+cargo clippy -q --locked "${workspace[@]}" --all-targets -- -D warnings
 cargo run -q --locked -p xtask -- tidy
 
 step "tests of all crates"
-cargo build -q --locked --release -p scotfree-cli
-cargo test --locked --workspace --no-fail-fast 2>&1 | tee "$log"
+cargo build -q --locked --release -p scotfree-cli "${without_kernel_plane[@]}"
+cargo test --locked "${workspace[@]}" --no-fail-fast 2>&1 | tee "$log"
 
 step "the parsers under random input"
 cargo test -q --locked --manifest-path fuzz/Cargo.toml 2>&1 | tee -a "$log"
