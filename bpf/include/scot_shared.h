@@ -45,6 +45,7 @@ struct scot_shared {
 	__u8 accepted;          /* whether the server has accepted this boot epoch */
 	__u8 media;             /* the durability that its domains can give, a bit set */
 	__u8 zero[3];
+	__u32 boot_seen;        /* the largest boot epoch seen in a stamp */
 	__u16 port_first;       /* of Scotfree's UDP ports */
 	__u16 port_last;
 	__u32 server_ifindex;   /* behind which port the server lives; 0 if that is not known */
@@ -66,6 +67,7 @@ struct scot_session {
 	__u64 heard_at;         /* when its client last spoke under its keys, CLOCK_MONOTONIC */
 	__u64 logged;           /* entries logged so far */
 	__u64 freed;            /* of these, up to `stable` */
+	__u64 disorder_until;   /* up to here entries were logged out of the order of their seq_num */
 	struct scot_address client;
 	__u32 window;           /* its credit and the number of its slots */
 	__u32 slot_first;       /* its slots are slot_first .. slot_first + window */

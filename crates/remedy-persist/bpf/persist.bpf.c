@@ -260,6 +260,7 @@ enum persist_admission {
 	PERSIST_ADMIT_DUPLICATE, /* seen before; the stamp is known */
 	PERSIST_ADMIT_FORGOTTEN, /* seen before; the stamp is forgotten */
 	PERSIST_ADMIT_NOT,       /* the daemon's */
+	PERSIST_ADMIT_UNSTAMPED, /* the head has not admitted it */
 	PERSIST_ADMIT_GONE,      /* the session is gone */
 };
 
@@ -299,6 +300,31 @@ static __always_inline void persist_decide_ack(const struct scot_session *sessio
 	decision->acknowledge = true;
 }
 
+static __always_inline void persist_fill_slot(const struct scot_session *session, struct scot_slot *slot,
+					      const struct persist_request *request,
+					      const struct persist_decision *decision, __u32 state)
+{
+	slot->state = state;
+	slot->seq_num = request->seq_num;
+	slot->logged = session->logged;
+	slot->logged_at = request->now;
+	slot->stamp = decision->stamp;
+	slot->asked = request->asked;
+	slot->persisted = SCOT_DURABILITY_NONE;
+	slot->writing = state == SCOT_SLOT_WRITING ? request->asked & SCOT_DURABILITY_DISK : 0;
+	slot->acknowledged = 0;
+}
+
+/* Whether an entry can be acknowledged again here: the acknowledgement is made of this packet, which must
+ * be the one that was logged.
+ */
+static __always_inline bool persist_can_acknowledge_again(const struct scot_slot *slot,
+							  const struct persist_request *request)
+{
+	return slot->state != SCOT_SLOT_DAEMON && slot->asked == SCOT_DURABILITY_RAM &&
+	       request->kind == SCOT_KIND_UPDATE && request->key_hash == slot->header.key_hash;
+}
+
 static __always_inline void persist_admit_next(struct scot_session *session, struct scot_slot *slot,
 					       const struct persist_request *request,
 					       struct persist_decision *decision)
@@ -319,15 +345,7 @@ static __always_inline void persist_admit_next(struct scot_session *session, str
 	// A slot that holds a live entry keeps it: the request is stamped anew if it comes again.
 	if (!logs && (slot->state == SCOT_SLOT_WRITING || persist_entry_is_live(session, slot)))
 		return;
-	slot->state = logs ? SCOT_SLOT_WRITING : SCOT_SLOT_STAMPED;
-	slot->seq_num = request->seq_num;
-	slot->logged = session->logged;
-	slot->logged_at = request->now;
-	slot->stamp = *stamp;
-	slot->asked = request->asked;
-	slot->persisted = SCOT_DURABILITY_NONE;
-	slot->writing = logs ? request->asked & SCOT_DURABILITY_DISK : 0;
-	slot->acknowledged = 0;
+	persist_fill_slot(session, slot, request, decision, logs ? SCOT_SLOT_WRITING : SCOT_SLOT_STAMPED);
 	if (logs && request->asked == SCOT_DURABILITY_RAM)
 		persist_decide_ack(session, slot, request, decision);
 }
@@ -342,9 +360,7 @@ static __always_inline void persist_admit_again(struct scot_session *session, st
 		decision->admission = PERSIST_ADMIT_FORGOTTEN;
 		return;
 	}
-	// The acknowledgement is made of this packet: it must be the one that was logged.
-	if (entry && (slot->state == SCOT_SLOT_DAEMON || slot->asked != SCOT_DURABILITY_RAM ||
-		      request->kind != SCOT_KIND_UPDATE || request->key_hash != slot->header.key_hash)) {
+	if (entry && !persist_can_acknowledge_again(slot, request)) {
 		decision->admission = PERSIST_ADMIT_NOT;
 		return;
 	}
@@ -443,6 +459,16 @@ static __always_inline enum persist_outcome persist_unadmitted(struct scot_count
 	return PERSIST_FORWARD;
 }
 
+/* How a request goes on that has been dealt with. */
+static __always_inline enum persist_outcome persist_way_on(const struct persist_request *request,
+							   const struct persist_decision *decision)
+{
+	if (decision->acknowledge)
+		return PERSIST_ACKNOWLEDGE;
+	return decision->admission == PERSIST_ADMIT_LOGGED && request->asked & SCOT_DURABILITY_DISK ?
+		       PERSIST_TELL_AND_FORWARD : PERSIST_FORWARD;
+}
+
 static __always_inline enum persist_outcome persist_carry_out(struct xdp_md *frame, const struct scot_context *context,
 							      struct scot_slot *slot,
 							      const struct persist_request *request,
@@ -457,11 +483,104 @@ static __always_inline enum persist_outcome persist_carry_out(struct xdp_md *fra
 		persist_write(frame, context, slot, stamp);
 	if (!persist_write_stamp(frame, context, stamp))
 		return PERSIST_REFUSE;
-	if (decision->acknowledge)
-		return PERSIST_ACKNOWLEDGE;
-	return decision->admission == PERSIST_ADMIT_LOGGED && request->asked & SCOT_DURABILITY_DISK ?
-		       PERSIST_TELL_AND_FORWARD : PERSIST_FORWARD;
+	return persist_way_on(request, decision);
 }
+
+/* ---- behind the head of a chain: what it has stamped is logged under its stamp (rule 13) */
+
+static __always_inline void persist_follow_new(struct scot_session *session, struct scot_slot *slot,
+					       const struct persist_request *request,
+					       struct persist_decision *decision)
+{
+	bool logs = decision->stamp.kind == SCOT_STAMP_KIND_ORDER && persist_can_log(session, slot, request);
+	bool late = request->seq_num < session->next;
+
+	decision->admission = logs ? PERSIST_ADMIT_LOGGED : PERSIST_ADMIT_UNLOGGED;
+	if (!late)
+		session->next = request->seq_num + 1;
+	if (session->last_write < decision->stamp.previous_write)
+		session->last_write = decision->stamp.previous_write;
+	if (request->kind != SCOT_KIND_READ && session->last_write < request->seq_num)
+		session->last_write = request->seq_num;
+	if (!logs)
+		return;
+	// Behind newer entries: until these are stable the running counts of slots say nothing.
+	if (late && session->disorder_until < session->next - 1)
+		session->disorder_until = session->next - 1;
+	session->logged++;
+	persist_fill_slot(session, slot, request, decision, SCOT_SLOT_WRITING);
+	if (request->asked == SCOT_DURABILITY_RAM)
+		persist_decide_ack(session, slot, request, decision);
+}
+
+static __always_inline void persist_follow_again(struct scot_session *session, struct scot_slot *slot,
+						 const struct persist_request *request,
+						 struct persist_decision *decision)
+{
+	bool here = slot->seq_num == request->seq_num && persist_entry_is_live(session, slot);
+
+	decision->admission = PERSIST_ADMIT_DUPLICATE;
+	if (!here)
+		return;
+	if (!persist_can_acknowledge_again(slot, request) || slot->stamp.mac != decision->stamp.mac)
+		decision->admission = PERSIST_ADMIT_NOT;
+	else if (slot->state == SCOT_SLOT_VALID)
+		persist_decide_ack(session, slot, request, decision);
+}
+
+static __always_inline void persist_follow_admit(struct scot_session *session, struct scot_slot *slot,
+						 const struct persist_request *request,
+						 struct persist_decision *decision)
+{
+	decision->admission = PERSIST_ADMIT_NOT;
+	bpf_spin_lock(&session->lock);
+	if (session->id != request->session) {
+		decision->admission = PERSIST_ADMIT_GONE;
+	} else if (scot_shared.held[session->index & (SCOT_SESSIONS_MAX - 1)] == 0) {
+		bool live = slot->seq_num == request->seq_num && persist_entry_is_live(session, slot);
+
+		session->heard_at = request->now;
+		session->confirmed = 1;
+		if (decision->stamp.kind == SCOT_STAMP_KIND_NONE)
+			decision->admission = PERSIST_ADMIT_UNSTAMPED;
+		else if (live || request->seq_num <= session->stable)
+			persist_follow_again(session, slot, request, decision);
+		else
+			persist_follow_new(session, slot, request, decision);
+	}
+	bpf_spin_unlock(&session->lock);
+}
+
+static __always_inline enum persist_outcome persist_follow(struct xdp_md *frame, const struct scot_context *context,
+							   struct scot_session *session, struct scot_slot *slot,
+							   const struct persist_request *request,
+							   struct scot_counters *counters)
+{
+	struct persist_decision decision = {};
+	struct scot_header *header = scot_at(frame, context->packet_at);
+	struct scot_stamp *stamp = (void *)(header + 1);
+
+	if ((void *)(stamp + 1) > scot_data_end(frame))
+		return PERSIST_PASS_UP_REQUEST;
+	decision.stamp = *stamp;
+	// A forged stamp under an authentic packet, or a later incarnation of the head's: the daemon's to note.
+	if (decision.stamp.kind != SCOT_STAMP_KIND_NONE &&
+	    persist_stamp_mac(&decision.stamp, request->session, request->seq_num) != decision.stamp.mac)
+		return PERSIST_PASS_UP_REQUEST;
+	if (decision.stamp.boot_epoch > scot_shared.boot_seen)
+		return PERSIST_PASS_UP_REQUEST;
+	persist_follow_admit(session, slot, request, &decision);
+	if (decision.admission == PERSIST_ADMIT_GONE || decision.admission == PERSIST_ADMIT_UNSTAMPED)
+		return persist_unadmitted(counters);
+	if (decision.admission == PERSIST_ADMIT_NOT)
+		return PERSIST_PASS_UP_REQUEST;
+	persist_count(counters, request, &decision);
+	if (decision.admission == PERSIST_ADMIT_LOGGED)
+		persist_write(frame, context, slot, &decision.stamp);
+	return persist_way_on(request, &decision);
+}
+
+/* ---- requests, whichever part the device has */
 
 static __always_inline enum persist_outcome persist_on_request(struct xdp_md *frame, const struct scot_context *context,
 							       const struct scot_header *header,
@@ -491,8 +610,10 @@ static __always_inline enum persist_outcome persist_on_request(struct xdp_md *fr
 		return persist_refuse(counters, SCOT_REFUSAL_BAD_MAC);
 	}
 	slot = persist_slot(session, request.seq_num);
-	if (!slot || !scot_shared.head || !scot_address_is(&context->source, &session->client))
+	if (!slot || !scot_address_is(&context->source, &session->client))
 		return PERSIST_PASS_UP_REQUEST;
+	if (!scot_shared.head)
+		return persist_follow(frame, context, session, slot, &request, counters);
 	persist_admit(session, slot, &request, &decision);
 	if (decision.admission == PERSIST_ADMIT_GONE)
 		return persist_unadmitted(counters);
@@ -518,7 +639,7 @@ static __always_inline enum persist_outcome persist_free(struct scot_session *se
 	if (session->id != id || stable <= session->stable) {
 		outcome = PERSIST_FORWARD;
 	} else if (scot_shared.held[session->index & (SCOT_SESSIONS_MAX - 1)] == 0 && stable < session->next &&
-		   slot->seq_num == stable && slot->state != SCOT_SLOT_EMPTY) {
+		   stable > session->disorder_until && slot->seq_num == stable && slot->state != SCOT_SLOT_EMPTY) {
 		freed = slot->logged - session->freed;
 		session->freed = slot->logged;
 		session->stable = stable;

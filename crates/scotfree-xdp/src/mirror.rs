@@ -64,6 +64,8 @@ struct Known {
     absorbed: SeqNum,
     /// Entries logged so far, the daemon's with them.
     logged: u64,
+    /// Up to here entries were logged out of the order of their `seq_num`.
+    disorder_until: SeqNum,
     held: bool,
 }
 
@@ -138,8 +140,15 @@ impl Mirror {
             }
             let (slot_first, window) = (state.slot_first, state.window);
             self.free.take_at(slot_first, window);
-            let known =
-                Known { index, slot_first, window, absorbed: SeqNum(1), logged: state.logged, held: true };
+            let known = Known {
+                index,
+                slot_first,
+                window,
+                absorbed: SeqNum(1),
+                logged: state.logged,
+                disorder_until: state.disorder_until,
+                held: true,
+            };
             self.known.insert(state.id, known);
             self.held.push(state.id);
             self.absorb(&state, device, effects);
@@ -298,6 +307,7 @@ impl Mirror {
         }
         known.absorbed = self.absorb_slots(state, &known, device, effects);
         known.logged = state.logged;
+        known.disorder_until = state.disorder_until;
         self.known.insert(state.id, known);
     }
 
@@ -309,15 +319,18 @@ impl Mirror {
         device: &mut Device,
         effects: &mut Effects<DeviceOwn>,
     ) -> SeqNum {
+        // A late entry lies among those that were taken over before.
+        let disorder = state.disorder_until > state.stable;
+        let first = if disorder { known.absorbed.min(state.stable.next()) } else { known.absorbed };
         // Of more requests than slots, only those count that the slots still hold.
-        let few = state.next.0 - known.absorbed.0 <= u64::from(known.window);
+        let few = state.next.0 - first.0 <= u64::from(known.window);
         let mut seqs: Vec<SeqNum> = if few {
-            (known.absorbed.0..state.next.0).map(SeqNum).collect()
+            (first.0..state.next.0).map(SeqNum).collect()
         } else {
             let places = known.slot_first..known.slot_first + known.window;
             places.map(|place| self.settled(place, known.held).seq).collect()
         };
-        seqs.retain(|seq| (known.absorbed..state.next).contains(seq));
+        seqs.retain(|seq| (first..state.next).contains(seq));
         seqs.sort_unstable();
         let unfinished = seqs.into_iter().find(|seq| !self.absorb_slot(state, known, *seq, device, effects));
         unfinished.unwrap_or(state.next)
@@ -414,6 +427,7 @@ impl Mirror {
         let shared = self.kernel.shared();
         shared.set_lease(device.lease_until());
         shared.set_boot_epoch(device.boot_epoch());
+        shared.set_boot_seen(device.boot_seen());
         shared.set_server_epoch(device.server_epoch());
         shared.set_role(device.is_head(), device.is_accepted(), device.media());
     }
@@ -436,6 +450,7 @@ impl Mirror {
             window,
             absorbed: view.reached.next,
             logged: 0,
+            disorder_until: SeqNum(0),
             held: true,
         };
         self.known.insert(id, known);
@@ -473,6 +488,9 @@ impl Mirror {
         }
         let known = self.known.get_mut(&id).expect("it was looked up");
         known.logged += u64::from(view.logged);
+        if view.logged && seq.next() < known.absorbed {
+            known.disorder_until = known.disorder_until.max(known.absorbed);
+        }
         let head = SlotHead {
             state: if view.logged { SlotState::Daemon } else { SlotState::Stamped },
             seq,
@@ -498,6 +516,7 @@ fn session_of(id: SessionId, known: &Known, view: &SessionView) -> Session {
         heard_at: view.reached.heard_at,
         logged: known.logged,
         freed: known.logged.saturating_sub(view.entry_count),
+        disorder_until: known.disorder_until,
         client: view.client,
         window: known.window,
         slot_first: known.slot_first,

@@ -171,6 +171,11 @@ impl Shared {
         BootEpoch(self.half(offset_of!(scot_shared, boot_epoch)).load(Ordering::SeqCst))
     }
 
+    /// Sets the largest boot epoch seen in a stamp.
+    pub fn set_boot_seen(&self, boot_epoch: BootEpoch) {
+        self.half(offset_of!(scot_shared, boot_seen)).store(boot_epoch.0, Ordering::SeqCst);
+    }
+
     /// Sets the largest server epoch that has polled the device.
     pub fn set_server_epoch(&self, epoch: Epoch) {
         self.half(offset_of!(scot_shared, server_epoch)).store(epoch.0, Ordering::SeqCst);

@@ -29,6 +29,8 @@ pub struct Session {
     pub logged: u64,
     /// Of these, up to `stable`.
     pub freed: u64,
+    /// Up to here entries were logged out of the order of their `seq_num`.
+    pub disorder_until: SeqNum,
     /// Its client.
     pub client: SocketAddr,
     /// Its credit, which is the number of its slots.
@@ -72,6 +74,7 @@ impl Session {
             heard_at: self.heard_at.0,
             logged: self.logged,
             freed: self.freed,
+            disorder_until: self.disorder_until.0,
             client: Endpoint(self.client).to_plain(),
             window: self.window,
             slot_first: self.slot_first,
@@ -97,6 +100,7 @@ impl Session {
             heard_at: Nanos(plain.heard_at),
             logged: plain.logged,
             freed: plain.freed,
+            disorder_until: SeqNum(plain.disorder_until),
             client: Endpoint::from_plain(&plain.client).0,
             window: plain.window,
             slot_first: plain.slot_first,

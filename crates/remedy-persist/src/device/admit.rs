@@ -229,6 +229,7 @@ impl Device {
         let Some(whole) = self.fragments.offer(packet)? else { return Ok(()) };
         self.counters.requests += 1;
         self.counters.admitted += 1;
+        self.touch_session(id);
         if let Some(session) = self.sessions.get_mut(&id) {
             session.next = session.next.max(seq.next());
             // What went by unstamped, or before this device knew the session, the head knows.

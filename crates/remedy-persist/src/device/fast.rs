@@ -6,7 +6,7 @@
 
 use super::slots::{authentic, order_key, Keeper, Slot};
 use super::{Device, DeviceOwn};
-use scotfree_core::{Durability, Effects, Epoch, Nanos, OrderNumber, SeqNum, SessionId, Token};
+use scotfree_core::{BootEpoch, Durability, Effects, Epoch, Nanos, OrderNumber, SeqNum, SessionId, Token};
 use scotfree_wire::{Flags, Nonce, Packet, SessionKeys, Stamp, WireError};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -204,6 +204,7 @@ impl Device {
         };
         session.live.insert(seq);
         let region = session.region;
+        self.boot_seen = self.boot_seen.max(entry.stamp.boot_epoch);
         self.live.insert(order_key(&entry.stamp), (id, seq));
         self.aged.insert((reforward_at, id, seq));
         let number = self.slot_token(region, place);
@@ -304,6 +305,11 @@ impl Device {
     /// Whether the server has accepted this incarnation.
     pub fn is_accepted(&self) -> bool {
         self.accepted
+    }
+
+    /// The largest boot epoch that it has seen in a stamp.
+    pub fn boot_seen(&self) -> BootEpoch {
+        self.boot_seen
     }
 
     /// Until when it may acknowledge.

@@ -55,9 +55,9 @@ fn packets_wanted() -> u32 {
 
 /// Plays a script on both sides: how many packets it had, and how many the programs kept to themselves; or
 /// where the sides differ.
-fn play(kernel: &Arc<Kernel>, script: &[Step]) -> Result<(u32, u32), String> {
-    let mut machine = MachineSide::new();
-    let mut programs = KernelSide::new(kernel);
+fn play(kernel: &Arc<Kernel>, head: bool, script: &[Step]) -> Result<(u32, u32), String> {
+    let mut machine = MachineSide::new(head);
+    let mut programs = KernelSide::new(kernel, head);
     let mut seen = 0;
     for (at, step) in script.iter().enumerate() {
         for packet in step.packets(&machine) {
@@ -82,7 +82,16 @@ fn play(kernel: &Arc<Kernel>, script: &[Step]) -> Result<(u32, u32), String> {
 }
 
 #[test]
-fn programs_and_machine_say_the_same() {
+fn programs_and_machine_say_the_same_at_the_head() {
+    compare(true);
+}
+
+#[test]
+fn programs_and_machine_say_the_same_behind_the_head() {
+    compare(false);
+}
+
+fn compare(head: bool) {
     let Some(kernel) = kernel() else { return };
     let kernel = kernel.lock().expect("no other test has failed with it");
     let (seen, kept) = (Cell::new(0), Cell::new(0));
@@ -90,7 +99,7 @@ fn programs_and_machine_say_the_same() {
     while seen.get() < packets_wanted() {
         // A runner runs once.
         let outcome = TestRunner::new(config.clone()).run(&script(SCRIPT_STEPS_MAX), |script| {
-            let (more, more_kept) = play(&kernel, &script).map_err(TestCaseError::fail)?;
+            let (more, more_kept) = play(&kernel, head, &script).map_err(TestCaseError::fail)?;
             seen.set(seen.get() + more);
             kept.set(kept.get() + more_kept);
             Ok(())

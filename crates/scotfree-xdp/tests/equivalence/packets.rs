@@ -3,10 +3,10 @@
 use crate::sides::{MachineSide, CLIENTS, CONTROL, SERVER};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use scotfree_core::{BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, SeqNum, SessionId};
+use scotfree_core::{BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId};
 use scotfree_wire::{
-    emit, fragments, AcceptTail, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header, HeartbeatTail,
-    Key, Kind, LeaseTail, RangeTail, SessionKeys, Stamp, Tail,
+    emit, emit_stamp, fragments, AcceptTail, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header,
+    HeartbeatTail, Key, Kind, LeaseTail, RangeTail, SessionKeys, Stamp, StampKind, Tail,
 };
 use std::net::SocketAddr;
 
@@ -26,7 +26,16 @@ pub enum Step {
     /// The server grants a lease, for the device's incarnation or a later one.
     Lease { raise: bool, refused: bool },
     /// A request, placed from what the device expects next.
-    Request { session: u8, kind: u8, ahead: i8, asked: u8, bytes: u16, early: bool, elsewhere: bool },
+    Request {
+        session: u8,
+        kind: u8,
+        ahead: i8,
+        asked: u8,
+        bytes: u16,
+        early: bool,
+        elsewhere: bool,
+        stamp: u8,
+    },
     /// A request of several fragments, of which some are left out.
     Fragments { session: u8, ahead: i8, bytes: u16, missing: Option<u8> },
     /// What is stable, counted back from what the device expects next, in one of the ways to say it.
@@ -85,7 +94,7 @@ fn place(next: SeqNum, ahead: i8) -> u64 {
 impl Step {
     pub fn packets(&self, machine: &MachineSide) -> Vec<Sent> {
         match self {
-            Step::Request { session, kind, ahead, asked, bytes, early, elsewhere } => {
+            Step::Request { session, kind, ahead, asked, bytes, early, elsewhere, stamp } => {
                 let kind = [Kind::Update, Kind::Update, Kind::Read, Kind::Bypass][usize::from(*kind) % 4];
                 let mut header = Header::new(kind, id(*session), EPOCH);
                 header.seq_num = SeqNum(place(machine.next(id(*session)), *ahead));
@@ -94,7 +103,8 @@ impl Step {
                 header.flags = if *early && kind == Kind::Update { Flags::EARLY } else { Flags::NONE };
                 header.device_acks_asked = 1;
                 let tail = Tail::Stamp(Stamp::default());
-                let bytes = packet(&header, &tail, &payload(*bytes), &keys(*session).client_to_server);
+                let mut bytes = packet(&header, &tail, &payload(*bytes), &keys(*session).client_to_server);
+                write_stamp(&mut bytes, &header, *stamp);
                 let from = client_of(session + u8::from(*elsewhere));
                 vec![Sent { from, to: SERVER, bytes }]
             }
@@ -216,6 +226,26 @@ fn stable(machine: &MachineSide, session: u8, behind: u8, way: u8, epoch: u8) ->
     }
 }
 
+/// What the head of the chain has written; the head itself writes over it.
+fn write_stamp(packet: &mut [u8], header: &Header, stamp: u8) {
+    let number = header.session.0 * 10_000 + header.seq_num.0;
+    let kind = match stamp {
+        0 => return,
+        1 => StampKind::Barrier,
+        _ => StampKind::Order,
+    };
+    let stamped = Stamp {
+        kind,
+        device: DeviceId(7),
+        boot_epoch: BootEpoch(if stamp == 2 { 9 } else { 3 }),
+        number: OrderNumber(number),
+        previous_write: SeqNum(header.seq_num.0.saturating_sub(2)),
+    };
+    // One that is not the head's.
+    let direction = if stamp == 3 { Direction::Handshake } else { Direction::Stamp };
+    emit_stamp(packet, &stamped, &cluster().control(direction)).expect("it is a request");
+}
+
 fn spoil(mut sent: Sent, flip: u16, cut: Option<u16>) -> Sent {
     // The mark stays, or it were no packet of ours.
     if sent.bytes.len() > 4 {
@@ -233,8 +263,10 @@ fn request() -> impl Strategy<Value = Step> {
     let asked = prop_oneof![8 => Just(1_u8), 1 => 0..4_u8];
     let bytes = prop_oneof![6 => 0..200_u16, 1 => 0..=1_356_u16];
     let elsewhere = prop_oneof![30 => Just(false), 1 => Just(true)];
-    (0..4_u8, 0..4_u8, ahead, asked, bytes, any::<bool>(), elsewhere).prop_map(
-        |(session, kind, ahead, asked, bytes, early, elsewhere)| Step::Request {
+    // None, a barrier, a later incarnation's, a forged one; mostly an order number.
+    let stamp = prop_oneof![2 => 0..4_u8, 12 => Just(4_u8)];
+    (0..4_u8, 0..4_u8, ahead, asked, bytes, any::<bool>(), elsewhere, stamp).prop_map(
+        |(session, kind, ahead, asked, bytes, early, elsewhere, stamp)| Step::Request {
             session,
             kind,
             ahead,
@@ -242,6 +274,7 @@ fn request() -> impl Strategy<Value = Step> {
             bytes,
             early,
             elsewhere,
+            stamp,
         },
     )
 }

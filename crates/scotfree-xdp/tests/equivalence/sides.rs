@@ -58,10 +58,11 @@ fn counts(counters: &DeviceCounters) -> Counts {
     core::array::from_fn(|at| named.get(at).copied().unwrap_or_else(|| counters.refused[at - named.len()]))
 }
 
-fn device() -> Device {
+fn device(head: bool) -> Device {
     Device::new(DeviceConfig {
         window_max: WINDOW_MAX,
         sessions_max: 3,
+        head,
         media: Durability::Ram,
         ..DeviceConfig::new(DeviceId(1), BootEpoch(1), CONTROL, SERVER, cluster())
     })
@@ -102,8 +103,8 @@ pub struct MachineSide {
 }
 
 impl MachineSide {
-    pub fn new() -> MachineSide {
-        MachineSide { device: device(), effects: Effects::new() }
+    pub fn new(head: bool) -> MachineSide {
+        MachineSide { device: device(head), effects: Effects::new() }
     }
 
     pub fn receive(&mut self, packet: &Sent) -> Vec<Leaving> {
@@ -141,7 +142,7 @@ pub struct KernelSide {
 }
 
 impl KernelSide {
-    pub fn new(kernel: &Arc<Kernel>) -> KernelSide {
+    pub fn new(kernel: &Arc<Kernel>, head: bool) -> KernelSide {
         kernel.clear_for_tests().expect("the tables can be written");
         kernel.shared().set(&Settings {
             device: DeviceId(1),
@@ -155,7 +156,7 @@ impl KernelSide {
         let station = Station { ifindex: SERVER_PORT, last_seen: now_monotonic() };
         kernel.set_station(server, station).expect("the tables can be written");
         kernel.shared().set_server_ifindex(SERVER_PORT);
-        let (mut device, mut effects) = (device(), Effects::new());
+        let (mut device, mut effects) = (device(head), Effects::new());
         let mirror =
             Mirror::start(Arc::clone(kernel), &mut device, &mut effects).expect("the tables can be read");
         let upcalls = kernel.upcalls().expect("the ring opens");
