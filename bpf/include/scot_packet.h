@@ -60,6 +60,21 @@ static __always_inline void *scot_at(struct xdp_md *frame, __u64 offset)
 	return scot_data(frame) + offset;
 }
 
+/* Whether `bytes` is between 1 and `max`. Verifiers before Linux 6.10 bound only the register that is compared,
+ * and the compiler would compare another than the one that it uses: so the bounded one is made here.
+ */
+static __always_inline bool scot_bound(__u64 *bytes, __u64 max)
+{
+	__u64 last = *bytes - 1;
+
+	asm volatile("" : "+r"(last));
+	if (last >= max)
+		return false;
+	asm volatile("" : "+r"(last));
+	*bytes = last + 1;
+	return true;
+}
+
 static __always_inline bool scot_address_is(const struct scot_address *one, const struct scot_address *other)
 {
 	return one->ip[0] == other->ip[0] && one->ip[1] == other->ip[1] && one->port == other->port;

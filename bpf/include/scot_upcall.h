@@ -25,7 +25,7 @@ static __always_inline bool scot_pass_up(struct xdp_md *frame, const struct scot
 	__u64 bytes = frame->data_end - frame->data;
 	struct scot_upcall *upcall;
 
-	if (bytes - 1 >= SCOT_FRAME_BYTES_MAX)
+	if (!scot_bound(&bytes, SCOT_FRAME_BYTES_MAX))
 		return false;
 	upcall = bpf_ringbuf_reserve(&scot_upcalls, sizeof(*upcall), 0);
 	if (!upcall) {

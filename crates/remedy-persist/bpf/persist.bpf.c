@@ -15,6 +15,8 @@
 #define PERSIST_PLACE_MAX (~0ULL - 1) /* places in an order are smaller */
 #define PERSIST_WORDS_MAX ((SCOT_PACKET_BYTES_MAX - sizeof(struct scot_header)) / 8 + 1)
 
+_Static_assert(SCOT_PACKET_BYTES_MAX < 2048, "an offset into a packet is masked with 2047");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, SCOT_SESSIONS_MAX);
@@ -206,9 +208,13 @@ static __always_inline bool persist_packet_mac(struct xdp_md *frame, const struc
 		word++;
 	}
 	if (bytes % 8) {
-		__u64 *last = packet + (bytes - 8);
+		__u64 last_at = bytes - 8;
+		__u64 *last;
 
-		if ((void *)last < scot_data(frame) || (void *)(last + 1) > end)
+		// The size was checked above; Linux 6.1's verifier has forgotten it here.
+		asm volatile("%0 &= 2047" : "+r"(last_at));
+		last = packet + last_at;
+		if ((void *)(last + 1) > end)
 			return false;
 		rest = *last >> (64 - bytes % 8 * 8);
 	}
@@ -393,11 +399,11 @@ static __always_inline void persist_write(struct xdp_md *frame, const struct sco
 					  struct scot_slot *slot, const struct scot_stamp *stamp)
 {
 	__u32 payload_at = sizeof(struct scot_header) + sizeof(struct scot_stamp);
-	__u32 payload_bytes = context->packet_bytes - payload_at;
+	__u64 payload_bytes = (__u64)context->packet_bytes - payload_at;
 	__u32 at = context->packet_at;
 
 	bpf_xdp_load_bytes(frame, at, &slot->header, sizeof(slot->header));
-	if (payload_bytes - 1 < sizeof(slot->payload))
+	if (scot_bound(&payload_bytes, sizeof(slot->payload)))
 		bpf_xdp_load_bytes(frame, at + payload_at, slot->payload, payload_bytes);
 	slot->packet_bytes = context->packet_bytes;
 	slot->stamp.mac = stamp->mac;
