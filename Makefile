@@ -6,7 +6,7 @@ SEEDS ?= 0..20000
 SECONDS_FUZZ ?= 60
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup demo test check fmt lint sim fuzz bench lab doc claims
+.PHONY: help setup demo test check fmt lint sim fuzz bench lab kernels doc claims
 
 help: ## list the verbs
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ bench: ## micro-benchmarks: printed, not judged
 lab: setup ## the experiments in lab/experiments (EXPERIMENT=name for one); writes lab/results
 	@scripts/build.sh
 	@target/release/scot lab run $(EXPERIMENT)
+
+kernels: ## on which of Debian's kernels the device's programs run: boots them; writes docs/kernels.md
+	@scripts/kernels.sh
 
 claims: ## every claim with its verdict; exits 1 if a required value is missed
 	@scripts/build.sh

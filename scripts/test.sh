@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/features.sh
 workspace=(--workspace)
-[ ${#without_kernel_plane[@]} -eq 0 ] || workspace+=(--exclude scotfree-xdp "${without_kernel_plane[@]}")
+[ ${#without_kernel_plane[@]} -eq 0 ] || workspace+=(--exclude scotfree-xdp --exclude scotfree-kernels "${without_kernel_plane[@]}")
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 

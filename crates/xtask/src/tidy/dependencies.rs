@@ -20,6 +20,7 @@ const RANKS: &[(&str, u8)] = &[
     ("scotfree-switch", 5),
     ("scotfree-sidecar", 5),
     ("scotfree-lab", 5),
+    ("scotfree-kernels", 5),
     ("scotfree-cli", 6),
     ("xtask", 6),
 ];
