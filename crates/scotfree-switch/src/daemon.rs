@@ -4,6 +4,8 @@
 //! Invariant: the boot epoch is durable and every record of the logs is restored before the first
 //! frame is received (rule 12); one thread does everything but the commits of the disk log.
 
+#[cfg(feature = "xdp")]
+use crate::config::XdpConfig;
 use crate::config::{DiskLogConfig, PlaneConfig, PortConfig, RamLogConfig, SwitchConfig};
 use crate::datapath::Datapath;
 use crate::logs::{Log, LogError, LogMeta, Logs};
@@ -119,9 +121,9 @@ enum Front {
 }
 
 impl Front {
-    fn load(config: &SwitchConfig) -> Result<Front, StartError> {
+    fn load(config: &SwitchConfig, ports: &[(String, u32)]) -> Result<Front, StartError> {
         match &config.plane {
-            PlaneConfig::User => Ok(Front::None),
+            PlaneConfig::User => refuse_attached(config, ports).map(|()| Front::None),
             #[cfg(feature = "xdp")]
             PlaneConfig::Xdp(xdp) => Ok(Front::Xdp(Box::new(crate::plane_xdp::Loaded::load(config, xdp)?))),
             #[cfg(not(feature = "xdp"))]
@@ -157,6 +159,28 @@ impl Front {
             Front::Xdp(loaded) => Ok(Box::new(loaded.attach(config, device, common)?)),
         }
     }
+}
+
+/// Frames that a program takes off a port reach no process: a plane of another daemon may have left one.
+#[cfg(feature = "xdp")]
+fn refuse_attached(config: &SwitchConfig, ports: &[(String, u32)]) -> Result<(), StartError> {
+    for (name, ifindex) in ports {
+        // A system that cannot be asked has no such programs.
+        let Ok(Some(program)) = scotfree_xdp::attached_program(*ifindex) else { continue };
+        let kept = XdpConfig::new(config.device).pin;
+        return Err(StartError::Config(format!(
+            "port {name}: the XDP program {program} is attached and takes its frames; if the kernel plane of this \
+             device left it, start with --plane xdp, or give up its log: rm -r {} ; another's: ip link set dev {name} \
+             xdp off",
+            kept.display()
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(not(feature = "xdp"))]
+fn refuse_attached(_config: &SwitchConfig, _ports: &[(String, u32)]) -> Result<(), StartError> {
+    Ok(())
 }
 
 /// What wakes the daemon other than frames and logs.
@@ -235,7 +259,7 @@ impl Daemon {
         notices.set_now(now);
         let ports = Ports::open(config)?;
         let outside = Outside::open(config)?;
-        let front = Front::load(config)?;
+        let front = Front::load(config, &ports.interfaces())?;
         let mut logs = open_logs(config)?;
         let meta = logs.begin(LogMeta { boot_epoch: front.alive(), ..meta_wanted(config) })?;
         let media = logs.media();

@@ -41,6 +41,11 @@ impl Ports {
         let ports = config.ports.iter().enumerate().map(|(index, port)| Port::open(index, port));
         ports.collect::<Result<Vec<Port>, PortError>>().map(Ports)
     }
+
+    /// Their interfaces and the interfaces' numbers, in their order.
+    pub fn interfaces(&self) -> Vec<(String, u32)> {
+        self.0.iter().map(|port| (port.socket.interface().to_owned(), port.socket.index())).collect()
+    }
 }
 
 /// The ports and what lies between them.

@@ -457,6 +457,18 @@ fn set_slot_count(open: &mut OpenObject, count: u32) -> libbpf_rs::Result<()> {
     slots.expect("the object has this table").set_max_entries(count)
 }
 
+/// The number of the program that is attached to an interface, by whomever; frames that it takes reach no
+/// packet socket.
+pub fn attached_program(ifindex: u32) -> io::Result<Option<u32>> {
+    let mut id = 0;
+    // SAFETY: the number is written to a place that outlives the call.
+    let result = unsafe { libbpf_sys::bpf_xdp_query_id(ifindex as i32, 0, &raw mut id) };
+    if result < 0 {
+        return Err(io::Error::from_raw_os_error(-result));
+    }
+    Ok((id != 0).then_some(id))
+}
+
 // ---- what outlives the daemon
 
 fn make_bpf_folder(folder: &Path) -> Result<(), KernelError> {

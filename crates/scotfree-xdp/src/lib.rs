@@ -24,7 +24,7 @@ struct Aligned<const N: usize>([u8; N]);
 
 static OBJECT: &[u8] = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/dispatcher.bpf.o"))).0;
 
-pub use kernel::{AttachMode, Kernel, KernelConfig, KernelError, Port, TestRun};
+pub use kernel::{attached_program, AttachMode, Kernel, KernelConfig, KernelError, Port, TestRun};
 pub use mirror::{Mirror, MirrorCounters};
 pub use shared::{Endpoint, KeyWords, Settings, Shared, SESSIONS_MAX};
 pub use slots::{SlotHead, SlotState, Slots};
