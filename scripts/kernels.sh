@@ -226,8 +226,9 @@ boot() { # FOLDER CONSOLE: 0 if the guest ended by itself in time
   cp "$folder"/*.ko "$root/modules/"
   cp "$folder/modules" "$root/modules/order"
   (cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initrd"
-  # `timeout` passes a signal on, so that ending it ends the guest.
-  timeout -k 5 "$seconds_max" qemu-system-x86_64 -accel "$accelerator" -cpu Nehalem -m 1024 -nodefaults -display none \
+  # `timeout` passes a signal on, so that ending it ends the guest. cx16 is off since QEMU 7.2 emulates its
+  # instruction wrongly when an interrupt comes: guests died with flags that no processor can have.
+  timeout -k 5 "$seconds_max" qemu-system-x86_64 -accel "$accelerator" -cpu Nehalem,-cx16 -m 1024 -nodefaults -display none \
     -no-reboot -serial "file:$console" -kernel "$folder/vmlinuz" -initrd "$work/initrd" \
     -append "console=ttyS0 panic=-1 quiet" </dev/null 2>"$work/qemu" &
   guest=$!
