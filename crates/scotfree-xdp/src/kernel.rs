@@ -132,12 +132,12 @@ fn attach_hint(error: &io::Error) -> &'static str {
     }
 }
 
-fn bpf(doing: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> KernelError {
+pub(crate) fn bpf(doing: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> KernelError {
     let doing = doing.into();
     move |source| KernelError::Bpf { doing, source }
 }
 
-fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> KernelError {
+pub(crate) fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> KernelError {
     let doing = doing.into();
     move |source| KernelError::Io { doing, source }
 }
@@ -146,7 +146,7 @@ const PROGRAM_INGRESS: &str = "scot_ingress";
 const PROGRAM_EGRESS: &str = "scot_egress";
 const PROGRAM_EGRESS_ALONE: &str = "scot_egress_alone";
 /// The memory that programs and daemon share; the name is the section's.
-const TABLE_SHARED: &str = ".data.shared";
+pub(crate) const TABLE_SHARED: &str = ".data.shared";
 const TABLE_SLOTS: &str = "scot_slots";
 /// `f_type` of a BPF file system.
 const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
@@ -496,7 +496,7 @@ fn is_kept(name: &OsStr) -> bool {
     name == TABLE_SHARED || name.as_bytes().starts_with(b"scot_")
 }
 
-fn table_path(folder: &Path, name: &OsStr) -> PathBuf {
+pub(crate) fn table_path(folder: &Path, name: &OsStr) -> PathBuf {
     folder.join(format!("table-{}", name.to_string_lossy().trim_start_matches('.').replace('.', "-")))
 }
 

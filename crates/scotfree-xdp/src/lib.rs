@@ -4,6 +4,8 @@
 //! Invariant: what is written down in `bpf/include/scot_shared.h` is read and written only through the
 //! types made from it; a table of another layout is refused, never read.
 
+mod interface;
+mod kept;
 mod kernel;
 mod mirror;
 mod plain;
@@ -24,6 +26,8 @@ struct Aligned<const N: usize>([u8; N]);
 
 static OBJECT: &[u8] = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/dispatcher.bpf.o"))).0;
 
+pub use interface::{Attached, Features, Interface};
+pub use kept::Kept;
 pub use kernel::{attached_program, AttachMode, Kernel, KernelConfig, KernelError, Port, TestRun};
 pub use mirror::{Mirror, MirrorCounters};
 pub use shared::{Endpoint, KeyWords, Settings, Shared, SESSIONS_MAX};

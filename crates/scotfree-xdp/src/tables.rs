@@ -177,13 +177,17 @@ impl Tables {
     }
 
     pub(crate) fn counters(&self) -> libbpf_rs::Result<Counters> {
-        let processors = self.counters.lookup_percpu(bytes_of(&0_u32), MapFlags::ANY)?.unwrap_or_default();
-        let mut sum = Counters::default();
-        for counted in processors.iter().filter_map(|bytes| value_of::<Counters>(bytes)) {
-            sum.add(&counted);
-        }
-        Ok(sum)
+        counters_of(&self.counters)
     }
+}
+
+pub(crate) fn counters_of(table: &MapHandle) -> libbpf_rs::Result<Counters> {
+    let processors = table.lookup_percpu(bytes_of(&0_u32), MapFlags::ANY)?.unwrap_or_default();
+    let mut sum = Counters::default();
+    for counted in processors.iter().filter_map(|bytes| value_of::<Counters>(bytes)) {
+        sum.add(&counted);
+    }
+    Ok(sum)
 }
 
 impl Counters {
