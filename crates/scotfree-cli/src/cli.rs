@@ -2,7 +2,7 @@
 //!
 //! Invariant: every command's help ends with an example.
 
-use crate::settings::{Client, Cluster, Doctor, Kv, Server, Switch};
+use crate::settings::{Client, Cluster, Doctor, Kv, Plane, Server, Switch};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::ffi::OsString;
@@ -152,6 +152,12 @@ pub struct DoctorArgs {
     /// Print the findings as JSON
     #[arg(long)]
     pub json: bool,
+    /// A port that a device shall have, instead of those of the configuration; may be given more than once
+    #[arg(long = "port", value_name = "INTERFACE")]
+    pub ports: Vec<String>,
+    /// The plane that a device shall have, instead of the configuration's
+    #[arg(long)]
+    pub plane: Option<Plane>,
     /// Settings of the section.
     #[command(flatten)]
     pub settings: Doctor,

@@ -26,7 +26,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     let sources = || Sources::find(cli.config.as_deref());
     match cli.command {
         Command::Demo(flags) => demo::run(&flags),
-        Command::Doctor(flags) => doctor::run(&sources().flags("doctor", &flags.settings), flags.json),
+        Command::Doctor(flags) => doctor::run(&sources().flags("doctor", &flags.settings), &flags),
         Command::Switch(flags) => {
             daemons::switch::run(sources().flags("cluster", &flags.cluster).flags("switch", &flags.settings))
         }

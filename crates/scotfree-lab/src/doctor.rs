@@ -3,14 +3,17 @@
 //!
 //! Invariant: a check only reads or tries and then takes back; whatever it finds wrong carries its mend.
 
+mod kernel_plane;
 mod log_size;
 mod pmem;
 mod system;
 
+pub use kernel_plane::{KeptDevice, KernelWish, Runner, KEPT_FOLDER, KEPT_PREFIX};
 pub use log_size::{LogDemand, LogRoom};
 pub use system::System;
 
 use crate::process::Socket;
+use scotfree_xdp::Interface;
 use serde::Serialize;
 use std::fmt;
 use std::io;
@@ -31,6 +34,14 @@ pub trait Environment {
     fn try_stamps(&self) -> io::Result<StampTrial>;
     /// Maps a log in persistent memory: the instruction that flushes it, or what is missing.
     fn try_pmem(&self, path: &Path) -> Result<String, String>;
+    /// Whether a file is there, also one that cannot be read.
+    fn is_there(&self, file: &Path) -> bool;
+    /// Loads the device's programs into the kernel and removes them again, or says why that cannot be.
+    fn try_programs(&self) -> Result<(), String>;
+    /// What the kernel says of an interface that programs are to be attached to.
+    fn look_at_interface(&self, ifindex: u32) -> Result<Interface, String>;
+    /// What devices have kept in `folder`, under their usual names and under `other`.
+    fn kept_devices(&self, folder: &Path, other: Option<&Path>) -> Result<Vec<KeptDevice>, String>;
 }
 
 /// Which of the kernel's stamps of a datagram came.
@@ -62,6 +73,8 @@ pub struct Wishes {
     pub ports: Vec<PortWish>,
     /// Interfaces that a device shall bridge.
     pub interfaces: Vec<String>,
+    /// What is wanted of the plane in the kernel.
+    pub kernel: KernelWish,
     /// The logs of the device.
     pub logs: Vec<LogRoom>,
     /// Those of them that are to lie in persistent memory.
@@ -158,6 +171,7 @@ pub fn examine(environment: &dyn Environment, wishes: &Wishes) -> Examination {
     findings.extend(wishes.ports.iter().map(|wish| port(environment, wish)));
     findings.push(hugepages(environment));
     findings.extend(wishes.interfaces.iter().map(|interface| offloads(environment, interface)));
+    findings.extend(kernel_plane::check(environment, &wishes.kernel, &wishes.interfaces));
     findings.extend(pmem::check(environment, &wishes.pmem_logs));
     findings.extend(log_size::check(&wishes.logs, &wishes.demand, wishes.is_demand_asked));
     let ok = findings.iter().all(|finding| finding.state < State::Must);

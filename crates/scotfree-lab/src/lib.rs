@@ -10,6 +10,7 @@ pub mod experiment;
 #[cfg(test)]
 mod fake_redis;
 pub mod history;
+pub mod kernel_plane;
 pub mod load;
 pub mod netns;
 pub mod process;

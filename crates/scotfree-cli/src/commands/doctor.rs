@@ -3,22 +3,27 @@
 //! Invariant: ports and logs that the configuration names are checked as it names them.
 
 use super::daemons::switch;
+use crate::cli::DoctorArgs;
 use crate::config::Sources;
 use crate::failure::Failure;
 use crate::out;
-use crate::settings::{Config, Doctor};
+use crate::settings::{Config, Doctor, Plane, Switch, XdpMode};
 use crate::text::{LogTier, PORT_DEFAULT};
-use scotfree_lab::doctor::{examine, LogDemand, LogRoom, PortWish, System, Wishes};
+use scotfree_lab::doctor::{examine, KernelWish, LogDemand, LogRoom, PortWish, System, Wishes};
 use scotfree_lab::process::Socket;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 const REDIS_PORT: u16 = 6_379;
 
-pub fn run(sources: &Sources, as_json: bool) -> Result<(), Failure> {
-    let config = sources.read()?;
+pub fn run(sources: &Sources, flags: &DoctorArgs) -> Result<(), Failure> {
+    let mut config = sources.read()?;
+    config.switch.plane = flags.plane.or(config.switch.plane);
+    if !flags.ports.is_empty() {
+        config.switch.ports.clone_from(&flags.ports);
+    }
     let examination = examine(&System, &wishes(&config));
-    if as_json {
+    if flags.json {
         out::json(&examination);
     } else {
         out::line(&examination);
@@ -36,6 +41,7 @@ fn wishes(config: &Config) -> Wishes {
         is_demand_asked: config.doctor != Doctor::default(),
         ports: ports(config),
         interfaces: config.switch.ports.clone(),
+        kernel: kernel(&config.switch),
         logs: logs(config),
         pmem_logs: pmem_logs(config),
         demand: LogDemand {
@@ -46,6 +52,14 @@ fn wishes(config: &Config) -> Wishes {
                 .time_to_stable_p99_ms
                 .unwrap_or(demand.time_to_stable_p99_ms),
         },
+    }
+}
+
+fn kernel(switch: &Switch) -> KernelWish {
+    KernelWish {
+        is_wanted: switch.plane == Some(Plane::Xdp),
+        pin: switch.pin.clone(),
+        generic: switch.xdp_mode == Some(XdpMode::Generic),
     }
 }
 

@@ -2,14 +2,15 @@
 //!
 //! Invariant: what is tried is undone before the answer is given.
 
-use super::{Environment, StampTrial};
+use super::{Environment, KeptDevice, Runner, StampTrial, KEPT_PREFIX};
 use crate::process::{find_tool, run, wait_until, Socket};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_io::{DomainError, RxBurst, Transport, TxPacket};
+use scotfree_xdp::{Interface, Kept};
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 // How long a stamp over loopback may take; it takes microseconds.
@@ -48,6 +49,35 @@ impl Environment for System {
         }
     }
 
+    fn is_there(&self, file: &Path) -> bool {
+        file.exists()
+    }
+
+    fn try_programs(&self) -> Result<(), String> {
+        crate::kernel_plane::try_programs().map_err(|trouble| trouble.problem)
+    }
+
+    fn look_at_interface(&self, ifindex: u32) -> Result<Interface, String> {
+        Interface::look(ifindex).map_err(|error| error.to_string())
+    }
+
+    fn kept_devices(&self, folder: &Path, other: Option<&Path>) -> Result<Vec<KeptDevice>, String> {
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            // A file system that is not mounted keeps nothing, which another check says.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error.to_string()),
+        };
+        let is_device = |path: &Path| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.starts_with(KEPT_PREFIX) || other == Some(path)
+        };
+        let mut folders: Vec<_> =
+            entries.flatten().map(|entry| entry.path()).filter(|path| is_device(path)).collect();
+        folders.sort();
+        Ok(folders.into_iter().map(kept_device).collect())
+    }
+
     fn try_stamps(&self) -> io::Result<StampTrial> {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let mut sender = UdpTransport::bind(any, &UdpConfig::default())?;
@@ -68,4 +98,53 @@ impl Environment for System {
         });
         Ok(trial)
     }
+}
+
+fn kept_device(folder: PathBuf) -> KeptDevice {
+    let (holds, runner) = match Kept::open(&folder) {
+        Ok(kept) => {
+            let (device, epoch) = (kept.device(), kept.boot_epoch());
+            (Ok(format!("the log of device {device}, boot epoch {epoch}")), runner_of(kept.shared_id()))
+        }
+        Err(error) => (Err(error.to_string()), Runner::Unknown),
+    };
+    let names = fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let port = |name: std::ffi::OsString| Some(name.to_str()?.strip_prefix("port-")?.to_owned());
+    let mut ports: Vec<String> = names.filter_map(port).collect();
+    ports.sort();
+    KeptDevice { folder, holds, ports, runner }
+}
+
+/// The process, other than this one, that has a table of this number open.
+fn runner_of(table: u32) -> Runner {
+    let wanted = format!("map_id:\t{table}");
+    let mut sees_all = true;
+    for pid in fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| pid_of(&entry)) {
+        if pid == std::process::id() {
+            continue;
+        }
+        match fs::read_dir(format!("/proc/{pid}/fdinfo")) {
+            Ok(infos) => {
+                let mut texts = infos.flatten().filter_map(|info| fs::read_to_string(info.path()).ok());
+                if texts.any(|text| text.lines().any(|line| line == wanted)) {
+                    return Runner::Process(pid);
+                }
+            }
+            // One that has just ended runs nothing. Of one with more rights than ours the name tells.
+            Err(error) => sees_all &= error.kind() != io::ErrorKind::PermissionDenied || !is_scot(pid),
+        }
+    }
+    if sees_all {
+        Runner::Nobody
+    } else {
+        Runner::Unknown
+    }
+}
+
+fn is_scot(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("scot"))
+}
+
+fn pid_of(entry: &fs::DirEntry) -> Option<u32> {
+    entry.file_name().to_str()?.parse().ok()
 }

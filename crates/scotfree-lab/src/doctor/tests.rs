@@ -1,7 +1,13 @@
 //! Each thing that can be missing, missing.
 
 use super::*;
+use scotfree_xdp::Features;
 use std::collections::BTreeMap;
+
+mod kernel;
+
+const VETH: &str =
+    r#"[{"ifindex":7,"link":"eth8","num_rx_queues":2,"num_tx_queues":2,"linkinfo":{"info_kind":"veth"}}]"#;
 
 /// A machine on which all is well, until a test takes something away.
 struct Fake {
@@ -10,6 +16,9 @@ struct Fake {
     outputs: BTreeMap<String, Result<String, String>>,
     used_ports: Vec<(Socket, u16)>,
     stamps: StampTrial,
+    programs: Result<(), String>,
+    interface: Interface,
+    kept: Result<Vec<KeptDevice>, String>,
 }
 
 impl Fake {
@@ -23,16 +32,23 @@ impl Fake {
                 file("/proc/sys/user/max_net_namespaces", "63000\n"),
                 file("/proc/net/packet", "sk RefCnt Type\n"),
                 file("/proc/net/dev", "Inter-| Receive\n    lo: 0 0\n  eth7: 0 0\n"),
+                file("/proc/self/mounts", "/dev/vda / ext4 rw 0 0\nbpf /sys/fs/bpf bpf rw 0 0\n"),
+                file("/proc/sys/kernel/osrelease", "6.12.9-amd64\n"),
                 file("/proc/meminfo", "MemTotal: 1 kB\nHugePages_Total:      64\n"),
             ]),
             tools: TOOLS.iter().map(|(tool, ..)| *tool).collect(),
             outputs: BTreeMap::from([
                 ("unshare".to_owned(), Ok(String::new())),
+                ("ethtool -k eth8".to_owned(), Ok("tx-checksumming: off\n".to_owned())),
+                ("ip".to_owned(), Ok(VETH.to_owned())),
                 (
                     "ethtool".to_owned(),
                     Ok("tx-checksumming: off\nlarge-receive-offload: off [fixed]\n".to_owned()),
                 ),
             ]),
+            programs: Ok(()),
+            interface: Interface { features: Features { native: true, is_target: true }, program: None },
+            kept: Ok(Vec::new()),
             used_ports: Vec::new(),
             stamps: StampTrial { sent: true, received: true },
         }
@@ -77,8 +93,11 @@ impl Environment for Fake {
         self.tools.contains(&name)
     }
 
-    fn run(&self, program: &str, _: &[&str]) -> Result<String, String> {
-        self.outputs.get(program).cloned().unwrap_or_else(|| Err("not found".into()))
+    /// What was prepared for the whole command, or for its program.
+    fn run(&self, program: &str, args: &[&str]) -> Result<String, String> {
+        let command = [&[program], args].concat().join(" ");
+        let output = self.outputs.get(&command).or_else(|| self.outputs.get(program));
+        output.cloned().unwrap_or_else(|| Err("not found".into()))
     }
 
     fn bind(&self, socket: Socket, address: SocketAddr) -> io::Result<()> {
@@ -104,6 +123,26 @@ impl Environment for Fake {
         }
     }
 
+    fn is_there(&self, file: &Path) -> bool {
+        file.to_str().is_some_and(|name| self.files.contains_key(name))
+    }
+
+    fn try_programs(&self) -> Result<(), String> {
+        self.programs.clone()
+    }
+
+    fn look_at_interface(&self, ifindex: u32) -> Result<Interface, String> {
+        if ifindex == 7 {
+            Ok(self.interface.clone())
+        } else {
+            Err(format!("no interface {ifindex}"))
+        }
+    }
+
+    fn kept_devices(&self, _: &Path, _: Option<&Path>) -> Result<Vec<KeptDevice>, String> {
+        self.kept.clone()
+    }
+
     fn try_stamps(&self) -> io::Result<StampTrial> {
         Ok(self.stamps)
     }
@@ -118,6 +157,7 @@ fn wishes() -> Wishes {
     Wishes {
         ports: vec![wish(Socket::Udp, "0.0.0.0:51000", false), wish(Socket::Tcp, "127.0.0.1:6379", true)],
         interfaces: vec!["eth7".into()],
+        kernel: KernelWish::default(),
         logs: vec![LogRoom { name: "disk:/x".into(), bytes_max: Some(32 << 20), entries_max: 1 << 18 }],
         pmem_logs: vec!["/mnt/pmem/log".into()],
         demand: LogDemand::default(),

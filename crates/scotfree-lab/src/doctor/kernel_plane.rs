@@ -1,0 +1,376 @@
+//! Whether a device here can have its plane in the kernel.
+//!
+//! Invariant: what cannot be looked at from here is said to be so, never guessed; every mend also offers the
+//! plane that needs none of this.
+
+use super::{capabilities, is_missing, Environment, Finding, State};
+use crate::kernel_plane::{is_user_namespace, USER_NAMESPACE_FILE};
+use scotfree_xdp::{Attached, Interface};
+use std::path::{Path, PathBuf};
+
+const CAP_NET_ADMIN: u64 = 1 << 12;
+const CAP_SYS_ADMIN: u64 = 1 << 21;
+const CAP_BPF: u64 = 1 << 39;
+/// Where devices keep what outlives their daemons, unless they are told otherwise.
+pub const KEPT_FOLDER: &str = "/sys/fs/bpf";
+/// What the folders of devices are called there; the device's number follows.
+pub const KEPT_PREFIX: &str = "scotfree-device-";
+const BTF_FILE: &str = "/sys/kernel/btf/vmlinux";
+/// The first kernel that broadcasts a frame through a map of ports.
+const BROADCAST_SINCE: (u32, u32) = (5, 14);
+/// The first kernel that says what a driver offers to programs.
+const FEATURES_SINCE: (u32, u32) = (6, 3);
+const OTHERWISE: &str = "or give --plane user";
+
+/// What is wanted of the plane in the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KernelWish {
+    /// Whether a device here is to use it; if not, it is something that could be.
+    pub is_wanted: bool,
+    /// The folder of that device, where it is not the usual one.
+    pub pin: Option<PathBuf>,
+    /// Whether its programs may run in the kernel's stack.
+    pub generic: bool,
+}
+
+impl KernelWish {
+    fn lacking(&self) -> State {
+        if self.is_wanted {
+            State::Must
+        } else {
+            State::Could
+        }
+    }
+}
+
+/// What a device has kept in a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptDevice {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Its device and incarnation, or why it cannot be read.
+    pub holds: Result<String, String>,
+    /// The ports to which its programs are attached.
+    pub ports: Vec<String>,
+    /// Who runs it.
+    pub runner: Runner,
+}
+
+/// Who runs a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runner {
+    /// A process.
+    Process(u32),
+    /// No process.
+    Nobody,
+    /// That is not to be seen from here.
+    Unknown,
+}
+
+pub(super) fn check(environment: &dyn Environment, wish: &KernelWish, interfaces: &[String]) -> Vec<Finding> {
+    let rights = rights(environment, wish);
+    let may_try = rights.state == State::Ok;
+    let mut findings = vec![rights, features(environment, wish, may_try), file_system(environment, wish)];
+    findings.extend(kept(environment, wish));
+    let there = interfaces.iter().filter(|interface| !is_missing(environment, interface));
+    findings.extend(there.flat_map(|interface| port(environment, wish, interface)));
+    findings
+}
+
+fn rights(environment: &dyn Environment, wish: &KernelWish) -> Finding {
+    let check = "kernel plane: rights";
+    let held = capabilities(environment);
+    let uid_map = environment.read(USER_NAMESPACE_FILE);
+    if uid_map.is_some_and(|map| is_user_namespace(&map)) {
+        let found = "this is a user namespace; the kernel takes programs from the first one only";
+        let mend = format!("run outside of it, as root: sudo scot …; {OTHERWISE}");
+        return Finding::lacks(check, wish.lacking(), found, mend);
+    }
+    let lacks: Vec<&str> = [("CAP_BPF", CAP_BPF | CAP_SYS_ADMIN), ("CAP_NET_ADMIN", CAP_NET_ADMIN)]
+        .into_iter()
+        .filter(|(_, any)| held & any == 0)
+        .map(|(name, _)| name)
+        .collect();
+    if lacks.is_empty() {
+        return Finding::ok(check, "CAP_BPF and CAP_NET_ADMIN are held");
+    }
+    let mend = format!(
+        "run as root: sudo scot …; or setcap cap_bpf,cap_net_admin,cap_net_raw+ep \"$(command -v scot)\"; {OTHERWISE}"
+    );
+    Finding::lacks(check, wish.lacking(), format!("missing: {}", lacks.join(", ")), mend)
+}
+
+fn features(environment: &dyn Environment, wish: &KernelWish, may_try: bool) -> Finding {
+    let check = "kernel plane: features";
+    let mend =
+        format!("a kernel from 5.14 on with CONFIG_DEBUG_INFO_BTF, as Debian's and Ubuntu's; {OTHERWISE}");
+    let release = release(environment);
+    let release_text =
+        release.map_or("of unknown version".into(), |(major, minor)| format!("{major}.{minor}"));
+    if release.is_some_and(|release| release < BROADCAST_SINCE) {
+        let found =
+            format!("Linux {release_text} does not broadcast through a map of ports; 5.14 and later do");
+        return Finding::lacks(check, wish.lacking(), found, mend);
+    }
+    if may_try {
+        return match environment.try_programs() {
+            Ok(()) => Finding::ok(
+                check,
+                format!(
+                    "Linux {release_text} took the device's programs, with BTF, ring buffer and map of ports"
+                ),
+            ),
+            Err(problem) => Finding::lacks(check, wish.lacking(), problem, mend),
+        };
+    }
+    if environment.read(BTF_FILE).is_none() && !environment.is_there(Path::new(BTF_FILE)) {
+        return Finding::lacks(check, wish.lacking(), format!("there is no BTF: {BTF_FILE}"), mend);
+    }
+    let found = format!(
+        "Linux {release_text} should do by its version; whether it takes the programs cannot be tried without the rights"
+    );
+    Finding::lacks(check, State::Could, found, format!("try it as root: sudo scot doctor; {OTHERWISE}"))
+}
+
+fn release(environment: &dyn Environment) -> Option<(u32, u32)> {
+    let text = environment.read("/proc/sys/kernel/osrelease")?;
+    let mut numbers = text.split(|letter: char| !letter.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+// ---- what outlives a daemon
+
+fn kept_in(wish: &KernelWish) -> &Path {
+    wish.pin.as_deref().and_then(Path::parent).unwrap_or(Path::new(KEPT_FOLDER))
+}
+
+fn file_system(environment: &dyn Environment, wish: &KernelWish) -> Finding {
+    let folder = kept_in(wish);
+    let check = format!("kernel plane: BPF file system at {}", folder.display());
+    let mounts = environment.read("/proc/self/mounts").unwrap_or_default();
+    // The last of those that reach deepest covers the others.
+    let covers = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let (place, kind) = (words.next()?, words.next()?);
+        folder.starts_with(place).then_some((place.len(), kind))
+    });
+    if covers.max_by_key(|(depth, _)| *depth).is_some_and(|(_, kind)| kind == "bpf") {
+        return Finding::ok(check, "is mounted: the log outlives its daemon there");
+    }
+    let found = "is not mounted: there is no place for a log that outlives its daemon";
+    let mend = format!("mount -t bpf bpf {}; or name another with --pin; {OTHERWISE}", folder.display());
+    Finding::lacks(check, wish.lacking(), found, mend)
+}
+
+fn kept(environment: &dyn Environment, wish: &KernelWish) -> Vec<Finding> {
+    let folder = kept_in(wish);
+    match environment.kept_devices(folder, wish.pin.as_deref()) {
+        Ok(devices) if devices.is_empty() => {
+            vec![Finding::ok("kernel plane: kept devices", format!("none in {}", folder.display()))]
+        }
+        Ok(devices) => devices.iter().map(one_kept).collect(),
+        Err(problem) => vec![Finding::lacks(
+            "kernel plane: kept devices",
+            State::Could,
+            format!("{} cannot be looked into from here: {problem}", folder.display()),
+            "look as root: sudo scot doctor",
+        )],
+    }
+}
+
+fn one_kept(device: &KeptDevice) -> Finding {
+    let KeptDevice { folder, holds, ports, runner } = device;
+    let folder = folder.display();
+    let check = format!("kernel plane: kept in {folder}");
+    let attached = if ports.is_empty() { "no port".to_owned() } else { ports.join(", ") };
+    let remove =
+        format!("if nothing in that log is needed any more, remove log and attachments: rm -r {folder}");
+    let (holds, runner) = match (holds, runner) {
+        (Ok(holds), runner) => (holds, *runner),
+        (Err(problem), _) => {
+            let found = format!("cannot be read: {problem}");
+            return Finding::lacks(
+                check,
+                State::Should,
+                found,
+                format!("look as root: sudo scot doctor; {remove}"),
+            );
+        }
+    };
+    match runner {
+        Runner::Process(pid) => {
+            Finding::ok(check, format!("{holds}, attached to {attached}; process {pid} runs it"))
+        }
+        Runner::Nobody => Finding::lacks(
+            check,
+            State::Should,
+            format!("{holds}, attached to {attached}; no process runs it, its programs go on by themselves"),
+            format!("start it again with its settings; or, {remove}"),
+        ),
+        Runner::Unknown => Finding::lacks(
+            check,
+            State::Could,
+            format!("{holds}, attached to {attached}; whether a process runs it is not to be seen from here"),
+            "look as root: sudo scot doctor",
+        ),
+    }
+}
+
+// ---- ports
+
+/// What `ip` says of a port, as far as it matters.
+#[derive(serde::Deserialize, Default)]
+#[serde(default)]
+struct Link {
+    ifindex: u32,
+    num_rx_queues: u32,
+    /// The other end, if it is in this namespace.
+    #[serde(rename = "link")]
+    other_end: Option<String>,
+    #[serde(rename = "linkinfo")]
+    info: LinkInfo,
+}
+
+#[derive(serde::Deserialize, Default)]
+#[serde(default)]
+struct LinkInfo {
+    #[serde(rename = "info_kind")]
+    kind: String,
+}
+
+fn port(environment: &dyn Environment, wish: &KernelWish, name: &str) -> Vec<Finding> {
+    let unseen = |problem: String| {
+        let found = format!("cannot be looked at from here: {problem}");
+        vec![Finding::lacks(
+            format!("kernel plane: port {name}"),
+            State::Could,
+            found,
+            format!("see: ip -details link show dev {name}; {OTHERWISE}"),
+        )]
+    };
+    let said = match environment.run("ip", &["-j", "-details", "link", "show", "dev", name]) {
+        Ok(said) => said,
+        Err(problem) => return unseen(problem.trim().to_owned()),
+    };
+    let link = serde_json::from_str::<Vec<Link>>(&said).ok().and_then(|links| links.into_iter().next());
+    let Some(link) = link else { return unseen(format!("ip says {}", said.trim())) };
+    let interface = match environment.look_at_interface(link.ifindex) {
+        Ok(interface) => interface,
+        Err(problem) => return unseen(problem),
+    };
+    let mut findings = vec![mode(environment, wish, name, &link, &interface)];
+    findings.extend(interface.program.as_ref().map(|program| attached(wish, name, program)));
+    if link.info.kind == "veth" {
+        findings.push(other_end_takes(environment, wish, name, &link, &interface));
+        findings.push(other_end_sums(environment, name, &link));
+    }
+    findings
+}
+
+fn says_features(environment: &dyn Environment) -> bool {
+    release(environment).is_some_and(|release| release >= FEATURES_SINCE)
+}
+
+fn mode(
+    environment: &dyn Environment,
+    wish: &KernelWish,
+    name: &str,
+    link: &Link,
+    interface: &Interface,
+) -> Finding {
+    let check = format!("kernel plane: mode of {name}");
+    let queues = link.num_rx_queues;
+    if interface.features.native {
+        return Finding::ok(check, format!("native: its driver runs programs; receive queues: {queues}"));
+    }
+    if !says_features(environment) {
+        let found =
+            "this kernel does not say whether the driver runs programs (6.3 and later do); a start tries it";
+        return Finding::lacks(check, State::Could, found, format!("--xdp-mode generic; {OTHERWISE}"));
+    }
+    if wish.generic {
+        return Finding::ok(
+            check,
+            format!("generic, as asked: its driver runs no programs; receive queues: {queues}"),
+        );
+    }
+    if link.info.kind == "veth" {
+        let found =
+            format!("not native: its other end has more transmit queues than its {queues} receive queues");
+        let mend = format!(
+            "ethtool -L {name} rx COUNT, at least as many as its other end's tx; or --xdp-mode generic; {OTHERWISE}"
+        );
+        return Finding::lacks(check, wish.lacking(), found, mend);
+    }
+    let found = format!("not native: its driver runs no programs; receive queues: {queues}");
+    Finding::lacks(check, wish.lacking(), found, format!("--xdp-mode generic, which is slower; {OTHERWISE}"))
+}
+
+fn attached(wish: &KernelWish, name: &str, program: &Attached) -> Finding {
+    let check = format!("kernel plane: program at {name}");
+    let id = program.id;
+    let mend = format!("see what it is for: bpftool prog show id {id}; detach it: ip link set dev {name} xdp off; {OTHERWISE}");
+    match (program.is_ours(), &program.name) {
+        (Some(true), _) => Finding::ok(check, format!("a device's, number {id}")),
+        (_, Some(other)) => {
+            let found = format!("a foreign program is attached: {other}, number {id}");
+            Finding::lacks(check, wish.lacking(), found, mend)
+        }
+        (_, None) => {
+            let found = format!("program {id} is attached; whose it is, is not to be seen from here");
+            Finding::lacks(check, State::Could, found, mend)
+        }
+    }
+}
+
+fn other_end<'a>(name: &str, link: &'a Link) -> (&'a str, String) {
+    match link.other_end.as_deref() {
+        Some(peer) => (peer, String::new()),
+        None => ("INTERFACE", format!("in the namespace of the other end of {name}: ")),
+    }
+}
+
+/// A veth takes frames from programs only if its other end receives by NAPI, which GRO switches on.
+fn other_end_takes(
+    environment: &dyn Environment,
+    wish: &KernelWish,
+    name: &str,
+    link: &Link,
+    interface: &Interface,
+) -> Finding {
+    let check = format!("kernel plane: GRO at the other end of {name}");
+    let (peer, place) = other_end(name, link);
+    let mend = format!("{place}ethtool -K {peer} gro on; {OTHERWISE}");
+    if interface.features.is_target {
+        return Finding::ok(check, "is on: frames sent by programs arrive there");
+    }
+    if !interface.features.native || !says_features(environment) {
+        let found = "cannot be looked at from here: the kernel says nothing of this port";
+        return Finding::lacks(check, State::Could, found, mend);
+    }
+    Finding::lacks(check, wish.lacking(), "is off: frames sent by programs would vanish", mend)
+}
+
+/// Frames that a program moves leave without the checksum that a driver was to fill in.
+fn other_end_sums(environment: &dyn Environment, name: &str, link: &Link) -> Finding {
+    let check = format!("kernel plane: checksums from the other end of {name}");
+    let (peer, place) = other_end(name, link);
+    let mend = format!("{place}ethtool -K {peer} tx off");
+    if link.other_end.is_none() {
+        let found = "cannot be looked at from here: the other end is in another namespace";
+        return Finding::lacks(check, State::Could, found, mend);
+    }
+    match environment.run("ethtool", &["-k", peer]) {
+        Ok(said) if said.lines().any(|line| line.starts_with("tx-checksumming: off")) => {
+            Finding::ok(check, format!("{peer} fills them in itself"))
+        }
+        Ok(_) => {
+            let found = format!("TX checksum offload is on at {peer}: frames that programs move have none");
+            Finding::lacks(check, State::Should, found, mend)
+        }
+        Err(problem) => {
+            let found = format!("cannot be looked at: {}", problem.trim());
+            Finding::lacks(check, State::Could, found, mend)
+        }
+    }
+}

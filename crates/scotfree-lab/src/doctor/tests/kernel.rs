@@ -1,0 +1,178 @@
+//! Each thing that the plane in the kernel lacks, lacking.
+
+use super::*;
+use scotfree_xdp::{Attached, Features};
+
+fn wanted() -> Wishes {
+    Wishes { kernel: KernelWish { is_wanted: true, ..KernelWish::default() }, ..wishes() }
+}
+
+/// The one fault; it must be mended if the plane is wanted and could be if not.
+fn assert_lacks(fake: &Fake, check: &str, found: &str, mend: &str) {
+    for (wishes, state) in [(wanted(), State::Must), (wishes(), State::Could)] {
+        let examination = examine(fake, &wishes);
+        let fault = only_fault(&examination);
+        assert_eq!(fault.state, state, "{fault:?}");
+        assert!(fault.check.contains(check) && fault.found.contains(found), "{fault:?}");
+        let offered = fault.mend.as_deref().expect("a mend");
+        assert!(offered.contains(mend) && offered.contains("--plane user"), "{fault:?}");
+    }
+}
+
+/// What a check says, where other faults are there, too.
+fn finding(fake: &Fake, wishes: &Wishes, check: &str) -> Finding {
+    let examination = examine(fake, wishes);
+    let found = examination.findings.iter().find(|finding| finding.check.contains(check));
+    found.unwrap_or_else(|| panic!("no {check} in {examination}")).clone()
+}
+
+fn capable(bits: u64) -> Fake {
+    Fake::healthy().with_file("/proc/self/status", &format!("CapEff:\t{bits:016x}\n"))
+}
+
+#[test]
+fn rights_are_named_one_by_one() {
+    let rights = |bits| finding(&capable(bits), &wanted(), "kernel plane: rights");
+    assert_eq!(rights(1 << 39 | 1 << 12).state, State::Ok);
+    assert!(rights(1 << 12).found.ends_with("missing: CAP_BPF"));
+    assert!(rights(1 << 39).found.ends_with("missing: CAP_NET_ADMIN"));
+    let mend = rights(0).mend.expect("a mend");
+    assert!(mend.contains("setcap cap_bpf,cap_net_admin") && mend.contains("--plane user"), "{mend}");
+    let inside = Fake::healthy().with_file("/proc/self/uid_map", "0 1000 1\n");
+    let rights = finding(&inside, &wanted(), "kernel plane: rights");
+    assert!(rights.state == State::Must && rights.found.contains("user namespace"), "{rights:?}");
+}
+
+#[test]
+fn what_cannot_be_tried_is_not_said_to_be_well() {
+    let features = |fake: &Fake| finding(fake, &wanted(), "kernel plane: features");
+    let untried = features(&capable(0).with_file(BTF, ""));
+    assert_eq!(untried.state, State::Could);
+    assert!(untried.found.contains("cannot be tried") && untried.found.contains("6.12"), "{untried:?}");
+    let without = features(&capable(0));
+    assert!(without.state == State::Must && without.found.contains("no BTF"), "{without:?}");
+    assert_eq!(features(&Fake { programs: Err("asked all the same".into()), ..capable(0) }), without);
+}
+
+const BTF: &str = "/sys/kernel/btf/vmlinux";
+
+#[test]
+fn a_kernel_that_takes_no_programs_is_named_with_what_it_said() {
+    let refusing = Fake { programs: Err("unknown opcode".into()), ..Fake::healthy() };
+    assert_lacks(&refusing, "features", "unknown opcode", "CONFIG_DEBUG_INFO_BTF");
+    let old = Fake::healthy().with_file("/proc/sys/kernel/osrelease", "5.10.0-28-amd64\n");
+    let finding = finding(&old, &wanted(), "kernel plane: features");
+    assert!(
+        finding.state == State::Must && finding.found.contains("Linux 5.10 does not broadcast"),
+        "{finding:?}"
+    );
+}
+
+#[test]
+fn the_file_system_that_keeps_the_log_is_looked_for_where_it_will_be() {
+    let none = Fake::healthy()
+        .with_file("/proc/self/mounts", "sysfs /sys sysfs rw 0 0\nbpf /sys/fs/bpfx bpf rw 0 0\n");
+    assert_lacks(&none, "BPF file system", "not mounted", "mount -t bpf bpf /sys/fs/bpf");
+    let covered = "bpf /sys/fs/bpf bpf rw 0 0\ntmpfs /sys/fs/bpf tmpfs rw 0 0\n";
+    let covered = Fake::healthy().with_file("/proc/self/mounts", covered);
+    assert_lacks(&covered, "BPF file system", "not mounted", "mount -t bpf");
+    let elsewhere = KernelWish { pin: Some("/mnt/bpf/d1".into()), ..wanted().kernel };
+    let finding = finding(&Fake::healthy(), &Wishes { kernel: elsewhere, ..wishes() }, "BPF file system");
+    assert!(finding.state == State::Must && finding.check.ends_with("at /mnt/bpf"), "{finding:?}");
+}
+
+#[test]
+fn a_device_that_nobody_runs_is_named_with_what_removes_it() {
+    let kept = |runner| KeptDevice {
+        folder: "/sys/fs/bpf/scotfree-device-7".into(),
+        holds: Ok("the log of device 7".into()),
+        ports: vec!["eth1".into(), "eth2".into()],
+        runner,
+    };
+    let fake = |device: KeptDevice| Fake { kept: Ok(vec![device]), ..Fake::healthy() };
+    let nobody = fake(kept(Runner::Nobody));
+    assert_fault(
+        &nobody,
+        State::Should,
+        "device-7",
+        "eth1, eth2; no process",
+        "rm -r /sys/fs/bpf/scotfree-device-7",
+    );
+    let unknown = fake(kept(Runner::Unknown));
+    assert_fault(&unknown, State::Could, "device-7", "not to be seen from here", "sudo scot doctor");
+    let unread = fake(KeptDevice { holds: Err("not permitted".into()), ..kept(Runner::Unknown) });
+    assert_fault(&unread, State::Should, "device-7", "cannot be read: not permitted", "sudo scot doctor");
+    let hidden = Fake { kept: Err("Permission denied".into()), ..Fake::healthy() };
+    assert_fault(
+        &hidden,
+        State::Could,
+        "kept devices",
+        "cannot be looked into from here",
+        "sudo scot doctor",
+    );
+    let run = finding(&fake(kept(Runner::Process(42))), &wanted(), "device-7");
+    assert!(run.state == State::Ok && run.found.contains("process 42"), "{run:?}");
+}
+
+fn with_features(native: bool, is_target: bool) -> Fake {
+    Fake {
+        interface: Interface { features: Features { native, is_target }, program: None },
+        ..Fake::healthy()
+    }
+}
+
+#[test]
+fn a_port_whose_other_end_has_gro_off_is_named_with_its_mend() {
+    let fake = with_features(true, false);
+    assert_lacks(&fake, "GRO at the other end of eth7", "would vanish", "ethtool -K eth8 gro on");
+    let away = fake.with_output("ip", Ok(&VETH.replace(r#""link":"eth8","#, r#""link_index":3,"#)));
+    let gro = finding(&away, &wanted(), "GRO");
+    assert!(gro.mend.expect("a mend").contains("in the namespace of the other end of eth7"));
+    let sums = finding(&away, &wanted(), "checksums");
+    assert!(sums.state == State::Could && sums.found.contains("cannot be looked at from here"), "{sums:?}");
+}
+
+#[test]
+fn checksums_that_nobody_fills_in_are_named() {
+    let fake = Fake::healthy().with_output("ethtool -k eth8", Ok("tx-checksumming: on\n"));
+    assert_fault(&fake, State::Should, "checksums", "on at eth8", "ethtool -K eth8 tx off");
+}
+
+#[test]
+fn a_port_without_native_programs_says_how_to_do_without() {
+    let veth = finding(&with_features(false, false), &wanted(), "mode of eth7");
+    assert!(veth.state == State::Must && veth.found.contains("than its 2 receive queues"), "{veth:?}");
+    assert!(veth.mend.expect("a mend").contains("ethtool -L eth7 rx"));
+    let physical = with_features(false, false).with_output("ip", Ok(r#"[{"ifindex":7,"num_rx_queues":4}]"#));
+    assert_lacks(&physical, "mode of eth7", "receive queues: 4", "--xdp-mode generic");
+    let generic = KernelWish { generic: true, ..wanted().kernel };
+    let asked = finding(&physical, &Wishes { kernel: generic, ..wishes() }, "mode of eth7");
+    assert_eq!(asked.state, State::Ok);
+    let old = physical.with_file("/proc/sys/kernel/osrelease", "6.1.0\n");
+    let unsaid = finding(&old, &wanted(), "mode of eth7");
+    assert!(unsaid.state == State::Could && unsaid.found.contains("does not say"), "{unsaid:?}");
+}
+
+#[test]
+fn a_foreign_program_is_told_from_a_device_s() {
+    let fake = |name: Option<&str>| {
+        let program = Some(Attached { id: 31, name: name.map(str::to_owned) });
+        let features = Features { native: true, is_target: true };
+        Fake { interface: Interface { features, program }, ..Fake::healthy() }
+    };
+    assert_lacks(&fake(Some("xdp_filter")), "program at eth7", "xdp_filter", "ip link set dev eth7 xdp off");
+    let unnamed = finding(&fake(None), &wanted(), "program at eth7");
+    assert!(unnamed.state == State::Could && unnamed.found.contains("not to be seen"), "{unnamed:?}");
+    assert_eq!(finding(&fake(Some("scot_ingress")), &wanted(), "program at eth7").state, State::Ok);
+}
+
+#[test]
+fn a_port_that_cannot_be_looked_at_is_said_to_be_so() {
+    for fake in [
+        Fake::healthy().with_output("ip", Err("not installed")),
+        Fake::healthy().with_output("ip", Ok("no JSON")),
+        Fake::healthy().with_output("ip", Ok(r#"[{"ifindex":8}]"#)),
+    ] {
+        assert_fault(&fake, State::Could, "port eth7", "cannot be looked at from here", "--plane user");
+    }
+}
