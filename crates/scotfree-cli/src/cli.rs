@@ -130,9 +130,23 @@ pub struct Demo {
     /// What serves: a real Redis, the embedded server, or Redis where it is installed
     #[arg(long, value_enum, default_value_t = DemoService::Auto)]
     pub service: DemoService,
+    /// What moves the device's frames: this process, programs in the kernel, or these where they can run
+    #[arg(long, value_enum, default_value_t = DemoPlane::Auto)]
+    pub plane: DemoPlane,
     /// Keep what the processes print
     #[arg(long, value_name = "FOLDER")]
     pub log_folder: Option<PathBuf>,
+}
+
+/// What moves the frames in the demo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DemoPlane {
+    /// The device's process.
+    User,
+    /// Programs in the kernel, or nothing.
+    Xdp,
+    /// Programs in the kernel where they can run, the device's process elsewhere.
+    Auto,
 }
 
 /// What serves in the demo.

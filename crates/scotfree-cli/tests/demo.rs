@@ -1,5 +1,6 @@
 //! The demonstration from end to end, with real processes in real namespaces.
 
+use scotfree_lab::kernel_plane::try_programs;
 use scotfree_lab::netns::{access, Access};
 use std::process::{Command, Output};
 
@@ -12,11 +13,11 @@ fn demo(words: &[&str]) -> Option<Output> {
     Some(output.expect("the command runs"))
 }
 
-fn assert_shown(output: &Output) {
+fn assert_shown(output: &Output, plane: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {said}", output.status);
     let shown: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
-    assert_eq!((shown["plane"].as_str(), shown["durability"].as_str()), (Some("user"), Some("ram:1")));
+    assert_eq!((shown["plane"].as_str(), shown["durability"].as_str()), (Some(plane), Some("ram:1")));
     let count = |key: &str| shown[key].as_u64().unwrap_or_else(|| panic!("no {key} in {shown}"));
     assert!(count("acked") > 100, "{shown}");
     assert_eq!((count("found"), count("lost"), count("doubled")), (count("acked"), 0, 0), "{said}");
@@ -32,10 +33,21 @@ fn assert_shown(output: &Output) {
     assert!(said.contains(" acknowledged, ") && said.contains(" 0 lost, 0 applied twice"), "{said}");
 }
 
+/// What `--plane auto` comes to here.
+fn best_plane() -> &'static str {
+    match try_programs() {
+        Ok(()) => "xdp",
+        Err(trouble) => {
+            eprintln!("SKIP: the plane in the kernel: {trouble}");
+            "user"
+        }
+    }
+}
+
 #[test]
 fn the_embedded_server_loses_nothing() {
     if let Some(output) = demo(&["--json", "--seconds", "3", "--service", "kv"]) {
-        assert_shown(&output);
+        assert_shown(&output, best_plane());
     }
 }
 
@@ -44,6 +56,51 @@ fn a_real_redis_loses_nothing() {
     if scotfree_lab::process::find_tool("redis-server").is_none() {
         eprintln!("SKIP: redis-server is not installed (apt-get install redis-server)");
     } else if let Some(output) = demo(&["--json", "--seconds", "3", "--service", "redis"]) {
-        assert_shown(&output);
+        assert_shown(&output, best_plane());
     }
+}
+
+#[test]
+fn the_plane_in_user_space_is_had_when_asked_for() {
+    let Some(output) = demo(&["--json", "--seconds", "2", "--service", "kv", "--plane", "user"]) else {
+        return;
+    };
+    assert_shown(&output, "user");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("--plane user, as asked"), "{said}");
+}
+
+/// Who is not root has a user namespace of his own, where the kernel takes no programs.
+#[test]
+fn without_rights_the_plane_is_the_other_one_and_says_why() {
+    let Some(output) = demo_as_nobody(&["--json", "--seconds", "2", "--service", "kv"]) else { return };
+    assert_shown(&output, "user");
+    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert!(
+        shown["plane_reason"].as_str().is_some_and(|reason| reason.contains("user namespace")),
+        "{shown}"
+    );
+    let Some(refused) = demo_as_nobody(&["--service", "kv", "--plane", "xdp"]) else { return };
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(3), "{said}");
+    assert!(said.contains("user namespace") && said.contains("--plane user"), "{said}");
+}
+
+fn demo_as_nobody(words: &[&str]) -> Option<Output> {
+    let as_nobody = |words: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", env!("CARGO_BIN_EXE_scot")]);
+        command.args(words).current_dir("/").output()
+    };
+    // Only root becomes nobody, and nobody must be able to reach the command and to have a user namespace.
+    let is_possible = as_nobody(&["--version"]).is_ok_and(|output| output.status.success())
+        && Command::new("setpriv")
+            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "unshare", "-Urnm", "true"])
+            .output()
+            .is_ok_and(|output| output.status.success());
+    if !is_possible {
+        eprintln!("SKIP: this process cannot run the demo as another user (setpriv, as root)");
+        return None;
+    }
+    Some(as_nobody(&[&["demo"], words].concat()).expect("it has just run"))
 }

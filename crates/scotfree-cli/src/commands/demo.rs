@@ -4,12 +4,12 @@
 //! namespaces gets a user namespace of his own, in this process's place.
 
 use super::lab::{enter_namespaces, failed, scot};
-use crate::cli::{Demo, DemoService};
+use crate::cli::{Demo, DemoPlane, DemoService};
 use crate::failure::Failure;
 use crate::out;
 use scotfree_lab::netns::RUN_FOLDER;
 use scotfree_lab::process::find_tool;
-use scotfree_lab::runs::demo::{self, DemoOptions, Service};
+use scotfree_lab::runs::demo::{self, DemoOptions, PlaneWish, Service};
 use scotfree_trace::Style;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -24,6 +24,7 @@ pub fn run(flags: &Demo) -> Result<(), Failure> {
         run_folder: RUN_FOLDER.into(),
         span: Duration::from_secs(flags.seconds),
         service,
+        plane: plane(flags.plane),
         style: Style::from_environment(is_terminal),
         log_folder: flags.log_folder.clone(),
     };
@@ -36,6 +37,14 @@ pub fn run(flags: &Demo) -> Result<(), Failure> {
         Ok(())
     } else {
         Err(Failure::Verdict)
+    }
+}
+
+fn plane(wanted: DemoPlane) -> PlaneWish {
+    match wanted {
+        DemoPlane::User => PlaneWish::User,
+        DemoPlane::Xdp => PlaneWish::Xdp,
+        DemoPlane::Auto => PlaneWish::Auto,
     }
 }
 

@@ -6,10 +6,11 @@
 
 mod baseline;
 mod crash;
+mod plane;
 mod stages;
 
 use super::interrupt::Interrupt;
-use super::site::{await_ready, has_redis, AppendFsync, Logs, Redis, Site};
+use super::site::{await_ready, has_redis, AppendFsync, Redis, Site};
 use super::{Context, RunError, RunOptions};
 use crate::config::Source;
 use crate::experiment::Experiment;
@@ -18,6 +19,7 @@ use crate::sweep::sweep_before_run;
 use crate::topology::Topology;
 use crate::trouble::Trouble;
 use indicatif::{ProgressBar, ProgressStyle};
+use plane::Plane;
 use scotfree_trace::{Row, Style};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -54,6 +56,8 @@ impl Service {
     }
 }
 
+pub use plane::PlaneWish;
+
 /// How the demonstration is run.
 #[derive(Debug, Clone)]
 pub struct DemoOptions {
@@ -65,6 +69,8 @@ pub struct DemoOptions {
     pub span: Duration,
     /// What serves.
     pub service: Service,
+    /// What moves the device's frames.
+    pub plane: PlaneWish,
     /// How bars are drawn.
     pub style: Style,
     /// Where what the processes print is kept; removed with everything else if none is given.
@@ -76,6 +82,9 @@ pub struct DemoOptions {
 pub struct DemoReport {
     /// What moved the device's frames.
     pub plane: &'static str,
+    /// Why that was not the kernel, if nobody asked for it to be another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plane_reason: Option<String>,
     /// What acknowledged updates had when they were acknowledged.
     pub durability: &'static str,
     /// Tokens that were acknowledged.
@@ -160,7 +169,8 @@ fn show(options: &DemoOptions, interrupt: &Interrupt, teller: &mut Teller<'_>) -
     interrupt.check()?;
     let (verdict, is_good) = stage.kill_and_count(interrupt, teller)?;
     let report = DemoReport {
-        plane: "user",
+        plane: stage.plane.name,
+        plane_reason: stage.plane.reason.clone(),
         durability: "ram:1",
         acked: verdict.acked,
         found: verdict.acked - verdict.lost,
@@ -197,6 +207,7 @@ struct Stage<'a> {
     options: &'a DemoOptions,
     site: Site<'a>,
     server: Server,
+    plane: Plane,
     _switch: Process,
 }
 
@@ -236,12 +247,12 @@ impl<'a> Stage<'a> {
         let device = site.device().control.ip();
         teller.say(&format!("client {client} --- device {device} --- server {server}"));
         // The server asks the device what it holds before it serves, so the device comes first.
-        let switch = site.start_switch(Logs::Ram)?;
-        teller.say("device: scot switch, in user space, log in memory (ram:1: survives process crashes)");
+        let (switch, plane) = plane::start(&site, options.plane)?;
+        teller.say(&plane.describe());
         let running = Server::start(&site, options.service)?;
         running.await_ready()?;
         teller.say(&describe(options.service));
-        Ok(Stage { options, site, server: running, _switch: switch })
+        Ok(Stage { options, site, server: running, plane, _switch: switch })
     }
 }
 

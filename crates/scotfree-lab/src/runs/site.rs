@@ -22,7 +22,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -34,6 +34,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 const MEASUREMENT_TIME_MAX: Duration = Duration::from_secs(120);
 /// A bad wire has an address only because its daemon wants one; as a host with one it would be a device.
 const WIRE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+/// Below the site's folder.
+const BPF_FOLDER: &str = "bpf";
 const DEVICE_PORT: u16 = 51_000;
 const SERVER_PORT: u16 = 51_001;
 /// Where clients find the sidecar in front of them, and Redis itself where it is reached directly.
@@ -186,12 +188,7 @@ impl<'a> Site<'a> {
 
     // ---- the devices
 
-    /// Starts the only device's daemon, or starts it again on the logs that it left.
-    pub fn start_switch(&self, logs: Logs) -> Result<Process, Trouble> {
-        self.start_switch_with(logs, &[])
-    }
-
-    /// The same with further flags.
+    /// Starts the only device's daemon with further flags, or starts it again on the logs that it left.
     pub fn start_switch_with(&self, logs: Logs, more: &[&str]) -> Result<Process, Trouble> {
         let device = self.device();
         self.say_head(&device, device.is_first)?;
@@ -238,12 +235,29 @@ impl<'a> Site<'a> {
     /// Where planes in the kernel keep their logs: a BPF file system of this site's own, since the usual one is
     /// not seen from inside a network namespace.
     fn bpf_folder(&self) -> Result<PathBuf, Trouble> {
-        let folder = self.folder.path().join("bpf");
+        let folder = self.folder.path().join(BPF_FOLDER);
         if !folder.exists() {
             fs::create_dir(&folder).map_err(|error| Trouble::file("create the folder", &folder, &error))?;
             run("mount", ["-t".as_ref(), "bpf".as_ref(), "bpf".as_ref(), folder.as_os_str()])?;
         }
         Ok(folder)
+    }
+
+    /// Where a device's plane in the kernel keeps its log.
+    pub fn kept_folder(&self, role: &str) -> PathBuf {
+        self.folder.path().join(BPF_FOLDER).join(role)
+    }
+
+    /// Removes what planes in the kernel have kept: logs and attachments.
+    pub fn remove_kept(&self) -> Result<(), Trouble> {
+        self.devices().iter().map(|device| self.kept_folder(&device.role)).try_for_each(|folder| {
+            match fs::remove_dir_all(&folder) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(Trouble::file("remove", &folder, &error))
+                }
+                _ => Ok(()),
+            }
+        })
     }
 
     /// Writes down whether a device is the head: it reads that at its start and on SIGHUP.
@@ -615,7 +629,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 /// Secrets are for their owner alone.
-fn write_secret(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+fn write_secret(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true).mode(0o600).open(file)?.write_all(bytes)
 }

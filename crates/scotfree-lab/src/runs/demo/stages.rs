@@ -3,7 +3,7 @@
 //! Invariant: both are measured in turns, and nothing is shown if the device did not log.
 
 use super::baseline::Baseline;
-use super::{bar, Stage, Stages, Teller, FLUSH_TIME_MAX};
+use super::{bar, Plane, Stage, Stages, Teller, FLUSH_TIME_MAX};
 use crate::load::LoadReport;
 use crate::process::find_tool;
 use crate::runs::site::{difference, ClientSidecar};
@@ -18,6 +18,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+/// What only programs in the kernel count.
+const SEEN_IN_KERNEL: &str = "scotfree_kernel_scotfree_total";
 const LOGGED: &str = "scotfree_device_logged_total";
 const REMEDY_PORT: u16 = 6_380;
 /// The rows of the bars.
@@ -53,6 +55,7 @@ impl Stage<'_> {
             .say(&format!("measuring SET and GET for {seconds:.0} s, without and with the remedy in turns"));
         self.load_in_turns(&[plain, covered])?;
         let after = self.site.device_counts()?;
+        self.require_plane(&before, &after)?;
         let baseline = report("without remedy", &baseline.finish())?;
         sidecar.stop(FLUSH_TIME_MAX);
         let remedy = report("persist, SET early", &trace)?;
@@ -60,6 +63,21 @@ impl Stage<'_> {
         teller.show(&render_comparison(&baseline, &remedy, self.options.style));
         teller.say(&summary(&baseline, &remedy, &before, &after)?);
         Ok(Stages { baseline: medians(&baseline), remedy: medians(&remedy) })
+    }
+
+    /// The plane that is named must be the one that has seen the packets.
+    fn require_plane(&self, before: &Counts, after: &Counts) -> Result<(), Trouble> {
+        let in_kernel = difference(before, after, SEEN_IN_KERNEL) > 0;
+        if in_kernel == (self.plane == Plane::XDP) {
+            return Ok(());
+        }
+        let problem =
+            format!("it says {}, and packets seen by the kernel's programs: {in_kernel}", self.plane.name);
+        Err(Trouble::new(
+            "tell which plane ran",
+            problem,
+            "run it again; if it comes again, see: scot doctor",
+        ))
     }
 
     /// A Redis client that knows nothing of Scotfree.
