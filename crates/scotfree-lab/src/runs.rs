@@ -5,6 +5,7 @@
 //! was measured is what the arms' names promise; whatever ends a run, all that it made is removed.
 
 mod chain;
+mod daemon_deaths;
 pub mod demo;
 mod disk_domain;
 mod interrupt;
@@ -50,6 +51,7 @@ const EXPERIMENTS: &[(&str, Runner)] = &[
     ("ram3-replication", ram3_replication::run),
     ("kernel-ram3-replication", ram3_replication::run),
     ("chain-failures", chain::run),
+    ("kernel-deaths", daemon_deaths::run),
     ("sidecar-overhead", sidecar_overhead::run),
     ("sidecar-overhead-asleep", sidecar_overhead::run),
     ("linearizability", linearizability::run),

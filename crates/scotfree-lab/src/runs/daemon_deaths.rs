@@ -1,0 +1,217 @@
+//! The daemon of a device whose plane is in the kernel, killed again and again under load: its programs go on
+//! without it, and the next daemon takes over what they have.
+//!
+//! Invariant: nothing but the daemon dies; what the programs did while there was none is read from what they
+//! keep, not from what a daemon says of it.
+
+use super::settings::settings_of;
+use super::site::{await_ready, ClientSidecar, Logs, Site, PATIENCE, REDIS_PORT};
+use super::worker::history::HistoryControl;
+use super::{Context, Measured};
+use crate::experiment::Measurement;
+use crate::history::Verdict;
+use crate::kernel_plane::try_programs;
+use crate::process::{wait_until, Process};
+use crate::trouble::Trouble;
+use scotfree_core::{BootEpoch, OrderNumber, Tier};
+use scotfree_xdp::Kept;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Settings {
+    /// How many deaths, unless the command line says.
+    rounds: u64,
+    /// Whether what the programs keep is removed while there is no daemon, to see that this is found.
+    #[serde(default)]
+    forget: bool,
+}
+
+const SWITCH: [&str; 2] = ["--plane", "xdp"];
+/// How many acknowledgements must come while there is no daemon.
+const ACKS_MIN: u64 = 20;
+/// How long they are waited for. The lease, which nobody renews meanwhile, has a second left at least.
+const ACKS_PATIENCE: Duration = Duration::from_secs(1);
+
+const SIDECAR: ClientSidecar = ClientSidecar {
+    name: "sidecar-client",
+    port: REDIS_PORT,
+    early: true,
+    durability: Tier::RAM,
+    trace: None,
+};
+
+pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
+    try_programs()?;
+    let arm = &context.experiment.arms[0];
+    let mut settings: Settings = settings_of(arm)?;
+    settings.rounds = context.options.rounds.unwrap_or(settings.rounds).max(1);
+    context.measure_in_turns(|_, _| World::up(context, settings)?.measure())
+}
+
+/// What the programs keep, at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Moment {
+    boot_epoch: BootEpoch,
+    order: OrderNumber,
+    persist_acks: u64,
+}
+
+/// What was seen of them over all deaths.
+#[derive(Debug, Default)]
+struct Tally {
+    boot_epochs: BTreeSet<BootEpoch>,
+    acks_while_dead: u64,
+    deaths_with_acks: u64,
+    deaths_with_order: u64,
+    order_steps_back: u64,
+}
+
+/// All processes, and the history that they must keep.
+struct World<'a> {
+    context: &'a Context<'a>,
+    settings: Settings,
+    switch: Process,
+    _server: Process,
+    _client: Process,
+    writers: Process,
+    history: HistoryControl,
+    kept_folder: PathBuf,
+    tally: Tally,
+    // Behind the processes, which end before it goes.
+    site: Site<'a>,
+}
+
+impl<'a> World<'a> {
+    fn up(context: &'a Context<'a>, settings: Settings) -> Result<World<'a>, Trouble> {
+        let site = Site::up(context)?;
+        let switch = site.start_switch_with(Logs::Ram, &SWITCH)?;
+        let server = site.spawn_kv(&[])?;
+        await_ready(&server)?;
+        let client = site.start_client_sidecar(&SIDECAR)?;
+        let (writers, history) = site.start_writers(&SIDECAR, None)?;
+        Ok(World {
+            context,
+            settings,
+            switch,
+            _server: server,
+            _client: client,
+            writers,
+            history,
+            kept_folder: site.kept_folder(&site.device().role),
+            tally: Tally::default(),
+            site,
+        })
+    }
+
+    fn measure(&mut self) -> Result<Measured, Trouble> {
+        self.history.write()?;
+        for round in 0..self.settings.rounds {
+            self.await_replies(round)?;
+            self.kill_and_restart()?;
+        }
+        self.await_replies(self.settings.rounds)?;
+        self.history.rest()?;
+        let verdict = self.history.verify_all(PATIENCE)?;
+        self.context.interrupt.check()?;
+        Ok(self.measured(verdict))
+    }
+
+    /// One death: what the programs do meanwhile, and what the next daemon makes of it.
+    fn kill_and_restart(&mut self) -> Result<(), Trouble> {
+        self.context.interrupt.check()?;
+        self.switch.kill();
+        let killed = self.look()?;
+        if self.settings.forget {
+            fs::remove_dir_all(&self.kept_folder)
+                .map_err(|error| Trouble::file("remove", &self.kept_folder, &error))?;
+        }
+        let acks = self.await_acks(&killed);
+        self.tally.acks_while_dead += acks;
+        self.tally.deaths_with_acks += u64::from(acks >= ACKS_MIN);
+        let last = if self.settings.forget { killed } else { self.look()? };
+        self.switch = self.site.start_switch_with(Logs::Ram, &SWITCH)?;
+        let revived = self.look()?;
+        self.tally.boot_epochs.extend([killed.boot_epoch, revived.boot_epoch]);
+        self.tally.order_steps_back += u64::from(revived.order < last.order);
+        self.tally.deaths_with_order += u64::from(last.order > killed.order);
+        Ok(())
+    }
+
+    /// How many acknowledgements the programs send by themselves.
+    fn await_acks(&self, killed: &Moment) -> u64 {
+        let mut grown = 0;
+        wait_until(ACKS_PATIENCE, || {
+            let now = self.look().map_or(killed.persist_acks, |moment| moment.persist_acks);
+            grown = now.saturating_sub(killed.persist_acks);
+            grown >= ACKS_MIN || self.context.interrupt.has_come()
+        });
+        grown
+    }
+
+    fn look(&self) -> Result<Moment, Trouble> {
+        let failed = |error| {
+            Trouble::new(
+                format!("read what is kept in {}", self.kept_folder.display()),
+                error,
+                "see: scot doctor",
+            )
+        };
+        let kept = Kept::open(&self.kept_folder).map_err(failed)?;
+        let persist_acks = kept.counters().map_err(failed)?.persist_acks;
+        Ok(Moment { boot_epoch: kept.boot_epoch(), order: kept.order_current(), persist_acks })
+    }
+
+    /// Waits until every writer has further replies.
+    fn await_replies(&mut self, round: u64) -> Result<(), Trouble> {
+        let before = self.history.counts()?;
+        let mut asked = Ok(Vec::new());
+        let come = wait_until(PATIENCE, || {
+            asked = self.history.counts();
+            let have_all = |counts: &Vec<u64>| counts.iter().zip(&before).all(|(now, then)| now > then);
+            asked.as_ref().map_or(true, have_all) || self.context.interrupt.has_come()
+        });
+        asked?;
+        self.context.interrupt.check()?;
+        if come {
+            return Ok(());
+        }
+        let problem = format!("not every writer had a reply within {} s", PATIENCE.as_secs());
+        let said = self.switch.error_output();
+        let next = format!("the device said last: {}", said.lines().last().unwrap_or("nothing"));
+        Err(Trouble::new(format!("go on after {round} deaths"), problem, next))
+    }
+
+    fn measured(&self, verdict: Verdict) -> Measured {
+        let Verdict { acked, unknown, lost, doubled, out_of_order, foreign, .. } = verdict;
+        let mut measured = Measured::default();
+        for (name, count) in [
+            ("acknowledged", acked),
+            ("unknown", unknown),
+            ("lost", lost),
+            ("doubled", doubled),
+            ("out_of_order", out_of_order),
+            ("foreign", foreign),
+            ("deaths", self.settings.rounds),
+            ("acks_while_dead", self.tally.acks_while_dead),
+        ] {
+            measured.value(name, count as f64);
+        }
+        measured.counter("acknowledged", acked);
+        measured.counter("deaths_with_acks", self.tally.deaths_with_acks);
+        measured.counter("boot_epochs", self.tally.boot_epochs.len() as u64);
+        measured.counter("order_steps_back", self.tally.order_steps_back);
+        measured.counter("deaths_with_order", self.tally.deaths_with_order);
+        measured
+    }
+}
+
+impl Drop for World<'_> {
+    fn drop(&mut self) {
+        self.writers.kill();
+    }
+}
