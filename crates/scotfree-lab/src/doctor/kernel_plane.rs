@@ -127,7 +127,7 @@ fn features(environment: &dyn Environment, wish: &KernelWish, may_try: bool) -> 
         return Finding::lacks(check, wish.lacking(), format!("there is no BTF: {BTF_FILE}"), mend);
     }
     let found = format!(
-        "Linux {release_text} should do by its version; whether it takes the programs cannot be tried without the rights"
+        "Linux {release_text} is not too old; whether it takes the programs cannot be tried without the rights"
     );
     Finding::lacks(check, State::Could, found, format!("try it as root: sudo scot doctor; {OTHERWISE}"))
 }
