@@ -13,6 +13,7 @@ use libbpf_rs::{
     libbpf_sys, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject, ProgramInput,
 };
 use std::ffi::{CString, OsStr};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -111,7 +112,8 @@ pub enum KernelError {
 fn load_hint(error: &libbpf_rs::Error) -> &'static str {
     match error.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => {
-            "it needs CAP_BPF and CAP_NET_ADMIN (root has them); `--plane user` needs neither"
+            "it needs CAP_BPF and CAP_NET_ADMIN (root has them); if they are there, this kernel refuses the programs: \
+             docs/kernels.md names those that were tried; `--plane user` needs neither"
         }
         libbpf_rs::ErrorKind::OutOfMemory => "the log's slots are kernel memory: grant fewer with --slots",
         _ => "`scot doctor` says what this kernel lacks; `--plane user` works everywhere",
@@ -161,6 +163,8 @@ pub struct Kernel {
     slots: Slots,
     pin: Option<PathBuf>,
     adopted: bool,
+    /// Locked while this daemon lives.
+    _folder: Option<File>,
 }
 
 impl Kernel {
@@ -177,9 +181,11 @@ impl Kernel {
     fn load_with(config: &KernelConfig, testing: bool) -> Result<Kernel, KernelError> {
         // What libbpf would print is in the errors that it returns.
         libbpf_rs::set_print(None);
-        if let Some(folder) = &config.pin {
+        let folder = config.pin.as_deref().map(|folder| {
             make_bpf_folder(folder)?;
-        }
+            lock_folder(folder)
+        });
+        let folder = folder.transpose()?;
         let failed = |source| KernelError::Load { hint: load_hint(&source), source };
         let mut open = ObjectBuilder::default().open_memory(crate::OBJECT).map_err(failed)?;
         set_slot_count(&mut open, config.slot_count).map_err(failed)?;
@@ -196,10 +202,15 @@ impl Kernel {
         if let Some(folder) = config.pin.as_ref().filter(|_| !adopted) {
             pin_tables(&mut object, folder)?;
         }
-        Kernel::open(object, config, adopted)
+        Kernel::open(object, config, adopted, folder)
     }
 
-    fn open(object: Object, config: &KernelConfig, adopted: bool) -> Result<Kernel, KernelError> {
+    fn open(
+        object: Object,
+        config: &KernelConfig,
+        adopted: bool,
+        folder: Option<File>,
+    ) -> Result<Kernel, KernelError> {
         let table = |name: &str| -> Result<MapHandle, KernelError> {
             let map = object.maps().find(|map| map.name() == name).expect("the object has this table");
             MapHandle::try_from(&map).map_err(bpf(format!("opening the table {name}")))
@@ -223,7 +234,7 @@ impl Kernel {
         };
         let (ports, pairs) = (table("scot_ports")?, table("scot_pairs")?);
         let pin = config.pin.clone();
-        Ok(Kernel { object, tables, ports, pairs, shared, slots, pin, adopted })
+        Ok(Kernel { object, tables, ports, pairs, shared, slots, pin, adopted, _folder: folder })
     }
 
     /// Whether tables of a daemon before were taken over.
@@ -489,6 +500,19 @@ fn make_bpf_folder(folder: &Path) -> Result<(), KernelError> {
     // What this call made elsewhere is of no use.
     let _ = std::fs::remove_dir(folder);
     Err(KernelError::NoBpfFolder { path: folder.to_owned() })
+}
+
+/// Two daemons behind the same programs would each believe to know what the machine has decided.
+fn lock_folder(folder: &Path) -> Result<File, KernelError> {
+    let opened = File::open(folder).map_err(system(format!("opening {}", folder.display())))?;
+    // SAFETY: the descriptor is open.
+    if unsafe { libc::flock(opened.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(opened);
+    }
+    let source = io::Error::last_os_error();
+    let doing =
+        format!("locking {}, which another daemon has (ps -ef | grep \"scot switch\"),", folder.display());
+    Err(KernelError::Io { doing, source })
 }
 
 /// Tables that are kept; the rest is made anew with every load of the programs.
