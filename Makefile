@@ -6,10 +6,10 @@ SEEDS ?= 0..20000
 SECONDS_FUZZ ?= 60
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup demo test check fmt lint sim fuzz bench lab kernels doc claims
+.PHONY: help setup demo test check fmt lint sim fuzz fuzz-xdp bench lab kernels doc claims
 
 help: ## list the verbs
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:
 	@scripts/setup.sh
@@ -35,6 +35,9 @@ sim: ## the deterministic world: SEEDS=0..20000, or SEED=n to replay one
 
 fuzz: ## every parser, SECONDS_FUZZ=60 each
 	@FUZZ_SECONDS=$(SECONDS_FUZZ) scripts/fuzz.sh
+
+fuzz-xdp: setup ## the programs in the kernel against the machine, PACKETS=1000000 in each part they play (root)
+	@EQUIVALENCE_PACKETS=$(or $(PACKETS),1000000) $(CARGO) test --release --locked -p scotfree-xdp --test equivalence -- --nocapture
 
 bench: ## micro-benchmarks: printed, not judged
 	@scripts/bench.sh
