@@ -4,8 +4,9 @@
 //! Invariant: nothing but the daemon dies; what the programs did while there was none is read from what they
 //! keep, not from what a daemon says of it.
 
+use super::kill_rounds::SIDECAR;
 use super::settings::settings_of;
-use super::site::{await_ready, ClientSidecar, Logs, Site, PATIENCE, REDIS_PORT};
+use super::site::{await_ready, Logs, Site, PATIENCE};
 use super::worker::history::HistoryControl;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
@@ -13,7 +14,7 @@ use crate::history::Verdict;
 use crate::kernel_plane::try_programs;
 use crate::process::{wait_until, Process};
 use crate::trouble::Trouble;
-use scotfree_core::{BootEpoch, OrderNumber, Tier};
+use scotfree_core::{BootEpoch, OrderNumber};
 use scotfree_xdp::Kept;
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -36,14 +37,6 @@ const SWITCH: [&str; 2] = ["--plane", "xdp"];
 const ACKS_MIN: u64 = 20;
 /// How long they are waited for. The lease, which nobody renews meanwhile, has a second left at least.
 const ACKS_PATIENCE: Duration = Duration::from_secs(1);
-
-const SIDECAR: ClientSidecar = ClientSidecar {
-    name: "sidecar-client",
-    port: REDIS_PORT,
-    early: true,
-    durability: Tier::RAM,
-    trace: None,
-};
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     try_programs()?;

@@ -86,7 +86,8 @@ const BLOCK_ROUNDS_MIN: u64 = 50;
 // How long the readings of a control may wait for what is lost for good.
 const LOST_FOR_GOOD: Duration = Duration::from_secs(2);
 
-const SIDECAR: ClientSidecar = ClientSidecar {
+/// The sidecar that writers speak to, while processes die.
+pub(super) const SIDECAR: ClientSidecar = ClientSidecar {
     name: "sidecar-client",
     port: REDIS_PORT,
     early: true,
