@@ -8,6 +8,6 @@ kernel_plane_can_be_built() {
   done
 }
 if ! kernel_plane_can_be_built; then
-  echo "building without the plane in the kernel: clang-14, libbpf-dev, libelf-dev or zlib1g-dev is missing (scripts/setup.sh installs them)" >&2
+  echo "leaving the plane in the kernel out of the device (the lab still needs its compiler): clang-14, libbpf-dev, libelf-dev or zlib1g-dev is missing (scripts/setup.sh installs them)" >&2
   without_kernel_plane=(--no-default-features)
 fi
