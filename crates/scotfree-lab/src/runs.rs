@@ -15,6 +15,8 @@ mod places;
 mod probes;
 mod ram3_replication;
 mod redis_always;
+mod redis_load;
+mod redis_stand;
 mod settings;
 mod sidecar_overhead;
 mod site;
@@ -48,6 +50,7 @@ const EXPERIMENTS: &[(&str, Runner)] = &[
     ("probes", probes::run),
     ("records", probes::run),
     ("redis-always", redis_always::run),
+    ("kernel-redis-always", redis_load::run),
     ("ram3-replication", ram3_replication::run),
     ("kernel-ram3-replication", ram3_replication::run),
     ("chain-failures", chain::run),
