@@ -58,7 +58,7 @@ fn a_log_that_does_not_outlive_its_daemon_is_found() {
     let output = run_deaths(planted.path());
     let said = text(&output);
     assert!(!output.status.success(), "{said}");
-    assert!(said.contains("`deaths_with_acks` is 0; allowed are 5"), "{said}");
+    assert!(said.contains("`deaths_with_acks` is 0; allowed are 10"), "{said}");
 }
 
 fn run_deaths(folder: &Path) -> Output {

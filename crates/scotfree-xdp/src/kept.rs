@@ -6,7 +6,7 @@ use crate::kernel::{bpf, system, table_path, KernelError, TABLE_SHARED};
 use crate::shared::{Shared, VERSION};
 use crate::tables::{counters_of, Counters};
 use libbpf_rs::{MapCore, MapHandle};
-use scotfree_core::{BootEpoch, DeviceId, OrderNumber};
+use scotfree_core::{BootEpoch, DeviceId, Nanos, OrderNumber};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -51,6 +51,11 @@ impl Kept {
     /// The last order number that was given.
     pub fn order_current(&self) -> OrderNumber {
         self.shared.order_current()
+    }
+
+    /// Until when the programs may acknowledge.
+    pub fn lease_until(&self) -> Nanos {
+        self.shared.lease()
     }
 
     /// What the programs counted, over all processors and all daemons.

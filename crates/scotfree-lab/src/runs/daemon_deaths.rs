@@ -14,7 +14,7 @@ use crate::history::Verdict;
 use crate::kernel_plane::try_programs;
 use crate::process::{wait_until, Process};
 use crate::trouble::Trouble;
-use scotfree_core::{BootEpoch, OrderNumber};
+use scotfree_core::{BootEpoch, Nanos, OrderNumber};
 use scotfree_xdp::Kept;
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -35,7 +35,8 @@ struct Settings {
 const SWITCH: [&str; 2] = ["--plane", "xdp"];
 /// How many acknowledgements must come while there is no daemon.
 const ACKS_MIN: u64 = 20;
-/// How long they are waited for. The lease, which nobody renews meanwhile, has a second left at least.
+/// How long they are waited for. The lease, which nobody renews meanwhile, runs longer: a daemon is killed when
+/// it has just got one.
 const ACKS_PATIENCE: Duration = Duration::from_secs(1);
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
@@ -51,6 +52,7 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
 struct Moment {
     boot_epoch: BootEpoch,
     order: OrderNumber,
+    lease_until: Nanos,
     persist_acks: u64,
 }
 
@@ -103,9 +105,11 @@ impl<'a> World<'a> {
 
     fn measure(&mut self) -> Result<Measured, Trouble> {
         self.history.write()?;
+        let mut started = self.look()?;
         for round in 0..self.settings.rounds {
             self.await_replies(round)?;
-            self.kill_and_restart()?;
+            self.await_lease(&started)?;
+            started = self.kill_and_restart()?;
         }
         self.await_replies(self.settings.rounds)?;
         self.history.rest()?;
@@ -114,8 +118,28 @@ impl<'a> World<'a> {
         Ok(self.measured(verdict))
     }
 
-    /// One death: what the programs do meanwhile, and what the next daemon makes of it.
-    fn kill_and_restart(&mut self) -> Result<(), Trouble> {
+    /// Waits until the daemon has got a lease of its own.
+    fn await_lease(&self, started: &Moment) -> Result<(), Trouble> {
+        let mut looked = Ok(());
+        let has_come = wait_until(PATIENCE, || match self.look() {
+            Ok(now) => now.lease_until > started.lease_until || self.context.interrupt.has_come(),
+            Err(trouble) => {
+                looked = Err(trouble);
+                true
+            }
+        });
+        looked?;
+        self.context.interrupt.check()?;
+        if has_come {
+            return Ok(());
+        }
+        let problem = format!("the daemon got no lease within {} s", PATIENCE.as_secs());
+        Err(Trouble::new("kill a daemon that has a lease", problem, "see what the server says of the device"))
+    }
+
+    /// One death: what the programs do meanwhile, and what the next daemon makes of it. What they keep when it
+    /// has begun.
+    fn kill_and_restart(&mut self) -> Result<Moment, Trouble> {
         self.context.interrupt.check()?;
         self.switch.kill();
         let killed = self.look()?;
@@ -132,7 +156,7 @@ impl<'a> World<'a> {
         self.tally.boot_epochs.extend([killed.boot_epoch, revived.boot_epoch]);
         self.tally.order_steps_back += u64::from(revived.order < last.order);
         self.tally.deaths_with_order += u64::from(last.order > killed.order);
-        Ok(())
+        Ok(revived)
     }
 
     /// How many acknowledgements the programs send by themselves.
@@ -156,7 +180,12 @@ impl<'a> World<'a> {
         };
         let kept = Kept::open(&self.kept_folder).map_err(failed)?;
         let persist_acks = kept.counters().map_err(failed)?.persist_acks;
-        Ok(Moment { boot_epoch: kept.boot_epoch(), order: kept.order_current(), persist_acks })
+        Ok(Moment {
+            boot_epoch: kept.boot_epoch(),
+            order: kept.order_current(),
+            lease_until: kept.lease_until(),
+            persist_acks,
+        })
     }
 
     /// Waits until every writer has further replies.
