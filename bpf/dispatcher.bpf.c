@@ -53,9 +53,6 @@ static __always_inline int scot_on_packet(struct xdp_md *frame, struct scot_cont
 	switch (outcome) {
 	case PERSIST_FORWARD:
 		return scot_forward(way, counters);
-	case PERSIST_FORWARD_AND_NOTE:
-		scot_pass_up(frame, context, SCOT_UPCALL_NOTICE, counters);
-		return scot_forward(way, counters);
 	case PERSIST_TELL_AND_FORWARD:
 		scot_tell(frame, context, counters);
 		return scot_forward(way, counters);

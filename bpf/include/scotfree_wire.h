@@ -14,7 +14,7 @@
 #define SCOT_PACKET_BYTES_MAX 1452u
 #define SCOT_REQUEST_BYTES_MAX 49152u
 #define SCOT_RESPONSE_BYTES_MAX 1048576u
-#define SCOT_REFUSAL_COUNT 9u
+#define SCOT_REFUSAL_COUNT 10u
 
 #define SCOT_FLAG_EARLY 0x0001u
 #define SCOT_FLAG_SKIP 0x0002u
@@ -344,6 +344,7 @@ enum scot_refusal {
 	SCOT_REFUSAL_BAD_MAC = 6,
 	SCOT_REFUSAL_BAD_STAMP_MAC = 7,
 	SCOT_REFUSAL_BAD_FRAGMENT = 8,
+	SCOT_REFUSAL_ELSEWHERE = 9,
 };
 
 /* The size of the tail that follows the header of a packet; -1 if there is no such kind. */

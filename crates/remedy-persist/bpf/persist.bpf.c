@@ -43,7 +43,6 @@ struct {
 /* What the dispatcher makes of a packet. */
 enum persist_outcome {
 	PERSIST_FORWARD,            /* along its way */
-	PERSIST_FORWARD_AND_NOTE,   /* along its way; the daemon learns who lives where */
 	PERSIST_ACKNOWLEDGE,        /* along its way, and the acknowledgement back */
 	PERSIST_PASS_UP,            /* the daemon's */
 	PERSIST_PASS_UP_REQUEST,    /* the daemon's; unstamped along its way if that is not possible */
@@ -588,6 +587,14 @@ static __always_inline enum persist_outcome persist_follow(struct xdp_md *frame,
 
 /* ---- requests, whichever part the device has */
 
+/* Whether a request comes from another address than its session's client, or by another port. */
+static __always_inline bool persist_is_elsewhere(const struct scot_session *session,
+						 const struct scot_context *context)
+{
+	return !scot_address_is(&context->source, &session->client) ||
+	       (session->client_ifindex != 0 && session->client_ifindex != context->ingress);
+}
+
 static __always_inline enum persist_outcome persist_on_request(struct xdp_md *frame, const struct scot_context *context,
 							       const struct scot_header *header,
 							       struct scot_counters *counters)
@@ -615,8 +622,13 @@ static __always_inline enum persist_outcome persist_on_request(struct xdp_md *fr
 		counters->bad++;
 		return persist_refuse(counters, SCOT_REFUSAL_BAD_MAC);
 	}
+	if (persist_is_elsewhere(session, context)) {
+		counters->requests++;
+		counters->bad++;
+		return persist_refuse(counters, SCOT_REFUSAL_ELSEWHERE);
+	}
 	slot = persist_slot(session, request.seq_num);
-	if (!slot || !scot_address_is(&context->source, &session->client))
+	if (!slot || session->client_ifindex == 0)
 		return PERSIST_PASS_UP_REQUEST;
 	if (!scot_shared.head)
 		return persist_follow(frame, context, session, slot, &request, counters);

@@ -56,13 +56,15 @@ pub enum Fault {
     CountDeviceTwice,
     /// Rule 14: the device does not check who sent a `ServerAck`.
     TrustAnyone,
+    /// Rule 14: the device takes a session's requests from anywhere, and answers there.
+    FollowClient,
     /// Rule 15: duplicates are counted as admitted.
     MiscountDuplicates,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 27] = [
+    pub const ALL: [Fault; 28] = [
         Fault::AdmitOutOfOrder,
         Fault::RestampDuplicate,
         Fault::IgnoreOrder,
@@ -89,6 +91,7 @@ impl Fault {
         Fault::ForgetLeases,
         Fault::CountDeviceTwice,
         Fault::TrustAnyone,
+        Fault::FollowClient,
         Fault::MiscountDuplicates,
     ];
 }

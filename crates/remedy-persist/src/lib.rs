@@ -20,7 +20,7 @@ pub use client::{
 };
 pub use device::{
     Device, DeviceConfig, DeviceCounters, DeviceOwn, FastEntry, FastSession, LogEntryView, OrderCounter,
-    RestoreError, SessionView, SlotView, Touched, UnsafeNow, DISK_TOKEN_BIT,
+    Origin, PortNumber, RestoreError, SessionView, SlotView, Touched, UnsafeNow, DISK_TOKEN_BIT,
 };
 pub use fault::{Fault, Planted};
 pub use remedy::Persist;

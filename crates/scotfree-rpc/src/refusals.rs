@@ -66,7 +66,8 @@ fn line(from: SocketAddr, bytes: usize, error: WireError) -> String {
         | WireError::WrongMagic
         | WireError::UnknownKind
         | WireError::InvalidField
-        | WireError::BadFragment => "",
+        | WireError::BadFragment
+        | WireError::Elsewhere => "",
     };
     format!("dropped a packet of {bytes} bytes from {from}: {} ({error}){hint}", error.name())
 }

@@ -40,6 +40,8 @@ pub enum Invariant {
     Stamped,
     /// A device acknowledges only what its domains hold at the durability it names.
     PersistClaim,
+    /// A device acknowledges only to its session's client.
+    Bound,
     /// A device acknowledges only under a lease.
     Leased,
     /// A request completes only when what it asked for is true.

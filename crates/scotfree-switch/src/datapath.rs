@@ -14,7 +14,7 @@ use crate::ndp::{NdpKind, NdpMessage};
 use crate::neighbours::{Neighbour, Neighbours, Queued, WaitingPacket};
 use crate::notice::Notices;
 use crate::outbox::{FrameSource, Outbox};
-use remedy_persist::{Device, DeviceCounters, DeviceOwn, UnsafeNow};
+use remedy_persist::{Device, DeviceCounters, DeviceOwn, Origin, PortNumber, UnsafeNow};
 use scotfree_core::{Durability, Effect, Effects, Machine, Nanos, SessionId, Token};
 use scotfree_io::frame::{
     complete_checksums, parse, ArpOperation, ArpPacket, Checksums, Ethernet, Frame, Link, MacAddress,
@@ -369,7 +369,9 @@ impl Datapath {
         let neighbour = Neighbour { mac, port: arrival.ingress, vlan: Vlan::of(vlan) };
         self.hear(now, frame.source.ip(), neighbour, out, notices);
         self.before(now, Before::Message(frame.payload), notices);
-        self.device.on_message(now, frame.source, frame.destination, frame.payload, &mut self.effects);
+        let port = PortNumber(arrival.ingress.0 as u32);
+        let origin = Origin { address: frame.source, port: Some(port) };
+        self.device.on_arrival(now, origin, frame.destination, frame.payload, &mut self.effects);
         self.note_refusals(&frame, notices);
         self.carry_out(now, Some(Passing { arrival, frame: &frame, verdict }), out, notices);
         self.after(notices);

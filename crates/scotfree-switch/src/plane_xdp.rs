@@ -78,8 +78,10 @@ impl Loaded {
         let upcalls = kernel.upcalls()?;
         let shared = Arc::new(kernel);
         let path = common.datapath_mut();
-        let mirror =
-            path.begin_fast_path(|device, effects| Mirror::start(Arc::clone(&shared), device, effects))?;
+        let mirror = path.begin_fast_path(|device, effects| {
+            let numbers = ports.iter().map(|port| port.ifindex).collect();
+            Mirror::start(Arc::clone(&shared), numbers, device, effects)
+        })?;
         path.set_fast_path(Box::new(KernelFastPath {
             mirror,
             ports: ports.clone(),

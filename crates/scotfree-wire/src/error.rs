@@ -1,7 +1,7 @@
 //! Why a packet was refused; each reason has a counter.
 
 /// How many reasons there are.
-pub const WIRE_ERROR_COUNT: usize = 9;
+pub const WIRE_ERROR_COUNT: usize = 10;
 
 /// Why a packet was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
@@ -34,6 +34,9 @@ pub enum WireError {
     /// Fragments of one request contradict each other or are too many.
     #[error("inconsistent fragments")]
     BadFragment,
+    /// Authentic, but not from where its session's client lives.
+    #[error("not from its session's client")]
+    Elsewhere,
 }
 
 impl WireError {
@@ -48,6 +51,7 @@ impl WireError {
         WireError::BadMac,
         WireError::BadStampMac,
         WireError::BadFragment,
+        WireError::Elsewhere,
     ];
 
     /// The reason's name in metrics.
@@ -62,6 +66,7 @@ impl WireError {
             WireError::BadMac => "bad_mac",
             WireError::BadStampMac => "bad_stamp_mac",
             WireError::BadFragment => "bad_fragment",
+            WireError::Elsewhere => "elsewhere",
         }
     }
 }

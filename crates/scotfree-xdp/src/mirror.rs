@@ -7,7 +7,9 @@ use crate::kernel::{Kernel, KernelError};
 use crate::shared::KeyWords;
 use crate::slots::{SlotHead, SlotState};
 use crate::tables::Session;
-use remedy_persist::{Device, DeviceOwn, FastEntry, FastSession, OrderCounter, SessionView, SlotView};
+use remedy_persist::{
+    Device, DeviceOwn, FastEntry, FastSession, OrderCounter, PortNumber, SessionView, SlotView,
+};
 use scotfree_core::{Effects, Nanos, OrderNumber, SeqNum, SessionId};
 use scotfree_wire::{Key, Kind, Packet, Tail};
 use std::collections::BTreeMap;
@@ -78,6 +80,8 @@ impl Known {
 /// The programs' tables beside the machine.
 pub struct Mirror {
     kernel: Arc<Kernel>,
+    /// The ports in the order in which the machine counts them, by the kernel's numbers.
+    ports: Vec<u32>,
     known: BTreeMap<SessionId, Known>,
     free: FreeSlots,
     held: Vec<SessionId>,
@@ -96,12 +100,14 @@ impl Mirror {
     /// log holds is taken over, and what `device` knows made known to them.
     pub fn start(
         kernel: Arc<Kernel>,
+        ports: Vec<u32>,
         device: &mut Device,
         effects: &mut Effects<DeviceOwn>,
     ) -> Result<Mirror, KernelError> {
         let mut mirror = Mirror {
             free: FreeSlots::new(kernel.slots().count()),
             kernel,
+            ports,
             known: BTreeMap::new(),
             held: Vec::new(),
             packet: Vec::new(),
@@ -151,6 +157,9 @@ impl Mirror {
             };
             self.known.insert(state.id, known);
             self.held.push(state.id);
+            if let Some(port) = self.ports.iter().position(|ifindex| *ifindex == state.client_ifindex) {
+                device.absorb_port(state.id, PortNumber(port as u32));
+            }
             self.absorb(&state, device, effects);
         }
         Ok(())
@@ -455,7 +464,7 @@ impl Mirror {
         };
         self.known.insert(id, known);
         self.held.push(id);
-        self.kernel.add_session(&session_of(id, &known, &view))
+        self.kernel.add_session(&session_of(id, &known, self.ifindex(&view), &view))
     }
 
     fn export_session(&mut self, id: SessionId, device: &Device) -> Result<(), KernelError> {
@@ -473,7 +482,12 @@ impl Mirror {
         assert!(known.held, "a session is changed only while it is held");
         known.absorbed = known.absorbed.max(view.reached.next);
         let known = *known;
-        self.kernel.set_session(&session_of(id, &known, &view))
+        self.kernel.set_session(&session_of(id, &known, self.ifindex(&view), &view))
+    }
+
+    /// The port that a session's requests come in by, by the kernel's number; 0 if that is not known.
+    fn ifindex(&self, view: &SessionView) -> u32 {
+        view.port.and_then(|port| self.ports.get(port.0 as usize)).copied().unwrap_or(0)
     }
 
     fn export_slot(&mut self, id: SessionId, known: Known, seq: SeqNum, view: &SlotView) {
@@ -506,7 +520,7 @@ impl Mirror {
     }
 }
 
-fn session_of(id: SessionId, known: &Known, view: &SessionView) -> Session {
+fn session_of(id: SessionId, known: &Known, client_ifindex: u32, view: &SessionView) -> Session {
     Session {
         index: known.index,
         id,
@@ -520,6 +534,7 @@ fn session_of(id: SessionId, known: &Known, view: &SessionView) -> Session {
         client: view.client,
         window: known.window,
         slot_first: known.slot_first,
+        client_ifindex,
         epoch: view.epoch,
         closing: view.closing,
         confirmed: view.reached.confirmed,

@@ -37,6 +37,8 @@ pub struct Session {
     pub window: u32,
     /// The first of its slots.
     pub slot_first: u32,
+    /// The port that its requests come in by; 0 if that is not known.
+    pub client_ifindex: u32,
     /// The epoch in which it was opened.
     pub epoch: Epoch,
     /// Nothing new is logged or acknowledged.
@@ -78,6 +80,7 @@ impl Session {
             client: Endpoint(self.client).to_plain(),
             window: self.window,
             slot_first: self.slot_first,
+            client_ifindex: self.client_ifindex,
             epoch: self.epoch.0,
             closing: u8::from(self.closing),
             confirmed: u8::from(self.confirmed),
@@ -104,6 +107,7 @@ impl Session {
             client: Endpoint::from_plain(&plain.client).0,
             window: plain.window,
             slot_first: plain.slot_first,
+            client_ifindex: plain.client_ifindex,
             epoch: Epoch(plain.epoch),
             closing: plain.closing != 0,
             confirmed: plain.confirmed != 0,

@@ -1,18 +1,17 @@
 //! Requests on their way to the server: admission, stamps, logging (rules 1, 3, 5 and 7).
 
 use super::slots::authentic;
-use super::{forward, Device, DeviceOwn};
+use super::{forward, Device, DeviceOwn, Origin};
 use crate::fault::Fault;
 use scotfree_core::{Durability, Effects, Nanos, OrderNumber, SeqNum, SessionId};
 use scotfree_wire::{emit, emit_stamp, fragments, Header, Kind, Packet, Stamp, StampKind, Tail, WireError};
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
 impl Device {
     pub(super) fn on_request(
         &mut self,
         now: Nanos,
-        from: SocketAddr,
+        origin: Origin,
         packet: &Packet<'_>,
         effects: &mut Effects<DeviceOwn>,
     ) -> Result<(), WireError> {
@@ -28,12 +27,22 @@ impl Device {
             self.counters.bad += 1;
             return Err(WireError::BadMac);
         }
-        let moved = session.client != from;
-        session.client = from;
+        if !session.may_come_from(&origin) && !self.config.planted.is(Fault::FollowClient) {
+            self.counters.requests += 1;
+            self.counters.bad += 1;
+            return Err(WireError::Elsewhere);
+        }
+        let moved = session.client != origin.address;
+        session.client = origin.address;
         session.heard_at = now;
         session.confirmed = true;
         let next = session.next;
-        if moved {
+        // A recording is never the next: it binds no session to where it was played.
+        let binds = session.port.is_none() && origin.port.is_some() && packet.seq_num() == next;
+        if binds {
+            session.port = origin.port;
+        }
+        if binds || moved {
             self.touch_session(id);
         }
         if !self.config.head {

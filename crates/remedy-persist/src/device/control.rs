@@ -93,6 +93,7 @@ impl Device {
             client_nonce,
             server_nonce,
             client,
+            port: None,
             window: accept.window,
             region,
             record_domain: self.session_domain(),

@@ -5,7 +5,7 @@
 //! while the machine has it, and tells the fast path afterwards what was touched.
 
 use super::slots::{authentic, order_key, Keeper, Slot};
-use super::{Device, DeviceOwn};
+use super::{Device, DeviceOwn, PortNumber};
 use scotfree_core::{BootEpoch, Durability, Effects, Epoch, Nanos, OrderNumber, SeqNum, SessionId, Token};
 use scotfree_wire::{Flags, Nonce, Packet, SessionKeys, Stamp, WireError};
 use std::collections::BTreeSet;
@@ -80,6 +80,8 @@ pub struct SessionView {
     pub keys: SessionKeys,
     /// Its client.
     pub client: SocketAddr,
+    /// The port that its requests come in by, once that is known.
+    pub port: Option<PortNumber>,
     /// Its client's nonce.
     pub client_nonce: Nonce,
     /// The server's nonce.
@@ -245,6 +247,13 @@ impl Device {
         session.live.iter().filter(open).copied().collect()
     }
 
+    /// Takes over by which port a session's requests come in.
+    pub fn absorb_port(&mut self, id: SessionId, port: PortNumber) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.port = Some(port);
+        }
+    }
+
     /// Marks everything as changed, for a fast path that has just begun.
     pub fn touch_all(&mut self) {
         let Some(touched) = &mut self.touched else { return };
@@ -252,16 +261,6 @@ impl Device {
             touched.sessions.insert(*id);
             touched.slots.extend(session.live.iter().map(|seq| (*id, *seq)));
         }
-    }
-
-    /// Whether the machine has an entry or a stamp of this request.
-    pub fn knows(&self, id: SessionId, seq: SeqNum) -> bool {
-        self.sessions.get(&id).and_then(|session| session.slot(seq)).is_some()
-    }
-
-    /// The sessions it knows.
-    pub fn session_ids(&self) -> impl Iterator<Item = SessionId> + '_ {
-        self.sessions.keys().copied()
     }
 
     /// A session, as a fast path has to know it.
@@ -278,6 +277,7 @@ impl Device {
             epoch: session.epoch,
             keys: session.keys,
             client: session.client,
+            port: session.port,
             client_nonce: session.client_nonce,
             server_nonce: session.server_nonce,
             window: session.window,

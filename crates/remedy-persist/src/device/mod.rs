@@ -6,6 +6,7 @@
 mod admit;
 mod control;
 mod fast;
+mod origin;
 mod record;
 mod slots;
 
@@ -22,6 +23,7 @@ use std::net::SocketAddr;
 #[cfg(test)]
 pub(crate) use control::PAGE_RECORDS_MAX;
 pub use fast::{FastEntry, FastSession, OrderCounter, SessionView, SlotView, Touched};
+pub use origin::{Origin, PortNumber};
 pub use record::RestoreError;
 pub use slots::DISK_TOKEN_BIT;
 
@@ -376,10 +378,25 @@ impl Device {
             .filter_map(|(session, seq)| Some((*session, self.sessions.get(session)?.slot(*seq)?)))
     }
 
+    /// A message has come in by a port of the device. [`Machine::on_message`] is for shells that do not tell
+    /// ports apart: then sessions are bound to their clients' addresses alone.
+    pub fn on_arrival(
+        &mut self,
+        now: Nanos,
+        origin: Origin,
+        to: SocketAddr,
+        message: &[u8],
+        effects: &mut Effects<DeviceOwn>,
+    ) {
+        if let Err(error) = self.receive(now, origin, to, message, effects) {
+            self.counters.refused[error as usize] += 1;
+        }
+    }
+
     fn receive(
         &mut self,
         now: Nanos,
-        from: SocketAddr,
+        origin: Origin,
         to: SocketAddr,
         message: &[u8],
         effects: &mut Effects<DeviceOwn>,
@@ -388,12 +405,12 @@ impl Device {
         if to == self.config.address {
             return self.on_control(now, &packet, effects);
         }
-        if from == self.config.server {
+        if origin.address == self.config.server {
             return self.on_server_passing(now, to, &packet, effects);
         }
         // Sessions of another server may bear the same names.
         if packet.kind().is_request() && to == self.config.server {
-            self.on_request(now, from, &packet, effects)
+            self.on_request(now, origin, &packet, effects)
         } else {
             forward(effects, message);
             Ok(())
@@ -418,9 +435,7 @@ impl Machine for Device {
         message: &[u8],
         effects: &mut Effects<DeviceOwn>,
     ) {
-        if let Err(error) = self.receive(now, from, to, message, effects) {
-            self.counters.refused[error as usize] += 1;
-        }
+        self.on_arrival(now, Origin { address: from, port: None }, to, message, effects);
     }
 
     fn on_persisted(&mut self, now: Nanos, token: Token, effects: &mut Effects<DeviceOwn>) {

@@ -149,6 +149,7 @@ impl Device {
             client_nonce,
             server_nonce,
             client,
+            port: None,
             window,
             region,
             record_domain: token.0 & DISK_TOKEN_BIT,

@@ -1,7 +1,7 @@
 //! Sessions and their slots: a session is granted as many slots as its window, so there is no hash,
 //! no collision and no shared full log (rule 3).
 
-use super::{Device, DeviceOwn, OrderKey};
+use super::{Device, DeviceOwn, OrderKey, PortNumber};
 use crate::fault::Fault;
 use crate::packets::{send_whole, Route};
 use crate::retry::backoff;
@@ -21,6 +21,8 @@ pub(super) struct Session {
     pub(super) server_nonce: Nonce,
     pub(super) keys: SessionKeys,
     pub(super) client: SocketAddr,
+    /// The port that its requests come in by, once one has been the next.
+    pub(super) port: Option<PortNumber>,
     pub(super) window: u32,
     /// Its slots are `region * window_max ..`.
     pub(super) region: u32,

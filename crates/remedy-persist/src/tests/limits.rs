@@ -8,15 +8,15 @@ use crate::client::{DEVICES_MAX, RESPONSE_SETS_MAX, UNTOLD_BYTES_MAX};
 use crate::device::{ENDED_MAX, FRAGMENT_BYTES_MAX, PAGE_RECORDS_MAX};
 use crate::server::SEQ_MAX;
 use crate::{
-    Client, ClientConfig, ClientOwn, Device, DeviceConfig, DeviceOwn, Mode, Request, RequestKind, Server,
-    ServerConfig,
+    Client, ClientConfig, ClientOwn, Device, DeviceConfig, DeviceOwn, Mode, Origin, PortNumber, Request,
+    RequestKind, Server, ServerConfig,
 };
 use scotfree_core::{
     BootEpoch, DeviceId, Durability, Effect, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, SessionId,
 };
 use scotfree_wire::{
     emit_stamp, fragments, CloseReason, CloseTail, Direction, Flags, Header, HeartbeatTail, Kind, LeaseTail,
-    Packet, RangeTail, ResponseTail, SessionKeys, Stamp, StampKind, Tail, MANIFEST_RECORD_BYTES,
+    Packet, RangeTail, ResponseTail, SessionKeys, Stamp, StampKind, Tail, WireError, MANIFEST_RECORD_BYTES,
     REQUEST_BYTES_MAX,
 };
 
@@ -298,6 +298,28 @@ fn a_request_to_another_server_passes_as_it_is() {
         .collect();
     assert_eq!(forwarded, [bytes]);
     assert_eq!(bench.device.counters().bad, 0);
+}
+
+#[test]
+fn a_session_is_bound_to_its_clients_address_and_to_the_port_that_its_next_request_came_by() {
+    let mut bench = DeviceBench::new(4);
+    bench.learn(1);
+    let mut play = |address, port, seq| {
+        let origin = Origin { address, port: Some(PortNumber(port)) };
+        let bytes = &update(1, seq, b"x")[0];
+        bench.device.on_arrival(NOW, origin, server_address(), bytes, &mut bench.effects);
+        let leaving = !bench.flush().is_empty();
+        let counters = *bench.device.counters();
+        assert_eq!(counters.bad, counters.refused[WireError::Elsewhere as usize]);
+        (leaving, counters.admitted, counters.bad)
+    };
+    // Not the next: it says nothing about where the client lives.
+    play(client_address(), 3, 2);
+    assert_eq!(play(address(9), 0, 1), (false, 0, 1));
+    assert_eq!(play(client_address(), 0, 1), (true, 1, 1));
+    assert_eq!(play(client_address(), 3, 1), (false, 1, 2));
+    assert_eq!(play(client_address(), 3, 2), (false, 1, 3));
+    assert_eq!(play(client_address(), 0, 2), (true, 2, 3));
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub(super) struct ClientNode {
     audits: Vec<Op>,
     /// A request of which the next sendings vanish, and how many of them.
     swallowed: Option<(SeqNum, u32)>,
+    /// Its last update, as it was on the wire.
+    recorded: Vec<u8>,
 }
 
 impl ClientNode {
@@ -54,7 +56,17 @@ impl ClientNode {
             left: if index < scenario.client_count { scenario.work.requests_per_client } else { 0 },
             audits: Vec::new(),
             swallowed: None,
+            recorded: Vec::new(),
         }
+    }
+
+    pub(super) fn record(&mut self, update: &[u8]) {
+        self.recorded.clear();
+        self.recorded.extend_from_slice(update);
+    }
+
+    pub(super) fn recorded(&self) -> &[u8] {
+        &self.recorded
     }
 
     pub(super) fn is_alive(&self) -> bool {

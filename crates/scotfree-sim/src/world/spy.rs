@@ -11,7 +11,10 @@ use crate::trace::Sight;
 use remedy_persist::Server;
 use scotfree_core::{Durability, Nanos, SeqNum};
 use scotfree_wire::{Flags, Kind, Packet, Tail};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// Where recordings are sent from.
+const ELSEWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 3, 1)), 51_000);
 
 impl World {
     /// Looks at what a role sends.
@@ -24,7 +27,14 @@ impl World {
             (Place::Server, Some(Kind::Heartbeat)) => self.spy_on_stable(sight, SeqNum(sight.said.1)),
             (Place::Server, Some(Kind::Response)) => self.spy_on_response(sight),
             (Place::Server, Some(Kind::Lease)) => self.spy_on_lease(bytes),
-            (Place::Device(device), Some(Kind::PersistAck)) => self.spy_on_persist_ack(device, sight, bytes),
+            (Place::Device(device), Some(Kind::PersistAck)) if to_client => {
+                self.spy_on_persist_ack(device, sight, bytes);
+            }
+            (Place::Device(device), Some(Kind::PersistAck)) => {
+                let detail = format!("device {device} acknowledges {sight} to {to}, where no client is");
+                self.must(Err(Violation::new(Invariant::Bound, detail)));
+            }
+            (Place::Client(client), Some(Kind::Update)) => self.clients[client].record(bytes),
             _ => {}
         }
     }
@@ -128,7 +138,8 @@ impl World {
         self.scenario.replies_bytes_max < 1 << 20
     }
 
-    /// Somebody without the key says that everything is stable.
+    /// Somebody without the key says that everything is stable, and sends again from elsewhere what the client
+    /// has sent last.
     pub(super) fn forge(&mut self, client: usize) {
         let Some(machine) = self.clients[client].machine() else { return };
         let (Some(session), false) = (machine.session(), self.devices.is_empty()) else { return };
@@ -140,6 +151,9 @@ impl World {
         scotfree_wire::emit(&header, &Tail::Empty, &[], &key, &mut bytes);
         let to = self.clients[client].address(client);
         self.report.forged += 1;
+        let head = Place::Device(0);
         self.inject(Place::Device(self.devices.len() - 1), super::SERVER_ADDRESS, to, bytes);
+        let recorded = self.clients[client].recorded().to_vec();
+        self.inject(head, ELSEWHERE, super::SERVER_ADDRESS, recorded);
     }
 }

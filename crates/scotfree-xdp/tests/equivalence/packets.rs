@@ -3,6 +3,7 @@
 use crate::sides::{MachineSide, CLIENTS, CONTROL, SERVER};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use remedy_persist::PortNumber;
 use scotfree_core::{BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId};
 use scotfree_wire::{
     emit, emit_stamp, fragments, AcceptTail, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header,
@@ -15,7 +16,23 @@ use std::net::SocketAddr;
 pub struct Sent {
     pub from: SocketAddr,
     pub to: SocketAddr,
+    pub port: PortNumber,
     pub bytes: Vec<u8>,
+}
+
+/// The clients' port, and, since stations do not matter here, the server's.
+const PORT: PortNumber = PortNumber(0);
+const OTHER_PORT: PortNumber = PortNumber(1);
+
+/// Where a request comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    /// Its session's client.
+    Client,
+    /// Another address.
+    OtherAddress,
+    /// Its session's client, by another port.
+    OtherPort,
 }
 
 /// What happens next.
@@ -26,16 +43,7 @@ pub enum Step {
     /// The server grants a lease, for the device's incarnation or a later one.
     Lease { raise: bool, refused: bool },
     /// A request, placed from what the device expects next.
-    Request {
-        session: u8,
-        kind: u8,
-        ahead: i8,
-        asked: u8,
-        bytes: u16,
-        early: bool,
-        elsewhere: bool,
-        stamp: u8,
-    },
+    Request { session: u8, kind: u8, ahead: i8, asked: u8, bytes: u16, early: bool, from: From, stamp: u8 },
     /// A request of several fragments, of which some are left out.
     Fragments { session: u8, ahead: i8, bytes: u16, missing: Option<u8> },
     /// What is stable, counted back from what the device expects next, in one of the ways to say it.
@@ -94,7 +102,7 @@ fn place(next: SeqNum, ahead: i8) -> u64 {
 impl Step {
     pub fn packets(&self, machine: &MachineSide) -> Vec<Sent> {
         match self {
-            Step::Request { session, kind, ahead, asked, bytes, early, elsewhere, stamp } => {
+            Step::Request { session, kind, ahead, asked, bytes, early, from, stamp } => {
                 let kind = [Kind::Update, Kind::Update, Kind::Read, Kind::Bypass][usize::from(*kind) % 4];
                 let mut header = Header::new(kind, id(*session), EPOCH);
                 header.seq_num = SeqNum(place(machine.next(id(*session)), *ahead));
@@ -105,8 +113,9 @@ impl Step {
                 let tail = Tail::Stamp(Stamp::default());
                 let mut bytes = packet(&header, &tail, &payload(*bytes), &keys(*session).client_to_server);
                 write_stamp(&mut bytes, &header, *stamp);
-                let from = client_of(session + u8::from(*elsewhere));
-                vec![Sent { from, to: SERVER, bytes }]
+                let address = client_of(session + u8::from(*from == From::OtherAddress));
+                let port = if *from == From::OtherPort { OTHER_PORT } else { PORT };
+                vec![Sent { from: address, to: SERVER, port, bytes }]
             }
             Step::Fragments { session, ahead, bytes, missing } => {
                 let mut header = Header::new(Kind::Update, id(*session), EPOCH);
@@ -120,6 +129,7 @@ impl Step {
                 let sent = |(_, (header, part)): (usize, (Header, &[u8]))| Sent {
                     from: client_of(*session),
                     to: SERVER,
+                    port: PORT,
                     bytes: packet(&header, &tail, part, &key),
                 };
                 all.map(sent).collect()
@@ -136,6 +146,7 @@ impl Step {
         let control = |header: &Header, tail: &Tail| Sent {
             from: SERVER,
             to: CONTROL,
+            port: PORT,
             bytes: packet(header, tail, &[], &from_server),
         };
         match self {
@@ -151,6 +162,7 @@ impl Step {
                 Sent {
                     from: SERVER,
                     to: client_of(*session),
+                    port: PORT,
                     bytes: packet(&header, &Tail::Accept(tail), &[], &key),
                 }
             }
@@ -170,7 +182,7 @@ impl Step {
                 let tail = Tail::Response(scotfree_wire::ResponseTail::default());
                 let mut bytes = packet(&header, &tail, b"reply", &key);
                 bytes[64 + 32..64 + 40].copy_from_slice(&stamped_by.to_le_bytes());
-                Sent { from: SERVER, to: client_of(*session), bytes }
+                Sent { from: SERVER, to: client_of(*session), port: PORT, bytes }
             }
             Step::Drain { session, behind, length } => {
                 let mut header = Header::new(Kind::Drain, id(*session), machine.server_epoch());
@@ -213,15 +225,20 @@ fn stable(machine: &MachineSide, session: u8, behind: u8, way: u8, epoch: u8) ->
     let mut header = Header::new(Kind::ServerAck, id(session), epoch);
     header.seq_num = stable;
     match way % 3 {
-        0 => Sent { from: SERVER, to: client, bytes: packet(&header, &Tail::Empty, &[], &key) },
+        0 => Sent { from: SERVER, to: client, port: PORT, bytes: packet(&header, &Tail::Empty, &[], &key) },
         1 => {
             let tail = HeartbeatTail { highest: SeqNum(0), stable };
             let header = Header::new(Kind::Heartbeat, id(session), epoch);
-            Sent { from: SERVER, to: client, bytes: packet(&header, &Tail::Heartbeat(tail), &[7; 32], &key) }
+            Sent {
+                from: SERVER,
+                to: client,
+                port: PORT,
+                bytes: packet(&header, &Tail::Heartbeat(tail), &[7; 32], &key),
+            }
         }
         _ => {
             let key = cluster().control(Direction::ServerToDevice);
-            Sent { from: SERVER, to: CONTROL, bytes: packet(&header, &Tail::Empty, &[], &key) }
+            Sent { from: SERVER, to: CONTROL, port: PORT, bytes: packet(&header, &Tail::Empty, &[], &key) }
         }
     }
 }
@@ -262,18 +279,19 @@ fn request() -> impl Strategy<Value = Step> {
     let ahead = prop_oneof![10 => Just(0_i8), 3 => -6..0_i8, 1 => 1..4_i8];
     let asked = prop_oneof![8 => Just(1_u8), 1 => 0..4_u8];
     let bytes = prop_oneof![6 => 0..200_u16, 1 => 0..=1_356_u16];
-    let elsewhere = prop_oneof![30 => Just(false), 1 => Just(true)];
+    let from =
+        prop_oneof![60 => Just(From::Client), 1 => Just(From::OtherAddress), 2 => Just(From::OtherPort)];
     // None, a barrier, a later incarnation's, a forged one; mostly an order number.
     let stamp = prop_oneof![2 => 0..4_u8, 12 => Just(4_u8)];
-    (0..4_u8, 0..4_u8, ahead, asked, bytes, any::<bool>(), elsewhere, stamp).prop_map(
-        |(session, kind, ahead, asked, bytes, early, elsewhere, stamp)| Step::Request {
+    (0..4_u8, 0..4_u8, ahead, asked, bytes, any::<bool>(), from, stamp).prop_map(
+        |(session, kind, ahead, asked, bytes, early, from, stamp)| Step::Request {
             session,
             kind,
             ahead,
             asked,
             bytes,
             early,
-            elsewhere,
+            from,
             stamp,
         },
     )

@@ -1,7 +1,7 @@
 //! The two sides of the comparison: the machine alone, and the programs with the machine behind them.
 
 use crate::packets::{cluster, Sent};
-use remedy_persist::{Device, DeviceConfig, DeviceCounters, DeviceOwn};
+use remedy_persist::{Device, DeviceConfig, DeviceCounters, DeviceOwn, Origin};
 use scotfree_core::{
     BootEpoch, DeviceId, Durability, Effect, Effects, Epoch, Machine, Nanos, SeqNum, SessionId, Token,
 };
@@ -21,8 +21,10 @@ pub const CONTROL: SocketAddr = address(254);
 pub const CLIENTS: [SocketAddr; 3] = [address(11), address(12), address(13)];
 pub const SLOTS: u32 = 256;
 const WINDOW_MAX: u32 = 64;
-/// The loopback interface stands for the clients' port; nothing is really sent.
+/// The loopback interface stands for the clients' port, the other of the namespace for one where nobody lives;
+/// nothing is really sent.
 const CLIENT_PORT: u32 = 1;
+const PORTS: [u32; 2] = [CLIENT_PORT, 1_000];
 const SERVER_PORT: u32 = 77;
 const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 254];
 const XDP_DROP: u32 = 1;
@@ -109,7 +111,7 @@ impl MachineSide {
 
     pub fn receive(&mut self, packet: &Sent) -> Vec<Leaving> {
         let now = now_monotonic();
-        self.device.on_message(now, packet.from, packet.to, &packet.bytes, &mut self.effects);
+        self.device.on_arrival(now, origin(packet), packet.to, &packet.bytes, &mut self.effects);
         carry_out(now, &mut self.device, &mut self.effects)
     }
 
@@ -157,8 +159,8 @@ impl KernelSide {
         kernel.set_station(server, station).expect("the tables can be written");
         kernel.shared().set_server_ifindex(SERVER_PORT);
         let (mut device, mut effects) = (device(head), Effects::new());
-        let mirror =
-            Mirror::start(Arc::clone(kernel), &mut device, &mut effects).expect("the tables can be read");
+        let mirror = Mirror::start(Arc::clone(kernel), PORTS.to_vec(), &mut device, &mut effects)
+            .expect("the tables can be read");
         let upcalls = kernel.upcalls().expect("the ring opens");
         let before = kernel.counters().expect("the tables can be read");
         KernelSide { kernel: Arc::clone(kernel), mirror, upcalls, device, effects, before, kept: 0 }
@@ -168,7 +170,8 @@ impl KernelSide {
     pub fn receive(&mut self, packet: &Sent) -> (Vec<Leaving>, bool) {
         let frame = frame_of(packet);
         let before = self.kernel.counters().expect("the tables can be read");
-        let run = self.kernel.test_ingress(&frame, CLIENT_PORT).expect("the program runs");
+        let ingress = PORTS[packet.port.0 as usize];
+        let run = self.kernel.test_ingress(&frame, ingress).expect("the program runs");
         let after = self.kernel.counters().expect("the tables can be read");
         if after.passed_up > before.passed_up {
             return (self.passed_up(packet), true);
@@ -204,7 +207,7 @@ impl KernelSide {
         assert_eq!(payload_of(&frames[0]), packet.bytes);
         let (device, effects) = (&mut self.device, &mut self.effects);
         self.mirror.before_message(&packet.bytes, device, effects).expect("the tables can be read");
-        device.on_message(now, packet.from, packet.to, &packet.bytes, effects);
+        device.on_arrival(now, origin(packet), packet.to, &packet.bytes, effects);
         let leaving = carry_out(now, device, effects);
         self.mirror.after(device).expect("the tables can be written");
         assert_eq!(self.mirror.counters(), scotfree_xdp::MirrorCounters::default());
@@ -237,6 +240,10 @@ impl KernelSide {
     pub fn kept(&self) -> u32 {
         self.kept
     }
+}
+
+fn origin(packet: &Sent) -> Origin {
+    Origin { address: packet.from, port: Some(packet.port) }
 }
 
 fn mac(host: SocketAddr) -> MacAddress {
