@@ -5,6 +5,7 @@
 
 use crate::text::{socket_address, Address, Asked, BitRate, DeviceSpec, LogSpec, Redis, Size, TraceTarget};
 use clap::{Args, ValueEnum};
+use scotfree_kv::IndexKind;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -188,6 +189,37 @@ pub enum XdpMode {
     Generic,
 }
 
+/// The structure in which the embedded server finds a key.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lower")]
+pub enum Index {
+    /// B-tree.
+    BTree,
+    /// Crit-bit tree.
+    CTree,
+    /// Red-black tree.
+    RbTree,
+    /// Hash map.
+    #[default]
+    Hash,
+    /// Skip list.
+    SkipList,
+}
+
+impl Index {
+    /// Its name in the service.
+    pub fn kind(self) -> IndexKind {
+        match self {
+            Index::BTree => IndexKind::BTree,
+            Index::CTree => IndexKind::CTree,
+            Index::RbTree => IndexKind::RedBlack,
+            Index::Hash => IndexKind::Hash,
+            Index::SkipList => IndexKind::SkipList,
+        }
+    }
+}
+
 /// The embedded key-value server.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -204,6 +236,11 @@ pub struct Kv {
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_size: Option<Size>,
+    /// The structure that finds a key (hash by default); the write-ahead file is the same for all, so it may be
+    /// another at every start
+    #[arg(long, value_name = "STRUCTURE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<Index>,
     /// A device on the path, `ID=IP[:PORT]`; the first is the head
     #[arg(long = "device", value_name = "ID=IP[:PORT]")]
     #[serde(skip_serializing_if = "Vec::is_empty")]

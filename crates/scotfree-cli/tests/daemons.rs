@@ -163,6 +163,33 @@ fn a_drained_server_has_kept_everything() {
 }
 
 #[test]
+fn a_killed_server_comes_back_with_every_other_structure() {
+    let world = World::new("daemons-index");
+    world.write_config("");
+    let structures = ["skiplist", "rbtree", "btree", "ctree", "hash"];
+    let serve = |structure| world.serve(structure, &["kv", "--index", structure]);
+    let mut kv = serve("hash");
+    let sidecar = world.serve("client", &["sidecar", "client"]);
+    let mut connection = world.connect();
+    let mut pushed = 0;
+    for structure in structures {
+        for _ in 0..20 {
+            pushed += 1;
+            let reply = connection.call(&["RPUSH", "l", "x"]).expect("a reply");
+            assert_eq!(reply, Reply::Integer(pushed), "before {structure}");
+        }
+        kv.signal("KILL");
+        assert!(kv.wait(PATIENCE).is_some_and(|status| !status.success()));
+        kv = serve(structure);
+        assert!(kv.error_output().contains(&format!("index {structure};")), "{}", kv.error_output());
+    }
+    let reply = connection.call(&["RPUSH", "l", "x"]).expect("a reply");
+    assert_eq!(reply, Reply::Integer(pushed + 1));
+    stop(&sidecar);
+    stop(&kv);
+}
+
+#[test]
 fn a_client_whose_server_is_not_there_says_so_and_waits_for_it() {
     let world = World::new("daemons-early");
     world.write_config("");

@@ -4,6 +4,7 @@
 //! are given at once, stability is reported when the op is durable. Requests are executed in order,
 //! also when the log cannot keep up: then all of them wait.
 
+use crate::index::IndexKind;
 use crate::journal::{Journal, JournalError, JournalLimits, Recovered};
 use crate::letters::Letters;
 use crate::op::Op;
@@ -25,6 +26,8 @@ use std::path::PathBuf;
 /// How a [`KvService`] is set up.
 #[derive(Debug, Clone)]
 pub struct KvOptions {
+    /// What finds a key's value. The log is the same for all.
+    pub index: IndexKind,
     /// How much the data may take; a command that could exceed it is refused, after a warning at nine
     /// tenths of it.
     pub data_bytes_max: usize,
@@ -44,6 +47,7 @@ impl KvOptions {
     /// Bounds that fit a log of `log_bytes`, behind so many devices. Half of it may be live: two snapshots and the ops.
     pub fn for_log(log_bytes: u64, devices: u32, dead_letters: PathBuf) -> KvOptions {
         KvOptions {
+            index: IndexKind::default(),
             devices,
             data_bytes_max: (log_bytes / 8) as usize,
             // A record takes at most an eighth of a log.
@@ -120,8 +124,7 @@ impl<D: PersistenceDomain> KvService<D> {
     /// Rebuilds the state from what the domain holds.
     pub fn open(domain: D, options: &KvOptions) -> Result<(KvService<D>, KvRecovery), JournalError> {
         let (journal, recovered) = Journal::open(domain, options.limits)?;
-        let mut state =
-            State { store: Store::new(0), devices: options.devices, spans: Vec::new(), reply: Vec::new() };
+        let mut state = State::new(options);
         let mut sessions = Sessions::new();
         rebuild(&recovered, &mut state, &mut sessions)?;
         let recovery = KvRecovery {
@@ -368,6 +371,11 @@ impl<D: PersistenceDomain> Service for KvService<D> {
 }
 
 impl State {
+    fn new(options: &KvOptions) -> State {
+        let store = Store::new(options.index, 0);
+        State { store, devices: options.devices, spans: Vec::new(), reply: Vec::new() }
+    }
+
     /// Executes a request; its reply is in `self.reply`. Whether it may have changed the map.
     fn answer(&mut self, bytes: &[u8], may_write: bool) -> bool {
         self.reply.clear();

@@ -96,11 +96,12 @@ fn read_blob(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::IndexKind;
     use scotfree_core::{Epoch, SeqNum};
 
     #[test]
     fn a_state_is_read_back_and_a_cut_stream_is_not() {
-        let mut store = Store::new(1 << 20);
+        let mut store = Store::new(IndexKind::Hash, 1 << 20);
         store.insert(b"text".to_vec(), Value::Text(b"value".to_vec()));
         store.insert(b"".to_vec(), Value::Text(Vec::new()));
         store.insert(b"list".to_vec(), Value::List([b"a".to_vec(), Vec::new()].into()));
@@ -114,11 +115,18 @@ mod tests {
         let sessions = Sessions::from([(record.session, record)]);
         let mut bytes = Vec::new();
         write(&store, &sessions, &mut bytes);
-        let (mut read_store, mut read_sessions) = (Store::new(0), Sessions::new());
-        assert_eq!(read(&bytes, &mut read_store, &mut read_sessions), Some(()));
-        assert_eq!((read_store, read_sessions), (store, sessions));
-        for length in 0..bytes.len() {
-            assert_eq!(read(&bytes[..length], &mut Store::new(1 << 20), &mut Sessions::new()), None);
+        for index in IndexKind::ALL {
+            let (mut read_store, mut read_sessions) = (Store::new(index, 0), Sessions::new());
+            assert_eq!(read(&bytes, &mut read_store, &mut read_sessions), Some(()));
+            assert_eq!((content(&read_store), &read_sessions), (content(&store), &sessions), "{index:?}");
         }
+        for length in 0..bytes.len() {
+            let mut store = Store::new(IndexKind::Hash, 1 << 20);
+            assert_eq!(read(&bytes[..length], &mut store, &mut Sessions::new()), None);
+        }
+    }
+
+    fn content(store: &Store) -> (BTreeMap<&[u8], &Value>, usize, usize) {
+        (store.iter().collect(), store.data_bytes(), store.data_bytes_max())
     }
 }

@@ -3,16 +3,16 @@
 
 mod common;
 
-use common::{apply, open, options, Driver, MemoryStorage};
+use common::{apply, content, open, options, options_with, Driver, MemoryStorage};
 use remedy_persist::RequestKind;
 use scotfree_core::{SeqNum, SessionId};
 use scotfree_io::DomainError;
-use scotfree_kv::{JournalError, Store};
+use scotfree_kv::{IndexKind, JournalError, KvOptions, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The state after some request: the map, and each session's position.
-type Model = (Store, BTreeMap<SessionId, SeqNum>);
+/// The state after some request: what the map holds and takes, and each session's position.
+type Model = (BTreeMap<Vec<u8>, Value>, usize, BTreeMap<SessionId, SeqNum>);
 
 const SCRIPT: &[(u64, &str)] = &[
     (1, "SET a 1"),
@@ -34,7 +34,11 @@ const SCRIPT: &[(u64, &str)] = &[
 
 #[test]
 fn a_crash_at_every_write_leaves_a_state_that_was() {
-    let (storage, history) = run_script(700);
+    IndexKind::ALL.into_iter().for_each(crash_at_every_write);
+}
+
+fn crash_at_every_write(index: IndexKind) {
+    let (storage, history) = run_script(index, 700);
     assert!(history.snapshots >= 2, "the script is long enough for snapshots: {}", history.snapshots);
     let writes = storage.writes.lock().expect("no writer panics").clone();
     let mut image = Vec::new();
@@ -58,7 +62,7 @@ fn a_crash_at_every_write_leaves_a_state_that_was() {
 
 #[test]
 fn the_last_record_cut_at_every_byte_is_reported_and_cut_off() {
-    let (storage, history) = run_script(1 << 20);
+    let (storage, history) = run_script(IndexKind::Hash, 1 << 20);
     let writes = storage.writes.lock().expect("no writer panics").clone();
     // The last write of a record, not of a state page: it lies in the ring.
     let last = writes.iter().rposition(|(offset, _)| *offset >= 8 * 4_096).expect("records were written");
@@ -86,7 +90,7 @@ fn the_last_record_cut_at_every_byte_is_reported_and_cut_off() {
 
 #[test]
 fn damage_in_the_middle_and_foreign_logs_are_refused_and_left_alone() {
-    let (storage, _) = run_script(1 << 20);
+    let (storage, _) = run_script(IndexKind::Hash, 1 << 20);
     let whole = storage.image();
     let first_record = 8 * 4_096;
     let mut damaged = whole.clone();
@@ -120,7 +124,7 @@ struct History {
     writes_when_stable: Vec<usize>,
     writes_of_opening: usize,
     snapshots: u64,
-    ops_bytes_max: u64,
+    options: KvOptions,
 }
 
 impl History {
@@ -135,9 +139,10 @@ fn cut_step(bytes: usize) -> usize {
     (bytes / 64).max(1)
 }
 
-fn run_script(ops_bytes_max: u64) -> (Arc<MemoryStorage>, History) {
+fn run_script(index: IndexKind, ops_bytes_max: u64) -> (Arc<MemoryStorage>, History) {
     let storage = MemoryStorage::of(Vec::new());
-    let (service, _) = open(&storage, &options(ops_bytes_max)).expect("a new log");
+    let options = options_with(index, ops_bytes_max);
+    let (service, _) = open(&storage, &options).expect("a new log");
     let mut driver = Driver::new(service);
     driver.start_session(1);
     driver.start_session(2);
@@ -147,7 +152,7 @@ fn run_script(ops_bytes_max: u64) -> (Arc<MemoryStorage>, History) {
         writes_when_stable: vec![storage.write_count()],
         writes_of_opening: storage.write_count(),
         snapshots: 0,
-        ops_bytes_max,
+        options,
     };
     let mut seqs = BTreeMap::new();
     for (session, line) in SCRIPT {
@@ -165,12 +170,13 @@ fn run_script(ops_bytes_max: u64) -> (Arc<MemoryStorage>, History) {
 
 fn model(driver: &Driver) -> Model {
     let positions = driver.service.sessions().values().map(|record| (record.session, record.position));
-    (driver.service.store().clone(), positions.collect())
+    let store = driver.service.store();
+    (content(store), store.data_bytes(), positions.collect())
 }
 
 /// Opens the image: the state found is that after some request, not before `floor`.
 fn check(image: &[u8], history: &History, floor: usize, when: &str) {
-    let opened = open(&MemoryStorage::of(image.to_vec()), &options(history.ops_bytes_max));
+    let opened = open(&MemoryStorage::of(image.to_vec()), &history.options);
     let (service, recovery) = opened.unwrap_or_else(|error| panic!("{when}: {error}"));
     let found = model(&Driver::new(service));
     let at = history.models.iter().rposition(|model| *model == found);

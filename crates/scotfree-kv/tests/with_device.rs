@@ -3,12 +3,12 @@
 
 mod common;
 
-use common::{open, options, MemoryStorage, PATIENCE};
+use common::{open, options_with, MemoryStorage, PATIENCE};
 use remedy_persist::{AnsweredBy, Device, DeviceConfig, DeviceOwn, Mode, Request, RequestKind, ServerConfig};
 use scotfree_core::{BootEpoch, DeviceId, Effect, Effects, KeyHash, Machine, Nanos};
 use scotfree_io::disk::DiskDomain;
 use scotfree_io::{now_monotonic, now_realtime, RxBurst, Stamps, Transport, TxPacket};
-use scotfree_kv::{command, KvService};
+use scotfree_kv::{command, IndexKind, KvService};
 use scotfree_rpc::{
     CallLabel, ClientEvent, ClientOptions, ClientRuntime, ServerOptions, ServerRuntime, SessionHandle,
     SessionOptions,
@@ -30,7 +30,7 @@ const KEY: [u8; 32] = [5; 32];
 
 #[test]
 fn an_early_update_is_answered_by_the_device_and_still_reaches_the_server() {
-    let mut world = World::new();
+    let mut world = World::new(IndexKind::default());
     world.start_server();
     let session = world.open_session();
     world.submit(session, RequestKind::Update, Mode::Early, &["SET", "k", "v"]);
@@ -46,7 +46,7 @@ fn an_early_update_is_answered_by_the_device_and_still_reaches_the_server() {
 #[test]
 fn what_was_acknowledged_survives_a_server_that_dies_and_is_applied_once() {
     for round in 0..20 {
-        let mut world = World::new();
+        let mut world = World::new(IndexKind::ALL[round % IndexKind::ALL.len()]);
         world.start_server();
         let session = world.open_session();
         let mut sent = 0;
@@ -90,7 +90,7 @@ fn what_was_acknowledged_survives_a_server_that_dies_and_is_applied_once() {
 
 #[test]
 fn a_session_ends_when_everything_is_stable_and_the_device_is_empty() {
-    let mut world = World::new();
+    let mut world = World::new(IndexKind::default());
     world.start_server();
     let session = world.open_session();
     for _ in 0..20 {
@@ -122,10 +122,11 @@ struct World {
     device: DeviceShell,
     server: Option<ServerRuntime<Plug, KvService<DiskDomain>>>,
     storage: Arc<MemoryStorage>,
+    index: IndexKind,
 }
 
 impl World {
-    fn new() -> World {
+    fn new(index: IndexKind) -> World {
         let wire = Rc::new(RefCell::new(Wire::default()));
         let options = ClientOptions::new(address(SERVER), ClusterKey::from_bytes(KEY));
         let plug = Plug { wire: Rc::clone(&wire), address: address(CLIENT) };
@@ -134,12 +135,14 @@ impl World {
             device: DeviceShell::new(Rc::clone(&wire)),
             server: None,
             storage: MemoryStorage::of(Vec::new()),
+            index,
             wire,
         }
     }
 
     fn start_server(&mut self) {
-        let (service, recovery) = open(&self.storage, &options(1 << 20)).expect("our own log");
+        let (service, recovery) =
+            open(&self.storage, &options_with(self.index, 1 << 20)).expect("our own log");
         let plug = Plug { wire: Rc::clone(&self.wire), address: address(SERVER) };
         let devices = vec![(DeviceId(1), address(DEVICE))];
         let key = ClusterKey::from_bytes(KEY);

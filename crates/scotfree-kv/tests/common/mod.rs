@@ -6,8 +6,11 @@ use scotfree_core::{Epoch, Nanos, SeqNum, SessionId};
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::storage::Storage;
 use scotfree_io::{Interest, Poller};
-use scotfree_kv::{command, JournalError, JournalLimits, KvOptions, KvRecovery, KvService};
+use scotfree_kv::{
+    command, IndexKind, JournalError, JournalLimits, KvOptions, KvRecovery, KvService, Store, Value,
+};
 use scotfree_rpc::{Execution, Replies, Service};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -66,6 +69,7 @@ impl Storage for MemoryStorage {
 
 pub fn options(ops_bytes_max: u64) -> KvOptions {
     KvOptions {
+        index: IndexKind::default(),
         data_bytes_max: 6_000,
         request_bytes_max: 4_000,
         devices: 1,
@@ -77,6 +81,16 @@ pub fn options(ops_bytes_max: u64) -> KvOptions {
         dead_letters: std::env::temp_dir().join(format!("scot-kv-dead-{}", std::process::id())),
         dead_letters_bytes_max: 1 << 20,
     }
+}
+
+/// The same with another structure.
+pub fn options_with(index: IndexKind, ops_bytes_max: u64) -> KvOptions {
+    KvOptions { index, ..options(ops_bytes_max) }
+}
+
+/// What a store holds, whatever its structure.
+pub fn content(store: &Store) -> BTreeMap<Vec<u8>, Value> {
+    store.iter().map(|(key, value)| (key.to_vec(), value.clone())).collect()
 }
 
 pub fn open(

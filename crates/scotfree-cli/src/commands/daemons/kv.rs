@@ -12,7 +12,7 @@ use scotfree_core::DeviceId;
 use scotfree_io::advice::after_listening;
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
-use scotfree_kv::{KvOptions, KvRecovery, KvService};
+use scotfree_kv::{IndexKind, KvOptions, KvRecovery, KvService};
 use scotfree_rpc::{Exclusions, ServerConfig, ServerOptions, ServerRuntime};
 use scotfree_wire::{ClusterKey, Nonce};
 use std::net::SocketAddr;
@@ -26,6 +26,7 @@ struct Plan {
     listen: SocketAddr,
     log: PathBuf,
     log_bytes: u64,
+    index: IndexKind,
     devices: u32,
     excluded: Vec<DeviceId>,
     dead_letters: PathBuf,
@@ -107,6 +108,7 @@ fn plan(kv: &Kv) -> Result<Plan, Failure> {
         devices: kv.devices.len() as u32,
         excluded: excluded(&kv.exclude, &kv.devices)?,
         log_bytes: kv.log_size.unwrap_or(LOG).0,
+        index: kv.index.unwrap_or_default().kind(),
         log,
         dead_letters,
     })
@@ -116,7 +118,8 @@ fn open(plan: &Plan) -> Result<(KvService<DiskDomain>, KvRecovery), Failure> {
     let config = DiskConfig { log_bytes: plan.log_bytes, ..DiskConfig::default() };
     let domain = DiskDomain::open(&plan.log, &config).map_err(Failure::environment)?;
     // An existing file keeps the size that it has.
-    let options = KvOptions::for_log(domain.log_bytes(), plan.devices, plan.dead_letters.clone());
+    let bounds = KvOptions::for_log(domain.log_bytes(), plan.devices, plan.dead_letters.clone());
+    let options = KvOptions { index: plan.index, ..bounds };
     KvService::open(domain, &options).map_err(Failure::environment)
 }
 
@@ -148,8 +151,10 @@ fn describe(plan: &Plan, recovery: &KvRecovery, data_bytes_max: usize) -> String
         count => format!(", {count} torn records cut off"),
     };
     format!(
-        "epoch {epoch}, {key_count} keys and {} sessions from {}{torn}; room for {data_bytes_max} bytes of data",
+        "epoch {epoch}, {key_count} keys and {} sessions from {}{torn}, index {}; room for {data_bytes_max} bytes \
+         of data",
         sessions.len(),
-        plan.log.display()
+        plan.log.display(),
+        plan.index.name()
     )
 }
