@@ -4,9 +4,9 @@
 //! Invariant: machine and fast path never change the same session at once: its shell holds the session
 //! while the machine has it, and tells the fast path afterwards what was touched.
 
-use super::slots::{authentic, order_key, Keeper, Slot};
+use super::slots::{authentic, Keeper, Slot};
 use super::{Device, DeviceOwn, PortNumber};
-use scotfree_core::{BootEpoch, Durability, Effects, Epoch, Nanos, OrderNumber, SeqNum, SessionId, Token};
+use scotfree_core::{BootEpoch, Durability, Effects, Epoch, Nanos, OrderNumber, SeqNum, SessionId};
 use scotfree_wire::{Flags, Nonce, Packet, SessionKeys, Stamp, WireError};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -165,9 +165,7 @@ impl Device {
         session.confirmed |= reached.confirmed;
         session.passing = session.passing.split_off(&session.next);
         // What is freed here the fast path knows and has counted.
-        let (touched, freed) = (self.touched.take(), self.counters.freed);
-        self.free(id, reached.stable, effects);
-        (self.touched, self.counters.freed) = (touched, freed);
+        self.release(id, reached.stable, effects);
     }
 
     /// Takes over an entry that the fast path has logged. What is kept on disk the machine sees to.
@@ -186,9 +184,8 @@ impl Device {
         if seq <= session.stable || session.slots[place].logged {
             return Ok(());
         }
-        let reforward_at = entry.logged_at.plus(self.config.reforward_after);
         let writing = asked.without(Durability::Ram);
-        session.slots[place] = Slot {
+        let logged = Slot {
             seq,
             stamp: entry.stamp,
             logged: true,
@@ -200,21 +197,13 @@ impl Device {
             early: packet.flags().has(Flags::EARLY),
             key_hash: packet.header().key_hash,
             logged_at: entry.logged_at,
-            reforward_at,
+            reforward_at: entry.logged_at.plus(self.config.reforward_after),
             reforward_tries: 0,
             payload: packet.payload().to_vec(),
         };
-        session.live.insert(seq);
-        let region = session.region;
+        self.put_entry(id, logged);
         self.boot_seen = self.boot_seen.max(entry.stamp.boot_epoch);
-        self.live.insert(order_key(&entry.stamp), (id, seq));
-        self.aged.insert((reforward_at, id, seq));
-        let number = self.slot_token(region, place);
-        for (domain, _) in Device::domains(writing) {
-            let session = &self.sessions[&id];
-            let slot = &session.slots[place];
-            effects.persist(Token(domain | number), |out| super::record::write_entry(id, session, slot, out));
-        }
+        self.write_entry(id, seq, writing, effects);
         Ok(())
     }
 

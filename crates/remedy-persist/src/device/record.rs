@@ -5,7 +5,7 @@
 //! on with seq 8, asked 1, early 1, stamp kind 1, zero 1, device 2, zero 2, boot epoch 4, number 8,
 //! previous write 8, key hash 8, payload.
 
-use super::slots::{order_key, Keeper, Session, Slot, DISK_TOKEN_BIT};
+use super::slots::{Keeper, Session, Slot, DISK_TOKEN_BIT};
 use super::{Device, Fault};
 use scotfree_core::{
     BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId, Token,
@@ -201,13 +201,9 @@ impl Device {
             // An older record of the slot, whose erasure was not durable yet: it was stable.
             return Ok(());
         }
-        if slot.logged {
-            let (old, old_due, old_seq) = (order_key(&slot.stamp), slot.reforward_at, slot.seq);
-            self.live.remove(&old);
-            self.aged.remove(&(old_due, id, old_seq));
-            session.live.remove(&old_seq);
-        }
-        session.slots[place] = Slot {
+        session.next = session.next.max(seq.next());
+        session.last_write = session.last_write.max(seq);
+        let entry = Slot {
             seq,
             stamp,
             logged: true,
@@ -224,11 +220,7 @@ impl Device {
             reforward_tries: 0,
             payload: reader.0.to_vec(),
         };
-        session.live.insert(seq);
-        session.next = session.next.max(seq.next());
-        session.last_write = session.last_write.max(seq);
-        self.live.insert(order_key(&stamp), (id, seq));
-        self.aged.insert((due, id, seq));
+        self.put_entry(id, entry);
         self.boot_seen = self.boot_seen.max(stamp.boot_epoch);
         Ok(())
     }

@@ -152,20 +152,12 @@ impl Device {
         payload: &[u8],
         effects: &mut Effects<DeviceOwn>,
     ) {
-        let reforward_at = now.plus(self.config.reforward_after);
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let place = session.place(header.seq_num);
-        let slot = &mut session.slots[place];
-        if slot.logged {
-            // Only the planted fault comes here.
-            self.live.remove(&order_key(&slot.stamp));
-            self.aged.remove(&(slot.reforward_at, id, slot.seq));
-            session.live.remove(&slot.seq);
-        }
-        let mut bytes = std::mem::take(&mut slot.payload);
+        let mut bytes = std::mem::take(&mut session.slots[place].payload);
         bytes.clear();
         bytes.extend_from_slice(payload);
-        *slot = Slot {
+        let entry = Slot {
             seq: header.seq_num,
             stamp,
             logged: true,
@@ -177,24 +169,48 @@ impl Device {
             early: header.flags.has(Flags::EARLY),
             key_hash: header.key_hash,
             logged_at: now,
-            reforward_at,
+            reforward_at: now.plus(self.config.reforward_after),
             reforward_tries: 0,
             payload: bytes,
         };
-        session.live.insert(header.seq_num);
-        let region = session.region;
-        self.live.insert(order_key(&stamp), (id, header.seq_num));
-        self.aged.insert((reforward_at, id, header.seq_num));
+        self.put_entry(id, entry);
         self.counters.logged += 1;
         self.touch_slot(id, header.seq_num);
-        let number = self.slot_token(region, place);
-        for (domain, _) in Device::domains(header.asked) {
-            let session = &self.sessions[&id];
-            let slot = &session.slots[place];
-            effects.persist(Token(domain | number), |out| super::record::write_entry(id, session, slot, out));
-        }
+        self.write_entry(id, header.seq_num, header.asked, effects);
         if self.planted(Fault::AckBeforePersisted) {
             self.acknowledge(now, id, header.seq_num, true, effects);
+        }
+    }
+
+    /// Puts an entry into its slot. One that the slot still holds was stable, or a planted fault writes over it.
+    pub(super) fn put_entry(&mut self, id: SessionId, entry: Slot) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let place = session.place(entry.seq);
+        let old = &session.slots[place];
+        if old.logged {
+            self.live.remove(&order_key(&old.stamp));
+            self.aged.remove(&(old.reforward_at, id, old.seq));
+            session.live.remove(&old.seq);
+        }
+        session.live.insert(entry.seq);
+        self.live.insert(order_key(&entry.stamp), (id, entry.seq));
+        self.aged.insert((entry.reforward_at, id, entry.seq));
+        session.slots[place] = entry;
+    }
+
+    /// Asks the domains of `durability` to keep an entry.
+    pub(super) fn write_entry(
+        &self,
+        id: SessionId,
+        seq: SeqNum,
+        durability: Durability,
+        effects: &mut Effects<DeviceOwn>,
+    ) {
+        let Some(session) = self.sessions.get(&id) else { return };
+        let place = session.place(seq);
+        let (number, slot) = (self.slot_token(session.region, place), &session.slots[place]);
+        for (domain, _) in Device::domains(durability) {
+            effects.persist(Token(domain | number), |out| super::record::write_entry(id, session, slot, out));
         }
     }
 
@@ -252,10 +268,20 @@ impl Device {
 
     /// Everything of the session up to `stable` is stable: its slots are free (rule 6).
     pub(super) fn free(&mut self, id: SessionId, stable: SeqNum, effects: &mut Effects<DeviceOwn>) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        if stable <= session.stable {
-            return;
+        if let Some(freed) = self.release(id, stable, effects) {
+            self.touch_session(id);
+            self.counters.freed += freed;
         }
+    }
+
+    /// Lets everything up to `stable` go, and says how many entries that were; `None` if that is known.
+    pub(super) fn release(
+        &mut self,
+        id: SessionId,
+        stable: SeqNum,
+        effects: &mut Effects<DeviceOwn>,
+    ) -> Option<u64> {
+        let session = self.sessions.get_mut(&id).filter(|session| session.stable < stable)?;
         session.stable = stable;
         // A request that was stable before it passed here will not pass any more.
         session.next = session.next.max(stable.next());
@@ -264,16 +290,14 @@ impl Device {
             let kept = session.live.split_off(&stable.next());
             std::mem::replace(&mut session.live, kept)
         };
-        self.touch_session(id);
-        for seq in freed {
-            self.free_entry(id, seq, effects);
-        }
+        Some(freed.into_iter().map(|seq| u64::from(self.free_entry(id, seq, effects))).sum())
     }
 
-    fn free_entry(&mut self, id: SessionId, seq: SeqNum, effects: &mut Effects<DeviceOwn>) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
+    /// Whether there was such an entry.
+    fn free_entry(&mut self, id: SessionId, seq: SeqNum, effects: &mut Effects<DeviceOwn>) -> bool {
+        let Some(session) = self.sessions.get_mut(&id) else { return false };
         let (place, region) = (session.place(seq), session.region);
-        let Some(slot) = session.slot_mut(seq).filter(|slot| slot.logged) else { return };
+        let Some(slot) = session.slot_mut(seq).filter(|slot| slot.logged) else { return false };
         slot.logged = false;
         let (stamp, due) = (slot.stamp, slot.reforward_at);
         let own = match slot.keeper {
@@ -282,11 +306,11 @@ impl Device {
         };
         self.live.remove(&order_key(&stamp));
         self.aged.remove(&(due, id, seq));
-        self.counters.freed += 1;
         let number = self.slot_token(region, place);
         for (domain, _) in Device::domains(own) {
             effects.erase(Token(domain | number));
         }
+        true
     }
 
     /// Keeps the session itself, so that a restart finds it even when it has no entries.
