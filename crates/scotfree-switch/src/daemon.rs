@@ -406,6 +406,7 @@ impl Pages for DaemonPages<'_> {
         text.state(path.logs().media(), device.has_lease(self.now), device);
         text.logs(path.logs().counters(), self.notices.alarm_count());
         text.datapath(path.counters());
+        text.mishaps(&path.mishaps());
         text.bridge(path.bridge().counters(), path.bridge().station_count());
         text.neighbours(path.neighbours().counters(), path.neighbours().known_count());
         text.ports(&self.plane.common().port_reports());

@@ -7,7 +7,7 @@
 
 use crate::bridge::{Bridge, FrameAddresses, PortIndex, Verdict};
 use crate::config::SwitchConfig;
-use crate::fast_path::{Before, FastPath};
+use crate::fast_path::{Before, FastPath, Mishaps};
 use crate::link::Vlan;
 use crate::logs::{LogMeta, Logs};
 use crate::ndp::{NdpKind, NdpMessage};
@@ -74,6 +74,7 @@ pub struct Datapath {
     released: Vec<WaitingPacket>,
     refused_seen: u64,
     fast: Option<Box<dyn FastPath>>,
+    mishaps: Mishaps,
     counters: DatapathCounters,
 }
 
@@ -98,6 +99,7 @@ impl Datapath {
             released: Vec::new(),
             refused_seen: 0,
             fast: None,
+            mishaps: Mishaps::default(),
             counters: DatapathCounters::default(),
         }
     }
@@ -127,6 +129,26 @@ impl Datapath {
         if let Err(problem) = fast.after(&mut self.device) {
             notices.alarm(&format!("{problem}; restart the daemon: the log is kept"));
         }
+        let (seen, now) = (self.mishaps, fast.mishaps());
+        self.mishaps = now;
+        if (now.damaged, now.stuck) != (seen.damaged, seen.stuck) {
+            let Mishaps { damaged, stuck, .. } = now;
+            notices.alarm(&format!(
+                "{damaged} damaged and {stuck} unfinished entries in the kernel's log so far: they are not replayed"
+            ));
+        }
+        if now.without_slots > seen.without_slots {
+            notices.limited("without slots", || {
+                "the kernel's log has no room for a new session: its packets take the way through the daemon; \
+                 start with more --slots"
+                    .to_owned()
+            });
+        }
+    }
+
+    /// What went wrong between the device and its fast path.
+    pub fn mishaps(&self) -> Mishaps {
+        self.mishaps
     }
 
     /// A frame that has passed already tells who lives where.

@@ -23,6 +23,17 @@ pub enum Before<'a> {
     Look,
 }
 
+/// What went wrong between the device and its fast path; all of it should stay 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mishaps {
+    /// Entries whose MAC did not fit: they are in nobody's log.
+    pub damaged: u64,
+    /// Entries that stayed in writing.
+    pub stuck: u64,
+    /// Sessions for which the fast path had no room; the daemon handles their packets.
+    pub without_slots: u64,
+}
+
 /// A fast path before the device. Errors are in words for the operator.
 pub trait FastPath {
     /// Brings the device up to date.
@@ -42,6 +53,9 @@ pub trait FastPath {
 
     /// A host was heard behind a port.
     fn heard(&mut self, host: IpAddr, port: PortIndex) -> Result<(), String>;
+
+    /// What went wrong between the device and the fast path.
+    fn mishaps(&self) -> Mishaps;
 
     /// What the fast path has counted by itself, under the device's names.
     fn counters(&self) -> Result<DeviceCounters, String>;

@@ -5,6 +5,7 @@
 
 use crate::bridge::{BridgeCounters, DropReason};
 use crate::datapath::DatapathCounters;
+use crate::fast_path::Mishaps;
 use crate::impair::ImpairmentCounters;
 use crate::logs::LogCounters;
 use crate::neighbours::NeighbourCounters;
@@ -238,6 +239,16 @@ impl MetricsText {
         ] {
             let label = format!("reason=\"{reason}\"");
             self.count_labelled("scotfree_kernel_dropped_total", "Frames dropped, by reason.", &label, value);
+        }
+    }
+
+    /// What went wrong between the device and its fast path.
+    pub fn mishaps(&mut self, mishaps: &Mishaps) {
+        let Mishaps { damaged, stuck, without_slots } = *mishaps;
+        let values = [("damaged", damaged), ("stuck", stuck), ("without_slots", without_slots)];
+        for (kind, value) in values {
+            let help = "Entries or sessions that the device and its fast path could not share, by kind.";
+            self.count_labelled("scotfree_fast_path_mishaps_total", help, &format!("kind=\"{kind}\""), value);
         }
     }
 

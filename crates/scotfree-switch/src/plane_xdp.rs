@@ -5,7 +5,7 @@
 
 use crate::bridge::PortIndex;
 use crate::config::{SwitchConfig, XdpConfig};
-use crate::fast_path::{Before, FastPath};
+use crate::fast_path::{Before, FastPath, Mishaps};
 use crate::metrics::MetricsText;
 use crate::notice::Notices;
 use crate::plane::Plane;
@@ -14,7 +14,8 @@ use remedy_persist::{Device, DeviceCounters, DeviceOwn};
 use scotfree_core::{BootEpoch, Effects, Nanos};
 use scotfree_wire::Direction;
 use scotfree_xdp::{
-    AttachMode, Kernel, KernelConfig, KernelError, KeyWords, Mirror, Port, Settings, Upcall, Upcalls,
+    AttachMode, Kernel, KernelConfig, KernelError, KeyWords, Mirror, MirrorCounters, Port, Settings, Upcall,
+    Upcalls,
 };
 use std::io;
 use std::net::IpAddr;
@@ -209,6 +210,11 @@ impl FastPath for KernelFastPath {
             return Ok(());
         }
         kernel.set_server_port(&self.ports, ifindex).map_err(|error| error.to_string())
+    }
+
+    fn mishaps(&self) -> Mishaps {
+        let MirrorCounters { damaged, stuck, without_slots } = self.mirror.counters();
+        Mishaps { damaged, stuck, without_slots }
     }
 
     fn counters(&self) -> Result<DeviceCounters, String> {

@@ -12,7 +12,7 @@ mod slots;
 
 use crate::fault::{Fault, Planted};
 use scotfree_core::{
-    BootEpoch, ByteRange, DeviceId, Durability, Effects, Epoch, Machine, Nanos, OrderNumber, SeqNum,
+    BootEpoch, ByteRange, DeviceId, Durability, Effects, Epoch, KeyHash, Machine, Nanos, OrderNumber, SeqNum,
     SessionId, Token,
 };
 use scotfree_wire::{ClusterKey, Direction, Key, Packet, Reassembly, WireError, WIRE_ERROR_COUNT};
@@ -200,6 +200,10 @@ pub struct LogEntryView<'a> {
     pub seq: SeqNum,
     /// Its stamp.
     pub stamp: scotfree_wire::Stamp,
+    /// The durability that was asked for.
+    pub asked: Durability,
+    /// The hash of its key.
+    pub key_hash: KeyHash,
     /// Whether it has been acknowledged.
     pub acknowledged: bool,
     /// The request.
@@ -367,6 +371,8 @@ impl Device {
             session,
             seq: slot.seq,
             stamp: slot.stamp,
+            asked: slot.asked,
+            key_hash: slot.key_hash,
             acknowledged: slot.acknowledged,
             payload: &slot.payload,
         })

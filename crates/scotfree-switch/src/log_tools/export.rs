@@ -5,8 +5,7 @@
 
 use super::{read, LogKind, LogToolError};
 use remedy_persist::Device;
-use scotfree_core::{Durability, Token};
-use std::collections::BTreeMap;
+use scotfree_core::Durability;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -26,32 +25,14 @@ pub struct Export {
     file: (u64, u64),
     kind: LogKind,
     device: Option<Device>,
-    asked_for: BTreeMap<(u64, u64), AskedFor>,
 }
-
-/// What a record says of its request beside what the device shows of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct AskedFor {
-    durability: Durability,
-    key_hash: u64,
-}
-
-// The layout of remedy-persist's records, as it stands at the head of its device/record.rs; the device has
-// restored the record before it is read here.
-const TYPE_AT: usize = 1;
-const TYPE_ENTRY: u8 = 2;
-const SESSION_AT: usize = 20;
-const SEQ_AT: usize = 72;
-const ASKED_AT: usize = 80;
-const KEY_HASH_AT: usize = 108;
 
 impl Export {
     /// Reads the whole log at `path`, changing nothing.
     pub fn read(path: &Path) -> Result<Export, LogToolError> {
         let log = read(path)?;
         let file = identity(path).unwrap_or_default();
-        let asked_for = log.records.iter().filter_map(asked_for).collect();
-        Ok(Export { file, kind: log.contents.kind, device: log.device, asked_for })
+        Ok(Export { file, kind: log.contents.kind, device: log.device })
     }
 
     /// Writes a line for each entry, in the order that the device gave them.
@@ -62,7 +43,6 @@ impl Export {
         };
         for entry in self.device.iter().flat_map(Device::entries) {
             let (session, seq, stamp) = (entry.session.0, entry.seq.0, entry.stamp);
-            let asked_for = self.asked_for.get(&(session, seq)).expect("every entry was read from a record");
             // Numbers, names of durabilities and hexadecimal digits need no escaping.
             write!(
                 out,
@@ -73,8 +53,8 @@ impl Export {
                 stamp.boot_epoch.0,
                 stamp.number.0,
                 stamp.previous_write.0,
-                asked_for.durability,
-                asked_for.key_hash,
+                entry.asked,
+                entry.key_hash.0,
                 entry.payload.len()
             )?;
             if payloads == Payloads::Hex {
@@ -128,13 +108,4 @@ fn draft_of(target: &Path) -> PathBuf {
     let mut name = target.as_os_str().to_owned();
     name.push(format!(".new-{}", std::process::id()));
     name.into()
-}
-
-fn asked_for((_, record): &(Token, Vec<u8>)) -> Option<((u64, u64), AskedFor)> {
-    if *record.get(TYPE_AT)? != TYPE_ENTRY {
-        return None;
-    }
-    let word = |at: usize| Some(u64::from_le_bytes(*record.get(at..)?.first_chunk()?));
-    let durability = Durability::from_code(*record.get(ASKED_AT)?)?;
-    Some(((word(SESSION_AT)?, word(SEQ_AT)?), AskedFor { durability, key_hash: word(KEY_HASH_AT)? }))
 }

@@ -100,7 +100,6 @@ struct RawLog {
 /// A log that was read, with the device that knows what is in it.
 struct ReadLog {
     contents: LogContents,
-    records: Vec<(Token, Vec<u8>)>,
     /// None if the log was never used.
     device: Option<Device>,
 }
@@ -130,7 +129,7 @@ fn read(path: &Path) -> Result<ReadLog, LogToolError> {
         None if raw.meta.is_empty() && raw.records.is_empty() => None,
         None => return Err(LogToolError::ForeignMeta { path: path.to_owned(), meta: raw.meta }),
     };
-    Ok(ReadLog { contents, records: raw.records, device })
+    Ok(ReadLog { contents, device })
 }
 
 /// Lets a device that never runs restore the records: it alone knows what is in them.
