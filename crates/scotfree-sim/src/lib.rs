@@ -41,4 +41,4 @@ pub use campaign::{campaign, CampaignReport, Options, Progress};
 pub use report::{Failure, Report};
 pub use scenario::Scenario;
 pub use trace::Depth;
-pub use world::run;
+pub use world::{capture, run, Seen};

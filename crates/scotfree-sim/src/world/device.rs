@@ -3,6 +3,7 @@
 //! Invariant: a device acknowledges what its domains hold and erases what is stable; both are
 //! checked when it does so.
 
+use super::capture::Seen;
 use super::travel::Packet;
 use super::{cluster_key, device_address, Alarm, Event, Incarnation, World, SERVER_ADDRESS};
 use crate::clock::Clock;
@@ -153,6 +154,7 @@ impl World {
         config.head = head;
         configure(&mut config, &self.scenario);
         config.planted = self.planted();
+        self.tap(device, || Seen::Start(Box::new(config.clone())));
         let mut machine = Device::new(config);
         self.restore(device, &mut machine);
         let node = &mut self.devices[device];
@@ -205,6 +207,7 @@ impl World {
         }
         self.note(here, Happening::Arrived { sight: packet.sight });
         let mut forwarded = Vec::new();
+        self.tap(device, || Seen::Packet { from: packet.from, to: packet.to, bytes: packet.bytes.clone() });
         let past = self.is_of_past_epoch(device, &packet);
         let did = self.with_device(device, &mut forwarded, |machine, now, effects| {
             machine.on_message(now, packet.from, packet.to, &packet.bytes, effects);

@@ -3,6 +3,7 @@
 //! Invariant: nothing happens but through the queue, in its order, and everything that chance
 //! decides is drawn from streams that the seed names: one seed, one run.
 
+mod capture;
 mod client;
 mod device;
 mod mishap;
@@ -20,6 +21,8 @@ use crate::rng::Rng;
 use crate::scenario::{Judge, Mishap, Scenario, When};
 use crate::strict::{self, Judgement};
 use crate::trace::{Depth, Entry, Happening, Trace};
+use capture::Tap;
+pub use capture::{capture, Seen};
 use client::ClientNode;
 use device::DeviceNode;
 use remedy_persist::{ClientOwn, DeviceOwn, Planted, ServerOwn};
@@ -110,6 +113,7 @@ struct World {
     violation: Option<Violation>,
     stamp_key: Key,
     buffers: Buffers,
+    tap: Option<Tap>,
 }
 
 /// Streams of chance, one per concern.
@@ -192,10 +196,16 @@ impl World {
             violation: None,
             stamp_key: cluster_key().control(Direction::Stamp),
             buffers: Buffers::default(),
+            tap: None,
         }
     }
 
     fn run(mut self) -> Result<Report, Box<Failure>> {
+        self.come_to_rest();
+        self.finish()
+    }
+
+    fn come_to_rest(&mut self) {
         self.begin();
         while self.violation.is_none() && self.phase != Phase::Rest {
             let Some((at, event)) = self.queue.pop() else {
@@ -211,7 +221,6 @@ impl World {
             self.happen(event);
             self.advance_phase();
         }
-        self.finish()
     }
 
     fn begin(&mut self) {

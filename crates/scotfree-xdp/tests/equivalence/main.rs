@@ -2,11 +2,14 @@
 //! the same whether the machine alone sees a packet, or the programs see it first and pass up what they
 //! leave to the machine.
 
+mod captured;
 mod packets;
 mod sides;
 
-use packets::{script, Step};
+use captured::lives;
+use packets::{script, Sent};
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use remedy_persist::DeviceConfig;
 use scotfree_xdp::{Kernel, KernelConfig, KernelError};
 use sides::{KernelSide, MachineSide};
 use std::cell::Cell;
@@ -53,32 +56,59 @@ fn packets_wanted() -> u32 {
     named.map_or(PACKETS_DEFAULT, |text| text.parse().expect("EQUIVALENCE_PACKETS is a number"))
 }
 
-/// Plays a script on both sides: how many packets it had, and how many the programs kept to themselves; or
-/// where the sides differ.
-fn play(kernel: &Arc<Kernel>, head: bool, script: &[Step]) -> Result<(u32, u32), String> {
-    let mut machine = MachineSide::new(head);
-    let mut programs = KernelSide::new(kernel, head);
-    let mut seen = 0;
-    for (at, step) in script.iter().enumerate() {
-        for packet in step.packets(&machine) {
-            let expected = machine.receive(&packet);
-            let (found, passed_up) = programs.receive(&packet);
-            let way = if passed_up { "passed up" } else { "kept" };
-            if found != expected {
-                return Err(format!(
-                    "step {at} ({way}): the machine says {expected:x?}, the programs {found:x?}"
-                ));
-            }
-            let (expected, found) = (machine.counters(), programs.counters());
-            if found != expected {
-                return Err(format!(
-                    "step {at} ({way}): the machine counts {expected:?}, the programs {found:?}"
-                ));
-            }
-            seen += 1;
-        }
+/// The two sides, and what they have been sent so far.
+struct Play {
+    machine: MachineSide,
+    programs: KernelSide,
+    seen: u32,
+}
+
+impl Play {
+    fn new(kernel: &Arc<Kernel>, config: &DeviceConfig) -> Play {
+        Play { machine: MachineSide::new(config), programs: KernelSide::new(kernel, config), seen: 0 }
     }
-    Ok((seen, programs.kept()))
+
+    /// Sends a packet to both sides; or where they differ.
+    fn send(&mut self, packet: &Sent) -> Result<(), String> {
+        let at = self.seen;
+        self.seen += 1;
+        let expected = self.machine.receive(packet);
+        let (found, passed_up) = self.programs.receive(packet);
+        let way = if passed_up { "passed up" } else { "kept" };
+        if found != expected {
+            return Err(format!(
+                "packet {at} ({way}): the machine says {expected:x?}, the programs {found:x?}"
+            ));
+        }
+        let (expected, found) = (self.machine.counters(), self.programs.counters());
+        if found != expected {
+            return Err(format!(
+                "packet {at} ({way}): the machine counts {expected:?}, the programs {found:?}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// How many packets were compared, and how many of them the programs kept to themselves.
+#[derive(Debug, Default)]
+struct Tally {
+    seen: Cell<u32>,
+    kept: Cell<u32>,
+}
+
+impl Tally {
+    fn add(&self, play: &Play) {
+        self.seen.set(self.seen.get() + play.seen);
+        self.kept.set(self.kept.get() + play.programs.kept());
+    }
+
+    /// A comparison in which the programs leave nearly all to the machine compares it with itself.
+    fn judge(&self, of: &str, one_in: u32) {
+        let (seen, kept) = (self.seen.get(), self.kept.get());
+        println!("{seen} {of} packets compared; the programs dealt with {kept} of them by themselves");
+        assert!(kept > seen / one_in, "the programs passed nearly everything up: {kept} of {seen}");
+    }
 }
 
 #[test]
@@ -106,19 +136,42 @@ fn compare(head: bool) {
     let Some(kernel) = kernel() else { return };
     enter_namespace();
     let kernel = kernel.lock().expect("no other test has failed with it");
-    let (seen, kept) = (Cell::new(0), Cell::new(0));
+    compare_generated(&kernel, head);
+    compare_captured(&kernel, head);
+}
+
+fn compare_generated(kernel: &Arc<Kernel>, head: bool) {
+    let tally = Tally::default();
     let config = Config { cases: 50, max_shrink_iters: 500, failure_persistence: None, ..Config::default() };
-    while seen.get() < packets_wanted() {
+    while tally.seen.get() < packets_wanted() {
         // A runner runs once.
         let outcome = TestRunner::new(config.clone()).run(&script(SCRIPT_STEPS_MAX), |script| {
-            let (more, more_kept) = play(&kernel, head, &script).map_err(TestCaseError::fail)?;
-            seen.set(seen.get() + more);
-            kept.set(kept.get() + more_kept);
+            let mut play = Play::new(kernel, &sides::config(head));
+            for step in &script {
+                for packet in step.packets(&play.machine) {
+                    play.send(&packet).map_err(TestCaseError::fail)?;
+                }
+            }
+            tally.add(&play);
             Ok(())
         });
         outcome.unwrap_or_else(|difference| panic!("{difference}"));
     }
-    let (seen, kept) = (seen.get(), kept.get());
-    println!("{seen} packets compared; the programs dealt with {kept} of them by themselves");
-    assert!(kept > seen / 3, "the programs passed nearly everything up: {kept} of {seen}");
+    tally.judge("generated", 3);
+}
+
+/// Packets of simulated runs; half as many.
+fn compare_captured(kernel: &Arc<Kernel>, head: bool) {
+    let tally = Tally::default();
+    for seed in (0..).take_while(|_| tally.seen.get() < packets_wanted() / 2) {
+        for (at, life) in lives(seed, head).iter().enumerate() {
+            let mut play = Play::new(kernel, &life.config);
+            for packet in &life.packets {
+                let same = play.send(packet);
+                same.unwrap_or_else(|difference| panic!("seed {seed}, life {at}: {difference}"));
+            }
+            tally.add(&play);
+        }
+    }
+    tally.judge("captured", 6);
 }

@@ -21,7 +21,7 @@ pub struct Sent {
 }
 
 /// The clients' port, and, since stations do not matter here, the server's.
-const PORT: PortNumber = PortNumber(0);
+pub const PORT: PortNumber = PortNumber(0);
 const OTHER_PORT: PortNumber = PortNumber(1);
 
 /// Where a request comes from.

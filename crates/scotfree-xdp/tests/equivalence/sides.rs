@@ -19,7 +19,7 @@ const fn address(last: u8) -> SocketAddr {
 pub const SERVER: SocketAddr = address(2);
 pub const CONTROL: SocketAddr = address(254);
 pub const CLIENTS: [SocketAddr; 3] = [address(11), address(12), address(13)];
-pub const SLOTS: u32 = 256;
+pub const SLOTS: u32 = 4_096;
 const WINDOW_MAX: u32 = 64;
 /// The loopback interface stands for the clients' port, the other of the namespace for one where nobody lives;
 /// nothing is really sent.
@@ -60,14 +60,15 @@ fn counts(counters: &DeviceCounters) -> Counts {
     core::array::from_fn(|at| named.get(at).copied().unwrap_or_else(|| counters.refused[at - named.len()]))
 }
 
-fn device(head: bool) -> Device {
-    Device::new(DeviceConfig {
+/// The device of the generated scripts.
+pub fn config(head: bool) -> DeviceConfig {
+    DeviceConfig {
         window_max: WINDOW_MAX,
         sessions_max: 3,
         head,
         media: Durability::Ram,
         ..DeviceConfig::new(DeviceId(1), BootEpoch(1), CONTROL, SERVER, cluster())
-    })
+    }
 }
 
 /// Carries out what a device wishes for; its memory completes at once.
@@ -105,8 +106,8 @@ pub struct MachineSide {
 }
 
 impl MachineSide {
-    pub fn new(head: bool) -> MachineSide {
-        MachineSide { device: device(head), effects: Effects::new() }
+    pub fn new(config: &DeviceConfig) -> MachineSide {
+        MachineSide { device: Device::new(config.clone()), effects: Effects::new() }
     }
 
     pub fn receive(&mut self, packet: &Sent) -> Vec<Leaving> {
@@ -140,35 +141,47 @@ pub struct KernelSide {
     device: Device,
     effects: Effects<DeviceOwn>,
     before: scotfree_xdp::Counters,
+    control: SocketAddr,
+    server: SocketAddr,
     kept: u32,
 }
 
 impl KernelSide {
-    pub fn new(kernel: &Arc<Kernel>, head: bool) -> KernelSide {
+    pub fn new(kernel: &Arc<Kernel>, config: &DeviceConfig) -> KernelSide {
         kernel.clear_for_tests().expect("the tables can be written");
         kernel.shared().set(&Settings {
-            device: DeviceId(1),
-            server: SERVER,
-            control: CONTROL,
+            device: config.device,
+            server: config.server,
+            control: config.address,
             ports: (51_000, 52_000),
-            stamp_key: KeyWords(cluster().control(Direction::Stamp).words()),
+            stamp_key: KeyWords(config.cluster_key.control(Direction::Stamp).words()),
             own_mac: OWN_MAC,
         });
-        let server = StationName { mac: mac(SERVER).0, vlan: 0 };
+        let server = StationName { mac: mac(config.server).0, vlan: 0 };
         let station = Station { ifindex: SERVER_PORT, last_seen: now_monotonic() };
         kernel.set_station(server, station).expect("the tables can be written");
         kernel.shared().set_server_ifindex(SERVER_PORT);
-        let (mut device, mut effects) = (device(head), Effects::new());
+        let (mut device, mut effects) = (Device::new(config.clone()), Effects::new());
         let mirror = Mirror::start(Arc::clone(kernel), PORTS.to_vec(), &mut device, &mut effects)
             .expect("the tables can be read");
         let upcalls = kernel.upcalls().expect("the ring opens");
         let before = kernel.counters().expect("the tables can be read");
-        KernelSide { kernel: Arc::clone(kernel), mirror, upcalls, device, effects, before, kept: 0 }
+        KernelSide {
+            kernel: Arc::clone(kernel),
+            mirror,
+            upcalls,
+            device,
+            effects,
+            before,
+            control: config.address,
+            server: config.server,
+            kept: 0,
+        }
     }
 
     /// What leaves, and whether the packet was passed up.
     pub fn receive(&mut self, packet: &Sent) -> (Vec<Leaving>, bool) {
-        let frame = frame_of(packet);
+        let frame = self.frame_of(packet);
         let before = self.kernel.counters().expect("the tables can be read");
         let ingress = PORTS[packet.port.0 as usize];
         let run = self.kernel.test_ingress(&frame, ingress).expect("the program runs");
@@ -214,6 +227,31 @@ impl KernelSide {
         leaving
     }
 
+    fn frame_of(&self, packet: &Sent) -> Vec<u8> {
+        let to_device = packet.to == self.control;
+        let destination = if to_device { MacAddress(OWN_MAC) } else { mac(packet.to) };
+        let link = Link { destination, source: mac(packet.from), vlan: None };
+        // Frames of the server's come in by the same port here: their stations are others, so that the bridge
+        // neither moves the server nor finds a client behind the port that the frame came in by.
+        let (there, here) = (MacAddress([2, 0, 0, 0, 9, 9]), MacAddress([2, 0, 0, 0, 8, 8]));
+        let link = match packet.from == self.server {
+            true if to_device => Link { source: there, ..link },
+            true => Link { source: there, destination: here, ..link },
+            false => link,
+        };
+        let frame = UdpFrame {
+            link,
+            source: packet.from,
+            destination: packet.to,
+            hop_limit: 64,
+            traffic_class: 0,
+            payload: &packet.bytes,
+        };
+        let mut bytes = Vec::new();
+        frame.write(&mut bytes).expect("it fits");
+        bytes
+    }
+
     pub fn counters(&self) -> Counts {
         let (now, was) = (self.kernel.counters().expect("the tables can be read"), &self.before);
         let programs = DeviceCounters {
@@ -248,31 +286,8 @@ fn origin(packet: &Sent) -> Origin {
 
 fn mac(host: SocketAddr) -> MacAddress {
     let IpAddr::V4(ip) = host.ip() else { panic!("the hosts have IPv4 addresses") };
-    MacAddress([2, 0, 0, 0, 0, ip.octets()[3]])
-}
-
-fn frame_of(packet: &Sent) -> Vec<u8> {
-    let destination = if packet.to == CONTROL { MacAddress(OWN_MAC) } else { mac(packet.to) };
-    let link = Link { destination, source: mac(packet.from), vlan: None };
-    // Frames of the server's come in by the same port here: their stations are others, so that the bridge
-    // neither moves the server nor finds a client behind the port that the frame came in by.
-    let (there, here) = (MacAddress([2, 0, 0, 0, 9, 9]), MacAddress([2, 0, 0, 0, 8, 8]));
-    let link = match packet.from == SERVER {
-        true if packet.to == CONTROL => Link { source: there, ..link },
-        true => Link { source: there, destination: here, ..link },
-        false => link,
-    };
-    let frame = UdpFrame {
-        link,
-        source: packet.from,
-        destination: packet.to,
-        hop_limit: 64,
-        traffic_class: 0,
-        payload: &packet.bytes,
-    };
-    let mut bytes = Vec::new();
-    frame.write(&mut bytes).expect("it fits");
-    bytes
+    let [_, _, net, host] = ip.octets();
+    MacAddress([2, 0, 0, 0, net, host])
 }
 
 fn payload_of(frame: &[u8]) -> Vec<u8> {
