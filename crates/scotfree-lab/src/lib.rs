@@ -22,5 +22,8 @@ pub mod stats;
 pub mod sweep;
 mod tier_text;
 pub mod topology;
+pub mod tpcc;
+pub mod transactions;
 pub mod trouble;
+pub mod twitter;
 pub mod workload;

@@ -20,6 +20,7 @@ mod redis_stand;
 mod settings;
 mod sidecar_overhead;
 mod site;
+mod transactions;
 mod update_ack;
 pub mod worker;
 
@@ -51,6 +52,10 @@ const EXPERIMENTS: &[(&str, Runner)] = &[
     ("records", probes::run),
     ("redis-always", redis_always::run),
     ("kernel-redis-always", redis_load::run),
+    ("redis-mixes", redis_load::run),
+    ("redis-mixes-always", redis_load::run),
+    ("twitter", transactions::run),
+    ("tpcc", transactions::run),
     ("ram3-replication", ram3_replication::run),
     ("kernel-ram3-replication", ram3_replication::run),
     ("chain-failures", chain::run),
@@ -272,7 +277,9 @@ impl Measured {
     /// The percentiles of latencies.
     fn latency(&mut self, summary: &crate::stats::Summary) -> &mut Measured {
         let us = |ns: u64| ns as f64 / 1_000.0;
-        self.value("p50_us", us(summary.p50_ns)).value("p90_us", us(summary.p90_ns));
+        for (decile, ns) in (1..).zip(summary.deciles_ns) {
+            self.value(&format!("p{decile}0_us"), us(ns));
+        }
         self.value("p99_us", us(summary.p99_ns)).value("mean_us", summary.mean_ns / 1_000.0)
     }
 

@@ -50,6 +50,7 @@ impl Latencies {
         let at = |quantile: f64| self.histogram.value_at_quantile(quantile);
         (self.count() > 0).then(|| Summary {
             count: self.count(),
+            deciles_ns: std::array::from_fn(|index| at((index + 1) as f64 / 10.0)),
             p50_ns: at(0.50),
             p90_ns: at(0.90),
             p99_ns: at(0.99),
@@ -65,6 +66,8 @@ impl Latencies {
 pub struct Summary {
     /// How many there are.
     pub count: u64,
+    /// 10, 20 and so on to 90 of 100 are at most this: their distribution, coarsely.
+    pub deciles_ns: [u64; 9],
     /// The median.
     pub p50_ns: u64,
     /// 90 of 100 are at most this.
@@ -134,6 +137,8 @@ mod tests {
         (1..=1_000).for_each(|us| latencies.record(Duration::from_micros(us)));
         let summary = latencies.summary().expect("there are some");
         for (seen, wanted) in [
+            (summary.deciles_ns[0], 100_000),
+            (summary.deciles_ns[8], 900_000),
             (summary.p50_ns, 500_000),
             (summary.p90_ns, 900_000),
             (summary.p99_ns, 990_000),

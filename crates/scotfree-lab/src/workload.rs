@@ -232,19 +232,21 @@ fn within<T: PartialOrd + Copy + std::fmt::Display>(
 
 /// A sequence of pseudo-random numbers (`SplitMix64`).
 #[derive(Debug, Clone)]
-pub(crate) struct Random {
+pub struct Random {
     state: u64,
 }
 
 impl Random {
     /// The sequence of one of several users of a seed.
-    pub(crate) fn new(seed: u64, user: u64) -> Random {
+    pub fn new(seed: u64, user: u64) -> Random {
         let mut random = Random { state: seed ^ user.wrapping_mul(0xd1b5_4a32_d192_ed03) };
         random.next();
         random
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// Any number.
+    #[expect(clippy::should_implement_trait, reason = "it never ends")]
+    pub fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -253,12 +255,12 @@ impl Random {
     }
 
     /// A number below `bound`.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number above 0, at most 1.
-    pub(crate) fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 }

@@ -1,4 +1,5 @@
-//! The load generator and the history checker against a real Redis, killed and restarted.
+//! The load generator, the history checker and the applications against a real Redis, which is killed and
+//! restarted, or damaged.
 //!
 //! Invariant: the server is our own, on loopback, with its files in a folder of ours, and ended by its pid.
 
@@ -6,7 +7,12 @@ use scotfree_lab::history::{History, HistoryOptions};
 use scotfree_lab::load;
 use scotfree_lab::process::{find_tool, Process, ProcessSpec, Socket, Supervisor};
 use scotfree_lab::scratch::Scratch;
-use scotfree_lab::workload::Workload;
+use scotfree_lab::tpcc::{Release, Tpcc};
+use scotfree_lab::transactions::{self, Application, Failure, Findings, LoopSpec, Store};
+use scotfree_lab::twitter::pull::Pull;
+use scotfree_lab::twitter::push::Push;
+use scotfree_lab::twitter::Users;
+use scotfree_lab::workload::{Random, Workload};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -56,6 +62,133 @@ fn the_lab_workloads_run() {
     }
 }
 
+#[test]
+fn twitter_finds_all_that_was_written_and_what_is_lost() {
+    let Some(redis) = Redis::ready("twitter", &["--appendonly", "no"]) else { return };
+    let _server = redis.start();
+    let users = |prefix: &str| Users { prefix: prefix.to_owned(), count: 20 };
+    assert_eq!(findings_of(&Push(users("push:")), &redis, true), Findings::default());
+    assert_eq!(findings_of(&Pull(users("pull:")), &redis, false), Findings::default());
+    let lost = [
+        (&["DEL", "lost:post:1"][..], "the author of a post"),
+        (&["INCR", "lost:next:post"], "the last number given to a post"),
+        (&["SREM", "lost:followers:4", "3"], "lost:followers:4"),
+    ];
+    for (loss, finding) in lost {
+        assert_found(&Push(users("lost:")), &redis, loss, finding);
+        redis.empty();
+    }
+    // Whose post was lost or came twice depends on who wrote first.
+    for loss in ["redis.call('LPOP', key)", "redis.call('LPUSH', key, redis.call('LINDEX', key, 0))"] {
+        let script =
+            format!("for _, key in ipairs(redis.call('KEYS', '*:timeline:*')) do {loss} end return 0");
+        assert_found(&Push(users("lost:")), &redis, &["EVAL", &script, "0"], "lost:timeline:");
+        redis.empty();
+    }
+    for (loss, finding) in [
+        (&["SET", "lost:last:7", "0"][..], "lost:last:7"),
+        (&["DEL", "lost:post:7:1"], "the author of a post"),
+        (&["SET", "lost:following:7", "8"], "lost:following:7"),
+    ] {
+        assert_found(&Pull(users("lost:")), &redis, loss, finding);
+        redis.empty();
+    }
+}
+
+#[test]
+fn the_books_of_tpcc_show_what_is_lost() {
+    let Some(redis) = Redis::ready("tpcc", &["--appendonly", "no"]) else { return };
+    let _server = redis.start();
+    let tpcc = |prefix: &str, release| Tpcc { prefix: prefix.to_owned(), warehouses: 2, release };
+    for release in [Release::Delete, Release::Script] {
+        assert_eq!(
+            findings_of(&tpcc("good:", release), &redis, release == Release::Delete),
+            Findings::default()
+        );
+        redis.empty();
+    }
+    let increment = |key: &str| format!("redis.call('INCR', '{key}')");
+    let any = |kind: &str, loss: &str| {
+        format!("for _, key in ipairs(redis.call('KEYS', 'bad:{kind}:*')) do redis.call('{loss}', key) end")
+    };
+    for (loss, finding) in [
+        (increment("bad:year:1"), "bad:year:1"),
+        (any("balance", "INCR"), "bad:balance:"),
+        (increment("bad:stock:0:3"), "bad:stock:0:3"),
+        (increment("bad:next:1:9"), "bad:next:1:9"),
+        (any("line", "DEL"), "the count of missing lines"),
+        (any("order", "DEL"), "whether an order has lines"),
+    ] {
+        let script = format!("{loss} return 0");
+        assert_found(&tpcc("bad:", Release::Delete), &redis, &["EVAL", &script, "0"], finding);
+        redis.empty();
+    }
+}
+
+#[test]
+fn a_lock_that_does_not_exclude_is_found() {
+    let Some(redis) = Redis::ready("lock", &["--appendonly", "no"]) else { return };
+    let _server = redis.start();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut store = Store::open(redis.address, true).expect("it is there");
+            while !is_over.load(Ordering::Relaxed) {
+                store.call(&["DEL", "lock:0", "lock:1"]).expect("it is answered");
+            }
+        });
+        let tpcc = Tpcc { prefix: String::new(), warehouses: 2, release: Release::Delete };
+        let findings = findings_of(&tpcc, &redis, true);
+        is_over.store(true, Ordering::Relaxed);
+        assert!(findings.count > 0, "two held a lock at a time and nothing was found");
+    });
+}
+
+/// Half of the transactions are updates, so that both kinds are run.
+fn findings_of(application: &impl Application, redis: &Redis, pipelined: bool) -> Findings {
+    let spec = LoopSpec {
+        address: redis.address,
+        clients: 4,
+        updates_percent: 50,
+        pipelined,
+        duration_ms: 200,
+        warmup_ms: 0,
+        seed: 7,
+    };
+    let report = transactions::run(application, &spec).expect("it runs");
+    assert!(report.updates > 0 && report.latency.expect("they were measured").count > report.updates);
+    report.findings
+}
+
+fn assert_found<App: Application>(application: &App, redis: &Redis, loss: &[&str], finding: &str) {
+    let findings = findings_of(&Damaged { application, loss }, redis, true);
+    let first = findings.first.unwrap_or_default();
+    assert!(first.contains(finding), "{loss:?} gave {first:?}");
+}
+
+/// An application whose state is damaged before it is checked.
+struct Damaged<'a, App> {
+    application: &'a App,
+    loss: &'a [&'a str],
+}
+
+impl<App: Application> Application for Damaged<'_, App> {
+    type Client = App::Client;
+
+    fn set_up(&self, store: &mut Store) -> Result<(), Failure> {
+        self.application.set_up(store)
+    }
+
+    fn client(&self, number: u32, count: u32, random: Random) -> App::Client {
+        self.application.client(number, count, random)
+    }
+
+    fn check(&self, clients: &[App::Client], store: &mut Store) -> Result<Findings, Failure> {
+        store.call(self.loss)?;
+        self.application.check(clients, store)
+    }
+}
+
 /// Writes until `count` tokens are acknowledged in all, then kills the server while writing goes on.
 fn write_and_kill(redis: &Redis, history: &mut History, options: &HistoryOptions, count: u64) {
     let server = redis.start();
@@ -90,6 +223,11 @@ impl Redis {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
         let address = listener.local_addr().expect("it is bound");
         Some(Redis { folder, address, settings: settings.iter().map(ToString::to_string).collect() })
+    }
+
+    fn empty(&self) {
+        let mut store = Store::open(self.address, true).expect("it is there");
+        store.call(&["FLUSHALL"]).expect("it is empty");
     }
 
     fn start(&self) -> Process {

@@ -4,7 +4,9 @@
 //! Invariant: all that is compared is up at the same time and goes over the same cables; what is not
 //! measured sleeps. What the device counted during a load belongs to that load.
 
-use super::site::{difference, require_redis, AppendFsync, ClientSidecar, Logs, Redis, Site, REDIS_PORT};
+use super::site::{
+    difference, require_redis, AppendFsync, ClientSidecar, Logs, Redis, Site, REDIS_PORT, WITH_METRICS,
+};
 use super::{Context, Measured};
 use crate::process::Process;
 use crate::trouble::Trouble;
@@ -62,7 +64,7 @@ impl<'a> Stand<'a> {
             site.start_redis(&behind)?,
             site.start_switch_with(Logs::RamAndDisk, &[&["--plane", "xdp"], &spin[..]].concat())?,
             site.start_server_sidecar(&behind, &spin)?,
-            site.start_client_sidecar_with(&memory, &spin)?,
+            site.start_client_sidecar_with(&memory, &[&WITH_METRICS[..], &spin].concat())?,
             site.start_client_sidecar_with(&disk, &spin)?,
         ];
         Ok(Stand { site, memory, disk, _processes: processes })
@@ -77,19 +79,22 @@ impl<'a> Stand<'a> {
         }
     }
 
-    /// Measures, and adds what the device counted meanwhile.
+    /// Measures, and adds what the device and the sidecar that asks for memory counted meanwhile.
     pub fn with_counts(
         &self,
         measure: impl FnOnce() -> Result<Measured, Trouble>,
     ) -> Result<Measured, Trouble> {
-        let before = self.site.device_counts()?;
+        let counts = || Ok((self.site.device_counts()?, self.site.counts("client")?));
+        let (device_before, client_before) = counts()?;
         let mut measured = measure()?;
-        let after = self.site.device_counts()?;
-        for (counter, name) in [
-            ("persist_acks", "scotfree_device_persist_acks_total"),
-            ("logged", "scotfree_device_logged_total"),
-        ] {
-            measured.counter(counter, difference(&before, &after, name));
+        let (device, client) = counts()?;
+        for name in ["persist_acks", "logged"] {
+            let of_daemon = format!("scotfree_device_{name}_total");
+            measured.counter(name, difference(&device_before, &device, &of_daemon));
+        }
+        for name in ["commands", "updates", "early", "reads", "bypasses"] {
+            let of_daemon = format!("scotfree_front_{name}_total");
+            measured.counter(&format!("front_{name}"), difference(&client_before, &client, &of_daemon));
         }
         Ok(measured)
     }

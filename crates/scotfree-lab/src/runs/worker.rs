@@ -9,6 +9,7 @@ pub mod metrics;
 pub mod noop;
 pub mod operations;
 pub mod sets;
+pub mod transactions;
 
 use crate::load::{self, LoadReport};
 use crate::trouble::Trouble;
@@ -39,6 +40,8 @@ pub enum WorkerSpec {
     Load(LoadSpec),
     /// Set keys of such a service one behind the other.
     Sets(sets::SetsSpec),
+    /// Run an application's transactions on it.
+    Transactions(transactions::TransactionsSpec),
     /// Append tokens through crashes, and read them back when told.
     History(history::HistorySpec),
     /// Read and write what others read and write too, and note what was seen.
@@ -64,6 +67,7 @@ pub fn main(spec: &Path) -> Result<(), Trouble> {
         WorkerSpec::Slices(spec) => calls::measure_slices(&spec).map(|report| print_report(&report)),
         WorkerSpec::Sets(spec) => sets::measure(&spec).map(|report| print_report(&report)),
         WorkerSpec::Load(spec) => load_service(&spec).map(|report| print_report(&report)),
+        WorkerSpec::Transactions(spec) => transactions::run(&spec).map(|report| print_report(&report)),
         WorkerSpec::History(spec) => history::serve(&spec),
         WorkerSpec::Operations(spec) => operations::run(&spec).map(|report| print_report(&report)),
         WorkerSpec::Metrics(spec) => metrics::read(&spec).map(|counts| print_report(&counts)),
