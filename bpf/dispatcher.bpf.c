@@ -50,6 +50,7 @@ static __always_inline int scot_on_packet(struct xdp_md *frame, struct scot_cont
 	counters->scotfree++;
 	if (scot_can_acknowledge(way) || !scot_address_is(&context->destination, &scot_shared.server))
 		outcome = persist_on_packet(frame, context, counters);
+	scot_sample(frame, context, outcome, counters);
 	switch (outcome) {
 	case PERSIST_FORWARD:
 		return scot_forward(way, counters);

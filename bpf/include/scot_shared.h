@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
-#define SCOT_SHARED_VERSION 1u
+#define SCOT_SHARED_VERSION 2u
 #define SCOT_SESSIONS_MAX 1024u
 #define SCOT_PORTS_MAX 16u
 #define SCOT_FRAME_BYTES_MAX 1522u /* 1500 of payload, Ethernet's header, a VLAN tag, and reserve */
@@ -49,6 +49,8 @@ struct scot_shared {
 	__u16 port_first;       /* of Scotfree's UDP ports */
 	__u16 port_last;
 	__u32 server_ifindex;   /* behind which port the server lives; 0 if that is not known */
+	__u32 event_every;      /* of so many of Scotfree's packets one is told of; 0: none */
+	__u32 zero_too;
 	struct scot_key stamp_key;
 	struct scot_address server;
 	struct scot_address control;
@@ -163,6 +165,7 @@ enum scot_upcall_type {
 	SCOT_UPCALL_FRAME = 1,  /* the daemon's to handle: it goes no further here */
 	SCOT_UPCALL_NOTICE = 2, /* bridged here; the daemon learns from it who lives where */
 	SCOT_UPCALL_ENTRY = 3,  /* an entry that waits for the daemon's disk; no frame */
+	SCOT_UPCALL_EVENT = 4,  /* what became of a packet; no frame */
 };
 
 /* A record of the ring to the daemon. */
@@ -183,6 +186,26 @@ struct scot_entry_note {
 	__u64 session;
 	__u64 seq_num;
 };
+
+/* What became of one packet. */
+struct scot_event {
+	__u32 type;
+	__u32 ifindex;
+	__u64 session;
+	__u64 seq_num;
+	__u64 at;               /* CLOCK_MONOTONIC, nanoseconds */
+	__u8 kind;
+	__u8 asked;
+	__u8 outcome;           /* enum persist_outcome */
+	__u8 zero;
+	__u16 packet_bytes;
+	__u16 zero_too;
+};
+
+_Static_assert(__builtin_offsetof(struct scot_event, at) == 24 &&
+		       __builtin_offsetof(struct scot_event, kind) == 32 &&
+		       __builtin_offsetof(struct scot_event, packet_bytes) == 36,
+	       "the daemon reads it by these offsets");
 
 /* ---- the tables */
 

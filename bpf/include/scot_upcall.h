@@ -61,6 +61,38 @@ static __always_inline void scot_tell(struct xdp_md *frame, const struct scot_co
 		counters->passed_up_full++;
 }
 
+/* Tells the daemon what became of a packet. A full ring costs only the telling. A function of its own, which
+ * the verifier looks at once and not with every way that leads to it.
+ */
+__noinline int scot_tell_outcome(struct xdp_md *frame, const struct scot_context *context, __u32 outcome)
+{
+	struct scot_event event = { .type = SCOT_UPCALL_EVENT, .outcome = outcome };
+	struct scot_header *header;
+
+	if (!context)
+		return 0;
+	header = scot_at(frame, context->packet_at);
+	if ((void *)(header + 1) > scot_data_end(frame))
+		return 0;
+	event.ifindex = context->ingress;
+	event.session = header->session;
+	event.seq_num = header->seq_num;
+	event.at = context->now;
+	event.kind = header->kind;
+	event.asked = header->durability_asked;
+	event.packet_bytes = context->packet_bytes;
+	return bpf_ringbuf_output(&scot_upcalls, &event, sizeof(event), 0);
+}
+
+static __always_inline void scot_sample(struct xdp_md *frame, const struct scot_context *context, __u32 outcome,
+					const struct scot_counters *counters)
+{
+	__u32 every = scot_shared.event_every;
+
+	if (every != 0 && counters->scotfree % every == 0)
+		scot_tell_outcome(frame, context, outcome);
+}
+
 /* Whether a frame tells who lives where: ARP, and its like in IPv6. */
 static __always_inline bool scot_tells_addresses(struct xdp_md *frame, const struct scot_context *context)
 {

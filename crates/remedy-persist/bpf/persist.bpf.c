@@ -179,26 +179,35 @@ static __always_inline enum persist_structure persist_check(struct xdp_md *frame
 
 /* ---- authenticity (rule 14) */
 
-/* The MAC that a packet should bear: over its header up to the MAC and over what lies from `body_at` on. */
-static __always_inline bool persist_packet_mac(struct xdp_md *frame, const struct scot_context *context, __u32 body_at,
-					       const struct scot_key *key, __u64 *mac)
+/* A key, and the MAC that was made with it. */
+struct persist_mac {
+	struct scot_key key;
+	__u64 mac;
+};
+
+/* The MAC that a packet should bear: over its header up to the MAC and over what lies from `body_at` on. Not 0 if
+ * it could be made. A function of its own, which the verifier looks at once and not with every way that leads
+ * to it.
+ */
+__noinline int persist_packet_mac(struct xdp_md *frame, __u32 packet_at, __u32 bytes, __u32 body_at,
+				  struct persist_mac *made)
 {
-	void *packet = scot_at(frame, context->packet_at);
+	void *packet = scot_at(frame, packet_at);
 	void *end = scot_data_end(frame);
-	__u32 bytes = context->packet_bytes;
+	__u64 body = body_at & 127;
 	struct scot_sip sip;
 	__u64 *word = packet;
 	__u64 rest = 0;
 	__u32 words;
 
-	if (bytes < body_at || bytes > SCOT_PACKET_BYTES_MAX || (void *)(word + 8) > end)
-		return false;
-	scot_sip_start(&sip, key);
+	if (!made || bytes < body || bytes > SCOT_PACKET_BYTES_MAX || (void *)(word + 8) > end)
+		return 0;
+	scot_sip_start(&sip, &made->key);
 #pragma clang loop unroll(full)
 	for (__u32 i = 0; i < PERSIST_MAC_OFFSET / 8; i++)
 		scot_sip_word(&sip, word[i]);
-	word = packet + body_at;
-	words = (bytes - body_at) / 8;
+	word = packet + body;
+	words = (bytes - body) / 8;
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < PERSIST_WORDS_MAX; i++) {
 		if (i >= words || (void *)(word + 1) > end)
@@ -214,23 +223,23 @@ static __always_inline bool persist_packet_mac(struct xdp_md *frame, const struc
 		asm volatile("%0 &= 2047" : "+r"(last_at));
 		last = packet + last_at;
 		if ((void *)(last + 1) > end)
-			return false;
+			return 0;
 		rest = *last >> (64 - bytes % 8 * 8);
 	}
-	*mac = scot_sip_end(&sip, rest, PERSIST_MAC_OFFSET + bytes - body_at);
-	return true;
+	made->mac = scot_sip_end(&sip, rest, PERSIST_MAC_OFFSET + bytes - body);
+	return 1;
 }
 
 static __always_inline bool persist_is_authentic(struct xdp_md *frame, const struct scot_context *context,
 						 __u32 body_at, const struct scot_key *key)
 {
-	struct scot_header *header = scot_at(frame, context->packet_at);
-	__u64 mac;
+	struct persist_mac made = { .key = *key };
+	struct scot_header *header;
 
-	if ((void *)(header + 1) > scot_data_end(frame) ||
-	    !persist_packet_mac(frame, context, body_at, key, &mac))
+	if (!persist_packet_mac(frame, context->packet_at, context->packet_bytes, body_at, &made))
 		return false;
-	return header->mac == mac;
+	header = scot_at(frame, context->packet_at);
+	return (void *)(header + 1) <= scot_data_end(frame) && header->mac == made.mac;
 }
 
 static __always_inline __u64 persist_stamp_mac(const struct scot_stamp *stamp, __u64 session, __u64 seq_num)

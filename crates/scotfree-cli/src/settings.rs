@@ -119,6 +119,10 @@ pub struct Switch {
     #[arg(long, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
+    /// Of so many of Scotfree's packets the plane `xdp` shows one at `/events`, beside `/metrics` (none by default)
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event_every: Option<u32>,
     /// Whether it is the first device on the path, which gives order numbers (true by default). From false to true
     /// on SIGHUP: it takes the place of a head that the server has excluded
     #[arg(long, value_name = "BOOL")]

@@ -77,13 +77,15 @@ pub struct XdpConfig {
     pub slots: u32,
     /// Whether the programs may run in the kernel's stack instead of the ports' drivers.
     pub generic: bool,
+    /// Of so many of Scotfree's packets one is shown at `/events`; 0: none.
+    pub event_every: u32,
 }
 
 impl XdpConfig {
     /// Defaults for a device of this name.
     pub fn new(device: DeviceId) -> XdpConfig {
         let pin = PathBuf::from(format!("/sys/fs/bpf/scotfree-device-{device}"));
-        XdpConfig { pin, slots: 32_768, generic: false }
+        XdpConfig { pin, slots: 32_768, generic: false, event_every: 0 }
     }
 }
 

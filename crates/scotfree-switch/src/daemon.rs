@@ -414,6 +414,10 @@ impl Pages for DaemonPages<'_> {
         text.finish()
     }
 
+    fn events(&mut self) -> String {
+        self.plane.events()
+    }
+
     fn health(&mut self) -> (bool, String) {
         let works = self.plane.common_ref().datapath().logs().media();
         if works == self.media {

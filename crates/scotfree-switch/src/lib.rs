@@ -9,6 +9,8 @@ pub mod bridge;
 mod config;
 mod daemon;
 pub mod datapath;
+#[cfg(feature = "xdp")]
+mod events;
 pub mod fast_path;
 pub mod impair;
 mod link;

@@ -22,6 +22,8 @@ pub trait Pages {
     fn metrics(&mut self) -> String;
     /// Whether `/healthz` says that all is well, and what it says.
     fn health(&mut self) -> (bool, String);
+    /// The text of `/events`: a line for each of the last packets that were sampled.
+    fn events(&mut self) -> String;
 }
 
 /// The listener and its connections.
@@ -169,11 +171,13 @@ fn answer(request: &[u8], pages: &mut dyn Pages) -> Vec<u8> {
         ("405 Method Not Allowed", "only GET is answered here\n".to_owned())
     } else if path == b"/metrics" {
         ("200 OK", pages.metrics())
+    } else if path == b"/events" {
+        ("200 OK", pages.events())
     } else if path == b"/healthz" {
         let (well, text) = pages.health();
         (if well { "200 OK" } else { "503 Service Unavailable" }, text)
     } else {
-        ("404 Not Found", "here are /metrics and /healthz\n".to_owned())
+        ("404 Not Found", "here are /metrics, /healthz and /events\n".to_owned())
     };
     let length = body.len();
     let head = "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\nConnection: close\r\n";
@@ -195,6 +199,10 @@ mod tests {
 
         fn health(&mut self) -> (bool, String) {
             (false, "the disk is gone\n".to_owned())
+        }
+
+        fn events(&mut self) -> String {
+            "{\"session\":1}\n".to_owned()
         }
     }
 
@@ -240,7 +248,8 @@ mod tests {
     #[test]
     fn health_says_what_is_wrong_and_other_requests_what_is_here() {
         assert!(ask(b"GET /healthz HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 503"));
-        assert!(ask(b"GET / HTTP/1.0\r\n\r\n").contains("/metrics and /healthz"));
+        assert!(ask(b"GET / HTTP/1.0\r\n\r\n").contains("/metrics, /healthz and /events"));
+        assert!(ask(b"GET /events HTTP/1.0\r\n\r\n").ends_with("{\"session\":1}\n"));
         assert!(ask(b"POST /metrics HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 405"));
         assert!(ask(b"\r\n\r\n").starts_with("HTTP/1.1 405"));
     }

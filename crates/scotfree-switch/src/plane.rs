@@ -26,6 +26,11 @@ pub(crate) trait Plane {
     /// Whether there may be more there than the last burst held.
     fn has_more(&self, index: usize) -> bool;
 
+    /// A line of JSON for each of the last packets that were sampled; a plane that samples none gives nothing.
+    fn events(&self) -> String {
+        String::new()
+    }
+
     /// Adds what only this plane counts.
     fn metrics(&mut self, text: &mut MetricsText);
 }

@@ -5,6 +5,7 @@
 
 use crate::bridge::PortIndex;
 use crate::config::{SwitchConfig, XdpConfig};
+use crate::events::Events;
 use crate::fast_path::{Before, FastPath, Mishaps};
 use crate::metrics::MetricsText;
 use crate::notice::Notices;
@@ -60,7 +61,7 @@ impl Loaded {
         mut device: Device,
         common: impl FnOnce(Device) -> UserPlane,
     ) -> Result<XdpPlane, KernelError> {
-        self.kernel.shared().set(&settings(config));
+        self.kernel.shared().set(&settings(config, &self.config));
         if self.kernel.adopted() && self.kernel.shared().boot_epoch() == device.boot_epoch() {
             device.resume(self.kernel.shared().accepted(), self.kernel.shared().lease());
         }
@@ -94,6 +95,7 @@ impl Loaded {
             upcalls,
             ports,
             kernel: shared,
+            events: Events::default(),
             more: false,
             generic: self.config.generic,
             _links: links,
@@ -101,7 +103,7 @@ impl Loaded {
     }
 }
 
-fn settings(config: &SwitchConfig) -> Settings {
+fn settings(config: &SwitchConfig, xdp: &XdpConfig) -> Settings {
     let (first, last) = (*config.scotfree_ports.start(), *config.scotfree_ports.end());
     Settings {
         device: config.device,
@@ -110,6 +112,7 @@ fn settings(config: &SwitchConfig) -> Settings {
         ports: (first, last),
         stamp_key: KeyWords(config.cluster_key.control(Direction::Stamp).words()),
         own_mac: config.own_mac().0,
+        event_every: xdp.event_every,
     }
 }
 
@@ -119,6 +122,7 @@ pub(crate) struct XdpPlane {
     upcalls: Upcalls,
     ports: Vec<Port>,
     kernel: Arc<Kernel>,
+    events: Events,
     more: bool,
     generic: bool,
     /// The attachments end with these descriptors, unless they are kept.
@@ -139,7 +143,7 @@ impl Plane for XdpPlane {
     }
 
     fn receive(&mut self, now: Nanos, _index: usize, notices: &mut Notices) -> io::Result<()> {
-        let (common, ports) = (&mut self.common, &self.ports);
+        let (common, ports, events) = (&mut self.common, &self.ports, &mut self.events);
         let port_of = |ifindex| ports.iter().position(|port| port.ifindex == ifindex).map(PortIndex);
         let taken = self.upcalls.take(|upcall| match upcall {
             Upcall::Frame { ifindex, frame } => {
@@ -153,6 +157,7 @@ impl Plane for XdpPlane {
                 }
             }
             Upcall::Entry { session, .. } => common.on_entry(now, session, notices),
+            Upcall::Event(event) => events.add(event),
         });
         self.more = taken == scotfree_xdp::UPCALLS_BURST_MAX;
         Ok(())
@@ -160,6 +165,10 @@ impl Plane for XdpPlane {
 
     fn has_more(&self, _index: usize) -> bool {
         self.more
+    }
+
+    fn events(&self) -> String {
+        self.events.text()
     }
 
     fn metrics(&mut self, text: &mut MetricsText) {

@@ -4,6 +4,7 @@
 //! Invariant: what is written down in `bpf/include/scot_shared.h` is read and written only through the
 //! types made from it; a table of another layout is refused, never read.
 
+mod events;
 mod interface;
 mod kept;
 mod kernel;
@@ -26,6 +27,7 @@ struct Aligned<const N: usize>([u8; N]);
 
 static OBJECT: &[u8] = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/dispatcher.bpf.o"))).0;
 
+pub use events::Event;
 pub use interface::{Attached, Features, Interface};
 pub use kept::Kept;
 pub use kernel::{attached_program, AttachMode, Kernel, KernelConfig, KernelError, Port, TestRun};

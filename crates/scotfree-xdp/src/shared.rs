@@ -62,6 +62,8 @@ pub struct Settings {
     pub stamp_key: KeyWords,
     /// The device's own station address.
     pub own_mac: [u8; 6],
+    /// Of so many of Scotfree's packets one is told of; 0: none.
+    pub event_every: u32,
 }
 
 /// The memory shared with the programs.
@@ -117,6 +119,7 @@ impl Shared {
         let [low, high] = settings.stamp_key.0;
         shared.stamp_key = crate::skeleton::types::scot_key { low, high };
         shared.own_mac[..6].copy_from_slice(&settings.own_mac);
+        shared.event_every = settings.event_every;
         shared.version = VERSION;
         fence(Ordering::SeqCst);
     }

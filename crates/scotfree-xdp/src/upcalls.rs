@@ -2,6 +2,7 @@
 //!
 //! Invariant: a record that is shorter than it says is skipped, never read beyond.
 
+use crate::events::Event;
 use crate::plain::value_of;
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use scotfree_core::{SeqNum, SessionId};
@@ -33,6 +34,8 @@ pub enum Upcall<'a> {
         /// Its place there.
         seq: SeqNum,
     },
+    /// What became of one packet.
+    Event(Event),
 }
 
 /// The layout of `struct scot_upcall` and `struct scot_entry_note`: type 4, ifindex 4, session 8,
@@ -42,6 +45,7 @@ const FRAME_AT: usize = 32;
 const TYPE_FRAME: u32 = 1;
 const TYPE_NOTICE: u32 = 2;
 const TYPE_ENTRY: u32 = 3;
+const TYPE_EVENT: u32 = 4;
 
 impl Upcall<'_> {
     fn read(record: &[u8]) -> Option<Upcall<'_>> {
@@ -53,6 +57,9 @@ impl Upcall<'_> {
         let (kind, ifindex) = (word(0)?, word(4)?);
         if kind == TYPE_ENTRY {
             return Some(Upcall::Entry { session: SessionId(long(8)?), seq: SeqNum(long(16)?) });
+        }
+        if kind == TYPE_EVENT {
+            return Event::read(record).map(Upcall::Event);
         }
         let frame = record.get(FRAME_AT..)?.get(..word(NOTE_BYTES)? as usize)?;
         match kind {

@@ -7,7 +7,7 @@ mod packets;
 mod sides;
 
 use captured::lives;
-use packets::{script, Sent};
+use packets::{script, Sent, Step};
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use remedy_persist::DeviceConfig;
 use scotfree_xdp::{Kernel, KernelConfig, KernelError};
@@ -130,6 +130,29 @@ fn enter_namespace() {
     let words = ["link", "add", "name", "p0", "index", "1000", "type", "veth", "peer", "name", "p1"];
     let made = std::process::Command::new("ip").args(words).status().expect("there is `ip`");
     assert!(made.success(), "{made}");
+}
+
+#[test]
+fn a_sampled_packet_is_told_with_what_became_of_it() {
+    let Some(kernel) = kernel() else { return };
+    enter_namespace();
+    let kernel = kernel.lock().expect("no other test has failed with it");
+    let mut play = Play::new(&kernel, &sides::config(true));
+    play.programs.sample_all();
+    let lease = Step::Lease { raise: false, refused: false };
+    let damaged = Step::Damaged { of: Box::new(Step::update(0)), flip: 8 * 200, cut: None };
+    let steps = [lease, Step::Accept { session: 0, window: 8 }, Step::update(0), Step::update(0), damaged];
+    for step in &steps {
+        for packet in step.packets(&play.machine) {
+            play.send(&packet).expect("the sides agree");
+        }
+    }
+    // The first request tells by which port its client lives, and is the daemon's.
+    let told = play.programs.told();
+    let outcomes: Vec<&str> = told.iter().map(|event| event.outcome).collect();
+    assert_eq!(outcomes, ["pass-up", "pass-up", "pass-up-request", "acknowledge", "refuse"]);
+    let acknowledged = &told[3];
+    assert_eq!((acknowledged.session.0, acknowledged.seq.0, acknowledged.asked), (1, 2, 1));
 }
 
 fn compare(head: bool) {

@@ -100,6 +100,12 @@ fn place(next: SeqNum, ahead: i8) -> u64 {
 }
 
 impl Step {
+    /// The next update of a session, to be kept in memory.
+    pub fn update(session: u8) -> Step {
+        let (kind, ahead, asked, bytes, early, stamp) = (0, 0, 1, 64, false, 0);
+        Step::Request { session, kind, ahead, asked, bytes, early, from: From::Client, stamp }
+    }
+
     pub fn packets(&self, machine: &MachineSide) -> Vec<Sent> {
         match self {
             Step::Request { session, kind, ahead, asked, bytes, early, from, stamp } => {

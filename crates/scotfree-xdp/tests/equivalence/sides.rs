@@ -8,7 +8,7 @@ use scotfree_core::{
 use scotfree_io::frame::{parse, Checksums, Frame, Link, MacAddress, UdpFrame};
 use scotfree_io::now_monotonic;
 use scotfree_wire::{Direction, WIRE_ERROR_COUNT};
-use scotfree_xdp::{Kernel, KeyWords, Mirror, Settings, Station, StationName, Upcall, Upcalls};
+use scotfree_xdp::{Event, Kernel, KeyWords, Mirror, Settings, Station, StationName, Upcall, Upcalls};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -144,19 +144,23 @@ pub struct KernelSide {
     control: SocketAddr,
     server: SocketAddr,
     kept: u32,
+    told: Vec<Event>,
+    settings: Settings,
 }
 
 impl KernelSide {
     pub fn new(kernel: &Arc<Kernel>, config: &DeviceConfig) -> KernelSide {
         kernel.clear_for_tests().expect("the tables can be written");
-        kernel.shared().set(&Settings {
+        let settings = Settings {
             device: config.device,
             server: config.server,
             control: config.address,
             ports: (51_000, 52_000),
             stamp_key: KeyWords(config.cluster_key.control(Direction::Stamp).words()),
             own_mac: OWN_MAC,
-        });
+            event_every: 0,
+        };
+        kernel.shared().set(&settings);
         let server = StationName { mac: mac(config.server).0, vlan: 0 };
         let station = Station { ifindex: SERVER_PORT, last_seen: now_monotonic() };
         kernel.set_station(server, station).expect("the tables can be written");
@@ -176,6 +180,8 @@ impl KernelSide {
             control: config.address,
             server: config.server,
             kept: 0,
+            told: Vec::new(),
+            settings,
         }
     }
 
@@ -211,10 +217,10 @@ impl KernelSide {
     fn passed_up(&mut self, packet: &Sent) -> Vec<Leaving> {
         let now = now_monotonic();
         let mut frames = Vec::new();
-        self.upcalls.take(|upcall| {
-            if let Upcall::Frame { frame, .. } = upcall {
-                frames.push(frame.to_vec());
-            }
+        self.upcalls.take(|upcall| match upcall {
+            Upcall::Frame { frame, .. } => frames.push(frame.to_vec()),
+            Upcall::Event(event) => self.told.push(event),
+            Upcall::Notice { .. } | Upcall::Entry { .. } => {}
         });
         assert_eq!(frames.len(), 1, "what was passed up has come");
         assert_eq!(payload_of(&frames[0]), packet.bytes);
@@ -272,6 +278,21 @@ impl KernelSide {
         };
         let (programs, machine) = (counts(&programs), counts(self.device.counters()));
         core::array::from_fn(|at| programs[at] + machine[at])
+    }
+
+    /// Has every packet told of.
+    pub fn sample_all(&mut self) {
+        self.kernel.shared().set(&Settings { event_every: 1, ..self.settings });
+    }
+
+    /// What was told so far.
+    pub fn told(&mut self) -> &[Event] {
+        self.upcalls.take(|upcall| {
+            if let Upcall::Event(event) = upcall {
+                self.told.push(event);
+            }
+        });
+        &self.told
     }
 
     /// How many packets the programs dealt with by themselves.

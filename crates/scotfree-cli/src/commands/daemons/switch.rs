@@ -157,6 +157,7 @@ fn plane(switch: &Switch, device: DeviceId) -> PlaneConfig {
                 pin: switch.pin.clone().unwrap_or(default.pin),
                 slots: switch.slots.unwrap_or(default.slots),
                 generic: switch.xdp_mode == Some(XdpMode::Generic),
+                event_every: switch.event_every.unwrap_or(default.event_every),
             })
         }
     }
