@@ -14,7 +14,7 @@
 #define SCOT_PACKET_BYTES_MAX 1452u
 #define SCOT_REQUEST_BYTES_MAX 49152u
 #define SCOT_RESPONSE_BYTES_MAX 1048576u
-#define SCOT_REFUSAL_COUNT 10u
+#define SCOT_REFUSAL_COUNT 11u
 
 #define SCOT_FLAG_EARLY 0x0001u
 #define SCOT_FLAG_SKIP 0x0002u
@@ -158,15 +158,15 @@ _Static_assert(sizeof(struct scot_stamp) == 32, "scot_stamp");
 struct scot_open {
 	__u8 client_nonce[16];       /* the client's part of the keys */
 	__le32 window_asked;         /* requests wanted outstanding */
-	__u8 zero[4];                /* reserved */
+	__le32 key_epoch;            /* of the cluster's key that the packet is made under */
 };
 
 _Static_assert(__builtin_offsetof(struct scot_open, client_nonce) == 0, "open.client_nonce");
 _Static_assert(sizeof(((struct scot_open *)0)->client_nonce) == 16, "open.client_nonce");
 _Static_assert(__builtin_offsetof(struct scot_open, window_asked) == 16, "open.window_asked");
 _Static_assert(sizeof(((struct scot_open *)0)->window_asked) == 4, "open.window_asked");
-_Static_assert(__builtin_offsetof(struct scot_open, zero) == 20, "open.zero");
-_Static_assert(sizeof(((struct scot_open *)0)->zero) == 4, "open.zero");
+_Static_assert(__builtin_offsetof(struct scot_open, key_epoch) == 20, "open.key_epoch");
+_Static_assert(sizeof(((struct scot_open *)0)->key_epoch) == 4, "open.key_epoch");
 _Static_assert(sizeof(struct scot_open) == 24, "scot_open");
 
 /* The tail of SessionAccept. */
@@ -345,6 +345,7 @@ enum scot_refusal {
 	SCOT_REFUSAL_BAD_STAMP_MAC = 7,
 	SCOT_REFUSAL_BAD_FRAGMENT = 8,
 	SCOT_REFUSAL_ELSEWHERE = 9,
+	SCOT_REFUSAL_UNKNOWN_KEY_EPOCH = 10,
 };
 
 /* The size of the tail that follows the header of a packet; -1 if there is no such kind. */

@@ -11,9 +11,10 @@ use scotfree_core::{
     Token, TIER_DEVICES_MAX,
 };
 use scotfree_wire::{
-    emit, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header, HeartbeatTail, Kind, LateStamp,
-    Nonce, OpenTail, Packet, RangeTail, Reassembly, ResponseTail, SessionKeys, Stamp, Tail, WireError,
-    LATE_STAMP_BYTES, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, WIRE_ERROR_COUNT,
+    emit, key_epoch, CloseReason, CloseTail, ClusterKey, ControlKeys, Direction, Flags, Header,
+    HeartbeatTail, KeyEpoch, Kind, LateStamp, Nonce, OpenTail, Packet, RangeTail, Reassembly, ResponseTail,
+    SessionKeys, Stamp, Tail, WireError, LATE_STAMP_BYTES, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX,
+    WIRE_ERROR_COUNT,
 };
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -202,6 +203,8 @@ pub enum ClosedReason {
     Unreachable,
     /// The server said so.
     Server(CloseReason),
+    /// The epoch of its keys was taken out of the cluster's key.
+    KeyRemoved,
 }
 
 /// What only the client's shell can do.
@@ -296,7 +299,8 @@ struct Reply {
 pub struct Client {
     config: ClientConfig,
     state: State,
-    handshake: scotfree_wire::Key,
+    handshake: ControlKeys,
+    key_epoch: KeyEpoch,
     keys: Option<SessionKeys>,
     session: SessionId,
     epoch: Epoch,
@@ -331,7 +335,8 @@ impl Client {
         let trip = RoundTrip::new(Nanos(config.rto_min.0.saturating_mul(5)));
         Client {
             state: State::New,
-            handshake: config.cluster_key.control(Direction::Handshake),
+            handshake: config.cluster_key.controls(Direction::Handshake),
+            key_epoch: KeyEpoch(0),
             keys: None,
             session: SessionId(0),
             epoch: Epoch(0),
@@ -412,6 +417,17 @@ impl Client {
         Ok(seq)
     }
 
+    /// Takes the cluster's key anew, after a rotation. The session goes on under its epoch, or ends if that
+    /// has been taken away: what is not complete then has an unknown outcome.
+    pub fn set_cluster_key(&mut self, key: ClusterKey, effects: &mut Effects<ClientOwn>) {
+        self.handshake = key.controls(Direction::Handshake);
+        let ends = self.keys.is_some() && !key.has(self.key_epoch) && self.state != State::Closed;
+        self.config.cluster_key = key;
+        if ends {
+            self.end(ClosedReason::KeyRemoved, effects);
+        }
+    }
+
     /// Ends the session once every update is stable; takes no more requests.
     pub fn close(&mut self, now: Nanos, effects: &mut Effects<ClientOwn>) {
         match self.state {
@@ -489,8 +505,9 @@ impl Client {
         let tail = Tail::Open(OpenTail {
             client_nonce: self.config.client_nonce,
             window_asked: self.config.window_asked,
+            key_epoch: self.config.cluster_key.newest(),
         });
-        let key = self.handshake;
+        let key = self.handshake.newest();
         effects.send(self.config.local, self.config.server, |out| emit(&header, &tail, &[], &key, out));
     }
 
@@ -606,11 +623,11 @@ impl Client {
     ) -> Result<(), WireError> {
         let packet = Packet::parse(message)?;
         if let Tail::Accept(accept) = packet.tail() {
-            packet.verify(&self.handshake)?;
+            packet.verify(&self.handshake.of(key_epoch(&accept.server_nonce))?)?;
             self.on_accept(now, &packet, *accept, effects);
             return Ok(());
         }
-        if packet.kind() == Kind::SessionClose && packet.verify(&self.handshake).is_ok() {
+        if packet.kind() == Kind::SessionClose && self.handshake.verify(&packet).is_ok() {
             return self.on_close_without_keys(now, &packet, effects);
         }
         let Some(keys) = self.keys.filter(|_| packet.session() == self.session) else {
@@ -703,6 +720,7 @@ impl Client {
         self.session = packet.session();
         self.epoch = packet.epoch();
         self.keys = Some(self.config.cluster_key.session(nonces.0, nonces.1, self.session, self.epoch));
+        self.key_epoch = key_epoch(&accept.server_nonce);
         self.window = accept.window.min(self.config.window_asked);
         self.state = State::Open;
         self.state_timer = Nanos::MAX;

@@ -58,13 +58,15 @@ pub enum Fault {
     TrustAnyone,
     /// Rule 14: the device takes a session's requests from anywhere, and answers there.
     FollowClient,
+    /// Rule 14: the device goes on with sessions whose epoch was taken out of the cluster's key.
+    HearRemovedKey,
     /// Rule 15: duplicates are counted as admitted.
     MiscountDuplicates,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 28] = [
+    pub const ALL: [Fault; 29] = [
         Fault::AdmitOutOfOrder,
         Fault::RestampDuplicate,
         Fault::IgnoreOrder,
@@ -92,6 +94,7 @@ impl Fault {
         Fault::CountDeviceTwice,
         Fault::TrustAnyone,
         Fault::FollowClient,
+        Fault::HearRemovedKey,
         Fault::MiscountDuplicates,
     ];
 }

@@ -432,6 +432,26 @@ pub enum Key {
         /// The file
         file: PathBuf,
     },
+    /// Add a key of a new epoch, under which new sessions are opened once the daemons have read the file again
+    /// (SIGHUP: servers first, then devices, then clients)
+    #[command(after_help = "Examples:
+  scot key rotate cluster.key
+  scot key rotate cluster.key --epoch 3")]
+    Rotate {
+        /// The file
+        file: PathBuf,
+        /// The newest epoch that it is to have; nothing is done if it has it [default: one more than now]
+        #[arg(long)]
+        epoch: Option<u32>,
+    },
+    /// Take away all keys but the newest: the sessions of the others end once the daemons have read the file again
+    /// (SIGHUP: devices first, then servers, then clients)
+    #[command(after_help = "Examples:
+  scot key retire cluster.key")]
+    Retire {
+        /// The file
+        file: PathBuf,
+    },
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use crate::key_file;
 use crate::out;
 use crate::settings::Config;
+use scotfree_wire::{ClusterKey, KeyEpoch};
 use std::path::Path;
 
 /// Runs what the command line says.
@@ -52,6 +53,14 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             check_config(&Sources::find(file.as_deref().or(cli.config.as_deref())))
         }
         Command::Key(Key::New { file }) => new_key(&file),
+        Command::Key(Key::Rotate { file, epoch }) => {
+            say_epochs(&file, &key_file::rotate(&file, epoch.map(KeyEpoch))?);
+            Ok(())
+        }
+        Command::Key(Key::Retire { file }) => {
+            say_epochs(&file, &key_file::retire(&file)?);
+            Ok(())
+        }
         Command::Completions { shell } => {
             manual::completions(shell);
             Ok(())
@@ -66,6 +75,10 @@ fn new_key(file: &Path) -> Result<(), Failure> {
     key_file::create(file)?;
     out::line(format_args!("{} made; give it to the device, the server and the clients", file.display()));
     Ok(())
+}
+
+fn say_epochs(file: &Path, key: &ClusterKey) {
+    out::line(format_args!("{}: {}", file.display(), daemons::epochs_text(key)));
 }
 
 fn check_config(sources: &Sources) -> Result<(), Failure> {

@@ -1,10 +1,12 @@
-//! Files with the cluster's secret: 32 bytes in hexadecimal, for their owner's eyes only.
+//! Files with the cluster's secrets, for their owner's eyes only: a line for each epoch, from the oldest to the
+//! newest, with the epoch's number and 32 bytes in hexadecimal. A line without a number is of epoch 0.
 //!
-//! Invariant: a key that others could have read is refused, and no file is ever overwritten.
+//! Invariant: a key that others could have read is refused; a file is replaced as a whole or not at all, and no
+//! secret is ever replaced by another.
 
 use crate::failure::Failure;
 use scotfree_lab::config::read_text;
-use scotfree_wire::ClusterKey;
+use scotfree_wire::{ClusterKey, KeyEpoch, KEY_EPOCHS_MAX};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -16,12 +18,107 @@ const SECRET_BYTES_MAX: u64 = 4_096;
 
 /// Reads a key.
 pub fn read(path: &Path) -> Result<ClusterKey, Failure> {
+    read_secrets(path).map(|(key, _)| key)
+}
+
+type Secrets = Vec<(KeyEpoch, [u8; KEY_BYTES])>;
+
+fn read_secrets(path: &Path) -> Result<(ClusterKey, Secrets), Failure> {
     let text = read_secret(path, "scot key new")?;
-    let key = decode(text.trim()).ok_or_else(|| {
-        let allowed = format!("allowed are {} hexadecimal digits", 2 * KEY_BYTES);
+    let secrets: Option<Secrets> = text.trim().lines().map(decode_line).collect();
+    let key = secrets.clone().and_then(ClusterKey::from_epochs).zip(secrets);
+    key.ok_or_else(|| {
+        let allowed = format!(
+            "allowed are up to {KEY_EPOCHS_MAX} lines of {} hexadecimal digits behind the number of their epoch, the \
+             largest last",
+            2 * KEY_BYTES
+        );
         Failure::usage(format!("{}: this is no key; {allowed}; make one: scot key new FILE", path.display()))
+    })
+}
+
+/// Adds a secret, unless the newest epoch is `epoch` already.
+pub fn rotate(path: &Path, epoch: Option<KeyEpoch>) -> Result<ClusterKey, Failure> {
+    let shown = path.display();
+    let (key, mut secrets) = read_secrets(path)?;
+    let newest = key.newest();
+    if epoch == Some(newest) {
+        return Ok(key);
+    }
+    let epoch = epoch.or(newest.0.checked_add(1).map(KeyEpoch)).filter(|epoch| *epoch > newest);
+    let epoch = epoch.ok_or_else(|| {
+        Failure::usage(format!(
+            "{shown}: its newest epoch is {} already; name a larger one, or none",
+            newest.0
+        ))
     })?;
-    Ok(ClusterKey::from_bytes(key))
+    secrets.push((epoch, random()?));
+    let rotated = ClusterKey::from_epochs(secrets.clone()).ok_or_else(|| {
+        Failure::usage(format!(
+            "{shown} has {KEY_EPOCHS_MAX} epochs; take away the old ones first: scot key retire {shown}"
+        ))
+    })?;
+    replace(path, &secrets)?;
+    Ok(rotated)
+}
+
+/// Takes all secrets but the newest away.
+pub fn retire(path: &Path) -> Result<ClusterKey, Failure> {
+    let (key, mut secrets) = read_secrets(path)?;
+    if secrets.len() == 1 {
+        return Ok(key);
+    }
+    let newest = secrets.split_off(secrets.len() - 1);
+    replace(path, &newest)?;
+    Ok(ClusterKey::from_epochs(newest).expect("one secret is a key"))
+}
+
+/// A reader finds the old file or the new one.
+fn replace(path: &Path, secrets: &Secrets) -> Result<(), Failure> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let beside = Path::new(&name);
+    let failed = |error: &io::Error| {
+        let next = "the file is as it was; see whether its folder is yours and has room";
+        Failure::tried(format!("replace {}", path.display()), error, next)
+    };
+    // Of a try that was broken off.
+    if let Err(error) = fs::remove_file(beside).or_else(ignore_missing) {
+        return Err(failed(&error));
+    }
+    let text = secrets.iter().fold(String::new(), |text, (epoch, secret)| {
+        text + &epoch.0.to_string() + " " + &encode(secret) + "\n"
+    });
+    let written = (|| {
+        let owner = fs::metadata(path)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(beside)?;
+        file.write_all(text.as_bytes())?;
+        std::os::unix::fs::fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
+        file.sync_all()?;
+        fs::rename(beside, path)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    })();
+    written.map_err(|error| {
+        let _ = fs::remove_file(beside);
+        failed(&error)
+    })
+}
+
+fn ignore_missing(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound {
+        Ok(())
+    } else {
+        Err(error)
+    }
+}
+
+fn random() -> Result<[u8; KEY_BYTES], Failure> {
+    let mut random = [0; KEY_BYTES];
+    getrandom::fill(&mut random).map_err(|error| {
+        Failure::environment(format!("ask the system for random numbers: {error}; no key was made"))
+    })?;
+    Ok(random)
 }
 
 /// The text of a file that only its owner may read.
@@ -49,10 +146,7 @@ pub fn read_secret(path: &Path, maker: &str) -> Result<String, Failure> {
 /// Makes a key in a new file.
 pub fn create(path: &Path) -> Result<(), Failure> {
     let shown = path.display();
-    let mut random = [0; KEY_BYTES];
-    getrandom::fill(&mut random).map_err(|error| {
-        Failure::environment(format!("ask the system for random numbers: {error}; no key was made"))
-    })?;
+    let random = random()?;
     let mut file =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
             let next = if error.kind() == io::ErrorKind::AlreadyExists {
@@ -76,8 +170,15 @@ fn encode(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
+fn decode_line(line: &str) -> Option<(KeyEpoch, [u8; KEY_BYTES])> {
+    let (epoch, digits) = line.trim().split_once(' ').unwrap_or(("0", line.trim()));
+    let plain = !epoch.is_empty() && epoch.bytes().all(|digit| digit.is_ascii_digit());
+    let epoch = epoch.parse().ok().filter(|_| plain)?;
+    Some((KeyEpoch(epoch), decode(digits.trim())?))
+}
+
 fn decode(text: &str) -> Option<[u8; KEY_BYTES]> {
-    if text.len() != 2 * KEY_BYTES || !text.is_ascii() {
+    if text.len() != 2 * KEY_BYTES || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
     let mut key = [0; KEY_BYTES];
@@ -136,11 +237,55 @@ mod tests {
     }
 
     #[test]
+    fn a_rotation_adds_an_epoch_and_is_done_once() {
+        let folder = Scratch::new("key-rotate").expect("temporary files can be written");
+        let path = folder.path().join("a.key");
+        create(&path).expect("the name is free");
+        let before = read(&path).expect("it is a key");
+        assert_eq!(before.epochs().collect::<Vec<_>>(), [KeyEpoch(0)]);
+        fs::write(folder.path().join("a.key.new"), "left by a try that was broken off")
+            .expect("it can be written");
+        let rotated = rotate(&path, None).expect("there is room");
+        assert_eq!(rotated.epochs().collect::<Vec<_>>(), [KeyEpoch(0), KeyEpoch(1)]);
+        assert_eq!(read(&path).expect("it is a key"), rotated);
+        assert_eq!(rotate(&path, Some(KeyEpoch(1))).expect("it has it"), rotated);
+        assert_eq!(rotate(&path, Some(KeyEpoch(0))).expect_err("it is older").code(), 2);
+        assert_eq!(fs::metadata(&path).expect("it is there").mode() & 0o777, 0o600);
+        let retired = retire(&path).expect("it is ours");
+        assert_eq!(retired.epochs().collect::<Vec<_>>(), [KeyEpoch(1)]);
+        assert!(
+            read(&path).expect("it is a key") == retired && retire(&path).expect("nothing to do") == retired
+        );
+        let names = fs::read_dir(folder.path()).expect("it is there").count();
+        assert_eq!(names, 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn there_are_only_so_many_epochs() {
+        let folder = Scratch::new("key-full").expect("temporary files can be written");
+        let path = folder.path().join("a.key");
+        create(&path).expect("the name is free");
+        for _ in 1..KEY_EPOCHS_MAX {
+            rotate(&path, None).expect("there is room");
+        }
+        let full = read(&path).expect("it is a key");
+        let failure = rotate(&path, None).expect_err("it is full");
+        assert!(failure.to_string().contains("scot key retire"), "{failure}");
+        assert_eq!(read(&path).expect("it is a key"), full);
+    }
+
+    #[test]
     fn what_is_no_key_is_refused() {
         let folder = Scratch::new("key-bad").expect("temporary files can be written");
         let path = folder.path().join("bad.key");
         assert!(read(&path).expect_err("it is not there").to_string().contains("scot key new"));
-        for text in ["", "abc", &"g".repeat(64), &"é".repeat(32), &"a".repeat(66)] {
+        let line = |epoch: &str| format!("{epoch} {}\n", "a".repeat(64));
+        let falling = line("2") + &line("1");
+        let twice = line("1") + &line("1");
+        let many: String = (0..=KEY_EPOCHS_MAX).map(|epoch| line(&epoch.to_string())).collect();
+        let wrong = [falling, twice, many, line("x"), line("+1"), line("4294967296"), "+a".repeat(32)];
+        let none = [String::new(), "abc".to_owned(), "g".repeat(64), "é".repeat(32), "a".repeat(66)];
+        for text in wrong.iter().chain(&none) {
             fs::write(&path, text).expect("it can be written");
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
             let failure = read(&path).expect_err(text);

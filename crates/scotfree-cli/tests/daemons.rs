@@ -122,6 +122,47 @@ fn a_client_is_served_traced_reloaded_and_drained() {
 }
 
 #[test]
+fn the_clusters_key_is_rotated_under_clients() {
+    let world = World::new("rotation");
+    world.write_config("");
+    let kv = world.serve("kv", &["kv"]);
+    let sidecar = world.serve("client", &["sidecar", "client"]);
+    let daemons = [&kv, &sidecar];
+    let change_key = |command: &str, said: &str| {
+        let done = world.start(command, &["key", command, "key"]);
+        assert!(done.wait(PATIENCE).is_some_and(|status| status.success()), "{}", done.error_output());
+        assert!(done.output().contains(said), "{}", done.output());
+        for daemon in daemons {
+            daemon.signal("HUP");
+            daemon.wait_for_output(said, PATIENCE).expect("it says what it took over");
+        }
+    };
+    let set = |connection: &mut Connection, value: &str| connection.call(&["SET", "a", value]);
+    let done = || Reply::Simple("OK".into());
+    let mut old = world.connect();
+    assert_eq!(set(&mut old, "1").expect("a reply"), done());
+
+    // A session keeps the epoch of its opening as long as the file has it.
+    change_key("rotate", "epochs 0, 1; new sessions get 1");
+    assert_eq!(set(&mut old, "2").expect("a reply"), done());
+    let mut new = world.connect();
+    assert_eq!(set(&mut new, "3").expect("a reply"), done());
+
+    change_key("retire", "epochs 1; new sessions get 1");
+    assert!(wait_until(PATIENCE, || set(&mut old, "4").is_err()), "its session has ended");
+    assert_eq!(new.call(&["GET", "a"]).expect("the new one's goes on"), Reply::Bulk(b"3".to_vec()));
+    let mut newest = world.connect();
+    assert_eq!(set(&mut newest, "5").expect("a reply"), done());
+
+    let file = fs::read_to_string(world.folder.path().join("key")).expect("it is there");
+    let secret = file.split_whitespace().nth(1).expect("the secret follows its epoch");
+    let said = daemons.map(|daemon| daemon.output() + &daemon.error_output()).concat();
+    assert!(!said.contains(&secret[..8]), "a secret is in a log");
+    stop(&sidecar);
+    stop(&kv);
+}
+
+#[test]
 fn a_collector_that_is_not_there_is_said_at_once_and_counted() {
     let world = World::new("collector");
     let collector = free_address();

@@ -16,6 +16,7 @@ pub use event::{CallError, ClientEvent, ClientRuntimeCounters, ClientTotals, Rep
 use crate::outbox::{flush, next_own, Flushed};
 use crate::probes::{Call, CallLabel, ProbeOptions, RealTime, Recorder, Stamped, TransmitTable};
 use crate::refusals::Refusals;
+use crate::shared_key::{KeyWatch, SharedKey};
 use remedy_persist::{
     Client, ClientConfig, ClientCounters, ClientOwn, ClosedReason, Completion, Request, SubmitError,
 };
@@ -172,6 +173,7 @@ pub struct ClientRuntime<T> {
     rx: Option<RxBurst>,
     poller: Option<Poller>,
     refusals: Refusals,
+    key: Option<KeyWatch>,
     counters: ClientRuntimeCounters,
 }
 
@@ -204,6 +206,7 @@ impl<T: Transport> ClientRuntime<T> {
             rx: Some(RxBurst::new(RX_BURST_MAX, PACKET_BYTES_MAX)),
             poller: None,
             refusals: Refusals::default(),
+            key: None,
             counters: ClientRuntimeCounters::default(),
             options,
         }
@@ -267,6 +270,20 @@ impl<T: Transport> ClientRuntime<T> {
         while self.opening.len() - self.opening_later.len() < OPENINGS_MAX {
             let Some(session) = self.opening_later.pop_front() else { return };
             self.step(session.slot as usize, Client::open);
+        }
+    }
+
+    /// Follows the rotations of this key.
+    pub fn follow_key(&mut self, key: SharedKey) {
+        self.key = Some(KeyWatch::new(key));
+    }
+
+    /// New sessions are opened under the newest epoch; those whose epoch is gone end.
+    fn set_cluster_key(&mut self, key: &ClusterKey) {
+        self.options.cluster_key = key.clone();
+        let slots = (0..self.slots.len()).filter(|slot| self.slots[*slot].is_some()).collect::<Vec<_>>();
+        for slot in slots {
+            self.step(slot, |client, _, effects| client.set_cluster_key(key.clone(), effects));
         }
     }
 
@@ -349,6 +366,9 @@ impl<T: Transport> ClientRuntime<T> {
     /// Receives, fires timers and sends, without blocking. Then take the events.
     pub fn turn(&mut self) -> io::Result<()> {
         self.collect_transmit_stamps();
+        if let Some(key) = self.key.as_mut().and_then(KeyWatch::look) {
+            self.set_cluster_key(&key);
+        }
         for _ in 0..RX_BURSTS_PER_TURN_MAX {
             if self.events.len() >= self.options.events_max || self.receive_burst()? < RX_BURST_MAX {
                 break;

@@ -18,6 +18,7 @@ mod server;
 mod server_metrics;
 mod service;
 mod session;
+mod shared_key;
 
 pub use client::{
     CallError, ClientEvent, ClientOptions, ClientRuntime, ClientRuntimeCounters, ClientTotals, Reply,
@@ -31,6 +32,7 @@ pub use server::{exclusion_notice, Exclusions, ServerOptions, ServerRuntime, Ser
 pub use server_metrics::{write_refused, write_udp_metrics, ServerMetrics};
 pub use service::{DeadLetter, Execution, Replies, ReplyCopy, Service, Watch};
 pub use session::{key_hash, start_session, Session, SessionConfig, SessionError};
+pub use shared_key::SharedKey;
 // Named by this interface: who runs a server or reads a reply needs no other crate.
 pub use remedy_persist::{
     AnsweredBy, ClosedReason, DeadLetterReason, Mode, RecoveredSession, Request, RequestKind, ServerConfig,

@@ -60,6 +60,7 @@ impl Reason {
 fn line(from: SocketAddr, bytes: usize, error: WireError) -> String {
     let hint = match error {
         WireError::BadMac | WireError::BadStampMac => "; has it the same key file?",
+        WireError::UnknownKeyEpoch => "; was its key file, or this one, rotated and not read again (SIGHUP)?",
         WireError::WrongVersion => "; is it of another version?",
         WireError::Truncated
         | WireError::Oversized

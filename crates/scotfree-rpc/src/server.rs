@@ -19,6 +19,7 @@ use crate::probes::{Arrivals, ProbeOptions, RealTime, Stamped, TransmitTable, Us
 use crate::refusals::Refusals;
 use crate::server_metrics::ServerMetrics;
 use crate::service::{DeadLetter, Execution, Replies, Report, Service};
+use crate::shared_key::{KeyWatch, SharedKey};
 use late_stamps::LateStamps;
 use remedy_persist::{RecoveredSession, RequestKind, Server, ServerConfig, ServerOwn};
 use scotfree_core::{ByteRange, Effects, Machine, Nanos, SeqNum, SessionId, Token};
@@ -110,6 +111,7 @@ pub struct ServerRuntime<T, S> {
     draining: bool,
     refusals: Refusals,
     waits: Waits,
+    key: Option<KeyWatch>,
     exclusions: Exclusions,
     /// So many of them are obeyed.
     excluded_count: usize,
@@ -150,6 +152,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             draining: false,
             refusals: Refusals::default(),
             waits: Waits::spinning(options.spin),
+            key: None,
             exclusions: Exclusions::default(),
             excluded_count: 0,
             counters: ServerRuntimeCounters::default(),
@@ -233,6 +236,9 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         let now = now_monotonic();
         let (machine, effects) = (&mut self.machine, &mut self.effects);
         self.late.tell(now, |session, stamps| machine.late_stamps(session, stamps, effects));
+        if let Some(key) = self.key.as_mut().and_then(KeyWatch::look) {
+            self.machine.set_cluster_key(now, key, &mut self.effects);
+        }
         while let Some(device) = self.exclusions.next(self.excluded_count) {
             self.excluded_count += 1;
             self.machine.exclude(now, device, &mut self.effects);
@@ -273,6 +279,11 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
     pub fn obey(&mut self, exclusions: Exclusions) {
         self.exclusions = exclusions;
         self.excluded_count = 0;
+    }
+
+    /// Follows the rotations of this key.
+    pub fn follow_key(&mut self, key: SharedKey) {
+        self.key = Some(KeyWatch::new(key));
     }
 
     /// The service.

@@ -75,6 +75,7 @@ impl ServerMetrics {
             expired,
             beyond_window,
             gave_way,
+            revoked,
             refused,
         } = self.machine;
         let counters = [
@@ -101,6 +102,7 @@ impl ServerMetrics {
             ("expired", "Sessions that expired.", expired),
             ("beyond_window", "Requests beyond their session's credit, dropped.", beyond_window),
             ("gave_way", "Sessions of clients that had not spoken, gone for newer ones.", gave_way),
+            ("revoked", "Sessions whose epoch was taken out of the cluster's key.", revoked),
         ];
         for (name, help, value) in counters {
             text.counter(&format!("scotfree_server_{name}_total"), help, value);

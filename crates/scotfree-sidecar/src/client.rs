@@ -26,10 +26,10 @@ use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
 use scotfree_rpc::{
     write_refused, write_udp_metrics, CallLabel, ClientOptions, ClientRuntime, ProbeOptions, SessionHandle,
-    SessionOptions, Stop,
+    SessionOptions, SharedKey, Stop,
 };
 use scotfree_trace::CallRecord;
-use scotfree_wire::{ClusterKey, REQUEST_BYTES_MAX};
+use scotfree_wire::REQUEST_BYTES_MAX;
 use silence::Silence;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
@@ -71,7 +71,7 @@ pub struct ClientSidecarConfig {
     /// Our socket.
     pub udp: UdpConfig,
     /// The secret that the cluster shares.
-    pub cluster_key: ClusterKey,
+    pub cluster_key: SharedKey,
     /// What each session asks for.
     pub session: SessionOptions,
     /// Stamps and records.
@@ -99,14 +99,19 @@ pub struct ClientSidecarConfig {
 
 impl ClientSidecarConfig {
     /// Defaults, with one listener.
-    pub fn new(listen: SocketAddr, bind: SocketAddr, server: SocketAddr, cluster_key: ClusterKey) -> Self {
+    pub fn new(
+        listen: SocketAddr,
+        bind: SocketAddr,
+        server: SocketAddr,
+        cluster_key: impl Into<SharedKey>,
+    ) -> Self {
         ClientSidecarConfig {
             listeners: vec![ListenerConfig { address: listen, early: EarlyRule::Never }],
             bind,
             server,
             tunnel: None,
             udp: UdpConfig::default(),
-            cluster_key,
+            cluster_key: cluster_key.into(),
             session: SessionOptions::default(),
             probes: ProbeOptions::default(),
             front: FrontConfig { request_bytes_max: REQUEST_BYTES_MAX, ..FrontConfig::default() },
@@ -145,9 +150,10 @@ impl ClientSidecar {
         let listeners = config.listeners.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
         let transport = UdpTransport::bind(config.bind, &config.udp)
             .map_err(|error| SidecarError::Listen { address: config.bind, what: "the protocol", error })?;
-        let mut options = ClientOptions::new(config.server, config.cluster_key.clone());
+        let mut options = ClientOptions::new(config.server, config.cluster_key.get());
         options.probes = config.probes;
         let mut runtime = ClientRuntime::new(transport, options);
+        runtime.follow_key(config.cluster_key.clone());
         let (control, description) = learn(&mut runtime, config)?;
         let mut poller = Poller::new(256)?;
         poller.spin_for(config.spin);

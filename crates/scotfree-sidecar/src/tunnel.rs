@@ -13,7 +13,8 @@ use crate::redis::RedisAddress;
 use crate::resp::{error_reply, write_command, write_words, Limits, ReplyDecoder, RequestDecoder};
 use scotfree_core::{Epoch, SessionId};
 use scotfree_io::{Interest, Poller, Waker};
-use scotfree_wire::{ClusterKey, Nonce, SessionKeys};
+use scotfree_rpc::SharedKey;
+use scotfree_wire::{key_epoch, nonce_under, ClusterKey, KeyEpoch, Nonce, SessionKeys};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -38,7 +39,7 @@ const NOT_SERVING: u32 = u32::MAX;
 #[derive(Debug, Clone)]
 pub struct TunnelOptions {
     /// The secret that the cluster shares.
-    pub cluster_key: ClusterKey,
+    pub cluster_key: SharedKey,
     /// The server.
     pub redis: RedisAddress,
     /// How many tunnels there can be; a further one is refused.
@@ -138,7 +139,7 @@ fn accept(shared: &Arc<Shared>, stream: TcpStream) {
 }
 
 fn serve_one(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
-    answer_handshake(&shared.options.cluster_key, &mut client)?;
+    answer_handshake(&shared.options.cluster_key.get(), &mut client)?;
     let reserved_db = shared.reserved_db.load(Ordering::Relaxed);
     let Ok(reserved_db) = u16::try_from(reserved_db) else {
         return Err(io::Error::new(ErrorKind::NotConnected, "the server is not ready"));
@@ -228,7 +229,7 @@ impl TunnelStart {
 
 fn ask_handshake(cluster_key: &ClusterKey, server: &mut TcpStream) -> io::Result<()> {
     server.set_read_timeout(Some(HANDSHAKE_TIME_MAX))?;
-    let client_nonce = nonce()?;
+    let client_nonce = nonce(cluster_key.newest())?;
     server.write_all(&[&MAGIC[..], &client_nonce].concat())?;
     let mut answer = [0; NONCE_BYTES + MAC_BYTES];
     server.read_exact(&mut answer)?;
@@ -251,7 +252,14 @@ fn answer_handshake(cluster_key: &ClusterKey, client: &mut TcpStream) -> io::Res
     if &hello[..8] != MAGIC {
         return Err(io::Error::new(ErrorKind::InvalidData, "no tunnel of a sidecar"));
     }
-    let server_nonce = nonce()?;
+    let epoch = key_epoch(&client_nonce);
+    if !cluster_key.has(epoch) {
+        return Err(io::Error::new(
+            ErrorKind::PermissionDenied,
+            "the other side has a newer or older cluster key",
+        ));
+    }
+    let server_nonce = nonce(epoch)?;
     let keys = keys(cluster_key, &client_nonce, &server_nonce);
     let mac = keys.server_to_client.mac(&[MAGIC]).to_le_bytes();
     client.write_all(&[&server_nonce[..], &mac].concat())?;
@@ -268,10 +276,11 @@ fn keys(cluster_key: &ClusterKey, client: &Nonce, server: &Nonce) -> SessionKeys
     cluster_key.session(client, server, SessionId(0), Epoch(0))
 }
 
-fn nonce() -> io::Result<Nonce> {
-    let mut nonce = Nonce::default();
-    getrandom::fill(&mut nonce).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(nonce)
+/// Under which epoch of the cluster's key a tunnel is opened, its client's nonce says, and the server's repeats.
+fn nonce(epoch: KeyEpoch) -> io::Result<Nonce> {
+    let mut fresh = [0; 8];
+    getrandom::fill(&mut fresh).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(nonce_under(epoch, fresh))
 }
 
 /// Drops the first so many replies.
@@ -407,20 +416,34 @@ mod tests {
         (here, listener.accept().expect("a connection").0)
     }
 
-    fn handshake(client_key: u8, server_key: u8) -> (bool, bool) {
+    /// A cluster key of these secrets, whose last two digits are their epochs.
+    fn key(secrets: &[u8]) -> ClusterKey {
+        let secret = |secret: &u8| (KeyEpoch(u32::from(*secret % 100)), [*secret; 32]);
+        ClusterKey::from_epochs(secrets.iter().map(secret).collect()).expect("they grow")
+    }
+
+    fn handshake(client_key: &[u8], server_key: &[u8]) -> (bool, bool) {
         let (mut here, mut there) = pair();
-        let server = std::thread::spawn(move || {
-            answer_handshake(&ClusterKey::from_bytes([server_key; 32]), &mut there).is_ok()
-        });
-        let client = ask_handshake(&ClusterKey::from_bytes([client_key; 32]), &mut here).is_ok();
+        let server_key = key(server_key);
+        let server = std::thread::spawn(move || answer_handshake(&server_key, &mut there).is_ok());
+        let client = ask_handshake(&key(client_key), &mut here).is_ok();
         drop(here);
         (client, server.join().expect("no panic"))
     }
 
     #[test]
     fn only_who_has_the_clusters_key_gets_through() {
-        assert_eq!(handshake(1, 1), (true, true));
-        assert_eq!(handshake(1, 2), (false, false));
+        assert_eq!(handshake(&[1], &[1]), (true, true));
+        // Another secret of the same epoch.
+        assert_eq!(handshake(&[1], &[101]), (false, false));
+    }
+
+    #[test]
+    fn a_tunnel_is_opened_under_the_clients_newest_key_if_the_server_has_it() {
+        assert_eq!(handshake(&[1], &[1, 2]), (true, true));
+        assert_eq!(handshake(&[1, 2], &[1, 2, 3]), (true, true));
+        assert_eq!(handshake(&[1], &[2]), (false, false));
+        assert_eq!(handshake(&[1, 2], &[1]), (false, false));
     }
 
     #[test]

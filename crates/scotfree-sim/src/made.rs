@@ -3,6 +3,7 @@
 //! Invariant: a scenario is a function of its seed; the chain of events is its comment, and a test
 //! shows that it comes about.
 
+use crate::media::DeviceCrash;
 use crate::network::Place;
 use crate::rng::{PerMillion, Rng};
 use crate::scenario::{Drop, Mishap, Scenario, Trouble, When};
@@ -13,12 +14,13 @@ use scotfree_wire::Kind;
 pub type Maker = fn(u64) -> Scenario;
 
 /// All of them, by name.
-pub const ALL: [(&str, Maker); 5] = [
+pub const ALL: [(&str, Maker); 6] = [
     ("left-behind", left_behind),
     ("silent-death", silent_death),
     ("return-of-the-device", return_of_the_device),
     ("forgotten-run", forgotten_run),
     ("excluded-alive", excluded_alive),
+    ("rotated-key", rotated_key),
 ];
 
 /// One update of a client never reaches the device, those behind it do, and the client dies. What
@@ -106,6 +108,33 @@ pub fn forgotten_run(seed: u64) -> Scenario {
         Mishap { when: When::Time(crashed_at), what: crash },
         Mishap { when: When::Time(died_at), what: died },
     ];
+    scenario
+}
+
+/// The operator rotates the cluster's key under load, with losses, and either role dies meanwhile. Sessions
+/// of the old epoch end; what was acknowledged under it is kept.
+pub fn rotated_key(seed: u64) -> Scenario {
+    let mut rng = Rng::new(seed, 82);
+    let mut scenario = Scenario::calm();
+    scenario.client_count = 3;
+    scenario.device_count = rng.pick(&[1, 1, 2]);
+    scenario.device_acks = scenario.device_count as u8;
+    scenario.asked = rng.pick(&[Durability::Ram, Durability::Disk]);
+    scenario.work.requests_per_client = 80;
+    scenario.work.early = PerMillion::percent(60);
+    scenario.work.reads = PerMillion::percent(20);
+    scenario.network.loss = PerMillion::percent(rng.between(0, 5) as u32);
+    scenario.calm_at = Nanos::from_millis(200);
+    let rotated_at = Nanos(rng.between(2_000_000, 10_000_000));
+    let step = Nanos::from_micros(rng.between(100, 4_000));
+    let at = |span: u64, what| Mishap { when: When::Time(rotated_at.plus(Nanos(span * step.0))), what };
+    let dies = if rng.index(2) == 0 {
+        Trouble::CrashServer { down: Nanos::from_micros(rng.between(10, 3_000)) }
+    } else {
+        let down = Nanos::from_micros(rng.between(10, 3_000));
+        Trouble::CrashDevice { device: 0, kind: DeviceCrash::Process, down }
+    };
+    scenario.mishaps = vec![at(0, Trouble::RotateKey { step }), at(rng.between(0, 6), dies)];
     scenario
 }
 

@@ -44,6 +44,8 @@ pub enum Invariant {
     Bound,
     /// A device acknowledges only under a lease.
     Leased,
+    /// A device acknowledges nothing of a session whose epoch was taken out of its key.
+    RemovedKey,
     /// A request completes only when what it asked for is true.
     CompletionClaim,
     /// Completions come in session order.

@@ -102,6 +102,8 @@ report! {
     clock_jumps,
     /// Forged packets.
     forged,
+    /// Times that a part of the cluster took its key anew.
+    rekeyed,
     /// Mishaps left out because they would have broken more than was promised to hold.
     mishaps_spared,
     /// Runs whose clients' histories were judged for themselves.

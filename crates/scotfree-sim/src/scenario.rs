@@ -237,6 +237,12 @@ pub enum Trouble {
         /// Whose.
         client: usize,
     },
+    /// The operator rotates the cluster's key: a new epoch for the server, the devices and the clients, one
+    /// after the other, then the old one away from all.
+    RotateKey {
+        /// How long from one to the next.
+        step: Nanos,
+    },
 }
 
 const MILLI: u64 = 1_000_000;
@@ -481,7 +487,8 @@ mod tests {
                 Trouble::Cut { .. } => 4,
                 Trouble::JumpClock { .. } => 5,
                 Trouble::Forge { .. } => 6,
-                Trouble::FailSession { .. } => 7,
+                // Only made scenarios rotate keys.
+                Trouble::FailSession { .. } | Trouble::RotateKey { .. } => 7,
             }] = true;
         }
         assert_eq!(seen, [true; 8]);

@@ -15,6 +15,7 @@ fn scenario_for(fault: Fault, seed: u64) -> Scenario {
         Fault::ForgetLeases => made::excluded_alive(seed),
         Fault::DeleteBeforeEmpty => made::silent_death(seed),
         Fault::ApplyUnknownSession => made::return_of_the_device(seed),
+        Fault::HearRemovedKey => made::rotated_key(seed),
         _ => Scenario::random(seed),
     }
 }
@@ -49,6 +50,7 @@ fn without_the_fault_the_same_seeds_pass() {
         Fault::ForgetLeases,
         Fault::DeleteBeforeEmpty,
         Fault::ApplyUnknownSession,
+        Fault::HearRemovedKey,
         Fault::IgnoreOrder,
     ] {
         assert_eq!(failures(fault, None), Vec::<String>::new(), "{fault:?}");
@@ -63,6 +65,9 @@ fn the_directed_scenarios_do_what_they_are_made_for() {
     };
     let silent_death = total(Fault::DeleteBeforeEmpty);
     assert!(silent_death.expired >= 50 && silent_death.completed_early > 500, "{silent_death}");
+    let rotated = total(Fault::HearRemovedKey);
+    assert!(rotated.rekeyed == 50 * 6 && rotated.sessions_ended >= 100, "{rotated}");
+    assert!(rotated.completed_early > 500, "{rotated}");
     let returned = total(Fault::ApplyUnknownSession);
     assert!(returned.devices_reinstated >= 45 && returned.expired >= 50, "{returned}");
     assert!(returned.dead_letters > 0, "{returned}");

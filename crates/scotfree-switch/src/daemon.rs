@@ -22,7 +22,7 @@ use scotfree_io::packet_port::PortError;
 use scotfree_io::pmem;
 use scotfree_io::ram::{Media, RamConfig, RamDomain};
 use scotfree_io::{now_monotonic, Event, Interest, Poller, ScanReport, Waker};
-use scotfree_wire::REQUEST_BYTES_MAX;
+use scotfree_wire::{ClusterKey, REQUEST_BYTES_MAX};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -88,6 +88,8 @@ pub enum Command {
     Impair(Vec<PortConfig>),
     /// Become the head of the chain.
     Promote,
+    /// Take the cluster's key anew.
+    Key(ClusterKey),
 }
 
 /// Tells a running daemon what to do, from another thread.
@@ -365,6 +367,7 @@ impl Daemon {
             match command {
                 Command::Stop => self.stopping = true,
                 Command::Promote => self.plane.common().promote(now, &mut self.notices),
+                Command::Key(key) => self.plane.common().set_cluster_key(now, key, &mut self.notices),
                 Command::Impair(ports) => {
                     for name in self.plane.common().reload(&ports) {
                         self.notices.say(&format!("no port `{name}` to impair"));

@@ -20,7 +20,7 @@ use scotfree_io::frame::{
     complete_checksums, parse, ArpOperation, ArpPacket, Checksums, Ethernet, Frame, Link, MacAddress,
     UdpFrame, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, PROTOCOL_UDP,
 };
-use scotfree_wire::{WireError, MAGIC};
+use scotfree_wire::{ClusterKey, WireError, MAGIC};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
@@ -530,6 +530,14 @@ impl Datapath {
         self.after(notices);
     }
 
+    /// Takes the cluster's key anew, after a rotation.
+    pub fn set_cluster_key(&mut self, now: Nanos, key: ClusterKey, out: &mut Outbox, notices: &mut Notices) {
+        self.before(now, Before::NewKey, notices);
+        self.device.set_cluster_key(key);
+        self.carry_out(now, None, out, notices);
+        self.after(notices);
+    }
+
     /// Makes this device the head of its chain, at the operator's word.
     pub fn promote(&mut self, now: Nanos, out: &mut Outbox, notices: &mut Notices) {
         self.before(now, Before::Promotion, notices);
@@ -614,7 +622,7 @@ mod tests {
     use proptest::prelude::*;
     use remedy_persist::DeviceConfig;
     use scotfree_core::{BootEpoch, DeviceId, Epoch, SessionId};
-    use scotfree_wire::{emit, ClusterKey, Direction, Header, Kind, OpenTail, Packet, Tail};
+    use scotfree_wire::{emit, Direction, Header, KeyEpoch, Kind, OpenTail, Packet, Tail};
 
     use std::net::Ipv6Addr;
 
@@ -719,7 +727,7 @@ mod tests {
 
     fn opening() -> Vec<u8> {
         let header = Header::new(Kind::SessionOpen, SessionId(0), Epoch(0));
-        let tail = Tail::Open(OpenTail { client_nonce: [3; 16], window_asked: 8 });
+        let tail = Tail::Open(OpenTail { client_nonce: [3; 16], window_asked: 8, key_epoch: KeyEpoch(0) });
         let mut bytes = Vec::new();
         emit(&header, &tail, &[], &key().control(Direction::Handshake), &mut bytes);
         bytes

@@ -17,6 +17,8 @@ pub enum Before<'a> {
     Timer,
     /// It is to become the head of its chain.
     Promotion,
+    /// It is to take the cluster's key anew.
+    NewKey,
     /// The fast path has logged an entry of this session that is to go to disk.
     Entry(SessionId),
     /// It is to be looked at.

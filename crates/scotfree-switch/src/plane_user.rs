@@ -12,6 +12,7 @@ use crate::outbox::{FrameSource, Outbox};
 use scotfree_core::{Nanos, SessionId};
 use scotfree_io::frame::{complete_checksums, Checksums, Ethernet, ETHERNET_HEADER_BYTES, VLAN_TAG_BYTES};
 use scotfree_io::packet_port::{FrameBurst, PacketPort, PacketPortConfig, PacketPortCounters, PortError};
+use scotfree_wire::ClusterKey;
 use std::io;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, RawFd};
@@ -231,6 +232,11 @@ impl UserPlane {
     /// Makes the device the head of its chain.
     pub fn promote(&mut self, now: Nanos, notices: &mut Notices) {
         self.datapath.promote(now, &mut self.outbox, notices);
+    }
+
+    /// Takes the cluster's key anew.
+    pub fn set_cluster_key(&mut self, now: Nanos, key: ClusterKey, notices: &mut Notices) {
+        self.datapath.set_cluster_key(now, key, &mut self.outbox, notices);
     }
 
     /// What lies between the ports.

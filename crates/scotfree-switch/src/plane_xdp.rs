@@ -197,7 +197,7 @@ impl FastPath for KernelFastPath {
         let done = match what {
             Before::Message(message) => self.mirror.before_message(message, device, effects),
             Before::Timer => self.mirror.before_timer(now, device, effects),
-            Before::Promotion => self.mirror.before_promotion(device, effects),
+            Before::Promotion | Before::NewKey => self.mirror.before_all(device, effects),
             Before::Entry(session) => self.mirror.on_entry(session, device, effects),
             Before::Look => self.mirror.sync_all(device, effects),
         };

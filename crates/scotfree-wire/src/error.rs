@@ -1,7 +1,7 @@
 //! Why a packet was refused; each reason has a counter.
 
 /// How many reasons there are.
-pub const WIRE_ERROR_COUNT: usize = 10;
+pub const WIRE_ERROR_COUNT: usize = 11;
 
 /// Why a packet was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
@@ -37,6 +37,9 @@ pub enum WireError {
     /// Authentic, but not from where its session's client lives.
     #[error("not from its session's client")]
     Elsewhere,
+    /// Made under an epoch of the cluster's key that is not accepted: not yet, or no longer.
+    #[error("unknown epoch of the cluster key")]
+    UnknownKeyEpoch,
 }
 
 impl WireError {
@@ -52,6 +55,7 @@ impl WireError {
         WireError::BadStampMac,
         WireError::BadFragment,
         WireError::Elsewhere,
+        WireError::UnknownKeyEpoch,
     ];
 
     /// The reason's name in metrics.
@@ -67,6 +71,7 @@ impl WireError {
             WireError::BadStampMac => "bad_stamp_mac",
             WireError::BadFragment => "bad_fragment",
             WireError::Elsewhere => "elsewhere",
+            WireError::UnknownKeyEpoch => "unknown_key_epoch",
         }
     }
 }

@@ -5,9 +5,9 @@
 
 use crate::layout::{self, Layout};
 use crate::{
-    emit, emit_stamp, AcceptTail, BusyTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Key, Kind,
-    LateStamp, LeaseTail, ManifestRecord, ManifestTail, OpenTail, RangeTail, ResponseTail, Stamp, StampKind,
-    Tail, HEADER_BYTES,
+    emit, emit_stamp, AcceptTail, BusyTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Key,
+    KeyEpoch, Kind, LateStamp, LeaseTail, ManifestRecord, ManifestTail, OpenTail, RangeTail, ResponseTail,
+    Stamp, StampKind, Tail, HEADER_BYTES,
 };
 use core::fmt::Write;
 use scotfree_core::{
@@ -178,7 +178,7 @@ fn session_vectors() -> Vec<Vector> {
             "session_open",
             "a client would like 64 requests outstanding",
             Header::new(Kind::SessionOpen, SessionId(0), Epoch(0)),
-            Tail::Open(OpenTail { client_nonce: CLIENT_NONCE, window_asked: 64 }),
+            Tail::Open(OpenTail { client_nonce: CLIENT_NONCE, window_asked: 64, key_epoch: KeyEpoch(0) }),
             b"",
         ),
         vector(

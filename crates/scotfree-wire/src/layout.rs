@@ -102,7 +102,7 @@ pub const OPEN: Layout = layout(
     &[
         field("client_nonce", 0, 16, "the client's part of the keys"),
         field("window_asked", 16, 4, "requests wanted outstanding"),
-        field("zero", 20, 4, "reserved"),
+        field("key_epoch", 20, 4, "of the cluster's key that the packet is made under"),
     ],
 );
 

@@ -16,7 +16,10 @@ mod tail;
 pub use error::{WireError, WIRE_ERROR_COUNT};
 pub use fragment::{emit_fragments, fragments, Reassembly, Whole, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX};
 pub use header::{Flags, Header, Kind, HEADER_BYTES, MAGIC, VERSION};
-pub use keys::{ClusterKey, Direction, Key, Nonce, SessionKeys};
+pub use keys::{
+    key_epoch, nonce_under, ClusterKey, ControlKeys, Direction, Key, KeyEpoch, Nonce, SessionKeys,
+    KEY_EPOCHS_MAX,
+};
 pub use packet::{emit, emit_stamp, Packet, PACKET_BYTES_MAX, PAYLOAD_BYTES_MAX};
 pub use tail::{
     AcceptTail, BusyTail, CloseReason, CloseTail, HeartbeatTail, LateStamp, LeaseTail, ManifestRecord,

@@ -2,7 +2,7 @@
 
 use crate::error::WireError;
 use crate::header::{array_at, u16_at, u32_at, u64_at, Kind};
-use crate::keys::Nonce;
+use crate::keys::{KeyEpoch, Nonce};
 use core::cmp::Ordering;
 use scotfree_core::{BootEpoch, DeviceId, Epoch, Nanos, OrderNumber, SeqNum, SessionId, StampSource};
 
@@ -149,6 +149,8 @@ pub struct OpenTail {
     pub client_nonce: Nonce,
     /// How many requests the client would like to have outstanding.
     pub window_asked: u32,
+    /// The epoch of the cluster's key that the session is to have; the packet is made under it.
+    pub key_epoch: KeyEpoch,
 }
 
 /// Tail of `SessionAccept`; session and epoch stand in the header.
@@ -382,7 +384,7 @@ impl Tail {
             Tail::Open(tail) => {
                 out.extend_from_slice(&tail.client_nonce);
                 out.extend_from_slice(&tail.window_asked.to_le_bytes());
-                out.extend_from_slice(&[0; 4]);
+                out.extend_from_slice(&tail.key_epoch.0.to_le_bytes());
             }
             Tail::Accept(tail) => {
                 out.extend_from_slice(&tail.client_nonce);
@@ -440,8 +442,12 @@ impl Tail {
         Ok(match kind {
             Kind::ServerAck | Kind::RecoveryPoll => Tail::Empty,
             Kind::SessionOpen => {
-                zero_from(bytes, 20)?;
-                Tail::Open(OpenTail { client_nonce: array_at(bytes, 0), window_asked: u32_at(bytes, 16) })
+                let key_epoch = KeyEpoch(u32_at(bytes, 20));
+                Tail::Open(OpenTail {
+                    client_nonce: array_at(bytes, 0),
+                    window_asked: u32_at(bytes, 16),
+                    key_epoch,
+                })
             }
             Kind::SessionAccept => Tail::Accept(AcceptTail {
                 client_nonce: array_at(bytes, 0),

@@ -3,7 +3,7 @@
 
 use hkdf::Hkdf;
 use scotfree_core::{Epoch, SessionId};
-use scotfree_wire::{ClusterKey, Direction, Key};
+use scotfree_wire::{key_epoch, nonce_under, ClusterKey, Direction, Key, KeyEpoch, KEY_EPOCHS_MAX};
 use sha2::Sha256;
 
 /// Of the messages 0, 1, 2, ... of each length from 0 under the key 0, 1, ..., 15.
@@ -152,9 +152,41 @@ fn session_keys_are_fixed_by_the_protocol() {
 }
 
 #[test]
+fn a_session_has_the_key_of_the_epoch_that_its_servers_nonce_names() {
+    let old = ClusterKey::from_bytes([1; 32]);
+    let both =
+        ClusterKey::from_epochs(vec![(KeyEpoch(0), [1; 32]), (KeyEpoch(5), [2; 32])]).expect("they grow");
+    let new = ClusterKey::from_epochs(vec![(KeyEpoch(5), [2; 32])]).expect("one is enough");
+    let keys = |cluster: &ClusterKey, epoch| {
+        let nonce = nonce_under(KeyEpoch(epoch), [9; 8]);
+        assert_eq!(key_epoch(&nonce), KeyEpoch(epoch));
+        cluster.session(&[3; 16], &nonce, SessionId(4), Epoch(1))
+    };
+    assert_eq!(keys(&both, 0), keys(&old, 0));
+    assert_eq!(keys(&both, 5), keys(&new, 5));
+    assert_ne!(keys(&both, 5), keys(&both, 0));
+    // Of an epoch that is gone: keys that its client does not have, and everybody else derives alike.
+    assert_ne!(keys(&new, 0), keys(&old, 0));
+    // A nonce of a time before there were epochs.
+    assert_eq!(key_epoch(&counting(0xc0)), KeyEpoch(0));
+    assert_eq!((both.newest(), both.has(KeyEpoch(0)), new.has(KeyEpoch(0))), (KeyEpoch(5), true, false));
+}
+
+#[test]
+fn epochs_grow_and_are_few() {
+    let made = |epochs: &[u32]| {
+        let secrets = epochs.iter().map(|epoch| (KeyEpoch(*epoch), [1; 32]));
+        ClusterKey::from_epochs(secrets.collect()).is_some()
+    };
+    let too_many: Vec<u32> = (0..=KEY_EPOCHS_MAX as u32).collect();
+    assert!(made(&[7]) && made(&[0, 9]) && made(&too_many[1..]));
+    assert!(!made(&[]) && !made(&[1, 1]) && !made(&[2, 1]) && !made(&too_many));
+}
+
+#[test]
 fn keys_are_never_printed() {
     assert_eq!(format!("{:?}", key("00112233445566778899aabbccddeeff")), "Key(..)");
-    assert_eq!(format!("{:?}", ClusterKey::from_bytes([1; 32])), "ClusterKey(..)");
+    assert_eq!(format!("{:?}", ClusterKey::from_bytes([1; 32])), "ClusterKey([KeyEpoch(0)])");
     let keys = ClusterKey::from_bytes([1; 32]).session(&[2; 16], &[3; 16], SessionId(4), Epoch(5));
     assert!(!format!("{keys:?}").contains(char::is_numeric));
 }

@@ -6,9 +6,9 @@ use scotfree_core::{
 };
 use scotfree_wire::layout::{self, Layout};
 use scotfree_wire::{
-    emit, emit_stamp, AcceptTail, BusyTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Key, Kind,
-    LeaseTail, ManifestRecord, ManifestTail, OpenTail, Packet, RangeTail, ResponseTail, Stamp, StampKind,
-    Tail, HEADER_BYTES, MAGIC, VERSION,
+    emit, emit_stamp, AcceptTail, BusyTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Key,
+    KeyEpoch, Kind, LeaseTail, ManifestRecord, ManifestTail, OpenTail, Packet, RangeTail, ResponseTail,
+    Stamp, StampKind, Tail, HEADER_BYTES, MAGIC, VERSION,
 };
 
 const KEY: Key = Key::from_bytes([7; 16]);
@@ -139,7 +139,7 @@ fn stamp_cases() -> Vec<Case> {
 }
 
 fn session_cases() -> Vec<Case> {
-    let open = OpenTail { client_nonce: [0; 16], window_asked: 0 };
+    let open = OpenTail { client_nonce: [0; 16], window_asked: 0, key_epoch: KeyEpoch(0) };
     let accept = AcceptTail { client_nonce: [0; 16], server_nonce: [0; 16], window: 0, expiry_ms: 0 };
     let nonce = *b"sixteen bytes. .";
     let case_open = |name, tail| ("open", name, Kind::SessionOpen, Tail::Open(tail));
@@ -147,6 +147,7 @@ fn session_cases() -> Vec<Case> {
     vec![
         case_open("client_nonce", OpenTail { client_nonce: nonce, ..open }),
         case_open("window_asked", OpenTail { window_asked: 0x1413_1211, ..open }),
+        case_open("key_epoch", OpenTail { key_epoch: KeyEpoch(0x1817_1615), ..open }),
         case_accept("client_nonce", AcceptTail { client_nonce: nonce, ..accept }),
         case_accept("server_nonce", AcceptTail { server_nonce: nonce, ..accept }),
         case_accept("window", AcceptTail { window: 0x1413_1211, ..accept }),

@@ -160,6 +160,7 @@ impl Mirror {
             if let Some(port) = self.ports.iter().position(|ifindex| *ifindex == state.client_ifindex) {
                 device.absorb_port(state.id, PortNumber(port as u32));
             }
+            device.keep_log_key(state.id, Key::from_words(state.client_to_server.0));
             self.absorb(&state, device, effects);
         }
         Ok(())
@@ -230,8 +231,9 @@ impl Mirror {
         Ok(())
     }
 
-    /// Before the machine becomes the head of its chain.
-    pub fn before_promotion(
+    /// Before the machine does something that concerns every session: it becomes the head of its chain, or
+    /// takes the cluster's key anew.
+    pub fn before_all(
         &mut self,
         device: &mut Device,
         effects: &mut Effects<DeviceOwn>,
@@ -435,6 +437,7 @@ impl Mirror {
     fn export_device(&self, device: &Device) {
         let shared = self.kernel.shared();
         shared.set_lease(device.lease_until());
+        shared.set_stamp_key(words(&device.stamp_key()));
         shared.set_boot_epoch(device.boot_epoch());
         shared.set_boot_seen(device.boot_seen());
         shared.set_server_epoch(device.server_epoch());

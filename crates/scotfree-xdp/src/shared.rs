@@ -159,6 +159,14 @@ impl Shared {
         self.word(offset_of!(scot_shared, lease_until)).store(until.0, Ordering::SeqCst);
     }
 
+    /// Sets the key of the stamps that the programs make. One that they make while it changes is under no key,
+    /// and refused.
+    pub fn set_stamp_key(&self, key: KeyWords) {
+        let offset = offset_of!(scot_shared, stamp_key);
+        self.word(offset).store(key.0[0], Ordering::SeqCst);
+        self.word(offset + size_of::<u64>()).store(key.0[1], Ordering::SeqCst);
+    }
+
     /// Until when the programs may acknowledge.
     pub fn lease(&self) -> Nanos {
         Nanos(self.word(offset_of!(scot_shared, lease_until)).load(Ordering::SeqCst))

@@ -16,6 +16,7 @@ impl Device {
         effects: &mut Effects<DeviceOwn>,
     ) -> Result<(), WireError> {
         let id = packet.session();
+        let revoked = self.sessions.get(&id).is_some_and(|session| self.is_revoked(session));
         let Some(session) = self.sessions.get_mut(&id) else {
             self.counters.requests += 1;
             self.counters.unadmitted += 1;
@@ -31,6 +32,11 @@ impl Device {
             self.counters.requests += 1;
             self.counters.bad += 1;
             return Err(WireError::Elsewhere);
+        }
+        if revoked {
+            self.counters.requests += 1;
+            self.counters.bad += 1;
+            return Err(WireError::UnknownKeyEpoch);
         }
         let moved = session.client != origin.address;
         session.client = origin.address;
@@ -204,7 +210,7 @@ impl Device {
         effects: &mut Effects<DeviceOwn>,
     ) -> Result<(), WireError> {
         self.counters.requests += 1;
-        let Ok(stamp) = packet.verified_stamp(&self.keys.stamp) else {
+        let Ok(stamp) = self.keys.stamp.verified_stamp(packet) else {
             self.counters.bad += 1;
             return Err(WireError::BadStampMac);
         };
@@ -260,7 +266,7 @@ impl Device {
     }
 
     fn forward_stamped(&self, packet: &[u8], stamp: &Stamp, effects: &mut Effects<DeviceOwn>) {
-        let key = self.keys.stamp;
+        let key = self.keys.stamp.newest();
         let bytes = effects.append(|out| {
             let start = out.len();
             out.extend_from_slice(packet);

@@ -6,8 +6,8 @@ use super::{forward, Device, DeviceOwn, ENDED_MAX};
 use crate::fault::Fault;
 use scotfree_core::{BootEpoch, Effects, Epoch, Nanos, OrderNumber, SeqNum, SessionId, Token};
 use scotfree_wire::{
-    emit, AcceptTail, CloseReason, CloseTail, Flags, Header, Kind, LeaseTail, ManifestRecord, ManifestTail,
-    Packet, RangeTail, Stamp, StampKind, Tail, WireError, HEADER_BYTES, MANIFEST_RECORD_BYTES,
+    emit, key_epoch, AcceptTail, CloseReason, CloseTail, Flags, Header, Kind, LeaseTail, ManifestRecord,
+    ManifestTail, Packet, RangeTail, Stamp, StampKind, Tail, WireError, HEADER_BYTES, MANIFEST_RECORD_BYTES,
     PACKET_BYTES_MAX,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ impl Device {
     ) -> Result<(), WireError> {
         match (packet.kind(), packet.tail()) {
             (Kind::SessionAccept, Tail::Accept(accept)) => {
-                packet.verify(&self.keys.handshake)?;
+                packet.verify(&self.keys.handshake.of(key_epoch(&accept.server_nonce))?)?;
                 if self.obeys(packet.epoch().max(self.server_epoch)) {
                     self.learn_session(now, to, packet, accept, effects);
                 }
@@ -143,7 +143,7 @@ impl Device {
         packet: &Packet<'_>,
         effects: &mut Effects<DeviceOwn>,
     ) -> Result<(), WireError> {
-        packet.verify(&self.keys.from_server)?;
+        self.keys.from_server.verify(packet)?;
         if !self.obeys(packet.epoch()) {
             return Ok(());
         }

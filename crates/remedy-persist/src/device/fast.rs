@@ -7,7 +7,7 @@
 use super::slots::{authentic, Keeper, Slot};
 use super::{Device, DeviceOwn, PortNumber};
 use scotfree_core::{BootEpoch, Durability, Effects, Epoch, Nanos, OrderNumber, SeqNum, SessionId};
-use scotfree_wire::{Flags, Nonce, Packet, SessionKeys, Stamp, WireError};
+use scotfree_wire::{Flags, Key, Nonce, Packet, SessionKeys, Stamp, WireError};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -139,6 +139,15 @@ impl Device {
         self.lease_until = lease_until;
     }
 
+    /// What the fast path has logged of a session was verified under this key of its client's: of a session
+    /// whose epoch was taken away nothing else can tell whether an entry is whole.
+    pub fn keep_log_key(&mut self, id: SessionId, client_to_server: Key) {
+        let revoked = self.sessions.get(&id).is_some_and(|session| self.is_revoked(session));
+        if let Some(session) = self.sessions.get_mut(&id).filter(|_| revoked) {
+            session.keys.client_to_server = client_to_server;
+        }
+    }
+
     /// What was changed since the last call; nothing without a fast path.
     pub fn take_touched(&mut self) -> Touched {
         self.touched.as_mut().map(std::mem::take).unwrap_or_default()
@@ -266,7 +275,8 @@ impl Device {
             epoch: session.epoch,
             keys: session.keys,
             client: session.client,
-            port: session.port,
+            // Without a port its packets are passed up, to be refused.
+            port: session.port.filter(|_| !self.is_revoked(session)),
             client_nonce: session.client_nonce,
             server_nonce: session.server_nonce,
             window: session.window,

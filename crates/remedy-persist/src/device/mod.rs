@@ -15,7 +15,10 @@ use scotfree_core::{
     BootEpoch, ByteRange, DeviceId, Durability, Effects, Epoch, KeyHash, Machine, Nanos, OrderNumber, SeqNum,
     SessionId, Token,
 };
-use scotfree_wire::{ClusterKey, Direction, Key, Packet, Reassembly, WireError, WIRE_ERROR_COUNT};
+use scotfree_wire::{
+    key_epoch, ClusterKey, ControlKeys, Direction, Key, Packet, Reassembly, SessionKeys, WireError,
+    WIRE_ERROR_COUNT,
+};
 use slots::{Session, Slot};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -246,10 +249,21 @@ pub struct Device {
 
 #[derive(Debug)]
 struct DeviceKeys {
-    handshake: Key,
-    stamp: Key,
-    from_server: Key,
+    handshake: ControlKeys,
+    stamp: ControlKeys,
+    from_server: ControlKeys,
     to_server: Key,
+}
+
+impl DeviceKeys {
+    fn of(cluster: &ClusterKey) -> DeviceKeys {
+        DeviceKeys {
+            handshake: cluster.controls(Direction::Handshake),
+            stamp: cluster.controls(Direction::Stamp),
+            from_server: cluster.controls(Direction::ServerToDevice),
+            to_server: cluster.control(Direction::DeviceToServer),
+        }
+    }
 }
 
 /// How many ended sessions are remembered; beyond, the server's next poll ends them again.
@@ -262,14 +276,8 @@ pub(crate) const FRAGMENT_BYTES_MAX: usize = 4 << 20;
 impl Device {
     /// A device with an empty log. [`Device::restore`] fills it before the first packet.
     pub fn new(config: DeviceConfig) -> Device {
-        let key = |direction| config.cluster_key.control(direction);
         Device {
-            keys: DeviceKeys {
-                handshake: key(Direction::Handshake),
-                stamp: key(Direction::Stamp),
-                from_server: key(Direction::ServerToDevice),
-                to_server: key(Direction::DeviceToServer),
-            },
+            keys: DeviceKeys::of(&config.cluster_key),
             sessions: BTreeMap::new(),
             regions_free: (0..config.sessions_max).rev().collect(),
             live: BTreeMap::new(),
@@ -297,6 +305,33 @@ impl Device {
             self.config.head = true;
             self.raise_boot_epoch(BootEpoch(self.boot_seen.0 + 1), effects);
         }
+    }
+
+    /// Takes the cluster's key anew, after a rotation. The entries of a session whose epoch has been taken
+    /// away stay until they are stable; its client is not heard any more, nor is what was made for it (rule 14).
+    pub fn set_cluster_key(&mut self, key: ClusterKey) {
+        self.keys = DeviceKeys::of(&key);
+        for (id, session) in &mut self.sessions {
+            let keys = key.session(&session.client_nonce, &session.server_nonce, *id, session.epoch);
+            // What a fast path has logged shows by the client's own key that it is whole.
+            let client_to_server = session.keys.client_to_server;
+            let revoked = !key.has(key_epoch(&session.server_nonce));
+            session.keys = if revoked { SessionKeys { client_to_server, ..keys } } else { keys };
+        }
+        for id in self.sessions.keys().copied().collect::<Vec<_>>() {
+            self.touch_session(id);
+        }
+        self.config.cluster_key = key;
+    }
+
+    /// Whether the epoch of the session's keys has been taken away.
+    fn is_revoked(&self, session: &Session) -> bool {
+        !self.config.cluster_key.has(key_epoch(&session.server_nonce)) && !self.planted(Fault::HearRemovedKey)
+    }
+
+    /// The key of the stamps that it makes.
+    pub fn stamp_key(&self) -> Key {
+        self.keys.stamp.newest()
     }
 
     /// Says what the domains can still give, after one of them has failed.

@@ -244,6 +244,9 @@ impl Device {
         effects: &mut Effects<DeviceOwn>,
     ) {
         let leased = self.has_lease(now) || self.planted(Fault::AckWithoutLease);
+        if self.sessions.get(&id).is_some_and(|session| self.is_revoked(session)) {
+            return;
+        }
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let (keys, client, epoch, closing) = (session.keys, session.client, session.epoch, session.closing);
         let Some(slot) = session.slot_mut(seq).filter(|slot| slot.logged) else { return };

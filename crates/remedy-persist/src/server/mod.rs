@@ -19,8 +19,8 @@ use scotfree_core::{
     BootEpoch, ByteRange, DeviceId, Effects, Epoch, Machine, Nanos, SeqNum, SessionId, Token,
 };
 use scotfree_wire::{
-    ClusterKey, Direction, Key, Kind, Nonce, Packet, Reassembly, WireError, REQUEST_BYTES_MAX,
-    WIRE_ERROR_COUNT,
+    key_epoch, ClusterKey, ControlKeys, Direction, Key, KeyEpoch, Kind, Nonce, Packet, Reassembly, WireError,
+    REQUEST_BYTES_MAX, WIRE_ERROR_COUNT,
 };
 use session::Session;
 use std::collections::{BTreeMap, BTreeSet};
@@ -208,6 +208,8 @@ pub struct ServerCounters {
     pub expired: u64,
     /// Sessions whose client had not spoken and that gave way to newer ones.
     pub gave_way: u64,
+    /// Sessions ended because the epoch of their keys was taken away.
+    pub revoked: u64,
     /// Requests beyond their session's credit, dropped.
     pub beyond_window: u64,
     /// Packets refused, by reason.
@@ -224,6 +226,8 @@ pub(crate) const FRAGMENT_SETS_MAX: usize = 256;
 pub struct Server {
     config: ServerConfig,
     keys: ServerKeys,
+    /// Under which epoch of the cluster's key each device has asked for its last lease.
+    device_epochs: BTreeMap<DeviceId, KeyEpoch>,
     sessions: BTreeMap<SessionId, Session>,
     by_nonce: BTreeMap<Nonce, SessionId>,
     session_count: u32,
@@ -261,11 +265,23 @@ pub struct Server {
 
 #[derive(Debug)]
 struct ServerKeys {
-    handshake: Key,
-    stamp: Key,
-    to_device: Key,
-    from_device: Key,
+    handshake: ControlKeys,
+    stamp: ControlKeys,
+    to_device: ControlKeys,
+    from_device: ControlKeys,
     nonces: Key,
+}
+
+impl ServerKeys {
+    fn of(cluster: &ClusterKey, nonces: Key) -> ServerKeys {
+        ServerKeys {
+            handshake: cluster.controls(Direction::Handshake),
+            stamp: cluster.controls(Direction::Stamp),
+            to_device: cluster.controls(Direction::ServerToDevice),
+            from_device: cluster.controls(Direction::DeviceToServer),
+            nonces,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -279,16 +295,9 @@ struct InFlight {
 impl Server {
     /// A server with what its storage has recovered. It serves nothing before [`Server::start`].
     pub fn new(config: ServerConfig, recovered: &[RecoveredSession]) -> Server {
-        let key = |direction| config.cluster_key.control(direction);
-        let keys = ServerKeys {
-            handshake: key(Direction::Handshake),
-            stamp: key(Direction::Stamp),
-            to_device: key(Direction::ServerToDevice),
-            from_device: key(Direction::DeviceToServer),
-            nonces: Key::from_bytes(config.nonce_seed),
-        };
         let mut server = Server {
-            keys,
+            keys: ServerKeys::of(&config.cluster_key, Key::from_bytes(config.nonce_seed)),
+            device_epochs: BTreeMap::new(),
             sessions: BTreeMap::new(),
             by_nonce: BTreeMap::new(),
             session_count: 0,
@@ -345,6 +354,34 @@ impl Server {
     pub fn exclude(&mut self, now: Nanos, device: DeviceId, effects: &mut Effects<ServerOwn>) {
         self.excluding.insert(device);
         self.exclude_unleased(now, effects);
+    }
+
+    /// Takes the cluster's key anew, after a rotation. A session whose epoch has been taken away ends as one
+    /// does whose client is silent: its client is not heard, and what devices hold of it is applied.
+    pub fn set_cluster_key(&mut self, now: Nanos, key: ClusterKey, effects: &mut Effects<ServerOwn>) {
+        self.keys = ServerKeys::of(&key, self.keys.nonces);
+        for (id, session) in &mut self.sessions {
+            session.keys = key.session(&session.client_nonce, &session.server_nonce, *id, session.epoch);
+        }
+        self.config.cluster_key = key;
+        let revoked: Vec<SessionId> =
+            self.sessions.iter().filter(|(_, session)| self.is_revoked(session)).map(|(id, _)| *id).collect();
+        for id in revoked {
+            self.counters.revoked += 1;
+            self.expire(now, id, effects);
+        }
+        self.pump(now, effects);
+    }
+
+    /// Whether the epoch of the session's keys has been taken away.
+    fn is_revoked(&self, session: &Session) -> bool {
+        !self.config.cluster_key.has(key_epoch(&session.server_nonce))
+    }
+
+    /// A device is spoken to under the epoch under which it speaks: it may learn of a new one later.
+    fn to_device(&self, device: DeviceId) -> Key {
+        let spoken = self.device_epochs.get(&device).map(|epoch| self.keys.to_device.of(*epoch));
+        spoken.and_then(Result::ok).unwrap_or_else(|| self.keys.to_device.newest())
     }
 
     /// Takes no more sessions.

@@ -51,7 +51,7 @@ impl Server {
         if !self.hear_client(now, from, packet, effects)? {
             return Ok(());
         }
-        let stamp = packet.verified_stamp(&self.keys.stamp)?;
+        let stamp = self.keys.stamp.verified_stamp(packet)?;
         let stamp = self.current_stamp(now, stamp, effects);
         self.take(id, packet, stamp, false, effects)
     }
@@ -533,7 +533,7 @@ impl Server {
 
     /// Asks for the place of the next request, and of all that follow it here without one.
     fn ask_for_place(&mut self, id: SessionId, first: SeqNum, effects: &mut Effects<ServerOwn>) {
-        let Some((_, head)) = self.head() else { return };
+        let Some((device, head)) = self.head() else { return };
         let Some(session) = self.sessions.get(&id) else { return };
         let (mut last, mut last_write) = (first, session.last_write);
         for (seq, pending) in session.buffer.range(first..) {
@@ -550,7 +550,7 @@ impl Server {
         header.completed = last;
         // And the session's last write up to there where a request has its key.
         header.key_hash = KeyHash(last_write.0);
-        let key = self.keys.to_device;
+        let key = self.to_device(device);
         let tail = Tail::Stamp(Stamp::default());
         effects.send(self.config.local, head, |out| emit(&header, &tail, &[], &key, out));
     }
@@ -569,12 +569,12 @@ impl Server {
     fn ask_for_order(&mut self, now: Nanos, question: OrderQuestion, effects: &mut Effects<ServerOwn>) {
         self.order_question =
             Some(OrderQuestion { ask_at: now.plus(self.config.retry_interval), ..question });
-        let Some((_, head)) = self.head() else { return };
+        let Some((device, head)) = self.head() else { return };
         self.counters.orders_asked += 1;
         let header = Header::new(Kind::Retransmit, SessionId(0), self.config.epoch);
         let (boot_epoch, first) = question.first;
         let range = RangeTail { first: first.0, last: question.last.0, boot_epoch };
-        let key = self.keys.to_device;
+        let key = self.to_device(device);
         effects.send(self.config.local, head, |out| emit(&header, &Tail::Range(range), &[], &key, out));
     }
 
@@ -621,7 +621,7 @@ impl Server {
         packet: &Packet<'_>,
         effects: &mut Effects<ServerOwn>,
     ) -> Result<(), WireError> {
-        packet.verify(&self.keys.from_device)?;
+        self.keys.from_device.verify(packet)?;
         let (id, seq) = (packet.session(), packet.seq_num());
         // The head looked into its log: a stamp of its past incarnations counts as well.
         let stamp = packet.stamp();

@@ -125,7 +125,7 @@ impl Server {
                 (header, Tail::Range(range))
             }
         };
-        let key = self.keys.to_device;
+        let key = self.to_device(device);
         effects.send(self.config.local, address, |out| emit(&header, &tail, &[], &key, out));
     }
 
@@ -135,7 +135,7 @@ impl Server {
         packet: &Packet<'_>,
         effects: &mut Effects<ServerOwn>,
     ) -> Result<(), WireError> {
-        packet.verify(&self.keys.from_device)?;
+        self.keys.from_device.verify(packet)?;
         let Tail::Manifest(manifest) = *packet.tail() else { return Err(WireError::InvalidField) };
         let Some(poll) = self.polls.get_mut(&manifest.device) else { return Ok(()) };
         let PollState::Asking { pages } = &mut poll.state else { return Ok(()) };
@@ -260,7 +260,7 @@ impl Server {
         packet: &Packet<'_>,
         effects: &mut Effects<ServerOwn>,
     ) -> Result<(), WireError> {
-        packet.verify(&self.keys.from_device)?;
+        self.keys.from_device.verify(packet)?;
         let stamp = packet.stamp();
         let id = packet.session();
         if packet.flags().has(Flags::VOID) && id == SessionId(0) {
@@ -384,9 +384,10 @@ impl Server {
         packet: &Packet<'_>,
         effects: &mut Effects<ServerOwn>,
     ) -> Result<(), WireError> {
-        packet.verify(&self.keys.from_device)?;
+        let key_epoch = self.keys.from_device.verify(packet)?;
         let Tail::Lease(question) = *packet.tail() else { return Err(WireError::InvalidField) };
         let device = question.device;
+        self.device_epochs.insert(device, key_epoch);
         let Some(address) = self.device_address(device) else { return Ok(()) };
         if self.excluded.contains(&device) || self.excluding.contains(&device) {
             return Ok(());
@@ -428,7 +429,7 @@ impl Server {
 
     fn answer_lease(&self, address: SocketAddr, answer: LeaseTail, effects: &mut Effects<ServerOwn>) {
         let header = Header::new(Kind::Lease, SessionId(0), self.config.epoch);
-        let key = self.keys.to_device;
+        let key = self.to_device(answer.device);
         effects.send(self.config.local, address, |out| emit(&header, &Tail::Lease(answer), &[], &key, out));
     }
 
@@ -488,7 +489,7 @@ impl Server {
         for (id, device, buried) in due {
             self.settle_rest(now, id, effects);
             let Some(address) = self.device_address(device) else { continue };
-            let key = self.keys.to_device;
+            let key = self.to_device(device);
             let stable = self.sessions.get(&id).map_or(buried, |session| session.dealt_with(buried));
             if buried == SeqNum(0) && self.sessions.get(&id).is_some_and(|session| session.dead) {
                 // What the device holds becomes dead letters before it may forget it.
@@ -508,7 +509,7 @@ impl Server {
         packet: &Packet<'_>,
         effects: &mut Effects<ServerOwn>,
     ) -> Result<(), WireError> {
-        packet.verify(&self.keys.from_device)?;
+        self.keys.from_device.verify(packet)?;
         let device = DeviceId(packet.header().key_hash.0 as u16);
         self.expiring.remove(&(packet.session(), device));
         self.delete_if_empty(packet.session(), effects);

@@ -142,8 +142,9 @@ impl Server {
     }
 
     pub(super) fn send_to_devices(&self, header: &Header, effects: &mut Effects<ServerOwn>) {
-        let key = self.keys.to_device;
-        for (_, address) in self.config.devices.iter().filter(|(device, _)| !self.excluded.contains(device)) {
+        let devices = self.config.devices.iter();
+        for (device, address) in devices.filter(|(device, _)| !self.excluded.contains(device)) {
+            let key = self.to_device(*device);
             effects.send(self.config.local, *address, |out| emit(header, &Tail::Empty, &[], &key, out));
         }
     }

@@ -5,8 +5,8 @@ use crate::fault::Fault;
 use crate::server::DeadLetterReason;
 use scotfree_core::{Durability, Effects, Epoch, Nanos, SeqNum, SessionId};
 use scotfree_wire::{
-    emit, AcceptTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Kind, LateStamp, Nonce, Packet,
-    ResponseTail, SessionKeys, Stamp, StampKind, Tail, WireError,
+    emit, key_epoch, nonce_under, AcceptTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Kind,
+    LateStamp, Nonce, OpenTail, Packet, ResponseTail, SessionKeys, Stamp, StampKind, Tail, WireError,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -226,8 +226,8 @@ impl Server {
         packet: &Packet<'_>,
         effects: &mut Effects<ServerOwn>,
     ) -> Result<(), WireError> {
-        packet.verify(&self.keys.handshake)?;
         let Tail::Open(open) = *packet.tail() else { return Err(WireError::InvalidField) };
+        packet.verify(&self.keys.handshake.of(open.key_epoch)?)?;
         if !self.serving {
             // The client tries again.
             return Ok(());
@@ -239,7 +239,7 @@ impl Server {
         let is_full = self.sessions.len() >= self.config.sessions_max;
         let gives_way = !self.draining && self.make_room(now, effects);
         if !is_full && !self.draining {
-            self.open_session(now, from, open.client_nonce, effects);
+            self.open_session(now, from, &open, effects);
         } else if !gives_way {
             let (reason, nonce) = (CloseReason::NoRoom, &open.client_nonce);
             self.send_close_without_keys(from, SessionId(0), reason, nonce, effects);
@@ -283,12 +283,14 @@ impl Server {
         &mut self,
         now: Nanos,
         from: SocketAddr,
-        client_nonce: Nonce,
+        open: &OpenTail,
         effects: &mut Effects<ServerOwn>,
     ) {
+        let client_nonce = open.client_nonce;
         self.session_count += 1;
         let id = SessionId(u64::from(self.config.epoch.0) << 32 | u64::from(self.session_count));
-        let server_nonce = self.server_nonce(id);
+        let server_nonce =
+            nonce_under(open.key_epoch, self.keys.nonces.mac(&[&id.0.to_le_bytes()]).to_le_bytes());
         let record = RecoveredSession {
             session: id,
             epoch: self.config.epoch,
@@ -303,13 +305,6 @@ impl Server {
         self.by_nonce.insert(client_nonce, id);
         self.sessions.insert(id, session);
         effects.own(ServerOwn::RecordSession { record });
-    }
-
-    fn server_nonce(&self, id: SessionId) -> Nonce {
-        let mut nonce = [0; 16];
-        nonce[..8].copy_from_slice(&self.keys.nonces.mac(&[&id.0.to_le_bytes(), &[0]]).to_le_bytes());
-        nonce[8..].copy_from_slice(&self.keys.nonces.mac(&[&id.0.to_le_bytes(), &[1]]).to_le_bytes());
-        nonce
     }
 
     /// Storage has the session's record: its client may use it.
@@ -379,7 +374,7 @@ impl Server {
             window: self.config.window,
             expiry_ms: (self.config.expiry.0 / 1_000_000) as u32,
         });
-        let key = self.keys.handshake;
+        let Ok(key) = self.keys.handshake.of(key_epoch(&session.server_nonce)) else { return };
         effects.send(self.config.local, client, |out| emit(&header, &tail, &[], &key, out));
     }
 
@@ -409,10 +404,12 @@ impl Server {
         effects: &mut Effects<ServerOwn>,
     ) {
         let header = Header::new(Kind::SessionClose, id, self.config.epoch);
-        let key = self.keys.handshake;
-        effects.send(self.config.local, client, |out| {
-            emit(&header, &Tail::Close(CloseTail { reason }), payload, &key, out);
-        });
+        // Nobody knows under which of them the client would understand it.
+        for key in self.keys.handshake.all() {
+            effects.send(self.config.local, client, |out| {
+                emit(&header, &Tail::Close(CloseTail { reason }), payload, &key, out);
+            });
+        }
     }
 
     /// Whether the packet is from the client of a session known here; otherwise its sender is told.
@@ -423,6 +420,7 @@ impl Server {
         packet: &Packet<'_>,
         effects: &mut Effects<ServerOwn>,
     ) -> Result<bool, WireError> {
+        let revoked = self.sessions.get(&packet.session()).is_some_and(|session| self.is_revoked(session));
         let Some(session) = self.sessions.get_mut(&packet.session()) else {
             self.counters.unknown_session += 1;
             if self.serving {
@@ -431,6 +429,11 @@ impl Server {
             }
             return Ok(false);
         };
+        if revoked {
+            let reason = CloseReason::UnknownSession;
+            self.send_close_without_keys(from, packet.session(), reason, &[], effects);
+            return Err(WireError::UnknownKeyEpoch);
+        }
         packet.verify(&session.keys.client_to_server)?;
         if packet.seq_num().0.max(packet.header().completed.0) > SEQ_MAX {
             return Err(WireError::InvalidField);

@@ -7,7 +7,7 @@ use scotfree_core::{
 };
 use scotfree_wire::{
     emit, fragments, AcceptTail, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header, HeartbeatTail,
-    Kind, ManifestRecord, ManifestTail, OpenTail, Packet, SessionKeys, Stamp, StampKind, Tail,
+    KeyEpoch, Kind, ManifestRecord, ManifestTail, OpenTail, Packet, SessionKeys, Stamp, StampKind, Tail,
 };
 use std::net::SocketAddr;
 
@@ -262,7 +262,8 @@ impl ServerBench {
 
     /// A client opens, or somebody sends again what a client has sent.
     pub(super) fn open(&mut self, number: u64, from: SocketAddr) {
-        let tail = Tail::Open(OpenTail { client_nonce: nonce(number), window_asked: 128 });
+        let tail =
+            Tail::Open(OpenTail { client_nonce: nonce(number), window_asked: 128, key_epoch: KeyEpoch(0) });
         let opening = Header::new(Kind::SessionOpen, SessionId(0), Epoch(0));
         self.receive(from, &packet(&opening, &tail, &[], &cluster().control(Direction::Handshake)));
     }

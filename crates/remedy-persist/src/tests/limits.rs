@@ -15,9 +15,9 @@ use scotfree_core::{
     BootEpoch, DeviceId, Durability, Effect, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, SessionId,
 };
 use scotfree_wire::{
-    emit_stamp, fragments, CloseReason, CloseTail, Direction, Flags, Header, HeartbeatTail, Kind, LeaseTail,
-    Packet, RangeTail, ResponseTail, SessionKeys, Stamp, StampKind, Tail, WireError, MANIFEST_RECORD_BYTES,
-    REQUEST_BYTES_MAX,
+    emit_stamp, fragments, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header, HeartbeatTail,
+    KeyEpoch, Kind, LeaseTail, Packet, RangeTail, ResponseTail, SessionKeys, Stamp, StampKind, Tail,
+    WireError, MANIFEST_RECORD_BYTES, REQUEST_BYTES_MAX,
 };
 
 struct DeviceBench {
@@ -320,6 +320,34 @@ fn a_session_is_bound_to_its_clients_address_and_to_the_port_that_its_next_reque
     assert_eq!(play(client_address(), 3, 1), (false, 1, 2));
     assert_eq!(play(client_address(), 3, 2), (false, 1, 3));
     assert_eq!(play(client_address(), 0, 2), (true, 2, 3));
+}
+
+#[test]
+fn of_a_session_whose_key_was_taken_away_the_entries_stay_and_nothing_else() {
+    let mut bench = DeviceBench::new(4);
+    bench.learn(1);
+    bench.request(&update(1, 1, b"x")[0]);
+    let secrets = vec![(KeyEpoch(0), [3; 32]), (KeyEpoch(1), [4; 32])];
+    let both = ClusterKey::from_epochs(secrets.clone()).expect("they grow");
+    let new = ClusterKey::from_epochs(secrets[1..].to_vec()).expect("one is enough");
+    bench.device.set_cluster_key(both);
+    bench.request(&update(1, 2, b"x")[0]);
+    assert_eq!(bench.device.counters().logged, 2, "its epoch is still there");
+    bench.device.set_cluster_key(new.clone());
+    bench.request(&update(1, 3, b"x")[0]);
+    bench.request(&update(1, 1, b"x")[0]);
+    let counters = *bench.device.counters();
+    assert_eq!((counters.logged, counters.persist_acks, counters.duplicate), (2, 2, 0));
+    assert_eq!(counters.refused[WireError::UnknownKeyEpoch as usize], 2);
+    let mut stable = |key| {
+        let word = packet(&header(Kind::ServerAck, 1, 1), &Tail::Empty, &[], &key);
+        bench.device.on_message(NOW, server_address(), client_address(), &word, &mut bench.effects);
+        bench.flush();
+        bench.device.counters().freed
+    };
+    assert_eq!(stable(session_keys(1).server_to_client), 0, "a word under the key that is gone");
+    assert_eq!(stable(new.session(&nonce(1), &[9; 16], SessionId(1), Epoch(1)).server_to_client), 1);
+    assert_eq!(bench.device.entries().count(), 1);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::serve::Messages;
 use crate::settings::{Cluster, Config};
 use crate::text::DeviceSpec;
 use scotfree_core::{DeviceId, Nanos};
-use scotfree_rpc::{exclusion_notice, Exclusions};
+use scotfree_rpc::{exclusion_notice, Exclusions, SharedKey};
 use scotfree_sidecar::notices::Notices;
 use scotfree_wire::ClusterKey;
 use std::net::SocketAddr;
@@ -40,6 +40,22 @@ pub fn check(config: &Config, sources: &Sources) -> Result<(), Failure> {
         client::check(&config.client).map_err(placed("client"))?;
     }
     Ok(())
+}
+
+/// Gives a running daemon the key that its file holds now; whether it is another one.
+fn take_key(messages: &Messages, shared: &SharedKey, key: ClusterKey) -> bool {
+    let said = epochs_text(&key);
+    let differs = shared.set(key);
+    if differs {
+        messages.say(&said);
+    }
+    differs
+}
+
+/// What an operator is told of a key: never the key.
+pub fn epochs_text(key: &ClusterKey) -> String {
+    let epochs: Vec<String> = key.epochs().map(|epoch| epoch.0.to_string()).collect();
+    format!("the cluster key has the epochs {}; new sessions get {}", epochs.join(", "), key.newest().0)
 }
 
 fn cluster_key(cluster: &Cluster) -> Result<ClusterKey, Failure> {

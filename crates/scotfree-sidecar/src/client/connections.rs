@@ -17,8 +17,8 @@ use scotfree_core::Nanos;
 use scotfree_io::udp::UdpTransport;
 use scotfree_io::{now_realtime, Event, Interest, Poller};
 use scotfree_rpc::metrics::MetricsText;
-use scotfree_rpc::{CallLabel, ClientEvent, ClientRuntime, SessionHandle};
-use scotfree_wire::{CloseReason, ClusterKey};
+use scotfree_rpc::{CallLabel, ClientEvent, ClientRuntime, SessionHandle, SharedKey};
+use scotfree_wire::CloseReason;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -101,7 +101,7 @@ struct Limits {
     tunnels_max: usize,
     idle_sessions_max: usize,
     tunnel: SocketAddr,
-    cluster_key: ClusterKey,
+    cluster_key: SharedKey,
 }
 
 #[derive(Default)]
@@ -536,7 +536,7 @@ impl Fronts {
             return self.drop_connection(key);
         }
         let Ok(client) = connection.stream.try_clone() else { return self.drop_connection(key) };
-        let (server, cluster_key) = (self.limits.tunnel, self.limits.cluster_key.clone());
+        let (server, cluster_key) = (self.limits.tunnel, self.limits.cluster_key.get());
         let replies = connection.front.output().to_vec();
         let start = TunnelStart { client, server, cluster_key, setup, setup_replies, bytes, replies };
         let (counts, notices) = (Arc::clone(&self.tunnels), self.notices.clone());

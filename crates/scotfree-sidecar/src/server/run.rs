@@ -15,8 +15,8 @@ use scotfree_io::advice::after_listening;
 use scotfree_io::now_monotonic;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText, PublishTimes};
-use scotfree_rpc::{write_udp_metrics, Exclusions, ServerOptions, ServerRuntime, Stop};
-use scotfree_wire::{ClusterKey, Nonce};
+use scotfree_rpc::{write_udp_metrics, Exclusions, ServerOptions, ServerRuntime, SharedKey, Stop};
+use scotfree_wire::Nonce;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub struct ServerSidecarConfig {
     /// Its socket.
     pub udp: UdpConfig,
     /// The secret that the cluster shares.
-    pub cluster_key: ClusterKey,
+    pub cluster_key: SharedKey,
     /// The devices on the path; the first is the head.
     pub devices: Vec<(DeviceId, SocketAddr)>,
     /// Those of them that will not come back.
@@ -58,13 +58,13 @@ impl ServerSidecarConfig {
     /// Defaults.
     pub fn new(
         listen: SocketAddr,
-        cluster_key: ClusterKey,
+        cluster_key: impl Into<SharedKey>,
         service: RedisServiceConfig,
     ) -> ServerSidecarConfig {
         ServerSidecarConfig {
             listen,
             udp: UdpConfig::default(),
-            cluster_key,
+            cluster_key: cluster_key.into(),
             devices: Vec::new(),
             excluded: Exclusions::default(),
             service,
@@ -249,13 +249,14 @@ fn runtime(
     })?;
     let mut seed = Nonce::default();
     getrandom::fill(&mut seed).map_err(SidecarError::Random)?;
-    let key = config.cluster_key.clone();
+    let key = config.cluster_key.get();
     let mut machine = ServerConfig::new(config.listen, key, recovered.epoch, seed, config.devices.clone());
     machine.window = config.window;
     machine.sessions_max = config.sessions_max;
     machine.expiry = config.expiry;
     let mut runtime = ServerRuntime::new(transport, service, machine, &recovered.sessions, config.options);
     runtime.obey(config.excluded.clone());
+    runtime.follow_key(config.cluster_key.clone());
     Ok(runtime)
 }
 

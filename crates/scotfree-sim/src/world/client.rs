@@ -3,7 +3,7 @@
 //! Invariant: every request made and every completion told goes through the model.
 
 use super::travel::Packet;
-use super::{client_address, cluster_key, Alarm, Event, Incarnation, World, SERVER_ADDRESS};
+use super::{client_address, Alarm, Event, Incarnation, World, SERVER_ADDRESS};
 use crate::app::{Op, Reply};
 use crate::clock::Clock;
 use crate::model::{Invariant, Sent, Violation};
@@ -105,8 +105,13 @@ impl World {
         let node = &mut self.clients[client];
         // Sometimes under the address of its predecessor, whose packets may still be under way.
         node.port += u16::from(self.chance.work.chance(PerMillion::percent(50)));
-        let mut config =
-            ClientConfig::new(client_address(client, node.port), SERVER_ADDRESS, cluster_key(), nonce, seed);
+        let mut config = ClientConfig::new(
+            client_address(client, node.port),
+            SERVER_ADDRESS,
+            self.keys.clients.key(),
+            nonce,
+            seed,
+        );
         configure(&mut config, &self.scenario);
         config.planted = self.planted();
         let node = &mut self.clients[client];
@@ -255,7 +260,8 @@ impl World {
             }
             ClosedReason::Server(
                 CloseReason::UnknownSession | CloseReason::Expire | CloseReason::ByClient,
-            ) => short || self.some_session_failed(),
+            ) => short || self.some_session_failed() || self.some_key_was_removed(),
+            ClosedReason::KeyRemoved => self.some_key_was_removed(),
             ClosedReason::Unreachable => false,
         };
         if explained {
@@ -440,6 +446,7 @@ fn closing_words(reason: ClosedReason) -> &'static str {
     match reason {
         ClosedReason::Finished => "is done",
         ClosedReason::Unreachable => "gives up opening",
+        ClosedReason::KeyRemoved => "has no key any more",
         ClosedReason::Server(CloseReason::ByClient) => "is told: closed by you",
         ClosedReason::Server(CloseReason::UnknownSession) => "is told: unknown session",
         ClosedReason::Server(CloseReason::ReplyGone) => "is told: reply gone",

@@ -5,7 +5,7 @@
 
 use super::capture::Seen;
 use super::travel::Packet;
-use super::{cluster_key, device_address, Alarm, Event, Incarnation, World, SERVER_ADDRESS};
+use super::{device_address, Alarm, Event, Incarnation, World, SERVER_ADDRESS};
 use crate::clock::Clock;
 use crate::media::{DeviceCrash, EntryName, Media};
 use crate::model::{Invariant, Violation};
@@ -18,7 +18,7 @@ use scotfree_core::{
     BootEpoch, ByteRange, DeviceId, Durability, Effect, Effects, Epoch, Machine, Nanos, SeqNum, SessionId,
     Token,
 };
-use scotfree_wire::Kind;
+use scotfree_wire::{ClusterKey, Kind};
 
 /// What a device did when it got a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl World {
             node.boot_epoch,
             device_address(device),
             SERVER_ADDRESS,
-            cluster_key(),
+            self.keys.devices.key(),
         );
         config.server_epoch = node.server_epoch;
         config.head = head;
@@ -161,6 +161,13 @@ impl World {
         node.machine = Some(machine);
         node.incarnation = node.incarnation.next();
         self.rewind_device(device);
+    }
+
+    /// A device that is down reads its file when it starts.
+    pub(super) fn rekey_device(&mut self, device: usize, key: ClusterKey) {
+        if let Some(machine) = self.devices[device].machine.as_mut() {
+            machine.set_cluster_key(key);
+        }
     }
 
     fn restore(&mut self, device: usize, machine: &mut Device) {

@@ -23,6 +23,7 @@ impl World {
             Trouble::JumpClock { place, jump_ns } => self.jump_clock(place, jump_ns),
             Trouble::Forge { client } => self.forge(client),
             Trouble::FailSession { client } => self.fail_session(client),
+            Trouble::RotateKey { step } => self.rotate_key(step),
         }
     }
 

@@ -8,6 +8,7 @@ mod client;
 mod device;
 mod mishap;
 mod rest;
+mod rotation;
 mod server;
 mod spy;
 mod travel;
@@ -27,8 +28,9 @@ use client::ClientNode;
 use device::DeviceNode;
 use remedy_persist::{ClientOwn, DeviceOwn, Planted, ServerOwn};
 use rest::Phase;
+use rotation::{KeyRange, Keys, Part};
 use scotfree_core::{Effects, Nanos, SessionId};
-use scotfree_wire::{ClusterKey, Direction, Key};
+use scotfree_wire::{ControlKeys, Direction};
 use server::ServerNode;
 use std::net::{Ipv4Addr, SocketAddr};
 use travel::{PacketId, Packets};
@@ -57,6 +59,8 @@ enum Event {
     Committed(usize, Incarnation),
     /// Something goes wrong.
     Mishap(usize),
+    /// Everybody of this part takes the cluster's key anew, with these epochs.
+    Rekey(Part, KeyRange),
     /// A role comes back.
     Return(Place),
     /// A cut link is whole again.
@@ -111,7 +115,8 @@ struct World {
     report: Report,
     trace: Trace,
     violation: Option<Violation>,
-    stamp_key: Key,
+    stamp_keys: ControlKeys,
+    keys: Keys,
     buffers: Buffers,
     tap: Option<Tap>,
 }
@@ -160,10 +165,6 @@ fn place_of(address: SocketAddr) -> Option<Place> {
     }
 }
 
-fn cluster_key() -> ClusterKey {
-    ClusterKey::from_bytes([7; 32])
-}
-
 impl World {
     fn new(seed: u64, scenario: Scenario, depth: Depth) -> World {
         let mut chance = Chance::new(seed);
@@ -194,7 +195,8 @@ impl World {
             clocks_were_set: false,
             at_steps: Vec::new(),
             violation: None,
-            stamp_key: cluster_key().control(Direction::Stamp),
+            stamp_keys: KeyRange::ALL.key().controls(Direction::Stamp),
+            keys: Keys::default(),
             buffers: Buffers::default(),
             tap: None,
         }
@@ -250,6 +252,7 @@ impl World {
             Event::Synced(incarnation) => self.synced(incarnation),
             Event::Committed(device, incarnation) => self.committed(device, incarnation),
             Event::Mishap(index) => self.befall(self.scenario.mishaps[index].what),
+            Event::Rekey(part, range) => self.rekey(part, range),
             Event::Return(place) => self.come_back(place),
             Event::Heal(from, to) => self.cuts.heal(from, to),
             Event::Excluded(device) => self.exclude_device(device),

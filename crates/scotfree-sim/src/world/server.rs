@@ -5,7 +5,7 @@
 
 use super::device::device_id;
 use super::travel::Packet;
-use super::{cluster_key, device_address, Alarm, Event, Incarnation, World, SERVER_ADDRESS};
+use super::{device_address, Alarm, Event, Incarnation, World, SERVER_ADDRESS};
 use crate::app::App;
 use crate::clock::Clock;
 use crate::network::Place;
@@ -102,7 +102,8 @@ impl World {
         node.epoch = Epoch(node.epoch.0 + 1);
         node.incarnation = node.incarnation.next();
         let nonce_seed = self.chance.service.bytes();
-        let mut config = ServerConfig::new(SERVER_ADDRESS, cluster_key(), node.epoch, nonce_seed, devices);
+        let mut config =
+            ServerConfig::new(SERVER_ADDRESS, self.keys.server.key(), node.epoch, nonce_seed, devices);
         configure(&mut config, &self.scenario);
         config.planted = planted;
         node.machine = Some(Server::new(config, &node.storage.sessions()));

@@ -65,7 +65,7 @@ impl World {
     pub(super) fn spy_on_stamp(&mut self, device: usize, sight: &Sight, bytes: &[u8]) {
         let own = sight.stamp.device == super::device::device_id(device);
         // Damaged stamps are passed on too, by devices that do not know the session.
-        let true_stamp = |packet: Packet<'_>| packet.verified_stamp(&self.stamp_key).is_ok();
+        let true_stamp = |packet: Packet<'_>| self.stamp_keys.verified_stamp(&packet).is_ok();
         if own && Packet::parse(bytes).is_ok_and(true_stamp) {
             let verdict = self.model.stamped(sight.session, sight.seq, &sight.stamp);
             self.must(verdict);
@@ -83,6 +83,10 @@ impl World {
         } else if !leased {
             let detail = format!("device {device} acknowledges {sight} without a lease");
             self.must(Err(Violation::new(Invariant::Leased, detail)));
+        }
+        if !self.device_may_speak(device, sight.session) {
+            let detail = format!("device {device} acknowledges {sight}, whose epoch of the key it has lost");
+            self.must(Err(Violation::new(Invariant::RemovedKey, detail)));
         }
         self.must(self.excluded_is_silent(device));
         self.model.acknowledged(sight.session, sight.seq, super::device::device_id(device));

@@ -8,9 +8,9 @@ use scotfree_core::{
     BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId, StampSource,
 };
 use scotfree_wire::{
-    emit, emit_stamp, AcceptTail, BusyTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Key, Kind,
-    LeaseTail, ManifestRecord, ManifestTail, OpenTail, RangeTail, ResponseTail, Stamp, StampKind, Tail,
-    HEADER_BYTES, PACKET_BYTES_MAX,
+    emit, emit_stamp, AcceptTail, BusyTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Key,
+    KeyEpoch, Kind, LeaseTail, ManifestRecord, ManifestTail, OpenTail, RangeTail, ResponseTail, Stamp,
+    StampKind, Tail, HEADER_BYTES, PACKET_BYTES_MAX,
 };
 
 /// The key of the packets.
@@ -149,8 +149,10 @@ fn any_lease_tail() -> impl Strategy<Value = LeaseTail> {
 pub fn any_tail(kind: Kind) -> BoxedStrategy<Tail> {
     match kind {
         Kind::ServerAck | Kind::RecoveryPoll => Just(Tail::Empty).boxed(),
-        Kind::SessionOpen => any::<([u8; 16], u32)>()
-            .prop_map(|(client_nonce, window_asked)| Tail::Open(OpenTail { client_nonce, window_asked }))
+        Kind::SessionOpen => any::<([u8; 16], u32, u32)>()
+            .prop_map(|(client_nonce, window_asked, key_epoch)| {
+                Tail::Open(OpenTail { client_nonce, window_asked, key_epoch: KeyEpoch(key_epoch) })
+            })
             .boxed(),
         Kind::SessionAccept => any::<([u8; 16], [u8; 16], u32, u32)>()
             .prop_map(|(client_nonce, server_nonce, window, expiry_ms)| {

@@ -171,6 +171,10 @@ fn compare_generated(kernel: &Arc<Kernel>, head: bool) {
         let outcome = TestRunner::new(config.clone()).run(&script(SCRIPT_STEPS_MAX), |script| {
             let mut play = Play::new(kernel, &sides::config(head));
             for step in &script {
+                if let Step::Key { retire } = step {
+                    play.machine.take_key(packets::rotated(*retire));
+                    play.programs.take_key(packets::rotated(*retire));
+                }
                 for packet in step.packets(&play.machine) {
                     play.send(&packet).map_err(TestCaseError::fail)?;
                 }

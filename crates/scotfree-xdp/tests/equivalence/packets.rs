@@ -7,7 +7,7 @@ use remedy_persist::PortNumber;
 use scotfree_core::{BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId};
 use scotfree_wire::{
     emit, emit_stamp, fragments, AcceptTail, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header,
-    HeartbeatTail, Key, Kind, LeaseTail, RangeTail, SessionKeys, Stamp, StampKind, Tail,
+    HeartbeatTail, Key, KeyEpoch, Kind, LeaseTail, RangeTail, SessionKeys, Stamp, StampKind, Tail,
 };
 use std::net::SocketAddr;
 
@@ -58,6 +58,8 @@ pub enum Step {
     Retransmit { session: Option<u8>, first: u8, length: u8 },
     /// The server ends a session.
     Expire { session: u8 },
+    /// The cluster's key has a new epoch, and the old one or not.
+    Key { retire: bool },
     /// The packet of another step, with one bit flipped or cut short.
     Damaged { of: Box<Step>, flip: u16, cut: Option<u16> },
 }
@@ -66,6 +68,12 @@ pub const EPOCH: Epoch = Epoch(1);
 
 pub fn cluster() -> ClusterKey {
     ClusterKey::from_bytes([3; 32])
+}
+
+/// The key after a rotation; all packets here are of the first epoch.
+pub fn rotated(retire: bool) -> ClusterKey {
+    let secrets = [(KeyEpoch(0), [3; 32]), (KeyEpoch(1), [4; 32])];
+    ClusterKey::from_epochs(secrets[usize::from(retire)..].to_vec()).expect("they grow")
 }
 
 fn nonce(session: u8) -> [u8; 16] {
@@ -108,6 +116,7 @@ impl Step {
 
     pub fn packets(&self, machine: &MachineSide) -> Vec<Sent> {
         match self {
+            Step::Key { .. } => vec![],
             Step::Request { session, kind, ahead, asked, bytes, early, from, stamp } => {
                 let kind = [Kind::Update, Kind::Update, Kind::Read, Kind::Bypass][usize::from(*kind) % 4];
                 let mut header = Header::new(kind, id(*session), EPOCH);
@@ -216,7 +225,7 @@ impl Step {
                 let header = Header::new(Kind::SessionClose, id(*session), machine.server_epoch());
                 control(&header, &Tail::Close(CloseTail { reason: CloseReason::Expire }))
             }
-            Step::Request { .. } | Step::Fragments { .. } | Step::Damaged { .. } => {
+            Step::Request { .. } | Step::Fragments { .. } | Step::Key { .. } | Step::Damaged { .. } => {
                 unreachable!("not the server's")
             }
         }
@@ -332,7 +341,8 @@ fn whole() -> impl Strategy<Value = Step> {
 fn step() -> impl Strategy<Value = Step> {
     let damaged = (whole(), any::<u16>(), proptest::option::of(any::<u16>()))
         .prop_map(|(of, flip, cut)| Step::Damaged { of: Box::new(of), flip, cut });
-    prop_oneof![12 => whole(), 1 => damaged]
+    let key = (0..4_u8).prop_map(|which| Step::Key { retire: which == 0 });
+    prop_oneof![240 => whole(), 20 => damaged, 1 => key]
 }
 
 /// A script that begins with a lease and sessions, so that most of it meets a device at work.

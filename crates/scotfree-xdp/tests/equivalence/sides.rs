@@ -7,7 +7,7 @@ use scotfree_core::{
 };
 use scotfree_io::frame::{parse, Checksums, Frame, Link, MacAddress, UdpFrame};
 use scotfree_io::now_monotonic;
-use scotfree_wire::{Direction, WIRE_ERROR_COUNT};
+use scotfree_wire::{ClusterKey, Direction, WIRE_ERROR_COUNT};
 use scotfree_xdp::{Event, Kernel, KeyWords, Mirror, Settings, Station, StationName, Upcall, Upcalls};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -118,6 +118,10 @@ impl MachineSide {
 
     pub fn counters(&self) -> Counts {
         counts(self.device.counters())
+    }
+
+    pub fn take_key(&mut self, key: ClusterKey) {
+        self.device.set_cluster_key(key);
     }
 
     pub fn next(&self, id: SessionId) -> SeqNum {
@@ -293,6 +297,13 @@ impl KernelSide {
             }
         });
         &self.told
+    }
+
+    pub fn take_key(&mut self, key: ClusterKey) {
+        self.mirror.before_all(&mut self.device, &mut self.effects).expect("the tables can be read");
+        self.device.set_cluster_key(key);
+        carry_out(now_monotonic(), &mut self.device, &mut self.effects);
+        self.mirror.after(&mut self.device).expect("the tables can be written");
     }
 
     /// How many packets the programs dealt with by themselves.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: records of calls never make a request wait; what could not be written is said and counted.
 
-use super::{cluster_key, notices, spin_time};
+use super::{cluster_key, notices, spin_time, take_key};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::serve::{begin_quietly, changed_keys, say_ready, say_reload, Listening, Messages};
@@ -10,7 +10,7 @@ use crate::settings::{Client, Config, Mode};
 use crate::text::TraceTarget;
 use scotfree_core::Nanos;
 use scotfree_rpc::metrics::{MetricKind, MetricsBoard, MetricsText};
-use scotfree_rpc::ProbeOptions;
+use scotfree_rpc::{ProbeOptions, SharedKey};
 use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig, EarlyRules};
 use scotfree_sidecar::front::EarlyRule;
 use scotfree_trace::{Resource, TraceCounts, TraceHandle, TraceWriter, WriterOptions};
@@ -18,7 +18,7 @@ use scotfree_wire::ClusterKey;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// What can be taken over without a restart; connections that are open keep their rule.
-const RELOADABLE: [&str; 3] = ["mode", "early_prefix", "log_level"];
+const RELOADABLE: [&str; 5] = ["mode", "early_prefix", "log_level", "key_file", "key"];
 
 /// Runs the sidecar until it is told to end.
 pub fn run(sources: Sources) -> Result<(), Failure> {
@@ -31,7 +31,8 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let writer = settings.client.trace.as_ref().map(open_trace).transpose()?;
     let mut sidecar = ClientSidecar::start(&config).map_err(Failure::environment)?;
     let rules = sidecar.early_rules();
-    let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone(), rules };
+    let key = config.cluster_key.clone();
+    let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone(), rules, key };
     let serving = begin_quietly(listening, move || reload.run())?;
     let addresses: Vec<String> = sidecar.addresses().iter().map(SocketAddr::to_string).collect();
     say_ready(&format!("sidecar client {}", addresses.join(" ")));
@@ -99,21 +100,23 @@ struct Reload {
     settings: Config,
     messages: Messages,
     rules: EarlyRules,
+    key: SharedKey,
 }
 
 impl Reload {
     fn run(&mut self) {
         let read = self.sources.read().and_then(|new| {
             let key = cluster_key(&new.cluster)?;
-            config(&new.client, key).map_err(|failure| self.sources.placed("client", failure))?;
-            Ok((early_rule(&new.client)?, new))
+            config(&new.client, key.clone()).map_err(|failure| self.sources.placed("client", failure))?;
+            Ok((early_rule(&new.client)?, key, new))
         });
         match read {
-            Ok((rule, new)) => {
+            Ok((rule, key, new)) => {
                 let mut changed = changed_keys(&self.settings.client, &new.client);
                 changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
                 self.messages.set_level(new.cluster.log_level);
                 self.rules.set(rule);
+                changed.extend(take_key(&self.messages, &self.key, key).then(|| "key".to_owned()));
                 say_reload(&self.messages, &changed, &RELOADABLE);
                 self.settings = new;
             }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: its write-ahead file is read and its sessions are known before the first request is taken.
 
-use super::{cluster_key, devices, exclude_more, excluded, say_excluded, spin_time};
+use super::{cluster_key, devices, exclude_more, excluded, say_excluded, spin_time, take_key};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::serve::{begin, changed_keys, say_reload, Listening, Messages};
@@ -13,7 +13,7 @@ use scotfree_io::advice::after_listening;
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_kv::{IndexKind, KvOptions, KvRecovery, KvService};
-use scotfree_rpc::{Exclusions, ServerConfig, ServerOptions, ServerRuntime};
+use scotfree_rpc::{Exclusions, ServerConfig, ServerOptions, ServerRuntime, SharedKey};
 use scotfree_wire::{ClusterKey, Nonce};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -45,12 +45,15 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let teller = messages.clone();
     service.tell(move |line| teller.say(line));
     messages.say(&describe(&plan, &recovery, service.store().data_bytes_max()));
+    let shared = SharedKey::from(key.clone());
     let mut runtime = runtime(&plan, transport, service, &recovery, key, &settings.kv)?;
     let what = format!("kv {}", plan.listen);
     say_excluded(&messages, &plan.excluded);
     let exclusions = Exclusions::of(plan.excluded.iter().copied());
     runtime.obey(exclusions.clone());
-    let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone(), exclusions };
+    runtime.follow_key(shared.clone());
+    let mut reload =
+        Reload { sources, settings: settings.clone(), messages: messages.clone(), exclusions, key: shared };
     let serving = begin(what, listening, move || reload.run())?;
     let drained = runtime.run(&serving.stop, Some(&serving.board)).map_err(|error| {
         Failure::tried("serve", &error, "nothing that was acknowledged is lost; mend it and start again")
@@ -67,23 +70,27 @@ struct Reload {
     settings: Config,
     messages: Messages,
     exclusions: Exclusions,
+    key: SharedKey,
 }
 
 impl Reload {
     fn run(&mut self) {
-        let is_right = |new: &Config| {
-            cluster_key(&new.cluster)?;
-            check(&new.kv).map_err(|failure| self.sources.placed("kv", failure))
+        let is_right = |new: &Config| -> Result<ClusterKey, Failure> {
+            let key = cluster_key(&new.cluster)?;
+            check(&new.kv).map_err(|failure| self.sources.placed("kv", failure))?;
+            Ok(key)
         };
-        match self.sources.read().and_then(|new| is_right(&new).map(|()| new)) {
-            Ok(new) => {
+        match self.sources.read().and_then(|new| Ok((is_right(&new)?, new))) {
+            Ok((key, new)) => {
                 let mut changed = changed_keys(&self.settings.kv, &new.kv);
                 changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
                 self.messages.set_level(new.cluster.log_level);
                 let Reload { messages, exclusions, .. } = &*self;
                 let obeyed = exclude_more(messages, exclusions, &self.settings.kv.exclude, &new.kv.exclude);
-                let reloadable: &[&str] = if obeyed { &["log_level", "exclude"] } else { &["log_level"] };
-                say_reload(messages, &changed, reloadable);
+                let mut reloadable = vec!["log_level", "key_file", "key"];
+                reloadable.extend(obeyed.then_some("exclude"));
+                changed.extend(take_key(messages, &self.key, key).then(|| "key".to_owned()));
+                say_reload(messages, &changed, &reloadable);
                 self.settings = new;
             }
             Err(failure) => self.messages.say(&format!("ALARM: not reloaded: {failure}")),

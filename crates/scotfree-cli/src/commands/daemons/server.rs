@@ -2,14 +2,14 @@
 //!
 //! Invariant: the secret by which it authenticates itself comes from a file that only its owner may read.
 
-use super::{cluster_key, devices, exclude_more, excluded, notices, say_excluded, spin_time};
+use super::{cluster_key, devices, exclude_more, excluded, notices, say_excluded, spin_time, take_key};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::key_file::read_secret;
 use crate::serve::{begin, changed_keys, say_reload, Listening, Messages};
 use crate::settings::{Config, Server};
 use crate::variables;
-use scotfree_rpc::Exclusions;
+use scotfree_rpc::{Exclusions, SharedKey};
 use scotfree_sidecar::server::{self, RedisServiceConfig, ServerSidecarConfig};
 use scotfree_wire::ClusterKey;
 
@@ -23,7 +23,9 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     config.service.notices = notices(&messages);
     say_excluded(&messages, &excluded(&settings.server.exclude, &settings.server.devices)?);
     let exclusions = config.excluded.clone();
-    let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone(), exclusions };
+    let key = config.cluster_key.clone();
+    let mut reload =
+        Reload { sources, settings: settings.clone(), messages: messages.clone(), exclusions, key };
     let serving = begin(what, Listening::open(settings.server.metrics)?, move || reload.run())?;
     server::run(&config, &serving.stop, Some(&serving.board)).map_err(Failure::environment)?;
     messages.say("stopped");
@@ -35,24 +37,28 @@ struct Reload {
     settings: Config,
     messages: Messages,
     exclusions: Exclusions,
+    key: SharedKey,
 }
 
 impl Reload {
     fn run(&mut self) {
-        let is_right = |new: &Config| {
+        let is_right = |new: &Config| -> Result<ClusterKey, Failure> {
             let key = cluster_key(&new.cluster)?;
-            config(&new.server, key).map(drop).map_err(|failure| self.sources.placed("server", failure))
+            config(&new.server, key.clone()).map_err(|failure| self.sources.placed("server", failure))?;
+            Ok(key)
         };
-        match self.sources.read().and_then(|new| is_right(&new).map(|()| new)) {
-            Ok(new) => {
+        match self.sources.read().and_then(|new| Ok((is_right(&new)?, new))) {
+            Ok((key, new)) => {
                 let mut changed = changed_keys(&self.settings.server, &new.server);
                 changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
                 self.messages.set_level(new.cluster.log_level);
                 let Reload { messages, exclusions, .. } = &*self;
                 let obeyed =
                     exclude_more(messages, exclusions, &self.settings.server.exclude, &new.server.exclude);
-                let reloadable: &[&str] = if obeyed { &["log_level", "exclude"] } else { &["log_level"] };
-                say_reload(messages, &changed, reloadable);
+                let mut reloadable = vec!["log_level", "key_file", "key"];
+                reloadable.extend(obeyed.then_some("exclude"));
+                changed.extend(take_key(messages, &self.key, key).then(|| "key".to_owned()));
+                say_reload(messages, &changed, &reloadable);
                 self.settings = new;
             }
             Err(failure) => self.messages.say(&format!("ALARM: not reloaded: {failure}")),

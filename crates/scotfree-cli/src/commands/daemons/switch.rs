@@ -3,7 +3,7 @@
 //! Invariant: what SIGHUP takes over is what the daemon can change while frames pass: faults on purpose, the
 //! level of messages, and that it becomes the head; all else is named as not taken over.
 
-use super::{cluster_key, spin_time};
+use super::{cluster_key, spin_time, take_key};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::serve::{changed_keys, on_signals, say_ready, say_reload, Messages};
@@ -11,6 +11,7 @@ use crate::settings::{Config, Plane, Switch, XdpMode};
 use crate::text::{LogSpec, LogTier, Size};
 use scotfree_core::{DeviceId, Nanos};
 use scotfree_io::ram::Media;
+use scotfree_rpc::SharedKey;
 use scotfree_switch::impair::{Impairment, Rate, Share};
 use scotfree_switch::{
     Command, Daemon, DaemonHandle, DiskLogConfig, Notices, PlaneConfig, PortConfig, RamLogConfig, StartError,
@@ -25,8 +26,8 @@ const RAM_ENTRY_BYTES: u64 = 8 << 10;
 /// What may pass at once after a pause, under a limit of the rate.
 const BURST_BYTES: u64 = 64 << 10;
 /// What can be taken over without a restart.
-const RELOADABLE: [&str; 8] =
-    ["loss", "duplicate", "corrupt", "reorder", "delay_us", "rate", "seed", "log_level"];
+const RELOADABLE: [&str; 10] =
+    ["loss", "duplicate", "corrupt", "reorder", "delay_us", "rate", "seed", "log_level", "key_file", "key"];
 
 /// Runs the daemon until it is told to end.
 pub fn run(sources: Sources) -> Result<(), Failure> {
@@ -43,7 +44,8 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     }
     let handle = daemon.handle();
     let ending = handle.clone();
-    let mut reload = Reload { sources, settings, messages, handle };
+    let key = SharedKey::from(config.cluster_key.clone());
+    let mut reload = Reload { sources, settings, messages, handle, key };
     on_signals(move || ending.stop(), move || reload.run())?;
     say_ready(&what);
     daemon.run().map_err(|error| {
@@ -83,6 +85,7 @@ struct Reload {
     settings: Config,
     messages: Messages,
     handle: DaemonHandle,
+    key: SharedKey,
 }
 
 impl Reload {
@@ -92,21 +95,26 @@ impl Reload {
             let key = cluster_key(&new.cluster)?;
             let config =
                 config(&new.switch, key).map_err(|failure| self.sources.placed("switch", failure))?;
-            Ok((config.ports, new))
+            Ok((config, new))
         });
         match read {
-            Ok((ports, new)) => self.take_over(ports, new),
+            Ok((config, new)) => self.take_over(config, new),
             Err(failure) => self.messages.say(&format!("ALARM: not reloaded: {failure}")),
         }
     }
 
-    fn take_over(&mut self, ports: Vec<PortConfig>, new: Config) {
+    fn take_over(&mut self, config: SwitchConfig, new: Config) {
+        let SwitchConfig { ports, cluster_key, .. } = config;
         let mut changed = changed_keys(&self.settings.switch, &new.switch);
         changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
         self.messages.set_level(new.cluster.log_level);
         // Ports that are new are not there yet; they are named below.
         let known = |port: &PortConfig| self.settings.switch.ports.contains(&port.interface);
         self.handle.tell(Command::Impair(ports.into_iter().filter(known).collect()));
+        if take_key(&self.messages, &self.key, cluster_key.clone()) {
+            changed.push("key".to_owned());
+            self.handle.tell(Command::Key(cluster_key));
+        }
         let mut reloadable = RELOADABLE.to_vec();
         if is_head(&new.switch) && !is_head(&self.settings.switch) {
             self.handle.tell(Command::Promote);
