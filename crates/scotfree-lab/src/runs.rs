@@ -8,6 +8,7 @@ mod chain;
 mod daemon_deaths;
 pub mod demo;
 mod disk_domain;
+mod hostile_packets;
 mod interrupt;
 mod kill_rounds;
 mod linearizability;
@@ -48,6 +49,7 @@ const EXPERIMENTS: &[(&str, Runner)] = &[
     ("kernel-ram3-cost", update_ack::run),
     ("ram3-cost", update_ack::run),
     ("disk-domain", disk_domain::run),
+    ("hostile-packets", hostile_packets::run),
     ("probes", probes::run),
     ("records", probes::run),
     ("redis-always", redis_always::run),

@@ -334,7 +334,16 @@ impl<'a> Site<'a> {
     /// Starts one of several servers that do nothing.
     pub fn start_noop_at(&self, listen: SocketAddr, probes: bool) -> Result<Process, Trouble> {
         let devices = self.devices().into_iter().map(|device| (device.id, device.control)).collect();
-        let spec = NoopSpec { listen, cluster_key: self.key, devices, probes, work_ns: 0 };
+        let cluster_key = self.key;
+        let spec = NoopSpec { listen, cluster_key, devices, probes, work_ns: 0, epoch: 1, metrics: None };
+        self.start_worker("server", "noop", &WorkerSpec::Noop(spec))
+    }
+
+    /// Starts a server that does nothing but count, as an incarnation of its own.
+    pub fn start_counting_noop(&self, epoch: u32) -> Result<Process, Trouble> {
+        let devices = self.devices().into_iter().map(|device| (device.id, device.control)).collect();
+        let (listen, cluster_key, metrics) = (self.server(), self.key, Some(METRICS));
+        let spec = NoopSpec { listen, cluster_key, devices, probes: false, work_ns: 0, epoch, metrics };
         self.start_worker("server", "noop", &WorkerSpec::Noop(spec))
     }
 

@@ -5,6 +5,7 @@
 
 pub mod calls;
 pub mod history;
+pub mod hostile;
 pub mod metrics;
 pub mod noop;
 pub mod operations;
@@ -46,6 +47,8 @@ pub enum WorkerSpec {
     History(history::HistorySpec),
     /// Read and write what others read and write too, and note what was seen.
     Operations(operations::OperationsSpec),
+    /// Send packets that nobody may accept, beside honest ones.
+    Hostile(hostile::HostileSpec),
     /// Read what a daemon has counted.
     Metrics(metrics::MetricsSpec),
 }
@@ -70,6 +73,7 @@ pub fn main(spec: &Path) -> Result<(), Trouble> {
         WorkerSpec::Transactions(spec) => transactions::run(&spec).map(|report| print_report(&report)),
         WorkerSpec::History(spec) => history::serve(&spec),
         WorkerSpec::Operations(spec) => operations::run(&spec).map(|report| print_report(&report)),
+        WorkerSpec::Hostile(spec) => hostile::send(&spec).map(|report| print_report(&report)),
         WorkerSpec::Metrics(spec) => metrics::read(&spec).map(|counts| print_report(&counts)),
     }
 }

@@ -384,7 +384,15 @@ mod tests {
     /// Serves until the test's process ends.
     fn noop_server() -> SocketAddr {
         let listen = free_address();
-        let noop = NoopSpec { listen, cluster_key: [5; 32], devices: vec![], probes: true, work_ns: 0 };
+        let noop = NoopSpec {
+            listen,
+            cluster_key: [5; 32],
+            devices: vec![],
+            probes: true,
+            work_ns: 0,
+            epoch: 1,
+            metrics: None,
+        };
         std::thread::spawn(move || noop::serve(&noop));
         assert!(wait_until(Duration::from_secs(20), || UdpSocket::bind(listen).is_err()), "it is bound");
         listen

@@ -1,6 +1,7 @@
 //! Reads a daemon's `/metrics` from inside its namespace.
 //!
-//! Invariant: only whole numbers without labels are reported; what else a daemon says is left out.
+//! Invariant: only whole numbers are reported, those with labels under their whole name; what else a daemon says
+//! is left out.
 
 use crate::trouble::Trouble;
 use serde::{Deserialize, Serialize};
@@ -46,10 +47,11 @@ fn fetch(address: SocketAddr) -> io::Result<String> {
 fn parse(body: &str) -> Counts {
     let lines = body.lines().filter(|line| !line.starts_with('#'));
     let pair = |line: &str| {
-        let (name, value) = line.split_once(' ')?;
+        // A label may hold a blank, a value does not.
+        let (name, value) = line.rsplit_once(' ')?;
         Some((name.to_owned(), value.trim().parse().ok()?))
     };
-    lines.filter_map(pair).filter(|(name, _): &(String, u64)| !name.contains('{')).collect()
+    lines.filter_map(pair).collect()
 }
 
 #[cfg(test)]
@@ -59,8 +61,9 @@ mod tests {
 
     #[test]
     fn counters_are_read_and_all_else_is_left_out() {
-        let counts = parse("# HELP a b\na_total 7\nb{c=\"d\"} 8\nage 0.5\nlast 9\n");
-        assert_eq!(counts, Counts::from([("a_total".into(), 7), ("last".into(), 9)]));
+        let counts = parse("# HELP a b\na_total 7\nb{c=\"d e\"} 8\nage 0.5\nlast 9\n");
+        let expected = [("a_total".into(), 7), ("b{c=\"d e\"}".into(), 8), ("last".into(), 9)];
+        assert_eq!(counts, Counts::from(expected));
     }
 
     #[test]

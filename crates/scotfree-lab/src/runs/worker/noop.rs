@@ -7,7 +7,7 @@ use super::READY;
 use crate::trouble::Trouble;
 use scotfree_core::{DeviceId, Epoch, Nanos};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
-use scotfree_rpc::metrics::Health;
+use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsListener};
 use scotfree_rpc::{NoopService, ProbeOptions, ServerConfig, ServerOptions, ServerRuntime, Stop};
 use scotfree_wire::{ClusterKey, Nonce};
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,10 @@ pub struct NoopSpec {
     pub probes: bool,
     /// How long it keeps its processor busy with each request.
     pub work_ns: u64,
+    /// Its incarnation: no two on the same devices' logs are of the same.
+    pub epoch: u32,
+    /// Where it says what it has counted.
+    pub metrics: Option<SocketAddr>,
 }
 
 pub(super) fn serve(spec: &NoopSpec) -> Result<(), Trouble> {
@@ -40,7 +44,7 @@ pub(super) fn serve(spec: &NoopSpec) -> Result<(), Trouble> {
     getrandom::fill(&mut nonce_seed).map_err(|error| broke(std::io::Error::other(error.to_string())))?;
     let devices = spec.devices.iter().map(|(device, address)| (DeviceId(*device), *address)).collect();
     let key = ClusterKey::from_bytes(spec.cluster_key);
-    let config = ServerConfig::new(spec.listen, key, Epoch(1), nonce_seed, devices);
+    let config = ServerConfig::new(spec.listen, key, Epoch(spec.epoch), nonce_seed, devices);
     let probes = if spec.probes { ProbeOptions::default() } else { ProbeOptions::OFF };
     let options = ServerOptions { probes, ..ServerOptions::default() };
     let service = NoopService::working(Nanos(spec.work_ns));
@@ -51,5 +55,10 @@ pub(super) fn serve(spec: &NoopSpec) -> Result<(), Trouble> {
     }
     println!("{READY}");
     let stop = Stop::new().map_err(broke)?;
-    server.run(&stop, None).map(drop).map_err(broke)
+    let board = MetricsBoard::new();
+    let listen = |address| MetricsListener::listen(address, board.clone());
+    let _listener = spec.metrics.map(listen).transpose().map_err(|error| {
+        Trouble::new("say what is counted", error, "see whether the address is free (ss -tlpn)")
+    })?;
+    server.run(&stop, Some(&board).filter(|_| spec.metrics.is_some())).map(drop).map_err(broke)
 }
