@@ -54,6 +54,7 @@ const EXPERIMENTS: &[(&str, Runner)] = &[
     ("records", probes::run),
     ("redis-always", redis_always::run),
     ("kernel-redis-always", redis_load::run),
+    ("kernel-redis-disk", redis_load::run),
     ("redis-mixes", redis_load::run),
     ("redis-mixes-always", redis_load::run),
     ("twitter", transactions::run),
