@@ -1,18 +1,19 @@
 //! An experiment: what is compared, how often, and what must come out.
 //!
-//! Invariant: a claim's value is computed here from the series of measurements by the formula that the
-//! experiment's file states, and is nowhere written by hand.
+//! Invariant: a claim's value is computed from the series of measurements by the formula that the
+//! experiment's file states (formula.rs), and is nowhere written by hand.
 
 use crate::config::{is_plain_name, Source, PLAIN_NAME_RULE};
-use crate::stats::Spread;
 use crate::trouble::ConfigError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use toml::Spanned;
 
+pub use crate::formula::{Formula, Measurement};
+
 /// Arms of one experiment.
-pub const ARMS_MAX: usize = 32;
+pub const ARMS_MAX: usize = 64;
 /// Repetitions of one experiment.
 pub const REPETITIONS_MAX: u32 = 100_000;
 
@@ -106,144 +107,6 @@ impl Better {
     }
 }
 
-/// How a claim's value follows from the measurements.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-pub enum Formula {
-    /// The median over the repetitions of an arm.
-    Median {
-        /// What was measured.
-        metric: String,
-        /// Of which arm.
-        arm: String,
-    },
-    /// The sum over the repetitions of an arm.
-    Sum {
-        /// What was measured.
-        metric: String,
-        /// Of which arm.
-        arm: String,
-    },
-    /// The smallest of the repetitions of an arm.
-    Min {
-        /// What was measured.
-        metric: String,
-        /// Of which arm.
-        arm: String,
-    },
-    /// The largest of the repetitions of an arm.
-    Max {
-        /// What was measured.
-        metric: String,
-        /// Of which arm.
-        arm: String,
-    },
-    /// The median of the quotients of two arms, repetition by repetition.
-    Ratio {
-        /// What was measured.
-        metric: String,
-        /// The arm above the line.
-        arm: String,
-        /// The arm below it.
-        over: String,
-    },
-    /// The median of the differences of two arms, repetition by repetition.
-    Difference {
-        /// What was measured.
-        metric: String,
-        /// The arm from which is taken.
-        arm: String,
-        /// The arm that is taken away.
-        minus: String,
-    },
-}
-
-/// What one repetition of one arm measured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Measurement {
-    /// The arm.
-    pub arm: String,
-    /// The repetition, from 0.
-    pub repetition: u32,
-    /// What was measured, by metric; units are in the metrics' names.
-    pub values: BTreeMap<String, f64>,
-    /// What was counted.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub counters: BTreeMap<String, u64>,
-}
-
-/// What was computed for a claim.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Computed {
-    /// The value.
-    pub value: f64,
-    /// How far the repetitions lie apart.
-    pub spread: Spread,
-}
-
-impl Formula {
-    /// The arms that it speaks of.
-    pub fn arms(&self) -> Vec<&str> {
-        match self {
-            Formula::Median { arm, .. }
-            | Formula::Sum { arm, .. }
-            | Formula::Min { arm, .. }
-            | Formula::Max { arm, .. } => vec![arm],
-            Formula::Ratio { arm, over, .. } => vec![arm, over],
-            Formula::Difference { arm, minus, .. } => vec![arm, minus],
-        }
-    }
-
-    /// The value that follows from the measurements, or what is missing.
-    pub fn compute(&self, series: &[Measurement]) -> Result<Computed, String> {
-        let values = match self {
-            Formula::Median { metric, arm }
-            | Formula::Sum { metric, arm }
-            | Formula::Min { metric, arm }
-            | Formula::Max { metric, arm } => values_of(series, metric, arm)?.into_values().collect(),
-            Formula::Ratio { metric, arm, over } => pairwise(series, metric, arm, over, |a, b| a / b)?,
-            Formula::Difference { metric, arm, minus } => pairwise(series, metric, arm, minus, |a, b| a - b)?,
-        };
-        let spread = Spread::of(&values).ok_or("a value is not a number, or there are none")?;
-        let value = match self {
-            Formula::Median { .. } | Formula::Ratio { .. } | Formula::Difference { .. } => spread.median,
-            Formula::Sum { .. } => values.iter().sum(),
-            Formula::Min { .. } => spread.min,
-            Formula::Max { .. } => spread.max,
-        };
-        Ok(Computed { value, spread })
-    }
-}
-
-/// The values of one arm by repetition.
-fn values_of(series: &[Measurement], metric: &str, arm: &str) -> Result<BTreeMap<u32, f64>, String> {
-    let of_arm: Vec<&Measurement> = series.iter().filter(|measurement| measurement.arm == arm).collect();
-    if of_arm.is_empty() {
-        return Err(format!("the arm `{arm}` was not measured"));
-    }
-    let value = |measurement: &&Measurement| match measurement.values.get(metric) {
-        Some(value) => Ok((measurement.repetition, *value)),
-        None => Err(format!("`{metric}` of the arm `{arm}` was not measured")),
-    };
-    of_arm.iter().map(value).collect()
-}
-
-fn pairwise(
-    series: &[Measurement],
-    metric: &str,
-    arm: &str,
-    other: &str,
-    combine: fn(f64, f64) -> f64,
-) -> Result<Vec<f64>, String> {
-    let (values, others) = (values_of(series, metric, arm)?, values_of(series, metric, other)?);
-    if values.len() != others.len() {
-        return Err(format!("the arms `{arm}` and `{other}` were not measured equally often"));
-    }
-    let pair =
-        |(repetition, value): (&u32, &f64)| others.get(repetition).map(|other| combine(*value, *other));
-    Ok(values.iter().filter_map(pair).collect())
-}
-
 /// Measures every arm `repetitions` times, interleaved, so that what the machine does meanwhile falls on
 /// all arms alike: forwards in even rounds, backwards in odd ones. Ends at the first error.
 pub fn run_interleaved<Arm, Measured, Error>(
@@ -309,6 +172,9 @@ struct Form {
     workload: Option<Spanned<String>>,
     repetitions: Spanned<u32>,
     covers: Spanned<Vec<String>>,
+    /// What all arms are set to.
+    #[serde(default)]
+    settings: BTreeMap<String, toml::Value>,
     arm: Vec<ArmForm>,
     #[serde(default)]
     counter: Vec<CounterForm>,
@@ -370,7 +236,7 @@ impl Form {
             let problem = "name the paths whose code is measured, or nobody knows when a result is stale";
             return Err(source.error(self.covers.span(), "covers", problem));
         }
-        let arms = check_arms(source, self.arm)?;
+        let arms = check_arms(source, &self.settings, self.arm)?;
         let counters =
             self.counter.into_iter().map(|form| form.check(source, &arms)).collect::<Result<_, _>>()?;
         let claims =
@@ -389,7 +255,11 @@ impl Form {
     }
 }
 
-fn check_arms(source: &Source, forms: Vec<ArmForm>) -> Result<Vec<Arm>, ConfigError> {
+fn check_arms(
+    source: &Source,
+    shared: &BTreeMap<String, toml::Value>,
+    forms: Vec<ArmForm>,
+) -> Result<Vec<Arm>, ConfigError> {
     let mut arms: Vec<Arm> = Vec::new();
     if forms.is_empty() || forms.len() > ARMS_MAX {
         let problem = format!("{} arms; allowed are 1 to {ARMS_MAX}", forms.len());
@@ -397,7 +267,12 @@ fn check_arms(source: &Source, forms: Vec<ArmForm>) -> Result<Vec<Arm>, ConfigEr
     }
     for form in forms {
         let span = form.name.span();
-        let arm = Arm { name: form.name.into_inner(), settings: form.settings };
+        let mut arm = Arm { name: form.name.into_inner(), settings: form.settings };
+        if let Some(key) = shared.keys().find(|key| arm.settings.contains_key(*key)) {
+            let problem = format!("`{key}` is set for all arms; the arm `{}` cannot set it again", arm.name);
+            return Err(source.error(span, "settings", problem));
+        }
+        arm.settings.extend(shared.clone());
         if arms.iter().any(|other| other.name == arm.name) {
             return Err(source.error(span, "name", format!("there are two arms `{}`", arm.name)));
         }
@@ -437,6 +312,10 @@ impl CounterForm {
 
 impl ClaimForm {
     fn check(self, source: &Source, arms: &[Arm]) -> Result<ClaimRule, ConfigError> {
+        if self.formula.get_ref().arms().is_empty() {
+            let problem = "a geometric mean needs at least one ratio";
+            return Err(source.error(self.formula.span(), "formula", problem));
+        }
         let unknown = self.formula.get_ref().arms().into_iter().find_map(|name| unknown_arm(arms, name));
         if let Some(problem) = unknown {
             return Err(source.error(self.formula.span(), "formula", problem));
@@ -461,6 +340,7 @@ impl ClaimForm {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::formula::tests::series;
 
     #[test]
     fn the_experiments_of_the_lab_are_right() {
@@ -485,6 +365,12 @@ pub(crate) mod tests {
             ("at_least = 1", "", 14, "either `equals`"),
             ("at_least = 1", "at_least = 1\nat_most = 0", 14, "no value is"),
             ("over = \"fast\"", "over = \"quick\"", 22, "allowed are slow, fast"),
+            (
+                RATIO,
+                "{ kind = \"geometric-mean\", metric = \"p50_us\", ratios = [] }",
+                22,
+                "at least one ratio",
+            ),
             ("over = \"fast\"", "onto = \"fast\"", 22, "unknown field `onto`"),
             ("kind = \"ratio\"", "kind = \"mode\"", 22, "unknown variant `mode`"),
             ("goal = 3.0", "goal = 1.0", 17, "worse than the required"),
@@ -498,45 +384,19 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn formulas_follow_the_measurements() {
-        let series = series();
-        for (formula, value, min, max) in [
-            ("kind = \"median\"\nmetric = \"p50_us\"\narm = \"slow\"", 40.0, 30.0, 60.0),
-            ("kind = \"sum\"\nmetric = \"p50_us\"\narm = \"slow\"", 130.0, 30.0, 60.0),
-            ("kind = \"min\"\nmetric = \"p50_us\"\narm = \"slow\"", 30.0, 30.0, 60.0),
-            ("kind = \"max\"\nmetric = \"p50_us\"\narm = \"fast\"", 20.0, 10.0, 20.0),
-            ("kind = \"ratio\"\nmetric = \"p50_us\"\narm = \"slow\"\nover = \"fast\"", 3.0, 3.0, 4.0),
-            (
-                "kind = \"difference\"\nmetric = \"p50_us\"\narm = \"slow\"\nminus = \"fast\"",
-                30.0,
-                20.0,
-                40.0,
-            ),
-        ] {
-            let formula: Formula = toml::from_str(formula).expect("it is a formula");
-            let computed = formula.compute(&series).expect("all was measured");
-            assert_eq!(
-                (computed.value, computed.spread.min, computed.spread.max),
-                (value, min, max),
-                "{formula:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn what_was_not_measured_has_no_value() {
-        let ratio = Formula::Ratio { metric: "p50_us".into(), arm: "slow".into(), over: "fast".into() };
-        let mut short = series();
-        short.pop();
-        assert!(ratio.compute(&short).expect_err("one is missing").contains("equally often"));
-        assert!(ratio.compute(&[]).expect_err("all are missing").contains("`slow` was not measured"));
-        let mut zero = series();
-        for measurement in &mut zero {
-            measurement.values.insert("p50_us".into(), 0.0);
-        }
-        assert!(ratio.compute(&zero).expect_err("0 / 0").contains("not a number"));
-        let other = Formula::Median { metric: "p51_us".into(), arm: "slow".into() };
-        assert!(other.compute(&series()).expect_err("another metric").contains("`p51_us`"));
+    fn what_is_set_for_all_arms_is_set_for_each() {
+        let text = |shared: &str| {
+            TEXT.replace(
+                "[[arm]]\nname = \"slow\"",
+                &format!("[settings]\n{shared}\n[[arm]]\nname = \"slow\""),
+            )
+        };
+        let experiment = Experiment::parse(&Source::from_text("lab/speed.toml", text("calls = 7")));
+        let experiment = experiment.expect("it is an experiment");
+        assert!(experiment.arms.iter().all(|arm| arm.settings["calls"] == toml::Value::from(7)));
+        assert_eq!(experiment.arms[1].settings["durability"].as_str(), Some("ram"));
+        let twice = Experiment::parse(&Source::from_text("lab/speed.toml", text("durability = \"disk\"")));
+        assert!(twice.expect_err("an arm has it too").to_string().contains("arm `fast` cannot set it again"));
     }
 
     #[test]
@@ -590,25 +450,9 @@ better = "higher"
 formula = { kind = "ratio", metric = "p50_us", arm = "slow", over = "fast" }
 "#;
 
+    const RATIO: &str = r#"{ kind = "ratio", metric = "p50_us", arm = "slow", over = "fast" }"#;
+
     pub(crate) fn example() -> Experiment {
         Experiment::parse(&Source::from_text("lab/speed.toml", TEXT)).expect("it is an experiment")
-    }
-
-    pub(crate) fn series() -> Vec<Measurement> {
-        let rows = [
-            ("slow", 0, 30.0),
-            ("fast", 0, 10.0),
-            ("fast", 1, 20.0),
-            ("slow", 1, 60.0),
-            ("slow", 2, 40.0),
-            ("fast", 2, 10.0),
-        ];
-        let measurement = |(arm, repetition, p50_us): (&str, u32, f64)| Measurement {
-            arm: arm.to_owned(),
-            repetition,
-            values: BTreeMap::from([("p50_us".to_owned(), p50_us)]),
-            counters: BTreeMap::from([("acks".to_owned(), 7)]),
-        };
-        rows.map(measurement).to_vec()
     }
 }

@@ -9,8 +9,10 @@ pub mod environment;
 pub mod experiment;
 #[cfg(test)]
 mod fake_redis;
+pub mod formula;
 pub mod history;
 pub mod kernel_plane;
+pub mod keys;
 pub mod load;
 pub mod netns;
 pub mod process;

@@ -379,7 +379,8 @@ fn line(text: &mut String, line: &str) {
 mod tests {
     use super::*;
     use crate::environment::UNKNOWN;
-    use crate::experiment::tests::{example, series};
+    use crate::experiment::tests::example;
+    use crate::formula::tests::series;
     use crate::scratch::Scratch;
 
     #[test]

@@ -21,6 +21,7 @@ mod redis_stand;
 mod settings;
 mod sidecar_overhead;
 mod site;
+mod stores;
 mod transactions;
 mod update_ack;
 pub mod worker;
@@ -61,6 +62,7 @@ const EXPERIMENTS: &[(&str, Runner)] = &[
     ("tpcc", transactions::run),
     ("ram3-replication", ram3_replication::run),
     ("kernel-ram3-replication", ram3_replication::run),
+    ("stores", stores::run),
     ("chain-failures", chain::run),
     ("kernel-deaths", daemon_deaths::run),
     ("sidecar-overhead", sidecar_overhead::run),

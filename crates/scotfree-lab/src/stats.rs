@@ -4,6 +4,7 @@
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 // Latencies are kept to three significant digits from a nanosecond to an hour.
@@ -43,6 +44,12 @@ impl Latencies {
     /// How many there are.
     pub fn count(&self) -> u64 {
         self.histogram.len()
+    }
+
+    /// So many of a hundred are at most this, for each of `percents`; nothing if there are none.
+    pub fn percentiles(&self, percents: &[u32]) -> Option<BTreeMap<u32, u64>> {
+        let at = |percent: &u32| (*percent, self.histogram.value_at_quantile(f64::from(*percent) / 100.0));
+        (self.count() > 0).then(|| percents.iter().map(at).collect())
     }
 
     /// What to say of them; nothing if there are none.
@@ -146,6 +153,11 @@ mod tests {
         ] {
             assert!(seen.abs_diff(wanted) * 1_000 <= wanted, "{seen} for {wanted}");
         }
+        let percentiles = latencies.percentiles(&[10, 75]).expect("there are some");
+        assert_eq!(percentiles.keys().collect::<Vec<_>>(), [&10, &75]);
+        assert!(percentiles
+            .iter()
+            .all(|(percent, at)| at.abs_diff(u64::from(*percent) * 10_000) * 1_000 <= *at));
         assert_eq!(summary.count, 1_000);
         assert!((summary.mean_ns - 500_500.0).abs() < 1_000.0);
     }
@@ -153,6 +165,7 @@ mod tests {
     #[test]
     fn nothing_has_no_statistics() {
         assert_eq!(Latencies::new().summary(), None);
+        assert_eq!(Latencies::new().percentiles(&[50]), None);
         assert_eq!(Spread::of(&[]), None);
         assert_eq!(median(&[1.0, f64::NAN]), None);
     }

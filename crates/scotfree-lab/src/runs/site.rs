@@ -72,6 +72,15 @@ pub(super) enum Logs {
     RamAndDisk,
 }
 
+/// Where a server's log lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Medium {
+    Disk,
+    /// A file system in memory, which stands in for persistent memory: it outlives processes.
+    Memory,
+}
+
 /// A device of the topology, as its cluster knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Device {
@@ -410,10 +419,19 @@ impl<'a> Site<'a> {
     /// Starts the embedded server, or starts it again on the file that it left; whether it serves yet is
     /// not waited for.
     pub fn spawn_kv(&self, more: &[&str]) -> Result<Process, Trouble> {
+        self.spawn_kv_on(Medium::Disk, more)
+    }
+
+    /// The same with its file on a medium.
+    pub fn spawn_kv_on(&self, medium: Medium, more: &[&str]) -> Result<Process, Trouble> {
         let mut words = self.words(&["kv", "--listen", &self.server().to_string()]);
-        words.extend(["--log".into(), self.disk.path().join("kv.log").into()]);
-        // An eighth of it is for data: room for a million keys.
-        words.extend(["--log-size".into(), "1G".into()]);
+        // An eighth of it is for data: on the disk, room for a million keys.
+        let (folder, size) = match medium {
+            Medium::Disk => (&self.disk, "1G"),
+            Medium::Memory => (&self.memory, "256M"),
+        };
+        words.extend(["--log".into(), folder.path().join("kv.log").into()]);
+        words.extend(["--log-size".into(), size.into()]);
         words.extend(["--config".into(), self.config_file("server").into()]);
         words.extend(self.device_words());
         words.extend(more.iter().map(OsString::from));

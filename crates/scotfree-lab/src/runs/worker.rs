@@ -4,12 +4,14 @@
 //! it measured. A worker that serves says `scot: ready` when it does, not before.
 
 pub mod calls;
+mod embedded;
 pub mod history;
 pub mod hostile;
 pub mod metrics;
 pub mod noop;
 pub mod operations;
 pub mod sets;
+pub mod stores;
 pub mod transactions;
 
 use crate::load::{self, LoadReport};
@@ -49,6 +51,10 @@ pub enum WorkerSpec {
     Operations(operations::OperationsSpec),
     /// Send packets that nobody may accept, beside honest ones.
     Hostile(hostile::HostileSpec),
+    /// Fill the embedded server with keys.
+    FillStore(stores::FillSpec),
+    /// Update and read them, and measure each call.
+    UseStore(stores::UseSpec),
     /// Read what a daemon has counted.
     Metrics(metrics::MetricsSpec),
 }
@@ -74,6 +80,8 @@ pub fn main(spec: &Path) -> Result<(), Trouble> {
         WorkerSpec::History(spec) => history::serve(&spec),
         WorkerSpec::Operations(spec) => operations::run(&spec).map(|report| print_report(&report)),
         WorkerSpec::Hostile(spec) => hostile::send(&spec).map(|report| print_report(&report)),
+        WorkerSpec::FillStore(spec) => stores::fill(&spec).map(|()| print_report(&())),
+        WorkerSpec::UseStore(spec) => stores::measure(&spec).map(|report| print_report(&report)),
         WorkerSpec::Metrics(spec) => metrics::read(&spec).map(|counts| print_report(&counts)),
     }
 }

@@ -4,7 +4,8 @@
 //! file of a client that was killed tells all that it may have done. Moments are of `CLOCK_MONOTONIC`, which
 //! all processes of a host share.
 
-use crate::resp::{encode_command, read_reply, Reply};
+use super::embedded::{parse_reply, write_request};
+use crate::resp::Reply;
 use crate::trouble::Trouble;
 use crate::workload::Random;
 use scotfree_check::{Answer, Key, Op, Operation};
@@ -20,13 +21,6 @@ use std::time::Duration;
 
 /// How long one reply may take: a server may be killed and started meanwhile.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-/// The head of a request to the embedded server: its version, and its flags.
-const VERSION: u8 = 1;
-const EARLY: u8 = 1;
-const TRANSACTION: u8 = 2;
-/// What precedes a reply.
-const REPLY_HEAD_BYTES: usize = 2;
-
 /// What to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OperationsSpec {
@@ -220,11 +214,9 @@ impl Command {
                 vec![vec!["GET".to_owned(), name(key)], set(key, value)]
             }
         };
-        let flags = if is_early { EARLY } else { 0 } | if commands.len() > 1 { TRANSACTION } else { 0 };
-        let mut payload = vec![VERSION, 0, flags, 0, 0, 0, 0, 0, 0, 0];
-        for command in commands {
-            encode_command(&command, &mut payload);
-        }
+        let commands: Vec<&[String]> = commands.iter().map(Vec::as_slice).collect();
+        let mut payload = Vec::new();
+        write_request(&commands, is_early, &mut payload);
         payload
     }
 
@@ -252,8 +244,7 @@ impl Command {
 
 impl Said {
     fn parse(bytes: &[u8]) -> Result<Said, String> {
-        let mut text = bytes.get(REPLY_HEAD_BYTES..).unwrap_or_default();
-        let reply = read_reply(&mut text).map_err(|error| error.to_string())?;
+        let reply = parse_reply(bytes)?;
         Said::of(&reply).ok_or_else(|| format!("{reply:?}"))
     }
 
