@@ -8,6 +8,15 @@ kernel_plane_can_be_built() {
   done
 }
 if ! kernel_plane_can_be_built; then
-  echo "leaving the plane in the kernel out of the device (the lab still needs its compiler): clang-14, libbpf-dev, libelf-dev or zlib1g-dev is missing (scripts/setup.sh installs them)" >&2
+  echo "leaving the plane in the kernel out of scot: clang-14, libbpf-dev, libelf-dev or zlib1g-dev is missing (scripts/setup.sh installs them)" >&2
   without_kernel_plane=(--no-default-features)
 fi
+
+# That scot builds without that plane, and then without anything that needs its compiler.
+check_without_kernel_plane() {
+  cargo check -q --locked -p scotfree-cli --no-default-features
+  if cargo tree -q --locked -p scotfree-cli --no-default-features -e normal,build | grep libbpf; then
+    echo "without the plane in the kernel scot must not need libbpf" >&2
+    return 1
+  fi
+}

@@ -67,7 +67,7 @@ if ! has python3 || ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11
   echo "setup: Python 3.11 or newer is missing; it is not needed yet, analysis will want it (apt-get install python3)" >&2
 fi
 if ! { has clang-14 && compiles_bpf; }; then
-  echo "setup: clang-14, libbpf-dev, libelf-dev or zlib1g-dev is missing: scot does not build without them yet, since the lab uses the crate of the kernel plane" >&2
+  echo "setup: clang-14, libbpf-dev, libelf-dev or zlib1g-dev is missing: scot is built without the plane in the kernel (\`scot switch --plane xdp\`)" >&2
 fi
 has redis-server || echo "setup: no redis-server: the demo runs on the embedded scot kv, tests against Redis are skipped with the reason" >&2
 exit $stop

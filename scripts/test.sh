@@ -15,6 +15,9 @@ cargo fmt --all -- --check
 cargo clippy -q --locked "${workspace[@]}" --all-targets -- -D warnings
 cargo run -q --locked -p xtask -- tidy
 
+step "scot without the plane in the kernel"
+check_without_kernel_plane
+
 step "tests of all crates"
 cargo build -q --locked --release -p scotfree-cli "${without_kernel_plane[@]}"
 cargo test --locked "${workspace[@]}" --no-fail-fast 2>&1 | tee "$log"

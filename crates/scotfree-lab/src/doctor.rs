@@ -12,8 +12,8 @@ pub use kernel_plane::{KeptDevice, KernelWish, Runner, KEPT_FOLDER, KEPT_PREFIX}
 pub use log_size::{LogDemand, LogRoom};
 pub use system::System;
 
+use crate::kernel_plane::Interface;
 use crate::process::Socket;
-use scotfree_xdp::Interface;
 use serde::Serialize;
 use std::fmt;
 use std::io;
@@ -36,6 +36,8 @@ pub trait Environment {
     fn try_pmem(&self, path: &Path) -> Result<String, String>;
     /// Whether a file is there, also one that cannot be read.
     fn is_there(&self, file: &Path) -> bool;
+    /// Whether this build has the plane in the kernel.
+    fn has_kernel_plane(&self) -> bool;
     /// Loads the device's programs into the kernel and removes them again, or says why that cannot be.
     fn try_programs(&self) -> Result<(), String>;
     /// What the kernel says of an interface that programs are to be attached to.

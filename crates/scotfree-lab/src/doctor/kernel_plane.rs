@@ -4,8 +4,7 @@
 //! plane that needs none of this.
 
 use super::{capabilities, is_missing, Environment, Finding, State};
-use crate::kernel_plane::{is_user_namespace, USER_NAMESPACE_FILE};
-use scotfree_xdp::{Attached, Interface};
+use crate::kernel_plane::{is_user_namespace, Attached, Interface, USER_NAMESPACE_FILE};
 use std::path::{Path, PathBuf};
 
 const CAP_NET_ADMIN: u64 = 1 << 12;
@@ -68,6 +67,9 @@ pub enum Runner {
 }
 
 pub(super) fn check(environment: &dyn Environment, wish: &KernelWish, interfaces: &[String]) -> Vec<Finding> {
+    if !environment.has_kernel_plane() {
+        return vec![left_out(wish)];
+    }
     let rights = rights(environment, wish);
     let may_try = rights.state == State::Ok;
     let mut findings = vec![rights, features(environment, wish, may_try), file_system(environment, wish)];
@@ -75,6 +77,14 @@ pub(super) fn check(environment: &dyn Environment, wish: &KernelWish, interfaces
     let there = interfaces.iter().filter(|interface| !is_missing(environment, interface));
     findings.extend(there.flat_map(|interface| port(environment, wish, interface)));
     findings
+}
+
+fn left_out(wish: &KernelWish) -> Finding {
+    let found = "this scot was built without the plane in the kernel";
+    let mend = format!(
+        "apt-get install clang-14 libbpf-dev libelf-dev zlib1g-dev, then: cargo build --release -p scotfree-cli; {OTHERWISE}"
+    );
+    Finding::lacks("kernel plane", wish.lacking(), found, mend)
 }
 
 fn rights(environment: &dyn Environment, wish: &KernelWish) -> Finding {
@@ -310,7 +320,7 @@ fn attached(wish: &KernelWish, name: &str, program: &Attached) -> Finding {
     let check = format!("kernel plane: program at {name}");
     let id = program.id;
     let mend = format!("see what it is for: bpftool prog show id {id}; detach it: ip link set dev {name} xdp off; {OTHERWISE}");
-    match (program.is_ours(), &program.name) {
+    match (program.is_ours, &program.name) {
         (Some(true), _) => Finding::ok(check, format!("a device's, number {id}")),
         (_, Some(other)) => {
             let found = format!("a foreign program is attached: {other}, number {id}");

@@ -3,10 +3,10 @@
 //! Invariant: what is tried is undone before the answer is given.
 
 use super::{Environment, KeptDevice, Runner, StampTrial, KEPT_PREFIX};
+use crate::kernel_plane::{self, Interface};
 use crate::process::{find_tool, run, wait_until, Socket};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_io::{DomainError, RxBurst, Transport, TxPacket};
-use scotfree_xdp::{Interface, Kept};
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -53,12 +53,16 @@ impl Environment for System {
         file.exists()
     }
 
+    fn has_kernel_plane(&self) -> bool {
+        kernel_plane::IS_BUILT
+    }
+
     fn try_programs(&self) -> Result<(), String> {
-        crate::kernel_plane::try_programs().map_err(|trouble| trouble.problem)
+        kernel_plane::try_programs().map_err(|trouble| trouble.problem)
     }
 
     fn look_at_interface(&self, ifindex: u32) -> Result<Interface, String> {
-        Interface::look(ifindex).map_err(|error| error.to_string())
+        kernel_plane::look_at_interface(ifindex)
     }
 
     fn kept_devices(&self, folder: &Path, other: Option<&Path>) -> Result<Vec<KeptDevice>, String> {
@@ -101,12 +105,12 @@ impl Environment for System {
 }
 
 fn kept_device(folder: PathBuf) -> KeptDevice {
-    let (holds, runner) = match Kept::open(&folder) {
+    let (holds, runner) = match kernel_plane::kept(&folder) {
         Ok(kept) => {
-            let (device, epoch) = (kept.device(), kept.boot_epoch());
-            (Ok(format!("the log of device {device}, boot epoch {epoch}")), runner_of(kept.shared_id()))
+            let holds = format!("the log of device {}, boot epoch {}", kept.device, kept.boot_epoch);
+            (Ok(holds), runner_of(kept.table))
         }
-        Err(error) => (Err(error.to_string()), Runner::Unknown),
+        Err(problem) => (Err(problem), Runner::Unknown),
     };
     let names = fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
     let port = |name: std::ffi::OsString| Some(name.to_str()?.strip_prefix("port-")?.to_owned());

@@ -1,7 +1,7 @@
 //! Each thing that can be missing, missing.
 
 use super::*;
-use scotfree_xdp::Features;
+use crate::kernel_plane::Features;
 use std::collections::BTreeMap;
 
 mod kernel;
@@ -16,6 +16,7 @@ struct Fake {
     outputs: BTreeMap<String, Result<String, String>>,
     used_ports: Vec<(Socket, u16)>,
     stamps: StampTrial,
+    has_kernel_plane: bool,
     programs: Result<(), String>,
     interface: Interface,
     kept: Result<Vec<KeptDevice>, String>,
@@ -46,6 +47,7 @@ impl Fake {
                     Ok("tx-checksumming: off\nlarge-receive-offload: off [fixed]\n".to_owned()),
                 ),
             ]),
+            has_kernel_plane: true,
             programs: Ok(()),
             interface: Interface { features: Features { native: true, is_target: true }, program: None },
             kept: Ok(Vec::new()),
@@ -125,6 +127,10 @@ impl Environment for Fake {
 
     fn is_there(&self, file: &Path) -> bool {
         file.to_str().is_some_and(|name| self.files.contains_key(name))
+    }
+
+    fn has_kernel_plane(&self) -> bool {
+        self.has_kernel_plane
     }
 
     fn try_programs(&self) -> Result<(), String> {

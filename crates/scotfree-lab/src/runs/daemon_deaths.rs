@@ -11,11 +11,10 @@ use super::worker::history::HistoryControl;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
 use crate::history::Verdict;
-use crate::kernel_plane::try_programs;
+use crate::kernel_plane::{kept, try_programs, Kept};
 use crate::process::{wait_until, Process};
 use crate::trouble::Trouble;
 use scotfree_core::{BootEpoch, Nanos, OrderNumber};
-use scotfree_xdp::Kept;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fs;
@@ -178,14 +177,9 @@ impl<'a> World<'a> {
                 "see: scot doctor",
             )
         };
-        let kept = Kept::open(&self.kept_folder).map_err(failed)?;
-        let persist_acks = kept.counters().map_err(failed)?.persist_acks;
-        Ok(Moment {
-            boot_epoch: kept.boot_epoch(),
-            order: kept.order_current(),
-            lease_until: kept.lease_until(),
-            persist_acks,
-        })
+        let Kept { boot_epoch, order, lease_until, persist_acks, .. } =
+            kept(&self.kept_folder).map_err(failed)?;
+        Ok(Moment { boot_epoch, order, lease_until, persist_acks })
     }
 
     /// Waits until every writer has further replies.

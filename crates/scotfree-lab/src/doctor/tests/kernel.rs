@@ -1,7 +1,7 @@
 //! Each thing that the plane in the kernel lacks, lacking.
 
 use super::*;
-use scotfree_xdp::{Attached, Features};
+use crate::kernel_plane::{Attached, Features};
 
 fn wanted() -> Wishes {
     Wishes { kernel: KernelWish { is_wanted: true, ..KernelWish::default() }, ..wishes() }
@@ -41,6 +41,12 @@ fn rights_are_named_one_by_one() {
     let inside = Fake::healthy().with_file("/proc/self/uid_map", "0 1000 1\n");
     let rights = finding(&inside, &wanted(), "kernel plane: rights");
     assert!(rights.state == State::Must && rights.found.contains("user namespace"), "{rights:?}");
+}
+
+#[test]
+fn a_build_without_the_plane_is_named_and_nothing_else_of_it() {
+    let without = Fake { has_kernel_plane: false, ..Fake::healthy() };
+    assert_lacks(&without, "kernel plane", "built without", "clang-14");
 }
 
 #[test]
@@ -156,7 +162,8 @@ fn a_port_without_native_programs_says_how_to_do_without() {
 #[test]
 fn a_foreign_program_is_told_from_a_device_s() {
     let fake = |name: Option<&str>| {
-        let program = Some(Attached { id: 31, name: name.map(str::to_owned) });
+        let is_ours = name.map(|name| name == "scot_ingress");
+        let program = Some(Attached { id: 31, name: name.map(str::to_owned), is_ours });
         let features = Features { native: true, is_target: true };
         Fake { interface: Interface { features, program }, ..Fake::healthy() }
     };

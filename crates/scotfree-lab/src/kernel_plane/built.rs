@@ -1,0 +1,40 @@
+//! The plane in the kernel where it was built.
+
+use super::{Attached, Features, Interface, Kept};
+use scotfree_xdp::{Kernel, KernelConfig};
+use std::path::Path;
+
+/// Loads the programs, and removes them with the value that is dropped.
+pub(super) fn try_load() -> Result<(), String> {
+    let loaded = Kernel::load(&KernelConfig { slot_count: 1, pin: None });
+    loaded.map(drop).map_err(|error| error.to_string())
+}
+
+/// What the kernel says of an interface.
+pub(crate) fn look_at_interface(ifindex: u32) -> Result<Interface, String> {
+    let scotfree_xdp::Interface { features, program } =
+        scotfree_xdp::Interface::look(ifindex).map_err(|error| error.to_string())?;
+    let attached = |program: scotfree_xdp::Attached| Attached {
+        is_ours: program.is_ours(),
+        id: program.id,
+        name: program.name,
+    };
+    Ok(Interface {
+        features: Features { native: features.native, is_target: features.is_target },
+        program: program.map(attached),
+    })
+}
+
+/// What a device has kept in `folder`.
+pub(crate) fn kept(folder: &Path) -> Result<Kept, String> {
+    let kept = scotfree_xdp::Kept::open(folder).map_err(|error| error.to_string())?;
+    let counters = kept.counters().map_err(|error| error.to_string())?;
+    Ok(Kept {
+        device: kept.device(),
+        boot_epoch: kept.boot_epoch(),
+        order: kept.order_current(),
+        lease_until: kept.lease_until(),
+        persist_acks: counters.persist_acks,
+        table: kept.shared_id(),
+    })
+}
