@@ -34,4 +34,5 @@ pub mod verify;
 pub use clock::{now_monotonic, now_realtime};
 pub use domain::{DomainError, PersistenceDomain, ScanReport};
 pub use poll::{Event, Interest, Poller, Signal, Signals, Waker};
+pub use sys::processor;
 pub use transport::{RxBurst, RxPacket, Stamps, Transport, TxPacket};

@@ -12,6 +12,8 @@ mod hostile_packets;
 mod interrupt;
 mod kill_rounds;
 mod linearizability;
+mod logging_designs;
+mod placement;
 mod places;
 mod probes;
 mod ram3_replication;
@@ -49,6 +51,10 @@ const EXPERIMENTS: &[(&str, Runner)] = &[
     ("kernel-ack-sizes", update_ack::run),
     ("kernel-ram3-cost", update_ack::run),
     ("ram3-cost", update_ack::run),
+    ("bandwidth-latency", update_ack::run),
+    ("placement", placement::run),
+    ("logging-designs", logging_designs::run),
+    ("logging-designs-replicated", logging_designs::run),
     ("disk-domain", disk_domain::run),
     ("hostile-packets", hostile_packets::run),
     ("probes", probes::run),

@@ -326,7 +326,9 @@ mod tests {
 
     #[test]
     fn the_topologies_of_the_lab_are_right() {
-        for (name, devices) in [("direct", 0), ("one-device", 1), ("chain3", 3), ("chain3-replicas", 3)] {
+        for (name, devices) in
+            [("direct", 0), ("one-device", 1), ("chain3", 3), ("chain3-replicas", 3), ("chain3-peers", 3)]
+        {
             let file =
                 Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../lab/topologies/{name}.toml"));
             let topology = Topology::read(&file).expect("it is a topology");

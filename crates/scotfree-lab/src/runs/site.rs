@@ -160,6 +160,11 @@ impl<'a> Site<'a> {
         self.folder.path()
     }
 
+    /// Where logs in memory lie.
+    pub fn memory_folder(&self) -> &Path {
+        self.memory.path()
+    }
+
     /// Where what processes print is kept.
     pub fn log_folder(&self) -> &Path {
         &self.log_folder
@@ -294,17 +299,35 @@ impl<'a> Site<'a> {
     /// Starts a bridge that is no device of this cluster but a bad wire: it loses and reorders so many
     /// percent of the frames.
     pub fn start_bad_wire(&self, percent: &str) -> Result<Process, Trouble> {
-        let host = self.lab.topology().host("wire").expect("this experiment's topology has a bad wire");
+        let mut words = self.words_of_stranger("wire");
+        words.extend(["--loss", percent, "--reorder", percent].map(OsString::from));
+        words.extend(["--log".into(), log_word("ram", &self.memory.path().join("wire.ram"))]);
+        self.start_scot("wire", "wire", words)
+    }
+
+    /// Starts a bridge in the kernel that is no device of this cluster: it logs and stamps nothing.
+    pub fn start_plain_bridge(&self, role: &str) -> Result<Process, Trouble> {
+        self.write_config(role, "[switch]\nhead = false\n")?;
+        let mut words = self.words_of_stranger(role);
+        words.extend(["--config".into(), self.config_file(role).into()]);
+        words.extend(["--metrics".into(), METRICS.to_string().into()]);
+        words.extend(["--plane".into(), "xdp".into(), "--pin".into()]);
+        words.push(self.bpf_folder()?.join(role).into());
+        self.start_scot(role, "bridge", words)
+    }
+
+    /// The words that start a bridge that serves nobody's server.
+    fn words_of_stranger(&self, role: &str) -> Vec<OsString> {
+        let host = self.lab.topology().host(role).expect("the bridge is of this topology");
         let control = SocketAddr::new(WIRE_ADDRESS, DEVICE_PORT).to_string();
         // An address for documents: nothing that passes is for a server there.
         let nobody = format!("192.0.2.1:{SERVER_PORT}");
         let mut words = self.words(&["switch", "--device-id", "999", "--address", &control]);
-        words.extend(["--server", &nobody, "--loss", percent, "--reorder", percent].map(OsString::from));
-        words.extend(["--log".into(), log_word("ram", &self.memory.path().join("wire.ram"))]);
+        words.extend(["--server".into(), nobody.into()]);
         for port in &host.ports {
             words.extend(["--port".into(), port.name.clone().into()]);
         }
-        self.start_scot("wire", "wire", words)
+        words
     }
 
     /// The secret that the cluster shares.
@@ -342,7 +365,21 @@ impl<'a> Site<'a> {
 
     /// Starts one of several servers that do nothing.
     pub fn start_noop_at(&self, listen: SocketAddr, probes: bool) -> Result<Process, Trouble> {
-        let devices = self.devices().into_iter().map(|device| (device.id, device.control)).collect();
+        self.start_noop_with(listen, &self.devices(), probes)
+    }
+
+    /// Starts a server that does nothing, and knows these devices only.
+    pub fn start_noop_behind(&self, devices: &[Device]) -> Result<Process, Trouble> {
+        self.start_noop_with(self.server(), devices, false)
+    }
+
+    fn start_noop_with(
+        &self,
+        listen: SocketAddr,
+        devices: &[Device],
+        probes: bool,
+    ) -> Result<Process, Trouble> {
+        let devices = devices.iter().map(|device| (device.id, device.control)).collect();
         let cluster_key = self.key;
         let spec = NoopSpec { listen, cluster_key, devices, probes, work_ns: 0, epoch: 1, metrics: None };
         self.start_worker("server", "noop", &WorkerSpec::Noop(spec))
@@ -532,16 +569,7 @@ impl<'a> Site<'a> {
         name: &str,
         spec: &WorkerSpec,
     ) -> Result<Report, Trouble> {
-        let process = self.spawn_worker(role, name, spec)?;
-        let fault = |problem: String| {
-            let said = process.error_output();
-            Trouble::new(format!("run {name} on {role}"), problem, format!("it printed: {}", said.trim()))
-        };
-        match process.wait(MEASUREMENT_TIME_MAX) {
-            None => Err(fault(format!("not over within {} s", MEASUREMENT_TIME_MAX.as_secs()))),
-            Some(status) if !status.success() => Err(fault(status.to_string())),
-            Some(_) => parse_report(&process.output()).map_err(fault),
-        }
+        report_of(&self.spawn_worker(role, name, spec)?)
     }
 
     /// Starts a worker that ends by itself.
@@ -630,6 +658,19 @@ pub(super) fn ask_redis(socket: &Path, words: &[&str]) -> Result<Reply, String> 
 /// Waits until a process says that it serves.
 pub(super) fn await_ready(process: &Process) -> Result<(), Trouble> {
     process.wait_for_output(READY, PATIENCE)
+}
+
+/// Waits for the end of a worker and returns its report.
+pub(super) fn report_of<Report: DeserializeOwned>(worker: &Process) -> Result<Report, Trouble> {
+    let fault = |problem: String| {
+        let said = worker.error_output();
+        Trouble::new(format!("run {}", worker.name()), problem, format!("it printed: {}", said.trim()))
+    };
+    match worker.wait(MEASUREMENT_TIME_MAX) {
+        None => Err(fault(format!("not over within {} s", MEASUREMENT_TIME_MAX.as_secs()))),
+        Some(status) if !status.success() => Err(fault(status.to_string())),
+        Some(_) => parse_report(&worker.output()).map_err(fault),
+    }
 }
 
 /// Waits until a condition holds, or says what did not come.

@@ -26,10 +26,17 @@ struct Settings {
     plane: String,
     #[serde(default = "payload_bytes")]
     payload_bytes: usize,
+    /// Updates that wait for their completion at any time.
+    #[serde(default = "outstanding")]
+    outstanding: usize,
 }
 
 const fn payload_bytes() -> usize {
     64
+}
+
+const fn outstanding() -> usize {
+    1
 }
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
@@ -39,11 +46,13 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let _switches = site.start_chain(&logs, &["--plane", &plane])?;
     let _server = site.start_noop(false)?;
     context.measure_in_turns(|arm, _| {
-        let Settings { durability, calls, interval_us, payload_bytes, .. } = settings_of(arm)?;
+        let Settings { durability, calls, interval_us, payload_bytes, outstanding, .. } = settings_of(arm)?;
         let calls =
-            Calls { tier: durability, outstanding: 1, interval_us, payload_bytes, count: calls, trace: None };
+            Calls { tier: durability, outstanding, interval_us, payload_bytes, count: calls, trace: None };
         let before = site.counts_of_devices()?;
-        let mut measured = measured(&site.calls(&calls)?);
+        let report = site.calls(&calls)?;
+        let mut measured = measured(&report);
+        measured.value("payload_mbit_per_s", report.requests_per_s * payload_bytes as f64 * 8.0 / 1e6);
         for (id, now) in site.counts_of_devices()? {
             let acks = difference(&before[&id], &now, "scotfree_device_persist_acks_total");
             measured.counter(&format!("acks_{id}"), acks);

@@ -7,6 +7,7 @@ pub mod calls;
 mod embedded;
 pub mod history;
 pub mod hostile;
+pub mod logging;
 pub mod metrics;
 pub mod noop;
 pub mod operations;
@@ -55,6 +56,12 @@ pub enum WorkerSpec {
     FillStore(stores::FillSpec),
     /// Update and read them, and measure each call.
     UseStore(stores::UseSpec),
+    /// Log requests before their server has them, and hand them on.
+    Logger(logging::logger::LoggerSpec),
+    /// Apply the requests that a logger hands on.
+    Application(logging::application::ApplicationSpec),
+    /// Make requests that are logged on their way, and measure them.
+    CallLogged(logging::caller::CallerSpec),
     /// Read what a daemon has counted.
     Metrics(metrics::MetricsSpec),
 }
@@ -82,6 +89,9 @@ pub fn main(spec: &Path) -> Result<(), Trouble> {
         WorkerSpec::Hostile(spec) => hostile::send(&spec).map(|report| print_report(&report)),
         WorkerSpec::FillStore(spec) => stores::fill(&spec).map(|()| print_report(&())),
         WorkerSpec::UseStore(spec) => stores::measure(&spec).map(|report| print_report(&report)),
+        WorkerSpec::Logger(spec) => logging::logger::serve(&spec),
+        WorkerSpec::Application(spec) => logging::application::serve(&spec),
+        WorkerSpec::CallLogged(spec) => logging::caller::measure(&spec).map(|report| print_report(&report)),
         WorkerSpec::Metrics(spec) => metrics::read(&spec).map(|counts| print_report(&counts)),
     }
 }

@@ -1,0 +1,53 @@
+//! On which processors a thread runs.
+//!
+//! Invariant: a thread is only ever bound to a processor that it may use.
+
+use super::check;
+use std::io;
+use std::mem;
+
+/// Keeps the calling thread, and those that it starts from here on, on the first processor that it may use.
+pub fn stay_on_first() -> io::Result<()> {
+    let allowed = allowed()?;
+    let is_allowed = |processor: &usize| {
+        // SAFETY: `CPU_SETSIZE` bounds the bits that the set has.
+        unsafe { libc::CPU_ISSET(*processor, &allowed) }
+    };
+    let first = (0..libc::CPU_SETSIZE as usize).find(is_allowed);
+    let first = first.ok_or_else(|| io::Error::other("this thread may use no processor"))?;
+    let mut only = empty();
+    // SAFETY: `first` is below `CPU_SETSIZE`.
+    unsafe { libc::CPU_SET(first, &mut only) };
+    // SAFETY: size and pointer describe `only`, which is read alone; 0 is the calling thread.
+    check(unsafe { libc::sched_setaffinity(0, size_of_val(&only), &raw const only) }).map(drop)
+}
+
+fn allowed() -> io::Result<libc::cpu_set_t> {
+    let mut set = empty();
+    // SAFETY: size and pointer describe `set`; 0 is the calling thread.
+    check(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) })?;
+    Ok(set)
+}
+
+fn empty() -> libc::cpu_set_t {
+    // SAFETY: a set is an array of bits; all of them 0 is the empty one.
+    unsafe { mem::zeroed() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn a_thread_that_stays_has_one_processor_and_others_keep_theirs() {
+        let before = thread::available_parallelism().expect("it is known");
+        thread::spawn(|| {
+            stay_on_first().expect("it may use one");
+            assert_eq!(thread::available_parallelism().expect("it is known").get(), 1);
+        })
+        .join()
+        .expect("no panic");
+        assert_eq!(thread::available_parallelism().expect("it is known"), before);
+    }
+}
