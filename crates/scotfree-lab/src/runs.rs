@@ -74,6 +74,7 @@ const EXPERIMENTS: &[(&str, Runner)] = &[
     ("sidecar-overhead", sidecar_overhead::run),
     ("sidecar-overhead-asleep", sidecar_overhead::run),
     ("linearizability", linearizability::run),
+    ("kernel-linearizability", linearizability::run),
     ("kill-rounds", kill_rounds::run),
     ("kill-rounds-cut", kill_rounds::run),
     ("kill-rounds-control", kill_rounds::run_control),

@@ -4,7 +4,7 @@
 //! Invariant: a round has keys of its own, so its history begins with nothing; what it saw is judged by
 //! scotfree-check, and a verdict that it cannot give is counted as such.
 
-use super::settings::settings_of;
+use super::settings::{settings_of, shared_by_arms};
 use super::site::{await_condition, await_ready, Logs, Site, PATIENCE};
 use super::worker::operations::{lines_count, read_history, OperationsReport, OperationsSpec};
 use super::worker::{parse_report, WorkerSpec};
@@ -26,6 +26,13 @@ struct Settings {
     clients: u64,
     /// How many operations each of them makes.
     operations: u64,
+    /// Where the device's plane lies.
+    #[serde(default = "user")]
+    plane: String,
+}
+
+fn user() -> String {
+    "user".to_owned()
 }
 
 const KEYS: u32 = 4;
@@ -35,12 +42,13 @@ const KILLS_PER_ROUND: usize = 2;
 // A round has some thousand operations: a verdict takes so many steps, and one on a violation is not worth
 // much more time to make it smaller.
 const LIMITS: Limits = Limits { steps_max: 1_000_000, smallest_steps_max: 50_000 };
-// A killed client's session stays until it expires.
-const SWITCH: [&str; 2] = ["--sessions-max", "2048"];
+// A killed client's session stays until it expires. The plane in the kernel has places for so many.
+const SWITCH: [&str; 4] = ["--sessions-max", "1024", "--window-max", "32"];
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let seed = super::kill_rounds::seed(context)?;
-    let mut world = World::up(context, seed)?;
+    let plane = shared_by_arms(context.experiment, |arm: &Settings| arm.plane.clone())?;
+    let mut world = World::up(context, seed, plane)?;
     context.measure_in_turns(|arm, repetition| {
         let prefix = format!("{}-{repetition}-", arm.name);
         world.round(&settings_of(arm)?, &prefix)
@@ -54,17 +62,18 @@ struct World<'a> {
     _wire: Process,
     random: Random,
     seed: u64,
+    plane: String,
 }
 
 impl<'a> World<'a> {
-    fn up(context: &'a Context<'a>, seed: u64) -> Result<World<'a>, Trouble> {
+    fn up(context: &'a Context<'a>, seed: u64, plane: String) -> Result<World<'a>, Trouble> {
         let site = Site::up(context)?;
         let wire = site.start_bad_wire(BAD_PERCENT)?;
         let server = site.spawn_kv(&[])?;
-        let switch = site.start_switch_with(Logs::Ram, &SWITCH)?;
+        let switch = start_switch(&site, &plane)?;
         await_ready(&server)?;
         let random = Random::new(seed, 1 << 32);
-        Ok(World { site, server: Some(server), switch: Some(switch), _wire: wire, random, seed })
+        Ok(World { site, server: Some(server), switch: Some(switch), _wire: wire, random, seed, plane })
     }
 
     fn round(&mut self, settings: &Settings, prefix: &str) -> Result<Measured, Trouble> {
@@ -121,7 +130,7 @@ impl<'a> World<'a> {
             }
             1 => {
                 self.switch = None;
-                self.switch = Some(self.site.start_switch_with(Logs::Ram, &SWITCH)?);
+                self.switch = Some(start_switch(&self.site, &self.plane)?);
             }
             _ => {
                 let victim = self.random.below(clients.len() as u64 - 1) as usize;
@@ -130,6 +139,10 @@ impl<'a> World<'a> {
         }
         Ok(())
     }
+}
+
+fn start_switch(site: &Site<'_>, plane: &str) -> Result<Process, Trouble> {
+    site.start_switch_with(Logs::Ram, &[&SWITCH[..], &["--plane", plane]].concat())
 }
 
 /// Waits for the end of a client; how many of its updates a device completed, if it was not killed.
