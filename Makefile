@@ -6,10 +6,10 @@ SEEDS ?= 0..20000
 SECONDS_FUZZ ?= 60
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup demo test check fmt lint sim fuzz fuzz-xdp bench lab kernels doc claims
+.PHONY: help setup demo test check fmt lint sim fuzz fuzz-xdp bench lab experiment plots kernels doc claims
 
 help: ## list the verbs
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:
 	@scripts/setup.sh
@@ -45,6 +45,16 @@ bench: ## micro-benchmarks: printed, not judged
 lab: setup ## the experiments in lab/experiments (EXPERIMENT=name for one); writes lab/results
 	@scripts/build.sh
 	@target/release/scot lab run $(EXPERIMENT)
+
+experiment: setup ## E=NAME: measure one experiment of lab/experiments and draw it
+	@[ -f "lab/experiments/$(E).toml" ] || { echo "make experiment E=NAME; there are:" $(basename $(notdir $(wildcard lab/experiments/*.toml))) >&2; exit 2; }
+	@scripts/build.sh
+	@target/release/scot lab run "$(E)" || missed=$$?; scripts/plots.sh "$(E)" && exit $${missed:-0}
+
+plots: ## draw all results again: lab/results/plots
+	@scripts/build.sh
+	@target/release/scot lab plot >/dev/null
+	@scripts/plots.sh
 
 kernels: ## on which of Debian's kernels the device's programs run: boots them; writes docs/kernels.md
 	@scripts/kernels.sh

@@ -22,6 +22,13 @@ step "tests of all crates"
 cargo build -q --locked --release -p scotfree-cli "${without_kernel_plane[@]}"
 cargo test --locked "${workspace[@]}" --no-fail-fast 2>&1 | tee "$log"
 
+step "plots are drawn"
+if python=$(scripts/plots.sh --python); then
+  "$python" -m unittest discover -q --buffer -s scripts -p 'test_*.py'
+else
+  echo "SKIP: no plot is drawn here, for the reason above"
+fi
+
 step "the parsers under random input"
 cargo test -q --locked --manifest-path fuzz/Cargo.toml 2>&1 | tee -a "$log"
 FUZZ_SECONDS=3 scripts/fuzz.sh

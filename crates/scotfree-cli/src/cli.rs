@@ -258,6 +258,15 @@ pub enum Lab {
   scot lab run kill-rounds --rounds 100 --no-results
 Ends with 1 if a required value is missed.")]
     Run(LabRun),
+    /// Make the plots of lab/results again, as Vega-Lite; `make plots` draws them
+    #[command(after_help = "Examples:
+  scot lab plot                           of all results
+  scot lab plot kernel-ack
+What is drawn is said by the [[plot]] tables of lab/experiments.")]
+    Plot {
+        /// Names in lab/results; all if none is named
+        experiments: Vec<String>,
+    },
     /// Remove what a lab left up
     #[command(after_help = "Examples:
   scot lab down one-device

@@ -4,6 +4,7 @@
 //! experiment's file states (formula.rs), and is nowhere written by hand.
 
 use crate::config::{is_plain_name, Source, PLAIN_NAME_RULE};
+use crate::plot::rule::{Plot, PlotForm, PLOTS_MAX};
 use crate::trouble::ConfigError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,6 +39,8 @@ pub struct Experiment {
     pub counters: Vec<CounterRule>,
     /// What must come out.
     pub claims: Vec<ClaimRule>,
+    /// How it is drawn; what the claims speak of, if nothing is said.
+    pub plots: Vec<Plot>,
 }
 
 /// One of the things compared.
@@ -179,6 +182,8 @@ struct Form {
     #[serde(default)]
     counter: Vec<CounterForm>,
     claim: Vec<ClaimForm>,
+    #[serde(default)]
+    plot: Vec<PlotForm>,
 }
 
 #[derive(Deserialize)]
@@ -241,6 +246,11 @@ impl Form {
             self.counter.into_iter().map(|form| form.check(source, &arms)).collect::<Result<_, _>>()?;
         let claims =
             self.claim.into_iter().map(|form| form.check(source, &arms)).collect::<Result<_, _>>()?;
+        if self.plot.len() > PLOTS_MAX {
+            let problem = format!("{} plots; allowed are 0 to {PLOTS_MAX}", self.plot.len());
+            return Err(source.error_at_top("plot", problem));
+        }
+        let plots = self.plot.into_iter().map(|form| form.check(source, &arms)).collect::<Result<_, _>>()?;
         Ok(Experiment {
             name: self.name.into_inner(),
             title: self.title,
@@ -251,6 +261,7 @@ impl Form {
             arms,
             counters,
             claims,
+            plots,
         })
     }
 }
@@ -281,7 +292,7 @@ fn check_arms(
     Ok(arms)
 }
 
-fn unknown_arm(arms: &[Arm], name: &str) -> Option<String> {
+pub(crate) fn unknown_arm(arms: &[Arm], name: &str) -> Option<String> {
     let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
     (!names.contains(&name)).then(|| format!("there is no arm `{name}`; allowed are {}", names.join(", ")))
 }

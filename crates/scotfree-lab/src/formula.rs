@@ -115,6 +115,19 @@ impl Formula {
         }
     }
 
+    /// What was measured.
+    pub fn metric(&self) -> &str {
+        match self {
+            Formula::Median { metric, .. }
+            | Formula::Sum { metric, .. }
+            | Formula::Min { metric, .. }
+            | Formula::Max { metric, .. }
+            | Formula::Ratio { metric, .. }
+            | Formula::GeometricMean { metric, .. }
+            | Formula::Difference { metric, .. } => metric,
+        }
+    }
+
     /// The value that follows from the measurements, or what is missing.
     pub fn compute(&self, series: &[Measurement]) -> Result<Computed, String> {
         let values = match self {
@@ -141,7 +154,11 @@ impl Formula {
 }
 
 /// The values of one arm by repetition.
-fn values_of(series: &[Measurement], metric: &str, arm: &str) -> Result<BTreeMap<u32, f64>, String> {
+pub(crate) fn values_of(
+    series: &[Measurement],
+    metric: &str,
+    arm: &str,
+) -> Result<BTreeMap<u32, f64>, String> {
     let of_arm: Vec<&Measurement> = series.iter().filter(|measurement| measurement.arm == arm).collect();
     if of_arm.is_empty() {
         return Err(format!("the arm `{arm}` was not measured"));
@@ -153,7 +170,7 @@ fn values_of(series: &[Measurement], metric: &str, arm: &str) -> Result<BTreeMap
     of_arm.iter().map(value).collect()
 }
 
-fn pairwise(
+pub(crate) fn pairwise(
     series: &[Measurement],
     metric: &str,
     arm: &str,

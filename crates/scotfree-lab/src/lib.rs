@@ -15,6 +15,7 @@ pub mod kernel_plane;
 pub mod keys;
 pub mod load;
 pub mod netns;
+pub mod plot;
 pub mod process;
 pub mod resp;
 pub mod results;

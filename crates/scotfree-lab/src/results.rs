@@ -351,7 +351,7 @@ fn with_table(readme: &Path, results: &[ExperimentResult]) -> Result<(String, St
 }
 
 /// Four significant digits, without what they do not need.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let magnitude = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
     let decimals = (3 - magnitude).clamp(0, 9) as usize;
     let text = format!("{value:.decimals$}");
@@ -362,7 +362,7 @@ fn number(value: f64) -> String {
     }
 }
 
-fn short(commit: &str) -> &str {
+pub(crate) fn short(commit: &str) -> &str {
     commit.get(..10).unwrap_or(commit)
 }
 

@@ -31,6 +31,7 @@ pub mod worker;
 use crate::environment::Environment;
 use crate::experiment::{run_interleaved, Arm, Experiment, Measurement};
 use crate::netns::RUN_FOLDER;
+use crate::plot;
 use crate::results::{judge, ExperimentResult, Verdict};
 use crate::sweep::sweep_before_run;
 use crate::topology::Topology;
@@ -209,6 +210,11 @@ fn run_one(
     if options.write_results {
         let file = result.write(&options.lab_folder.join("results"))?;
         say(&format!("written: {}", file.display()));
+        // What was measured is kept whatever its plot is: a plot can be made again.
+        match plot::write(&experiment, &result, &options.lab_folder.join("results")) {
+            Ok(file) => say(&format!("written: {}", file.display())),
+            Err(trouble) => eprintln!("warning: {trouble}"),
+        }
     }
     Ok(result)
 }

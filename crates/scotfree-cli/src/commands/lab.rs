@@ -6,8 +6,11 @@ use crate::cli::{Lab, LabRun};
 use crate::failure::Failure;
 use crate::out;
 use crate::variables::INSIDE;
+use scotfree_lab::experiment::Experiment;
 use scotfree_lab::load;
 use scotfree_lab::netns::{self, Standing, RUN_FOLDER};
+use scotfree_lab::plot;
+use scotfree_lab::results;
 use scotfree_lab::runs::{self, RunError, RunOptions};
 use scotfree_lab::sweep::{sweep, sweep_before_run};
 use scotfree_lab::topology::Topology;
@@ -27,6 +30,7 @@ pub fn run(command: Lab) -> Result<(), Failure> {
     match command {
         Lab::Up { topology } => up(&topology),
         Lab::Run(flags) => experiments(&flags),
+        Lab::Plot { experiments } => plots(&experiments),
         Lab::Down { name: Some(name), .. } => down(&name),
         Lab::Down { name: None, all } => tidy(all),
         Lab::List => {
@@ -210,6 +214,33 @@ fn experiments(flags: &LabRun) -> Result<(), Failure> {
         return Err(Failure::Verdict);
     }
     Ok(())
+}
+
+/// Makes the plots of results. One that cannot be made does not save the others.
+fn plots(wanted: &[String]) -> Result<(), Failure> {
+    require_lab_folder()?;
+    let folder = Path::new(LAB_FOLDER).join("results");
+    let mut found = results::read_all(&folder)?;
+    if let Some(name) = wanted.iter().find(|name| found.iter().all(|result| result.experiment != **name)) {
+        return Err(Failure::usage(format!("`{name}` was not measured; measure it: scot lab run {name}")));
+    }
+    found.retain(|result| wanted.is_empty() || wanted.contains(&result.experiment));
+    let mut troubles = Vec::new();
+    for result in &found {
+        let file = file_of("experiments", Path::new(&result.experiment))?;
+        let written = Experiment::read(&file).map_err(|error| error.to_string()).and_then(|experiment| {
+            plot::write(&experiment, result, &folder).map_err(|error| error.to_string())
+        });
+        match written {
+            Ok(file) => out::line(file.display()),
+            Err(trouble) => troubles.push(trouble),
+        }
+    }
+    if troubles.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::environment(troubles.join("\nscot: ")))
+    }
 }
 
 /// Whose turn it is after a run that ended early.

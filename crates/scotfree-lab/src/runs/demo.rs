@@ -199,6 +199,7 @@ fn experiment(name: &str) -> Experiment {
         arms: Vec::new(),
         counters: Vec::new(),
         claims: Vec::new(),
+        plots: Vec::new(),
     }
 }
 

@@ -7,6 +7,7 @@ mod clippy;
 mod dependencies;
 mod limits;
 mod opening;
+mod plots;
 mod words;
 
 use anyhow::{bail, ensure, Context, Result};
@@ -20,9 +21,13 @@ const MACHINE_CRATES: [&str; 3] = ["scotfree-core", "scotfree-wire", "remedy-per
 /// Files that are longer than this are named in the report.
 const LINES_COMFORTABLE: usize = 400;
 
-/// The repository's text files, by their paths from its root.
+/// The repository's text files, by their paths from its root, and the marks of its plots.
 #[derive(Debug, Default)]
-pub struct Files(BTreeMap<String, String>);
+pub struct Files {
+    texts: BTreeMap<String, String>,
+    /// What a picture says of its making.
+    marks: BTreeMap<String, String>,
+}
 
 impl Files {
     /// The files that git knows or would take. What is not text is left out.
@@ -34,22 +39,31 @@ impl Files {
             .context("asking git for the files; tidy needs git and a working tree: install git")?;
         ensure!(listed.status.success(), "git: {}", String::from_utf8_lossy(&listed.stderr).trim());
         let paths = String::from_utf8(listed.stdout).context("a file's name is not UTF-8")?;
-        let text = |path: &str| Some((path.to_owned(), std::fs::read_to_string(root.join(path)).ok()?));
-        Ok(Files(paths.split_terminator('\0').filter_map(text).collect()))
+        let mut files = Files::default();
+        for path in paths.split_terminator('\0') {
+            let Ok(bytes) = std::fs::read(root.join(path)) else { continue };
+            if let Some(mark) = plots::mark_of(&bytes) {
+                files.marks.insert(path.to_owned(), mark);
+            } else if let Ok(text) = String::from_utf8(bytes) {
+                files.texts.insert(path.to_owned(), text);
+            }
+        }
+        Ok(files)
     }
 
     /// Files of known text.
     #[cfg(test)]
     fn of(files: &[(&str, &str)]) -> Files {
-        Files(files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect())
+        let texts = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
+        Files { texts, marks: BTreeMap::new() }
     }
 
     fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(path, text)| (path.as_str(), text.as_str()))
+        self.texts.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
     fn get(&self, path: &str) -> Option<&str> {
-        self.0.get(path).map(String::as_str)
+        self.texts.get(path).map(String::as_str)
     }
 }
 
@@ -96,7 +110,8 @@ pub fn run(root: &Path) -> Result<()> {
 }
 
 fn check(files: &Files) -> Vec<Complaint> {
-    let checks = [opening::check, words::check, dependencies::check, limits::check, clippy::check];
+    let checks =
+        [opening::check, words::check, dependencies::check, limits::check, clippy::check, plots::check];
     checks.iter().flat_map(|check| check(files)).collect()
 }
 
