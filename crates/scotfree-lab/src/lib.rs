@@ -10,6 +10,8 @@ pub mod experiment;
 #[cfg(test)]
 mod fake_redis;
 pub mod formula;
+#[cfg(feature = "xdp")]
+mod gauge;
 pub mod history;
 pub mod kernel_plane;
 pub mod keys;

@@ -4,9 +4,13 @@
 //! Invariant: a result is written only if every repetition was measured and every counter says that what
 //! was measured is what the arms' names promise; whatever ends a run, all that it made is removed.
 
+#[cfg(feature = "xdp")]
+mod bare_calls;
 mod chain;
 mod daemon_deaths;
 pub mod demo;
+#[cfg(feature = "xdp")]
+mod disk_acks;
 mod disk_domain;
 mod hostile_packets;
 mod interrupt;
@@ -15,11 +19,15 @@ mod linearizability;
 mod logging_designs;
 mod placement;
 mod places;
+#[cfg(feature = "xdp")]
+mod playback;
 mod probes;
 mod ram3_replication;
 mod redis_always;
 mod redis_load;
 mod redis_stand;
+#[cfg(feature = "xdp")]
+mod reflection;
 mod settings;
 mod sidecar_overhead;
 mod site;
@@ -51,6 +59,12 @@ const EXPERIMENTS: &[(&str, Runner)] = &[
     ("kernel-ack", update_ack::run),
     ("kernel-ack-sizes", update_ack::run),
     ("kernel-ram3-cost", update_ack::run),
+    #[cfg(feature = "xdp")]
+    ("kernel-reflection", reflection::run),
+    #[cfg(feature = "xdp")]
+    ("kernel-throughput", playback::run),
+    #[cfg(feature = "xdp")]
+    ("kernel-disk", disk_acks::run),
     ("ram3-cost", update_ack::run),
     ("bandwidth-latency", update_ack::run),
     ("placement", placement::run),

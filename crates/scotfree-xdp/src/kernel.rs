@@ -15,7 +15,7 @@ use libbpf_rs::{
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -350,6 +350,12 @@ impl Kernel {
                 .map_err(system(format!("keeping the attachment as {}", path.display())))?;
         }
         Ok(link)
+    }
+
+    /// The program that frames meet as they come in, for who wants to hand it frames in another way; the
+    /// descriptor is this kernel's.
+    pub fn ingress_program(&self) -> RawFd {
+        self.program_fd(PROGRAM_INGRESS)
     }
 
     fn program_fd(&self, name: &str) -> i32 {

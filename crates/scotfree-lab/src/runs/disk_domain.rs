@@ -61,15 +61,14 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
         let (outstanding, span) = (settings.outstanding, Duration::from_millis(settings.span_ms));
         match settings.what {
             What::Write => writer
-                .write_for(&record, WARMUP)
-                .and_then(|_| writer.write_for(&record, span))
+                .measure(settings.record_bytes, span)
                 .map_err(|error| Trouble::file("write", folder.path(), &error)),
             What::Record => log
                 .write_for(&record, outstanding, WARMUP)
                 .and_then(|_| log.write_for(&record, outstanding, span))
+                .map(|(latencies, elapsed)| measured(&latencies, elapsed))
                 .map_err(trouble),
         }
-        .map(|(latencies, elapsed)| measured(&latencies, elapsed))
     })
 }
 
@@ -84,17 +83,25 @@ fn measured(latencies: &Latencies, elapsed: Duration) -> Measured {
 }
 
 /// A file that is written synchronously.
-struct Writer {
+pub(super) struct Writer {
     file: File,
     offset: u64,
 }
 
 impl Writer {
-    fn new(path: &Path) -> io::Result<Writer> {
+    pub(super) fn new(path: &Path) -> io::Result<Writer> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).custom_flags(libc::O_DSYNC).open(path)?;
         file.write_all_at(&vec![0; FILE_BYTES as usize], 0)?;
         Ok(Writer { file, offset: 0 })
+    }
+
+    /// Writes for a span, one record behind the other.
+    pub(super) fn measure(&mut self, record_bytes: usize, span: Duration) -> io::Result<Measured> {
+        let record = vec![7; record_bytes];
+        self.write_for(&record, WARMUP)?;
+        let (latencies, elapsed) = self.write_for(&record, span)?;
+        Ok(measured(&latencies, elapsed))
     }
 
     fn write_for(&mut self, record: &[u8], span: Duration) -> io::Result<(Latencies, Duration)> {

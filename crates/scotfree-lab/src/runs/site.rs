@@ -170,6 +170,12 @@ impl<'a> Site<'a> {
         &self.log_folder
     }
 
+    #[cfg(feature = "xdp")]
+    /// Where files lie that are to be on a disk.
+    pub fn disk_folder(&self) -> &Path {
+        self.disk.path()
+    }
+
     /// A host's first address.
     pub fn address(&self, role: &str) -> IpAddr {
         let host = self.lab.topology().host(role);
@@ -365,32 +371,42 @@ impl<'a> Site<'a> {
 
     /// Starts one of several servers that do nothing.
     pub fn start_noop_at(&self, listen: SocketAddr, probes: bool) -> Result<Process, Trouble> {
-        self.start_noop_with(listen, &self.devices(), probes)
+        self.start_noop_with(&NoopSpec { probes, ..self.noop_spec(listen, &self.devices()) })
     }
 
     /// Starts a server that does nothing, and knows these devices only.
     pub fn start_noop_behind(&self, devices: &[Device]) -> Result<Process, Trouble> {
-        self.start_noop_with(self.server(), devices, false)
-    }
-
-    fn start_noop_with(
-        &self,
-        listen: SocketAddr,
-        devices: &[Device],
-        probes: bool,
-    ) -> Result<Process, Trouble> {
-        let devices = devices.iter().map(|device| (device.id, device.control)).collect();
-        let cluster_key = self.key;
-        let spec = NoopSpec { listen, cluster_key, devices, probes, work_ns: 0, epoch: 1, metrics: None };
-        self.start_worker("server", "noop", &WorkerSpec::Noop(spec))
+        self.start_noop_with(&self.noop_spec(self.server(), devices))
     }
 
     /// Starts a server that does nothing but count, as an incarnation of its own.
     pub fn start_counting_noop(&self, epoch: u32) -> Result<Process, Trouble> {
-        let devices = self.devices().into_iter().map(|device| (device.id, device.control)).collect();
-        let (listen, cluster_key, metrics) = (self.server(), self.key, Some(METRICS));
-        let spec = NoopSpec { listen, cluster_key, devices, probes: false, work_ns: 0, epoch, metrics };
-        self.start_worker("server", "noop", &WorkerSpec::Noop(spec))
+        let spec = self.noop_spec(self.server(), &self.devices());
+        self.start_noop_with(&NoopSpec { epoch, metrics: Some(METRICS), ..spec })
+    }
+
+    #[cfg(feature = "xdp")]
+    /// Starts a server that does nothing, whose executions are stable some time later.
+    pub fn start_late_noop(&self, stable_after_ms: u64) -> Result<Process, Trouble> {
+        let spec = self.noop_spec(self.server(), &self.devices());
+        self.start_noop_with(&NoopSpec { stable_after_ms, ..spec })
+    }
+
+    fn noop_spec(&self, listen: SocketAddr, devices: &[Device]) -> NoopSpec {
+        NoopSpec {
+            listen,
+            cluster_key: self.key,
+            devices: devices.iter().map(|device| (device.id, device.control)).collect(),
+            probes: false,
+            work_ns: 0,
+            epoch: 1,
+            metrics: None,
+            stable_after_ms: 0,
+        }
+    }
+
+    fn start_noop_with(&self, spec: &NoopSpec) -> Result<Process, Trouble> {
+        self.start_worker("server", "noop", &WorkerSpec::Noop(spec.clone()))
     }
 
     /// Starts a Redis with files of its own, or starts it again on the files that it left.

@@ -3,6 +3,8 @@
 //! Invariant: a worker ends with exactly one report or with an error; what it prints as a report is what
 //! it measured. A worker that serves says `scot: ready` when it does, not before.
 
+#[cfg(feature = "xdp")]
+pub mod bare_calls;
 pub mod calls;
 mod embedded;
 pub mod history;
@@ -11,6 +13,8 @@ pub mod logging;
 pub mod metrics;
 pub mod noop;
 pub mod operations;
+#[cfg(feature = "xdp")]
+pub mod playback;
 pub mod sets;
 pub mod stores;
 pub mod transactions;
@@ -38,6 +42,12 @@ pub enum WorkerSpec {
     Noop(noop::NoopSpec),
     /// Make calls and measure them.
     Calls(calls::CallsSpec),
+    #[cfg(feature = "xdp")]
+    /// Make calls without the runtime and measure them.
+    BareCalls(bare_calls::BareCallsSpec),
+    #[cfg(feature = "xdp")]
+    /// Play frames into a device's programs and measure them.
+    Playback(playback::PlaybackSpec),
     /// Make calls in slices that take turns, and measure each.
     Slices(calls::SlicesSpec),
     /// Load a service that speaks RESP.
@@ -80,6 +90,10 @@ pub fn main(spec: &Path) -> Result<(), Trouble> {
     match read_spec(spec)? {
         WorkerSpec::Noop(spec) => noop::serve(&spec),
         WorkerSpec::Calls(spec) => calls::measure(&spec).map(|report| print_report(&report)),
+        #[cfg(feature = "xdp")]
+        WorkerSpec::BareCalls(spec) => bare_calls::measure(&spec).map(|report| print_report(&report)),
+        #[cfg(feature = "xdp")]
+        WorkerSpec::Playback(spec) => playback::measure(&spec).map(|report| print_report(&report)),
         WorkerSpec::Slices(spec) => calls::measure_slices(&spec).map(|report| print_report(&report)),
         WorkerSpec::Sets(spec) => sets::measure(&spec).map(|report| print_report(&report)),
         WorkerSpec::Load(spec) => load_service(&spec).map(|report| print_report(&report)),

@@ -5,12 +5,17 @@
 
 use super::READY;
 use crate::trouble::Trouble;
-use scotfree_core::{DeviceId, Epoch, Nanos};
+use scotfree_core::{DeviceId, Epoch, Nanos, SessionId};
+use scotfree_io::now_monotonic;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsListener};
-use scotfree_rpc::{NoopService, ProbeOptions, ServerConfig, ServerOptions, ServerRuntime, Stop};
+use scotfree_rpc::{
+    DeadLetter, Execution, NoopService, ProbeOptions, RecoveredSession, Replies, ServerConfig, ServerOptions,
+    ServerRuntime, Service, Stop,
+};
 use scotfree_wire::{ClusterKey, Nonce};
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -31,6 +36,9 @@ pub struct NoopSpec {
     pub epoch: u32,
     /// Where it says what it has counted.
     pub metrics: Option<SocketAddr>,
+    /// How long after its execution a request is said to be stable, as with storage that is synced now and then;
+    /// 0 for at once.
+    pub stable_after_ms: u64,
 }
 
 pub(super) fn serve(spec: &NoopSpec) -> Result<(), Trouble> {
@@ -47,7 +55,11 @@ pub(super) fn serve(spec: &NoopSpec) -> Result<(), Trouble> {
     let config = ServerConfig::new(spec.listen, key, Epoch(spec.epoch), nonce_seed, devices);
     let probes = if spec.probes { ProbeOptions::default() } else { ProbeOptions::OFF };
     let options = ServerOptions { probes, ..ServerOptions::default() };
-    let service = NoopService::working(Nanos(spec.work_ns));
+    let service = Late {
+        service: NoopService::working(Nanos(spec.work_ns)),
+        delay: Nanos::from_millis(spec.stable_after_ms),
+        unstable: VecDeque::new(),
+    };
     let mut server = ServerRuntime::new(transport, service, config, &[], options);
     while server.health() != Health::Serving {
         server.turn().map_err(broke)?;
@@ -61,4 +73,48 @@ pub(super) fn serve(spec: &NoopSpec) -> Result<(), Trouble> {
         Trouble::new("say what is counted", error, "see whether the address is free (ss -tlpn)")
     })?;
     server.run(&stop, Some(&board).filter(|_| spec.metrics.is_some())).map(drop).map_err(broke)
+}
+
+/// A service whose executions become stable some time later.
+struct Late {
+    service: NoopService,
+    delay: Nanos,
+    // When the executions up to a ticket will be stable, in order.
+    unstable: VecDeque<(Nanos, u64)>,
+}
+
+impl Service for Late {
+    fn execute(&mut self, request: &Execution<'_>, replies: &mut Replies) {
+        self.service.execute(request, replies);
+        if self.delay > Nanos(0) {
+            self.unstable.push_back((now_monotonic().plus(self.delay), request.ticket));
+        }
+    }
+
+    fn record_session(&mut self, record: &RecoveredSession, replies: &mut Replies) {
+        self.service.record_session(record, replies);
+    }
+
+    fn delete_session(&mut self, session: SessionId, replies: &mut Replies) {
+        self.service.delete_session(session, replies);
+    }
+
+    fn dead_letter(&mut self, letter: &DeadLetter<'_>) {
+        self.service.dead_letter(letter);
+    }
+
+    fn poll(&mut self, wants_stable: bool, replies: &mut Replies) {
+        if self.delay == Nanos(0) {
+            return self.service.poll(wants_stable, replies);
+        }
+        let now = now_monotonic();
+        let due = self.unstable.iter().take_while(|(due, _)| *due <= now).count();
+        if let Some((_, ticket)) = self.unstable.drain(..due).next_back() {
+            replies.stable(ticket);
+        }
+    }
+
+    fn next_poll(&self) -> Option<Nanos> {
+        self.unstable.front().map(|(due, _)| *due)
+    }
 }

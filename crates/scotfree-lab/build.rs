@@ -1,0 +1,41 @@
+//! Compiles the lab's own programs for the kernel, in a build with its plane there.
+
+#[cfg(feature = "xdp")]
+use libbpf_cargo::SkeletonBuilder;
+#[cfg(feature = "xdp")]
+use std::{env, path::PathBuf};
+
+/// The compiler that the programs are written for; `CLANG` names another.
+#[cfg(feature = "xdp")]
+const CLANG: &str = "clang-14";
+
+fn main() {
+    #[cfg(feature = "xdp")]
+    compile();
+}
+
+#[cfg(feature = "xdp")]
+fn compile() {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
+    let (source, include) = (root.join("bpf/lab/gauge.bpf.c"), root.join("bpf/include"));
+    println!("cargo:rerun-if-env-changed=CLANG");
+    println!("cargo:rerun-if-changed={}", source.display());
+    println!("cargo:rerun-if-changed={}", include.display());
+    let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
+    let includes = [format!("-I{}", include.display()), format!("-I/usr/include/{arch}-linux-gnu")];
+    let fixed = ["-mcpu=v3", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-Wno-unused-function"];
+    let built = SkeletonBuilder::new()
+        .source(&source)
+        .obj(out.join("gauge.bpf.o"))
+        .clang(env::var("CLANG").unwrap_or_else(|_| CLANG.to_owned()))
+        .clang_args(fixed.map(str::to_owned).into_iter().chain(includes))
+        .build();
+    if let Err(error) = built {
+        panic!(
+            "compiling {} failed: {error:#}\nwanted: {CLANG} (or CLANG=PROGRAM) and libbpf's headers \
+             (Debian: apt-get install clang-14 libbpf-dev)",
+            source.display()
+        );
+    }
+}

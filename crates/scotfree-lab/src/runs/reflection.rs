@@ -1,0 +1,98 @@
+//! The kernel plane's acknowledgement beside the least that an answer from the same port can cost: the same
+//! update sent back by a program that does nothing else.
+//!
+//! Invariant: both arms have the same client, cable and port; in the arm without a device its program is replaced
+//! by the reflection, and after it by that of the device's next daemon.
+
+use super::bare_calls::{bare_calls, BareCalls};
+use super::settings::settings_of;
+use super::site::{difference, Logs, Site};
+use super::worker::bare_calls::Answerer;
+use super::{Context, Measured};
+use crate::experiment::Measurement;
+use crate::gauge::{Gauge, Part};
+use crate::trouble::Trouble;
+use scotfree_core::Tier;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Settings {
+    answerer: Answerer,
+    #[serde(with = "crate::tier_text")]
+    durability: Tier,
+    calls: u64,
+    /// The shortest time between two calls.
+    interval_us: u64,
+    payload_bytes: usize,
+}
+
+const PLANE: [&str; 2] = ["--plane", "xdp"];
+const CALLS_BEFORE: u64 = 100;
+/// The client's port.
+const CLIENT_PORT: &str = "eth0";
+/// The device's port to the client.
+const PORT: &str = "client0";
+
+pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
+    let site = Site::up(context)?;
+    let device = site.device();
+    let mut switch = site.start_switch_with(Logs::Ram, &PLANE)?;
+    let _server = site.start_noop(false)?;
+    context.measure_in_turns(|arm, _| {
+        let Settings { answerer, durability, calls, interval_us, payload_bytes } = settings_of(arm)?;
+        let calls = BareCalls {
+            pass_at: Some(CLIENT_PORT),
+            tier: durability,
+            answerer,
+            outstanding: 1,
+            interval_us,
+            payload_bytes,
+            count: calls,
+        };
+        match answerer {
+            Answerer::Device => by_device(&site, &calls),
+            Answerer::Reflection => {
+                // So that the client knows the server's station: the reflection answers no questions.
+                bare_calls(&site, &BareCalls { answerer: Answerer::Device, count: CALLS_BEFORE, ..calls })?;
+                let measured = by_reflection(&site, &device.role, &calls)?;
+                switch.kill();
+                switch = site.start_device(&device, Logs::Ram, &PLANE)?;
+                Ok(measured)
+            }
+        }
+    })
+}
+
+fn by_device(site: &Site<'_>, calls: &BareCalls) -> Result<Measured, Trouble> {
+    let before = site.device_counts()?;
+    let mut measured = measured(site, calls)?;
+    let after = site.device_counts()?;
+    let count = |name| difference(&before, &after, name);
+    measured.counter("device_acks", count("scotfree_device_persist_acks_total"));
+    measured.counter("logged", count("scotfree_device_logged_total"));
+    measured.counter("passed_up", count("scotfree_kernel_passed_up_total"));
+    Ok(measured)
+}
+
+fn by_reflection(site: &Site<'_>, role: &str, calls: &BareCalls) -> Result<Measured, Trouble> {
+    let broke = |error| Trouble::new("put a reflection in the device's place", error, "see: scot doctor");
+    let reflection = Gauge::load(Part::Reflect).map_err(broke)?;
+    reflection.replace(&site.kept_folder(role).join(format!("port-{PORT}"))).map_err(broke)?;
+    let mut measured = measured(site, calls)?;
+    let counters = reflection.counters().map_err(broke)?;
+    measured.counter("reflected", counters.reflected);
+    measured.counter("not_reflected", counters.dropped);
+    Ok(measured)
+}
+
+fn measured(site: &Site<'_>, calls: &BareCalls) -> Result<Measured, Trouble> {
+    let report = bare_calls(site, calls)?;
+    let mut measured = Measured::default();
+    measured.latency(&report.latency);
+    measured.counter("answered", report.answered);
+    measured.counter("ended_stable", report.ended_stable);
+    measured.counter("sent_again", report.sent_again);
+    measured.counter("refused", report.refused);
+    Ok(measured)
+}
