@@ -46,6 +46,17 @@ Ends with 1 if an acknowledged update was lost or applied twice.")]
   SCOT_SWITCH_LOG='[\"pmem:/mnt/pmem/scot.log\"]' scot doctor       is that persistent memory?
 Ends with 1 if something is missing without which nothing works.")]
     Doctor(DoctorArgs),
+    /// Load the device's programs once, as root, for a group whose members then run --plane xdp without root
+    #[command(after_help = "Examples:
+  sudo scot setup --group devs                 one set, for one device: /sys/fs/bpf/scotfree-group-devs/0
+  sudo scot setup --group devs --sets 4        four of them
+  unshare -Urnm scot switch --plane xdp --pin /sys/fs/bpf/scotfree-group-devs/0 …     a member's device
+  scot setup --release /sys/fs/bpf/scotfree-group-devs/0     end its log: another device may have the set
+  sudo scot setup --group devs --remove
+After a restart of the host or with another build of scot, run it again; a log that is there stays.
+Members can attach these programs to any port that they can see, the host's as well, and read each other's
+logs and session keys there: give it to a group of people who might as well be root of this host.")]
+    Setup(Setup),
     /// Run the device: bridge ports, log updates, acknowledge them
     #[command(after_help = "Examples:
   scot switch --port eth1 --port eth2 --address 10.0.0.254 --server 10.0.0.2:51000 \\
@@ -158,6 +169,30 @@ pub enum DemoService {
     Kv,
     /// Redis where it is installed, scot kv elsewhere.
     Auto,
+}
+
+/// Flags of the setup.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub struct Setup {
+    /// The group, by name or number, whose members may use the sets
+    #[arg(long, value_name = "GROUP", required_unless_present = "release")]
+    pub group: Option<String>,
+    /// How many sets there are to be at least, each for one device at a time
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub sets: u32,
+    /// How many slots of 1.5 KiB the log of each has in the kernel's memory (32768 for a new one)
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub slots: Option<u32>,
+    /// Where the sets lie, in a BPF file system (/sys/fs/bpf/scotfree-group-GROUP by default)
+    #[arg(long, value_name = "FOLDER")]
+    pub folder: Option<PathBuf>,
+    /// Remove all sets of the group, their logs with them
+    #[arg(long, conflicts_with_all = ["sets", "slots", "release"])]
+    pub remove: bool,
+    /// End the log in a set and take its programs from all ports; members may do it
+    #[arg(long, value_name = "SET", conflicts_with_all = ["group", "sets", "slots", "folder"])]
+    pub release: Option<PathBuf>,
 }
 
 /// Flags of the doctor.

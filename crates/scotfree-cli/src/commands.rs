@@ -11,6 +11,7 @@ mod lab;
 mod logs;
 mod manual;
 mod reports;
+mod setup;
 mod sim;
 
 use crate::cli::{Cli, Command, ConfigCommand, Key, Sidecar, Tax};
@@ -28,6 +29,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Demo(flags) => demo::run(&flags),
         Command::Doctor(flags) => doctor::run(&sources().flags("doctor", &flags.settings), &flags),
+        Command::Setup(flags) => setup::run(&flags),
         Command::Switch(flags) => {
             daemons::switch::run(sources().flags("cluster", &flags.cluster).flags("switch", &flags.settings))
         }

@@ -8,7 +8,7 @@ mod log_size;
 mod pmem;
 mod system;
 
-pub use kernel_plane::{KeptDevice, KernelWish, Runner, KEPT_FOLDER, KEPT_PREFIX};
+pub use kernel_plane::{GroupSet, KeptDevice, KernelWish, Runner, KEPT_FOLDER, KEPT_PREFIX, SETS_PREFIX};
 pub use log_size::{LogDemand, LogRoom};
 pub use system::System;
 
@@ -42,6 +42,8 @@ pub trait Environment {
     fn try_programs(&self) -> Result<(), String>;
     /// What the kernel says of an interface that programs are to be attached to.
     fn look_at_interface(&self, ifindex: u32) -> Result<Interface, String>;
+    /// The sets of programs that root has loaded for groups, in `folder`, with `other` if that is one.
+    fn group_sets(&self, folder: &Path, other: Option<&Path>) -> Vec<GroupSet>;
     /// What devices have kept in `folder`, under their usual names and under `other`.
     fn kept_devices(&self, folder: &Path, other: Option<&Path>) -> Result<Vec<KeptDevice>, String>;
 }

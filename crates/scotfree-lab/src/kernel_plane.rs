@@ -7,7 +7,7 @@
 #[cfg_attr(not(feature = "xdp"), path = "kernel_plane/left_out.rs")]
 mod plane;
 
-pub(crate) use plane::{kept, look_at_interface};
+pub(crate) use plane::{is_set, kept, look_at_interface, owner_of_set};
 
 use crate::trouble::Trouble;
 use scotfree_core::{BootEpoch, DeviceId, Nanos, OrderNumber};

@@ -74,7 +74,8 @@ pub struct XdpConfig {
     /// The folder, in a BPF file system, that keeps the log and the attachments when the daemon ends.
     pub pin: PathBuf,
     /// How many slots the log in the kernel's memory has, of 1.5 KiB each.
-    pub slots: u32,
+    /// Those that it has, or 32768 of a new one, if nobody says.
+    pub slots: Option<u32>,
     /// Whether the programs may run in the kernel's stack instead of the ports' drivers.
     pub generic: bool,
     /// Of so many of Scotfree's packets one is shown at `/events`; 0: none.
@@ -85,7 +86,7 @@ impl XdpConfig {
     /// Defaults for a device of this name.
     pub fn new(device: DeviceId) -> XdpConfig {
         let pin = PathBuf::from(format!("/sys/fs/bpf/scotfree-device-{device}"));
-        XdpConfig { pin, slots: 32_768, generic: false, event_every: 0 }
+        XdpConfig { pin, slots: None, generic: false, event_every: 0 }
     }
 }
 
@@ -229,7 +230,7 @@ impl SwitchConfig {
         if !self.ports.iter().all(|port| port.ingress.is_transparent() && port.egress.is_transparent()) {
             return Err("faults on purpose are made by --plane user only".to_owned());
         }
-        if xdp.slots == 0 {
+        if xdp.slots == Some(0) {
             return Err("a log without slots keeps nothing; give --slots at least the window".to_owned());
         }
         if self.sessions_max > XDP_SESSIONS_MAX {
@@ -273,7 +274,8 @@ mod tests {
         let cases: [(Spoil, &str); 12] = [
             (
                 |config| {
-                    config.plane = PlaneConfig::Xdp(XdpConfig { slots: 0, ..XdpConfig::new(DeviceId(1)) });
+                    config.plane =
+                        PlaneConfig::Xdp(XdpConfig { slots: Some(0), ..XdpConfig::new(DeviceId(1)) });
                 },
                 "--slots",
             ),

@@ -26,6 +26,8 @@ mod plane;
 pub mod plane_user;
 #[cfg(feature = "xdp")]
 mod plane_xdp;
+#[cfg(feature = "xdp")]
+pub mod sets;
 
 pub use config::{
     DiskLogConfig, PlaneConfig, PortConfig, RamLogConfig, SwitchConfig, XdpConfig, PORTS_DEFAULT, PORTS_MAX,
@@ -35,3 +37,5 @@ pub use daemon::{Command, Daemon, DaemonHandle, StartError, RECORD_BYTES_MAX};
 pub use link::{is_link_local, mac_of_device, Vlan};
 pub use metrics::{MetricKind, MetricsText};
 pub use notice::{Notices, Sink};
+#[cfg(feature = "xdp")]
+pub use scotfree_xdp::Prepared;

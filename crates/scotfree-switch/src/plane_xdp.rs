@@ -23,6 +23,9 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
+/// How many slots a new log has, unless somebody says.
+pub(crate) const SLOTS_DEFAULT: u32 = 32_768;
+
 /// The programs, loaded, before anything passes them.
 pub(crate) struct Loaded {
     kernel: Kernel,
@@ -33,15 +36,12 @@ impl Loaded {
     /// Loads the programs; what a daemon before has left is taken over if it is this device's.
     pub(crate) fn load(config: &SwitchConfig, xdp: &XdpConfig) -> Result<Loaded, KernelError> {
         let pin = Some(xdp.pin.clone());
-        let kernel = Kernel::load(&KernelConfig { slot_count: xdp.slots, pin })?;
-        let found = kernel.shared().device();
-        if kernel.adopted() && found != config.device {
-            return Err(KernelError::Kept {
-                path: xdp.pin.clone(),
-                found: format!("the log of device {found}"),
-                wanted: format!("that of device {}", config.device),
-            });
-        }
+        let slot_count = xdp.slots.or_else(|| scotfree_xdp::slot_count(&xdp.pin)).unwrap_or(SLOTS_DEFAULT);
+        let kernel = Kernel::load(&KernelConfig { slot_count, pin })?;
+        // A daemon before may have been of an older epoch of the key.
+        let stamp_keys = config.cluster_key.controls(Direction::Stamp);
+        let stamp_keys: Vec<_> = stamp_keys.all().map(|key| KeyWords(key.words())).collect();
+        kernel.require_settings(&settings(config, xdp), &stamp_keys)?;
         Ok(Loaded { kernel, config: xdp.clone() })
     }
 

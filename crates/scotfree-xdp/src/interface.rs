@@ -2,6 +2,7 @@
 //!
 //! Invariant: looking changes nothing.
 
+use crate::kernel::AttachMode;
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::query::ProgInfoIter;
 use std::io;
@@ -45,18 +46,33 @@ const ACT_BASIC: u64 = 1 << 0;
 const ACT_REDIRECT: u64 = 1 << 1;
 const ACT_NDO_XMIT: u64 = 1 << 2;
 
+fn query(ifindex: u32) -> io::Result<libbpf_sys::bpf_xdp_query_opts> {
+    let mut answer = libbpf_sys::bpf_xdp_query_opts {
+        sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as libbpf_sys::size_t,
+        ..libbpf_sys::bpf_xdp_query_opts::default()
+    };
+    // SAFETY: the struct is whole, says its size and outlives the call.
+    let result = unsafe { libbpf_sys::bpf_xdp_query(ifindex as i32, 0, &raw mut answer) };
+    if result != 0 {
+        return Err(io::Error::from_raw_os_error(-result));
+    }
+    Ok(answer)
+}
+
+/// The number of the program that is attached to an interface in a mode.
+pub(crate) fn program_in(ifindex: u32, mode: AttachMode) -> io::Result<Option<u32>> {
+    let answer = query(ifindex)?;
+    let id = match mode {
+        AttachMode::Native => answer.drv_prog_id,
+        AttachMode::Generic => answer.skb_prog_id,
+    };
+    Ok((id != 0).then_some(id))
+}
+
 impl Interface {
     /// Asks the kernel.
     pub fn look(ifindex: u32) -> io::Result<Interface> {
-        let mut answer = libbpf_sys::bpf_xdp_query_opts {
-            sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as libbpf_sys::size_t,
-            ..libbpf_sys::bpf_xdp_query_opts::default()
-        };
-        // SAFETY: the struct is whole, says its size and outlives the call.
-        let result = unsafe { libbpf_sys::bpf_xdp_query(ifindex as i32, 0, &raw mut answer) };
-        if result != 0 {
-            return Err(io::Error::from_raw_os_error(-result));
-        }
+        let answer = query(ifindex)?;
         let ids = [answer.prog_id, answer.drv_prog_id, answer.skb_prog_id, answer.hw_prog_id];
         let program = ids.into_iter().find(|id| *id != 0).map(|id| Attached { id, name: name_of(id) });
         Ok(Interface { features: features(answer.feature_flags), program })

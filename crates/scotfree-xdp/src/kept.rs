@@ -2,7 +2,8 @@
 //!
 //! Invariant: looking changes nothing; what a running daemon holds may be looked at too.
 
-use crate::kernel::{bpf, system, table_path, KernelError, TABLE_SHARED};
+use crate::error::{bpf, refused, system, KernelError};
+use crate::kernel::{table_path, TABLE_SHARED};
 use crate::shared::{Shared, VERSION};
 use crate::tables::{counters_of, Counters};
 use libbpf_rs::{MapCore, MapHandle};
@@ -29,11 +30,8 @@ impl Kept {
         let shared_id = shared.info().map_err(bpf("asking for a table's number"))?.info.id;
         let shared = Shared::map(shared.as_fd()).map_err(system("mapping the shared memory"))?;
         if shared.version() != VERSION {
-            return Err(KernelError::Kept {
-                path: folder.to_owned(),
-                found: format!("tables of layout {}", shared.version()),
-                wanted: format!("layout {VERSION}"),
-            });
+            let found = format!("tables of layout {}", shared.version());
+            return Err(refused(folder, found, format!("layout {VERSION}")));
         }
         Ok(Kept { shared, counters, shared_id })
     }

@@ -3,19 +3,23 @@
 //! Invariant: a table that outlives the daemon is taken over only if its layout, its size and the device
 //! named in it are this daemon's; a port's program is replaced in one step, so no frame passes without one.
 
-use crate::plain::bytes_of;
-use crate::shared::{Shared, VERSION};
+use crate::error::{bpf, load_failed, refused, system, KernelError};
+use crate::links::{c_path, create_link, kept_links, link_name, pin_descriptor, remove_link, replace_link};
+use crate::plain::{bytes_of, value_of};
+use crate::prepared::{self, links_folder, pair_path, SetPrograms};
+use crate::shared::{KeyWords, Settings, Shared, VERSION};
 use crate::skeleton::types;
 use crate::slots::Slots;
 use crate::tables::{Counters, Session, Station, StationName, Tables};
-use crate::upcalls::Upcalls;
+use crate::upcalls::{Upcalls, UPCALLS_BURST_MAX};
 use libbpf_rs::{
     libbpf_sys, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject, ProgramInput,
 };
-use std::ffi::{CString, OsStr};
+use scotfree_core::DeviceId;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -48,117 +52,63 @@ pub struct Port {
     pub ifindex: u32,
 }
 
-/// Why the programs do not run.
-#[derive(Debug, thiserror::Error)]
-pub enum KernelError {
-    /// The kernel does not take them.
-    #[error("loading the device's programs into the kernel failed: {source}; {hint}")]
-    Load {
-        /// What the kernel said.
-        source: libbpf_rs::Error,
-        /// What to do.
-        hint: &'static str,
-    },
-    /// A call about the programs or their tables failed.
-    #[error("{doing} failed: {source}")]
-    Bpf {
-        /// What was tried.
-        doing: String,
-        /// What the kernel said.
-        source: libbpf_rs::Error,
-    },
-    /// A system call failed.
-    #[error("{doing} failed: {source}")]
-    Io {
-        /// What was tried.
-        doing: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The folder is not on a BPF file system.
-    #[error(
-        "{} is not on a BPF file system, where the log must be kept so that it outlives the daemon; \
-         as root: mount -t bpf bpf /sys/fs/bpf, or name another folder with --pin", path.display()
-    )]
-    NoBpfFolder {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// What is kept there is of another kind.
-    #[error(
-        "{} holds {found}, this daemon needs {wanted}; start with its settings, or, if nothing in that log \
-         is needed any more, remove the folder: rm -r {}", path.display(), path.display()
-    )]
-    Kept {
-        /// The folder.
-        path: PathBuf,
-        /// What stands there.
-        found: String,
-        /// What this daemon needs.
-        wanted: String,
-    },
-    /// A port does not take the program.
-    #[error("attaching to {interface} failed: {source}; {hint}")]
-    Attach {
-        /// The port.
-        interface: String,
-        /// What the kernel said.
-        source: io::Error,
-        /// What to do.
-        hint: &'static str,
-    },
-}
-
-fn load_hint(error: &libbpf_rs::Error) -> &'static str {
-    match error.kind() {
-        libbpf_rs::ErrorKind::PermissionDenied => {
-            "it needs CAP_BPF and CAP_NET_ADMIN (root has them); if they are there, this kernel refuses the programs: \
-             docs/kernels.md names those that were tried; `--plane user` needs neither"
-        }
-        libbpf_rs::ErrorKind::OutOfMemory => "the log's slots are kernel memory: grant fewer with --slots",
-        _ => "`scot doctor` says what this kernel lacks; `--plane user` works everywhere",
-    }
-}
-
-fn attach_hint(error: &io::Error) -> &'static str {
-    match error.raw_os_error() {
-        Some(libc::EOPNOTSUPP | libc::EINVAL) => {
-            "its driver has no native XDP for it: give --xdp-mode generic, or --plane user"
-        }
-        Some(libc::EBUSY | libc::EEXIST) => {
-            "another program is attached: `ip link show` names it; detach it (ip link set dev PORT xdp off) or \
-             give --plane user"
-        }
-        Some(libc::EPERM) => "it needs CAP_NET_ADMIN in this network namespace; --plane user needs less",
-        _ => "--plane user works with every port",
-    }
-}
-
-pub(crate) fn bpf(doing: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> KernelError {
-    let doing = doing.into();
-    move |source| KernelError::Bpf { doing, source }
-}
-
-pub(crate) fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> KernelError {
-    let doing = doing.into();
-    move |source| KernelError::Io { doing, source }
-}
-
-const PROGRAM_INGRESS: &str = "scot_ingress";
-const PROGRAM_EGRESS: &str = "scot_egress";
+pub(crate) const PROGRAM_INGRESS: &str = "scot_ingress";
+pub(crate) const PROGRAM_EGRESS: &str = "scot_egress";
 const PROGRAM_EGRESS_ALONE: &str = "scot_egress_alone";
 /// The memory that programs and daemon share; the name is the section's.
 pub(crate) const TABLE_SHARED: &str = ".data.shared";
-const TABLE_SLOTS: &str = "scot_slots";
+pub(crate) const TABLE_SLOTS: &str = "scot_slots";
 /// `f_type` of a BPF file system.
 const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
 
-/// The programs, loaded, with their tables.
-pub struct Kernel {
-    object: Object,
+/// The programs.
+enum Programs {
+    /// Loaded by this process.
+    Loaded(Object),
+    /// Of a set that root has loaded.
+    Set(SetPrograms),
+}
+
+/// The tables, whoever has made them.
+struct Opened {
     tables: Tables,
     ports: MapHandle,
     pairs: MapHandle,
+    ring: MapHandle,
+    shared: Shared,
+    slots: Slots,
+}
+
+impl Opened {
+    fn open(
+        find: impl Fn(&str) -> libbpf_rs::Result<MapHandle>,
+        config: &KernelConfig,
+    ) -> Result<Opened, KernelError> {
+        let table = |name: &str| find(name).map_err(bpf(format!("opening the table {name}")));
+        Ok(Opened {
+            shared: Shared::map(table(TABLE_SHARED)?.as_fd()).map_err(system("mapping the shared memory"))?,
+            slots: Slots::map(table(TABLE_SLOTS)?.as_fd(), config.slot_count)
+                .map_err(system("mapping the log's slots"))?,
+            tables: Tables {
+                sessions: table("scot_sessions")?,
+                index: table("scot_session_index")?,
+                stations: table("scot_stations")?,
+                counters: table("scot_counters")?,
+            },
+            ports: table("scot_ports")?,
+            pairs: table("scot_pairs")?,
+            ring: table("scot_upcalls")?,
+        })
+    }
+}
+
+/// The programs, loaded, with their tables.
+pub struct Kernel {
+    programs: Programs,
+    tables: Tables,
+    ports: MapHandle,
+    pairs: MapHandle,
+    ring: MapHandle,
     shared: Shared,
     slots: Slots,
     pin: Option<PathBuf>,
@@ -181,60 +131,57 @@ impl Kernel {
     fn load_with(config: &KernelConfig, testing: bool) -> Result<Kernel, KernelError> {
         // What libbpf would print is in the errors that it returns.
         libbpf_rs::set_print(None);
+        if let Some(folder) = config.pin.as_deref().filter(|folder| prepared::is_set(folder)) {
+            return Kernel::open_set(config, folder);
+        }
         let folder = config.pin.as_deref().map(|folder| {
             make_bpf_folder(folder)?;
             lock_folder(folder)
         });
         let folder = folder.transpose()?;
-        let failed = |source| KernelError::Load { hint: load_hint(&source), source };
-        let mut open = ObjectBuilder::default().open_memory(crate::OBJECT).map_err(failed)?;
-        set_slot_count(&mut open, config.slot_count).map_err(failed)?;
-        for mut program in open.progs_mut() {
-            if program.name() == PROGRAM_EGRESS_ALONE {
-                program.set_autoload(testing);
-            }
-        }
+        let mut open = open_object(config.slot_count, testing)?;
         let adopted = match &config.pin {
             Some(folder) => adopt_tables(&mut open, folder, config.slot_count)?,
             None => false,
         };
-        let mut object = open.load().map_err(failed)?;
+        let mut object = open.load().map_err(load_failed)?;
         if let Some(folder) = config.pin.as_ref().filter(|_| !adopted) {
             pin_tables(&mut object, folder)?;
         }
-        Kernel::open(object, config, adopted, folder)
+        let tables = |name: &str| -> libbpf_rs::Result<MapHandle> {
+            let map = object.maps().find(|map| map.name() == name).expect("the object has this table");
+            MapHandle::try_from(&map)
+        };
+        let opened = Opened::open(tables, config)?;
+        Kernel::assemble(opened, Programs::Loaded(object), config, adopted, folder)
     }
 
-    fn open(
-        object: Object,
+    /// Takes the programs and tables of a set, also without the rights to make them.
+    fn open_set(config: &KernelConfig, folder: &Path) -> Result<Kernel, KernelError> {
+        let lock = lock_folder(folder)?;
+        let programs = prepared::open_programs(folder, config.slot_count)?;
+        let tables = |name: &str| MapHandle::from_pinned_path(table_path(folder, OsStr::new(name)));
+        let opened = Opened::open(tables, config)?;
+        // Nobody's, if no daemon has had it.
+        let adopted = opened.shared.device() != DeviceId(0);
+        Kernel::assemble(opened, Programs::Set(programs), config, adopted, Some(lock))
+    }
+
+    fn assemble(
+        opened: Opened,
+        programs: Programs,
         config: &KernelConfig,
         adopted: bool,
         folder: Option<File>,
     ) -> Result<Kernel, KernelError> {
-        let table = |name: &str| -> Result<MapHandle, KernelError> {
-            let map = object.maps().find(|map| map.name() == name).expect("the object has this table");
-            MapHandle::try_from(&map).map_err(bpf(format!("opening the table {name}")))
-        };
-        let shared =
-            Shared::map(table(TABLE_SHARED)?.as_fd()).map_err(system("mapping the shared memory"))?;
-        let slots = Slots::map(table(TABLE_SLOTS)?.as_fd(), config.slot_count)
-            .map_err(system("mapping the log's slots"))?;
+        let Opened { tables, ports, pairs, ring, shared, slots } = opened;
         if adopted && shared.version() != VERSION {
-            return Err(KernelError::Kept {
-                path: config.pin.clone().unwrap_or_default(),
-                found: format!("tables of layout {}", shared.version()),
-                wanted: format!("layout {VERSION}"),
-            });
+            let pin = config.pin.clone().unwrap_or_default();
+            let found = format!("tables of layout {}", shared.version());
+            return Err(refused(&pin, found, format!("layout {VERSION}")));
         }
-        let tables = Tables {
-            sessions: table("scot_sessions")?,
-            index: table("scot_session_index")?,
-            stations: table("scot_stations")?,
-            counters: table("scot_counters")?,
-        };
-        let (ports, pairs) = (table("scot_ports")?, table("scot_pairs")?);
         let pin = config.pin.clone();
-        Ok(Kernel { object, tables, ports, pairs, shared, slots, pin, adopted, _folder: folder })
+        Ok(Kernel { programs, tables, ports, pairs, ring, shared, slots, pin, adopted, _folder: folder })
     }
 
     /// Whether tables of a daemon before were taken over.
@@ -264,8 +211,7 @@ impl Kernel {
 
     /// The daemon's end of the ring; there must be only one.
     pub fn upcalls(&self) -> Result<Upcalls, KernelError> {
-        let map = self.object.maps().find(|map| map.name() == "scot_upcalls").expect("the object has a ring");
-        Upcalls::open(&map).map_err(bpf("opening the ring"))
+        Upcalls::open(&self.ring).map_err(bpf("opening the ring"))
     }
 
     // ---- sessions
@@ -325,9 +271,11 @@ impl Kernel {
 
     // ---- ports
 
-    /// Attaches the programs to the ports. Where a daemon before left them attached they are replaced. Unless
-    /// a folder keeps them, the attachments end with the descriptors.
+    /// Attaches the programs to the ports. Where a daemon before left them attached they are replaced, and
+    /// taken from such ports as are no more. Unless a folder keeps them, the attachments end with the
+    /// descriptors.
     pub fn attach(&self, ports: &[Port], mode: AttachMode) -> Result<Vec<OwnedFd>, KernelError> {
+        self.leave_others(ports)?;
         for port in ports {
             let value = devmap_value(port.ifindex, None);
             let written = self.ports.update(bytes_of(&port.ifindex), bytes_of(&value), MapFlags::ANY);
@@ -338,15 +286,17 @@ impl Kernel {
 
     fn attach_one(&self, port: &Port, mode: AttachMode) -> Result<OwnedFd, KernelError> {
         let program = self.program_fd(PROGRAM_INGRESS);
-        let kept = self.pin.as_ref().map(|folder| folder.join(format!("port-{}", port.interface)));
-        if let Some(link) = kept.as_deref().and_then(|path| replace_link(path, program)) {
+        let kept = self.links_folder().map(|folder| folder.join(link_name(&port.interface)));
+        if let Some(link) = kept.as_deref().and_then(|path| replace_link(path, program, port, mode)) {
             return Ok(link);
+        }
+        if let Some(path) = &kept {
+            // One that could not be taken over is of another interface, or in the other mode.
+            remove_link(path);
         }
         let link = create_link(program, port, mode)?;
         if let Some(path) = kept {
-            // One that could not be taken over belongs to an interface that is gone.
-            let _ = std::fs::remove_file(&path);
-            pin_link(&link, &path)
+            pin_descriptor(link.as_raw_fd(), &path)
                 .map_err(system(format!("keeping the attachment as {}", path.display())))?;
         }
         Ok(link)
@@ -358,9 +308,47 @@ impl Kernel {
         self.program_fd(PROGRAM_INGRESS)
     }
 
+    /// Takes the programs from ports that are not the device's any more, and forgets who lived behind them.
+    fn leave_others(&self, ports: &[Port]) -> Result<(), KernelError> {
+        let is_other = |ifindex: u32| ports.iter().all(|port| port.ifindex != ifindex);
+        if is_other(self.shared.server_ifindex()) {
+            self.shared.set_server_ifindex(0);
+        }
+        for table in [&self.ports, &self.pairs] {
+            remove_keys(table, |key| value_of(key).is_some_and(is_other));
+        }
+        let lives_there = |key: &[u8]| self.tables.stations.lookup(key, MapFlags::ANY).ok().flatten();
+        remove_keys(&self.tables.stations, |key| {
+            let station = lives_there(key).and_then(|bytes| value_of::<types::scot_station>(&bytes));
+            station.is_some_and(|station| is_other(station.ifindex))
+        });
+        let Some(folder) = self.links_folder() else { return Ok(()) };
+        let names: Vec<_> = ports.iter().map(|port| link_name(&port.interface)).collect();
+        for path in kept_links(&folder).map_err(system(format!("looking into {}", folder.display())))? {
+            if names.iter().all(|name| !path.ends_with(name)) {
+                remove_link(&path);
+            }
+        }
+        Ok(())
+    }
+
+    fn links_folder(&self) -> Option<PathBuf> {
+        let folder = self.pin.as_deref()?;
+        Some(match self.programs {
+            Programs::Loaded(_) => folder.to_owned(),
+            Programs::Set(_) => links_folder(folder),
+        })
+    }
+
     fn program_fd(&self, name: &str) -> i32 {
-        let program = self.object.progs().find(|program| program.name() == name);
-        program.expect("the object has this program").as_fd().as_raw_fd()
+        match &self.programs {
+            Programs::Loaded(object) => {
+                let program = object.progs().find(|program| program.name() == name);
+                program.expect("the object has this program").as_fd().as_raw_fd()
+            }
+            Programs::Set(set) if name == PROGRAM_INGRESS => set.ingress.as_raw_fd(),
+            Programs::Set(set) => set.egress.as_raw_fd(),
+        }
     }
 
     /// Says behind which of the ports the server lives: requests of the others are acknowledged.
@@ -369,8 +357,8 @@ impl Kernel {
         if self.shared.server_ifindex() != server {
             self.shared.set_server_ifindex(0);
         }
-        for port in ports.iter().filter(|port| port.ifindex != server) {
-            let pair = new_pair().map_err(bpf("making a pair of ports"))?;
+        for (at, port) in ports.iter().enumerate().filter(|(_, port)| port.ifindex != server) {
+            let pair = self.pair(at, [port.ifindex, server])?;
             for value in [devmap_value(port.ifindex, Some(egress)), devmap_value(server, None)] {
                 let written = pair.update(bytes_of(&value.ifindex), bytes_of(&value), MapFlags::ANY);
                 written.map_err(bpf(format!("pairing {} with the server's port", port.interface)))?;
@@ -380,6 +368,39 @@ impl Kernel {
             written.map_err(bpf("entering a pair of ports"))?;
         }
         self.shared.set_server_ifindex(server);
+        Ok(())
+    }
+
+    /// A pair for these two: a new one, or that of the set.
+    fn pair(&self, at: usize, ifindexes: [u32; 2]) -> Result<MapHandle, KernelError> {
+        let (Programs::Set(_), Some(folder)) = (&self.programs, &self.pin) else {
+            return new_pair().map_err(bpf("making a pair of ports"));
+        };
+        let path = pair_path(folder, at);
+        let pair = MapHandle::from_pinned_path(&path).map_err(bpf(format!("opening {}", path.display())))?;
+        remove_keys(&pair, |key| value_of(key).is_some_and(|ifindex| !ifindexes.contains(&ifindex)));
+        Ok(pair)
+    }
+
+    // ---- settings
+
+    /// Refuses what was kept under other settings, or under a stamp key that is none of `stamp_keys`.
+    pub fn require_settings(&self, wanted: &Settings, stamp_keys: &[KeyWords]) -> Result<(), KernelError> {
+        let Some(folder) = self.pin.as_deref().filter(|_| self.adopted) else { return Ok(()) };
+        let (found, wanted) = self.shared.settings().differences(wanted, stamp_keys);
+        if found.is_empty() {
+            return Ok(());
+        }
+        Err(refused(folder, format!("the log of {}", found.join(", ")), wanted.join(", ")))
+    }
+
+    /// Ends a set's log and takes its programs from all ports.
+    pub(crate) fn forget(self) -> Result<(), KernelError> {
+        self.leave_others(&[])?;
+        self.clear_for_tests()?;
+        let mut upcalls = self.upcalls()?;
+        while upcalls.take(|_| ()) == UPCALLS_BURST_MAX {}
+        self.shared.forget();
         Ok(())
     }
 
@@ -423,7 +444,8 @@ impl Kernel {
     }
 
     fn test_run(&self, name: &str, frame: &[u8], ifindex: u32, repeat: u32) -> Result<TestRun, KernelError> {
-        let program = self.object.progs_mut().find(|program| program.name() == name);
+        let Programs::Loaded(object) = &self.programs else { panic!("tests load the programs themselves") };
+        let program = object.progs_mut().find(|program| program.name() == name);
         let program = program.expect("the object has this program");
         // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
         let context = [0, frame.len() as u32, 0, ifindex, 0, 0_u32];
@@ -460,13 +482,24 @@ fn devmap_value(ifindex: u32, program: Option<i32>) -> types::bpf_devmap_val {
     value
 }
 
-fn new_pair() -> libbpf_rs::Result<MapHandle> {
+pub(crate) fn new_pair() -> libbpf_rs::Result<MapHandle> {
     let options = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
         ..libbpf_sys::bpf_map_create_opts::default()
     };
     let value_bytes = size_of::<types::bpf_devmap_val>() as u32;
     MapHandle::create(MapType::DevmapHash, Some("scot_pair"), 4, value_bytes, 2, &options)
+}
+
+pub(crate) fn open_object(slot_count: u32, testing: bool) -> Result<OpenObject, KernelError> {
+    let mut open = ObjectBuilder::default().open_memory(crate::OBJECT).map_err(load_failed)?;
+    set_slot_count(&mut open, slot_count).map_err(load_failed)?;
+    for mut program in open.progs_mut() {
+        if program.name() == PROGRAM_EGRESS_ALONE {
+            program.set_autoload(testing);
+        }
+    }
+    Ok(open)
 }
 
 fn set_slot_count(open: &mut OpenObject, count: u32) -> libbpf_rs::Result<()> {
@@ -488,7 +521,7 @@ pub fn attached_program(ifindex: u32) -> io::Result<Option<u32>> {
 
 // ---- what outlives the daemon
 
-fn make_bpf_folder(folder: &Path) -> Result<(), KernelError> {
+pub(crate) fn make_bpf_folder(folder: &Path) -> Result<(), KernelError> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(system(format!("making the folder {}", folder.display())))?;
     let path = c_path(folder);
@@ -509,7 +542,7 @@ fn make_bpf_folder(folder: &Path) -> Result<(), KernelError> {
 }
 
 /// Two daemons behind the same programs would each believe to know what the machine has decided.
-fn lock_folder(folder: &Path) -> Result<File, KernelError> {
+pub(crate) fn lock_folder(folder: &Path) -> Result<File, KernelError> {
     let opened = File::open(folder).map_err(system(format!("opening {}", folder.display())))?;
     // SAFETY: the descriptor is open.
     if unsafe { libc::flock(opened.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
@@ -530,18 +563,20 @@ pub(crate) fn table_path(folder: &Path, name: &OsStr) -> PathBuf {
     folder.join(format!("table-{}", name.to_string_lossy().trim_start_matches('.').replace('.', "-")))
 }
 
-fn adopt_tables(open: &mut OpenObject, folder: &Path, slot_count: u32) -> Result<bool, KernelError> {
+pub(crate) fn adopt_tables(
+    open: &mut OpenObject,
+    folder: &Path,
+    slot_count: u32,
+) -> Result<bool, KernelError> {
     let slots = table_path(folder, OsStr::new(TABLE_SLOTS));
     if !slots.exists() {
         return Ok(false);
     }
     let kept = MapHandle::from_pinned_path(&slots).map_err(bpf(format!("opening {}", slots.display())))?;
     if (kept.max_entries(), kept.value_size()) != (slot_count, size_of::<types::scot_slot>() as u32) {
-        return Err(KernelError::Kept {
-            path: folder.to_owned(),
-            found: format!("a log of {} slots of {} bytes", kept.max_entries(), kept.value_size()),
-            wanted: format!("{slot_count} slots of {} bytes", size_of::<types::scot_slot>()),
-        });
+        let found = format!("a log of {} slots of {} bytes", kept.max_entries(), kept.value_size());
+        let wanted = format!("{slot_count} slots of {} bytes", size_of::<types::scot_slot>());
+        return Err(refused(folder, found, wanted));
     }
     for mut map in open.maps_mut() {
         let name = map.name().to_owned();
@@ -553,7 +588,7 @@ fn adopt_tables(open: &mut OpenObject, folder: &Path, slot_count: u32) -> Result
     Ok(true)
 }
 
-fn pin_tables(object: &mut Object, folder: &Path) -> Result<(), KernelError> {
+pub(crate) fn pin_tables(object: &mut Object, folder: &Path) -> Result<(), KernelError> {
     // The slots last: who finds them finds all.
     let names: Vec<_> = object.maps().map(|map| map.name().to_owned()).filter(|name| is_kept(name)).collect();
     let (slots, others): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| name == TABLE_SLOTS);
@@ -567,53 +602,10 @@ fn pin_tables(object: &mut Object, folder: &Path) -> Result<(), KernelError> {
     Ok(())
 }
 
-fn c_path(path: &Path) -> CString {
-    CString::new(path.as_os_str().as_bytes()).expect("a path has no zero byte")
-}
-
-fn owned(fd: i32) -> io::Result<OwnedFd> {
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(-fd));
+fn remove_keys(table: &MapHandle, is_out: impl Fn(&[u8]) -> bool) {
+    let out: Vec<Vec<u8>> = table.keys().filter(|key| is_out(key)).collect();
+    for key in out {
+        // A port that is gone has left the table by itself.
+        let _ = table.delete(&key);
     }
-    // SAFETY: the call has just returned it, so nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-fn create_link(program: i32, port: &Port, mode: AttachMode) -> Result<OwnedFd, KernelError> {
-    let flags = match mode {
-        AttachMode::Native => libbpf_sys::XDP_FLAGS_DRV_MODE,
-        AttachMode::Generic => libbpf_sys::XDP_FLAGS_SKB_MODE,
-    };
-    let options = libbpf_sys::bpf_link_create_opts {
-        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
-        flags,
-        ..libbpf_sys::bpf_link_create_opts::default()
-    };
-    // SAFETY: the options are whole and outlive the call; the kernel checks the numbers.
-    let fd = unsafe {
-        libbpf_sys::bpf_link_create(program, port.ifindex as i32, libbpf_sys::BPF_XDP, &raw const options)
-    };
-    owned(fd).map_err(|source| KernelError::Attach {
-        interface: port.interface.clone(),
-        hint: attach_hint(&source),
-        source,
-    })
-}
-
-fn pin_link(link: &OwnedFd, path: &Path) -> io::Result<()> {
-    // SAFETY: the path ends with a zero byte and outlives the call.
-    let result = unsafe { libbpf_sys::bpf_obj_pin(link.as_raw_fd(), c_path(path).as_ptr()) };
-    if result < 0 {
-        return Err(io::Error::from_raw_os_error(-result));
-    }
-    Ok(())
-}
-
-/// Takes over a kept attachment and puts `program` in its place; `None` if it cannot be taken over.
-fn replace_link(path: &Path, program: i32) -> Option<OwnedFd> {
-    // SAFETY: the path ends with a zero byte and outlives the call.
-    let link = owned(unsafe { libbpf_sys::bpf_obj_get(c_path(path).as_ptr()) }).ok()?;
-    // SAFETY: both descriptors are open; without options there is nothing else to be read.
-    let result = unsafe { libbpf_sys::bpf_link_update(link.as_raw_fd(), program, std::ptr::null()) };
-    (result == 0).then_some(link)
 }

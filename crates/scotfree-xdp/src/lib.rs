@@ -4,12 +4,15 @@
 //! Invariant: what is written down in `bpf/include/scot_shared.h` is read and written only through the
 //! types made from it; a table of another layout is refused, never read.
 
+mod error;
 mod events;
 mod interface;
 mod kept;
 mod kernel;
+mod links;
 mod mirror;
 mod plain;
+mod prepared;
 mod shared;
 mod slots;
 mod tables;
@@ -27,11 +30,13 @@ struct Aligned<const N: usize>([u8; N]);
 
 static OBJECT: &[u8] = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/dispatcher.bpf.o"))).0;
 
+pub use error::KernelError;
 pub use events::Event;
 pub use interface::{Attached, Features, Interface};
 pub use kept::Kept;
-pub use kernel::{attached_program, AttachMode, Kernel, KernelConfig, KernelError, Port, TestRun};
+pub use kernel::{attached_program, AttachMode, Kernel, KernelConfig, Port, TestRun};
 pub use mirror::{Mirror, MirrorCounters};
+pub use prepared::{is_set, owner, prepare, release, remove, slot_count, Prepared, SetConfig};
 pub use shared::{Endpoint, KeyWords, Settings, Shared, SESSIONS_MAX};
 pub use slots::{SlotHead, SlotState, Slots};
 pub use tables::{Counters, Session, Station, StationName};

@@ -3,7 +3,8 @@
 //! Invariant: before the machine decides about a session it knows all that the programs have done with
 //! it, and until the programs know what it has decided they touch nothing of that session.
 
-use crate::kernel::{Kernel, KernelError};
+use crate::error::KernelError;
+use crate::kernel::Kernel;
 use crate::shared::KeyWords;
 use crate::slots::{SlotHead, SlotState};
 use crate::tables::Session;

@@ -15,7 +15,7 @@ use std::sync::atomic::{fence, AtomicU32, AtomicU64, AtomicU8, Ordering};
 /// How many sessions the programs can keep.
 pub const SESSIONS_MAX: usize = 1024;
 /// The layout that this build reads; it stands in the shared memory.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// A key of the packet MAC as the two words that `SipHash` takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,7 +48,7 @@ impl Endpoint {
 }
 
 /// What the daemon tells the programs once, before they see a frame.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// The device's name.
     pub device: DeviceId,
@@ -64,6 +64,43 @@ pub struct Settings {
     pub own_mac: [u8; 6],
     /// Of so many of Scotfree's packets one is told of; 0: none.
     pub event_every: u32,
+}
+
+impl Settings {
+    /// In what these differ from others, which may go on with any of `stamp_keys`; each side in words, keys never.
+    /// How many packets are told of can change at any time.
+    pub(crate) fn differences(
+        &self,
+        others: &Settings,
+        stamp_keys: &[KeyWords],
+    ) -> (Vec<String>, Vec<String>) {
+        let mut both = (Vec::new(), Vec::new());
+        let mut say = |differs: bool, ours: String, theirs: String| {
+            if differs {
+                both.0.push(ours);
+                both.1.push(theirs);
+            }
+        };
+        let named = |name: &str, value: &dyn std::fmt::Display| format!("{name} {value}");
+        let ports = |(first, last): (u16, u16)| format!("UDP ports {first}-{last}");
+        let mac = |bytes: [u8; 6]| {
+            let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("station address {}", digits.join(":"))
+        };
+        say(
+            self.device != others.device,
+            named("device", &self.device),
+            named("that of device", &others.device),
+        );
+        say(self.server != others.server, named("server", &self.server), named("server", &others.server));
+        let control = |settings: &Settings| named("control address", &settings.control);
+        say(self.control != others.control, control(self), control(others));
+        say(self.ports != others.ports, ports(self.ports), ports(others.ports));
+        let (found, wanted) = ("another cluster key", "one of an epoch in its own key file");
+        say(!stamp_keys.contains(&self.stamp_key), found.to_owned(), wanted.to_owned());
+        say(self.own_mac != others.own_mac, mac(self.own_mac), mac(others.own_mac));
+        both
+    }
 }
 
 /// The memory shared with the programs.
@@ -107,7 +144,8 @@ impl Shared {
         unsafe { AtomicU8::from_ptr(self.memory.as_ptr().byte_add(offset).cast()) }
     }
 
-    /// Writes the settings. No port may be attached yet, or they must be those that stand there.
+    /// Writes the settings. No port may be attached yet, or they must be those that stand there, but for the key of
+    /// stamps and how many packets are told of.
     pub fn set(&self, settings: &Settings) {
         // SAFETY: the mapping holds a whole struct; by this function's rule no program reads it now, or
         // what is written does not change it.
@@ -116,11 +154,34 @@ impl Shared {
         shared.server = Endpoint(settings.server).to_plain();
         shared.control = Endpoint(settings.control).to_plain();
         (shared.port_first, shared.port_last) = settings.ports;
-        let [low, high] = settings.stamp_key.0;
-        shared.stamp_key = crate::skeleton::types::scot_key { low, high };
         shared.own_mac[..6].copy_from_slice(&settings.own_mac);
-        shared.event_every = settings.event_every;
         shared.version = VERSION;
+        self.set_stamp_key(settings.stamp_key);
+        self.half(offset_of!(scot_shared, event_every)).store(settings.event_every, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The settings that stand there.
+    pub fn settings(&self) -> Settings {
+        // SAFETY: the mapping holds a whole struct, whose settings only its one daemon writes.
+        let shared = unsafe { &*self.memory.as_ptr() };
+        let mut own_mac = [0; 6];
+        own_mac.copy_from_slice(&shared.own_mac[..6]);
+        Settings {
+            device: DeviceId(shared.device),
+            server: Endpoint::from_plain(&shared.server).0,
+            control: Endpoint::from_plain(&shared.control).0,
+            ports: (shared.port_first, shared.port_last),
+            stamp_key: KeyWords([shared.stamp_key.low, shared.stamp_key.high]),
+            own_mac,
+            event_every: shared.event_every,
+        }
+    }
+
+    /// Makes the memory nobody's. No port may be attached.
+    pub(crate) fn forget(&self) {
+        // SAFETY: the mapping holds a whole struct, of which all zeros is a value; no program reads it now.
+        unsafe { self.memory.as_ptr().write_bytes(0, 1) };
         fence(Ordering::SeqCst);
     }
 
@@ -241,4 +302,33 @@ pub(crate) fn map_table(table: BorrowedFd<'_>, length: usize) -> io::Result<NonN
         return Err(io::Error::last_os_error());
     }
     NonNull::new(memory).ok_or_else(|| io::Error::other("a mapping at address 0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_is_that_of_the_programs() {
+        let header = include_str!("../../../bpf/include/scot_shared.h");
+        assert!(header.contains(&format!("#define SCOT_SHARED_VERSION {VERSION}u\n")));
+    }
+
+    #[test]
+    fn what_is_kept_goes_on_under_any_epoch_of_the_key() {
+        let settings = |key: u64| Settings {
+            device: DeviceId(7),
+            server: "10.77.0.2:51000".parse().expect("it is plain"),
+            control: "10.77.0.254:51000".parse().expect("it is plain"),
+            ports: (51000, 51000),
+            stamp_key: KeyWords([key; 2]),
+            own_mac: [2; 6],
+            event_every: 0,
+        };
+        let (older, newer) = (settings(1), Settings { event_every: 100, ..settings(2) });
+        let epochs = [newer.stamp_key, older.stamp_key];
+        assert_eq!(older.differences(&newer, &epochs), (vec![], vec![]));
+        let (found, _) = older.differences(&newer, &epochs[..1]);
+        assert_eq!(found, ["another cluster key"]);
+    }
 }

@@ -5,15 +5,28 @@
 
 use super::{capabilities, is_missing, Environment, Finding, State};
 use crate::kernel_plane::{is_user_namespace, Attached, Interface, USER_NAMESPACE_FILE};
+use scotfree_core::DeviceId;
 use std::path::{Path, PathBuf};
 
 const CAP_NET_ADMIN: u64 = 1 << 12;
 const CAP_SYS_ADMIN: u64 = 1 << 21;
+const CAP_PERFMON: u64 = 1 << 38;
 const CAP_BPF: u64 = 1 << 39;
 /// Where devices keep what outlives their daemons, unless they are told otherwise.
 pub const KEPT_FOLDER: &str = "/sys/fs/bpf";
 /// What the folders of devices are called there; the device's number follows.
 pub const KEPT_PREFIX: &str = "scotfree-device-";
+/// What the folders of sets for groups are called there; the group's name follows.
+pub const SETS_PREFIX: &str = "scotfree-group-";
+/// The first kernel that lets who may load no programs use those that others have loaded, whatever
+/// `kernel.unprivileged_bpf_disabled` says.
+const SETS_SINCE: (u32, u32) = (5, 19);
+const UNIT_FILES: [&str; 3] = [
+    "/etc/systemd/system/scot-switch.service",
+    "/usr/lib/systemd/system/scot-switch.service",
+    "/lib/systemd/system/scot-switch.service",
+];
+const SERVICE_SETTINGS: &str = "/etc/scotfree/scot.toml";
 const BTF_FILE: &str = "/sys/kernel/btf/vmlinux";
 /// The first kernel that broadcasts a frame through a map of ports.
 const BROADCAST_SINCE: (u32, u32) = (5, 14);
@@ -55,6 +68,15 @@ pub struct KeptDevice {
     pub runner: Runner,
 }
 
+/// A set of programs that root has loaded for a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupSet {
+    /// Its folder, or that of all sets of a group that cannot be entered.
+    pub folder: PathBuf,
+    /// The device whose log it holds, none if it is free; or why it cannot be used from here.
+    pub owner: Result<Option<DeviceId>, String>,
+}
+
 /// Who runs a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runner {
@@ -70,9 +92,20 @@ pub(super) fn check(environment: &dyn Environment, wish: &KernelWish, interfaces
     if !environment.has_kernel_plane() {
         return vec![left_out(wish)];
     }
-    let rights = rights(environment, wish);
+    let sets = environment.group_sets(Path::new(KEPT_FOLDER), wish.pin.as_deref());
+    let usable = sets.iter().find(|set| set.owner.is_ok());
+    let rights = rights(environment, wish, usable);
     let may_try = rights.state == State::Ok;
-    let mut findings = vec![rights, features(environment, wish, may_try), file_system(environment, wish)];
+    let features = match usable {
+        Some(set) if !may_try => {
+            let found = format!("the kernel has taken the device's programs: {}", set.folder.display());
+            Finding::ok("kernel plane: features", found)
+        }
+        _ => features(environment, wish, may_try),
+    };
+    let mut findings = vec![rights, features, file_system(environment, wish)];
+    findings.push(group_sets(environment, &sets, may_try));
+    findings.push(service(environment));
     findings.extend(kept(environment, wish));
     let there = interfaces.iter().filter(|interface| !is_missing(environment, interface));
     findings.extend(there.flat_map(|interface| port(environment, wish, interface)));
@@ -87,27 +120,35 @@ fn left_out(wish: &KernelWish) -> Finding {
     Finding::lacks("kernel plane", wish.lacking(), found, mend)
 }
 
-fn rights(environment: &dyn Environment, wish: &KernelWish) -> Finding {
+fn rights(environment: &dyn Environment, wish: &KernelWish, usable: Option<&GroupSet>) -> Finding {
     let check = "kernel plane: rights";
+    let (lacking, set) = match usable {
+        Some(set) => (State::Could, format!("--pin {}; or ", set.folder.display())),
+        None => (wish.lacking(), String::new()),
+    };
     let held = capabilities(environment);
     let uid_map = environment.read(USER_NAMESPACE_FILE);
     if uid_map.is_some_and(|map| is_user_namespace(&map)) {
         let found = "this is a user namespace; the kernel takes programs from the first one only";
-        let mend = format!("run outside of it, as root: sudo scot …; {OTHERWISE}");
-        return Finding::lacks(check, wish.lacking(), found, mend);
+        let mend = format!("{set}run outside of it, as root: sudo scot …; {OTHERWISE}");
+        return Finding::lacks(check, lacking, found, mend);
     }
-    let lacks: Vec<&str> = [("CAP_BPF", CAP_BPF | CAP_SYS_ADMIN), ("CAP_NET_ADMIN", CAP_NET_ADMIN)]
-        .into_iter()
-        .filter(|(_, any)| held & any == 0)
-        .map(|(name, _)| name)
-        .collect();
+    // Without CAP_PERFMON the kernel takes no program that reads a frame at a place it has computed.
+    let needed = [
+        ("CAP_BPF", CAP_BPF | CAP_SYS_ADMIN),
+        ("CAP_PERFMON", CAP_PERFMON | CAP_SYS_ADMIN),
+        ("CAP_NET_ADMIN", CAP_NET_ADMIN),
+    ];
+    let lacks: Vec<&str> =
+        needed.into_iter().filter(|(_, any)| held & any == 0).map(|(name, _)| name).collect();
     if lacks.is_empty() {
-        return Finding::ok(check, "CAP_BPF and CAP_NET_ADMIN are held");
+        return Finding::ok(check, "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN are held");
     }
     let mend = format!(
-        "run as root: sudo scot …; or setcap cap_bpf,cap_net_admin,cap_net_raw+ep \"$(command -v scot)\"; {OTHERWISE}"
+        "{set}run as root: sudo scot …; or setcap cap_bpf,cap_perfmon,cap_net_admin,cap_net_raw+ep \"$(command -v \
+         scot)\"; {OTHERWISE}"
     );
-    Finding::lacks(check, wish.lacking(), format!("missing: {}", lacks.join(", ")), mend)
+    Finding::lacks(check, lacking, format!("missing: {}", lacks.join(", ")), mend)
 }
 
 fn features(environment: &dyn Environment, wish: &KernelWish, may_try: bool) -> Finding {
@@ -146,6 +187,54 @@ fn release(environment: &dyn Environment) -> Option<(u32, u32)> {
     let text = environment.read("/proc/sys/kernel/osrelease")?;
     let mut numbers = text.split(|letter: char| !letter.is_ascii_digit()).map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+// ---- without root, and as a service
+
+/// What root has loaded for groups; of no use to who may load programs.
+fn group_sets(environment: &dyn Environment, sets: &[GroupSet], may_load: bool) -> Finding {
+    let check = "kernel plane: sets for groups";
+    let make = format!("sudo scot setup --group GROUP, with you in it; {OTHERWISE}");
+    let say = |set: &GroupSet| {
+        let folder = set.folder.display();
+        match &set.owner {
+            Ok(Some(device)) => format!("{folder} (of device {device})"),
+            Ok(None) => format!("{folder} (free)"),
+            Err(problem) => format!("{folder}: {problem}"),
+        }
+    };
+    let said: Vec<String> = sets.iter().map(say).collect();
+    let said = if said.is_empty() { "none".to_owned() } else { said.join(", ") };
+    let setting = environment.read("/proc/sys/kernel/unprivileged_bpf_disabled").unwrap_or_default();
+    let is_old = release(environment).is_some_and(|release| release < SETS_SINCE);
+    if may_load {
+        return Finding::ok(check, format!("{said}; needed only without these rights"));
+    }
+    if is_old && setting.trim() != "0" {
+        let found = format!(
+            "{said}; but kernels before 5.19 let nobody without CAP_BPF use them while kernel.unprivileged_bpf_disabled is {}",
+            setting.trim()
+        );
+        let mend = format!("a kernel from 5.19 on; or run as root: sudo scot …; {OTHERWISE}");
+        return Finding::lacks(check, State::Could, found, mend);
+    }
+    if sets.iter().any(|set| set.owner.is_ok()) {
+        return Finding::ok(check, format!("{said}; a device here takes one with --pin"));
+    }
+    Finding::lacks(check, State::Could, said, make)
+}
+
+fn service(environment: &dyn Environment) -> Finding {
+    let check = "kernel plane: service";
+    if !UNIT_FILES.iter().any(|file| environment.is_there(Path::new(file))) {
+        return Finding::ok(check, "is not installed; docs/privileges.md says how a device is run as one");
+    }
+    if environment.is_there(Path::new(SERVICE_SETTINGS)) {
+        return Finding::ok(check, format!("is installed, with settings in {SERVICE_SETTINGS}"));
+    }
+    let found = format!("is installed, but there is no {SERVICE_SETTINGS}");
+    let mend = format!("write it, as docs/privileges.md shows; then: scot config check {SERVICE_SETTINGS}");
+    Finding::lacks(check, State::Should, found, mend)
 }
 
 // ---- what outlives a daemon

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is tried is undone before the answer is given.
 
-use super::{Environment, KeptDevice, Runner, StampTrial, KEPT_PREFIX};
+use super::{Environment, GroupSet, KeptDevice, Runner, StampTrial, KEPT_PREFIX, SETS_PREFIX};
 use crate::kernel_plane::{self, Interface};
 use crate::process::{find_tool, run, wait_until, Socket};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
@@ -65,6 +65,16 @@ impl Environment for System {
         kernel_plane::look_at_interface(ifindex)
     }
 
+    fn group_sets(&self, folder: &Path, other: Option<&Path>) -> Vec<GroupSet> {
+        let of_groups = folders_in(folder).unwrap_or_default().into_iter();
+        let of_groups = of_groups.filter(|path| name_of(path).starts_with(SETS_PREFIX));
+        let mut sets: Vec<GroupSet> = of_groups.flat_map(sets_of_group).collect();
+        let other = other.filter(|other| sets.iter().all(|set| set.folder != *other));
+        let other = other.filter(|other| kernel_plane::is_set(other));
+        sets.extend(other.map(|other| group_set(other.to_owned())));
+        sets
+    }
+
     fn kept_devices(&self, folder: &Path, other: Option<&Path>) -> Result<Vec<KeptDevice>, String> {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
@@ -74,7 +84,7 @@ impl Environment for System {
         };
         let is_device = |path: &Path| {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            name.starts_with(KEPT_PREFIX) || other == Some(path)
+            name.starts_with(KEPT_PREFIX) || (other == Some(path) && !kernel_plane::is_set(path))
         };
         let mut folders: Vec<_> =
             entries.flatten().map(|entry| entry.path()).filter(|path| is_device(path)).collect();
@@ -102,6 +112,28 @@ impl Environment for System {
         });
         Ok(trial)
     }
+}
+
+fn name_of(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+fn folders_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut folders: Vec<_> = fs::read_dir(folder)?.flatten().map(|entry| entry.path()).collect();
+    folders.sort();
+    Ok(folders)
+}
+
+fn sets_of_group(folder: PathBuf) -> Vec<GroupSet> {
+    match folders_in(&folder) {
+        Ok(sets) => sets.into_iter().map(group_set).collect(),
+        Err(error) => vec![GroupSet { folder, owner: Err(error.to_string()) }],
+    }
+}
+
+fn group_set(folder: PathBuf) -> GroupSet {
+    let owner = kernel_plane::owner_of_set(&folder);
+    GroupSet { folder, owner }
 }
 
 fn kept_device(folder: PathBuf) -> KeptDevice {

@@ -20,6 +20,7 @@ struct Fake {
     programs: Result<(), String>,
     interface: Interface,
     kept: Result<Vec<KeptDevice>, String>,
+    sets: Vec<GroupSet>,
 }
 
 impl Fake {
@@ -51,6 +52,7 @@ impl Fake {
             programs: Ok(()),
             interface: Interface { features: Features { native: true, is_target: true }, program: None },
             kept: Ok(Vec::new()),
+            sets: Vec::new(),
             used_ports: Vec::new(),
             stamps: StampTrial { sent: true, received: true },
         }
@@ -143,6 +145,10 @@ impl Environment for Fake {
         } else {
             Err(format!("no interface {ifindex}"))
         }
+    }
+
+    fn group_sets(&self, _folder: &Path, _other: Option<&Path>) -> Vec<GroupSet> {
+        self.sets.clone()
     }
 
     fn kept_devices(&self, _: &Path, _: Option<&Path>) -> Result<Vec<KeptDevice>, String> {

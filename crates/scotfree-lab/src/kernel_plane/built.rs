@@ -1,6 +1,7 @@
 //! The plane in the kernel where it was built.
 
 use super::{Attached, Features, Interface, Kept};
+use scotfree_core::DeviceId;
 use scotfree_xdp::{Kernel, KernelConfig};
 use std::path::Path;
 
@@ -23,6 +24,16 @@ pub(crate) fn look_at_interface(ifindex: u32) -> Result<Interface, String> {
         features: Features { native: features.native, is_target: features.is_target },
         program: program.map(attached),
     })
+}
+
+/// Whether a folder is a set of programs that root has loaded for a group.
+pub(crate) fn is_set(folder: &Path) -> bool {
+    scotfree_xdp::is_set(folder)
+}
+
+/// Whose log such a set holds, if anybody's, or why this process cannot use it.
+pub(crate) fn owner_of_set(folder: &Path) -> Result<Option<DeviceId>, String> {
+    scotfree_xdp::owner(folder).map_err(|error| error.to_string())
 }
 
 /// What a device has kept in `folder`.

@@ -1,6 +1,7 @@
 //! The plane in the kernel where it was left out of the build.
 
 use super::{Interface, Kept};
+use scotfree_core::DeviceId;
 use std::path::Path;
 
 const LEFT_OUT: &str = "this scot was built without the plane in the kernel";
@@ -10,6 +11,14 @@ pub(super) fn try_load() -> Result<(), String> {
 }
 
 pub(crate) fn look_at_interface(_ifindex: u32) -> Result<Interface, String> {
+    Err(LEFT_OUT.to_owned())
+}
+
+pub(crate) fn is_set(_folder: &Path) -> bool {
+    false
+}
+
+pub(crate) fn owner_of_set(_folder: &Path) -> Result<Option<DeviceId>, String> {
     Err(LEFT_OUT.to_owned())
 }
 

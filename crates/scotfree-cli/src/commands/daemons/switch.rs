@@ -163,7 +163,7 @@ fn plane(switch: &Switch, device: DeviceId) -> PlaneConfig {
             let default = XdpConfig::new(device);
             PlaneConfig::Xdp(XdpConfig {
                 pin: switch.pin.clone().unwrap_or(default.pin),
-                slots: switch.slots.unwrap_or(default.slots),
+                slots: switch.slots,
                 generic: switch.xdp_mode == Some(XdpMode::Generic),
                 event_every: switch.event_every.unwrap_or(default.event_every),
             })

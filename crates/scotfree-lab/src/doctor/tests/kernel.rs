@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::kernel_plane::{Attached, Features};
+use scotfree_core::DeviceId;
 
 fn wanted() -> Wishes {
     Wishes { kernel: KernelWish { is_wanted: true, ..KernelWish::default() }, ..wishes() }
@@ -33,11 +34,16 @@ fn capable(bits: u64) -> Fake {
 #[test]
 fn rights_are_named_one_by_one() {
     let rights = |bits| finding(&capable(bits), &wanted(), "kernel plane: rights");
-    assert_eq!(rights(1 << 39 | 1 << 12).state, State::Ok);
-    assert!(rights(1 << 12).found.ends_with("missing: CAP_BPF"));
-    assert!(rights(1 << 39).found.ends_with("missing: CAP_NET_ADMIN"));
+    assert_eq!(rights(1 << 39 | 1 << 38 | 1 << 12).state, State::Ok);
+    assert_eq!(rights(1 << 21 | 1 << 12).state, State::Ok);
+    assert!(rights(1 << 38 | 1 << 12).found.ends_with("missing: CAP_BPF"));
+    assert!(rights(1 << 39 | 1 << 12).found.ends_with("missing: CAP_PERFMON"));
+    assert!(rights(1 << 39 | 1 << 38).found.ends_with("missing: CAP_NET_ADMIN"));
     let mend = rights(0).mend.expect("a mend");
-    assert!(mend.contains("setcap cap_bpf,cap_net_admin") && mend.contains("--plane user"), "{mend}");
+    assert!(
+        mend.contains("setcap cap_bpf,cap_perfmon,cap_net_admin") && mend.contains("--plane user"),
+        "{mend}"
+    );
     let inside = Fake::healthy().with_file("/proc/self/uid_map", "0 1000 1\n");
     let rights = finding(&inside, &wanted(), "kernel plane: rights");
     assert!(rights.state == State::Must && rights.found.contains("user namespace"), "{rights:?}");
@@ -47,6 +53,45 @@ fn rights_are_named_one_by_one() {
 fn a_build_without_the_plane_is_named_and_nothing_else_of_it() {
     let without = Fake { has_kernel_plane: false, ..Fake::healthy() };
     assert_lacks(&without, "kernel plane", "built without", "clang-14");
+}
+
+#[test]
+fn a_set_that_root_has_loaded_takes_the_place_of_rights() {
+    let set = |owner: Result<Option<u16>, &str>| GroupSet {
+        folder: "/sys/fs/bpf/scotfree-group-devs/0".into(),
+        owner: owner.map(|device| device.map(DeviceId)).map_err(str::to_owned),
+    };
+    let inside =
+        |sets: Vec<GroupSet>| Fake { sets, ..Fake::healthy().with_file("/proc/self/uid_map", "0 1 1\n") };
+    let check = |fake: &Fake, check: &str| finding(fake, &wanted(), check);
+    let with = inside(vec![set(Ok(None))]);
+    let rights = check(&with, "kernel plane: rights");
+    assert_eq!(rights.state, State::Could);
+    assert!(rights.mend.is_some_and(|mend| mend.starts_with("--pin /sys/fs/bpf/scotfree-group-devs/0")));
+    assert_eq!(check(&with, "features").state, State::Ok);
+    assert!(check(&with, "sets for groups").found.contains("devs/0 (free)"));
+    assert!(check(&inside(vec![set(Ok(Some(7)))]), "sets for groups").found.contains("of device 7"));
+    let closed = inside(vec![set(Err("Permission denied"))]);
+    assert_eq!(check(&closed, "kernel plane: rights").state, State::Must);
+    let closed = check(&closed, "sets for groups");
+    assert!(closed.state == State::Could && closed.found.contains("Permission denied"), "{closed:?}");
+    let mend = check(&inside(Vec::new()), "sets for groups").mend.expect("a mend");
+    assert!(mend.contains("scot setup --group"), "{mend}");
+    let old = inside(vec![set(Ok(None))])
+        .with_file("/proc/sys/kernel/osrelease", "5.15.0-1\n")
+        .with_file("/proc/sys/kernel/unprivileged_bpf_disabled", "2\n");
+    assert!(check(&old, "sets for groups").found.contains("before 5.19"));
+}
+
+#[test]
+fn a_service_without_settings_is_named() {
+    let there = |files: &[&str]| files.iter().fold(Fake::healthy(), |fake, file| fake.with_file(file, ""));
+    let service = |fake: &Fake| finding(fake, &wanted(), "kernel plane: service");
+    let unit = "/etc/systemd/system/scot-switch.service";
+    assert_eq!(service(&there(&[])).state, State::Ok);
+    assert_eq!(service(&there(&[unit, "/etc/scotfree/scot.toml"])).state, State::Ok);
+    let bare = service(&there(&[unit]));
+    assert!(bare.state == State::Should && bare.found.contains("no /etc/scotfree/scot.toml"), "{bare:?}");
 }
 
 #[test]

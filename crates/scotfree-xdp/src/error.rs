@@ -1,0 +1,146 @@
+//! Why the programs do not run, in words that say what to do next.
+
+use crate::prepared;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why the programs do not run.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// The kernel does not take them.
+    #[error("loading the device's programs into the kernel failed: {source}; {hint}")]
+    Load {
+        /// What the kernel said.
+        source: libbpf_rs::Error,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// A call about the programs or their tables failed.
+    #[error("{doing} failed: {source}")]
+    Bpf {
+        /// What was tried.
+        doing: String,
+        /// What the kernel said.
+        source: libbpf_rs::Error,
+    },
+    /// A system call failed.
+    #[error("{doing} failed: {source}")]
+    Io {
+        /// What was tried.
+        doing: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The folder is not on a BPF file system.
+    #[error(
+        "{} is not on a BPF file system, where the log must be kept so that it outlives the daemon; \
+         as root: mount -t bpf bpf /sys/fs/bpf, or name another folder with --pin", path.display()
+    )]
+    NoBpfFolder {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// What is kept there is of another kind.
+    #[error(
+        "{} holds {found}, this daemon needs {wanted}; start with its settings, or, if nothing in that log \
+         is needed any more, give it up: {give_up}", path.display()
+    )]
+    Kept {
+        /// The folder.
+        path: PathBuf,
+        /// What stands there.
+        found: String,
+        /// What this daemon needs.
+        wanted: String,
+        /// The command that ends that log.
+        give_up: String,
+    },
+    /// A set was made by another build.
+    #[error(
+        "the programs in {} are of another build of scot; as root: scot setup --group GROUP, with this one \
+         (the log stays)", path.display()
+    )]
+    OtherBuild {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A set has a log of another size.
+    #[error(
+        "{} has a log of {found} slots, not of {wanted}: leave --slots away, or make the sets of the group anew, as \
+         root: scot setup --group GROUP --remove, then again", path.display()
+    )]
+    SetSlots {
+        /// The folder.
+        path: PathBuf,
+        /// How many there are.
+        found: u32,
+        /// How many are wanted.
+        wanted: u32,
+    },
+    /// There is no set.
+    #[error(
+        "{} is no set of programs, or not for this user; see: ls -l /sys/fs/bpf; make one, as root: scot setup \
+         --group GROUP", path.display()
+    )]
+    NoSet {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A port does not take the program.
+    #[error("attaching to {interface} failed: {source}; {hint}")]
+    Attach {
+        /// The port.
+        interface: String,
+        /// What the kernel said.
+        source: io::Error,
+        /// What to do.
+        hint: &'static str,
+    },
+}
+
+fn load_hint(error: &libbpf_rs::Error) -> &'static str {
+    match error.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => {
+            "it needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN (root has them), or a set that root has made for your group (`scot \
+             setup --help`): --pin /sys/fs/bpf/scotfree-group-GROUP/0; if the rights are there, this kernel refuses \
+             the programs: docs/kernels.md names those that were tried; `--plane user` needs none of this"
+        }
+        libbpf_rs::ErrorKind::OutOfMemory => "the log's slots are kernel memory: grant fewer with --slots",
+        _ => "`scot doctor` says what this kernel lacks; `--plane user` works everywhere",
+    }
+}
+
+pub(crate) fn attach_hint(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP | libc::EINVAL) => {
+            "its driver has no native XDP for it: give --xdp-mode generic, or --plane user"
+        }
+        Some(libc::EBUSY | libc::EEXIST) => {
+            "another program is attached: `ip link show` names it; detach it (ip link set dev PORT xdp off) or \
+             give --plane user"
+        }
+        Some(libc::EPERM) => "it needs CAP_NET_ADMIN in this network namespace; --plane user needs less",
+        _ => "--plane user works with every port",
+    }
+}
+
+pub(crate) fn bpf(doing: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> KernelError {
+    let doing = doing.into();
+    move |source| KernelError::Bpf { doing, source }
+}
+
+pub(crate) fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> KernelError {
+    let doing = doing.into();
+    move |source| KernelError::Io { doing, source }
+}
+
+pub(crate) fn load_failed(source: libbpf_rs::Error) -> KernelError {
+    KernelError::Load { hint: load_hint(&source), source }
+}
+
+/// What is kept in `folder` is not what is wanted.
+pub(crate) fn refused(folder: &Path, found: String, wanted: String) -> KernelError {
+    let remove = if prepared::is_set(folder) { "scot setup --release" } else { "rm -r" };
+    let give_up = format!("{remove} {}", folder.display());
+    KernelError::Kept { path: folder.to_owned(), found, wanted, give_up }
+}
