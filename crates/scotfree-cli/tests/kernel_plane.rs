@@ -41,6 +41,17 @@ fn ten_deaths_of_the_daemon_lose_nothing_and_the_programs_go_on() {
     assert!(said.contains("acknowledged updates lost") && said.contains("met"), "{said}");
 }
 
+#[test]
+fn ten_upgrades_of_the_daemon_lose_nothing() {
+    if !can_load() {
+        return;
+    }
+    let output = run_deaths(planted("rounds = 10, orderly = true").path());
+    let said = text(&output);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    assert!(said.contains("acknowledged updates lost") && said.contains("met"), "{said}");
+}
+
 /// What the programs keep is removed while there is no daemon: then they acknowledge nothing, and the next
 /// daemon is another incarnation.
 #[test]
@@ -48,17 +59,22 @@ fn a_log_that_does_not_outlive_its_daemon_is_found() {
     if !can_load() {
         return;
     }
+    let output = run_deaths(planted("rounds = 2, forget = true").path());
+    let said = text(&output);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("`deaths_with_acks` is 0; allowed are 10"), "{said}");
+}
+
+/// The experiment with other settings.
+fn planted(settings: &str) -> Scratch {
     let planted = Scratch::new("deaths-planted").expect("temporary files can be written");
     for name in ["lab/topologies/one-device.toml", EXPERIMENT] {
         let text = fs::read_to_string(repository().join(name)).expect("it is there");
         let file = planted.path().join(name);
         fs::create_dir_all(file.parent().expect("it lies in a folder")).expect("it can be made");
-        fs::write(file, text.replace("rounds = 10", "rounds = 2, forget = true")).expect("it can be written");
+        fs::write(file, text.replace("rounds = 10", settings)).expect("it can be written");
     }
-    let output = run_deaths(planted.path());
-    let said = text(&output);
-    assert!(!output.status.success(), "{said}");
-    assert!(said.contains("`deaths_with_acks` is 0; allowed are 10"), "{said}");
+    planted
 }
 
 fn run_deaths(folder: &Path) -> Output {

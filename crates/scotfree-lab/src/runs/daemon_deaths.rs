@@ -29,6 +29,9 @@ struct Settings {
     /// Whether what the programs keep is removed while there is no daemon, to see that this is found.
     #[serde(default)]
     forget: bool,
+    /// Whether each daemon is told to end, as for an upgrade, instead of killed.
+    #[serde(default)]
+    orderly: bool,
 }
 
 const SWITCH: [&str; 2] = ["--plane", "xdp"];
@@ -140,7 +143,11 @@ impl<'a> World<'a> {
     /// has begun.
     fn kill_and_restart(&mut self) -> Result<Moment, Trouble> {
         self.context.interrupt.check()?;
-        self.switch.kill();
+        if self.settings.orderly {
+            self.switch.stop(PATIENCE);
+        } else {
+            self.switch.kill();
+        }
         let killed = self.look()?;
         if self.settings.forget {
             fs::remove_dir_all(&self.kept_folder)
