@@ -280,13 +280,21 @@ fn claim_line(claim: &Claim) -> String {
     format!("  {:<6}  {value:<14} {spread:<20} {words}{bounds}", claim.verdict().word())
 }
 
-/// The table of all claims in Markdown, made of the results alone.
+/// The claims of a result that have a bound; all of them if none has.
+fn bounded(result: &ExperimentResult) -> impl Iterator<Item = &Claim> {
+    let has_bound = |claim: &Claim| claim.required.or(claim.goal).is_some();
+    let all = !result.claims.iter().any(has_bound);
+    result.claims.iter().filter(move |claim| all || has_bound(claim))
+}
+
+/// The table of claims in Markdown, made of the results alone: those with a bound, and those of experiments that
+/// have none.
 pub fn render_table(results: &[ExperimentResult]) -> String {
     let mut text = String::from(
         "| claim | measured | spread | required | goal | verdict |\n|---|---|---|---|---|---|\n",
     );
     for (index, result) in results.iter().enumerate() {
-        for claim in &result.claims {
+        for claim in bounded(result) {
             let Claim { claim: words, value, unit, required, goal, spread, .. } = claim;
             let cells = [
                 format!("{} [{}]", cell(words), index + 1),
@@ -478,6 +486,16 @@ mod tests {
              1. `speed`: How much faster the fast arm is. 2025-01-31, commit unknown, 2 x test, 1.0 GiB, \
              Linux 6.1, load average before 0.1 0.2 0.3, repetitions: 3.\n"
         );
+    }
+
+    #[test]
+    fn what_has_no_bound_is_in_the_table_only_where_nothing_has_one() {
+        let mut result = result();
+        let free = Claim { claim: "by the way".into(), required: None, goal: None, ..result.claims[0].clone() };
+        result.claims.push(free);
+        assert!(!render_table(&[result.clone()]).contains("by the way"));
+        result.claims.remove(0);
+        assert!(render_table(&[result]).contains("by the way"));
     }
 
     #[test]
