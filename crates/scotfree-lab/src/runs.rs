@@ -23,6 +23,7 @@ mod places;
 mod playback;
 mod probes;
 mod ram3_replication;
+mod recovery_time;
 mod redis_always;
 mod redis_load;
 mod redis_stand;
@@ -86,6 +87,7 @@ const EXPERIMENTS: &[(&str, Runner)] = &[
     ("stores", stores::run),
     ("chain-failures", chain::run),
     ("kernel-deaths", daemon_deaths::run),
+    ("recovery-time", recovery_time::run),
     ("sidecar-overhead", sidecar_overhead::run),
     ("sidecar-overhead-asleep", sidecar_overhead::run),
     ("linearizability", linearizability::run),

@@ -108,6 +108,10 @@ pub struct ServerRuntime<T, S> {
     rx: Option<RxBurst>,
     /// When the turn began, or in it the last replies were sent.
     sent_at: Nanos,
+    /// When the devices were first asked.
+    started_at: Nanos,
+    /// How long it took until what they held was executed.
+    recovered_after: Option<Nanos>,
     draining: bool,
     refusals: Refusals,
     waits: Waits,
@@ -149,6 +153,8 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             late: LateStamps::default(),
             rx: Some(RxBurst::new(RX_BURST_MAX, PACKET_BYTES_MAX)),
             sent_at: Nanos(0),
+            started_at: now_monotonic(),
+            recovered_after: None,
             draining: false,
             refusals: Refusals::default(),
             waits: Waits::spinning(options.spin),
@@ -157,7 +163,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             excluded_count: 0,
             counters: ServerRuntimeCounters::default(),
         };
-        runtime.machine.start(now_monotonic(), &mut runtime.effects);
+        runtime.machine.start(runtime.started_at, &mut runtime.effects);
         runtime
     }
 
@@ -253,7 +259,15 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         }
         self.absorb();
         self.process()?;
+        self.note_recovery();
         self.flush()
+    }
+
+    /// The machine has what devices held executed in the turn in which it begins to serve.
+    fn note_recovery(&mut self) {
+        if self.recovered_after.is_none() && self.machine.is_serving() {
+            self.recovered_after = Some(now_monotonic().since(self.started_at));
+        }
     }
 
     /// Waits until there is something to do, at most `timeout`; follow it by [`ServerRuntime::turn`].
@@ -321,6 +335,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             executing_count: self.flights.len() as u64,
             unstable_count: self.machine.ticket_last() - self.machine.ticket_stable(),
             is_serving: self.machine.is_serving() && !self.draining,
+            recovered_after: self.recovered_after,
         }
     }
 

@@ -6,6 +6,7 @@
 use crate::metrics::{MetricKind, MetricsText};
 use crate::server::ServerRuntimeCounters;
 use remedy_persist::ServerCounters;
+use scotfree_core::Nanos;
 use scotfree_io::udp::UdpCounters;
 use scotfree_wire::{WireError, WIRE_ERROR_COUNT};
 
@@ -26,6 +27,9 @@ pub struct ServerMetrics {
     pub unstable_count: u64,
     /// Whether requests are executed.
     pub is_serving: bool,
+    /// How long it took from the first question to the devices until what they held was executed; nothing
+    /// while it is not.
+    pub recovered_after: Option<Nanos>,
 }
 
 impl ServerMetrics {
@@ -52,6 +56,11 @@ impl ServerMetrics {
         text.gauge("scotfree_server_executing", "Executions without a reply yet.", self.executing_count);
         let help = "Executions that are not known to be stable.";
         text.gauge("scotfree_server_unstable", help, self.unstable_count);
+        if let Some(recovered_after) = self.recovered_after {
+            let help =
+                "From the first question to the devices until what they held was executed, in microseconds.";
+            text.gauge("scotfree_server_recovery_us", help, recovered_after.0 / 1_000);
+        }
     }
 
     fn write_machine(&self, text: &mut MetricsText) {

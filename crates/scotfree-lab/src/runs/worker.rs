@@ -7,6 +7,7 @@
 pub mod bare_calls;
 pub mod calls;
 mod embedded;
+pub mod fill;
 pub mod history;
 pub mod hostile;
 pub mod logging;
@@ -58,6 +59,8 @@ pub enum WorkerSpec {
     Transactions(transactions::TransactionsSpec),
     /// Append tokens through crashes, and read them back when told.
     History(history::HistorySpec),
+    /// Fill the logs of devices.
+    Fill(fill::FillSpec),
     /// Read and write what others read and write too, and note what was seen.
     Operations(operations::OperationsSpec),
     /// Send packets that nobody may accept, beside honest ones.
@@ -99,6 +102,7 @@ pub fn main(spec: &Path) -> Result<(), Trouble> {
         WorkerSpec::Load(spec) => load_service(&spec).map(|report| print_report(&report)),
         WorkerSpec::Transactions(spec) => transactions::run(&spec).map(|report| print_report(&report)),
         WorkerSpec::History(spec) => history::serve(&spec),
+        WorkerSpec::Fill(spec) => fill::fill(&spec).map(|report| print_report(&report)),
         WorkerSpec::Operations(spec) => operations::run(&spec).map(|report| print_report(&report)),
         WorkerSpec::Hostile(spec) => hostile::send(&spec).map(|report| print_report(&report)),
         WorkerSpec::FillStore(spec) => stores::fill(&spec).map(|()| print_report(&())),
