@@ -309,9 +309,9 @@ fn set_up_port(topology: &Topology, host: &Host, port: &Port) -> Result<(), Trou
 }
 
 /// Offloads as the device needs them (design.md section 6): whole checksums and no merged packets on the
-/// wire; GRO, which switches a veth to polling, only at the end hosts.
+/// wire; GRO, which switches a veth to polling, where the port polls.
 fn set_offloads(namespace: &str, port: &Port) -> Result<(), Trouble> {
-    let gro = if port.address.is_some() { "on" } else { "off" };
+    let gro = if port.polls { "on" } else { "off" };
     let settings = ["tx", "off", "tso", "off", "gso", "off", "gro", gro];
     let words = ["netns", "exec", namespace, "ethtool", "-K", &port.name];
     if find_tool("ethtool").is_none() {

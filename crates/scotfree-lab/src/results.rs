@@ -491,7 +491,8 @@ mod tests {
     #[test]
     fn what_has_no_bound_is_in_the_table_only_where_nothing_has_one() {
         let mut result = result();
-        let free = Claim { claim: "by the way".into(), required: None, goal: None, ..result.claims[0].clone() };
+        let free =
+            Claim { claim: "by the way".into(), required: None, goal: None, ..result.claims[0].clone() };
         result.claims.push(free);
         assert!(!render_table(&[result.clone()]).contains("by the way"));
         result.claims.remove(0);

@@ -54,6 +54,10 @@ pub struct Port {
     pub mac: Option<String>,
     /// The largest packet.
     pub mtu_bytes: Option<u32>,
+    /// Whether it polls (GRO), as programs need that send frames to it. End hosts always do; a bridge that does
+    /// may merge what is not Scotfree's.
+    #[serde(default)]
+    pub polls: bool,
 }
 
 /// An address in its network, as `10.77.0.1/24`.
@@ -183,6 +187,8 @@ struct PortForm {
     address: Option<AddressWithPrefix>,
     mac: Option<Spanned<String>>,
     mtu_bytes: Option<Spanned<u32>>,
+    #[serde(default)]
+    polls: bool,
 }
 
 #[derive(Deserialize)]
@@ -253,6 +259,7 @@ impl PortForm {
             address: self.address,
             mac: check_mac(source, self.mac)?,
             mtu_bytes: self.mtu_bytes.map(Spanned::into_inner),
+            polls: self.polls || self.address.is_some(),
         })
     }
 }
