@@ -150,7 +150,9 @@ fn the_clusters_key_is_rotated_under_clients() {
 
     change_key("retire", "epochs 1; new sessions get 1");
     assert!(wait_until(PATIENCE, || set(&mut old, "4").is_err()), "its session has ended");
-    assert_eq!(new.call(&["GET", "a"]).expect("the new one's goes on"), Reply::Bulk(b"3".to_vec()));
+    // Of what the old one sent while its session ended the outcome is not known.
+    let found = new.call(&["GET", "a"]).expect("the new one's goes on");
+    assert!([&b"3"[..], b"4"].map(|value| Reply::Bulk(value.to_vec())).contains(&found), "{found:?}");
     let mut newest = world.connect();
     assert_eq!(set(&mut newest, "5").expect("a reply"), done());
 

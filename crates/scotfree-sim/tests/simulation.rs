@@ -47,7 +47,8 @@ fn replay(seed: u64) {
 fn assert_that_much_went_wrong(total: &Report) {
     assert_eq!(total.runs, SEED_COUNT);
     for (name, number) in total.numbers() {
-        if name == "mishaps_spared" {
+        // Keys are rotated in a scenario made for it.
+        if name == "mishaps_spared" || name == "rekeyed" {
             continue;
         }
         if name == "histories_undecided" {

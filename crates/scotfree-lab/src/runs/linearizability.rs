@@ -42,8 +42,10 @@ const KILLS_PER_ROUND: usize = 2;
 // A round has some thousand operations: a verdict takes so many steps, and one on a violation is not worth
 // much more time to make it smaller.
 const LIMITS: Limits = Limits { steps_max: 1_000_000, smallest_steps_max: 50_000 };
-// A killed client's session stays until it expires. The plane in the kernel has places for so many.
-const SWITCH: [&str; 4] = ["--sessions-max", "1024", "--window-max", "32"];
+// A killed client's session stays until it expires.
+const SWITCH: [&str; 2] = ["--sessions-max", "1024"];
+// In the plane in the kernel every session has its slots from the beginning.
+const SWITCH_XDP: [&str; 2] = ["--slots", "262144"];
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let seed = super::kill_rounds::seed(context)?;
@@ -142,7 +144,8 @@ impl<'a> World<'a> {
 }
 
 fn start_switch(site: &Site<'_>, plane: &str) -> Result<Process, Trouble> {
-    site.start_switch_with(Logs::Ram, &[&SWITCH[..], &["--plane", plane]].concat())
+    let slots = if plane == "xdp" { &SWITCH_XDP[..] } else { &[] };
+    site.start_switch_with(Logs::Ram, &[&SWITCH[..], &["--plane", plane], slots].concat())
 }
 
 /// Waits for the end of a client; how many of its updates a device completed, if it was not killed.
