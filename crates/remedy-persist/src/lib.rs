@@ -19,8 +19,9 @@ pub use client::{
     RequestKind, SubmitError,
 };
 pub use device::{
-    Device, DeviceConfig, DeviceCounters, DeviceOwn, FastEntry, FastSession, LogEntryView, OrderCounter,
-    Origin, PortNumber, RestoreError, SessionView, SlotView, Touched, UnsafeNow, DISK_TOKEN_BIT,
+    Device, DeviceConfig, DeviceCounters, DeviceOwn, FastEntry, FastSession, LogEntryView, Mishaps,
+    OrderCounter, Origin, PortNumber, RestoreError, SessionView, SlotView, Touched, UnsafeNow,
+    DISK_TOKEN_BIT,
 };
 pub use fault::{Fault, Planted};
 pub use remedy::Persist;

@@ -7,14 +7,14 @@
 
 use crate::bridge::{Bridge, FrameAddresses, PortIndex, Verdict};
 use crate::config::SwitchConfig;
-use crate::fast_path::{Before, FastPath, Mishaps};
+use crate::fast_path::{Before, FastPath};
 use crate::link::Vlan;
 use crate::logs::{LogMeta, Logs};
 use crate::ndp::{NdpKind, NdpMessage};
 use crate::neighbours::{Neighbour, Neighbours, Queued, WaitingPacket};
 use crate::notice::Notices;
 use crate::outbox::{FrameSource, Outbox};
-use remedy_persist::{Device, DeviceCounters, DeviceOwn, Origin, PortNumber, UnsafeNow};
+use remedy_persist::{Device, DeviceCounters, DeviceOwn, Mishaps, Origin, PortNumber, UnsafeNow};
 use scotfree_core::{Durability, Effect, Effects, Machine, Nanos, SessionId, Token};
 use scotfree_io::frame::{
     complete_checksums, parse, ArpOperation, ArpPacket, Checksums, Ethernet, Frame, Link, MacAddress,

@@ -4,7 +4,7 @@
 //! needs for that, and the fast path goes on only after it has been told what came of it.
 
 use crate::bridge::PortIndex;
-use remedy_persist::{Device, DeviceCounters, DeviceOwn};
+use remedy_persist::{Device, DeviceCounters, DeviceOwn, Mishaps};
 use scotfree_core::{Effects, Nanos, SessionId};
 use std::net::IpAddr;
 
@@ -23,17 +23,6 @@ pub enum Before<'a> {
     Entry(SessionId),
     /// It is to be looked at.
     Look,
-}
-
-/// What went wrong between the device and its fast path; all of it should stay 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Mishaps {
-    /// Entries whose MAC did not fit: they are in nobody's log.
-    pub damaged: u64,
-    /// Entries that stayed in writing.
-    pub stuck: u64,
-    /// Sessions for which the fast path had no room; the daemon handles their packets.
-    pub without_slots: u64,
 }
 
 /// A fast path before the device. Errors are in words for the operator.

@@ -5,12 +5,11 @@
 
 use crate::bridge::{BridgeCounters, DropReason};
 use crate::datapath::DatapathCounters;
-use crate::fast_path::Mishaps;
 use crate::impair::ImpairmentCounters;
 use crate::logs::LogCounters;
 use crate::neighbours::NeighbourCounters;
 use crate::plane_user::PortReport;
-use remedy_persist::{Device, DeviceCounters, UnsafeNow};
+use remedy_persist::{Device, DeviceCounters, Mishaps, UnsafeNow};
 use scotfree_core::{Durability, Nanos};
 use scotfree_wire::WireError;
 use std::fmt::Write;

@@ -6,17 +6,16 @@
 use crate::bridge::PortIndex;
 use crate::config::{SwitchConfig, XdpConfig};
 use crate::events::Events;
-use crate::fast_path::{Before, FastPath, Mishaps};
+use crate::fast_path::{Before, FastPath};
 use crate::metrics::MetricsText;
 use crate::notice::Notices;
 use crate::plane::Plane;
 use crate::plane_user::UserPlane;
-use remedy_persist::{Device, DeviceCounters, DeviceOwn};
+use remedy_persist::{Device, DeviceCounters, DeviceOwn, Mishaps};
 use scotfree_core::{BootEpoch, Effects, Nanos};
 use scotfree_wire::Direction;
 use scotfree_xdp::{
-    AttachMode, Kernel, KernelConfig, KernelError, KeyWords, Mirror, MirrorCounters, Port, Settings, Upcall,
-    Upcalls,
+    AttachMode, Kernel, KernelConfig, KernelError, KeyWords, Mirror, Port, Settings, Upcall, Upcalls,
 };
 use std::io;
 use std::net::IpAddr;
@@ -222,8 +221,7 @@ impl FastPath for KernelFastPath {
     }
 
     fn mishaps(&self) -> Mishaps {
-        let MirrorCounters { damaged, stuck, without_slots } = self.mirror.counters();
-        Mishaps { damaged, stuck, without_slots }
+        self.mirror.mishaps()
     }
 
     fn counters(&self) -> Result<DeviceCounters, String> {

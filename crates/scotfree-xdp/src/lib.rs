@@ -35,7 +35,7 @@ pub use events::Event;
 pub use interface::{Attached, Features, Interface};
 pub use kept::Kept;
 pub use kernel::{attached_program, AttachMode, Kernel, KernelConfig, Port, TestRun};
-pub use mirror::{Mirror, MirrorCounters};
+pub use mirror::Mirror;
 pub use prepared::{is_set, owner, prepare, release, remove, slot_count, Prepared, SetConfig};
 pub use shared::{Endpoint, KeyWords, Settings, Shared, SESSIONS_MAX};
 pub use slots::{SlotHead, SlotState, Slots};

@@ -9,7 +9,7 @@ use crate::shared::KeyWords;
 use crate::slots::{SlotHead, SlotState};
 use crate::tables::Session;
 use remedy_persist::{
-    Device, DeviceOwn, FastEntry, FastSession, OrderCounter, PortNumber, SessionView, SlotView,
+    Device, DeviceOwn, FastEntry, FastSession, Mishaps, OrderCounter, PortNumber, SessionView, SlotView,
 };
 use scotfree_core::{Effects, Nanos, OrderNumber, SeqNum, SessionId};
 use scotfree_wire::{Key, Kind, Packet, Tail};
@@ -46,17 +46,6 @@ impl OrderCounter for SharedOrder {
     }
 }
 
-/// What went wrong between machine and programs; all of it should stay 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct MirrorCounters {
-    /// Entries whose MAC did not fit.
-    pub damaged: u64,
-    /// Slots that stayed in writing.
-    pub stuck: u64,
-    /// Sessions for which the log had no slots left: the daemon handles their packets.
-    pub without_slots: u64,
-}
-
 /// What the mirror knows of a session in the programs' tables.
 #[derive(Debug, Clone, Copy)]
 struct Known {
@@ -88,7 +77,7 @@ pub struct Mirror {
     held: Vec<SessionId>,
     packet: Vec<u8>,
     sync_at: Nanos,
-    counters: MirrorCounters,
+    mishaps: Mishaps,
 }
 
 /// The two words of a key, as `SipHash` takes them.
@@ -113,7 +102,7 @@ impl Mirror {
             held: Vec::new(),
             packet: Vec::new(),
             sync_at: Nanos(0),
-            counters: MirrorCounters::default(),
+            mishaps: Mishaps::default(),
         };
         device.share_with_fast_path(Box::new(SharedOrder(Arc::clone(&mirror.kernel))));
         if mirror.kernel.adopted() {
@@ -173,8 +162,8 @@ impl Mirror {
     }
 
     /// What went wrong.
-    pub fn counters(&self) -> MirrorCounters {
-        self.counters
+    pub fn mishaps(&self) -> Mishaps {
+        self.mishaps
     }
 
     // ---- before the machine decides
@@ -383,7 +372,7 @@ impl Mirror {
             head = self.kernel.slots().head(place);
         }
         if looks == LOOKS_MAX {
-            self.counters.stuck += 1;
+            self.mishaps.stuck += 1;
         }
         head
     }
@@ -403,7 +392,7 @@ impl Mirror {
             packet: &self.packet,
         };
         if device.absorb_entry(&entry, effects).is_err() {
-            self.counters.damaged += 1;
+            self.mishaps.damaged += 1;
         }
     }
 
@@ -451,7 +440,7 @@ impl Mirror {
         let slots = self.free.take(view.window);
         let (slot_first, window) = slots.as_ref().map_or((0, 0), |slots| (slots.start, view.window));
         if slots.is_none() {
-            self.counters.without_slots += 1;
+            self.mishaps.without_slots += 1;
         }
         for place in slot_first..slot_first + window {
             self.kernel.slots().clear(place);

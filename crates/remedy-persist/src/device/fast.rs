@@ -69,6 +69,17 @@ pub struct FastEntry<'a> {
     pub packet: &'a [u8],
 }
 
+/// What went wrong between the machine and its fast path; all of it should stay 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mishaps {
+    /// Entries whose MAC did not fit: they are in nobody's log.
+    pub damaged: u64,
+    /// Entries that stayed in writing.
+    pub stuck: u64,
+    /// Sessions for which the fast path's log had no slots left: the machine handles their packets.
+    pub without_slots: u64,
+}
+
 /// What a fast path has to know of a session.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionView {

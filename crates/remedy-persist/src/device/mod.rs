@@ -25,7 +25,7 @@ use std::net::SocketAddr;
 
 #[cfg(test)]
 pub(crate) use control::PAGE_RECORDS_MAX;
-pub use fast::{FastEntry, FastSession, OrderCounter, SessionView, SlotView, Touched};
+pub use fast::{FastEntry, FastSession, Mishaps, OrderCounter, SessionView, SlotView, Touched};
 pub use origin::{Origin, PortNumber};
 pub use record::RestoreError;
 pub use slots::DISK_TOKEN_BIT;

@@ -1,7 +1,7 @@
 //! The two sides of the comparison: the machine alone, and the programs with the machine behind them.
 
 use crate::packets::{cluster, Sent};
-use remedy_persist::{Device, DeviceConfig, DeviceCounters, DeviceOwn, Origin};
+use remedy_persist::{Device, DeviceConfig, DeviceCounters, DeviceOwn, Mishaps, Origin};
 use scotfree_core::{
     BootEpoch, DeviceId, Durability, Effect, Effects, Epoch, Machine, Nanos, SeqNum, SessionId, Token,
 };
@@ -233,7 +233,7 @@ impl KernelSide {
         device.on_arrival(now, origin(packet), packet.to, &packet.bytes, effects);
         let leaving = carry_out(now, device, effects);
         self.mirror.after(device).expect("the tables can be written");
-        assert_eq!(self.mirror.counters(), scotfree_xdp::MirrorCounters::default());
+        assert_eq!(self.mirror.mishaps(), Mishaps::default());
         leaving
     }
 
