@@ -74,7 +74,7 @@ pub struct Datapath {
     released: Vec<WaitingPacket>,
     refused_seen: u64,
     fast: Option<Box<dyn FastPath>>,
-    mishaps: Mishaps,
+    mishaps_told: Mishaps,
     counters: DatapathCounters,
 }
 
@@ -99,7 +99,7 @@ impl Datapath {
             released: Vec::new(),
             refused_seen: 0,
             fast: None,
-            mishaps: Mishaps::default(),
+            mishaps_told: Mishaps::default(),
             counters: DatapathCounters::default(),
         }
     }
@@ -129,26 +129,44 @@ impl Datapath {
         if let Err(problem) = fast.after(&mut self.device) {
             notices.alarm(&format!("{problem}; restart the daemon: the log is kept"));
         }
-        let (seen, now) = (self.mishaps, fast.mishaps());
-        self.mishaps = now;
-        if (now.damaged, now.stuck) != (seen.damaged, seen.stuck) {
-            let Mishaps { damaged, stuck, .. } = now;
-            notices.alarm(&format!(
-                "{damaged} damaged and {stuck} unfinished entries in the kernel's log so far: they are not replayed"
-            ));
-        }
-        if now.without_slots > seen.without_slots {
-            notices.limited("without slots", || {
-                "the kernel's log has no room for a new session: its packets take the way through the daemon; \
-                 start with more --slots"
-                    .to_owned()
-            });
-        }
+    }
+
+    /// Has the device decide something that no message asks for, and carries it out.
+    fn decide(
+        &mut self,
+        now: Nanos,
+        what: Before<'_>,
+        decide: impl FnOnce(&mut Device, &mut Effects<DeviceOwn>),
+        out: &mut Outbox,
+        notices: &mut Notices,
+    ) {
+        self.before(now, what, notices);
+        decide(&mut self.device, &mut self.effects);
+        self.carry_out(now, None, out, notices);
+        self.after(notices);
     }
 
     /// What went wrong between the device and its fast path.
     pub fn mishaps(&self) -> Mishaps {
-        self.mishaps
+        self.fast.as_ref().map_or(Mishaps::default(), |fast| fast.mishaps())
+    }
+
+    /// Tells of what went wrong since the last time.
+    fn tell_mishaps(&mut self, notices: &mut Notices) {
+        let now = self.mishaps();
+        let told = std::mem::replace(&mut self.mishaps_told, now);
+        let Mishaps { damaged, stuck, without_slots } = now;
+        if (damaged, stuck) != (told.damaged, told.stuck) {
+            notices.alarm(&format!(
+                "{damaged} damaged and {stuck} unfinished entries in the kernel's log so far: they are not replayed"
+            ));
+        }
+        if without_slots != told.without_slots {
+            notices.say(&format!(
+                "the kernel's log had no room for {without_slots} sessions so far: their packets take the way \
+                 through the daemon; start with more --slots"
+            ));
+        }
     }
 
     /// A frame that has passed already tells who lives where.
@@ -179,9 +197,7 @@ impl Datapath {
 
     /// The fast path has logged an entry that is to go to disk.
     pub fn on_entry(&mut self, now: Nanos, session: SessionId, out: &mut Outbox, notices: &mut Notices) {
-        self.before(now, Before::Entry(session), notices);
-        self.carry_out(now, None, out, notices);
-        self.after(notices);
+        self.decide(now, Before::Entry(session), |_, _| (), out, notices);
     }
 
     /// A frame has come in.
@@ -503,10 +519,7 @@ impl Datapath {
     pub fn on_timer(&mut self, now: Nanos, out: &mut Outbox, notices: &mut Notices) {
         let due_in_front = self.fast.as_ref().is_some_and(|fast| fast.next_timer() <= now);
         if due_in_front || self.device.next_timer().is_some_and(|due| due <= now) {
-            self.before(now, Before::Timer, notices);
-            self.device.on_timer(now, &mut self.effects);
-            self.carry_out(now, None, out, notices);
-            self.after(notices);
+            self.decide(now, Before::Timer, |device, effects| device.on_timer(now, effects), out, notices);
         }
         if self.neighbours.next_timer().is_some_and(|due| due <= now) {
             let mut again = Vec::new();
@@ -523,27 +536,22 @@ impl Datapath {
         [self.device.next_timer(), self.neighbours.next_timer(), in_front].into_iter().flatten().min()
     }
 
-    /// Looks whether the logs' files are still there.
-    pub fn check_files(&mut self, now: Nanos, notices: &mut Notices) {
+    /// Looks whether the logs' files are still there, and what went wrong before the device.
+    pub fn check(&mut self, now: Nanos, notices: &mut Notices) {
         self.logs.check_files(notices);
         self.collect_durable(now, notices);
         self.after(notices);
+        self.tell_mishaps(notices);
     }
 
     /// Takes the cluster's key anew, after a rotation.
     pub fn set_cluster_key(&mut self, now: Nanos, key: ClusterKey, out: &mut Outbox, notices: &mut Notices) {
-        self.before(now, Before::NewKey, notices);
-        self.device.set_cluster_key(key);
-        self.carry_out(now, None, out, notices);
-        self.after(notices);
+        self.decide(now, Before::NewKey, |device, _| device.set_cluster_key(key), out, notices);
     }
 
     /// Makes this device the head of its chain, at the operator's word.
     pub fn promote(&mut self, now: Nanos, out: &mut Outbox, notices: &mut Notices) {
-        self.before(now, Before::Promotion, notices);
-        self.device.promote(&mut self.effects);
-        self.carry_out(now, None, out, notices);
-        self.after(notices);
+        self.decide(now, Before::Promotion, Device::promote, out, notices);
     }
 
     // ---- what it looks like
@@ -625,6 +633,7 @@ mod tests {
     use scotfree_wire::{emit, Direction, Header, KeyEpoch, Kind, OpenTail, Packet, Tail};
 
     use std::net::Ipv6Addr;
+    use std::sync::{Arc, Mutex};
 
     const CLIENT: PortIndex = PortIndex(0);
     const SERVER: PortIndex = PortIndex(1);
@@ -798,6 +807,69 @@ mod tests {
             world.path.originate(Nanos(2), from, to, b"SCOT", &mut world.out);
             let leaving = world.leaving(&[]);
             assert_eq!(read(&leaving[0].1).link.source, expected, "{from} to {to}");
+        }
+    }
+
+    /// A fast path that does nothing but count what went wrong.
+    struct Clumsy(Arc<Mutex<Mishaps>>);
+
+    impl FastPath for Clumsy {
+        fn before(
+            &mut self,
+            _: Nanos,
+            _: Before<'_>,
+            _: &mut Device,
+            _: &mut Effects<DeviceOwn>,
+        ) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn after(&mut self, _: &mut Device) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn next_timer(&self) -> Nanos {
+            Nanos(u64::MAX)
+        }
+
+        fn heard(&mut self, _: IpAddr, _: PortIndex) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn mishaps(&self) -> Mishaps {
+            *self.0.lock().expect("nobody panicked")
+        }
+
+        fn counters(&self) -> Result<DeviceCounters, String> {
+            Ok(DeviceCounters::default())
+        }
+    }
+
+    #[test]
+    fn what_went_wrong_before_the_device_is_told_once() {
+        let mut world = World::new();
+        let (lines, mishaps) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Mishaps::default())));
+        let sink = Arc::clone(&lines);
+        let sink = move |line: &str| sink.lock().expect("nobody panicked").push(line.to_owned());
+        world.notices = Notices::new(Box::new(sink));
+        world.path.set_fast_path(Box::new(Clumsy(Arc::clone(&mishaps))));
+        let mut told = |now: Mishaps| -> Vec<String> {
+            *mishaps.lock().expect("nobody panicked") = now;
+            world.path.check(Nanos(1), &mut world.notices);
+            std::mem::take(&mut *lines.lock().expect("nobody panicked"))
+        };
+        let damaged = Mishaps { damaged: 2, ..Mishaps::default() };
+        let also_stuck = Mishaps { stuck: 1, ..damaged };
+        let also_without_slots = Mishaps { without_slots: 3, ..also_stuck };
+        assert_eq!(told(Mishaps::default()), [""; 0]);
+        for (now, expected) in [
+            (damaged, "ALARM: 2 damaged and 0 unfinished"),
+            (also_stuck, "ALARM: 2 damaged and 1 unfinished"),
+            (also_without_slots, "the kernel's log had no room for 3 sessions"),
+        ] {
+            let lines = told(now);
+            assert!(lines.len() == 1 && lines[0].starts_with(expected), "{lines:?}");
+            assert_eq!(told(now), [""; 0]);
         }
     }
 

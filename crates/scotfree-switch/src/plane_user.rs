@@ -219,7 +219,7 @@ impl UserPlane {
 
     /// Looks whether the logs' files are still there and whether interfaces went down.
     pub fn check(&mut self, now: Nanos, notices: &mut Notices) {
-        self.datapath.check_files(now, notices);
+        self.datapath.check(now, notices);
         for port in &mut self.ports {
             let times_down = port.socket.counters().link_down;
             if std::mem::replace(&mut port.times_down, times_down) != times_down {
