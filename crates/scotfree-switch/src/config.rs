@@ -73,8 +73,8 @@ pub enum PlaneConfig {
 pub struct XdpConfig {
     /// The folder, in a BPF file system, that keeps the log and the attachments when the daemon ends.
     pub pin: PathBuf,
-    /// How many slots the log in the kernel's memory has, of 1.5 KiB each.
-    /// Those that it has, or 32768 of a new one, if nobody says.
+    /// How many slots of 1.5 KiB the log in the kernel's memory has; none: those that a log already there has,
+    /// 32768 in a new one.
     pub slots: Option<u32>,
     /// Whether the programs may run in the kernel's stack instead of the ports' drivers.
     pub generic: bool,

@@ -256,11 +256,6 @@ impl Kernel {
         self.tables.counters().map_err(bpf("reading the counters"))
     }
 
-    /// Where a station lives.
-    pub fn station(&self, name: StationName) -> Result<Option<Station>, KernelError> {
-        self.tables.station(name).map_err(bpf("reading the table of stations"))
-    }
-
     /// Says where a station lives.
     pub fn set_station(&self, name: StationName, station: Station) -> Result<(), KernelError> {
         let key = types::scot_station_key { mac: name.mac, vlan: name.vlan };
@@ -420,30 +415,19 @@ impl Kernel {
         Ok(())
     }
 
-    /// Detaches the programs and removes what was kept: the log in memory ends with it.
-    pub fn remove(self) -> io::Result<()> {
-        let Some(folder) = &self.pin else { return Ok(()) };
-        std::fs::remove_dir_all(folder)
-    }
-
     // ---- tests
 
     /// Runs the ingress program on a frame that came in by `ifindex`.
     pub fn test_ingress(&self, frame: &[u8], ifindex: u32) -> Result<TestRun, KernelError> {
-        self.test_run(PROGRAM_INGRESS, frame, ifindex, 1)
-    }
-
-    /// Runs the ingress program `repeat` times on a frame and says how long one took in nanoseconds.
-    pub fn time_ingress(&self, frame: &[u8], ifindex: u32, repeat: u32) -> Result<TestRun, KernelError> {
-        self.test_run(PROGRAM_INGRESS, frame, ifindex, repeat)
+        self.test_run(PROGRAM_INGRESS, frame, ifindex)
     }
 
     /// Runs the program that makes an acknowledgement of a stamped request's clone.
     pub fn test_egress(&self, frame: &[u8], ifindex: u32) -> Result<TestRun, KernelError> {
-        self.test_run(PROGRAM_EGRESS_ALONE, frame, ifindex, 1)
+        self.test_run(PROGRAM_EGRESS_ALONE, frame, ifindex)
     }
 
-    fn test_run(&self, name: &str, frame: &[u8], ifindex: u32, repeat: u32) -> Result<TestRun, KernelError> {
+    fn test_run(&self, name: &str, frame: &[u8], ifindex: u32) -> Result<TestRun, KernelError> {
         let Programs::Loaded(object) = &self.programs else { panic!("tests load the programs themselves") };
         let program = object.progs_mut().find(|program| program.name() == name);
         let program = program.expect("the object has this program");
@@ -455,13 +439,11 @@ impl Kernel {
             context_in: Some(&mut context),
             data_in: Some(frame),
             data_out: Some(&mut out),
-            repeat,
             ..ProgramInput::default()
         };
         let output = program.test_run(input).map_err(bpf(format!("running {name} on a frame")))?;
-        let (verdict, nanos) = (output.return_value, output.duration.as_nanos() as u64);
-        let bytes = output.data.map(|data| data.to_vec()).unwrap_or_default();
-        Ok(TestRun { verdict, frame: bytes, nanos })
+        let frame = output.data.map(|data| data.to_vec()).unwrap_or_default();
+        Ok(TestRun { verdict: output.return_value, frame })
     }
 }
 
@@ -472,8 +454,6 @@ pub struct TestRun {
     pub verdict: u32,
     /// The frame as the program left it.
     pub frame: Vec<u8>,
-    /// How long one run took, in nanoseconds.
-    pub nanos: u64,
 }
 
 fn devmap_value(ifindex: u32, program: Option<i32>) -> types::bpf_devmap_val {

@@ -173,13 +173,6 @@ impl Tables {
         self.sessions.update(bytes_of(&session.index), bytes_of(&nobody), MapFlags::LOCK)
     }
 
-    pub(crate) fn station(&self, name: StationName) -> libbpf_rs::Result<Option<Station>> {
-        let key = types::scot_station_key { mac: name.mac, vlan: name.vlan };
-        let bytes = self.stations.lookup(bytes_of(&key), MapFlags::ANY)?;
-        let plain: Option<types::scot_station> = bytes.and_then(|bytes| value_of(&bytes));
-        Ok(plain.map(|plain| Station { ifindex: plain.ifindex, last_seen: Nanos(plain.last_seen) }))
-    }
-
     pub(crate) fn counters(&self) -> libbpf_rs::Result<Counters> {
         counters_of(&self.counters)
     }
