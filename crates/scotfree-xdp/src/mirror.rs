@@ -76,6 +76,7 @@ pub struct Mirror {
     free: FreeSlots,
     held: Vec<SessionId>,
     packet: Vec<u8>,
+    seqs: Vec<SeqNum>,
     sync_at: Nanos,
     mishaps: Mishaps,
 }
@@ -101,6 +102,7 @@ impl Mirror {
             known: BTreeMap::new(),
             held: Vec::new(),
             packet: Vec::new(),
+            seqs: Vec::new(),
             sync_at: Nanos(0),
             mishaps: Mishaps::default(),
         };
@@ -292,6 +294,7 @@ impl Mirror {
     /// Takes over what stands in a session's entry and in its slots.
     fn absorb(&mut self, state: &Session, device: &mut Device, effects: &mut Effects<DeviceOwn>) {
         let Some(mut known) = self.known.get(&state.id).copied() else { return };
+        let mut seqs = std::mem::take(&mut self.seqs);
         let reached = FastSession {
             next: state.next,
             last_write: state.last_write,
@@ -300,41 +303,35 @@ impl Mirror {
             confirmed: state.confirmed,
         };
         device.absorb_session(state.id, &reached, effects);
-        for seq in device.unacknowledged(state.id) {
+        seqs.extend(device.unacknowledged(state.id));
+        for seq in seqs.drain(..) {
             let head = known.place(seq).map(|place| self.kernel.slots().head(place));
             if head.is_some_and(|head| head.seq == seq && head.acknowledged) {
                 device.absorb_acknowledged(state.id, seq);
             }
         }
-        known.absorbed = self.absorb_slots(state, &known, device, effects);
+        self.list_passed(state, &known, &mut seqs);
+        let unfinished = seqs.drain(..).find(|seq| !self.absorb_slot(state, &known, *seq, device, effects));
+        known.absorbed = unfinished.unwrap_or(state.next);
+        self.seqs = seqs;
         known.logged = state.logged;
         known.disorder_until = state.disorder_until;
         self.known.insert(state.id, known);
     }
 
-    /// Takes over what the slots hold of requests that passed since the last time; how far it came.
-    fn absorb_slots(
-        &mut self,
-        state: &Session,
-        known: &Known,
-        device: &mut Device,
-        effects: &mut Effects<DeviceOwn>,
-    ) -> SeqNum {
+    /// Lists in order the requests that passed since the last time and that slots may hold.
+    fn list_passed(&mut self, state: &Session, known: &Known, seqs: &mut Vec<SeqNum>) {
         // A late entry lies among those that were taken over before.
         let disorder = state.disorder_until > state.stable;
         let first = if disorder { known.absorbed.min(state.stable.next()) } else { known.absorbed };
         // Of more requests than slots, only those count that the slots still hold.
-        let few = state.next.0 - first.0 <= u64::from(known.window);
-        let mut seqs: Vec<SeqNum> = if few {
-            (first.0..state.next.0).map(SeqNum).collect()
-        } else {
-            let places = known.slot_first..known.slot_first + known.window;
-            places.map(|place| self.settled(place, known.held).seq).collect()
-        };
-        seqs.retain(|seq| (first..state.next).contains(seq));
+        if state.next.0 - first.0 <= u64::from(known.window) {
+            return seqs.extend((first.0..state.next.0).map(SeqNum));
+        }
+        let places = known.slot_first..known.slot_first + known.window;
+        let held = places.map(|place| self.settled(place, known.held).seq);
+        seqs.extend(held.filter(|seq| (first..state.next).contains(seq)));
         seqs.sort_unstable();
-        let unfinished = seqs.into_iter().find(|seq| !self.absorb_slot(state, known, *seq, device, effects));
-        unfinished.unwrap_or(state.next)
     }
 
     /// Takes over one slot; `false` if a program is still writing it.

@@ -248,12 +248,11 @@ impl Device {
 
     /// The entries of a session that the fast path holds and that, for all the machine knows, are not
     /// acknowledged.
-    pub fn unacknowledged(&self, id: SessionId) -> Vec<SeqNum> {
-        let Some(session) = self.sessions.get(&id) else { return Vec::new() };
-        let open = |seq: &&SeqNum| {
-            session.slot(**seq).is_some_and(|slot| slot.keeper == Keeper::FastPath && !slot.acknowledged)
-        };
-        session.live.iter().filter(open).copied().collect()
+    pub fn unacknowledged(&self, id: SessionId) -> impl Iterator<Item = SeqNum> + '_ {
+        let is_open = |slot: &Slot| slot.keeper == Keeper::FastPath && !slot.acknowledged;
+        self.sessions.get(&id).into_iter().flat_map(move |session| {
+            session.live.iter().copied().filter(move |seq| session.slot(*seq).is_some_and(is_open))
+        })
     }
 
     /// Takes over by which port a session's requests come in.
