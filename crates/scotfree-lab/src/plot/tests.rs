@@ -9,18 +9,21 @@ use crate::scratch::Scratch;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-const TEXT: &str = r#"name = "speed"
+/// An experiment without its claims and plots.
+pub(super) const EXPERIMENT: &str = r#"name = "speed"
 title = "How much faster it is"
 topology = "direct"
 repetitions = 3
 covers = ["crates"]
 arm = [
-  { name = "slow-1", settings = { mode = "slow", size = 1 } },
-  { name = "fast-1", settings = { mode = "fast", size = 1 } },
+  { name = "slow-1", settings = { mode = "slow", size = 1, kind = "odd" } },
+  { name = "fast-1", settings = { mode = "fast", size = 1, kind = "odd" } },
   { name = "slow-8", settings = { mode = "slow", size = 8 } },
   { name = "fast-8", settings = { mode = "fast", size = 8 } },
 ]
-[[claim]]
+"#;
+
+const CLAIMS: &str = r#"[[claim]]
 claim = "slow over fast"
 unit = "x"
 required = 5
@@ -43,7 +46,7 @@ formula = { kind = "sum", metric = "lost", arm = "fast-8" }
 
 /// In the repetition r the slow arms take 40 + r, the fast ones 10 + r.
 fn example(plots: &str) -> (Experiment, ExperimentResult) {
-    let source = Source::from_text("lab/speed.toml", format!("{TEXT}{plots}"));
+    let source = Source::from_text("lab/speed.toml", format!("{EXPERIMENT}{CLAIMS}{plots}"));
     let experiment = Experiment::parse(&source).expect("it is an experiment");
     let measure = |arm: &Arm, repetition: u32| -> Result<Measurement, String> {
         let us = f64::from(repetition) + if arm.name.starts_with("slow") { 40.0 } else { 10.0 };

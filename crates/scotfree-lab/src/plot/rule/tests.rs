@@ -2,24 +2,10 @@
 
 use super::*;
 use crate::experiment::Experiment;
-
-const TEXT: &str = r#"name = "speed"
-title = "How much faster it is"
-topology = "direct"
-repetitions = 3
-covers = ["crates"]
-arm = [
-  { name = "slow-1", settings = { mode = "slow", size = 1, kind = "odd" } },
-  { name = "fast-1", settings = { mode = "fast", size = 1, kind = "odd" } },
-  { name = "slow-8", settings = { mode = "slow", size = 8 } },
-  { name = "fast-8", settings = { mode = "fast", size = 8 } },
-]
-claim = []
-[[plot]]
-"#;
+use crate::plot::tests::EXPERIMENT;
 
 fn parse(plot: &str) -> Result<Plot, ConfigError> {
-    let source = Source::from_text("lab/speed.toml", format!("{TEXT}{plot}"));
+    let source = Source::from_text("lab/speed.toml", format!("{EXPERIMENT}claim = []\n[[plot]]\n{plot}"));
     Experiment::parse(&source).map(|experiment| experiment.plots[0].clone())
 }
 
