@@ -5,6 +5,7 @@
 
 mod clippy;
 mod dependencies;
+mod ignored;
 mod limits;
 mod opening;
 mod plots;
@@ -110,8 +111,15 @@ pub fn run(root: &Path) -> Result<()> {
 }
 
 fn check(files: &Files) -> Vec<Complaint> {
-    let checks =
-        [opening::check, words::check, dependencies::check, limits::check, clippy::check, plots::check];
+    let checks = [
+        opening::check,
+        words::check,
+        dependencies::check,
+        limits::check,
+        ignored::check,
+        clippy::check,
+        plots::check,
+    ];
     checks.iter().flat_map(|check| check(files)).collect()
 }
 
