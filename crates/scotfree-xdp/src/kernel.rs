@@ -1,37 +1,31 @@
-//! Loading, keeping and attaching the programs.
+//! The programs, loaded, with their tables.
 //!
 //! Invariant: a table that outlives the daemon is taken over only if its layout, its size and the device
-//! named in it are this daemon's; a port's program is replaced in one step, so no frame passes without one.
+//! named in it are this daemon's.
+
+mod pins;
+mod ports;
+mod test_run;
+
+pub(crate) use pins::{adopt_tables, lock_folder, make_bpf_folder, pin_tables, table_path};
+pub(crate) use ports::new_pair;
+pub use ports::{attached_program, AttachMode, Port};
+pub use test_run::TestRun;
 
 use crate::error::{bpf, load_failed, refused, system, KernelError};
-use crate::links::{c_path, create_link, kept_links, link_name, pin_descriptor, remove_link, replace_link};
-use crate::plain::{bytes_of, value_of};
-use crate::prepared::{self, links_folder, pair_path, SetPrograms};
+use crate::plain::bytes_of;
+use crate::prepared::{self, SetPrograms};
 use crate::shared::{KeyWords, Settings, Shared, VERSION};
 use crate::skeleton::types;
 use crate::slots::Slots;
 use crate::tables::{Counters, Session, Station, StationName, Tables};
 use crate::upcalls::{Upcalls, UPCALLS_BURST_MAX};
-use libbpf_rs::{
-    libbpf_sys, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject, ProgramInput,
-};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 use scotfree_core::DeviceId;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
-
-/// How the programs are attached to a port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AttachMode {
-    /// In the port's driver.
-    Native,
-    /// In the kernel's stack: works with every driver and is slower.
-    Generic,
-}
 
 /// How the programs are loaded.
 #[derive(Debug, Clone)]
@@ -43,24 +37,12 @@ pub struct KernelConfig {
     pub pin: Option<PathBuf>,
 }
 
-/// A port.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Port {
-    /// Its interface.
-    pub interface: String,
-    /// The interface's number.
-    pub ifindex: u32,
-}
-
 pub(crate) const PROGRAM_INGRESS: &str = "scot_ingress";
 pub(crate) const PROGRAM_EGRESS: &str = "scot_egress";
 const PROGRAM_EGRESS_ALONE: &str = "scot_egress_alone";
 /// The memory that programs and daemon share; the name is the section's.
 pub(crate) const TABLE_SHARED: &str = ".data.shared";
 pub(crate) const TABLE_SLOTS: &str = "scot_slots";
-/// `f_type` of a BPF file system.
-const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
-
 /// The programs.
 enum Programs {
     /// Loaded by this process.
@@ -264,77 +246,6 @@ impl Kernel {
         written.map_err(bpf("writing the table of stations"))
     }
 
-    // ---- ports
-
-    /// Attaches the programs to the ports. Where a daemon before left them attached they are replaced, and
-    /// taken from such ports as are no more. Unless a folder keeps them, the attachments end with the
-    /// descriptors.
-    pub fn attach(&self, ports: &[Port], mode: AttachMode) -> Result<Vec<OwnedFd>, KernelError> {
-        self.leave_others(ports)?;
-        for port in ports {
-            let value = devmap_value(port.ifindex, None);
-            let written = self.ports.update(bytes_of(&port.ifindex), bytes_of(&value), MapFlags::ANY);
-            written.map_err(bpf(format!("entering {} into the table of ports", port.interface)))?;
-        }
-        ports.iter().map(|port| self.attach_one(port, mode)).collect()
-    }
-
-    fn attach_one(&self, port: &Port, mode: AttachMode) -> Result<OwnedFd, KernelError> {
-        let program = self.program_fd(PROGRAM_INGRESS);
-        let kept = self.links_folder().map(|folder| folder.join(link_name(&port.interface)));
-        if let Some(link) = kept.as_deref().and_then(|path| replace_link(path, program, port, mode)) {
-            return Ok(link);
-        }
-        if let Some(path) = &kept {
-            // One that could not be taken over is of another interface, or in the other mode.
-            remove_link(path);
-        }
-        let link = create_link(program, port, mode)?;
-        if let Some(path) = kept {
-            pin_descriptor(link.as_raw_fd(), &path)
-                .map_err(system(format!("keeping the attachment as {}", path.display())))?;
-        }
-        Ok(link)
-    }
-
-    /// The program that frames meet as they come in, for who wants to hand it frames in another way; the
-    /// descriptor is this kernel's.
-    pub fn ingress_program(&self) -> RawFd {
-        self.program_fd(PROGRAM_INGRESS)
-    }
-
-    /// Takes the programs from ports that are not the device's any more, and forgets who lived behind them.
-    fn leave_others(&self, ports: &[Port]) -> Result<(), KernelError> {
-        let is_other = |ifindex: u32| ports.iter().all(|port| port.ifindex != ifindex);
-        if is_other(self.shared.server_ifindex()) {
-            self.shared.set_server_ifindex(0);
-        }
-        for table in [&self.ports, &self.pairs] {
-            remove_keys(table, |key| value_of(key).is_some_and(is_other));
-        }
-        let lives_there = |key: &[u8]| self.tables.stations.lookup(key, MapFlags::ANY).ok().flatten();
-        remove_keys(&self.tables.stations, |key| {
-            let station = lives_there(key).and_then(|bytes| value_of::<types::scot_station>(&bytes));
-            station.is_some_and(|station| is_other(station.ifindex))
-        });
-        let Some(folder) = self.links_folder() else { return Ok(()) };
-        let names: Vec<_> = ports.iter().map(|port| link_name(&port.interface)).collect();
-        for path in kept_links(&folder).map_err(system(format!("looking into {}", folder.display())))? {
-            if names.iter().all(|name| !path.ends_with(name)) {
-                remove_link(&path);
-            }
-        }
-        Ok(())
-    }
-
-    fn links_folder(&self) -> Option<PathBuf> {
-        let folder = self.pin.as_deref()?;
-        Some(match self.programs {
-            Programs::Loaded(_) => folder.to_owned(),
-            Programs::Set(_) => links_folder(folder),
-        })
-    }
-
     fn program_fd(&self, name: &str) -> i32 {
         match &self.programs {
             Programs::Loaded(object) => {
@@ -344,37 +255,6 @@ impl Kernel {
             Programs::Set(set) if name == PROGRAM_INGRESS => set.ingress.as_raw_fd(),
             Programs::Set(set) => set.egress.as_raw_fd(),
         }
-    }
-
-    /// Says behind which of the ports the server lives: requests of the others are acknowledged.
-    pub fn set_server_port(&self, ports: &[Port], server: u32) -> Result<(), KernelError> {
-        let egress = self.program_fd(PROGRAM_EGRESS);
-        if self.shared.server_ifindex() != server {
-            self.shared.set_server_ifindex(0);
-        }
-        for (at, port) in ports.iter().enumerate().filter(|(_, port)| port.ifindex != server) {
-            let pair = self.pair(at, [port.ifindex, server])?;
-            for value in [devmap_value(port.ifindex, Some(egress)), devmap_value(server, None)] {
-                let written = pair.update(bytes_of(&value.ifindex), bytes_of(&value), MapFlags::ANY);
-                written.map_err(bpf(format!("pairing {} with the server's port", port.interface)))?;
-            }
-            let pair_fd = pair.as_fd().as_raw_fd() as u32;
-            let written = self.pairs.update(bytes_of(&port.ifindex), bytes_of(&pair_fd), MapFlags::ANY);
-            written.map_err(bpf("entering a pair of ports"))?;
-        }
-        self.shared.set_server_ifindex(server);
-        Ok(())
-    }
-
-    /// A pair for these two: a new one, or that of the set.
-    fn pair(&self, at: usize, ifindexes: [u32; 2]) -> Result<MapHandle, KernelError> {
-        let (Programs::Set(_), Some(folder)) = (&self.programs, &self.pin) else {
-            return new_pair().map_err(bpf("making a pair of ports"));
-        };
-        let path = pair_path(folder, at);
-        let pair = MapHandle::from_pinned_path(&path).map_err(bpf(format!("opening {}", path.display())))?;
-        remove_keys(&pair, |key| value_of(key).is_some_and(|ifindex| !ifindexes.contains(&ifindex)));
-        Ok(pair)
     }
 
     // ---- settings
@@ -414,61 +294,6 @@ impl Kernel {
         self.shared.set_lease(scotfree_core::Nanos(0));
         Ok(())
     }
-
-    // ---- tests
-
-    /// Runs the ingress program on a frame that came in by `ifindex`.
-    pub fn test_ingress(&self, frame: &[u8], ifindex: u32) -> Result<TestRun, KernelError> {
-        self.test_run(PROGRAM_INGRESS, frame, ifindex)
-    }
-
-    /// Runs the program that makes an acknowledgement of a stamped request's clone.
-    pub fn test_egress(&self, frame: &[u8], ifindex: u32) -> Result<TestRun, KernelError> {
-        self.test_run(PROGRAM_EGRESS_ALONE, frame, ifindex)
-    }
-
-    fn test_run(&self, name: &str, frame: &[u8], ifindex: u32) -> Result<TestRun, KernelError> {
-        let Programs::Loaded(object) = &self.programs else { panic!("tests load the programs themselves") };
-        let program = object.progs_mut().find(|program| program.name() == name);
-        let program = program.expect("the object has this program");
-        // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
-        let context = [0, frame.len() as u32, 0, ifindex, 0, 0_u32];
-        let mut context: Vec<u8> = context.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let mut out = vec![0; frame.len() + 256];
-        let input = ProgramInput {
-            context_in: Some(&mut context),
-            data_in: Some(frame),
-            data_out: Some(&mut out),
-            ..ProgramInput::default()
-        };
-        let output = program.test_run(input).map_err(bpf(format!("running {name} on a frame")))?;
-        let frame = output.data.map(|data| data.to_vec()).unwrap_or_default();
-        Ok(TestRun { verdict: output.return_value, frame })
-    }
-}
-
-/// What a program made of a frame.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TestRun {
-    /// Its verdict (`XDP_ABORTED` 0, `XDP_DROP` 1, `XDP_PASS` 2, `XDP_TX` 3, `XDP_REDIRECT` 4).
-    pub verdict: u32,
-    /// The frame as the program left it.
-    pub frame: Vec<u8>,
-}
-
-fn devmap_value(ifindex: u32, program: Option<i32>) -> types::bpf_devmap_val {
-    let mut value = types::bpf_devmap_val { ifindex, ..types::bpf_devmap_val::default() };
-    value.bpf_prog.fd = program.unwrap_or(0);
-    value
-}
-
-pub(crate) fn new_pair() -> libbpf_rs::Result<MapHandle> {
-    let options = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-        ..libbpf_sys::bpf_map_create_opts::default()
-    };
-    let value_bytes = size_of::<types::bpf_devmap_val>() as u32;
-    MapHandle::create(MapType::DevmapHash, Some("scot_pair"), 4, value_bytes, 2, &options)
 }
 
 pub(crate) fn open_object(slot_count: u32, testing: bool) -> Result<OpenObject, KernelError> {
@@ -485,107 +310,4 @@ pub(crate) fn open_object(slot_count: u32, testing: bool) -> Result<OpenObject, 
 fn set_slot_count(open: &mut OpenObject, count: u32) -> libbpf_rs::Result<()> {
     let slots = open.maps_mut().find(|map| map.name() == TABLE_SLOTS);
     slots.expect("the object has this table").set_max_entries(count)
-}
-
-/// The number of the program that is attached to an interface, by whomever; frames that it takes reach no
-/// packet socket.
-pub fn attached_program(ifindex: u32) -> io::Result<Option<u32>> {
-    let mut id = 0;
-    // SAFETY: the number is written to a place that outlives the call.
-    let result = unsafe { libbpf_sys::bpf_xdp_query_id(ifindex as i32, 0, &raw mut id) };
-    if result < 0 {
-        return Err(io::Error::from_raw_os_error(-result));
-    }
-    Ok((id != 0).then_some(id))
-}
-
-// ---- what outlives the daemon
-
-pub(crate) fn make_bpf_folder(folder: &Path) -> Result<(), KernelError> {
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(system(format!("making the folder {}", folder.display())))?;
-    let path = c_path(folder);
-    let mut status = std::mem::MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: the path ends with a zero byte and the kernel fills the whole struct if it returns 0.
-    let kind = unsafe {
-        if libc::statfs(path.as_ptr(), status.as_mut_ptr()) != 0 {
-            return Err(system(format!("looking at {}", folder.display()))(io::Error::last_os_error()));
-        }
-        status.assume_init().f_type
-    };
-    if kind == BPF_FS_MAGIC {
-        return Ok(());
-    }
-    // What this call made elsewhere is of no use.
-    let _ = std::fs::remove_dir(folder);
-    Err(KernelError::NoBpfFolder { path: folder.to_owned() })
-}
-
-/// Two daemons behind the same programs would each believe to know what the machine has decided.
-pub(crate) fn lock_folder(folder: &Path) -> Result<File, KernelError> {
-    let opened = File::open(folder).map_err(system(format!("opening {}", folder.display())))?;
-    // SAFETY: the descriptor is open.
-    if unsafe { libc::flock(opened.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-        return Ok(opened);
-    }
-    let source = io::Error::last_os_error();
-    let doing =
-        format!("locking {}, which another daemon has (ps -ef | grep \"scot switch\"),", folder.display());
-    Err(KernelError::Io { doing, source })
-}
-
-/// Tables that are kept; the rest is made anew with every load of the programs.
-fn is_kept(name: &OsStr) -> bool {
-    name == TABLE_SHARED || name.as_bytes().starts_with(b"scot_")
-}
-
-pub(crate) fn table_path(folder: &Path, name: &OsStr) -> PathBuf {
-    folder.join(format!("table-{}", name.to_string_lossy().trim_start_matches('.').replace('.', "-")))
-}
-
-pub(crate) fn adopt_tables(
-    open: &mut OpenObject,
-    folder: &Path,
-    slot_count: u32,
-) -> Result<bool, KernelError> {
-    let slots = table_path(folder, OsStr::new(TABLE_SLOTS));
-    if !slots.exists() {
-        return Ok(false);
-    }
-    let kept = MapHandle::from_pinned_path(&slots).map_err(bpf(format!("opening {}", slots.display())))?;
-    if (kept.max_entries(), kept.value_size()) != (slot_count, size_of::<types::scot_slot>() as u32) {
-        let found = format!("a log of {} slots of {} bytes", kept.max_entries(), kept.value_size());
-        let wanted = format!("{slot_count} slots of {} bytes", size_of::<types::scot_slot>());
-        return Err(refused(folder, found, wanted));
-    }
-    for mut map in open.maps_mut() {
-        let name = map.name().to_owned();
-        if is_kept(&name) {
-            let path = table_path(folder, &name);
-            map.reuse_pinned_map(&path).map_err(bpf(format!("taking over {}", path.display())))?;
-        }
-    }
-    Ok(true)
-}
-
-pub(crate) fn pin_tables(object: &mut Object, folder: &Path) -> Result<(), KernelError> {
-    // The slots last: who finds them finds all.
-    let names: Vec<_> = object.maps().map(|map| map.name().to_owned()).filter(|name| is_kept(name)).collect();
-    let (slots, others): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| name == TABLE_SLOTS);
-    for name in others.into_iter().chain(slots) {
-        let path = table_path(folder, &name);
-        // Left by a daemon that died while it did this.
-        let _ = std::fs::remove_file(&path);
-        let mut map = object.maps_mut().find(|map| map.name() == name).expect("it was listed");
-        map.pin(&path).map_err(bpf(format!("keeping the table {}", path.display())))?;
-    }
-    Ok(())
-}
-
-fn remove_keys(table: &MapHandle, is_out: impl Fn(&[u8]) -> bool) {
-    let out: Vec<Vec<u8>> = table.keys().filter(|key| is_out(key)).collect();
-    for key in out {
-        // A port that is gone has left the table by itself.
-        let _ = table.delete(&key);
-    }
 }
