@@ -1,0 +1,161 @@
+//! What the machine has decided, made known to the programs.
+//!
+//! Invariant: a session is changed only while it is held, and let go when all of it is written.
+
+use super::{Known, Mirror};
+use crate::error::KernelError;
+use crate::shared::KeyWords;
+use crate::slots::{SlotHead, SlotState};
+use crate::tables::Session;
+use remedy_persist::{Device, SessionView, SlotView};
+use scotfree_core::{SeqNum, SessionId};
+use scotfree_wire::Key;
+
+impl Mirror {
+    // ---- after the machine has decided
+
+    /// Makes known what the machine has decided, and lets the sessions go.
+    pub fn after(&mut self, device: &mut Device) -> Result<(), KernelError> {
+        self.export_device(device);
+        let touched = device.take_touched();
+        for id in &touched.sessions {
+            if device.session_view(*id).is_some() && !self.known.contains_key(id) {
+                self.enter(*id, device)?;
+            }
+        }
+        for (id, seq) in &touched.slots {
+            if let (Some(view), Some(known)) = (device.slot_view(*id, *seq), self.known.get(id).copied()) {
+                self.export_slot(*id, known, *seq, &view);
+            }
+        }
+        for id in &touched.sessions {
+            self.export_session(*id, device)?;
+        }
+        for id in self.held.drain(..) {
+            if let Some(known) = self.known.get_mut(&id) {
+                known.held = false;
+                self.kernel.release(known.index);
+            }
+        }
+        Ok(())
+    }
+
+    fn export_device(&self, device: &Device) {
+        let shared = self.kernel.shared();
+        shared.set_lease(device.lease_until());
+        shared.set_stamp_key(words(&device.stamp_key()));
+        shared.set_boot_epoch(device.boot_epoch());
+        shared.set_boot_seen(device.boot_seen());
+        shared.set_server_epoch(device.server_epoch());
+        shared.set_role(device.is_head(), device.is_accepted(), device.media());
+    }
+
+    /// Gives a new session its slots and a place in the tables, still unknown to the programs.
+    fn enter(&mut self, id: SessionId, device: &Device) -> Result<(), KernelError> {
+        let Some(view) = device.session_view(id) else { return Ok(()) };
+        let slots = self.free.take(view.window);
+        let (slot_first, window) = slots.as_ref().map_or((0, 0), |slots| (slots.start, view.window));
+        if slots.is_none() {
+            self.mishaps.without_slots += 1;
+        }
+        for place in slot_first..slot_first + window {
+            self.kernel.slots().clear(place);
+        }
+        self.kernel.shared().set_held(view.region, true);
+        let known = Known {
+            index: view.region,
+            slot_first,
+            window,
+            absorbed: view.reached.next,
+            logged: 0,
+            disorder_until: SeqNum(0),
+            held: true,
+        };
+        self.known.insert(id, known);
+        self.held.push(id);
+        self.kernel.add_session(&session_of(id, &known, self.ifindex(&view), &view))
+    }
+
+    fn export_session(&mut self, id: SessionId, device: &Device) -> Result<(), KernelError> {
+        let Some(known) = self.known.get_mut(&id) else { return Ok(()) };
+        let Some(view) = device.session_view(id) else {
+            let known = *known;
+            self.known.remove(&id);
+            if let Some(state) = self.kernel.session(known.index)?.filter(|state| state.id == id) {
+                self.kernel.remove_session(&state)?;
+            }
+            self.free.give_back(known.slot_first, known.window);
+            self.kernel.release(known.index);
+            return Ok(());
+        };
+        assert!(known.held, "a session is changed only while it is held");
+        known.absorbed = known.absorbed.max(view.reached.next);
+        let known = *known;
+        self.kernel.set_session(&session_of(id, &known, self.ifindex(&view), &view))
+    }
+
+    /// The port that a session's requests come in by, by the kernel's number; 0 if that is not known.
+    fn ifindex(&self, view: &SessionView) -> u32 {
+        view.port.and_then(|port| self.ports.get(port.0 as usize)).copied().unwrap_or(0)
+    }
+
+    fn export_slot(&mut self, id: SessionId, known: Known, seq: SeqNum, view: &SlotView) {
+        let Some(place) = known.place(seq) else { return };
+        let head = self.kernel.slots().head(place);
+        if head.seq == seq && matches!(head.state, SlotState::Valid | SlotState::Daemon) {
+            let (persisted, writing) = (view.persisted, view.writing);
+            return self.kernel.slots().set_persisted(place, persisted, writing, view.acknowledged);
+        }
+        if !known.held || view.fast {
+            return;
+        }
+        let known = self.known.get_mut(&id).expect("it was looked up");
+        known.logged += u64::from(view.logged);
+        if view.logged && seq.next() < known.absorbed {
+            known.disorder_until = known.disorder_until.max(known.absorbed);
+        }
+        let head = SlotHead {
+            state: if view.logged { SlotState::Daemon } else { SlotState::Stamped },
+            seq,
+            logged: known.logged,
+            logged_at: view.logged_at,
+            stamp: view.stamp,
+            asked: view.asked,
+            persisted: view.persisted,
+            writing: view.writing,
+            acknowledged: view.acknowledged,
+        };
+        self.kernel.slots().note(place, &head);
+    }
+}
+
+fn session_of(id: SessionId, known: &Known, client_ifindex: u32, view: &SessionView) -> Session {
+    Session {
+        index: known.index,
+        id,
+        next: view.reached.next,
+        last_write: view.reached.last_write,
+        stable: view.reached.stable,
+        heard_at: view.reached.heard_at,
+        logged: known.logged,
+        freed: known.logged.saturating_sub(view.entry_count),
+        disorder_until: known.disorder_until,
+        client: view.client,
+        window: known.window,
+        slot_first: known.slot_first,
+        client_ifindex,
+        epoch: view.epoch,
+        closing: view.closing,
+        confirmed: view.reached.confirmed,
+        client_to_server: words(&view.keys.client_to_server),
+        server_to_client: words(&view.keys.server_to_client),
+        device_to_client: words(&view.keys.device_to_client),
+        client_nonce: view.client_nonce,
+        server_nonce: view.server_nonce,
+    }
+}
+
+/// The two words of a key, as `SipHash` takes them.
+fn words(key: &Key) -> KeyWords {
+    KeyWords(key.words())
+}
