@@ -4,10 +4,9 @@
 //! Invariant: the boot epoch is durable and every record of the logs is restored before the first
 //! frame is received (rule 12); one thread does everything but the commits of the disk log.
 
-#[cfg(feature = "xdp")]
-use crate::config::XdpConfig;
-use crate::config::{DiskLogConfig, PlaneConfig, PortConfig, RamLogConfig, SwitchConfig};
+use crate::config::{DiskLogConfig, PortConfig, RamLogConfig, SwitchConfig};
 use crate::datapath::Datapath;
+use crate::front::Front;
 use crate::logs::{Log, LogError, LogMeta, Logs};
 use crate::metrics::MetricsText;
 use crate::metrics_http::{MetricsListener, Pages};
@@ -111,78 +110,6 @@ impl DaemonHandle {
     pub fn stop(&self) {
         self.tell(Command::Stop);
     }
-}
-
-/// What deals with frames before the daemon does.
-enum Front {
-    /// Nothing.
-    None,
-    /// Programs in the kernel.
-    #[cfg(feature = "xdp")]
-    Xdp(Box<crate::plane_xdp::Loaded>),
-}
-
-impl Front {
-    fn load(config: &SwitchConfig, ports: &[(String, u32)]) -> Result<Front, StartError> {
-        match &config.plane {
-            PlaneConfig::User => refuse_attached(config, ports).map(|()| Front::None),
-            #[cfg(feature = "xdp")]
-            PlaneConfig::Xdp(xdp) => Ok(Front::Xdp(Box::new(crate::plane_xdp::Loaded::load(config, xdp)?))),
-            #[cfg(not(feature = "xdp"))]
-            PlaneConfig::Xdp(_) => Err(StartError::Config(
-                "this scot was built without the plane in the kernel; build it where clang-14 and libbpf's headers \
-                 are, or give --plane user"
-                    .to_owned(),
-            )),
-        }
-    }
-
-    /// The incarnation that has outlived its daemon; 0 if there is none.
-    fn alive(&self) -> BootEpoch {
-        match self {
-            Front::None => BootEpoch(0),
-            #[cfg(feature = "xdp")]
-            Front::Xdp(loaded) => loaded.alive(),
-        }
-    }
-
-    fn plane(
-        self,
-        config: &SwitchConfig,
-        device: Device,
-        common: impl FnOnce(Device) -> UserPlane,
-    ) -> Result<Box<dyn Plane>, StartError> {
-        match self {
-            Front::None => {
-                let _ = config;
-                Ok(Box::new(common(device)))
-            }
-            #[cfg(feature = "xdp")]
-            Front::Xdp(loaded) => Ok(Box::new(loaded.attach(config, device, common)?)),
-        }
-    }
-}
-
-/// Frames that a program takes off a port reach no process: a plane of another daemon may have left one.
-#[cfg(feature = "xdp")]
-fn refuse_attached(config: &SwitchConfig, ports: &[(String, u32)]) -> Result<(), StartError> {
-    for (name, ifindex) in ports {
-        // A system that cannot be asked has no such programs.
-        let Ok(Some(program)) = scotfree_xdp::attached_program(*ifindex) else { continue };
-        let kept = XdpConfig::new(config.device).pin;
-        return Err(StartError::Config(format!(
-            "port {name}: the XDP program {program} is attached and takes its frames; if the kernel plane of this \
-             device left it, start with --plane xdp, or give up its log: rm -r {} ; another's: ip link set dev {name} \
-             xdp off",
-            kept.display()
-        )));
-    }
-    Ok(())
-}
-
-#[cfg(not(feature = "xdp"))]
-fn refuse_attached(_config: &SwitchConfig, _ports: &[(String, u32)]) -> Result<(), StartError> {
-    Ok(())
 }
 
 /// What wakes the daemon other than frames and logs.

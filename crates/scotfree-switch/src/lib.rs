@@ -12,6 +12,7 @@ pub mod datapath;
 #[cfg(feature = "xdp")]
 mod events;
 pub mod fast_path;
+mod front;
 pub mod impair;
 mod link;
 pub mod log_tools;
@@ -24,7 +25,7 @@ mod notice;
 pub mod outbox;
 mod plane;
 pub mod plane_user;
-#[cfg(feature = "xdp")]
+#[cfg_attr(not(feature = "xdp"), path = "plane_xdp/left_out.rs")]
 mod plane_xdp;
 #[cfg(feature = "xdp")]
 pub mod sets;

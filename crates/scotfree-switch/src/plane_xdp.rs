@@ -115,6 +115,11 @@ fn settings(config: &SwitchConfig, xdp: &XdpConfig) -> Settings {
     }
 }
 
+/// Which program takes a port's frames. A system that cannot be asked has no such programs.
+pub(crate) fn attached_program(ifindex: u32) -> Option<u32> {
+    scotfree_xdp::attached_program(ifindex).ok().flatten()
+}
+
 /// The plane in the kernel.
 pub(crate) struct XdpPlane {
     common: UserPlane,

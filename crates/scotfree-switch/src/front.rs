@@ -1,0 +1,63 @@
+//! What deals with frames before the daemon does: nothing, or programs in the kernel.
+//!
+//! Invariant: no plane starts on ports whose frames the programs of another take.
+
+use crate::config::{PlaneConfig, SwitchConfig, XdpConfig};
+use crate::daemon::StartError;
+use crate::plane::Plane;
+use crate::plane_user::UserPlane;
+use crate::plane_xdp::{attached_program, Loaded};
+use remedy_persist::Device;
+use scotfree_core::BootEpoch;
+
+/// What deals with frames before the daemon does.
+pub(crate) enum Front {
+    /// Nothing.
+    None,
+    /// Programs in the kernel.
+    Xdp(Box<Loaded>),
+}
+
+impl Front {
+    pub(crate) fn load(config: &SwitchConfig, ports: &[(String, u32)]) -> Result<Front, StartError> {
+        match &config.plane {
+            PlaneConfig::User => refuse_attached(config, ports).map(|()| Front::None),
+            PlaneConfig::Xdp(xdp) => Ok(Front::Xdp(Box::new(Loaded::load(config, xdp)?))),
+        }
+    }
+
+    /// The incarnation that has outlived its daemon; 0 if there is none.
+    pub(crate) fn alive(&self) -> BootEpoch {
+        match self {
+            Front::None => BootEpoch(0),
+            Front::Xdp(loaded) => loaded.alive(),
+        }
+    }
+
+    pub(crate) fn plane(
+        self,
+        config: &SwitchConfig,
+        device: Device,
+        common: impl FnOnce(Device) -> UserPlane,
+    ) -> Result<Box<dyn Plane>, StartError> {
+        match self {
+            Front::None => Ok(Box::new(common(device))),
+            Front::Xdp(loaded) => Ok(Box::new(loaded.attach(config, device, common)?)),
+        }
+    }
+}
+
+/// Frames that a program takes off a port reach no process: a plane of another daemon may have left one.
+fn refuse_attached(config: &SwitchConfig, ports: &[(String, u32)]) -> Result<(), StartError> {
+    for (name, ifindex) in ports {
+        let Some(program) = attached_program(*ifindex) else { continue };
+        let kept = XdpConfig::new(config.device).pin;
+        return Err(StartError::Config(format!(
+            "port {name}: the XDP program {program} is attached and takes its frames; if the kernel plane of this \
+             device left it, start with --plane xdp, or give up its log: rm -r {} ; another's: ip link set dev {name} \
+             xdp off",
+            kept.display()
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! The plane in the kernel where it was left out of the build.
+//!
+//! Invariant: there are no programs, so what would run them cannot be made.
+
+use crate::config::{SwitchConfig, XdpConfig};
+use crate::daemon::StartError;
+use crate::plane_user::UserPlane;
+use remedy_persist::Device;
+use scotfree_core::BootEpoch;
+
+/// The programs, if there were any.
+pub(crate) enum Loaded {}
+
+impl Loaded {
+    pub(crate) fn load(_config: &SwitchConfig, _xdp: &XdpConfig) -> Result<Loaded, StartError> {
+        Err(StartError::Config(
+            "this scot was built without the plane in the kernel; build it where clang-14 and libbpf's headers \
+             are, or give --plane user"
+                .to_owned(),
+        ))
+    }
+
+    pub(crate) fn alive(&self) -> BootEpoch {
+        match *self {}
+    }
+
+    pub(crate) fn attach(
+        self,
+        _config: &SwitchConfig,
+        _device: Device,
+        _common: impl FnOnce(Device) -> UserPlane,
+    ) -> Result<UserPlane, StartError> {
+        match self {}
+    }
+}
+
+/// Which program takes a port's frames; what looks for it is left out, too.
+pub(crate) fn attached_program(_ifindex: u32) -> Option<u32> {
+    None
+}
