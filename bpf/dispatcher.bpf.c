@@ -132,7 +132,7 @@ static __always_inline bool scot_write_network(struct xdp_md *frame, const struc
 		ip->ttl = IPDEFTTL;
 		ip->tot_len = bpf_htons(sizeof(*ip) + bytes);
 		ip->check = 0;
-		ip->check = scot_fold_checksum(bpf_csum_diff(NULL, 0, (void *)ip, sizeof(*ip), 0));
+		ip->check = scot_fold(scot_sum(ip, sizeof(*ip)));
 	} else {
 		struct ipv6hdr *ip = scot_at(frame, context->network_at);
 		struct in6_addr source;
@@ -169,7 +169,6 @@ static __always_inline bool scot_write_udp(struct xdp_md *frame, const struct sc
 		.protocol = bpf_htonl(IPPROTO_UDP),
 	};
 	__be16 source;
-	__u16 sum;
 
 	if ((void *)(packet + 1) > scot_data_end(frame))
 		return false;
@@ -179,9 +178,8 @@ static __always_inline bool scot_write_udp(struct xdp_md *frame, const struct sc
 	udp->dest = source;
 	udp->len = bpf_htons(bytes);
 	udp->check = 0;
-	sum = scot_fold_checksum(bpf_csum_diff(NULL, 0, (void *)udp, sizeof(*udp) + sizeof(*packet),
-					       bpf_csum_diff(NULL, 0, (void *)&pseudo, sizeof(pseudo), 0)));
-	udp->check = sum ? sum : 0xffff;
+	udp->check = scot_udp_checksum(scot_sum(&pseudo, sizeof(pseudo)) + scot_sum(udp, sizeof(*udp)) +
+				       scot_sum(ack, sizeof(*ack)));
 	return true;
 }
 

@@ -80,6 +80,50 @@ static __always_inline bool scot_address_is(const struct scot_address *one, cons
 	return one->ip[0] == other->ip[0] && one->ip[1] == other->ip[1] && one->port == other->port;
 }
 
+/* ---- the Internet checksum (RFC 1071), of words that lie in a frame or on the stack; sizes are known when this
+ * is compiled, multiples of four. The helper of the kernel costs more than these few additions.
+ */
+
+static __always_inline __u64 scot_sum(const void *data, __u32 bytes)
+{
+	const __u32 *words = data;
+	__u64 sum = 0;
+
+#pragma clang loop unroll(full)
+	for (__u32 i = 0; i < bytes / sizeof(*words); i++)
+		sum += words[i];
+	return sum;
+}
+
+/* What takes the words out of a sum again. */
+static __always_inline __u64 scot_sum_without(const void *data, __u32 bytes)
+{
+	const __u32 *words = data;
+	__u64 sum = 0;
+
+#pragma clang loop unroll(full)
+	for (__u32 i = 0; i < bytes / sizeof(*words); i++)
+		sum += (__u32)~words[i];
+	return sum;
+}
+
+static __always_inline __u16 scot_fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~sum;
+}
+
+/* 0 would say that there is none. */
+static __always_inline __u16 scot_udp_checksum(__u64 sum)
+{
+	__u16 folded = scot_fold(sum);
+
+	return folded ? folded : 0xffff;
+}
+
 /* An IPv4 address in the form of IPv6, as `SocketAddr` is kept in the shared tables. */
 static __always_inline void scot_set_ipv4(struct scot_address *address, __be32 ip)
 {

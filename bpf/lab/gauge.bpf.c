@@ -146,7 +146,7 @@ static __always_inline bool gauge_write_next(struct xdp_md *context, struct gaug
 	return bpf_xdp_store_bytes(context, 0, room->bytes, bytes) == 0;
 }
 
-/* Writes the next frame over the one that it is given, which is as long, and hands it to the device. */
+/* Writes the next frame over the one that it is given, which is as long, and hands it to the device if there is one. */
 SEC("xdp")
 int gauge_play(struct xdp_md *context)
 {
@@ -166,7 +166,7 @@ int gauge_play(struct xdp_md *context)
 		return XDP_ABORTED;
 	counters->played++;
 	bpf_tail_call(context, &gauge_device, 0);
-	return XDP_ABORTED;
+	return XDP_DROP;
 }
 
 /* ---- the end of what leaves the device */

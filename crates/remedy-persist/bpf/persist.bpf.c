@@ -13,6 +13,8 @@
 #define PERSIST_MAC_OFFSET __builtin_offsetof(struct scot_header, mac)
 #define PERSIST_STAMP_BODY_BYTES __builtin_offsetof(struct scot_stamp, mac)
 #define PERSIST_PLACE_MAX (~0ULL - 1) /* places in an order are smaller */
+#define PERSIST_HINTS 64
+#define PERSIST_LINES_FETCHED 4 /* a slot's own fields, its header, the beginning of its payload */
 #define PERSIST_WORDS_MAX ((SCOT_PACKET_BYTES_MAX - sizeof(struct scot_header)) / 8 + 1)
 
 _Static_assert(SCOT_PACKET_BYTES_MAX < 2048, "an offset into a packet is masked with 2047");
@@ -40,6 +42,20 @@ struct {
 	__type(value, struct scot_slot);
 } scot_slots SEC(".maps");
 
+/* Where the sessions of the requests lie that were acknowledged last, by their seq_num: the acknowledgements are made a
+ * moment later on the same processor. An entry is never more than a hint.
+ */
+struct persist_hints {
+	__u32 session[PERSIST_HINTS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct persist_hints);
+} persist_hints SEC(".maps");
+
 /* What the dispatcher makes of a packet. */
 enum persist_outcome {
 	PERSIST_FORWARD,            /* along its way */
@@ -57,6 +73,32 @@ static __always_inline struct scot_session *persist_session(__u64 id)
 	return index ? bpf_map_lookup_elem(&scot_sessions, index) : NULL;
 }
 
+static __always_inline struct persist_hints *persist_hints_here(void)
+{
+	__u32 first = 0;
+
+	return bpf_map_lookup_elem(&persist_hints, &first);
+}
+
+static __always_inline void persist_leave_hint(const struct scot_session *session, __u64 seq_num)
+{
+	struct persist_hints *hints = persist_hints_here();
+
+	if (hints)
+		hints->session[seq_num % PERSIST_HINTS] = session->index;
+}
+
+/* The session of a request that may have left a hint. */
+static __always_inline struct scot_session *persist_session_by_hint(__u64 id, __u64 seq_num)
+{
+	struct persist_hints *hints = persist_hints_here();
+	struct scot_session *session = NULL;
+
+	if (hints)
+		session = bpf_map_lookup_elem(&scot_sessions, &hints->session[seq_num % PERSIST_HINTS]);
+	return session && session->id == id ? session : persist_session(id);
+}
+
 static __always_inline struct scot_slot *persist_slot(const struct scot_session *session, __u64 seq_num)
 {
 	__u32 window = session->window;
@@ -66,6 +108,18 @@ static __always_inline struct scot_slot *persist_slot(const struct scot_session 
 		return NULL;
 	place += seq_num % window;
 	return bpf_map_lookup_elem(&scot_slots, &place);
+}
+
+/* Begins to fetch what of a slot will be written, which was last used a window of requests ago: the processor waits
+ * for it while it makes a MAC and not under the session's lock.
+ */
+static __always_inline void persist_fetch(const struct scot_slot *slot)
+{
+	const volatile __u64 *words = (const volatile void *)slot;
+
+#pragma clang loop unroll(full)
+	for (__u32 line = 0; line < PERSIST_LINES_FETCHED; line++)
+		(void)words[line * 8];
 }
 
 static __always_inline enum persist_outcome persist_refuse(struct scot_counters *counters, enum scot_refusal reason)
@@ -409,8 +463,11 @@ static __always_inline void persist_write(struct xdp_md *frame, const struct sco
 	__u32 payload_at = sizeof(struct scot_header) + sizeof(struct scot_stamp);
 	__u64 payload_bytes = (__u64)context->packet_bytes - payload_at;
 	__u32 at = context->packet_at;
+	const struct scot_header *header = scot_at(frame, at);
 
-	bpf_xdp_load_bytes(frame, at, &slot->header, sizeof(slot->header));
+	if ((void *)(header + 1) > scot_data_end(frame))
+		return;
+	slot->header = *header;
 	if (scot_bound(&payload_bytes, sizeof(slot->payload)))
 		bpf_xdp_load_bytes(frame, at + payload_at, slot->payload, payload_bytes);
 	slot->packet_bytes = context->packet_bytes;
@@ -418,15 +475,6 @@ static __always_inline void persist_write(struct xdp_md *frame, const struct sco
 	slot->persisted = slot->asked & SCOT_DURABILITY_RAM;
 	// A full barrier: who finds the entry VALID finds all of it.
 	__sync_lock_test_and_set(&slot->state, SCOT_SLOT_VALID);
-}
-
-static __always_inline __u16 scot_fold_checksum(__u64 sum)
-{
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return ~sum;
 }
 
 /* Writes a stamp into its request. The UDP checksum is changed by what the stamp changes. */
@@ -440,10 +488,10 @@ static __always_inline bool persist_write_stamp(struct xdp_md *frame, const stru
 	if ((void *)(room + 1) > scot_data_end(frame))
 		return false;
 	if (udp->check != 0) {
-		__u16 sum = ~udp->check;
+		__u64 sum = (__u16)~udp->check;
 
-		sum = scot_fold_checksum(bpf_csum_diff((void *)room, sizeof(*room), (void *)stamp, sizeof(*stamp), sum));
-		udp->check = sum ? sum : 0xffff;
+		sum += scot_sum(stamp, sizeof(*stamp)) + scot_sum_without(room, sizeof(*room));
+		udp->check = scot_udp_checksum(sum);
 	}
 	*room = *stamp;
 	return true;
@@ -474,16 +522,20 @@ static __always_inline enum persist_outcome persist_unadmitted(struct scot_count
 }
 
 /* How a request goes on that has been dealt with. */
-static __always_inline enum persist_outcome persist_way_on(const struct persist_request *request,
+static __always_inline enum persist_outcome persist_way_on(const struct scot_session *session,
+							   const struct persist_request *request,
 							   const struct persist_decision *decision)
 {
-	if (decision->acknowledge)
+	if (decision->acknowledge) {
+		persist_leave_hint(session, request->seq_num);
 		return PERSIST_ACKNOWLEDGE;
+	}
 	return decision->admission == PERSIST_ADMIT_LOGGED && request->asked & SCOT_DURABILITY_DISK ?
 		       PERSIST_TELL_AND_FORWARD : PERSIST_FORWARD;
 }
 
 static __always_inline enum persist_outcome persist_carry_out(struct xdp_md *frame, const struct scot_context *context,
+							      const struct scot_session *session,
 							      struct scot_slot *slot,
 							      const struct persist_request *request,
 							      struct persist_decision *decision)
@@ -497,7 +549,7 @@ static __always_inline enum persist_outcome persist_carry_out(struct xdp_md *fra
 		persist_write(frame, context, slot, stamp);
 	if (!persist_write_stamp(frame, context, stamp))
 		return PERSIST_REFUSE;
-	return persist_way_on(request, decision);
+	return persist_way_on(session, request, decision);
 }
 
 /* ---- behind the head of a chain: what it has stamped is logged under its stamp (rule 13) */
@@ -591,7 +643,7 @@ static __always_inline enum persist_outcome persist_follow(struct xdp_md *frame,
 	persist_count(counters, request, &decision);
 	if (decision.admission == PERSIST_ADMIT_LOGGED)
 		persist_write(frame, context, slot, &decision.stamp);
-	return persist_way_on(request, &decision);
+	return persist_way_on(session, request, &decision);
 }
 
 /* ---- requests, whichever part the device has */
@@ -625,6 +677,9 @@ static __always_inline enum persist_outcome persist_on_request(struct xdp_md *fr
 		return persist_unadmitted(counters);
 	if (!whole)
 		return PERSIST_PASS_UP_REQUEST;
+	slot = persist_slot(session, request.seq_num);
+	if (slot)
+		persist_fetch(slot);
 	if (!persist_is_authentic(frame, context, sizeof(*header) + sizeof(struct scot_stamp),
 				  &session->client_to_server)) {
 		counters->requests++;
@@ -636,7 +691,6 @@ static __always_inline enum persist_outcome persist_on_request(struct xdp_md *fr
 		counters->bad++;
 		return persist_refuse(counters, SCOT_REFUSAL_ELSEWHERE);
 	}
-	slot = persist_slot(session, request.seq_num);
 	if (!slot || session->client_ifindex == 0)
 		return PERSIST_PASS_UP_REQUEST;
 	if (!scot_shared.head)
@@ -647,7 +701,7 @@ static __always_inline enum persist_outcome persist_on_request(struct xdp_md *fr
 	if (decision.admission == PERSIST_ADMIT_NOT)
 		return PERSIST_PASS_UP_REQUEST;
 	persist_count(counters, &request, &decision);
-	return persist_carry_out(frame, context, slot, &request, &decision);
+	return persist_carry_out(frame, context, session, slot, &request, &decision);
 }
 
 /* ---- what the server says in passing (rules 6 and 12) */
@@ -790,7 +844,7 @@ static __always_inline bool persist_make_ack(struct xdp_md *frame, const struct 
 	if ((void *)(stamp + 1) > scot_data_end(frame) || request->kind != SCOT_KIND_UPDATE ||
 	    stamp->kind != SCOT_STAMP_KIND_ORDER)
 		return false;
-	session = persist_session(request->session);
+	session = persist_session_by_hint(request->session, request->seq_num);
 	if (!session)
 		return false;
 	request = scot_at(frame, context->packet_at);

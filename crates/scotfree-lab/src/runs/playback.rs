@@ -19,15 +19,17 @@ struct Settings {
     window: u32,
     payload_bytes: usize,
     rounds: u32,
+    to_device: bool,
 }
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let site = Site::up(context)?;
     let ports = |side: &str| [format!("{side}0"), format!("{side}1")];
     context.measure_in_turns(|arm, _| {
-        let Settings { sessions, window, payload_bytes, rounds } = settings_of(arm)?;
+        let Settings { sessions, window, payload_bytes, rounds, to_device } = settings_of(arm)?;
         let (client_ports, server_ports) = (ports("client"), ports("server"));
-        let spec = PlaybackSpec { client_ports, server_ports, sessions, window, payload_bytes, rounds };
+        let spec =
+            PlaybackSpec { client_ports, server_ports, sessions, window, payload_bytes, rounds, to_device };
         let report: PlaybackReport = site.run_worker("device", "playback", &WorkerSpec::Playback(spec))?;
         let mut measured = Measured::default();
         measured.value("requests_mpps", report.requests_per_s / 1e6);
