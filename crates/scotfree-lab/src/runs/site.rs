@@ -3,23 +3,26 @@
 //! Invariant: whatever is started here serves when the function that starts it returns, and is ended and
 //! its files removed when the site is dropped.
 
-use super::worker::calls::{CallsReport, CallsSpec, Slice, SlicesSpec, TraceSpec};
+mod clients;
+mod devices;
+mod servers;
+
+pub(super) use clients::{Calls, ClientSidecar};
+pub(super) use devices::{Device, Logs};
+pub(super) use servers::{ask_redis, has_redis, require_redis, AppendFsync, Medium, Redis, REDIS_PORT};
+
 use super::worker::history::{HistoryControl, HistorySpec};
 use super::worker::metrics::{Counts, MetricsSpec};
-use super::worker::noop::NoopSpec;
 use super::worker::{parse_report, WorkerSpec, READY};
 use super::{places, Context};
 use crate::history::HistoryOptions;
 use crate::netns::Lab;
-use crate::process::{find_tool, run, wait_until, Process, ProcessSpec};
-use crate::resp::{Connection, Place, Reply};
+use crate::process::{wait_until, Process, ProcessSpec};
 use crate::scratch::Scratch;
 use crate::topology::Host;
 use crate::trouble::Trouble;
-use scotfree_core::Tier;
 use serde::de::DeserializeOwned;
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
@@ -32,14 +35,8 @@ use std::time::Duration;
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// How long one measurement may take.
 const MEASUREMENT_TIME_MAX: Duration = Duration::from_secs(120);
-/// A bad wire has an address only because its daemon wants one; as a host with one it would be a device.
-const WIRE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
-/// Below the site's folder.
-const BPF_FOLDER: &str = "bpf";
 const DEVICE_PORT: u16 = 51_000;
 const SERVER_PORT: u16 = 51_001;
-/// Where clients find the sidecar in front of them, and Redis itself where it is reached directly.
-pub(super) const REDIS_PORT: u16 = 6_379;
 /// Where a daemon says what it has counted, inside its own namespace. Of several daemons of one role only
 /// the first gets the address.
 const METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9_100);
@@ -61,66 +58,6 @@ pub(super) struct Site<'a> {
 
 /// The flags by which a daemon answers [`Site::counts`].
 pub(super) const WITH_METRICS: [&str; 2] = ["--metrics", "127.0.0.1:9100"];
-
-/// The logs of a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Logs {
-    /// It bridges, and acknowledges nothing.
-    None,
-    Ram,
-    RamAndDisk,
-}
-
-/// Where a server's log lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Medium {
-    Disk,
-    /// A file system in memory, which stands in for persistent memory: it outlives processes.
-    Memory,
-}
-
-/// A device of the topology, as its cluster knows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Device {
-    /// Its host.
-    pub role: String,
-    pub id: u16,
-    /// Where it answers control messages.
-    pub control: SocketAddr,
-    /// Whether it is the first on the path.
-    pub is_first: bool,
-}
-
-/// When Redis syncs its append-only file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum AppendFsync {
-    Always,
-    EverySec,
-}
-
-impl AppendFsync {
-    const fn name(self) -> &'static str {
-        match self {
-            AppendFsync::Always => "always",
-            AppendFsync::EverySec => "everysec",
-        }
-    }
-}
-
-/// A sidecar in front of clients.
-#[derive(Debug, Clone)]
-pub(super) struct ClientSidecar {
-    pub name: &'static str,
-    /// The port at which clients find it.
-    pub port: u16,
-    pub early: bool,
-    /// What is asked of the devices: `none`, `ram:3`, `disk`.
-    pub durability: Tier,
-    pub trace: Option<PathBuf>,
-}
 
 impl<'a> Site<'a> {
     /// Brings the hosts up. The caller starts what runs on them.
@@ -206,83 +143,11 @@ impl<'a> Site<'a> {
         self.devices().into_iter().next().expect("this experiment's topology has a device")
     }
 
-    // ---- the devices
+    // ---- settings
 
-    /// Starts the only device's daemon with further flags, or starts it again on the logs that it left.
-    pub fn start_switch_with(&self, logs: Logs, more: &[&str]) -> Result<Process, Trouble> {
-        let device = self.device();
-        self.say_head(&device, device.is_first)?;
-        self.start_device(&device, logs, more)
-    }
-
-    /// Starts the daemons of all devices; the first on the path is the head.
-    pub fn start_chain(&self, logs: &[Logs], more: &[&str]) -> Result<Vec<Process>, Trouble> {
-        let start = |(device, logs): (Device, &Logs)| {
-            self.say_head(&device, device.is_first)?;
-            self.start_device(&device, *logs, more)
-        };
-        self.devices().into_iter().zip(logs).map(start).collect()
-    }
-
-    /// Starts a device's daemon, or starts it again on the logs that it left and in the part that was last
-    /// said to be its.
-    pub fn start_device(&self, device: &Device, logs: Logs, more: &[&str]) -> Result<Process, Trouble> {
-        let Device { role, id, control, .. } = device;
-        let mut words = self.words(&["switch", "--device-id", &id.to_string()]);
-        words.extend(["--config".into(), self.config_file(role).into()]);
-        let host = self.lab.topology().host(role).expect("the device is of this topology");
-        for port in &host.ports {
-            words.extend(["--port".into(), port.name.clone().into()]);
-        }
-        words.extend(["--address".into(), control.to_string().into()]);
-        words.extend(["--server".into(), self.server().to_string().into()]);
-        words.extend(["--metrics".into(), METRICS.to_string().into()]);
-        if logs != Logs::None {
-            let file = self.memory.path().join(format!("{role}.ram"));
-            words.extend(["--log".into(), log_word("ram", &file)]);
-        }
-        if logs == Logs::RamAndDisk {
-            let file = self.disk.path().join(format!("{role}.disk"));
-            words.extend(["--log".into(), log_word("disk", &file)]);
-        }
-        words.extend(more.iter().map(OsString::from));
-        if more.contains(&"xdp") {
-            words.extend(["--pin".into(), self.bpf_folder()?.join(role).into()]);
-        }
-        self.start_scot(role, "switch", words)
-    }
-
-    /// Where planes in the kernel keep their logs: a BPF file system of this site's own, since the usual one is
-    /// not seen from inside a network namespace.
-    fn bpf_folder(&self) -> Result<PathBuf, Trouble> {
-        let folder = self.folder.path().join(BPF_FOLDER);
-        if !folder.exists() {
-            fs::create_dir(&folder).map_err(|error| Trouble::file("create the folder", &folder, &error))?;
-            run("mount", ["-t".as_ref(), "bpf".as_ref(), "bpf".as_ref(), folder.as_os_str()])?;
-        }
-        Ok(folder)
-    }
-
-    /// Where a device's plane in the kernel keeps its log.
-    pub fn kept_folder(&self, role: &str) -> PathBuf {
-        self.folder.path().join(BPF_FOLDER).join(role)
-    }
-
-    /// Removes what planes in the kernel have kept: logs and attachments.
-    pub fn remove_kept(&self) -> Result<(), Trouble> {
-        self.devices().iter().map(|device| self.kept_folder(&device.role)).try_for_each(|folder| {
-            match fs::remove_dir_all(&folder) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    Err(Trouble::file("remove", &folder, &error))
-                }
-                _ => Ok(()),
-            }
-        })
-    }
-
-    /// Writes down whether a device is the head: it reads that at its start and on SIGHUP.
-    pub fn say_head(&self, device: &Device, is_head: bool) -> Result<(), Trouble> {
-        self.write_config(&device.role, &format!("[switch]\nhead = {is_head}\n"))
+    /// The secret that the cluster shares.
+    pub fn cluster_key(&self) -> [u8; 32] {
+        self.key
     }
 
     /// Writes down which devices the server is to go on without: it reads that at its start and on SIGHUP.
@@ -302,251 +167,12 @@ impl<'a> Site<'a> {
         self.folder.path().join(format!("{role}.toml"))
     }
 
-    /// Starts a bridge that is no device of this cluster but a bad wire: it loses and reorders so many
-    /// percent of the frames.
-    pub fn start_bad_wire(&self, percent: &str) -> Result<Process, Trouble> {
-        let mut words = self.words_of_stranger("wire");
-        words.extend(["--loss", percent, "--reorder", percent].map(OsString::from));
-        words.extend(["--log".into(), log_word("ram", &self.memory.path().join("wire.ram"))]);
-        self.start_scot("wire", "wire", words)
-    }
-
-    /// Starts a bridge in the kernel that is no device of this cluster: it logs and stamps nothing.
-    pub fn start_plain_bridge(&self, role: &str) -> Result<Process, Trouble> {
-        self.write_config(role, "[switch]\nhead = false\n")?;
-        let mut words = self.words_of_stranger(role);
-        words.extend(["--config".into(), self.config_file(role).into()]);
-        words.extend(["--metrics".into(), METRICS.to_string().into()]);
-        words.extend(["--plane".into(), "xdp".into(), "--pin".into()]);
-        words.push(self.bpf_folder()?.join(role).into());
-        self.start_scot(role, "bridge", words)
-    }
-
-    /// The words that start a bridge that serves nobody's server.
-    fn words_of_stranger(&self, role: &str) -> Vec<OsString> {
-        let host = self.lab.topology().host(role).expect("the bridge is of this topology");
-        let control = SocketAddr::new(WIRE_ADDRESS, DEVICE_PORT).to_string();
-        // An address for documents: nothing that passes is for a server there.
-        let nobody = format!("192.0.2.1:{SERVER_PORT}");
-        let mut words = self.words(&["switch", "--device-id", "999", "--address", &control]);
-        words.extend(["--server".into(), nobody.into()]);
-        for port in &host.ports {
-            words.extend(["--port".into(), port.name.clone().into()]);
-        }
-        words
-    }
-
-    /// The secret that the cluster shares.
-    pub fn cluster_key(&self) -> [u8; 32] {
-        self.key
-    }
-
-    /// What the first device's daemon has counted.
-    pub fn device_counts(&self) -> Result<Counts, Trouble> {
-        self.counts(&self.device().role)
-    }
-
-    /// What the daemon of each device has counted, by its number.
-    pub fn counts_of_devices(&self) -> Result<BTreeMap<u16, Counts>, Trouble> {
-        let counts = |device: Device| Ok((device.id, self.counts(&device.role)?));
-        self.devices().into_iter().map(counts).collect()
-    }
+    // ---- workers
 
     /// What the daemon of a role has counted, if it was told to say so.
     pub fn counts(&self, role: &str) -> Result<Counts, Trouble> {
         self.run_worker(role, "metrics", &WorkerSpec::Metrics(MetricsSpec { address: METRICS }))
     }
-
-    fn device_words(&self) -> Vec<OsString> {
-        let word = |Device { id, control, .. }| ["--device".into(), format!("{id}={control}").into()];
-        self.devices().into_iter().flat_map(word).collect()
-    }
-
-    // ---- servers
-
-    /// Starts a server that does nothing.
-    pub fn start_noop(&self, probes: bool) -> Result<Process, Trouble> {
-        self.start_noop_at(self.server(), probes)
-    }
-
-    /// Starts one of several servers that do nothing.
-    pub fn start_noop_at(&self, listen: SocketAddr, probes: bool) -> Result<Process, Trouble> {
-        self.start_noop_with(&NoopSpec { probes, ..self.noop_spec(listen, &self.devices()) })
-    }
-
-    /// Starts a server that does nothing, and knows these devices only.
-    pub fn start_noop_behind(&self, devices: &[Device]) -> Result<Process, Trouble> {
-        self.start_noop_with(&self.noop_spec(self.server(), devices))
-    }
-
-    /// Starts a server that does nothing but count, as an incarnation of its own.
-    pub fn start_counting_noop(&self, epoch: u32) -> Result<Process, Trouble> {
-        let spec = self.noop_spec(self.server(), &self.devices());
-        self.start_noop_with(&NoopSpec { epoch, metrics: Some(METRICS), ..spec })
-    }
-
-    #[cfg(feature = "xdp")]
-    /// Starts a server that does nothing, whose executions are stable some time later.
-    pub fn start_late_noop(&self, stable_after_ms: u64) -> Result<Process, Trouble> {
-        let spec = self.noop_spec(self.server(), &self.devices());
-        self.start_noop_with(&NoopSpec { stable_after_ms, ..spec })
-    }
-
-    fn noop_spec(&self, listen: SocketAddr, devices: &[Device]) -> NoopSpec {
-        NoopSpec {
-            listen,
-            cluster_key: self.key,
-            devices: devices.iter().map(|device| (device.id, device.control)).collect(),
-            probes: false,
-            work_ns: 0,
-            epoch: 1,
-            metrics: None,
-            stable_after_ms: 0,
-        }
-    }
-
-    fn start_noop_with(&self, spec: &NoopSpec) -> Result<Process, Trouble> {
-        self.start_worker("server", "noop", &WorkerSpec::Noop(spec.clone()))
-    }
-
-    /// Starts a Redis with files of its own, or starts it again on the files that it left.
-    pub fn start_redis(&self, redis: &Redis) -> Result<Process, Trouble> {
-        self.start_redis_on("server", redis, &[])
-    }
-
-    /// The same on another host, with further flags, which win.
-    pub fn start_redis_on(&self, role: &str, redis: &Redis, more: &[&str]) -> Result<Process, Trouble> {
-        let folder = self.redis_folder(redis);
-        fs::create_dir_all(&folder).map_err(|error| Trouble::file("create the folder", &folder, &error))?;
-        // Port 0 is none.
-        let port = if redis.listen.is_empty() { 0 } else { REDIS_PORT }.to_string();
-        let bind = if redis.listen.is_empty() { &["127.0.0.1"][..] } else { redis.listen };
-        let spec = ProcessSpec::new(redis.name, "redis-server", &self.log_folder)
-            .args(["--port", &port, "--protected-mode", "no", "--save", "", "--bind"])
-            .args(bind.iter().copied())
-            .args(["--appendonly", "yes", "--appendfsync", redis.appendfsync.name()])
-            // The append-only file is rewritten when the experiment says so, not in the middle of it.
-            .args(["--auto-aof-rewrite-percentage", "0", "--maxmemory-policy", "noeviction"])
-            .args(["--unixsocketperm", "700", "--unixsocket"])
-            .args([self.redis_socket(redis).into_os_string(), "--dir".into(), folder.into_os_string()])
-            .args(more);
-        let process = self.lab.spawn(role, &spec)?;
-        let socket = self.redis_socket(redis);
-        // It listens before it has loaded its file, and says LOADING until then.
-        process.wait_until(
-            "answers",
-            PATIENCE,
-            || matches!(ask_redis(&socket, &["PING"]), Ok(Reply::Simple(text)) if text == "PONG"),
-        )?;
-        Ok(process)
-    }
-
-    /// The folder of a Redis's files.
-    pub fn redis_folder(&self, redis: &Redis) -> PathBuf {
-        self.disk.path().join(redis.name)
-    }
-
-    /// The socket by which a Redis is reached from everywhere.
-    pub fn redis_socket(&self, redis: &Redis) -> PathBuf {
-        self.folder.path().join(format!("{}.sock", redis.name))
-    }
-
-    /// Starts the sidecar behind which a Redis serves, and waits until it does.
-    pub fn start_server_sidecar(&self, redis: &Redis, more: &[&str]) -> Result<Process, Trouble> {
-        let process = self.spawn_server_sidecar(redis, more)?;
-        await_ready(&process)?;
-        Ok(process)
-    }
-
-    /// Starts the sidecar behind which a Redis serves; whether it serves yet is not waited for.
-    pub fn spawn_server_sidecar(&self, redis: &Redis, more: &[&str]) -> Result<Process, Trouble> {
-        let mut words = self.words(&["sidecar", "server", "--listen", &self.server().to_string()]);
-        words.extend(["--redis".into(), join("unix:", &self.redis_socket(redis))]);
-        words.extend(["--dead-letters".into(), self.folder.path().join("dead-letters").into()]);
-        words.extend(["--config".into(), self.config_file("server").into()]);
-        words.extend(self.device_words());
-        words.extend(more.iter().map(OsString::from));
-        self.spawn_scot("server", "sidecar-server", words)
-    }
-
-    /// Starts the embedded server, or starts it again on the file that it left; whether it serves yet is
-    /// not waited for.
-    pub fn spawn_kv(&self, more: &[&str]) -> Result<Process, Trouble> {
-        self.spawn_kv_on(Medium::Disk, more)
-    }
-
-    /// The same with its file on a medium.
-    pub fn spawn_kv_on(&self, medium: Medium, more: &[&str]) -> Result<Process, Trouble> {
-        let mut words = self.words(&["kv", "--listen", &self.server().to_string()]);
-        // An eighth of it is for data: on the disk, room for a million keys.
-        let (folder, size) = match medium {
-            Medium::Disk => (&self.disk, "1G"),
-            Medium::Memory => (&self.memory, "256M"),
-        };
-        words.extend(["--log".into(), folder.path().join("kv.log").into()]);
-        words.extend(["--log-size".into(), size.into()]);
-        words.extend(["--config".into(), self.config_file("server").into()]);
-        words.extend(self.device_words());
-        words.extend(more.iter().map(OsString::from));
-        self.spawn_scot("server", "kv", words)
-    }
-
-    // ---- clients
-
-    /// Starts a sidecar in front of clients.
-    pub fn start_client_sidecar(&self, sidecar: &ClientSidecar) -> Result<Process, Trouble> {
-        self.start_client_sidecar_with(sidecar, &[])
-    }
-
-    /// The same with further flags.
-    pub fn start_client_sidecar_with(
-        &self,
-        sidecar: &ClientSidecar,
-        more: &[&str],
-    ) -> Result<Process, Trouble> {
-        let listen = self.client_sidecar_address(sidecar).to_string();
-        let mut words = self.words(&["sidecar", "client", "--listen", &listen]);
-        words.extend(["--server".into(), self.server().to_string().into()]);
-        words.extend(["--mode".into(), if sidecar.early { "early" } else { "covered" }.into()]);
-        words.extend(["--durability".into(), sidecar.durability.to_string().into()]);
-        if let Some(trace) = &sidecar.trace {
-            words.extend(["--trace".into(), trace.into()]);
-        }
-        words.extend(more.iter().map(OsString::from));
-        self.start_scot("client", sidecar.name, words)
-    }
-
-    /// Where clients find a sidecar.
-    pub fn client_sidecar_address(&self, sidecar: &ClientSidecar) -> SocketAddr {
-        SocketAddr::new(self.address("client"), sidecar.port)
-    }
-
-    /// Makes calls from the client's host and measures them.
-    pub fn calls(&self, calls: &Calls) -> Result<CallsReport, Trouble> {
-        self.run_worker("client", "calls", &WorkerSpec::Calls(self.calls_spec(self.server(), calls)))
-    }
-
-    /// Makes calls to several servers, in slices that take turns.
-    pub fn slices(&self, callers: &[(SocketAddr, Calls)], slices: u32) -> Result<Vec<Slice>, Trouble> {
-        let callers = callers.iter().map(|(server, calls)| self.calls_spec(*server, calls)).collect();
-        self.run_worker("client", "slices", &WorkerSpec::Slices(SlicesSpec { callers, slices }))
-    }
-
-    fn calls_spec(&self, server: SocketAddr, calls: &Calls) -> CallsSpec {
-        CallsSpec {
-            server,
-            cluster_key: self.key,
-            tier: calls.tier,
-            outstanding: calls.outstanding,
-            interval_us: calls.interval_us,
-            payload_bytes: calls.payload_bytes,
-            calls: calls.count,
-            warmup_calls: calls.count / 10,
-            trace: calls.trace.clone(),
-        }
-    }
-
-    // ---- workers
 
     /// Starts writers behind a sidecar, to be judged by what is read back: two of lists, covered, and one
     /// whose SETs are answered early. `server` is a socket of the server itself, for the last word.
@@ -620,55 +246,10 @@ impl<'a> Site<'a> {
     }
 }
 
-/// A Redis of the lab's own.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Redis {
-    /// Its name, by which its files are found again.
-    pub name: &'static str,
-    pub appendfsync: AppendFsync,
-    /// Where it is reached without sidecars, at [`REDIS_PORT`]; otherwise by its socket only.
-    pub listen: &'static [&'static str],
-}
-
-/// Calls to be made from the client's host.
-#[derive(Debug, Clone)]
-pub(super) struct Calls {
-    pub tier: Tier,
-    pub outstanding: usize,
-    pub interval_us: u64,
-    pub payload_bytes: usize,
-    pub count: u64,
-    pub trace: Option<TraceSpec>,
-}
-
 /// By how much a counter has grown.
 pub(super) fn difference(before: &Counts, after: &Counts, name: &str) -> u64 {
     let count = |counts: &Counts| counts.get(name).copied().unwrap_or(0);
     count(after).saturating_sub(count(before))
-}
-
-/// Whether there is a Redis to be started; says so if there is none.
-pub(super) fn has_redis() -> bool {
-    find_tool("redis-server").is_some()
-}
-
-/// An error that says what to install.
-pub(super) fn require_redis() -> Result<(), Trouble> {
-    if has_redis() {
-        return Ok(());
-    }
-    Err(Trouble::new(
-        "start a Redis",
-        "redis-server is not installed",
-        "install it: apt-get install redis-server",
-    ))
-}
-
-/// Asks a Redis something by its socket.
-pub(super) fn ask_redis(socket: &Path, words: &[&str]) -> Result<Reply, String> {
-    let mut connection = Connection::open_at(&Place::Unix(socket.to_owned()), PATIENCE)
-        .map_err(|error| format!("{}: {error}", socket.display()))?;
-    connection.call(words).map_err(|error| error.to_string())
 }
 
 /// Waits until a process says that it serves.
