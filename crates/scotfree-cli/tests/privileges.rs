@@ -144,6 +144,47 @@ fn inside_the_set_keeps_what_it_had() {
     drop(switch);
 }
 
+// ---- without any of it
+
+#[test]
+fn who_has_no_rights_and_no_set_is_told_what_is_missing() {
+    if !can_try() {
+        return;
+    }
+    let folder = PathBuf::from(format!("/sys/fs/bpf/scot-test-stranger-{}", std::process::id()));
+    std::fs::create_dir(&folder).expect("this is root");
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(&folder, everybody).expect("it is ours");
+    let set = folder.join("device").display().to_string();
+    let output = run_inside(&as_user(STRANGER, ""), "inside_without_rights", &[(SET, &set)]);
+    // What the refused start has made there is gone.
+    std::fs::remove_dir(&folder).expect("it is empty");
+    assert!(output.status.success() && text(&output).contains("1 passed"), "{}", text(&output));
+}
+
+/// Has every capability, but in a user namespace of its own.
+#[test]
+#[ignore = "run by another test, in namespaces"]
+fn inside_without_rights() {
+    let wires = Wires::up();
+    let refused = wires.refused(&["--pin", &set()]);
+    for said in [
+        "loading the device's programs into the kernel failed: Operation not permitted",
+        "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN in the first user namespace",
+        "scot setup --help",
+        "--plane user",
+    ] {
+        assert!(refused.contains(said), "{said}: {refused}");
+    }
+    let doctor = Command::new(SCOT).args(["doctor", "--json", "--plane", "xdp"]).output().expect("it runs");
+    let said: Value = serde_json::from_slice(&doctor.stdout).unwrap_or_else(|_| panic!("{}", text(&doctor)));
+    let is_rights = |finding: &&Value| finding["check"] == "kernel plane: rights";
+    let rights = said["findings"].as_array().into_iter().flatten().find(is_rights).expect("it looks");
+    assert_eq!(rights["state"], "must");
+    let found = "this is a user namespace; the kernel takes programs from the first one only";
+    assert_eq!(rights["found"], found);
+}
+
 // ---- the service
 
 #[test]

@@ -101,7 +101,7 @@ pub enum KernelError {
 fn load_hint(error: &libbpf_rs::Error) -> &'static str {
     match error.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => {
-            "it needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN (root has them), or a set that root has made for your group (`scot \
+            "it needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN in the first user namespace (root has them), or a set that root has made for your group (`scot \
              setup --help`): --pin /sys/fs/bpf/scotfree-group-GROUP/0; if the rights are there, this kernel refuses \
              the programs: docs/kernels.md names those that were tried; `--plane user` needs none of this"
         }

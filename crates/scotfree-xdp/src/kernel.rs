@@ -126,7 +126,13 @@ impl Kernel {
             Some(folder) => adopt_tables(&mut open, folder, config.slot_count)?,
             None => false,
         };
-        let mut object = open.load().map_err(load_failed)?;
+        let mut object = open.load().map_err(|source| {
+            if let Some(folder) = &config.pin {
+                // It goes only if it is empty: what is kept there stays.
+                let _ = std::fs::remove_dir(folder);
+            }
+            load_failed(source)
+        })?;
         if let Some(folder) = config.pin.as_ref().filter(|_| !adopted) {
             pin_tables(&mut object, folder)?;
         }
