@@ -87,12 +87,7 @@ impl Opened {
 /// The programs, loaded, with their tables.
 pub struct Kernel {
     programs: Programs,
-    tables: Tables,
-    ports: MapHandle,
-    pairs: MapHandle,
-    ring: MapHandle,
-    shared: Shared,
-    slots: Slots,
+    opened: Opened,
     pin: Option<PathBuf>,
     adopted: bool,
     /// Locked while this daemon lives.
@@ -162,14 +157,13 @@ impl Kernel {
         adopted: bool,
         folder: Option<File>,
     ) -> Result<Kernel, KernelError> {
-        let Opened { tables, ports, pairs, ring, shared, slots } = opened;
-        if adopted && shared.version() != VERSION {
+        if adopted && opened.shared.version() != VERSION {
             let pin = config.pin.clone().unwrap_or_default();
-            let found = format!("tables of layout {}", shared.version());
+            let found = format!("tables of layout {}", opened.shared.version());
             return Err(refused(&pin, found, format!("layout {VERSION}")));
         }
         let pin = config.pin.clone();
-        Ok(Kernel { programs, tables, ports, pairs, ring, shared, slots, pin, adopted, _folder: folder })
+        Ok(Kernel { programs, opened, pin, adopted, _folder: folder })
     }
 
     /// Whether tables of a daemon before were taken over.
@@ -179,27 +173,27 @@ impl Kernel {
 
     /// The shared memory.
     pub fn shared(&self) -> &Shared {
-        &self.shared
+        &self.opened.shared
     }
 
     /// The shared memory, for its settings.
     pub fn shared_mut(&mut self) -> &mut Shared {
-        &mut self.shared
+        &mut self.opened.shared
     }
 
     /// The log's slots.
     pub fn slots(&self) -> &Slots {
-        &self.slots
+        &self.opened.slots
     }
 
     /// The log's slots, for writing.
     pub fn slots_mut(&mut self) -> &mut Slots {
-        &mut self.slots
+        &mut self.opened.slots
     }
 
     /// The daemon's end of the ring; there must be only one.
     pub fn upcalls(&self) -> Result<Upcalls, KernelError> {
-        Upcalls::open(&self.ring).map_err(bpf("opening the ring"))
+        Upcalls::open(&self.opened.ring).map_err(bpf("opening the ring"))
     }
 
     // ---- sessions
@@ -207,48 +201,48 @@ impl Kernel {
     /// Holds a session: its packets are passed up until it is let go. When this returns, what a program
     /// had begun with it is over, but for a copy into a slot that says so.
     pub fn hold(&self, index: u32) -> Result<Option<Session>, KernelError> {
-        self.shared.set_held(index, true);
+        self.opened.shared.set_held(index, true);
         self.session(index)
     }
 
     /// Lets a session go.
     pub fn release(&self, index: u32) {
-        self.shared.set_held(index, false);
+        self.opened.shared.set_held(index, false);
     }
 
     /// What stands in a session's place, read under its lock.
     pub fn session(&self, index: u32) -> Result<Option<Session>, KernelError> {
-        self.tables.session(index).map_err(bpf("reading a session's entry"))
+        self.opened.tables.session(index).map_err(bpf("reading a session's entry"))
     }
 
     /// Writes a session's entry, under its lock; the session is held or not yet known.
     pub fn set_session(&self, session: &Session) -> Result<(), KernelError> {
-        self.tables.set_session(session).map_err(bpf("writing a session's entry"))
+        self.opened.tables.set_session(session).map_err(bpf("writing a session's entry"))
     }
 
     /// Writes a new session's entry and makes it known.
     pub fn add_session(&self, session: &Session) -> Result<(), KernelError> {
         self.set_session(session)?;
-        self.tables.publish(session).map_err(bpf("making a session known"))
+        self.opened.tables.publish(session).map_err(bpf("making a session known"))
     }
 
     /// Forgets a session.
     pub fn remove_session(&self, session: &Session) -> Result<(), KernelError> {
-        self.tables.remove(session).map_err(bpf("removing a session"))
+        self.opened.tables.remove(session).map_err(bpf("removing a session"))
     }
 
     // ---- counters and stations
 
     /// What the programs counted, over all processors.
     pub fn counters(&self) -> Result<Counters, KernelError> {
-        self.tables.counters().map_err(bpf("reading the counters"))
+        self.opened.tables.counters().map_err(bpf("reading the counters"))
     }
 
     /// Says where a station lives.
     pub fn set_station(&self, name: StationName, station: Station) -> Result<(), KernelError> {
         let key = types::scot_station_key { mac: name.mac, vlan: name.vlan };
         let value = types::scot_station { last_seen: station.last_seen.0, ifindex: station.ifindex, zero: 0 };
-        let written = self.tables.stations.update(bytes_of(&key), bytes_of(&value), MapFlags::ANY);
+        let written = self.opened.tables.stations.update(bytes_of(&key), bytes_of(&value), MapFlags::ANY);
         written.map_err(bpf("writing the table of stations"))
     }
 
@@ -268,7 +262,7 @@ impl Kernel {
     /// Refuses what was kept under other settings, or under a stamp key that is none of `stamp_keys`.
     pub fn require_settings(&self, wanted: &Settings, stamp_keys: &[KeyWords]) -> Result<(), KernelError> {
         let Some(folder) = self.pin.as_deref().filter(|_| self.adopted) else { return Ok(()) };
-        let (found, wanted) = self.shared.settings().differences(wanted, stamp_keys);
+        let (found, wanted) = self.opened.shared.settings().differences(wanted, stamp_keys);
         if found.is_empty() {
             return Ok(());
         }
@@ -281,7 +275,7 @@ impl Kernel {
         self.clear_for_tests()?;
         let mut upcalls = self.upcalls()?;
         while upcalls.take(|_| ()) == UPCALLS_BURST_MAX {}
-        self.shared.forget();
+        self.opened.shared.forget();
         Ok(())
     }
 
@@ -293,11 +287,11 @@ impl Kernel {
                 self.remove_session(&session)?;
             }
         }
-        for place in 0..self.slots.count() {
-            self.slots.clear(place);
+        for place in 0..self.opened.slots.count() {
+            self.opened.slots.clear(place);
         }
-        self.shared.order_restart();
-        self.shared.set_lease(scotfree_core::Nanos(0));
+        self.opened.shared.order_restart();
+        self.opened.shared.set_lease(scotfree_core::Nanos(0));
         Ok(())
     }
 }

@@ -40,7 +40,7 @@ impl Kernel {
         self.leave_others(ports)?;
         for port in ports {
             let value = devmap_value(port.ifindex, None);
-            let written = self.ports.update(bytes_of(&port.ifindex), bytes_of(&value), MapFlags::ANY);
+            let written = self.opened.ports.update(bytes_of(&port.ifindex), bytes_of(&value), MapFlags::ANY);
             written.map_err(bpf(format!("entering {} into the table of ports", port.interface)))?;
         }
         ports.iter().map(|port| self.attach_one(port, mode)).collect()
@@ -73,14 +73,14 @@ impl Kernel {
     /// Takes the programs from ports that are not the device's any more, and forgets who lived behind them.
     pub(super) fn leave_others(&self, ports: &[Port]) -> Result<(), KernelError> {
         let is_other = |ifindex: u32| ports.iter().all(|port| port.ifindex != ifindex);
-        if is_other(self.shared.server_ifindex()) {
-            self.shared.set_server_ifindex(0);
+        if is_other(self.opened.shared.server_ifindex()) {
+            self.opened.shared.set_server_ifindex(0);
         }
-        for table in [&self.ports, &self.pairs] {
+        for table in [&self.opened.ports, &self.opened.pairs] {
             remove_keys(table, |key| value_of(key).is_some_and(is_other));
         }
-        let lives_there = |key: &[u8]| self.tables.stations.lookup(key, MapFlags::ANY).ok().flatten();
-        remove_keys(&self.tables.stations, |key| {
+        let lives_there = |key: &[u8]| self.opened.tables.stations.lookup(key, MapFlags::ANY).ok().flatten();
+        remove_keys(&self.opened.tables.stations, |key| {
             let station = lives_there(key).and_then(|bytes| value_of::<types::scot_station>(&bytes));
             station.is_some_and(|station| is_other(station.ifindex))
         });
@@ -105,8 +105,8 @@ impl Kernel {
     /// Says behind which of the ports the server lives: requests of the others are acknowledged.
     pub fn set_server_port(&self, ports: &[Port], server: u32) -> Result<(), KernelError> {
         let egress = self.program_fd(PROGRAM_EGRESS);
-        if self.shared.server_ifindex() != server {
-            self.shared.set_server_ifindex(0);
+        if self.opened.shared.server_ifindex() != server {
+            self.opened.shared.set_server_ifindex(0);
         }
         for (at, port) in ports.iter().enumerate().filter(|(_, port)| port.ifindex != server) {
             let pair = self.pair(at, [port.ifindex, server])?;
@@ -115,10 +115,11 @@ impl Kernel {
                 written.map_err(bpf(format!("pairing {} with the server's port", port.interface)))?;
             }
             let pair_fd = pair.as_fd().as_raw_fd() as u32;
-            let written = self.pairs.update(bytes_of(&port.ifindex), bytes_of(&pair_fd), MapFlags::ANY);
+            let written =
+                self.opened.pairs.update(bytes_of(&port.ifindex), bytes_of(&pair_fd), MapFlags::ANY);
             written.map_err(bpf("entering a pair of ports"))?;
         }
-        self.shared.set_server_ifindex(server);
+        self.opened.shared.set_server_ifindex(server);
         Ok(())
     }
 
