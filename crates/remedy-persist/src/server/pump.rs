@@ -222,7 +222,12 @@ impl Server {
         }
         let Some(session) = self.sessions.get(&id) else { return };
         if session.stable() >= seq {
-            self.send_server_ack(id, effects);
+            // What goes to the client need not pass the device that sends its log.
+            if replayed {
+                self.send_stable_to_devices(id, effects);
+            } else {
+                self.send_server_ack(id, effects);
+            }
         }
         if replayed || packet.flags().has(Flags::SKIP) || self.sessions[&id].completed >= seq {
             return;

@@ -196,7 +196,7 @@ impl Server {
         self.continue_fetching(now, manifest.device, effects);
     }
 
-    fn send_stable_to_devices(&mut self, id: SessionId, effects: &mut Effects<ServerOwn>) {
+    pub(super) fn send_stable_to_devices(&mut self, id: SessionId, effects: &mut Effects<ServerOwn>) {
         let Some(session) = self.sessions.get(&id) else { return };
         let mut header = Header::new(Kind::ServerAck, id, self.config.epoch);
         header.seq_num = session.stable();

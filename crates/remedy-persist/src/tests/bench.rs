@@ -218,11 +218,16 @@ impl ServerBench {
         .write(&mut payload);
         self.manifest_page(polled, boot_epoch, current, 1, &payload);
         for (seq, stamp) in entries {
-            self.device_says(&header(Kind::Replay, id, *seq), &Tail::Stamp(*stamp), b"x");
+            self.replay(id, *seq, *stamp);
         }
         let mut end = header(Kind::Replay, id, *last);
         end.flags = Flags::VOID;
         self.device_says(&end, &Tail::Stamp(barrier(boot_epoch, entries.len() as u64, *first)), &[]);
+    }
+
+    /// The device sends what its log holds.
+    pub(super) fn replay(&mut self, id: u64, seq: u64, stamp: Stamp) {
+        self.device_says(&header(Kind::Replay, id, seq), &Tail::Stamp(stamp), b"x");
     }
 
     fn manifest_page(&mut self, polled: Header, boot_epoch: u32, current: u64, count: u32, payload: &[u8]) {

@@ -1,6 +1,6 @@
 //! Decisions of the server that need a rare meeting of events, each brought about by hand.
 
-use super::bench::{barrier, client_address, order, recovered, ServerBench};
+use super::bench::{barrier, client_address, device_address, order, recovered, ServerBench};
 use scotfree_core::{DeviceId, Nanos, SeqNum, SessionId};
 use scotfree_wire::Kind;
 
@@ -54,6 +54,18 @@ fn a_session_that_failed_is_told_so_and_nothing_else() {
     bench.request(Kind::Bypass, 1, 1, barrier(1, 0, 0));
     let told: Vec<Kind> = bench.sent_to(client_address());
     assert_eq!(told, [Kind::SessionClose]);
+}
+
+/// Its client is reached, but perhaps not by a way that passes the device.
+#[test]
+fn a_device_that_sends_again_what_is_stable_is_told_so_itself() {
+    let mut bench = ServerBench::new(&[recovered(1, 0)], |_| {});
+    bench.manifest(1, 0, 1, &[]);
+    bench.request(Kind::Update, 1, 1, order(1, 1, 0));
+    bench.sent.clear();
+    bench.replay(1, 1, order(1, 1, 0));
+    assert_eq!(bench.sent_to(device_address()), [Kind::ServerAck]);
+    assert_eq!(bench.executed.len(), 1);
 }
 
 /// A session whose replies take 1,000 bytes and a server that keeps 8,000 for it: half of it is for what
