@@ -4,15 +4,17 @@
 //! here is gone then.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use scotfree_core::Tier;
 use scotfree_lab::process::{Process, ProcessSpec, Supervisor};
-use scotfree_lab::runs::worker::calls::CallsReport;
-use scotfree_lab::runs::worker::metrics::Counts;
-use scotfree_lab::runs::worker::parse_report;
+use scotfree_lab::runs::worker::calls::{CallsReport, CallsSpec};
+use scotfree_lab::runs::worker::metrics::{Counts, MetricsSpec};
+use scotfree_lab::runs::worker::noop::NoopSpec;
+use scotfree_lab::runs::worker::{parse_report, WorkerSpec};
 use scotfree_lab::scratch::Scratch;
-use serde_json::{json, Value};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -105,9 +107,14 @@ impl Wires {
         text(&output)
     }
 
-    fn start_worker(&self, host: &str, name: &str, spec: &Value) -> Process {
+    fn write_spec(&self, name: &str, spec: &WorkerSpec) -> PathBuf {
         let file = self.file(&format!("{name}.json"));
-        fs::write(&file, spec.to_string()).expect("it can be written");
+        fs::write(&file, serde_json::to_vec(spec).expect("it is JSON")).expect("it can be written");
+        file
+    }
+
+    fn start_worker(&self, host: &str, name: &str, spec: &WorkerSpec) -> Process {
+        let file = self.write_spec(name, spec);
         let words = ["netns", "exec", &format!("scot-{host}"), SCOT, "lab-worker"].map(OsString::from);
         let spec = ProcessSpec::new(name, "ip", self.folder.path()).args(words).args([file]);
         self.supervisor.spawn(&spec).expect("it can be started")
@@ -115,29 +122,40 @@ impl Wires {
 
     /// Starts a server that does nothing with updates but apply them.
     pub fn start_server(&self) -> Process {
-        let spec = json!({
-            "kind": "noop", "listen": SERVER, "cluster_key": CLUSTER_KEY, "devices": [[7, DEVICE]],
-            "probes": false, "work_ns": 0, "epoch": 1, "stable_after_ms": 0,
-        });
-        let server = self.start_worker("server", "server", &spec);
+        let spec = NoopSpec {
+            listen: address(SERVER),
+            cluster_key: CLUSTER_KEY,
+            devices: vec![(7, address(DEVICE))],
+            probes: false,
+            work_ns: 0,
+            epoch: 1,
+            metrics: None,
+            stable_after_ms: 0,
+        };
+        let server = self.start_worker("server", "server", &WorkerSpec::Noop(spec));
         server.wait_for_output("ready", PATIENCE).unwrap_or_else(|trouble| panic!("{trouble}"));
         server
     }
 
     /// Starts a client that makes so many updates, one behind the other, which a device's memory completes.
     pub fn start_calls(&self, calls: u64, interval_us: u64) -> Process {
-        let spec = json!({
-            "kind": "calls", "server": SERVER, "cluster_key": CLUSTER_KEY, "tier": "ram:1", "outstanding": 1,
-            "interval_us": interval_us, "payload_bytes": 64, "calls": calls, "warmup_calls": 10, "trace": null,
-        });
-        self.start_worker("client", "calls", &spec)
+        let spec = CallsSpec {
+            server: address(SERVER),
+            cluster_key: CLUSTER_KEY,
+            tier: Tier::RAM,
+            outstanding: 1,
+            interval_us,
+            payload_bytes: 64,
+            calls,
+            warmup_calls: 10,
+            trace: None,
+        };
+        self.start_worker("client", "calls", &WorkerSpec::Calls(spec))
     }
 
     /// What the device's daemon counts.
-    pub fn metrics(&self, address: &str) -> Counts {
-        let file = self.file("metrics.json");
-        fs::write(&file, json!({ "kind": "metrics", "address": address }).to_string())
-            .expect("it can be written");
+    pub fn metrics(&self, at: &str) -> Counts {
+        let file = self.write_spec("metrics", &WorkerSpec::Metrics(MetricsSpec { address: address(at) }));
         parse_report(&run(SCOT, &["lab-worker".as_ref(), file.as_os_str()])).expect("it reports")
     }
 
@@ -147,6 +165,10 @@ impl Wires {
         let CallsReport { completed_early, completed_stable, refused, .. } = report;
         assert_eq!((completed_early, completed_stable, refused), (count, 0, 0));
     }
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
 }
 
 /// What a client has seen when it is through.
