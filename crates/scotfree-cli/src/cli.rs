@@ -3,6 +3,7 @@
 //! Invariant: every command's help ends with an example.
 
 use crate::settings::{Client, Cluster, Doctor, Kv, Plane, Server, Switch};
+use crate::text::Address;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::ffi::OsString;
@@ -438,6 +439,39 @@ Ends with 1 if the file is damaged.")]
   scot log export /var/lib/scot/device.log --payload --to entries.jsonl
 The file appears whole, with mode 0600, or not at all; once more gives the same bytes.")]
     Export(LogExport),
+    /// Hand what the log of a device that is gone for good holds to its server, so that no acknowledged update is lost
+    #[command(after_help = "Examples:
+  scot log replay saved.log --server 10.0.0.2 --address 10.0.0.254 --device-id 1 --key-file cluster.key --dry-run
+  scot log replay ram.log disk.log --config scot.toml     server, address and device_id of its [switch]
+Runs where the device's address is this machine's; changes nothing in the log; ends with 0 when the server holds all,
+and may be run again. What else to do stands in docs/chain.md.")]
+    Replay(LogReplay),
+}
+
+/// Flags of `scot log replay`.
+#[derive(Debug, Clone, Args)]
+pub struct LogReplay {
+    /// The device's log, or both its logs, in memory and on disk
+    #[arg(required = true, num_args = 1..=2)]
+    pub files: Vec<PathBuf>,
+    /// The server that the device served
+    #[arg(long, value_name = "IP[:PORT]")]
+    pub server: Option<Address>,
+    /// The device's own address, at which the server asks it: an address of this machine for the time
+    #[arg(long, value_name = "IP[:PORT]")]
+    pub address: Option<Address>,
+    /// The device's number in the cluster
+    #[arg(long, value_name = "ID")]
+    pub device_id: Option<u16>,
+    /// The file with the cluster's secret
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    /// Say what would be sent, and send nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// How long the server may be silent, in seconds, before this is given up
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub patience_s: u64,
 }
 
 /// Flags of `scot log export`.

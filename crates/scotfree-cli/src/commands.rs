@@ -50,7 +50,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             reports::classify(&flags.words);
             Ok(())
         }
-        Command::Log(command) => logs::run(&command),
+        Command::Log(command) => logs::run(&command, sources()),
         Command::Config(ConfigCommand::Check { file }) => {
             check_config(&Sources::find(file.as_deref().or(cli.config.as_deref())))
         }

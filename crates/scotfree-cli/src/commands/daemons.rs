@@ -58,7 +58,8 @@ pub fn epochs_text(key: &ClusterKey) -> String {
     format!("the cluster key has the epochs {}; new sessions get {}", epochs.join(", "), key.newest().0)
 }
 
-fn cluster_key(cluster: &Cluster) -> Result<ClusterKey, Failure> {
+/// The key in the file that the settings name.
+pub fn cluster_key(cluster: &Cluster) -> Result<ClusterKey, Failure> {
     key_file::read(&required(cluster.key_file.as_ref(), "cluster", "key_file")?)
 }
 

@@ -1,8 +1,11 @@
-//! The command `scot log`: looks into log files.
+//! The command `scot log`: looks into log files, and hands what is in them to a server.
 //!
 //! Invariant: the files are read only.
 
+mod replay;
+
 use crate::cli::{Log, LogExport};
+use crate::config::Sources;
 use crate::failure::Failure;
 use crate::out;
 use scotfree_io::verify::{verify, LogKind, VerifyReport};
@@ -12,10 +15,11 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 /// Runs one of them.
-pub fn run(command: &Log) -> Result<(), Failure> {
+pub fn run(command: &Log, sources: Sources) -> Result<(), Failure> {
     match command {
         Log::Ls { file } => show(log_tools::ls(file).map_err(no_entries)),
         Log::Export(flags) => export(flags),
+        Log::Replay(flags) => replay::run(sources, flags),
         Log::Verify { file } => show(match log_tools::verify(file) {
             Err(LogToolError::ForeignMeta { .. }) => verify_any(file),
             told => told.map_err(failed),

@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub(super) fn read(path: &Path) -> Result<RawLog, DomainError> {
     let storage = Arc::new(Overlay { below: FileStorage::open_to_read(path)?, written: Mutex::default() });
+    let file = Arc::clone(&storage);
     let domain = DiskDomain::open_on(storage, path, &DiskConfig::default())?;
     let mut records = Vec::new();
     let report = domain.scan(&mut |token, record| records.push((token, record.to_vec())))?;
-    Ok(RawLog { meta: domain.meta().to_vec(), records, torn_count: report.torn_count })
+    Ok(RawLog { meta: domain.meta().to_vec(), records, torn_count: report.torn_count, file })
 }
 
 /// A storage whose writes stay in memory.

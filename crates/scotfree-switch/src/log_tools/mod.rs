@@ -1,4 +1,4 @@
-//! `scot log ls`, `verify` and `export`: what stands in a log that no daemon is using.
+//! `scot log ls`, `verify`, `export` and `replay`: what stands in a log that no daemon is using.
 //!
 //! Invariant: the file is read and never written, not even to mend it; a log in use is refused, with
 //! the process that uses it.
@@ -6,12 +6,15 @@
 mod disk_file;
 mod export;
 mod ram_file;
+mod replay;
 
 pub use export::{Export, Payloads};
+pub use replay::{Replay, ReplayConfig, ReplayError, ReplayProgress};
 
 use crate::logs::LogMeta;
 use remedy_persist::{Device, DeviceConfig, RestoreError, DISK_TOKEN_BIT};
 use scotfree_core::{Durability, Nanos, Token};
+use scotfree_io::storage::Storage;
 use scotfree_io::DomainError;
 use scotfree_wire::ClusterKey;
 use std::fmt::Write;
@@ -19,6 +22,7 @@ use std::fs::File;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Which format a log has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +99,8 @@ struct RawLog {
     meta: Vec<u8>,
     records: Vec<(Token, Vec<u8>)>,
     torn_count: u64,
+    /// The file: nobody else opens it as long as this lives.
+    file: Arc<dyn Storage>,
 }
 
 /// A log that was read, with the device that knows what is in it.
@@ -110,11 +116,7 @@ pub fn read_log(path: &Path) -> Result<LogContents, LogToolError> {
 }
 
 fn read(path: &Path) -> Result<ReadLog, LogToolError> {
-    let kind = kind_of(path)?;
-    let raw = match kind {
-        LogKind::Ram => ram_file::read(path)?,
-        LogKind::Disk => disk_file::read(path)?,
-    };
+    let (kind, raw) = read_raw(path)?;
     let mut contents = LogContents {
         kind,
         meta: LogMeta::from_bytes(&raw.meta),
@@ -130,6 +132,15 @@ fn read(path: &Path) -> Result<ReadLog, LogToolError> {
         None => return Err(LogToolError::ForeignMeta { path: path.to_owned(), meta: raw.meta }),
     };
     Ok(ReadLog { contents, device })
+}
+
+fn read_raw(path: &Path) -> Result<(LogKind, RawLog), DomainError> {
+    let kind = kind_of(path)?;
+    let raw = match kind {
+        LogKind::Ram => ram_file::read(path)?,
+        LogKind::Disk => disk_file::read(path)?,
+    };
+    Ok((kind, raw))
 }
 
 /// Lets a device that never runs restore the records: it alone knows what is in them.
@@ -148,13 +159,7 @@ fn decode(
         media: Durability::RamAndDisk,
         ..DeviceConfig::new(meta.device, meta.boot_epoch, nowhere, nowhere, key)
     });
-    for (token, record) in records {
-        device.restore(Nanos(0), *token, record).map_err(|source| LogToolError::Record {
-            path: path.to_owned(),
-            token: token.0 & !DISK_TOKEN_BIT,
-            source,
-        })?;
-    }
+    restore(path, Nanos(0), &mut device, records)?;
     contents.session_count = device.session_count();
     contents.entries = device
         .entries()
@@ -167,6 +172,22 @@ fn decode(
         })
         .collect();
     Ok(device)
+}
+
+fn restore(
+    path: &Path,
+    now: Nanos,
+    device: &mut Device,
+    records: &[(Token, Vec<u8>)],
+) -> Result<(), LogToolError> {
+    for (token, record) in records {
+        device.restore(now, *token, record).map_err(|source| LogToolError::Record {
+            path: path.to_owned(),
+            token: token.0 & !DISK_TOKEN_BIT,
+            source,
+        })?;
+    }
+    Ok(())
 }
 
 /// The text of `scot log ls`: one line per entry.
@@ -260,15 +281,15 @@ mod tests {
     const WINDOW_MAX: u32 = 16;
     const SESSIONS_MAX: u32 = 2;
 
-    fn key() -> ClusterKey {
+    pub(super) fn key() -> ClusterKey {
         ClusterKey::from_bytes([1; 32])
     }
 
-    fn address(text: &str) -> SocketAddr {
+    pub(super) fn address(text: &str) -> SocketAddr {
         text.parse().expect("an address")
     }
 
-    fn folder(name: &str) -> PathBuf {
+    pub(super) fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("scot-sw-log-tools-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a scratch folder");
         folder
@@ -290,7 +311,7 @@ mod tests {
     }
 
     /// A log with one session and `count` updates, written by a device.
-    fn write(kind: LogKind, path: &Path, count: u64) {
+    pub(super) fn write(kind: LogKind, path: &Path, count: u64) {
         let log = Some(open(kind, path));
         let mut logs = match kind {
             LogKind::Ram => Logs::new(log, None),

@@ -8,7 +8,8 @@ use scotfree_core::Token;
 use scotfree_io::storage::{FileStorage, Storage};
 use scotfree_io::DomainError;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub(super) const MAGIC: &[u8] = b"SCOTLOG\n";
 const VERSION: u32 = 1;
@@ -23,24 +24,58 @@ const WRITING: u32 = 1;
 const VALID: u32 = 2;
 
 pub(super) fn read(path: &Path) -> Result<RawLog, DomainError> {
-    let storage = FileStorage::open_to_read(path)?;
+    let storage = Arc::new(FileStorage::open_to_read(path)?);
     let file = RamFile::identify(&storage, path)?;
-    let mut raw = RawLog { meta: file.meta()?, records: Vec::new(), torn_count: 0 };
+    let (meta, mut records, mut torn_count) = (file.meta()?, Vec::new(), 0);
+    let mut damage = Damage::default();
     for slot in 0..file.slot_count {
         let mut newest: Option<Half> = None;
         for half in [0, 1] {
-            match file.half(slot, half)? {
-                Found::Nothing => {}
-                Found::Torn => raw.torn_count += 1,
-                Found::Record(found) => {
+            match file.half(slot, half) {
+                Ok(Found::Nothing) => {}
+                Ok(Found::Torn) => torn_count += 1,
+                Ok(Found::Record(found)) => {
                     let newer = newest.as_ref().is_none_or(|newest| newest.generation < found.generation);
                     newest = if newer { Some(found) } else { newest };
                 }
+                Err(error) => damage.add(error)?,
             }
         }
-        raw.records.extend(newest.map(|half| (Token(slot), half.record)));
+        records.extend(newest.map(|half| (Token(slot), half.record)));
     }
-    Ok(raw)
+    damage.none_or_all()?;
+    Ok(RawLog { meta, records, torn_count, file: storage })
+}
+
+/// The records that do not hold.
+#[derive(Default)]
+struct Damage {
+    first: Option<(PathBuf, u64)>,
+    found: Vec<String>,
+    unnamed_count: u64,
+}
+
+/// How many of them are named.
+const NAMED_MAX: usize = 8;
+
+impl Damage {
+    fn add(&mut self, error: DomainError) -> Result<(), DomainError> {
+        let DomainError::Damaged { path, offset, found } = error else { return Err(error) };
+        self.first.get_or_insert((path, offset));
+        if self.found.len() < NAMED_MAX {
+            self.found.push(found);
+        } else {
+            self.unnamed_count += 1;
+        }
+        Ok(())
+    }
+
+    fn none_or_all(self) -> Result<(), DomainError> {
+        let Some((path, offset)) = self.first else { return Ok(()) };
+        let more = (self.unnamed_count > 0).then(|| format!("{} more records", self.unnamed_count));
+        let found = self.found.into_iter().chain(more).collect::<Vec<_>>().join(", ");
+        Err(DomainError::Damaged { path, offset, found })
+    }
 }
 
 struct RamFile<'a> {
