@@ -195,10 +195,14 @@ impl Daemon {
         let mut device = Device::new(device_config(config, meta, media));
         let found = logs.restore(now, &mut device)?;
         let common = |device| UserPlane::new(config, ports, Datapath::new(config, device, logs, meta));
+        let notice = front.notice();
         let mut plane = front.plane(config, device, common)?;
         let restored = plane.common().datapath_mut().unsafe_now(now, &mut notices).entries;
         let device = plane.common_ref().datapath().device();
         notices.say(&describe_start(config, meta, media, &found, device, restored));
+        if let Some(notice) = notice {
+            notices.say(notice);
+        }
         warn_of_mtus(config, plane.common_ref(), &mut notices);
         outside.daemon(plane, media, notices)
     }

@@ -34,6 +34,17 @@ impl Front {
         }
     }
 
+    /// What else there is to know of what has outlived its daemon.
+    pub(crate) fn notice(&self) -> Option<&'static str> {
+        match self {
+            Front::None => None,
+            Front::Xdp(loaded) => loaded.is_retired().then_some(
+                "the log was kept under an epoch of the cluster's key that the key file has no more: the sessions of \
+                 that epoch have ended, and what the log holds of them goes to the server",
+            ),
+        }
+    }
+
     pub(crate) fn plane(
         self,
         config: &SwitchConfig,

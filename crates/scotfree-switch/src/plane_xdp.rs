@@ -13,7 +13,7 @@ use crate::plane::Plane;
 use crate::plane_user::UserPlane;
 use remedy_persist::{Device, DeviceCounters, DeviceOwn, Mishaps};
 use scotfree_core::{BootEpoch, Effects, Nanos};
-use scotfree_wire::Direction;
+use scotfree_wire::{ClusterKey, Direction, KeyEpoch};
 use scotfree_xdp::{
     AttachMode, Kernel, KernelConfig, KernelError, KeyWords, Mirror, Port, Settings, Upcall, Upcalls,
 };
@@ -29,6 +29,7 @@ pub(crate) const SLOTS_DEFAULT: u32 = 32_768;
 pub(crate) struct Loaded {
     kernel: Kernel,
     config: XdpConfig,
+    is_retired: bool,
 }
 
 impl Loaded {
@@ -39,9 +40,19 @@ impl Loaded {
         let kernel = Kernel::load(&KernelConfig { slot_count, pin })?;
         // A daemon before may have been of an older epoch of the key.
         let stamp_keys = config.cluster_key.controls(Direction::Stamp);
-        let stamp_keys: Vec<_> = stamp_keys.all().map(|key| KeyWords(key.words())).collect();
+        let mut stamp_keys: Vec<_> = stamp_keys.all().map(|key| KeyWords(key.words())).collect();
+        let kept_key = kernel.shared().settings().stamp_key;
+        // Of what has been taken away there is nothing left to tell it by. That its sessions have ended is as if the
+        // daemon had run meanwhile; what they left is whole by keys that are kept with it.
+        let is_retired = kernel.adopted() && !stamp_keys.contains(&kept_key) && has_lost(&config.cluster_key);
+        stamp_keys.extend(is_retired.then_some(kept_key));
         kernel.require_settings(&settings(config, xdp), &stamp_keys)?;
-        Ok(Loaded { kernel, config: xdp.clone() })
+        Ok(Loaded { kernel, config: xdp.clone(), is_retired })
+    }
+
+    /// Whether what a daemon before has left is of an epoch of the key that has been taken away since.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.is_retired
     }
 
     /// The incarnation that has outlived its daemon; 0 if there is none.
@@ -100,6 +111,11 @@ impl Loaded {
             _links: links,
         })
     }
+}
+
+/// Whether the key has had epochs that it has no more.
+fn has_lost(key: &ClusterKey) -> bool {
+    key.epochs().all(|epoch| epoch > KeyEpoch(0))
 }
 
 fn settings(config: &SwitchConfig, xdp: &XdpConfig) -> Settings {

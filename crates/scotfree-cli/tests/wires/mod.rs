@@ -137,6 +137,15 @@ impl Wires {
         server
     }
 
+    /// Starts a server that stores, under the key that the file has.
+    pub fn start_kv(&self) -> Process {
+        let device = format!("7={DEVICE}");
+        let words = ["netns", "exec", "scot-server", SCOT, "kv", "--listen", SERVER, "--device", &device];
+        let mut spec = ProcessSpec::new("kv", "ip", self.folder.path()).args(words);
+        spec = spec.args(["--log".into(), self.file("kv.wal"), "--key-file".into(), self.file("key")]);
+        self.supervisor.spawn(&spec).expect("it can be started")
+    }
+
     /// Starts a client that makes so many updates, one behind the other, which a device's memory completes.
     pub fn start_calls(&self, calls: u64, interval_us: u64) -> Process {
         let spec = CallsSpec {

@@ -24,6 +24,10 @@ impl Loaded {
         match *self {}
     }
 
+    pub(crate) fn is_retired(&self) -> bool {
+        match *self {}
+    }
+
     pub(crate) fn attach(
         self,
         _config: &SwitchConfig,
