@@ -11,8 +11,9 @@ use std::path::PathBuf;
 /// The largest blob of [`PersistenceDomain::set_meta`].
 pub const META_BYTES_MAX: usize = 256;
 
-/// Keeps records beyond failures. One owner, no interior sharing; only [`PersistenceDomain::set_meta`],
-/// [`PersistenceDomain::scan`] and the making of a domain may block.
+/// Keeps records beyond failures. One owner, no interior sharing; only
+/// [`PersistenceDomain::write_waiting`], [`PersistenceDomain::set_meta`], [`PersistenceDomain::scan`] and the making
+/// of a domain may block.
 ///
 /// A record is in one of three states for its caller: submitted (may or may not be found after a
 /// failure), completed (will be found), erased (may be found until a
@@ -28,6 +29,13 @@ pub trait PersistenceDomain {
     /// a failure one of the two is found. Every accepted submission is completed once, in order.
     /// After an error nothing has changed; after [`DomainError::Full`] the caller goes on unlogged.
     fn submit(&mut self, token: Token, record: &[u8]) -> Result<(), DomainError>;
+
+    /// Writes what waits, where a domain leaves that to its owner; then it may block as long as a write takes. To be
+    /// called after submitting, as late as possible: what comes together is written together. Whether something
+    /// was written.
+    fn write_waiting(&mut self) -> bool {
+        false
+    }
 
     /// Appends the tokens completed since the last call. When nothing is left to report and the domain
     /// has failed, says so: what was not reported by then never will be.

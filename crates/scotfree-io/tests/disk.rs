@@ -6,7 +6,7 @@ use common::Folder;
 use scotfree_core::{Nanos, Token};
 use scotfree_io::conformance::domain::{await_completions, records, step, Model, Records};
 use scotfree_io::conformance::faults::{Fault, FaultyStorage, Random};
-use scotfree_io::disk::{DiskConfig, DiskDomain};
+use scotfree_io::disk::{DiskConfig, DiskDomain, DiskWriter};
 use scotfree_io::storage::Storage;
 use scotfree_io::verify::{verify, LogKind};
 use scotfree_io::{now_monotonic, DomainError, PersistenceDomain};
@@ -62,9 +62,7 @@ fn erasures_ride_with_the_next_group() {
 fn bytes_that_wait_for_the_disk_are_bounded() {
     let storage = Arc::new(FaultyStorage::new());
     let config = DiskConfig { group_bytes_max: 10_000, ..small_log() };
-    let mut domain =
-        DiskDomain::open_on(Arc::clone(&storage) as Arc<dyn Storage>, Path::new("memory"), &config)
-            .expect("a new log");
+    let mut domain = open_with(&storage, &config).expect("a new log");
     storage.hold();
     domain.submit(Token(0), &[0; 1_000]).expect("there is room");
     await_that(|| storage.is_waiting());
@@ -109,8 +107,12 @@ fn torn_writes_leave_a_prefix_of_history() {
         let mut random = Random::new(seed);
         let storage = Arc::new(FaultyStorage::new());
         let mut model = Model::default();
+        // Written by its thread, or by its owner.
+        let writer = if seed / 4 % 2 == 0 { DiskWriter::Thread } else { DiskWriter::Owner { quick_row: 0 } };
         for _ in 0..4 {
-            let mut domain = open(&storage).expect("a torn write does not keep a log from opening");
+            let config = DiskConfig { writer, ..small_log() };
+            let mut domain =
+                open_with(&storage, &config).expect("a torn write does not keep a log from opening");
             let (found, report) = records(&domain);
             torn_count += report.torn_count;
             model.check_after_crash(&found);
@@ -313,7 +315,11 @@ fn small_log() -> DiskConfig {
 }
 
 fn open(storage: &Arc<FaultyStorage>) -> Result<DiskDomain, DomainError> {
-    DiskDomain::open_on(Arc::clone(storage) as Arc<dyn Storage>, Path::new("memory"), &small_log())
+    open_with(storage, &small_log())
+}
+
+fn open_with(storage: &Arc<FaultyStorage>, config: &DiskConfig) -> Result<DiskDomain, DomainError> {
+    DiskDomain::open_on(Arc::clone(storage) as Arc<dyn Storage>, Path::new("memory"), config)
 }
 
 /// Collects completions until nothing is awaited or the storage fails.
@@ -321,6 +327,7 @@ fn storage_settles(domain: &mut DiskDomain, model: &mut Model) {
     let deadline = now_monotonic().plus(Nanos::from_secs(30));
     while model.awaited_count() > 0 {
         assert!(now_monotonic() < deadline, "a submission is completed or the log fails");
+        domain.write_waiting();
         let mut done = Vec::new();
         let result = domain.completions(&mut done);
         model.completed(&done);

@@ -6,7 +6,7 @@ use common::Folder;
 use scotfree_core::Token;
 use scotfree_io::conformance::domain::{await_completions, records, suite, Fixture};
 use scotfree_io::conformance::faults::{Fault, FaultyStorage};
-use scotfree_io::disk::{DiskConfig, DiskDomain};
+use scotfree_io::disk::{DiskConfig, DiskDomain, DiskWriter};
 use scotfree_io::ram::{RamConfig, RamDomain};
 use scotfree_io::storage::{FileStorage, Storage, WriteWaits};
 use scotfree_io::verify::{verify, LogKind, VerifyReport};
@@ -40,8 +40,14 @@ fn disk_conforms_on_a_file() {
 }
 
 #[test]
+fn disk_conforms_where_its_owner_writes() {
+    let writer = DiskWriter::Owner { quick_row: 0 };
+    suite(|| DiskMemory { storage: Arc::new(FaultyStorage::new()), writer });
+}
+
+#[test]
 fn disk_conforms_under_loss_of_power() {
-    suite(|| DiskMemory { storage: Arc::new(FaultyStorage::new()) });
+    suite(|| DiskMemory { storage: Arc::new(FaultyStorage::new()), writer: DiskWriter::Thread });
 }
 
 #[test]
@@ -292,13 +298,15 @@ impl Fixture for DiskFile {
 
 struct DiskMemory {
     storage: Arc<FaultyStorage>,
+    writer: DiskWriter,
 }
 
 impl Fixture for DiskMemory {
     type Domain = DiskDomain;
 
     fn open(&mut self) -> Result<DiskDomain, DomainError> {
-        DiskDomain::open_on(Arc::clone(&self.storage) as Arc<dyn Storage>, Path::new("memory"), &small_log())
+        let config = DiskConfig { writer: self.writer, ..small_log() };
+        DiskDomain::open_on(Arc::clone(&self.storage) as Arc<dyn Storage>, Path::new("memory"), &config)
     }
 
     fn crash(&mut self, domain: DiskDomain) {

@@ -2,9 +2,9 @@
 //! stop.
 //!
 //! Invariant: the boot epoch is durable and every record of the logs is restored before the first
-//! frame is received (rule 12); one thread does everything but the commits of the disk log.
+//! frame is received (rule 12); one thread does everything but those writes of the disk log that it cannot wait for.
 
-use crate::config::{DiskLogConfig, PortConfig, RamLogConfig, SwitchConfig};
+use crate::config::{DiskLogConfig, PlaneConfig, PortConfig, RamLogConfig, SwitchConfig};
 use crate::datapath::Datapath;
 use crate::front::Front;
 use crate::logs::{Log, LogError, LogMeta, Logs};
@@ -16,7 +16,7 @@ use crate::plane_user::{Ports, UserPlane};
 use remedy_persist::{Device, DeviceConfig};
 use scotfree_core::{BootEpoch, Durability, Epoch, Nanos};
 use scotfree_io::advice::after_listening;
-use scotfree_io::disk::{DiskConfig, DiskDomain};
+use scotfree_io::disk::{DiskConfig, DiskDomain, DiskWriter};
 use scotfree_io::packet_port::PortError;
 use scotfree_io::pmem;
 use scotfree_io::ram::{Media, RamConfig, RamDomain};
@@ -274,7 +274,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Timers, then everything that is to leave.
+    /// Timers, then everything that is to leave. What is to go to a disk goes last, since the daemon may wait for
+    /// it: nothing that could leave without it does.
     fn finish_turn(&mut self, now: Nanos) -> io::Result<()> {
         self.plane.common().on_timer(now, &mut self.notices);
         if self.check_at <= now {
@@ -284,7 +285,15 @@ impl Daemon {
                 metrics.on_timer(now);
             }
         }
-        self.plane.common().send(now)
+        let common = self.plane.common();
+        common.send(now)?;
+        if common.write_waiting() {
+            let now = now_monotonic();
+            self.notices.set_now(now);
+            common.on_completions(now, &mut self.notices);
+            common.send(now)?;
+        }
+        Ok(())
     }
 
     fn idle_time(&self, now: Nanos) -> Duration {
@@ -368,7 +377,7 @@ pub(crate) fn open_logs(config: &SwitchConfig) -> Result<Logs, StartError> {
         // What is refused there is refused before another log is made.
         pmem::probe(path).map_err(LogError::Domain)?;
     }
-    let open_disk = || config.disk.as_ref().map(open_disk).transpose();
+    let open_disk = || config.disk.as_ref().map(|disk| open_disk(config, disk)).transpose();
     // A log that is there may be refused; one that is missing is made only after that.
     let disk = if is_missing(config.ram.as_ref().map(|ram| &ram.path)) { Some(open_disk()?) } else { None };
     let ram = config.ram.as_ref().map(|ram| open_ram(config, ram)).transpose()?;
@@ -399,12 +408,18 @@ fn open_ram(config: &SwitchConfig, ram: &RamLogConfig) -> Result<Log, StartError
     Ok(Log::new(Box::new(domain), &ram.path))
 }
 
-fn open_disk(disk: &DiskLogConfig) -> Result<Log, StartError> {
+fn open_disk(config: &SwitchConfig, disk: &DiskLogConfig) -> Result<Log, StartError> {
+    let writer = match config.plane {
+        // Every frame passes the daemon: none shall wait for the disk.
+        PlaneConfig::User => DiskWriter::Thread,
+        PlaneConfig::Xdp(_) => DiskWriter::OWNER,
+    };
     let domain = DiskDomain::open(
         &disk.path,
         &DiskConfig {
             log_bytes: disk.log_bytes,
             record_bytes_max: RECORD_BYTES_MAX,
+            writer,
             ..DiskConfig::default()
         },
     )

@@ -515,6 +515,11 @@ impl Datapath {
         self.after(notices);
     }
 
+    /// Writes what waits in logs that leave this to their owner. Whether something was written.
+    pub fn write_waiting(&mut self) -> bool {
+        self.logs.write_waiting()
+    }
+
     /// Calls the timers that are due.
     pub fn on_timer(&mut self, now: Nanos, out: &mut Outbox, notices: &mut Notices) {
         let due_in_front = self.fast.as_ref().is_some_and(|fast| fast.next_timer() <= now);

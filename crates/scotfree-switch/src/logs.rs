@@ -170,6 +170,8 @@ pub struct LogCounters {
     pub without_domain: u64,
     /// Domains that failed.
     pub failed: u64,
+    /// Groups of records that the daemon wrote by itself, without the log's thread.
+    pub written_here: u64,
 }
 
 /// The logs of one device: in memory, on disk, or both.
@@ -316,6 +318,16 @@ impl Logs {
                 self.fail(Token(bit), &error.to_string(), notices);
             }
         }
+    }
+
+    /// Writes what waits in logs that leave this to their owner. Whether something was written.
+    pub fn write_waiting(&mut self) -> bool {
+        let mut written = 0;
+        for log in self.all_mut().filter(|log| !log.failed) {
+            written += u64::from(log.domain.write_waiting());
+        }
+        self.counters.written_here += written;
+        written > 0
     }
 
     /// Appends the tokens that have become durable.

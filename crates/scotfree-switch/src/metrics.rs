@@ -146,13 +146,18 @@ impl MetricsText {
 
     /// What the logs did.
     pub fn logs(&mut self, counters: &LogCounters, alarms: u64) {
-        let LogCounters { submitted, completed, full, without_domain, failed } = *counters;
+        let LogCounters { submitted, completed, full, without_domain, failed, written_here } = *counters;
         for (name, help, value) in [
             ("scotfree_log_submitted_total", "Records given to a log.", submitted),
             ("scotfree_log_completed_total", "Records that became durable.", completed),
             ("scotfree_log_full_total", "Records for which a log had no room.", full),
             ("scotfree_log_without_domain_total", "Records for a log that is not there.", without_domain),
             ("scotfree_log_failed_total", "Logs that failed.", failed),
+            (
+                "scotfree_log_written_here_total",
+                "Groups of records that the daemon wrote by itself, without the log's thread.",
+                written_here,
+            ),
             ("scotfree_alarms_total", "Lines that somebody should act on.", alarms),
         ] {
             self.count(name, help, value);

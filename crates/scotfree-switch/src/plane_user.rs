@@ -152,6 +152,11 @@ impl UserPlane {
         self.datapath.on_completions(now, &mut self.outbox, notices);
     }
 
+    /// Writes what waits in logs that leave this to their owner. Whether something was written.
+    pub fn write_waiting(&mut self) -> bool {
+        self.datapath.write_waiting()
+    }
+
     /// Calls the timers that are due and lets delayed frames in.
     pub fn on_timer(&mut self, now: Nanos, notices: &mut Notices) {
         let (datapath, out) = (&mut self.datapath, &mut self.outbox);

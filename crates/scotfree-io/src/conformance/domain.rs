@@ -144,6 +144,7 @@ pub fn await_completions(domain: &mut impl PersistenceDomain, count: usize) -> V
     let deadline = now_monotonic().plus(DEADLINE);
     let mut done = Vec::new();
     while done.len() < count {
+        domain.write_waiting();
         if domain.completion_fd().is_some() {
             let left = Duration::from_nanos(deadline.since(now_monotonic()).0);
             assert!(!poller.wait(Some(left)).expect("a wait").is_empty(), "completions come in time");
@@ -373,6 +374,7 @@ pub fn step(
             Ok(())
         }
         _ => {
+            domain.write_waiting();
             let mut done = Vec::new();
             let result = domain.completions(&mut done);
             model.completed(&done);

@@ -1,4 +1,4 @@
-//! The domain `disk`: a circular log in a preallocated file, written by a commit thread in groups.
+//! The domain `disk`: a circular log in a preallocated file, written in groups by a commit thread or by its owner.
 //!
 //! Invariant: at every moment a crash leaves on the medium the state after some prefix of the
 //! operations made so far, at least up to the last completed one. Live records never take more than
@@ -7,14 +7,18 @@
 
 mod commit;
 mod layout;
+mod patience;
+mod queue;
 mod recover;
 
 use crate::domain::{check_meta, DomainError, PersistenceDomain, ScanReport};
 use crate::log_file::{self, Identity, LogKind, PAGE_BYTES};
 use crate::storage::{FileStorage, Storage, WriteWaits};
 use crate::verify::VerifyReport;
-use commit::{Commit, Medium, Place, Queue};
+use commit::{Commit, Medium};
 use layout::{record_bytes, RecordHeader, RecordKind, Ring, State, HEADER_BYTES, LOG_OFFSET};
+use patience::Patience;
+use queue::{Place, Queue};
 use recover::{recover, Entry, RecoverError, Recovered};
 use scotfree_core::{Durability, Survives, Token};
 use std::collections::{HashMap, VecDeque};
@@ -35,6 +39,31 @@ const START_LAG_PARTS: u64 = 16;
 /// The room that an erasure takes.
 const ERASURE_BYTES: u64 = HEADER_BYTES as u64;
 
+/// Who writes a disk log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskWriter {
+    /// A thread of its own, at once: the owner never waits for the medium.
+    Thread,
+    /// The owner, when it asks for it ([`PersistenceDomain::write_waiting`]), while the medium is quick; the thread
+    /// otherwise. A group then costs no wake-up but the medium's, and the owner's time.
+    Owner {
+        /// How many writes in a row must have been quick before the owner waits for one.
+        quick_row: u32,
+    },
+}
+
+impl DiskWriter {
+    /// The owner, with what has shown to be enough caution.
+    pub const OWNER: DiskWriter = DiskWriter::Owner { quick_row: 4 };
+
+    fn patience(self) -> Patience {
+        match self {
+            DiskWriter::Thread => Patience::after(None),
+            DiskWriter::Owner { quick_row } => Patience::after(Some(quick_row)),
+        }
+    }
+}
+
 /// How a [`DiskDomain`] is set up.
 #[derive(Debug, Clone)]
 pub struct DiskConfig {
@@ -54,6 +83,8 @@ pub struct DiskConfig {
     pub outstanding_max: usize,
     /// How many bytes of erasures wait for company before they are written on their own.
     pub erasures_bytes_max: usize,
+    /// Who writes.
+    pub writer: DiskWriter,
 }
 
 impl Default for DiskConfig {
@@ -65,6 +96,7 @@ impl Default for DiskConfig {
             records_max: 1 << 20,
             outstanding_max: 1 << 16,
             erasures_bytes_max: 64 << 10,
+            writer: DiskWriter::Thread,
         }
     }
 }
@@ -80,6 +112,8 @@ pub struct DiskCounters {
     pub erased: u64,
     /// Bytes of old records that were copied forward to free the ring behind them.
     pub moved_bytes: u64,
+    /// Groups that the owner has written itself.
+    pub owner_writes: u64,
 }
 
 /// A persistence domain on stable storage. Dropping it writes what was submitted.
@@ -146,7 +180,7 @@ impl DiskDomain {
         let medium =
             Medium { storage, log_bytes: log.log_bytes, salt: log.salt, name: path.display().to_string() };
         let end = Place { position: log.recovered.end_position, sequence: log.recovered.end_sequence };
-        let (commit, thread) = Commit::start(medium, end, log.state)?;
+        let (commit, thread) = Commit::start(medium, end, &log.state, config.writer.patience())?;
         let start = Place { position: log.state.start_position, sequence: log.state.start_sequence };
         let mut domain = DiskDomain {
             commit,
@@ -351,13 +385,15 @@ impl DiskDomain {
         Ok(())
     }
 
-    /// Runs `change` with the queue locked, then wakes the thread if `change` asks for it.
+    /// Runs `change` with the queue locked; then what waits is due if `change` says so.
     fn with_queue<T>(&mut self, change: impl FnOnce(&mut Self, &mut Queue) -> (bool, T)) -> T {
         let commit = Arc::clone(&self.commit);
         let mut queue: MutexGuard<'_, Queue> = commit.queue();
-        let (wake, result) = change(self, &mut queue);
-        if wake {
-            commit.wake(queue);
+        let (due, result) = change(self, &mut queue);
+        match self.config.writer {
+            DiskWriter::Thread if due => commit.wake(queue),
+            DiskWriter::Owner { .. } if due => queue.note_due(),
+            DiskWriter::Thread | DiskWriter::Owner { .. } => {}
         }
         result
     }
@@ -383,6 +419,12 @@ impl PersistenceDomain for DiskDomain {
             // Also after Full: the thread may have a start to write that makes room.
             (true, result)
         })
+    }
+
+    fn write_waiting(&mut self) -> bool {
+        let written = self.commit.write_due();
+        self.counters.owner_writes += u64::from(written);
+        written
     }
 
     fn completions(&mut self, out: &mut Vec<Token>) -> Result<(), DomainError> {
