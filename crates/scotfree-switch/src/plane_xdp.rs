@@ -12,7 +12,7 @@ use crate::notice::Notices;
 use crate::plane::Plane;
 use crate::plane_user::UserPlane;
 use remedy_persist::{Device, DeviceCounters, DeviceOwn, Mishaps};
-use scotfree_core::{BootEpoch, Effects, Nanos};
+use scotfree_core::{BootEpoch, Effects, Nanos, SessionId};
 use scotfree_wire::{ClusterKey, Direction, KeyEpoch};
 use scotfree_xdp::{
     AttachMode, Kernel, KernelConfig, KernelError, KeyWords, Mirror, Port, Settings, Upcall, Upcalls,
@@ -106,6 +106,7 @@ impl Loaded {
             ports,
             kernel: shared,
             events: Events::default(),
+            entries: Vec::new(),
             more: false,
             generic: self.config.generic,
             _links: links,
@@ -143,6 +144,8 @@ pub(crate) struct XdpPlane {
     ports: Vec<Port>,
     kernel: Arc<Kernel>,
     events: Events,
+    /// Of one burst, the sessions with new entries that go to disk.
+    entries: Vec<SessionId>,
     more: bool,
     generic: bool,
     /// The attachments end with these descriptors, unless they are kept.
@@ -163,7 +166,8 @@ impl Plane for XdpPlane {
     }
 
     fn receive(&mut self, now: Nanos, _index: usize, notices: &mut Notices) -> io::Result<()> {
-        let (common, ports, events) = (&mut self.common, &self.ports, &mut self.events);
+        let (common, ports) = (&mut self.common, &self.ports);
+        let (entries, events) = (&mut self.entries, &mut self.events);
         let port_of = |ifindex| ports.iter().position(|port| port.ifindex == ifindex).map(PortIndex);
         let taken = self.upcalls.take(|upcall| match upcall {
             Upcall::Frame { ifindex, frame } => {
@@ -176,9 +180,14 @@ impl Plane for XdpPlane {
                     common.take_note(now, port, frame, notices);
                 }
             }
-            Upcall::Entry { session, .. } => common.on_entry(now, session, notices),
+            // One look at a session finds all that it has.
+            Upcall::Entry { session, .. } if entries.contains(&session) => {}
+            Upcall::Entry { session, .. } => entries.push(session),
             Upcall::Event(event) => events.add(event),
         });
+        for session in self.entries.drain(..) {
+            self.common.on_entry(now, session, notices);
+        }
         self.more = taken == scotfree_xdp::UPCALLS_BURST_MAX;
         Ok(())
     }

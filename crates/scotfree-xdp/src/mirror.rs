@@ -230,14 +230,19 @@ impl Mirror {
         self.sync_at
     }
 
-    /// A program has logged an entry that is to go to disk.
+    /// Programs have logged entries that are to go to disk, since they were last looked for. Which others they have
+    /// acknowledged is left for the next decision: asking for each that lives would cost more than the entries.
     pub fn on_entry(
         &mut self,
         id: SessionId,
         device: &mut Device,
         effects: &mut Effects<DeviceOwn>,
     ) -> Result<(), KernelError> {
-        self.sync(id, device, effects)
+        let Some(known) = self.known.get(&id).filter(|known| !known.held) else { return Ok(()) };
+        if let Some(state) = self.kernel.session(known.index)? {
+            self.absorb_new(&state, device, effects);
+        }
+        Ok(())
     }
 
     fn hold_all(&mut self, device: &mut Device, effects: &mut Effects<DeviceOwn>) -> Result<(), KernelError> {

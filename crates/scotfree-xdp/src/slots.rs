@@ -5,7 +5,7 @@
 //! holds, and only one that no program is writing.
 
 use crate::shared::map_table;
-use crate::skeleton::types::scot_slot;
+use crate::skeleton::types::{scot_header, scot_slot};
 use scotfree_core::{BootEpoch, DeviceId, Durability, Nanos, OrderNumber, SeqNum};
 use scotfree_wire::{Stamp, StampKind, HEADER_BYTES, STAMP_BYTES};
 use std::io;
@@ -133,22 +133,35 @@ impl Slots {
             return None;
         }
         let slot = self.slot(place);
-        // SAFETY: the struct lies in the mapping; see `head`.
-        let copy: Box<scot_slot> = Box::new(unsafe { slot.read_volatile() });
+        // SAFETY: the fields lie in the mapping; see `head`.
+        let (bytes, header) = unsafe {
+            (addr_of!((*slot).packet_bytes).read_volatile(), addr_of!((*slot).header).read_volatile())
+        };
+        let payload_bytes = (bytes as usize).checked_sub(HEADER_BYTES + STAMP_BYTES)?;
+        packet.clear();
+        packet.extend_from_slice(header_bytes(&header));
+        packet.resize(HEADER_BYTES + STAMP_BYTES, 0);
+        self.append_payload(place, payload_bytes, packet)?;
         fence(Ordering::Acquire);
         let after = self.head(place);
-        let same = after.state == SlotState::Valid && after.seq == seq;
-        let bytes = copy.packet_bytes as usize;
-        let fits =
-            bytes >= HEADER_BYTES + STAMP_BYTES && bytes <= HEADER_BYTES + STAMP_BYTES + copy.payload.len();
-        if !same || !fits {
+        (after.state == SlotState::Valid && after.seq == seq).then_some(after)
+    }
+
+    /// Appends so many bytes of a slot's payload, and no more: most entries are far smaller than their slot.
+    fn append_payload(&self, place: u32, bytes: usize, packet: &mut Vec<u8>) -> Option<()> {
+        let end = packet.len() + bytes;
+        // SAFETY: only the address is taken; the slot lies in the mapping.
+        let payload = unsafe { &raw const (*self.slot(place)).payload };
+        if bytes > payload_bytes_max(payload) {
             return None;
         }
-        packet.clear();
-        packet.extend_from_slice(header_bytes(&copy));
-        packet.resize(HEADER_BYTES + STAMP_BYTES, 0);
-        packet.extend_from_slice(&copy.payload[..bytes - HEADER_BYTES - STAMP_BYTES]);
-        Some(after)
+        let words: *const u64 = payload.cast();
+        for word in 0..bytes.div_ceil(8) {
+            // SAFETY: the payload is aligned to words, and behind its last byte lies the slot's reserve.
+            packet.extend_from_slice(&unsafe { words.add(word).read_volatile() }.to_ne_bytes());
+        }
+        packet.truncate(end);
+        Some(())
     }
 
     /// Writes the stamp of a request that the daemon has let pass or keeps; its session is held.
@@ -194,10 +207,17 @@ impl Slots {
     }
 }
 
-fn header_bytes(slot: &scot_slot) -> &[u8] {
-    assert_eq!(size_of_val(&slot.header), HEADER_BYTES);
+const fn payload_bytes_max<const N: usize>(_: *const [u8; N]) -> usize {
+    N
+}
+
+const _: () = assert!(std::mem::offset_of!(scot_slot, payload) % 8 == 0);
+const _: () = assert!(size_of::<scot_slot>() - std::mem::offset_of!(scot_slot, reserve) >= 7);
+
+fn header_bytes(header: &scot_header) -> &[u8] {
+    assert_eq!(size_of_val(header), HEADER_BYTES);
     // SAFETY: the header is a plain struct of this size without padding.
-    unsafe { std::slice::from_raw_parts(addr_of!(slot.header).cast(), HEADER_BYTES) }
+    unsafe { std::slice::from_raw_parts(addr_of!(*header).cast(), HEADER_BYTES) }
 }
 
 fn durability_of(code: u8) -> Durability {

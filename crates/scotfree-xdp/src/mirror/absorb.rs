@@ -14,6 +14,24 @@ const LOOKS_MAX: u32 = 10_000_000;
 impl Mirror {
     /// Takes over what stands in a session's entry and in its slots.
     pub(super) fn absorb(&mut self, state: &Session, device: &mut Device, effects: &mut Effects<DeviceOwn>) {
+        self.absorb_new(state, device, effects);
+        let Some(known) = self.known.get(&state.id) else { return };
+        self.seqs.extend(device.unacknowledged(state.id));
+        for seq in self.seqs.drain(..) {
+            let head = known.place(seq).map(|place| self.kernel.slots().head(place));
+            if head.is_some_and(|head| head.seq == seq && head.acknowledged) {
+                device.absorb_acknowledged(state.id, seq);
+            }
+        }
+    }
+
+    /// Takes over how far a session has come and the requests that passed since the last time.
+    pub(super) fn absorb_new(
+        &mut self,
+        state: &Session,
+        device: &mut Device,
+        effects: &mut Effects<DeviceOwn>,
+    ) {
         let Some(mut known) = self.known.get(&state.id).copied() else { return };
         let mut seqs = std::mem::take(&mut self.seqs);
         let reached = FastSession {
@@ -24,13 +42,6 @@ impl Mirror {
             confirmed: state.confirmed,
         };
         device.absorb_session(state.id, &reached, effects);
-        seqs.extend(device.unacknowledged(state.id));
-        for seq in seqs.drain(..) {
-            let head = known.place(seq).map(|place| self.kernel.slots().head(place));
-            if head.is_some_and(|head| head.seq == seq && head.acknowledged) {
-                device.absorb_acknowledged(state.id, seq);
-            }
-        }
         self.list_passed(state, &known, &mut seqs);
         let unfinished = seqs.drain(..).find(|seq| !self.absorb_slot(state, &known, *seq, device, effects));
         known.absorbed = unfinished.unwrap_or(state.next);
