@@ -6,7 +6,7 @@
 
 use super::bare_calls::{bare_calls, BareCalls};
 use super::disk_domain::Writer;
-use super::settings::settings_of;
+use super::settings::{settings_of, shared_by_arms};
 use super::site::{difference, Logs, Site};
 use super::worker::bare_calls::Answerer;
 use super::{Context, Measured};
@@ -19,7 +19,15 @@ use std::time::Duration;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-enum Settings {
+struct Settings {
+    /// How long the device looks for events before it sleeps.
+    spin_us: u64,
+    what: What,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+enum What {
     /// Bare synchronous writes.
     #[serde(rename_all = "kebab-case")]
     Write { bytes: usize, span_ms: u64 },
@@ -28,22 +36,22 @@ enum Settings {
     Updates { outstanding: usize, calls: u64, payload_bytes: usize },
 }
 
-const PLANE: [&str; 2] = ["--plane", "xdp"];
 /// Like storage that is synced now and then: later than the slowest of the device's writes that count.
 const STABLE_AFTER_MS: u64 = 25;
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let site = Site::up(context)?;
-    let _switch = site.start_switch_with(Logs::RamAndDisk, &PLANE)?;
+    let spin_us = shared_by_arms(context.experiment, |arm: &Settings| arm.spin_us)?.to_string();
+    let _switch = site.start_switch_with(Logs::RamAndDisk, &["--plane", "xdp", "--spin-us", &spin_us])?;
     let _server = site.start_late_noop(STABLE_AFTER_MS)?;
     let file = site.disk_folder().join("writes");
     let broke = |error: io::Error| Trouble::file("write", &file, &error);
     let mut writer = Writer::new(&file).map_err(broke)?;
-    context.measure_in_turns(|arm, _| match settings_of(arm)? {
-        Settings::Write { bytes, span_ms } => {
+    context.measure_in_turns(|arm, _| match settings_of::<Settings>(arm)?.what {
+        What::Write { bytes, span_ms } => {
             writer.measure(bytes, Duration::from_millis(span_ms)).map_err(broke)
         }
-        Settings::Updates { outstanding, calls, payload_bytes } => {
+        What::Updates { outstanding, calls, payload_bytes } => {
             updates(&site, outstanding, calls, payload_bytes)
         }
     })
@@ -80,6 +88,7 @@ fn updates(
         ("logged", "scotfree_device_logged_total"),
         ("device_acks", "scotfree_device_persist_acks_total"),
         ("records_completed", "scotfree_log_completed_total"),
+        ("written_here", "scotfree_log_written_here_total"),
     ] {
         measured.counter(counter, difference(&before, &after, name));
     }
