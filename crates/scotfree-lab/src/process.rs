@@ -285,6 +285,12 @@ impl Process {
         cpu_time_of(self.pid)
     }
 
+    /// How often its first thread has slept so far, where the kernel says so; that it yielded, or that another
+    /// took its processor, is no sleep.
+    pub fn sleeps(&self) -> Option<u64> {
+        sleeps_of(self.pid)
+    }
+
     fn trouble(&self, tried: String, problem: &str) -> Trouble {
         let said = self.err.read(TAIL_BYTES_MAX) + &self.out.read(TAIL_BYTES_MAX);
         let said =
@@ -452,6 +458,16 @@ fn cpu_nanos_of_threads(pid: u32) -> Option<Duration> {
     Some(Duration::from_nanos(nanos.sum()))
 }
 
+/// How often a process's first thread has slept so far, where the kernel says so.
+pub(crate) fn sleeps_of(pid: u32) -> Option<u64> {
+    sleeps_in(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+/// The same, of the text in its `status` file.
+fn sleeps_in(status: &str) -> Option<u64> {
+    status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
+}
+
 /// When a process started, in clock ticks since boot: with its number it names a process for good.
 pub(crate) fn start_ticks_of(pid: u32) -> Option<u64> {
     stat_fields(pid)?.get(19)?.parse().ok()
@@ -522,6 +538,14 @@ mod tests {
         let again = Supervisor::new().spawn(&shell("greeter", &folder, "echo again")).expect("sh starts");
         again.wait(PATIENCE).expect("it ends");
         assert_eq!(again.output(), "again\n", "an earlier process's output is not this one's");
+    }
+
+    #[test]
+    fn sleeps_are_told_from_a_processor_taken() {
+        let text = "Name:\tscot\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t9\n";
+        assert_eq!(sleeps_in(text), Some(7));
+        assert_eq!(sleeps_in("nonvoluntary_ctxt_switches:\t9\n"), None);
+        assert!(sleeps_of(std::process::id()).is_some());
     }
 
     #[test]

@@ -58,6 +58,7 @@ type Runner = fn(&Context<'_>) -> Result<Vec<Measurement>, Trouble>;
 const EXPERIMENTS: &[(&str, Runner)] = &[
     ("update-ack", update_ack::run),
     ("kernel-ack", update_ack::run),
+    ("kernel-ack-spinning", update_ack::run),
     ("kernel-ack-sizes", update_ack::run),
     ("kernel-ram3-cost", update_ack::run),
     #[cfg(feature = "xdp")]

@@ -131,6 +131,7 @@ impl Wires {
             epoch: 1,
             metrics: None,
             stable_after_ms: 0,
+            spin_us: 0,
         };
         let server = self.start_worker("server", "server", &WorkerSpec::Noop(spec));
         server.wait_for_output("ready", PATIENCE).unwrap_or_else(|trouble| panic!("{trouble}"));

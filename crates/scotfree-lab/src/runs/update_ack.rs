@@ -2,7 +2,8 @@
 //! nothing.
 //!
 //! Invariant: all arms pass the same devices on the same cables; they differ in what completes the call. The
-//! server sleeps until something arrives.
+//! server sleeps until something arrives, unless the experiment has it look for a while before; how often it slept
+//! is counted.
 
 use super::settings::{settings_of, shared_by_arms};
 use super::site::{difference, Calls, Logs, Site};
@@ -29,6 +30,9 @@ struct Settings {
     /// Updates that wait for their completion at any time.
     #[serde(default = "outstanding")]
     outstanding: usize,
+    /// How long the server looks for a request before it sleeps.
+    #[serde(default)]
+    spin_us: u64,
 }
 
 const fn payload_bytes() -> usize {
@@ -44,14 +48,19 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let site = Site::up(context)?;
     let logs = vec![Logs::RamAndDisk; site.devices().len()];
     let _switches = site.start_chain(&logs, &["--plane", &plane])?;
-    let _server = site.start_noop(false)?;
+    let spin_us = shared_by_arms(context.experiment, |arm: &Settings| arm.spin_us)?;
+    let server = site.start_looking_noop(spin_us)?;
     context.measure_in_turns(|arm, _| {
         let Settings { durability, calls, interval_us, payload_bytes, outstanding, .. } = settings_of(arm)?;
         let calls =
             Calls { tier: durability, outstanding, interval_us, payload_bytes, count: calls, trace: None };
         let before = site.counts_of_devices()?;
+        let sleeps_before = server.sleeps();
         let report = site.calls(&calls)?;
         let mut measured = measured(&report);
+        if let (Some(before), Some(after)) = (sleeps_before, server.sleeps()) {
+            measured.counter("server_sleeps", after - before);
+        }
         measured.value("payload_mbit_per_s", report.requests_per_s * payload_bytes as f64 * 8.0 / 1e6);
         for (id, now) in site.counts_of_devices()? {
             let acks = difference(&before[&id], &now, "scotfree_device_persist_acks_total");

@@ -63,6 +63,12 @@ impl Site<'_> {
         self.start_noop_with(&NoopSpec { probes, ..self.noop_spec(listen, &self.devices()) })
     }
 
+    /// Starts a server that does nothing and looks for requests for up to so long before it sleeps.
+    pub fn start_looking_noop(&self, spin_us: u64) -> Result<Process, Trouble> {
+        let spec = self.noop_spec(self.server(), &self.devices());
+        self.start_noop_with(&NoopSpec { spin_us, ..spec })
+    }
+
     /// Starts a server that does nothing, and knows these devices only.
     pub fn start_noop_behind(&self, devices: &[Device]) -> Result<Process, Trouble> {
         self.start_noop_with(&self.noop_spec(self.server(), devices))
@@ -91,6 +97,7 @@ impl Site<'_> {
             epoch: 1,
             metrics: None,
             stable_after_ms: 0,
+            spin_us: 0,
         }
     }
 

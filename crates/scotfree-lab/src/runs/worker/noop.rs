@@ -1,13 +1,13 @@
 //! A server that does nothing but wait for requests and answer them: everything but the application.
 //!
 //! Invariant: it sleeps in the kernel while there is nothing to do, so what is measured is the wake-up of
-//! a real server, not a spinning one.
+//! a real server, unless it is told to look for a while before.
 
 use super::READY;
 use crate::trouble::Trouble;
 use scotfree_core::{DeviceId, Epoch, Nanos, SessionId};
-use scotfree_io::now_monotonic;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
+use scotfree_io::{now_monotonic, Transport};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsListener};
 use scotfree_rpc::{
     DeadLetter, Execution, NoopService, ProbeOptions, RecoveredSession, Replies, ServerConfig, ServerOptions,
@@ -16,6 +16,7 @@ use scotfree_rpc::{
 use scotfree_wire::{ClusterKey, Nonce};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -39,32 +40,18 @@ pub struct NoopSpec {
     /// How long after its execution a request is said to be stable, as with storage that is synced now and then;
     /// 0 for at once.
     pub stable_after_ms: u64,
+    /// How long it looks for the next request before it sleeps, at most; 0 for never.
+    pub spin_us: u64,
 }
 
 pub(super) fn serve(spec: &NoopSpec) -> Result<(), Trouble> {
-    let broke = |error: std::io::Error| {
+    let broke = |error: io::Error| {
         let next = "see whether the address is this host's and free (ss -ulpn)";
         Trouble::new(format!("serve at {}", spec.listen), error, next)
     };
     let udp = UdpConfig { stamps: spec.probes, ..UdpConfig::default() };
     let transport = UdpTransport::bind(spec.listen, &udp).map_err(broke)?;
-    let mut nonce_seed = Nonce::default();
-    getrandom::fill(&mut nonce_seed).map_err(|error| broke(std::io::Error::other(error.to_string())))?;
-    let devices = spec.devices.iter().map(|(device, address)| (DeviceId(*device), *address)).collect();
-    let key = ClusterKey::from_bytes(spec.cluster_key);
-    let config = ServerConfig::new(spec.listen, key, Epoch(spec.epoch), nonce_seed, devices);
-    let probes = if spec.probes { ProbeOptions::default() } else { ProbeOptions::OFF };
-    let options = ServerOptions { probes, ..ServerOptions::default() };
-    let service = Late {
-        service: NoopService::working(Nanos(spec.work_ns)),
-        delay: Nanos::from_millis(spec.stable_after_ms),
-        unstable: VecDeque::new(),
-    };
-    let mut server = ServerRuntime::new(transport, service, config, &[], options);
-    while server.health() != Health::Serving {
-        server.turn().map_err(broke)?;
-        server.wait(Some(Duration::from_millis(10))).map_err(broke)?;
-    }
+    let mut server = recovered(spec, transport).map_err(broke)?;
     println!("{READY}");
     let stop = Stop::new().map_err(broke)?;
     let board = MetricsBoard::new();
@@ -75,8 +62,31 @@ pub(super) fn serve(spec: &NoopSpec) -> Result<(), Trouble> {
     server.run(&stop, Some(&board).filter(|_| spec.metrics.is_some())).map(drop).map_err(broke)
 }
 
+/// The server behind a transport, as soon as it has what devices hold for it.
+pub(super) fn recovered<T: Transport>(spec: &NoopSpec, transport: T) -> io::Result<ServerRuntime<T, Late>> {
+    let mut nonce_seed = Nonce::default();
+    getrandom::fill(&mut nonce_seed).map_err(|error| io::Error::other(error.to_string()))?;
+    let devices = spec.devices.iter().map(|(device, address)| (DeviceId(*device), *address)).collect();
+    let key = ClusterKey::from_bytes(spec.cluster_key);
+    let config = ServerConfig::new(spec.listen, key, Epoch(spec.epoch), nonce_seed, devices);
+    let probes = if spec.probes { ProbeOptions::default() } else { ProbeOptions::OFF };
+    let spin = Nanos::from_micros(spec.spin_us);
+    let options = ServerOptions { probes, spin, ..ServerOptions::default() };
+    let service = Late {
+        service: NoopService::working(Nanos(spec.work_ns)),
+        delay: Nanos::from_millis(spec.stable_after_ms),
+        unstable: VecDeque::new(),
+    };
+    let mut server = ServerRuntime::new(transport, service, config, &[], options);
+    while server.health() != Health::Serving {
+        server.turn()?;
+        server.wait(Some(Duration::from_millis(10)))?;
+    }
+    Ok(server)
+}
+
 /// A service whose executions become stable some time later.
-struct Late {
+pub(super) struct Late {
     service: NoopService,
     delay: Nanos,
     // When the executions up to a ticket will be stable, in order.

@@ -324,6 +324,7 @@ mod tests {
             epoch: 1,
             metrics: None,
             stable_after_ms: 0,
+            spin_us: 0,
         };
         std::thread::spawn(move || noop::serve(&noop));
         assert!(wait_until(REPLY_TIMEOUT, || UdpSocket::bind(listen).is_err()), "it is bound");
