@@ -12,6 +12,8 @@ pub mod demo;
 #[cfg(feature = "xdp")]
 mod disk_acks;
 mod disk_domain;
+#[cfg(feature = "xdp")]
+mod endpoints;
 mod hostile_packets;
 mod interrupt;
 mod kill_rounds;
@@ -67,6 +69,8 @@ const EXPERIMENTS: &[(&str, Runner)] = &[
     ("kernel-throughput", playback::run),
     #[cfg(feature = "xdp")]
     ("kernel-disk", disk_acks::run),
+    #[cfg(feature = "xdp")]
+    ("af-xdp-endpoints", endpoints::run),
     ("ram3-cost", update_ack::run),
     ("bandwidth-latency", update_ack::run),
     ("placement", placement::run),

@@ -7,6 +7,8 @@
 pub mod bare_calls;
 pub mod calls;
 mod embedded;
+#[cfg(feature = "xdp")]
+pub mod endpoints;
 pub mod fill;
 pub mod history;
 pub mod hostile;
@@ -49,6 +51,12 @@ pub enum WorkerSpec {
     #[cfg(feature = "xdp")]
     /// Play frames into a device's programs and measure them.
     Playback(playback::PlaybackSpec),
+    #[cfg(feature = "xdp")]
+    /// Serve calls that do nothing, by a chosen way, and say at the end what took it.
+    EndpointServer(endpoints::server::EndpointServerSpec),
+    #[cfg(feature = "xdp")]
+    /// Make calls by a chosen way and measure them.
+    EndpointCalls(endpoints::client::EndpointCallsSpec),
     /// Make calls in slices that take turns, and measure each.
     Slices(calls::SlicesSpec),
     /// Load a service that speaks RESP.
@@ -97,6 +105,12 @@ pub fn main(spec: &Path) -> Result<(), Trouble> {
         WorkerSpec::BareCalls(spec) => bare_calls::measure(&spec).map(|report| print_report(&report)),
         #[cfg(feature = "xdp")]
         WorkerSpec::Playback(spec) => playback::measure(&spec).map(|report| print_report(&report)),
+        #[cfg(feature = "xdp")]
+        WorkerSpec::EndpointServer(spec) => endpoints::server::serve(&spec),
+        #[cfg(feature = "xdp")]
+        WorkerSpec::EndpointCalls(spec) => {
+            endpoints::client::measure(&spec).map(|report| print_report(&report))
+        }
         WorkerSpec::Slices(spec) => calls::measure_slices(&spec).map(|report| print_report(&report)),
         WorkerSpec::Sets(spec) => sets::measure(&spec).map(|report| print_report(&report)),
         WorkerSpec::Load(spec) => load_service(&spec).map(|report| print_report(&report)),

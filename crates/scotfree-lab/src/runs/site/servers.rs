@@ -5,6 +5,8 @@
 use super::{await_ready, join, Device, Site, METRICS, PATIENCE};
 use crate::process::{find_tool, Process, ProcessSpec};
 use crate::resp::{Connection, Place, Reply};
+#[cfg(feature = "xdp")]
+use crate::runs::worker::endpoints::{server::EndpointServerSpec, Access, Endpoint, Waits};
 use crate::runs::worker::noop::NoopSpec;
 use crate::runs::worker::WorkerSpec;
 use crate::trouble::Trouble;
@@ -85,6 +87,21 @@ impl Site<'_> {
     pub fn start_late_noop(&self, stable_after_ms: u64) -> Result<Process, Trouble> {
         let spec = self.noop_spec(self.server(), &self.devices());
         self.start_noop_with(&NoopSpec { stable_after_ms, ..spec })
+    }
+
+    #[cfg(feature = "xdp")]
+    /// Starts a server that does nothing, on a chosen way, as an incarnation of its own.
+    pub fn start_endpoint_server(
+        &self,
+        epoch: u32,
+        access: Access,
+        waits: Waits,
+    ) -> Result<Process, Trouble> {
+        let address = self.server();
+        let noop = NoopSpec { epoch, ..self.noop_spec(address, &self.devices()) };
+        let endpoint = Endpoint { address, access, waits };
+        let spec = WorkerSpec::EndpointServer(EndpointServerSpec { noop, endpoint });
+        self.start_worker("server", "endpoint-server", &spec)
     }
 
     fn noop_spec(&self, listen: SocketAddr, devices: &[Device]) -> NoopSpec {
