@@ -63,18 +63,38 @@ impl World {
     }
 
     fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.metrics).expect("metrics are served");
-        write!(stream, "GET {path} HTTP/1.1\r\n\r\n").expect("a request");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).expect("an answer");
-        text
+        get(self.metrics, path)
     }
 
     fn count_of(&self, name: &str) -> u64 {
-        let text = self.get("/metrics");
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {text}"))
+        count_in(&self.get("/metrics"), name)
     }
+}
+
+fn get(metrics: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(metrics).expect("metrics are served");
+    write!(stream, "GET {path} HTTP/1.1\r\n\r\n").expect("a request");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    text
+}
+
+fn count_in(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {text}"))
+}
+
+/// Waits until the server's file has all that it has answered: without a device it answers before. What it says
+/// of itself may be older than its last answer, unless it has received something since it was asked.
+fn await_stable(metrics: SocketAddr, connection: &mut Connection) {
+    let received = |text: &str| count_in(text, "scotfree_server_datagrams_received_total");
+    let before = received(&get(metrics, "/metrics"));
+    connection.call(&["LLEN", "l"]).expect("a reply");
+    let is_stable = || {
+        let text = get(metrics, "/metrics");
+        received(&text) > before && count_in(&text, "scotfree_server_unstable") == 0
+    };
+    assert!(wait_until(PATIENCE, is_stable), "{}", get(metrics, "/metrics"));
 }
 
 fn stop(process: &Process) {
@@ -210,7 +230,9 @@ fn a_killed_server_comes_back_with_every_other_structure() {
     let world = World::new("daemons-index");
     world.write_config("");
     let structures = ["skiplist", "rbtree", "btree", "ctree", "hash"];
-    let serve = |structure| world.serve(structure, &["kv", "--index", structure]);
+    let metrics = free_address();
+    let listen = metrics.to_string();
+    let serve = |structure| world.serve(structure, &["kv", "--index", structure, "--metrics", &listen]);
     let mut kv = serve("hash");
     let sidecar = world.serve("client", &["sidecar", "client"]);
     let mut connection = world.connect();
@@ -221,6 +243,7 @@ fn a_killed_server_comes_back_with_every_other_structure() {
             let reply = connection.call(&["RPUSH", "l", "x"]).expect("a reply");
             assert_eq!(reply, Reply::Integer(pushed), "before {structure}");
         }
+        await_stable(metrics, &mut connection);
         kv.signal("KILL");
         assert!(kv.wait(PATIENCE).is_some_and(|status| !status.success()));
         kv = serve(structure);
