@@ -63,8 +63,10 @@ logs and session keys there: give it to a group of people who might as well be r
   scot switch --port eth1 --port eth2 --address 10.0.0.254 --server 10.0.0.2:51000 \\
       --device-id 1 --key-file cluster.key --log ram:/dev/shm/scot.log
   scot switch --config scot.toml     all of it from [cluster] and [switch]
+  scot switch --config scot.toml --plane xdp     by programs in the kernel: scot doctor --plane xdp --port eth1 …
   scot switch --config scot.toml --log pmem:/mnt/pmem/scot.log     in persistent memory, mounted with -o dax
-SIGHUP reads the configuration again and takes over the faults on purpose and the log level.")]
+SIGHUP reads the configuration again and takes over the faults on purpose, the log level, new keys, and that the
+device becomes the head of its chain.")]
     Switch(SwitchArgs),
     /// Run the embedded key-value server
     #[command(after_help = "Examples:
@@ -283,7 +285,8 @@ pub enum Lab {
   ip netns exec scot-direct-client ping -c 1 10.77.0.2
   scot lab up one-device     nothing passes the device before a switch bridges its ports:
   ip netns exec scot-one-device-device scot switch --port client0 --port server0 \\
-      --address 10.77.0.254 --server 10.77.0.2:51000 --device-id 1 --key-file cluster.key")]
+      --address 10.77.0.254 --server 10.77.0.2:51000 --device-id 1 --key-file cluster.key
+With --plane xdp enter by nsenter --net=/run/netns/scot-one-device-device instead: ip netns exec hides /sys/fs/bpf.")]
     Up {
         /// Its name in lab/topologies, or its file
         topology: PathBuf,
@@ -420,7 +423,8 @@ pub struct Classify {
 pub enum Log {
     /// Say what a log file holds
     #[command(after_help = "Examples:
-  scot log ls /dev/shm/scot.log")]
+  scot log ls /dev/shm/scot.log
+With --plane xdp most of the log is in the kernel's memory, and not in the file.")]
     Ls {
         /// The file
         file: PathBuf,

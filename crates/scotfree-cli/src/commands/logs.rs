@@ -17,13 +17,26 @@ use std::path::Path;
 /// Runs one of them.
 pub fn run(command: &Log, sources: Sources) -> Result<(), Failure> {
     match command {
-        Log::Ls { file } => show(log_tools::ls(file).map_err(no_entries)),
-        Log::Export(flags) => export(flags),
-        Log::Replay(flags) => replay::run(sources, flags),
+        Log::Ls { file } => show(log_tools::ls(file).map_err(no_entries))?,
+        Log::Export(flags) => export(flags)?,
+        Log::Replay(flags) => return replay::run(sources, flags),
         Log::Verify { file } => show(match log_tools::verify(file) {
             Err(LogToolError::ForeignMeta { .. }) => verify_any(file),
             told => told.map_err(failed),
-        }),
+        })?,
+    }
+    say_kept(command);
+    Ok(())
+}
+
+/// A file of the kernel plane without entries does not mean that its device holds nothing.
+fn say_kept(command: &Log) {
+    let (Log::Ls { file } | Log::Verify { file } | Log::Export(LogExport { file, .. })) = command else {
+        return;
+    };
+    let meta = log_tools::read_log(file).ok().and_then(|log| log.meta);
+    if let Some(said) = meta.and_then(|meta| replay::kept(meta.device)) {
+        eprintln!("scot log: {} is not the whole log: {said}", file.display());
     }
 }
 

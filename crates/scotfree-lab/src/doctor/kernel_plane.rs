@@ -28,8 +28,8 @@ const UNIT_FILES: [&str; 3] = [
 ];
 const SERVICE_SETTINGS: &str = "/etc/scotfree/scot.toml";
 const BTF_FILE: &str = "/sys/kernel/btf/vmlinux";
-/// The first kernel that broadcasts a frame through a map of ports.
-const BROADCAST_SINCE: (u32, u32) = (5, 14);
+/// The first kernel that has all that the programs call: `bpf_xdp_load_bytes` came last.
+const PROGRAMS_SINCE: (u32, u32) = (5, 18);
 /// The first kernel that says what a driver offers to programs.
 const FEATURES_SINCE: (u32, u32) = (6, 3);
 const OTHERWISE: &str = "or give --plane user";
@@ -154,13 +154,14 @@ fn rights(environment: &dyn Environment, wish: &KernelWish, usable: Option<&Grou
 fn features(environment: &dyn Environment, wish: &KernelWish, may_try: bool) -> Finding {
     let check = "kernel plane: features";
     let mend =
-        format!("a kernel from 5.14 on with CONFIG_DEBUG_INFO_BTF, as Debian's and Ubuntu's; {OTHERWISE}");
+        format!("a kernel from 5.18 on with CONFIG_DEBUG_INFO_BTF, as Debian's and Ubuntu's; {OTHERWISE}");
     let release = release(environment);
     let release_text =
         release.map_or("of unknown version".into(), |(major, minor)| format!("{major}.{minor}"));
-    if release.is_some_and(|release| release < BROADCAST_SINCE) {
-        let found =
-            format!("Linux {release_text} does not broadcast through a map of ports; 5.14 and later do");
+    if release.is_some_and(|release| release < PROGRAMS_SINCE) {
+        let found = format!(
+            "Linux {release_text} lacks bpf_xdp_load_bytes, which the programs call; 5.18 and later have it"
+        );
         return Finding::lacks(check, wish.lacking(), found, mend);
     }
     if may_try {
@@ -257,7 +258,12 @@ fn file_system(environment: &dyn Environment, wish: &KernelWish) -> Finding {
         return Finding::ok(check, "is mounted: the log outlives its daemon there");
     }
     let found = "is not mounted: there is no place for a log that outlives its daemon";
-    let mend = format!("mount -t bpf bpf {}; or name another with --pin; {OTHERWISE}", folder.display());
+    // `ip netns exec` mounts another /sys for each command, so that what is mounted there is gone with it.
+    let mend = format!(
+        "mount -t bpf bpf {}; under ip netns exec: nsenter --net=/run/netns/NAME instead; or name another with --pin; \
+         {OTHERWISE}",
+        folder.display()
+    );
     Finding::lacks(check, wish.lacking(), found, mend)
 }
 

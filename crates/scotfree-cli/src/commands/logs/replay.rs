@@ -59,15 +59,22 @@ fn config(settings: &Config, patience_s: u64) -> Result<ReplayConfig, Failure> {
 
 /// The files of the kernel plane are a part of its log.
 fn refuse_kept(device: DeviceId) -> Result<(), Failure> {
+    let Some(said) = kept(device) else { return Ok(()) };
     let kept = XdpConfig::new(device).pin;
-    if !kept.exists() {
-        return Ok(());
-    }
-    let kept = kept.display();
-    Err(Failure::usage(format!(
-        "the kernel plane of device {device} keeps a part of the log in {kept}: start scot switch --plane xdp, with \
-         whatever two ports there are, which hands over all of it; or give that part up: rm -r {kept}"
-    )))
+    Err(Failure::usage(format!("{said}; or give that part up: rm -r {}", kept.display())))
+}
+
+/// Where the rest of a log is, if the kernel plane keeps one for a device of this number.
+pub fn kept(device: DeviceId) -> Option<String> {
+    let kept = XdpConfig::new(device).pin;
+    let said = || {
+        format!(
+            "the kernel plane of device {device} keeps a part of the log in {}: start scot switch --plane xdp, with \
+             whatever two ports there are, which hands over all of it",
+            kept.display()
+        )
+    };
+    kept.exists().then(said)
 }
 
 fn not_replayed(error: ReplayError) -> Failure {

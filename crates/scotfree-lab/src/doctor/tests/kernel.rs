@@ -114,7 +114,7 @@ fn a_kernel_that_takes_no_programs_is_named_with_what_it_said() {
     let old = Fake::healthy().with_file("/proc/sys/kernel/osrelease", "5.10.0-28-amd64\n");
     let finding = finding(&old, &wanted(), "kernel plane: features");
     assert!(
-        finding.state == State::Must && finding.found.contains("Linux 5.10 does not broadcast"),
+        finding.state == State::Must && finding.found.contains("Linux 5.10 lacks bpf_xdp_load_bytes"),
         "{finding:?}"
     );
 }
