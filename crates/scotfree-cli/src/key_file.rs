@@ -5,12 +5,13 @@
 //! secret is ever replaced by another.
 
 use crate::failure::Failure;
+use scotfree_io::lifetime::try_lock;
 use scotfree_lab::config::read_text;
 use scotfree_wire::{ClusterKey, KeyEpoch, KEY_EPOCHS_MAX};
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const KEY_BYTES: usize = 32;
 // Larger files are no keys.
@@ -39,6 +40,8 @@ fn read_secrets(path: &Path) -> Result<(ClusterKey, Secrets), Failure> {
 
 /// Adds a secret, unless the newest epoch is `epoch` already.
 pub fn rotate(path: &Path, epoch: Option<KeyEpoch>) -> Result<ClusterKey, Failure> {
+    let (path, _alone) = alone(path)?;
+    let path = path.as_path();
     let shown = path.display();
     let (key, mut secrets) = read_secrets(path)?;
     let newest = key.newest();
@@ -64,6 +67,8 @@ pub fn rotate(path: &Path, epoch: Option<KeyEpoch>) -> Result<ClusterKey, Failur
 
 /// Takes all secrets but the newest away.
 pub fn retire(path: &Path) -> Result<ClusterKey, Failure> {
+    let (path, _alone) = alone(path)?;
+    let path = path.as_path();
     let (key, mut secrets) = read_secrets(path)?;
     if secrets.len() == 1 {
         return Ok(key);
@@ -71,6 +76,34 @@ pub fn retire(path: &Path) -> Result<ClusterKey, Failure> {
     let newest = secrets.split_off(secrets.len() - 1);
     replace(path, &newest)?;
     Ok(ClusterKey::from_epochs(newest).expect("one secret is a key"))
+}
+
+/// Keeps others from changing a key as long as the file that is returned is open; of two that read the same file
+/// the later would replace what the earlier has said. Where a link leads, the file is the one to change.
+fn alone(path: &Path) -> Result<(PathBuf, Option<File>), Failure> {
+    let file = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    // What cannot be read is told by who reads it.
+    let Some(opened) = file.is_file().then(|| File::open(&file).ok()).flatten() else {
+        return Ok((file, None));
+    };
+    // Whoever had it may have put another file in its place since it was opened.
+    let is_ours = try_lock(&opened)
+        .and_then(|is_locked| Ok(is_locked && opened.metadata()?.ino() == fs::metadata(&file)?.ino()));
+    match is_ours {
+        Ok(true) => Ok((file, Some(opened))),
+        Ok(false) => {
+            let problem = format!("another scot key changes {} now", path.display());
+            Err(Failure::environment(format!("{problem}; nothing was changed, try again when it is done")))
+        }
+        Err(error) => {
+            let next = "nothing was changed; see whether it is yours";
+            Err(Failure::tried(format!("lock {}", path.display()), &error, next))
+        }
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// A reader finds the old file or the new one.
@@ -96,8 +129,7 @@ fn replace(path: &Path, secrets: &Secrets) -> Result<(), Failure> {
         std::os::unix::fs::fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
         file.sync_all()?;
         fs::rename(beside, path)?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        File::open(folder_of(path))?.sync_all()
     })();
     written.map_err(|error| {
         let _ = fs::remove_file(beside);
@@ -234,6 +266,33 @@ mod tests {
         fs::write(&large, "a".repeat(SECRET_BYTES_MAX as usize + 1)).expect("it can be written");
         fs::set_permissions(&large, fs::Permissions::from_mode(0o600)).expect("it is ours");
         assert!(read(&large).expect_err("it is too large").to_string().contains("more than 4096 bytes"));
+    }
+
+    #[test]
+    fn two_that_change_a_key_do_not_undo_each_other() {
+        let folder = Scratch::new("key-alone").expect("temporary files can be written");
+        let path = folder.path().join("a.key");
+        create(&path).expect("the name is free");
+        let before = read(&path).expect("it is a key");
+        let (_, other) = alone(&path).expect("nobody else is at it");
+        for refused in [rotate(&path, None), retire(&path)] {
+            let shown = refused.expect_err("another is at it").to_string();
+            assert!(shown.contains("nothing was changed, try again"), "{shown}");
+        }
+        assert_eq!(read(&path).expect("it is a key"), before);
+        drop(other);
+        rotate(&path, None).expect("nobody is at it any more");
+    }
+
+    #[test]
+    fn a_rotation_changes_the_file_that_a_link_leads_to() {
+        let folder = Scratch::new("key-link").expect("temporary files can be written");
+        let (path, link) = (folder.path().join("a.key"), folder.path().join("link.key"));
+        create(&path).expect("the name is free");
+        std::os::unix::fs::symlink("a.key", &link).expect("the name is free");
+        let rotated = rotate(&link, None).expect("there is room");
+        assert_eq!(read(&path).expect("it is a key"), rotated);
+        assert!(fs::symlink_metadata(&link).expect("it is there").is_symlink());
     }
 
     #[test]
