@@ -149,6 +149,11 @@ impl PacketPort {
         })
     }
 
+    /// Whether the interface is still there; one made anew under its name is another.
+    pub fn is_there(&self) -> bool {
+        socket::interface_index(&self.interface).is_ok_and(|index| index == self.index)
+    }
+
     /// Replaces the content of `out` by frames that have arrived, at most [`FrameBurst::burst_max`];
     /// how many there are.
     pub fn rx_burst(&mut self, out: &mut FrameBurst) -> io::Result<usize> {

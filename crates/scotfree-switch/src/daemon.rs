@@ -362,6 +362,9 @@ impl Pages for DaemonPages<'_> {
     }
 
     fn health(&mut self) -> (bool, String) {
+        if let Some(interface) = self.plane.common_ref().missing_interface() {
+            return (false, format!("interface {interface} is gone; see the alarm\n"));
+        }
         let works = self.plane.common_ref().datapath().logs().media();
         if works == self.media {
             return (true, format!("well: acknowledges from {works}\n"));

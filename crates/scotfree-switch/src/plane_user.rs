@@ -31,6 +31,8 @@ struct Port {
     more: bool,
     /// How often the interface was down when it was last looked at.
     times_down: u64,
+    /// Whether the interface was there then.
+    is_there: bool,
 }
 
 /// Ports that are open, before anything lies between them. Frames that come meanwhile wait in them.
@@ -222,7 +224,7 @@ impl UserPlane {
         unknown
     }
 
-    /// Looks whether the logs' files are still there and whether interfaces went down.
+    /// Looks whether the logs' files and the interfaces are still there and whether interfaces went down.
     pub fn check(&mut self, now: Nanos, notices: &mut Notices) {
         self.datapath.check(now, notices);
         for port in &mut self.ports {
@@ -231,7 +233,20 @@ impl UserPlane {
                 let interface = port.socket.interface();
                 notices.say(&format!("interface {interface} went down; frames pass again when it is up"));
             }
+            if port.is_there && !port.socket.is_there() {
+                port.is_there = false;
+                let interface = port.socket.interface();
+                notices.alarm(&format!(
+                    "interface {interface} is gone: no frame passes there, nor by another that is made under its \
+                     name; make it again and restart"
+                ));
+            }
         }
+    }
+
+    /// An interface that was not there any more when it was last looked at.
+    pub fn missing_interface(&self) -> Option<&str> {
+        self.ports.iter().find(|port| !port.is_there).map(|port| port.socket.interface())
     }
 
     /// Makes the device the head of its chain.
@@ -267,7 +282,7 @@ impl Port {
             &PacketPortConfig { burst_max: BURST_MAX, ..PacketPortConfig::default() },
         )?;
         let [ingress, egress] = impairments(index, config).map(Impairer::new);
-        Ok(Port { socket, ingress, egress, full: 0, more: false, times_down: 0 })
+        Ok(Port { socket, ingress, egress, full: 0, more: false, times_down: 0, is_there: true })
     }
 
     /// Sends frames; those for which there is no room are lost, as in any switch.

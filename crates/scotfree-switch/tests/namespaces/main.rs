@@ -13,7 +13,7 @@ use world::{ask, await_that, page, Role, CLIENT, SERVER};
 type Test = fn(&Path);
 
 /// Name and body of each test.
-const TESTS: [(&str, Test); 11] = [
+const TESTS: [(&str, Test); 12] = [
     ("ordinary_traffic_passes_unchanged", ordinary_traffic_passes_unchanged),
     ("an_interface_may_go_down_and_come_back", an_interface_may_go_down_and_come_back),
     ("a_disk_that_is_too_small_is_named", a_disk_that_is_too_small_is_named),
@@ -31,6 +31,8 @@ const TESTS: [(&str, Test); 11] = [
     ),
     ("a_bad_link_loses_nothing_that_was_acknowledged", a_bad_link_loses_nothing_that_was_acknowledged),
     ("two_daemons_do_not_share_a_log", two_daemons_do_not_share_a_log),
+    // The last, as it takes a port away.
+    ("an_interface_that_is_gone_is_an_alarm", an_interface_that_is_gone_is_an_alarm),
 ];
 
 fn main() {
@@ -131,6 +133,17 @@ fn an_interface_may_go_down_and_come_back(_scratch: &Path) {
     pass();
     assert!(echo.finish());
     assert!(daemon.finish());
+}
+
+fn an_interface_that_is_gone_is_an_alarm(_scratch: &Path) {
+    let (mut daemon, metrics) = start_daemon("-", "-");
+    assert!(page(&metrics, "/healthz").starts_with("HTTP/1.1 200"));
+    let removed = std::process::Command::new("ip").args(["link", "del", "p0"]).status();
+    assert!(removed.expect("ip").success());
+    daemon.wait_for("notice ALARM: interface p0 is gone");
+    let health = page(&metrics, "/healthz");
+    assert!(health.starts_with("HTTP/1.1 503") && health.contains("interface p0 is gone"), "{health}");
+    daemon.kill();
 }
 
 fn small_file_system(folder: &Path) {
