@@ -150,6 +150,20 @@ impl Ports {
         findings.iter().find(has_it).unwrap_or_else(|| panic!("no {check} in {said}")).clone()
     }
 
+    /// A start that is refused; what it says.
+    fn refused(&self, ports: [&str; 2], pin: &Path, log: &str) -> String {
+        let output = Command::new("ip")
+            .args(["netns", "exec", &self.namespace, env!("CARGO_BIN_EXE_scot"), "switch", "--plane", "xdp"])
+            .args(["--port", ports[0], "--port", ports[1], "--device-id", "7", "--address", "10.77.0.254"])
+            .args(["--server", "10.77.0.2:51001", "--slots", "64", "--window-max", "8", "--log", log])
+            .args(["--pin".as_ref(), pin.as_os_str()])
+            .args(["--key-file".as_ref(), self.folder.path().join("key").as_os_str()])
+            .output()
+            .expect("ip is installed");
+        assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+        text(&output)
+    }
+
     fn start_device(&self, supervisor: &Supervisor) -> Process {
         let log = format!("ram:{}", self.folder.path().join("log.ram").display());
         let switch =
@@ -235,4 +249,27 @@ fn the_doctor_tells_a_device_that_runs_from_one_that_was_left() {
 
 fn shown(ports: &Ports, port: &str) -> String {
     ip(&["-n", &ports.namespace, "link", "show", "dev", port])
+}
+
+#[test]
+fn a_start_that_fails_leaves_no_programs_and_the_next_one_works() {
+    if !can_load() {
+        return;
+    }
+    let ports = Ports::up();
+    let log = format!("ram:{}", ports.folder.path().join("other.ram").display());
+    ip(&["-n", &ports.namespace, "link", "add", "bridge", "type", "bridge"]);
+    let said = ports.refused(["p0", "bridge"], &ports.pin(), &log);
+    assert!(said.contains("attaching to bridge failed") && said.contains("--xdp-mode generic"), "{said}");
+    assert!(!ports.pin().exists());
+    let is_bare = || !shown(&ports, "p0").contains("xdp");
+    assert!(wait_until(PATIENCE, is_bare), "{}", shown(&ports, "p0"));
+    // Loaded before the log is opened.
+    let said = ports.refused(["p0", "p1"], &ports.pin(), "ram:/nowhere/log.ram");
+    assert!(said.contains("/nowhere/log.ram"), "{said}");
+    assert!(!ports.pin().exists());
+    // The namespace's own view of /sys has no BPF file system.
+    let said = ports.refused(["p0", "p1"], Path::new("/sys/fs/bpf/scotfree-device-7"), &log);
+    assert!(said.contains("mount -t bpf bpf /sys/fs/bpf") && said.contains("--plane user"), "{said}");
+    ports.start_device(&Supervisor::new()).kill();
 }

@@ -34,7 +34,8 @@ pub enum KernelError {
     /// The folder is not on a BPF file system.
     #[error(
         "{} is not on a BPF file system, where the log must be kept so that it outlives the daemon; \
-         as root: mount -t bpf bpf /sys/fs/bpf, or name another folder with --pin", path.display()
+         as root: mount -t bpf bpf /sys/fs/bpf (`ip netns exec` hides one that is mounted), or name another folder \
+         with --pin; `--plane user` needs none", path.display()
     )]
     NoBpfFolder {
         /// The folder.
@@ -116,8 +117,16 @@ pub(crate) fn attach_hint(error: &io::Error) -> &'static str {
             "its driver has no native XDP for it: give --xdp-mode generic, or --plane user"
         }
         Some(libc::EBUSY | libc::EEXIST) => {
-            "another program is attached: `ip link show` names it; detach it (ip link set dev PORT xdp off) or \
-             give --plane user"
+            "another program is attached: `ip link show` names it; detach it (ip link set dev PORT xdp off; that of \
+             another device goes with its folder, which `scot doctor` names) or give --plane user"
+        }
+        Some(libc::ENOSPC) => {
+            "the other end of the port has more transmit queues than the port has receive queues: ethtool -L PORT \
+             rx COUNT, or at the other end ethtool -L INTERFACE tx COUNT; or give --xdp-mode generic, or --plane user"
+        }
+        Some(libc::ERANGE) => {
+            "frames that arrive there may be larger than a program takes: ip link set dev INTERFACE mtu 1500, at the \
+             port and at its other end; or give --xdp-mode generic, or --plane user"
         }
         Some(libc::EPERM) => "it needs CAP_NET_ADMIN in this network namespace; --plane user needs less",
         _ => "--plane user works with every port",

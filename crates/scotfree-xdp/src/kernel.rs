@@ -8,6 +8,7 @@ mod ports;
 mod test_run;
 
 pub(crate) use pins::{adopt_tables, lock_folder, make_bpf_folder, pin_tables, table_path};
+use pins::{is_unused, NewLog};
 pub(crate) use ports::new_pair;
 pub use ports::{attached_program, AttachMode, Port};
 pub use test_run::TestRun;
@@ -90,7 +91,9 @@ pub struct Kernel {
     opened: Opened,
     pin: Option<PathBuf>,
     adopted: bool,
-    /// Locked while this daemon lives.
+    /// What this daemon has begun in the folder.
+    new_log: Option<NewLog>,
+    /// Locked while this daemon lives; after the new log, which goes under the lock.
     _folder: Option<File>,
 }
 
@@ -118,16 +121,12 @@ impl Kernel {
         let folder = folder.transpose()?;
         let mut open = open_object(config.slot_count, testing)?;
         let adopted = match &config.pin {
-            Some(folder) => adopt_tables(&mut open, folder, config.slot_count)?,
+            // A daemon that was killed before it attached them has logged nothing.
+            Some(folder) => !is_unused(folder)? && adopt_tables(&mut open, folder, config.slot_count)?,
             None => false,
         };
-        let mut object = open.load().map_err(|source| {
-            if let Some(folder) = &config.pin {
-                // It goes only if it is empty: what is kept there stays.
-                let _ = std::fs::remove_dir(folder);
-            }
-            load_failed(source)
-        })?;
+        let new_log = config.pin.as_ref().filter(|_| !adopted).map(NewLog::begin);
+        let mut object = open.load().map_err(load_failed)?;
         if let Some(folder) = config.pin.as_ref().filter(|_| !adopted) {
             pin_tables(&mut object, folder)?;
         }
@@ -136,7 +135,8 @@ impl Kernel {
             MapHandle::try_from(&map)
         };
         let opened = Opened::open(tables, config)?;
-        Kernel::assemble(opened, Programs::Loaded(object), config, adopted, folder)
+        let kernel = Kernel::assemble(opened, Programs::Loaded(object), config, adopted, folder)?;
+        Ok(Kernel { new_log, ..kernel })
     }
 
     /// Takes the programs and tables of a set, also without the rights to make them.
@@ -163,7 +163,7 @@ impl Kernel {
             return Err(refused(&pin, found, format!("layout {VERSION}")));
         }
         let pin = config.pin.clone();
-        Ok(Kernel { programs, opened, pin, adopted, _folder: folder })
+        Ok(Kernel { programs, opened, pin, adopted, new_log: None, _folder: folder })
     }
 
     /// Whether tables of a daemon before were taken over.

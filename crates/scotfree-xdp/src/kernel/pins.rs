@@ -4,40 +4,48 @@
 
 use super::{TABLE_SHARED, TABLE_SLOTS};
 use crate::error::{bpf, refused, system, KernelError};
-use crate::links::c_path;
+use crate::links::{c_path, kept_links, remove_link};
+use crate::shared::Shared;
 use crate::skeleton::types;
 use libbpf_rs::{MapCore, MapHandle, Object, OpenObject};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// `f_type` of a BPF file system.
 const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
+/// How the names of tables begin.
+const TABLE_PREFIX: &str = "table-";
 
 // ---- what outlives the daemon
 
 pub(crate) fn make_bpf_folder(folder: &Path) -> Result<(), KernelError> {
+    // Looked at before anything is made: elsewhere a folder is of no use, and the place where a BPF file system
+    // belongs takes none.
+    let there = std::path::absolute(folder).map_err(system(format!("finding {}", folder.display())))?;
+    let there = there.ancestors().find(|place| place.exists()).unwrap_or(Path::new("/"));
+    if file_system_of(there)? != BPF_FS_MAGIC {
+        return Err(KernelError::NoBpfFolder { path: folder.to_owned() });
+    }
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(system(format!("making the folder {}", folder.display())))?;
-    let path = c_path(folder);
+    made.map_err(system(format!("making the folder {}", folder.display())))
+}
+
+fn file_system_of(place: &Path) -> Result<i64, KernelError> {
+    let path = c_path(place);
     let mut status = std::mem::MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: the path ends with a zero byte and the kernel fills the whole struct if it returns 0.
-    let kind = unsafe {
+    unsafe {
         if libc::statfs(path.as_ptr(), status.as_mut_ptr()) != 0 {
-            return Err(system(format!("looking at {}", folder.display()))(io::Error::last_os_error()));
+            return Err(system(format!("looking at {}", place.display()))(io::Error::last_os_error()));
         }
-        status.assume_init().f_type
-    };
-    if kind == BPF_FS_MAGIC {
-        return Ok(());
+        Ok(status.assume_init().f_type)
     }
-    // What this call made elsewhere is of no use.
-    let _ = std::fs::remove_dir(folder);
-    Err(KernelError::NoBpfFolder { path: folder.to_owned() })
 }
 
 /// Two daemons behind the same programs would each believe to know what the machine has decided.
@@ -58,8 +66,54 @@ fn is_kept(name: &OsStr) -> bool {
     name == TABLE_SHARED || name.as_bytes().starts_with(b"scot_")
 }
 
+/// Whether tables lie there that no daemon has ever used.
+pub(super) fn is_unused(folder: &Path) -> Result<bool, KernelError> {
+    let path = table_path(folder, OsStr::new(TABLE_SHARED));
+    if !path.exists() {
+        return Ok(false);
+    }
+    let table = MapHandle::from_pinned_path(&path).map_err(bpf(format!("opening {}", path.display())))?;
+    let shared = Shared::map(table.as_fd()).map_err(system(format!("mapping {}", path.display())))?;
+    Ok(shared.version() == 0)
+}
+
+/// A log that is begun in a folder: unless it is kept, what was pinned for it goes with this value, since no
+/// daemon would run behind programs of a start that failed.
+pub(super) struct NewLog {
+    folder: PathBuf,
+    is_kept: AtomicBool,
+}
+
+impl NewLog {
+    pub(super) fn begin(folder: &PathBuf) -> NewLog {
+        NewLog { folder: folder.clone(), is_kept: AtomicBool::new(false) }
+    }
+
+    pub(super) fn keep(&self) {
+        self.is_kept.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for NewLog {
+    fn drop(&mut self) {
+        if self.is_kept.load(Ordering::Relaxed) {
+            return;
+        }
+        for link in kept_links(&self.folder).unwrap_or_default() {
+            remove_link(&link);
+        }
+        for entry in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            if entry.file_name().as_bytes().starts_with(TABLE_PREFIX.as_bytes()) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        // It goes only if it is empty: what somebody else has put there stays.
+        let _ = std::fs::remove_dir(&self.folder);
+    }
+}
+
 pub(crate) fn table_path(folder: &Path, name: &OsStr) -> PathBuf {
-    folder.join(format!("table-{}", name.to_string_lossy().trim_start_matches('.').replace('.', "-")))
+    folder.join(format!("{TABLE_PREFIX}{}", name.to_string_lossy().trim_start_matches('.').replace('.', "-")))
 }
 
 pub(crate) fn adopt_tables(
@@ -99,4 +153,31 @@ pub(crate) fn pin_tables(object: &mut Object, folder: &Path) -> Result<(), Kerne
         map.pin(&path).map_err(bpf(format!("keeping the table {}", path.display())))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Kernel, KernelConfig, KernelError};
+    use std::path::PathBuf;
+
+    /// A daemon that is killed between loading and attaching leaves such.
+    #[test]
+    fn tables_that_no_daemon_has_used_are_made_anew() {
+        let folder = PathBuf::from(format!("/sys/fs/bpf/scotfree-unused-{}", std::process::id()));
+        let load = |slot_count| Kernel::load(&KernelConfig { slot_count, pin: Some(folder.clone()) });
+        let killed = match load(64) {
+            Ok(kernel) => kernel,
+            Err(trouble @ (KernelError::Load { .. } | KernelError::NoBpfFolder { .. })) => {
+                eprintln!("SKIP: {trouble}");
+                return;
+            }
+            Err(trouble) => panic!("{trouble}"),
+        };
+        killed.new_log.as_ref().expect("the folder was empty").keep();
+        drop(killed);
+        let next = load(128).expect("nothing in these tables is needed");
+        assert!(!next.adopted());
+        drop(next);
+        assert!(!folder.exists(), "what failed before it was attached leaves nothing");
+    }
 }

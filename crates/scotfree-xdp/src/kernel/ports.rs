@@ -43,7 +43,11 @@ impl Kernel {
             let written = self.opened.ports.update(bytes_of(&port.ifindex), bytes_of(&value), MapFlags::ANY);
             written.map_err(bpf(format!("entering {} into the table of ports", port.interface)))?;
         }
-        ports.iter().map(|port| self.attach_one(port, mode)).collect()
+        let links = ports.iter().map(|port| self.attach_one(port, mode)).collect::<Result<_, _>>()?;
+        if let Some(log) = &self.new_log {
+            log.keep();
+        }
+        Ok(links)
     }
 
     fn attach_one(&self, port: &Port, mode: AttachMode) -> Result<OwnedFd, KernelError> {
