@@ -213,7 +213,8 @@ fn media(switch: &Switch, log: &LogSpec) -> Result<Media, Failure> {
 fn ram_sessions_max(switch: &Switch, log: &LogSpec, config: &SwitchConfig) -> u32 {
     match (switch.sessions_max, log.size) {
         (None, Some(size)) => {
-            let sessions = size.0 / (u64::from(config.window_max) * RAM_ENTRY_BYTES);
+            // A window of nothing is refused by who checks the whole.
+            let sessions = size.0 / (u64::from(config.window_max.max(1)) * RAM_ENTRY_BYTES);
             u32::try_from(sessions.max(1)).unwrap_or(u32::MAX)
         }
         _ => config.sessions_max,
@@ -283,6 +284,15 @@ mod tests {
 
     fn config_of(switch: &Switch) -> Result<SwitchConfig, Failure> {
         config(switch, ClusterKey::from_bytes([1; 32]))
+    }
+
+    #[test]
+    fn a_window_of_nothing_is_refused_also_where_a_log_has_a_size() {
+        let mut settings = switch();
+        settings.log = vec!["ram:/dev/shm/a:64M".parse().expect("a log")];
+        settings.window_max = Some(0);
+        let failure = config_of(&settings).expect_err("nothing could be sent");
+        assert!(failure.to_string().contains("must be at least 1"), "{failure}");
     }
 
     #[test]
