@@ -404,8 +404,8 @@ fn mode(
         let found =
             format!("not native: its other end has more transmit queues than its {queues} receive queues");
         let mend = format!(
-            "ethtool -L {name} rx COUNT, at least as many as its other end's tx; or at the other end: ethtool -L INTERFACE tx COUNT; or --xdp-mode \
-             generic; {OTHERWISE}"
+            "ethtool -L {name} rx COUNT, at least as many as its other end's tx; or there: ethtool -L INTERFACE tx COUNT; \
+             or --xdp-mode generic; {OTHERWISE}"
         );
         return Finding::lacks(check, wish.lacking(), found, mend);
     }
