@@ -102,8 +102,9 @@ impl FromStr for LogSpec {
             "disk" => LogTier::Disk,
             _ => return Err(wrong()),
         };
-        // What begins with a digit is meant as a size; it must not become part of a file's name unseen.
-        let sized = rest.rsplit_once(':').filter(|(_, size)| size.starts_with(|c: char| c.is_ascii_digit()));
+        // What begins as a number is meant as a size; it must not become part of a file's name unseen.
+        let begins_as_number = |c: char| c.is_ascii_digit() || c == '-' || c == '+';
+        let sized = rest.rsplit_once(':').filter(|(_, size)| size.starts_with(begins_as_number));
         let (path, size) = match sized {
             Some((path, size)) => (path, Some(size.parse::<Size>()?)),
             None => (rest, None),
@@ -364,6 +365,7 @@ mod tests {
             parse::<LogSpec>("ram:").map(drop),
             parse::<LogSpec>("disk:/x:10T").map(drop),
             parse::<LogSpec>("disk:/x:99999999999G").map(drop),
+            parse::<LogSpec>("ram:/x:-1").map(drop),
             parse::<Size>("12X").map(drop),
             parse::<Size>("99999999999G").map(drop),
             parse::<BitRate>("0").map(drop),

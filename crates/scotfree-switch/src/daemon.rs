@@ -365,6 +365,9 @@ impl Pages for DaemonPages<'_> {
         if let Some(interface) = self.plane.common_ref().missing_interface() {
             return (false, format!("interface {interface} is gone; see the alarm\n"));
         }
+        if !self.plane.common_ref().datapath().was_kept() {
+            return (false, "nothing keeps the kernel's log beyond this process; see the alarm\n".to_owned());
+        }
         let works = self.plane.common_ref().datapath().logs().media();
         if works == self.media {
             return (true, format!("well: acknowledges from {works}\n"));

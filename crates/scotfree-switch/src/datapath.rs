@@ -75,6 +75,7 @@ pub struct Datapath {
     refused_seen: u64,
     fast: Option<Box<dyn FastPath>>,
     mishaps_told: Mishaps,
+    was_kept: bool,
     counters: DatapathCounters,
 }
 
@@ -100,6 +101,7 @@ impl Datapath {
             refused_seen: 0,
             fast: None,
             mishaps_told: Mishaps::default(),
+            was_kept: true,
             counters: DatapathCounters::default(),
         }
     }
@@ -167,6 +169,24 @@ impl Datapath {
                  through the daemon; start with more --slots"
             ));
         }
+    }
+
+    /// Tells once that the fast path's log has lost what keeps it.
+    fn tell_of_lost_pins(&mut self, notices: &mut Notices) {
+        let is_kept = self.fast.as_ref().is_none_or(|fast| fast.is_kept());
+        if self.was_kept && !is_kept {
+            notices.alarm(
+                "the folder that keeps the kernel's log was removed: the log and the attachments end with this \
+                 process, and acknowledged updates with them; wait until nothing is unstable \
+                 (scotfree_unsafe_entries), then restart",
+            );
+        }
+        self.was_kept = is_kept;
+    }
+
+    /// Whether the fast path's log outlives this process, when that was last looked at.
+    pub fn was_kept(&self) -> bool {
+        self.was_kept
     }
 
     /// A frame that has passed already tells who lives where.
@@ -547,6 +567,7 @@ impl Datapath {
         self.collect_durable(now, notices);
         self.after(notices);
         self.tell_mishaps(notices);
+        self.tell_of_lost_pins(notices);
     }
 
     /// Takes the cluster's key anew, after a rotation.
@@ -638,6 +659,7 @@ mod tests {
     use scotfree_wire::{emit, Direction, Header, KeyEpoch, Kind, OpenTail, Packet, Tail};
 
     use std::net::Ipv6Addr;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, Mutex};
 
     const CLIENT: PortIndex = PortIndex(0);
@@ -815,8 +837,9 @@ mod tests {
         }
     }
 
-    /// A fast path that does nothing but count what went wrong.
-    struct Clumsy(Arc<Mutex<Mishaps>>);
+    /// A fast path that does nothing but count what went wrong, and is kept or not.
+    #[derive(Clone)]
+    struct Clumsy(Arc<Mutex<Mishaps>>, Arc<AtomicBool>);
 
     impl FastPath for Clumsy {
         fn before(
@@ -845,37 +868,58 @@ mod tests {
             *self.0.lock().expect("nobody panicked")
         }
 
+        fn is_kept(&self) -> bool {
+            self.1.load(Ordering::Relaxed)
+        }
+
         fn counters(&self) -> Result<DeviceCounters, String> {
             Ok(DeviceCounters::default())
         }
     }
 
-    #[test]
-    fn what_went_wrong_before_the_device_is_told_once() {
+    /// A datapath before which something goes wrong, and what it tells.
+    fn clumsy_world() -> (World, Clumsy, impl FnMut(&mut World) -> Vec<String>) {
         let mut world = World::new();
-        let (lines, mishaps) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Mishaps::default())));
+        let lines = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&lines);
         let sink = move |line: &str| sink.lock().expect("nobody panicked").push(line.to_owned());
         world.notices = Notices::new(Box::new(sink));
-        world.path.set_fast_path(Box::new(Clumsy(Arc::clone(&mishaps))));
-        let mut told = |now: Mishaps| -> Vec<String> {
-            *mishaps.lock().expect("nobody panicked") = now;
+        let clumsy = Clumsy(Arc::default(), Arc::new(AtomicBool::new(true)));
+        world.path.set_fast_path(Box::new(clumsy.clone()));
+        let told = move |world: &mut World| {
             world.path.check(Nanos(1), &mut world.notices);
             std::mem::take(&mut *lines.lock().expect("nobody panicked"))
         };
+        (world, clumsy, told)
+    }
+
+    #[test]
+    fn what_went_wrong_before_the_device_is_told_once() {
+        let (mut world, clumsy, mut told) = clumsy_world();
         let damaged = Mishaps { damaged: 2, ..Mishaps::default() };
         let also_stuck = Mishaps { stuck: 1, ..damaged };
         let also_without_slots = Mishaps { without_slots: 3, ..also_stuck };
-        assert_eq!(told(Mishaps::default()), [""; 0]);
+        assert_eq!(told(&mut world), [""; 0]);
         for (now, expected) in [
             (damaged, "ALARM: 2 damaged and 0 unfinished"),
             (also_stuck, "ALARM: 2 damaged and 1 unfinished"),
             (also_without_slots, "the kernel's log had no room for 3 sessions"),
         ] {
-            let lines = told(now);
+            *clumsy.0.lock().expect("nobody panicked") = now;
+            let lines = told(&mut world);
             assert!(lines.len() == 1 && lines[0].starts_with(expected), "{lines:?}");
-            assert_eq!(told(now), [""; 0]);
+            assert_eq!(told(&mut world), [""; 0]);
         }
+    }
+
+    #[test]
+    fn a_log_that_nothing_keeps_any_more_is_an_alarm() {
+        let (mut world, clumsy, mut told) = clumsy_world();
+        assert_eq!((told(&mut world), world.path.was_kept()), (vec![], true));
+        clumsy.1.store(false, Ordering::Relaxed);
+        let lines = told(&mut world);
+        assert!(lines.len() == 1 && lines[0].starts_with("ALARM: the folder that keeps"), "{lines:?}");
+        assert_eq!((told(&mut world), world.path.was_kept()), (vec![], false));
     }
 
     #[test]

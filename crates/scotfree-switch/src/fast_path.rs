@@ -48,6 +48,9 @@ pub trait FastPath {
     /// What went wrong between the device and the fast path.
     fn mishaps(&self) -> Mishaps;
 
+    /// Whether its log outlives this process still.
+    fn is_kept(&self) -> bool;
+
     /// What the fast path has counted by itself, under the device's names.
     fn counters(&self) -> Result<DeviceCounters, String>;
 }

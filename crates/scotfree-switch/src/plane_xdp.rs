@@ -254,6 +254,10 @@ impl FastPath for KernelFastPath {
         self.mirror.mishaps()
     }
 
+    fn is_kept(&self) -> bool {
+        self.mirror.kernel().is_kept()
+    }
+
     fn counters(&self) -> Result<DeviceCounters, String> {
         let counted = self.mirror.kernel().counters().map_err(|error| error.to_string())?;
         Ok(DeviceCounters {

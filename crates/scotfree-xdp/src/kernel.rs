@@ -125,7 +125,7 @@ impl Kernel {
             Some(folder) => !is_unused(folder)? && adopt_tables(&mut open, folder, config.slot_count)?,
             None => false,
         };
-        let new_log = config.pin.as_ref().filter(|_| !adopted).map(NewLog::begin);
+        let new_log = config.pin.as_deref().filter(|_| !adopted).map(NewLog::begin);
         let mut object = open.load().map_err(load_failed)?;
         if let Some(folder) = config.pin.as_ref().filter(|_| !adopted) {
             pin_tables(&mut object, folder)?;
@@ -169,6 +169,11 @@ impl Kernel {
     /// Whether tables of a daemon before were taken over.
     pub fn adopted(&self) -> bool {
         self.adopted
+    }
+
+    /// Whether the log still lies where the next daemon finds it; true if it never did.
+    pub fn is_kept(&self) -> bool {
+        self.pin.as_deref().is_none_or(|folder| table_path(folder, OsStr::new(TABLE_SLOTS)).exists())
     }
 
     /// The shared memory.

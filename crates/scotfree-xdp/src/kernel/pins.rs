@@ -85,8 +85,8 @@ pub(super) struct NewLog {
 }
 
 impl NewLog {
-    pub(super) fn begin(folder: &PathBuf) -> NewLog {
-        NewLog { folder: folder.clone(), is_kept: AtomicBool::new(false) }
+    pub(super) fn begin(folder: &Path) -> NewLog {
+        NewLog { folder: folder.to_path_buf(), is_kept: AtomicBool::new(false) }
     }
 
     pub(super) fn keep(&self) {
