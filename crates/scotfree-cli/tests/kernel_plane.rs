@@ -273,3 +273,16 @@ fn a_start_that_fails_leaves_no_programs_and_the_next_one_works() {
     assert!(said.contains("mount -t bpf bpf /sys/fs/bpf") && said.contains("--plane user"), "{said}");
     ports.start_device(&Supervisor::new()).kill();
 }
+
+#[test]
+fn a_start_names_the_port_whose_other_end_takes_nothing_from_programs() {
+    if !can_load() {
+        return;
+    }
+    let ports = Ports::up();
+    ports.offload("h0", "gro", "off");
+    ports.offload("h1", "gro", "on");
+    let said = ports.start_device(&Supervisor::new()).error_output();
+    assert!(said.contains("port p0 takes no frames from programs"), "{said}");
+    assert!(!said.contains("port p1 takes no frames"), "{said}");
+}

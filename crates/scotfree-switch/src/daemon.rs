@@ -188,19 +188,20 @@ impl Daemon {
         notices.set_now(now);
         let ports = Ports::open(config)?;
         let outside = Outside::open(config)?;
-        let front = Front::load(config, &ports.interfaces())?;
+        let interfaces = ports.interfaces();
+        let front = Front::load(config, &interfaces)?;
         let mut logs = open_logs(config)?;
         let meta = logs.begin(LogMeta { boot_epoch: front.alive(), ..meta_wanted(config) })?;
         let media = logs.media();
         let mut device = Device::new(device_config(config, meta, media));
         let found = logs.restore(now, &mut device)?;
         let common = |device| UserPlane::new(config, ports, Datapath::new(config, device, logs, meta));
-        let notice = front.notice();
+        let front_notices = front.notices(&interfaces);
         let mut plane = front.plane(config, device, common)?;
         let restored = plane.common().datapath_mut().unsafe_now(now, &mut notices).entries;
         let device = plane.common_ref().datapath().device();
         notices.say(&describe_start(config, meta, media, &found, device, restored));
-        if let Some(notice) = notice {
+        for notice in &front_notices {
             notices.say(notice);
         }
         warn_of_mtus(config, plane.common_ref(), &mut notices);

@@ -34,15 +34,21 @@ impl Front {
         }
     }
 
-    /// What else there is to know of what has outlived its daemon.
-    pub(crate) fn notice(&self) -> Option<&'static str> {
-        match self {
-            Front::None => None,
-            Front::Xdp(loaded) => loaded.is_retired().then_some(
-                "the log was kept under an epoch of the cluster's key that the key file has no more: the sessions of \
-                 that epoch have ended, and what the log holds of them goes to the server",
-            ),
-        }
+    /// What the operator should know at the start.
+    pub(crate) fn notices(&self, ports: &[(String, u32)]) -> Vec<String> {
+        let Front::Xdp(loaded) = self else { return Vec::new() };
+        let retired = loaded.is_retired().then(|| {
+            "the log was kept under an epoch of the cluster's key that the key file has no more: the sessions of that \
+             epoch have ended, and what the log holds of them goes to the server"
+                .to_owned()
+        });
+        let vanish = loaded.unreachable(ports).map(|port| {
+            format!(
+                "port {port} takes no frames from programs: what the device sends there vanishes. Of a veth the other \
+                 end must receive by NAPI; while it is up: ethtool -K OTHER_END gro off; ethtool -K OTHER_END gro on"
+            )
+        });
+        retired.into_iter().chain(vanish).collect()
     }
 
     pub(crate) fn plane(

@@ -15,7 +15,8 @@ use remedy_persist::{Device, DeviceCounters, DeviceOwn, Mishaps};
 use scotfree_core::{BootEpoch, Effects, Nanos, SessionId};
 use scotfree_wire::{ClusterKey, Direction, KeyEpoch};
 use scotfree_xdp::{
-    AttachMode, Kernel, KernelConfig, KernelError, KeyWords, Mirror, Port, Settings, Upcall, Upcalls,
+    AttachMode, Interface, Kernel, KernelConfig, KernelError, KeyWords, Mirror, Port, Settings, Upcall,
+    Upcalls,
 };
 use std::io;
 use std::net::IpAddr;
@@ -53,6 +54,20 @@ impl Loaded {
     /// Whether what a daemon before has left is of an epoch of the key that has been taken away since.
     pub(crate) fn is_retired(&self) -> bool {
         self.is_retired
+    }
+
+    /// The ports that frames do not leave by when programs send them. A kernel that does not say is believed to have
+    /// none, as is a driver in generic mode, which sends as the host does.
+    pub(crate) fn unreachable<'a>(&self, ports: &'a [(String, u32)]) -> impl Iterator<Item = &'a str> {
+        let is_native = !self.config.generic;
+        let takes_none = |ifindex: u32| {
+            let found = Interface::look(ifindex);
+            found.is_ok_and(|interface| interface.features.native && !interface.features.is_target)
+        };
+        ports
+            .iter()
+            .filter(move |(_, ifindex)| is_native && takes_none(*ifindex))
+            .map(|(name, _)| name.as_str())
     }
 
     /// The incarnation that has outlived its daemon; 0 if there is none.

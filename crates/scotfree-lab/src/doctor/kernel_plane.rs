@@ -447,7 +447,8 @@ fn other_end_takes(
 ) -> Finding {
     let check = format!("kernel plane: GRO at the other end of {name}");
     let (peer, place) = other_end(name, link);
-    let mend = format!("{place}ethtool -K {peer} gro on; {OTHERWISE}");
+    let mend =
+        format!("{place}ethtool -K {peer} gro off; ethtool -K {peer} gro on, while it is up; {OTHERWISE}");
     if interface.features.is_target {
         return Finding::ok(check, "is on: frames sent by programs arrive there");
     }
@@ -455,7 +456,12 @@ fn other_end_takes(
         let found = "cannot be looked at from here: the kernel says nothing of this port";
         return Finding::lacks(check, State::Could, found, mend);
     }
-    Finding::lacks(check, wish.lacking(), "is off: frames sent by programs would vanish", mend)
+    Finding::lacks(
+        check,
+        wish.lacking(),
+        "is off, or was switched on while it was down: frames sent by programs would vanish",
+        mend,
+    )
 }
 
 /// What a veth's other end receives is taken in by whoever sends it, unless a thread does that (threaded NAPI): an
