@@ -240,6 +240,7 @@ impl Drop for Inner {
 
 /// Makes everything; returns warnings.
 fn build(topology: &Topology) -> Result<Vec<String>, Trouble> {
+    let mut warnings = Vec::new();
     for host in &topology.hosts {
         let namespace = topology.namespace(&host.role);
         run("ip", ["netns", "add", &namespace])?;
@@ -248,17 +249,14 @@ fn build(topology: &Topology) -> Result<Vec<String>, Trouble> {
     for link in &topology.links {
         add_cable(topology, link)?;
     }
-    // What one port cannot be set to, the others cannot either: each is said once.
-    let (mut offloads, mut threads) = (None, None);
     for host in &topology.hosts {
         for port in &host.ports {
             set_up_port(topology, host, port)?;
-            let namespace = topology.namespace(&host.role);
-            offloads = offloads.or(set_offloads(&namespace, port).err());
-            threads = threads.or(set_threaded(&namespace, port).err());
+            warnings.extend(set_offloads(&topology.namespace(&host.role), port).err());
         }
     }
-    Ok(offloads.iter().chain(&threads).map(ToString::to_string).collect())
+    warnings.truncate(1);
+    Ok(warnings.into_iter().map(|warning| warning.to_string()).collect())
 }
 
 fn add_cable(topology: &Topology, Link { a, b }: &Link) -> Result<(), Trouble> {
@@ -324,15 +322,6 @@ fn set_offloads(namespace: &str, port: &Port) -> Result<(), Trouble> {
         ));
     }
     run("ip", words.into_iter().chain(settings)).map(drop)
-}
-
-/// Gives a port's reception a kernel thread of its own, where the topology wants that.
-fn set_threaded(namespace: &str, port: &Port) -> Result<(), Trouble> {
-    if !port.threaded {
-        return Ok(());
-    }
-    let command = format!("echo 1 > /sys/class/net/{}/threaded", port.name);
-    run("ip", ["netns", "exec", namespace, "sh", "-c", &command]).map(drop)
 }
 
 /// What this process may do about network namespaces.
@@ -412,8 +401,6 @@ mod tests {
         assert_eq!(namespaces_of("t-up").len(), 3);
         let ports = lab.run("server", "ip", ["-o", "addr", "show"]).expect("ip runs there");
         assert!(ports.contains("10.77.0.2/24"), "{ports}");
-        let threaded = |role| lab.run(role, "cat", ["/sys/class/net/eth0/threaded"]).expect("cat runs there");
-        assert_eq!((threaded("client").trim(), threaded("server").trim()), ("0", "1"));
         let neighbours = lab.run("client", "ip", ["neigh"]).expect("ip runs there");
         assert!(
             neighbours.contains("10.77.0.254") && neighbours.contains("02:5c:07:00:00:fe"),

@@ -15,6 +15,7 @@ mod disk_domain;
 #[cfg(feature = "xdp")]
 mod endpoints;
 mod hostile_packets;
+mod idle;
 mod interrupt;
 mod kill_rounds;
 mod linearizability;
@@ -60,11 +61,13 @@ type Runner = fn(&Context<'_>) -> Result<Vec<Measurement>, Trouble>;
 const EXPERIMENTS: &[(&str, Runner)] = &[
     ("update-ack", update_ack::run),
     ("kernel-ack", update_ack::run),
+    ("kernel-ack-awake", update_ack::run),
     ("kernel-ack-spinning", update_ack::run),
     ("kernel-ack-sizes", update_ack::run),
     ("kernel-ram3-cost", update_ack::run),
     #[cfg(feature = "xdp")]
     ("kernel-reflection", reflection::run),
+    ("kernel-reflection-awake", reflection::run),
     #[cfg(feature = "xdp")]
     ("kernel-throughput", playback::run),
     #[cfg(feature = "xdp")]

@@ -58,10 +58,6 @@ pub struct Port {
     /// may merge what is not Scotfree's.
     #[serde(default)]
     pub polls: bool,
-    /// Whether a kernel thread of its own takes in what arrives (threaded NAPI), as a machine of its own would.
-    /// Otherwise whoever sends to it on this machine does its reception too, before it goes on.
-    #[serde(default)]
-    pub threaded: bool,
 }
 
 /// An address in its network, as `10.77.0.1/24`.
@@ -193,8 +189,6 @@ struct PortForm {
     mtu_bytes: Option<Spanned<u32>>,
     #[serde(default)]
     polls: bool,
-    #[serde(default)]
-    threaded: bool,
 }
 
 #[derive(Deserialize)]
@@ -266,7 +260,6 @@ impl PortForm {
             mac: check_mac(source, self.mac)?,
             mtu_bytes: self.mtu_bytes.map(Spanned::into_inner),
             polls: self.polls || self.address.is_some(),
-            threaded: self.threaded,
         })
     }
 }

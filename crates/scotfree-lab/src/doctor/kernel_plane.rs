@@ -368,7 +368,6 @@ fn port(environment: &dyn Environment, wish: &KernelWish, name: &str) -> Vec<Fin
     if link.info.kind == "veth" {
         findings.push(other_end_takes(environment, wish, name, &link, &interface));
         findings.push(other_end_sums(environment, name, &link));
-        findings.push(other_end_receives(environment, name, &link));
     }
     findings
 }
@@ -462,29 +461,6 @@ fn other_end_takes(
         "is off, or was switched on while it was down: frames sent by programs would vanish",
         mend,
     )
-}
-
-/// What a veth's other end receives is taken in by whoever sends it, unless a thread does that (threaded NAPI): an
-/// acknowledgement that leaves with a request to the server waits for the server's stack.
-fn other_end_receives(environment: &dyn Environment, name: &str, link: &Link) -> Finding {
-    let check = format!("kernel plane: reception at the other end of {name}");
-    let (peer, place) = other_end(name, link);
-    let setting = format!("/sys/class/net/{peer}/threaded");
-    let mend = format!("at the server's end: {place}echo 1 > {setting}");
-    if link.other_end.is_none() {
-        let found = "cannot be looked at from here: the other end is in another namespace";
-        return Finding::lacks(check, State::Could, found, mend);
-    }
-    match environment.read(&setting).as_deref().map(str::trim) {
-        Some("0") => {
-            let found = "is done by whoever sends to it: acknowledgements wait for the server's reception";
-            Finding::lacks(check, State::Could, found, mend)
-        }
-        Some(_) => Finding::ok(check, format!("is done by a thread of {peer}")),
-        None => {
-            Finding::lacks(check, State::Could, "cannot be looked at: this kernel has no such setting", mend)
-        }
-    }
 }
 
 /// Frames that a program moves leave without the checksum that a driver was to fill in.

@@ -36,7 +36,6 @@ impl Fake {
                 file("/proc/net/dev", "Inter-| Receive\n    lo: 0 0\n  eth7: 0 0\n"),
                 file("/proc/self/mounts", "/dev/vda / ext4 rw 0 0\nbpf /sys/fs/bpf bpf rw 0 0\n"),
                 file("/proc/sys/kernel/osrelease", "6.12.9-amd64\n"),
-                file("/sys/class/net/eth8/threaded", "1\n"),
                 file("/proc/meminfo", "MemTotal: 1 kB\nHugePages_Total:      64\n"),
             ]),
             tools: TOOLS.iter().map(|(tool, ..)| *tool).collect(),

@@ -190,21 +190,6 @@ fn checksums_that_nobody_fills_in_are_named() {
 }
 
 #[test]
-fn who_takes_in_what_arrives_at_the_other_end_is_said() {
-    let setting = "/sys/class/net/eth8/threaded";
-    let sender = Fake::healthy().with_file(setting, "0\n");
-    let mend = "echo 1 > /sys/class/net/eth8/threaded";
-    assert_fault(&sender, State::Could, "reception", "whoever sends", mend);
-    let thread = finding(&Fake::healthy().with_file(setting, "1\n"), &wanted(), "reception");
-    assert!(thread.state == State::Ok && thread.found.contains("a thread of eth8"), "{thread:?}");
-    let away =
-        Fake::healthy().with_output("ip", Ok(&VETH.replace(r#""link":"eth8","#, r#""link_index":3,"#)));
-    let unseen = finding(&away, &wanted(), "reception");
-    assert!(unseen.state == State::Could && unseen.found.contains("in another namespace"), "{unseen:?}");
-    assert!(unseen.mend.expect("a mend").contains("in the namespace of the other end of eth7: echo 1"));
-}
-
-#[test]
 fn a_port_without_native_programs_says_how_to_do_without() {
     let veth = finding(&with_features(false, false), &wanted(), "mode of eth7");
     assert!(veth.state == State::Must && veth.found.contains("than its 2 receive queues"), "{veth:?}");
