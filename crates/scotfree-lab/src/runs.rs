@@ -67,6 +67,7 @@ const EXPERIMENTS: &[(&str, Runner)] = &[
     ("kernel-ram3-cost", update_ack::run),
     #[cfg(feature = "xdp")]
     ("kernel-reflection", reflection::run),
+    #[cfg(feature = "xdp")]
     ("kernel-reflection-awake", reflection::run),
     #[cfg(feature = "xdp")]
     ("kernel-throughput", playback::run),
