@@ -174,6 +174,7 @@ pub fn examine(environment: &dyn Environment, wishes: &Wishes) -> Examination {
     findings.extend(kernel(environment));
     findings.extend(wishes.ports.iter().map(|wish| port(environment, wish)));
     findings.push(hugepages(environment));
+    findings.extend(halting(environment));
     findings.extend(wishes.interfaces.iter().map(|interface| offloads(environment, interface)));
     findings.extend(kernel_plane::check(environment, &wishes.kernel, &wishes.interfaces));
     findings.extend(pmem::check(environment, &wishes.pmem_logs));
@@ -359,6 +360,24 @@ fn hugepages(environment: &dyn Environment) -> Finding {
     }
 }
 
+/// In a virtual machine: to wake a processor that has halted takes a way through the host, which costs several times
+/// what a packet does.
+fn halting(environment: &dyn Environment) -> Option<Finding> {
+    const SETTING: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
+    let check = "idle processors";
+    let nanos = environment.read(SETTING)?.trim().parse::<u64>().ok()?;
+    if nanos > 0 {
+        return Some(Finding::ok(check, format!("look for up to {nanos} ns for work before they halt")));
+    }
+    let found = "halt at once: whoever wakes a process there waits for the host";
+    Some(Finding::lacks(
+        check,
+        State::Could,
+        found,
+        format!("echo 200000 > {SETTING}, which takes processor time"),
+    ))
+}
+
 // ---- ports and interfaces
 
 fn port(environment: &dyn Environment, wish: &PortWish) -> Finding {
@@ -416,7 +435,7 @@ fn offloads(environment: &dyn Environment, interface: &str) -> Finding {
     let check = format!("offloads of {interface}");
     if is_missing(environment, interface) {
         let mend = "give one of: ip -brief link; or make it, and name it in [switch] ports";
-        return Finding::lacks(check, State::Should, format!("there is no port {interface} here"), mend);
+        return Finding::lacks(check, State::Must, format!("there is no port {interface} here"), mend);
     }
     let features = match environment.run("ethtool", &["-k", interface]) {
         Ok(features) => features,

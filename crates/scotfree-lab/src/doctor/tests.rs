@@ -268,6 +268,16 @@ fn each_missing_feature_of_the_kernel_is_named() {
     assert_fault(&fake, State::Should, "SO_TIMESTAMPING", "when it left", "kernel");
     let fake = Fake::healthy().with_file("/proc/meminfo", "HugePages_Total:       0\n");
     assert_fault(&fake, State::Could, "huge pages", "none", "sysctl -w vm.nr_hugepages");
+    let setting = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
+    let halting = |nanos| Fake::healthy().with_file(setting, nanos);
+    assert_fault(
+        &halting("0\n"),
+        State::Could,
+        "idle processors",
+        "halt at once",
+        "echo 200000 > /sys/module",
+    );
+    assert!(halting("200000\n").examine().findings.iter().all(|finding| finding.state == State::Ok));
 }
 
 #[test]
@@ -303,7 +313,7 @@ fn offloads_that_are_on_are_switched_off_by_the_mend() {
 #[test]
 fn a_port_that_does_not_exist_is_not_mended_by_a_tool() {
     let fake = Fake::healthy().with_file("/proc/net/dev", "face |bytes\n    lo: 1 2\n eth77: 1 2\n");
-    assert_fault(&fake, State::Should, "offloads of eth7", "there is no port eth7", "ip -brief link");
+    assert_fault(&fake, State::Must, "offloads of eth7", "there is no port eth7", "ip -brief link");
 }
 
 #[test]

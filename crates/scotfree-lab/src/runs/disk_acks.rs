@@ -37,7 +37,7 @@ enum What {
 }
 
 /// Like storage that is synced now and then: later than the slowest of the device's writes that count.
-const STABLE_AFTER_MS: u64 = 25;
+const STABLE_AFTER_MS: u64 = 50;
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let site = Site::up(context)?;
