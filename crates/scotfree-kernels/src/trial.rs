@@ -141,11 +141,13 @@ fn compare(equivalence: &Path) -> Result<u32> {
     packets_of(&printed).with_context(|| format!("it compared nothing: {}", printed.trim()))
 }
 
-/// How many packets all its tests compared. A test's name may stand before the number in the same line.
+/// How many packets all its tests compared: `N generated packets compared`, `N captured packets compared`. A test's name
+/// may stand before the number in the same line.
 fn packets_of(printed: &str) -> Option<u32> {
     let mut parts: Vec<&str> = printed.split(" packets compared").collect();
     parts.pop();
-    let counts = parts.iter().map(|before| before.split_whitespace().last()?.parse::<u32>().ok());
+    let count_before = |before: &&str| before.split_whitespace().nth_back(1)?.parse::<u32>().ok();
+    let counts = parts.iter().map(count_before);
     counts.sum::<Option<u32>>().filter(|count| *count > 0)
 }
 
@@ -179,12 +181,15 @@ mod tests {
 
     #[test]
     fn a_comparison_that_compared_nothing_has_no_count() {
-        assert_eq!(packets_of("test same ... 4123 packets compared; x\n20 packets compared"), Some(4143));
         assert_eq!(
-            packets_of("\nrunning 1 test\n4123 packets compared; the programs dealt with 7\n"),
+            packets_of("same ... 4123 generated packets compared; x\n20 captured packets compared"),
+            Some(4143)
+        );
+        assert_eq!(
+            packets_of("\nrunning 1 test\n4123 generated packets compared; the programs dealt with 7\n"),
             Some(4123)
         );
-        assert_eq!(packets_of("0 packets compared"), None);
+        assert_eq!(packets_of("0 generated packets compared"), None);
         assert_eq!(packets_of("SKIP: no privileges\ntest result: ok."), None);
     }
 
