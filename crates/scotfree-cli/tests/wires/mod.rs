@@ -122,17 +122,8 @@ impl Wires {
 
     /// Starts a server that does nothing with updates but apply them.
     pub fn start_server(&self) -> Process {
-        let spec = NoopSpec {
-            listen: address(SERVER),
-            cluster_key: CLUSTER_KEY,
-            devices: vec![(7, address(DEVICE))],
-            probes: false,
-            work_ns: 0,
-            epoch: 1,
-            metrics: None,
-            stable_after_ms: 0,
-            spin_us: 0,
-        };
+        let spec =
+            NoopSpec { devices: vec![(7, address(DEVICE))], ..NoopSpec::new(address(SERVER), CLUSTER_KEY) };
         let server = self.start_worker("server", "server", &WorkerSpec::Noop(spec));
         server.wait_for_output("ready", PATIENCE).unwrap_or_else(|trouble| panic!("{trouble}"));
         server

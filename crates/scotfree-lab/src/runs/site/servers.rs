@@ -106,15 +106,8 @@ impl Site<'_> {
 
     fn noop_spec(&self, listen: SocketAddr, devices: &[Device]) -> NoopSpec {
         NoopSpec {
-            listen,
-            cluster_key: self.key,
             devices: devices.iter().map(|device| (device.id, device.control)).collect(),
-            probes: false,
-            work_ns: 0,
-            epoch: 1,
-            metrics: None,
-            stable_after_ms: 0,
-            spin_us: 0,
+            ..NoopSpec::new(listen, self.key)
         }
     }
 

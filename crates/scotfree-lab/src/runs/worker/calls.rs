@@ -384,17 +384,7 @@ mod tests {
     /// Serves until the test's process ends.
     fn noop_server() -> SocketAddr {
         let listen = free_address();
-        let noop = NoopSpec {
-            listen,
-            cluster_key: [5; 32],
-            devices: vec![],
-            probes: true,
-            work_ns: 0,
-            epoch: 1,
-            metrics: None,
-            stable_after_ms: 0,
-            spin_us: 0,
-        };
+        let noop = NoopSpec { probes: true, ..NoopSpec::new(listen, [5; 32]) };
         std::thread::spawn(move || noop::serve(&noop));
         assert!(wait_until(Duration::from_secs(20), || UdpSocket::bind(listen).is_err()), "it is bound");
         listen

@@ -44,6 +44,23 @@ pub struct NoopSpec {
     pub spin_us: u64,
 }
 
+impl NoopSpec {
+    /// A server in its first incarnation, without devices, that does nothing but answer at once.
+    pub fn new(listen: SocketAddr, cluster_key: [u8; 32]) -> NoopSpec {
+        NoopSpec {
+            listen,
+            cluster_key,
+            devices: Vec::new(),
+            probes: false,
+            work_ns: 0,
+            epoch: 1,
+            metrics: None,
+            stable_after_ms: 0,
+            spin_us: 0,
+        }
+    }
+}
+
 pub(super) fn serve(spec: &NoopSpec) -> Result<(), Trouble> {
     let broke = |error: io::Error| {
         let next = "see whether the address is this host's and free (ss -ulpn)";

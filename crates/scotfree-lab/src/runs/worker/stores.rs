@@ -315,17 +315,7 @@ mod tests {
     #[test]
     fn replies_of_a_server_that_is_no_store_are_counted_as_wrong() {
         let listen = free_address();
-        let noop = NoopSpec {
-            listen,
-            cluster_key: [5; 32],
-            devices: vec![],
-            probes: false,
-            work_ns: 0,
-            epoch: 1,
-            metrics: None,
-            stable_after_ms: 0,
-            spin_us: 0,
-        };
+        let noop = NoopSpec::new(listen, [5; 32]);
         std::thread::spawn(move || noop::serve(&noop));
         assert!(wait_until(REPLY_TIMEOUT, || UdpSocket::bind(listen).is_err()), "it is bound");
         let spec = UseSpec {
