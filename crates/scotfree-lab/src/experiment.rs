@@ -29,6 +29,9 @@ pub struct Experiment {
     pub topology: String,
     /// The workload's name in `lab/workloads`.
     pub workload: Option<String>,
+    /// How long idle processors look for work before they halt, in nanoseconds, for as long as it runs; as the
+    /// machine is set if none is said.
+    pub halt_poll_ns: Option<u64>,
     /// How often each arm is measured.
     pub repetitions: u32,
     /// The paths whose code is measured.
@@ -173,6 +176,7 @@ struct Form {
     title: String,
     topology: Spanned<String>,
     workload: Option<Spanned<String>>,
+    halt_poll_ns: Option<u64>,
     repetitions: Spanned<u32>,
     covers: Spanned<Vec<String>>,
     /// What all arms are set to.
@@ -256,6 +260,7 @@ impl Form {
             title: self.title,
             topology: self.topology.into_inner(),
             workload: self.workload.map(Spanned::into_inner),
+            halt_poll_ns: self.halt_poll_ns,
             repetitions: self.repetitions.into_inner(),
             covers: self.covers.into_inner(),
             arms,

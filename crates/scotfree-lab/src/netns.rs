@@ -4,13 +4,14 @@
 //! lab's drop, by its cleanup handle, or, if the lab died, by the next lab of that name; nothing that a
 //! lab did not make is ever touched.
 
+mod processors;
 mod state;
 
 use crate::process::{find_tool, run, Process, ProcessSpec, Supervisor};
 use crate::topology::{Host, Link, LinkEnd, Port, Topology};
 use crate::trouble::Trouble;
 use state::{existing_namespaces, names_in, state_file_of, State};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -138,11 +139,14 @@ impl Lab {
         &self.inner.warnings
     }
 
-    /// Starts a program on a host.
+    /// Starts a program on a host, on the host's processor if it has one of its own.
     pub fn spawn(&self, role: &str, spec: &ProcessSpec) -> Result<Process, Trouble> {
-        let namespace = self.namespace(role);
-        let ip = find_tool("ip").unwrap_or_else(|| "ip".into());
-        let prefix = [ip.as_os_str(), "netns".as_ref(), "exec".as_ref(), namespace.as_ref()];
+        let mut words: Vec<OsString> = vec![find_tool("ip").unwrap_or_else(|| "ip".into()).into()];
+        words.extend(["netns", "exec", &self.namespace(role)].map(Into::into));
+        if let Some(processor) = self.topology().host(role).and_then(|host| host.processor) {
+            words.extend(["taskset", "--cpu-list", &processors::nth(processor)?].map(Into::into));
+        }
+        let prefix: Vec<&OsStr> = words.iter().map(OsString::as_os_str).collect();
         let is_down = self.inner.is_down.lock().unwrap_or_else(PoisonError::into_inner);
         if *is_down {
             return Err(Trouble::new(
@@ -420,6 +424,22 @@ mod tests {
             2,
             "only the two logs are left"
         );
+    }
+
+    #[test]
+    fn a_host_with_a_processor_of_its_own_runs_its_programs_there() {
+        let Some(run_folder) = ready("processor") else { return };
+        let mut topology = topology("t-processor");
+        let server = topology.hosts.iter_mut().find(|host| host.role == "server").expect("there is one");
+        server.processor = Some(1);
+        let lab = Lab::up(&topology, run_folder.path()).expect("it comes up");
+        let spec = ProcessSpec::new("where", "grep", run_folder.path())
+            .args(["Cpus_allowed_list", "/proc/self/status"]);
+        let process = lab.spawn("server", &spec).expect("grep starts");
+        let own = processors::nth(1).expect("there is one");
+        let line = format!("Cpus_allowed_list:\t{own}\n");
+        process.wait_for_output(&line, PATIENCE).expect("it runs there only");
+        lab.remove().expect("it goes");
     }
 
     #[test]

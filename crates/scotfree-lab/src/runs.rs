@@ -49,6 +49,7 @@ use crate::sweep::sweep_before_run;
 use crate::topology::Topology;
 use crate::trouble::{ConfigError, Trouble};
 use crate::workload::Workload;
+use idle::HaltPoll;
 use indicatif::{ProgressBar, ProgressStyle};
 use interrupt::Interrupt;
 use std::io::{self, IsTerminal, Write};
@@ -223,7 +224,8 @@ fn run_one(
     let repository = options.lab_folder.parent().filter(|path| !path.as_os_str().is_empty());
     let repository = repository.unwrap_or(Path::new("."));
     let environment = Environment::observe(repository, &experiment.covers);
-    let context = Context::new(&experiment, options, interrupt)?;
+    let halt_poll = experiment.halt_poll_ns.map(HaltPoll::set).transpose()?;
+    let context = Context::new(&experiment, options, interrupt, halt_poll)?;
     eprintln!("{name}: {}", experiment.title);
     let series = runner(&context);
     context.bar.finish_and_clear();
@@ -256,6 +258,8 @@ struct Context<'a> {
     topology: Topology,
     workload: Option<Workload>,
     bar: ProgressBar,
+    /// Ends with the experiment.
+    halt_poll: Option<HaltPoll>,
 }
 
 impl<'a> Context<'a> {
@@ -263,6 +267,7 @@ impl<'a> Context<'a> {
         experiment: &'a Experiment,
         options: &'a RunOptions,
         interrupt: &'a Interrupt,
+        halt_poll: Option<HaltPoll>,
     ) -> Result<Context<'a>, ConfigError> {
         let topology = Topology::read(&lab_file(options, "topologies", &experiment.topology))?;
         let workload = experiment.workload.as_deref();
@@ -271,7 +276,7 @@ impl<'a> Context<'a> {
         // A lab of its own, so that another experiment or a demonstration may run meanwhile.
         let topology = Topology { name: experiment.name.clone(), ..topology };
         let bar = progress_bar(&experiment.name);
-        Ok(Context { experiment, options, interrupt, topology, workload, bar })
+        Ok(Context { experiment, options, interrupt, topology, workload, bar, halt_poll })
     }
 
     /// Measures all arms in turns, as often as the experiment says.
@@ -284,7 +289,10 @@ impl<'a> Context<'a> {
         run_interleaved(arms, *repetitions, |arm, repetition| {
             self.interrupt.check()?;
             self.bar.set_message(arm.name.clone());
-            let measured = measure(arm, repetition)?;
+            let mut measured = measure(arm, repetition)?;
+            if let Some(halt_poll) = &self.halt_poll {
+                measured.counter("halt_poll_ns", halt_poll.nanos());
+            }
             self.bar.inc(1);
             Ok(measured.into_measurement(&arm.name, repetition))
         })

@@ -41,6 +41,10 @@ pub struct Host {
     pub address: Option<IpAddr>,
     /// The hardware address under which the others find that address.
     pub mac: Option<String>,
+    /// The processor on which its programs run, counted from 0 among those that may be used here, round and round;
+    /// any of them if none is said. Separate machines share none.
+    #[serde(default)]
+    pub processor: Option<usize>,
 }
 
 /// One end of a cable.
@@ -178,6 +182,7 @@ struct HostForm {
     port: Vec<PortForm>,
     address: Option<IpAddr>,
     mac: Option<Spanned<String>>,
+    processor: Option<usize>,
 }
 
 #[derive(Deserialize)]
@@ -230,6 +235,7 @@ impl HostForm {
             ports: Vec::new(),
             address: self.address,
             mac: check_mac(source, self.mac)?,
+            processor: self.processor,
         };
         for form in self.port {
             let span = form.name.span();
@@ -333,9 +339,14 @@ mod tests {
 
     #[test]
     fn the_topologies_of_the_lab_are_right() {
-        for (name, devices) in
-            [("direct", 0), ("one-device", 1), ("chain3", 3), ("chain3-replicas", 3), ("chain3-peers", 3)]
-        {
+        for (name, devices) in [
+            ("direct", 0),
+            ("one-device", 1),
+            ("one-device-apart", 1),
+            ("chain3", 3),
+            ("chain3-replicas", 3),
+            ("chain3-peers", 3),
+        ] {
             let file =
                 Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../lab/topologies/{name}.toml"));
             let topology = Topology::read(&file).expect("it is a topology");

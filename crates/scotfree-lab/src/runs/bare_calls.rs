@@ -17,6 +17,7 @@ pub(super) struct BareCalls {
     pub answerer: Answerer,
     pub outstanding: usize,
     pub interval_us: u64,
+    pub spin_us: u64,
     pub payload_bytes: usize,
     pub count: u64,
 }
@@ -30,6 +31,7 @@ pub(super) fn bare_calls(site: &Site<'_>, calls: &BareCalls) -> Result<BareCalls
         answerer: calls.answerer,
         outstanding: calls.outstanding,
         interval_us: calls.interval_us,
+        spin_us: calls.spin_us,
         payload_bytes: calls.payload_bytes,
         calls: calls.count,
         pass_at: calls.pass_at.map(str::to_owned),

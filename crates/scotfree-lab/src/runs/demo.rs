@@ -163,6 +163,7 @@ fn show(options: &DemoOptions, interrupt: &Interrupt, teller: &mut Teller<'_>) -
         topology,
         workload: None,
         bar: ProgressBar::hidden(),
+        halt_poll: None,
     };
     let mut stage = Stage::up(&context, options, teller)?;
     let stages = stage.measure(teller)?;
@@ -194,6 +195,7 @@ fn experiment(name: &str) -> Experiment {
         title: String::new(),
         topology: String::new(),
         workload: None,
+        halt_poll_ns: None,
         repetitions: 1,
         covers: Vec::new(),
         arms: Vec::new(),

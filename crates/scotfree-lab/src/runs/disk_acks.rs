@@ -33,7 +33,14 @@ enum What {
     Write { bytes: usize, span_ms: u64 },
     /// Updates, acknowledged by the device.
     #[serde(rename_all = "kebab-case")]
-    Updates { outstanding: usize, calls: u64, payload_bytes: usize },
+    Updates {
+        outstanding: usize,
+        calls: u64,
+        payload_bytes: usize,
+        /// How long the client looks for an acknowledgement before it sleeps.
+        #[serde(default)]
+        client_spin_us: u64,
+    },
 }
 
 /// Like storage that is synced now and then: later than the slowest of the device's writes that count.
@@ -51,31 +58,25 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
         What::Write { bytes, span_ms } => {
             writer.measure(bytes, Duration::from_millis(span_ms)).map_err(broke)
         }
-        What::Updates { outstanding, calls, payload_bytes } => {
-            updates(&site, outstanding, calls, payload_bytes)
+        What::Updates { outstanding, calls, payload_bytes, client_spin_us } => {
+            let calls = BareCalls {
+                pass_at: None,
+                tier: Tier::new(Durability::Disk, 1).expect("one device has a disk"),
+                answerer: Answerer::Device,
+                outstanding,
+                interval_us: 0,
+                spin_us: client_spin_us,
+                payload_bytes,
+                count: calls,
+            };
+            updates(&site, &calls)
         }
     })
 }
 
-fn updates(
-    site: &Site<'_>,
-    outstanding: usize,
-    count: u64,
-    payload_bytes: usize,
-) -> Result<Measured, Trouble> {
+fn updates(site: &Site<'_>, calls: &BareCalls) -> Result<Measured, Trouble> {
     let before = site.device_counts()?;
-    let report = bare_calls(
-        site,
-        &BareCalls {
-            pass_at: None,
-            tier: Tier::new(Durability::Disk, 1).expect("one device has a disk"),
-            answerer: Answerer::Device,
-            outstanding,
-            interval_us: 0,
-            payload_bytes,
-            count,
-        },
-    )?;
+    let report = bare_calls(site, calls)?;
     let after = site.device_counts()?;
     let mut measured = Measured::default();
     measured.latency(&report.latency);

@@ -5,7 +5,6 @@
 //! by the reflection, and after it by that of the device's next daemon.
 
 use super::bare_calls::{bare_calls, BareCalls};
-use super::idle::HaltPoll;
 use super::settings::settings_of;
 use super::site::{difference, Logs, Site};
 use super::worker::bare_calls::Answerer;
@@ -26,8 +25,6 @@ struct Settings {
     /// The shortest time between two calls.
     interval_us: u64,
     payload_bytes: usize,
-    /// How long idle processors look for work before they halt; the machine's own setting if not said.
-    halt_poll_ns: Option<u64>,
 }
 
 const PLANE: [&str; 2] = ["--plane", "xdp"];
@@ -43,33 +40,28 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let mut switch = site.start_switch_with(Logs::Ram, &PLANE)?;
     let _server = site.start_noop(false)?;
     context.measure_in_turns(|arm, _| {
-        let Settings { answerer, durability, calls, interval_us, payload_bytes, halt_poll_ns } =
-            settings_of(arm)?;
-        let look = halt_poll_ns.map(HaltPoll::set).transpose()?;
+        let Settings { answerer, durability, calls, interval_us, payload_bytes } = settings_of(arm)?;
         let calls = BareCalls {
             pass_at: Some(CLIENT_PORT),
             tier: durability,
             answerer,
             outstanding: 1,
             interval_us,
+            spin_us: 0,
             payload_bytes,
             count: calls,
         };
-        let mut measured = match answerer {
-            Answerer::Device => by_device(&site, &calls)?,
+        match answerer {
+            Answerer::Device => by_device(&site, &calls),
             Answerer::Reflection => {
                 // So that the client knows the server's station: the reflection answers no questions.
                 bare_calls(&site, &BareCalls { answerer: Answerer::Device, count: CALLS_BEFORE, ..calls })?;
                 let measured = by_reflection(&site, &device.role, &calls)?;
                 switch.kill();
                 switch = site.start_device(&device, Logs::Ram, &PLANE)?;
-                measured
+                Ok(measured)
             }
-        };
-        if let Some(look) = look {
-            measured.counter("halt_poll_ns", look.nanos());
         }
-        Ok(measured)
     })
 }
 

@@ -5,7 +5,6 @@
 //! server sleeps until something arrives, unless the experiment has it look for a while before; how often it slept
 //! is counted.
 
-use super::idle::HaltPoll;
 use super::settings::{settings_of, shared_by_arms};
 use super::site::{difference, Calls, Logs, Site};
 use super::worker::calls::CallsReport;
@@ -34,8 +33,6 @@ struct Settings {
     /// How long the server looks for a request before it sleeps.
     #[serde(default)]
     spin_us: u64,
-    /// How long idle processors look for work before they halt; the machine's own setting if not said.
-    halt_poll_ns: Option<u64>,
 }
 
 const fn payload_bytes() -> usize {
@@ -54,18 +51,13 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let spin_us = shared_by_arms(context.experiment, |arm: &Settings| arm.spin_us)?;
     let server = site.start_looking_noop(spin_us)?;
     context.measure_in_turns(|arm, _| {
-        let Settings { durability, calls, interval_us, payload_bytes, outstanding, halt_poll_ns, .. } =
-            settings_of(arm)?;
-        let look = halt_poll_ns.map(HaltPoll::set).transpose()?;
+        let Settings { durability, calls, interval_us, payload_bytes, outstanding, .. } = settings_of(arm)?;
         let calls =
             Calls { tier: durability, outstanding, interval_us, payload_bytes, count: calls, trace: None };
         let before = site.counts_of_devices()?;
         let sleeps_before = server.sleeps();
         let report = site.calls(&calls)?;
         let mut measured = measured(&report);
-        if let Some(look) = look {
-            measured.counter("halt_poll_ns", look.nanos());
-        }
         if let (Some(before), Some(after)) = (sleeps_before, server.sleeps()) {
             measured.counter("server_sleeps", after - before);
         }

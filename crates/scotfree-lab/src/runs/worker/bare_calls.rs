@@ -8,7 +8,8 @@
 use crate::gauge::{interface_number, Gauge, Part};
 use crate::stats::{Latencies, Summary};
 use crate::trouble::Trouble;
-use scotfree_core::{Durability, Epoch, SeqNum, SessionId, Tier};
+use scotfree_core::{Durability, Epoch, Nanos, SeqNum, SessionId, Tier};
+use scotfree_io::{Interest, Poller};
 use scotfree_wire::{
     emit, ClusterKey, Direction, Flags, Header, KeyEpoch, Kind, OpenTail, Packet, SessionKeys, Stamp, Tail,
     PACKET_BYTES_MAX,
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 /// What is not answered within this time is sent again.
@@ -53,6 +55,8 @@ pub struct BareCallsSpec {
     /// The shortest time between the ends of two rests; meanwhile the processor is kept busy and what else comes
     /// is taken. 0 for none.
     pub interval_us: u64,
+    /// How long it looks for an answer before it sleeps ([`Poller::spin_for`]); 0 to sleep at once.
+    pub spin_us: u64,
     /// The size of an update.
     pub payload_bytes: usize,
     /// How many are measured.
@@ -128,6 +132,8 @@ struct Opened {
 struct BareClient<'a> {
     spec: &'a BareCallsSpec,
     socket: UdpSocket,
+    // What looks for a while before it sleeps, if anything does.
+    looking: Option<Poller>,
     session: Opened,
     payload: Vec<u8>,
     next: u64,
@@ -153,13 +159,20 @@ impl<'a> BareClient<'a> {
             Answerer::Device => open_session(spec, &socket)?,
             Answerer::Reflection => nobodys_session(spec),
         };
-        Ok(BareClient::new(spec, socket, session))
+        let looking = (spec.spin_us > 0).then(|| looking_at(&socket, spec.spin_us)).transpose()?;
+        Ok(BareClient::new(spec, socket, looking, session))
     }
 
-    fn new(spec: &'a BareCallsSpec, socket: UdpSocket, session: Opened) -> BareClient<'a> {
+    fn new(
+        spec: &'a BareCallsSpec,
+        socket: UdpSocket,
+        looking: Option<Poller>,
+        session: Opened,
+    ) -> BareClient<'a> {
         BareClient {
             spec,
             socket,
+            looking,
             session,
             payload: vec![b'x'; spec.payload_bytes],
             next: 1,
@@ -217,7 +230,7 @@ impl<'a> BareClient<'a> {
         }
         self.socket.set_nonblocking(true)?;
         while Instant::now() < due {
-            self.take()?;
+            self.receive()?;
         }
         self.socket.set_nonblocking(false)?;
         Ok(Instant::now() + Duration::from_micros(self.spec.interval_us))
@@ -246,7 +259,17 @@ impl<'a> BareClient<'a> {
         unanswered.into_iter().try_for_each(|seq| self.send(seq, Flags::EARLY.with(Flags::AGAIN)))
     }
 
+    /// Waits for a packet and takes it.
     fn take(&mut self) -> io::Result<Taken> {
+        if let Some(poller) = &mut self.looking {
+            if poller.wait(Some(RETRY_AFTER))?.is_empty() {
+                return Ok(Taken::Nothing);
+            }
+        }
+        self.receive()
+    }
+
+    fn receive(&mut self) -> io::Result<Taken> {
         let mut bytes = [0; PACKET_BYTES_MAX + 1];
         match self.socket.recv(&mut bytes) {
             Ok(length) => Ok(self.on_packet(&bytes[..length])),
@@ -317,6 +340,13 @@ impl<'a> BareClient<'a> {
         emit(&header, &tail, &[], &self.session.keys.client_to_server, &mut self.packet);
         self.socket.send(&self.packet).map(drop)
     }
+}
+
+fn looking_at(socket: &UdpSocket, spin_us: u64) -> io::Result<Poller> {
+    let mut poller = Poller::new(1)?;
+    poller.add(socket.as_raw_fd(), 0, Interest::Read)?;
+    poller.spin_for(Nanos::from_micros(spin_us));
+    Ok(poller)
 }
 
 /// What was taken from the socket.
@@ -393,6 +423,7 @@ mod tests {
             answerer: Answerer::Reflection,
             outstanding: 1,
             interval_us: 0,
+            spin_us: 0,
             payload_bytes: 64,
             calls: 100,
             pass_at: None,
@@ -402,9 +433,11 @@ mod tests {
     #[test]
     fn each_call_ends_with_its_own_answer() {
         let address = reflection(|_| {});
-        for (outstanding, interval_us) in [(1, 0), (1, 50), (16, 0)] {
-            let report =
-                measure(&BareCallsSpec { outstanding, interval_us, ..spec(address) }).expect("answers");
+        for (outstanding, interval_us, spin_us) in
+            [(1, 0, 0), (1, 50, 0), (16, 0, 0), (1, 0, 200), (16, 50, 200)]
+        {
+            let calls = BareCallsSpec { outstanding, interval_us, spin_us, ..spec(address) };
+            let report = measure(&calls).expect("answers");
             assert_eq!((report.answered, report.latency.count, report.refused), (100, 100, 0));
         }
     }
@@ -425,7 +458,7 @@ mod tests {
         let nobody = "127.0.0.1:9".parse().expect("an address");
         let spec = BareCallsSpec { answerer: Answerer::Device, ..spec(nobody) };
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-        let mut client = BareClient::new(&spec, socket, nobodys_session(&spec));
+        let mut client = BareClient::new(&spec, socket, None, nobodys_session(&spec));
         for (granted, is_enough) in [(Durability::Disk, false), (Durability::Ram, true)] {
             client.in_flight.insert(1, Instant::now());
             let mut header = Header::new(Kind::PersistAck, SessionId(1), Epoch(1));
