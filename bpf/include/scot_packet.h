@@ -98,13 +98,7 @@ static __always_inline __u64 scot_sum(const void *data, __u32 bytes)
 /* What takes the words out of a sum again. */
 static __always_inline __u64 scot_sum_without(const void *data, __u32 bytes)
 {
-	const __u32 *words = data;
-	__u64 sum = 0;
-
-#pragma clang loop unroll(full)
-	for (__u32 i = 0; i < bytes / sizeof(*words); i++)
-		sum += (__u32)~words[i];
-	return sum;
+	return bytes / sizeof(__u32) * 0xffffffffULL - scot_sum(data, bytes);
 }
 
 static __always_inline __u16 scot_fold(__u64 sum)

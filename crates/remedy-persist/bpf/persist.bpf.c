@@ -456,8 +456,8 @@ static __always_inline void persist_admit(struct scot_session *session, struct s
 	bpf_spin_unlock(&session->lock);
 }
 
-/* Copies a request into its slot, which then is an entry. */
-static __always_inline void persist_write(struct xdp_md *frame, const struct scot_context *context,
+/* Copies a request into its slot, which then is an entry. False: it could not be read, and there is none. */
+static __always_inline bool persist_write(struct xdp_md *frame, const struct scot_context *context,
 					  struct scot_slot *slot, const struct scot_stamp *stamp)
 {
 	__u32 payload_at = sizeof(struct scot_header) + sizeof(struct scot_stamp);
@@ -466,15 +466,17 @@ static __always_inline void persist_write(struct xdp_md *frame, const struct sco
 	const struct scot_header *header = scot_at(frame, at);
 
 	if ((void *)(header + 1) > scot_data_end(frame))
-		return;
+		return false;
 	slot->header = *header;
-	if (scot_bound(&payload_bytes, sizeof(slot->payload)))
-		bpf_xdp_load_bytes(frame, at + payload_at, slot->payload, payload_bytes);
+	if (scot_bound(&payload_bytes, sizeof(slot->payload)) &&
+	    bpf_xdp_load_bytes(frame, at + payload_at, slot->payload, payload_bytes) != 0)
+		return false;
 	slot->packet_bytes = context->packet_bytes;
 	slot->stamp.mac = stamp->mac;
 	slot->persisted = slot->asked & SCOT_DURABILITY_RAM;
 	// A full barrier: who finds the entry VALID finds all of it.
 	__sync_lock_test_and_set(&slot->state, SCOT_SLOT_VALID);
+	return true;
 }
 
 /* Writes a stamp into its request. The UDP checksum is changed by what the stamp changes. */
@@ -545,8 +547,8 @@ static __always_inline enum persist_outcome persist_carry_out(struct xdp_md *fra
 	if (decision->admission == PERSIST_ADMIT_FORGOTTEN)
 		return PERSIST_FORWARD;
 	stamp->mac = persist_stamp_mac(stamp, request->session, request->seq_num);
-	if (decision->admission == PERSIST_ADMIT_LOGGED)
-		persist_write(frame, context, slot, stamp);
+	if (decision->admission == PERSIST_ADMIT_LOGGED && !persist_write(frame, context, slot, stamp))
+		return PERSIST_REFUSE;
 	if (!persist_write_stamp(frame, context, stamp))
 		return PERSIST_REFUSE;
 	return persist_way_on(session, request, decision);
@@ -641,8 +643,8 @@ static __always_inline enum persist_outcome persist_follow(struct xdp_md *frame,
 	if (decision.admission == PERSIST_ADMIT_NOT)
 		return PERSIST_PASS_UP_REQUEST;
 	persist_count(counters, request, &decision);
-	if (decision.admission == PERSIST_ADMIT_LOGGED)
-		persist_write(frame, context, slot, &decision.stamp);
+	if (decision.admission == PERSIST_ADMIT_LOGGED && !persist_write(frame, context, slot, &decision.stamp))
+		return PERSIST_REFUSE;
 	return persist_way_on(session, request, &decision);
 }
 
