@@ -12,6 +12,7 @@ use scotfree_rpc::Stop;
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
 use std::thread;
@@ -35,7 +36,7 @@ pub fn on_signals(
         while poller.wait(None).is_ok() {
             while let Some(signal) = signals.next_signal() {
                 match signal {
-                    Signal::Hangup => on_hangup(),
+                    Signal::Hangup => survive(&mut on_hangup),
                     Signal::Terminate | Signal::Interrupt if is_ending => std::process::exit(INTERRUPTED),
                     Signal::Terminate | Signal::Interrupt => {
                         is_ending = true;
@@ -46,6 +47,17 @@ pub fn on_signals(
         }
     });
     Ok(())
+}
+
+/// A reload that panics ends with itself: the thread must hear the SIGTERM that comes after it. What was to be taken
+/// over is kept as it was or taken over in part; the next reload compares with what was taken over last as a whole.
+fn survive(on_hangup: &mut impl FnMut()) {
+    if catch_unwind(AssertUnwindSafe(on_hangup)).is_err() {
+        eprintln!(
+            "scot: ALARM: SIGHUP was not carried out to its end, by a fault of scot itself (above); the daemon goes on, \
+             and signals are heard; restart it to take over what has changed"
+        );
+    }
 }
 
 /// Says that requests are served from now on.
@@ -167,6 +179,29 @@ pub fn say_reload(messages: &Messages, changed: &[String], reloadable: &[&str]) 
 mod tests {
     use super::*;
     use crate::settings::Switch;
+
+    /// Signals are the process's: the only test here that installs their handlers.
+    #[test]
+    fn a_reload_that_panics_costs_no_later_signal() {
+        let (heard, said) = std::sync::mpsc::channel();
+        let ends = heard.clone();
+        let on_hangup = move || {
+            heard.send("reload").expect("the test listens");
+            panic!("the fault that this test is about");
+        };
+        on_signals(move || ends.send("end").expect("the test listens"), on_hangup)
+            .expect("there are descriptors");
+        kill("-HUP");
+        assert_eq!(said.recv(), Ok("reload"));
+        kill("-TERM");
+        assert_eq!(said.recv(), Ok("end"), "the thread that hears signals is gone");
+    }
+
+    fn kill(signal: &str) {
+        let pid = std::process::id().to_string();
+        let sent = std::process::Command::new("kill").args([signal, &pid]).status();
+        assert!(sent.expect("kill is installed").success());
+    }
 
     #[test]
     fn changed_keys_are_those_that_differ_appear_or_go() {
