@@ -133,12 +133,12 @@ fn inside_the_set_keeps_what_it_had() {
     let refused = wires.refused(&["--pin", &set, "--device-id", "8"]);
     let gives_up = format!("scot setup --release {set}");
     assert!(refused.contains("holds the log of device 7") && refused.contains(&gives_up), "{refused}");
-    let refused = wires.refused(&["--pin", &set, "--slots", "64"]);
+    let refused = wires.refused(&["--pin", &set, "--slots", "8192"]);
     assert!(refused.contains("leave --slots away"), "{refused}");
     run(SCOT, &["setup", "--release", &set]);
     let switch = wires.start_switch(&["--pin", &set]);
     let refused = Command::new(SCOT).args(["setup", "--release", &set]).output().expect("it runs");
-    assert!(text(&refused).contains("which another daemon has"), "{}", text(&refused));
+    assert!(text(&refused).contains("is in use: process "), "{}", text(&refused));
     let _server = wires.start_server();
     wires.require_early(500);
     drop(switch);

@@ -50,6 +50,7 @@ pub enum SetsError {
 impl GroupSets {
     /// Makes the sets that are not there; what was done for each.
     pub fn make(&self) -> Result<Vec<(PathBuf, Prepared)>, SetsError> {
+        scotfree_xdp::refuse_mount_point(&self.folder)?;
         require_open(&self.folder)?;
         let make = |number: u32| {
             let folder = self.folder.join(number.to_string());
@@ -81,6 +82,7 @@ fn require_open(folder: &Path) -> Result<(), SetsError> {
 
 /// Removes all sets of a group, with their logs; `false` if there are none. One that a daemon uses is refused.
 pub fn remove(folder: &Path) -> Result<bool, SetsError> {
+    scotfree_xdp::refuse_mount_point(folder)?;
     let failed = |source| SetsError::Give { path: folder.to_owned(), source };
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -101,6 +103,17 @@ pub fn release(folder: &Path) -> Result<(), SetsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// All devices' folders would be given to the group, and removed with its sets.
+    #[test]
+    fn a_whole_file_system_is_no_group_s() {
+        let folder = PathBuf::from("/proc");
+        let sets = GroupSets { folder: folder.clone(), group: 0, count: 1, slots: None };
+        for refused in [sets.make().map(drop), remove(&folder).map(drop)] {
+            let refused = refused.expect_err("it is mounted there").to_string();
+            assert!(refused.contains("is where a file system is mounted"), "{refused}");
+        }
+    }
 
     #[test]
     fn a_folder_that_members_cannot_reach_is_named() {

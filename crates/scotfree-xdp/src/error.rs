@@ -41,6 +41,34 @@ pub enum KernelError {
         /// The folder.
         path: PathBuf,
     },
+    /// A folder's name has a dot, which no name in a BPF file system may have.
+    #[error(
+        "{} cannot be made: `{name}` has a dot, which no name in a BPF file system may have; name it `{}`",
+        path.display(), name.replace('.', "-")
+    )]
+    Dot {
+        /// The folder.
+        path: PathBuf,
+        /// The part of it with the dot.
+        name: String,
+    },
+    /// The folder is the file system itself.
+    #[error(
+        "{} is where a file system is mounted: what is kept lies in a folder of its own, which can be given away and \
+         removed; name one below it: {}", path.display(), path.join("scotfree-NAME").display()
+    )]
+    MountPoint {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A process has the folder.
+    #[error("{} is in use: {}", path.display(), in_use(*holder))]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+        /// The process that has it, if that can be seen from here.
+        holder: Option<u32>,
+    },
     /// What is kept there is of another kind.
     #[error(
         "{} holds {found}, this daemon needs {wanted}; start with its settings, or, if nothing in that log \
@@ -99,6 +127,16 @@ pub enum KernelError {
     },
 }
 
+fn in_use(holder: Option<u32>) -> String {
+    let (who, end) = match holder {
+        Some(pid) => (format!("process {pid} has it"), format!("kill {pid}")),
+        None => {
+            ("a process that is not to be seen from here has it".to_owned(), "ps -ef | grep scot".to_owned())
+        }
+    };
+    format!("{who}, as a device's daemon has while it runs; end that first ({end}), which keeps its log, then try again")
+}
+
 fn load_hint(error: &libbpf_rs::Error) -> &'static str {
     match error.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => {
@@ -125,8 +163,8 @@ pub(crate) fn attach_hint(error: &io::Error) -> &'static str {
              rx COUNT, or at the other end ethtool -L INTERFACE tx COUNT; or give --xdp-mode generic, or --plane user"
         }
         Some(libc::ERANGE) => {
-            "frames that arrive there may be larger than a program takes: ip link set dev INTERFACE mtu 1500, at the \
-             port and at its other end; or give --xdp-mode generic, or --plane user"
+            "frames that arrive there may be larger than a program takes, which is an MTU of 3506 at most: ip link set \
+             dev INTERFACE mtu 1500, at the port and at its other end; or give --xdp-mode generic, or --plane user"
         }
         Some(libc::EPERM) => "it needs CAP_NET_ADMIN in this network namespace; --plane user needs less",
         _ => "--plane user works with every port",

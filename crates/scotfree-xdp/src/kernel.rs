@@ -3,10 +3,12 @@
 //! Invariant: a table that outlives the daemon is taken over only if its layout, its size and the device
 //! named in it are this daemon's.
 
+mod holder;
 mod pins;
 mod ports;
 mod test_run;
 
+pub use pins::refuse_mount_point;
 pub(crate) use pins::{adopt_tables, lock_folder, make_bpf_folder, pin_tables, table_path};
 use pins::{is_unused, NewLog};
 pub(crate) use ports::new_pair;

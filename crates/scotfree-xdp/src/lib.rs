@@ -34,7 +34,7 @@ pub use error::KernelError;
 pub use events::Event;
 pub use interface::{Attached, Features, Interface};
 pub use kept::Kept;
-pub use kernel::{attached_program, AttachMode, Kernel, KernelConfig, Port, TestRun};
+pub use kernel::{attached_program, refuse_mount_point, AttachMode, Kernel, KernelConfig, Port, TestRun};
 pub use mirror::Mirror;
 pub use prepared::{is_set, owner, prepare, release, remove, slot_count, Prepared, SetConfig};
 pub use shared::{Endpoint, KeyWords, Settings, Shared, SESSIONS_MAX};

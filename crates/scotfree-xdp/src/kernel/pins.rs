@@ -2,6 +2,7 @@
 //!
 //! Invariant: who finds the log's slots there finds all tables, and only one process has the folder locked.
 
+use super::holder::holder_of;
 use super::{TABLE_SHARED, TABLE_SLOTS};
 use crate::error::{bpf, refused, system, KernelError};
 use crate::links::{c_path, kept_links, remove_link};
@@ -13,8 +14,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// `f_type` of a BPF file system.
@@ -27,13 +28,38 @@ const TABLE_PREFIX: &str = "table-";
 pub(crate) fn make_bpf_folder(folder: &Path) -> Result<(), KernelError> {
     // Looked at before anything is made: elsewhere a folder is of no use, and the place where a BPF file system
     // belongs takes none.
-    let there = std::path::absolute(folder).map_err(system(format!("finding {}", folder.display())))?;
-    let there = there.ancestors().find(|place| place.exists()).unwrap_or(Path::new("/"));
+    let whole = std::path::absolute(folder).map_err(system(format!("finding {}", folder.display())))?;
+    let there = whole.ancestors().find(|place| place.exists()).unwrap_or(Path::new("/"));
     if file_system_of(there)? != BPF_FS_MAGIC {
         return Err(KernelError::NoBpfFolder { path: folder.to_owned() });
     }
+    refuse_mount_point(folder)?;
+    refuse_dots(folder, whole.strip_prefix(there).expect("it is an ancestor"))?;
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(system(format!("making the folder {}", folder.display())))
+}
+
+/// Refuses a folder on which a file system is mounted: it is not one set's or device's, and nobody can remove it.
+pub fn refuse_mount_point(folder: &Path) -> Result<(), KernelError> {
+    // The folder above it, wherever links lead.
+    let device_of = |place: &Path| place.metadata().map(|found| found.dev()).ok();
+    let (inside, above) = (device_of(folder), device_of(&folder.join("..")));
+    if inside.is_some() && inside != above {
+        return Err(KernelError::MountPoint { path: folder.to_owned() });
+    }
+    Ok(())
+}
+
+/// The kernel says of them only that making them is not permitted.
+fn refuse_dots(folder: &Path, new: &Path) -> Result<(), KernelError> {
+    let names = new.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
+        _ => None,
+    });
+    match names.into_iter().find(|name| name.contains('.')) {
+        Some(name) => Err(KernelError::Dot { path: folder.to_owned(), name }),
+        None => Ok(()),
+    }
 }
 
 fn file_system_of(place: &Path) -> Result<i64, KernelError> {
@@ -56,9 +82,10 @@ pub(crate) fn lock_folder(folder: &Path) -> Result<File, KernelError> {
         return Ok(opened);
     }
     let source = io::Error::last_os_error();
-    let doing =
-        format!("locking {}, which another daemon has (ps -ef | grep \"scot switch\"),", folder.display());
-    Err(KernelError::Io { doing, source })
+    if source.kind() == io::ErrorKind::WouldBlock {
+        return Err(KernelError::InUse { path: folder.to_owned(), holder: holder_of(&opened) });
+    }
+    Err(system(format!("locking {}", folder.display()))(source))
 }
 
 /// Tables that are kept; the rest is made anew with every load of the programs.
@@ -157,8 +184,40 @@ pub(crate) fn pin_tables(object: &mut Object, folder: &Path) -> Result<(), Kerne
 
 #[cfg(test)]
 mod tests {
+    use super::{lock_folder, refuse_dots, refuse_mount_point};
     use crate::{Kernel, KernelConfig, KernelError};
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
+
+    #[test]
+    fn a_name_with_a_dot_is_refused_with_one_that_can_be_made() {
+        let refused =
+            |new| refuse_dots(Path::new("/sys/fs/bpf/x"), Path::new(new)).map_err(|error| error.to_string());
+        let said = refused("a.b/c").expect_err("the kernel makes none");
+        assert!(said.contains("`a.b` has a dot") && said.ends_with("name it `a-b`"), "{said}");
+        assert_eq!(refused("../a-b/c"), Ok(()), "these are no names");
+    }
+
+    #[test]
+    fn a_file_system_is_no_folder_of_it() {
+        let refused = refuse_mount_point(Path::new("/proc")).expect_err("every machine has it there");
+        assert!(refused.to_string().ends_with("name one below it: /proc/scotfree-NAME"), "{refused}");
+        refuse_mount_point(Path::new("/proc/self")).expect("it is a folder");
+        refuse_mount_point(Path::new("/proc/none")).expect("what is not there is none");
+    }
+
+    #[test]
+    fn who_has_a_folder_is_named() {
+        let folder = std::env::temp_dir().join(format!("scot-lock-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("it can be made");
+        let lock = lock_folder(&folder).expect("nobody has it");
+        let refused = lock_folder(&folder).expect_err("this process has it").to_string();
+        let pid = std::process::id();
+        assert!(refused.contains(&format!("is in use: process {pid} has it")), "{refused}");
+        assert!(refused.contains(&format!("(kill {pid})")), "{refused}");
+        drop(lock);
+        lock_folder(&folder).expect("nobody has it any more");
+        std::fs::remove_dir(&folder).expect("it is ours");
+    }
 
     /// A daemon that is killed between loading and attaching leaves such.
     #[test]
