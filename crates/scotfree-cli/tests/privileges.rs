@@ -102,6 +102,7 @@ fn inside_a_device_of_a_set() {
     let set = set();
     let wires = Wires::up();
     let switch = wires.start_switch(&["--pin", &set]);
+    assert!(switch.output().contains("with 16384 slots in the kernel"), "{}", switch.output());
     let _server = wires.start_server();
     wires.require_early(2_000);
     // The next daemon takes over what the programs keep.

@@ -94,7 +94,7 @@ fn inside_other_settings() {
         ("--server", "10.77.0.3", "server 10.77.0.2:51000, this daemon needs server 10.77.0.3:51000"),
         ("--address", "10.77.0.253", "control address 10.77.0.254:51000"),
         ("--key-file", &other_key, "another cluster key"),
-        ("--slots", "64", "a log of 16384 slots"),
+        ("--slots", "8192", "a log of 16384 slots"),
     ] {
         let refused = wires.refused(&["--pin", &pin, flag, value]);
         assert!(refused.contains(found) && refused.contains(&format!("rm -r {pin}")), "{flag}: {refused}");

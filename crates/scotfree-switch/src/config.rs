@@ -225,13 +225,23 @@ impl SwitchConfig {
         }
     }
 
+    /// How many slots a log in the kernel needs for one session of the usual window, if it has only `slots`, which are
+    /// fewer.
+    pub(crate) fn lacks_slots(&self, slots: u32) -> Option<u32> {
+        let least = self.window_max.min(WINDOW_USUAL);
+        (slots < least).then_some(least)
+    }
+
     fn check_plane(&self) -> Result<(), String> {
         let PlaneConfig::Xdp(xdp) = &self.plane else { return Ok(()) };
         if !self.ports.iter().all(|port| port.ingress.is_transparent() && port.egress.is_transparent()) {
             return Err("faults on purpose are made by --plane user only".to_owned());
         }
-        if xdp.slots == Some(0) {
-            return Err("a log without slots keeps nothing; give --slots at least the window".to_owned());
+        if let Some((slots, least)) = xdp.slots.and_then(|slots| Some((slots, self.lacks_slots(slots)?))) {
+            return Err(format!(
+                "slots {slots}: no session would have room in the kernel's log, where each takes as many slots as its \
+                 window, usually {least}; give --slots {least} or more, or a smaller --window-max"
+            ));
         }
         if self.sessions_max > XDP_SESSIONS_MAX {
             let asked = self.sessions_max;
@@ -240,6 +250,9 @@ impl SwitchConfig {
         Ok(())
     }
 }
+
+/// The window that a client asks for, unless it is told otherwise.
+const WINDOW_USUAL: u32 = 1_024;
 
 /// How many sessions the kernel's table holds.
 pub const XDP_SESSIONS_MAX: u32 = 1024;
@@ -266,6 +279,21 @@ mod tests {
     #[test]
     fn defaults_are_accepted() {
         assert_eq!(config().check(), Ok(()));
+    }
+
+    #[test]
+    fn a_log_in_the_kernel_has_room_for_a_session() {
+        let check = |slots, window_max| {
+            let plane = PlaneConfig::Xdp(XdpConfig { slots: Some(slots), ..XdpConfig::new(DeviceId(1)) });
+            SwitchConfig { plane, window_max, ..config() }.check()
+        };
+        for (slots, window_max, least) in [(1, 4_096, "1024"), (1_023, 4_096, "1024"), (7, 8, "8")] {
+            let refused = check(slots, window_max).expect_err("no session has room");
+            assert!(refused.starts_with(&format!("slots {slots}: ")), "{refused}");
+            assert!(refused.contains(&format!("give --slots {least} or more")), "{refused}");
+        }
+        assert_eq!(check(1_024, 4_096), Ok(()));
+        assert_eq!(check(8, 8), Ok(()));
     }
 
     #[test]

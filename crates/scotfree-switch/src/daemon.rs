@@ -196,7 +196,7 @@ impl Daemon {
         let mut device = Device::new(device_config(config, meta, media));
         let found = logs.restore(now, &mut device)?;
         let common = |device| UserPlane::new(config, ports, Datapath::new(config, device, logs, meta));
-        let front_notices = front.notices(&interfaces);
+        let front_notices = front.notices(config, &interfaces);
         let mut plane = front.plane(config, device, common)?;
         let restored = plane.common().datapath_mut().unsafe_now(now, &mut notices).entries;
         let device = plane.common_ref().datapath().device();
@@ -211,6 +211,11 @@ impl Daemon {
     /// A handle for other threads.
     pub fn handle(&self) -> DaemonHandle {
         self.handle.clone()
+    }
+
+    /// How many slots the log has that programs in the kernel write, as the kernel says; none if there are no such.
+    pub fn kernel_slots(&self) -> Option<u32> {
+        self.plane.kernel_slots()
     }
 
     /// Where metrics are answered.

@@ -35,12 +35,19 @@ impl Front {
     }
 
     /// What the operator should know at the start.
-    pub(crate) fn notices(&self, ports: &[(String, u32)]) -> Vec<String> {
+    pub(crate) fn notices(&self, config: &SwitchConfig, ports: &[(String, u32)]) -> Vec<String> {
         let Front::Xdp(loaded) = self else { return Vec::new() };
         let retired = loaded.is_retired().then(|| {
             "the log was kept under an epoch of the cluster's key that the key file has no more: the sessions of that \
              epoch have ended, and what the log holds of them goes to the server"
                 .to_owned()
+        });
+        let slots = loaded.slot_count();
+        let narrow = config.lacks_slots(slots).map(|least| {
+            format!(
+                "the log in the kernel has {slots} slots, too few for a session's usual window of {least}: packets take \
+                 the way through the daemon; give that log up and start with --slots {least} or more"
+            )
         });
         let vanish = loaded.unreachable(ports).map(|port| {
             format!(
@@ -48,7 +55,7 @@ impl Front {
                  end must receive by NAPI; while it is up: ethtool -K OTHER_END gro off; ethtool -K OTHER_END gro on"
             )
         });
-        retired.into_iter().chain(vanish).collect()
+        retired.into_iter().chain(narrow).chain(vanish).collect()
     }
 
     pub(crate) fn plane(

@@ -32,7 +32,7 @@ pub mod sets;
 
 pub use config::{
     DiskLogConfig, PlaneConfig, PortConfig, RamLogConfig, SwitchConfig, XdpConfig, PORTS_DEFAULT, PORTS_MAX,
-    RECORDS_MAX,
+    RECORDS_MAX, XDP_SESSIONS_MAX,
 };
 pub use daemon::{Command, Daemon, DaemonHandle, StartError, RECORD_BYTES_MAX};
 pub use link::{is_link_local, mac_of_device, Vlan};

@@ -31,6 +31,11 @@ pub(crate) trait Plane {
         String::new()
     }
 
+    /// How many slots the log has that programs in the kernel write; none if there are no such.
+    fn kernel_slots(&self) -> Option<u32> {
+        None
+    }
+
     /// Adds what only this plane counts.
     fn metrics(&mut self, text: &mut MetricsText);
 }

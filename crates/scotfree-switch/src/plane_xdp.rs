@@ -70,6 +70,11 @@ impl Loaded {
             .map(|(name, _)| name.as_str())
     }
 
+    /// How many slots the kernel's log has.
+    pub(crate) fn slot_count(&self) -> u32 {
+        self.kernel.slots().count()
+    }
+
     /// The incarnation that has outlived its daemon; 0 if there is none.
     pub(crate) fn alive(&self) -> BootEpoch {
         if self.kernel.adopted() {
@@ -213,6 +218,10 @@ impl Plane for XdpPlane {
 
     fn events(&self) -> String {
         self.events.text()
+    }
+
+    fn kernel_slots(&self) -> Option<u32> {
+        Some(self.kernel.slots().count())
     }
 
     fn metrics(&mut self, text: &mut MetricsText) {

@@ -65,14 +65,13 @@ struct Opened {
 }
 
 impl Opened {
-    fn open(
-        find: impl Fn(&str) -> libbpf_rs::Result<MapHandle>,
-        config: &KernelConfig,
-    ) -> Result<Opened, KernelError> {
+    fn open(find: impl Fn(&str) -> libbpf_rs::Result<MapHandle>) -> Result<Opened, KernelError> {
         let table = |name: &str| find(name).map_err(bpf(format!("opening the table {name}")));
+        let slots = table(TABLE_SLOTS)?;
         Ok(Opened {
             shared: Shared::map(table(TABLE_SHARED)?.as_fd()).map_err(system("mapping the shared memory"))?,
-            slots: Slots::map(table(TABLE_SLOTS)?.as_fd(), config.slot_count)
+            // As many as the kernel has, not as were asked for.
+            slots: Slots::map(slots.as_fd(), slots.max_entries())
                 .map_err(system("mapping the log's slots"))?,
             tables: Tables {
                 sessions: table("scot_sessions")?,
@@ -136,7 +135,7 @@ impl Kernel {
             let map = object.maps().find(|map| map.name() == name).expect("the object has this table");
             MapHandle::try_from(&map)
         };
-        let opened = Opened::open(tables, config)?;
+        let opened = Opened::open(tables)?;
         let kernel = Kernel::assemble(opened, Programs::Loaded(object), config, adopted, folder)?;
         Ok(Kernel { new_log, ..kernel })
     }
@@ -146,7 +145,7 @@ impl Kernel {
         let lock = lock_folder(folder)?;
         let programs = prepared::open_programs(folder, config.slot_count)?;
         let tables = |name: &str| MapHandle::from_pinned_path(table_path(folder, OsStr::new(name)));
-        let opened = Opened::open(tables, config)?;
+        let opened = Opened::open(tables)?;
         // Nobody's, if no daemon has had it.
         let adopted = opened.shared.device() != DeviceId(0);
         Kernel::assemble(opened, Programs::Set(programs), config, adopted, Some(lock))

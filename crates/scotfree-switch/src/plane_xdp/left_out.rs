@@ -24,6 +24,10 @@ impl Loaded {
         match *self {}
     }
 
+    pub(crate) fn slot_count(&self) -> u32 {
+        match *self {}
+    }
+
     pub(crate) fn is_retired(&self) -> bool {
         match *self {}
     }

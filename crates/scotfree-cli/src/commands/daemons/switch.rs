@@ -15,7 +15,7 @@ use scotfree_rpc::SharedKey;
 use scotfree_switch::impair::{Impairment, Rate, Share};
 use scotfree_switch::{
     Command, Daemon, DaemonHandle, DiskLogConfig, Notices, PlaneConfig, PortConfig, RamLogConfig, StartError,
-    SwitchConfig, XdpConfig,
+    SwitchConfig, XdpConfig, XDP_SESSIONS_MAX,
 };
 use scotfree_wire::ClusterKey;
 
@@ -34,14 +34,15 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let settings = sources.read()?;
     let key = cluster_key(&settings.cluster)?;
     let config = config(&settings.switch, key).map_err(|failure| sources.placed("switch", failure))?;
-    let what = format!("switch {} bridging {}", config.control, settings.switch.ports.join(" "));
     let messages = Messages::new("switch", settings.cluster.log_level);
     let sink = messages.clone();
     let daemon =
         Daemon::start(&config, Notices::new(Box::new(move |line| sink.say(line)))).map_err(not_started)?;
+    let kernel_slots = daemon.kernel_slots();
     if let Some(ram) = &config.ram {
-        messages.say(&ram_log_line(&config, ram));
+        messages.say(&ram_log_line(&config, ram, kernel_slots));
     }
+    let what = ready_line(&config, kernel_slots);
     let handle = daemon.handle();
     let ending = handle.clone();
     let key = SharedKey::from(config.cluster_key.clone());
@@ -53,8 +54,15 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     })
 }
 
+/// What is ready. The kernel's log is as large as it was made, whatever this start asks for.
+fn ready_line(config: &SwitchConfig, kernel_slots: Option<u32>) -> String {
+    let ports: Vec<&str> = config.ports.iter().map(|port| port.interface.as_str()).collect();
+    let slots = kernel_slots.map_or_else(String::new, |slots| format!(", with {slots} slots in the kernel"));
+    format!("switch {} bridging {}{slots}", config.control, ports.join(" "))
+}
+
 /// What the log in memory can take: less than the length of its file, which is sparse.
-fn ram_log_line(config: &SwitchConfig, ram: &RamLogConfig) -> String {
+fn ram_log_line(config: &SwitchConfig, ram: &RamLogConfig, kernel_slots: Option<u32>) -> String {
     let SwitchConfig { window_max, sessions_max, .. } = *config;
     let entries = u64::from(window_max) * u64::from(sessions_max);
     let file_bytes = std::fs::metadata(&ram.path).map_or(0, |file| file.len());
@@ -63,9 +71,13 @@ fn ram_log_line(config: &SwitchConfig, ram: &RamLogConfig) -> String {
         Media::BatteryBacked => "a restart of the host, by your word",
         Media::Pmem { .. } => "a loss of power, by your word that this is persistent memory",
     };
+    let in_kernel = kernel_slots.map_or_else(String::new, |slots| {
+        let sessions = (slots / window_max).min(sessions_max);
+        format!("; the kernel's {slots} slots are enough for {sessions} such sessions")
+    });
     format!(
         "log {} survives {survives}: {sessions_max} sessions of {window_max} updates, {} MiB of memory when full of updates of up to 4 \
-         KiB; the file is {} MiB long, but sparse",
+         KiB; the file is {} MiB long, but sparse{in_kernel}",
         ram.path.display(),
         (entries * RAM_ENTRY_BYTES) >> 20,
         file_bytes >> 20
@@ -175,6 +187,7 @@ fn add_log(config: &mut SwitchConfig, switch: &Switch, log: &LogSpec) -> Result<
     let is_second = match log.tier {
         LogTier::Ram | LogTier::Pmem => {
             config.sessions_max = ram_sessions_max(switch, log, config);
+            require_places(switch, log, config)?;
             let media = media(switch, log)?;
             config.ram.replace(RamLogConfig { path: log.path.clone(), media }).is_some()
         }
@@ -219,6 +232,23 @@ fn ram_sessions_max(switch: &Switch, log: &LogSpec, config: &SwitchConfig) -> u3
         }
         _ => config.sessions_max,
     }
+}
+
+/// Nobody has named the number of sessions that a log's size is room for, so it is named with the size.
+fn require_places(switch: &Switch, log: &LogSpec, config: &SwitchConfig) -> Result<(), Failure> {
+    let SwitchConfig { sessions_max, window_max, .. } = *config;
+    let is_derived = switch.sessions_max.is_none() && log.size.is_some();
+    let is_xdp = matches!(config.plane, PlaneConfig::Xdp(_));
+    if !is_derived || !is_xdp || sessions_max <= XDP_SESSIONS_MAX {
+        return Ok(());
+    }
+    let bytes_max = u64::from(XDP_SESSIONS_MAX) * u64::from(window_max) * RAM_ENTRY_BYTES;
+    Err(Failure::usage(format!(
+        "[switch] log: `{log}` is room for {sessions_max} sessions of window_max {window_max}, but the kernel's table has \
+         {XDP_SESSIONS_MAX} places; give a larger --window-max, or a size of at most {}M, or --sessions-max \
+         {XDP_SESSIONS_MAX}, which leaves some of it unused",
+        bytes_max >> 20
+    )))
 }
 
 /// The size of a log on disk.
@@ -307,13 +337,33 @@ mod tests {
         // 64 MiB are two sessions of 4,096 entries of 8 KiB.
         assert_eq!(config.sessions_max, 2);
         assert_eq!(entries_max(&settings), 8_192);
-        let line = ram_log_line(&config, config.ram.as_ref().expect("a log"));
+        let ram = config.ram.as_ref().expect("a log");
+        let line = ram_log_line(&config, ram, None);
+        assert!(line.ends_with("but sparse"), "{line}");
+        let behind_programs = ram_log_line(&config, ram, Some(4_096));
+        assert!(behind_programs.ends_with("the kernel's 4096 slots are enough for 1 such sessions"));
+        assert_eq!(ready_line(&config, None), "switch 10.0.0.9:51000 bridging a b");
+        assert!(ready_line(&config, Some(64)).ends_with("bridging a b, with 64 slots in the kernel"));
         assert!(line.contains("survives the death of processes: 2 sessions"), "{line}");
         assert!(line.contains("2 sessions of 4096 updates, 64 MiB of memory"), "{line}");
         for port in &config.ports {
             assert!((port.ingress.loss.percent() - 2.5).abs() < 1e-9);
             assert!(port.egress.is_transparent(), "or every frame would meet the fault twice");
         }
+    }
+
+    #[test]
+    fn a_log_with_room_for_more_sessions_than_the_kernel_has_is_named_by_its_size() {
+        let config_of = |window_max, sessions_max| {
+            let log = vec!["ram:/a:64M".parse().expect("a log")];
+            let window_max = Some(window_max);
+            config_of(&Switch { plane: Some(Plane::Xdp), log, window_max, sessions_max, ..switch() })
+        };
+        let refused = config_of(1, None).expect_err("8192 do not fit").to_string();
+        assert!(refused.contains("`ram:/a:64M` is room for 8192 sessions of window_max 1,"), "{refused}");
+        assert!(refused.contains("a size of at most 8M, or --sessions-max 1024"), "{refused}");
+        assert_eq!(config_of(1, Some(1_024)).expect("they fit").sessions_max, 1_024);
+        assert_eq!(config_of(8, None).expect("they fit").sessions_max, 1_024);
     }
 
     #[test]
