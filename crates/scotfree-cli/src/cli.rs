@@ -210,6 +210,9 @@ pub struct DoctorArgs {
     /// The plane that a device shall have, instead of the configuration's
     #[arg(long)]
     pub plane: Option<Plane>,
+    /// The folder, in a BPF file system, where a device keeps its log, instead of the configuration's
+    #[arg(long, value_name = "FOLDER")]
+    pub pin: Option<PathBuf>,
     /// Settings of the section.
     #[command(flatten)]
     pub settings: Doctor,

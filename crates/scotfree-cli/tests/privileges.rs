@@ -113,8 +113,9 @@ fn inside_a_device_of_a_set() {
 }
 
 fn require_no_must_of_the_kernel_plane(set: &str) {
-    let words = ["doctor", "--json", "--plane", "xdp", "--port", "to-client", "--port", "to-server"];
-    let output = Command::new(SCOT).args(words).env("SCOT_SWITCH_PIN", set).output().expect("it runs");
+    let words =
+        ["doctor", "--json", "--plane", "xdp", "--port", "to-client", "--port", "to-server", "--pin", set];
+    let output = Command::new(SCOT).args(words).output().expect("it runs");
     let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output)));
     let of_plane =
         |finding: &&Value| finding["check"].as_str().is_some_and(|check| check.starts_with("kernel plane"));

@@ -3,6 +3,8 @@
 //!
 //! Invariant: a check only reads or tries and then takes back; whatever it finds wrong carries its mend.
 
+mod elsewhere;
+mod interfaces;
 mod kernel_plane;
 mod log_size;
 mod pmem;
@@ -46,6 +48,8 @@ pub trait Environment {
     fn group_sets(&self, folder: &Path, other: Option<&Path>) -> Vec<GroupSet>;
     /// What devices have kept in `folder`, under their usual names and under `other`.
     fn kept_devices(&self, folder: &Path, other: Option<&Path>) -> Result<Vec<KeptDevice>, String>;
+    /// The folders, in any BPF file system, that hold a log, as far as this process may look.
+    fn kept_elsewhere(&self) -> Vec<PathBuf>;
 }
 
 /// Which of the kernel's stamps of a datagram came.
@@ -175,7 +179,7 @@ pub fn examine(environment: &dyn Environment, wishes: &Wishes) -> Examination {
     findings.extend(wishes.ports.iter().map(|wish| port(environment, wish)));
     findings.push(hugepages(environment));
     findings.extend(halting(environment));
-    findings.extend(wishes.interfaces.iter().map(|interface| offloads(environment, interface)));
+    findings.extend(wishes.interfaces.iter().flat_map(|interface| interfaces::check(environment, interface)));
     findings.extend(kernel_plane::check(environment, &wishes.kernel, &wishes.interfaces));
     findings.extend(pmem::check(environment, &wishes.pmem_logs));
     findings.extend(log_size::check(&wishes.logs, &wishes.demand, wishes.is_demand_asked));
@@ -378,7 +382,7 @@ fn halting(environment: &dyn Environment) -> Option<Finding> {
     ))
 }
 
-// ---- ports and interfaces
+// ---- ports of processes
 
 fn port(environment: &dyn Environment, wish: &PortWish) -> Finding {
     let PortWish { purpose, socket, address, is_configured } = wish;
@@ -414,53 +418,6 @@ fn port(environment: &dyn Environment, wish: &PortWish) -> Finding {
         ),
         _ => Finding::lacks(check, state, format!("cannot be bound: {error}"), "give another address"),
     }
-}
-
-/// Features that must be off at a device's port, by their long names, with the words that `ethtool -K`
-/// takes.
-const OFFLOADS: [(&str, &str); 5] = [
-    ("tx-checksumming", "tx"),
-    ("tcp-segmentation-offload", "tso"),
-    ("generic-segmentation-offload", "gso"),
-    ("generic-receive-offload", "gro"),
-    ("large-receive-offload", "lro"),
-];
-
-fn is_missing(environment: &dyn Environment, interface: &str) -> bool {
-    let is_it = |line: &str| line.split_once(':').is_some_and(|(name, _)| name.trim() == interface);
-    environment.read("/proc/net/dev").is_some_and(|table| !table.lines().any(is_it))
-}
-
-fn offloads(environment: &dyn Environment, interface: &str) -> Finding {
-    let check = format!("offloads of {interface}");
-    if is_missing(environment, interface) {
-        let mend = "give one of: ip -brief link; or make it, and name it in [switch] ports";
-        return Finding::lacks(check, State::Must, format!("there is no port {interface} here"), mend);
-    }
-    let features = match environment.run("ethtool", &["-k", interface]) {
-        Ok(features) => features,
-        Err(problem) => {
-            let found = format!("cannot be read: {}", problem.trim());
-            return Finding::lacks(check, State::Should, found, "apt-get install ethtool");
-        }
-    };
-    let is_on = |feature: &str| {
-        features
-            .lines()
-            .any(|line| line.trim().strip_prefix(feature).is_some_and(|rest| rest.starts_with(": on")))
-    };
-    let on: Vec<&(&str, &str)> = OFFLOADS.iter().filter(|(feature, _)| is_on(feature)).collect();
-    if on.is_empty() {
-        return Finding::ok(check, "are off, as a device's port needs them");
-    }
-    let names: Vec<&str> = on.iter().map(|(feature, _)| *feature).collect();
-    let words: Vec<String> = on.iter().map(|(_, word)| format!("{word} off")).collect();
-    Finding::lacks(
-        check,
-        State::Should,
-        format!("{} on: frames may be merged or without checksum", names.join(", ")),
-        format!("ethtool -K {interface} {}", words.join(" ")),
-    )
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ const REDIS_PORT: u16 = 6_379;
 pub fn run(sources: &Sources, flags: &DoctorArgs) -> Result<(), Failure> {
     let mut config = sources.read()?;
     config.switch.plane = flags.plane.or(config.switch.plane);
+    config.switch.pin = flags.pin.clone().or(config.switch.pin);
     if !flags.ports.is_empty() {
         config.switch.ports.clone_from(&flags.ports);
     }

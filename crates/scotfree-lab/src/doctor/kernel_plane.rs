@@ -3,8 +3,11 @@
 //! Invariant: what cannot be looked at from here is said to be so, never guessed; every mend also offers the
 //! plane that needs none of this.
 
-use super::{capabilities, is_missing, Environment, Finding, State};
-use crate::kernel_plane::{is_user_namespace, Attached, Interface, USER_NAMESPACE_FILE};
+mod ports;
+
+use super::interfaces::is_missing;
+use super::{capabilities, Environment, Finding, State};
+use crate::kernel_plane::{is_user_namespace, USER_NAMESPACE_FILE};
 use scotfree_core::DeviceId;
 use std::path::{Path, PathBuf};
 
@@ -30,8 +33,6 @@ const SERVICE_SETTINGS: &str = "/etc/scotfree/scot.toml";
 const BTF_FILE: &str = "/sys/kernel/btf/vmlinux";
 /// The first kernel that has all that the programs call: `bpf_xdp_load_bytes` came last.
 const PROGRAMS_SINCE: (u32, u32) = (5, 18);
-/// The first kernel that says what a driver offers to programs.
-const FEATURES_SINCE: (u32, u32) = (6, 3);
 const OTHERWISE: &str = "or give --plane user";
 
 /// What is wanted of the plane in the kernel.
@@ -106,9 +107,9 @@ pub(super) fn check(environment: &dyn Environment, wish: &KernelWish, interfaces
     let mut findings = vec![rights, features, file_system(environment, wish)];
     findings.push(group_sets(environment, &sets, may_try));
     findings.push(service(environment));
-    findings.extend(kept(environment, wish));
+    findings.extend(kept(environment, wish, &sets));
     let there = interfaces.iter().filter(|interface| !is_missing(environment, interface));
-    findings.extend(there.flat_map(|interface| port(environment, wish, interface)));
+    findings.extend(there.flat_map(|interface| ports::check(environment, wish, interface)));
     findings
 }
 
@@ -267,12 +268,10 @@ fn file_system(environment: &dyn Environment, wish: &KernelWish) -> Finding {
     Finding::lacks(check, wish.lacking(), found, mend)
 }
 
-fn kept(environment: &dyn Environment, wish: &KernelWish) -> Vec<Finding> {
+fn kept(environment: &dyn Environment, wish: &KernelWish, sets: &[GroupSet]) -> Vec<Finding> {
     let folder = kept_in(wish);
     match environment.kept_devices(folder, wish.pin.as_deref()) {
-        Ok(devices) if devices.is_empty() => {
-            vec![Finding::ok("kernel plane: kept devices", format!("none in {}", folder.display()))]
-        }
+        Ok(devices) if devices.is_empty() => vec![none_kept(environment, folder, sets)],
         Ok(devices) => devices.iter().map(one_kept).collect(),
         Err(problem) => vec![Finding::lacks(
             "kernel plane: kept devices",
@@ -281,6 +280,18 @@ fn kept(environment: &dyn Environment, wish: &KernelWish) -> Vec<Finding> {
             "look as root: sudo scot doctor",
         )],
     }
+}
+
+/// A device may have been told another folder than who looks for it.
+fn none_kept(environment: &dyn Environment, folder: &Path, sets: &[GroupSet]) -> Finding {
+    let check = "kernel plane: kept devices";
+    let none = format!("none in {}", folder.display());
+    let mut elsewhere = environment.kept_elsewhere();
+    elsewhere.retain(|place| sets.iter().all(|set| set.folder != *place));
+    let Some(first) = elsewhere.first() else { return Finding::ok(check, none) };
+    let places: Vec<String> = elsewhere.iter().map(|place| place.display().to_string()).collect();
+    let found = format!("{none}, but logs lie elsewhere: {}", places.join(", "));
+    Finding::lacks(check, State::Could, found, format!("look at one: scot doctor --pin {}", first.display()))
 }
 
 fn one_kept(device: &KeptDevice) -> Finding {
@@ -318,171 +329,5 @@ fn one_kept(device: &KeptDevice) -> Finding {
             format!("{holds}, attached to {attached}; whether a process runs it is not to be seen from here"),
             "look as root: sudo scot doctor",
         ),
-    }
-}
-
-// ---- ports
-
-/// What `ip` says of a port, as far as it matters.
-#[derive(serde::Deserialize, Default)]
-#[serde(default)]
-struct Link {
-    ifindex: u32,
-    num_rx_queues: u32,
-    /// The other end, if it is in this namespace.
-    #[serde(rename = "link")]
-    other_end: Option<String>,
-    #[serde(rename = "linkinfo")]
-    info: LinkInfo,
-}
-
-#[derive(serde::Deserialize, Default)]
-#[serde(default)]
-struct LinkInfo {
-    #[serde(rename = "info_kind")]
-    kind: String,
-}
-
-fn port(environment: &dyn Environment, wish: &KernelWish, name: &str) -> Vec<Finding> {
-    let unseen = |problem: String| {
-        let found = format!("cannot be looked at from here: {problem}");
-        vec![Finding::lacks(
-            format!("kernel plane: port {name}"),
-            State::Could,
-            found,
-            format!("see: ip -details link show dev {name}; {OTHERWISE}"),
-        )]
-    };
-    let said = match environment.run("ip", &["-j", "-details", "link", "show", "dev", name]) {
-        Ok(said) => said,
-        Err(problem) => return unseen(problem.trim().to_owned()),
-    };
-    let link = serde_json::from_str::<Vec<Link>>(&said).ok().and_then(|links| links.into_iter().next());
-    let Some(link) = link else { return unseen(format!("ip says {}", said.trim())) };
-    let interface = match environment.look_at_interface(link.ifindex) {
-        Ok(interface) => interface,
-        Err(problem) => return unseen(problem),
-    };
-    let mut findings = vec![mode(environment, wish, name, &link, &interface)];
-    findings.extend(interface.program.as_ref().map(|program| attached(wish, name, program)));
-    if link.info.kind == "veth" {
-        findings.push(other_end_takes(environment, wish, name, &link, &interface));
-        findings.push(other_end_sums(environment, name, &link));
-    }
-    findings
-}
-
-fn says_features(environment: &dyn Environment) -> bool {
-    release(environment).is_some_and(|release| release >= FEATURES_SINCE)
-}
-
-fn mode(
-    environment: &dyn Environment,
-    wish: &KernelWish,
-    name: &str,
-    link: &Link,
-    interface: &Interface,
-) -> Finding {
-    let check = format!("kernel plane: mode of {name}");
-    let queues = link.num_rx_queues;
-    if interface.features.native {
-        return Finding::ok(check, format!("native: its driver runs programs; receive queues: {queues}"));
-    }
-    if !says_features(environment) {
-        let found =
-            "this kernel does not say whether the driver runs programs (6.3 and later do); a start tries it";
-        return Finding::lacks(check, State::Could, found, format!("--xdp-mode generic; {OTHERWISE}"));
-    }
-    if wish.generic {
-        return Finding::ok(
-            check,
-            format!("generic, as asked: its driver runs no programs; receive queues: {queues}"),
-        );
-    }
-    if link.info.kind == "veth" {
-        let found =
-            format!("not native: its other end has more transmit queues than its {queues} receive queues");
-        let mend = format!(
-            "ethtool -L {name} rx COUNT, at least as many as its other end's tx; or there: ethtool -L INTERFACE tx COUNT; \
-             or --xdp-mode generic; {OTHERWISE}"
-        );
-        return Finding::lacks(check, wish.lacking(), found, mend);
-    }
-    let found = format!("not native: its driver runs no programs; receive queues: {queues}");
-    Finding::lacks(check, wish.lacking(), found, format!("--xdp-mode generic, which is slower; {OTHERWISE}"))
-}
-
-fn attached(wish: &KernelWish, name: &str, program: &Attached) -> Finding {
-    let check = format!("kernel plane: program at {name}");
-    let id = program.id;
-    let mend = format!("see what it is for: bpftool prog show id {id}; detach it: ip link set dev {name} xdp off; {OTHERWISE}");
-    match (program.is_ours, &program.name) {
-        (Some(true), _) => Finding::ok(check, format!("a device's, number {id}")),
-        (_, Some(other)) => {
-            let found = format!("a foreign program is attached: {other}, number {id}");
-            Finding::lacks(check, wish.lacking(), found, mend)
-        }
-        (_, None) => {
-            let found = format!("program {id} is attached; whose it is, is not to be seen from here");
-            Finding::lacks(check, State::Could, found, mend)
-        }
-    }
-}
-
-fn other_end<'a>(name: &str, link: &'a Link) -> (&'a str, String) {
-    match link.other_end.as_deref() {
-        Some(peer) => (peer, String::new()),
-        None => ("INTERFACE", format!("in the namespace of the other end of {name}: ")),
-    }
-}
-
-/// A veth takes frames from programs only if its other end receives by NAPI, which GRO switches on.
-fn other_end_takes(
-    environment: &dyn Environment,
-    wish: &KernelWish,
-    name: &str,
-    link: &Link,
-    interface: &Interface,
-) -> Finding {
-    let check = format!("kernel plane: GRO at the other end of {name}");
-    let (peer, place) = other_end(name, link);
-    let mend =
-        format!("{place}ethtool -K {peer} gro off; ethtool -K {peer} gro on, while it is up; {OTHERWISE}");
-    if interface.features.is_target {
-        return Finding::ok(check, "is on: frames sent by programs arrive there");
-    }
-    if !interface.features.native || !says_features(environment) {
-        let found = "cannot be looked at from here: the kernel says nothing of this port";
-        return Finding::lacks(check, State::Could, found, mend);
-    }
-    Finding::lacks(
-        check,
-        wish.lacking(),
-        "is off, or was switched on while it was down: frames sent by programs would vanish",
-        mend,
-    )
-}
-
-/// Frames that a program moves leave without the checksum that a driver was to fill in.
-fn other_end_sums(environment: &dyn Environment, name: &str, link: &Link) -> Finding {
-    let check = format!("kernel plane: checksums from the other end of {name}");
-    let (peer, place) = other_end(name, link);
-    let mend = format!("{place}ethtool -K {peer} tx off");
-    if link.other_end.is_none() {
-        let found = "cannot be looked at from here: the other end is in another namespace";
-        return Finding::lacks(check, State::Could, found, mend);
-    }
-    match environment.run("ethtool", &["-k", peer]) {
-        Ok(said) if said.lines().any(|line| line.starts_with("tx-checksumming: off")) => {
-            Finding::ok(check, format!("{peer} fills them in itself"))
-        }
-        Ok(_) => {
-            let found = format!("TX checksum offload is on at {peer}: frames that programs move have none");
-            Finding::lacks(check, State::Should, found, mend)
-        }
-        Err(problem) => {
-            let found = format!("cannot be looked at: {}", problem.trim());
-            Finding::lacks(check, State::Could, found, mend)
-        }
     }
 }

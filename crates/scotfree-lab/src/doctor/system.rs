@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is tried is undone before the answer is given.
 
-use super::{Environment, GroupSet, KeptDevice, Runner, StampTrial, KEPT_PREFIX, SETS_PREFIX};
+use super::{elsewhere, Environment, GroupSet, KeptDevice, Runner, StampTrial, KEPT_PREFIX, SETS_PREFIX};
 use crate::kernel_plane::{self, Interface};
 use crate::process::{find_tool, run, wait_until, Socket};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
@@ -90,6 +90,10 @@ impl Environment for System {
             entries.flatten().map(|entry| entry.path()).filter(|path| is_device(path)).collect();
         folders.sort();
         Ok(folders.into_iter().map(kept_device).collect())
+    }
+
+    fn kept_elsewhere(&self) -> Vec<PathBuf> {
+        elsewhere::kept_elsewhere(&self.read("/proc/self/mounts").unwrap_or_default())
     }
 
     fn try_stamps(&self) -> io::Result<StampTrial> {

@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 
 mod kernel;
 
-const VETH: &str =
-    r#"[{"ifindex":7,"link":"eth8","num_rx_queues":2,"num_tx_queues":2,"linkinfo":{"info_kind":"veth"}}]"#;
+const VETH: &str = r#"[{"ifindex":7,"link":"eth8","flags":["BROADCAST","UP"],"mtu":1500,"num_rx_queues":2,"num_tx_queues":2,"linkinfo":{"info_kind":"veth"}}]"#;
 
 /// A machine on which all is well, until a test takes something away.
 struct Fake {
@@ -21,6 +20,7 @@ struct Fake {
     interface: Interface,
     kept: Result<Vec<KeptDevice>, String>,
     sets: Vec<GroupSet>,
+    elsewhere: Vec<PathBuf>,
 }
 
 impl Fake {
@@ -53,6 +53,7 @@ impl Fake {
             interface: Interface { features: Features { native: true, is_target: true }, program: None },
             kept: Ok(Vec::new()),
             sets: Vec::new(),
+            elsewhere: Vec::new(),
             used_ports: Vec::new(),
             stamps: StampTrial { sent: true, received: true },
         }
@@ -153,6 +154,10 @@ impl Environment for Fake {
 
     fn kept_devices(&self, _: &Path, _: Option<&Path>) -> Result<Vec<KeptDevice>, String> {
         self.kept.clone()
+    }
+
+    fn kept_elsewhere(&self) -> Vec<PathBuf> {
+        self.elsewhere.clone()
     }
 
     fn try_stamps(&self) -> io::Result<StampTrial> {
@@ -314,6 +319,17 @@ fn offloads_that_are_on_are_switched_off_by_the_mend() {
 fn a_port_that_does_not_exist_is_not_mended_by_a_tool() {
     let fake = Fake::healthy().with_file("/proc/net/dev", "face |bytes\n    lo: 1 2\n eth77: 1 2\n");
     assert_fault(&fake, State::Must, "offloads of eth7", "there is no port eth7", "ip -brief link");
+}
+
+#[test]
+fn a_port_that_carries_no_frames_is_named_with_its_mend() {
+    let link = |from: &str, to: &str| Fake::healthy().with_output("ip", Ok(&VETH.replace(from, to)));
+    let down = link(r#""BROADCAST","UP""#, r#""BROADCAST""#);
+    assert_fault(&down, State::Must, "port eth7", "is down", "ip link set dev eth7 up");
+    let unplugged = link(r#""BROADCAST""#, r#""NO-CARRIER""#);
+    assert_fault(&unplugged, State::Should, "port eth7", "no carrier", "at the other end");
+    let loopback = link(r#""BROADCAST""#, r#""LOOPBACK""#).with_output("ethtool", Err("not asked"));
+    assert_fault(&loopback, State::Must, "port eth7", "loopback", "ip -brief link");
 }
 
 #[test]

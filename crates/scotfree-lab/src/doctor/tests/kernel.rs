@@ -165,6 +165,41 @@ fn a_device_that_nobody_runs_is_named_with_what_removes_it() {
     assert!(run.state == State::Ok && run.found.contains("process 42"), "{run:?}");
 }
 
+#[test]
+fn logs_in_other_folders_are_named_where_none_lies_in_the_usual_one() {
+    let place = |folder: &str| PathBuf::from("/sys/fs/bpf").join(folder);
+    let elsewhere = vec![place("mine/1"), place("scotfree-group-devs/0")];
+    let set = GroupSet { folder: place("scotfree-group-devs/0"), owner: Ok(None) };
+    let fake = Fake { elsewhere: elsewhere.clone(), sets: vec![set.clone()], ..Fake::healthy() };
+    let mend = "scot doctor --pin /sys/fs/bpf/mine/1";
+    assert_fault(&fake, State::Could, "kept devices", "elsewhere: /sys/fs/bpf/mine/1", mend);
+    let named = finding(&fake, &wanted(), "kept devices");
+    assert!(!named.found.contains("devs/0"), "sets are named by themselves: {named:?}");
+    let only_sets = Fake { elsewhere: elsewhere[1..].to_vec(), sets: vec![set], ..Fake::healthy() };
+    assert_eq!(finding(&only_sets, &wanted(), "kept devices").state, State::Ok);
+}
+
+#[test]
+fn frames_larger_than_a_page_are_named_with_the_limit() {
+    let jumbo = |mtu: u32| VETH.replace("1500", &mtu.to_string());
+    let other_end = |mtu| Fake::healthy().with_output("ip -j -details link show dev eth8", Ok(&jumbo(mtu)));
+    assert_lacks(&other_end(3_507), "MTU at eth7", "eth8 has 3507", "ip link set dev eth8 mtu 1500");
+    assert!(finding(&other_end(9_000), &wanted(), "MTU at eth7").found.contains("3506 at most"));
+    let says_nothing = |fake: &Fake, wishes: &Wishes| {
+        let examination = examine(fake, wishes);
+        assert!(examination.findings.iter().all(|finding| !finding.check.contains("MTU")), "{examination}");
+    };
+    says_nothing(&other_end(3_506), &wanted());
+    let generic = KernelWish { generic: true, ..wanted().kernel };
+    says_nothing(&other_end(9_000), &Wishes { kernel: generic, ..wishes() });
+    let away = jumbo(9_000).replace(r#""link":"eth8","#, "");
+    let unseen = finding(&Fake::healthy().with_output("ip", Ok(&away)), &wanted(), "MTU at eth7");
+    assert!(unseen.state == State::Could && unseen.found.contains("eth7 has 9000"), "{unseen:?}");
+    let physical = away.replace("veth", "");
+    let physical = finding(&Fake::healthy().with_output("ip", Ok(&physical)), &wanted(), "MTU at eth7");
+    assert_eq!(physical.state, State::Must);
+}
+
 fn with_features(native: bool, is_target: bool) -> Fake {
     Fake {
         interface: Interface { features: Features { native, is_target }, program: None },
@@ -194,7 +229,8 @@ fn a_port_without_native_programs_says_how_to_do_without() {
     let veth = finding(&with_features(false, false), &wanted(), "mode of eth7");
     assert!(veth.state == State::Must && veth.found.contains("than its 2 receive queues"), "{veth:?}");
     assert!(veth.mend.expect("a mend").contains("ethtool -L eth7 rx"));
-    let physical = with_features(false, false).with_output("ip", Ok(r#"[{"ifindex":7,"num_rx_queues":4}]"#));
+    let physical = with_features(false, false)
+        .with_output("ip", Ok(r#"[{"ifindex":7,"flags":["UP"],"num_rx_queues":4}]"#));
     assert_lacks(&physical, "mode of eth7", "receive queues: 4", "--xdp-mode generic");
     let generic = KernelWish { generic: true, ..wanted().kernel };
     let asked = finding(&physical, &Wishes { kernel: generic, ..wishes() }, "mode of eth7");
@@ -223,7 +259,7 @@ fn a_port_that_cannot_be_looked_at_is_said_to_be_so() {
     for fake in [
         Fake::healthy().with_output("ip", Err("not installed")),
         Fake::healthy().with_output("ip", Ok("no JSON")),
-        Fake::healthy().with_output("ip", Ok(r#"[{"ifindex":8}]"#)),
+        Fake::healthy().with_output("ip", Ok(r#"[{"ifindex":8,"flags":["UP"]}]"#)),
     ] {
         assert_fault(&fake, State::Could, "port eth7", "cannot be looked at from here", "--plane user");
     }
