@@ -80,7 +80,7 @@ fn require_open(folder: &Path) -> Result<(), SetsError> {
     }
 }
 
-/// Removes all sets of a group, with their logs; `false` if there are none. One that a daemon uses is refused.
+/// Removes all sets of a group, with their logs; `false` if there are none. If a daemon uses one, all stay.
 pub fn remove(folder: &Path) -> Result<bool, SetsError> {
     scotfree_xdp::refuse_mount_point(folder)?;
     let failed = |source| SetsError::Give { path: folder.to_owned(), source };
@@ -88,9 +88,8 @@ pub fn remove(folder: &Path) -> Result<bool, SetsError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         entries => entries.map_err(failed)?,
     };
-    for entry in entries {
-        scotfree_xdp::remove(&entry.map_err(failed)?.path())?;
-    }
+    let sets = entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>();
+    scotfree_xdp::remove_all(&sets.map_err(failed)?)?;
     std::fs::remove_dir(folder).map_err(failed)?;
     Ok(true)
 }

@@ -9,7 +9,7 @@ mod ports;
 mod test_run;
 
 pub use pins::refuse_mount_point;
-pub(crate) use pins::{adopt_tables, lock_folder, make_bpf_folder, pin_tables, table_path};
+pub(crate) use pins::{adopt_tables, lock_folder, make_bpf_folder, pin_tables, require_bpf, table_path};
 use pins::{is_unused, NewLog};
 pub(crate) use ports::new_pair;
 pub use ports::{attached_program, AttachMode, Port};

@@ -36,7 +36,7 @@ pub use interface::{Attached, Features, Interface};
 pub use kept::Kept;
 pub use kernel::{attached_program, refuse_mount_point, AttachMode, Kernel, KernelConfig, Port, TestRun};
 pub use mirror::Mirror;
-pub use prepared::{is_set, owner, prepare, release, remove, slot_count, Prepared, SetConfig};
+pub use prepared::{is_set, owner, prepare, release, remove_all, slot_count, Prepared, SetConfig};
 pub use shared::{Endpoint, KeyWords, Settings, Shared, SESSIONS_MAX};
 pub use slots::{SlotHead, SlotState, Slots};
 pub use tables::{Counters, Session, Station, StationName};

@@ -5,8 +5,8 @@
 
 use crate::error::{bpf, load_failed, system, KernelError};
 use crate::kernel::{
-    adopt_tables, lock_folder, make_bpf_folder, new_pair, open_object, pin_tables, table_path, Kernel,
-    KernelConfig, PROGRAM_EGRESS, PROGRAM_INGRESS, TABLE_SHARED, TABLE_SLOTS,
+    adopt_tables, lock_folder, make_bpf_folder, new_pair, open_object, pin_tables, require_bpf, table_path,
+    Kernel, KernelConfig, PROGRAM_EGRESS, PROGRAM_INGRESS, TABLE_SHARED, TABLE_SLOTS,
 };
 use crate::links::{get_pinned, pin_descriptor};
 use crate::shared::Shared;
@@ -214,12 +214,44 @@ pub fn release(folder: &Path) -> Result<(), KernelError> {
     Kernel::load(&KernelConfig { slot_count, pin: Some(folder.to_owned()) })?.forget()
 }
 
-/// Removes a set with everything in it; `false` if there is none.
-pub fn remove(folder: &Path) -> Result<bool, KernelError> {
-    if !folder.exists() {
-        return Ok(false);
+/// Removes sets with everything in them: all or, if one is used or is none of a BPF file system, none.
+pub fn remove_all(folders: &[PathBuf]) -> Result<(), KernelError> {
+    folders.iter().try_for_each(|folder| require_bpf(folder, folder))?;
+    let _locks = folders.iter().map(|folder| lock_folder(folder)).collect::<Result<Vec<_>, _>>()?;
+    for folder in folders {
+        fs::remove_dir_all(folder).map_err(system(format!("removing {}", folder.display())))?;
     }
-    let _lock = lock_folder(folder)?;
-    fs::remove_dir_all(folder).map_err(system(format!("removing {}", folder.display())))?;
-    Ok(true)
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_are_removed_together_or_not_at_all() {
+        let place = PathBuf::from(format!("/sys/fs/bpf/scotfree-remove-{}", std::process::id()));
+        let sets = [place.join("0"), place.join("1")];
+        if let Err(trouble) = sets.iter().try_for_each(|set| make_bpf_folder(set)) {
+            eprintln!("SKIP: {trouble}");
+            return;
+        }
+        let lock = lock_folder(&sets[1]).expect("nobody has it");
+        let refused = remove_all(&sets).expect_err("one is used");
+        assert!(matches!(&refused, KernelError::InUse { path, .. } if *path == sets[1]), "{refused}");
+        assert!(sets[0].exists(), "half of a group's sets is gone");
+        drop(lock);
+        remove_all(&sets).expect("nobody has them");
+        assert!(sets.iter().all(|set| !set.exists()));
+        fs::remove_dir(&place).expect("it is ours");
+    }
+
+    #[test]
+    fn what_is_no_set_is_not_removed() {
+        let folder = std::env::temp_dir().join(format!("scot-no-set-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("it can be made");
+        let refused = remove_all(std::slice::from_ref(&folder)).expect_err("it is somebody's");
+        assert!(matches!(refused, KernelError::NoBpfFolder { .. }), "{refused}");
+        fs::remove_dir(&folder).expect("it is still there");
+    }
 }

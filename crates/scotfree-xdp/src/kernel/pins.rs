@@ -30,9 +30,7 @@ pub(crate) fn make_bpf_folder(folder: &Path) -> Result<(), KernelError> {
     // belongs takes none.
     let whole = std::path::absolute(folder).map_err(system(format!("finding {}", folder.display())))?;
     let there = whole.ancestors().find(|place| place.exists()).unwrap_or(Path::new("/"));
-    if file_system_of(there)? != BPF_FS_MAGIC {
-        return Err(KernelError::NoBpfFolder { path: folder.to_owned() });
-    }
+    require_bpf(folder, there)?;
     refuse_mount_point(folder)?;
     refuse_dots(folder, whole.strip_prefix(there).expect("it is an ancestor"))?;
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
@@ -59,6 +57,15 @@ fn refuse_dots(folder: &Path, new: &Path) -> Result<(), KernelError> {
     match names.into_iter().find(|name| name.contains('.')) {
         Some(name) => Err(KernelError::Dot { path: folder.to_owned(), name }),
         None => Ok(()),
+    }
+}
+
+/// Refuses `folder` if `there`, as much of it as there is, is on another file system.
+pub(crate) fn require_bpf(folder: &Path, there: &Path) -> Result<(), KernelError> {
+    if file_system_of(there)? == BPF_FS_MAGIC {
+        Ok(())
+    } else {
+        Err(KernelError::NoBpfFolder { path: folder.to_owned() })
     }
 }
 
