@@ -282,7 +282,7 @@ fn kept(environment: &dyn Environment, wish: &KernelWish, sets: &[GroupSet]) -> 
     }
 }
 
-/// A device may have been told another folder than who looks for it.
+/// A device may have been told another folder than who looks for it, which is no fault.
 fn none_kept(environment: &dyn Environment, folder: &Path, sets: &[GroupSet]) -> Finding {
     let check = "kernel plane: kept devices";
     let none = format!("none in {}", folder.display());
@@ -290,8 +290,8 @@ fn none_kept(environment: &dyn Environment, folder: &Path, sets: &[GroupSet]) ->
     elsewhere.retain(|place| sets.iter().all(|set| set.folder != *place));
     let Some(first) = elsewhere.first() else { return Finding::ok(check, none) };
     let places: Vec<String> = elsewhere.iter().map(|place| place.display().to_string()).collect();
-    let found = format!("{none}, but logs lie elsewhere: {}", places.join(", "));
-    Finding::lacks(check, State::Could, found, format!("look at one: scot doctor --pin {}", first.display()))
+    let look = format!("scot doctor --pin {}", first.display());
+    Finding::ok(check, format!("{none}; logs lie elsewhere: {}; look at one: {look}", places.join(", ")))
 }
 
 fn one_kept(device: &KeptDevice) -> Finding {
