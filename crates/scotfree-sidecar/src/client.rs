@@ -6,6 +6,7 @@
 mod connections;
 mod coverage;
 mod drain;
+mod ended;
 mod input;
 mod learn;
 mod sessions;

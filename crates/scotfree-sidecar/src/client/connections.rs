@@ -4,6 +4,7 @@
 //! either; memory per connection stays bounded.
 
 use super::coverage::Coverage;
+use super::ended::{not_sent, outcome_unknown};
 use super::input::{InputBudget, LITTLE_BYTES_MAX};
 use super::learn::Told;
 use super::sessions::{ConnectionKey, Flight, Sessions};
@@ -18,7 +19,6 @@ use scotfree_io::udp::UdpTransport;
 use scotfree_io::{now_realtime, Event, Interest, Poller};
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{CallLabel, ClientEvent, ClientRuntime, SessionHandle, SharedKey};
-use scotfree_wire::CloseReason;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -318,7 +318,7 @@ impl Fronts {
     fn on_session_closed(&mut self, session: SessionHandle, reason: ClosedReason) {
         let Some(session) = self.sessions.remove(session) else { return };
         let now_ms = self.server_time_ms();
-        let text = format!("the session with the server has ended ({reason:?}); the outcome is unknown");
+        let text = outcome_unknown(reason);
         for flight in session.flights {
             let mut actions = Vec::new();
             if let Some(connection) = self.connections.get_mut(&flight.connection) {
@@ -647,14 +647,6 @@ impl Fronts {
 fn id_base() -> u64 {
     let random = getrandom::u32().unwrap_or_else(|_| now_realtime().0 as u32);
     (1 << 52) + (u64::from(random >> 12) << 32)
-}
-
-/// What a command is answered whose session has ended before it was sent.
-fn not_sent(reason: ClosedReason) -> String {
-    if reason == ClosedReason::Server(CloseReason::NoMemory) {
-        return "OOM scotfree: no session can be opened: the server is over maxmemory".to_owned();
-    }
-    format!("ERR scotfree: the session with the server has ended ({reason:?}); the command was not sent")
 }
 
 /// Sends what it takes; false if the connection is broken.
