@@ -285,7 +285,7 @@ pub enum Lab {
     /// Make the namespaces of a topology and leave them up
     #[command(after_help = "Examples:
   scot lab up direct         a client and a server on one cable
-  ip netns exec scot-direct-client ping -c 1 10.77.0.2
+  ip netns exec scot-direct-client ip -brief address
   scot lab up one-device     nothing passes the device before a switch bridges its ports:
   ip netns exec scot-one-device-device scot switch --port client0 --port server0 \\
       --address 10.77.0.254 --server 10.77.0.2:51000 --device-id 1 --key-file cluster.key

@@ -109,7 +109,10 @@ fn tidy_standing(lab: &Standing, all: bool, run_folder: &Path) -> Option<Trouble
 }
 
 fn list() {
-    let up = netns::Lab::list(Path::new(RUN_FOLDER));
+    let run_folder = Path::new(RUN_FOLDER);
+    let standing = netns::Lab::standing(run_folder);
+    let up: Vec<String> =
+        netns::Lab::list(run_folder).into_iter().map(|name| whose(name, &standing)).collect();
     out::line(format_args!("up: {}", shown(&up)));
     if !Path::new(LAB_FOLDER).is_dir() {
         eprintln!("scot: the folder {LAB_FOLDER}: {ELSEWHERE}");
@@ -117,6 +120,15 @@ fn list() {
     }
     for kind in ["topologies", "workloads", "experiments"] {
         out::line(format_args!("{kind}: {}", shown(&names_in(kind))));
+    }
+}
+
+/// A lab's name and who has it.
+fn whose(name: String, standing: &[Standing]) -> String {
+    match standing.iter().find(|lab| lab.name == name) {
+        Some(Standing { owner_pid: None, .. }) => name,
+        Some(Standing { owner_pid: Some(pid), .. }) => format!("{name} (process {pid} runs in it)"),
+        None => format!("{name} (nobody runs in it; remove it: scot lab down)"),
     }
 }
 

@@ -117,7 +117,7 @@ fn frames_fit(
 fn attached(wish: &KernelWish, name: &str, program: &Attached) -> Finding {
     let check = format!("kernel plane: program at {name}");
     let id = program.id;
-    let mend = format!("see what it is for: bpftool prog show id {id}; detach it: ip link set dev {name} xdp off; {OTHERWISE}");
+    let mend = format!("see what it is for: bpftool prog show id {id}; if no scot switch runs on {name}, detach it: ip link set dev {name} xdp off; {OTHERWISE}");
     match (program.is_ours, &program.name) {
         (Some(true), _) => Finding::ok(check, format!("a device's, number {id}")),
         (_, Some(other)) => {

@@ -251,7 +251,12 @@ fn a_foreign_program_is_told_from_a_device_s() {
         let features = Features { native: true, is_target: true };
         Fake { interface: Interface { features, program }, ..Fake::healthy() }
     };
-    assert_lacks(&fake(Some("xdp_filter")), "program at eth7", "xdp_filter", "ip link set dev eth7 xdp off");
+    assert_lacks(
+        &fake(Some("xdp_filter")),
+        "program at eth7",
+        "xdp_filter",
+        "if no scot switch runs on eth7, detach it: ip link set dev eth7 xdp off",
+    );
     let unnamed = finding(&fake(None), &wanted(), "program at eth7");
     assert!(unnamed.state == State::Could && unnamed.found.contains("not to be seen"), "{unnamed:?}");
     assert_eq!(finding(&fake(Some("scot_ingress")), &wanted(), "program at eth7").state, State::Ok);
