@@ -115,6 +115,20 @@ pub enum KernelError {
         /// The folder.
         path: PathBuf,
     },
+    /// This user may not use the folder.
+    #[error(
+        "{doing} failed: {source}; root may use {}, and so may the members of its group if it is a set: ls -ld {} says \
+         which (as root: usermod -aG GROUP USER, who then logs in anew); if there is none, as root: scot setup --group \
+         GROUP; `--plane user` needs neither", path.display(), path.parent().unwrap_or(path).display()
+    )]
+    ShutOut {
+        /// The folder.
+        path: PathBuf,
+        /// What was tried.
+        doing: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A port does not take the program.
     #[error("attaching to {interface} failed: {source}; {hint}")]
     Attach {
@@ -179,6 +193,15 @@ pub(crate) fn bpf(doing: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> 
 pub(crate) fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> KernelError {
     let doing = doing.into();
     move |source| KernelError::Io { doing, source }
+}
+
+/// What failed about the folder `path`, perhaps since it is not for this user.
+pub(crate) fn shut_out(path: &Path, doing: String) -> impl FnOnce(io::Error) -> KernelError {
+    let path = path.to_owned();
+    move |source| match source.kind() {
+        io::ErrorKind::PermissionDenied => KernelError::ShutOut { path, doing, source },
+        _ => KernelError::Io { doing, source },
+    }
 }
 
 pub(crate) fn load_failed(source: libbpf_rs::Error) -> KernelError {

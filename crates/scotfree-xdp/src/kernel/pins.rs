@@ -4,7 +4,7 @@
 
 use super::holder::holder_of;
 use super::{TABLE_SHARED, TABLE_SLOTS};
-use crate::error::{bpf, refused, system, KernelError};
+use crate::error::{bpf, refused, shut_out, system, KernelError};
 use crate::links::{c_path, kept_links, remove_link};
 use crate::shared::Shared;
 use crate::skeleton::types;
@@ -34,7 +34,7 @@ pub(crate) fn make_bpf_folder(folder: &Path) -> Result<(), KernelError> {
     refuse_mount_point(folder)?;
     refuse_dots(folder, whole.strip_prefix(there).expect("it is an ancestor"))?;
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(system(format!("making the folder {}", folder.display())))
+    made.map_err(shut_out(folder, format!("making the folder {}", folder.display())))
 }
 
 /// Refuses a folder on which a file system is mounted: it is not one set's or device's, and nobody can remove it.
@@ -83,7 +83,7 @@ fn file_system_of(place: &Path) -> Result<i64, KernelError> {
 
 /// Two daemons behind the same programs would each believe to know what the machine has decided.
 pub(crate) fn lock_folder(folder: &Path) -> Result<File, KernelError> {
-    let opened = File::open(folder).map_err(system(format!("opening {}", folder.display())))?;
+    let opened = File::open(folder).map_err(shut_out(folder, format!("opening {}", folder.display())))?;
     // SAFETY: the descriptor is open.
     if unsafe { libc::flock(opened.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
         return Ok(opened);
