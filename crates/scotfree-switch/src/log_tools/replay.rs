@@ -154,7 +154,7 @@ impl Replay {
                 return Ok(progress);
             }
             if now.since(heard_at) > self.config.patience {
-                return Err(ReplayError::Silent(self.silence()));
+                return Err(ReplayError::Silent(self.silence(progress)));
             }
             if tell_at <= now {
                 tell_at = now.plus(PROGRESS_INTERVAL);
@@ -197,22 +197,33 @@ impl Replay {
     }
 
     /// Why the server may be silent.
-    fn silence(&self) -> String {
+    fn silence(&self, progress: ReplayProgress) -> String {
         let ReplayConfig { device, control, server, patience, .. } = &self.config;
         let refused = |error: WireError| self.device.counters().refused[error as usize];
-        let (seconds, progress) = (patience.0 / 1_000_000_000, self.progress());
-        let left =
-            format!("{} of {} entries are left, the log is untouched", progress.left, self.entry_count);
+        let seconds = patience.0 / 1_000_000_000;
+        let ReplayProgress { resolved, left, .. } = progress;
+        let left = format!(
+            "{resolved} of {} entries are resolved, {left} left; the log is untouched, and can be replayed again",
+            self.entry_count
+        );
         if refused(WireError::BadMac) + refused(WireError::UnknownKeyEpoch) > 0 {
             return format!(
                 "what the server {server} says to device {device} does not bear this cluster's key; give the key file \
                  that the server has; {left}"
             );
         }
+        if resolved > 0 {
+            return format!(
+                "the server {server} has said nothing more to device {device} at {control} for {seconds} s; see \
+                 whether it still runs, and whether nobody else has this address, such as a scot switch that bridges \
+                 in the device's stead; {left}"
+            );
+        }
         format!(
             "the server {server} has not answered device {device} at {control} for {seconds} s; see whether it runs, \
-             names the device by this address (device = [\"{device}={control}\"]), does not exclude it, and has the \
-             same cluster key; {left}"
+             names the device by this address (device = [\"{device}={control}\"]), does not exclude it, has the same \
+             cluster key, and reaches this machine by it (no permanent neighbour entry there names another \
+             hardware address); {left}"
         )
     }
 }
@@ -356,6 +367,25 @@ mod tests {
         assert!(refusal(&paths, 5).contains("in use"));
         drop(replay);
         Replay::read(&paths, config(5)).expect("it is free again");
+        std::fs::remove_dir_all(&folder).expect("the scratch folder");
+    }
+
+    #[test]
+    fn a_silence_after_some_answers_says_how_far_the_replay_came() {
+        let folder = folder("replay-silence");
+        let paths = [folder.join("log")];
+        write(LogKind::Ram, &paths[0], 9);
+        let replay = Replay::read(&paths, config(5)).expect("a whole log");
+        let said = replay.silence(ReplayProgress { sent: 9, resolved: 0, left: 9 });
+        assert!(
+            said.contains("has not answered") && said.contains("0 of 9 entries are resolved, 9 left"),
+            "{said}"
+        );
+        let said = replay.silence(ReplayProgress { sent: 9, resolved: 7, left: 2 });
+        assert!(
+            !said.contains("has not answered") && said.contains("7 of 9 entries are resolved, 2 left"),
+            "{said}"
+        );
         std::fs::remove_dir_all(&folder).expect("the scratch folder");
     }
 
