@@ -275,14 +275,22 @@ fn a_start_that_fails_leaves_no_programs_and_the_next_one_works() {
 }
 
 #[test]
-fn a_start_names_the_port_whose_other_end_takes_nothing_from_programs() {
+fn a_port_whose_other_end_takes_nothing_from_programs_is_named_until_it_does() {
     if !can_load() {
         return;
     }
     let ports = Ports::up();
     ports.offload("h0", "gro", "off");
     ports.offload("h1", "gro", "on");
-    let said = ports.start_device(&Supervisor::new()).error_output();
+    let supervisor = Supervisor::new();
+    let device = ports.start_device(&supervisor);
+    let said = device.error_output();
     assert!(said.contains("port p0 takes no frames from programs"), "{said}");
     assert!(!said.contains("port p1 takes no frames"), "{said}");
+    let is_told = |line| device.wait_for_output(line, PATIENCE).unwrap_or_else(|trouble| panic!("{trouble}"));
+    is_told("ALARM: port p0 takes no frames from programs");
+    ports.offload("h0", "gro", "on");
+    is_told("port p0 takes frames from programs again");
+    ports.offload("h1", "gro", "off");
+    is_told("ALARM: port p1 takes no frames from programs");
 }

@@ -356,6 +356,7 @@ impl Pages for DaemonPages<'_> {
         text.logs(path.logs().counters(), self.notices.alarm_count());
         text.datapath(path.counters());
         text.mishaps(&path.mishaps());
+        text.unreachable(path.unreachable());
         text.bridge(path.bridge().counters(), path.bridge().station_count());
         text.neighbours(path.neighbours().counters(), path.neighbours().known_count());
         text.ports(&self.plane.common().port_reports());
@@ -373,6 +374,9 @@ impl Pages for DaemonPages<'_> {
         }
         if !self.plane.common_ref().datapath().was_kept() {
             return (false, "nothing keeps the kernel's log beyond this process; see the alarm\n".to_owned());
+        }
+        if let Some(port) = self.plane.common_ref().datapath().unreachable().first() {
+            return (false, format!("port {port} takes no frames from programs; see the alarm\n"));
         }
         let works = self.plane.common_ref().datapath().logs().media();
         if works == self.media {

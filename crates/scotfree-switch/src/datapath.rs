@@ -7,7 +7,7 @@
 
 use crate::bridge::{Bridge, FrameAddresses, PortIndex, Verdict};
 use crate::config::SwitchConfig;
-use crate::fast_path::{Before, FastPath};
+use crate::fast_path::{why_unreachable, Before, FastPath};
 use crate::link::Vlan;
 use crate::logs::{LogMeta, Logs};
 use crate::ndp::{NdpKind, NdpMessage};
@@ -76,6 +76,7 @@ pub struct Datapath {
     fast: Option<Box<dyn FastPath>>,
     mishaps_told: Mishaps,
     was_kept: bool,
+    unreachable: Vec<String>,
     counters: DatapathCounters,
 }
 
@@ -102,6 +103,7 @@ impl Datapath {
             fast: None,
             mishaps_told: Mishaps::default(),
             was_kept: true,
+            unreachable: Vec::new(),
             counters: DatapathCounters::default(),
         }
     }
@@ -182,6 +184,23 @@ impl Datapath {
             );
         }
         self.was_kept = is_kept;
+    }
+
+    /// Tells of ports whose other ends have begun or ceased to take what the fast path sends.
+    fn tell_of_unreachable(&mut self, notices: &mut Notices) {
+        let now = self.fast.as_ref().map_or_else(Vec::new, |fast| fast.unreachable());
+        for port in now.iter().filter(|port| !self.unreachable.contains(port)) {
+            notices.alarm(&why_unreachable(port));
+        }
+        for port in self.unreachable.iter().filter(|port| !now.contains(port)) {
+            notices.say(&format!("port {port} takes frames from programs again"));
+        }
+        self.unreachable = now;
+    }
+
+    /// The ports by which what the fast path sends left for nobody when that was last looked at.
+    pub fn unreachable(&self) -> &[String] {
+        &self.unreachable
     }
 
     /// Whether the fast path's log outlives this process, when that was last looked at.
@@ -568,6 +587,7 @@ impl Datapath {
         self.after(notices);
         self.tell_mishaps(notices);
         self.tell_of_lost_pins(notices);
+        self.tell_of_unreachable(notices);
     }
 
     /// Takes the cluster's key anew, after a rotation.
@@ -839,7 +859,7 @@ mod tests {
 
     /// A fast path that does nothing but count what went wrong, and is kept or not.
     #[derive(Clone)]
-    struct Clumsy(Arc<Mutex<Mishaps>>, Arc<AtomicBool>);
+    struct Clumsy(Arc<Mutex<Mishaps>>, Arc<AtomicBool>, Arc<Mutex<Vec<String>>>);
 
     impl FastPath for Clumsy {
         fn before(
@@ -872,6 +892,10 @@ mod tests {
             self.1.load(Ordering::Relaxed)
         }
 
+        fn unreachable(&self) -> Vec<String> {
+            self.2.lock().expect("nobody panicked").clone()
+        }
+
         fn counters(&self) -> Result<DeviceCounters, String> {
             Ok(DeviceCounters::default())
         }
@@ -884,7 +908,7 @@ mod tests {
         let sink = Arc::clone(&lines);
         let sink = move |line: &str| sink.lock().expect("nobody panicked").push(line.to_owned());
         world.notices = Notices::new(Box::new(sink));
-        let clumsy = Clumsy(Arc::default(), Arc::new(AtomicBool::new(true)));
+        let clumsy = Clumsy(Arc::default(), Arc::new(AtomicBool::new(true)), Arc::default());
         world.path.set_fast_path(Box::new(clumsy.clone()));
         let told = move |world: &mut World| {
             world.path.check(Nanos(1), &mut world.notices);
@@ -920,6 +944,18 @@ mod tests {
         let lines = told(&mut world);
         assert!(lines.len() == 1 && lines[0].starts_with("ALARM: the folder that keeps"), "{lines:?}");
         assert_eq!((told(&mut world), world.path.was_kept()), (vec![], false));
+    }
+
+    #[test]
+    fn a_port_that_takes_nothing_from_programs_is_an_alarm_until_it_does() {
+        let (mut world, clumsy, mut told) = clumsy_world();
+        *clumsy.2.lock().expect("nobody panicked") = vec!["p0".to_owned()];
+        let lines = told(&mut world);
+        assert!(lines.len() == 1 && lines[0].starts_with("ALARM: port p0 takes no frames"), "{lines:?}");
+        assert_eq!((told(&mut world), world.path.unreachable()), (vec![], &["p0".to_owned()][..]));
+        clumsy.2.lock().expect("nobody panicked").clear();
+        assert_eq!(told(&mut world), ["port p0 takes frames from programs again"]);
+        assert_eq!((told(&mut world), world.path.unreachable()), (vec![], &[][..]));
     }
 
     #[test]

@@ -51,6 +51,17 @@ pub trait FastPath {
     /// Whether its log outlives this process still.
     fn is_kept(&self) -> bool;
 
+    /// The ports by which what it sends leaves for nobody.
+    fn unreachable(&self) -> Vec<String>;
+
     /// What the fast path has counted by itself, under the device's names.
     fn counters(&self) -> Result<DeviceCounters, String>;
+}
+
+/// Why a port is unreachable for programs, and what to do.
+pub(crate) fn why_unreachable(port: &str) -> String {
+    format!(
+        "port {port} takes no frames from programs: what the device sends there vanishes. Of a veth the other end must \
+         receive by NAPI; while it is up: ethtool -K OTHER_END gro off; ethtool -K OTHER_END gro on"
+    )
 }

@@ -4,6 +4,7 @@
 
 use crate::config::{PlaneConfig, SwitchConfig, XdpConfig};
 use crate::daemon::StartError;
+use crate::fast_path::why_unreachable;
 use crate::plane::Plane;
 use crate::plane_user::UserPlane;
 use crate::plane_xdp::{attached_program, Loaded};
@@ -49,12 +50,7 @@ impl Front {
                  the way through the daemon; give that log up and start with --slots {least} or more"
             )
         });
-        let vanish = loaded.unreachable(ports).map(|port| {
-            format!(
-                "port {port} takes no frames from programs: what the device sends there vanishes. Of a veth the other \
-                 end must receive by NAPI; while it is up: ethtool -K OTHER_END gro off; ethtool -K OTHER_END gro on"
-            )
-        });
+        let vanish = loaded.unreachable(ports).into_iter().map(|port| why_unreachable(&port));
         retired.into_iter().chain(narrow).chain(vanish).collect()
     }
 

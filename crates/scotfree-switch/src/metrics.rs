@@ -256,6 +256,12 @@ impl MetricsText {
         }
     }
 
+    /// The ports by which frames of programs leave for nobody.
+    pub fn unreachable(&mut self, ports: &[String]) {
+        let help = "Ports whose other end takes no frames from programs: what is sent there vanishes.";
+        self.gauge("scotfree_unreachable_ports", help, ports.len() as f64);
+    }
+
     /// What was done with frames.
     pub fn datapath(&mut self, counters: &DatapathCounters) {
         let DatapathCounters { frames, scotfree, malformed, answered, originated, unwritable } = *counters;

@@ -56,18 +56,9 @@ impl Loaded {
         self.is_retired
     }
 
-    /// The ports that frames do not leave by when programs send them. A kernel that does not say is believed to have
-    /// none, as is a driver in generic mode, which sends as the host does.
-    pub(crate) fn unreachable<'a>(&self, ports: &'a [(String, u32)]) -> impl Iterator<Item = &'a str> {
-        let is_native = !self.config.generic;
-        let takes_none = |ifindex: u32| {
-            let found = Interface::look(ifindex);
-            found.is_ok_and(|interface| interface.features.native && !interface.features.is_target)
-        };
-        ports
-            .iter()
-            .filter(move |(_, ifindex)| is_native && takes_none(*ifindex))
-            .map(|(name, _)| name.as_str())
+    /// The ports that frames do not leave by when programs send them.
+    pub(crate) fn unreachable(&self, ports: &[(String, u32)]) -> Vec<String> {
+        unreachable(self.config.generic, ports.iter().map(|(name, ifindex)| (name.as_str(), *ifindex)))
     }
 
     /// How many slots the kernel's log has.
@@ -118,6 +109,7 @@ impl Loaded {
             mirror,
             ports: ports.clone(),
             server: config.server.ip(),
+            generic: self.config.generic,
         }));
         let links = shared.attach(&ports, mode)?;
         Ok(XdpPlane {
@@ -132,6 +124,16 @@ impl Loaded {
             _links: links,
         })
     }
+}
+
+/// Those of the ports that frames do not leave by when programs send them. A kernel that does not say is believed to
+/// have none, as is a driver in generic mode, which sends as the host does.
+fn unreachable<'a>(generic: bool, ports: impl Iterator<Item = (&'a str, u32)>) -> Vec<String> {
+    let takes_none = |ifindex: u32| {
+        let found = Interface::look(ifindex);
+        found.is_ok_and(|interface| interface.features.native && !interface.features.is_target)
+    };
+    ports.filter(|(_, ifindex)| !generic && takes_none(*ifindex)).map(|(name, _)| name.to_owned()).collect()
 }
 
 /// Whether the key has had epochs that it has no more.
@@ -237,6 +239,7 @@ struct KernelFastPath {
     mirror: Mirror,
     ports: Vec<Port>,
     server: IpAddr,
+    generic: bool,
 }
 
 impl FastPath for KernelFastPath {
@@ -280,6 +283,10 @@ impl FastPath for KernelFastPath {
 
     fn is_kept(&self) -> bool {
         self.mirror.kernel().is_kept()
+    }
+
+    fn unreachable(&self) -> Vec<String> {
+        unreachable(self.generic, self.ports.iter().map(|port| (port.interface.as_str(), port.ifindex)))
     }
 
     fn counters(&self) -> Result<DeviceCounters, String> {

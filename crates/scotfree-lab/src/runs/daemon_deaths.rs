@@ -165,13 +165,14 @@ impl<'a> World<'a> {
         Ok(revived)
     }
 
-    /// How many acknowledgements the programs send by themselves.
+    /// How many acknowledgements the programs send by themselves, until there are enough and not all of them are of
+    /// updates that were admitted before.
     fn await_acks(&self, killed: &Moment) -> u64 {
         let mut grown = 0;
         wait_until(ACKS_PATIENCE, || {
-            let now = self.look().map_or(killed.persist_acks, |moment| moment.persist_acks);
-            grown = now.saturating_sub(killed.persist_acks);
-            grown >= ACKS_MIN || self.context.interrupt.has_come()
+            let now = self.look().unwrap_or(*killed);
+            grown = now.persist_acks.saturating_sub(killed.persist_acks);
+            (grown >= ACKS_MIN && now.order > killed.order) || self.context.interrupt.has_come()
         });
         grown
     }
