@@ -14,6 +14,7 @@ pub use kernel_plane::{GroupSet, KeptDevice, KernelWish, Runner, KEPT_FOLDER, KE
 pub use log_size::{LogDemand, LogRoom};
 pub use system::System;
 
+use crate::environment::HALT_POLL_FILE;
 use crate::kernel_plane::Interface;
 use crate::process::Socket;
 use serde::Serialize;
@@ -367,9 +368,8 @@ fn hugepages(environment: &dyn Environment) -> Finding {
 /// In a virtual machine: to wake a processor that has halted takes a way through the host, which costs several times
 /// what a packet does.
 fn halting(environment: &dyn Environment) -> Option<Finding> {
-    const SETTING: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
     let check = "idle processors";
-    let nanos = environment.read(SETTING)?.trim().parse::<u64>().ok()?;
+    let nanos = environment.read(HALT_POLL_FILE)?.trim().parse::<u64>().ok()?;
     if nanos > 0 {
         return Some(Finding::ok(check, format!("look for up to {nanos} ns for work before they halt")));
     }
@@ -378,7 +378,7 @@ fn halting(environment: &dyn Environment) -> Option<Finding> {
         check,
         State::Could,
         found,
-        format!("echo 200000 > {SETTING}, which takes processor time"),
+        format!("echo 200000 > {HALT_POLL_FILE}, which takes processor time"),
     ))
 }
 

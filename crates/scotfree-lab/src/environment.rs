@@ -11,10 +11,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// What stands where something could not be found out.
 pub const UNKNOWN: &str = "unknown";
 
+/// For how many nanoseconds idle processors look for work before they halt (Linux, `cpuidle-haltpoll`).
+pub(crate) const HALT_POLL_FILE: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
+
 /// The circumstances of a measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
-    /// Processors and memory.
+    /// Processors, memory, and what idle processors do.
     pub machine: String,
     /// The kernel's release.
     pub kernel: String,
@@ -95,7 +98,17 @@ fn machine() -> String {
     let memory = field_of("/proc/meminfo", "MemTotal")
         .and_then(|text| text.strip_suffix(" kB")?.parse::<f64>().ok())
         .map_or(UNKNOWN.to_owned(), |kib| format!("{:.1} GiB", kib / f64::from(1 << 20)));
-    format!("{cores} x {model}, {memory}")
+    format!("{cores} x {model}, {memory}{}", idle(fs::read_to_string(HALT_POLL_FILE).ok().as_deref()))
+}
+
+/// What the processors of a virtual machine do that have nothing to do: to wake one that has halted takes a way through
+/// the host. Nothing of a machine that is no such, or has no such setting.
+fn idle(halt_poll_ns: Option<&str>) -> String {
+    match halt_poll_ns.and_then(|text| text.trim().parse::<u64>().ok()) {
+        Some(0) => ", idle processors halt at once".to_owned(),
+        Some(nanos) => format!(", idle processors look for {} us before they halt", nanos / 1_000),
+        None => String::new(),
+    }
 }
 
 fn field_of(file: &str, key: &str) -> Option<String> {
@@ -150,6 +163,17 @@ fn is_leap(year: u64) -> bool {
 mod tests {
     use super::*;
     use crate::scratch::Scratch;
+
+    #[test]
+    fn what_idle_processors_do_is_said_where_it_is_set() {
+        for (setting, said) in [
+            (Some("0\n"), ", idle processors halt at once"),
+            (Some("200000\n"), ", idle processors look for 200 us before they halt"),
+            (None, ""),
+        ] {
+            assert_eq!(idle(setting), said);
+        }
+    }
 
     #[test]
     fn dates_are_right() {

@@ -223,8 +223,8 @@ fn run_one(
     }
     let repository = options.lab_folder.parent().filter(|path| !path.as_os_str().is_empty());
     let repository = repository.unwrap_or(Path::new("."));
-    let environment = Environment::observe(repository, &experiment.covers);
     let halt_poll = experiment.halt_poll_ns.map(HaltPoll::set).transpose()?;
+    let environment = Environment::observe(repository, &experiment.covers);
     let context = Context::new(&experiment, options, interrupt, halt_poll)?;
     eprintln!("{name}: {}", experiment.title);
     let series = runner(&context);

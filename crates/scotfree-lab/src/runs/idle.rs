@@ -2,12 +2,10 @@
 //!
 //! Invariant: what an experiment sets here is as it was before when the experiment is over, also if it fails.
 
+use crate::environment::HALT_POLL_FILE;
 use crate::trouble::Trouble;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// The driver's own setting (Linux, `cpuidle-haltpoll`).
-const HALT_POLL_FILE: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 
 /// Has idle processors look for so long, as long as this lives. To wake one that has halted takes a way through the
 /// host, which who wakes it pays for.

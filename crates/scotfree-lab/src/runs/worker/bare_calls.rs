@@ -434,7 +434,7 @@ mod tests {
     fn each_call_ends_with_its_own_answer() {
         let address = reflection(|_| {});
         for (outstanding, interval_us, spin_us) in
-            [(1, 0, 0), (1, 50, 0), (16, 0, 0), (1, 0, 200), (16, 50, 200)]
+            [(1, 0, 0), (1, 50, 0), (16, 0, 0), (1, 0, 200), (16, 0, 200)]
         {
             let calls = BareCallsSpec { outstanding, interval_us, spin_us, ..spec(address) };
             let report = measure(&calls).expect("answers");
