@@ -345,6 +345,7 @@ mod tests {
             ("one-device-apart", 1),
             ("chain3", 3),
             ("chain3-replicas", 3),
+            ("chain3-replicas-apart", 3),
             ("chain3-peers", 3),
         ] {
             let file =
