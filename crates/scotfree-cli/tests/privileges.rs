@@ -87,6 +87,10 @@ fn a_member_of_the_group_runs_a_device_without_root() {
     let stranger = run_inside(&as_user(STRANGER, ""), "inside_a_device_of_a_set", &variables);
     let said = text(&stranger);
     assert!(!stranger.status.success() && said.contains("ermission denied"), "{said}");
+    assert!(
+        said.contains("so may the members of its group") && said.contains("scot setup --group"),
+        "{said}"
+    );
     sets.require_setup(&["--remove"], "removed");
     sets.require_setup(&["--remove"], "is not there");
     assert!(!sets.0.exists());

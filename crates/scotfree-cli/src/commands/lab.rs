@@ -262,3 +262,21 @@ pub fn failed(error: RunError) -> Failure {
         RunError::Trouble(_) | RunError::Interrupted => Failure::environment(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lab_in_use_is_told_from_one_that_was_kept_and_from_one_that_was_left() {
+        let lab = |name: &str, owner_pid| Standing { name: name.to_owned(), owner_pid };
+        let standing = [lab("kept", None), lab("running", Some(7))];
+        for (name, said) in [
+            ("kept", "kept"),
+            ("running", "running (process 7 runs in it)"),
+            ("left", "left (nobody runs in it; remove it: scot lab down)"),
+        ] {
+            assert_eq!(whose(name.to_owned(), &standing), said);
+        }
+    }
+}
