@@ -10,6 +10,8 @@ use scotfree_lab::topology::Topology;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -100,6 +102,11 @@ fn await_stable(metrics: SocketAddr, connection: &mut Connection) {
 fn stop(process: &Process) {
     let status = process.stop(PATIENCE).expect("it has ended");
     assert!(status.success(), "{status}: {}", process.error_output());
+}
+
+/// What callers have sent is nobody else's to read.
+fn is_private(log: &Path) -> bool {
+    fs::metadata(log).expect("it is there").permissions().mode() & 0o777 == 0o600
 }
 
 #[test]
@@ -212,6 +219,7 @@ fn a_drained_server_has_kept_everything() {
         let reply = connection.call(&["RPUSH", "l", "x"]).expect("a reply");
         assert_eq!(reply, Reply::Integer(count));
     }
+    assert!(is_private(&world.folder.path().join("kv.wal")));
     stop(&kv);
     let kv = world.serve("kv-again", &["kv"]);
     // The open connection goes on, and new ones find what there is.
@@ -346,6 +354,7 @@ fn a_device_takes_over_faults_on_purpose_and_names_the_rest() {
     write("loss = 0.5\n");
     let switch = scot(&["switch"]);
     switch.wait_for_output("scot: ready switch 10.77.0.254:51000", PATIENCE).expect("it serves");
+    assert!(is_private(&folder.path().join("ram.log")));
     let second = scot(&["switch", "--metrics", "127.0.0.1:9101"]);
     assert_eq!(second.wait(PATIENCE).and_then(|status| status.code()), Some(3));
     let said = second.error_output();

@@ -5,7 +5,7 @@
 use super::{cluster_key, devices, exclude_more, excluded, say_excluded, spin_time, take_key};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
-use crate::serve::{begin, changed_keys, say_reload, Listening, Messages};
+use crate::serve::{begin, changed_keys, keep_files_private, say_reload, Listening, Messages};
 use crate::settings::{Config, Kv};
 use crate::text::Size;
 use scotfree_core::DeviceId;
@@ -34,6 +34,7 @@ struct Plan {
 
 /// Runs the server until it is told to end.
 pub fn run(sources: Sources) -> Result<(), Failure> {
+    keep_files_private();
     let settings = sources.read()?;
     let key = cluster_key(&settings.cluster)?;
     let plan = plan(&settings.kv).map_err(|failure| sources.placed("kv", failure))?;

@@ -6,7 +6,7 @@
 use super::{cluster_key, spin_time, take_key};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
-use crate::serve::{changed_keys, on_signals, say_ready, say_reload, Messages};
+use crate::serve::{changed_keys, keep_files_private, on_signals, say_ready, say_reload, Messages};
 use crate::settings::{Config, Plane, Switch, XdpMode};
 use crate::text::{LogSpec, LogTier, Size};
 use scotfree_core::{DeviceId, Nanos};
@@ -31,6 +31,7 @@ const RELOADABLE: [&str; 10] =
 
 /// Runs the daemon until it is told to end.
 pub fn run(sources: Sources) -> Result<(), Failure> {
+    keep_files_private();
     let settings = sources.read()?;
     let key = cluster_key(&settings.cluster)?;
     let config = config(&settings.switch, key).map_err(|failure| sources.placed("switch", failure))?;
@@ -239,7 +240,8 @@ fn require_places(switch: &Switch, log: &LogSpec, config: &SwitchConfig) -> Resu
     let SwitchConfig { sessions_max, window_max, .. } = *config;
     let is_derived = switch.sessions_max.is_none() && log.size.is_some();
     let is_xdp = matches!(config.plane, PlaneConfig::Xdp(_));
-    if !is_derived || !is_xdp || sessions_max <= XDP_SESSIONS_MAX {
+    // A window of nothing is refused by its own name.
+    if !is_derived || !is_xdp || window_max == 0 || sessions_max <= XDP_SESSIONS_MAX {
         return Ok(());
     }
     let bytes_max = u64::from(XDP_SESSIONS_MAX) * u64::from(window_max) * RAM_ENTRY_BYTES;
