@@ -20,8 +20,7 @@ use std::thread;
 // What a process that Ctrl-C ended says of itself.
 const INTERRUPTED: i32 = 130;
 
-/// From now on what this process makes is its user's alone: a log holds what callers have sent, and the keys of their
-/// sessions.
+/// From now on what this process makes is its user's alone: a log holds what callers have sent.
 pub fn keep_files_private() {
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
 }
