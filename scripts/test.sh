@@ -29,6 +29,13 @@ else
   echo "SKIP: no plot is drawn here, for the reason above"
 fi
 
+step "the study"
+python=$(scripts/python.sh)
+"${python%/*}/ruff" format -q --check python
+"${python%/*}/ruff" check -q python
+(cd python && "../${python#"$PWD/"}" -m mypy src tests)
+(cd python && "../${python#"$PWD/"}" -m pytest | tee -a "$log")
+
 step "the parsers under random input"
 cargo test -q --locked --manifest-path fuzz/Cargo.toml 2>&1 | tee -a "$log"
 FUZZ_SECONDS=3 scripts/fuzz.sh

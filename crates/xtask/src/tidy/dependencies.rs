@@ -11,6 +11,8 @@ const RANKS: &[(&str, u8)] = &[
     ("scotfree-core", 0),
     ("scotfree-wire", 1),
     ("scotfree-check", 1),
+    ("scotfree-study", 1),
+    ("scotfree-python", 2),
     ("scotfree-trace", 3),
     ("scotfree-io", 3),
     ("scotfree-sim", 3),

@@ -1,0 +1,1 @@
+"""From calls to aggregates: small tables that figures share. Nothing here draws."""

@@ -1,0 +1,1 @@
+"""The figures and tables of the characterization: from aggregates to what a page shows."""

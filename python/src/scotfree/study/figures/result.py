@@ -1,0 +1,64 @@
+"""What a figure is: tables of some thousand rows at most, sentences, the published values beside the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import pyarrow as pa
+
+from scotfree.study.analysis.study import Study
+
+
+class Coverage(StrEnum):
+    """How much of a figure the inputs allow."""
+
+    COMPLETE = "complete"
+    PARTIAL = "partial"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One published value beside the user's; None where one side has none."""
+
+    what: str
+    published: float | None
+    measured: float | None
+    # ns, bytes, share (0 to 1), ratio, calls, cycles, 1/year: the report formats by it.
+    unit: str
+    # How the published value is meant, if not as an equal: "<=", ">=", "about".
+    relation: str = "="
+
+
+@dataclass
+class Result:
+    """A figure, computed."""
+
+    coverage: Coverage
+    # By name: what is drawn, and what lies as Parquet beside the report.
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+    # The inputs that were missing, named as a user would add them.
+    missing: list[str] = field(default_factory=list)
+    # Whole sentences, the most important first.
+    findings: list[str] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
+    # How it was counted, where the paper leaves a choice.
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the paper: F1 to F23, T1, T2, or a paragraph's number."""
+
+    number: str
+    title: str
+    # The paper's section.
+    section: str
+    compute: Callable[[Study], Result]
+
+
+def absent(*missing: str) -> Result:
+    """No figure, for these inputs are not there."""
+    return Result(Coverage.ABSENT, missing=list(missing))

@@ -1,0 +1,77 @@
+"""Which attribute of a record says what: one table for all forms, and for the decoder in Rust.
+
+Keys are those of OpenTelemetry's semantic conventions, of older ones that Jaeger and Zipkin data still have, and
+of the project's own `rpc.stage.*` (study-spec 5.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from scotfree.study import schema
+
+# Attribute -> column of `side`. Of two that say the same the first in this order wins.
+INTEGERS: Final[dict[str, str]] = {
+    **{f"rpc.stage.{stage}": f"{stage}_ns" for stage in schema.STAGES},
+    "rpc.stage.clock_bound": "clock_bound_ns",
+    "rpc.request.size": "req_bytes",
+    "rpc.client.request.size": "req_bytes",
+    "http.request.body.size": "req_bytes",
+    "http.request_content_length": "req_bytes",
+    "rpc.response.size": "resp_bytes",
+    "rpc.client.response.size": "resp_bytes",
+    "http.response.body.size": "resp_bytes",
+    "http.response_content_length": "resp_bytes",
+    "rpc.request.wire_size": "req_wire_bytes",
+    "rpc.response.wire_size": "resp_wire_bytes",
+    "rpc.cpu.ns": "cpu_ns",
+}
+FLOATS: Final[dict[str, str]] = {
+    "rpc.cpu.cycles": "cpu_cycles",
+    "sampling.weight": "sample_weight",
+}
+TEXTS: Final[dict[str, str]] = {
+    "service.name": "service",
+    "service.peer.name": "peer_service",
+    "peer.service": "peer_service",
+    "k8s.cluster.name": "cluster",
+    "cloud.availability_zone": "cluster",
+    "cloud.region": "cluster",
+    "peer.cluster": "peer_cluster",
+    "host.name": "machine",
+    "k8s.node.name": "machine",
+    "host.id": "machine",
+    "peer.host.name": "peer_machine",
+}
+
+
+def number(value: Any) -> int | None:
+    """An integer, whichever way it is written; None if it is none."""
+    if isinstance(value, bool) or value is None:
+        return None
+    try:
+        found = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if 0 <= found < 2**63 else None
+
+
+def take(row: dict[str, Any], attributes: Mapping[str, Any]) -> list[str]:
+    """Puts into a row of `side` what attributes say. The keys whose values cannot be are returned."""
+    wrong = []
+    for key, to in INTEGERS.items():
+        if key in attributes and row.get(to) is None:
+            row[to] = number(attributes[key])
+            if row[to] is None:
+                wrong.append(key)
+    for key, to in TEXTS.items():
+        if row.get(to) is None and isinstance(attributes.get(key), str):
+            row[to] = attributes[key]
+    for key, to in FLOATS.items():
+        value = attributes.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
+            row[to] = float(value)
+        elif value is not None:
+            wrong.append(key)
+    return wrong

@@ -1,0 +1,139 @@
+"""The store: a folder of Parquet with what was read, and a manifest that says of what.
+
+STORE/store.json                      the manifest; written last, by rename
+STORE/span/partition=00017/*.parquet  calls, by hash of their trace: a trace never crosses a partition
+STORE/metric/*.parquet                series of metrics
+STORE/profile/*.parquet               stacks with weights
+STORE/methods.parquet                 the method behind each `method_id`
+STORE/trouble.parquet                 what could not be taken as it was, and why
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from scotfree.study import schema
+from scotfree.study.trouble import StudyError
+
+# Of the folder's layout and the relations' columns.
+VERSION = 1
+MANIFEST = "store.json"
+# Parquet's own compression: half the bytes of none, at several hundred MB/s.
+COMPRESSION = "zstd"
+
+
+@dataclass(frozen=True)
+class Input:
+    """One file that was read."""
+
+    path: str
+    form: str
+    bytes: int
+    records: int
+
+
+@dataclass
+class Manifest:
+    """What a store holds."""
+
+    version: int = VERSION
+    partitions: int = 0
+    inputs: list[Input] = field(default_factory=list)
+    # Records of sides read, and what became of each: rows_in == merged + spans_alone + dropped (asserted).
+    records_in: int = 0
+    spans: int = 0
+
+
+class Store:
+    """A store that is complete, opened for reading."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder = folder
+        self.manifest = manifest
+
+    @classmethod
+    def open(cls, folder: Path) -> Store:
+        """Opens it; a `StudyError` says what is wrong if it is none."""
+        path = folder / MANIFEST
+        try:
+            text = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            raise StudyError(
+                f"open {folder}: it holds no {MANIFEST}, so no input was read into it",
+                "ingest first: python -m scotfree.study ingest DATA… --store FOLDER",
+            ) from None
+        except ValueError as error:
+            raise StudyError(
+                f"open {folder}: {MANIFEST} is no JSON: {error}", "remove the folder and ingest again"
+            ) from None
+        if text.get("version") != VERSION:
+            raise StudyError(
+                f"open {folder}: it is of version {text.get('version')}, this reads {VERSION}",
+                "ingest again into another folder",
+            )
+        inputs = [Input(**entry) for entry in text.pop("inputs")]
+        return cls(folder, Manifest(inputs=inputs, **text))
+
+    def partitions(self) -> list[Path]:
+        """The folders of calls, in order."""
+        return sorted((self.folder / "span").glob("partition=*"))
+
+    def files(self, relation: str) -> list[Path]:
+        """The Parquet files of `span`, `metric` or `profile`."""
+        return sorted((self.folder / relation).rglob("*.parquet"))
+
+    def read(self, name: str) -> pa.Table:
+        """A small relation whole: `methods` or `trouble`."""
+        return pq.read_table(self.folder / f"{name}.parquet")
+
+    def iter_partitions(self, columns: list[str]) -> Iterator[pa.Table]:
+        """These columns of the calls, a partition at a time: each holds its traces whole."""
+        for folder in self.partitions():
+            yield pq.read_table(folder, columns=columns, partitioning=None)
+
+
+def partition_folder(store: Path, index: int) -> Path:
+    """Where the calls of a partition lie."""
+    return store / "span" / f"partition={index:05}"
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Writes a table as one file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_suffix(".half")
+    pq.write_table(table, half, compression=COMPRESSION)
+    half.rename(path)
+
+
+def write_manifest(store: Path, manifest: Manifest) -> None:
+    """The last step: from now on the store is complete."""
+    half = store / (MANIFEST + ".half")
+    with half.open("w") as file:
+        json.dump(asdict(manifest), file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    half.rename(store / MANIFEST)
+
+
+def empty(relation: pa.Schema) -> pa.Table:
+    """No row of a relation."""
+    return relation.empty_table()
+
+
+__all__ = [
+    "Input",
+    "Manifest",
+    "Store",
+    "empty",
+    "partition_folder",
+    "schema",
+    "write_manifest",
+    "write_table",
+]

@@ -1,0 +1,84 @@
+"""What goes wrong, in two forms: an error that ends a command, and rows of a ledger that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from scotfree.study import schema
+
+
+class StudyError(Exception):
+    """Something that the user must change: what was tried and what was in the way, and what to do next."""
+
+    def __init__(self, problem: str, advice: str) -> None:
+        super().__init__(f"{problem}; {advice}")
+        self.problem = problem
+        self.advice = advice
+
+
+@dataclass
+class _Entry:
+    record: int | None
+    count: int
+    detail: str | None
+
+
+class Ledger:
+    """Rows of `trouble`, one for each input and reason, so that a file of nonsense cannot fill the memory."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[int, str, bool], _Entry] = {}
+
+    def note(
+        self,
+        input_: int,
+        reason: str,
+        *,
+        record: int | None = None,
+        kept: bool = False,
+        count: int = 1,
+        detail: str | None = None,
+    ) -> None:
+        """Counts one trouble. The first one's place and detail are kept."""
+        entry = self._entries.setdefault((input_, reason, kept), _Entry(record, 0, detail))
+        entry.count += count
+
+    def add(self, rows: pa.Table) -> None:
+        """Takes over rows of another ledger."""
+        for row in rows.to_pylist():
+            self.note(
+                row["input"],
+                row["reason"],
+                record=row["record"],
+                kept=row["is_kept"],
+                count=row["count"],
+                detail=row["detail"],
+            )
+
+    def dropped(self, input_: int | None = None) -> int:
+        """Records that are in no other relation."""
+        return sum(
+            entry.count for (of, _, kept), entry in self._entries.items() if not kept and input_ in (None, of)
+        )
+
+    def table(self) -> pa.Table:
+        """The rows, in an order that does not depend on the order of reading."""
+        rows = [
+            {
+                "input": input_,
+                "record": entry.record,
+                "reason": reason,
+                "count": entry.count,
+                "is_kept": kept,
+                "detail": entry.detail,
+            }
+            for (input_, reason, kept), entry in sorted(self._entries.items(), key=lambda item: item[0])
+        ]
+        return pa.Table.from_pylist(rows, schema=schema.TROUBLE)
+
+    def reasons(self) -> Iterable[str]:
+        """Every reason noted."""
+        return sorted({reason for _, reason, _ in self._entries})
