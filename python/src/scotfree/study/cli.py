@@ -1,32 +1,58 @@
-"""The command: `python -m scotfree.study`, also `scot study`."""
+"""The command: `python -m scotfree.study`, also `scot study`.
+
+Exit codes: 0 it did what it was asked; 1 a verdict (a budget exceeded); 2 what the user must change.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from scotfree.study.analysis.study import Study
-from scotfree.study.engine.duck import DuckEngine
-from scotfree.study.figures import latency
-from scotfree.study.ingest.run import ingest
+from scotfree.study.commands import report
 from scotfree.study.trouble import StudyError
 
 
+class Command(Protocol):
+    """A module of `scotfree.study.commands`."""
+
+    HELP: str
+    EXAMPLES: str
+    add: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+COMMANDS: dict[str, Command] = {"report": report}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; 0 if it did what it was asked, 1 for a verdict, 2 for what the user must change."""
-    parser = argparse.ArgumentParser(prog="scot study", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    report = commands.add_parser("report", help="read DATA and write one self-contained HTML file")
-    report.add_argument("data", type=Path, nargs="+", metavar="DATA")
-    report.add_argument("-o", "--output", type=Path, default=Path("report.html"))
-    flags = parser.parse_args(arguments)
+    """Runs a command; returns the exit code."""
+    flags = _parser().parse_args(arguments)
     try:
-        store = ingest(flags.data, flags.output.with_suffix(".store"))
-        result = latency.compute(Study(store, DuckEngine(store)))
+        return COMMANDS[flags.command].run(flags)
     except StudyError as error:
         print(f"scot study: {error}", file=sys.stderr)
         return 2
-    print(result.findings, result.comparisons)
-    return 0
+    except KeyboardInterrupt:
+        print("scot study: interrupted; the same command goes on where this one was", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="scot study", description="Reads the RPC latency tax off traces, metrics and profiles."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        added = commands.add_parser(
+            name,
+            help=command.HELP,
+            description=command.HELP,
+            epilog=f"Examples:\n{command.EXAMPLES}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.add(added)
+    return parser
