@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from scotfree.study.commands import report
@@ -19,8 +19,12 @@ class Command(Protocol):
 
     HELP: str
     EXAMPLES: str
-    add: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
+
+    def add(self, parser: argparse.ArgumentParser) -> None:
+        """Says the flags."""
+
+    def run(self, flags: argparse.Namespace) -> int:
+        """Does it; the exit code."""
 
 
 COMMANDS: dict[str, Command] = {"report": report}
