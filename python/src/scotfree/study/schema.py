@@ -174,11 +174,15 @@ PROFILE: Final = pa.schema(
         pa.field("ts_ns", pa.int64()),
         # Symbols from the root to the leaf.
         pa.field("stack", pa.list_(_TEXT), nullable=False),
+        # The file that each symbol stands in (program, library, kernel), where the input says it; else null.
+        pa.field("modules", pa.list_(_TEXT)),
         pa.field("weight", pa.float64(), nullable=False),
-        # What a weight counts: "cpu" (ns or samples of processor time). Others are kept and not used.
+        # What a weight counts: one of PROFILE_UNITS. Others (heap, locks) are kept and not used.
         pa.field("unit", _TEXT, nullable=False),
     ]
 )
+# Processor time as nanoseconds, as cycles, as samples of a period that is not known. Different units never add up.
+PROFILE_UNITS: Final = ("cpu_ns", "cpu_cycles", "cpu_samples")
 
 TROUBLE: Final = pa.schema(
     [
