@@ -56,7 +56,7 @@ class Provenance(IntEnum):
     MISSING = 0
     MEASURED = 1
     DERIVED = 2
-    # Part of a sum that could not be split: the sum is the call's tax.
+    # Part of a sum that could not be split: the sum is the call's tax. Its own column is null.
     LUMPED = 3
 
 
@@ -129,6 +129,10 @@ SPAN: Final = pa.schema(
         *_stages(),
         # As the client saw it; null if only the server's record is there.
         pa.field("total_ns", pa.int64()),
+        # All before and all behind the application: known for nine measured stages, and where the clocks of both
+        # machines allow it (study-spec 5.1). With server_app_ns their sum is the total.
+        pa.field("request_side_ns", pa.int64()),
+        pa.field("response_side_ns", pa.int64()),
         pa.field("provenance", pa.int32(), nullable=False),
         *_COMMON,
     ]
@@ -186,6 +190,7 @@ PROFILE_UNITS: Final = ("cpu_ns", "cpu_cycles", "cpu_samples")
 
 TROUBLE: Final = pa.schema(
     [
+        # Its number in the manifest; -1 if it concerns all.
         pa.field("input", pa.int32(), nullable=False),
         # The first record it was seen at; null if it concerns the whole input.
         pa.field("record", pa.int64()),

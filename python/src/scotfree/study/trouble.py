@@ -42,9 +42,11 @@ class Ledger:
         count: int = 1,
         detail: str | None = None,
     ) -> None:
-        """Counts one trouble. The first one's place and detail are kept."""
+        """Counts one trouble. The place and detail of the lowest record are kept, whatever the order."""
         entry = self._entries.setdefault((input_, reason, kept), _Entry(record, 0, detail))
         entry.count += count
+        if record is not None and (entry.record is None or record < entry.record):
+            entry.record, entry.detail = record, detail
 
     def add(self, rows: pa.Table) -> None:
         """Takes over rows of another ledger."""
