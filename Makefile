@@ -6,7 +6,7 @@ SEEDS ?= 0..20000
 SECONDS_FUZZ ?= 60
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup demo test check fmt lint sim fuzz fuzz-xdp bench lab experiment plots kernels doc claims
+.PHONY: help setup setup-study demo report python-lock test check fmt lint sim fuzz fuzz-xdp bench lab experiment plots kernels doc claims
 
 help: ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -14,11 +14,19 @@ help: ## list the verbs
 setup:
 	@scripts/setup.sh
 
+setup-study:
+	@scripts/setup.sh --study
+
 demo: setup ## three namespaces, a real Redis, the nine stages, a kill and a recovery
 	@scripts/build.sh
 	@target/release/scot demo
 
-test: setup ## every test, then the simulator and the kill rounds
+report: setup-study ## the demo with the study of its calls: target/demo.html
+	@scripts/build.sh
+	@scripts/python.sh >/dev/null
+	@target/release/scot demo --report target/demo.html
+
+test: setup-study ## every test, then the simulator and the kill rounds
 	@scripts/test.sh
 
 check: fmt lint ## format, lints and tidy rules: seconds, offline, no root
@@ -58,6 +66,9 @@ plots: ## draw all results again: lab/results/plots
 
 kernels: ## on which of Debian's kernels the device's programs run: boots them; writes docs/kernels.md
 	@scripts/kernels.sh
+
+python-lock: ## the exact versions of what the study uses, anew: python/requirements.txt
+	@scripts/python.sh --lock
 
 claims: ## every claim with its verdict; exits 1 if a required value is missed
 	@scripts/build.sh

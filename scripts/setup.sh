@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Installs what is missing of the Debian packages that the tests and the demo use; does nothing where
-# all is there. What cannot be installed is named with the command that would install it.
+# all is there. What cannot be installed is named with the command that would install it. With `--study` also what
+# the study and its tests use: Python with venv, Java for Spark, a browser.
 set -euo pipefail
 
 # command:package
 wanted=(clang-14:clang-14 pkg-config:pkg-config ip:iproute2 redis-server:redis-server redis-cli:redis-tools redis-benchmark:redis-tools ethtool:ethtool unshare:util-linux)
 required=(ip unshare)
+has_venv() { has python3 && python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
 PATH="$PATH:/usr/sbin:/sbin:$HOME/.cargo/bin"
 has() { command -v "$1" >/dev/null 2>&1; }
@@ -34,6 +36,11 @@ for pair in "${wanted[@]}"; do
   has "${pair%%:*}" || missing+=("${pair##*:}")
 done
 links || missing+=(gcc libc6-dev)
+if [ "${1:-}" = --study ]; then
+  has_venv || missing+=(python3 python3-venv)
+  has java || missing+=(openjdk-17-jre-headless)
+  has chromium || missing+=(chromium)
+fi
 # What the plane in the kernel is compiled and linked with.
 compiles_bpf || missing+=(libbpf-dev libelf-dev zlib1g-dev gcc libc6-dev make)
 
@@ -63,8 +70,10 @@ elif ! minor=$(cargo --version | sed -nE 's/^cargo 1\.([0-9]+)\..*/\1/p') || [ "
   echo "setup: Rust 1.85 or newer is needed, this is $(cargo --version); with rustup: rustup update stable" >&2
   stop=1
 fi
-if ! has python3 || ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
-  echo "setup: Python 3.11 or newer is missing; it is not needed yet, analysis will want it (apt-get install python3)" >&2
+if [ "${1:-}" = --study ]; then
+  has_venv || { echo "setup: Python 3.11 or newer with venv is needed for the study and missing (apt-get install python3 python3-venv)" >&2; stop=1; }
+  has java || echo "setup: no Java 17: what runs on Spark is skipped with the reason" >&2
+  has chromium || echo "setup: no chromium: what is tried in a browser is skipped with the reason" >&2
 fi
 if ! { has clang-14 && compiles_bpf; }; then
   echo "setup: clang-14, libbpf-dev, libelf-dev or zlib1g-dev is missing: scot is built without the plane in the kernel (\`scot switch --plane xdp\`)" >&2

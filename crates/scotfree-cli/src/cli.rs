@@ -36,6 +36,7 @@ pub enum Command {
     #[command(after_help = "Examples:
   scot demo                      as root, or as anybody where user namespaces are allowed
   scot demo --service kv         without a Redis
+  scot demo --report demo.html   with the study of its calls (needs the Python package: README)
   scot demo --json --seconds 3   one JSON object on standard output, for scripts
 Ends with 1 if an acknowledged update was lost or applied twice.")]
     Demo(Demo),
@@ -150,6 +151,9 @@ pub struct Demo {
     /// Keep what the processes print
     #[arg(long, value_name = "FOLDER")]
     pub log_folder: Option<PathBuf>,
+    /// End with a picture: write the study of the calls to FILE, one HTML page; what it was made of lies beside it
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
 }
 
 /// What moves the frames in the demo.

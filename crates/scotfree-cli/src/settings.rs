@@ -370,6 +370,10 @@ pub struct Client {
     #[arg(long, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_every: Option<u32>,
+    /// What call records call the program in front of this sidecar (`service.name`; scot-sidecar-client by default)
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_service: Option<String>,
     /// Ask the kernel for its stamps of every Nth packet (64 by default, 0: never)
     #[arg(long, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -25,8 +25,8 @@ pub struct Experiment {
     pub name: String,
     /// What it shows, in a sentence.
     pub title: String,
-    /// The topology's name in `lab/topologies`.
-    pub topology: String,
+    /// The topology's name in `lab/topologies`; none if nothing crosses a network.
+    pub topology: Option<String>,
     /// The workload's name in `lab/workloads`.
     pub workload: Option<String>,
     /// How long idle processors look for work before they halt, in nanoseconds, for as long as it runs; as the
@@ -174,7 +174,7 @@ impl Experiment {
 struct Form {
     name: Spanned<String>,
     title: String,
-    topology: Spanned<String>,
+    topology: Option<Spanned<String>>,
     workload: Option<Spanned<String>>,
     halt_poll_ns: Option<u64>,
     repetitions: Spanned<u32>,
@@ -223,7 +223,7 @@ impl Form {
     fn check(self, source: &Source) -> Result<Experiment, ConfigError> {
         for (key, name) in [
             ("name", Some(&self.name)),
-            ("topology", Some(&self.topology)),
+            ("topology", self.topology.as_ref()),
             ("workload", self.workload.as_ref()),
         ] {
             if let Some(name) = name.filter(|name| !is_plain_name(name.get_ref())) {
@@ -258,7 +258,7 @@ impl Form {
         Ok(Experiment {
             name: self.name.into_inner(),
             title: self.title,
-            topology: self.topology.into_inner(),
+            topology: self.topology.map(Spanned::into_inner),
             workload: self.workload.map(Spanned::into_inner),
             halt_poll_ns: self.halt_poll_ns,
             repetitions: self.repetitions.into_inner(),
@@ -363,7 +363,9 @@ pub(crate) mod tests {
         let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab");
         for file in std::fs::read_dir(lab.join("experiments")).expect("it is there").flatten() {
             let experiment = Experiment::read(&file.path()).expect("it is an experiment");
-            assert!(lab.join("topologies").join(experiment.topology + ".toml").is_file());
+            if let Some(topology) = experiment.topology {
+                assert!(lab.join("topologies").join(topology + ".toml").is_file());
+            }
             if let Some(workload) = experiment.workload {
                 assert!(lab.join("workloads").join(workload + ".toml").is_file());
             }

@@ -36,6 +36,7 @@ mod settings;
 mod sidecar_overhead;
 mod site;
 mod stores;
+//STUDY
 mod transactions;
 mod update_ack;
 pub mod worker;
@@ -269,7 +270,8 @@ impl<'a> Context<'a> {
         interrupt: &'a Interrupt,
         halt_poll: Option<HaltPoll>,
     ) -> Result<Context<'a>, ConfigError> {
-        let topology = Topology::read(&lab_file(options, "topologies", &experiment.topology))?;
+        let read = |name: &String| Topology::read(&lab_file(options, "topologies", name));
+        let topology = experiment.topology.as_ref().map(read).transpose()?.unwrap_or_default();
         let workload = experiment.workload.as_deref();
         let workload =
             workload.map(|name| Workload::read(&lab_file(options, "workloads", name))).transpose()?;

@@ -18,8 +18,8 @@ pub const PORTS_MAX: usize = 64;
 // The kernel's IFNAMSIZ less the terminating zero.
 const PORT_NAME_BYTES_MAX: usize = 15;
 
-/// Hosts and cables.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Hosts and cables; none of either by default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
     /// Its name; namespaces are called `scot-<name>-<role>`.
     pub name: String,

@@ -3,6 +3,7 @@
 //! Invariant: with `--json`, standard output has one object and nothing else. Who may not make network
 //! namespaces gets a user namespace of his own, in this process's place.
 
+use super::external;
 use super::lab::{enter_namespaces, failed, scot};
 use crate::cli::{Demo, DemoPlane, DemoService};
 use crate::failure::Failure;
@@ -12,10 +13,13 @@ use scotfree_lab::process::find_tool;
 use scotfree_lab::runs::demo::{self, DemoOptions, PlaneWish, Service};
 use scotfree_trace::Style;
 use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 pub fn run(flags: &Demo) -> Result<(), Failure> {
     let service = service(flags.service)?;
+    let picture = flags.report.as_deref().map(Picture::plan).transpose()?;
     enter_namespaces()?;
     let is_terminal =
         if flags.json { std::io::stderr().is_terminal() } else { std::io::stdout().is_terminal() };
@@ -27,16 +31,66 @@ pub fn run(flags: &Demo) -> Result<(), Failure> {
         plane: plane(flags.plane),
         style: Style::from_environment(is_terminal),
         log_folder: flags.log_folder.clone(),
+        trace_folder: picture.as_ref().map(|picture| picture.traces.clone()),
     };
     let is_json = flags.json;
     let shown = demo::run(&options, &mut |text| say(is_json, text)).map_err(failed)?;
     if is_json {
         out::line(serde_json::to_string(&shown.report).expect("a report is JSON"));
     }
+    if let Some(picture) = picture {
+        picture.draw(is_json)?;
+    }
     if shown.is_good {
         Ok(())
     } else {
         Err(Failure::Verdict)
+    }
+}
+
+/// The study of the demo's calls.
+struct Picture {
+    program: PathBuf,
+    traces: PathBuf,
+    file: PathBuf,
+}
+
+impl Picture {
+    /// Finds what draws, before the demo has taken anybody's time, and makes a folder for the calls.
+    fn plan(file: &Path) -> Result<Picture, Failure> {
+        let program = external::find("study").ok_or_else(|| {
+            let problem = "there is no program `scot-study` in the path";
+            Failure::environment(format!(
+                "draw {}: {problem}; make it: scripts/python.sh, or install the Python package",
+                file.display()
+            ))
+        })?;
+        let traces = file.with_extension("traces");
+        std::fs::create_dir_all(&traces).map_err(|error| {
+            Failure::tried(
+                format!("make {}", traces.display()),
+                &error,
+                "name a file in a folder that is yours",
+            )
+        })?;
+        Ok(Picture { program, traces, file: file.to_owned() })
+    }
+
+    fn draw(&self, is_json: bool) -> Result<(), Failure> {
+        say(is_json, "the same calls through the study:");
+        let mut command = Command::new(&self.program);
+        command.arg("report").arg(&self.traces).arg("-o").arg(&self.file);
+        if is_json {
+            command.stdout(std::io::stderr());
+        }
+        match command.status() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(Failure::environment(format!(
+                "draw {}: scot-study ended with {status}",
+                self.file.display()
+            ))),
+            Err(error) => Err(Failure::environment(format!("run {}: {error}", self.program.display()))),
+        }
     }
 }
 

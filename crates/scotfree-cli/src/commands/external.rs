@@ -1,4 +1,5 @@
-//! The command `scot NAME …` for a NAME that is not known here: the program `scot-NAME`.
+//! The command `scot NAME …` for a NAME that is not known here: the program `scot-NAME` in the path, or else beside
+//! this one.
 //!
 //! Invariant: the program takes this process's place, so signals and exit code are its own.
 
@@ -6,14 +7,16 @@ use crate::failure::Failure;
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub fn run(words: &[OsString]) -> Result<(), Failure> {
     let (name, args) = words.split_first().expect("an external command has a name");
-    let mut program = OsString::from("scot-");
-    program.push(name);
-    let error = Command::new(&program).args(args).exec();
+    let program = program_of(name);
+    let mut error = Command::new(&program).args(args).exec();
+    if let Some(beside) = beside(&program).filter(|_| error.kind() == ErrorKind::NotFound) {
+        error = Command::new(beside).args(args).exec();
+    }
     // A folder in the path that may not be searched gives the same error as a program that may not be run.
     let is_missing = match error.kind() {
         ErrorKind::NotFound => true,
@@ -28,11 +31,34 @@ pub fn run(words: &[OsString]) -> Result<(), Failure> {
     Err(Failure::environment(format!("run {program}: {error}; see: command -v {program}")))
 }
 
+fn program_of(name: impl AsRef<OsStr>) -> OsString {
+    let mut program = OsString::from("scot-");
+    program.push(name);
+    program
+}
+
+/// The program of a command, in the path or else beside this one.
+pub fn find(name: impl AsRef<OsStr>) -> Option<PathBuf> {
+    let program = program_of(name);
+    let in_path = folders_of_path().map(|folder| folder.join(&program)).find(|path| path.is_file());
+    in_path.or_else(|| beside(&program))
+}
+
+/// The program in the folder of this one.
+fn beside(program: &OsStr) -> Option<PathBuf> {
+    let scot = std::env::current_exe().ok()?;
+    Some(scot.with_file_name(program)).filter(|path| path.is_file())
+}
+
+fn folders_of_path() -> impl Iterator<Item = PathBuf> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).collect::<Vec<_>>().into_iter()
+}
+
 /// Whether there is such a file, where a program of that name is looked for.
 fn is_in_path(program: &OsStr) -> bool {
     if Path::new(program).components().count() > 1 {
         return Path::new(program).is_file();
     }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
+    folders_of_path().any(|folder| folder.join(program).is_file())
 }

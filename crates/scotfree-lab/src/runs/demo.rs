@@ -75,6 +75,8 @@ pub struct DemoOptions {
     pub style: Style,
     /// Where what the processes print is kept; removed with everything else if none is given.
     pub log_folder: Option<PathBuf>,
+    /// Where the records of calls are copied, as OTLP JSON lines: a folder that is there. Nowhere if none is given.
+    pub trace_folder: Option<PathBuf>,
 }
 
 /// What the demonstration has shown.
@@ -193,7 +195,7 @@ fn experiment(name: &str) -> Experiment {
     Experiment {
         name: name.to_owned(),
         title: String::new(),
-        topology: String::new(),
+        topology: None,
         workload: None,
         halt_poll_ns: None,
         repetitions: 1,

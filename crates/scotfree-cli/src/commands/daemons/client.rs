@@ -28,7 +28,7 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let messages = Messages::new("sidecar client", settings.cluster.log_level);
     let listening = Listening::open(settings.client.metrics)?;
     config.notices = notices(&messages);
-    let writer = settings.client.trace.as_ref().map(open_trace).transpose()?;
+    let writer = open_trace(&settings.client)?;
     let mut sidecar = ClientSidecar::start(&config).map_err(Failure::environment)?;
     let rules = sidecar.early_rules();
     let key = config.cluster_key.clone();
@@ -50,8 +50,14 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     Ok(())
 }
 
-fn open_trace(target: &TraceTarget) -> Result<TraceWriter, Failure> {
-    let resource = Resource { service: "scot-sidecar-client".into(), instance: None };
+/// The writer of call records, if they go anywhere.
+fn open_trace(settings: &Client) -> Result<Option<TraceWriter>, Failure> {
+    let service = settings.trace_service.as_deref().unwrap_or("scot-sidecar-client");
+    let resource = Resource { service: service.into(), instance: None };
+    settings.trace.as_ref().map(|target| open_writer(target, resource)).transpose()
+}
+
+fn open_writer(target: &TraceTarget, resource: Resource) -> Result<TraceWriter, Failure> {
     let options = WriterOptions::default();
     match target {
         TraceTarget::File(path) => TraceWriter::to_file(path, resource, options).map_err(|error| {

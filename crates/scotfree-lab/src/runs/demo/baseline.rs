@@ -18,6 +18,8 @@ const BASELINE_REDIS: Redis = Redis { name: "redis-baseline", ..REDIS };
 /// Outside the ports of Scotfree's packets.
 const SERVER_PORT: u16 = 50_999;
 const CLIENT_PORT: u16 = 6_379;
+/// Who calls, in the records.
+const SERVICE: &str = "client-without-remedy";
 /// A write-ahead file that is soon made.
 const KV_LOG: &str = "16M";
 
@@ -71,7 +73,8 @@ impl Baseline {
         let shown = address.to_string();
         let words =
             ["sidecar", "client", "--durability", "none", "--listen", &shown, "--server", &server, "--trace"];
-        let words: Vec<&OsStr> = words.into_iter().map(OsStr::new).chain([trace.as_os_str()]).collect();
+        let words = words.into_iter().map(OsStr::new).chain([trace.as_os_str()]);
+        let words: Vec<&OsStr> = words.chain(["--trace-service", SERVICE].map(OsStr::new)).collect();
         let sidecar = start("client", "baseline-client", &words)?;
         Ok(Baseline { address, trace, sidecar, _server: running })
     }

@@ -22,6 +22,8 @@ use std::time::Duration;
 const SEEN_IN_KERNEL: &str = "scotfree_kernel_scotfree_total";
 const LOGGED: &str = "scotfree_device_logged_total";
 const REMEDY_PORT: u16 = 6_380;
+/// Who calls, in the records.
+const SERVICE: &str = "client-with-persist";
 /// The rows of the bars.
 const SHOWN: [Percentile; 2] = [Percentile::P50, Percentile::P99];
 /// The requests that the real client makes of each kind.
@@ -46,7 +48,7 @@ impl Stage<'_> {
             durability: Tier::RAM,
             trace: Some(trace.clone()),
         };
-        let sidecar = self.site.start_client_sidecar(&remedy)?;
+        let sidecar = self.site.start_client_sidecar_with(&remedy, &["--trace-service", SERVICE])?;
         let before = self.site.device_counts()?;
         let (plain, covered) = (baseline.address, self.site.client_sidecar_address(&remedy));
         self.real_client([(plain, "without the remedy"), (covered, "with the remedy")], teller)?;
@@ -56,13 +58,25 @@ impl Stage<'_> {
         self.load_in_turns(&[plain, covered])?;
         let after = self.site.device_counts()?;
         self.require_plane(&before, &after)?;
-        let baseline = report("without remedy", &baseline.finish())?;
+        let baseline_trace = baseline.finish();
         sidecar.stop(FLUSH_TIME_MAX);
+        self.keep(&[&baseline_trace, &trace])?;
+        let baseline = report("without remedy", &baseline_trace)?;
         let remedy = report("persist, SET early", &trace)?;
         teller.say("the median call and the slow ones, stage by stage:");
         teller.show(&render_comparison(&baseline, &remedy, self.options.style));
         teller.say(&summary(&baseline, &remedy, &before, &after)?);
         Ok(Stages { baseline: medians(&baseline), remedy: medians(&remedy) })
+    }
+
+    /// Copies the records of calls to where somebody wants them.
+    fn keep(&self, traces: &[&Path]) -> Result<(), Trouble> {
+        let Some(folder) = &self.options.trace_folder else { return Ok(()) };
+        for trace in traces {
+            let kept = folder.join(trace.file_name().expect("a trace is a file"));
+            std::fs::copy(trace, &kept).map_err(|error| Trouble::file("write", &kept, &error))?;
+        }
+        Ok(())
     }
 
     /// The plane that is named must be the one that has seen the packets.
