@@ -52,7 +52,7 @@ def head_of(path: Path, size: int) -> bytes:
 
 def _stream(path: Path, progress: Callable[[int], None], complain: Complaint) -> io.BufferedReader:
     file = _Counted(path, progress)
-    magic = file.read(4) or b""
+    magic = file.read(4)
     file.seek(0)
     if magic.startswith(GZIP_MAGIC):
         return io.BufferedReader(_Decompressed(file, _GZIP, complain), BUFFER_BYTES)
@@ -73,7 +73,7 @@ class _Counted(io.FileIO):
         self._progress(self.tell())
         return count
 
-    def read(self, size: int | None = -1) -> bytes | None:
+    def read(self, size: int | None = -1, /) -> bytes:
         piece = super().read(-1 if size is None else size)
         self._progress(self.tell())
         return piece
@@ -141,7 +141,7 @@ class _Decompressed(io.RawIOBase):
     def _step(self) -> bytes:
         """What a piece of the file gives: nothing if it ends inside a header, or for good."""
         if not self._compressed:
-            self._compressed = self._file.read(self._codec.step_bytes) or b""
+            self._compressed = self._file.read(self._codec.step_bytes)
         if not self._compressed:
             return self._end(None if self._decoder is None else ENDS_EARLY, "the last frame lacks its end")
         if self._decoder is None:
