@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any
 
 import pyarrow as pa
 
-from scotfree.study.analysis import quantiles
+from scotfree.study import schema
+from scotfree.study.analysis import counts, per_method, quantiles, quantities, trees, what_if
 from scotfree.study.engine import Engine
 from scotfree.study.store import Store
+
+Removed = Collection[str]
 
 
 class Study:
@@ -22,11 +26,59 @@ class Study:
         self.metric: Any = engine.table("metric")
         self.profile: Any = engine.table("profile")
         # On the instance: two studies share nothing.
+        self.counts = cache(self._counts)
         self.quantiles = cache(self._quantiles)
+        self._places = cache(self._find_places)
+        self._what_if_of = cache(self._count_what_if)
+
+    def _counts(self) -> pa.Table:
+        """Per method how many calls, how long in all, how much of it is known; see `counts.per_method`."""
+        return counts.per_method(self.engine)
 
     def _quantiles(self, quantity: str) -> pa.Table:
-        """Per method with enough samples (R1, R3, R7) the quantiles of a quantity of `quantiles.QUANTITIES`.
+        """Per method with enough samples (R3) the quantiles of a quantity, in the order of the median.
 
-        Columns: method_id, service, method, samples, weight, p01 … p99.
+        A quantity is one of `quantities.NAMED` or `quantities.TREE`, a stage, or stages joined by `+`. Of calls
+        that succeeded (R1), but for places in trees: those are of all calls.
+        Columns: method_id, service, method, samples, weight, effective_n (R7), p01 … p99, is_exact.
         """
-        return quantiles.per_method(self.engine, quantity)
+        if quantities.is_of_tree(quantity):
+            return per_method.exact(self.engine, self._places(), quantity)
+        return per_method.exact(self.engine, self.span, quantity)
+
+    def _find_places(self) -> Any:
+        return self.engine.register("places", trees.places(self.engine))
+
+    def cyclic_calls(self) -> int:
+        """How many calls are on a ring of parents, or below one: they have no place in a tree."""
+        places = self._places()
+        count = places.is_cyclic.sum().fill_null(0).name("calls").as_table()
+        return int(self.engine.arrow(count)["calls"][0].as_py())
+
+    def tail(self, p: float = 0.95) -> Any:
+        """An Ibis table: the calls with a total of at least the P95 of their own method (F10c, F10d).
+
+        The columns of `span`, and `bound_ns`: that P95. Methods with enough samples only (R3).
+        """
+        name = quantiles.column(p)
+        bounds = self.quantiles("total").select(["method_id", name]).rename_columns(["method_id", "bound_ns"])
+        known = self.engine.register(f"bounds_{name}", bounds)
+        joined = quantiles.good(self.span).inner_join(known, "method_id")
+        return joined.filter(joined.total_ns >= joined.bound_ns)
+
+    def what_if(self, sets: Sequence[Removed] | None = None) -> pa.Table:
+        """Which share of the tail leaves it if stages took what they take in the median (F15).
+
+        Without `sets`: each stage by itself. A row for each method and set, and one of all methods together with
+        `method_id` null. Columns: method_id, service, method, removed (as `quantities.named`), samples, tail
+        (weight of calls above the method's P95 with the stages known), leaves (share of it, 0 to 1), leaves_low,
+        leaves_high (95 % interval).
+        """
+        return self._what_if_of(_names(sets))
+
+    def _count_what_if(self, names: tuple[str, ...]) -> pa.Table:
+        return what_if.shares(self.engine, self.quantiles("total"), {name: self.quantiles(name) for name in names})
+
+
+def _names(sets: Sequence[Removed] | None) -> tuple[str, ...]:
+    return tuple(quantities.named(each) for each in (sets if sets is not None else [[s] for s in schema.STAGES]))

@@ -1,0 +1,141 @@
+"""What if stages took what they take in the median: who leaves the tail (F15), where the percentiles come to lie.
+
+Of each method T is the P95 of the total and m the median of a stage, both over all its calls. A call above T
+leaves the tail if total - stage + m < T. For a set of stages their sum is taken as one stage, m being the median
+of the sum: an answer that does not depend on how finely the time was cut. (The sum of the medians would be lower
+where stages are skewed, and promise more.) T and m are not drawn anew in the resamples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from scotfree.study import schema
+from scotfree.study.analysis import bootstrap, quantities
+from scotfree.study.analysis.columns import Calls
+from scotfree.study.engine import Engine
+
+Array = np.ndarray[Any, Any]
+_COLUMNS = ("trace_id", "method_id", "status", "sample_weight", "total_ns")
+# Of one set of stages, one method and one group of traces; `which` counts the sets, `cell` the methods and groups.
+_CELLS = pa.schema(
+    [
+        pa.field("which", pa.int64()),
+        pa.field("cell", pa.int64()),
+        pa.field("samples", pa.int64()),
+        pa.field("tail", pa.float64()),
+        pa.field("leaves", pa.float64()),
+    ]
+)
+SHARES = pa.schema(
+    [
+        pa.field("method_id", pa.int32()),
+        pa.field("service", pa.string()),
+        pa.field("method", pa.string()),
+        pa.field("removed", pa.string(), nullable=False),
+        pa.field("samples", pa.int64(), nullable=False),
+        pa.field("tail", pa.float64(), nullable=False),
+        pa.field("leaves", pa.float64()),
+        pa.field("leaves_low", pa.float64()),
+        pa.field("leaves_high", pa.float64()),
+    ]
+)
+
+
+def shares(engine: Engine, totals: pa.Table, sums: Mapping[str, pa.Table]) -> pa.Table:
+    """See `Study.what_if`; `sums` has the quantiles of each set of stages by the set's name."""
+    methods = engine.arrow(engine.table("methods").order_by("method_id"))
+    bounds = dense(totals, "p95", methods.num_rows)
+    medians = {name: dense(found, "p50", methods.num_rows) for name, found in sums.items()}
+    needed = sorted({*_COLUMNS}.union(*(quantities.columns(name) for name in sums)))
+    found = engine.map_partitions(needed, partial(_count, bounds, medians), _CELLS)
+    shape = (len(medians), methods.num_rows, bootstrap.GROUPS)
+    cells = {name: _spread(found, name, shape) for name in ("samples", "tail", "leaves")}
+    return _table(methods, list(medians), cells)
+
+
+def dense(found: pa.Table, column: str, methods: int) -> Array:
+    """A column by method_id, NaN for methods that are not there."""
+    values = np.full(methods, np.nan)
+    values[found["method_id"].to_numpy()] = found[column].to_numpy()
+    return values
+
+
+def _count(bounds: Array, medians: Mapping[str, Array], calls: pa.Table) -> pa.Table:
+    """Of one partition: samples, tail, and those that leave it."""
+    calls = calls.filter(pc.equal(calls["status"], schema.STATUS_OK)).combine_chunks()
+    method = calls["method_id"].to_numpy()
+    cell = method * np.int64(bootstrap.GROUPS) + bootstrap.group_of(_whole(calls["trace_id"]))
+    weight = pc.fill_null(calls["sample_weight"], 1.0).to_numpy()
+    total, bound = _floats(calls["total_ns"]), bounds[method]
+    parts = []
+    for which, (name, median) in enumerate(medians.items()):
+        left = _floats(quantities.value(quantities.rest(name.split("+")))(Calls(calls)).values) + median[method]
+        known = ~np.isnan(left) & ~np.isnan(bound)
+        is_tail = known & (total > bound)
+        counted = {"samples": known * 1, "tail": is_tail * weight, "leaves": (is_tail & (left < bound)) * weight}
+        parts.append(_cells(which, cell, counted))
+    return pa.concat_tables(parts)
+
+
+def _floats(column: Any) -> Array:
+    values: Array = column.cast(pa.float64()).to_numpy()
+    return values
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _cells(which: int, cell: Array, counted: Mapping[str, Array]) -> pa.Table:
+    summed = pa.table({"cell": cell, **counted}).group_by("cell").aggregate([(name, "sum") for name in counted])
+    columns = [summed[f"{name}_sum"] for name in counted]
+    return pa.table([np.full(summed.num_rows, which), summed["cell"], *columns], schema=_CELLS)
+
+
+def _spread(cells: pa.Table, name: str, shape: Sequence[int]) -> Array:
+    """The cells' sums at their places: sets x methods x groups."""
+    size = int(np.prod(shape))
+    place = cells["which"].to_numpy() * (shape[1] * shape[2]) + cells["cell"].to_numpy()
+    sums: Array = np.bincount(place, cells[name].to_numpy(), size).reshape(shape)
+    return sums
+
+
+def _table(methods: pa.Table, names: Sequence[str], cells: Mapping[str, Array]) -> pa.Table:
+    """Rows of all sets and methods with a sample, and of all methods together."""
+    ids = [*methods["method_id"].to_pylist(), None]
+    services, labels = [*methods["service"].to_pylist(), None], [*methods["method"].to_pylist(), None]
+    parts = [SHARES.empty_table()]
+    for which, name in enumerate(names):
+        samples, tail, leaves = (_with_fleet(cells[each][which]) for each in ("samples", "tail", "leaves"))
+        low, high = bootstrap.interval(bootstrap.ratios(leaves, tail))
+        part = pa.table(
+            [
+                pa.array(ids, pa.int32()),
+                services,
+                labels,
+                [name] * len(ids),
+                samples.sum(axis=1).astype(np.int64),
+                tail.sum(axis=1),
+                *(pa.array(each, mask=np.isnan(each)) for each in (_ratio(leaves, tail), low, high)),
+            ],
+            schema=SHARES,
+        )
+        parts.append(part.filter(pc.greater(part["samples"], 0)))
+    return pa.concat_tables(parts)
+
+
+def _with_fleet(cells: Array) -> Array:
+    return np.vstack([cells, cells.sum(axis=0)])
+
+
+def _ratio(leaves: Array, tail: Array) -> Array:
+    whole = tail.sum(axis=1)
+    share: Array = np.divide(leaves.sum(axis=1), whole, out=np.full(len(whole), np.nan), where=whole > 0)
+    return share

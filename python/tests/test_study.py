@@ -1,0 +1,122 @@
+"""The aggregates against the same by plain loops (tests/oracle.py), on a store with weights, nulls and errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import generated
+import oracle
+import pytest
+
+from scotfree.study import schema
+from scotfree.study.analysis.quantiles import column
+from scotfree.study.analysis.study import Study
+from scotfree.study.engine.duck import DuckEngine
+from scotfree.study.store import Store
+from scotfree.study.trouble import StudyError
+
+ORACLES: dict[str, Any] = {
+    "total": lambda row: row["total_ns"],
+    "tax": lambda row: _less(row["total_ns"], row["server_app_ns"]),
+    "tax_ratio": lambda row: _over(_less(row["total_ns"], row["server_app_ns"]), row["total_ns"]),
+    "queue": oracle.stages(schema.QUEUES),
+    "network": oracle.stages([*schema.WIRES, *schema.STACKS]),
+    "size_ratio": lambda row: _over(row["resp_bytes"], row["req_bytes"]),
+    "cpu_cycles": lambda row: row["cpu_cycles"],
+    "response_wire": oracle.stages(["response_wire"]),
+    "server_app+server_send_queue": oracle.stages(["server_app", "server_send_queue"]),
+}
+SETS = [["server_app"], ["response_wire", "request_wire"]]
+
+
+def _less(whole: int | None, part: int | None) -> int | None:
+    return None if whole is None or part is None else whole - part
+
+
+def _over(part: int | None, whole: int | None) -> float | None:
+    return None if part is None or not whole else part / whole
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return generated.store(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def calls(store: Store) -> list[oracle.Row]:
+    return oracle.rows(store)
+
+
+@pytest.fixture(scope="module")
+def study(store: Store) -> Study:
+    return Study(store, DuckEngine(store))
+
+
+@pytest.mark.parametrize("quantity", ORACLES)
+def test_quantiles_are_the_nearest_rank_s(study: Study, calls: list[oracle.Row], quantity: str) -> None:
+    expected = oracle.samples(calls, ORACLES[quantity])
+    found = study.quantiles(quantity).to_pylist()
+    assert len(found) == len(expected) > 3
+    for row in found:
+        values, weights = expected[row["method_id"]]
+        assert row["samples"] == len(values)
+        assert row["weight"] == pytest.approx(sum(weights), rel=1e-12)
+        assert row["effective_n"] == pytest.approx(sum(weights) ** 2 / sum(w * w for w in weights), rel=1e-12)
+        for p in schema.QUANTILES:
+            assert row[column(p)] == pytest.approx(oracle.nearest_rank(values, weights, p), rel=1e-12)
+    assert [row["p50"] for row in found] == sorted(row["p50"] for row in found)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_places_in_trees_are_those_found_by_walking_up(study: Study, calls: list[oracle.Row], which: int) -> None:
+    places = oracle.places(calls)
+    found = study.quantiles(("descendants", "ancestors")[which]).to_pylist()
+    assert found
+    for row in found:
+        mine = [at for at, call in enumerate(calls) if call["method_id"] == row["method_id"]]
+        values, weights = [places[at][which] for at in mine], [oracle.weight(calls[at]) for at in mine]
+        for p in schema.QUANTILES:
+            assert row[column(p)] == oracle.nearest_rank(values, weights, p)
+
+
+@pytest.mark.parametrize("names", SETS)
+def test_what_if_counts_who_leaves_the_tail(study: Study, calls: list[oracle.Row], names: list[str]) -> None:
+    expected = oracle.what_if(calls, names)
+    found = {row["method_id"]: row for row in study.what_if([names]).to_pylist()}
+    fleet = found.pop(None)
+    assert found.keys() == expected.keys()
+    for method, (tail, leaves) in expected.items():
+        assert found[method]["tail"] == pytest.approx(tail, rel=1e-12)
+        assert found[method]["leaves"] == pytest.approx(leaves / tail, rel=1e-12)
+    shares = [leaves for _, leaves in expected.values()], [tail for tail, _ in expected.values()]
+    assert fleet["leaves"] == pytest.approx(sum(shares[0]) / sum(shares[1]), rel=1e-12)
+    assert 0 <= fleet["leaves_low"] < fleet["leaves"] < fleet["leaves_high"] <= 1
+
+
+def test_sums_of_a_method_are_those_of_its_calls(study: Study, calls: list[oracle.Row]) -> None:
+    for row in study.counts().to_pylist():
+        mine = [call for call in calls if call["method_id"] == row["method_id"]]
+        good = [call for call in mine if call["status"] == schema.STATUS_OK]
+        known = [call for call in good if call["response_wire_ns"] is not None]
+        whole = [call for call in good if None not in [call[name] for name in ("total_ns", *schema.STAGE_COLUMNS)]]
+        assert row["calls"] == len(mine)
+        assert row["errors"] == len(mine) - len(good) > 0
+        assert row["known_response_wire"] == len(known)
+        expected = sum(oracle.weight(call) * call["response_wire_ns"] for call in known)
+        assert row["sum_response_wire_ns"] == pytest.approx(expected, rel=1e-12)
+        assert row["complete"] == len(whole) > 0
+        expected = sum(oracle.weight(call) * call["total_ns"] for call in whole)
+        assert row["complete_total_ns"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_tail_is_what_takes_the_p95_of_its_method_or_longer(study: Study, calls: list[oracle.Row]) -> None:
+    totals = oracle.samples(calls, lambda row: row["total_ns"])
+    bounds = {method: oracle.nearest_rank(*each, 0.95) for method, each in totals.items()}
+    expected = sum(value >= bounds[method] for method, (values, _) in totals.items() for value in values)
+    tail = study.tail()
+    assert study.engine.arrow(tail.count().name("calls").as_table())["calls"].to_pylist() == [expected]
+
+
+def test_an_unknown_quantity_is_named(study: Study) -> None:
+    with pytest.raises(StudyError, match="no quantity or stage lunch"):
+        study.quantiles("server_app+lunch")
