@@ -2,29 +2,61 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from tqdm import tqdm
+
 from scotfree.study.analysis.study import Study
 from scotfree.study.engine.duck import DuckEngine
-from scotfree.study.figures import latency
+from scotfree.study.figures.result import Coverage, Figure
 from scotfree.study.ingest.run import ingest
+from scotfree.study.report import catalogue
+from scotfree.study.report.catalogue import Computed
+from scotfree.study.report.write import parquet_folder, summary_of, write_report
+from scotfree.study.store import MANIFEST, Store
 
 HELP = "read DATA and write one self-contained HTML file"
 EXAMPLES = """\
   scot study report traces/ -o report.html        a folder with whatever your tools write
-  scot study report spans.jsonl profile.folded    single files"""
+  scot study report spans.jsonl profile.folded    single files
+  scot study report report.store                  what an ingest left
+  scot study report traces/ --json | jq .figures  what it found, for scripts"""
 
 
 def add(parser: ArgumentParser) -> None:
     """Says the flags."""
-    parser.add_argument("data", type=Path, nargs="+", metavar="DATA", help="files, or folders of them")
+    parser.add_argument("data", type=Path, nargs="+", metavar="DATA", help="files, folders of them, or one store")
     parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), help="(default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
 
 def run(flags: Namespace) -> int:
     """Does it."""
-    store = ingest(flags.data, flags.output.with_suffix(".store"))
-    result = latency.compute(Study(store, DuckEngine(store)))
-    print(result.findings, result.comparisons)
+    study = Study(store := _store(flags), DuckEngine(store))
+    with tqdm(total=len(catalogue.catalogue()), unit="figure", disable=None, leave=False) as bar:
+
+        def progress(figure: Figure) -> None:
+            bar.set_description(figure.number)
+            bar.update()
+
+        command = shlex.join(["scot", "study", "report", *map(str, flags.data), "-o", str(flags.output)])
+        computed = write_report(study, flags.output, command=command, progress=progress)
+    if flags.json:
+        print(json.dumps(summary_of(study, computed, flags.output), indent=1))
+    print(_last_line(computed, flags.output), file=sys.stderr)
     return 0
+
+
+def _store(flags: Namespace) -> Store:
+    if len(flags.data) == 1 and (flags.data[0] / MANIFEST).exists():
+        return Store.open(flags.data[0])
+    return ingest(flags.data, flags.output.with_suffix(".store"))
+
+
+def _last_line(computed: list[Computed], output: Path) -> str:
+    complete = sum(each.result.coverage == Coverage.COMPLETE for each in computed)
+    return f"{output}: {complete} of {len(computed)} figures complete; aggregates in {parquet_folder(output)}/"

@@ -1,0 +1,157 @@
+"""The two charts of every per-method figure: bands of quantiles over methods, and each quantile's distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import altair as alt
+import pyarrow as pa
+
+from scotfree.study import schema
+from scotfree.study.analysis.quantiles import column
+from scotfree.study.report import bins
+from scotfree.study.report.charts import chart, theme
+from scotfree.study.report.charts.chart import Chart
+
+_NAMES = [column(p) for p in schema.QUANTILES]
+_SPOKEN = [f"P{round(p * 100)}" for p in schema.QUANTILES]
+_BANDS = [f"{low} to {high}" for low, high in pairwise(_SPOKEN)]
+_BAND_COLOURS = list(theme.QUANTILE_COLOURS[:3]) + list(theme.QUANTILE_COLOURS[4:])
+
+
+@dataclass(frozen=True)
+class Point:
+    """A published point of a distribution: this share of methods has a p-quantile that does not exceed it."""
+
+    p: float
+    share: float
+    value: float
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What the quantiles are of."""
+
+    # For the data's names: unique in the page.
+    key: str
+    title: str
+    # A key of `chart.LABELS`.
+    unit: str
+    # In what order the methods stand.
+    order: str = "methods, by their median"
+    is_log: bool = True
+
+
+def per_method(methods: pa.Table, quantity: Quantity, points: Sequence[Point] = ()) -> list[Chart]:
+    """Both charts."""
+    if methods.num_rows == 0:
+        return []
+    return [bands(methods, quantity), distributions(methods, quantity, points)]
+
+
+def bands(methods: pa.Table, quantity: Quantity) -> Chart:
+    """x: methods in the order of the table; y: the quantity; a band from each quantile to the next."""
+    binned = bins.by_rank(methods, _NAMES)
+    if quantity.is_log:
+        binned = chart.positive(binned, _NAMES)
+    name = f"{quantity.key}-ranked"
+    domain = chart.powers(*(binned[column_].to_pylist() for column_ in _NAMES))
+    # The bands are made of their edges in the page: eight columns are less than seven times as many rows.
+    colours = alt.Scale(domain=_BANDS, range=_BAND_COLOURS)
+    layers: list[alt.Chart] = []
+    for low, high, band in zip(_NAMES, _NAMES[1:], _BANDS, strict=False):
+        layers.append(
+            chart.over(name)
+            .transform_calculate(band=f"'{band}'")
+            .mark_area(interpolate="linear", opacity=0.9)
+            .encode(
+                x=_rank(quantity, binned),
+                y=_value(low, quantity, domain),
+                y2=alt.Y2(high),
+                color=alt.Color("band:N", scale=colours, title=None),
+            )
+        )
+    layers += [_median(name, quantity, binned, domain), _pointer(name, quantity, binned)]
+    about = f"{quantity.title.capitalize()} of each method: bands between its quantiles, the line is the median"
+    return Chart(about, alt.layer(*layers).resolve_scale(color="shared"), {name: binned})
+
+
+def _rank(quantity: Quantity, binned: pa.Table) -> alt.X:
+    last = int(binned["rank_to"][-1].as_py())
+    scale = alt.Scale(domain=[1, max(last, 2)], nice=False)
+    return alt.X("rank:Q", scale=scale, axis=chart.axis("count", quantity.order, tickMinStep=1, format="d"))
+
+
+def _value(field: str, quantity: Quantity, domain: tuple[list[float], list[float]]) -> alt.Y:
+    if quantity.is_log:
+        return chart.log_y(field, quantity.unit, quantity.title, domain)
+    return alt.Y(f"{field}:Q", axis=chart.axis(quantity.unit, quantity.title))
+
+
+def _median(name: str, quantity: Quantity, binned: pa.Table, domain: tuple[list[float], list[float]]) -> Any:
+    line = chart.over(name).mark_line(strokeWidth=1.5, color="#ffffff")
+    return line.encode(x=_rank(quantity, binned), y=_value("p50", quantity, domain))
+
+
+def _pointer(name: str, quantity: Quantity, binned: pa.Table) -> Any:
+    """A rule under the pointer that names the method and its quantiles."""
+    near = alt.selection_point(fields=["rank"], nearest=True, on="pointerover", empty=False, name="near")
+    shown = [alt.Tooltip("service:N"), alt.Tooltip("method:N"), alt.Tooltip("rank:Q")]
+    shown += [
+        alt.Tooltip(f"{field}:Q", title=said, format=".3~s") for field, said in zip(_NAMES, _SPOKEN, strict=True)
+    ]
+    opacity = alt.condition(near, alt.value(0.6), alt.value(0))
+    rule = chart.over(name).mark_rule(strokeWidth=1)
+    return rule.encode(x=_rank(quantity, binned), opacity=opacity, tooltip=shown).add_params(near)
+
+
+def distributions(methods: pa.Table, quantity: Quantity, points: Sequence[Point]) -> Chart:
+    """x: the quantity; y: the share of methods whose quantile does not exceed it; a line for each quantile."""
+    name, marks = f"{quantity.key}-over-methods", f"{quantity.key}-published"
+    rows = _curves(methods)
+    if quantity.is_log:
+        rows = chart.positive(rows, ["value"])
+    published = _published(points)
+    domain = chart.powers(rows["value"].to_pylist(), published["value"].to_pylist())
+    colour = alt.Scale(domain=_SPOKEN, range=list(theme.QUANTILE_COLOURS))
+    x = (
+        chart.log_x("value", quantity.unit, quantity.title, domain)
+        if quantity.is_log
+        else alt.X("value:Q", axis=chart.axis(quantity.unit, quantity.title))
+    )
+    y = alt.Y("share:Q", axis=chart.axis("share", "methods that do not exceed it"), scale=alt.Scale(domain=[0, 1]))
+    tip = ["quantile:N", alt.Tooltip("value:Q", format=".3~s"), alt.Tooltip("share:Q", format=".1%")]
+    lines = chart.over(name).mark_line(interpolate="step-after", strokeWidth=1.6, clip=True)
+    drawn: alt.Chart | alt.LayerChart = lines.encode(
+        x=x, y=y, color=alt.Color("quantile:N", scale=colour, title=None), tooltip=tip
+    )
+    about = f"{quantity.title.capitalize()}: share of methods whose quantile does not exceed a value"
+    if not points:
+        return Chart(about, drawn, {name: rows})
+    dots = chart.over(marks).mark_point(shape="diamond", size=70, filled=True, strokeWidth=1, stroke="#ffffff")
+    dots = dots.encode(
+        x=x, y=y, color=alt.Color("quantile:N", scale=colour, title=None), tooltip=["published:N", *tip]
+    )
+    return Chart(about + "; diamonds are published", alt.layer(drawn, dots), {name: rows, marks: published})
+
+
+def _curves(methods: pa.Table) -> pa.Table:
+    parts = []
+    for field, said in zip(_NAMES, _SPOKEN, strict=True):
+        curve = bins.distribution(methods[field], 120)
+        parts.append(curve.append_column("quantile", pa.array([said] * curve.num_rows, pa.string())))
+    return pa.concat_tables(parts)
+
+
+def _published(points: Sequence[Point]) -> pa.Table:
+    return pa.table(
+        {
+            "quantile": pa.array([f"P{round(point.p * 100)}" for point in points], pa.string()),
+            "share": pa.array([point.share for point in points], pa.float64()),
+            "value": pa.array([point.value for point in points], pa.float64()),
+            "published": pa.array(["published"] * len(points), pa.string()),
+        }
+    )

@@ -1,0 +1,90 @@
+"""Colours and type of all charts, for a light page and a dark one.
+
+A stage has one colour everywhere. Kinds of stages share a hue and differ in lightness: wires blue, stacks green,
+queues from yellow to violet; the application is grey, for it is no tax.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from scotfree.study import schema
+
+STAGE_COLOURS = dict(
+    zip(
+        schema.STAGES,
+        (
+            "#e3bf2f",  # client_send_queue
+            "#16826a",  # request_stack
+            "#2763b8",  # request_wire
+            "#e2711d",  # server_recv_queue
+            "#9d9d9d",  # server_app
+            "#c23b6e",  # server_send_queue
+            "#79cdb0",  # response_stack
+            "#82b6ea",  # response_wire
+            "#7d56a8",  # client_recv_queue
+        ),
+        strict=True,
+    )
+)
+# P1 to P99.
+QUANTILE_COLOURS = ("#3b5ba5", "#3b7fb8", "#419fb3", "#52b594", "#98c470", "#d8c350", "#eb9c3d", "#d95f3a")
+# Of one series, of a second beside it, of what is published.
+ONE, OTHER, PUBLISHED = "#3b7fb8", "#e2711d", "#c2334d"
+# Unordered classes: services, categories, clusters.
+CLASSES = ("#3b7fb8", "#e2711d", "#16826a", "#c23b6e", "#7d56a8", "#e3bf2f", "#79cdb0", "#8c6d4f", "#9d9d9d")
+_FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
+
+
+def stage_scale(stages: tuple[str, ...] = schema.STAGES) -> alt.Scale:
+    """The colours of stages, under the names that people read."""
+    return alt.Scale(domain=[spoken(stage) for stage in stages], range=[STAGE_COLOURS[stage] for stage in stages])
+
+
+def spoken(stage: str) -> str:
+    """A stage's name in words."""
+    return stage.replace("_", " ").replace("recv", "receive").replace("app", "application")
+
+
+def config(ink: str, faint: str, grid: str) -> dict[str, Any]:
+    """Vega-Lite's configuration for a page of that ink on that ground."""
+    return {
+        "background": "transparent",
+        "font": _FONT,
+        "view": {"stroke": None},
+        "axis": {
+            "labelColor": faint,
+            "titleColor": faint,
+            "labelFontSize": 11,
+            "titleFontSize": 11,
+            "titleFontWeight": "normal",
+            "gridColor": grid,
+            "domainColor": grid,
+            "tickColor": grid,
+            "labelOverlap": True,
+            "labelLimit": 150,
+        },
+        "axisX": {"grid": False, "titlePadding": 8},
+        "legend": {
+            "labelColor": ink,
+            "titleColor": faint,
+            "labelFontSize": 11,
+            "titleFontSize": 11,
+            "titleFontWeight": "normal",
+            "orient": "top",
+            "columns": 4,
+            "symbolType": "square",
+            "labelLimit": 180,
+        },
+        "text": {"color": ink, "fontSize": 11},
+        "rule": {"color": faint},
+        "title": {"color": ink, "fontSize": 12, "fontWeight": 600, "anchor": "start"},
+    }
+
+
+THEMES = {
+    "light": config("#1d1f23", "#5c616b", "#e4e6ea"),
+    "dark": config("#e8e9ec", "#a2a7b1", "#33373f"),
+}

@@ -1,0 +1,167 @@
+"""The page: one HTML file with all that it needs, which asks the network for nothing.
+
+Its policy allows two scripts, by their hashes: the chart library and the page's own. Expressions of charts are
+interpreted, not compiled, so that no `unsafe-eval` is needed. All text from data goes through Jinja's escaping or,
+as JSON without `<`, through the page's script, which sets text and never markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import jinja2
+import orjson
+import vl_convert
+
+from scotfree.study.figures.result import Coverage
+from scotfree.study.report import bins, text
+from scotfree.study.report.catalogue import Computed
+from scotfree.study.report.charts import DRAW, Chart, theme
+from scotfree.study.report.ledger import Ledger
+
+# Vega-Lite's version of altair 6.3's schema.
+_VEGA_LITE = "6.4"
+# Rows of a table under a chart; the Parquet beside the page has all.
+LISTED_MAX = 500
+# Which figures speak first: where the time goes, what it would help to remove, who suffers.
+_FIRST = ("F10", "F15", "F14", "F2", "F13", "F12", "F23", "F20", "F3", "F16", "F22")
+
+
+@dataclass(frozen=True)
+class About:
+    """Where a report is from."""
+
+    version: str
+    made: dt.datetime
+    store: str
+    parquet: str
+    engine: str
+    command: str = ""
+    inputs: Sequence[dict[str, Any]] = field(default_factory=tuple)
+
+
+def render(computed: Sequence[Computed], ledger: Ledger, about: About) -> str:
+    """The whole page."""
+    drawn = {each.key: _charts(each) for each in computed}
+    library, script = _library(), _asset("page.js")
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            style=_asset("page.css"),
+            library=library,
+            script=script,
+            policy=policy(library, script),
+            data=_data(drawn),
+            figures=[_figure(each, drawn[each.key]) for each in computed],
+            findings=findings(computed),
+            coverage={kind.value: sum(each.result.coverage == kind for each in computed) for kind in Coverage},
+            ledger=ledger,
+            about=about,
+        )
+    )
+
+
+def findings(computed: Sequence[Computed]) -> list[tuple[str, str]]:
+    """The first sentence of each figure that has one, with its key; the most telling figures first."""
+    ranks = {number: rank for rank, number in enumerate(_FIRST)}
+    told = [each for each in computed if each.result.findings]
+    told.sort(key=lambda each: ranks.get(each.figure.number, len(ranks)))
+    return [(each.key, each.result.findings[0]) for each in told]
+
+
+def policy(*scripts: str) -> str:
+    """The page's Content-Security-Policy: nothing from anywhere, these scripts only."""
+    hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
+    # Styles are set by the chart library on elements of its own; pictures are those that it draws.
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _charts(each: Computed) -> list[Chart]:
+    draw = DRAW.get(each.figure.number)
+    if draw is None or each.result.coverage == Coverage.ABSENT:
+        return []
+    return draw(each.result)
+
+
+def _figure(each: Computed, charts: list[Chart]) -> dict[str, Any]:
+    result = each.result
+    return {
+        "key": each.key,
+        "number": each.figure.number,
+        "title": each.figure.title,
+        "section": each.figure.section,
+        "statement": result.findings[0] if result.findings else each.figure.title,
+        "findings": result.findings[1:],
+        "coverage": result.coverage.value,
+        "missing": result.missing,
+        "comparisons": [
+            {
+                "what": comparison.what,
+                "published": text.published(comparison),
+                "measured": text.quantity(comparison.measured, comparison.unit),
+                "beside": text.beside(comparison),
+            }
+            for comparison in result.comparisons
+        ],
+        "notes": result.notes,
+        "charts": [
+            {"about": chart.about, "height": chart.height, "small": chart.is_small, "id": f"{each.key}-{number}"}
+            for number, chart in enumerate(charts)
+        ],
+    }
+
+
+def _data(drawn: dict[str, list[Chart]]) -> str:
+    """Specifications, data sets once each, and themes, as JSON that cannot end a script element."""
+    sets: dict[str, dict[str, list[object]]] = {}
+    specs: dict[str, dict[str, Any]] = {}
+    for key, charts in drawn.items():
+        for number, chart in enumerate(charts):
+            for name, table in chart.data.items():
+                if name not in sets:
+                    sets[name] = bins.columns(table)
+            listed = list(chart.listed) or list(chart.data)[:1]
+            specs[f"{key}-{number}"] = {"spec": chart.compiled(), "sets": list(chart.data), "listed": listed}
+    found = {"specs": specs, "sets": sets, "themes": theme.THEMES, "listed_max": LISTED_MAX}
+    return orjson.dumps(found, option=orjson.OPT_SERIALIZE_NUMPY).decode().replace("<", "\\u003c")
+
+
+@cache
+def _library() -> str:
+    """Vega, Vega-Lite and their embedding as one script."""
+    library = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=_VEGA_LITE)).replace(
+        "\r\n", "\n"
+    )
+    if "</script" in library or "<!--" in library:
+        raise AssertionError("the chart library would end its own script element")
+    return library
+
+
+def _asset(name: str) -> str:
+    return (resources.files("scotfree.study.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    loader = jinja2.FunctionLoader(_asset)
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["count"] = text.count
+    environment.filters["bytes"] = lambda value: text.quantity(value, "bytes")
+    return environment

@@ -1,0 +1,76 @@
+"""Numbers as people read them: three significant digits, the unit that fits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from scotfree.study.figures.result import Comparison
+
+_NS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+_BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+_LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_RELATIONS = {"<=": "≤ ", ">=": "≥ ", "about": "about ", "<": "< ", ">": "> "}
+NONE = "\u2013"
+# Thin and unbreakable, between a number and its unit.
+_GAP = "\u202f"
+
+
+def digits(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else str(value)
+    places = max(0, 2 - math.floor(math.log10(abs(value))))
+    text = f"{value:.{min(places, 12)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """A value of a `Comparison`'s unit."""
+    if value is None or math.isnan(value):
+        return NONE
+    form = _FORMS.get(unit)
+    return form(value) if form else f"{_counted(value)}{_GAP}{unit}"
+
+
+def _scaled(value: float, steps: tuple[tuple[float, str], ...]) -> str:
+    for step, unit in steps:
+        # 999.6 us is 1 ms, not 1000 us.
+        if abs(value) >= step * 0.9995:
+            return f"{digits(value / step)}{_GAP}{unit}"
+    return f"{digits(value)}{_GAP}{steps[-1][1]}"
+
+
+def _counted(value: float) -> str:
+    for step, letter in _LARGE:
+        if abs(value) >= step * 10:
+            return f"{digits(value / step)}{_GAP}{letter}"
+    return digits(value)
+
+
+_FORMS: dict[str, Callable[[float], str]] = {
+    "ns": lambda value: _scaled(value, _NS),
+    "bytes": lambda value: _scaled(value, _BYTES),
+    "share": lambda value: f"{digits(value * 100)}{_GAP}%",
+    "1/year": lambda value: f"{digits(value * 100)}{_GAP}% per year",
+    "ratio": digits,
+}
+
+
+def published(comparison: Comparison) -> str:
+    """The paper's value, with how it is meant."""
+    text = quantity(comparison.published, comparison.unit)
+    return text if text == NONE else _RELATIONS.get(comparison.relation, "") + text
+
+
+def beside(comparison: Comparison) -> str:
+    """The user's value over the paper's; empty where there is none."""
+    ours, theirs = comparison.measured, comparison.published
+    if ours is None or not theirs or ours / theirs <= 0:
+        return ""
+    return f"{digits(ours / theirs)}\u00d7"
+
+
+def count(value: int) -> str:
+    """A whole number with its thousands apart."""
+    return f"{value:,}".replace(",", "\u202f")

@@ -1,0 +1,108 @@
+"""Writes a report: the page, and beside it the Parquet of every aggregate. Whole or not at all."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from scotfree.study.analysis.study import Study
+from scotfree.study.figures.result import Figure
+from scotfree.study.report import catalogue, ledger, page
+from scotfree.study.report.catalogue import Computed
+from scotfree.study.store import COMPRESSION
+
+INDEX = "index.json"
+
+
+def write_report(
+    study: Study, output: Path, *, command: str = "", progress: Callable[[Figure], None] = lambda _: None
+) -> list[Computed]:
+    """Computes all figures and writes them; what was computed."""
+    computed = list(catalogue.compute(study, catalogue.catalogue(), progress))
+    about = _about(study, parquet_folder(output), command)
+    write_page(output, page.render(computed, ledger.read(study.store), about))
+    write_parquet(parquet_folder(output), computed, about)
+    return computed
+
+
+def parquet_folder(output: Path) -> Path:
+    """Where the aggregates of a page lie."""
+    return output.with_suffix(".parquet")
+
+
+def _about(study: Study, parquet: Path, command: str) -> page.About:
+    return page.About(
+        version=metadata.version("scotfree"),
+        made=dt.datetime.now(dt.UTC).replace(microsecond=0),
+        store=str(study.store.folder),
+        parquet=str(parquet),
+        engine=study.engine.name,
+        command=command,
+        inputs=[asdict(input_) for input_ in study.store.manifest.inputs],
+    )
+
+
+def write_page(output: Path, html: str) -> None:
+    """By rename, so that whoever reloads sees the old page or the new one."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    half = output.with_name(output.name + ".half")
+    half.write_text(html, encoding="utf-8")
+    half.replace(output)
+
+
+def write_parquet(folder: Path, computed: Sequence[Computed], about: page.About) -> None:
+    """One file per table, `FIGURE.TABLE.parquet`, and an index of what is in them."""
+    half = folder.with_name(folder.name + ".half")
+    shutil.rmtree(half, ignore_errors=True)
+    half.mkdir(parents=True)
+    for each in computed:
+        for name, table in each.result.tables.items():
+            pq.write_table(table, half / _file(each, name), compression=COMPRESSION)
+    (half / INDEX).write_text(json.dumps(summary(computed, about), indent=1), encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    half.rename(folder)
+
+
+def _file(each: Computed, name: str) -> str:
+    return f"{each.key}.{name}.parquet"
+
+
+def summary(computed: Sequence[Computed], about: page.About) -> dict[str, Any]:
+    """The report for scripts: what each figure says, its coverage, its comparisons, its files."""
+    return {
+        "version": about.version,
+        "made": about.made.isoformat(),
+        "store": about.store,
+        "figures": [
+            {
+                "figure": each.figure.number,
+                "title": each.figure.title,
+                "section": each.figure.section,
+                "coverage": each.result.coverage.value,
+                "missing": each.result.missing,
+                "findings": each.result.findings,
+                "comparisons": [asdict(comparison) for comparison in each.result.comparisons],
+                "notes": each.result.notes,
+                "files": [_file(each, name) for name in each.result.tables],
+                "seconds": round(each.seconds, 3),
+            }
+            for each in computed
+        ],
+    }
+
+
+def summary_of(study: Study, computed: Sequence[Computed], output: Path) -> dict[str, Any]:
+    """What `--json` prints."""
+    return {
+        "report": str(output),
+        "parquet": str(parquet_folder(output)),
+        **summary(computed, _about(study, parquet_folder(output), "")),
+    }
