@@ -1,0 +1,30 @@
+"""Numbers and names in sentences."""
+
+from __future__ import annotations
+
+_STEPS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
+
+
+def percent(share: float) -> str:
+    """58 %, 2.0 %, 0.43 %: two digits that mean something."""
+    value = share * 100
+    digits = 0 if abs(value) >= 10 else 1 if abs(value) >= 1 else 2
+    return f"{value:.{digits}f} %"
+
+
+def duration(ns: float) -> str:
+    """3.2 ms: three digits, in the unit that reads best."""
+    for size, unit in _STEPS:
+        if abs(ns) >= size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns:.3g} ns"
+
+
+def called(service: str, method: str) -> str:
+    """A method as one word: a fully qualified one stands alone."""
+    return method if service in method else f"{service} {method}"
+
+
+def listed(names: list[str]) -> str:
+    """a, b and c."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
