@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from scotfree.study import schema
 from scotfree.study.ingest.reader import Reader, Source
 from scotfree.study.trouble import Ledger
 
@@ -44,7 +45,8 @@ def read(reader: Reader, path: Path) -> Read:
     batches = list(reader.read(Source(path, INPUT, ledger)))
     for batch in batches:
         assert batch.records == batch.rows.num_rows
-    return Read(pa.concat_tables([batch.rows for batch in batches]), ledger)
+    tables = [batch.rows for batch in batches] or [schema.SIDE.empty_table()]
+    return Read(pa.concat_tables(tables), ledger)
 
 
 def read_bytes(reader: Reader, folder: Path, text: bytes) -> Read:

@@ -19,10 +19,13 @@ INTEGERS: Final[dict[str, str]] = {
     "rpc.client.request.size": "req_bytes",
     "http.request.body.size": "req_bytes",
     "http.request_content_length": "req_bytes",
+    # Envoy's.
+    "request_size": "req_bytes",
     "rpc.response.size": "resp_bytes",
     "rpc.client.response.size": "resp_bytes",
     "http.response.body.size": "resp_bytes",
     "http.response_content_length": "resp_bytes",
+    "response_size": "resp_bytes",
     "rpc.request.wire_size": "req_wire_bytes",
     "rpc.response.wire_size": "resp_wire_bytes",
     "rpc.cpu.ns": "cpu_ns",
@@ -38,10 +41,13 @@ TEXTS: Final[dict[str, str]] = {
     "k8s.cluster.name": "cluster",
     "cloud.availability_zone": "cluster",
     "cloud.region": "cluster",
+    "region": "cluster",
     "peer.cluster": "peer_cluster",
     "host.name": "machine",
     "k8s.node.name": "machine",
     "host.id": "machine",
+    # Jaeger's clients'.
+    "hostname": "machine",
     "peer.host.name": "peer_machine",
 }
 

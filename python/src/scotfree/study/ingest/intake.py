@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, Final
 
 import orjson
 
 from scotfree.study.ingest import attributes
 from scotfree.study.ingest.fields import Unfit
+from scotfree.study.ingest.opening import head_of
 from scotfree.study.ingest.reader import BATCH_ROWS_MAX, Batch, Source, sides
 
 # A longer line is no document of lines; a longer document is read as one.
@@ -63,27 +63,19 @@ class Intake:
             self.drop(NOT_JSON, str(error)[:200])
             return None
 
-    def batch(self, file: BinaryIO, *, last: bool = False) -> Iterator[Batch]:
+    def batch(self, *, last: bool = False) -> Iterator[Batch]:
         """The rows that have come together, if they are enough or the last."""
         if last or self._rows.count >= BATCH_ROWS_MAX:
-            self.source.progress(file.tell())
             yield self._rows.take()
-
-
-def open_source(source: Source) -> AbstractContextManager[BinaryIO]:
-    """The input's bytes from the beginning."""
-    return source.path.open("rb")
 
 
 def is_lines(source: Source) -> bool:
     """Whether each line is a document of its own. The first one may be damaged."""
-    with open_source(source) as file:
-        for _ in range(_LINES_TRIED):
-            line = file.readline(LINE_BYTES_MAX).strip()
-            if _is_document(line):
-                return True
-            if line[-1:] in (b"", b"[", b"{", b","):
-                return False
+    for line in head_of(source.path, LINE_BYTES_MAX).split(b"\n", _LINES_TRIED)[:_LINES_TRIED]:
+        if _is_document(line.strip()):
+            return True
+        if line.rstrip()[-1:] in (b"", b"[", b"{", b","):
+            return False
     return False
 
 

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from scotfree.study.ingest import fields
-from scotfree.study.ingest.intake import CUT, Intake, Side, is_lines, lines, open_source
+from scotfree.study.ingest.intake import CUT, Intake, Side, is_lines, lines
 from scotfree.study.ingest.json_stream import Element, Malformed, elements
 from scotfree.study.ingest.json_stream import Path as JsonPath
+from scotfree.study.ingest.opening import opened
 from scotfree.study.ingest.reader import Batch, Source
 from scotfree.study.ingest.status import status_of
+from scotfree.study.trouble import Ledger
 
 _KEYS: Final = [re.compile(rb'"%s"\s*:' % key) for key in (b"traceID", b"spanID|spans|processes")]
 # data, its array, a trace, its spans, a span.
@@ -39,12 +41,12 @@ class Jaeger:
         """Span by span."""
         intake = Intake(source)
         by_lines = is_lines(source)
-        with open_source(source) as file:
+        with opened(source) as file:
             found = _of_lines(file, intake) if by_lines else _of_stream(file, intake)
             for span, processes in found:
                 intake.add(_side, span, processes)
-                yield from intake.batch(file)
-            yield from intake.batch(file, last=True)
+                yield from intake.batch()
+            yield from intake.batch(last=True)
 
 
 _Found = tuple[Any, Mapping[str, Any]]
@@ -135,7 +137,8 @@ class _Waiting:
 
 def _processes_of(source: Source, trace: int) -> Mapping[str, Any]:
     """The processes of the trace with that number, by reading the input again up to them."""
-    with open_source(source) as file:
+    # What is wrong with the input is said by the first reading.
+    with opened(Source(source.path, source.number, Ledger())) as file:
         waiting = 0
         for element in elements(file, _enter, _DEPTH_MAX):
             if element.is_end and element.path[-1:] in ((), ("[]",)):

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scotfree.study import schema
+from scotfree.study.ingest.alibaba import Alibaba
 from scotfree.study.ingest.jaeger import Jaeger
 from scotfree.study.ingest.otlp_json import OtlpJson
 from scotfree.study.ingest.reader import Reader, Source
@@ -16,7 +17,7 @@ from scotfree.study.ingest.zipkin import Zipkin
 from scotfree.study.store import Input, Manifest, Store, partition_folder, write_manifest, write_table
 from scotfree.study.trouble import Ledger, StudyError
 
-READERS: tuple[Reader, ...] = (OtlpJson(), Jaeger(), Zipkin())
+READERS: tuple[Reader, ...] = (OtlpJson(), Jaeger(), Zipkin(), Alibaba())
 _HEAD_BYTES = 64 * 1024
 
 

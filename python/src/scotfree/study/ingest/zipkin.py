@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from scotfree.study.ingest import fields
-from scotfree.study.ingest.intake import CUT, Intake, Side, is_lines, lines, open_source
+from scotfree.study.ingest.intake import CUT, Intake, Side, is_lines, lines
 from scotfree.study.ingest.json_stream import Malformed, elements
 from scotfree.study.ingest.json_stream import Path as JsonPath
+from scotfree.study.ingest.opening import opened
 from scotfree.study.ingest.reader import Batch, Source
 from scotfree.study.ingest.status import status_of
 
@@ -41,12 +42,12 @@ class Zipkin:
         """Span by span."""
         intake = Intake(source)
         by_lines = is_lines(source)
-        with open_source(source) as file:
+        with opened(source) as file:
             for value in lines(file, intake) if by_lines else _outermost(file, intake):
                 for span in _spans(value):
                     intake.add(_side, span)
-                yield from intake.batch(file)
-            yield from intake.batch(file, last=True)
+                yield from intake.batch()
+            yield from intake.batch(last=True)
 
 
 def _outermost(file: Any, intake: Intake) -> Iterator[Any]:
