@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from scotfree.study import schema
 from scotfree.study.analysis import counts, per_method, quantiles, quantities, trees, what_if
+from scotfree.study.analysis.cycles import rules, tax
 from scotfree.study.engine import Engine
 from scotfree.study.store import Store
 
@@ -19,13 +21,16 @@ Removed = Collection[str]
 class Study:
     """A store behind an engine. Results are kept, so that figures ask as if each were alone."""
 
-    def __init__(self, store: Store, engine: Engine) -> None:
+    def __init__(self, store: Store, engine: Engine, *, rule_files: tuple[Path, ...] = ()) -> None:
         self.store = store
         self.engine = engine
         self.span: Any = engine.table("span")
         self.metric: Any = engine.table("metric")
         self.profile: Any = engine.table("profile")
+        # Of the cycle tax; wrong ones are told before anything is computed.
+        self._rules = rules.load(rule_files)
         # On the instance: two studies share nothing.
+        self.cycle_tax = cache(self._cycle_tax)
         self.counts = cache(self._counts)
         self.quantiles = cache(self._quantiles)
         self._places = cache(self._find_places)
@@ -78,6 +83,10 @@ class Study:
 
     def _count_what_if(self, names: tuple[str, ...]) -> pa.Table:
         return what_if.shares(self.engine, self.quantiles("total"), {name: self.quantiles(name) for name in names})
+
+    def _cycle_tax(self) -> tax.CycleTax | None:
+        """Shares of processor time per category; None without profiles."""
+        return tax.cycle_tax(self.engine, self._rules)
 
 
 def _names(sets: Sequence[Removed] | None) -> tuple[str, ...]:
