@@ -157,4 +157,4 @@ _NOTES = [
     "Intervals: 95 %, by resampling whole traces; T and m are not drawn anew.",
 ]
 
-FIGURE = Figure("F15", "What if: tail calls that leave the P95 tail", "3.3.2", compute)
+FIGURES = (Figure("F15", "What if: tail calls that leave the P95 tail", "3.3.2", compute),)

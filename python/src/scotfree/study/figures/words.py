@@ -28,3 +28,21 @@ def called(service: str, method: str) -> str:
 def listed(names: list[str]) -> str:
     """a, b and c."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def size(count: float) -> str:
+    """12.3 kB: three digits, in decimal units as the paper's."""
+    for step, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if abs(count) >= step:
+            return f"{count / step:.3g} {unit}"
+    return f"{count:.3g} B"
+
+
+def number(value: float) -> str:
+    """A plain number of what is counted."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def counted(count: int, noun: str) -> str:
+    """So many of something."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

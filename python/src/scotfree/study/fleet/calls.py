@@ -196,8 +196,13 @@ class Drawer:
         for level in rows.levels[1:]:
             parent = rows.parent[level]
             start[level] = start[parent] + lead[parent] + (wait[level] * own[parent]).astype(np.int64)
-        times = dict(zip(schema.STAGE_COLUMNS, whole, strict=True))
-        return {**times, "total_ns": tax + whole[schema.APP], "start_ns": start}
+        return {
+            **dict(zip(schema.STAGE_COLUMNS, whole, strict=True)),
+            "total_ns": tax + whole[schema.APP],
+            "request_side_ns": lead,
+            "response_side_ns": tax - lead,
+            "start_ns": start,
+        }
 
     def _costs(self, method: Array, status: Array, rng: np.random.Generator) -> dict[str, Array]:
         who = self._population

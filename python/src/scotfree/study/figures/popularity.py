@@ -1,0 +1,139 @@
+"""F3: which methods are called most, and which take the time."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from scotfree.study.analysis.study import Study
+from scotfree.study.figures import words
+from scotfree.study.figures.latency import TOTAL
+from scotfree.study.figures.per_method import missing, name_of, values
+from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, absent
+
+Array = npt.NDArray[Any]
+# How many of the most popular methods have which share of calls (section 2.3).
+_POPULAR: Final = ((1, 0.28), (10, 0.58), (100, 0.91))
+
+
+def compute(study: Study) -> Result:
+    """Each method's share of calls and of time, in F2's order and by popularity.
+
+    Tables: `methods` (F2's methods and order: rank from 1, share, cumulative_share, time_share,
+    cumulative_time_share) and `popularity` (all methods, most popular first: rank, share, cumulative_share).
+    """
+    counts = study.counts()
+    popularity = _by_popularity(counts)
+    ordered = study.quantiles(TOTAL.name)
+    if ordered.num_rows == 0:
+        lacking = missing(study, TOTAL)
+        if counts.num_rows == 0:
+            return absent(lacking)
+        return _partial(popularity, lacking)
+    methods = _by_latency(counts, ordered)
+    return Result(
+        Coverage.COMPLETE,
+        {"methods": methods, "popularity": popularity},
+        findings=[*_popular_finding(popularity), _slow_finding(methods)],
+        comparisons=[*_popular_comparisons(popularity), *_order_comparisons(methods)],
+        notes=[
+            f"Shares are of all calls, failed ones too; {words.percent(1 - float(values(methods, 'share').sum()))}"
+            " of them are of methods with too few calls for a place in the order of latency.",
+            "The paper's 100 fastest and 1,000 slowest are 1 % and 10 % of its 10,000 methods.",
+        ],
+    )
+
+
+def _partial(popularity: pa.Table, lacking: str) -> Result:
+    return Result(
+        Coverage.PARTIAL,
+        {"popularity": popularity},
+        [lacking],
+        _popular_finding(popularity),
+        _popular_comparisons(popularity),
+    )
+
+
+def _by_popularity(counts: pa.Table) -> pa.Table:
+    share = values(counts, "weight") / values(counts, "weight").sum()
+    order = np.lexsort((values(counts, "method_id"), -share))
+    rank = np.arange(1, len(order) + 1)
+    named = counts.select(["method_id", "service", "method", "calls"]).take(order)
+    return _with(named, rank=rank, share=share[order], cumulative_share=np.cumsum(share[order]))
+
+
+def _by_latency(counts: pa.Table, ordered: pa.Table) -> pa.Table:
+    """Rows of `ordered`; every share is of all methods, also of those that are not in it."""
+    rows = np.searchsorted(values(counts, "method_id"), values(ordered, "method_id"))
+    shares = [values(counts, name)[rows] / values(counts, name).sum() for name in ("weight", "sum_total_ns")]
+    return _with(
+        ordered.select(["method_id", "service", "method", "p50"]),
+        rank=np.arange(1, len(rows) + 1),
+        share=shares[0],
+        cumulative_share=np.cumsum(shares[0]),
+        time_share=shares[1],
+        cumulative_time_share=np.cumsum(shares[1]),
+    )
+
+
+def _with(table: pa.Table, **columns: Array) -> pa.Table:
+    for name, of in columns.items():
+        table = table.append_column(name, pa.array(of))
+    return table
+
+
+def _popular_comparisons(popularity: pa.Table) -> list[Comparison]:
+    """None where there are not more methods than are asked for: their share would be all."""
+    reached = values(popularity, "cumulative_share")
+    return [
+        Comparison(
+            "calls of the most popular method" if top == 1 else f"calls of the {top} most popular methods",
+            published,
+            float(reached[top - 1]) if len(reached) > top else None,
+            "share",
+            "about",
+        )
+        for top, published in _POPULAR
+    ]
+
+
+def _order_comparisons(methods: pa.Table) -> list[Comparison]:
+    fastest, slowest = _first(methods.num_rows, 0.01), _first(methods.num_rows, 0.10)
+    share, time = values(methods, "share"), values(methods, "time_share")
+    pairs = [
+        ("calls of the fastest 1 % of methods", 0.40, share[:fastest]),
+        ("calls of the slowest 10 % of methods", 0.011, share[-slowest:]),
+        ("time of the slowest 10 % of methods", 0.89, time[-slowest:]),
+    ]
+    return [Comparison(what, published, float(of.sum()), "share", "about") for what, published, of in pairs]
+
+
+def _first(count: int, share: float) -> int:
+    """At least one method."""
+    return max(1, round(count * share))
+
+
+def _popular_finding(popularity: pa.Table) -> list[str]:
+    top = popularity.slice(0, 1).to_pylist()[0]
+    half = int(np.searchsorted(values(popularity, "cumulative_share"), 0.5)) + 1
+    return [
+        f"{name_of(top)} alone is {words.percent(top['share'])} of all calls; {words.counted(half, 'method')} of"
+        f" {popularity.num_rows:,} make up half."
+    ]
+
+
+def _slow_finding(methods: pa.Table) -> str:
+    slowest = _first(methods.num_rows, 0.10)
+    share, time = (float(values(methods, name)[-slowest:].sum()) for name in ("share", "time_share"))
+    most = methods.slice(int(np.argmax(values(methods, "time_share"))), 1).to_pylist()[0]
+    return (
+        f"The slowest {words.counted(slowest, 'method')} of {methods.num_rows:,} are {words.percent(share)} of"
+        f" calls and {words.percent(time)} of the time; {name_of(most)} takes most of all,"
+        f" {words.percent(most['time_share'])}."
+    )
+
+
+FIGURES = (Figure("F3", "Popularity of methods", "2.3", compute),)

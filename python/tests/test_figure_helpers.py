@@ -1,0 +1,55 @@
+"""What the figures of quantiles per method share."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scotfree.study.figures import all_figures, words
+from scotfree.study.figures.cycles_per_call import spearman
+from scotfree.study.figures.per_method import nearest_rank
+
+NUMBERS = st.lists(st.integers(-50, 50), min_size=3, max_size=30)
+
+
+def test_figures_come_in_the_papers_order() -> None:
+    numbers = [figure.number for figure in all_figures()]
+    assert len(set(numbers)) == len(numbers)
+    assert [n for n in numbers if n in ("F2", "F3", "F11", "F21", "S5.2")] == ["F2", "F3", "F11", "F21", "S5.2"]
+
+
+@settings(deadline=None, max_examples=50)
+@given(NUMBERS, st.integers(1, 100))
+def test_nearest_rank_is_the_smallest_value_that_reaches_the_share(of: list[int], percent: int) -> None:
+    found = nearest_rank(np.array(of), percent / 100)
+    expected = sorted(of)[math.ceil(percent * len(of) / 100 - 1e-9) - 1]
+    assert found == expected
+
+
+def test_nothing_has_no_rank() -> None:
+    assert nearest_rank(np.array([]), 0.5) is None
+
+
+def test_rank_correlation_of_a_known_pair() -> None:
+    # By hand: ranks 1, 2.5, 2.5, 4 against 1, 2, 3, 4.
+    assert spearman(np.array([1, 5, 5, 9]), np.array([0, 1, 2, 3])) == pytest.approx(4.5 / math.sqrt(4.5 * 5))
+
+
+@settings(deadline=None, max_examples=50)
+@given(NUMBERS)
+def test_rank_correlation_sees_order_only(of: list[int]) -> None:
+    x = np.array(of, float)
+    rho = spearman(x, np.arange(len(x)))
+    assert spearman(np.exp(x / 10), np.arange(len(x))) == pytest.approx(rho)
+    assert spearman(-x, np.arange(len(x))) == pytest.approx(-rho)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(999, "999 B"), (1530, "1.53 kB"), (196_000, "196 kB"), (563e6, "563 MB")]
+)
+def test_sizes_are_said_in_decimal_units(value: float, said: str) -> None:
+    assert words.size(value) == said
