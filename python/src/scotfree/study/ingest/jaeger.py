@@ -21,6 +21,7 @@ from scotfree.study.ingest.status import status_of
 from scotfree.study.trouble import Ledger
 
 _KEYS: Final = [re.compile(rb'"%s"\s*:' % key) for key in (b"traceID", b"spanID|spans|processes")]
+_OTHERS: Final = re.compile(rb'"(resourceSpans|resourceMetrics|resourceProfiles|resultType)"\s*:')
 # data, its array, a trace, its spans, a span.
 _DEPTH_MAX: Final = 5
 # Spans that wait for their processes.
@@ -35,7 +36,11 @@ class Jaeger:
 
     def recognises(self, path: Path, head: bytes) -> bool:
         """By the spelling of its ids."""
-        return head.lstrip()[:1] in (b"[", b"{") and all(key.search(head) for key in _KEYS)
+        return (
+            not _OTHERS.search(head)
+            and head.lstrip()[:1] in (b"[", b"{")
+            and all(key.search(head) for key in _KEYS)
+        )
 
     def read(self, source: Source) -> Iterator[Batch]:
         """Span by span."""

@@ -12,12 +12,13 @@ from scotfree.study import schema
 from scotfree.study.ingest.alibaba import Alibaba
 from scotfree.study.ingest.jaeger import Jaeger
 from scotfree.study.ingest.otlp_json import OtlpJson
+from scotfree.study.ingest.prometheus import Prometheus
 from scotfree.study.ingest.reader import Reader, Source
 from scotfree.study.ingest.zipkin import Zipkin
 from scotfree.study.store import Input, Manifest, Store, partition_folder, write_manifest, write_table
 from scotfree.study.trouble import Ledger, StudyError
 
-READERS: tuple[Reader, ...] = (OtlpJson(), Jaeger(), Zipkin(), Alibaba())
+READERS: tuple[Reader, ...] = (OtlpJson(), Jaeger(), Zipkin(), Alibaba(), Prometheus())
 _HEAD_BYTES = 64 * 1024
 
 

@@ -20,7 +20,7 @@ from scotfree.study.ingest.reader import Batch, Source
 from scotfree.study.ingest.status import status_of
 
 _KEYS: Final = [re.compile(rb'"%s"\s*:' % key) for key in (b"traceId", b"id")]
-_OTHERS: Final = re.compile(rb'"(resourceSpans|resourceMetrics|resourceProfiles|spanId|spanID)"\s*:')
+_OTHERS: Final = re.compile(rb'"(resourceSpans|resourceMetrics|resourceProfiles|resultType|spanId|spanID)"\s*:')
 # Arrays in arrays, as deep as the API nests them, and the spans.
 _DEPTH_MAX: Final = 3
 
