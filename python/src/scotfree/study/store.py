@@ -38,7 +38,13 @@ class Input:
     path: str
     form: str
     bytes: int
+    # Rows of side, metric and profile, and records that its reader dropped.
     records: int
+    # What it is known again by, with its size: see `ingest.inputs`.
+    mtime_ns: int = 0
+    digest: str = ""
+    # What the user set for its reading.
+    options: str = ""
 
 
 @dataclass
@@ -48,8 +54,12 @@ class Manifest:
     version: int = VERSION
     partitions: int = 0
     inputs: list[Input] = field(default_factory=list)
-    # Records of sides read, and what became of each: rows_in == merged + spans_alone + dropped (asserted).
+    # Records of sides, and what became of each: records_in == merged + internal + dropped (asserted).
     records_in: int = 0
+    merged: int = 0
+    internal: int = 0
+    dropped: int = 0
+    # Calls: of some two records are merged, of some there is one.
     spans: int = 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -50,9 +51,13 @@ class Ledger:
 
     def add(self, rows: pa.Table) -> None:
         """Takes over rows of another ledger."""
-        for row in rows.to_pylist():
+        self.add_rows(rows.to_pylist())
+
+    def add_rows(self, rows: Iterable[dict[str, Any]], input_: int | None = None) -> None:
+        """Takes over rows in the columns of `trouble`, as of another number of the input if one is given."""
+        for row in rows:
             self.note(
-                row["input"],
+                row["input"] if input_ is None else input_,
                 row["reason"],
                 record=row["record"],
                 kept=row["is_kept"],

@@ -11,9 +11,9 @@ from pathlib import Path
 from tqdm import tqdm
 
 from scotfree.study.analysis.study import Study
+from scotfree.study.commands import ingest
 from scotfree.study.engine.duck import DuckEngine
 from scotfree.study.figures.result import Coverage, Figure
-from scotfree.study.ingest.run import ingest
 from scotfree.study.report import catalogue
 from scotfree.study.report.catalogue import Computed
 from scotfree.study.report.write import parquet_folder, summary_of, write_report
@@ -31,12 +31,14 @@ def add(parser: ArgumentParser) -> None:
     """Says the flags."""
     parser.add_argument("data", type=Path, nargs="+", metavar="DATA", help="files, folders of them, or one store")
     parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), help="(default: %(default)s)")
+    parser.add_argument("--store", type=Path, metavar="FOLDER", help="(default: the output's name with .store)")
+    ingest.add_reading(parser)
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
 
 def run(flags: Namespace) -> int:
     """Does it."""
-    study = Study(store := _store(flags), DuckEngine(store))
+    study = Study(store := _store(flags), DuckEngine(store, memory=flags.memory, threads=flags.threads))
     with tqdm(total=len(catalogue.catalogue()), unit="figure", disable=None, leave=False) as bar:
 
         def progress(figure: Figure) -> None:
@@ -54,7 +56,7 @@ def run(flags: Namespace) -> int:
 def _store(flags: Namespace) -> Store:
     if len(flags.data) == 1 and (flags.data[0] / MANIFEST).exists():
         return Store.open(flags.data[0])
-    return ingest(flags.data, flags.output.with_suffix(".store"))
+    return ingest.read(flags, flags.store or flags.output.with_suffix(".store"))
 
 
 def _last_line(computed: list[Computed], output: Path) -> str:

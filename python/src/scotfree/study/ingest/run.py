@@ -1,92 +1,188 @@
-"""The ingest: files into a store."""
+"""The ingest: files into a store, in three steps. Each can be interrupted; the same command goes on.
+
+1. `reading`: inputs to records by partition, in scratch files. 2. `partitions`: each partition's records to calls.
+3. `finish`: calls to the store's Parquet. The manifest is written last; scratch files are removed then.
+"""
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import shutil
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from scotfree.study import schema
-from scotfree.study.ingest.alibaba import Alibaba
-from scotfree.study.ingest.jaeger import Jaeger
-from scotfree.study.ingest.otlp_json import OtlpJson
-from scotfree.study.ingest.prometheus import Prometheus
-from scotfree.study.ingest.reader import Reader, Source
-from scotfree.study.ingest.zipkin import Zipkin
-from scotfree.study.store import Input, Manifest, Store, partition_folder, write_manifest, write_table
-from scotfree.study.trouble import Ledger, StudyError
+from scotfree.study.ingest import clocks, finish, inputs, lock, reading
+from scotfree.study.ingest.forms import READERS
+from scotfree.study.ingest.inputs import Found
+from scotfree.study.ingest.partitions import Limits, Partitions
+from scotfree.study.ingest.scratch import Reading, Scratch
+from scotfree.study.store import (
+    COMPRESSION,
+    MANIFEST,
+    Input,
+    Manifest,
+    Store,
+    partition_folder,
+    write_manifest,
+    write_table,
+)
+from scotfree.study.trouble import StudyError
 
-READERS: tuple[Reader, ...] = (OtlpJson(), Jaeger(), Zipkin(), Alibaba(), Prometheus())
-_HEAD_BYTES = 64 * 1024
+UNKNOWN_FORM = "no known form: not read"
 
 
-def ingest(data: Sequence[Path], folder: Path) -> Store:
-    """Reads files and folders of them into a new store."""
-    ledger = Ledger()
-    sides, inputs = [], []
-    for number, path in enumerate(_files(data)):
-        reader = _reader(path)
-        batches = list(reader.read(Source(path, number, ledger)))
-        sides += [batch.rows for batch in batches]
-        inputs.append(Input(str(path), reader.form, path.stat().st_size, sum(batch.records for batch in batches)))
-    rows = pa.concat_tables([schema.SIDE.empty_table(), *sides]).unify_dictionaries()
-    spans, methods = _calls(rows)
-    write_table(spans, partition_folder(folder, 0) / "part.parquet")
-    write_table(methods, folder / "methods.parquet")
-    write_table(ledger.table(), folder / "trouble.parquet")
-    write_manifest(folder, Manifest(partitions=1, inputs=inputs, records_in=rows.num_rows, spans=spans.num_rows))
+@dataclass(frozen=True)
+class Options:
+    """What the user may set."""
+
+    # The form of all inputs; None: each is looked at.
+    form: str | None = None
+    # A mapping of columns, for Parquet.
+    mapping: Path | None = None
+    limits: Limits = field(default_factory=Limits)
+    quiet: bool = True
+    # None: the clock's.
+    now_ns: int | None = None
+
+    def digest(self) -> str:
+        """Of what changes how an input is read."""
+        mapping = self.mapping.read_bytes() if self.mapping else b""
+        return hashlib.sha256(mapping).hexdigest()[:16] if mapping else ""
+
+
+def ingest(data: Sequence[Path], folder: Path, options: Options | None = None) -> Store:
+    """Reads files and folders of them into a store; what the store has of them already is not read again."""
+    options = options or Options()
+    try:
+        with lock.locked(folder):
+            return _ingest(data, folder, options)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        advice = "make room, or name a folder on another disk with --store; the same command goes on where it was"
+        raise StudyError(f"write {folder}: the disk is full", advice) from error
+
+
+def _ingest(data: Sequence[Path], folder: Path, options: Options) -> Store:
+    found, unknown = _find(data, folder, options)
+    before = _complete(folder)
+    if before is not None and _is_of(before.manifest, found, options.digest()):
+        return before
+    now_ns = options.now_ns or time.time_ns()
+    scratch = Scratch(folder / "scratch", reading.buckets(found))
+    readings = reading.read(found, scratch, options=options.digest(), quiet=options.quiet, now_ns=lambda: now_ns)
+    partitions = Partitions(scratch, readings, options.limits, now_ns)
+    partitions.merge(quiet=options.quiet)
+    _finish(folder, scratch, readings, partitions, unknown)
     return Store.open(folder)
 
 
-def _files(data: Sequence[Path]) -> list[Path]:
-    found: list[Path] = []
-    for path in data:
-        if not path.exists():
-            raise StudyError(f"read {path}: there is no such file or folder", "name a file or a folder of traces")
-        found += sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-    return found
+def _find(data: Sequence[Path], folder: Path, options: Options) -> tuple[list[Found], list[Path]]:
+    """What is read, and what has no form that is known."""
+    found, unknown = [], []
+    for path in inputs.files(data, folder):
+        try:
+            reader = inputs.choose(path, READERS, options.form)
+            if reader is None:
+                unknown.append(path)
+            else:
+                found.append(Found(path, reader, inputs.fingerprint(path)))
+        except OSError as error:
+            raise inputs.unreadable(path, error) from error
+    named = [path for path in unknown if path in data]
+    if named:
+        raise StudyError(f"read {named[0]}: it has no known form", "name its form with --form, or leave it out")
+    if not found:
+        raise StudyError("read: there is no file of a known form", "name files, or a folder that holds some")
+    return found, unknown
 
 
-def _reader(path: Path) -> Reader:
-    with path.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
-    for reader in READERS:
-        if reader.recognises(path, head):
-            return reader
-    raise StudyError(f"read {path}: it has no known form", "name its form with --form, or leave it out")
+def _complete(folder: Path) -> Store | None:
+    return Store.open(folder) if (folder / MANIFEST).exists() else None
 
 
-def _calls(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Client records as calls."""
-    clients = rows.filter(pc.equal(rows["kind"], int(schema.Kind.CLIENT)))
-    service = pc.coalesce(clients["peer_service"].cast(pa.string()), clients["service"].cast(pa.string()))
-    name = clients["name"].cast(pa.string())
-    keys = (
-        pa.table({"service": service, "method": name})
-        .group_by(["service", "method"])
-        .aggregate([])
-        .sort_by([("service", "ascending"), ("method", "ascending")])
+def _is_of(manifest: Manifest, found: Sequence[Found], options: str) -> bool:
+    """Whether a store holds these inputs, as they are now."""
+    have = [(one.path, one.form, one.bytes, one.mtime_ns, one.digest, one.options) for one in manifest.inputs]
+    prints = [one.fingerprint for one in found]
+    return have == [
+        (str(one.path), one.reader.form, p.bytes, p.mtime_ns, p.digest, options)
+        for one, p in zip(found, prints, strict=True)
+    ]
+
+
+def _finish(
+    folder: Path, scratch: Scratch, readings: Sequence[Reading], partitions: Partitions, unknown: Sequence[Path]
+) -> None:
+    """What was there before goes now, and not before."""
+    (folder / MANIFEST).unlink(missing_ok=True)
+    for relation in ("span", "metric", "profile"):
+        shutil.rmtree(folder / relation, ignore_errors=True)
+    ledger = partitions.ledger()
+    for index, one in enumerate(readings):
+        ledger.add_rows(one.trouble, index)
+    texts = finish.Texts(partitions.texts)
+    methods = finish.methods(partitions.methods(), texts)
+    finisher = finish.Finisher(texts, methods, clocks.offsets(partitions.gaps()), ledger)
+    for index in range(partitions.count):
+        finisher.write(partitions.calls(index), partition_folder(folder, index) / "part.parquet")
+    for relation in ("metric", "profile"):
+        _gather(relation, scratch, readings, folder)
+    if methods.collapsed:
+        ledger.note(
+            -1,
+            f"one of more than {finish.METHODS_MAX:,} methods: among others",
+            kept=True,
+            count=methods.collapsed,
+        )
+    for path in unknown:
+        ledger.note(-1, UNKNOWN_FORM, kept=False, detail=str(path))
+    write_table(methods.table, folder / "methods.parquet")
+    write_table(ledger.table(), folder / "trouble.parquet")
+    write_manifest(folder, _manifest(readings, partitions))
+    shutil.rmtree(scratch.folder)
+
+
+def _gather(relation: str, scratch: Scratch, readings: Sequence[Reading], folder: Path) -> None:
+    """The rows of another relation, in the order of inputs."""
+    files = [file for one in readings for file in scratch.files(relation, one.number)]
+    if not files:
+        return
+    of = {"metric": schema.METRIC, "profile": schema.PROFILE}[relation]
+    to = folder / relation / "part.parquet"
+    to.parent.mkdir(parents=True, exist_ok=True)
+    half = to.with_suffix(".half")
+    with pq.ParquetWriter(half, of, compression=COMPRESSION) as writer:
+        for file in files:
+            writer.write_table(pq.read_table(file).cast(of))
+    half.rename(to)
+
+
+def _manifest(readings: Sequence[Reading], partitions: Partitions) -> Manifest:
+    counts = partitions.counts()
+    counts.check()
+    if counts.records != sum(one.sides for one in readings):
+        raise AssertionError(f"records were lost before the merge: {counts}")
+    cleaned = sum(_dropped(one) for one in readings)
+    return Manifest(
+        partitions=partitions.count,
+        inputs=[
+            Input(one.path, one.form, one.bytes, sum(one.rows.values()), one.mtime_ns, one.digest, one.options)
+            for one in readings
+        ],
+        records_in=counts.records + cleaned,
+        merged=counts.merged,
+        internal=counts.internal,
+        dropped=counts.dropped + cleaned,
+        spans=counts.calls,
     )
-    methods = keys.add_column(0, "method_id", pa.array(range(keys.num_rows), pa.int32())).cast(schema.METHOD)
-    ids = {(row["service"], row["method"]): row["method_id"] for row in methods.to_pylist()}
-    columns = {
-        "trace_id": clients["trace_id"],
-        "method_id": pa.array(
-            [ids[key] for key in zip(service.to_pylist(), name.to_pylist(), strict=True)], pa.int32()
-        ),
-        "service": service.dictionary_encode(),
-        "method": name.dictionary_encode(),
-        "client_service": clients["service"],
-        "total_ns": clients["duration_ns"],
-        "provenance": pa.array([schema.ALL_MEASURED] * clients.num_rows, pa.int32()),
-    }
-    for field in schema.SPAN:
-        if field.name not in columns:
-            columns[field.name] = (
-                clients[field.name]
-                if field.name in clients.column_names
-                else pa.nulls(clients.num_rows, field.type)
-            )
-    return pa.table({name: columns[name] for name in schema.SPAN.names}).cast(schema.SPAN), methods
+
+
+def _dropped(one: Reading) -> int:
+    return sum(row["count"] for row in one.trouble if not row["is_kept"])

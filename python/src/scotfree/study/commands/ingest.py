@@ -1,0 +1,53 @@
+"""`scot study ingest`: from data to a store, which other commands read."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from scotfree.study.ingest import summary
+from scotfree.study.ingest.forms import READERS
+from scotfree.study.ingest.partitions import Limits
+from scotfree.study.ingest.run import Options, ingest
+from scotfree.study.store import Store
+
+HELP = "read DATA into a store, once for all that asks of it"
+EXAMPLES = """\
+  scot study ingest traces/ --store fleet.store       goes on where it was if it was interrupted
+  scot study ingest a.json b.json --store x --form jaeger"""
+
+
+def add(parser: ArgumentParser) -> None:
+    """Says the flags."""
+    parser.add_argument("data", type=Path, nargs="+", metavar="DATA", help="files, or folders of them")
+    parser.add_argument("--store", type=Path, required=True, metavar="FOLDER", help="where the store is made")
+    add_reading(parser)
+
+
+def add_reading(parser: ArgumentParser) -> None:
+    """The flags of how inputs are read."""
+    forms = sorted(reader.form for reader in READERS)
+    parser.add_argument("--form", choices=forms, help="of all inputs (default: each is looked at)")
+    parser.add_argument("--map", type=Path, metavar="FILE", help="which columns of Parquet are what")
+    default = Limits()
+    parser.add_argument(
+        "--memory", default=default.memory, help="for joins; the rest takes as much again (default: %(default)s)"
+    )
+    parser.add_argument("--threads", type=int, default=default.threads, help="(default: %(default)s)")
+    parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
+
+
+def run(flags: Namespace) -> int:
+    """Does it."""
+    read(flags, flags.store)
+    return 0
+
+
+def read(flags: Namespace, folder: Path) -> Store:
+    """The store of what the flags name; says what became of it unless it is to be quiet."""
+    options = Options(flags.form, flags.map, Limits(flags.memory, flags.threads), flags.quiet)
+    store = ingest(flags.data, folder, options)
+    if not flags.quiet:
+        print(summary.text(store), file=sys.stderr)
+    return store

@@ -1,0 +1,24 @@
+"""The forms that are read. The first that recognises an input reads it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scotfree.study.ingest.alibaba import Alibaba
+from scotfree.study.ingest.folded import Folded
+from scotfree.study.ingest.jaeger import Jaeger
+from scotfree.study.ingest.otlp_json import OtlpJson
+from scotfree.study.ingest.perf_script import PerfScript
+from scotfree.study.ingest.prometheus import Prometheus
+from scotfree.study.ingest.reader import Reader
+from scotfree.study.ingest.zipkin import Zipkin
+
+READERS: Final[tuple[Reader, ...]] = (
+    OtlpJson(),
+    Jaeger(),
+    Zipkin(),
+    Alibaba(),
+    Prometheus(),
+    PerfScript(),
+    Folded(),
+)

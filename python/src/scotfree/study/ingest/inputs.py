@@ -1,0 +1,83 @@
+"""Which files are read, in which form, and how one that was read is known again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scotfree.study.ingest.reader import Reader
+from scotfree.study.trouble import StudyError
+
+HEAD_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What a file is known again by: not its content whole, which would be to read it twice."""
+
+    bytes: int
+    mtime_ns: int
+    # Of its first and last 64 KiB.
+    digest: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file to be read."""
+
+    path: Path
+    reader: Reader
+    fingerprint: Fingerprint
+
+
+def files(data: Sequence[Path], store: Path) -> list[Path]:
+    """Files, and those in folders, each once, in the order of their names; not what lies in the store itself."""
+    found: dict[Path, Path] = {}
+    for path in data:
+        if not path.exists():
+            raise StudyError(f"read {path}: there is no such file or folder", "name a file or a folder of traces")
+        for file in _walk(path) if path.is_dir() else [path]:
+            found.setdefault(file.resolve(), file)
+    own = store.resolve()
+    return sorted((file for real, file in found.items() if own not in real.parents), key=str)
+
+
+def _walk(folder: Path) -> list[Path]:
+    """Hidden files and folders are not data."""
+    inside = (path for path in folder.rglob("*") if path.is_file())
+    return [path for path in inside if not any(p.startswith(".") for p in path.relative_to(folder).parts)]
+
+
+def fingerprint(path: Path) -> Fingerprint:
+    """Reads the file's two ends."""
+    with path.open("rb") as file:
+        status = os.fstat(file.fileno())
+        digest = hashlib.sha256(file.read(HEAD_BYTES))
+        file.seek(max(0, status.st_size - HEAD_BYTES))
+        digest.update(file.read(HEAD_BYTES))
+    return Fingerprint(status.st_size, status.st_mtime_ns, digest.hexdigest()[:32])
+
+
+def choose(path: Path, readers: Sequence[Reader], form: str | None) -> Reader | None:
+    """The reader of the form, or the first that recognises the file; None if none does."""
+    if form is not None:
+        for reader in readers:
+            if reader.form == form:
+                return reader
+        known = ", ".join(sorted(reader.form for reader in readers))
+        raise StudyError(f"read {path} as {form}: there is no such form", f"use one of {known}")
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    return next((reader for reader in readers if reader.recognises(path, head)), None)
+
+
+def unreadable(path: Path, error: OSError) -> StudyError:
+    """What to tell the user of a file that the system does not give."""
+    reason = error.strerror or str(error)
+    return StudyError(
+        f"read {path}: {reason}",
+        "make it readable, or leave it out and run the same command again: what was read of others is kept",
+    )
