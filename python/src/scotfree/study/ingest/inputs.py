@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scotfree.study.ingest.opening import head_of
 from scotfree.study.ingest.reader import Reader
 from scotfree.study.trouble import StudyError
 
@@ -69,8 +70,7 @@ def choose(path: Path, readers: Sequence[Reader], form: str | None) -> Reader | 
                 return reader
         known = ", ".join(sorted(reader.form for reader in readers))
         raise StudyError(f"read {path} as {form}: there is no such form", f"use one of {known}")
-    with path.open("rb") as file:
-        head = file.read(HEAD_BYTES)
+    head = head_of(path, HEAD_BYTES)
     return next((reader for reader in readers if reader.recognises(path, head)), None)
 
 

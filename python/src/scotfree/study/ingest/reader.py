@@ -36,6 +36,8 @@ class Source:
     ledger: Ledger
     # Called with the bytes read so far, of `path.stat().st_size`.
     progress: Callable[[int], None] = lambda _: None
+    # The user's file that says which columns are what (`--map`).
+    mapping: Path | None = None
 
 
 class Reader(Protocol):

@@ -6,6 +6,7 @@ import errno
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from scotfree.study.ingest import inputs, progress
@@ -35,6 +36,7 @@ def read(
     scratch: Scratch,
     *,
     options: str,
+    mapping: Path | None,
     quiet: bool,
     now_ns: Callable[[], int] = time.time_ns,
 ) -> list[Reading]:
@@ -48,7 +50,9 @@ def read(
     with progress.bar("read", total, "B", quiet=quiet) as bar:
         try:
             for one, key in missing:
-                known[key] = _read_one(one, number, writer, options, now_ns, bar)
+                known[key] = _read_one(
+                    Source(one.path, number, Ledger(), mapping=mapping), one, writer, options, now_ns, bar
+                )
                 writer.done(known[key])
                 number += 1
         finally:
@@ -58,17 +62,16 @@ def read(
 
 
 def _read_one(
-    one: Found, number: int, writer: Writer, options: str, now_ns: Callable[[], int], bar: Any
+    source: Source, one: Found, writer: Writer, options: str, now_ns: Callable[[], int], bar: Any
 ) -> Reading:
-    ledger = Ledger()
-    cleaner = Cleaner(number, ledger, now_ns)
+    cleaner = Cleaner(source.number, source.ledger, now_ns)
     before = bar.n
-    source = Source(one.path, number, ledger, lambda done: bar.update(max(0, before + done - bar.n)))
-    reading = Reading(number, str(one.path), one.reader.form, **asdict(one.fingerprint), options=options)
+    source.progress = lambda done: bar.update(max(0, before + done - bar.n))
+    reading = Reading(source.number, str(one.path), one.reader.form, **asdict(one.fingerprint), options=options)
     try:
         for batch in one.reader.read(source):
             reading.rows[batch.relation] = reading.rows.get(batch.relation, 0) + batch.rows.num_rows
-            reading.sides += _keep(batch, number, cleaner, writer)
+            reading.sides += _keep(batch, source.number, cleaner, writer)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise
@@ -77,7 +80,7 @@ def _read_one(
         raise StudyError(
             f"read {one.path}: it was written to meanwhile", "run the same command again when it is at rest"
         )
-    reading.trouble = ledger.table().to_pylist()
+    reading.trouble = source.ledger.table().to_pylist()
     return reading
 
 

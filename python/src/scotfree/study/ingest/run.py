@@ -76,7 +76,14 @@ def _ingest(data: Sequence[Path], folder: Path, options: Options) -> Store:
         return before
     now_ns = options.now_ns or time.time_ns()
     scratch = Scratch(folder / "scratch", reading.buckets(found))
-    readings = reading.read(found, scratch, options=options.digest(), quiet=options.quiet, now_ns=lambda: now_ns)
+    readings = reading.read(
+        found,
+        scratch,
+        options=options.digest(),
+        mapping=options.mapping,
+        quiet=options.quiet,
+        now_ns=lambda: now_ns,
+    )
     partitions = Partitions(scratch, readings, options.limits, now_ns)
     partitions.merge(quiet=options.quiet)
     _finish(folder, scratch, readings, partitions, unknown)
