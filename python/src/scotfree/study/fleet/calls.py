@@ -17,6 +17,8 @@ DAY_NS = 86_400 * 10**9
 DAY_START_NS = 1_669_766_400 * 10**9
 # Of calls that may be hedges, those that are.
 _HEDGES = 0.01
+# Of the logarithm: what is slower, or larger, does not occur.
+_DEVIATIONS_MAX = 6.0
 _QUEUES = [schema.STAGES.index(stage) for stage in schema.QUEUES]
 _WIRES = [schema.STAGES.index(stage) for stage in schema.WIRES]
 _BEFORE_APP = slice(0, schema.APP)
@@ -224,6 +226,7 @@ def _lognormal(rng: np.random.Generator, mu: Array, sigma: Array) -> Array:
     z = rng.standard_normal(len(mu), np.float32)
     beyond = np.maximum(z - 2, 0)
     z += 0.3 * beyond * beyond
+    np.minimum(z, _DEVIATIONS_MAX, out=z)
     z *= sigma
     z += mu
     return np.exp(z, out=z)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scotfree.study import schema
-from scotfree.study.fleet import population, shapes
+from scotfree.study.fleet import metrics, population, profiles, shapes
 from scotfree.study.fleet.calls import DAY_NS, DAY_START_NS, Drawer, Traces
 from scotfree.study.fleet.draws import Array, stream, uniforms, words
 from scotfree.study.fleet.options import CELLS, FleetOptions
@@ -79,13 +79,18 @@ def plan(options: FleetOptions) -> Fleet:
 
 
 def write(folder: Path, fleet: Fleet) -> int:
-    """Writes the store's calls, methods and ledger; the number of calls."""
+    """Writes all of the store but its manifest; the number of calls."""
     if folder.exists() and any(folder.iterdir()):
         raise StudyError(f"generate a fleet into {folder}: there is something already", "name a new folder")
     drawer = Drawer(fleet.options, fleet.population, fleet.shapes)
     spans = sum(_write_partition(folder, fleet, drawer, index) for index in range(fleet.options.partitions))
     write_table(fleet.population.method_table(), folder / "methods.parquet")
     write_table(schema.TROUBLE.empty_table(), folder / "trouble.parquet")
+    if fleet.options.metrics:
+        for index, table in enumerate(metrics.tables(fleet.options.seed, fleet.population)):
+            write_table(table, folder / "metric" / f"part-{index}.parquet")
+    if fleet.options.profiles:
+        write_table(profiles.table(fleet.population), folder / "profile" / "part.parquet")
     return spans
 
 

@@ -1,0 +1,72 @@
+"""The fleet's profiles: stacks whose share of each category is known by construction (F8c, F20)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from scotfree.study import schema
+from scotfree.study.fleet.calls import DAY_START_NS
+from scotfree.study.fleet.draws import Array
+from scotfree.study.fleet.metrics import service_shares
+from scotfree.study.fleet.population import Population
+
+# Category -> its share of cycles (figure 20; what is not in the paper's tax is made up).
+SHARES: Final = {
+    "compression": 0.031,
+    "networking": 0.017,
+    "serialization": 0.012,
+    "rpc_library": 0.011,
+    "encryption": 0.009,
+    "application": 0.915,
+    "unclassified": 0.005,
+}
+# Category -> a stack from root to leaf. The leaf's category counts, whoever called it.
+_STACKS: Final = {
+    "compression": ("start_thread", "grpc::Server::Run", "deflate_slow"),
+    "networking": ("start_thread", "grpc::Server::Run", "tcp_sendmsg"),
+    "serialization": ("start_thread", "grpc::Server::Run", "google::protobuf::MessageLite::SerializeToString"),
+    "rpc_library": ("start_thread", "grpc::Server::Run", "grpc_core::CallCombiner::Start"),
+    "encryption": ("start_thread", "grpc::Server::Run", "AES_encrypt"),
+    "application": ("start_thread", "Fleet::Handle", "Fleet::Work"),
+    "unclassified": ("qqz_unknown_symbol",),
+}
+# The module of a service's own frames: its program.
+_PROGRAM: Final = "/usr/bin/{service}"
+_LIBRARY: Final = "/opt/fleet/libfleet.so"
+# Services differ in cycles per call: those called most need the fewest (figure 8c).
+_CHEAP_POWER: Final = 0.5
+
+
+def cycle_shares(who: Population) -> Array:
+    """Each service's share of cycles."""
+    shares = service_shares(who) ** _CHEAP_POWER
+    found: Array = shares / shares.sum()
+    return found
+
+
+def table(who: Population) -> pa.Table:
+    """`schema.PROFILE`: a stack of each category for each service."""
+    kinds = list(SHARES)
+    rows = [(service, kind) for service in who.services for kind in kinds]
+    weight = np.outer(cycle_shares(who), list(SHARES.values())).ravel() * 1e15
+    return pa.Table.from_pydict(
+        {
+            "service": [service for service, _ in rows],
+            "machine": [None] * len(rows),
+            "ts_ns": [DAY_START_NS] * len(rows),
+            "stack": [_STACKS[kind] for _, kind in rows],
+            "modules": [_modules(service, kind) for service, kind in rows],
+            "weight": weight,
+            "unit": ["cpu_cycles"] * len(rows),
+        },
+        schema=schema.PROFILE,
+    )
+
+
+def _modules(service: str, kind: str) -> list[str]:
+    """Only an application's frames stand in the service's own program."""
+    own = _PROGRAM.format(service=service)
+    return [own if kind == "application" else _LIBRARY for _ in _STACKS[kind]]
