@@ -5,6 +5,8 @@
 // Python's arguments are its interpreter's to lend, and come by value.
 #![allow(clippy::needless_pass_by_value)]
 
+mod otlp;
+
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -48,6 +50,8 @@ fn traces_of(bytes: &[u8]) -> Vec<[u8; 16]> {
 
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use super::otlp::{signal, SpanDecoder};
     #[pymodule_export]
     use super::tree;
 }

@@ -9,3 +9,29 @@ Column = Buffer | np.ndarray[Any, Any]
 
 def tree(trace_ids: Column, span_ids: Column, parent_ids: Column, has_parent: Column) -> list[bytes]:
     """Descendants, ancestors (u32) and whether a call is on a ring (u8)."""
+
+Pairs = list[tuple[str, str]]
+# Name, values, validity if not all are valid, and a dictionary's offsets and text if the values are its codes.
+Columns = list[tuple[str, bytes, bytes | None, tuple[bytes, bytes] | None]]
+
+def signal(head: bytes) -> str | None:
+    """What an OTLP message carries, told by its beginning: "traces", "metrics" or nothing that is read."""
+
+class SpanDecoder:
+    """OTLP's trace messages of one input to columns of `side`."""
+
+    records: int
+    rows: int
+    def __init__(
+        self, integers: Pairs, floats: Pairs, texts: Pairs, errors: list[str], hedges: Pairs, codes: list[str]
+    ) -> None: ...
+    def start(self, message: bytes) -> None:
+        """Begins a message."""
+    def decode(self, message: bytes, rows_max: int) -> bool:
+        """Reads on in it until there are so many rows. True at its end."""
+    def drop_record(self, reason: str) -> None:
+        """Counts a record that cannot even be read."""
+    def troubles(self) -> list[tuple[str, int, int, bool]]:
+        """Reason, first record, count, whether kept: of what was wrong since the last time."""
+    def take(self) -> tuple[int, Columns]:
+        """The rows since the last time."""

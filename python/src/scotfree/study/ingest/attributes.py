@@ -51,6 +51,37 @@ TEXTS: Final[dict[str, str]] = {
     "peer.host.name": "peer_machine",
 }
 
+# What type an error has, if the record's status says that there is one: the first of these that is there, then
+# the status' message. Numbers of `rpc.*` are gRPC's.
+ERROR_TYPES: Final = (
+    "error.type",
+    "rpc.response.status_code",
+    "rpc.grpc.status_code",
+    "http.response.status_code",
+    "http.status_code",
+)
+GRPC_CODES: Final = (
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+)
+# An attribute of a record, or of one of its links, with this value: the call repeats one that is still under way.
+HEDGES: Final[dict[str, str]] = {"rpc.attempt.kind": "hedge", "scotfree.link": "hedge"}
+
 
 def number(value: Any) -> int | None:
     """An integer, whichever way it is written; None if it is none."""
@@ -64,20 +95,30 @@ def number(value: Any) -> int | None:
 
 
 def take(row: dict[str, Any], attributes: Mapping[str, Any]) -> list[str]:
-    """Puts into a row of `side` what attributes say. The keys whose values cannot be are returned."""
+    """Puts into a row of `side` what attributes say and the row does not; the decoder in Rust does the same.
+
+    The keys whose values cannot be are returned.
+    """
     wrong = []
-    for key, to in INTEGERS.items():
-        if key in attributes and row.get(to) is None:
-            row[to] = number(attributes[key])
-            if row[to] is None:
+    for key, to, read in _NUMBERS:
+        if key in attributes:
+            value = read(attributes[key])
+            if value is None:
                 wrong.append(key)
+            elif row.get(to) is None:
+                row[to] = value
     for key, to in TEXTS.items():
         if row.get(to) is None and isinstance(attributes.get(key), str):
             row[to] = attributes[key]
-    for key, to in FLOATS.items():
-        value = attributes.get(key)
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
-            row[to] = float(value)
-        elif value is not None:
-            wrong.append(key)
     return wrong
+
+
+def _float(value: Any) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
+        return float(value)
+    return None
+
+
+_NUMBERS: Final = [(key, to, number) for key, to in INTEGERS.items()] + [
+    (key, to, _float) for key, to in FLOATS.items()
+]

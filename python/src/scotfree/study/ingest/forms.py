@@ -8,6 +8,7 @@ from scotfree.study.ingest.alibaba import Alibaba
 from scotfree.study.ingest.folded import Folded
 from scotfree.study.ingest.jaeger import Jaeger
 from scotfree.study.ingest.otlp_json import OtlpJson
+from scotfree.study.ingest.otlp_proto import OtlpProto
 from scotfree.study.ingest.perf_script import PerfScript
 from scotfree.study.ingest.prometheus import Prometheus
 from scotfree.study.ingest.reader import Reader
@@ -15,6 +16,7 @@ from scotfree.study.ingest.zipkin import Zipkin
 
 READERS: Final[tuple[Reader, ...]] = (
     OtlpJson(),
+    OtlpProto(),
     Jaeger(),
     Zipkin(),
     Alibaba(),

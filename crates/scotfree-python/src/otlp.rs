@@ -1,0 +1,147 @@
+//! OTLP's decoders as Python's classes: bytes in, columns out as Arrow's buffers.
+//!
+//! Invariant: a column is a name, values, validity (none where all are valid), and a dictionary if values are codes.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use scotfree_study::otlp;
+
+/// A dictionary's offsets and text.
+type Dictionary<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+/// Name, values, validity, dictionary.
+type Column<'py> = (String, Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>, Option<Dictionary<'py>>);
+/// Reason, first record, count, whether kept.
+type Trouble = (String, u64, u64, bool);
+type Pairs = Vec<(String, String)>;
+
+/// Reads trace messages of one input.
+#[pyclass]
+pub struct SpanDecoder {
+    decoder: otlp::SpanDecoder,
+}
+
+#[pymethods]
+impl SpanDecoder {
+    /// The attribute table, by the kinds of its values; keys that give an error's type; what marks hedges; the names
+    /// of gRPC's codes.
+    #[new]
+    fn new(
+        integers: Pairs,
+        floats: Pairs,
+        texts: Pairs,
+        errors: Vec<String>,
+        hedges: Pairs,
+        codes: Vec<String>,
+    ) -> PyResult<Self> {
+        let table =
+            otlp::AttributeTable::new(&otlp::Pairs { integers, floats, texts, errors, hedges, codes })
+                .map_err(PyValueError::new_err)?;
+        Ok(SpanDecoder { decoder: otlp::SpanDecoder::new(table) })
+    }
+
+    /// Begins a message.
+    fn start(&mut self, message: &[u8]) {
+        self.decoder.start(message.len());
+    }
+
+    /// Reads on in the message that was begun, until there are so many rows. True at its end.
+    fn decode(&mut self, py: Python<'_>, message: &[u8], rows_max: usize) -> bool {
+        py.detach(|| self.decoder.decode(message, rows_max))
+    }
+
+    /// Counts a record that cannot even be read.
+    fn drop_record(&mut self, reason: &str) {
+        self.decoder.drop_record(reason);
+    }
+
+    /// Records met so far, rows or not.
+    #[getter]
+    fn records(&self) -> u64 {
+        self.decoder.records()
+    }
+
+    /// Rows that `take` would give.
+    #[getter]
+    fn rows(&self) -> usize {
+        self.decoder.rows()
+    }
+
+    /// What was wrong since the last time.
+    fn troubles(&mut self) -> Vec<Trouble> {
+        let troubles = self.decoder.take_troubles().into_iter();
+        troubles.map(|(reason, trouble)| (reason, trouble.record, trouble.count, trouble.is_kept)).collect()
+    }
+
+    /// The rows since the last time, and how many they are.
+    fn take<'py>(&mut self, py: Python<'py>) -> (usize, Vec<Column<'py>>) {
+        let taken = self.decoder.take();
+        let plain = |name: &str, bytes: &[u8]| (name.to_owned(), PyBytes::new(py, bytes), None, None);
+        let mut columns = vec![
+            plain("trace_id", &taken.trace_ids),
+            plain("span_id", &little(&taken.span_ids)),
+            numbers(py, "parent_id", &taken.parent_ids),
+            plain("kind", &taken.kinds.iter().map(|kind| *kind as u8).collect::<Vec<u8>>()),
+            plain("start_ns", &little(&taken.starts_ns)),
+            plain("duration_ns", &little(&taken.durations_ns)),
+            texts(py, "name", &taken.names),
+            texts(py, "status", &taken.statuses),
+            plain("record", &little(&taken.records)),
+        ];
+        let hedges = PyBytes::new(py, taken.hedges.bytes());
+        columns.push(("is_hedge".to_owned(), hedges.clone(), Some(hedges), None));
+        columns.extend(taken.integers.iter().map(|(name, column)| numbers(py, name, column)));
+        columns.extend(taken.floats.iter().map(|(name, column)| numbers(py, name, column)));
+        columns.extend(taken.texts.iter().map(|(name, column)| texts(py, name, column)));
+        (taken.rows(), columns)
+    }
+}
+
+/// What a message carries, told by its beginning: "traces", "metrics" or nothing that is read.
+#[pyfunction]
+pub fn signal(head: &[u8]) -> Option<&'static str> {
+    otlp::signal(head).map(|signal| match signal {
+        otlp::Signal::Traces => "traces",
+        otlp::Signal::Metrics => "metrics",
+    })
+}
+
+/// A number in the byte order of Arrow's buffers.
+trait Little {
+    fn bytes(self) -> [u8; 8];
+}
+
+impl Little for i64 {
+    fn bytes(self) -> [u8; 8] {
+        self.to_le_bytes()
+    }
+}
+
+impl Little for f64 {
+    fn bytes(self) -> [u8; 8] {
+        self.to_le_bytes()
+    }
+}
+
+fn little<T: Little + Copy>(values: &[T]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.bytes()).collect()
+}
+
+fn little_codes(values: &[i32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn validity<'py>(py: Python<'py>, valid: &otlp::Bitmap) -> Option<Bound<'py, PyBytes>> {
+    (valid.zeros() > 0).then(|| PyBytes::new(py, valid.bytes()))
+}
+
+fn numbers<'py, T: Little + Copy>(py: Python<'py>, name: &str, column: &otlp::Column<T>) -> Column<'py> {
+    (name.to_owned(), PyBytes::new(py, &little(&column.values)), validity(py, &column.valid), None)
+}
+
+fn texts<'py>(py: Python<'py>, name: &str, column: &otlp::Texts) -> Column<'py> {
+    let codes = PyBytes::new(py, &little_codes(&column.codes));
+    let offsets = PyBytes::new(py, &little_codes(&column.offsets));
+    let dictionary = (offsets, PyBytes::new(py, column.text.as_bytes()));
+    (name.to_owned(), codes, validity(py, &column.valid), Some(dictionary))
+}

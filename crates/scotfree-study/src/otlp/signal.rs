@@ -1,0 +1,71 @@
+//! Tells what a message of OTLP carries by its first record.
+//!
+//! Invariant: a beginning of a message that reaches into its first record is enough.
+
+use super::wire::{Damage, Fields, Value};
+
+/// What a message carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// Spans.
+    Traces,
+    /// Points of metrics.
+    Metrics,
+}
+
+/// The signal of a message or of its beginning; none if it has no record or is no such message.
+pub fn signal(message: &[u8]) -> Option<Signal> {
+    // All signals are resources of scopes of records.
+    find(message, &[1, 2, 2])
+}
+
+fn find(message: &[u8], path: &[u32]) -> Option<Signal> {
+    let [number, rest @ ..] = path else { return signal_of_record(message) };
+    for field in Fields::new(message) {
+        let (Ok((found, Value::Bytes(bytes))) | Err(Damage::Cut(found, bytes))) = field else { continue };
+        if let Some(signal) = (found == *number).then(|| find(bytes, rest)).flatten() {
+            return Some(signal);
+        }
+    }
+    None
+}
+
+/// A span begins with two ids, a metric with its name and has points in one of five forms.
+fn signal_of_record(record: &[u8]) -> Option<Signal> {
+    let mut fields = Fields::new(record).map_while(|field| match field {
+        Ok((number, Value::Bytes(bytes))) => Some((number, bytes.len())),
+        Err(Damage::Cut(number, _)) => Some((number, 0)),
+        _ => None,
+    });
+    match (fields.next()?, fields.next()?) {
+        ((1, 16), (2, 8)) => Some(Signal::Traces),
+        ((1, _), (2 | 3 | 5 | 7 | 9 | 10 | 11, _)) => Some(Signal::Metrics),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrapped(number: u8, message: &[u8]) -> Vec<u8> {
+        [&[number << 3 | 2, message.len() as u8], message].concat()
+    }
+
+    fn request(record: &[u8]) -> Vec<u8> {
+        let scope = wrapped(2, &wrapped(2, record));
+        wrapped(1, &[wrapped(1, b""), scope].concat())
+    }
+
+    #[test]
+    fn the_first_record_tells() {
+        let span = [wrapped(1, &[7; 16]), wrapped(2, &[8; 8])].concat();
+        let gauge = [wrapped(1, b"cpu"), wrapped(5, b"")].concat();
+        assert_eq!(signal(&request(&span)), Some(Signal::Traces));
+        assert_eq!(signal(&request(&span)[..40]), Some(Signal::Traces));
+        assert_eq!(signal(&request(&gauge)), Some(Signal::Metrics));
+        assert_eq!(signal(&[request(&[]), request(&span)].concat()), Some(Signal::Traces));
+        assert_eq!(signal(b"\n\x0bhello world"), None);
+        assert_eq!(signal(b""), None);
+    }
+}

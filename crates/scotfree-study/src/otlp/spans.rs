@@ -1,0 +1,556 @@
+//! `TracesData` and `ExportTraceServiceRequest` to columns of the relation `side`.
+//!
+//! Invariant: each span of a message is one record, and a record is a row or a dropped one; what of a message cannot
+//! be read counts as one dropped record for each place.
+
+use super::columns::{Bitmap, Column, Texts};
+use super::table::{AttributeTable, Target};
+use super::trouble::Troubles;
+use super::wire::{attribute, Any, Damage, Fields, Value};
+use std::ops::Range;
+
+/// The fields that lead down to the spans, and the spans' own. Source: opentelemetry-proto, trace.proto.
+mod field {
+    pub const RESOURCE_SPANS: u32 = 1;
+    pub const RESOURCE: u32 = 1;
+    pub const RESOURCE_ATTRIBUTES: u32 = 1;
+    pub const SCOPE_SPANS: u32 = 2;
+    pub const SPANS: u32 = 2;
+    pub const TRACE_ID: u32 = 1;
+    pub const SPAN_ID: u32 = 2;
+    pub const PARENT_ID: u32 = 4;
+    pub const NAME: u32 = 5;
+    pub const KIND: u32 = 6;
+    pub const START: u32 = 7;
+    pub const END: u32 = 8;
+    pub const ATTRIBUTES: u32 = 9;
+    pub const LINKS: u32 = 13;
+    pub const STATUS: u32 = 15;
+    pub const LINK_ATTRIBUTES: u32 = 4;
+    pub const STATUS_MESSAGE: u32 = 2;
+    pub const STATUS_CODE: u32 = 3;
+}
+
+const KIND_MAX: u64 = 5;
+const STATUS_CODE_ERROR: u64 = 2;
+const NO_RANK: u16 = u16::MAX;
+
+/// Rows of `side`, less what is the same in all of an input.
+#[derive(Debug, Clone)]
+pub struct SpanColumns {
+    /// Sixteen bytes a row.
+    pub trace_ids: Vec<u8>,
+    /// The bytes of an id as a number, the first highest.
+    pub span_ids: Vec<i64>,
+    /// None at roots.
+    pub parent_ids: Column<i64>,
+    /// OTLP's numbers.
+    pub kinds: Vec<i8>,
+    /// Since the epoch.
+    pub starts_ns: Vec<i64>,
+    /// From its start to its end.
+    pub durations_ns: Vec<i64>,
+    /// Names of spans.
+    pub names: Texts,
+    /// `OK`, or the type of the error.
+    pub statuses: Texts,
+    /// Which rows are marked as hedges; of others nothing is known.
+    pub hedges: Bitmap,
+    /// The number of the row's record in the input.
+    pub records: Vec<i64>,
+    /// By the names of the table's columns.
+    pub integers: Vec<(String, Column<i64>)>,
+    /// By the names of the table's columns.
+    pub floats: Vec<(String, Column<f64>)>,
+    /// By the names of the table's columns.
+    pub texts: Vec<(String, Texts)>,
+}
+
+impl SpanColumns {
+    fn new(table: &AttributeTable) -> Self {
+        SpanColumns {
+            trace_ids: Vec::new(),
+            span_ids: Vec::new(),
+            parent_ids: Column::default(),
+            kinds: Vec::new(),
+            starts_ns: Vec::new(),
+            durations_ns: Vec::new(),
+            names: Texts::default(),
+            statuses: Texts::default(),
+            hedges: Bitmap::default(),
+            records: Vec::new(),
+            integers: named(&table.integers),
+            floats: named(&table.floats),
+            texts: named(&table.texts),
+        }
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.span_ids.len()
+    }
+}
+
+fn named<T: Default>(names: &[String]) -> Vec<(String, T)> {
+    names.iter().map(|name| (name.clone(), T::default())).collect()
+}
+
+/// What attributes said, as ranks and values by column; a rank of `NO_RANK` says nothing.
+#[derive(Debug, Clone, Default)]
+struct Said {
+    integers: Vec<(u16, i64)>,
+    floats: Vec<(u16, f64)>,
+    texts: Vec<(u16, i32)>,
+    error: (u16, i32),
+    is_hedge: bool,
+}
+
+impl Said {
+    fn nothing(table: &AttributeTable) -> Self {
+        Said {
+            integers: vec![(NO_RANK, 0); table.integers.len()],
+            floats: vec![(NO_RANK, 0.0); table.floats.len()],
+            texts: vec![(NO_RANK, 0); table.texts.len()],
+            error: (NO_RANK, 0),
+            is_hedge: false,
+        }
+    }
+
+    fn clear(&mut self) {
+        self.integers.fill((NO_RANK, 0));
+        self.floats.fill((NO_RANK, 0.0));
+        self.texts.fill((NO_RANK, 0));
+        self.error = (NO_RANK, 0);
+        self.is_hedge = false;
+    }
+}
+
+fn better<T>(known: &mut (u16, T), rank: u16, value: T) {
+    if rank <= known.0 {
+        *known = (rank, value);
+    }
+}
+
+/// Where in a message the reading is: the ends of the messages that it is in.
+#[derive(Debug, Clone, Default)]
+struct Place {
+    at: usize,
+    end: usize,
+    resource_end: Option<usize>,
+    scope_end: Option<usize>,
+    /// The resource's bytes, to read them again once the dictionaries are new.
+    resource: Range<usize>,
+}
+
+/// Reads messages, as many rows at a time as asked for.
+#[derive(Debug, Clone)]
+pub struct SpanDecoder {
+    table: AttributeTable,
+    columns: SpanColumns,
+    troubles: Troubles,
+    records: u64,
+    place: Place,
+    resource: Said,
+    own: Said,
+}
+
+/// A span's own fields, as far as they were read.
+#[derive(Debug, Default)]
+struct Own<'a> {
+    trace_id: &'a [u8],
+    span_id: &'a [u8],
+    parent_id: &'a [u8],
+    name: &'a [u8],
+    kind: u64,
+    start: u64,
+    end: u64,
+    is_error: bool,
+    message: &'a [u8],
+}
+
+impl SpanDecoder {
+    /// One for an input.
+    pub fn new(table: AttributeTable) -> Self {
+        SpanDecoder {
+            columns: SpanColumns::new(&table),
+            troubles: Troubles::default(),
+            records: 0,
+            place: Place::default(),
+            resource: Said::nothing(&table),
+            own: Said::nothing(&table),
+            table,
+        }
+    }
+
+    /// How many records were met, rows or not.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// How many rows there are since the last time.
+    pub fn rows(&self) -> usize {
+        self.columns.rows()
+    }
+
+    /// What was wrong since the last time.
+    pub fn take_troubles(&mut self) -> Vec<(String, super::Trouble)> {
+        self.troubles.take()
+    }
+
+    /// Counts a record that cannot even be read.
+    pub fn drop_record(&mut self, reason: &str) {
+        self.troubles.dropped(reason, self.records);
+        self.records += 1;
+    }
+
+    /// The rows since the last time.
+    pub fn take(&mut self) -> SpanColumns {
+        std::mem::replace(&mut self.columns, SpanColumns::new(&self.table))
+    }
+
+    /// Begins a message of so many bytes.
+    pub fn start(&mut self, length: usize) {
+        self.place = Place { end: length, ..Place::default() };
+    }
+
+    /// Reads on in the message that was begun, until there are so many rows. True at its end.
+    pub fn decode(&mut self, message: &[u8], rows_max: usize) -> bool {
+        let message = &message[..message.len().min(self.place.end)];
+        self.place.end = message.len();
+        if self.columns.rows() == 0 {
+            self.read_resource_again(message);
+        }
+        while self.columns.rows() < rows_max {
+            if !self.step(message) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// One field of the innermost message, or the way out of it; false at the end of all.
+    fn step(&mut self, message: &[u8]) -> bool {
+        let end = self.place.scope_end.or(self.place.resource_end).unwrap_or(self.place.end);
+        let mut fields = Fields::new(&message[self.place.at..end]);
+        match fields.next() {
+            Some(field) => {
+                self.place.at = end - fields.left();
+                self.enter(message, field);
+                true
+            }
+            None => self.leave(),
+        }
+    }
+
+    fn leave(&mut self) -> bool {
+        let inner = self.place.scope_end.take();
+        let left = inner.or_else(|| self.place.resource_end.take());
+        if inner.is_none() {
+            self.place.resource = 0..0;
+            self.resource.clear();
+        }
+        left.is_some()
+    }
+
+    fn enter(&mut self, message: &[u8], field: Result<(u32, Value<'_>), Damage<'_>>) {
+        let (number, bytes) = match field {
+            Ok((number, Value::Bytes(bytes))) => (number, bytes),
+            Ok(_) => return,
+            Err(Damage::Cut(number, bytes)) if self.leads_down(number) => (number, bytes),
+            Err(Damage::Cut(..)) => return self.drop_record("ends early"),
+            Err(Damage::Nonsense) => return self.drop_record("the bytes are no OTLP message"),
+        };
+        let place = &mut self.place;
+        let inside = place.at - bytes.len()..place.at;
+        match (place.resource_end, place.scope_end, number) {
+            (None, _, field::RESOURCE_SPANS) => {
+                place.resource_end = Some(inside.end);
+                place.at = inside.start;
+                self.find_resource(message, inside);
+            }
+            (Some(_), None, field::SCOPE_SPANS) => {
+                place.scope_end = Some(inside.end);
+                place.at = inside.start;
+            }
+            (Some(_), Some(_), field::SPANS) => self.span(bytes),
+            _ => {}
+        }
+    }
+
+    /// Whether a field holds more levels, so that what is there of it can be read although it is cut off.
+    fn leads_down(&self, number: u32) -> bool {
+        match (self.place.resource_end, self.place.scope_end) {
+            (None, _) => number == field::RESOURCE_SPANS,
+            (Some(_), None) => number == field::SCOPE_SPANS,
+            (Some(_), Some(_)) => false,
+        }
+    }
+
+    fn find_resource(&mut self, message: &[u8], inside: Range<usize>) {
+        let mut fields = Fields::new(&message[inside.clone()]);
+        while let Some(Ok((number, value))) = fields.next() {
+            if let (field::RESOURCE, Value::Bytes(bytes)) = (number, value) {
+                let end = inside.end - fields.left();
+                self.place.resource = end - bytes.len()..end;
+            }
+        }
+        let resource = self.place.resource.clone();
+        self.read_resource(&message[resource]);
+    }
+
+    /// Codes are of dictionaries that `take` has taken; what was wrong is known already.
+    fn read_resource_again(&mut self, message: &[u8]) {
+        let known = std::mem::take(&mut self.troubles);
+        let resource = self.place.resource.clone();
+        self.read_resource(message.get(resource).unwrap_or_default());
+        self.troubles = known;
+    }
+
+    fn read_resource(&mut self, resource: &[u8]) {
+        let mut said = std::mem::take(&mut self.resource);
+        said.clear();
+        for field in Fields::new(resource) {
+            match field {
+                Ok((field::RESOURCE_ATTRIBUTES, Value::Bytes(bytes))) => {
+                    self.read_attribute(bytes, &mut said);
+                }
+                Ok(_) => {}
+                Err(_) => self.troubles.kept("a resource cannot be read", self.records),
+            }
+        }
+        self.resource = said;
+    }
+
+    fn read_attribute(&mut self, bytes: &[u8], said: &mut Said) {
+        let Ok((key, value)) = attribute(bytes) else {
+            return self.troubles.kept("an attribute cannot be read", self.records);
+        };
+        let Some(target) = self.table.target(key) else { return };
+        match (target, value) {
+            (Target::Integer { column, rank }, value) => match integer(value) {
+                Some(value) => better(&mut said.integers[column], rank, value),
+                None => self.wrong(key),
+            },
+            (Target::Float { column, rank }, value) => match float(value) {
+                Some(value) => better(&mut said.floats[column], rank, value),
+                None => self.wrong(key),
+            },
+            (Target::Text { column, rank }, Any::Text(text)) => {
+                let coded = self.columns.texts[column].1.code(text);
+                better(&mut said.texts[column], rank, coded.code);
+                self.changed(coded.change);
+            }
+            (Target::Text { .. }, _) => {}
+            (Target::Error { rank, is_rpc }, value) => self.read_error(rank, is_rpc, value, said),
+            (Target::Hedge(index), value) => said.is_hedge |= value == Any::Text(&self.table.hedges[index]),
+        }
+    }
+
+    fn read_error(&mut self, rank: u16, is_rpc: bool, value: Any<'_>, said: &mut Said) {
+        let coded = match value {
+            Any::Text(text) if !text.is_empty() => self.columns.statuses.code(text),
+            Any::Integer(code) => {
+                let name =
+                    usize::try_from(code).ok().filter(|_| is_rpc).and_then(|at| self.table.codes.get(at));
+                let number = name.is_none().then(|| code.to_string());
+                self.columns.statuses.code(name.or(number.as_ref()).map_or(&[], |text| text.as_bytes()))
+            }
+            _ => return,
+        };
+        better(&mut said.error, rank, coded.code);
+        self.changed(coded.change);
+    }
+
+    fn wrong(&mut self, key: &[u8]) {
+        let reason = format!("attribute {} is no such number", String::from_utf8_lossy(key));
+        self.troubles.kept(&reason, self.records);
+    }
+
+    fn changed(&mut self, change: Option<&'static str>) {
+        if let Some(change) = change {
+            self.troubles.kept(change, self.records);
+        }
+    }
+
+    fn span(&mut self, bytes: &[u8]) {
+        let mut said = std::mem::take(&mut self.own);
+        said.clear();
+        match self.read_span(bytes, &mut said).and_then(|own| Row::of(&own).map(|row| (own, row))) {
+            Ok((own, row)) => self.push(&own, &row, &said),
+            Err(reason) => self.troubles.dropped(reason, self.records),
+        }
+        self.own = said;
+        self.records += 1;
+    }
+
+    fn read_span<'a>(&mut self, bytes: &'a [u8], said: &mut Said) -> Result<Own<'a>, &'static str> {
+        let mut own = Own::default();
+        for field in Fields::new(bytes) {
+            match field.map_err(|_| "the bytes are no OTLP span")? {
+                (field::TRACE_ID, Value::Bytes(id)) => own.trace_id = id,
+                (field::SPAN_ID, Value::Bytes(id)) => own.span_id = id,
+                (field::PARENT_ID, Value::Bytes(id)) => own.parent_id = id,
+                (field::NAME, Value::Bytes(name)) => own.name = name,
+                (field::KIND, Value::Varint(kind)) => own.kind = kind,
+                (field::START, Value::Fixed64(time)) => own.start = time,
+                (field::END, Value::Fixed64(time)) => own.end = time,
+                (field::ATTRIBUTES, Value::Bytes(bytes)) => self.read_attribute(bytes, said),
+                (field::LINKS, Value::Bytes(bytes)) => self.read_link(bytes, said),
+                (field::STATUS, Value::Bytes(bytes)) => self.read_status(bytes, &mut own),
+                _ => {}
+            }
+        }
+        Ok(own)
+    }
+
+    /// A link says only whether the call repeats the one that it leads to.
+    fn read_link(&mut self, bytes: &[u8], said: &mut Said) {
+        for field in Fields::new(bytes).map_while(Result::ok) {
+            let (field::LINK_ATTRIBUTES, Value::Bytes(bytes)) = field else { continue };
+            let Ok((key, value)) = attribute(bytes) else { continue };
+            if let Some(Target::Hedge(index)) = self.table.target(key) {
+                said.is_hedge |= value == Any::Text(&self.table.hedges[index]);
+            }
+        }
+    }
+
+    fn read_status<'a>(&mut self, bytes: &'a [u8], own: &mut Own<'a>) {
+        for field in Fields::new(bytes) {
+            match field {
+                Ok((field::STATUS_CODE, Value::Varint(code))) => own.is_error = code == STATUS_CODE_ERROR,
+                Ok((field::STATUS_MESSAGE, Value::Bytes(message))) => own.message = message,
+                Ok(_) => {}
+                Err(_) => self.troubles.kept("a status cannot be read", self.records),
+            }
+        }
+    }
+
+    fn push(&mut self, own: &Own<'_>, row: &Row, said: &Said) {
+        let name = self.columns.names.code(own.name);
+        self.changed(name.change);
+        let status = self.status(own, said);
+        if own.kind > KIND_MAX {
+            self.troubles.kept("a kind is unknown", self.records);
+        }
+        if row.parent.is_err() {
+            self.troubles.kept("a parent's id is not of 8 bytes", self.records);
+        }
+        let columns = &mut self.columns;
+        columns.trace_ids.extend_from_slice(own.trace_id);
+        columns.span_ids.push(row.span_id);
+        columns.parent_ids.push(row.parent.unwrap_or_default());
+        columns.kinds.push(if own.kind > KIND_MAX { 0 } else { own.kind as i8 });
+        columns.starts_ns.push(row.start_ns);
+        columns.durations_ns.push(row.duration_ns);
+        columns.names.push(Some(name.code));
+        columns.statuses.push(Some(status));
+        columns.hedges.push(said.is_hedge);
+        columns.records.push(self.records as i64);
+        self.push_said(said);
+    }
+
+    /// What a span says goes before what its resource says.
+    fn push_said(&mut self, said: &Said) {
+        let (columns, resource) = (&mut self.columns, &self.resource);
+        for ((_, column), (own, of)) in
+            columns.integers.iter_mut().zip(pairs(&said.integers, &resource.integers))
+        {
+            column.push(first(*own, *of));
+        }
+        for ((_, column), (own, of)) in columns.floats.iter_mut().zip(pairs(&said.floats, &resource.floats)) {
+            column.push(first(*own, *of));
+        }
+        let texts = columns.texts.iter_mut().zip(pairs(&said.texts, &resource.texts));
+        for (index, ((_, column), (own, of))) in texts.enumerate() {
+            let mut code = first(*own, *of);
+            if code.is_none() && self.table.service == Some(index) {
+                code = Some(column.code(b"unknown").code);
+            }
+            column.push(code);
+        }
+    }
+
+    fn status(&mut self, own: &Own<'_>, said: &Said) -> i32 {
+        let coded = match (own.is_error, said.error.0, own.message) {
+            (false, ..) => self.columns.statuses.code(b"OK"),
+            (true, NO_RANK, b"") => self.columns.statuses.code(b"ERROR"),
+            (true, NO_RANK, message) => self.columns.statuses.code(message),
+            (true, _, _) => return said.error.1,
+        };
+        self.changed(coded.change);
+        coded.code
+    }
+}
+
+/// What of a span must be as OTLP says.
+struct Row {
+    span_id: i64,
+    /// An error if it is no id.
+    parent: Result<Option<i64>, ()>,
+    start_ns: i64,
+    duration_ns: i64,
+}
+
+impl Row {
+    fn of(own: &Own<'_>) -> Result<Row, &'static str> {
+        if own.trace_id.len() != 16 || own.trace_id == [0; 16] {
+            return Err("a trace's id is not of 16 bytes, or zero");
+        }
+        let span_id =
+            id(own.span_id).filter(|id| *id != 0).ok_or("a span's id is not of 8 bytes, or zero")?;
+        let parent = match own.parent_id {
+            [] => Ok(None),
+            bytes => id(bytes).map(|id| (id != 0).then_some(id)).ok_or(()),
+        };
+        let (start_ns, duration_ns) = times(own.start, own.end)?;
+        Ok(Row { span_id, parent, start_ns, duration_ns })
+    }
+}
+
+fn id(bytes: &[u8]) -> Option<i64> {
+    bytes.try_into().ok().map(i64::from_be_bytes)
+}
+
+fn times(start: u64, end: u64) -> Result<(i64, i64), &'static str> {
+    if start == 0 || end == 0 {
+        return Err("a start or an end is missing");
+    }
+    let (Ok(start_ns), Ok(end_ns)) = (i64::try_from(start), i64::try_from(end)) else {
+        return Err("a time is beyond the year 2262");
+    };
+    if end_ns < start_ns {
+        return Err("it ends before it starts");
+    }
+    Ok((start_ns, end_ns - start_ns))
+}
+
+fn pairs<'a, T>(own: &'a [T], resource: &'a [T]) -> impl Iterator<Item = (&'a T, &'a T)> {
+    own.iter().zip(resource)
+}
+
+fn first<T>(own: (u16, T), resource: (u16, T)) -> Option<T> {
+    match (own, resource) {
+        ((rank, value), _) | (_, (rank, value)) if rank != NO_RANK => Some(value),
+        _ => None,
+    }
+}
+
+/// An integer that is not negative, whichever way it is written.
+fn integer(value: Any<'_>) -> Option<i64> {
+    match value {
+        Any::Integer(value) => (value >= 0).then_some(value),
+        Any::Double(value) => (value > -1.0 && value < 9.2e18).then_some(value as i64),
+        Any::Text(text) => std::str::from_utf8(text).ok()?.trim().parse().ok().filter(|value| *value >= 0),
+        Any::Other => None,
+    }
+}
+
+/// A finite number that is not negative.
+fn float(value: Any<'_>) -> Option<f64> {
+    let value = match value {
+        Any::Integer(value) => value as f64,
+        Any::Double(value) => value,
+        Any::Text(_) | Any::Other => return None,
+    };
+    (value >= 0.0 && value.is_finite()).then_some(value)
+}
