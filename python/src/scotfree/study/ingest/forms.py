@@ -9,12 +9,14 @@ from scotfree.study.ingest.folded import Folded
 from scotfree.study.ingest.jaeger import Jaeger
 from scotfree.study.ingest.otlp_json import OtlpJson
 from scotfree.study.ingest.otlp_proto import OtlpProto
+from scotfree.study.ingest.parquet import Parquet
 from scotfree.study.ingest.perf_script import PerfScript
 from scotfree.study.ingest.prometheus import Prometheus
 from scotfree.study.ingest.reader import Reader
 from scotfree.study.ingest.zipkin import Zipkin
 
 READERS: Final[tuple[Reader, ...]] = (
+    Parquet(),
     OtlpJson(),
     OtlpProto(),
     Jaeger(),
