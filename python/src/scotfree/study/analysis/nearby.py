@@ -24,14 +24,16 @@ _TIMES = ("total_ns", *schema.STAGE_COLUMNS)
 _names = count()
 
 
-def around(study: Study, calls: Any, by: Sequence[str], p: float) -> pa.Table:
-    """Per group with enough samples (R3) the weighted mean of each component of the calls around its p-quantile.
+def around(
+    study: Study, calls: Any, by: Sequence[str], p: float, *, samples_min: int = schema.SAMPLES_MIN
+) -> pa.Table:
+    """Per group with samples enough (R3) the weighted mean of each component of the calls around its p-quantile.
 
     Columns: the group's, samples (of the group), p50 and p95, calls (samples around), width (relative, one of
     WIDTHS), total_ns and each stage. `calls` have all nine stages.
     """
     found = nearest_rank(calls, study.engine, by, [MEDIAN, TAIL])
-    found = found.filter(pa.array(np.array(found["samples"]) >= schema.SAMPLES_MIN, pa.bool_()))
+    found = found.filter(pa.array(np.array(found["samples"]) >= samples_min, pa.bool_()))
     centres = found.append_column("centre_ns", found[column(p)].cast(pa.float64()))
     rings = study.engine.arrow(_rings(study, calls, by, centres.select([*by, "centre_ns"])))
     return _widened(found, rings, by)

@@ -60,36 +60,50 @@ def plain_name(name: str) -> str:
 
 @once
 def selected(study: Study) -> tuple[Selected, ...]:
-    """Of at most eight services the method that takes most time: first those of Table 1, then by time.
+    """At most eight services, each with one method: first those of Table 1, then those that take most time.
 
+    It is the most called method of a service of Table 1, and of others the one that takes most time.
     Only methods with enough successful samples (R3) are taken; so nothing may be left.
     """
     best: dict[str, Selected] = {}
     for candidate in _by_time(study):
         best.setdefault(candidate.service, candidate)
+    best |= {one.service: one for one in reversed(_by_calls(study)) if one.published}
     ordered = sorted(best.values(), key=lambda one: (one.published is None, -one.time_share, one.method_id))
     return tuple(sorted(ordered[:COUNT], key=lambda one: (-one.time_share, one.method_id)))
 
 
+def _by_calls(study: Study) -> list[Selected]:
+    return [one for one, _ in sorted(_candidates(study), key=lambda pair: (-pair[1], pair[0].method_id))]
+
+
 def _by_time(study: Study) -> list[Selected]:
+    return sorted((one for one, _ in _candidates(study)), key=lambda one: (-one.time_share, one.method_id))
+
+
+@once
+def _candidates(study: Study) -> list[tuple[Selected, float]]:
+    """Methods with enough samples, and how often each was called."""
     table = volumes(study)
     good = table.filter(pc.equal(table["status"], schema.STATUS_OK))
     by = ["method_id", "service", "method"]
-    methods = good.group_by(by).aggregate([("samples", "sum"), ("time_ns", "sum")]).to_pylist()
+    methods = good.group_by(by).aggregate([("samples", "sum"), ("calls", "sum"), ("time_ns", "sum")]).to_pylist()
     everything = sum(row["time_ns_sum"] for row in methods)
     published = {plain_name(row.service): row for row in TABLE_1}
-    found = [
-        Selected(
-            row["method_id"],
-            row["service"],
-            row["method"],
-            row["time_ns_sum"] / everything,
-            published.get(plain_name(row["service"])),
+    return [
+        (
+            Selected(
+                row["method_id"],
+                row["service"],
+                row["method"],
+                row["time_ns_sum"] / everything,
+                published.get(plain_name(row["service"])),
+            ),
+            row["calls_sum"],
         )
         for row in methods
         if row["samples_sum"] >= schema.SAMPLES_MIN and row["time_ns_sum"] > 0
     ]
-    return sorted(found, key=lambda one: (-one.time_share, one.method_id))
 
 
 def of_selected(study: Study, calls: Any) -> Any:

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from scotfree.study.figures import (
+    clusters,
+    completion,
     cycles_per_call,
+    errors,
+    exogenous,
+    growth,
     latency,
+    load,
+    methodology,
     popularity,
+    services,
     sizes,
     tax,
     tax_per_method,
@@ -15,7 +23,24 @@ from scotfree.study.figures import (
 from scotfree.study.figures.result import Figure
 
 # Each with FIGURES.
-_MODULES = (latency, popularity, trees, sizes, tax, tax_per_method, what_if, cycles_per_call)
+_MODULES = (
+    growth,
+    latency,
+    popularity,
+    trees,
+    sizes,
+    services,
+    tax,
+    tax_per_method,
+    completion,
+    what_if,
+    clusters,
+    exogenous,
+    cycles_per_call,
+    load,
+    errors,
+    methodology,
+)
 
 
 def all_figures() -> tuple[Figure, ...]:
