@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scotfree.study.analysis.cycles import rules as rule_table
-from scotfree.study.analysis.cycles.classify import classify
+from scotfree.study.analysis.cycles.classify import classify, is_of_program
 from scotfree.study.analysis.cycles.rules import PASS, SPLIT, TAX, UNCLASSIFIED, Rule, Rules, load
 from scotfree.study.trouble import StudyError
 
@@ -170,3 +170,30 @@ def plainly(stack: list[str]) -> str:
 )
 def test_columns_say_what_a_loop_says(stacks: list[list[str]]) -> None:
     assert categories(stacks, SMALL) == [plainly(stack) for stack in stacks]
+
+
+@pytest.mark.parametrize(
+    ("symbol", "module", "is_own"),
+    [
+        ("cart::db::get", "/app/cart", True),
+        ("<&mut cart_db::Row as core::fmt::Debug>::fmt", "/app/cart", True),
+        ("example.org/team/cart/db.(*Store).Get", "/app/cart", True),
+        ("example.org/team/cart.Get", "/app/cart", True),
+        ("web_shop::get", "/app/web-shop", True),
+        ("cartography::get", "/app/cart", False),
+        ("example.org/team/ship.Get", "/app/cart", False),
+        ("serde_x::cart", "/app/cart", False),
+        ("cart", "/app/cart", False),
+        ("cart::get", "", False),
+        ("go::get", "/app/go", False),
+        ("", "", False),
+    ],
+)
+def test_a_namespace_named_as_the_program_is_the_programs(symbol: str, module: str, is_own: bool) -> None:
+    assert is_of_program(symbol, module) == is_own
+
+
+def test_in_the_programs_own_file_a_crate_of_another_name_is_its_callers() -> None:
+    stacks = [["tonic::serve", "cart::get", "unheard_of::sort"], ["unheard_of::sort"]]
+    modules: list[list[str] | None] = [["/app/cart"] * 3, ["/app/cart"]]
+    assert categories(stacks, modules=modules) == ["application", UNCLASSIFIED]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import NamedTuple
 
@@ -50,6 +51,9 @@ class Stacks:
 
     def add(self, origin: Origin, root_first: tuple[Frame, ...], weight: float, record: int) -> None:
         """Takes one sample."""
+        if not 0 <= weight < math.inf:
+            self._source.ledger.note(self._source.number, "weight is no amount", record=record, detail=str(weight))
+            return
         self._records += 1
         key = (origin, self._bounded(root_first, record))
         if key not in self._weights:

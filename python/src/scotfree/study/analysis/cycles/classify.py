@@ -7,6 +7,7 @@ Rules are asked once per distinct frame, frames once per distinct stack, both as
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,10 @@ import pyarrow.compute as pc
 from scotfree.study.analysis.cycles.rules import PASS, SPLIT, TAX, UNCLASSIFIED, Rules
 
 _NONE = -1
+# The crate or namespace that a symbol begins with, also that of `<&mut cart::Cart as core::fmt::Debug>::fmt`.
+_FIRST_NAME = re.compile(r"^<*&?(?:mut )?([A-Za-z_][A-Za-z0-9_]*)(?:::|\.)")
+# Shorter names meet others by chance.
+_PROGRAM_CHARS_MIN = 3
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
 
@@ -81,13 +86,28 @@ def _index(frames: pa.Table, distinct: pa.Table) -> _Ints:
 def first_rules(symbols: pa.Array, modules: pa.Array, rules: Rules) -> _Ints:
     """The first rule that matches each (symbol, module), by its index; _NONE where none does."""
     found = np.full(len(symbols), _NONE, dtype=np.int64)
+    pairs = zip(symbols.to_pylist(), modules.to_pylist(), strict=True)
+    of_program = np.fromiter((is_of_program(*pair) for pair in pairs), bool, len(symbols))
     for number, rule in enumerate(rules.table):
-        matches = np.ones(len(symbols), dtype=bool)
+        matches = of_program.copy() if rule.is_of_program else np.ones(len(symbols), dtype=bool)
         for pattern, values in ((rule.symbol, symbols), (rule.module, modules)):
             if pattern is not None:
                 matches &= np.asarray(pc.match_substring_regex(values, pattern))
         found[matches & (found == _NONE)] = number
     return found
+
+
+def is_of_program(symbol: str, module: str) -> bool:
+    """Whether a symbol's crate (cart::, cart_db::), package (example.org/cart/db.) or namespace names its file."""
+    program = module.rpartition("/")[2].replace("-", "_")
+    if len(program) < _PROGRAM_CHARS_MIN:
+        return False
+    path = symbol.partition("(")[0]
+    if "/" in path:
+        *folders, last = path.replace("-", "_").split("/")
+        return program in (*folders, last.partition(".")[0])
+    found = _FIRST_NAME.match(symbol)
+    return found is not None and (found[1] == program or found[1].startswith(program + "_"))
 
 
 def _last(positions: _Ints, wanted: _Bools, ends: _Ints, lengths: _Ints) -> _Ints:

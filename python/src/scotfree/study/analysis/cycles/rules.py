@@ -22,7 +22,8 @@ SPLIT: Final = ("allocation_memcpy",)
 PASS: Final = "pass"
 
 _OURS: Final = Path(__file__).with_name("rules.toml")
-_KEYS: Final = {"name", "category", "symbol", "module"}
+_KEYS: Final = {"name", "category", "symbol", "module", "namespace"}
+_PROGRAM: Final = "program"
 # Names that no program has, in the shapes of several languages, and files: who matches all matches anything.
 _NONSENSE_SYMBOLS: Final = ("qzx_vwj_kkpt", "Zqx7::Jjwv::pqzk", "wqz.xjk.(*Vzq).Hjx")
 _NONSENSE_MODULES: Final = ("/qzx/vwj", "/qzx/libvwj.so.1", "[vwj]")
@@ -30,12 +31,14 @@ _NONSENSE_MODULES: Final = ("/qzx/vwj", "/qzx/libvwj.so.1", "[vwj]")
 
 @dataclass(frozen=True)
 class Rule:
-    """Frames whose symbol and module match (where given) belong to the category."""
+    """Frames that meet every condition given belong to the category."""
 
     name: str
     category: str
-    symbol: str | None
-    module: str | None
+    symbol: str | None = None
+    module: str | None = None
+    # Whether the symbol's crate, package or namespace must have the name of the file it stands in.
+    is_of_program: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,19 +82,27 @@ def _rule(entry: dict[str, Any], place: str) -> Rule:
     if entry.get("category") not in (*CATEGORIES, PASS):
         names = ", ".join((*CATEGORIES, PASS))
         raise StudyError(f"read {place}: no category {entry.get('category')!r}", f"use one of {names}")
-    rule = Rule(entry.get("name", place), entry["category"], entry.get("symbol"), entry.get("module"))
+    if entry.get("namespace", _PROGRAM) != _PROGRAM:
+        raise StudyError(f"read {place}: no namespace {entry['namespace']!r}", f"the only one is {_PROGRAM!r}")
+    rule = Rule(
+        entry.get("name", place),
+        entry["category"],
+        entry.get("symbol"),
+        entry.get("module"),
+        "namespace" in entry,
+    )
     _check_patterns(rule, place)
     return rule
 
 
 def _check_patterns(rule: Rule, place: str) -> None:
-    if rule.symbol is None and rule.module is None:
+    if rule.symbol is None and rule.module is None and not rule.is_of_program:
         raise StudyError(f"read {place}: it has neither `symbol` nor `module`", "give it a pattern")
     takes_all = [
         _takes_all(rule.symbol, _NONSENSE_SYMBOLS, place),
         _takes_all(rule.module, _NONSENSE_MODULES, place),
     ]
-    if rule.category != PASS and all(takes_all):
+    if rule.category != PASS and not rule.is_of_program and all(takes_all):
         advice = "name what it is to match: a share that takes all the rest says nothing"
         raise StudyError(f"read {place}: it matches anything", advice)
 

@@ -24,7 +24,7 @@ _SHARES = pa.schema(
 def cycles_by_service(study: Study) -> pa.Table:
     """service, weight, share (0 to 1), source, the largest first; no row where neither source is there.
 
-    Profiles count everything a service does, the cycles of calls only what was attributed to them: profiles go first.
+    Profiles go first: they count all that a service does, the cycles of calls only what was attributed to them.
     """
     tax = study.cycle_tax()
     if tax is None:
