@@ -17,7 +17,8 @@ def machines(study: Study) -> pa.Table:
     Only where both are known and the limit is not 0; in the order of service, cluster, machine.
     """
     metric = study.metric
-    named = metric.filter(metric.service.notnull() & metric.cluster.notnull())
+    wanted = metric.series.isin(["cpu_used", "cpu_limit"])
+    named = metric.filter(wanted & metric.service.notnull() & metric.cluster.notnull())
     by = ["service", "cluster", "machine"]
     # An empty name joins, a null one does not.
     named = named.mutate(machine=named.machine.fill_null(""))

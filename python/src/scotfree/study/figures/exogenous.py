@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +22,7 @@ from scotfree.study.figures.result import Coverage, Figure, Result, absent
 from scotfree.study.figures.words import called, duration, listed
 
 DAY_WINDOWS: Final = 48
+_WHICH: Final = ("fastest", "slowest")
 # Half hours of a day that may be empty.
 _DAY_WINDOWS_MIN: Final = 44
 _DAY: Final = "traces and metrics of the same 24 hours"
@@ -33,7 +35,8 @@ Rows = list[dict[str, Any]]
 
 
 def _missing(present: Iterable[str]) -> list[str]:
-    lacking = [name for name in VARIABLES if name not in set(present)]
+    known = set(present)
+    lacking = [name for name in VARIABLES if name not in known]
     if len(lacking) == len(VARIABLES):
         return [inputs.EXOGENOUS]
     return [f"the metric {name} ({VARIABLES[name]}) with the label cluster" for name in lacking]
@@ -200,19 +203,39 @@ def _trend(rows: Rows, which: str) -> str | None:
     )
 
 
-def _watched(study: Study) -> tuple[Selected, str, str] | None:
-    """The method and its clusters with the least and the greatest median: Bigtable's if there, else most time."""
-    methods = sorted(
+@dataclass(frozen=True)
+class _Watched:
+    """A method in its fastest and its slowest cluster over a day."""
+
+    one: Selected
+    rows: Rows
+
+    @property
+    def half_hours(self) -> int:
+        """Those that both clusters have."""
+        starts = [{row["start_ns"] for row in self.rows if row["which"] == which} for which in _WHICH]
+        return len(set.intersection(*starts))
+
+
+def _watch(study: Study, one: Selected) -> _Watched | None:
+    """Of the clusters with metrics those with the least and the greatest median, on the last day with calls."""
+    met, tails = exogenous.met(study), exogenous.tails(study)
+    seen = set(met.filter(pc.equal(met["method_id"], one.method_id))["server_cluster"].to_pylist())
+    known = [cluster for cluster in clustering.medians(study, one.method_id) if cluster in seen]
+    if len(known) < len(_WHICH):
+        return None
+    last = pc.max(tails.filter(pc.equal(tails["method_id"], one.method_id))["window"]).as_py()
+    ends = zip((known[0], known[-1]), _WHICH, strict=True)
+    return _Watched(one, [row for cluster, which in ends for row in _day_rows(study, one, cluster, which, last)])
+
+
+def _watched(study: Study) -> _Watched | None:
+    """Bigtable if there, else what takes most time, of those with a whole day; else what has most of a day."""
+    of = sorted(
         selected(study), key=lambda one: not (one.published and one.published.service == _PUBLISHED_SERVICE)
     )
-    met = exogenous.met(study)
-    for one in methods:
-        rows = clustering.medians(study, one.method_id)
-        seen = set(met.filter(pc.equal(met["method_id"], one.method_id))["server_cluster"].to_pylist())
-        known = [cluster for cluster in rows if cluster in seen]
-        if len(known) > 1:
-            return one, known[0], known[-1]
-    return None
+    found = [watched for one in of if (watched := _watch(study, one))]
+    return max(found, key=lambda watched: min(watched.half_hours, _DAY_WINDOWS_MIN), default=None)
 
 
 def compute_day(study: Study) -> Result:
@@ -221,23 +244,16 @@ def compute_day(study: Study) -> Result:
     if watched is None:
         missing = _missing(exogenous.series(study)["variable"].to_pylist())
         return absent(*(missing + missing_calls(study) or [_ENOUGH]))
-    one, fast, slow = watched
-    tails = exogenous.tails(study)
-    own = tails.filter(pc.equal(tails["method_id"], one.method_id))
-    last = pc.max(own["window"]).as_py()
-    rows = [
-        row
-        for cluster, which in ((fast, "fastest"), (slow, "slowest"))
-        for row in _day_rows(study, one, cluster, which, last)
-    ]
-    missing = _missing(name for name in VARIABLES if any(row[name] is not None for row in rows))
-    if len({row["start_ns"] for row in rows}) < _DAY_WINDOWS_MIN:
-        missing.append(_DAY)
+    missing = _missing(name for name in VARIABLES if any(row[name] is not None for row in watched.rows))
+    if watched.half_hours < _DAY_WINDOWS_MIN:
+        missing.append(
+            f"{_DAY}, with {exogenous.WINDOW_SAMPLES_MIN} calls of a method in each half hour and cluster"
+        )
     return Result(
         Coverage.PARTIAL if missing else Coverage.COMPLETE,
-        {"day": pa.Table.from_pylist(rows)},
+        {"day": pa.Table.from_pylist(watched.rows)},
         missing,
-        [sentence for which in ("fastest", "slowest") if (sentence := _trend(rows, which))],
+        [sentence for which in _WHICH if (sentence := _trend(watched.rows, which))],
         notes=[
             *place_notes(local_calls(study)),
             "The day that ends with the last call; half hours with at least "
