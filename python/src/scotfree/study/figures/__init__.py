@@ -5,6 +5,7 @@ from __future__ import annotations
 from scotfree.study.figures import (
     clusters,
     completion,
+    cycles,
     cycles_per_call,
     errors,
     exogenous,
@@ -36,6 +37,7 @@ _MODULES = (
     what_if,
     clusters,
     exogenous,
+    cycles,
     cycles_per_call,
     load,
     errors,

@@ -171,4 +171,4 @@ def place_notes(placed: Placed) -> list[str]:
     ]
 
 
-FIGURE = Figure("F14", "Completion time by component", "3.3.1", compute)
+FIGURES = (Figure("F14", "Completion time by component", "3.3.1", compute),)

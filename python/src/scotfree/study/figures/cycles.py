@@ -87,4 +87,4 @@ def _notes(tax: CycleTax) -> list[str]:
     return notes
 
 
-FIGURE = Figure("F20", "RPC cycle tax", "4.1", compute)
+FIGURES = (Figure("F20", "RPC cycle tax", "4.1", compute),)

@@ -16,7 +16,7 @@ from scotfree.study.fleet.calls import DAY_NS, DAY_START_NS, Drawer, Traces
 from scotfree.study.fleet.draws import Array, stream, uniforms, words
 from scotfree.study.fleet.options import CELLS, FleetOptions
 from scotfree.study.store import (
-    COMPRESSION,
+    SPAN_LAYOUT,
     Input,
     Manifest,
     partition_folder,
@@ -105,19 +105,11 @@ def _write_partition(folder: Path, fleet: Fleet, drawer: Drawer, index: int) -> 
     path.parent.mkdir(parents=True)
     names = Names.of(fleet.population)
     spans = 0
-    with pq.ParquetWriter(path, schema.SPAN, compression=COMPRESSION, use_dictionary=DICTIONARIES) as writer:
+    with pq.ParquetWriter(path, schema.SPAN, **SPAN_LAYOUT) as writer:
         for table in tables(fleet, drawer, names, range(index, CELLS, fleet.options.partitions)):
             writer.write_table(table, row_group_size=table.num_rows)
             spans += table.num_rows
     return spans
-
-
-DICTIONARIES = [
-    "trace_id",
-    "sample_weight",
-    "method_id",
-    *(field.name for field in schema.SPAN if pa.types.is_dictionary(field.type)),
-]
 
 
 @dataclass(frozen=True)

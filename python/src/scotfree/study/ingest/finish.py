@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from scotfree.study import schema
 from scotfree.study.ingest import clocks
-from scotfree.study.store import COMPRESSION
+from scotfree.study.store import SPAN_LAYOUT
 from scotfree.study.trouble import Ledger
 
 METHODS_MAX = 1_000_000
@@ -117,7 +117,7 @@ class Finisher:
         to.parent.mkdir(parents=True, exist_ok=True)
         half = to.with_suffix(".half")
         calls = 0
-        with pq.ParquetWriter(half, schema.SPAN, compression=COMPRESSION) as file:
+        with pq.ParquetWriter(half, schema.SPAN, **SPAN_LAYOUT) as file:
             for batch in pq.ParquetFile(merged).iter_batches(ROWS_AT_ONCE):
                 file.write_table(self._spans(pa.Table.from_batches([batch])))
                 calls += batch.num_rows
