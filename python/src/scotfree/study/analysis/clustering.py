@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,8 +24,8 @@ def tails(study: Study) -> pa.Table:
     return found.sort_by([("method_id", "ascending"), ("p50", "ascending"), ("server_cluster", "ascending")])
 
 
-def medians(study: Study, method_id: int) -> dict[str, float]:
-    """The method's median by cluster, the fastest first."""
+def rows_of(study: Study, method_id: int) -> list[dict[str, Any]]:
+    """The rows of one method, the cluster with the least median first."""
     found = tails(study)
-    rows = found.filter(pc.equal(found["method_id"], method_id))
-    return dict(zip(rows["server_cluster"].to_pylist(), rows["p50"].to_pylist(), strict=True))
+    rows: list[dict[str, Any]] = found.filter(pc.equal(found["method_id"], method_id)).to_pylist()
+    return rows

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from scotfree.study import schema
 from scotfree.study.analysis import clustering, nearby
@@ -26,12 +25,6 @@ _REMOTE_SERVICE: Final = "Spanner"
 TWO_CLUSTERS: Final = "calls of one method in at least two clusters, 100 in each"
 
 Rows = list[dict[str, Any]]
-
-
-def of_method(table: pa.Table, one: Selected) -> Rows:
-    """A method's rows in the order of their median."""
-    rows: Rows = table.filter(pc.equal(table["method_id"], one.method_id)).to_pylist()
-    return rows
 
 
 def _named(one: Selected, rows: Rows) -> Rows:
@@ -68,7 +61,7 @@ def _widened(tables: Rows) -> list[str]:
 def compute_clusters(study: Study) -> Result:
     """F16: per selected method and cluster the components of the calls around the P95."""
     placed = local_calls(study)
-    found = {one: rows for one in selected(study) if (rows := of_method(clustering.tails(study), one))}
+    found = {one: rows for one in selected(study) if (rows := clustering.rows_of(study, one.method_id))}
     spreads = {one: spread for one, rows in found.items() if (spread := _spread(rows)) is not None}
     if not spreads:
         return absent(*(missing_calls(study) or [TWO_CLUSTERS]))

@@ -221,7 +221,8 @@ def _watch(study: Study, one: Selected) -> _Watched | None:
     """Of the clusters with metrics those with the least and the greatest median, on the last day with calls."""
     met, tails = exogenous.met(study), exogenous.tails(study)
     seen = set(met.filter(pc.equal(met["method_id"], one.method_id))["server_cluster"].to_pylist())
-    known = [cluster for cluster in clustering.medians(study, one.method_id) if cluster in seen]
+    own = [row["server_cluster"] for row in clustering.rows_of(study, one.method_id)]
+    known = [cluster for cluster in own if cluster in seen]
     if len(known) < len(_WHICH):
         return None
     last = pc.max(tails.filter(pc.equal(tails["method_id"], one.method_id))["window"]).as_py()

@@ -1,0 +1,119 @@
+"""The sentences that matter most over all figures: ranked by the share of all calls' time that each concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scotfree.study.analysis import clustering, shares
+from scotfree.study.analysis.selection import selected
+from scotfree.study.analysis.study import Study
+from scotfree.study.analysis.volumes import total, volumes
+from scotfree.study.figures import errors, tax, what_if
+from scotfree.study.figures.result import Coverage, Result
+from scotfree.study.figures.words import called, duration, listed, percent
+
+MOST: Final = 10
+# Of one kind, so that the methods do not crowd out the rest.
+_METHODS_MOST: Final = 4
+_MISSING_MOST: Final = 3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence, the figure that shows it, and which share of the time of all successful calls it concerns."""
+
+    number: str
+    sentence: str
+    share: float
+
+
+def top(study: Study, results: Mapping[str, Result]) -> list[Finding]:
+    """At most MOST: what is known, the weightiest first; then what could not be said. `results` by figure."""
+    unsaid = _unsaid(results)
+    known = sorted(_known(study), key=lambda one: -one.share)
+    return known[: MOST - len(unsaid)] + unsaid
+
+
+def _known(study: Study) -> list[Finding]:
+    return [*_tails(study), *_tax(study), *_cluster(study), *_error(study)]
+
+
+def tail_time(study: Study) -> dict[int, float]:
+    """Per method the share of the time of all calls that its P95 tail takes."""
+    table = shares.sums(study)
+    whole = shares.summed(table, "total_ns")
+    tail = table.filter(table["in_tail"]).group_by("method_id").aggregate([("total_ns", "sum")])
+    times = zip(tail["method_id"].to_pylist(), tail["total_ns_sum"].to_pylist(), strict=True)
+    return {method: time / whole for method, time in times} if whole else {}
+
+
+def _tails(study: Study) -> list[Finding]:
+    """What makes the tails that most time goes into: time of the tail x share of it that leaves."""
+    cells, times = what_if.cells(study), tail_time(study)
+    found = []
+    for method, time in times.items():
+        most = what_if.dominant(cells, method)
+        if most and most[1] > 0:
+            row = cells[method, most[0]]
+            name = called(row["service"], row["method"])
+            found.append(Finding("F15", what_if.sentence(name, *most), time * most[1]))
+    return sorted(found, key=lambda one: -one.share)[:_METHODS_MOST]
+
+
+def _tax(study: Study) -> Iterable[Finding]:
+    """What dominates the tax."""
+    sums = shares.sums(study)
+    whole = tax.share(shares.select(sums, known=shares.APP), ["server_app"], rest=True).of_sums
+    nine = shares.select(sums, known=shares.STAGES)
+    parts = {part: tax.share(nine, stages).of_sums for part, stages in tax.PARTS.items()}
+    known = {part: value for part, value in parts.items() if value is not None}
+    if whole is None:
+        return
+    sentence = f"Tax is {percent(whole)} of the calls' time"
+    if known and (of_nine := tax.share(nine, ["server_app"], rest=True).of_sums):
+        most = max(known, key=lambda part: known[part])
+        sentence += f"; {percent(known[most] / of_nine)} of it is {most}"
+    yield Finding("F10", f"{sentence}.", whole)
+
+
+def _cluster(study: Study) -> list[Finding]:
+    """The cluster whose calls lose most time against the fastest one of the same method."""
+    found = []
+    for one in selected(study):
+        rows = clustering.rows_of(study, one.method_id)
+        samples = sum(row["samples"] for row in rows)
+        for row in rows[1:]:
+            fast = rows[0]
+            lost = one.time_share * row["samples"] / samples * (1 - fast["p50"] / row["p50"])
+            sentence = (
+                f"{called(one.service, one.method)} is slow in {row['server_cluster']}: its median is "
+                f"{duration(row['p50'])} there and {duration(fast['p50'])} in {fast['server_cluster']}."
+            )
+            found.append(Finding("F16", sentence, lost))
+    return sorted(found, key=lambda one: -one.share)[:1]
+
+
+def _error(study: Study) -> Iterable[Finding]:
+    """The error that wastes most; its share of all cycles stands for that of time."""
+    rows, cycles = errors.errors(volumes(study)), total(volumes(study), "cycles")
+    costly = [row for row in rows if row["cycles"]]
+    if not costly or not cycles:
+        return
+    worst = max(costly, key=lambda row: float(row["cycles"]))
+    wasted = worst["cycles"] / cycles
+    yield Finding("F23", f"Calls that end as {worst['status']} waste {percent(wasted)} of all cycles.", wasted)
+
+
+def _unsaid(results: Mapping[str, Result]) -> list[Finding]:
+    """The inputs that are missing, those that most figures wait for first."""
+    waiting: dict[str, list[str]] = {}
+    for number, result in results.items():
+        for name in result.missing if result.coverage is not Coverage.COMPLETE else ():
+            waiting.setdefault(name, []).append(number)
+    ordered = sorted(waiting.items(), key=lambda one: -len(one[1]))[:_MISSING_MOST]
+    return [
+        Finding(numbers[0], f"Not to be told, or only in part: {listed(numbers)}. It needs {name}.", 0.0)
+        for name, numbers in ordered
+    ]
