@@ -8,8 +8,9 @@ from pathlib import Path
 
 from scotfree.study.ingest import summary
 from scotfree.study.ingest.forms import READERS
-from scotfree.study.ingest.partitions import Limits
-from scotfree.study.ingest.run import Options, ingest
+from scotfree.study.ingest.limits import Limits
+from scotfree.study.ingest.options import Options
+from scotfree.study.ingest.run import ingest
 from scotfree.study.store import Store
 
 HELP = "read DATA into a store, once for all that asks of it"
@@ -46,7 +47,7 @@ def run(flags: Namespace) -> int:
 
 def read(flags: Namespace, folder: Path) -> Store:
     """The store of what the flags name; says what became of it unless it is to be quiet."""
-    options = Options(flags.form, flags.map, Limits(flags.memory, flags.threads), flags.quiet)
+    options = Options(flags.form, flags.map, Limits(flags.memory, flags.threads), quiet=flags.quiet)
     store = ingest(flags.data, folder, options)
     if not flags.quiet:
         print(summary.text(store), file=sys.stderr)

@@ -5,7 +5,6 @@ Each rule either repairs a field or drops the record, and is counted by its reas
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -38,10 +37,10 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 class Cleaner:
     """The rules for the records of one input."""
 
-    def __init__(self, number: int, ledger: Ledger, now_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, number: int, ledger: Ledger, now_ns: int) -> None:
         self._number = number
         self._ledger = ledger
-        self._start_ns_max = now_ns() + DAY_NS
+        self._start_ns_max = now_ns + DAY_NS
 
     def clean(self, rows: pa.Table) -> pa.Table:
         """The records that can be merged, each field as it may be used."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,22 +26,13 @@ import pyarrow.parquet as pq
 from pyarrow import ipc
 
 from scotfree.study.ingest import progress
+from scotfree.study.ingest.limits import Limits
 from scotfree.study.ingest.merge import Counts, Merge
 from scotfree.study.ingest.scratch import CODED, TEXTS, Reading, Scratch, readings_in, write_json
 from scotfree.study.trouble import Ledger, StudyError
 
-# Records that are merged at once, in some 1 GB; more of one trace spill to disk.
-PARTITION_ROWS = 2_000_000
 TEXTS_MAX = 10_000_000
 _LOADED = CODED.append(pa.field("row", pa.int64()))
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What the merge may use."""
-
-    memory: str = "1GB"
-    threads: int = 2
 
 
 class Partitions:
@@ -55,7 +46,7 @@ class Partitions:
         self._inputs = {reading.number: index for index, reading in enumerate(readings)}
         self._segments = [path for path in scratch.segments() if self._inputs.keys() & set(readings_in(path))]
         rows = sum(reading.rows.get("side", 0) for reading in readings)
-        self.count = min(scratch.buckets, 1 << max(0, (rows - 1) // PARTITION_ROWS).bit_length())
+        self.count = min(scratch.buckets, 1 << max(0, (rows - 1) // limits.partition_rows).bit_length())
         identity = json.dumps([[asdict(reading) for reading in readings], self.count])
         self._folder = scratch.folder / f"merged-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
@@ -162,7 +153,9 @@ class Partitions:
         return self._all("-gaps.parquet")
 
     def _all(self, suffix: str) -> pa.Table:
-        return pa.concat_tables([pq.read_table(self._path(index, suffix)) for index in range(self.count)])
+        tables = [pq.read_table(self._path(index, suffix)) for index in range(self.count)]
+        # Promoted: whether a column may be null is said of each file by what is in it.
+        return pa.concat_tables(tables, promote_options="default")
 
 
 _METHODS = "SELECT service, method, count(*) AS calls FROM call GROUP BY ALL"

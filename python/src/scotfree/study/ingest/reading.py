@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import errno
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from scotfree.study.ingest import inputs, progress
 from scotfree.study.ingest.clean import Cleaner
 from scotfree.study.ingest.inputs import Found
+from scotfree.study.ingest.limits import Limits
+from scotfree.study.ingest.options import Options
 from scotfree.study.ingest.reader import Batch, Source
 from scotfree.study.ingest.scratch import Reading, Scratch, Writer
 from scotfree.study.trouble import Ledger, StudyError
@@ -20,14 +20,13 @@ _COMPRESSED = (".gz", ".zst")
 # A guess of how many bytes a record takes, low: more buckets than needed are joined later, fewer cannot be parted.
 _RECORD_BYTES = 100
 _GROWTH = 10
-BUCKET_ROWS = 500_000
 _BUCKETS_MAX = 1024
 
 
-def buckets(found: Sequence[Found]) -> int:
-    """In how many buckets records are kept, a power of two: one holds at most BUCKET_ROWS or so."""
+def buckets(found: Sequence[Found], limits: Limits) -> int:
+    """In how many buckets records are kept, a power of two: one holds some `bucket_rows` at most."""
     size = sum(one.fingerprint.bytes * (_GROWTH if one.path.suffix in _COMPRESSED else 1) for one in found)
-    wanted = max(1, size // _RECORD_BYTES // BUCKET_ROWS)
+    wanted = max(1, size // _RECORD_BYTES // limits.bucket_rows)
     return min(_BUCKETS_MAX, 1 << (wanted - 1).bit_length())
 
 
@@ -35,23 +34,22 @@ def read(
     found: Sequence[Found],
     scratch: Scratch,
     *,
-    options: str,
-    mapping: Path | None,
-    quiet: bool,
-    now_ns: Callable[[], int] = time.time_ns,
+    options: Options,
+    now_ns: int,
 ) -> list[Reading]:
     """The reading of each input, in their order; what was read before as it is."""
     known = {_key(reading): reading for reading in scratch.readings}
-    wanted = [_key_of(one, options) for one in found]
+    digest = options.digest()
+    wanted = [_key_of(one, digest) for one in found]
     missing = [(one, key) for one, key in zip(found, wanted, strict=True) if key not in known]
-    writer = Writer(scratch)
+    writer = Writer(scratch, options.limits.segment_rows)
     number = scratch.next_reading()
     total = sum(one.fingerprint.bytes for one, _ in missing)
-    with progress.bar("read", total, "B", quiet=quiet) as bar:
+    with progress.bar("read", total, "B", quiet=options.quiet) as bar:
         try:
             for one, key in missing:
                 known[key] = _read_one(
-                    Source(one.path, number, Ledger(), mapping=mapping), one, writer, options, now_ns, bar
+                    Source(one.path, number, Ledger(), mapping=options.mapping), one, writer, digest, now_ns, bar
                 )
                 writer.done(known[key])
                 number += 1
@@ -61,9 +59,7 @@ def read(
     return [known[key] for key in wanted]
 
 
-def _read_one(
-    source: Source, one: Found, writer: Writer, options: str, now_ns: Callable[[], int], bar: Any
-) -> Reading:
+def _read_one(source: Source, one: Found, writer: Writer, options: str, now_ns: int, bar: Any) -> Reading:
     cleaner = Cleaner(source.number, source.ledger, now_ns)
     before = bar.n
     source.progress = lambda done: bar.update(max(0, before + done - bar.n))

@@ -7,20 +7,18 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
 from scotfree.study import schema
 from scotfree.study.ingest import clocks, finish, inputs, lock, reading
-from scotfree.study.ingest.forms import READERS
 from scotfree.study.ingest.inputs import Found
-from scotfree.study.ingest.partitions import Limits, Partitions
+from scotfree.study.ingest.options import Options
+from scotfree.study.ingest.partitions import Partitions
 from scotfree.study.ingest.scratch import Reading, Scratch
 from scotfree.study.store import (
     COMPRESSION,
@@ -35,25 +33,6 @@ from scotfree.study.store import (
 from scotfree.study.trouble import StudyError
 
 UNKNOWN_FORM = "no known form: not read"
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the user may set."""
-
-    # The form of all inputs; None: each is looked at.
-    form: str | None = None
-    # A mapping of columns, for Parquet.
-    mapping: Path | None = None
-    limits: Limits = field(default_factory=Limits)
-    quiet: bool = True
-    # None: the clock's.
-    now_ns: int | None = None
-
-    def digest(self) -> str:
-        """Of what changes how an input is read."""
-        mapping = self.mapping.read_bytes() if self.mapping else b""
-        return hashlib.sha256(mapping).hexdigest()[:16] if mapping else ""
 
 
 def ingest(data: Sequence[Path], folder: Path, options: Options | None = None) -> Store:
@@ -75,15 +54,8 @@ def _ingest(data: Sequence[Path], folder: Path, options: Options) -> Store:
     if before is not None and _is_of(before.manifest, found, options.digest()):
         return before
     now_ns = options.now_ns or time.time_ns()
-    scratch = Scratch(folder / "scratch", reading.buckets(found))
-    readings = reading.read(
-        found,
-        scratch,
-        options=options.digest(),
-        mapping=options.mapping,
-        quiet=options.quiet,
-        now_ns=lambda: now_ns,
-    )
+    scratch = Scratch(folder / "scratch", reading.buckets(found, options.limits))
+    readings = reading.read(found, scratch, options=options, now_ns=now_ns)
     partitions = Partitions(scratch, readings, options.limits, now_ns)
     partitions.merge(quiet=options.quiet)
     _finish(folder, scratch, readings, partitions, unknown)
@@ -95,7 +67,7 @@ def _find(data: Sequence[Path], folder: Path, options: Options) -> tuple[list[Fo
     found, unknown = [], []
     for path in inputs.files(data, folder):
         try:
-            reader = inputs.choose(path, READERS, options.form)
+            reader = inputs.choose(path, options.readers, options.form)
             if reader is None:
                 unknown.append(path)
             else:

@@ -28,9 +28,6 @@ from pyarrow import ipc
 from scotfree.study import schema
 from scotfree.study.store import partitions_of, trace_words, write_table
 
-# Records that are held in memory before they are written: some 150 MB.
-SEGMENT_ROWS = 400_000
-
 TEXTS = [item.name for item in schema.SIDE if pa.types.is_dictionary(item.type)]
 _WORDS = [pa.field("hi", pa.int64()), pa.field("lo", pa.int64())]
 # `side` with the trace id as two words and texts as codes.
@@ -94,7 +91,7 @@ class Scratch:
 class Writer:
     """Takes records and writes them by segments."""
 
-    def __init__(self, scratch: Scratch, segment_rows: int = SEGMENT_ROWS) -> None:
+    def __init__(self, scratch: Scratch, segment_rows: int) -> None:
         self._scratch = scratch
         self._segment_rows = segment_rows
         self._held: list[pa.Table] = []

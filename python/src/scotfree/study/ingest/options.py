@@ -1,0 +1,31 @@
+"""What a user may set of an ingest."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scotfree.study.ingest.forms import READERS
+from scotfree.study.ingest.limits import Limits
+from scotfree.study.ingest.reader import Reader
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user may set."""
+
+    # The form of all inputs; None: each is looked at.
+    form: str | None = None
+    # A mapping of columns, for Parquet.
+    mapping: Path | None = None
+    limits: Limits = field(default_factory=Limits)
+    quiet: bool = True
+    readers: tuple[Reader, ...] = READERS
+    # Of today; None: the clock's.
+    now_ns: int | None = None
+
+    def digest(self) -> str:
+        """Of what changes how an input is read."""
+        mapping = self.mapping.read_bytes() if self.mapping else b""
+        return hashlib.sha256(mapping).hexdigest()[:16] if mapping else ""
