@@ -51,7 +51,7 @@ fn traces_of(bytes: &[u8]) -> Vec<[u8; 16]> {
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::otlp::{signal, SpanDecoder};
+    use super::otlp::{from_json, signal, SpanDecoder};
     #[pymodule_export]
     use super::tree;
 }

@@ -13,6 +13,8 @@ type Dictionary<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 type Column<'py> = (String, Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>, Option<Dictionary<'py>>);
 /// Reason, first record, count, whether kept.
 type Trouble = (String, u64, u64, bool);
+/// A message, how many values were wrong, why the text broke off and whether that is because it ends early.
+type Transcoded<'py> = (Bound<'py, PyBytes>, u64, Option<(String, bool)>);
 type Pairs = Vec<(String, String)>;
 
 /// Reads trace messages of one input.
@@ -23,19 +25,20 @@ pub struct SpanDecoder {
 
 #[pymethods]
 impl SpanDecoder {
-    /// The attribute table, by the kinds of its values; keys that give an error's type; what marks hedges; the names
-    /// of gRPC's codes.
+    /// The attribute table, by the kinds of its values; what marks hedges; keys that give an error's type, by whose
+    /// words it is in; and those words.
     #[new]
     fn new(
         integers: Pairs,
         floats: Pairs,
         texts: Pairs,
-        errors: Vec<String>,
         hedges: Pairs,
-        codes: Vec<String>,
+        errors: [Vec<String>; 3],
+        grpc: Vec<String>,
+        http: Vec<(i64, String)>,
     ) -> PyResult<Self> {
         let table =
-            otlp::AttributeTable::new(&otlp::Pairs { integers, floats, texts, errors, hedges, codes })
+            otlp::AttributeTable::new(&otlp::Pairs { integers, floats, texts, hedges, errors, grpc, http })
                 .map_err(PyValueError::new_err)?;
         Ok(SpanDecoder { decoder: otlp::SpanDecoder::new(table) })
     }
@@ -50,9 +53,9 @@ impl SpanDecoder {
         py.detach(|| self.decoder.decode(message, rows_max))
     }
 
-    /// Counts a record that cannot even be read.
-    fn drop_record(&mut self, reason: &str) {
-        self.decoder.drop_record(reason);
+    /// A record that cannot even be read has its number, too.
+    fn skip_record(&mut self) {
+        self.decoder.skip_record();
     }
 
     /// Records met so far, rows or not.
@@ -104,6 +107,23 @@ pub fn signal(head: &[u8]) -> Option<&'static str> {
         otlp::Signal::Traces => "traces",
         otlp::Signal::Metrics => "metrics",
     })
+}
+
+/// A text of JSON objects as protobuf: the message of its whole records, how many values were of a wrong kind, and
+/// why it could not be read on, with whether that is because it ends early.
+#[pyfunction]
+pub fn from_json<'py>(py: Python<'py>, text: &[u8], signal: &str) -> PyResult<Transcoded<'py>> {
+    let signal = match signal {
+        "traces" => otlp::Signal::Traces,
+        "metrics" => otlp::Signal::Metrics,
+        other => return Err(PyValueError::new_err(format!("{other} is no signal"))),
+    };
+    let found = py.detach(|| otlp::from_json(text, signal));
+    let broken = found.broken.map(|broken| match broken {
+        otlp::Broken::EndsEarly => ("ends early".to_owned(), true),
+        otlp::Broken::NotJson(why) => (why, false),
+    });
+    Ok((PyBytes::new(py, &found.message), found.wrong, broken))
 }
 
 /// A number in the byte order of Arrow's buffers.

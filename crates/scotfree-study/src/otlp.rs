@@ -4,6 +4,7 @@
 //! memory grow with the bytes and the rows asked for.
 
 mod columns;
+mod json;
 mod signal;
 mod spans;
 mod table;
@@ -11,6 +12,7 @@ mod trouble;
 mod wire;
 
 pub use columns::{Bitmap, Column, Texts};
+pub use json::{from_json, Broken, Transcoded};
 pub use signal::{signal, Signal};
 pub use spans::{SpanColumns, SpanDecoder};
 pub use table::{AttributeTable, Pairs};

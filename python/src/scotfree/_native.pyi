@@ -17,20 +17,34 @@ Columns = list[tuple[str, bytes, bytes | None, tuple[bytes, bytes] | None]]
 def signal(head: bytes) -> str | None:
     """What an OTLP message carries, told by its beginning: "traces", "metrics" or nothing that is read."""
 
+def from_json(text: bytes, signal: str) -> tuple[bytes, int, tuple[str, bool] | None]:
+    """OTLP's JSON as protobuf.
+
+    The message of the text's whole records, how many values were of a wrong kind, and why it could not be read on,
+    with whether that is because it ends early.
+    """
+
 class SpanDecoder:
     """OTLP's trace messages of one input to columns of `side`."""
 
     records: int
     rows: int
     def __init__(
-        self, integers: Pairs, floats: Pairs, texts: Pairs, errors: list[str], hedges: Pairs, codes: list[str]
+        self,
+        integers: Pairs,
+        floats: Pairs,
+        texts: Pairs,
+        hedges: Pairs,
+        errors: list[list[str]],
+        grpc: list[str],
+        http: list[tuple[int, str]],
     ) -> None: ...
     def start(self, message: bytes) -> None:
         """Begins a message."""
     def decode(self, message: bytes, rows_max: int) -> bool:
         """Reads on in it until there are so many rows. True at its end."""
-    def drop_record(self, reason: str) -> None:
-        """Counts a record that cannot even be read."""
+    def skip_record(self) -> None:
+        """A record that cannot even be read has its number, too."""
     def troubles(self) -> list[tuple[str, int, int, bool]]:
         """Reason, first record, count, whether kept: of what was wrong since the last time."""
     def take(self) -> tuple[int, Columns]:

@@ -62,7 +62,7 @@ mod tests {
         let span = [wrapped(1, &[7; 16]), wrapped(2, &[8; 8])].concat();
         let gauge = [wrapped(1, b"cpu"), wrapped(5, b"")].concat();
         assert_eq!(signal(&request(&span)), Some(Signal::Traces));
-        assert_eq!(signal(&request(&span)[..40]), Some(Signal::Traces));
+        assert_eq!(signal(&request(&span)[..34]), Some(Signal::Traces));
         assert_eq!(signal(&request(&gauge)), Some(Signal::Metrics));
         assert_eq!(signal(&[request(&[]), request(&span)].concat()), Some(Signal::Traces));
         assert_eq!(signal(b"\n\x0bhello world"), None);

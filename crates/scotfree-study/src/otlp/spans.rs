@@ -4,7 +4,7 @@
 //! be read counts as one dropped record for each place.
 
 use super::columns::{Bitmap, Column, Texts};
-use super::table::{AttributeTable, Target};
+use super::table::{float, integer, AttributeTable, Family, Target};
 use super::trouble::Troubles;
 use super::wire::{attribute, Any, Damage, Fields, Value};
 use std::ops::Range;
@@ -32,6 +32,7 @@ mod field {
 }
 
 const KIND_MAX: u64 = 5;
+const STATUS_CODE_OK: u64 = 1;
 const STATUS_CODE_ERROR: u64 = 2;
 const NO_RANK: u16 = u16::MAX;
 
@@ -102,6 +103,8 @@ struct Said {
     floats: Vec<(u16, f64)>,
     texts: Vec<(u16, i32)>,
     error: (u16, i32),
+    /// Whether the error's type says by itself that there is one.
+    has_failed: bool,
     is_hedge: bool,
 }
 
@@ -112,6 +115,7 @@ impl Said {
             floats: vec![(NO_RANK, 0.0); table.floats.len()],
             texts: vec![(NO_RANK, 0); table.texts.len()],
             error: (NO_RANK, 0),
+            has_failed: false,
             is_hedge: false,
         }
     }
@@ -121,6 +125,7 @@ impl Said {
         self.floats.fill((NO_RANK, 0.0));
         self.texts.fill((NO_RANK, 0));
         self.error = (NO_RANK, 0);
+        self.has_failed = false;
         self.is_hedge = false;
     }
 }
@@ -164,7 +169,7 @@ struct Own<'a> {
     kind: u64,
     start: u64,
     end: u64,
-    is_error: bool,
+    status_code: u64,
     message: &'a [u8],
 }
 
@@ -197,9 +202,8 @@ impl SpanDecoder {
         self.troubles.take()
     }
 
-    /// Counts a record that cannot even be read.
-    pub fn drop_record(&mut self, reason: &str) {
-        self.troubles.dropped(reason, self.records);
+    /// A record that cannot even be read has its number, too.
+    pub fn skip_record(&mut self) {
         self.records += 1;
     }
 
@@ -341,24 +345,22 @@ impl SpanDecoder {
                 self.changed(coded.change);
             }
             (Target::Text { .. }, _) => {}
-            (Target::Error { rank, is_rpc }, value) => self.read_error(rank, is_rpc, value, said),
+            (Target::Error { rank, family }, value) => self.read_error(rank, family, value, said),
             (Target::Hedge(index), value) => said.is_hedge |= value == Any::Text(&self.table.hedges[index]),
         }
     }
 
-    fn read_error(&mut self, rank: u16, is_rpc: bool, value: Any<'_>, said: &mut Said) {
-        let coded = match value {
-            Any::Text(text) if !text.is_empty() => self.columns.statuses.code(text),
-            Any::Integer(code) => {
-                let name =
-                    usize::try_from(code).ok().filter(|_| is_rpc).and_then(|at| self.table.codes.get(at));
-                let number = name.is_none().then(|| code.to_string());
-                self.columns.statuses.code(name.or(number.as_ref()).map_or(&[], |text| text.as_bytes()))
-            }
-            _ => return,
-        };
+    fn read_error(&mut self, rank: u16, family: Family, value: Any<'_>, said: &mut Said) {
+        let Some(error) = self.table.error(family, value) else { return };
+        let coded = self.columns.statuses.code(error.as_bytes());
         better(&mut said.error, rank, coded.code);
+        said.has_failed |= family != Family::Text;
         self.changed(coded.change);
+    }
+
+    fn drop_record(&mut self, reason: &str) {
+        self.troubles.dropped(reason, self.records);
+        self.records += 1;
     }
 
     fn wrong(&mut self, key: &[u8]) {
@@ -417,7 +419,7 @@ impl SpanDecoder {
     fn read_status<'a>(&mut self, bytes: &'a [u8], own: &mut Own<'a>) {
         for field in Fields::new(bytes) {
             match field {
-                Ok((field::STATUS_CODE, Value::Varint(code))) => own.is_error = code == STATUS_CODE_ERROR,
+                Ok((field::STATUS_CODE, Value::Varint(code))) => own.status_code = code,
                 Ok((field::STATUS_MESSAGE, Value::Bytes(message))) => own.message = message,
                 Ok(_) => {}
                 Err(_) => self.troubles.kept("a status cannot be read", self.records),
@@ -470,12 +472,16 @@ impl SpanDecoder {
         }
     }
 
+    /// What the protocol's own number says goes before a flag; that somebody says it went well goes before all.
     fn status(&mut self, own: &Own<'_>, said: &Said) -> i32 {
-        let coded = match (own.is_error, said.error.0, own.message) {
-            (false, ..) => self.columns.statuses.code(b"OK"),
-            (true, NO_RANK, b"") => self.columns.statuses.code(b"ERROR"),
-            (true, NO_RANK, message) => self.columns.statuses.code(message),
-            (true, _, _) => return said.error.1,
+        let is_known = said.error.0 != NO_RANK;
+        let coded = match (own.status_code, own.message) {
+            (STATUS_CODE_OK, _) => self.columns.statuses.code(b"OK"),
+            (_, _) if said.has_failed => return said.error.1,
+            (STATUS_CODE_ERROR, _) if is_known => return said.error.1,
+            (STATUS_CODE_ERROR, b"") => self.columns.statuses.code(b"ERROR"),
+            (STATUS_CODE_ERROR, message) => self.columns.statuses.code(message),
+            _ => self.columns.statuses.code(b"OK"),
         };
         self.changed(coded.change);
         coded.code
@@ -533,24 +539,4 @@ fn first<T>(own: (u16, T), resource: (u16, T)) -> Option<T> {
         ((rank, value), _) | (_, (rank, value)) if rank != NO_RANK => Some(value),
         _ => None,
     }
-}
-
-/// An integer that is not negative, whichever way it is written.
-fn integer(value: Any<'_>) -> Option<i64> {
-    match value {
-        Any::Integer(value) => (value >= 0).then_some(value),
-        Any::Double(value) => (value > -1.0 && value < 9.2e18).then_some(value as i64),
-        Any::Text(text) => std::str::from_utf8(text).ok()?.trim().parse().ok().filter(|value| *value >= 0),
-        Any::Other => None,
-    }
-}
-
-/// A finite number that is not negative.
-fn float(value: Any<'_>) -> Option<f64> {
-    let value = match value {
-        Any::Integer(value) => value as f64,
-        Any::Double(value) => value,
-        Any::Text(_) | Any::Other => return None,
-    };
-    (value >= 0.0 && value.is_finite()).then_some(value)
 }

@@ -2,6 +2,8 @@
 //!
 //! Invariant: a key has one meaning; columns are in the order in which the table names them first.
 
+use super::wire::Any;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -20,13 +22,24 @@ pub(super) enum Target {
         column: usize,
         rank: u16,
     },
-    /// The type of an error; small integers may be gRPC's codes.
+    /// The type of an error.
     Error {
         rank: u16,
-        is_rpc: bool,
+        family: Family,
     },
     /// The call is a hedge if the value is that of `AttributeTable::hedges`.
     Hedge(usize),
+}
+
+/// Whose words an error's type is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Family {
+    /// A number or a name of gRPC: it says by itself whether the call failed.
+    Grpc,
+    /// A status of HTTP, likewise.
+    Http,
+    /// Any text, of use if the record's own status is an error.
+    Text,
 }
 
 /// The table as it comes from Python: pairs of a key and its column, by the kind of value.
@@ -38,12 +51,14 @@ pub struct Pairs {
     pub floats: Vec<(String, String)>,
     /// Texts.
     pub texts: Vec<(String, String)>,
-    /// Keys that give an error's type.
-    pub errors: Vec<String>,
+    /// Keys with gRPC's codes, with statuses of HTTP, and with texts: each goes before the next.
+    pub errors: [Vec<String>; 3],
     /// Keys, also of links, with the value that marks a hedge.
     pub hedges: Vec<(String, String)>,
-    /// Names of gRPC's codes.
-    pub codes: Vec<String>,
+    /// Names of gRPC's codes; the first is no error.
+    pub grpc: Vec<String>,
+    /// What statuses of HTTP are called; others from 400 on are `HTTP_` and their number.
+    pub http: Vec<(i64, String)>,
 }
 
 /// The table, ready for use.
@@ -53,7 +68,8 @@ pub struct AttributeTable {
     pub(super) floats: Vec<String>,
     pub(super) texts: Vec<String>,
     pub(super) hedges: Vec<Vec<u8>>,
-    pub(super) codes: Vec<String>,
+    pub(super) grpc: Vec<String>,
+    pub(super) http: Vec<(i64, String)>,
     /// The column that must have a text.
     pub(super) service: Option<usize>,
     keys: HashMap<Box<[u8]>, Target, BuildHasherDefault<Quick>>,
@@ -71,15 +87,40 @@ impl AttributeTable {
             columns(&pairs.integers, |key, column, rank| add(key, Target::Integer { column, rank }))?;
         let floats = columns(&pairs.floats, |key, column, rank| add(key, Target::Float { column, rank }))?;
         let texts = columns(&pairs.texts, |key, column, rank| add(key, Target::Text { column, rank }))?;
-        for (rank, key) in pairs.errors.iter().enumerate() {
-            add(key, Target::Error { rank: rank as u16, is_rpc: key.starts_with("rpc.") })?;
+        let families = [Family::Grpc, Family::Http, Family::Text].into_iter().zip(&pairs.errors);
+        let errors = families.flat_map(|(family, keys)| keys.iter().map(move |key| (family, key)));
+        for (rank, (family, key)) in errors.enumerate() {
+            add(key, Target::Error { rank: rank as u16, family })?;
         }
         for (index, (key, _)) in pairs.hedges.iter().enumerate() {
             add(key, Target::Hedge(index))?;
         }
         let hedges = pairs.hedges.iter().map(|(_, value)| value.as_bytes().to_vec()).collect();
         let service = texts.iter().position(|column| column == "service");
-        Ok(AttributeTable { integers, floats, texts, hedges, codes: pairs.codes.clone(), service, keys })
+        let (grpc, http) = (pairs.grpc.clone(), pairs.http.clone());
+        Ok(AttributeTable { integers, floats, texts, hedges, grpc, http, service, keys })
+    }
+
+    /// What an attribute calls the error, if it says that there is one.
+    pub(super) fn error<'a>(&'a self, family: Family, value: Any<'a>) -> Option<Cow<'a, str>> {
+        match (family, value) {
+            (Family::Text, Any::Text(text)) if !text.is_empty() => Some(String::from_utf8_lossy(text)),
+            (Family::Text, Any::Integer(number)) => Some(number.to_string().into()),
+            (Family::Text, _) | (_, Any::Double(_)) => None,
+            (Family::Grpc, Any::Text(text)) if integer(value).is_none() => {
+                let name = self.grpc.iter().skip(1).find(|name| name.as_bytes().eq_ignore_ascii_case(text));
+                name.map(|name| name.as_str().into())
+            }
+            (Family::Grpc, value) => {
+                let code = usize::try_from(integer(value)?).ok().filter(|code| *code > 0)?;
+                self.grpc.get(code).map(|name| name.as_str().into())
+            }
+            (Family::Http, value) => {
+                let code = integer(value).filter(|code| (400..600).contains(code))?;
+                let name = self.http.iter().find(|(known, _)| *known == code);
+                Some(name.map_or_else(|| format!("HTTP_{code}").into(), |(_, name)| name.as_str().into()))
+            }
+        }
     }
 
     #[inline]
@@ -101,6 +142,26 @@ fn columns(
         add(key, column, rank as u16)?;
     }
     Ok(columns)
+}
+
+/// An integer that is not negative, whichever way it is written.
+pub(super) fn integer(value: Any<'_>) -> Option<i64> {
+    match value {
+        Any::Integer(value) => (value >= 0).then_some(value),
+        Any::Double(value) => (value > -1.0 && value < 9.2e18).then_some(value as i64),
+        Any::Text(text) => std::str::from_utf8(text).ok()?.trim().parse().ok().filter(|value| *value >= 0),
+        Any::Other => None,
+    }
+}
+
+/// A finite number that is not negative.
+pub(super) fn float(value: Any<'_>) -> Option<f64> {
+    let value = match value {
+        Any::Integer(value) => value as f64,
+        Any::Double(value) => value,
+        Any::Text(_) | Any::Other => return None,
+    };
+    (value >= 0.0 && value.is_finite()).then_some(value)
 }
 
 /// Quick and easy to outwit: only for maps whose keys are ours, so that no input can make them slow.

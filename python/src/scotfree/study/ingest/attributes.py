@@ -51,34 +51,6 @@ TEXTS: Final[dict[str, str]] = {
     "peer.host.name": "peer_machine",
 }
 
-# What type an error has, if the record's status says that there is one: the first of these that is there, then
-# the status' message. Numbers of `rpc.*` are gRPC's.
-ERROR_TYPES: Final = (
-    "error.type",
-    "rpc.response.status_code",
-    "rpc.grpc.status_code",
-    "http.response.status_code",
-    "http.status_code",
-)
-GRPC_CODES: Final = (
-    "OK",
-    "CANCELLED",
-    "UNKNOWN",
-    "INVALID_ARGUMENT",
-    "DEADLINE_EXCEEDED",
-    "NOT_FOUND",
-    "ALREADY_EXISTS",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNIMPLEMENTED",
-    "INTERNAL",
-    "UNAVAILABLE",
-    "DATA_LOSS",
-    "UNAUTHENTICATED",
-)
 # An attribute of a record, or of one of its links, with this value: the call repeats one that is still under way.
 HEDGES: Final[dict[str, str]] = {"rpc.attempt.kind": "hedge", "scotfree.link": "hedge"}
 

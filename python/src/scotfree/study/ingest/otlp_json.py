@@ -1,19 +1,20 @@
-"""OTLP as JSON lines: the file format of OTLP, and what the collector's file exporter writes."""
+"""OTLP as JSON: an object in each line, as the collector's file exporter writes it, or one in the whole file."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Final
 
-import orjson
+from scotfree import _native
+from scotfree.study.ingest.opening import opened
+from scotfree.study.ingest.otlp import Otlp
+from scotfree.study.ingest.reader import Batch, Source
 
-from scotfree.study import schema
-from scotfree.study.ingest import attributes
-from scotfree.study.ingest.reader import BATCH_ROWS_MAX, Batch, Rows, Source, sides
-
-_KINDS = {f"SPAN_KIND_{kind.name}": int(kind) for kind in schema.Kind} | {"SPAN_KIND_UNSPECIFIED": 0}
-_ERROR = (2, "STATUS_CODE_ERROR")
+# A longer line is skipped, and the ledger says so. It is also the longest file that is one object in many lines.
+LINE_BYTES_MAX: Final = 64 << 20
+TOO_LONG: Final = f"a line is longer than {LINE_BYTES_MAX >> 20} MiB"
 
 
 class OtlpJson:
@@ -23,63 +24,42 @@ class OtlpJson:
 
     def recognises(self, path: Path, head: bytes) -> bool:
         """By the field that every such object begins with."""
-        return any(key in head for key in (b'"resourceSpans"', b'"resourceMetrics"', b'"resourceProfiles"'))
+        return any(key in head for key in (b'"resourceSpans"', b'"resourceMetrics"', b'"resource_spans"'))
 
     def read(self, source: Source) -> Iterator[Batch]:
-        """One object per line."""
-        rows = sides()
-        with source.path.open("rb") as file:
-            for line in file:
-                if line.strip():
-                    _read_line(line, source, rows)
-                if rows.count >= BATCH_ROWS_MAX:
-                    source.progress(file.tell())
-                    yield rows.take()
-        yield rows.take()
+        """Line after line."""
+        otlp = Otlp(source)
+        with opened(source) as stream:
+            for text in _texts(stream, otlp):
+                yield from otlp.json(text)
+        yield otlp.rest()
 
 
-def _read_line(line: bytes, source: Source, rows: Rows) -> None:
-    try:
-        request = orjson.loads(line)
-        for resource in request.get("resourceSpans", []):
-            of = _attributes(resource.get("resource", {}))
-            for scope in resource.get("scopeSpans", []):
-                for span in scope.get("spans", []):
-                    rows.add(_side(span, of, source, rows.count))
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        source.ledger.note(source.number, "not an OTLP trace object", detail=str(error)[:200])
+def _texts(stream: io.BufferedReader, otlp: Otlp) -> Iterator[bytes]:
+    """The lines; or all of them as one if the first is only the beginning of an object."""
+    is_first = True
+    while line := stream.readline(LINE_BYTES_MAX):
+        if not line.strip():
+            continue
+        if is_first and _is_beginning(line):
+            line += stream.read(LINE_BYTES_MAX - len(line))
+            if stream.read(1):
+                otlp.drop(TOO_LONG)
+                return
+        elif len(line) == LINE_BYTES_MAX and not line.endswith(b"\n"):
+            otlp.drop(TOO_LONG)
+            _skip_line(stream)
+            continue
+        is_first = False
+        yield line
 
 
-def _attributes(holder: dict[str, Any]) -> dict[str, Any]:
-    return {
-        entry["key"]: next(iter(entry.get("value", {}).values()), None) for entry in holder.get("attributes", [])
-    }
+def _is_beginning(line: bytes) -> bool:
+    """Whether an object begins here and ends elsewhere."""
+    broken = _native.from_json(line, "traces")[2]
+    return line.endswith(b"\n") and broken is not None and broken[1]
 
 
-def _side(span: dict[str, Any], resource: dict[str, Any], source: Source, record: int) -> dict[str, Any]:
-    start = int(span["startTimeUnixNano"])
-    status = span.get("status", {})
-    kind = span.get("kind", 0)
-    own = _attributes(span)
-    row: dict[str, Any] = {
-        "trace_id": bytes.fromhex(span["traceId"]),
-        "span_id": _id(span["spanId"]),
-        "parent_id": _id(span["parentSpanId"]) if span.get("parentSpanId") else None,
-        "kind": _KINDS.get(kind, kind),
-        "is_shared": False,
-        "start_ns": start,
-        "duration_ns": int(span["endTimeUnixNano"]) - start,
-        "name": span.get("name", ""),
-        "status": (status.get("message") or "ERROR") if status.get("code") in _ERROR else schema.STATUS_OK,
-        "input": source.number,
-        "record": record,
-    }
-    for key in attributes.take(row, own):
-        source.ledger.note(source.number, f"attribute {key} is no such number", record=record, kept=True)
-    attributes.take(row, resource)
-    row.setdefault("service", "unknown")
-    return row
-
-
-def _id(text: str) -> int:
-    return int.from_bytes(bytes.fromhex(text), "big", signed=True)
+def _skip_line(stream: io.BufferedReader) -> None:
+    while (piece := stream.readline(LINE_BYTES_MAX)) and not piece.endswith(b"\n"):
+        pass

@@ -31,7 +31,7 @@ GRPC: Final = (
     "DATA_LOSS",
     "UNAUTHENTICATED",
 )
-_HTTP: Final = {
+HTTP: Final = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
@@ -44,8 +44,10 @@ _HTTP: Final = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-_GRPC_KEYS: Final = ("rpc.grpc.status_code", "grpc.status_code", "grpc.status")
-_HTTP_KEYS: Final = ("http.response.status_code", "http.status_code")
+GRPC_KEYS: Final = ("rpc.response.status_code", "rpc.grpc.status_code", "grpc.status_code", "grpc.status")
+HTTP_KEYS: Final = ("http.response.status_code", "http.status_code")
+# Texts, of use only where something else says that the call failed.
+TEXT_KEYS: Final = ("error.type",)
 # An error of which nothing more is known.
 ERROR: Final = "ERROR"
 
@@ -56,7 +58,7 @@ def status_of(attributes: Mapping[str, Any]) -> str:
 
 
 def _by_grpc(attributes: Mapping[str, Any]) -> str | None:
-    for key in _GRPC_KEYS:
+    for key in GRPC_KEYS:
         code = _code(attributes.get(key))
         if code is not None and 0 < code < len(GRPC):
             return GRPC[code]
@@ -66,10 +68,10 @@ def _by_grpc(attributes: Mapping[str, Any]) -> str | None:
 
 
 def _by_http(attributes: Mapping[str, Any]) -> str | None:
-    for key in _HTTP_KEYS:
+    for key in HTTP_KEYS:
         code = _code(attributes.get(key))
         if code is not None and 400 <= code < 600:
-            return _HTTP.get(code, f"HTTP_{code}")
+            return HTTP.get(code, f"HTTP_{code}")
     return None
 
 
