@@ -14,7 +14,7 @@ from reading import INPUT, Read, read
 
 from scotfree.study import schema
 from scotfree.study.ingest import parquet
-from scotfree.study.ingest.mapping import ColumnMap
+from scotfree.study.ingest.mapping import Column, ColumnMap
 from scotfree.study.ingest.parquet import Parquet
 from scotfree.study.schema import Kind
 from scotfree.study.trouble import StudyError
@@ -189,3 +189,10 @@ def test_any_values_end_in_rows_and_ledger(
     found = _read(tmp_path_factory.mktemp("p"), columns, f"duration_ns=duration_ns:{unit}")
     assert found.records == len(rows)
     assert all(row["start_ns"] >= 0 and row["duration_ns"] >= 0 for row in found.rows)
+
+
+def test_the_mapping_in_the_documents_is_one(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "study-inputs.md").read_text()
+    path = tmp_path / "map.toml"
+    path.write_text(text.split("```toml\n")[1].split("```")[0])
+    assert ColumnMap.load(path).of("duration_ns") == Column("took", "us")
