@@ -106,10 +106,10 @@ def sides_of(trace: int, tree: list[Call]) -> list[Record]:
         if call.has_server:
             ahead = 7 * 10**9 * call.service + call.before_ns
             shared = {"is_shared": True} if call.is_shared else {}
-            above = pointer if call.is_shared else _client_id(number)
+            caller_id = pointer if call.is_shared else _client_id(number)
             name = _service(call.service)
             of |= {"at": start + ahead, "duration_ns": call.app_ns, "service": name}
-            rows.append(server(_server_id(tree, number), above, **of, **shared))
+            rows.append(server(_server_id(tree, number), caller_id, **of, **shared))
     return rows
 
 

@@ -30,6 +30,8 @@ _COUNTS = [
     *("req_bytes", "resp_bytes", "req_wire_bytes", "resp_wire_bytes", "cpu_ns", "clock_bound_ns"),
 ]
 _FLOATS = ("cpu_cycles", "sample_weight")
+# A duration that cannot be is null.
+_CLEANED = pa.schema([field.with_nullable(True) for field in schema.SIDE])
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -47,7 +49,7 @@ class Cleaner:
         rows = _with_ids(rows.cast(schema.SIDE).combine_chunks(), self._note)
         for rule in (_parents, _kinds, self._times, _numbers, _weights, _names):
             rows = rule(rows, self._note)
-        return rows
+        return rows.cast(_CLEANED)
 
     def _note(self, rows: pa.Table, wrong: Mask, reason: str, kept: bool = True) -> bool:
         """Counts; whether there are any."""
