@@ -134,7 +134,7 @@ class Drawer:
         who = self._population
         count = len(service)
         away = rng.random(count, np.float32) < who.cross_share[service]
-        other = (rng.random(count, np.float32) * who.home_count[service]).astype(np.int64)
+        other = (rng.random(count, np.float32) * who.cross_count[service]).astype(np.int64)
         elsewhere = who.homes[service, other]
         # Squared: the first machines of a service get more than their share.
         per = who.machines_per_cluster

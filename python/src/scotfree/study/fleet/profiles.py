@@ -33,8 +33,9 @@ _STACKS: Final = {
     "application": ("start_thread", "Fleet::Handle", "Fleet::Work"),
     "unclassified": ("qqz_unknown_symbol",),
 }
-# The module of a service's own frames: its program.
+# The module of a service's own frames, and of the kernel's.
 _PROGRAM: Final = "/usr/bin/{service}"
+_KERNEL: Final = "[kernel.kallsyms]"
 _LIBRARY: Final = "/opt/fleet/libfleet.so"
 # Services differ in cycles per call: those called most need the fewest (figure 8c).
 _CHEAP_POWER: Final = 0.5
@@ -67,6 +68,8 @@ def table(who: Population) -> pa.Table:
 
 
 def _modules(service: str, kind: str) -> list[str]:
-    """Only an application's frames stand in the service's own program."""
-    own = _PROGRAM.format(service=service)
-    return [own if kind == "application" else _LIBRARY for _ in _STACKS[kind]]
+    """Of an application all frames stand in the service's own program; the network's leaf is in the kernel."""
+    if kind == "application":
+        return [_PROGRAM.format(service=service)] * len(_STACKS[kind])
+    leaf = _KERNEL if kind == "networking" else _LIBRARY
+    return [*[_LIBRARY] * (len(_STACKS[kind]) - 1), leaf]
