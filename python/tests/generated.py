@@ -14,11 +14,16 @@ from scotfree.study.store import Manifest, Store, partition_folder, write_manife
 Generator = np.random.Generator
 
 
-def store(folder: Path, calls: int = 6_000, *, seed: int = 7, partitions: int = 3, methods: int = 8) -> Store:
+def store(
+    folder: Path, calls: int = 6_000, *, partitions: int = 3, methods: int = 8, is_weighted: bool = True
+) -> Store:
     """Writes it."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(7)
     traces = random.integers(0, max(1, calls // 12), calls)
     rows = table(random, traces, methods)
+    if not is_weighted:
+        weight = rows.schema.get_field_index("sample_weight")
+        rows = rows.set_column(weight, schema.SPAN.field(weight), pa.nulls(calls, pa.float64()))
     for index in range(partitions):
         write_table(
             rows.filter(pa.array(traces % partitions == index)), partition_folder(folder, index) / "part.parquet"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import generated
 import oracle
+import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from scotfree.study import schema
 from scotfree.study.analysis.quantiles import column
@@ -120,3 +124,90 @@ def test_the_tail_is_what_takes_the_p95_of_its_method_or_longer(study: Study, ca
 def test_an_unknown_quantity_is_named(study: Study) -> None:
     with pytest.raises(StudyError, match="no quantity or stage lunch"):
         study.quantiles("server_app+lunch")
+
+
+@pytest.mark.parametrize("names", SETS)
+def test_percentiles_without_stages_are_those_of_what_is_left(
+    study: Study, calls: list[oracle.Row], names: list[str]
+) -> None:
+    taken = oracle.stages(names)
+    medians = {method: oracle.nearest_rank(*each, 0.5) for method, each in oracle.samples(calls, taken).items()}
+    left = oracle.samples(calls, lambda row: _less(row["total_ns"], taken(row)))
+    found = study.removed([names]).to_pylist()
+    assert len(found) == len(left)
+    for row in found:
+        for p in (0.5, 0.95, 0.99):
+            expected = oracle.nearest_rank(*left[row["method_id"]], p) + medians[row["method_id"]]
+            assert row[column(p)] == expected
+            assert row[f"{column(p)}_low"] <= expected <= row[f"{column(p)}_high"]
+    assert any(row["p50_low"] < row["p50"] < row["p50_high"] for row in found)
+
+
+@pytest.fixture(scope="module")
+def sketched(store: Store) -> Study:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schema, "EXACT_SAMPLES_MAX", 700)
+        study = Study(store, DuckEngine(store))
+        assert 0 < study._per_method.is_large.sum() < len(study._per_method.is_large)
+    return study
+
+
+class TestMethodsOfManyCalls:
+    """With the limit of exact samples low, so that the large methods go through histograms."""
+
+    @pytest.mark.parametrize("quantity", [*ORACLES, "ancestors"])
+    def test_quantiles_are_within_one_percent(self, study: Study, sketched: Study, quantity: str) -> None:
+        exact = {row["method_id"]: row for row in study.quantiles(quantity).to_pylist()}
+        found = sketched.quantiles(quantity).to_pylist()
+        assert {row["is_exact"] for row in found} == {True, False}
+        assert len(found) == len(exact)
+        for row in found:
+            expected = exact[row["method_id"]]
+            # Of methods of few calls the same; of those of many within the bins' width, and nothing else differs.
+            allowed = 0.0 if row["is_exact"] else schema.SKETCH_ERROR
+            for p in map(column, schema.QUANTILES):
+                assert row[p] == pytest.approx(expected[p], rel=allowed, abs=0)
+            for name in ("samples", "weight", "effective_n"):
+                assert row[name] == pytest.approx(expected[name], rel=1e-12)
+        assert any(row["p50"] != exact[row["method_id"]]["p50"] for row in found)
+
+    def test_where_tails_begin_is_exact(self, study: Study, sketched: Study) -> None:
+        expected = {row["method_id"]: row["bound_ns"] for row in study.bounds().to_pylist()}
+        assert {row["method_id"]: row["bound_ns"] for row in sketched.bounds().to_pylist()} == expected
+
+    def test_what_if_is_the_same_but_for_the_medians(self, study: Study, sketched: Study) -> None:
+        exact, found = (each.what_if([["server_app"]]).to_pylist() for each in (study, sketched))
+        for row, expected in zip(found, exact, strict=True):
+            assert row["tail"] == expected["tail"]
+            assert row["leaves"] == pytest.approx(expected["leaves"], abs=0.03)
+
+    def test_percentiles_without_stages_are_within_one_percent(self, study: Study, sketched: Study) -> None:
+        exact, found = (each.removed([["server_app"]]).to_pylist() for each in (study, sketched))
+        for row, expected in zip(found, exact, strict=True):
+            for name in ("p50", "p95", "p99"):
+                assert row[name] == pytest.approx(expected[name], rel=schema.SKETCH_ERROR)
+
+
+def test_equal_weights_are_counted_by_the_fast_way_as_by_the_other(tmp_path: Path) -> None:
+    plain = generated.store(tmp_path, 3_000, is_weighted=False)
+    engine = DuckEngine(plain)
+    study, slow = Study(plain, engine), Study(plain, _NoFastWay(plain))
+    for quantity in ("total", "size_ratio", "descendants"):
+        assert study.quantiles(quantity).equals(slow.quantiles(quantity))
+
+
+class _NoFastWay(DuckEngine):
+    def nearest_rank(self, values: Any, ps: Any) -> None:
+        return None
+
+
+@given(count=st.integers(1, 1_200))
+@settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_fast_way_s_ranks_are_the_ceiling_of_p_n(store: Store, count: int) -> None:
+    engine = DuckEngine(store)
+    rows = pa.table({"method_id": [0] * count, "value": range(1, count + 1)})
+    ps = [p / 100 for p in range(1, 100)]
+    table = engine.nearest_rank(engine.register("counted", rows), ps)
+    assert table is not None
+    found = table.to_pylist()[0]
+    assert [found[column(p)] for p in ps] == [-(-p * count // 100) for p in range(1, 100)]

@@ -3,7 +3,10 @@
 //! Invariant: a partition holds its traces whole, and results of partitions add up in any order.
 #![forbid(unsafe_code)]
 
+mod histogram;
 pub mod otlp;
+mod trace;
 mod tree;
 
-pub use tree::{tree, Place};
+pub use histogram::{bin_of, merge, value_of, Bin, ByMethod};
+pub use tree::{tree, Calls, Place};

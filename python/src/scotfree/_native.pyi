@@ -49,3 +49,19 @@ class SpanDecoder:
         """Reason, first record, count, whether kept: of what was wrong since the last time."""
     def take(self) -> tuple[int, Columns]:
         """The rows since the last time."""
+
+class ByMethod:
+    """The calls of a partition by their method: bins of one quantity after the other."""
+
+    def __init__(self, methods: Column, is_wanted: Column) -> None: ...
+    def bins(self, values: Column, weights: Column) -> list[bytes]:
+        """Method (u32), bin (i32), samples (u64), weight and squares of weights (f64), by method and bin."""
+
+def merge_bins(left: tuple[Column, ...], right: tuple[Column, ...]) -> list[bytes]:
+    """Two histograms, each in the order of method and bin, as one."""
+
+def bin_values(bins: Column) -> bytes:
+    """The middle of each bin (f64)."""
+
+def value_bins(values: Column) -> bytes:
+    """The bin of each value (i32)."""

@@ -1,29 +1,158 @@
-"""Quantiles of a quantity per method (F2, F4 to F7, F11 to F13, F21)."""
+"""Quantiles of quantities per method: exact of methods of few calls, from histograms of those of many (R6, R7)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from scotfree.study import schema
-from scotfree.study.analysis import quantiles, quantities
+from scotfree.study.analysis import quantiles, quantities, sketches, trees
+from scotfree.study.analysis.quantiles import column
+from scotfree.study.analysis.sketches import Sketch
 from scotfree.study.engine import Engine
 
+Array = np.ndarray[Any, Any]
+# What figures ask for: sketched together, since reading costs most.
+USUAL = (*quantities.NAMED, *quantities.TREE, *schema.STAGES)
+_EIGHT = {column(p): p for p in schema.QUANTILES}
+QUANTILES = pa.schema(
+    [
+        *schema.METHOD,
+        pa.field("samples", pa.int64(), nullable=False),
+        pa.field("weight", pa.float64(), nullable=False),
+        pa.field("effective_n", pa.float64(), nullable=False),
+        *(pa.field(name, pa.float64(), nullable=False) for name in _EIGHT),
+        pa.field("is_exact", pa.bool_(), nullable=False),
+    ]
+)
 
-def exact(engine: Engine, calls: Any, quantity: str) -> pa.Table:
-    """From every value, in the order of the median."""
-    if quantities.is_of_tree(quantity):
-        found = calls.select("method_id", "weight", value=calls[quantity])
-    else:
-        found = quantiles.values(calls, quantity)
-    table = quantiles.weighted(found, ["method_id"], schema.QUANTILES).mutate(is_exact=True)
-    return named(engine, table.filter(table.samples >= schema.SAMPLES_MIN))
 
+class PerMethod:
+    """The quantiles of one store's methods."""
 
-def named(engine: Engine, table: Any) -> pa.Table:
-    """With the names of methods, in the order of the median."""
-    joined = table.inner_join(engine.table("methods"), "method_id")
-    ps = [quantiles.column(p) for p in schema.QUANTILES]
-    shown = joined.select("method_id", "service", "method", "samples", "weight", "effective_n", *ps, "is_exact")
-    return engine.arrow(shown.order_by([shown.p50, shown.method_id]))
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._sketches: dict[str, Sketch] = {}
+
+    @cached_property
+    def methods(self) -> pa.Table:
+        """`schema.METHOD`, so that a method's number is its row."""
+        return self._engine.arrow(self._engine.table("methods").order_by("method_id"))
+
+    @cached_property
+    def is_large(self) -> Array:
+        """Of each method a byte: whether it has so many calls that its quantiles come from a histogram."""
+        calls = np.zeros(self.methods.num_rows, np.int64)
+        calls[self._census["method_id"].to_numpy()] = self._census["calls"].to_numpy()
+        return (calls > schema.EXACT_SAMPLES_MAX).astype(np.uint8)
+
+    @cached_property
+    def _census(self) -> pa.Table:
+        span = self._engine.table("span")
+        weight = span.sample_weight.fill_null(1.0)
+        return self._engine.arrow(
+            span.group_by("method_id").agg(calls=span.count(), lightest=weight.min(), heaviest=weight.max())
+        )
+
+    @cached_property
+    def _is_even(self) -> bool:
+        """Whether all calls weigh the same."""
+        lightest, heaviest = pc.min(self._census["lightest"]).as_py(), pc.max(self._census["heaviest"]).as_py()
+        return bool(lightest == heaviest == 1.0)
+
+    @cached_property
+    def _few(self) -> Any:
+        """The methods of few calls, as a table of the engine; None if all are."""
+        if not self.is_large.any():
+            return None
+        few = pa.table({"method_id": pa.array(np.flatnonzero(self.is_large == 0), pa.int32())})
+        return self._engine.register("methods_of_few_calls", few)
+
+    @cached_property
+    def places(self) -> Any:
+        """Places in trees, of the methods of few calls and of what is on a ring."""
+        return self._engine.register("places", trees.places(self._engine, self.is_large == 0))
+
+    def sketch(self, names: Sequence[str]) -> None:
+        """Fills what sketches of quantities are not there, in one pass over the store."""
+        missing = [name for name in names if name not in self._sketches]
+        if missing and self.is_large.any():
+            asked = dict.fromkeys([*missing, *(USUAL if set(missing) & set(USUAL) else ())])
+            fresh = [name for name in asked if name not in self._sketches]
+            self._sketches.update(sketches.sketch(self._engine, self.is_large, fresh))
+
+    def table(self, quantity: str) -> pa.Table:
+        """Of methods with enough samples (R3), in the order of the median."""
+        parts = [QUANTILES.empty_table(), self._exact(quantity)]
+        if self.is_large.any():
+            parts.append(self._sketched(quantity))
+        rows = pa.concat_tables(parts)
+        return rows.filter(pc.greater_equal(rows["samples"], schema.SAMPLES_MIN)).sort_by(
+            [("p50", "ascending"), ("method_id", "ascending")]
+        )
+
+    def at(self, quantity: str, ps: Mapping[str, Array]) -> dict[str, Array]:
+        """Quantiles by name at a p for each method; NaN where there is no sample."""
+        found = {name: np.full(self.methods.num_rows, np.nan) for name in ps}
+        limits = pa.table(
+            {"method_id": self.methods["method_id"], **{name: pa.array(p) for name, p in ps.items()}}
+        )
+        exact = self._engine.arrow(
+            quantiles.at(self._small(quantity), self._engine.register("limits", limits), list(ps))
+        )
+        large = np.flatnonzero(self.is_large)
+        self.sketch([quantity])
+        for name, p in ps.items():
+            found[name][exact["method_id"].to_numpy()] = exact[name].to_numpy()
+            if len(large):
+                found[name][large] = self._sketches[quantity].quantile(p)[large]
+        return found
+
+    def exact(self, quantity: str, p: float) -> Array:
+        """One quantile of each method, exact also of those of many calls: by sorting what is in its bin."""
+        found = self.at(quantity, {"asked": np.full(self.methods.num_rows, p)})["asked"]
+        large = np.flatnonzero(self.is_large)
+        if len(large):
+            within = self._sketches[quantity].bounds(p, large)
+            known = self._engine.register("bins_of_quantile", within)
+            values = quantiles.values(self._engine.table("span"), quantity)
+            rows = self._engine.arrow(quantiles.within(values, known, p))
+            found[rows["method_id"].to_numpy()] = rows["value"].to_numpy()
+        return found
+
+    def _small(self, quantity: str) -> Any:
+        """Values of the methods of few calls."""
+        if quantities.is_of_tree(quantity):
+            values = self.places.select("method_id", "weight", value=self.places[quantity])
+            values = values.filter(values.value.notnull())
+        else:
+            values = quantiles.values(self._engine.table("span"), quantity)
+        return values if self._few is None else values.semi_join(self._few, "method_id")
+
+    def _exact(self, quantity: str) -> pa.Table:
+        values = self._small(quantity)
+        rows = self._engine.nearest_rank(values, schema.QUANTILES) if self._is_even else None
+        if rows is None:
+            rows = self._engine.arrow(quantiles.weighted(values, ["method_id"], schema.QUANTILES))
+        return self._named(rows, np.ones(rows.num_rows, np.bool_))
+
+    def _sketched(self, quantity: str) -> pa.Table:
+        self.sketch([quantity])
+        sketch = self._sketches[quantity]
+        samples, weight, squares = (sketch.sums(name) for name in ("samples", "weight", "squares"))
+        there = np.flatnonzero(samples)
+        columns = {name: sketch.quantile(p)[there] for name, p in _EIGHT.items()}
+        effective = weight[there] ** 2 / squares[there]
+        sums = {"samples": samples[there], "weight": weight[there], "effective_n": effective}
+        return self._named(pa.table({"method_id": there, **sums, **columns}), np.zeros(len(there), np.bool_))
+
+    def _named(self, rows: pa.Table, is_exact: Array) -> pa.Table:
+        labels = self.methods.take(rows["method_id"])
+        columns = {**{name: labels[name] for name in schema.METHOD.names}, "is_exact": pa.array(is_exact)}
+        parts = [columns[name] if name in columns else rows[name] for name in QUANTILES.names]
+        return pa.table(parts, names=QUANTILES.names).cast(QUANTILES)

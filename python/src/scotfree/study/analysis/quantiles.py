@@ -12,13 +12,11 @@ import ibis
 
 from scotfree.study import schema
 from scotfree.study.analysis import quantities
+from scotfree.study.engine import column
+
+__all__ = ["at", "column", "good", "values", "weighted", "within"]
 
 _PARTS = 10_000
-
-
-def column(p: float) -> str:
-    """The name of a quantile's column: p01 to p99."""
-    return f"p{round(p * 100):02}"
 
 
 def weighted(table: Any, by: Sequence[str], ps: Sequence[float]) -> Any:
@@ -37,6 +35,35 @@ def weighted(table: Any, by: Sequence[str], ps: Sequence[float]) -> Any:
     total = ranked.weight.sum()
     effective = total * total / (ranked.weight * ranked.weight).sum()
     return ranked.group_by(list(by)).agg(samples=ranked.count(), weight=total, effective_n=effective, **picks)
+
+
+def at(table: Any, limits: Any, names: Sequence[str]) -> Any:
+    """Quantiles of `value` per method; a method's p of each name stands in `limits`, null where none is asked."""
+    ordered = ibis.window(group_by="method_id", order_by="value", preceding=None, following=0)
+    whole = ibis.window(group_by="method_id")
+    ranked = table.mutate(reached=table.weight.sum().over(ordered), all=table.weight.sum().over(whole))
+    joined = ranked.inner_join(limits, "method_id")
+    parts = {name: (joined[name] * _PARTS).round(0) for name in names}
+    picks = {
+        name: joined.value.min(where=joined.reached * _PARTS >= joined["all"] * part)
+        for name, part in parts.items()
+    }
+    return joined.group_by("method_id").agg(**picks)
+
+
+def within(table: Any, bins: Any, p: float) -> Any:
+    """The p-quantile of methods, of which it is known between which values it lies and what weighs less.
+
+    `bins`: method_id, low, high (that value is no longer in it), below and all (weights).
+    """
+    joined = table.inner_join(bins, "method_id")
+    near = joined.filter((joined.value >= joined.low) & (joined.value < joined.high))
+    ordered = ibis.window(group_by="method_id", order_by="value", preceding=None, following=0)
+    ranked = near.mutate(reached=near.below + near.weight.sum().over(ordered))
+    # Weights that are no sums of powers of two add up differently in another order.
+    is_reached = ranked.reached * _PARTS >= ranked["all"] * round(p * _PARTS) * (1 - 1e-12)
+    found = ranked.group_by("method_id").agg(value=ranked.value.min(where=is_reached))
+    return found.filter(found.value.notnull())
 
 
 def good(span: Any) -> Any:

@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from scotfree.study import schema
-from scotfree.study.analysis import counts, per_method, quantiles, quantities, trees, what_if
+from scotfree.study.analysis import counts, quantiles, quantities, removal, what_if
 from scotfree.study.analysis.cycles import rules, tax
+from scotfree.study.analysis.per_method import PerMethod
 from scotfree.study.engine import Engine
 from scotfree.study.store import Store
 
@@ -33,8 +34,10 @@ class Study:
         self.cycle_tax = cache(self._cycle_tax)
         self.counts = cache(self._counts)
         self.quantiles = cache(self._quantiles)
-        self._places = cache(self._find_places)
+        self.bounds = cache(self._bounds)
+        self._per_method = PerMethod(engine)
         self._what_if_of = cache(self._count_what_if)
+        self._removed_of = cache(self._count_removed)
 
     def _counts(self) -> pa.Table:
         """Per method how many calls, how long in all, how much of it is known; see `counts.per_method`."""
@@ -47,16 +50,17 @@ class Study:
         that succeeded (R1), but for places in trees: those are of all calls.
         Columns: method_id, service, method, samples, weight, effective_n (R7), p01 … p99, is_exact.
         """
-        if quantities.is_of_tree(quantity):
-            return per_method.exact(self.engine, self._places(), quantity)
-        return per_method.exact(self.engine, self.span, quantity)
+        return self._per_method.table(quantity)
 
-    def _find_places(self) -> Any:
-        return self.engine.register("places", trees.places(self.engine))
+    def _bounds(self, p: float = 0.95) -> pa.Table:
+        """Where each method's tail begins: method_id, bound_ns. Exact whatever the number of calls (R3)."""
+        totals = self.quantiles("total")["method_id"]
+        bound = self._per_method.exact("total", p)[totals.to_numpy()]
+        return pa.table({"method_id": totals, "bound_ns": bound})
 
     def cyclic_calls(self) -> int:
         """How many calls are on a ring of parents, or below one: they have no place in a tree."""
-        places = self._places()
+        places = self._per_method.places
         count = places.is_cyclic.sum().fill_null(0).name("calls").as_table()
         return int(self.engine.arrow(count)["calls"][0].as_py())
 
@@ -65,9 +69,7 @@ class Study:
 
         The columns of `span`, and `bound_ns`: that P95. Methods with enough samples only (R3).
         """
-        name = quantiles.column(p)
-        bounds = self.quantiles("total").select(["method_id", name]).rename_columns(["method_id", "bound_ns"])
-        known = self.engine.register(f"bounds_{name}", bounds)
+        known = self.engine.register(f"bounds_{quantiles.column(p)}", self.bounds(p))
         joined = quantiles.good(self.span).inner_join(known, "method_id")
         return joined.filter(joined.total_ns >= joined.bound_ns)
 
@@ -81,8 +83,21 @@ class Study:
         """
         return self._what_if_of(_names(sets))
 
+    def removed(self, sets: Sequence[Removed]) -> pa.Table:
+        """The percentiles after stages are brought to their median: of total - Σ stages + median(Σ stages).
+
+        A row for each set and method with enough samples. Columns: method_id, service, method, removed, samples;
+        then for 50, 95 and 99: before_p50 (of the same calls), p50, p50_low, p50_high (95 % interval); in ns.
+        """
+        return self._removed_of(_names(sets))
+
     def _count_what_if(self, names: tuple[str, ...]) -> pa.Table:
-        return what_if.shares(self.engine, self.quantiles("total"), {name: self.quantiles(name) for name in names})
+        self._per_method.sketch(names)
+        medians = {name: self.quantiles(name) for name in names}
+        return what_if.shares(self.engine, self._per_method.methods, self.bounds(), medians)
+
+    def _count_removed(self, names: tuple[str, ...]) -> pa.Table:
+        return removal.percentiles(self.engine, self._per_method, names)
 
     def _cycle_tax(self) -> tax.CycleTax | None:
         """Shares of processor time per category; None without profiles."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from scotfree import _native
+from scotfree.study.analysis import lending
 from scotfree.study.engine import Engine
 
-_COLUMNS = ("trace_id", "span_id", "parent_id", "method_id", "sample_weight")
+Array = np.ndarray[Any, Any]
+COLUMNS = ("trace_id", "span_id", "parent_id", "method_id", "sample_weight")
 PLACES = pa.schema(
     [
         pa.field("method_id", pa.int32(), nullable=False),
@@ -21,22 +26,28 @@ PLACES = pa.schema(
 )
 
 
-def places(engine: Engine) -> pa.Table:
-    """Of every call, failed or not: its descendants and ancestors, null on a ring."""
-    return engine.map_partitions(_COLUMNS, _partition, PLACES)
+def places(engine: Engine, is_wanted: Array) -> pa.Table:
+    """Of calls, failed or not, their descendants and ancestors, null on a ring.
+
+    Of methods that are wanted; what is on a ring is there in any case.
+    """
+    return engine.map_partitions(COLUMNS, partial(_wanted, is_wanted), PLACES)
 
 
-def _partition(calls: pa.Table) -> pa.Table:
-    calls = calls.combine_chunks()
-    parents = calls["parent_id"]
-    traces = b"".join(calls["trace_id"].to_pylist())
+def _wanted(is_wanted: Array, calls: pa.Table) -> pa.Table:
+    found = partition(calls)
+    return found.filter(pc.or_(found["is_cyclic"], pa.array(is_wanted[found["method_id"].to_numpy()])))
+
+
+def partition(calls: pa.Table) -> pa.Table:
+    """`places` of one partition, in its order."""
     found = _native.tree(
-        traces,
-        calls["span_id"].to_numpy(),
-        pc.fill_null(parents, 0).to_numpy(),
-        pc.is_valid(parents).to_numpy(zero_copy_only=False).astype(np.uint8),
+        lending.fixed_bytes(calls["trace_id"]),
+        lending.integers(calls["span_id"]),
+        lending.integers(calls["parent_id"]),
+        lending.known(calls["parent_id"]),
     )
     cyclic = np.frombuffer(found[2], np.uint8).astype(bool)
     below, above = (pa.array(np.frombuffer(part, np.uint32).astype(np.int64), mask=cyclic) for part in found[:2])
-    weight = pc.fill_null(calls["sample_weight"], 1.0)
-    return pa.table([calls["method_id"], weight, below, above, pa.array(cyclic)], schema=PLACES)
+    weight = lending.weights(calls["sample_weight"])
+    return pa.table([lending.whole(calls["method_id"]), weight, below, above, pa.array(cyclic)], schema=PLACES)

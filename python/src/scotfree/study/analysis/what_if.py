@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scotfree.study import schema
-from scotfree.study.analysis import bootstrap, quantities
+from scotfree.study.analysis import bootstrap, lending, quantities
 from scotfree.study.analysis.columns import Calls
 from scotfree.study.engine import Engine
 
@@ -48,10 +48,9 @@ SHARES = pa.schema(
 )
 
 
-def shares(engine: Engine, totals: pa.Table, sums: Mapping[str, pa.Table]) -> pa.Table:
-    """See `Study.what_if`; `sums` has the quantiles of each set of stages by the set's name."""
-    methods = engine.arrow(engine.table("methods").order_by("method_id"))
-    bounds = dense(totals, "p95", methods.num_rows)
+def shares(engine: Engine, methods: pa.Table, tails: pa.Table, sums: Mapping[str, pa.Table]) -> pa.Table:
+    """See `Study.what_if`; `tails` says where they begin, `sums` has the quantiles of sets of stages by name."""
+    bounds = dense(tails, "bound_ns", methods.num_rows)
     medians = {name: dense(found, "p50", methods.num_rows) for name, found in sums.items()}
     needed = sorted({*_COLUMNS}.union(*(quantities.columns(name) for name in sums)))
     found = engine.map_partitions(needed, partial(_count, bounds, medians), _CELLS)
@@ -68,29 +67,27 @@ def dense(found: pa.Table, column: str, methods: int) -> Array:
 
 
 def _count(bounds: Array, medians: Mapping[str, Array], calls: pa.Table) -> pa.Table:
-    """Of one partition: samples, tail, and those that leave it."""
-    calls = calls.filter(pc.equal(calls["status"], schema.STATUS_OK)).combine_chunks()
-    method = calls["method_id"].to_numpy()
-    cell = method * np.int64(bootstrap.GROUPS) + bootstrap.group_of(_whole(calls["trace_id"]))
-    weight = pc.fill_null(calls["sample_weight"], 1.0).to_numpy()
-    total, bound = _floats(calls["total_ns"]), bounds[method]
-    parts = []
+    """Of one partition: samples, tail, and those that leave it. Only the tail's rows are looked at further."""
+    calls = _tail(bounds, calls)
+    method = lending.integers(calls["method_id"])
+    cell = method * np.int64(bootstrap.GROUPS) + bootstrap.group_of(lending.whole(calls["trace_id"]))
+    weight, bound = lending.weights(calls["sample_weight"]), bounds[method]
+    parts = [_CELLS.empty_table()]
     for which, (name, median) in enumerate(medians.items()):
-        left = _floats(quantities.value(quantities.rest(name.split("+")))(Calls(calls)).values) + median[method]
-        known = ~np.isnan(left) & ~np.isnan(bound)
-        is_tail = known & (total > bound)
-        counted = {"samples": known * 1, "tail": is_tail * weight, "leaves": (is_tail & (left < bound)) * weight}
+        rest = lending.floats(quantities.value(quantities.rest(name.split("+")))(Calls(calls)).values)
+        left = rest + median[method]
+        known = ~np.isnan(left)
+        counted = {"samples": known * 1, "tail": known * weight, "leaves": (left < bound) * weight}
         parts.append(_cells(which, cell, counted))
     return pa.concat_tables(parts)
 
 
-def _floats(column: Any) -> Array:
-    values: Array = column.cast(pa.float64()).to_numpy()
-    return values
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+def _tail(bounds: Array, calls: pa.Table) -> pa.Table:
+    """The calls above their method's bound that succeeded (R1)."""
+    method, total = lending.integers(calls["method_id"]), lending.floats(calls["total_ns"])
+    # No number compares as false: neither a method without a bound nor a call without a total is above.
+    above = calls.take(pa.array(np.flatnonzero(total > bounds[method])))
+    return above.filter(pc.equal(lending.whole(above["status"]).cast(pa.string()), schema.STATUS_OK))
 
 
 def _cells(which: int, cell: Array, counted: Mapping[str, Array]) -> pa.Table:

@@ -6,12 +6,17 @@ sketches, what-if) is a kernel: a function from one partition's columns to a sma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 Kernel = Callable[[pa.Table], pa.Table]
+
+
+def column(p: float) -> str:
+    """The name of a quantile's column: p01 to p99."""
+    return f"p{round(p * 100):02}"
 
 
 class Engine(Protocol):
@@ -25,8 +30,14 @@ class Engine(Protocol):
     def register(self, name: str, table: pa.Table) -> Any:
         """Makes a small table known under a name; an Ibis table of it."""
 
+    def nearest_rank(self, values: Any, ps: Sequence[float]) -> pa.Table | None:
+        """What `quantiles.weighted` gives per method where all calls weigh 1; None if this has no faster way."""
+
     def arrow(self, expression: Any) -> pa.Table:
         """What an Ibis expression gives."""
 
     def map_partitions(self, columns: Sequence[str], kernel: Kernel, result: pa.Schema) -> pa.Table:
         """The kernel's results over all partitions, one behind the other. Each holds its traces whole."""
+
+    def iter_partitions(self, columns: Sequence[str], kernel: Kernel, result: pa.Schema) -> Iterator[pa.Table]:
+        """The same, partition by partition as they come, in any order: for results that are added up."""
