@@ -16,7 +16,6 @@ from scotfree.study.ingest import clocks
 from scotfree.study.store import SPAN_LAYOUT
 from scotfree.study.trouble import Ledger
 
-METHODS_MAX = 1_000_000
 OTHER = "other"
 ROWS_AT_ONCE = 131_072
 
@@ -66,7 +65,7 @@ class Methods:
         return np.where(self.keys[at] == key, self.ids[at], self.table.num_rows - 1)
 
 
-def methods(counts: pa.Table, texts: Texts, limit: int = METHODS_MAX) -> Methods:
+def methods(counts: pa.Table, texts: Texts, limit: int) -> Methods:
     """Numbers, dense and in the order of (service, method); above the limit the rarest become one, the last.
 
     `counts`: columns service, method (codes) and calls, of any number of partitions.

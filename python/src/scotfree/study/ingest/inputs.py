@@ -10,9 +10,11 @@ from pathlib import Path
 
 from scotfree.study.ingest.opening import head_of
 from scotfree.study.ingest.reader import Reader
+from scotfree.study.store import MANIFEST
 from scotfree.study.trouble import StudyError
 
 HEAD_BYTES = 64 * 1024
+SCRATCH = "scratch"
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,15 @@ def files(data: Sequence[Path], store: Path) -> list[Path]:
 
 
 def _walk(folder: Path) -> list[Path]:
-    """Hidden files and folders are not data."""
-    inside = (path for path in folder.rglob("*") if path.is_file())
-    return [path for path in inside if not any(p.startswith(".") for p in path.relative_to(folder).parts)]
+    """Hidden files and folders are not data, nor are stores."""
+    found: list[Path] = []
+    for parent, folders, names in os.walk(folder):
+        if parent != str(folder) and (MANIFEST in names or SCRATCH in folders):
+            folders.clear()
+            continue
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(parent) / name for name in names if not name.startswith(".")]
+    return [path for path in found if path.is_file()]
 
 
 def fingerprint(path: Path) -> Fingerprint:

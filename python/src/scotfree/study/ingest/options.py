@@ -21,6 +21,8 @@ class Options:
     mapping: Path | None = None
     limits: Limits = field(default_factory=Limits)
     quiet: bool = True
+    # Above that many the rarest are counted as one.
+    methods_max: int = 1_000_000
     readers: tuple[Reader, ...] = READERS
     # Of today; None: the clock's.
     now_ns: int | None = None

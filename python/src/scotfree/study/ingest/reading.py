@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from scotfree.study.ingest import inputs, progress
+from scotfree.study.ingest import disk, inputs, progress
 from scotfree.study.ingest.clean import Cleaner
 from scotfree.study.ingest.inputs import Found
 from scotfree.study.ingest.limits import Limits
@@ -69,7 +68,7 @@ def _read_one(source: Source, one: Found, writer: Writer, options: str, now_ns: 
             reading.rows[batch.relation] = reading.rows.get(batch.relation, 0) + batch.rows.num_rows
             reading.sides += _keep(batch, source.number, cleaner, writer)
     except OSError as error:
-        if error.errno == errno.ENOSPC:
+        if disk.is_full(error):
             raise
         raise inputs.unreadable(one.path, error) from error
     if inputs.fingerprint(one.path) != one.fingerprint:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 import time
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from scotfree.study import schema
-from scotfree.study.ingest import clocks, finish, inputs, lock, reading
+from scotfree.study.ingest import clocks, disk, finish, inputs, lock, reading
 from scotfree.study.ingest.inputs import Found
 from scotfree.study.ingest.options import Options
 from scotfree.study.ingest.partitions import Partitions
@@ -38,14 +37,18 @@ UNKNOWN_FORM = "no known form: not read"
 def ingest(data: Sequence[Path], folder: Path, options: Options | None = None) -> Store:
     """Reads files and folders of them into a store; what the store has of them already is not read again."""
     options = options or Options()
-    try:
-        with lock.locked(folder):
-            return _ingest(data, folder, options)
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        advice = "make room, or name a folder on another disk with --store; the same command goes on where it was"
-        raise StudyError(f"write {folder}: the disk is full", advice) from error
+    _check_folder(folder)
+    with disk.told(folder, options.limits), lock.locked(folder):
+        return _ingest(data, folder, options)
+
+
+def _check_folder(folder: Path) -> None:
+    """What is there is removed when a store is made anew: so it must be a store's."""
+    own = (MANIFEST, lock.NAME, inputs.SCRATCH)
+    if folder.exists() and any(folder.iterdir()) and not any((folder / name).exists() for name in own):
+        raise StudyError(
+            f"write {folder}: it holds other things and is no store", "name a new folder with --store"
+        )
 
 
 def _ingest(data: Sequence[Path], folder: Path, options: Options) -> Store:
@@ -54,11 +57,11 @@ def _ingest(data: Sequence[Path], folder: Path, options: Options) -> Store:
     if before is not None and _is_of(before.manifest, found, options.digest()):
         return before
     now_ns = options.now_ns or time.time_ns()
-    scratch = Scratch(folder / "scratch", reading.buckets(found, options.limits))
+    scratch = Scratch(folder / inputs.SCRATCH, reading.buckets(found, options.limits))
     readings = reading.read(found, scratch, options=options, now_ns=now_ns)
     partitions = Partitions(scratch, readings, options.limits, now_ns)
     partitions.merge(quiet=options.quiet)
-    _finish(folder, scratch, readings, partitions, unknown)
+    _finish(folder, scratch, readings, partitions, unknown, options.methods_max)
     return Store.open(folder)
 
 
@@ -97,7 +100,12 @@ def _is_of(manifest: Manifest, found: Sequence[Found], options: str) -> bool:
 
 
 def _finish(
-    folder: Path, scratch: Scratch, readings: Sequence[Reading], partitions: Partitions, unknown: Sequence[Path]
+    folder: Path,
+    scratch: Scratch,
+    readings: Sequence[Reading],
+    partitions: Partitions,
+    unknown: Sequence[Path],
+    methods_max: int,
 ) -> None:
     """What was there before goes now, and not before."""
     (folder / MANIFEST).unlink(missing_ok=True)
@@ -107,7 +115,7 @@ def _finish(
     for index, one in enumerate(readings):
         ledger.add_rows(one.trouble, index)
     texts = finish.Texts(partitions.texts)
-    methods = finish.methods(partitions.methods(), texts)
+    methods = finish.methods(partitions.methods(), texts, methods_max)
     finisher = finish.Finisher(texts, methods, clocks.offsets(partitions.gaps()), ledger)
     for index in range(partitions.count):
         finisher.write(partitions.calls(index), partition_folder(folder, index) / "part.parquet")
@@ -116,7 +124,7 @@ def _finish(
     if methods.collapsed:
         ledger.note(
             -1,
-            f"one of more than {finish.METHODS_MAX:,} methods: among others",
+            f"one of more than {methods_max:,} methods: among others",
             kept=True,
             count=methods.collapsed,
         )
