@@ -8,6 +8,8 @@ from profiles import profile_rows, study_of
 from scotfree.study.analysis.cycles.services import cycles_by_service
 from scotfree.study.figures import cycles
 from scotfree.study.figures.result import Coverage
+from scotfree.study.fleet import population, profiles
+from scotfree.study.fleet.options import FleetOptions
 
 CART = {"service": "cart", "stack": ["main", "grpc::Run", "deflate_fast"], "weight": 300.0}
 ROWS = [
@@ -39,6 +41,15 @@ def test_shares_are_of_the_time_that_was_spent(tmp_path: Path) -> None:
         row["category"]: row["share"] for row in result.tables["services"].to_pylist() if row["service"] == "ship"
     }
     assert ship == pytest.approx({"rpc_library": 0.6, "networking": 0.4})
+
+
+def test_a_fleet_has_the_shares_it_was_made_with(tmp_path: Path) -> None:
+    fleet = profiles.table(population.draw(FleetOptions(methods=60)))
+    result = cycles.compute(study_of(tmp_path, fleet))
+    shares = {row["category"]: row["share"] for row in result.tables["fleet"].to_pylist()}
+    assert shares == pytest.approx(profiles.SHARES)
+    assert result.comparisons[0].measured == pytest.approx(0.071)
+    assert all(beside.measured == pytest.approx(beside.published) for beside in result.comparisons)
 
 
 def test_each_published_share_stands_beside_the_users(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import rows_of
 
-from scotfree.study.ingest import symbols
+from scotfree.study.ingest import symbols, wire
 from scotfree.study.ingest.forms import READERS
 from scotfree.study.ingest.otlp_profiles import OtlpProfiles
 from scotfree.study.ingest.otlp_profiles_json import JsonDecoder
@@ -88,6 +88,27 @@ def test_the_first_reader_that_knows_an_input_is_the_right_one(tmp_path: Path, f
     head = (gzip.decompress(content) if form == "pprof" else content)[: 64 * 1024]
     known = next(each for each in READERS if each.recognises(tmp_path / "input", head))
     assert known.form == reader.form
+
+
+def test_a_profile_in_the_order_of_another_writer_is_known(tmp_path: Path) -> None:
+    """Go's runtime writes times first and tables where they come."""
+    fields = [(tag, kind, value, inner) for tag, kind, value, inner in wire.fields(memoryview(plain_pprof()))]
+    fields.sort(key=lambda field: -field[0])
+    content = number(9, 1_700_000_000) + b"".join(inside(tag, bytes(inner)) for tag, _, _, inner in fields)
+    assert Pprof().recognises(tmp_path, content)
+    assert not WireDecoder().recognises(content)
+    rows, trouble, _ = read(Pprof(), tmp_path, content)
+    assert ({row["ts_ns"] for row in rows}, trouble) == ({1_700_000_000}, [])
+
+
+def test_spans_and_profiles_of_otlp_are_no_pprof(tmp_path: Path) -> None:
+    spans = inside(1, inside(1, b"") + inside(2, inside(2, inside(1, bytes(16)) + inside(2, bytes(8)))))
+    for other in (spans, otlp(SAMPLES).SerializeToString(), b"", b"main;work 12\n", b"{}", b"\x08\x01"):
+        assert not Pprof().recognises(tmp_path, other)
+
+
+def plain_pprof() -> bytes:
+    return gzip.decompress(pprof(SAMPLES[:3]))
 
 
 FRAMES = st.sampled_from(

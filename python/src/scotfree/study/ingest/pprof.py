@@ -21,6 +21,12 @@ from scotfree.study.ingest.wire import BYTES, VARINT, Damaged, fields, numbers, 
 
 _SAMPLE_TYPE, _SAMPLE, _MAPPING, _LOCATION, _FUNCTION, _STRINGS = 1, 2, 3, 4, 5, 6
 _TIME_NS, _PERIOD_TYPE, _PERIOD = 9, 11, 12
+# The wire types of the fields: tables and samples; numbers; comments, which are either.
+_KINDS: Final[dict[int, tuple[int, ...]]] = {
+    **dict.fromkeys((1, 2, 3, 4, 5, 6, 11), (BYTES,)),
+    **dict.fromkeys((7, 8, 9, 10, 12, 14, 15), (VARINT,)),
+    13: (BYTES, VARINT),
+}
 _VALUES_MAX: Final = 64
 _LABELS_MAX: Final = 256
 
@@ -31,8 +37,8 @@ class Pprof:
     form = "pprof"
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        """By its first field: the type of samples, two small numbers."""
-        return starts_with_value_type(memoryview(head))
+        """By its fields: their numbers and types, and a type of samples, which is two small numbers."""
+        return _is_pprof(memoryview(head))
 
     def read(self, source: Source) -> Iterator[Batch]:
         """A row per distinct stack, of the processor time if there is one."""
@@ -62,11 +68,30 @@ def starts_with_value_type(message: memoryview) -> bool:
     """Whether the first field is one of number 1 with nothing but the two indices of a type of values."""
     try:
         number, kind, _, inner = next(fields(message))
-        inside = list(islice(fields(inner), 3))
     except (Damaged, StopIteration):
         return False
-    is_type = all(entry[0] in (1, 2) and entry[1] == VARINT for entry in inside)
-    return (number, kind) == (1, BYTES) and 0 < len(inside) <= 2 and is_type
+    return (number, kind) == (1, BYTES) and _is_value_type(inner)
+
+
+def _is_value_type(message: memoryview) -> bool:
+    try:
+        inside = list(islice(fields(message), 3))
+    except Damaged:
+        return False
+    return 0 < len(inside) <= 2 and all(number in (1, 2) and kind == VARINT for number, kind, _, _ in inside)
+
+
+def _is_pprof(head: memoryview) -> bool:
+    is_typed = False
+    try:
+        for number, kind, _, inner in fields(head):
+            if kind not in _KINDS.get(number, ()) or (number == _SAMPLE_TYPE and not _is_value_type(inner)):
+                return False
+            is_typed = is_typed or number == _SAMPLE_TYPE
+    except Damaged:
+        # The beginning of a file ends somewhere.
+        pass
+    return is_typed
 
 
 @dataclass
