@@ -65,8 +65,8 @@ _MATRIX: Final = pa.schema(
         ("service", pa.string()),
         ("method", pa.string()),
         ("stage", pa.string()),
+        # Calls above T whose stage is known, and their weight.
         ("samples", pa.int64()),
-        # Weight of the calls above T.
         ("tail", pa.float64()),
         # Share of them that leaves, with its 95 % interval.
         ("leaves", pa.float64()),
@@ -149,7 +149,8 @@ def compute(study: Study) -> Result:
 
 _NOTES = [
     "T is the P95 of the method's total, m the stage's median, over all its successful calls; the tail is "
-    "total > T; a call leaves it if total - stage + m < T. Of a method with more than 10,000 calls T and m are "
+    "total > T; a call leaves it if total - stage + m < T. T is exact; of a method with more than 10,000 "
+    "calls m is "
     "within 1 %.",
     "The paper prints its fourth column as a second Server Send Queue; it is read as the server's receive queue. "
     "Its row BigQuery is read as Bigtable, the service of Table 1.",
