@@ -18,7 +18,7 @@ mod _native {
     #[pymodule_export]
     use super::histogram::{bin_values, merge_bins, value_bins, ByMethod};
     #[pymodule_export]
-    use super::otlp::{from_json, signal, SpanDecoder};
+    use super::otlp::{from_json, signal, MetricDecoder, SpanDecoder};
     #[pymodule_export]
     use super::tree::tree;
 }

@@ -100,6 +100,65 @@ impl SpanDecoder {
     }
 }
 
+/// Reads metric messages of one input.
+#[pyclass]
+pub struct MetricDecoder {
+    decoder: otlp::MetricDecoder,
+}
+
+#[pymethods]
+impl MetricDecoder {
+    /// Which attribute is which label.
+    #[new]
+    fn new(texts: Pairs) -> PyResult<Self> {
+        let pairs = otlp::Pairs { texts, ..otlp::Pairs::default() };
+        let table = otlp::AttributeTable::new(&pairs).map_err(PyValueError::new_err)?;
+        Ok(MetricDecoder { decoder: otlp::MetricDecoder::new(table) })
+    }
+
+    /// Reads a message.
+    fn read(&mut self, py: Python<'_>, message: &[u8]) {
+        py.detach(|| self.decoder.read(message));
+    }
+
+    /// A record that cannot even be read has its number, too.
+    fn skip_record(&mut self) {
+        self.decoder.skip_record();
+    }
+
+    /// Points met so far.
+    #[getter]
+    fn records(&self) -> u64 {
+        self.decoder.records()
+    }
+
+    /// Rows that `take` would give.
+    #[getter]
+    fn rows(&self) -> usize {
+        self.decoder.rows()
+    }
+
+    /// What was wrong since the last time.
+    fn troubles(&mut self) -> Vec<Trouble> {
+        let troubles = self.decoder.take_troubles().into_iter();
+        troubles.map(|(reason, trouble)| (reason, trouble.record, trouble.count, trouble.is_kept)).collect()
+    }
+
+    /// The rows since the last time: how many they are, how many points only began a counter, the columns.
+    fn take<'py>(&mut self, py: Python<'py>) -> (usize, u64, Vec<Column<'py>>) {
+        let rows = self.decoder.rows();
+        let (taken, firsts) = self.decoder.take();
+        let plain = |name: &str, bytes: &[u8]| (name.to_owned(), PyBytes::new(py, bytes), None, None);
+        let mut columns = vec![
+            texts(py, "series", &taken.names),
+            plain("ts_ns", &little(&taken.times_ns)),
+            plain("value", &little(&taken.values)),
+        ];
+        columns.extend(taken.texts.iter().map(|(name, column)| texts(py, name, column)));
+        (rows, firsts, columns)
+    }
+}
+
 /// What a message carries, told by its beginning: "traces", "metrics" or nothing that is read.
 #[pyfunction]
 pub fn signal(head: &[u8]) -> Option<&'static str> {

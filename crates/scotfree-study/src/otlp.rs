@@ -5,6 +5,7 @@
 
 mod columns;
 mod json;
+mod metrics;
 mod signal;
 mod spans;
 mod table;
@@ -13,6 +14,7 @@ mod wire;
 
 pub use columns::{Bitmap, Column, Texts};
 pub use json::{from_json, Broken, Transcoded};
+pub use metrics::{MetricColumns, MetricDecoder, STREAMS_MAX};
 pub use signal::{signal, Signal};
 pub use spans::{SpanColumns, SpanDecoder};
 pub use table::{AttributeTable, Pairs};

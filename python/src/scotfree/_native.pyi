@@ -65,3 +65,18 @@ def bin_values(bins: Column) -> bytes:
 
 def value_bins(values: Column) -> bytes:
     """The bin of each value (i32)."""
+
+class MetricDecoder:
+    """OTLP's metric messages of one input to columns of `metric`, counters as rates per second."""
+
+    records: int
+    rows: int
+    def __init__(self, texts: Pairs) -> None: ...
+    def read(self, message: bytes) -> None:
+        """Reads a message."""
+    def skip_record(self) -> None:
+        """A record that cannot even be read has its number, too."""
+    def troubles(self) -> list[tuple[str, int, int, bool]]:
+        """Reason, first record, count, whether kept: of what was wrong since the last time."""
+    def take(self) -> tuple[int, int, Columns]:
+        """The rows since the last time, and how many points only began a counter."""

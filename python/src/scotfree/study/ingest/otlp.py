@@ -7,15 +7,27 @@ A span is a hedge (it repeats a call that is still under way) if it, or one of i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
 
 from scotfree import _native
 from scotfree.study import schema
 from scotfree.study.ingest import attributes, decoded, status
 from scotfree.study.ingest.framing import ENDS_EARLY
 from scotfree.study.ingest.reader import BATCH_ROWS_MAX, Batch, Source
+from scotfree.study.ingest.series import series_of
 
-NOT_JSON = "not JSON"
-WRONG_KIND = "a value is not of its field's kind and was left out"
+NOT_JSON: Final = "not JSON"
+WRONG_KIND: Final = "a value is not of its field's kind and was left out"
+TRACES: Final = "traces"
+METRICS: Final = "metrics"
+# Attribute of a point or its resource -> column of `metric`.
+METRIC_LABELS: Final[dict[str, str]] = {
+    **{key: to for key, to in attributes.TEXTS.items() if to in schema.METRIC.names},
+    "rpc.method": "method",
+    "http.route": "method",
+}
 
 
 class Otlp:
@@ -32,37 +44,73 @@ class Otlp:
             list(status.GRPC),
             list(status.HTTP.items()),
         )
+        self._metrics = _native.MetricDecoder(list(METRIC_LABELS.items()))
+        # Whose record it is that cannot be read.
+        self._latest: _native.SpanDecoder | _native.MetricDecoder = self._spans
 
     def drop(self, reason: str, detail: str | None = None) -> None:
         """A record that cannot even be read."""
-        self._source.ledger.note(self._source.number, reason, record=self._spans.records, detail=detail)
-        self._spans.skip_record()
+        self._source.ledger.note(self._source.number, reason, record=self._latest.records, detail=detail)
+        self._latest.skip_record()
 
     def note(self, reason: str, count: int = 1) -> None:
         """Something wrong that is no record."""
-        number, record = self._source.number, self._spans.records
+        number, record = self._source.number, self._latest.records
         self._source.ledger.note(number, reason, record=record, kept=True, count=count)
 
-    def proto(self, message: bytes) -> Iterator[Batch]:
+    def proto(self, message: bytes, signal: str) -> Iterator[Batch]:
         """The batches that a message fills; what is left over waits for the next one, or for `rest`."""
+        if signal == METRICS:
+            self._latest = self._metrics
+            self._metrics.read(message)
+            if self._metrics.rows >= BATCH_ROWS_MAX:
+                yield self._metric_batch()
+            return
+        self._latest = self._spans
         self._spans.start(message)
         while not self._spans.decode(message, BATCH_ROWS_MAX):
-            yield self.rest()
+            yield self._side_batch()
 
     def json(self, text: bytes) -> Iterator[Batch]:
         """The same for a text of objects. The record in which it breaks off is dropped."""
-        message, wrong, broken = _native.from_json(text, "traces")
-        if wrong:
-            self.note(WRONG_KIND, wrong)
-        yield from self.proto(message)
+        signals = [signal for signal, key in ((METRICS, b"Metrics"), (TRACES, b"Spans")) if key in text]
+        broken = None
+        for signal in signals or [TRACES]:
+            message, wrong, broken = _native.from_json(text, signal)
+            if wrong:
+                self.note(WRONG_KIND, wrong)
+            yield from self.proto(message, signal)
         if broken:
             why, is_early = broken
             self.drop(ENDS_EARLY if is_early else NOT_JSON, why)
 
-    def rest(self) -> Batch:
-        """The rows that wait. What was wrong goes to the ledger."""
-        for reason, record, count, kept in self._spans.troubles():
-            self._source.ledger.note(self._source.number, reason, record=record, kept=kept, count=count)
+    def rest(self) -> Iterator[Batch]:
+        """The rows that wait."""
+        yield self._side_batch()
+        if self._metrics.records:
+            yield self._metric_batch()
+
+    def _side_batch(self) -> Batch:
+        self._tell(self._spans.troubles())
         rows, columns = self._spans.take()
         constants = {"input": self._source.number, "is_shared": False}
         return Batch("side", decoded.table(rows, columns, schema.SIDE, constants), rows)
+
+    def _metric_batch(self) -> Batch:
+        self._tell(self._metrics.troubles())
+        rows, firsts, columns = self._metrics.take()
+        table = decoded.table(rows, columns, schema.METRIC, {})
+        at = table.column_names.index("series")
+        return Batch("metric", table.set_column(at, table.field(at), _series(table.column(at))), rows + firsts)
+
+    def _tell(self, troubles: list[tuple[str, int, int, bool]]) -> None:
+        """What was wrong goes to the ledger."""
+        for reason, record, count, kept in troubles:
+            self._source.ledger.note(self._source.number, reason, record=record, kept=kept, count=count)
+
+
+def _series(names: pa.ChunkedArray) -> pa.Array:
+    """Names of metrics as the series that they mean."""
+    coded = names.combine_chunks()
+    meant = pa.array([series_of(name) for name in coded.dictionary.to_pylist()], pa.string())
+    return meant.take(coded.indices).dictionary_encode()

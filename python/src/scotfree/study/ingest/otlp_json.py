@@ -32,7 +32,7 @@ class OtlpJson:
         with opened(source) as stream:
             for text in _texts(stream, otlp):
                 yield from otlp.json(text)
-        yield otlp.rest()
+        yield from otlp.rest()
 
 
 def _texts(stream: io.BufferedReader, otlp: Otlp) -> Iterator[bytes]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from scotfree import _native
 from scotfree.study.ingest.framing import Framing, decompressed, framing_of, messages
 from scotfree.study.ingest.opening import head_of, opened
-from scotfree.study.ingest.otlp import Otlp
+from scotfree.study.ingest.otlp import TRACES, Otlp
 from scotfree.study.ingest.reader import Batch, Source
 
 _HEAD_BYTES = 64 * 1024
@@ -26,8 +27,12 @@ class OtlpProto:
         """Message after message. The collector puts JSON behind lengths too, where it compresses it."""
         otlp = Otlp(source)
         found = framing_of(head_of(source.path, _HEAD_BYTES))
+        framing, signal = found or (Framing.NONE, TRACES)
         with opened(source) as stream:
-            for message in messages(stream, found[0] if found else Framing.NONE, otlp):
+            for message in messages(stream, framing, otlp):
                 plain = decompressed(message)
-                yield from otlp.json(plain) if plain.startswith(b"{") else otlp.proto(plain)
-        yield otlp.rest()
+                if plain.startswith(b"{"):
+                    yield from otlp.json(plain)
+                else:
+                    yield from otlp.proto(plain, _native.signal(plain) or signal)
+        yield from otlp.rest()
