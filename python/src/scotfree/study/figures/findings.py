@@ -30,10 +30,23 @@ class Finding:
 
 
 def top(study: Study, results: Mapping[str, Result]) -> list[Finding]:
-    """At most MOST: what is known, the weightiest first; then what could not be said. `results` by figure."""
+    """At most MOST sentences; `results` by figure.
+
+    What is known, the weightiest first; where that is little, what other figures say; what could not be said.
+    """
     unsaid = _unsaid(results)
     known = sorted(_known(study), key=lambda one: -one.share)
-    return known[: MOST - len(unsaid)] + unsaid
+    return (known + _others(results, known))[: MOST - len(unsaid)] + unsaid
+
+
+def _others(results: Mapping[str, Result], known: list[Finding]) -> list[Finding]:
+    """The first sentences of the figures that have not spoken yet, in their order."""
+    spoken = {one.number for one in known}
+    return [
+        Finding(number, result.findings[0], 0.0)
+        for number, result in results.items()
+        if number not in spoken and result.findings
+    ]
 
 
 def _known(study: Study) -> list[Finding]:
@@ -110,7 +123,7 @@ def _unsaid(results: Mapping[str, Result]) -> list[Finding]:
     """The inputs that are missing, those that most figures wait for first."""
     waiting: dict[str, list[str]] = {}
     for number, result in results.items():
-        for name in result.missing if result.coverage is not Coverage.COMPLETE else ():
+        for name in dict.fromkeys(result.missing) if result.coverage is not Coverage.COMPLETE else ():
             waiting.setdefault(name, []).append(number)
     ordered = sorted(waiting.items(), key=lambda one: -len(one[1]))[:_MISSING_MOST]
     return [

@@ -23,6 +23,8 @@ _PUBLISHED: Final = {
     "cycles": {"Network Disk": 0.02, "ML Inference": 0.0089, "F1": 0.018},
 }
 _TOP_CALLS: Final = 0.60
+# Below this share of calls that say a number nothing is said of who has most.
+_SAID_MIN: Final = 0.5
 
 Shares = dict[str, float]
 
@@ -38,6 +40,10 @@ def _shares(values: dict[str, float]) -> Shares:
     whole = sum(values.values())
     ordered = sorted(values.items(), key=lambda one: (-one[1], one[0]))
     return {name: value / whole for name, value in ordered} if whole > 0 else {}
+
+
+def _is_profiled(study: Study) -> bool:
+    return "profile" in cycles_by_service(study)["source"].to_pylist()
 
 
 def _top(shares: Shares, by: str) -> list[dict[str, Any]]:
@@ -69,7 +75,7 @@ def _cycle_shares(study: Study) -> tuple[Shares, str]:
     """Shares of cycles, and what they are from."""
     found = cycles_by_service(study)
     shares = dict(zip(found["service"].to_pylist(), found["share"].to_pylist(), strict=True))
-    if "profile" in found["source"].to_pylist():
+    if _is_profiled(study):
         return shares, "samples of profiles, with all that a service does"
     return shares, f"what {percent(part(volumes(study), 'costed'))} of the calls say of themselves"
 
@@ -90,7 +96,7 @@ def compute_shares(study: Study) -> Result:
         Coverage.PARTIAL if missing else Coverage.COMPLETE,
         {"shares": pa.Table.from_pylist(rows)},
         missing,
-        _findings(found),
+        _findings(found, study),
         [entry for by, shares in found.items() for entry in _comparisons(by, shares)],
         [
             f"Calls: all, failed ones too. Bytes: request and response of the {percent(sized)} of the calls that "
@@ -101,11 +107,19 @@ def compute_shares(study: Study) -> Result:
     )
 
 
-def _findings(found: dict[str, Shares]) -> list[str]:
+def _findings(found: dict[str, Shares], study: Study) -> list[str]:
+    """Who has most of each, if more than half of the calls say it."""
+    volume = volumes(study)
+    known = {
+        "calls": 1.0,
+        "bytes": part(volume, "sized"),
+        "cycles": 1.0 if _is_profiled(study) else part(volume, "costed"),
+    }
     return [
         f"{name} has most {by}: {percent(share)}."
         for by, shares in found.items()
         for name, share in list(shares.items())[:1]
+        if known[by] > _SAID_MIN
     ]
 
 

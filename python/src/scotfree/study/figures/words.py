@@ -21,8 +21,8 @@ def duration(ns: float) -> str:
 
 
 def called(service: str, method: str) -> str:
-    """A method as one word: a fully qualified one stands alone."""
-    return method if service in method else f"{service} {method}"
+    """A method as one word: a fully qualified one stands alone, and a service for one without a name."""
+    return method if service in method else f"{service} {method}".strip()
 
 
 def listed(names: list[str]) -> str:

@@ -20,6 +20,7 @@ import jinja2
 import orjson
 import vl_convert
 
+from scotfree.study.figures.findings import Finding
 from scotfree.study.figures.result import Coverage
 from scotfree.study.report import bins, text
 from scotfree.study.report.catalogue import Computed
@@ -47,8 +48,8 @@ class About:
     inputs: Sequence[dict[str, Any]] = field(default_factory=tuple)
 
 
-def render(computed: Sequence[Computed], ledger: Ledger, about: About) -> str:
-    """The whole page."""
+def render(computed: Sequence[Computed], ledger: Ledger, about: About, told: Sequence[Finding] = ()) -> str:
+    """The whole page; `told` is said first."""
     drawn = {each.key: _charts(each) for each in computed}
     library, script = _library(), _asset("page.js")
     return (
@@ -61,7 +62,7 @@ def render(computed: Sequence[Computed], ledger: Ledger, about: About) -> str:
             policy=policy(library, script),
             data=_data(drawn),
             figures=[_figure(each, drawn[each.key]) for each in computed],
-            findings=findings(computed),
+            findings=findings(computed, told),
             coverage={kind.value: sum(each.result.coverage == kind for each in computed) for kind in Coverage},
             ledger=ledger,
             about=about,
@@ -69,12 +70,15 @@ def render(computed: Sequence[Computed], ledger: Ledger, about: About) -> str:
     )
 
 
-def findings(computed: Sequence[Computed]) -> list[tuple[str, str]]:
-    """The first sentence of each figure that has one, with its key; the most telling figures first."""
+def findings(computed: Sequence[Computed], told: Sequence[Finding] = ()) -> list[tuple[str, str]]:
+    """Sentences with the keys of their figures: what is told; else each figure's first, the most telling first."""
+    if told:
+        keys = {each.figure.number: each.key for each in computed}
+        return [(keys[one.number], one.sentence) for one in told]
     ranks = {number: rank for rank, number in enumerate(_FIRST)}
-    told = [each for each in computed if each.result.findings]
-    told.sort(key=lambda each: ranks.get(each.figure.number, len(ranks)))
-    return [(each.key, each.result.findings[0]) for each in told]
+    speaking = [each for each in computed if each.result.findings]
+    speaking.sort(key=lambda each: ranks.get(each.figure.number, len(ranks)))
+    return [(each.key, each.result.findings[0]) for each in speaking]
 
 
 def policy(*scripts: str) -> str:

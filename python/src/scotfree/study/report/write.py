@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from scotfree.study.analysis.study import Study
+from scotfree.study.figures import findings
 from scotfree.study.figures.result import Figure
 from scotfree.study.report import catalogue, ledger, page
 from scotfree.study.report.catalogue import Computed
@@ -28,7 +29,8 @@ def write_report(
     """Computes all figures and writes them; what was computed."""
     computed = list(catalogue.compute(study, catalogue.catalogue(), progress))
     about = _about(study, parquet_folder(output), command)
-    write_page(output, page.render(computed, ledger.read(study.store), about))
+    told = findings.top(study, {each.figure.number: each.result for each in computed})
+    write_page(output, page.render(computed, ledger.read(study.store), about, told))
     write_parquet(parquet_folder(output), computed, about)
     return computed
 
