@@ -5,25 +5,49 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from scotfree.study.fleet import FleetOptions, generate
+from scotfree.study.fleet import FleetOptions, Truth, generate, otlp, write
 
 HELP = "make the calls, metrics and profiles of a synthetic fleet"
 EXAMPLES = """\
-  scot study fleet --spans 1000000 --methods 1000 --seed 1 --to fleet.store"""
+  scot study fleet --spans 1000000 --methods 1000 --seed 1 --to fleet.store     a store, ready for a report
+  scot study fleet --spans 50000 --to fleet --as otlp                           client.jsonl and server.jsonl
+  scot study fleet --spans 100000 --to fleet.store --truth fleet.truth          and what is known of it"""
 
 
 def add(parser: ArgumentParser) -> None:
     """Says the flags."""
     default = FleetOptions()
-    parser.add_argument("--spans", type=int, default=default.spans, help="calls, at least (default: %(default)s)")
-    parser.add_argument("--methods", type=int, default=default.methods, help="(default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=default.seed, help="(default: %(default)s)")
-    parser.add_argument("--partitions", type=int, default=default.partitions, help="(default: %(default)s)")
+    for name, what in (
+        ("spans", "calls, at least: the last trace is whole"),
+        ("methods", "methods of all services"),
+        ("seed", "the same seed gives the same calls, whatever the partitions"),
+        ("partitions", "a divisor of 64"),
+        ("clusters", "clusters of machines"),
+        ("depth", "calls from the root to the deepest leaf, at most 20"),
+    ):
+        parser.add_argument(
+            f"--{name}", type=int, default=getattr(default, name), help=f"{what} (default: %(default)s)"
+        )
     parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a new folder")
+    parser.add_argument(
+        "--as", dest="form", choices=("store", "otlp"), default="store", help="(default: %(default)s)"
+    )
+    parser.add_argument("--no-stages", action="store_true", help="OTLP without rpc.stage.*: what most traces have")
+    parser.add_argument(
+        "--truth", type=Path, metavar="FOLDER", help="also write what is known of it, as Parquet and JSON"
+    )
 
 
 def run(flags: Namespace) -> int:
     """Does it."""
-    options = FleetOptions(spans=flags.spans, methods=flags.methods, seed=flags.seed, partitions=flags.partitions)
-    generate(flags.to, options)
+    names = ("spans", "methods", "seed", "partitions", "clusters", "depth")
+    options = FleetOptions(**{name: getattr(flags, name) for name in names})
+    if flags.form == "otlp":
+        truth = Truth(write.plan(options))
+        otlp.write(flags.to, truth.fleet, stages=not flags.no_stages)
+    else:
+        truth = generate(flags.to, options)
+    if flags.truth:
+        truth.write(flags.truth)
+    print(f"{flags.to}: {truth.fleet.spans:,} calls of {options.methods:,} methods as {flags.form}")
     return 0

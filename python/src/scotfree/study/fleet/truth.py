@@ -18,9 +18,7 @@ import pyarrow as pa
 
 from scotfree.study import schema
 from scotfree.study.fleet import exact, metrics, profiles
-from scotfree.study.fleet.calls import Drawer
-from scotfree.study.fleet.draws import Array, stream
-from scotfree.study.fleet.options import CELLS
+from scotfree.study.fleet.draws import Array
 from scotfree.study.fleet.population import SHOWCASE, STATUSES
 from scotfree.study.fleet.write import Fleet
 from scotfree.study.store import write_table
@@ -56,14 +54,7 @@ class Truth:
     def columns(self) -> dict[str, Array]:
         """All calls, cell by cell: columns of `schema.SPAN` (codes where it has dictionaries), `level`,
         `descendants`, `trace` (its number)."""
-        fleet = self.fleet
-        drawer = Drawer(fleet.options, fleet.population, fleet.shapes)
-        parts = []
-        for cell in range(CELLS):
-            rng = stream(fleet.options.seed, 7, cell)
-            for numbers in fleet.batches(cell):
-                part = drawer.columns(fleet.traces(numbers), rng)
-                parts.append({**part, "trace": numbers[part["trace"]]})
+        parts = [{**drawn.columns, "trace": drawn.numbers[drawn.columns["trace"]]} for drawn in self.fleet.drawn()]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     @property

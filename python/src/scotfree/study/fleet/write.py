@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +42,11 @@ class Fleet:
     shape_of: Array
     cell_of: Array
 
+    @property
+    def spans(self) -> int:
+        """How many calls there are."""
+        return int(self.shapes.size[self.shape_of].sum())
+
     def traces(self, numbers: Array) -> Traces:
         """Traces by number."""
         seed = self.options.seed
@@ -56,6 +61,24 @@ class Fleet:
         ends = np.cumsum(self.shapes.size[self.shape_of[numbers]])
         cuts = np.searchsorted(ends, np.arange(_BATCH_ROWS, ends[-1], _BATCH_ROWS))
         yield from (part for part in np.split(numbers, np.unique(cuts)) if len(part))
+
+    def drawn(self, cells: Iterable[int] = range(CELLS)) -> Iterator[Drawn]:
+        """Calls of cells, in batches; drawn again they are the same."""
+        drawer = Drawer(self.options, self.population, self.shapes)
+        for cell in cells:
+            rng = stream(self.options.seed, 7, cell)
+            for numbers in self.batches(cell):
+                traces = self.traces(numbers)
+                yield Drawn(numbers, traces, drawer.columns(traces, rng))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A batch of whole traces: their numbers, what they are, and the columns of their calls."""
+
+    numbers: Array
+    traces: Traces
+    columns: dict[str, Array]
 
 
 def trace_ids(seed: int, numbers: Array) -> Array:
@@ -80,10 +103,8 @@ def plan(options: FleetOptions) -> Fleet:
 
 def write(folder: Path, fleet: Fleet) -> int:
     """Writes all of the store but its manifest; the number of calls."""
-    if folder.exists() and any(folder.iterdir()):
-        raise StudyError(f"generate a fleet into {folder}: there is something already", "name a new folder")
-    drawer = Drawer(fleet.options, fleet.population, fleet.shapes)
-    spans = sum(_write_partition(folder, fleet, drawer, index) for index in range(fleet.options.partitions))
+    refuse_used(folder)
+    spans = sum(_write_partition(folder, fleet, index) for index in range(fleet.options.partitions))
     write_table(fleet.population.method_table(), folder / "methods.parquet")
     write_table(schema.TROUBLE.empty_table(), folder / "trouble.parquet")
     if fleet.options.metrics:
@@ -94,19 +115,26 @@ def write(folder: Path, fleet: Fleet) -> int:
     return spans
 
 
+def refuse_used(folder: Path) -> None:
+    """Nothing is overwritten or mixed."""
+    if folder.exists() and any(folder.iterdir()):
+        raise StudyError(f"generate a fleet into {folder}: there is something already", "name a new folder")
+
+
 def finish(folder: Path, fleet: Fleet, spans: int) -> None:
     """Writes the manifest: the store is complete."""
     source = Input(f"fleet of seed {fleet.options.seed}", "fleet", 0, spans)
     write_manifest(folder, Manifest(partitions=fleet.options.partitions, inputs=[source], spans=spans))
 
 
-def _write_partition(folder: Path, fleet: Fleet, drawer: Drawer, index: int) -> int:
+def _write_partition(folder: Path, fleet: Fleet, index: int) -> int:
     path = partition_folder(folder, index) / "part.parquet"
     path.parent.mkdir(parents=True)
     names = Names.of(fleet.population)
     spans = 0
     with pq.ParquetWriter(path, schema.SPAN, **SPAN_LAYOUT) as writer:
-        for table in tables(fleet, drawer, names, range(index, CELLS, fleet.options.partitions)):
+        for drawn in fleet.drawn(range(index, CELLS, fleet.options.partitions)):
+            table = span_table(drawn, names)
             writer.write_table(table, row_group_size=table.num_rows)
             spans += table.num_rows
     return spans
@@ -136,17 +164,9 @@ class Names:
         )
 
 
-def tables(fleet: Fleet, drawer: Drawer, names: Names, cells: range) -> Iterator[pa.Table]:
-    """The calls of cells, as the store has them."""
-    for cell in cells:
-        rng = stream(fleet.options.seed, 7, cell)
-        for numbers in fleet.batches(cell):
-            traces = fleet.traces(numbers)
-            yield span_table(drawer.columns(traces, rng), traces, names)
-
-
-def span_table(columns: dict[str, Array], traces: Traces, names: Names) -> pa.Table:
+def span_table(drawn: Drawn, names: Names) -> pa.Table:
     """Columns as `schema.SPAN`."""
+    columns, traces = drawn.columns, drawn.traces
     count = len(columns["trace"])
     root = columns["level"] == 0
     nulls = {"parent_id": root, "client_service": root, "cpu_cycles": columns["no_cycles"]}
