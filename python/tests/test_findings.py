@@ -73,7 +73,7 @@ def test_a_tails_weight_is_its_time(study: Study) -> None:
 
 
 def test_what_is_missing_is_said_last_by_what_most_figures_wait_for(study: Study) -> None:
-    absent = {number: Result(Coverage.ABSENT, missing=["sizes"]) for number in ("F6", "F7")}
+    absent = {number: Result(Coverage.ABSENT, missing=["sizes", "sizes"]) for number in ("F6", "F7")}
     partial = {"F8": Result(Coverage.PARTIAL, missing=["cycles", "sizes"])}
     done = {"F2": Result(Coverage.COMPLETE, missing=["nothing that is said"])}
     found = findings.top(study, absent | partial | done)
@@ -81,6 +81,12 @@ def test_what_is_missing_is_said_last_by_what_most_figures_wait_for(study: Study
     assert "F6, F7 and F8" in found[-2].sentence and "needs sizes" in found[-2].sentence
     assert "F8" in found[-1].sentence and "needs cycles" in found[-1].sentence
     assert not any("nothing that is said" in one.sentence for one in found)
+
+
+def test_others_speak_where_little_is_known(tmp_path: Path) -> None:
+    results = {"F3": Result(Coverage.COMPLETE, findings=["First.", "Second."]), "F4": Result(Coverage.COMPLETE)}
+    found = findings.top(study_of(tmp_path, spans(total_ns=np.ones(3))), results)
+    assert [(one.number, one.sentence) for one in found] == [("F3", "First.")]
 
 
 def test_nothing_to_say_is_said_by_nothing(tmp_path: Path) -> None:
