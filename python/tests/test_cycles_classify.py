@@ -75,6 +75,12 @@ def test_a_function_of_the_programs_own_file_is_application_and_one_of_a_library
     ]
 
 
+def test_a_file_is_known_by_its_name_with_and_without_its_folders() -> None:
+    files = ["/usr/lib/libz.so.1", "libz.so.1.3.1", "/usr/bin/cart", "cart", "vmlinux", "libc.so.6"]
+    found = categories([["qzx"]] * len(files), modules=[[file] for file in files])
+    assert found == ["compression"] * 2 + ["application"] * 2 + [UNCLASSIFIED] * 2
+
+
 def test_a_symbol_that_is_not_known_is_unclassified_in_whatever_file() -> None:
     assert categories([["[unknown]"]], modules=[["/usr/bin/cart"]]) == [UNCLASSIFIED]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from encoders import Sample, inside, number, otlp, otlp_json, pprof, varint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import rows_of
 
+from bench.stack_encoders import Sample, inside, number, otlp, otlp_json, pprof, varint
 from scotfree.study.ingest import symbols, wire
 from scotfree.study.ingest.forms import READERS
 from scotfree.study.ingest.otlp_profiles import OtlpProfiles

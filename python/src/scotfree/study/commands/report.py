@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from scotfree.study.analysis.cycles import rules
 from scotfree.study.analysis.study import Study
 from scotfree.study.commands import ingest
 from scotfree.study.engine.duck import DuckEngine
@@ -33,12 +34,24 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), help="(default: %(default)s)")
     parser.add_argument("--store", type=Path, metavar="FOLDER", help="(default: the output's name with .store)")
     ingest.add_reading(parser)
+    parser.add_argument(
+        "--rules",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="what your own functions are (docs/cycle-tax.md); goes before our rules",
+    )
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
 
 def run(flags: Namespace) -> int:
     """Does it."""
-    study = Study(store := _store(flags), DuckEngine(store, memory=flags.memory, threads=flags.threads))
+    rule_files = tuple(flags.rules)
+    # Wrong rules are told before data is read for minutes.
+    rules.load(rule_files)
+    store = _store(flags)
+    study = Study(store, DuckEngine(store, memory=flags.memory, threads=flags.threads), rule_files=rule_files)
     with tqdm(total=len(catalogue.catalogue()), unit="figure", disable=None, leave=False) as bar:
 
         def progress(figure: Figure) -> None:

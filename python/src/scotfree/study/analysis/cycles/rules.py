@@ -26,7 +26,7 @@ _KEYS: Final = {"name", "category", "symbol", "module", "namespace"}
 _PROGRAM: Final = "program"
 # Names that no program has, in the shapes of several languages, and files: who matches all matches anything.
 _NONSENSE_SYMBOLS: Final = ("qzx_vwj_kkpt", "Zqx7::Jjwv::pqzk", "wqz.xjk.(*Vzq).Hjx")
-_NONSENSE_MODULES: Final = ("/qzx/vwj", "/qzx/libvwj.so.1", "[vwj]")
+_NONSENSE_MODULES: Final = ("/qzx/vwj", "vwj", "/qzx/libvwj.so.1", "[vwj]")
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,12 @@ class Index:
     entries: dict[Any, int] = field(default_factory=dict)
 
     def of(self, entry: Any) -> int:
+        """The number of an entry."""
         return self.entries.setdefault(entry, len(self.entries))
 
 
 def varint(value: int) -> bytes:
+    """A number of the wire format."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -40,10 +42,12 @@ def varint(value: int) -> bytes:
 
 
 def number(tag: int, value: int) -> bytes:
+    """A field that is a number."""
     return varint(tag << 3) + varint(value & (2**64 - 1))
 
 
 def inside(tag: int, content: bytes) -> bytes:
+    """A field with bytes in it: a text, a message."""
     return varint(tag << 3 | 2) + varint(len(content)) + content
 
 
