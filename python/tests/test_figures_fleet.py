@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ibis
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -36,12 +37,24 @@ MODULES = (growth, services, tax, completion, what_if, clusters, exogenous, load
 FIGURES: tuple[Figure, ...] = tuple(figure for module in MODULES for figure in module.FIGURES)
 
 
+class Listening(DuckEngine):
+    """DuckDB that keeps what it was asked."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, memory="1GB", threads=2)
+        self.asked: list[Any] = []
+
+    def arrow(self, expression: Any) -> pa.Table:
+        self.asked.append(expression)
+        return super().arrow(expression)
+
+
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     folder = tmp_path_factory.mktemp("fleet") / "store"
     generate(folder, OPTIONS)
     store = Store.open(folder)
-    return Study(store, DuckEngine(store, memory="1GB", threads=2))
+    return Study(store, Listening(store))
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +154,13 @@ def test_findings_are_few_and_ranked(results: dict[str, Result], study: Study) -
     assert {"F15", "F10", "F16", "F23"} <= {one.number for one in found}
     assert len(found) <= findings.MOST
     assert [one.share for one in found] == sorted((one.share for one in found), reverse=True)
+
+
+@pytest.mark.parametrize("dialect", ["pyspark", "clickhouse", "bigquery"])
+def test_every_question_is_said_in_other_dialects(results: dict[str, Result], study: Study, dialect: str) -> None:
+    assert results and isinstance(study.engine, Listening) and len(study.engine.asked) > 20
+    if dialect == "pyspark":
+        # Its compiler asks for options that come with the backend.
+        _ = ibis.pyspark
+    for expression in study.engine.asked:
+        assert "SELECT" in ibis.to_sql(expression, dialect=dialect)
