@@ -26,19 +26,22 @@ class Offsets:
 
     def of(self, client: Column, server: Column) -> tuple[Column, Column, Mask]:
         """Of each call the interval of server's clock - client's clock, and whether there is one."""
-        if len(self.pairs) == 0:
-            nothing = np.zeros(len(client), np.int64)
-            return nothing, nothing, np.zeros(len(client), np.bool_)
         key = _key(np.minimum(client, server), np.maximum(client, server))
-        at = np.minimum(np.searchsorted(self.pairs, key), len(self.pairs) - 1)
+        pairs, lows, highs = self._padded()
+        at = np.minimum(np.searchsorted(pairs, key), len(pairs) - 1)
         turned = client > server
-        low = np.where(turned, -self.high[at], self.low[at])
-        high = np.where(turned, -self.low[at], self.high[at])
+        low = np.where(turned, -highs[at], lows[at])
+        high = np.where(turned, -lows[at], highs[at])
         # One machine has one clock; of one service without machines it is not known which are meant.
         same = (client == server) & (client >= 0)
         low, high = np.where(same, 0, low), np.where(same, 0, high)
-        known = same | ((self.pairs[at] == key) & (client != server) & (low <= high))
+        known = same | ((pairs[at] == key) & (client != server) & (low <= high))
         return low, high, known
+
+    def _padded(self) -> tuple[Column, Column, Column]:
+        """With one more pair, that none is, so that there is always one to compare with."""
+        none = np.iinfo(np.int64).max
+        return np.append(self.pairs, none), np.append(self.low, 1), np.append(self.high, 0)
 
 
 def offsets(gaps: pa.Table) -> Offsets:

@@ -18,6 +18,8 @@ from scotfree.study.ingest import clean, forest, merge_sql
 from scotfree.study.ingest.forest import NONE, Mask, Rows
 from scotfree.study.trouble import Ledger
 
+SLICE_CALLS = 1_000_000
+
 
 @dataclass
 class Counts:
@@ -83,7 +85,7 @@ class Merge:
         nodes = self._nodes()
         self._cut(nodes)
         self._register("links", _links(nodes, self._winners))
-        self._db.execute(merge_sql.calls(clean.START_NS_MIN, self._start_ns_max))
+        self._join()
         self._note_calls()
         self.counts.calls = self._one("SELECT count(*) FROM call")
         self.counts.merged = self._one("SELECT coalesce(sum(has_client::INT + has_server::INT), 0) FROM call")
@@ -135,6 +137,13 @@ class Merge:
         reason = "a further server's record of one client's: a call of its own"
         self._note_nodes(nodes, np.isin(np.arange(len(nodes.parent)), further), reason)
         return found
+
+    def _join(self) -> None:
+        """A slice at a time: what the joins hold is of one slice, also where a partition is one long trace."""
+        links = self._one("SELECT count(*) FROM links")
+        for first in range(0, max(1, links), SLICE_CALLS):
+            query = merge_sql.calls(clean.START_NS_MIN, self._start_ns_max, first, first + SLICE_CALLS)
+            self._db.execute(f"INSERT INTO call {query}" if first else f"CREATE OR REPLACE TABLE call AS {query}")
 
     def _note_calls(self) -> None:
         for condition, reason in merge_sql.KEPT.items():

@@ -122,14 +122,14 @@ def _prefer(first: str, second: str, names: list[str]) -> str:
     return ", ".join(f"coalesce({first}.{name}, {second}.{name}) AS {name}" for name in names)
 
 
-def calls(start_ns_min: int, start_ns_max: int) -> str:
-    """Rules 4 and 6 to 9: one row per call, from `links` and its records."""
+def calls(start_ns_min: int, start_ns_max: int, first: int, behind: int) -> str:
+    """Rules 4 and 6 to 9: one row per call, from a slice of `links` and its records."""
     stages = list(schema.STAGE_COLUMNS)
     message = f"({Kind.PRODUCER}, {Kind.CONSUMER})"
     sane = f"BETWEEN {start_ns_min} AND {start_ns_max}"
     return f"""
-CREATE OR REPLACE TABLE call AS
-WITH sides AS (
+WITH slice AS MATERIALIZED (SELECT * FROM links WHERE rowid >= {first} AND rowid < {behind}),
+sides AS (
   SELECT coalesce(c.hi, s.hi) AS hi, coalesce(c.lo, s.lo) AS lo, l.span_id, l.parent_id,
     coalesce(c.start_ns, s.start_ns) AS start_ns,
     coalesce(s.service, c.peer_service, -1 - c.service) AS service, coalesce(s.name, c.name) AS method,
@@ -156,7 +156,7 @@ WITH sides AS (
     CASE WHEN c.machine IS NULL OR s.machine IS NULL THEN -2 - c.service ELSE c.machine END AS client_place,
     CASE WHEN c.machine IS NULL OR s.machine IS NULL THEN -2 - s.service ELSE s.machine END AS server_place,
     coalesce(c.input, s.input) AS input, coalesce(c.record, s.record) AS record
-  FROM links l LEFT JOIN side c ON c.row = l.client LEFT JOIN side s ON s.row = l.server
+  FROM slice l LEFT JOIN side c ON c.row = l.client LEFT JOIN side s ON s.row = l.server
     LEFT JOIN side u ON u.row = l.upstream LEFT JOIN side w ON w.row = l.winner),
 given AS (
   SELECT *, {_count(stages, "given_")} AS stages_given, {_sum(stages, "given_")} AS stages_ns,
