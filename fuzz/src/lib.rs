@@ -7,6 +7,7 @@ pub mod driver;
 pub mod frame;
 pub mod front;
 pub mod mutate;
+pub mod otlp;
 pub mod resp;
 pub mod wire;
 
@@ -30,6 +31,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "resp_payload", run: resp::payload, seeds: resp::payload_seeds },
     Target { name: "resp_front", run: front::front, seeds: front::seeds },
     Target { name: "frame", run: frame::frame, seeds: frame::seeds },
+    Target { name: "otlp_proto", run: otlp::proto, seeds: otlp::proto_seeds },
+    Target { name: "otlp_json", run: otlp::json, seeds: otlp::json_seeds },
 ];
 
 /// The target of a name.

@@ -187,6 +187,7 @@ impl MetricDecoder {
             Form::Cumulative => self.rate(point, metric, time, value)?,
         };
         match rate {
+            Some(value) if !value.is_finite() => return Err("a rate is no finite number"),
             Some(value) => self.push(point, metric, time, value),
             None => self.firsts += 1,
         }

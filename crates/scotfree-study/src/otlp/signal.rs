@@ -30,16 +30,26 @@ fn find(message: &[u8], path: &[u32]) -> Option<Signal> {
     None
 }
 
-/// A span begins with two ids, a metric with its name and has points in one of five forms.
+/// A span has its times where a metric has its sum. Of one that is cut off before, the length of its first field
+/// tells, which alone is not enough: a metric's name may have as many bytes as a trace's id.
 fn signal_of_record(record: &[u8]) -> Option<Signal> {
-    let mut fields = Fields::new(record).map_while(|field| match field {
-        Ok((number, Value::Bytes(bytes))) => Some((number, bytes.len())),
-        Err(Damage::Cut(number, _)) => Some((number, 0)),
-        _ => None,
-    });
-    match (fields.next()?, fields.next()?) {
-        ((1, 16), (2, 8)) => Some(Signal::Traces),
-        ((1, _), (2 | 3 | 5 | 7 | 9 | 10 | 11, _)) => Some(Signal::Metrics),
+    let (mut has_trace, mut has_points, mut is_cut) = (false, false, false);
+    for field in Fields::new(record) {
+        match field {
+            Ok((7 | 8, Value::Fixed64(_))) => return Some(Signal::Traces),
+            Ok((7, Value::Bytes(_))) => return Some(Signal::Metrics),
+            Ok((1, Value::Bytes(bytes))) => has_trace = bytes.len() == 16,
+            Ok((5 | 9 | 10 | 11, Value::Bytes(_))) => has_points = true,
+            Ok(_) => {}
+            Err(damage) => {
+                is_cut = true;
+                has_points |= matches!(damage, Damage::Cut(5 | 7 | 9 | 10 | 11, _));
+            }
+        }
+    }
+    match (is_cut && has_trace, has_points) {
+        (true, _) => Some(Signal::Traces),
+        (_, true) => Some(Signal::Metrics),
         _ => None,
     }
 }
@@ -59,11 +69,14 @@ mod tests {
 
     #[test]
     fn the_first_record_tells() {
-        let span = [wrapped(1, &[7; 16]), wrapped(2, &[8; 8])].concat();
+        let start = [&[7 << 3 | 1][..], &[5; 8]].concat();
+        let span = [wrapped(1, &[7; 16]), wrapped(2, &[8; 8]), start].concat();
         let gauge = [wrapped(1, b"cpu"), wrapped(5, b"")].concat();
         assert_eq!(signal(&request(&span)), Some(Signal::Traces));
         assert_eq!(signal(&request(&span)[..34]), Some(Signal::Traces));
         assert_eq!(signal(&request(&gauge)), Some(Signal::Metrics));
+        let sum = [wrapped(1, b"process.cpu.time"), wrapped(2, b"CPU time"), wrapped(7, b"")].concat();
+        assert_eq!(signal(&request(&sum)), Some(Signal::Metrics));
         assert_eq!(signal(&[request(&[]), request(&span)].concat()), Some(Signal::Traces));
         assert_eq!(signal(b"\n\x0bhello world"), None);
         assert_eq!(signal(b""), None);
