@@ -44,6 +44,11 @@ def test_shared_ids_are_one_call_and_the_servers_children_hang_on_it(tmp_path: P
     assert (calls[9]["parent_id"], calls[9]["client_service"]) == (1, "cart")
 
 
+def test_who_shares_an_id_with_a_client_is_not_its_parents_server(tmp_path: Path) -> None:
+    calls = by_id(merged(tmp_path, [client(1), server(2, 1, is_shared=True)]))
+    assert (calls[2]["parent_id"], calls[2]["client_service"]) == (1, "shop")
+
+
 def test_work_inside_is_no_call_and_its_children_hang_on_the_call_above(tmp_path: Path) -> None:
     inner = [record(Kind.INTERNAL, 10 + n, 2 if n == 0 else 9 + n, service="cart") for n in range(5)]
     store = merged(tmp_path, [client(1), server(2, 1), *inner, client(3, 14, service="cart")])

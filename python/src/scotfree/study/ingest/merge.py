@@ -18,7 +18,7 @@ from scotfree.study.ingest import clean, forest, merge_sql
 from scotfree.study.ingest.forest import NONE, Mask, Rows
 from scotfree.study.trouble import Ledger
 
-SLICE_CALLS = 1_000_000
+SLICE_CALLS = 500_000
 
 
 @dataclass
@@ -53,6 +53,8 @@ class _Nodes:
     internal: Rows
     parent: Rows
     has_parent: Mask
+    # Its server's record says that its client's has the same id.
+    is_shared: Mask
 
     @property
     def is_call(self) -> Mask:
@@ -113,9 +115,11 @@ class Merge:
     def _nodes(self) -> _Nodes:
         columns = self._db.execute(merge_sql.PARENTS).fetchnumpy()
         order = np.argsort(columns.pop("n"))
-        has_parent = np.asarray(columns.pop("has_parent"))[order].astype(np.bool_)
+        flags = {
+            name: np.asarray(columns.pop(name))[order].astype(np.bool_) for name in ("has_parent", "is_shared")
+        }
         rows = {name: np.asarray(values)[order].astype(np.int64) for name, values in columns.items()}
-        return _Nodes(**rows, has_parent=has_parent)
+        return _Nodes(**rows, **flags)
 
     def _cut(self, nodes: _Nodes) -> None:
         """Rules 7: a parent that is missing, and one that is a descendant, is none."""
@@ -174,14 +178,9 @@ def _links(nodes: _Nodes, winners: Callable[[Rows, _Nodes, Rows], Rows]) -> dict
     each = np.arange(len(nodes.parent))
     parent = nodes.parent
     above = np.maximum(parent, 0)
-    # A server's record under a client's that has no other of its own id.
-    attempts = each[
-        (nodes.server >= 0)
-        & (nodes.client < 0)
-        & (parent >= 0)
-        & (nodes.client[above] >= 0)
-        & (nodes.server[above] < 0)
-    ]
+    # A server's record without a client's of its id, under a client's without a server's of its id.
+    is_attempt = (nodes.server >= 0) & (nodes.client < 0) & ~nodes.is_shared & (parent >= 0)
+    attempts = each[is_attempt & (nodes.client[above] >= 0) & (nodes.server[above] < 0)]
     several = np.bincount(parent[attempts], minlength=len(each))[parent[attempts]] > 1
     joined = attempts[~several]
     contested = attempts[several]

@@ -48,7 +48,7 @@ SELECT (row_number() OVER ())::INTEGER - 1 AS n, * FROM (
     min(row) FILTER (role = {CLIENT}) AS client, min(row) FILTER (role = {SERVER}) AS server,
     min(row) FILTER (role = {INTERNAL}) AS internal,
     count(*) > greatest(1, (client IS NOT NULL)::INTEGER + (server IS NOT NULL)::INTEGER) AS is_doubled,
-    arg_min(coalesce(parent_id, 0), role) AS parent
+    arg_min(coalesce(parent_id, 0), role) AS parent, bool_or(is_shared AND role = {SERVER}) AS is_shared
   FROM side GROUP BY hi, lo, span_id)"""
 
 # Rule 3: of several records of one id and role one is kept, by content. Where they stand decides last, and then
@@ -69,7 +69,7 @@ DROP_SURPLUS: Final = "DELETE FROM side WHERE row IN (SELECT row FROM surplus)"
 
 PARENTS: Final = """
 SELECT node.n, node.span_id, coalesce(node.client, -1) AS client, coalesce(node.server, -1) AS server,
-  coalesce(node.internal, -1) AS internal, coalesce(p.n, -1) AS parent, node.parent <> 0 AS has_parent
+  coalesce(node.internal, -1) AS internal, coalesce(p.n, -1) AS parent, node.parent <> 0 AS has_parent, node.is_shared
 FROM node LEFT JOIN node p ON p.hi = node.hi AND p.lo = node.lo AND p.span_id = node.parent AND node.parent <> 0"""
 
 # Rule 5: of several servers under one client that whose answer it was: of the client's status, the first to end.
