@@ -14,8 +14,8 @@ from scotfree.study.analysis.cycles import rules
 from scotfree.study.analysis.study import Study
 from scotfree.study.commands import ingest
 from scotfree.study.engine.duck import DuckEngine
+from scotfree.study.figures import all_figures
 from scotfree.study.figures.result import Coverage, Figure
-from scotfree.study.report import catalogue
 from scotfree.study.report.catalogue import Computed
 from scotfree.study.report.write import parquet_folder, summary_of, write_report
 from scotfree.study.store import MANIFEST, Store
@@ -52,7 +52,7 @@ def run(flags: Namespace) -> int:
     rules.load(rule_files)
     store = _store(flags)
     study = Study(store, DuckEngine(store, memory=flags.memory, threads=flags.threads), rule_files=rule_files)
-    with tqdm(total=len(catalogue.catalogue()), unit="figure", disable=None, leave=False) as bar:
+    with tqdm(total=len(all_figures()), unit="figure", disable=None, leave=False) as bar:
 
         def progress(figure: Figure) -> None:
             bar.set_description(figure.number)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 # More columns than a page has pixels for show nothing.
-COLUMNS_MAX = 500
+COLUMNS_MAX = 300
 _DIGITS = 4
 
 
@@ -64,10 +64,6 @@ def _rounded(values: pa.ChunkedArray) -> list[object]:
         return [_round(value) for value in values.to_pylist()]
     if pa.types.is_timestamp(kind) or pa.types.is_dictionary(kind):
         return [None if value is None else str(value) for value in values.to_pylist()]
-    if pa.types.is_integer(kind):
-        return [
-            value if value is None or abs(value) < 10**6 else _round(float(value)) for value in values.to_pylist()
-        ]
     return list(values.to_pylist())
 
 

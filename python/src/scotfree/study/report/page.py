@@ -23,7 +23,7 @@ import vl_convert
 from scotfree.study.figures.findings import Finding
 from scotfree.study.figures.result import Coverage
 from scotfree.study.report import bins, text
-from scotfree.study.report.catalogue import Computed
+from scotfree.study.report.catalogue import Computed, key_of
 from scotfree.study.report.charts import DRAW, Chart, theme
 from scotfree.study.report.ledger import Ledger
 
@@ -31,8 +31,8 @@ from scotfree.study.report.ledger import Ledger
 _VEGA_LITE = "6.4"
 # Rows of a table under a chart; the Parquet beside the page has all.
 LISTED_MAX = 500
-# Which figures speak first: where the time goes, what it would help to remove, who suffers.
-_FIRST = ("F10", "F15", "F14", "F2", "F13", "F12", "F23", "F20", "F3", "F16", "F22")
+# Sentences and comparisons of a figure that stand open; the others unfold.
+SHOWN_MAX = 8
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class About:
     inputs: Sequence[dict[str, Any]] = field(default_factory=tuple)
 
 
-def render(computed: Sequence[Computed], ledger: Ledger, about: About, told: Sequence[Finding] = ()) -> str:
-    """The whole page; `told` is said first."""
+def render(computed: Sequence[Computed], ledger: Ledger, about: About, first: Sequence[Finding] = ()) -> str:
+    """The whole page; `first` are the findings that it begins with."""
     drawn = {each.key: _charts(each) for each in computed}
     library, script = _library(), _asset("page.js")
     return (
@@ -62,23 +62,12 @@ def render(computed: Sequence[Computed], ledger: Ledger, about: About, told: Seq
             policy=policy(library, script),
             data=_data(drawn),
             figures=[_figure(each, drawn[each.key]) for each in computed],
-            findings=findings(computed, told),
+            findings=[(key_of(one.number), one.number, one.sentence) for one in first],
             coverage={kind.value: sum(each.result.coverage == kind for each in computed) for kind in Coverage},
             ledger=ledger,
             about=about,
         )
     )
-
-
-def findings(computed: Sequence[Computed], told: Sequence[Finding] = ()) -> list[tuple[str, str]]:
-    """Sentences with the keys of their figures: what is told; else each figure's first, the most telling first."""
-    if told:
-        keys = {each.figure.number: each.key for each in computed}
-        return [(keys[one.number], one.sentence) for one in told]
-    ranks = {number: rank for rank, number in enumerate(_FIRST)}
-    speaking = [each for each in computed if each.result.findings]
-    speaking.sort(key=lambda each: ranks.get(each.figure.number, len(ranks)))
-    return [(each.key, each.result.findings[0]) for each in speaking]
 
 
 def policy(*scripts: str) -> str:
@@ -109,6 +98,7 @@ def _figure(each: Computed, charts: list[Chart]) -> dict[str, Any]:
         "number": each.figure.number,
         "title": each.figure.title,
         "section": each.figure.section,
+        "shown_max": SHOWN_MAX,
         "statement": result.findings[0] if result.findings else each.figure.title,
         "findings": result.findings[1:],
         "coverage": result.coverage.value,

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from scotfree.study.analysis.study import Study
-from scotfree.study.figures import findings
+from scotfree.study.figures import all_figures, findings
 from scotfree.study.figures.result import Figure
 from scotfree.study.report import catalogue, ledger, page
 from scotfree.study.report.catalogue import Computed
@@ -27,10 +27,10 @@ def write_report(
     study: Study, output: Path, *, command: str = "", progress: Callable[[Figure], None] = lambda _: None
 ) -> list[Computed]:
     """Computes all figures and writes them; what was computed."""
-    computed = list(catalogue.compute(study, catalogue.catalogue(), progress))
+    computed = list(catalogue.compute(study, all_figures(), progress))
     about = _about(study, parquet_folder(output), command)
-    told = findings.top(study, {each.figure.number: each.result for each in computed})
-    write_page(output, page.render(computed, ledger.read(study.store), about, told))
+    first = findings.top(study, {each.figure.number: each.result for each in computed})
+    write_page(output, page.render(computed, ledger.read(study.store), about, first))
     write_parquet(parquet_folder(output), computed, about)
     return computed
 

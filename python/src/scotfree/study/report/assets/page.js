@@ -42,7 +42,7 @@
       datasets: Object.fromEntries(sets.map((name) => [name, rows(name).map((row) => ({ ...row }))])),
     };
     const config = structuredClone(page.themes[theme]);
-    if (narrow) config.legend.columns = 2;
+    if (narrow) { config.legend.columns = 2; config.axis.labelLimit = 85; }
     const old = views.get(place);
     try {
       const made = await window.vegaEmbed(place, given, {
@@ -58,6 +58,12 @@
       place.dataset.drawn = "failed";
       console.error(place.dataset.chart, error);
     }
+    const isDrawn = (each) => each.dataset.drawn;
+    const inView = (each) => each.getBoundingClientRect().top < window.innerHeight;
+    const root = document.documentElement.dataset;
+    // For who measures: what can be seen is there; all is there.
+    if (!root.charts && places.filter(inView).every(isDrawn)) { root.charts = "seen"; performance.mark("charts-seen"); }
+    if (root.charts !== "all" && places.every(isDrawn)) { root.charts = "all"; performance.mark("charts-all"); }
   };
 
   for (const place of places) place.style.minHeight = Number(place.dataset.height) + 60 + "px";

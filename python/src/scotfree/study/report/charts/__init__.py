@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from scotfree.study.figures.result import Result
-from scotfree.study.report.charts import latency
+from scotfree.study.report.charts import components, cycles, fleet, per_method, popularity, tax, what_if
 from scotfree.study.report.charts.chart import Chart
 
 Draw = Callable[[Result], list[Chart]]
 
-DRAW: dict[str, Draw] = {**latency.DRAW}
+DRAW: dict[str, Draw] = {
+    **per_method.DRAW,
+    **popularity.DRAW,
+    **tax.DRAW,
+    **what_if.DRAW,
+    **cycles.DRAW,
+    **components.DRAW,
+    **fleet.DRAW,
+}
 
 __all__ = ["DRAW", "Chart", "Draw"]

@@ -11,6 +11,8 @@ import altair as alt
 import numpy as np
 import pyarrow as pa
 
+from scotfree.study.report.charts import theme
+
 HEIGHT = 280
 _UNIT_NS = "datum.value >= 1e9 ? format(datum.value / 1e9, '~g') + ' s' : datum.value >= 1e6 ? "
 _UNIT_NS += (
@@ -27,6 +29,7 @@ LABELS = {
     "share": "format(datum.value * 100, '~g') + ' %'",
     "count": "datum.value >= 1e4 ? format(datum.value, '~s') : format(datum.value, '~g')",
     "ratio": "format(datum.value, '~g')",
+    "cycles": "format(datum.value, '~g')",
 }
 
 
@@ -47,6 +50,13 @@ class Chart:
     def compiled(self) -> dict[str, Any]:
         """The specification, as wide as its place."""
         return dict(self.spec.properties(width="container", height=self.height).to_dict(validate=True))
+
+
+def published(name: str) -> Any:
+    """The mark of a published value: it is seen on every ground."""
+    return over(name).mark_point(
+        shape="diamond", size=110, filled=True, color=theme.PUBLISHED, stroke="white", opacity=1
+    )
 
 
 def over(name: str) -> alt.Chart:

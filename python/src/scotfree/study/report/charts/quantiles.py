@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -42,10 +42,42 @@ class Quantity:
     unit: str
     # In what order the methods stand.
     order: str = "methods, by their median"
-    is_log: bool = True
+    # log, symlog (logarithmic but for 0) or linear.
+    scale: str = "log"
+
+    def axis(self, *columns: Iterable[float | None]) -> Axis:
+        """The quantity's axis for these values."""
+        return Axis(self, chart.powers(*columns) if self.scale == "log" else None)
 
 
-def per_method(methods: pa.Table, quantity: Quantity, points: Sequence[Point] = ()) -> list[Chart]:
+@dataclass(frozen=True)
+class Axis:
+    """An axis of a quantity, the same for all layers of a chart."""
+
+    quantity: Quantity
+    domain: tuple[list[float], list[float]] | None
+
+    def up(self, field: str) -> alt.Y:
+        """As the vertical one."""
+        if self.domain:
+            return chart.log_y(field, self.quantity.unit, self.quantity.title, self.domain)
+        return alt.Y(f"{field}:Q", axis=self._axis(), scale=self._scale())
+
+    def across(self, field: str) -> alt.X:
+        """As the horizontal one."""
+        if self.domain:
+            return chart.log_x(field, self.quantity.unit, self.quantity.title, self.domain)
+        return alt.X(f"{field}:Q", axis=self._axis(), scale=self._scale())
+
+    def _axis(self) -> alt.Axis:
+        more = {"values": [0, 1, 10, 100, 1e3, 1e4, 1e5, 1e6]} if self.quantity.scale == "symlog" else {}
+        return chart.axis(self.quantity.unit, self.quantity.title, **more)
+
+    def _scale(self) -> alt.Scale:
+        return alt.Scale(type="symlog") if self.quantity.scale == "symlog" else alt.Scale(zero=True)
+
+
+def charts(methods: pa.Table, quantity: Quantity, points: Sequence[Point] = ()) -> list[Chart]:
     """Both charts."""
     if methods.num_rows == 0:
         return []
@@ -55,10 +87,10 @@ def per_method(methods: pa.Table, quantity: Quantity, points: Sequence[Point] = 
 def bands(methods: pa.Table, quantity: Quantity) -> Chart:
     """x: methods in the order of the table; y: the quantity; a band from each quantile to the next."""
     binned = bins.by_rank(methods, _NAMES)
-    if quantity.is_log:
+    if quantity.scale == "log":
         binned = chart.positive(binned, _NAMES)
     name = f"{quantity.key}-ranked"
-    domain = chart.powers(*(binned[column_].to_pylist() for column_ in _NAMES))
+    axis = quantity.axis(*(binned[field].to_pylist() for field in _NAMES))
     # The bands are made of their edges in the page: eight columns are less than seven times as many rows.
     colours = alt.Scale(domain=_BANDS, range=_BAND_COLOURS)
     layers: list[alt.Chart] = []
@@ -69,12 +101,12 @@ def bands(methods: pa.Table, quantity: Quantity) -> Chart:
             .mark_area(interpolate="linear", opacity=0.9)
             .encode(
                 x=_rank(quantity, binned),
-                y=_value(low, quantity, domain),
+                y=axis.up(low),
                 y2=alt.Y2(high),
                 color=alt.Color("band:N", scale=colours, title=None),
             )
         )
-    layers += [_median(name, quantity, binned, domain), _pointer(name, quantity, binned)]
+    layers += [_median(name, quantity, binned, axis), _pointer(name, quantity, binned)]
     about = f"{quantity.title.capitalize()} of each method: bands between its quantiles, the line is the median"
     return Chart(about, alt.layer(*layers).resolve_scale(color="shared"), {name: binned})
 
@@ -85,26 +117,20 @@ def _rank(quantity: Quantity, binned: pa.Table) -> alt.X:
     return alt.X("rank:Q", scale=scale, axis=chart.axis("count", quantity.order, tickMinStep=1, format="d"))
 
 
-def _value(field: str, quantity: Quantity, domain: tuple[list[float], list[float]]) -> alt.Y:
-    if quantity.is_log:
-        return chart.log_y(field, quantity.unit, quantity.title, domain)
-    return alt.Y(f"{field}:Q", axis=chart.axis(quantity.unit, quantity.title))
-
-
-def _median(name: str, quantity: Quantity, binned: pa.Table, domain: tuple[list[float], list[float]]) -> Any:
+def _median(name: str, quantity: Quantity, binned: pa.Table, axis: Axis) -> Any:
     line = chart.over(name).mark_line(strokeWidth=1.5, color="#ffffff")
-    return line.encode(x=_rank(quantity, binned), y=_value("p50", quantity, domain))
+    return line.encode(x=_rank(quantity, binned), y=axis.up("p50"))
 
 
 def _pointer(name: str, quantity: Quantity, binned: pa.Table) -> Any:
     """A rule under the pointer that names the method and its quantiles."""
-    near = alt.selection_point(fields=["rank"], nearest=True, on="pointerover", empty=False, name="near")
+    near = alt.selection_point(on="pointerover", clear="pointerout", empty=False)
     shown = [alt.Tooltip("service:N"), alt.Tooltip("method:N"), alt.Tooltip("rank:Q")]
     shown += [
         alt.Tooltip(f"{field}:Q", title=said, format=".3~s") for field, said in zip(_NAMES, _SPOKEN, strict=True)
     ]
     opacity = alt.condition(near, alt.value(0.6), alt.value(0))
-    rule = chart.over(name).mark_rule(strokeWidth=1)
+    rule = chart.over(name).mark_rule(strokeWidth=3)
     return rule.encode(x=_rank(quantity, binned), opacity=opacity, tooltip=shown).add_params(near)
 
 
@@ -112,16 +138,11 @@ def distributions(methods: pa.Table, quantity: Quantity, points: Sequence[Point]
     """x: the quantity; y: the share of methods whose quantile does not exceed it; a line for each quantile."""
     name, marks = f"{quantity.key}-over-methods", f"{quantity.key}-published"
     rows = _curves(methods)
-    if quantity.is_log:
+    if quantity.scale == "log":
         rows = chart.positive(rows, ["value"])
     published = _published(points)
-    domain = chart.powers(rows["value"].to_pylist(), published["value"].to_pylist())
+    x = quantity.axis(rows["value"].to_pylist(), published["value"].to_pylist()).across("value")
     colour = alt.Scale(domain=_SPOKEN, range=list(theme.QUANTILE_COLOURS))
-    x = (
-        chart.log_x("value", quantity.unit, quantity.title, domain)
-        if quantity.is_log
-        else alt.X("value:Q", axis=chart.axis(quantity.unit, quantity.title))
-    )
     y = alt.Y("share:Q", axis=chart.axis("share", "methods that do not exceed it"), scale=alt.Scale(domain=[0, 1]))
     tip = ["quantile:N", alt.Tooltip("value:Q", format=".3~s"), alt.Tooltip("share:Q", format=".1%")]
     lines = chart.over(name).mark_line(interpolate="step-after", strokeWidth=1.6, clip=True)

@@ -1,0 +1,177 @@
+"""F1, F8, F18, F22, F23, the tables, and section 2.1: services, load, errors, time."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from scotfree.study.analysis.selection import plain_name
+from scotfree.study.figures.result import Result
+from scotfree.study.figures.words import called
+from scotfree.study.report.charts import plain
+from scotfree.study.report.charts.chart import Chart
+
+_DAY_NS = 86_400_000_000_000
+_YEAR_DAYS = 365.25
+_BY = {"calls": "of all calls", "bytes": "of all bytes", "cycles": "of all cycles"}
+_SERVICE_SHARE = re.compile(r"(?P<service>.*): share of (?P<by>calls|bytes|cycles)")
+_ERROR_SHARE = re.compile(r"(?P<error>.*): share of (?P<by>errors|the errors' cycles)")
+_SERIES = {
+    "p95_ns": ("P95", "ns"),
+    "cpu_util": ("processor use", "share"),
+    "mem_bw": ("memory bandwidth, GB/s", "ratio"),
+    "long_wakeup_rate": ("long wake-ups", "share"),
+    "cpi": ("cycles per instruction", "ratio"),
+}
+
+
+def _growth(result: Result) -> list[Chart]:
+    days = result.tables["days"]
+    day = days["day"].to_numpy().astype(float)
+    published = next((each.published for each in result.comparisons if each.unit == "1/year"), None)
+    picks = np.unique(np.linspace(0, len(day) - 1, min(len(day), 350)).astype(int))
+    series = {"yours": days["ratio"].to_numpy()[picks]}
+    if published is not None:
+        series[f"published, {published:.0%} a year"] = (1 + published) ** ((day[picks] - day[0]) / _YEAR_DAYS)
+    rows = pa.concat_tables(
+        [
+            pa.table(
+                {"series": pa.array([name] * len(picks), pa.string()), "x": day[picks] * _DAY_NS, "y": values}
+            )
+            for name, values in series.items()
+        ]
+    )
+    axes = plain.Axes("", "requests per cycle, first day = 1", "ratio", x_unit="time", is_zero=False)
+    return [plain.lines("f1", rows, "Requests per cycle of each day, as a multiple of the first day's", axes)]
+
+
+def _services(result: Result) -> list[Chart]:
+    matched = [(_SERVICE_SHARE.fullmatch(each.what), each.published) for each in result.comparisons]
+    published = {(match["by"], plain_name(match["service"])): value for match, value in matched if match}
+    made = []
+    for by, title in _BY.items():
+        own = [row for row in result.tables["shares"].to_pylist() if row["by"] == by]
+        if own:
+            rows = pa.table(
+                {
+                    "row": pa.array([row["service"] for row in own], pa.string()),
+                    "value": pa.array([row["share"] for row in own], pa.float64()),
+                    "published": pa.array(
+                        [published.get((by, plain_name(row["service"]))) for row in own], pa.float64()
+                    ),
+                }
+            )
+            made.append(plain.shares(f"f8-{by}", rows, f"Services by {by}", title=title))
+    return made
+
+
+def _day(result: Result) -> list[Chart]:
+    table = result.tables["day"].to_pylist()
+    made = []
+    for column, (title, unit) in _SERIES.items():
+        rows = [
+            {"series": f"{row['cluster']} ({row['which']})", "x": float(row["start_ns"]), "y": row[column]}
+            for row in table
+            if row[column] is not None
+        ]
+        if rows:
+            axes = plain.Axes("", title, unit, x_unit="time")
+            about = f"{title} over the day, UTC"
+            about = about[0].upper() + about[1:]
+            made.append(plain.lines(f"f18-{column}", pa.Table.from_pylist(rows), about, axes, is_small=True))
+    return made
+
+
+def _load(result: Result) -> list[Chart]:
+    rows = [
+        {"series": row["service"], "dashed": row["over"] != "clusters", "x": row["load"], "y": row["cdf"]}
+        for row in result.tables["load"].to_pylist()
+    ]
+    axes = plain.Axes(
+        "processors used, of the limit", "clusters or machines", "share", x_unit="share", is_step=True
+    )
+    about = "Share of clusters (solid), and of the machines of one cluster (dashed), up to a load"
+    return [plain.lines("f22", pa.Table.from_pylist(rows), about, axes)]
+
+
+def _errors(result: Result) -> list[Chart]:
+    matched = [(_ERROR_SHARE.fullmatch(each.what), each.published) for each in result.comparisons]
+    published = {(match["by"], plain_name(match["error"])): value for match, value in matched if match}
+    series = (("share", "calls", "errors"), ("cycle_share", "cycles", "the errors' cycles"))
+    rows = [
+        {
+            "row": row["status"],
+            "series": name,
+            "value": row[column],
+            "published": published.get((by, plain_name(row["status"]))),
+        }
+        for row in result.tables["errors"].to_pylist()
+        for column, name, by in series
+    ]
+    about = "Errors by how often they are, and by the cycles that they waste"
+    return [plain.grouped("f23", pa.Table.from_pylist(rows, schema=_GROUPED), about, title="of all errors")]
+
+
+_GROUPED = pa.schema(
+    [("row", pa.string()), ("series", pa.string()), ("value", pa.float64()), ("published", pa.float64())]
+)
+
+
+def _selected(result: Result) -> list[Chart]:
+    sizes = {plain_name(row["service"]): float(row["bytes"]) for row in result.tables["published"].to_pylist()}
+    rows: list[dict[str, Any]] = []
+    for row in result.tables["services"].to_pylist():
+        name = called(row["service"], row["method"])
+        found = {"request": row["request_bytes"], "response": row["response_bytes"]}
+        found["published"] = sizes.get(plain_name(row["service"]))
+        rows += [{"row": name, "series": key, "value": value} for key, value in found.items() if value]
+    about = (
+        "Median sizes of request and response of the methods that are looked at one by one, and the published size"
+    )
+    made = [plain.dots("t1", pa.Table.from_pylist(rows), about, title="bytes", unit="bytes")] if rows else []
+    return [*made, *_time(result.tables["services"])]
+
+
+def _time(services: pa.Table) -> list[Chart]:
+    names = [called(row["service"], row["method"]) for row in services.to_pylist()]
+    rows = pa.table({"row": pa.array(names, pa.string()), "value": services["time_share"]})
+    return [plain.shares("t1-time", rows, "How much of all calls' time they take", title="of the time")]
+
+
+def _variables(result: Result) -> list[Chart]:
+    return [
+        plain.span(f"t2-{row['variable']}", row, f"{row['variable']}: {row['meaning']}")
+        for row in result.tables["variables"].to_pylist()
+        if row["median"] is not None
+    ]
+
+
+def _extent(result: Result) -> list[Chart]:
+    published = {plain_name(each.what.split(" (")[0]): each.published for each in result.comparisons}
+    published["spans"] = published.get(plain_name("calls sampled in one day"))
+    published["metric_days"] = published.get(plain_name("days of metrics"))
+    rows = [
+        {"row": row["what"].replace("_", " "), "series": series, "value": float(value)}
+        for row in result.tables["extent"].to_pylist()
+        if not row["what"].startswith("sampling")
+        for series, value in (("yours", row["value"]), ("published", published.get(row["what"])))
+        if value
+    ]
+    return [
+        plain.dots("s21", pa.Table.from_pylist(rows), "What the study rests on", title="how many", unit="count")
+    ]
+
+
+DRAW = {
+    "F1": _growth,
+    "F8": _services,
+    "F18": _day,
+    "F22": _load,
+    "F23": _errors,
+    "T1": _selected,
+    "T2": _variables,
+    "S2.1": _extent,
+}

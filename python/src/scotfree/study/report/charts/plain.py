@@ -1,0 +1,195 @@
+"""Charts without stages: bars with published marks, lines over time, distributions, matrices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pyarrow as pa
+
+from scotfree.study.report.charts import chart, theme
+from scotfree.study.report.charts.chart import Chart
+
+
+def shares(name: str, rows: pa.Table, about: str, *, title: str, unit: str = "share", top: int = 24) -> Chart:
+    """Bars of `value`, one for each `row`, in their order; a mark at `published` where that is known."""
+    rows = rows.slice(0, top)
+    y = alt.Y("row:N", sort=None, axis=alt.Axis(title=None, ticks=False, domain=False))
+    scale = alt.Scale(nice=True)
+    tip = ["row:N", alt.Tooltip("value:Q", format=_form(unit))]
+    bar = chart.over(name).mark_bar(color=theme.ONE, height={"band": 0.62})
+    drawn: Any = bar.encode(
+        y=y, x=alt.X("value:Q", scale=scale, axis=chart.axis(unit, title, tickCount=6)), tooltip=tip
+    )
+    if "published" in rows.column_names and rows["published"].null_count < rows.num_rows:
+        mark = chart.published(name)
+        tip = ["row:N", alt.Tooltip("published:Q", format=_form(unit))]
+        drawn = alt.layer(drawn, mark.encode(y=y, x=alt.X("published:Q", scale=scale), tooltip=tip))
+        about += "; diamonds are published"
+    return Chart(about, drawn, {name: rows}, height=max(80, 24 * rows.num_rows + 10))
+
+
+def stacked(
+    name: str, rows: pa.Table, about: str, order: list[str], series: list[str], *, title: str, unit: str = "share"
+) -> Chart:
+    """Bars of `value`, one for each `row` in this order, made of `series`."""
+    rows = rows.append_column(
+        "place", pa.array([series.index(one) for one in rows["series"].to_pylist()], pa.int32())
+    )
+    scale = alt.Scale(domain=[0, 1], clamp=True) if unit == "share" else alt.Scale()
+    spec = (
+        chart.over(name)
+        .mark_bar(height={"band": 0.72})
+        .encode(
+            y=alt.Y("row:N", sort=order, axis=alt.Axis(title=None, ticks=False, domain=False)),
+            x=alt.X("value:Q", stack="zero", axis=chart.axis(unit, title), scale=scale),
+            color=classes(series),
+            order="place:Q",
+            tooltip=["row:N", "series:N", alt.Tooltip("value:Q", format=_form(unit))],
+        )
+    )
+    return Chart(about, spec, {name: rows}, height=max(80, 24 * len(order) + 10))
+
+
+def correlations(name: str, rows: pa.Table, about: str) -> Chart:
+    """Bars of `value` from -1 to 1, one for each `row`; an interval from `low` to `high` where known."""
+    y = alt.Y("row:N", sort=None, axis=alt.Axis(title=None, ticks=False, domain=False))
+    scale = alt.Scale(domain=[-1, 1])
+    x = alt.X("value:Q", scale=scale, axis=alt.Axis(title="Spearman's rank correlation", grid=True))
+    tip = ["row:N", alt.Tooltip("value:Q", format=".2f")]
+    drawn: Any = chart.over(name).mark_bar(color=theme.ONE, height={"band": 0.5}).encode(y=y, x=x, tooltip=tip)
+    if {"low", "high"} <= set(rows.column_names):
+        rule = chart.over(name).mark_rule(strokeWidth=2, color=theme.OTHER)
+        drawn = alt.layer(drawn, rule.encode(y=y, x=alt.X("low:Q", scale=scale), x2="high:Q"))
+    return Chart(about, drawn, {name: rows}, height=max(80, 24 * rows.num_rows + 10))
+
+
+def _form(unit: str) -> str:
+    return ".2%" if unit == "share" else ".3~s"
+
+
+def classes(domain: list[str], symbol: str = "square") -> alt.Color:
+    """The colour of `series`, with its legend if there are several."""
+    legend = alt.Legend(title=None, symbolType=symbol, symbolStrokeWidth=3) if len(domain) > 1 else None
+    range_ = [theme.CLASSES[at % len(theme.CLASSES)] for at in range(len(domain))]
+    return alt.Color("series:N", scale=alt.Scale(domain=domain, range=range_), legend=legend)
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What the axes of lines say: units are keys of `chart.LABELS`, for the horizontal one also `time`."""
+
+    x_title: str
+    title: str
+    unit: str
+    x_unit: str = "count"
+    is_x_log: bool = False
+    is_log: bool = False
+    is_step: bool = False
+    is_zero: bool = True
+
+    def across(self, rows: pa.Table) -> alt.X:
+        """The horizontal axis."""
+        if self.x_unit == "time":
+            return alt.X("x:T", axis=alt.Axis(title=self.x_title, tickCount=5, labelAngle=0))
+        if self.is_x_log:
+            return chart.log_x("x", self.x_unit, self.x_title, chart.powers(rows["x"].to_pylist()))
+        scale = alt.Scale(zero=False, nice=False)
+        return alt.X("x:Q", axis=chart.axis(self.x_unit, self.x_title, tickCount=8), scale=scale)
+
+    def up(self, rows: pa.Table) -> alt.Y:
+        """The vertical axis."""
+        if self.is_log:
+            return chart.log_y("y", self.unit, self.title, chart.powers(rows["y"].to_pylist()))
+        axis = chart.axis(self.unit, self.title, tickCount=5)
+        return alt.Y("y:Q", axis=axis, scale=alt.Scale(zero=self.is_zero))
+
+
+def lines(name: str, rows: pa.Table, about: str, axes: Axes, *, is_small: bool = False) -> Chart:
+    """A line for each `series`: `x` (ns of the epoch if time) and `y`; dashed where `dashed` says so."""
+    series = list(dict.fromkeys(rows["series"].to_pylist()))
+    if axes.x_unit == "time":
+        rows = rows.set_column(rows.column_names.index("x"), "x", _milliseconds(rows["x"]))
+    encoded: dict[str, Any] = {"x": axes.across(rows), "y": axes.up(rows), "color": classes(series, "stroke")}
+    if "dashed" in rows.column_names:
+        dash = alt.Scale(domain=[False, True], range=[[1, 0], [5, 3]])
+        encoded["strokeDash"] = alt.StrokeDash("dashed:N", scale=dash, legend=None)
+    step: Any = "step-after" if axes.is_step else "linear"
+    line: Any = chart.over(name).mark_line(strokeWidth=1.6, interpolate=step, clip=True)
+    spec = line.encode(**encoded, tooltip=_tips(axes))
+    return Chart(about, spec, {name: rows}, height=180 if is_small else 260, is_small=is_small)
+
+
+def _tips(axes: Axes) -> list[Any]:
+    is_time = axes.x_unit == "time"
+    x = alt.Tooltip("x:T", format="%d %b %H:%M") if is_time else alt.Tooltip("x:Q", format=_form(axes.x_unit))
+    return ["series:N", x, alt.Tooltip("y:Q", format=_form(axes.unit))]
+
+
+def _milliseconds(values: pa.ChunkedArray) -> pa.Array:
+    return pa.array([None if value is None else round(value / 1e6) for value in values.to_pylist()], pa.int64())
+
+
+def matrix(
+    name: str, rows: pa.Table, about: str, *, columns: list[str], form: str = ".1f", is_signed: bool = False
+) -> Chart:
+    """Cells at `row` and `column` with their `value` written in them, darker where it is larger."""
+    x = alt.X(
+        "column:N", sort=columns, axis=alt.Axis(title=None, orient="top", labelAngle=-90, labelOverlap=False)
+    )
+    y = alt.Y("row:N", sort=None, axis=alt.Axis(title=None, ticks=False, domain=False))
+    base = chart.over(name).encode(x=x, y=y)
+    scale = alt.Scale(range=["#3b7fb814", "#3b7fb8"], domainMin=0)
+    if is_signed:
+        scale = alt.Scale(range=["#e2711d", "#e2711d08", "#3b7fb8"], domain=[-1, 0, 1], interpolate="rgb")
+    colour = alt.Color("value:Q", scale=scale, legend=None)
+    tip = ["row:N", "column:N", alt.Tooltip("value:Q", format=form)]
+    cells = base.mark_rect().encode(color=colour, tooltip=tip)
+    written = base.mark_text(fontSize=10).encode(text=alt.Text("value:Q", format=form))
+    count = len(set(rows["row"].to_pylist()))
+    return Chart(about, alt.layer(cells, written), {name: rows}, height=26 * count + 10)
+
+
+def grouped(name: str, rows: pa.Table, about: str, *, title: str, unit: str = "share") -> Chart:
+    """Bars of `value` side by side: one for each `series` of each `row`; a mark at `published` where known."""
+    series = list(dict.fromkeys(rows["series"].to_pylist()))
+    y = alt.Y("row:N", sort=None, axis=alt.Axis(title=None, ticks=False, domain=False))
+    tip = ["row:N", "series:N", *(alt.Tooltip(f"{of}:Q", format=_form(unit)) for of in ("value", "published"))]
+    offset = alt.YOffset("series:N", sort=series)
+    x = alt.X("value:Q", axis=chart.axis(unit, title, tickCount=6))
+    bar = chart.over(name).mark_bar().encode(y=y, yOffset=offset, x=x, color=classes(series), tooltip=tip)
+    mark = chart.published(name).encode(y=y, yOffset=offset, x="published:Q", tooltip=tip)
+    count = len(set(rows["row"].to_pylist()))
+    return Chart(about + "; diamonds are published", alt.layer(bar, mark), {name: rows}, height=34 * count + 10)
+
+
+def dots(name: str, rows: pa.Table, about: str, *, title: str, unit: str) -> Chart:
+    """A dot for each `series` of each `row`, on a logarithmic axis; the published one is a diamond."""
+    series = list(dict.fromkeys(rows["series"].to_pylist()))
+    colours = [theme.PUBLISHED if one == "published" else theme.CLASSES[at] for at, one in enumerate(series)]
+    shapes = ["diamond" if one == "published" else "circle" for one in series]
+    y = alt.Y("row:N", sort=None, axis=alt.Axis(title=None, ticks=False, domain=False, grid=True))
+    spec = (
+        chart.over(name)
+        .mark_point(size=90, filled=True, opacity=1)
+        .encode(
+            y=y,
+            x=chart.log_x("value", unit, title, chart.powers(rows["value"].to_pylist())),
+            color=alt.Color("series:N", title=None, scale=alt.Scale(domain=series, range=colours)),
+            shape=alt.Shape("series:N", title=None, scale=alt.Scale(domain=series, range=shapes)),
+            tooltip=["row:N", "series:N", alt.Tooltip("value:Q", format=".3~s")],
+        )
+    )
+    return Chart(about, spec, {name: rows}, height=24 * len(set(rows["row"].to_pylist())) + 10)
+
+
+def span(name: str, row: dict[str, Any], about: str) -> Chart:
+    """From `least` to `greatest`, with the `median` marked."""
+    rows = pa.table({key: pa.array([row[key]], pa.float64()) for key in ("least", "median", "greatest")})
+    x = alt.X("least:Q", axis=alt.Axis(title=None, tickCount=5), scale=alt.Scale(zero=True))
+    tip = [alt.Tooltip(f"{key}:Q", format=".3~g") for key in rows.column_names]
+    bar = chart.over(name).mark_bar(color=theme.ONE, height=8).encode(x=x, x2="greatest:Q", tooltip=tip)
+    mark = chart.over(name).mark_point(size=90, filled=True, color=theme.OTHER, opacity=1, stroke="white")
+    spec = alt.layer(bar, mark.encode(x="median:Q", tooltip=tip))
+    return Chart(about + ": least, median, greatest", spec, {name: rows}, height=36, is_small=True)

@@ -1,0 +1,173 @@
+"""The page in a real browser without a network: every chart is drawn, at both widths and in both themes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_report import Made, made_report
+
+from scotfree.study.report import page as report_page
+
+playwright = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium (Debian: apt-get install chromium)"),
+]
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PAGE_BYTES_MAX = 5_000_000
+# Marks that a chart draws: an axis alone is none.
+MARKS = ".role-mark path, .role-mark line, .role-mark text"
+
+
+@dataclass
+class Seen:
+    """A page, with what it asked for and complained of."""
+
+    page: Any
+    requests: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        launched = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def made() -> Made:
+    return made_report()
+
+
+@contextmanager
+def opened(
+    browser: Any, path: Path, *, width: int = 1280, scheme: str = "light", charts: str = ""
+) -> Iterator[Seen]:
+    """The page at a width, charts in view drawn or `all`; what it asks of a network is refused and noted."""
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True)
+    seen = Seen(context.new_page())
+
+    def route(asked: Any) -> None:
+        if asked.request.url == path.as_uri():
+            asked.continue_()
+        else:
+            seen.requests.append(asked.request.url)
+            asked.abort()
+
+    context.route("**/*", route)
+    seen.page.on(
+        "console", lambda said: seen.complaints.append(said.text) if said.type in ("error", "warning") else 0
+    )
+    seen.page.on("pageerror", lambda error: seen.complaints.append(str(error)))
+    seen.page.goto(path.as_uri())
+    wanted = f"html[data-charts={charts}]" if charts else "html[data-charts]"
+    seen.page.wait_for_selector(wanted, state="attached", timeout=120_000)
+    yield seen
+    context.close()
+
+
+def drawn(chart: Any) -> int:
+    """Marks of a chart that have an extent."""
+    return int(
+        chart.evaluate(
+            "(chart, marks) => [...chart.querySelectorAll(marks)].filter((mark) => {"
+            "const box = mark.getBBox(); return box.width + box.height > 0; }).length",
+            MARKS,
+        )
+    )
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (360, "dark")])
+def test_every_figure_is_drawn_without_a_network(browser: Any, made: Made, width: int, scheme: str) -> None:
+    with opened(browser, made.page, width=width, scheme=scheme, charts="all") as seen:
+        for each in made.computed:
+            charts = seen.page.query_selector_all(f"#{each.key} .chart")
+            assert bool(charts) == bool(each.result.tables), each.figure.number
+            for chart in charts:
+                where = chart.get_attribute("data-chart")
+                assert drawn(chart) > 0, where
+                box = chart.query_selector("svg").bounding_box()
+                assert 200 < box["width"] <= width, where
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+        assert seen.requests == []
+        assert seen.complaints == []
+
+
+def test_a_chart_without_data_counts_as_not_drawn(browser: Any, made: Made, tmp_path: Path) -> None:
+    """The plant: a page whose data sets are all empty has axes, and no mark."""
+    emptied = tmp_path / "empty.html"
+    html = made.page.read_text()
+    script = "for (const set of Object.values(page.sets)) for (const key of Object.keys(set)) set[key] = [];"
+    before = "const places = [...document"
+    assert html.count(before) == 1
+    old = report_page._asset("page.js")
+    new = old.replace(before, script + before)
+    html = html.replace(old, new).replace(report_page._hash(old), report_page._hash(new))
+    emptied.write_text(html)
+    with opened(browser, emptied, charts="all") as seen:
+        assert drawn(seen.page.query_selector("#F2 .chart")) == 0
+
+
+def test_the_network_is_forbidden_by_the_page_itself(browser: Any, made: Made) -> None:
+    with opened(browser, made.page) as seen:
+        asked = "fetch('http://127.0.0.1:9/').then(() => 'reached', (error) => error.name)"
+        assert seen.page.evaluate(asked) == "TypeError"
+        assert any("Content Security Policy" in complaint for complaint in seen.complaints)
+        assert seen.requests == []
+
+
+def test_the_theme_changes_by_the_switch_and_charts_follow(browser: Any, made: Made) -> None:
+    with opened(browser, made.page, scheme="light") as seen:
+        ground = "getComputedStyle(document.body).backgroundColor"
+        light = seen.page.evaluate(ground)
+        seen.page.click("#theme")
+        seen.page.click("#theme")
+        seen.page.wait_for_selector(".chart[data-drawn=dark]")
+        assert seen.page.evaluate("document.documentElement.dataset.theme") == "dark"
+        assert seen.page.evaluate(ground) != light
+
+
+def test_the_keyboard_reaches_every_figure(browser: Any, made: Made) -> None:
+    with opened(browser, made.page) as seen:
+        reached: set[str] = set()
+        for _ in range(2000):
+            seen.page.keyboard.press("Tab")
+            focused = seen.page.evaluate(
+                "[document.activeElement.className, document.activeElement.closest('section')?.id]"
+            )
+            if not reached and focused[0] == "skip":
+                assert seen.page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0
+            reached.add(focused[1])
+            if focused[1] == "provenance":
+                break
+        assert {each.key for each in made.computed if each.result.tables} <= reached
+
+
+def test_a_charts_data_unfolds_as_a_table(browser: Any, made: Made) -> None:
+    with opened(browser, made.page) as seen:
+        details = seen.page.query_selector("#F2 details.data")
+        assert details.query_selector("table") is None
+        details.query_selector("summary").press("Enter")
+        details.wait_for_selector("table")
+        assert len(details.query_selector_all("tbody tr")) == 120
+
+
+def test_the_page_is_small(made: Made) -> None:
+    assert made.page.stat().st_size <= PAGE_BYTES_MAX
