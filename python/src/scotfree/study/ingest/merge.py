@@ -115,11 +115,11 @@ class Merge:
     def _nodes(self) -> _Nodes:
         columns = self._db.execute(merge_sql.PARENTS).fetchnumpy()
         order = np.argsort(columns.pop("n"))
-        flags = {
-            name: np.asarray(columns.pop(name))[order].astype(np.bool_) for name in ("has_parent", "is_shared")
-        }
+        has_parent, is_shared = (
+            np.asarray(columns.pop(name))[order].astype(np.bool_) for name in ("has_parent", "is_shared")
+        )
         rows = {name: np.asarray(values)[order].astype(np.int64) for name, values in columns.items()}
-        return _Nodes(**rows, **flags)
+        return _Nodes(**rows, has_parent=has_parent, is_shared=is_shared)
 
     def _cut(self, nodes: _Nodes) -> None:
         """Rules 7: a parent that is missing, and one that is a descendant, is none."""

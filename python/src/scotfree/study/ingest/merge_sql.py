@@ -69,7 +69,8 @@ DROP_SURPLUS: Final = "DELETE FROM side WHERE row IN (SELECT row FROM surplus)"
 
 PARENTS: Final = """
 SELECT node.n, node.span_id, coalesce(node.client, -1) AS client, coalesce(node.server, -1) AS server,
-  coalesce(node.internal, -1) AS internal, coalesce(p.n, -1) AS parent, node.parent <> 0 AS has_parent, node.is_shared
+  coalesce(node.internal, -1) AS internal, coalesce(p.n, -1) AS parent,
+  node.parent <> 0 AS has_parent, node.is_shared
 FROM node LEFT JOIN node p ON p.hi = node.hi AND p.lo = node.lo AND p.span_id = node.parent AND node.parent <> 0"""
 
 # Rule 5: of several servers under one client that whose answer it was: of the client's status, the first to end.
