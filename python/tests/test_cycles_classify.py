@@ -203,3 +203,11 @@ def test_in_the_programs_own_file_a_crate_of_another_name_is_its_callers() -> No
     stacks = [["tonic::serve", "cart::get", "unheard_of::sort"], ["unheard_of::sort"]]
     modules: list[list[str] | None] = [["/app/cart"] * 3, ["/app/cart"]]
     assert categories(stacks, modules=modules) == ["application", UNCLASSIFIED]
+
+
+def test_the_rules_that_the_documentation_shows_are_rules(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cycle-tax.md").read_text()
+    shown = load((_file(tmp_path, page.split("```toml\n")[1].split("```")[0]),))
+    assert categories([["main", "cart_add"]], shown) == ["application"]
+    assert categories([["pack"]], shown, [["/opt/libourwire.so"]]) == ["serialization"]
+    assert all(category in page for category in (*rule_table.CATEGORIES, UNCLASSIFIED))
