@@ -6,6 +6,8 @@
 mod columns;
 mod json;
 mod metrics;
+mod row;
+mod said;
 mod signal;
 mod spans;
 mod table;

@@ -4,6 +4,8 @@
 //! be read counts as one dropped record for each place.
 
 use super::columns::{Bitmap, Column, Texts};
+use super::row::{Own, Row};
+use super::said::{better, first, pairs, Said, NO_RANK};
 use super::table::{float, integer, AttributeTable, Family, Target};
 use super::trouble::Troubles;
 use super::wire::{attribute, Any, Damage, Fields, Value};
@@ -34,7 +36,6 @@ mod field {
 const KIND_MAX: u64 = 5;
 const STATUS_CODE_OK: u64 = 1;
 const STATUS_CODE_ERROR: u64 = 2;
-const NO_RANK: u16 = u16::MAX;
 
 /// Rows of `side`, less what is the same in all of an input.
 #[derive(Debug, Clone)]
@@ -96,46 +97,6 @@ fn named<T: Default>(names: &[String]) -> Vec<(String, T)> {
     names.iter().map(|name| (name.clone(), T::default())).collect()
 }
 
-/// What attributes said, as ranks and values by column; a rank of `NO_RANK` says nothing.
-#[derive(Debug, Clone, Default)]
-struct Said {
-    integers: Vec<(u16, i64)>,
-    floats: Vec<(u16, f64)>,
-    texts: Vec<(u16, i32)>,
-    error: (u16, i32),
-    /// Whether the error's type says by itself that there is one.
-    has_failed: bool,
-    is_hedge: bool,
-}
-
-impl Said {
-    fn nothing(table: &AttributeTable) -> Self {
-        Said {
-            integers: vec![(NO_RANK, 0); table.integers.len()],
-            floats: vec![(NO_RANK, 0.0); table.floats.len()],
-            texts: vec![(NO_RANK, 0); table.texts.len()],
-            error: (NO_RANK, 0),
-            has_failed: false,
-            is_hedge: false,
-        }
-    }
-
-    fn clear(&mut self) {
-        self.integers.fill((NO_RANK, 0));
-        self.floats.fill((NO_RANK, 0.0));
-        self.texts.fill((NO_RANK, 0));
-        self.error = (NO_RANK, 0);
-        self.has_failed = false;
-        self.is_hedge = false;
-    }
-}
-
-fn better<T>(known: &mut (u16, T), rank: u16, value: T) {
-    if rank <= known.0 {
-        *known = (rank, value);
-    }
-}
-
 /// Where in a message the reading is: the ends of the messages that it is in.
 #[derive(Debug, Clone, Default)]
 struct Place {
@@ -157,20 +118,6 @@ pub struct SpanDecoder {
     place: Place,
     resource: Said,
     own: Said,
-}
-
-/// A span's own fields, as far as they were read.
-#[derive(Debug, Default)]
-struct Own<'a> {
-    trace_id: &'a [u8],
-    span_id: &'a [u8],
-    parent_id: &'a [u8],
-    name: &'a [u8],
-    kind: u64,
-    start: u64,
-    end: u64,
-    status_code: u64,
-    message: &'a [u8],
 }
 
 impl SpanDecoder {
@@ -485,58 +432,5 @@ impl SpanDecoder {
         };
         self.changed(coded.change);
         coded.code
-    }
-}
-
-/// What of a span must be as OTLP says.
-struct Row {
-    span_id: i64,
-    /// An error if it is no id.
-    parent: Result<Option<i64>, ()>,
-    start_ns: i64,
-    duration_ns: i64,
-}
-
-impl Row {
-    fn of(own: &Own<'_>) -> Result<Row, &'static str> {
-        if own.trace_id.len() != 16 || own.trace_id == [0; 16] {
-            return Err("a trace's id is not of 16 bytes, or zero");
-        }
-        let span_id =
-            id(own.span_id).filter(|id| *id != 0).ok_or("a span's id is not of 8 bytes, or zero")?;
-        let parent = match own.parent_id {
-            [] => Ok(None),
-            bytes => id(bytes).map(|id| (id != 0).then_some(id)).ok_or(()),
-        };
-        let (start_ns, duration_ns) = times(own.start, own.end)?;
-        Ok(Row { span_id, parent, start_ns, duration_ns })
-    }
-}
-
-fn id(bytes: &[u8]) -> Option<i64> {
-    bytes.try_into().ok().map(i64::from_be_bytes)
-}
-
-fn times(start: u64, end: u64) -> Result<(i64, i64), &'static str> {
-    if start == 0 || end == 0 {
-        return Err("a start or an end is missing");
-    }
-    let (Ok(start_ns), Ok(end_ns)) = (i64::try_from(start), i64::try_from(end)) else {
-        return Err("a time is beyond the year 2262");
-    };
-    if end_ns < start_ns {
-        return Err("it ends before it starts");
-    }
-    Ok((start_ns, end_ns - start_ns))
-}
-
-fn pairs<'a, T>(own: &'a [T], resource: &'a [T]) -> impl Iterator<Item = (&'a T, &'a T)> {
-    own.iter().zip(resource)
-}
-
-fn first<T>(own: (u16, T), resource: (u16, T)) -> Option<T> {
-    match (own, resource) {
-        ((rank, value), _) | (_, (rank, value)) if rank != NO_RANK => Some(value),
-        _ => None,
     }
 }
