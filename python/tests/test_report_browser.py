@@ -117,7 +117,7 @@ def test_a_chart_without_data_counts_as_not_drawn(browser: Any, made: Made, tmp_
     script = "for (const set of Object.values(page.sets)) for (const key of Object.keys(set)) set[key] = [];"
     before = "const places = [...document"
     assert html.count(before) == 1
-    old = report_page._asset("page.js")
+    old = report_page.asset("page.js")
     new = old.replace(before, script + before)
     html = html.replace(old, new).replace(report_page._hash(old), report_page._hash(new))
     emptied.write_text(html)

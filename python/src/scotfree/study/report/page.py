@@ -51,12 +51,12 @@ class About:
 def render(computed: Sequence[Computed], ledger: Ledger, about: About, first: Sequence[Finding] = ()) -> str:
     """The whole page; `first` are the findings that it begins with."""
     drawn = {each.key: _charts(each) for each in computed}
-    library, script = _library(), _asset("page.js")
+    library, script = _library(), asset("page.js")
     return (
-        _environment()
+        environment()
         .get_template("page.html.j2")
         .render(
-            style=_asset("page.css"),
+            style=asset("page.css"),
             library=library,
             script=script,
             policy=policy(library, script),
@@ -146,13 +146,15 @@ def _library() -> str:
     return library
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A file that pages are made of."""
     return (resources.files("scotfree.study.report") / "assets" / name).read_text(encoding="utf-8")
 
 
 @cache
-def _environment() -> jinja2.Environment:
-    loader = jinja2.FunctionLoader(_asset)
+def environment() -> jinja2.Environment:
+    """Templates that escape whatever they are given."""
+    loader = jinja2.FunctionLoader(asset)
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

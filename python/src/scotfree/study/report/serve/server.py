@@ -1,0 +1,204 @@
+"""The server: GET only, on the loopback address only, for requests that name it as their host.
+
+That a request names this host keeps pages of other sites, whose names were pointed at this machine, from reading.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+import jinja2
+
+from scotfree.study import schema
+from scotfree.study.report import page, text
+from scotfree.study.report.charts import theme
+from scotfree.study.report.serve.queries import Queries, Rows
+
+HOST = "127.0.0.1"
+NAME_MAX = 1000
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_FORMS = {
+    "id": re.compile(r"\d{1,9}"),
+    "trace": re.compile(r"[0-9a-f]{32}"),
+    "span": re.compile(r"-?\d{1,19}"),
+    "name": re.compile(rf".{{1,{NAME_MAX}}}", re.DOTALL),
+}
+
+
+class Refused(Exception):
+    """A request that is answered by an error."""
+
+    def __init__(self, status: HTTPStatus, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+def parameters(query: str, *names: str) -> list[str]:
+    """These, each once and of its form; `Refused` otherwise."""
+    try:
+        given = parse_qs(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=8)
+    except ValueError as error:
+        raise Refused(HTTPStatus.BAD_REQUEST, f"the query cannot be read: {error}") from None
+    found = []
+    for name in names:
+        values = given.get(name, [])
+        if len(values) != 1 or not _FORMS[name].fullmatch(values[0]):
+            raise Refused(HTTPStatus.BAD_REQUEST, f"`{name}` is missing, repeated or not of its form")
+        found.append(values[0])
+    return found
+
+
+class Pages:
+    """The pages by their paths: from a query to HTML."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+        self._template = _environment().get_template("serve.html.j2")
+        self.by_path: dict[str, Callable[[str], str]] = {
+            "/": self._fleet,
+            "/service": self._service,
+            "/method": self._method,
+            "/trace": self._trace,
+        }
+
+    def _render(self, **values: Any) -> str:
+        empty: dict[str, Any] = {"table": None, "method": None, "groups": [], "call": None, "calls": [], "up": []}
+        return self._template.render(style=page.asset("page.css"), policy=_POLICY, **{**empty, **values})
+
+    def _fleet(self, query: str) -> str:
+        parameters(query)
+        rows = [
+            {"name": row["service"], "link": f"/service?name={quote(row['service'], safe='')}", **row}
+            for row in self._queries.services()
+        ]
+        return self._render(title="All services", table=rows)
+
+    def _service(self, query: str) -> str:
+        (name,) = parameters(query, "name")
+        rows = _found(self._queries.methods(name), "no such service")
+        table = [{"name": row["method"], "link": f"/method?id={row['method_id']}", **row} for row in rows]
+        return self._render(title=name, table=table, up=[("All services", "/")])
+
+    def _method(self, query: str) -> str:
+        method_id = int(parameters(query, "id")[0])
+        method = self._queries.method(method_id)
+        if method is None:
+            raise Refused(HTTPStatus.NOT_FOUND, "no such method")
+        groups = [("The slowest calls", self._queries.slowest(method_id))]
+        if method["p95_ns"] is not None:
+            groups.append(("Calls around the P95", self._queries.around(method_id, method["p95_ns"])))
+        up = [("All services", "/"), (method["service"], f"/service?name={quote(method['service'], safe='')}")]
+        bars = [(name, [_exemplar(row, rows) for row in rows]) for name, rows in groups]
+        return self._render(title=method["method"], method=method, stages=_stages(method), groups=bars, up=up)
+
+    def _trace(self, query: str) -> str:
+        trace, span = parameters(query, "trace", "span")
+        # Ids are 64 bits, with a sign.
+        is_id = -(2**63) <= int(span) < 2**63
+        call = self._queries.call(trace, int(span)) if is_id else None
+        if call is None:
+            raise Refused(HTTPStatus.NOT_FOUND, "no such call")
+        calls = self._queries.trace(trace)
+        up = [("All services", "/"), (call["method"], f"/method?id={call['method_id']}")]
+        return self._render(
+            title=f"A call of {call['method']}", call=call, stages=_stages(call), calls=calls, up=up
+        )
+
+
+def _found(rows: Rows, why: str) -> Rows:
+    if not rows:
+        raise Refused(HTTPStatus.NOT_FOUND, why)
+    return rows
+
+
+def _stages(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """The nine stages one behind the other: name, colour, start and length in percent of them all."""
+    known = [(stage, row[f"{stage}_ns"]) for stage in schema.STAGES]
+    whole = sum(value or 0 for _, value in known) or 1
+    found, reached = [], 0.0
+    for stage, value in known:
+        share = 100 * (value or 0) / whole
+        colour = theme.STAGE_COLOURS[stage]
+        found.append({"name": theme.spoken(stage), "ns": value, "colour": colour, "from": reached, "share": share})
+        reached += share
+    return found
+
+
+def _exemplar(row: dict[str, Any], rows: Rows) -> dict[str, Any]:
+    """A call with its stages, its length in percent of the longest of its list."""
+    longest = max(each["total_ns"] for each in rows) or 1
+    link = f"/trace?trace={row['trace']}&span={row['span_id']}"
+    return {"link": link, "ns": row["total_ns"], "width": 100 * row["total_ns"] / longest, "stages": _stages(row)}
+
+
+def _environment() -> jinja2.Environment:
+    environment = page.environment()
+    environment.filters["ns"] = lambda value: text.quantity(value, "ns")
+    environment.filters["share"] = lambda value: text.quantity(value, "share")
+    return environment
+
+
+def serve(queries: Queries, port: int) -> ThreadingHTTPServer:
+    """A server that is bound (port 0: any that is free) and not yet running."""
+    pages = Pages(queries)
+    names: set[str] = set()
+
+    class Handler(BaseHTTPRequestHandler):
+        server_version = "scotfree"
+        # Whoever does not finish a request gives his thread back.
+        timeout = 10
+
+        def do_GET(self) -> None:
+            self._answer()
+
+        def do_HEAD(self) -> None:
+            self._answer()
+
+        def _answer(self) -> None:
+            try:
+                self._send(HTTPStatus.OK, self._page())
+            except Refused as refused:
+                self._send(refused.status, f"<!doctype html><title>refused</title><p>{_escaped(str(refused))}</p>")
+
+        def _page(self) -> str:
+            if self.headers.get("Host", "") not in names:
+                raise Refused(HTTPStatus.MISDIRECTED_REQUEST, "this server is known by its loopback address only")
+            asked = urlsplit(self.path)
+            if asked.path not in pages.by_path:
+                raise Refused(HTTPStatus.NOT_FOUND, "no such page")
+            return pages.by_path[asked.path](asked.query)
+
+        def _send(self, status: HTTPStatus, html: str) -> None:
+            body = html.encode()
+            self.send_response(status)
+            for name, value in _HEADERS.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Says nothing: names in addresses are the user's own."""
+
+    server = ThreadingHTTPServer((HOST, port), Handler)
+    names.update(f"{name}:{server.server_port}" for name in (HOST, "localhost"))
+    return server
+
+
+_HEADERS = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Content-Security-Policy": _POLICY + "; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+def _escaped(value: str) -> str:
+    return value.replace("&", "&amp;").replace("<", "&lt;")

@@ -1,0 +1,135 @@
+"""The server behind a report: from all services to one call, for this host only, hostile questions refused."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from html import unescape
+from http.client import HTTPConnection, HTTPResponse
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from scotfree.study import schema
+from scotfree.study.fleet import generate
+from scotfree.study.fleet.options import FleetOptions
+from scotfree.study.report.serve.queries import ROWS_MAX, Queries
+from scotfree.study.report.serve.server import HOST, serve
+from scotfree.study.store import Manifest, Store, partition_folder, write_manifest, write_table
+
+EVIL = "<script>alert(1)</script>' OR 1=1 --"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadingHTTPServer]:
+    folder = tmp_path_factory.mktemp("serve") / "fleet"
+    generate(folder, FleetOptions(spans=5_000, methods=30, partitions=2, metrics=False, profiles=False))
+    running = serve(Queries(Store.open(folder)), 0)
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    yield running
+    running.shutdown()
+    thread.join()
+    running.server_close()
+
+
+def ask(server: ThreadingHTTPServer, path: str, host: str | None = None, verb: str = "GET") -> tuple[int, str]:
+    port = server.server_address[1]
+    connection = HTTPConnection(HOST, port, timeout=30)
+    connection.request(verb, path, headers={"Host": host or f"{HOST}:{port}"})
+    answer: HTTPResponse = connection.getresponse()
+    found = answer.status, answer.read().decode()
+    connection.close()
+    return found
+
+
+def links(html: str, to: str) -> list[str]:
+    return [unescape(link) for link in re.findall(rf'href="({to}[^"]*)"', html)]
+
+
+def test_from_the_fleet_to_the_nine_stages_of_one_call(server: ThreadingHTTPServer) -> None:
+    status, fleet = ask(server, "/")
+    assert status == 200
+    status, service = ask(server, links(fleet, "/service")[0])
+    assert status == 200
+    status, method = ask(server, links(service, "/method")[0])
+    assert status == 200
+    assert "The slowest calls" in method
+    assert "Calls around the P95" in method
+    status, call = ask(server, links(method, "/trace")[0])
+    assert status == 200
+    for stage in schema.STAGES:
+        assert stage.split("_")[0] in call
+    assert call.count("<rect") == len(schema.STAGES)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/method?id=1%20OR%201=1", 400),
+        ("/method?id=1&id=2", 400),
+        ("/method", 400),
+        ("/method?id=999999999", 404),
+        ("/service?name=" + "x" * 1001, 400),
+        ("/service?name=%27%20OR%201%3D1%20--", 404),
+        ("/trace?trace=zz&span=1", 400),
+        ("/trace?trace=" + "0" * 32 + "&span=1", 404),
+        ("/trace?trace=" + "0" * 32 + "&span=" + "9" * 19, 404),
+        ("/?a;b", 400),
+        ("/../../etc/passwd", 404),
+    ],
+)
+def test_hostile_questions_are_refused(server: ThreadingHTTPServer, path: str, status: int) -> None:
+    assert ask(server, path)[0] == status
+
+
+def test_a_page_of_another_name_for_this_machine_reads_nothing(server: ThreadingHTTPServer) -> None:
+    status, html = ask(server, "/", host="evil.example:80")
+    assert status == 421
+    assert "<table" not in html
+
+
+def test_nothing_but_reading(server: ThreadingHTTPServer) -> None:
+    assert ask(server, "/", verb="POST")[0] == 501
+    assert ask(server, "/", verb="DELETE")[0] == 501
+    assert ask(server, "/", verb="HEAD") == (200, "")
+
+
+def test_the_server_is_on_the_loopback_address(server: ThreadingHTTPServer) -> None:
+    assert server.server_address[0] == "127.0.0.1"
+
+
+def test_names_from_data_stay_text_and_lists_end(tmp_path: Path) -> None:
+    rows = [
+        {
+            "trace_id": bytes([index // 256, index % 256] + [0] * 14),
+            "span_id": index,
+            "start_ns": 0,
+            "method_id": index,
+            "service": EVIL + str(index),
+            "method": EVIL,
+            "status": "OK",
+            "total_ns": 10,
+            "provenance": 0,
+        }
+        for index in range(ROWS_MAX + 5)
+    ]
+    write_table(pa.Table.from_pylist(rows, schema=schema.SPAN), partition_folder(tmp_path, 0) / "part.parquet")
+    write_manifest(tmp_path, Manifest(partitions=1))
+    running = serve(Queries(Store.open(tmp_path)), 0)
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    try:
+        _, html = ask(running, "/")
+        assert "<script" not in html
+        assert html.count("/service?name=") == ROWS_MAX
+        status, html = ask(running, links(html, "/service")[0])
+        assert status == 200
+        assert "<script" not in html
+    finally:
+        running.shutdown()
+        thread.join()
+        running.server_close()
