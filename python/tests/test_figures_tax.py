@@ -129,6 +129,34 @@ def test_a_lumped_tax_is_shown_and_its_split_is_missing(tmp_path: Path) -> None:
     assert how["request_wire", "measured"] == 0
 
 
+def test_sides_are_told_where_the_clocks_tell_them(tmp_path: Path) -> None:
+    """Half of the calls know their sides, half only their sum: the sides' shares are of the first half."""
+    half = np.arange(400) < 200
+    columns = {
+        "total_ns": np.where(half, 1_000, 9_000),
+        "server_app_ns": np.where(half, 700, 9_000),
+        "request_side_ns": [200 if known else None for known in half],
+        "response_side_ns": [100 if known else None for known in half],
+    }
+    result = tax.compute_tax(study_of(tmp_path, spans(**columns)))
+    found = shown(result, "all")
+    assert found["request_side"] == pytest.approx((0.2, 0.2)) and found["response_side"] == pytest.approx(
+        (0.1, 0.1)
+    )
+    assert found["tax"][0] == pytest.approx(0.03)
+    assert result.coverage is Coverage.PARTIAL
+    assert "20 % before the application, 10 % behind it" in result.findings[0]
+
+
+def test_sides_are_sums_of_stages_where_these_are_known(tmp_path: Path) -> None:
+    columns = fleet()
+    found = shown(tax.compute_tax(study_of(tmp_path, spans(**columns))), "all")
+    good = np.array(columns["status"]) == schema.STATUS_OK
+    weights, stages = columns["sample_weight"][good], columns["stages"][good]
+    request = (stages[:, : schema.APP].sum(axis=1) * weights).sum() / (stages.sum(axis=1) * weights).sum()
+    assert found["request_side"][0] == pytest.approx(request)
+
+
 def test_without_a_server_there_is_no_tax(tmp_path: Path) -> None:
     result = tax.compute_tax(study_of(tmp_path, spans(total_ns=np.full(200, 1_000))))
     assert result.coverage is Coverage.ABSENT and len(result.missing) == 2

@@ -5,6 +5,9 @@ All of F10 is a ratio of two of these sums; so are the shares that rank the find
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
 from typing import Any
 
 import ibis
@@ -20,8 +23,9 @@ from scotfree.study.analysis.quantiles import column
 from scotfree.study.analysis.study import Study
 
 TAIL = 0.95
-# How much is known of a call: its total; also the application's time; all nine stages.
-TOTAL, APP, STAGES = 0, 1, 2
+# How much is known of a call: its total; the application's time; what lies before and behind that; all stages.
+TOTAL, APP, SIDES, STAGES = 0, 1, 2, 3
+_SUMMED = (*schema.STAGE_COLUMNS, "request_side_ns", "response_side_ns")
 
 
 @once
@@ -43,8 +47,9 @@ def tails(study: Study) -> pa.Table:
 def sums(study: Study) -> pa.Table:
     """Weighted sums by method_id, in_tail, in_global_tail and known.
 
-    Columns: samples, weight, total_ns and each stage's sum; ratio_weight and each stage's sum of shares of its
-    call's total (`NAME_ratio`), of calls that took any time. A call is in its tail from the P95 on: total >= P95.
+    Columns: samples, weight, total_ns and the sum of each stage and side; ratio_weight and each one's sum of
+    shares of its call's total (`NAME_ratio`), of calls that took any time. A call is in its tail from the P95 on:
+    total >= P95.
     """
     calls = _with_tails(study)
     by = ["method_id", "in_tail", "in_global_tail", "known"]
@@ -56,6 +61,8 @@ def _with_tails(study: Study) -> Any:
     thresholds = study.engine.register("tail_thresholds", tails(study))
     joined = calls.left_join(thresholds, "method_id")
     overall = global_tail_ns(study)
+    sides = {name: joined[name].coalesce(_sum_of(joined, stages)) for name, stages in _SIDES.items()}
+    joined = joined.mutate(**sides)
     return joined.mutate(
         in_tail=(joined.total_ns >= joined.threshold_ns).fill_null(False),
         in_global_tail=joined.total_ns >= (overall if overall is not None else 0.0),
@@ -63,9 +70,21 @@ def _with_tails(study: Study) -> Any:
     )
 
 
+# What lies before the application, and behind it.
+_SIDES = {
+    "request_side_ns": schema.STAGE_COLUMNS[: schema.APP],
+    "response_side_ns": schema.STAGE_COLUMNS[schema.APP + 1 :],
+}
+
+
+def _sum_of(calls: Any, names: Sequence[str]) -> Any:
+    return reduce(add, (calls[name] for name in names))
+
+
 def _known(calls: Any) -> Any:
     app = ibis.ifelse(calls.server_app_ns.notnull(), APP, TOTAL)
-    return ibis.ifelse(all_stages(calls), STAGES, app).cast("int64")
+    both = calls.server_app_ns.notnull() & calls.request_side_ns.notnull() & calls.response_side_ns.notnull()
+    return ibis.ifelse(all_stages(calls), STAGES, ibis.ifelse(both, SIDES, app)).cast("int64")
 
 
 def _sums(calls: Any) -> dict[str, Any]:
@@ -77,7 +96,7 @@ def _sums(calls: Any) -> dict[str, Any]:
         "total_ns": (total * each).sum(),
         "ratio_weight": each.sum(where=total > 0),
     }
-    for name in schema.STAGE_COLUMNS:
+    for name in _SUMMED:
         time = calls[name].cast("float64")
         sums[name] = (time * each).sum()
         sums[f"{name}_ratio"] = (time / total.nullif(0.0) * each).sum()

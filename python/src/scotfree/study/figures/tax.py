@@ -17,6 +17,7 @@ from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, 
 from scotfree.study.figures.words import percent
 
 PARTS = {"wire": schema.WIRES, "stack": schema.STACKS, "queue": schema.QUEUES}
+SIDES = ("request_side", "response_side")
 # Scope, the column of `shares.sums` that selects it, and how it is called.
 _SCOPES = (
     ("all", None, "all calls"),
@@ -51,10 +52,12 @@ def _part(part: float, whole: float, rest: bool) -> float | None:
 
 
 def _scope(sums: pa.Table, within: str | None) -> dict[str, Share]:
-    """Tax and application of calls whose application is known; the rest of those with all nine stages."""
+    """Tax and application of calls whose application is known; sides and stages of those where they are."""
     app = shares.select(sums, known=shares.APP, within=within)
     nine = shares.select(sums, known=shares.STAGES, within=within)
     found = {"tax": share(app, ["server_app"], rest=True), "app": share(app, ["server_app"])}
+    sides = shares.select(sums, known=shares.SIDES, within=within)
+    found |= {side: share(sides, [side]) for side in SIDES}
     found |= {part: share(nine, stages) for part, stages in PARTS.items()}
     found |= {stage: share(nine, [stage]) for stage in schema.STAGES if stage != "server_app"}
     return found | {"unattributed": share(nine, schema.STAGES, rest=True)}
@@ -104,6 +107,16 @@ def _skew(scopes: dict[str, dict[str, Share]]) -> str | None:
     )
 
 
+def _sides(own: dict[str, Share]) -> str:
+    """Where no stage is known, perhaps on which side of the application the tax is."""
+    values = [own[side].of_sums for side in SIDES]
+    if values[0] is None or values[1] is None:
+        return "; its parts are not known."
+    return (
+        f": {percent(values[0])} before the application, {percent(values[1])} behind it; its stages are not known."
+    )
+
+
 def _findings(scopes: dict[str, dict[str, Share]]) -> list[str]:
     own = scopes["all"]
     parts = sorted(
@@ -111,7 +124,7 @@ def _findings(scopes: dict[str, dict[str, Share]]) -> list[str]:
     )
     named = ", ".join(f"{part} {percent(value or 0.0)}" for value, part in parts)
     tax = percent(own["tax"].of_sums or 0.0)
-    first = f"Tax is {tax} of the calls' time" + (f": {named}." if named else "; its parts are not known.")
+    first = f"Tax is {tax} of the calls' time" + (f": {named}." if named else _sides(own))
     return [sentence for sentence in (first, _skew(scopes)) if sentence]
 
 
@@ -150,6 +163,8 @@ def _notes(app: float, nine: float) -> list[str]:
         f"Tax rests on {percent(app)} of the successful calls, its parts on {percent(nine)}. "
         "Where the tax is known only as one sum (client's time less server's), its share is counted and the split "
         "is not.",
+        "Sides: what lies before the application and behind it, of calls where the clocks of both "
+        "machines tell it.",
         "What of the tax none of the eight stages accounts for is the part `unattributed`.",
     ]
 
