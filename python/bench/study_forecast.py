@@ -1,0 +1,74 @@
+"""What persist was forecast to leave of a shape's P95, against what it left.
+
+SCOT_BENCH_TRACES names a folder with fitted/ and shape/, in each baseline-N.jsonl and remedy-N.jsonl: calls
+without and with the remedy, made in turns. The forecast is fitted on fitted/ and sees of the shape nothing but its
+baseline calls; how they were made (the arm's settings) it is not told. That caller, device and server share one
+machine is the lab's, so that is said.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scotfree.study.analysis.study import Study
+from scotfree.study.engine.duck import DuckEngine
+from scotfree.study.ingest.run import ingest
+from scotfree.study.plan.calls import Calls, methods
+from scotfree.study.plan.context import Context
+from scotfree.study.plan.fit import fit
+from scotfree.study.plan.price import Effect, Resampled, price
+from scotfree.study.plan.remedies import persist
+
+_P = 0.95
+# What persist takes off the path of a call (the server's part of it), for the plain what-if.
+REMOVED = ("server_recv_queue", "server_app", "server_send_queue", "response_stack")
+
+
+def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
+    """One repetition of one arm."""
+    folder = Path(os.environ["SCOT_BENCH_TRACES"])
+    with tempfile.TemporaryDirectory() as scratch:
+        calls = {
+            (part, which): _calls(sorted((folder / part).glob(f"{which}-*.jsonl")), Path(scratch) / part / which)
+            for part in ("fitted", "shape")
+            for which in ("baseline", "remedy")
+        }
+    fitted = fit(calls["fitted", "baseline"], calls["fitted", "remedy"])
+    baseline, remedy = calls["shape", "baseline"], calls["shape", "remedy"]
+    context = Context(updates=("*",), persist=fitted, is_one_machine=True)
+    effect = persist.forecast(baseline, context)
+    if not isinstance(effect, Effect):
+        raise RuntimeError(f"{arm}: {effect.reason}")
+    forecast = price(persist.NAME, persist.IS_OURS, baseline, effect).at(_P)
+    measured = _p95(remedy, remedy.total)
+    without = _without_stages(baseline)
+    return {
+        "p95_error": abs(forecast.forecast_ns / measured - 1),
+        "what_if_error": abs(without / measured - 1),
+        "p95_forecast_us": forecast.forecast_ns / 1e3,
+        "p95_what_if_us": without / 1e3,
+        "p95_measured_us": measured / 1e3,
+        "p95_baseline_us": forecast.now_ns / 1e3,
+        "baseline_calls": float(len(baseline)),
+        "remedy_calls": float(len(remedy)),
+        "says_gain": float(forecast.pays),
+    }
+
+
+def _calls(files: list[Path], folder: Path) -> Calls:
+    store = ingest(files, folder)
+    return next(methods(Study(store, DuckEngine(store, memory="500MB", threads=2)), 1))
+
+
+def _p95(calls: Calls, totals: Any) -> float:
+    return Resampled(totals, calls.weight, calls.group).quantile(_P)
+
+
+def _without_stages(calls: Calls) -> float:
+    removed = np.sum([np.nan_to_num(calls.ns(stage)) for stage in REMOVED], axis=0)
+    return _p95(calls, calls.total - removed)

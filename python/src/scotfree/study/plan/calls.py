@@ -1,0 +1,130 @@
+"""The calls of one method, as columns in memory: what a forecast starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from scotfree.study import schema
+from scotfree.study.analysis import bootstrap
+from scotfree.study.analysis.calls import timed, weight
+from scotfree.study.analysis.study import Study
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+Truths = np.ndarray[Any, np.dtype[np.bool_]]
+
+# Of a method with more calls as many are taken, the same ones each time, of whole traces.
+CALLS_MAX: Final = 200_000
+_COLUMNS: Final = (
+    "trace_id",
+    "span_id",
+    "start_ns",
+    "total_ns",
+    *schema.STAGE_COLUMNS,
+    "req_bytes",
+    "resp_bytes",
+    "sample_weight",
+    "cpu_ns",
+    "client_machine",
+    "server_machine",
+    "client_cluster",
+    "server_cluster",
+    "is_hedge",
+)
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Successful calls of a method whose total is known (R1)."""
+
+    method_id: int
+    service: str
+    method: str
+    # Of the time of all successful calls of all methods.
+    time_share: float
+    table: pa.Table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def ns(self, stage: str) -> Floats:
+        """A stage's time of each call; NaN where it is not known."""
+        return self.floats(f"{stage}_ns")
+
+    def floats(self, column: str) -> Floats:
+        """A column of numbers; NaN where it is not known."""
+        values: Floats = self.table[column].cast(pa.float64()).to_numpy()
+        return values
+
+    def texts(self, column: str) -> np.ndarray[Any, Any]:
+        """A column of names; None where it is not known."""
+        names: np.ndarray[Any, Any] = self.table[column].cast(pa.string()).to_numpy(zero_copy_only=False)
+        return names
+
+    @cached_property
+    def total(self) -> Floats:
+        """From call to resumed caller, in ns."""
+        return self.floats("total_ns")
+
+    @cached_property
+    def start(self) -> Floats:
+        """When each was made, in ns since the first of these."""
+        starts = self.table["start_ns"].to_numpy()
+        since: Floats = (starts - starts.min()).astype(np.float64)
+        return since
+
+    @cached_property
+    def weight(self) -> Floats:
+        """For how many calls each stands (R7)."""
+        return np.nan_to_num(self.floats("sample_weight"), nan=1.0)
+
+    @cached_property
+    def group(self) -> Integers:
+        """The group of traces that each is resampled with."""
+        return _groups(self.table)
+
+    def known(self, stages: tuple[str, ...]) -> Truths:
+        """Which calls have all of these stages."""
+        which: Truths = np.all([~np.isnan(self.ns(stage)) for stage in stages], axis=0)
+        return which
+
+    def only(self, which: Truths) -> Calls:
+        """Some of the calls."""
+        chosen = self.table.filter(pa.array(which))
+        return Calls(self.method_id, self.service, self.method, self.time_share, chosen)
+
+
+def methods(study: Study, limit: int) -> Iterator[Calls]:
+    """The methods that take most time, each with enough samples (R3), the first the one that takes most."""
+    calls = timed(study.span)
+    time = (calls.total_ns.cast("float64") * weight(calls)).sum()
+    by = ["method_id", "service", "method"]
+    sums = study.engine.arrow(calls.group_by(by).agg(samples=calls.count(), time=time)).to_pylist()
+    whole = sum(row["time"] for row in sums) or 1.0
+    enough = [row for row in sums if row["samples"] >= schema.SAMPLES_MIN]
+    for row in sorted(enough, key=lambda row: (-row["time"], row["method_id"]))[:limit]:
+        found = _read(study, row["method_id"], row["samples"])
+        yield Calls(row["method_id"], row["service"], row["method"], row["time"] / whole, found)
+
+
+def _read(study: Study, method_id: int, samples: int) -> pa.Table:
+    calls = timed(study.span)
+    own = calls.filter(calls.method_id == method_id).select(*_COLUMNS)
+    found = study.engine.arrow(own.order_by(["start_ns", "trace_id", "span_id"]))
+    if samples <= CALLS_MAX:
+        return found
+    groups = _groups(found)
+    rank = np.argsort(np.argsort(groups, kind="stable"), kind="stable")
+    return found.filter(pa.array(rank % -(-samples // CALLS_MAX) == 0))
+
+
+def _groups(table: pa.Table) -> Integers:
+    # Engines know bytes of any length only.
+    ids = table["trace_id"].cast(pa.binary(16)).combine_chunks()
+    return bootstrap.group_of(ids.chunk(0) if isinstance(ids, pa.ChunkedArray) else ids)

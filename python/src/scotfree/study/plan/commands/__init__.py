@@ -1,0 +1,1 @@
+"""The commands of `scot plan`, a module each, as those of `scot study`."""

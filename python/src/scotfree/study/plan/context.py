@@ -1,0 +1,60 @@
+"""What a forecast may know beside a method's own calls: what the user says, the fits, medians of all methods."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from scotfree.study.plan.fit import Fit
+
+# The first word of an update's name, where the user names none.
+WRITES: Final = frozenset(
+    (
+        "add",
+        "append",
+        "commit",
+        "create",
+        "delete",
+        "erase",
+        "insert",
+        "persist",
+        "post",
+        "publish",
+        "put",
+        "remove",
+        "replace",
+        "save",
+        "set",
+        "store",
+        "submit",
+        "update",
+        "upsert",
+        "write",
+    )
+)
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+@dataclass(frozen=True)
+class Context:
+    """What is known of the user's services and of the remedies."""
+
+    # Patterns of methods that are updates, as of shells; empty: by their names.
+    updates: tuple[str, ...] = ()
+    persist: Fit | None = None
+    # Why there is no fit.
+    persist_missing: str = "there is no fit of persist"
+    # Whether caller and server run on one machine; None: as the calls say.
+    is_one_machine: bool | None = None
+    # Of the device's log; None: as many as are needed.
+    log_slots: int | None = None
+
+    def is_update(self, service: str, method: str) -> bool:
+        """Whether the user says so or, if nothing is said, whether its name does."""
+        if self.updates:
+            names = (method, f"{service}.{method}", f"{service} {method}")
+            return any(fnmatchcase(name, pattern) for name in names for pattern in self.updates)
+        words = _WORD.findall(re.split(r"[./ ]", method)[-1])
+        return bool(words) and words[0].lower() in WRITES

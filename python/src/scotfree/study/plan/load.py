@@ -1,0 +1,80 @@
+"""How loaded a method's servers are, from nothing but its calls.
+
+A remedy that answers early gains latency, not throughput: what a server can sustain stays what it was (thesis
+3.6.2 measures both). So a forecast must know whether the callers wait for the server's work or for each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from scotfree.study.plan.calls import Calls, Floats
+
+# From this share of requests on that find another one waiting before them, the queue never empties: with one
+# server and random arrivals a utilisation of 0.7.
+WAITING_MAX: Final = 0.5
+UTILISATION_MAX: Final = 0.95
+
+
+@dataclass(frozen=True)
+class Load:
+    """The load of one method's servers."""
+
+    # Share of requests that reach a server while an earlier one still waits there; None if stages are missing
+    # or calls are sampled, so that the earlier one may not be seen.
+    waiting_share: float | None
+    # Arrival rate x time of the application, per server; None if unknown. A server with many threads may have
+    # more than 1.
+    utilisation: float | None
+    # Calls under way, on average.
+    outstanding: float
+
+    @property
+    def is_saturated(self) -> bool:
+        """Whether sustained throughput is the server's, whoever acknowledges."""
+        if self.waiting_share is not None:
+            return self.waiting_share >= WAITING_MAX
+        return self.utilisation is not None and self.utilisation >= UTILISATION_MAX
+
+
+def load(calls: Calls) -> Load:
+    """The load while these calls were made."""
+    span = max(_busy_span(calls.start, calls.start + calls.total), 1.0)
+    outstanding = float(np.dot(calls.total, calls.weight)) / span
+    stages = ("client_send_queue", "request_stack", "request_wire", "server_recv_queue")
+    if not calls.known(stages).any():
+        return Load(None, None, outstanding)
+    known = calls.only(calls.known(stages))
+    is_whole = float(known.weight.max()) <= 1.0
+    return Load(_waiting_share(known, stages) if is_whole else None, _utilisation(calls, span), outstanding)
+
+
+def _busy_span(start: Floats, end: Floats) -> float:
+    """The time in which calls were made: pauses of far more than a call's and than the usual gap do not count."""
+    order = np.argsort(start, kind="stable")
+    gaps = start[order][1:] - np.maximum.accumulate(end[order])[:-1]
+    long = gaps > 100 * (np.median(end - start) + np.median(np.diff(start[order]))) if len(gaps) else gaps > 0
+    return float(end.max() - start.min() - gaps[long].sum())
+
+
+def _waiting_share(calls: Calls, stages: tuple[str, ...]) -> float:
+    """Each request against the one before it at the same server; clocks of different machines do not enter:
+    both times are the caller's clock plus durations."""
+    arrival = calls.start + np.sum([calls.ns(stage) for stage in stages[:-1]], axis=0)
+    begun = arrival + calls.ns(stages[-1])
+    servers = np.unique([name or "" for name in calls.texts("server_machine")], return_inverse=True)[1]
+    order = np.lexsort((arrival, servers))
+    same = servers[order][1:] == servers[order][:-1]
+    finds = (arrival[order][1:] < begun[order][:-1]) & same
+    return float(finds.sum() / max(same.sum(), 1))
+
+
+def _utilisation(calls: Calls, span: float) -> float | None:
+    app = calls.ns("server_app")
+    if np.isnan(app).all():
+        return None
+    servers = len({name for name in calls.texts("server_machine") if name is not None}) or 1
+    return float(np.nansum(app * calls.weight)) / span / servers

@@ -1,0 +1,89 @@
+"""A plan for a terminal: sentences first, then the table, then what was refused."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from scotfree.study.figures.words import called, counted, duration, percent
+from scotfree.study.plan.forecasts import Plan, Refusal
+from scotfree.study.plan.price import Percentile, Price
+
+_SENTENCES_MAX: Final = 8
+_NAMED_MAX: Final = 3
+_HEAD: Final = ("remedy", "method", "", "now", "forecast", "95 % interval", "gain", "of all time")
+NONE_PAYS: Final = "None pays: no forecast's interval excludes that nothing is gained."
+
+
+def plan(plan: Plan) -> str:
+    """The whole text."""
+    looked = f"{counted(plan.methods, 'method')} looked at, {percent(plan.time_share)} of the time of all calls."
+    blocks = ["\n".join([*sentences(plan), looked])]
+    if plan.prices:
+        blocks.append("\n".join(table([_HEAD, *(row for price in plan.prices for row in _rows(price))])))
+    return "\n\n".join([*blocks, *(["\n".join(notes)] if (notes := _notes(plan)) else [])])
+
+
+def sentences(plan: Plan) -> list[str]:
+    """What pays, the most first; or that none does."""
+    paying = [one for one in plan.prices if one.pays]
+    return [_sentence(one) for one in paying[:_SENTENCES_MAX]] or [NONE_PAYS]
+
+
+def _sentence(price: Price) -> str:
+    best = max((one for one in price.percentiles if one.pays), key=lambda one: one.gain_ns / max(one.now_ns, 1.0))
+    name = called(price.service, price.method)
+    return (
+        f"{price.remedy} takes the {_p(best)} of {name} from {duration(best.now_ns)} to "
+        f"{duration(best.forecast_ns)} ({duration(best.low_ns)} to {duration(best.high_ns)}); "
+        f"{percent(price.saved_share)} of the time of all calls."
+    )
+
+
+def _rows(price: Price) -> Iterator[tuple[str, ...]]:
+    for one in price.percentiles:
+        yield (
+            price.remedy,
+            called(price.service, price.method),
+            _p(one),
+            duration(one.now_ns),
+            duration(one.forecast_ns),
+            f"{duration(one.low_ns)} to {duration(one.high_ns)}",
+            f"{duration(one.gain_ns)}{'' if one.pays else ' (may be none)'}",
+            percent(price.saved_share),
+        )
+
+
+def _p(one: Percentile) -> str:
+    return f"P{round(one.p * 100)}"
+
+
+def table(rows: list[tuple[str, ...]]) -> list[str]:
+    """Columns side by side; the first row is the head."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    return [lines[0], "-" * min(max(map(len, lines)), 115), *lines[1:]]
+
+
+def _notes(plan: Plan) -> list[str]:
+    notes: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for price in plan.prices:
+        for note in price.notes:
+            notes[price.remedy, note].append(called(price.service, price.method))
+    refused: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for one in plan.refusals:
+        refused[one.remedy, one.reason].append(_name(one))
+    lines = [f"{remedy}, {_some(names)}: {note}." for (remedy, note), names in notes.items()]
+    return lines + [f"{remedy}, {_some(names)}: not priced: {why}." for (remedy, why), names in refused.items()]
+
+
+def _name(one: Refusal) -> str:
+    return called(one.service, one.method)
+
+
+def _some(names: list[str]) -> str:
+    shown, rest = names[:_NAMED_MAX], len(names) - _NAMED_MAX
+    return ", ".join(shown) + (f" and {counted(rest, 'other')}" if rest > 0 else "")
