@@ -36,7 +36,8 @@ mod settings;
 mod sidecar_overhead;
 mod site;
 mod stores;
-//STUDY
+mod study;
+mod study_faults;
 mod transactions;
 mod update_ack;
 pub mod worker;
@@ -103,6 +104,13 @@ const EXPERIMENTS: &[(&str, Runner)] = &[
     ("sidecar-overhead-asleep", sidecar_overhead::run),
     ("linearizability", linearizability::run),
     ("kernel-linearizability", linearizability::run),
+    ("study-ingest", study::run),
+    ("study-quantiles", study::run),
+    ("study-sketch", study::run),
+    ("study-trees", study::run),
+    ("study-what-if", study::run),
+    ("study-cycles", study::run),
+    ("study-faults", study_faults::run),
     ("kill-rounds", kill_rounds::run),
     ("kill-rounds-cut", kill_rounds::run),
     ("kill-rounds-control", kill_rounds::run_control),

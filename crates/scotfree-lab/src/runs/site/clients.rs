@@ -66,7 +66,12 @@ impl Site<'_> {
 
     /// Makes calls from the client's host and measures them.
     pub fn calls(&self, calls: &Calls) -> Result<CallsReport, Trouble> {
-        self.run_worker("client", "calls", &WorkerSpec::Calls(self.calls_spec(self.server(), calls)))
+        self.calls_to(self.server(), calls)
+    }
+
+    /// The same to a server that may be another than the usual one.
+    pub fn calls_to(&self, server: SocketAddr, calls: &Calls) -> Result<CallsReport, Trouble> {
+        self.run_worker("client", "calls", &WorkerSpec::Calls(self.calls_spec(server, calls)))
     }
 
     /// Makes calls to several servers, in slices that take turns.

@@ -71,6 +71,22 @@ impl Site<'_> {
         self.start_noop_with(&NoopSpec { spin_us, ..spec })
     }
 
+    /// Starts a server that works so long on each request, and stamps it.
+    pub fn start_working_noop(&self, work_us: u64) -> Result<Process, Trouble> {
+        self.start_working_noop_at(self.server(), &self.devices(), work_us)
+    }
+
+    /// The same at an address of its own, with devices or none.
+    pub fn start_working_noop_at(
+        &self,
+        listen: SocketAddr,
+        devices: &[Device],
+        work_us: u64,
+    ) -> Result<Process, Trouble> {
+        let spec = self.noop_spec(listen, devices);
+        self.start_noop_with(&NoopSpec { probes: true, work_ns: work_us * 1_000, ..spec })
+    }
+
     /// Starts a server that does nothing, and knows these devices only.
     pub fn start_noop_behind(&self, devices: &[Device]) -> Result<Process, Trouble> {
         self.start_noop_with(&self.noop_spec(self.server(), devices))

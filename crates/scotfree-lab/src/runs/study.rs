@@ -1,0 +1,115 @@
+//! Experiments of the study, which is in Python: each repetition of an arm is a process of its own.
+//!
+//! Invariant: what a repetition measured is what its process printed, one JSON object of numbers; a whole
+//! number is a counter, too. A process that fails ends the run with its own words.
+
+use super::{Context, Measured};
+use crate::experiment::{Arm, Measurement};
+use crate::process::{wait_until, ProcessSpec, Supervisor};
+use crate::scratch::Scratch;
+use crate::trouble::Trouble;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The interpreter that scripts/python.sh makes, from the repository's root.
+const PYTHON: &str = "target/python/bin/python";
+/// Where an arm keeps what it makes once for all its repetitions.
+const FOLDER: &str = "SCOT_BENCH_FOLDER";
+/// Where the calls lie that an arm is to look at.
+const TRACES: &str = "SCOT_BENCH_TRACES";
+/// The longest repetition: the whole study of a hundred million calls, and its making.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+const MAKE: &str = "see python/bench; what it runs in is made by scripts/python.sh";
+
+pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
+    let bench = Bench::new(context)?;
+    context.measure_in_turns(|arm, repetition| bench.measure(arm, repetition, None))
+}
+
+/// What starts the measuring processes of an experiment.
+pub(super) struct Bench<'a> {
+    context: &'a Context<'a>,
+    repository: PathBuf,
+    supervisor: Supervisor,
+    folder: Scratch,
+}
+
+impl<'a> Bench<'a> {
+    pub fn new(context: &'a Context<'a>) -> Result<Bench<'a>, Trouble> {
+        let repository = repository(&context.options.lab_folder)?;
+        let python = repository.join(PYTHON);
+        if !python.is_file() {
+            let tried = format!("measure `{}`", context.experiment.name);
+            let problem = format!("there is no {}", python.display());
+            return Err(Trouble::new(tried, problem, "make it: scripts/python.sh"));
+        }
+        let folder = Scratch::new_in(&std::env::temp_dir(), &context.experiment.name)?;
+        Ok(Bench { context, repository, supervisor: Supervisor::new(), folder })
+    }
+
+    /// One repetition of an arm, over the calls in a folder if it is given one.
+    pub fn measure(&self, arm: &Arm, repetition: u32, traces: Option<&Path>) -> Result<Measured, Trouble> {
+        let settings = serde_json::to_string(&arm.settings).expect("settings are JSON");
+        let words = ["-m", "bench", &self.context.experiment.name, &arm.name, &settings];
+        let name = format!("{}-{repetition}", arm.name);
+        let logs = self.context.options.log_folder.clone().unwrap_or_else(|| self.folder.path().join("logs"));
+        let mut spec = ProcessSpec::new(&name, self.repository.join(PYTHON), logs).args(words);
+        spec = spec.env(FOLDER, self.folder.path());
+        if let Some(traces) = traces {
+            spec = spec.env(TRACES, traces);
+        }
+        spec.working_folder = Some(self.repository.join("python"));
+        let process = self.supervisor.spawn(&spec)?;
+        wait_until(PATIENCE, || self.context.interrupt.has_come() || !process.is_running());
+        self.context.interrupt.check()?;
+        let is_good = process.exit_status().is_some_and(|status| status.success());
+        measured(is_good, &process.output()).ok_or_else(|| {
+            Trouble::new(format!("measure the arm `{}`", arm.name), last(&process.error_output()), MAKE)
+        })
+    }
+}
+
+/// The folder above the lab's, from the root: the process starts elsewhere.
+fn repository(lab_folder: &Path) -> Result<PathBuf, Trouble> {
+    let lab = lab_folder.canonicalize().map_err(|error| Trouble::file("find", lab_folder, &error))?;
+    Ok(lab.parent().map_or_else(|| PathBuf::from("/"), Path::to_path_buf))
+}
+
+fn last(words: &str) -> String {
+    words.trim_end().lines().last().unwrap_or("its process ended without a word").to_owned()
+}
+
+/// The numbers of one repetition: the last line of what was printed. Nothing if it is none of ours.
+fn measured(is_good: bool, printed: &str) -> Option<Measured> {
+    let line = printed.trim_end().lines().last().filter(|_| is_good)?;
+    let numbers: BTreeMap<String, serde_json::Number> = serde_json::from_str(line).ok()?;
+    let mut measured = Measured::default();
+    for (name, number) in numbers {
+        measured.value(&name, number.as_f64()?);
+        if let Some(count) = number.as_u64() {
+            measured.counter(&name, count);
+        }
+    }
+    Some(measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_is_the_measurement_and_whole_numbers_count() {
+        let measured = measured(true, "a warning\n{\"spans_per_s\": 2.5, \"lost\": 0}\n").expect("numbers");
+        assert_eq!(measured.values, BTreeMap::from([("lost".into(), 0.0), ("spans_per_s".into(), 2.5)]));
+        assert_eq!(measured.counters, BTreeMap::from([("lost".into(), 0)]));
+    }
+
+    #[test]
+    fn a_failed_process_and_words_are_no_measurement() {
+        assert!(measured(false, "{\"spans_per_s\": 2.5}").is_none());
+        assert!(measured(true, "{\"spans_per_s\": \"fast\"}").is_none());
+        assert!(measured(true, "").is_none());
+        assert_eq!(last("Traceback\nValueError: no\n"), "ValueError: no");
+    }
+}
