@@ -154,6 +154,28 @@ def small_study(small: tuple[Path, Truth]) -> Study:
     return _study(small[0])
 
 
+def test_services_have_the_truth_s_cycles(study: Study, truth: Truth) -> None:
+    measured = {each.what: each.measured for each in FIGURES["F8"].compute(study).comparisons}
+    shares = truth.cycle_shares()
+    assert measured["Network Disk: share of cycles"] == pytest.approx(shares["network-disk"])
+    assert measured["F1: share of cycles"] == pytest.approx(shares["f1"])
+    assert sum(shares.values()) == pytest.approx(1)
+
+
+def test_errors_are_the_truth_s(study: Study, truth: Truth) -> None:
+    measured = {each.what: each.measured for each in FIGURES["F23"].compute(study).comparisons}
+    count, cycles = truth.error_shares()["CANCELLED"]
+    assert measured["cancelled: share of errors"] == pytest.approx(count)
+    assert measured["cancelled: share of the errors' cycles"] == pytest.approx(cycles)
+
+
+def test_what_clusters_feel_shows_where_it_was_planted(study: Study, truth: Truth) -> None:
+    rows = FIGURES["F17"].compute(study).tables["spearman"].to_pylist()
+    rho = {row["variable"]: row["rho"] for row in rows if row["service"] == "network-disk"}
+    assert truth.parameters()["rises_with"]["network-disk"] == ["cpu_util", "mem_bw", "long_wakeup_rate", "cpi"]
+    assert all(rho[variable] > 0.1 for variable in rho), rho
+
+
 # Faults, planted as a store in which what the fault would ignore is gone.
 def _errors_included(calls: pa.Table) -> pa.Table:
     return _replaced(calls, "status", pa.array(["OK"] * calls.num_rows).dictionary_encode())

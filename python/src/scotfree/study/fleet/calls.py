@@ -21,6 +21,8 @@ _HEDGES = 0.3
 _DEVIATIONS_MAX = 6.0
 _QUEUES = [schema.STAGES.index(stage) for stage in schema.QUEUES]
 _WIRES = [schema.STAGES.index(stage) for stage in schema.WIRES]
+# Stages that compute: cycles per instruction are felt there.
+_COMPUTING = [schema.APP, *(schema.STAGES.index(stage) for stage in schema.STACKS)]
 _BEFORE_APP = slice(0, schema.APP)
 
 
@@ -180,7 +182,7 @@ class Drawer:
             values = _lognormal(rng, mu.take(method), sigma.take(method))
             if stage in _QUEUES:
                 values *= queue
-            if stage == schema.APP:
+            if stage in _COMPUTING:
                 values *= app
             if stage in _WIRES:
                 values += way

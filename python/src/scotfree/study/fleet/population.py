@@ -38,6 +38,8 @@ STATUSES: Final[dict[str, tuple[float, float]]] = {
     "ABORTED": (0.03, 0.686),
     "INTERNAL": (0.03, 0.686),
 }
+# On reserved processors: they feel cycles per instruction, not the load of their clusters (F17).
+RESERVED: Final = ("kv-store",)
 BINS: Final = 48
 BYTES_MIN: Final = 64
 _POPULARITY_TABLE = 1 << 20
@@ -238,8 +240,7 @@ def _conditions(rng: np.random.Generator, services: list[str], clusters: int) ->
     hours = np.arange(BINS) / BINS * 2 * np.pi
     load = rng.uniform(0.3, 0.7, shape) + 0.2 * np.sin(hours + rng.uniform(0, 2 * np.pi, shape))
     cpi = 1 + rng.uniform(0, 0.5, shape) + 0.2 * np.sin(hours + rng.uniform(0, 2 * np.pi, shape))
-    # On reserved processors only cycles per instruction are felt (F17: KV-Store).
-    feels = np.array([service != "kv-store" for service in services], float).reshape(-1, 1, 1)
+    feels = np.array([service not in RESERVED for service in services], float).reshape(-1, 1, 1)
     queue = np.exp(2 * feels * (load - 0.5))
     app = np.exp(feels * (load - 0.5) + (cpi - 1.25))
     return tuple(values.astype(np.float32) for values in (load, cpi, queue, app))  # type: ignore[return-value]

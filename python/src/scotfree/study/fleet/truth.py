@@ -19,7 +19,7 @@ import pyarrow as pa
 from scotfree.study import schema
 from scotfree.study.fleet import exact, metrics, profiles
 from scotfree.study.fleet.draws import Array
-from scotfree.study.fleet.population import SHOWCASE, STATUSES
+from scotfree.study.fleet.population import RESERVED, SHOWCASE, STATUSES
 from scotfree.study.fleet.write import Fleet
 from scotfree.study.store import write_table
 
@@ -138,16 +138,18 @@ class Truth:
         return {
             "options": asdict(self.fleet.options),
             "dominant_stage": {service: stage for service, (stage, _, _) in SHOWCASE.items()},
-            # What each service's stages feel: the sign of its correlation with the variable; absent: none.
-            "rises_with": {
-                service: ["cpi"] if service == "kv-store" else ["cpu_util", "mem_bw", "long_wakeup_rate", "cpi"]
-                for service in SHOWCASE
-            },
+            # The variables of Table 2 that the service's dominant stage rises with; with the others it does not.
+            "rises_with": {service: _rises_with(service, stage) for service, (stage, _, _) in SHOWCASE.items()},
             "requests_per_cycle_growth": metrics.GROWTH,
             "saturated_services": list(metrics.SATURATED),
             "cycle_shares": dict(profiles.SHARES),
             "error_share": self.fleet.options.error_share,
         }
+
+    def cycle_shares(self) -> dict[str, float]:
+        """Each service's share of all cycles in profiles (F8c)."""
+        who = self.fleet.population
+        return dict(zip(who.services, profiles.cycle_shares(who).tolist(), strict=True))
 
     def write(self, folder: Path) -> None:
         """Writes it as Parquet and JSON: parameters.json, methods.parquet, quantiles.parquet, what_if.parquet."""
@@ -182,3 +184,9 @@ class Truth:
             for method, (tail, leaves) in self.what_if([stage]).items()
         ]
         return pa.Table.from_pylist(rows)
+
+
+def _rises_with(service: str, stage: str) -> list[str]:
+    """Queues rise with load; what computes with cycles per instruction too, and on reserved processors only so."""
+    load = [] if service in RESERVED or stage in schema.WIRES else ["cpu_util", "mem_bw", "long_wakeup_rate"]
+    return load if stage in (*schema.QUEUES, *schema.WIRES) else [*load, "cpi"]
