@@ -15,8 +15,8 @@ from scotfree.study.fleet.shapes import Shapes
 DAY_NS = 86_400 * 10**9
 # The study's day: the last of the paper's 700 (2022-11-30).
 DAY_START_NS = 1_669_766_400 * 10**9
-# Of calls that may be hedges, those that are: half a percent of all, so most of those cancelled (section 4.4).
-_HEDGES = 0.3
+# Of cancelled calls, those that are hedges: the paper suspects most (section 4.4).
+_HEDGES = 0.6
 # Of the logarithm: what is slower, or larger, does not occur.
 _DEVIATIONS_MAX = 6.0
 _QUEUES = [schema.STAGES.index(stage) for stage in schema.QUEUES]
@@ -59,16 +59,16 @@ class Drawer:
         # By stage: a stage's values of all methods lie together.
         self._stage_mu = np.ascontiguousarray(population.stage_mu.T)
         self._stage_sigma = np.ascontiguousarray(population.stage_sigma.T)
-        # A hedge is a call that is cancelled: none where nothing fails.
-        self._hedges = _HEDGES if options.error_share else 0.0
-        self._hedge_share = float(shapes.may_hedge.mean()) * self._hedges
+        hedge_share = _HEDGES * STATUSES["CANCELLED"][0] * options.error_share
+        # Of calls that may be hedges, those that are.
+        self._hedges = min(1.0, hedge_share / max(float(shapes.may_hedge.mean()), 1e-9))
         self._status_below, self._cycle_factor = self._statuses(options.error_share)
 
     def _statuses(self, error_share: float) -> tuple[Array, Array]:
         """Thresholds of a uniform value for each status, and what a call of it costs."""
         shares = np.array([share * error_share for share, _ in STATUSES.values()])
         # Hedges are cancelled: so many calls fewer need another reason.
-        shares[0] = max(0.0, shares[0] - self._hedge_share)
+        shares[0] *= 1 - _HEDGES
         factors = np.array([1.0, *(factor for _, factor in STATUSES.values())], np.float32)
         return np.cumsum(shares), factors
 

@@ -239,7 +239,8 @@ def _conditions(rng: np.random.Generator, services: list[str], clusters: int) ->
     shape = (len(services), clusters, 1)
     hours = np.arange(BINS) / BINS * 2 * np.pi
     load = rng.uniform(0.3, 0.7, shape) + 0.2 * np.sin(hours + rng.uniform(0, 2 * np.pi, shape))
-    cpi = 1 + rng.uniform(0, 0.5, shape) + 0.2 * np.sin(hours + rng.uniform(0, 2 * np.pi, shape))
+    # Thrice a day, where load rises once: the two are not to be mistaken for one another.
+    cpi = 1.25 + rng.uniform(-0.1, 0.1, shape) + 0.2 * np.sin(3 * hours + rng.uniform(0, 2 * np.pi, shape))
     feels = np.array([service not in RESERVED for service in services], float).reshape(-1, 1, 1)
     queue = np.exp(2 * feels * (load - 0.5))
     app = np.exp(feels * (load - 0.5) + (cpi - 1.25))
