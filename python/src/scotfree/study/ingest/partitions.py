@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -28,7 +29,7 @@ from pyarrow import ipc
 from scotfree.study.ingest import progress
 from scotfree.study.ingest.limits import Limits
 from scotfree.study.ingest.merge import Counts, Merge
-from scotfree.study.ingest.scratch import CODED, TEXTS, Reading, Scratch, readings_in, write_json
+from scotfree.study.ingest.scratch import CODED, SPILL, TEXTS, Reading, Scratch, readings_in, write_json
 from scotfree.study.trouble import Ledger, StudyError
 
 TEXTS_MAX = 10_000_000
@@ -69,6 +70,10 @@ class Partitions:
 
     def merge(self, *, quiet: bool) -> None:
         """Merges what is not yet merged."""
+        for other in self._scratch.folder.glob("merged-*"):
+            if other != self._folder:
+                # Of inputs as they were: it will not be asked for again.
+                shutil.rmtree(other)
         self._folder.mkdir(exist_ok=True)
         with progress.bar("merge", self.count, "part", quiet=quiet) as bar:
             for index in range(self.count):
@@ -91,7 +96,7 @@ class Partitions:
         return {
             "memory_limit": self._limits.memory,
             "threads": self._limits.threads,
-            "temp_directory": str(self._scratch.folder / "spill"),
+            "temp_directory": str(self._scratch.folder / SPILL),
             "preserve_insertion_order": False,
         }
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,6 +28,8 @@ from pyarrow import ipc
 
 from scotfree.study import schema
 from scotfree.study.store import partitions_of, trace_words, write_table
+
+SPILL = "spill"
 
 TEXTS = [item.name for item in schema.SIDE if pa.types.is_dictionary(item.type)]
 _WORDS = [pa.field("hi", pa.int64()), pa.field("lo", pa.int64())]
@@ -63,6 +66,8 @@ class Scratch:
         folder.mkdir(parents=True, exist_ok=True)
         for half in folder.glob("*.half"):
             half.unlink()
+        # What a killed process spilled is nobody's.
+        shutil.rmtree(folder / SPILL, ignore_errors=True)
         self.buckets = self._plan(buckets)
         self.readings = [reading for path in sorted(folder.glob("notes-*.json")) for reading in _notes(path)]
 
