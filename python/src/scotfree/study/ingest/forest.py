@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-Rows = np.ndarray[Any, np.dtype[np.int64]]
+Rows = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 NONE = -1

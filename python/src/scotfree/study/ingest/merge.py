@@ -118,7 +118,8 @@ class Merge:
         has_parent, is_shared = (
             np.asarray(columns.pop(name))[order].astype(np.bool_) for name in ("has_parent", "is_shared")
         )
-        rows = {name: np.asarray(values)[order].astype(np.int64) for name, values in columns.items()}
+        # Rows as 32 bits: what is held here is what bounds the length of a trace.
+        rows = {name: np.asarray(columns.pop(name))[order] for name in list(columns)}
         return _Nodes(**rows, has_parent=has_parent, is_shared=is_shared)
 
     def _cut(self, nodes: _Nodes) -> None:
@@ -175,7 +176,7 @@ class Merge:
 
 def _links(nodes: _Nodes, winners: Callable[[Rows, _Nodes, Rows], Rows]) -> dict[str, Any]:
     """Rule 4: which records make a call, and under which call it hangs."""
-    each = np.arange(len(nodes.parent))
+    each = np.arange(len(nodes.parent), dtype=np.int32)
     parent = nodes.parent
     above = np.maximum(parent, 0)
     # A server's record without a client's of its id, under a client's without a server's of its id.

@@ -79,6 +79,8 @@ class Partitions:
             for index in range(self.count):
                 if not self._path(index, ".json").exists():
                     self._merge_one(index)
+                    # Arrow would keep it for itself.
+                    pa.default_memory_pool().release_unused()
                 bar.update()
 
     def _merge_one(self, index: int) -> None:
