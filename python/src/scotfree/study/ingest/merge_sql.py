@@ -69,7 +69,8 @@ DROP_SURPLUS: Final = "DELETE FROM side WHERE row IN (SELECT row FROM surplus)"
 
 PARENTS: Final = """
 SELECT node.n, node.span_id, coalesce(node.client, -1)::INTEGER AS client,
-  coalesce(node.server, -1)::INTEGER AS server, coalesce(node.internal, -1)::INTEGER AS internal, coalesce(p.n, -1)::INTEGER AS parent,
+  coalesce(node.server, -1)::INTEGER AS server,
+  coalesce(node.internal, -1)::INTEGER AS internal, coalesce(p.n, -1)::INTEGER AS parent,
   node.parent <> 0 AS has_parent, node.is_shared
 FROM node LEFT JOIN node p ON p.hi = node.hi AND p.lo = node.lo AND p.span_id = node.parent AND node.parent <> 0"""
 
