@@ -17,7 +17,15 @@ from scotfree.study.report.write import write_report
 from scotfree.study.store import Store
 from scotfree.study.trouble import StudyError
 
-_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 _TIMES = """() => {
   const mark = (name) => performance.getEntriesByName(name)[0].startTime / 1e3;
   const [opened] = performance.getEntriesByType("navigation");

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol
 
-from scotfree.study.commands import fleet, ingest, report, serve
+from scotfree.study.commands import fleet, ingest, monitoring, report, serve
 from scotfree.study.trouble import StudyError
 
 
@@ -27,7 +27,13 @@ class Command(Protocol):
         """Does it; the exit code."""
 
 
-COMMANDS: dict[str, Command] = {"ingest": ingest, "fleet": fleet, "report": report, "serve": serve}
+COMMANDS: dict[str, Command] = {
+    "ingest": ingest,
+    "fleet": fleet,
+    "report": report,
+    "serve": serve,
+    "monitoring": monitoring,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
