@@ -23,7 +23,8 @@ class FleetOptions:
     services: int = 0
     seed: int = 1
     partitions: int = 16
-    clusters: int = 24
+    # So few that every cluster has enough calls in each half hour of a fleet of a million (F18).
+    clusters: int = 12
     machines_per_cluster: int = 40
     # Shares of calls fall with rank to this power; 1.35 gives the most popular of 10,000 methods 28 % (F3).
     zipf: float = 1.35
