@@ -115,7 +115,7 @@ ALERTS = (
         "CallRecordsLost",
         "client:scotfree_traces_lost:share > 0.01",
         "10m",
-        "More than one call record in a hundred of {{ $labels.instance }} is lost: the study sees less than there is.",
+        "More than one call record in a hundred of {{ $labels.instance }} is lost: the study sees too little.",
     ),
 )
 
