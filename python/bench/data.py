@@ -74,7 +74,7 @@ def _partition(random: Generator, index: int, calls: int, names: pa.Table) -> pa
         "method_id": method,
         "service": _dictionary(method // 20, names["service"].unique()),
         "method": _dictionary(method, names["method"]),
-        "client_service": _dictionary((method // 7) % 40, names["service"].unique()),
+        "client_service": _dictionary(method % 20 // 7, names["service"].unique()),
         "server_cluster": _dictionary(random.integers(0, 12, calls), _labels("cluster", 12)),
         "client_cluster": _dictionary(random.integers(0, 12, calls), _labels("cluster", 12)),
         "server_machine": _dictionary(random.integers(0, 500, calls), _labels("machine", 500)),

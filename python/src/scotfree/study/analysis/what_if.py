@@ -71,14 +71,17 @@ def _count(bounds: Array, medians: Mapping[str, Array], calls: pa.Table) -> pa.T
     calls = _tail(bounds, calls)
     method = lending.integers(calls["method_id"])
     cell = method * np.int64(bootstrap.GROUPS) + bootstrap.group_of(lending.whole(calls["trace_id"]))
+    cells, place = np.unique(cell, return_inverse=True)
     weight, bound = lending.weights(calls["sample_weight"]), bounds[method]
     parts = [_CELLS.empty_table()]
     for which, (name, median) in enumerate(medians.items()):
         rest = lending.floats(quantities.value(quantities.rest(name.split("+")))(Calls(calls)).values)
         left = rest + median[method]
         known = ~np.isnan(left)
-        counted = {"samples": known * 1, "tail": known * weight, "leaves": (left < bound) * weight}
-        parts.append(_cells(which, cell, counted))
+        counted = (known, known * weight, (left < bound) * weight)
+        sums = [np.bincount(place, each, len(cells)) for each in counted]
+        columns = [np.full(len(cells), which), cells, sums[0].astype(np.int64), *sums[1:]]
+        parts.append(pa.table(columns, schema=_CELLS))
     return pa.concat_tables(parts)
 
 
@@ -88,12 +91,6 @@ def _tail(bounds: Array, calls: pa.Table) -> pa.Table:
     # No number compares as false: neither a method without a bound nor a call without a total is above.
     above = calls.take(pa.array(np.flatnonzero(total > bounds[method])))
     return above.filter(pc.equal(lending.whole(above["status"]).cast(pa.string()), schema.STATUS_OK))
-
-
-def _cells(which: int, cell: Array, counted: Mapping[str, Array]) -> pa.Table:
-    summed = pa.table({"cell": cell, **counted}).group_by("cell").aggregate([(name, "sum") for name in counted])
-    columns = [summed[f"{name}_sum"] for name in counted]
-    return pa.table([np.full(summed.num_rows, which), summed["cell"], *columns], schema=_CELLS)
 
 
 def _spread(cells: pa.Table, name: str, shape: Sequence[int]) -> Array:
@@ -106,26 +103,30 @@ def _spread(cells: pa.Table, name: str, shape: Sequence[int]) -> Array:
 
 def _table(methods: pa.Table, names: Sequence[str], cells: Mapping[str, Array]) -> pa.Table:
     """Rows of all sets and methods with a sample, and of all methods together."""
-    ids = [*methods["method_id"].to_pylist(), None]
-    services, labels = [*methods["service"].to_pylist(), None], [*methods["method"].to_pylist(), None]
     parts = [SHARES.empty_table()]
     for which, name in enumerate(names):
-        samples, tail, leaves = (_with_fleet(cells[each][which]) for each in ("samples", "tail", "leaves"))
+        there = np.flatnonzero(cells["samples"][which].any(axis=1))
+        if len(there) == 0:
+            continue
+        samples, tail, leaves = (_with_fleet(cells[each][which][there]) for each in ("samples", "tail", "leaves"))
         low, high = bootstrap.interval(bootstrap.ratios(leaves, tail))
-        part = pa.table(
-            [
-                pa.array(ids, pa.int32()),
-                services,
-                labels,
-                [name] * len(ids),
-                samples.sum(axis=1).astype(np.int64),
-                tail.sum(axis=1),
-                *(pa.array(each, mask=np.isnan(each)) for each in (_ratio(leaves, tail), low, high)),
-            ],
-            schema=SHARES,
-        )
-        parts.append(part.filter(pc.greater(part["samples"], 0)))
+        # The last row, of all methods, is no method's.
+        labels = methods.take(pa.array([*there, None], pa.int64()))
+        columns = {
+            **{label: labels[label] for label in schema.METHOD.names},
+            "removed": [name] * len(labels),
+            "samples": samples.sum(axis=1).astype(np.int64),
+            "tail": tail.sum(axis=1),
+            "leaves": _or_null(_ratio(leaves, tail)),
+            "leaves_low": _or_null(low),
+            "leaves_high": _or_null(high),
+        }
+        parts.append(pa.table([columns[label] for label in SHARES.names], names=SHARES.names).cast(SHARES))
     return pa.concat_tables(parts)
+
+
+def _or_null(values: Array) -> pa.Array:
+    return pa.array(values, mask=np.isnan(values))
 
 
 def _with_fleet(cells: Array) -> Array:
