@@ -166,7 +166,8 @@ def test_a_charts_data_unfolds_as_a_table(browser: Any, made: Made) -> None:
         assert details.query_selector("table") is None
         details.query_selector("summary").press("Enter")
         details.wait_for_selector("table")
-        assert len(details.query_selector_all("tbody tr")) == 120
+        methods = next(each for each in made.computed if each.key == "F2").result.tables["methods"]
+        assert len(details.query_selector_all("tbody tr")) == methods.num_rows > 0
 
 
 def test_the_page_is_small(made: Made) -> None:
