@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol
 
-from scotfree.study.commands import fleet, ingest, monitoring, report, serve
+from scotfree.study.commands import compare, fleet, ingest, monitoring, report, serve
 from scotfree.study.trouble import StudyError
 
 
@@ -28,6 +28,7 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, Command] = {
+    "compare": compare,
     "ingest": ingest,
     "fleet": fleet,
     "report": report,

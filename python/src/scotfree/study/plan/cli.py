@@ -11,10 +11,10 @@ import sys
 from collections.abc import Sequence
 
 from scotfree.study.cli import Command
-from scotfree.study.plan.commands import fit, price
+from scotfree.study.plan.commands import capacity, fit, price
 from scotfree.study.trouble import StudyError
 
-COMMANDS: dict[str, Command] = {"price": price, "fit": fit}
+COMMANDS: dict[str, Command] = {"price": price, "fit": fit, "capacity": capacity}
 _DEFAULT = "price"
 
 

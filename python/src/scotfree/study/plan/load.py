@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from scotfree.study.plan.calls import Calls, Floats
+from scotfree.study.plan.calls import Calls
 
 # From this share of requests on that find another one waiting before them, the queue never empties: with one
 # server and random arrivals a utilisation of 0.7.
@@ -42,7 +42,7 @@ class Load:
 
 def load(calls: Calls) -> Load:
     """The load while these calls were made."""
-    span = max(_busy_span(calls.start, calls.start + calls.total), 1.0)
+    span = busy_span(calls)
     outstanding = float(np.dot(calls.total, calls.weight)) / span
     stages = ("client_send_queue", "request_stack", "request_wire", "server_recv_queue")
     if not calls.known(stages).any():
@@ -52,12 +52,13 @@ def load(calls: Calls) -> Load:
     return Load(_waiting_share(known, stages) if is_whole else None, _utilisation(calls, span), outstanding)
 
 
-def _busy_span(start: Floats, end: Floats) -> float:
-    """The time in which calls were made: pauses of far more than a call's and than the usual gap do not count."""
-    order = np.argsort(start, kind="stable")
-    gaps = start[order][1:] - np.maximum.accumulate(end[order])[:-1]
-    long = gaps > 100 * (np.median(end - start) + np.median(np.diff(start[order]))) if len(gaps) else gaps > 0
-    return float(end.max() - start.min() - gaps[long].sum())
+def busy_span(calls: Calls) -> float:
+    """The time in which calls were made, ns: pauses of far more than a call and the usual gap do not count."""
+    order = np.argsort(calls.start, kind="stable")
+    start, end = calls.start[order], calls.start[order] + calls.total[order]
+    gaps = start[1:] - np.maximum.accumulate(end)[:-1]
+    usual = np.median(calls.total) + (np.median(np.diff(start)) if len(gaps) else 0.0)
+    return max(float(end.max() - gaps[gaps > 100 * usual].sum()), 1.0)
 
 
 def _waiting_share(calls: Calls, stages: tuple[str, ...]) -> float:

@@ -113,8 +113,8 @@ def _percentile(p: float, now: Resampled, then: Sequence[Resampled]) -> Percenti
     before = now.resamples(p)
     after = np.concatenate([one.resamples(p) for one in then])
     gains = np.tile(before, len(then)) - after
-    low, high = np.percentile(after, [bootstrap.LOW, bootstrap.HIGH])
-    gain_low, gain_high = np.percentile(gains, [bootstrap.LOW, bootstrap.HIGH])
+    low, high = np.quantile(after, [bootstrap.LOW, bootstrap.HIGH])
+    gain_low, gain_high = np.quantile(gains, [bootstrap.LOW, bootstrap.HIGH])
     return Percentile(p, now.quantile(p), value, float(low), float(high), float(gain_low), float(gain_high))
 
 

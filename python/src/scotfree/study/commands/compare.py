@@ -1,0 +1,128 @@
+"""`scot study compare A B`: what changed between two data sets, and whether it leaves its budget."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
+from pathlib import Path
+
+from scotfree.study.analysis.study import Study
+from scotfree.study.commands import ingest
+from scotfree.study.engine.duck import DuckEngine
+from scotfree.study.figures.words import called, counted, duration, percent
+from scotfree.study.plan.calls import Calls, methods
+from scotfree.study.plan.compare import Budget, Change, Compared, budget_of, budgets, compare
+from scotfree.study.plan.text import table
+from scotfree.study.store import MANIFEST, Store
+from scotfree.study.trouble import StudyError
+
+HELP = "compare two data sets method by method; exit 1 if a method leaves its budget"
+EXAMPLES = """\
+  scot study compare main.store branch.store                          what changed
+  scot study compare main.store branch.store --budget budget.toml     a gate: exit 1 if a method leaves it
+  scot study compare before/ after/ --json | jq '.methods[] | select(.leaves)'"""
+_METHODS = 1_000
+
+Found = dict[tuple[str, str], Calls]
+
+
+def add(parser: ArgumentParser) -> None:
+    """Says the flags."""
+    help_ = "a store, a report's folder, or data"
+    parser.add_argument("a", type=Path, metavar="A", help=help_)
+    parser.add_argument("b", type=Path, metavar="B", help=help_)
+    parser.add_argument("--budget", type=Path, metavar="FILE", help="TOML; see docs/plan.md")
+    parser.add_argument(
+        "--methods",
+        type=int,
+        default=_METHODS,
+        metavar="COUNT",
+        help="those that take most time (default: %(default)s)",
+    )
+    ingest.add_reading(parser)
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
+
+
+def run(flags: Namespace) -> int:
+    """Does it; 1 if a method leaves its budget."""
+    judges = budgets(flags.budget) if flags.budget else []
+    with tempfile.TemporaryDirectory(prefix="scot-compare-") as scratch:
+        a, b = (_methods(flags, data, Path(scratch) / name) for name, data in (("a", flags.a), ("b", flags.b)))
+    both = [_one(a[key], b[key], judges) for key in a if key in b]
+    if not both:
+        raise StudyError(
+            f"compare {flags.a} and {flags.b}: no method has 100 successful calls in both",
+            "give data of the same services",
+        )
+    alone = {"only_in_a": sorted(set(a) - set(b)), "only_in_b": sorted(set(b) - set(a))}
+    leaving = [one for one in both if one.leaves]
+    if flags.json:
+        rows = [asdict(one) | {"leaves": one.leaves} for one in both]
+        print(json.dumps({"leaves": bool(leaving), "methods": rows, **alone}, indent=1))
+    else:
+        print("\n".join(_text(both, leaving, is_judged=bool(judges), alone=alone)))
+    return 1 if leaving else 0
+
+
+def _methods(flags: Namespace, data: Path, scratch: Path) -> Found:
+    store = _store(flags, data, scratch)
+    study = Study(store, DuckEngine(store, memory=flags.memory, threads=flags.threads))
+    return {(one.service, one.method): one for one in methods(study, flags.methods)}
+
+
+def _store(flags: Namespace, data: Path, scratch: Path) -> Store:
+    """A store, the one beside a report, or data read into one."""
+    for folder in (data, data.with_suffix(".store")):
+        if (folder / MANIFEST).exists():
+            return Store.open(folder)
+    stores = sorted(data.glob(f"*/{MANIFEST}")) if data.is_dir() else []
+    if len(stores) == 1:
+        return Store.open(stores[0].parent)
+    return ingest.read(Namespace(**(vars(flags) | {"data": [data]})), scratch)
+
+
+def _one(a: Calls, b: Calls, judges: list[Budget]) -> Compared:
+    return compare(a, b, budget_of(f"{a.service}.{a.method}", a.method, judges))
+
+
+def _text(
+    both: list[Compared], leaving: list[Compared], *, is_judged: bool, alone: dict[str, list[tuple[str, str]]]
+) -> list[str]:
+    lines = [
+        f"{called(one.service, one.method)} leaves its budget: {change.measure} {_value(change, change.a)} -> "
+        f"{_value(change, change.b)} ({change.breaks})."
+        for one in leaving
+        for change in one.changes
+        if change.breaks
+    ]
+    if is_judged and not leaving:
+        lines.append(f"Within budget: {counted(len(both), 'method')}.")
+    lines += [
+        f"{counted(len(names), 'method')} {where.replace('_', ' ').replace(' a', ' A').replace(' b', ' B')}: "
+        f"{', '.join(called(*name) for name in names[:3])}{' …' if len(names) > 3 else ''}."
+        for where, names in alone.items()
+        if names
+    ]
+    head = ("method", "", "A", "B", "growth", "95 % interval", "")
+    rows = [_row(one, change) for one in both for change in one.changes]
+    return [*lines, *([""] if lines else []), *table([head, *rows])]
+
+
+def _row(one: Compared, change: Change) -> tuple[str, ...]:
+    is_noise = change.low <= 0 <= change.high
+    verdict = f"leaves {change.breaks}" if change.breaks else "within the noise" if is_noise else ""
+    return (
+        called(one.service, one.method),
+        change.measure,
+        _value(change, change.a),
+        _value(change, change.b),
+        f"{change.growth * 100:+.1f} %",
+        f"{change.low * 100:+.1f} to {change.high * 100:+.1f} %",
+        verdict,
+    )
+
+
+def _value(change: Change, value: float) -> str:
+    return percent(value) if change.measure == "tax_share" else duration(value)
