@@ -77,6 +77,16 @@ def test_nine_stages_are_measured_if_they_add_up(tmp_path: Path) -> None:
     assert reasons(store)["stages do not add up to the duration: not used"] == 1
 
 
+def test_stages_that_were_not_passed_took_no_time_if_the_others_add_up(tmp_path: Path) -> None:
+    passed = {"client_send_queue_ns": 2_000, "response_wire_ns": 30_000, "client_recv_queue_ns": 8_000}
+    store = merged(tmp_path, [client(1, duration_ns=40_000, **passed), client(2, duration_ns=60_000, **passed)])
+    whole, part = by_id(store).values()
+    assert (whole["server_app_ns"], whole["request_wire_ns"], whole["provenance"]) == (0, 0, schema.ALL_MEASURED)
+    assert "server_app_ns" not in part
+    assert part["response_wire_ns"] == 30_000
+    assert reasons(store)["no server's record of the call: its application's time is not known"] == 1
+
+
 def test_stages_of_both_sides_come_together(tmp_path: Path) -> None:
     mine = {"client_send_queue_ns": 10, "client_recv_queue_ns": 20}
     theirs = {"server_recv_queue_ns": 30, "server_app_ns": 400}

@@ -98,8 +98,10 @@ def _given(name: str) -> str:
 
 def _stage(index: int, name: str) -> str:
     if index == schema.APP:
-        return f"CASE WHEN is_given AND given_{name} IS NOT NULL THEN given_{name} ELSE server_ns END AS {name}"
-    return f"CASE WHEN is_given THEN given_{name} END AS {name}"
+        given = f"WHEN is_given AND given_{name} IS NOT NULL THEN given_{name} ELSE server_ns"
+    else:
+        given = f"WHEN is_given THEN given_{name}"
+    return f"CASE WHEN is_whole THEN coalesce(given_{name}, 0) {given} END AS {name}"
 
 
 def _bits(index: int, name: str) -> str:
@@ -108,7 +110,7 @@ def _bits(index: int, name: str) -> str:
     else:
         lumped = "total_ns IS NOT NULL AND server_app_ns IS NOT NULL"
         otherwise = f"CASE WHEN {lumped} THEN {int(Provenance.LUMPED)} ELSE 0 END"
-    measured = f"is_given AND given_{name} IS NOT NULL"
+    measured = f"is_whole OR (is_given AND given_{name} IS NOT NULL)"
     return f"(CASE WHEN {measured} THEN {int(Provenance.MEASURED)} ELSE {otherwise} END << {2 * index})"
 
 
@@ -165,6 +167,8 @@ given AS (
     CASE WHEN stages_given = 0 THEN false WHEN total_ns IS NULL THEN true
          WHEN stages_given = 9 THEN abs(stages_ns - total_ns) <= {_TOLERANCE}
          ELSE stages_ns <= total_ns + {_TOLERANCE} END AS is_given,
+    coalesce(CASE WHEN stages_given = 9 THEN is_given ELSE stages_given > 1 AND stages_ns = total_ns END, false)
+      AS is_whole,
     CASE WHEN total_ns IS NULL OR own_ns <= total_ns THEN own_ns END AS server_ns
   FROM sides),
 staged AS (
@@ -173,7 +177,7 @@ SELECT hi, lo, span_id, parent_id, start_ns, service, method, client_service, se
   server_machine, client_machine, status, {", ".join(stages)}, total_ns,
   ({" | ".join(_bits(index, name) for index, name in enumerate(stages))})::INTEGER AS provenance,
   req_bytes, resp_bytes, req_wire_bytes, resp_wire_bytes, cpu_cycles, cpu_ns, clock_bound_ns, sample_weight,
-  is_hedge, stages_given = 9 AND is_given AS is_measured,
+  is_hedge, is_whole AS is_measured,
   CASE WHEN has_clocks AND total_ns >= own_ns THEN request_gap_ns END AS request_gap_ns,
   CASE WHEN has_clocks AND total_ns >= own_ns THEN response_gap_ns END AS response_gap_ns,
   client_place, server_place,
@@ -187,7 +191,8 @@ FROM staged"""
 # What is counted of calls, and kept: a column of `call`, and the reason.
 KEPT: Final = {
     "NOT has_client AND NOT is_message": "no client's record of the call: its completion time is not known",
-    "NOT has_server AND NOT is_message": "no server's record of the call: its application's time is not known",
+    "server_app_ns IS NULL AND NOT has_server AND NOT is_message": "no server's record of the call: its "
+    "application's time is not known",
     "is_message": "a message, without response: no completion time",
     "has_wrong_stages": "stages do not add up to the duration: not used",
     "is_outlived": "the server took longer than its client waited: the application's time is not used",
