@@ -33,7 +33,8 @@ def paced(calls: int, interval_ns: int = INTERVAL_NS) -> np.ndarray[Any, Any]:
 
 def one_method(**columns: Any) -> Calls:
     """The calls of the one method that these rows are of, all of all time."""
-    return Calls(0, "Cart", "Get", 1.0, spans(**columns))
+    rows = spans(**columns)
+    return Calls(0, "Cart", "Get", 1.0, rows.append_column("not_found_ns", pa.nulls(len(rows), pa.int64())))
 
 
 def answered(calls: int, answer_ns: int = ANSWER_NS, seed: int = 8) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+import ibis
 import numpy as np
 import pyarrow as pa
 
@@ -37,6 +38,8 @@ _COLUMNS: Final = (
     "server_cluster",
     "is_hedge",
 )
+# How an answer "there is none" is written (gRPC, HTTP, and what readers make of both).
+NOT_FOUND: Final = ("NOT_FOUND", "NotFound", "not_found", "Not Found", "404", "5")
 
 
 @dataclass(frozen=True)
@@ -116,12 +119,24 @@ def methods(study: Study, limit: int) -> Iterator[Calls]:
 def _read(study: Study, method_id: int, samples: int) -> pa.Table:
     calls = timed(study.span)
     own = calls.filter(calls.method_id == method_id).select(*_COLUMNS)
-    found = study.engine.arrow(own.order_by(["start_ns", "trace_id", "span_id"]))
+    waited = _not_found(study.span)
+    joined = own.left_join(waited, ["trace_id", (own.span_id == waited.parent_id)])
+    chosen = joined.select(*_COLUMNS, "not_found_ns")
+    found = study.engine.arrow(chosen.order_by(["start_ns", "trace_id", "span_id"]))
     if samples <= CALLS_MAX:
         return found
     groups = _groups(found)
     rank = np.argsort(np.argsort(groups, kind="stable"), kind="stable")
     return found.filter(pa.array(rank % -(-samples // CALLS_MAX) == 0))
+
+
+def _not_found(span: Any) -> Any:
+    """Per call how long it waited for calls that found nothing, beyond the first of its service and method."""
+    failed = span.filter(span.status.isin(NOT_FOUND) & span.parent_id.notnull() & span.total_ns.notnull())
+    order = ibis.window(group_by=["client_service", "method_id"], order_by=["start_ns", "span_id"])
+    again = failed.mutate(nth=ibis.row_number().over(order))
+    repeated = again.filter(again.nth > 0)
+    return repeated.group_by(["trace_id", "parent_id"]).agg(not_found_ns=repeated.total_ns.sum())
 
 
 def _groups(table: pa.Table) -> Integers:

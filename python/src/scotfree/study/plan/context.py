@@ -50,6 +50,11 @@ class Context:
     is_one_machine: bool | None = None
     # Of the device's log; None: as many as are needed.
     log_slots: int | None = None
+    # The largest share of calls that may be hedges.
+    hedges_max: float = 0.02
+    # What compression is taken to do: bytes over compressed bytes, and the work of both sides.
+    compression_ratio: float = 2.0
+    compress_ns_per_byte: float = 3.0
 
     def is_update(self, service: str, method: str) -> bool:
         """Whether the user says so or, if nothing is said, whether its name does."""

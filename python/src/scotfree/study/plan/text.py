@@ -42,7 +42,8 @@ def _sentence(price: Price) -> str:
 
 
 def _rows(price: Price) -> Iterator[tuple[str, ...]]:
-    for one in price.percentiles:
+    # Of what does not pay one row says so.
+    for one in price.percentiles if price.pays else (price.at(0.95),):
         yield (
             price.remedy,
             called(price.service, price.method),
@@ -50,9 +51,15 @@ def _rows(price: Price) -> Iterator[tuple[str, ...]]:
             duration(one.now_ns),
             duration(one.forecast_ns),
             f"{duration(one.low_ns)} to {duration(one.high_ns)}",
-            f"{duration(one.gain_ns)}{'' if one.pays else ' (may be none)'}",
+            _gain(one),
             percent(price.saved_share),
         )
+
+
+def _gain(one: Percentile) -> str:
+    if one.gain_ns <= 0:
+        return "none"
+    return f"{duration(one.gain_ns)}{'' if one.pays else ' (may be none)'}"
 
 
 def _p(one: Percentile) -> str:

@@ -45,6 +45,15 @@ def add(parser: ArgumentParser) -> None:
         help="callers, device and servers share one machine (default: as the calls say)",
     )
     parser.add_argument("--log-slots", type=int, metavar="COUNT", help="of the device's log (default: enough)")
+    default = Context()
+    for flag, of, meaning in (
+        ("--hedges-max", default.hedges_max, "share of calls that may be hedges"),
+        ("--compression-ratio", default.compression_ratio, "bytes over compressed bytes"),
+        ("--compress-ns-per-byte", default.compress_ns_per_byte, "work of both sides"),
+    ):
+        parser.add_argument(
+            flag, type=float, default=of, metavar="NUMBER", help=f"{meaning} (default: %(default)s)"
+        )
     parser.add_argument(
         "--methods", type=int, default=20, metavar="COUNT", help="those that take most time (default: %(default)s)"
     )
@@ -72,7 +81,16 @@ def open_study(flags: Namespace, data: list[Path], scratch: Path) -> Study:
 
 
 def _context(flags: Namespace) -> Context:
-    context = Context(updates=tuple(flags.updates), is_one_machine=flags.one_machine, log_slots=flags.log_slots)
+    if flags.compression_ratio < 1:
+        raise StudyError("price compression: a ratio below 1 makes it larger", "give --compression-ratio above 1")
+    context = Context(
+        updates=tuple(flags.updates),
+        is_one_machine=flags.one_machine,
+        log_slots=flags.log_slots,
+        hedges_max=flags.hedges_max,
+        compression_ratio=flags.compression_ratio,
+        compress_ns_per_byte=flags.compress_ns_per_byte,
+    )
     try:
         return replace(context, persist=fit.find(flags.fits, "persist", datetime.now(UTC)))
     except StudyError as error:

@@ -8,7 +8,14 @@ from typing import Final, Protocol
 from scotfree.study.plan.calls import Calls
 from scotfree.study.plan.context import Context
 from scotfree.study.plan.price import Effect, Refused
-from scotfree.study.plan.remedies import persist
+from scotfree.study.plan.remedies import (
+    co_locate,
+    compress,
+    hedge_budget,
+    negative_cache,
+    persist,
+    rebalance,
+)
 
 
 class Remedy(Protocol):
@@ -22,4 +29,4 @@ class Remedy(Protocol):
         """What it would make of one method's calls."""
 
 
-REMEDIES: Final[Sequence[Remedy]] = (persist,)
+REMEDIES: Final[Sequence[Remedy]] = (persist, co_locate, rebalance, negative_cache, hedge_budget, compress)

@@ -1,0 +1,119 @@
+"""Advice that needs none of our code: each against calls of which the answer is known, and its refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from planned import one_method, paced, staged
+from small_store import spans, study_of
+
+from scotfree.study import schema
+from scotfree.study.plan.calls import Calls, Floats, methods
+from scotfree.study.plan.context import Context
+from scotfree.study.plan.price import Effect, Refused, price
+from scotfree.study.plan.remedies import (
+    co_locate,
+    compress,
+    hedge_budget,
+    negative_cache,
+    rebalance,
+)
+
+COUNT = 400
+CONTEXT = Context()
+
+
+def totals(module: Any, calls: Calls, context: Context = CONTEXT) -> Floats:
+    effect = module.forecast(calls, context)
+    assert isinstance(effect, Effect), effect
+    return effect.totals[0]
+
+
+def refusal(module: Any, calls: Calls) -> str:
+    effect = module.forecast(calls, CONTEXT)
+    assert isinstance(effect, Refused), effect
+    return effect.reason
+
+
+def test_co_located_calls_take_the_wires_of_those_within_a_cluster() -> None:
+    stages = staged(COUNT)
+    is_far = np.arange(COUNT) % 2 == 0
+    stages[is_far, 2] += 5_000_000
+    calls = one_method(
+        stages=stages,
+        client_cluster=np.where(is_far, "a", "b").tolist(),
+        server_cluster=["b"] * COUNT,
+    )
+    found = totals(co_locate, calls)
+    assert found[is_far].max() < 200_000 < calls.total[is_far].min()
+    assert (found[~is_far] == calls.total[~is_far]).all()
+    assert "within a cluster" in refusal(co_locate, calls.only(~is_far))
+    assert "30 within one" in refusal(co_locate, calls.only(is_far))
+    assert "not known" in refusal(co_locate, one_method(stages=stages))
+
+
+def test_queues_of_loaded_machines_become_those_of_the_median_one() -> None:
+    stages = staged(COUNT)
+    machine = np.arange(COUNT) % 4
+    stages[:, 3] = np.array([10_000, 20_000, 30_000, 900_000])[machine]
+    names = [f"machine-{index}" for index in machine]
+    calls = one_method(stages=stages, server_machine=names)
+    found = totals(rebalance, calls)
+    # Of four the second is the median one: machines 2 and 3 take its queue, 0 and 1 keep theirs.
+    saved = calls.total - found
+    # What the median machine's send queue, which is not even, adds or saves is some 2 us.
+    for index, expected in enumerate((0, 0, 10_000, 880_000)):
+        assert saved[machine == index] == pytest.approx(expected, abs=2_500)
+    assert "machines" in refusal(rebalance, one_method(stages=stages))
+    assert "machines" in refusal(rebalance, calls.only(machine < 2))
+
+
+def test_compression_weighs_bytes_on_the_wire_against_the_work() -> None:
+    stages, bytes_ = staged(COUNT), np.arange(COUNT) * 1_000
+    # 8 ns a byte: 1 Gbit/s.
+    stages[:, 2] = 20_000 + 8 * bytes_
+    calls = one_method(stages=stages, req_bytes=bytes_)
+    half = Context(compression_ratio=2.0, compress_ns_per_byte=1.0)
+    assert calls.total - totals(compress, calls, half) == pytest.approx(bytes_ * (8 / 2 - 1), abs=1)
+    # On a faster wire the same work costs more than it saves, and the price says so.
+    dear = Context(compression_ratio=2.0, compress_ns_per_byte=5.0)
+    effect = compress.forecast(calls, dear)
+    assert isinstance(effect, Effect) and not price("compress", False, calls, effect).pays
+    assert "sizes that differ" in refusal(compress, one_method(stages=stages, req_bytes=np.full(COUNT, 100)))
+
+
+def test_a_hedging_budget_saves_work_and_promises_no_percentile() -> None:
+    is_hedge = np.arange(COUNT) % 10 == 0
+    calls = one_method(total_ns=np.full(COUNT, 1_000_000), is_hedge=is_hedge)
+    effect = hedge_budget.forecast(calls, CONTEXT)
+    assert isinstance(effect, Effect)
+    # A tenth are hedges, 2 % may be: four fifths of a tenth of the work are saved.
+    found = price("hedging budget", False, calls, effect)
+    assert found.saved_share == pytest.approx(0.08)
+    assert not found.pays and found.at(0.99).forecast_ns == found.at(0.99).now_ns
+    assert "none" in refusal(hedge_budget, one_method(total_ns=np.ones(COUNT), is_hedge=np.zeros(COUNT, bool)))
+    assert "not known" in refusal(hedge_budget, one_method(total_ns=np.ones(COUNT)))
+
+
+def test_callers_do_not_wait_again_for_what_was_not_found(tmp_path: Path) -> None:
+    """Each page asks the cache once, in vain; but for the first, that would not be asked again."""
+    page, asked = staged(200, app_ns=700_000), staged(200, app_ns=300_000)
+    traces = [index.to_bytes(16, "big") for index in range(200)]
+    table = spans(
+        stages=np.vstack([page, asked]),
+        trace_id=traces * 2,
+        span_id=[1] * 200 + [2] * 200,
+        parent_id=[None] * 200 + [1] * 200,
+        start_ns=np.concatenate([paced(200), paced(200) + 100]),
+        service=["Page"] * 200 + ["Cache"] * 200,
+        client_service=[None] * 200 + ["Page"] * 200,
+        status=[schema.STATUS_OK] * 200 + ["NOT_FOUND"] * 200,
+    )
+    pages = next(methods(study_of(tmp_path, table), 5))
+    assert pages.service == "Page"
+    saved = pages.total - totals(negative_cache, pages)
+    assert saved[0] == 0
+    assert (saved[1:] == asked.sum(axis=1)[1:]).all()

@@ -1,0 +1,99 @@
+"""The fit: when it may be used, and what the command does with and without one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from planned import ANSWER_NS, answered, one_method, paced, staged
+from small_store import spans, study_of
+
+from scotfree.study.plan import cli, machine
+from scotfree.study.plan.fit import PARTS, Fit, answer_median_ns, find, fit, read, stale, write
+from scotfree.study.plan.text import NONE_PAYS
+from scotfree.study.trouble import StudyError
+
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Fit:
+    return fit(one_method(stages=staged(800), start_ns=paced(800)), one_method(**answered(800)))
+
+
+def test_the_devices_time_is_what_lies_between_the_kept_stages(fitted: Fit) -> None:
+    assert answer_median_ns(fitted) == pytest.approx(ANSWER_NS, rel=0.02)
+    assert len(fitted.parts) == PARTS and fitted.parts[0].pace_ns == pytest.approx(30_000, rel=0.05)
+
+
+def test_a_fit_is_read_as_it_was_written(tmp_path: Path, fitted: Fit) -> None:
+    write(fitted, tmp_path / "fits" / "persist.json")
+    assert find(tmp_path / "fits", "persist", NOW) == fitted
+    assert not list((tmp_path / "fits").glob("*.half"))
+
+
+def test_a_stale_fit_is_refused_and_says_how_to_make_it_anew(
+    tmp_path: Path, fitted: Fit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert stale(fitted, NOW) is None
+    old = replace(fitted, date=(NOW - timedelta(days=31)).isoformat())
+    for one, why in ((old, "31 days old"), (replace(fitted, machine="another"), "another machine")):
+        write(one, tmp_path / "persist.json")
+        with pytest.raises(StudyError, match=f"{why}.*scot plan fit BASELINE"):
+            find(tmp_path, "persist", NOW)
+    young = replace(fitted, date=(NOW - timedelta(days=29)).isoformat())
+    assert stale(young, NOW) is None
+    monkeypatch.setattr(machine, "has_changed_since", lambda commit: commit == fitted.commit)
+    assert "has changed" in (stale(fitted, NOW) or "")
+
+
+def test_what_is_no_fit_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "persist.json"
+    for text in ("", "[]", "{}", '{"parts": [{}]}'):
+        path.write_text(text)
+        with pytest.raises(StudyError, match="make it anew"):
+            read(path)
+
+
+def test_an_experiment_that_says_nothing_is_refused() -> None:
+    few = one_method(stages=staged(100), start_ns=paced(100))
+    with pytest.raises(StudyError, match="400 are needed"):
+        fit(few, one_method(**answered(800)))
+    stages = staged(800, app_ns=30_000)
+    stages[:, 3] = np.arange(800) * 10_000
+    with pytest.raises(StudyError, match="saturated"):
+        fit(one_method(stages=stages, start_ns=paced(800, 20_000)), one_method(**answered(800)))
+
+
+def test_the_plan_without_a_fit_prices_the_rest_and_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = spans(stages=staged(200), start_ns=paced(200), method=["Put"] * 200)
+    study_of(tmp_path / "store", rows)
+    assert cli.main([str(tmp_path / "store"), "--fits", str(tmp_path / "none")]) == 0
+    found = capsys.readouterr().out
+    assert found.startswith(NONE_PAYS)
+    assert "persist, Cart Put: not priced: use a fit of persist: there is none in" in found
+
+
+def test_the_plan_by_a_fit(tmp_path: Path, fitted: Fit, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = spans(stages=staged(400, app_ns=970_000), start_ns=paced(400, 3_000_000), method=["Put"] * 400)
+    study_of(tmp_path / "store", rows)
+    write(fitted, tmp_path / "fits" / "persist.json")
+    words = [str(tmp_path / "store"), "--fits", str(tmp_path / "fits")]
+    assert cli.main(words) == 0
+    assert capsys.readouterr().out.startswith("persist takes the P95 of Cart Put from 1.14 ms to 63")
+    assert cli.main([*words, "--updates", "Basket.*"]) == 0
+    assert capsys.readouterr().out.startswith(NONE_PAYS)
+    assert cli.main([*words, "--json", "--log-slots", "1"]) == 0
+    price = json.loads(capsys.readouterr().out)["prices"][0]
+    # 1.05 ms every 3 ms: a third of a call under way, so one slot is enough; without any nothing is gained.
+    assert price["remedy"] == "persist" and price["pays"] and price["saved_share"] == pytest.approx(0.94, abs=0.01)
+    assert cli.main([*words, "--json", "--log-slots", "0"]) == 0
+    price = json.loads(capsys.readouterr().out)["prices"][0]
+    assert not price["pays"] and "fill the log's" in price["notes"][0]
+    assert cli.main([str(tmp_path / "nothing")]) == 2
