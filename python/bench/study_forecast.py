@@ -25,7 +25,9 @@ from scotfree.study.plan.price import Effect, Resampled, price
 from scotfree.study.plan.remedies import persist
 
 _P = 0.95
-# What persist takes off the path of a call (the server's part of it), for the plain what-if.
+# The plain what-if, which knows of no device: what of the server persist takes off the path of a call. It leaves
+# the wires, as if the device answered at once from beside the server, and knows nothing of the server's work,
+# which is still done and here takes the caller's processor.
 REMOVED = ("server_recv_queue", "server_app", "server_send_queue", "response_stack")
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from planned import ANSWER_NS, answered, one_method, paced, staged
 
 from scotfree.study.plan.calls import Calls
@@ -34,7 +38,7 @@ def test_what_is_left_is_what_the_device_leaves(fitted: Fit) -> None:
     assert found.pays and found.low_ns <= found.forecast_ns <= found.high_ns
 
 
-def test_a_saturated_server_gains_nothing(fitted: Fit) -> None:
+def test_a_saturated_server_gains_nothing(fitted: Fit, monkeypatch: pytest.MonkeyPatch) -> None:
     # A call every 20 us of 30 us of work: each waits for all before it.
     count = 1_000
     stages = staged(count, app_ns=30_000)
@@ -43,6 +47,10 @@ def test_a_saturated_server_gains_nothing(fitted: Fit) -> None:
     found = priced(calls, Context(updates=("*",), persist=fitted))
     assert not found.pays and found.at(0.95).forecast_ns == found.at(0.95).now_ns
     assert "saturated" in found.notes[0]
+    # The planted fault: a forecast that does not look at the load promises what no caller would get.
+    with monkeypatch.context() as planted:
+        planted.setattr(persist, "_gainless", lambda *_: None)
+        assert priced(calls, Context(updates=("*",), persist=fitted)).pays
     # The same stages at a rate that the server sustains are forecast to gain: the rule looks at the load.
     calm = one_method(stages=staged(count, app_ns=30_000), start_ns=paced(count))
     assert priced(calm, Context(updates=("*",), persist=fitted)).pays
@@ -53,3 +61,33 @@ def test_a_read_is_not_acknowledged_early(fitted: Fit) -> None:
     refused = persist.forecast(calls, Context(persist=fitted))
     assert isinstance(refused, Refused) and "read" in refused.reason
     assert isinstance(persist.forecast(calls, Context(updates=("Cart.*",), persist=fitted)), Effect)
+
+
+def test_where_processors_are_shared_some_calls_wait_for_the_servers_work(fitted: Fit) -> None:
+    calls = one_method(stages=staged(1_000, app_ns=400_000, seed=9), start_ns=paced(1_000))
+    context = Context(updates=("*",), persist=replace(fitted, processors=2))
+    found = priced(calls, replace(context, is_one_machine=True))
+    # Half are through after 60 us; the others after the work, 2 x 10 us before it, 2 on the way, and a turn.
+    assert found.at(0.95).forecast_ns == pytest.approx(450_000, rel=0.1)
+    assert found.at(0.50).low_ns < 70_000
+    apart = priced(calls, replace(context, is_one_machine=False))
+    assert apart.at(0.95).forecast_ns == pytest.approx(60_000, rel=0.1)
+    # With many processors few wait: less than one in twenty does not move the P95.
+    many = priced(calls, Context(updates=("*",), persist=replace(fitted, processors=64), is_one_machine=True))
+    assert many.at(0.95).forecast_ns == pytest.approx(60_000, rel=0.1)
+
+
+@given(offset=st.integers(0, 10_000_000), factor=st.floats(1.0, 50.0))
+@settings(max_examples=20, deadline=None)
+def test_the_servers_time_does_not_matter_where_it_is_not_saturated(
+    fitted: Fit, offset: int, factor: float
+) -> None:
+    stages = staged(300, app_ns=20_000, seed=3)
+    slow = stages.copy()
+    slow[:, 4] = slow[:, 4] * factor
+    context = Context(updates=("*",), persist=fitted, is_one_machine=False)
+    one, other = (
+        priced(one_method(stages=each, start_ns=offset + paced(300, 100_000_000)), context)
+        for each in (stages, slow)
+    )
+    assert one.at(0.95).forecast_ns == other.at(0.95).forecast_ns

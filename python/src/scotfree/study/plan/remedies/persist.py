@@ -26,6 +26,9 @@ _KNOWN_MIN: Final = 0.9
 # Beyond so many times the fit's size of a request the fit is extrapolated, and that is said.
 _SIZE_FACTOR: Final = 4.0
 _SEED: Final = 342
+# A is in part wake-ups, which go with the machine's pace, and in part work on a packet, which does not: it goes
+# with the pace to this power.
+_PACE_POWER: Final = 0.5
 
 
 def forecast(calls: Calls, context: Context) -> Effect | Refused:
@@ -89,7 +92,7 @@ def _totals(calls: Calls, fit: Fit, part: int, *, is_shared: bool) -> Floats:
     drawn = answers[chance.permutation(np.arange(len(calls)) * len(answers) // len(calls))]
     left = kept(calls)
     if is_shared:
-        drawn = drawn * float(np.nanmedian(left)) / fit.parts[part].pace_ns
+        drawn = drawn * (middle(left) / fit.parts[part].pace_ns) ** _PACE_POWER
         blocked = chance.random(len(calls)) < 1 / fit.processors
         early = np.where(blocked, np.maximum(left + drawn, _until_done(calls)), left + drawn)
     else:
@@ -98,9 +101,14 @@ def _totals(calls: Calls, fit: Fit, part: int, *, is_shared: bool) -> Floats:
 
 
 def _until_done(calls: Calls) -> Floats:
-    """From the call until the server has done its work, and then the caller's turn on the same processor."""
+    """From the call until the server has done its work, and then the caller's turn on the same processor.
+
+    The way to the server and the wait there count with their medians: their tails without the remedy are those of
+    three parties taking turns, and the turns are others with it.
+    """
     turn = float(np.nanquantile(calls.ns("client_recv_queue"), 0.1))
-    until: Floats = np.sum([calls.ns(stage) for stage in _NEEDED], axis=0) + turn
+    way = middle(calls.ns("request_wire")) + middle(calls.ns("server_recv_queue"))
+    until: Floats = np.sum([calls.ns(stage) for stage in (*KEPT[:2], "server_app")], axis=0) + way + turn
     return until
 
 
