@@ -12,8 +12,10 @@ import pytest
 from planned import ANSWER_NS, answered, one_method, paced, staged
 from small_store import spans, study_of
 
+from scotfree.study.plan import calls as calls_of
 from scotfree.study.plan import cli, machine
 from scotfree.study.plan.fit import PARTS, Fit, answer_median_ns, find, fit, read, stale, write
+from scotfree.study.plan.load import load
 from scotfree.study.plan.text import NONE_PAYS
 from scotfree.study.trouble import StudyError
 
@@ -97,3 +99,16 @@ def test_the_plan_by_a_fit(tmp_path: Path, fitted: Fit, capsys: pytest.CaptureFi
     price = json.loads(capsys.readouterr().out)["prices"][0]
     assert not price["pays"] and "fill the log's" in price["notes"][0]
     assert cli.main([str(tmp_path / "nothing")]) == 2
+
+
+def test_of_very_many_calls_whole_traces_stand_for_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = study_of(tmp_path, spans(stages=staged(2_000), start_ns=paced(2_000)))
+    monkeypatch.setattr(calls_of, "CALLS_MAX", 500)
+    found = next(calls_of.methods(study, 1))
+    assert 350 < len(found) < 650 and set(found.weight) == {4.0}
+    # Those before a call are not all seen, so that the queue is not judged by them.
+    assert load(found).waiting_share is None
+    monkeypatch.undo()
+    assert load(next(calls_of.methods(study, 1))).waiting_share == 0.0

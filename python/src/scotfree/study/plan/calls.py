@@ -20,7 +20,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 Truths = np.ndarray[Any, np.dtype[np.bool_]]
 
-# Of a method with more calls as many are taken, the same ones each time, of whole traces.
+# Of a method with more calls about as many are taken, the same ones each time, of whole traces.
 CALLS_MAX: Final = 200_000
 _COLUMNS: Final = (
     "trace_id",
@@ -111,23 +111,21 @@ def methods(study: Study, limit: int) -> Iterator[Calls]:
     sums = study.engine.arrow(calls.group_by(by).agg(samples=calls.count(), time=time)).to_pylist()
     whole = sum(row["time"] for row in sums) or 1.0
     enough = [row for row in sums if row["samples"] >= schema.SAMPLES_MIN]
+    waited = study.engine.register("not_found", study.engine.arrow(_not_found(study.span)))
     for row in sorted(enough, key=lambda row: (-row["time"], row["method_id"]))[:limit]:
-        found = _read(study, row["method_id"], row["samples"])
+        found = _read(study, waited, row["method_id"], -(-row["samples"] // CALLS_MAX))
         yield Calls(row["method_id"], row["service"], row["method"], row["time"] / whole, found)
 
 
-def _read(study: Study, method_id: int, samples: int) -> pa.Table:
+def _read(study: Study, waited: Any, method_id: int, one_in: int) -> pa.Table:
+    """The calls of one trace in so many; each then stands for as many calls more."""
     calls = timed(study.span)
     own = calls.filter(calls.method_id == method_id).select(*_COLUMNS)
-    waited = _not_found(study.span)
+    if one_in > 1:
+        own = own.filter(own.trace_id.hash() % one_in == 0).mutate(sample_weight=weight(own) * one_in)
     joined = own.left_join(waited, ["trace_id", (own.span_id == waited.parent_id)])
     chosen = joined.select(*_COLUMNS, "not_found_ns")
-    found = study.engine.arrow(chosen.order_by(["start_ns", "trace_id", "span_id"]))
-    if samples <= CALLS_MAX:
-        return found
-    groups = _groups(found)
-    rank = np.argsort(np.argsort(groups, kind="stable"), kind="stable")
-    return found.filter(pa.array(rank % -(-samples // CALLS_MAX) == 0))
+    return study.engine.arrow(chosen.order_by(["start_ns", "trace_id", "span_id"]))
 
 
 def _not_found(span: Any) -> Any:
