@@ -38,6 +38,7 @@ mod site;
 mod stores;
 mod study;
 mod study_faults;
+mod study_forecast;
 mod transactions;
 mod update_ack;
 pub mod worker;
@@ -110,13 +111,16 @@ const EXPERIMENTS: &[(&str, Runner)] = &[
     ("study-trees", study::run),
     ("study-what-if", study::run),
     ("study-cycles", study::run),
+    ("study-report", study::run),
     ("study-faults", study_faults::run),
+    ("study-forecast", study_forecast::run),
+    ("study-whole", study::run),
     ("kill-rounds", kill_rounds::run),
     ("kill-rounds-cut", kill_rounds::run),
     ("kill-rounds-control", kill_rounds::run_control),
 ];
 /// Those of them that take so long that they are run by name only.
-const LONG: [&str; 3] = ["kill-rounds", "kill-rounds-cut", "kill-rounds-control"];
+const LONG: [&str; 4] = ["study-whole", "kill-rounds", "kill-rounds-cut", "kill-rounds-control"];
 
 /// How experiments are run.
 #[derive(Debug, Clone, PartialEq, Eq)]
