@@ -255,6 +255,16 @@ def test_numbers_that_are_none_are_not_used(tmp_path: Path) -> None:
     assert reasons(store)["req_bytes is negative: not used"] == 1
 
 
+def test_numbers_beyond_what_can_be_are_not_used(tmp_path: Path) -> None:
+    """Sums of them would leave 64 bits: a report over them would end in an error or be wrong."""
+    endless = {"request_wire_ns": 2**63 - 1, "server_app_ns": 2**63 - 1, "resp_bytes": 2**62, "cpu_cycles": 1e300}
+    (only,) = by_id(store := merged(tmp_path, [client(1) | endless | {"req_bytes": 2**40}])).values()
+    assert not {name for name, value in endless.items() if only.get(name) == value}
+    assert only["req_bytes"] == 2**40
+    assert reasons(store)["server_app_ns is more than 2592000000000000: not used"] == 1
+    assert reasons(store)["cpu_cycles is no such number: not used"] == 1
+
+
 def test_kinds_that_are_none_are_missing(tmp_path: Path) -> None:
     store = merged(tmp_path, [{**client(1), "kind": 77}, {**client(2), "kind": -1}])
     assert reasons(store)["kind is none that is known"] == 2

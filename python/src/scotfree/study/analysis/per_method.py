@@ -155,4 +155,4 @@ class PerMethod:
         labels = self.methods.take(rows["method_id"])
         columns = {**{name: labels[name] for name in schema.METHOD.names}, "is_exact": pa.array(is_exact)}
         parts = [columns[name] if name in columns else rows[name] for name in QUANTILES.names]
-        return pa.table(parts, names=QUANTILES.names).cast(QUANTILES)
+        return pa.table(parts, names=QUANTILES.names).cast(QUANTILES, safe=False)

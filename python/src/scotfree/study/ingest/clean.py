@@ -25,11 +25,13 @@ START_NS_MIN = 631_152_000 * 10**9
 _START_NS_LIMIT = 2**62
 
 _TEXTS = [field.name for field in schema.SIDE if pa.types.is_dictionary(field.type)]
-_COUNTS = [
-    *schema.STAGE_COLUMNS,
-    *("req_bytes", "resp_bytes", "req_wire_bytes", "resp_wire_bytes", "cpu_ns", "clock_bound_ns"),
-]
-_FLOATS = ("cpu_cycles", "sample_weight")
+# The most that each can be, so that sums of them stay within 64 bits, and exact as floats.
+SIZE_BYTES_MAX = 2**40
+_COUNTS = {
+    **dict.fromkeys((*schema.STAGE_COLUMNS, "cpu_ns", "clock_bound_ns"), DURATION_NS_MAX),
+    **dict.fromkeys(("req_bytes", "resp_bytes", "req_wire_bytes", "resp_wire_bytes"), SIZE_BYTES_MAX),
+}
+_FLOATS = {"cpu_cycles": 1e18, "sample_weight": 1e12}
 # A duration that cannot be is null.
 _CLEANED = pa.schema([field.with_nullable(True) for field in schema.SIDE])
 
@@ -105,19 +107,21 @@ def _kinds(rows: pa.Table, note: Note) -> pa.Table:
 
 
 def _numbers(rows: pa.Table, note: Note) -> pa.Table:
-    for name in _COUNTS:
+    for name, most in _COUNTS.items():
         if rows[name].null_count < rows.num_rows:
-            wrong = _bools(pc.less(rows[name], 0))
-            if note(rows, wrong, f"{name} is negative: not used"):
-                rows = _null(rows, name, wrong)
+            negative, endless = _bools(pc.less(rows[name], 0)), _bools(pc.greater(rows[name], most))
+            if note(rows, negative, f"{name} is negative: not used") | note(
+                rows, endless, f"{name} is more than {most}: not used"
+            ):
+                rows = _null(rows, name, negative | endless)
     return rows
 
 
 def _weights(rows: pa.Table, note: Note) -> pa.Table:
-    for name in _FLOATS:
+    for name, most in _FLOATS.items():
         if rows[name].null_count < rows.num_rows:
             value = _numpy(pc.fill_null(rows[name], 1.0))
-            wrong = ~np.isfinite(value) | (value < 0) | ((value == 0) & (name == "sample_weight"))
+            wrong = ~(value <= most) | (value < 0) | ((value == 0) & (name == "sample_weight"))
             if note(rows, wrong, f"{name} is no such number: not used"):
                 rows = _null(rows, name, wrong)
     return rows
