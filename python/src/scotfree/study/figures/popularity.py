@@ -68,7 +68,10 @@ def _by_popularity(counts: pa.Table) -> pa.Table:
 def _by_latency(counts: pa.Table, ordered: pa.Table) -> pa.Table:
     """Rows of `ordered`; every share is of all methods, also of those that are not in it."""
     rows = np.searchsorted(values(counts, "method_id"), values(ordered, "method_id"))
-    shares = [values(counts, name)[rows] / values(counts, name).sum() for name in ("weight", "sum_total_ns")]
+    # Calls may have taken no time at all.
+    shares = [
+        values(counts, name)[rows] / (values(counts, name).sum() or 1.0) for name in ("weight", "sum_total_ns")
+    ]
     return _with(
         ordered.select(["method_id", "service", "method", "p50"]),
         rank=np.arange(1, len(rows) + 1),

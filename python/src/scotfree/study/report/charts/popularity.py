@@ -19,8 +19,10 @@ _MOST_POPULAR = re.compile(r"calls of the (?:(\d+) )?most popular methods?")
 
 
 def _popularity(result: Result) -> list[Chart]:
-    methods, popularity = result.tables["methods"], result.tables["popularity"]
-    return [_shares(methods), _cumulative(methods), _by_popularity(popularity, result)]
+    """Without an order of latency only that of popularity is there."""
+    methods = result.tables.get("methods")
+    ordered = [] if methods is None else [_shares(methods), _cumulative(methods)]
+    return [*ordered, _by_popularity(result.tables["popularity"], result)]
 
 
 def _shares(methods: pa.Table) -> Chart:
