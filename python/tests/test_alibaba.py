@@ -16,6 +16,13 @@ from scotfree.study.schema import Kind
 HEADER = "timestamp,traceid,rpcid,um,rpctype,dm,interface,rt\n"
 
 
+@pytest.mark.parametrize("text", [b"no, such columns\n1,2\n", b"a\rb\n", b"x" * 200_000 + b"\n", b"\xff\n"])
+def test_another_file_is_none_of_this_form(tmp_path: Path, text: bytes) -> None:
+    found = read_bytes(Alibaba(), tmp_path, text)
+    assert not Alibaba().recognises(tmp_path / "x", text)
+    assert (found.rows, found.troubles) == ([], {"columns are missing: not read": 1})
+
+
 def test_of_2021() -> None:
     found = read(Alibaba(), FIXTURES / "alibaba-2021.csv")
     root, client, server, cache, message = found.rows

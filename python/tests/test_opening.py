@@ -35,6 +35,13 @@ def test_bytes_are_those_that_were_written(tmp_path: Path, compression: str) -> 
     assert head_of(tmp_path / "input", 100) == TEXT[:100]
 
 
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_a_mark_of_the_bytes_order_is_no_content(tmp_path: Path, compression: str) -> None:
+    (tmp_path / "input").write_bytes(COMPRESSIONS[compression](b"\xef\xbb\xbf{}\n"))
+    assert read(tmp_path / "input") == (b"{}\n", [])
+    assert head_of(tmp_path / "input", 2) == b"{}"
+
+
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])
 def test_several_frames_are_read_on(tmp_path: Path, compression: str) -> None:
     compress = COMPRESSIONS[compression]

@@ -47,6 +47,9 @@ class Alibaba:
         """Block by block, on columns."""
         with opened(source) as file:
             names = _names(file.readline(_LINE_BYTES_MAX))
+            if lacking := [name for name in _NEEDED if name not in names]:
+                source.ledger.note(source.number, "columns are missing: not read", detail=", ".join(lacking))
+                return
             record = 0
             while block := file.read(_BLOCK_BYTES) + file.readline(_LINE_BYTES_MAX):
                 for rows in _parsed(block, names, source):
@@ -56,7 +59,11 @@ class Alibaba:
 
 def _names(line: bytes) -> list[str]:
     """The columns' names in one spelling. The traces of 2021 have a first column without a name."""
-    fields = next(csv.reader([line.decode("utf-8", "replace").strip("\ufeff\r\n")]), [])
+    text = line.decode("utf-8", "replace").strip("\ufeff\r\n")
+    try:
+        fields = next(csv.reader([text]), [])
+    except csv.Error:
+        return []
     return [name.strip().lower().replace("_", "") or f"unnamed {at}" for at, name in enumerate(fields)]
 
 

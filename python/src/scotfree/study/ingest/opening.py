@@ -6,6 +6,7 @@ that were made to grow; a stream that is cut off or damaged ends where that is, 
 
 from __future__ import annotations
 
+import codecs
 import io
 import zlib
 from collections.abc import Callable, Iterator
@@ -51,6 +52,14 @@ def head_of(path: Path, size: int) -> bytes:
 
 
 def _stream(path: Path, progress: Callable[[int], None], complain: Complaint) -> io.BufferedReader:
+    """The bytes, without the mark that editors put before texts."""
+    stream = _decompressed(path, progress, complain)
+    if stream.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
+        stream.read(len(codecs.BOM_UTF8))
+    return stream
+
+
+def _decompressed(path: Path, progress: Callable[[int], None], complain: Complaint) -> io.BufferedReader:
     file = _Counted(path, progress)
     magic = file.read(4)
     file.seek(0)
