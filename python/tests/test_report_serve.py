@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from html import unescape
 from http.client import HTTPConnection, HTTPResponse
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from socket import create_connection, socket
 
 import pyarrow as pa
 import pytest
@@ -80,6 +83,7 @@ def test_from_the_fleet_to_the_nine_stages_of_one_call(server: ThreadingHTTPServ
         ("/trace?trace=" + "0" * 32 + "&span=" + "9" * 19, 404),
         ("/?a;b", 400),
         ("/../../etc/passwd", 404),
+        ("http://[::1/", 400),
     ],
 )
 def test_hostile_questions_are_refused(server: ThreadingHTTPServer, path: str, status: int) -> None:
@@ -96,6 +100,40 @@ def test_nothing_but_reading(server: ThreadingHTTPServer) -> None:
     assert ask(server, "/", verb="POST")[0] == 501
     assert ask(server, "/", verb="DELETE")[0] == 501
     assert ask(server, "/", verb="HEAD") == (200, "")
+
+
+def test_many_wait_until_they_are_taken(tmp_path: Path) -> None:
+    """None is turned away by the system while the server is busy; this one does not even run."""
+    write_manifest(tmp_path, Manifest())
+    with serve(Queries(Store.open(tmp_path)), 0) as idle, ExitStack() as waiting:
+        for _ in range(100):
+            waiting.enter_context(create_connection((HOST, idle.server_port), timeout=5))
+
+
+def test_a_store_that_is_gone_is_told(tmp_path: Path) -> None:
+    generate(tmp_path / "fleet", FleetOptions(spans=200, methods=20, partitions=1, metrics=False, profiles=False))
+    with serve(Queries(Store.open(tmp_path / "fleet")), 0) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        shutil.rmtree(tmp_path / "fleet")
+        try:
+            status, html = ask(running, "/")
+        finally:
+            running.shutdown()
+            thread.join()
+    assert status == 500
+    assert "the store cannot be read" in html
+
+
+@pytest.mark.parametrize(("error", "is_told"), [(ConnectionResetError(), False), (ValueError(), True)])
+def test_who_goes_away_is_no_fault(
+    server: ThreadingHTTPServer, capsys: pytest.CaptureFixture[str], error: Exception, is_told: bool
+) -> None:
+    try:
+        raise error
+    except Exception:
+        server.handle_error(socket(), (HOST, 1))
+    assert bool(capsys.readouterr().err) == is_told
 
 
 def test_the_server_is_on_the_loopback_address(server: ThreadingHTTPServer) -> None:

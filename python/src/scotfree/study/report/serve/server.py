@@ -6,12 +6,14 @@ That a request names this host keeps pages of other sites, whose names were poin
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 
+import duckdb
 import jinja2
 
 from scotfree.study import schema
@@ -143,6 +145,23 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
+def _address(path: str) -> SplitResult:
+    try:
+        return urlsplit(path)
+    except ValueError as error:
+        raise Refused(HTTPStatus.BAD_REQUEST, f"the address cannot be read: {error}") from None
+
+
+class _Server(ThreadingHTTPServer):
+    # Connections that wait to be taken: a browser and its tabs.
+    request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever goes away before his answer is no fault."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+
 def serve(queries: Queries, port: int) -> ThreadingHTTPServer:
     """A server that is bound (port 0: any that is free) and not yet running."""
     pages = Pages(queries)
@@ -163,12 +182,17 @@ def serve(queries: Queries, port: int) -> ThreadingHTTPServer:
             try:
                 self._send(HTTPStatus.OK, self._page())
             except Refused as refused:
-                self._send(refused.status, f"<!doctype html><title>refused</title><p>{_escaped(str(refused))}</p>")
+                self._refuse(refused.status, str(refused))
+            except duckdb.Error as error:
+                self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"the store cannot be read: {error}")
+
+        def _refuse(self, status: HTTPStatus, why: str) -> None:
+            self._send(status, f"<!doctype html><title>refused</title><p>{_escaped(why)}</p>")
 
         def _page(self) -> str:
             if self.headers.get("Host", "") not in names:
                 raise Refused(HTTPStatus.MISDIRECTED_REQUEST, "this server is known by its loopback address only")
-            asked = urlsplit(self.path)
+            asked = _address(self.path)
             if asked.path not in pages.by_path:
                 raise Refused(HTTPStatus.NOT_FOUND, "no such page")
             return pages.by_path[asked.path](asked.query)
@@ -186,7 +210,7 @@ def serve(queries: Queries, port: int) -> ThreadingHTTPServer:
         def log_message(self, format: str, *args: Any) -> None:
             """Says nothing: names in addresses are the user's own."""
 
-    server = ThreadingHTTPServer((HOST, port), Handler)
+    server = _Server((HOST, port), Handler)
     names.update(f"{name}:{server.server_port}" for name in (HOST, "localhost"))
     return server
 
