@@ -10,8 +10,12 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol
 
+import duckdb
+import pyarrow as pa
+
+from scotfree.study import outside
 from scotfree.study.commands import compare, fleet, ingest, monitoring, report, serve
-from scotfree.study.trouble import StudyError
+from scotfree.study.trouble import StudyError, printable
 
 
 class Command(Protocol):
@@ -43,13 +47,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return COMMANDS[flags.command].run(flags)
     except StudyError as error:
-        print(f"scot study: {error}", file=sys.stderr)
+        print(f"scot study: {printable(str(error))}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        return 0
+    except (OSError, MemoryError, duckdb.Error, pa.ArrowException) as error:
+        print(f"scot study: {printable(str(outside.told(error)))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("scot study: interrupted; the same command goes on where this one was", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        return 0
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -85,13 +85,19 @@ class Store:
             raise StudyError(
                 f"open {folder}: {MANIFEST} is no JSON: {error}", "remove the folder and ingest again"
             ) from None
-        if text.get("version") != VERSION:
+        version = text.get("version") if isinstance(text, dict) else None
+        if version != VERSION:
             raise StudyError(
-                f"open {folder}: it is of version {text.get('version')}, this reads {VERSION}",
+                f"open {folder}: it is of version {version}, this reads {VERSION}",
                 "ingest again into another folder",
             )
-        inputs = [Input(**entry) for entry in text.pop("inputs")]
-        return cls(folder, Manifest(inputs=inputs, **text))
+        try:
+            inputs = [Input(**entry) for entry in text.pop("inputs")]
+            return cls(folder, Manifest(inputs=inputs, **text))
+        except (KeyError, TypeError) as error:
+            raise StudyError(
+                f"open {folder}: {MANIFEST} is damaged: {error}", "remove the folder and ingest again"
+            ) from None
 
     def partitions(self) -> list[Path]:
         """The folders of calls, in order."""

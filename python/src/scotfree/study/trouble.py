@@ -11,6 +11,11 @@ import pyarrow as pa
 from scotfree.study import schema
 
 
+def printable(text: str) -> str:
+    """A text that can be written: names of files are bytes, and Python keeps what is no UTF-8 as no text."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 class StudyError(Exception):
     """Something that the user must change: what was tried and what was in the way, and what to do next."""
 
@@ -44,6 +49,7 @@ class Ledger:
         detail: str | None = None,
     ) -> None:
         """Counts one trouble. The place and detail of the lowest record are kept, whatever the order."""
+        detail = printable(detail) if detail is not None else None
         entry = self._entries.setdefault((input_, reason, kept), _Entry(record, 0, detail))
         entry.count += count
         if record is not None and (entry.record is None or record < entry.record):

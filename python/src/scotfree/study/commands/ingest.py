@@ -12,6 +12,7 @@ from scotfree.study.ingest.limits import Limits
 from scotfree.study.ingest.options import Options
 from scotfree.study.ingest.run import ingest
 from scotfree.study.store import Store
+from scotfree.study.trouble import printable
 
 HELP = "read DATA into a store, once for all that asks of it"
 EXAMPLES = """\
@@ -50,5 +51,5 @@ def read(flags: Namespace, folder: Path) -> Store:
     options = Options(flags.form, flags.map, Limits(flags.memory, flags.threads), quiet=flags.quiet)
     store = ingest(flags.data, folder, options)
     if not flags.quiet:
-        print(summary.text(store), file=sys.stderr)
+        print(printable(summary.text(store)), file=sys.stderr)
     return store

@@ -17,7 +17,7 @@ from scotfree.study.engine.duck import DuckEngine
 from scotfree.study.figures import all_figures
 from scotfree.study.figures.result import Coverage, Figure
 from scotfree.study.report.catalogue import Computed
-from scotfree.study.report.write import parquet_folder, summary_of, write_report
+from scotfree.study.report.write import check, parquet_folder, summary_of, write_report
 from scotfree.study.store import MANIFEST, Store
 
 HELP = "read DATA and write one self-contained HTML file"
@@ -48,6 +48,7 @@ def add(parser: ArgumentParser) -> None:
 def run(flags: Namespace) -> int:
     """Does it."""
     rule_files = tuple(flags.rules)
+    check(flags.output)
     # Wrong rules are told before data is read for minutes.
     rules.load(rule_files)
     store = _store(flags)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,16 +9,8 @@ from pathlib import Path
 import duckdb
 
 from scotfree.study.ingest.limits import Limits
+from scotfree.study.outside import is_full
 from scotfree.study.trouble import StudyError
-
-# What libraries say whose errors have no number.
-_FULL = ("no space left", "out of disk space", "max_temp_directory_size")
-
-
-def is_full(error: BaseException) -> bool:
-    """Whether an error says that a disk is full."""
-    number = getattr(error, "errno", None)
-    return number in (errno.ENOSPC, errno.EDQUOT) or any(words in str(error).lower() for words in _FULL)
 
 
 @contextmanager

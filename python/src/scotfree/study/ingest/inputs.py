@@ -42,6 +42,8 @@ def files(data: Sequence[Path], store: Path) -> list[Path]:
     for path in data:
         if not path.exists():
             raise StudyError(f"read {path}: there is no such file or folder", "name a file or a folder of traces")
+        if not path.is_dir() and not path.is_file():
+            raise StudyError(f"read {path}: it is a pipe or a device", "write what it gives into a file first")
         for file in _walk(path) if path.is_dir() else [path]:
             found.setdefault(file.resolve(), file)
     own = store.resolve()
@@ -51,7 +53,11 @@ def files(data: Sequence[Path], store: Path) -> list[Path]:
 def _walk(folder: Path) -> list[Path]:
     """Hidden files and folders are not data, nor are stores."""
     found: list[Path] = []
-    for parent, folders, names in os.walk(folder):
+
+    def refused(error: OSError) -> None:
+        raise unreadable(Path(os.fsdecode(error.filename)), error) from error
+
+    for parent, folders, names in os.walk(folder, onerror=refused):
         if parent != str(folder) and (MANIFEST in names or SCRATCH in folders):
             folders.clear()
             continue

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from scotfree.study.ingest import disk, inputs, progress
+from scotfree.study.ingest import inputs, progress
 from scotfree.study.ingest.clean import Cleaner
 from scotfree.study.ingest.inputs import Found
 from scotfree.study.ingest.limits import Limits
 from scotfree.study.ingest.options import Options
 from scotfree.study.ingest.reader import Batch, Source
 from scotfree.study.ingest.scratch import Reading, Scratch, Writer
+from scotfree.study.outside import is_full
 from scotfree.study.trouble import Ledger, StudyError
 
 _COMPRESSED = (".gz", ".zst")
@@ -68,7 +69,7 @@ def _read_one(source: Source, one: Found, writer: Writer, options: str, now_ns: 
             reading.rows[batch.relation] = reading.rows.get(batch.relation, 0) + batch.rows.num_rows
             reading.sides += _keep(batch, source.number, cleaner, writer)
     except OSError as error:
-        if disk.is_full(error):
+        if is_full(error):
             raise
         raise inputs.unreadable(one.path, error) from error
     if inputs.fingerprint(one.path) != one.fingerprint:

@@ -18,7 +18,7 @@ from scotfree.study.ingest import clocks, disk, finish, inputs, lock, reading
 from scotfree.study.ingest.inputs import Found
 from scotfree.study.ingest.options import Options
 from scotfree.study.ingest.partitions import Partitions
-from scotfree.study.ingest.scratch import Reading, Scratch
+from scotfree.study.ingest.scratch import PLAN, Reading, Scratch
 from scotfree.study.store import (
     COMPRESSION,
     MANIFEST,
@@ -44,8 +44,14 @@ def ingest(data: Sequence[Path], folder: Path, options: Options | None = None) -
 
 def _check_folder(folder: Path) -> None:
     """What is there is removed when a store is made anew: so it must be a store's."""
-    own = (MANIFEST, lock.NAME, inputs.SCRATCH)
-    if folder.exists() and any(folder.iterdir()) and not any((folder / name).exists() for name in own):
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise StudyError(f"write {folder}: it is a file", "name a new folder with --store")
+    # What an ingest has made before its first input is read.
+    begun = {lock.NAME, inputs.SCRATCH}
+    is_own = (folder / MANIFEST).exists() or (folder / inputs.SCRATCH / PLAN).exists()
+    if not is_own and not {path.name for path in folder.iterdir()} <= begun:
         raise StudyError(
             f"write {folder}: it holds other things and is no store", "name a new folder with --store"
         )

@@ -30,6 +30,8 @@ from scotfree.study import schema
 from scotfree.study.store import partitions_of, trace_words, write_table
 
 SPILL = "spill"
+# Written first: a folder without it is none of ours.
+PLAN = "plan.json"
 
 TEXTS = [item.name for item in schema.SIDE if pa.types.is_dictionary(item.type)]
 _WORDS = [pa.field("hi", pa.int64()), pa.field("lo", pa.int64())]
@@ -73,7 +75,7 @@ class Scratch:
 
     def _plan(self, buckets: int) -> int:
         """The number of buckets of the first run holds for all that go on with it."""
-        path = self.folder / "plan.json"
+        path = self.folder / PLAN
         if not path.exists():
             write_json(path, {"buckets": buckets})
         return int(json.loads(path.read_bytes())["buckets"])

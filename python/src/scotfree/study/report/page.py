@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,6 +20,7 @@ from typing import Any
 import jinja2
 import orjson
 import vl_convert
+from markupsafe import Markup
 
 from scotfree.study.figures.findings import Finding
 from scotfree.study.figures.result import Coverage
@@ -26,9 +28,12 @@ from scotfree.study.report import bins, text
 from scotfree.study.report.catalogue import Computed, key_of
 from scotfree.study.report.charts import DRAW, Chart, theme
 from scotfree.study.report.ledger import Ledger
+from scotfree.study.trouble import printable
 
 # Vega-Lite's version of altair 6.3's schema.
 _VEGA_LITE = "6.4"
+# Control characters but for white space; marks of the direction of writing.
+_UNSHOWN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
 # Rows of a table under a chart; the Parquet beside the page has all.
 LISTED_MAX = 500
 # Sentences and comparisons of a figure that stand open; the others unfold.
@@ -151,12 +156,24 @@ def asset(name: str) -> str:
     return (resources.files("scotfree.study.report") / "assets" / name).read_text(encoding="utf-8")
 
 
+def _shown(value: object) -> object:
+    """Text from outside without what cannot be written, and without what turns the text around it."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return _UNSHOWN.sub("\ufffd", printable(value))
+
+
 @cache
 def environment() -> jinja2.Environment:
     """Templates that escape whatever they are given."""
     loader = jinja2.FunctionLoader(asset)
     environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=loader,
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
     )
     environment.filters["count"] = text.count
     environment.filters["bytes"] = lambda value: text.quantity(value, "bytes")

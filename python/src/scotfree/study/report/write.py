@@ -19,6 +19,7 @@ from scotfree.study.figures.result import Figure
 from scotfree.study.report import catalogue, ledger, page
 from scotfree.study.report.catalogue import Computed
 from scotfree.study.store import COMPRESSION
+from scotfree.study.trouble import StudyError
 
 INDEX = "index.json"
 
@@ -27,12 +28,27 @@ def write_report(
     study: Study, output: Path, *, command: str = "", progress: Callable[[Figure], None] = lambda _: None
 ) -> list[Computed]:
     """Computes all figures and writes them; what was computed."""
+    check(output)
     computed = list(catalogue.compute(study, all_figures(), progress))
     about = _about(study, parquet_folder(output), command)
     first = findings.top(study, {each.figure.number: each.result for each in computed})
     write_page(output, page.render(computed, ledger.read(study.store), about, first))
     write_parquet(parquet_folder(output), computed, about)
     return computed
+
+
+def check(output: Path) -> None:
+    """That a report can be written there and removes nothing but an earlier report; a `StudyError` otherwise."""
+    advice = "name another file with -o"
+    if output.is_dir() or not output.name:
+        raise StudyError(f"write {output}: it is a folder", f"{advice}, such as {output / 'report.html'}")
+    folder = parquet_folder(output)
+    if folder == output:
+        raise StudyError(
+            f"write {output}: its aggregates would have the same name", f"{advice}, such as report.html"
+        )
+    if folder.exists() and not (folder / INDEX).is_file():
+        raise StudyError(f"write {folder}: it holds something else than a report's aggregates", advice)
 
 
 def parquet_folder(output: Path) -> Path:
@@ -56,7 +72,7 @@ def write_page(output: Path, html: str) -> None:
     """By rename, so that whoever reloads sees the old page or the new one."""
     output.parent.mkdir(parents=True, exist_ok=True)
     half = output.with_name(output.name + ".half")
-    half.write_text(html, encoding="utf-8")
+    half.write_text(html, encoding="utf-8", errors="backslashreplace")
     half.replace(output)
 
 

@@ -1,0 +1,38 @@
+"""What the system and the libraries below refuse: files, disks, memory. Whoever of them reports it."""
+
+from __future__ import annotations
+
+import errno
+from typing import Final
+
+import duckdb
+
+from scotfree.study.trouble import StudyError
+
+# What libraries say whose errors have no number.
+_FULL: Final = ("no space left", "out of disk space", "max_temp_directory_size")
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that a disk is full."""
+    number = getattr(error, "errno", None)
+    return number in (errno.ENOSPC, errno.EDQUOT) or any(words in str(error).lower() for words in _FULL)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether it says that the memory is used up."""
+    return isinstance(error, MemoryError | duckdb.OutOfMemoryException)
+
+
+def told(error: BaseException) -> StudyError:
+    """The error in the words of a user's next step."""
+    what = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if is_full(error):
+        return StudyError(f"the disk is full: {what}", "make room, or write to another disk")
+    if is_out_of_memory(error):
+        return StudyError(f"the memory is used up: {what}", "give more with --memory, or close other programs")
+    if isinstance(error, OSError) and error.errno is not None:
+        return StudyError(what, "make it possible, or name another file or folder")
+    return StudyError(
+        f"what was read cannot be understood: {what}", "if it is a store, remove it and ingest again"
+    )
