@@ -86,9 +86,10 @@ fn measured(is_good: bool, printed: &str) -> Option<Measured> {
     let numbers: BTreeMap<String, serde_json::Number> = serde_json::from_str(line).ok()?;
     let mut measured = Measured::default();
     for (name, number) in numbers {
-        measured.value(&name, number.as_f64()?);
-        if let Some(count) = number.as_u64() {
-            measured.counter(&name, count);
+        let number = number.as_f64()?;
+        measured.value(&name, number);
+        if number >= 0.0 && number.fract() == 0.0 {
+            measured.counter(&name, number as u64);
         }
     }
     Some(measured)
@@ -100,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_last_line_is_the_measurement_and_whole_numbers_count() {
-        let measured = measured(true, "a warning\n{\"spans_per_s\": 2.5, \"lost\": 0}\n").expect("numbers");
+        let measured = measured(true, "a warning\n{\"spans_per_s\": 2.5, \"lost\": 0.0}\n").expect("numbers");
         assert_eq!(measured.values, BTreeMap::from([("lost".into(), 0.0), ("spans_per_s".into(), 2.5)]));
         assert_eq!(measured.counters, BTreeMap::from([("lost".into(), 0)]));
     }
