@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_store import spans, study_of
 
-from scotfree.study.figures import all_figures, words
+from scotfree.study.figures import all_figures, inputs, sizes, words
 from scotfree.study.figures.cycles_per_call import spearman
-from scotfree.study.figures.per_method import nearest_rank
+from scotfree.study.figures.per_method import Quantity, finding, nearest_rank
 
 NUMBERS = st.lists(st.integers(-50, 50), min_size=3, max_size=30)
 
@@ -53,3 +56,22 @@ def test_rank_correlation_sees_order_only(of: list[int]) -> None:
 )
 def test_sizes_are_said_in_decimal_units(value: float, said: str) -> None:
     assert words.size(value) == said
+
+
+@pytest.mark.parametrize(
+    ("ns", "said"),
+    [(0, "0 ns"), (999.4, "999 ns"), (999.7, "1 us"), (999_600, "1 ms"), (10.7e6, "10.7 ms"), (2587e9, "2,587 s")],
+)
+def test_durations_need_no_exponent(ns: float, said: str) -> None:
+    assert words.duration(ns) == said
+
+
+def test_one_method_is_not_spoken_of_in_halves() -> None:
+    one = pa.table({"service": ["cart"], "method": ["Get"], "p50": [1e6], "p99": [3e6]})
+    time = Quantity("total", "completion time", "ns", words.duration, "")
+    assert finding(time, one) == "Completion time: cart Get has a median of 1 ms and a P99 of 3 ms."
+
+
+def test_what_both_halves_of_the_sizes_lack_is_said_once(tmp_path: Path) -> None:
+    stages = np.full((200, 9), 1_000_000)
+    assert sizes.sizes(study_of(tmp_path, spans(stages=stages))).missing == [inputs.SIZES]

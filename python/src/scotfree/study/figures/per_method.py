@@ -154,6 +154,9 @@ def finding(quantity: Quantity, found: pa.Table) -> str:
     """Typical method and worst tail, in one sentence."""
     median, tail = over_methods(found, 0.5, 0.5) or 0.0, over_methods(found, 0.99, 0.5) or 0.0
     worst = extreme(found, "p99")
+    if found.num_rows == 1:
+        said = f"a median of {quantity.say(median)} and a P99 of {quantity.say(tail)}"
+        return f"{quantity.noun.capitalize()}: {name_of(worst)} has {said}."
     many = words.counted(found.num_rows, "method")
     return (
         f"{quantity.noun.capitalize()}: half of {many} have a median of {quantity.say(median)} or less"

@@ -43,7 +43,8 @@ def sizes(study: Study) -> Result:
     made = Result(_both([part.coverage for part in parts]))
     for part, quantity, prefix in zip(parts, (_REQUESTS, _RESPONSES), ("requests_", "responses_"), strict=True):
         made.tables |= part.tables
-        made.missing += part.missing
+        # Both halves want the same attributes: said once.
+        made.missing += [one for one in part.missing if one not in made.missing]
         made.comparisons += part.comparisons
         made.notes += [f"{quantity.noun.capitalize()}: {note}" for note in part.notes]
         if part.tables:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-_STEPS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
+_NS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
+_BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
 def percent(share: float) -> str:
@@ -14,10 +15,18 @@ def percent(share: float) -> str:
 
 def duration(ns: float) -> str:
     """3.2 ms: three digits, in the unit that reads best."""
-    for size, unit in _STEPS:
-        if abs(ns) >= size:
-            return f"{ns / size:.3g} {unit}"
-    return f"{ns:.3g} ns"
+    return _scaled(ns, _NS)
+
+
+def _scaled(value: float, steps: tuple[tuple[float, str], ...]) -> str:
+    # 999.6 us is 1 ms, not 1e+03 us.
+    step, unit = next((step for step in steps if abs(value) >= step[0] * 0.9995), steps[-1])
+    return f"{_three(value / step)} {unit}"
+
+
+def _three(value: float) -> str:
+    """Three digits, and all of a whole number's: never an exponent for what is large."""
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def called(service: str, method: str) -> str:
@@ -32,15 +41,12 @@ def listed(names: list[str]) -> str:
 
 def size(count: float) -> str:
     """12.3 kB: three digits, in decimal units as the paper's."""
-    for step, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if abs(count) >= step:
-            return f"{count / step:.3g} {unit}"
-    return f"{count:.3g} B"
+    return _scaled(count, _BYTES)
 
 
 def number(value: float) -> str:
     """A plain number of what is counted."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return _three(value)
 
 
 def counted(count: int, noun: str) -> str:
