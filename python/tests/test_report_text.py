@@ -17,6 +17,14 @@ def test_units_fit_the_size() -> None:
     assert [part.replace("\u202f", " ") for part in said] == ["0 ns", "12 ns", "1 µs", "657 µs", "10.7 ms", "5 s"]
     assert text.quantity(0.0199, "share").replace("\u202f", " ") == "1.99 %"
     assert text.quantity(1530.0, "bytes").replace("\u202f", " ") == "1.53 kB"
+    counts = [text.quantity(value, "calls") for value in (985, 9_000, 10_000, 1e9, 722e9)]
+    assert [part.split("\u202f") for part in counts] == [
+        ["985", "calls"],
+        ["9000", "calls"],
+        ["10", "k", "calls"],
+        ["1", "G", "calls"],
+        ["722", "G", "calls"],
+    ]
     assert text.quantity(None, "ns") == text.quantity(math.nan, "ns") == text.NONE
 
 
@@ -28,6 +36,7 @@ def test_what_is_written_is_the_value_within_half_a_percent(value: float) -> Non
 
 def test_beside_is_a_ratio_only_where_both_are_known() -> None:
     assert text.beside(Comparison("x", 2.0, 1.0, "ratio")) == "0.5\u00d7"
+    assert text.beside(Comparison("x", 722e9, 985.0, "calls")) == "below 0.001\u00d7"
     assert text.beside(Comparison("x", None, 1.0, "ratio")) == ""
     assert text.beside(Comparison("x", 0.0, 1.0, "ratio")) == ""
     assert text.beside(Comparison("x", 2.0, None, "ratio")) == ""

@@ -11,6 +11,7 @@ _NS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 _LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _RELATIONS = {"<=": "≤ ", ">=": "≥ ", "about": "about ", "<": "< ", ">": "> "}
+_RATIO_MIN = 0.001
 NONE = "\u2013"
 # Thin and unbreakable, between a number and its unit.
 _GAP = "\u202f"
@@ -43,7 +44,8 @@ def _scaled(value: float, steps: tuple[tuple[float, str], ...]) -> str:
 
 def _counted(value: float) -> str:
     for step, letter in _LARGE:
-        if abs(value) >= step * 10:
+        # 1000 methods, but 1 G traces: only what is below ten thousand is said whole.
+        if abs(value) >= max(step * 0.9995, 9_995):
             return f"{digits(value / step)}{_GAP}{letter}"
     return digits(value)
 
@@ -68,7 +70,9 @@ def beside(comparison: Comparison) -> str:
     ours, theirs = comparison.measured, comparison.published
     if ours is None or not theirs or ours / theirs <= 0:
         return ""
-    return f"{digits(ours / theirs)}\u00d7"
+    ratio = ours / theirs
+    # Zeros that must be counted are read by nobody.
+    return f"below {_RATIO_MIN:g}\u00d7" if ratio < _RATIO_MIN else f"{digits(ratio)}\u00d7"
 
 
 def count(value: int) -> str:

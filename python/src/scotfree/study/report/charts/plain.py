@@ -56,7 +56,7 @@ def correlations(name: str, rows: pa.Table, about: str) -> Chart:
     """Bars of `value` from -1 to 1, one for each `row`; an interval from `low` to `high` where known."""
     y = alt.Y("row:N", sort=None, axis=alt.Axis(title=None, ticks=False, domain=False))
     scale = alt.Scale(domain=[-1, 1])
-    x = alt.X("value:Q", scale=scale, axis=alt.Axis(title="Spearman's rank correlation", grid=True))
+    x = alt.X("value:Q", scale=scale, axis=alt.Axis(title="Spearman's rank correlation", grid=True, tickCount=5))
     tip = ["row:N", alt.Tooltip("value:Q", format=".2f")]
     drawn: Any = chart.over(name).mark_bar(color=theme.ONE, height={"band": 0.5}).encode(y=y, x=x, tooltip=tip)
     if {"low", "high"} <= set(rows.column_names):

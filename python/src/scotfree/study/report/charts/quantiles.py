@@ -108,6 +108,8 @@ def bands(methods: pa.Table, quantity: Quantity) -> Chart:
         )
     layers += [_median(name, quantity, binned, axis), _pointer(name, quantity, binned)]
     about = f"{quantity.title.capitalize()} of each method: bands between its quantiles, the line is the median"
+    if binned.num_rows < methods.num_rows:
+        about += f"; {methods.num_rows:,} methods in {binned.num_rows} columns, each the middle of its own"
     return Chart(about, alt.layer(*layers).resolve_scale(color="shared"), {name: binned})
 
 
