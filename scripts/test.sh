@@ -18,6 +18,10 @@ cargo run -q --locked -p xtask -- tidy
 step "scot without the plane in the kernel"
 check_without_kernel_plane
 
+step "the environment of the study"
+study=$(scripts/python.sh)
+export PATH="${study%/*}:$PATH"
+
 step "tests of all crates"
 cargo build -q --locked --release -p scotfree-cli "${without_kernel_plane[@]}"
 cargo test --locked "${workspace[@]}" --no-fail-fast 2>&1 | tee "$log"
@@ -30,11 +34,13 @@ else
 fi
 
 step "the study"
-python=$(scripts/python.sh)
-"${python%/*}/ruff" format -q --check python
-"${python%/*}/ruff" check -q python
-(cd python && "$python" -m mypy src tests)
-(cd python && PATH="${python%/*}:$PATH" "$python" -m pytest -rs | tee -a "$log")
+ruff format -q --check python
+ruff check -q python
+(cd python && "$study" -m mypy src tests bench)
+(cd python && "$study" -m pytest -rs | tee -a "$log")
+
+step "the study as a wheel"
+scripts/wheel.sh
 
 step "the parsers under random input"
 cargo test -q --locked --manifest-path fuzz/Cargo.toml 2>&1 | tee -a "$log"

@@ -70,6 +70,25 @@ fn the_plane_in_user_space_is_had_when_asked_for() {
     assert!(said.contains("--plane user, as asked"), "{said}");
 }
 
+#[test]
+fn a_report_is_drawn_of_the_calls_that_were_shown() {
+    if scotfree_lab::process::find_tool("scot-study").is_none() {
+        eprintln!("SKIP: there is no scot-study in the path (scripts/python.sh; target/python/bin)");
+        return;
+    }
+    let folder = scotfree_lab::scratch::Scratch::new("picture").expect("a folder");
+    let page = folder.path().join("demo.html");
+    let words = ["--json", "--seconds", "2", "--service", "kv", "--plane", "user", "--report"];
+    let words: Vec<&str> = words.into_iter().chain(page.to_str()).collect();
+    let Some(output) = demo(&words) else { return };
+    assert_shown(&output, "user");
+    let page = std::fs::read_to_string(page).expect("a page");
+    for caller in ["client-without-remedy", "client-with-persist"] {
+        assert!(page.contains(caller), "the page names {caller}");
+    }
+    assert!(folder.path().join("demo.traces/baseline.jsonl").is_file());
+}
+
 /// Who is not root has a user namespace of his own, where the kernel takes no programs.
 #[test]
 fn without_rights_the_plane_is_the_other_one_and_says_why() {

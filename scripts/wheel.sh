@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Tries the Python package as its users get it: a wheel, in an environment of its own, where there is no Rust.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=$(scripts/python.sh)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+uv=$PWD/target/uv/bin/uv
+
+(cd python && PATH="${python%/*}:$PATH" maturin build -q --release --locked -o "$folder/wheel")
+"$uv" venv -q --python "$(command -v python3)" "$folder/venv"
+# What the wheel asks for, at the versions that the tests ran with.
+"$uv" pip install -q --python "$folder/venv/bin/python" --constraint python/requirements.txt "$folder"/wheel/*.whl
+cd "$folder"
+study() { env -i PATH=/usr/bin:/bin HOME="$folder" "$folder/venv/bin/scot-study" "$@"; }
+study fleet --spans 20000 --methods 50 --to fleet >/dev/null
+study report fleet -o report.html
+grep -q "Content-Security-Policy" report.html
+ls report.parquet/*.parquet >/dev/null
+! compgen -G "$folder/venv/lib/python3*/site-packages/pyspark" >/dev/null
+echo "the wheel makes a report of $(stat -c %s report.html) bytes without Rust, Java and a browser"
