@@ -18,6 +18,8 @@ from scotfree.study.report.charts.chart import Chart
 
 _NAMES = [column(p) for p in schema.QUANTILES]
 _SPOKEN = [f"P{round(p * 100)}" for p in schema.QUANTILES]
+_TICKS_MAX = 10
+_AROUND_ONE = [0.5, 1.5]
 _BANDS = [f"{low} to {high}" for low, high in pairwise(_SPOKEN)]
 _BAND_COLOURS = list(theme.QUANTILE_COLOURS[:3]) + list(theme.QUANTILE_COLOURS[4:])
 
@@ -87,6 +89,8 @@ def charts(methods: pa.Table, quantity: Quantity, points: Sequence[Point] = ()) 
 def bands(methods: pa.Table, quantity: Quantity) -> Chart:
     """x: methods in the order of the table; y: the quantity; a band from each quantile to the next."""
     binned = bins.by_rank(methods, _NAMES)
+    if binned.num_rows == 1:
+        binned = _widened(binned)
     if quantity.scale == "log":
         binned = chart.positive(binned, _NAMES)
     name = f"{quantity.key}-ranked"
@@ -108,15 +112,25 @@ def bands(methods: pa.Table, quantity: Quantity) -> Chart:
         )
     layers += [_median(name, quantity, binned, axis), _pointer(name, quantity, binned)]
     about = f"{quantity.title.capitalize()} of each method: bands between its quantiles, the line is the median"
-    if binned.num_rows < methods.num_rows:
+    if methods.num_rows > binned.num_rows:
         about += f"; {methods.num_rows:,} methods in {binned.num_rows} columns, each the middle of its own"
     return Chart(about, alt.layer(*layers).resolve_scale(color="shared"), {name: binned})
 
 
+def _widened(one: pa.Table) -> pa.Table:
+    """A single method around its rank: an area over one point is not seen."""
+    both = pa.concat_tables([one, one])
+    return both.set_column(both.column_names.index("rank"), "rank", pa.array(_AROUND_ONE))
+
+
 def _rank(quantity: Quantity, binned: pa.Table) -> alt.X:
     last = int(binned["rank_to"][-1].as_py())
-    scale = alt.Scale(domain=[1, max(last, 2)], nice=False)
-    return alt.X("rank:Q", scale=scale, axis=chart.axis("count", quantity.order, tickMinStep=1, format="d"))
+    scale = alt.Scale(domain=[1, last] if last > 1 else _AROUND_ONE, nice=False)
+    # Of few methods each has its tick, and no tick stands between two.
+    more = {"values": list(range(1, last + 1))} if last <= _TICKS_MAX else {}
+    return alt.X(
+        "rank:Q", scale=scale, axis=chart.axis("count", quantity.order, tickMinStep=1, format="d", **more)
+    )
 
 
 def _median(name: str, quantity: Quantity, binned: pa.Table, axis: Axis) -> Any:
@@ -164,9 +178,15 @@ def distributions(methods: pa.Table, quantity: Quantity, points: Sequence[Point]
 def _curves(methods: pa.Table) -> pa.Table:
     parts = []
     for field, said in zip(_NAMES, _SPOKEN, strict=True):
-        curve = bins.distribution(methods[field], 120)
+        curve = _from_none(bins.distribution(methods[field], 120))
         parts.append(curve.append_column("quantile", pa.array([said] * curve.num_rows, pa.string())))
     return pa.concat_tables(parts)
+
+
+def _from_none(curve: pa.Table) -> pa.Table:
+    """A distribution with its first step, without which that of a single method is one point and not seen."""
+    first = curve.slice(0, 1)
+    return pa.concat_tables([first.set_column(1, "share", pa.array([0.0] * first.num_rows)), curve])
 
 
 def _published(points: Sequence[Point]) -> pa.Table:
