@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scotfree.study.cli import main
-from scotfree.study.store import MANIFEST
+from scotfree.study.store import INDEX, MANIFEST, Store
 
 TRACES = Path(__file__).parent / "fixtures" / "jaeger.json"
 Prepare = Callable[[Path], list[str]]
@@ -33,6 +33,11 @@ def _beside_the_user_s_parquet(folder: Path) -> list[str]:
     (folder / "calls.parquet").mkdir()
     (folder / "calls.parquet" / "part-0.parquet").write_bytes(b"the only copy")
     return _report(folder, "calls.html")
+
+
+def _over_a_device(folder: Path) -> list[str]:
+    os.mkfifo(folder / "device")
+    return _report(folder, "device")
 
 
 def _store_in_a_file(folder: Path) -> list[str]:
@@ -68,6 +73,7 @@ def _a_manifest(content: str) -> Prepare:
 
 REFUSED: dict[str, tuple[Prepare, str]] = {
     "over a folder": (_over_a_folder, "it is a folder"),
+    "over a device": (_over_a_device, "it is a pipe or a device"),
     "named as its aggregates": (_named_as_its_aggregates, "would have the same name"),
     "beside the user's Parquet": (_beside_the_user_s_parquet, "something else than a report's aggregates"),
     "a store in a file": (_store_in_a_file, "it is a file"),
@@ -92,6 +98,25 @@ def test_it_is_refused_and_nothing_is_lost(tmp_path: Path, capsys: pytest.Captur
     assert said.startswith("scot study: ")
     assert len(said.splitlines()) == 1
     assert before.items() <= _content(tmp_path).items()
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--memory", "much"], ["--memory", "1"], ["--threads", "0"], ["--threads", "99999999999"]]
+)
+def test_limits_that_are_none_are_refused_at_once(tmp_path: Path, wrong: list[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(["ingest", str(TRACES), "--store", str(tmp_path / "store"), *wrong])
+    assert refused.value.code == 2
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_report_in_the_folder_of_its_data_is_no_data(tmp_path: Path) -> None:
+    (tmp_path / "traces.json").write_bytes(TRACES.read_bytes())
+    for _ in range(2):
+        assert main(["report", str(tmp_path), "--quiet", "-o", str(tmp_path / "report.html")]) == 0
+    assert (tmp_path / "report.parquet" / INDEX).is_file()
+    inputs = Store.open(tmp_path / "report.store").manifest.inputs
+    assert [Path(one.path).name for one in inputs] == ["traces.json"]
 
 
 def test_names_of_files_may_be_any_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,9 @@ from scotfree.study.trouble import StudyError
 # Of the folder's layout and the relations' columns.
 VERSION = 1
 MANIFEST = "store.json"
+# What a report's folder of aggregates is known by.
+INDEX = "index.json"
+AGGREGATES = ".parquet"
 # Parquet's own compression: half the bytes of none, at several hundred MB/s.
 COMPRESSION = "zstd"
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from scotfree.study.ingest import summary
@@ -14,6 +15,8 @@ from scotfree.study.ingest.run import ingest
 from scotfree.study.store import Store
 from scotfree.study.trouble import printable
 
+# Far above any machine's: more would only be started.
+_THREADS_MAX = 1024
 HELP = "read DATA into a store, once for all that asks of it"
 EXAMPLES = """\
   scot study ingest traces/ --store fleet.store       goes on where it was if it was interrupted
@@ -34,10 +37,25 @@ def add_reading(parser: ArgumentParser) -> None:
     parser.add_argument("--map", type=Path, metavar="FILE", help="which columns of Parquet are what")
     default = Limits()
     parser.add_argument(
-        "--memory", default=default.memory, help="for joins; the rest takes as much again (default: %(default)s)"
+        "--memory",
+        type=_memory,
+        default=default.memory,
+        help="for joins; the rest takes as much again (default: %(default)s)",
     )
-    parser.add_argument("--threads", type=int, default=default.threads, help="(default: %(default)s)")
+    parser.add_argument("--threads", type=_threads, default=default.threads, help="(default: %(default)s)")
     parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
+
+
+def _memory(text: str) -> str:
+    if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]+)? ?([KMGT]i?)?B", text, re.IGNORECASE):
+        raise ArgumentTypeError(f"{text} is no size of memory, such as 2GB")
+    return text
+
+
+def _threads(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,6}", text) or not 1 <= int(text) <= _THREADS_MAX:
+        raise ArgumentTypeError(f"{text} is no number from 1 to {_THREADS_MAX}")
+    return int(text)
 
 
 def run(flags: Namespace) -> int:

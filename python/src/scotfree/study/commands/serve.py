@@ -9,8 +9,8 @@ from pathlib import Path
 
 from scotfree.study.report.serve.queries import Queries
 from scotfree.study.report.serve.server import HOST, serve
-from scotfree.study.report.write import INDEX, parquet_folder
-from scotfree.study.store import Store
+from scotfree.study.report.write import parquet_folder
+from scotfree.study.store import INDEX, Store
 from scotfree.study.trouble import StudyError
 
 HELP = "look at services, methods and single calls in a browser"

@@ -10,11 +10,13 @@ from pathlib import Path
 
 from scotfree.study.ingest.opening import head_of
 from scotfree.study.ingest.reader import Reader
-from scotfree.study.store import MANIFEST
+from scotfree.study.store import AGGREGATES, INDEX, MANIFEST
 from scotfree.study.trouble import StudyError
 
 HEAD_BYTES = 64 * 1024
 SCRATCH = "scratch"
+# Written first into the scratch folder: one without it is none of ours.
+PLAN = "plan.json"
 
 
 @dataclass(frozen=True)
@@ -51,19 +53,25 @@ def files(data: Sequence[Path], store: Path) -> list[Path]:
 
 
 def _walk(folder: Path) -> list[Path]:
-    """Hidden files and folders are not data, nor are stores."""
+    """Hidden files and folders are not data, nor are stores and the aggregates of reports."""
     found: list[Path] = []
 
     def refused(error: OSError) -> None:
         raise unreadable(Path(os.fsdecode(error.filename)), error) from error
 
     for parent, folders, names in os.walk(folder, onerror=refused):
-        if parent != str(folder) and (MANIFEST in names or SCRATCH in folders):
+        if parent != str(folder) and _is_own(Path(parent), names, folders):
             folders.clear()
             continue
         folders[:] = [name for name in folders if not name.startswith(".")]
         found += [Path(parent) / name for name in names if not name.startswith(".")]
     return [path for path in found if path.is_file()]
+
+
+def _is_own(folder: Path, names: Sequence[str], folders: Sequence[str]) -> bool:
+    """Whether a command made it."""
+    is_store = MANIFEST in names or (SCRATCH in folders and (folder / SCRATCH / PLAN).exists())
+    return is_store or (folder.suffix == AGGREGATES and INDEX in names)
 
 
 def fingerprint(path: Path) -> Fingerprint:

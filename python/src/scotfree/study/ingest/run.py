@@ -18,7 +18,7 @@ from scotfree.study.ingest import clocks, disk, finish, inputs, lock, reading
 from scotfree.study.ingest.inputs import Found
 from scotfree.study.ingest.options import Options
 from scotfree.study.ingest.partitions import Partitions
-from scotfree.study.ingest.scratch import PLAN, Reading, Scratch
+from scotfree.study.ingest.scratch import Reading, Scratch
 from scotfree.study.store import (
     COMPRESSION,
     MANIFEST,
@@ -50,7 +50,7 @@ def _check_folder(folder: Path) -> None:
         raise StudyError(f"write {folder}: it is a file", "name a new folder with --store")
     # What an ingest has made before its first input is read.
     begun = {lock.NAME, inputs.SCRATCH}
-    is_own = (folder / MANIFEST).exists() or (folder / inputs.SCRATCH / PLAN).exists()
+    is_own = (folder / MANIFEST).exists() or (folder / inputs.SCRATCH / inputs.PLAN).exists()
     if not is_own and not {path.name for path in folder.iterdir()} <= begun:
         raise StudyError(
             f"write {folder}: it holds other things and is no store", "name a new folder with --store"

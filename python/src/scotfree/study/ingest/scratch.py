@@ -27,11 +27,10 @@ import pyarrow.compute as pc
 from pyarrow import ipc
 
 from scotfree.study import schema
+from scotfree.study.ingest.inputs import PLAN
 from scotfree.study.store import partitions_of, trace_words, write_table
 
 SPILL = "spill"
-# Written first: a folder without it is none of ours.
-PLAN = "plan.json"
 
 TEXTS = [item.name for item in schema.SIDE if pa.types.is_dictionary(item.type)]
 _WORDS = [pa.field("hi", pa.int64()), pa.field("lo", pa.int64())]

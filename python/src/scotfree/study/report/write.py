@@ -18,10 +18,8 @@ from scotfree.study.figures import all_figures, findings
 from scotfree.study.figures.result import Figure
 from scotfree.study.report import catalogue, ledger, page
 from scotfree.study.report.catalogue import Computed
-from scotfree.study.store import COMPRESSION
+from scotfree.study.store import COMPRESSION, INDEX
 from scotfree.study.trouble import StudyError
-
-INDEX = "index.json"
 
 
 def write_report(
@@ -42,6 +40,9 @@ def check(output: Path) -> None:
     advice = "name another file with -o"
     if output.is_dir() or not output.name:
         raise StudyError(f"write {output}: it is a folder", f"{advice}, such as {output / 'report.html'}")
+    if output.exists() and not output.is_file():
+        # The page is put in its place by a rename, which would remove the device for everyone.
+        raise StudyError(f"write {output}: it is a pipe or a device", advice)
     folder = parquet_folder(output)
     if folder == output:
         raise StudyError(
