@@ -61,7 +61,7 @@ def test_each_published_share_stands_beside_the_users(tmp_path: Path) -> None:
         (0.012, 0.05),
         (0.011, 0.3),
     ]
-    assert "70.0% of processor time is RPC cycle tax, most of it RPC library (30.0%)" in result.findings[0]
+    assert "70 % of processor time is RPC cycle tax, most of it RPC library (30 %)" in result.findings[0]
 
 
 def test_the_heaviest_of_what_has_no_rule_is_named(tmp_path: Path) -> None:

@@ -160,3 +160,12 @@ def test_sides_are_sums_of_stages_where_these_are_known(tmp_path: Path) -> None:
 def test_without_a_server_there_is_no_tax(tmp_path: Path) -> None:
     result = tax.compute_tax(study_of(tmp_path, spans(total_ns=np.full(200, 1_000))))
     assert result.coverage is Coverage.ABSENT and len(result.missing) == 2
+
+
+def test_what_changes_most_in_the_tail_may_have_become_less(tmp_path: Path) -> None:
+    stages = np.zeros((200, 9), np.int64)
+    stages[:, [0, schema.APP]] = 50_000
+    # Of the slowest, a smaller share waits and a slightly larger one is on the wire.
+    stages[-12:, [0, 2, schema.APP]] = [20_000, 10_000, 970_000]
+    found = tax.compute_tax(study_of(tmp_path, spans(stages=stages))).findings
+    assert any("queue changes most, from 31 % to 2.0 %" in said for said in found), found

@@ -6,6 +6,7 @@ from scotfree.study.analysis.cycles.rules import TAX, UNCLASSIFIED
 from scotfree.study.analysis.cycles.tax import CycleTax
 from scotfree.study.analysis.study import Study
 from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, absent
+from scotfree.study.figures.words import percent
 
 # Figure 20: shares of all cycles of the fleet.
 _PUBLISHED = {"compression": 0.031, "networking": 0.017, "serialization": 0.012, "rpc_library": 0.011}
@@ -52,14 +53,14 @@ def _missing(tax: CycleTax) -> list[str]:
 def _findings(tax: CycleTax) -> list[str]:
     largest = max(TAX, key=tax.share)
     said = [
-        f"{_total(tax):.1%} of processor time is RPC cycle tax, most of it {_name(largest)} "
-        f"({tax.share(largest):.1%}); published: {_PUBLISHED_TAX:.1%}."
+        f"{percent(_total(tax))} of processor time is RPC cycle tax, most of it {_name(largest)} "
+        f"({percent(tax.share(largest))}); published: {percent(_PUBLISHED_TAX)}."
     ]
     rest = tax.share(UNCLASSIFIED)
     if rest > 0:
         heaviest = tax.unclassified.to_pylist()[0]
         symbol = heaviest["symbol"] or "no symbol"
-        said.append(f"{rest:.1%} of it no rule classifies; most in {symbol} ({heaviest['share']:.1%}).")
+        said.append(f"{percent(rest)} of it no rule classifies; most in {symbol} ({percent(heaviest['share'])}).")
     return said
 
 

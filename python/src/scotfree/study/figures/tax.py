@@ -99,7 +99,7 @@ def _skew(scopes: dict[str, dict[str, Share]]) -> str | None:
     known = [part for part in PARTS if own[part].of_sums is not None and tail[part].of_sums is not None]
     if not known or tail["tax"].of_sums is None:
         return None
-    most = max(known, key=lambda part: (tail[part].of_sums or 0.0) - (own[part].of_sums or 0.0))
+    most = max(known, key=lambda part: abs((tail[part].of_sums or 0.0) - (own[part].of_sums or 0.0)))
     values = [percent(scope[most].of_sums or 0.0) for scope in (own, tail)]
     return (
         f"In the P95 tails of the methods tax is {percent(tail['tax'].of_sums)} of the time; "
