@@ -73,6 +73,14 @@ def test_every_published_cell_stands_beside_the_users(tmp_path: Path) -> None:
     assert published["F1", "client_recv_queue"] == pytest.approx(0.2856)
 
 
+def test_without_a_service_of_the_paper_nothing_is_compared_and_its_matrix_is_drawn(tmp_path: Path) -> None:
+    columns = queueing()
+    columns["service"] = ["Basket" if service == "Spanner" else service for service in columns["service"]]
+    result = what_if.compute(study_of(tmp_path, spans(**columns)))
+    assert result.comparisons == []
+    assert result.tables["published"].num_rows == 72
+
+
 def test_without_stages_the_missing_attributes_are_named(tmp_path: Path) -> None:
     result = what_if.compute(study_of(tmp_path, spans(total_ns=np.arange(1, 201))))
     assert result.coverage is Coverage.ABSENT and "rpc.stage." in result.missing[0]

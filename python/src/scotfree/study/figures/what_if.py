@@ -87,8 +87,13 @@ def published_matrix() -> pa.Table:
 
 
 def _comparisons(methods: tuple[Selected, ...], found: Cells) -> list[Comparison]:
-    """Every published cell; beside it the user's where a service has the name of one in Table 1."""
+    """Every published cell beside the user's, if a service has the name of one in Table 1; else none.
+
+    The published matrix is drawn in either case.
+    """
     ids = {one.published.service: one.method_id for one in methods if one.published}
+    if not ids:
+        return []
     return [
         Comparison(
             f"{service}: tail that leaves without {stage}",
