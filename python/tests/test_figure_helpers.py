@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_store import spans, study_of
 
-from scotfree.study.figures import all_figures, inputs, sizes, words
+from scotfree.study.figures import all_figures, inputs, latency, sizes, words
 from scotfree.study.figures.cycles_per_call import spearman
 from scotfree.study.figures.per_method import Quantity, finding, nearest_rank
+from scotfree.study.figures.result import Coverage
 
 NUMBERS = st.lists(st.integers(-50, 50), min_size=3, max_size=30)
 
@@ -75,3 +76,14 @@ def test_one_method_is_not_spoken_of_in_halves() -> None:
 def test_what_both_halves_of_the_sizes_lack_is_said_once(tmp_path: Path) -> None:
     stages = np.full((200, 9), 1_000_000)
     assert sizes.sizes(study_of(tmp_path, spans(stages=stages))).missing == [inputs.SIZES]
+
+
+@pytest.mark.parametrize(("rare_methods", "coverage"), [(20, Coverage.COMPLETE), (60, Coverage.PARTIAL)])
+def test_a_figure_that_leaves_most_calls_out_is_not_complete(
+    tmp_path: Path, rare_methods: int, coverage: Coverage
+) -> None:
+    # One method of a hundred calls, and methods of two calls each.
+    methods = ["Get"] * 100 + [f"Rare{index // 2}" for index in range(2 * rare_methods)]
+    result = latency.compute(study_of(tmp_path, spans(method=methods, total_ns=np.full(len(methods), 1000))))
+    assert result.coverage is coverage
+    assert [said for said in result.missing if "45 %" in said] == result.missing

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,10 @@ class Published:
     methods: float
     value: float
     relation: str = "about"
+
+
+# A figure per method that leaves out more of the calls is not complete.
+CALLS_SHARE_MIN: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -98,9 +102,20 @@ def compare(quantity: Quantity, found: pa.Table, published: list[Published]) -> 
 
 def enough_calls(study: Study, with_errors: bool) -> int:
     """How many methods have enough calls for a figure (R3), whatever is known of them."""
+    return int((_calls(study, with_errors) >= schema.SAMPLES_MIN).sum())
+
+
+def share_of_calls(study: Study, with_errors: bool) -> float:
+    """Which share of the calls is of such methods."""
+    calls = _calls(study, with_errors)
+    return float(calls[calls >= schema.SAMPLES_MIN].sum() / max(1, calls.sum()))
+
+
+def _calls(study: Study, with_errors: bool) -> npt.NDArray[Any]:
     counts = study.counts()
     calls = counts["calls"] if with_errors else pc.subtract(counts["calls"], counts["errors"])
-    return int(pc.sum(pc.greater_equal(calls, schema.SAMPLES_MIN)).as_py() or 0)
+    found: npt.NDArray[Any] = calls.to_numpy()
+    return found
 
 
 def result(study: Study, quantity: Quantity, published: list[Published], *, prefix: str = "") -> Result:
@@ -112,10 +127,16 @@ def result(study: Study, quantity: Quantity, published: list[Published], *, pref
     if found.num_rows == 0:
         return absent(missing(study, quantity))
     wanted = enough_calls(study, quantity.with_errors)
-    is_complete = found.num_rows >= quantity.share * wanted
-    lacking = [] if is_complete else [f"{quantity.needs}: {found.num_rows:,} of {wanted:,} methods have it"]
+    lacking = []
+    if found.num_rows < quantity.share * wanted:
+        lacking.append(f"{quantity.needs}: {found.num_rows:,} of {wanted:,} methods have it")
+    share = share_of_calls(study, quantity.with_errors)
+    if share < CALLS_SHARE_MIN:
+        lacking.append(
+            f"more calls of each method: with {schema.SAMPLES_MIN} or more make {words.percent(share)} of all"
+        )
     return Result(
-        Coverage.COMPLETE if is_complete else Coverage.PARTIAL,
+        Coverage.PARTIAL if lacking else Coverage.COMPLETE,
         {f"{prefix}methods": found, f"{prefix}cdf": distribution(found)},
         lacking,
         comparisons=compare(quantity, found, published),
