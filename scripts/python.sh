@@ -8,6 +8,9 @@ environment=target/python
 bootstrap=target/uv
 locks=(python/bootstrap.txt python/requirements.txt)
 
+# The authorities that this machine trusts, as pip does.
+export UV_SYSTEM_CERTS=true
+
 say() { echo "python: $*" >&2; }
 
 make_bootstrap() {
