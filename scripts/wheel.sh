@@ -5,6 +5,7 @@ cd "$(dirname "$0")/.."
 python=$(scripts/python.sh)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+export UV_SYSTEM_CERTS=true
 uv=$PWD/target/uv/bin/uv
 
 (cd python && PATH="${python%/*}:$PATH" maturin build -q --release --locked -o "$folder/wheel")
