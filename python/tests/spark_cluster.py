@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -34,6 +35,10 @@ def why_not() -> str | None:
         import pyspark  # noqa: F401, PLC0415
     except ImportError as error:
         return str(error)
+    try:
+        socket.getaddrinfo("localhost", None)
+    except OSError:
+        return "pyspark asks for localhost by name, which this machine does not know: add it to /etc/hosts"
     return None
 
 
