@@ -4,6 +4,7 @@
 //! Invariant: the program takes this process's place, so signals and exit code are its own.
 
 use crate::failure::Failure;
+use scotfree_lab::process::find_tool;
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
@@ -38,10 +39,9 @@ fn program_of(name: impl AsRef<OsStr>) -> OsString {
 }
 
 /// The program of a command, in the path or else beside this one.
-pub fn find(name: impl AsRef<OsStr>) -> Option<PathBuf> {
+pub fn find(name: &str) -> Option<PathBuf> {
     let program = program_of(name);
-    let in_path = folders_of_path().map(|folder| folder.join(&program)).find(|path| path.is_file());
-    in_path.or_else(|| beside(&program))
+    find_tool(program.to_str()?).or_else(|| beside(&program))
 }
 
 /// The program in the folder of this one.
@@ -50,15 +50,11 @@ fn beside(program: &OsStr) -> Option<PathBuf> {
     Some(scot.with_file_name(program)).filter(|path| path.is_file())
 }
 
-fn folders_of_path() -> impl Iterator<Item = PathBuf> {
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders).collect::<Vec<_>>().into_iter()
-}
-
 /// Whether there is such a file, where a program of that name is looked for.
 fn is_in_path(program: &OsStr) -> bool {
     if Path::new(program).components().count() > 1 {
         return Path::new(program).is_file();
     }
-    folders_of_path().any(|folder| folder.join(program).is_file())
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
 }

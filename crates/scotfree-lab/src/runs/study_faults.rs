@@ -84,7 +84,7 @@ impl<'a> Stand<'a> {
         let interval_us = if settings.fault == Fault::Wire { 0 } else { INTERVAL_US };
         for turn in 0..TURNS {
             let file = |arm: &str| folder.join(format!("{arm}-{turn}.jsonl"));
-            let plain = Calls { interval_us, ..calls(settings, &file("without")) };
+            let plain = calls(settings, interval_us, &file("without"));
             let server = if settings.fault == Fault::Queue { busy(&self.site) } else { self.site.server() };
             self.site.calls_to(server, &plain)?;
             self.record_fault(settings.fault, &Calls { trace: Some(trace(&file("with"))), ..plain })?;
@@ -129,11 +129,11 @@ fn busy(site: &Site<'_>) -> SocketAddr {
     SocketAddr::new(site.server().ip(), site.server().port() + 1)
 }
 
-fn calls(settings: &Settings, file: &Path) -> Calls {
+fn calls(settings: &Settings, interval_us: u64, file: &Path) -> Calls {
     Calls {
         tier: Tier::NONE,
         outstanding: 1,
-        interval_us: INTERVAL_US,
+        interval_us,
         payload_bytes: PAYLOAD_BYTES,
         count: settings.calls / TURNS,
         trace: Some(trace(file)),
