@@ -17,7 +17,7 @@ import sqlglot
 
 from scotfree.study import schema
 from scotfree.study.analysis import counts, quantiles, quantities
-from scotfree.study.engine.duck import plain
+from scotfree.study.engine.relations import plain
 
 NOT_RUN = ("clickhouse", "bigquery")
 # Ibis knows no bytes of fixed length.

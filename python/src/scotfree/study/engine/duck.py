@@ -12,11 +12,8 @@ import ibis
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scotfree.study import schema
-from scotfree.study.engine import Kernel, column
+from scotfree.study.engine import Kernel, column, relations
 from scotfree.study.store import Store
-
-_RELATIONS = {"span": schema.SPAN, "metric": schema.METRIC, "profile": schema.PROFILE}
 
 
 class DuckEngine:
@@ -36,16 +33,11 @@ class DuckEngine:
         if threads is not None:
             settings["threads"] = threads
         self._connection = ibis.duckdb.connect(**settings)
-        for name, relation in _RELATIONS.items():
-            self._open(name, relation)
-        self.register("methods", store.read("methods"))
+        relations.open_all(self, store)
 
-    def _open(self, name: str, relation: pa.Schema) -> None:
-        files = self._store.files(name)
-        if files:
-            self._connection.read_parquet([str(file) for file in files], table_name=name)
-        else:
-            self.register(name, plain(relation).empty_table())
+    def read_parquet(self, name: str, files: list[Path]) -> None:
+        """See `relations.Opener.read_parquet`."""
+        self._connection.read_parquet([str(file) for file in files], table_name=name)
 
     def table(self, name: str) -> Any:
         """See `Engine.table`."""
@@ -96,16 +88,3 @@ class DuckEngine:
                 running.append(pool.submit(run, folder))
             while running:
                 yield running.popleft().result()
-
-
-def plain(relation: pa.Schema) -> pa.Schema:
-    """The relation without dictionaries."""
-    return pa.schema([field.with_type(_plain(field.type)) for field in relation])
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind):
-        return kind.value_type
-    if pa.types.is_list(kind):
-        return pa.list_(_plain(kind.value_type))
-    return kind

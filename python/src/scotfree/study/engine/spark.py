@@ -14,13 +14,11 @@ import ibis
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scotfree.study import schema
-from scotfree.study.engine import Kernel
-from scotfree.study.engine.duck import plain
+from scotfree.study.engine import Kernel, relations
+from scotfree.study.engine.relations import plain
 from scotfree.study.store import Store
 from scotfree.study.trouble import StudyError
 
-_RELATIONS = {"span": schema.SPAN, "metric": schema.METRIC, "profile": schema.PROFILE}
 _PART = "part binary"
 
 
@@ -46,17 +44,12 @@ class SparkEngine:
         self._store = store
         self._spark = spark
         self._connection = ibis.pyspark.connect(spark)
-        for name, relation in _RELATIONS.items():
-            self._open(name, relation)
-        self.register("methods", store.read("methods"))
+        relations.open_all(self, store)
 
-    def _open(self, name: str, relation: pa.Schema) -> None:
-        files = self._store.files(name)
-        if files:
-            paths = [str(file.resolve()) for file in files]
-            self._spark.read.parquet(*paths).createOrReplaceTempView(name)
-        else:
-            self.register(name, plain(relation).empty_table())
+    def read_parquet(self, name: str, files: list[Path]) -> None:
+        """See `relations.Opener.read_parquet`."""
+        paths = [str(file.resolve()) for file in files]
+        self._spark.read.parquet(*paths).createOrReplaceTempView(name)
 
     def table(self, name: str) -> Any:
         """See `Engine.table`."""
