@@ -65,7 +65,7 @@ def study_of(
     """A study over these rows: two partitions, so that results of parts must add up."""
     halves = [row.as_py()[-1] % 2 for row in span["trace_id"]]
     for index in range(2):
-        part = span.filter(pa.array([half == index for half in halves]))
+        part = span.filter(pa.array([half == index for half in halves], pa.bool_()))
         write_table(part, partition_folder(folder, index) / "part.parquet")
     methods = span.select(["method_id", "service", "method"]).group_by(["method_id", "service", "method"])
     named = methods.aggregate([]).sort_by("method_id").cast(schema.METHOD)

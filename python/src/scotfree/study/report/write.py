@@ -1,11 +1,17 @@
-"""Writes a report: the page, and beside it the Parquet of every aggregate. Whole or not at all."""
+"""Writes a report: the page, and beside it the Parquet of every aggregate. Whole or not at all.
+
+Invariant: a page that stands there belongs to the Parquet beside it, wherever a run was killed.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import fcntl
 import json
+import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -30,8 +36,7 @@ def write_report(
     computed = list(catalogue.compute(study, all_figures(), progress))
     about = _about(study, parquet_folder(output), command)
     first = findings.top(study, {each.figure.number: each.result for each in computed})
-    write_page(output, page.render(computed, ledger.read(study.store), about, first))
-    write_parquet(parquet_folder(output), computed, about)
+    put(output, page.render(computed, ledger.read(study.store), about, first), computed, about)
     return computed
 
 
@@ -69,25 +74,67 @@ def _about(study: Study, parquet: Path, command: str) -> page.About:
     )
 
 
-def write_page(output: Path, html: str) -> None:
-    """By rename, so that whoever reloads sees the old page or the new one."""
+def put(output: Path, html: str, computed: Sequence[Computed], about: page.About) -> None:
+    """Puts page and Parquet in their places when both are whole; until then an earlier report stands."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    half = output.with_name(output.name + ".half")
-    half.write_text(html, encoding="utf-8", errors="backslashreplace")
-    half.replace(output)
+    folder = parquet_folder(output)
+    half_page, half_folder = (_hidden(path, "half") for path in (output, folder))
+    with _alone(output.parent):
+        try:
+            _remove(half_folder)
+            _write_parquet(half_folder, computed, about)
+            half_page.write_text(html, encoding="utf-8", errors="backslashreplace")
+            _swap(half_page, output, half_folder, folder)
+        finally:
+            # What a full disk has left takes room that is wanted.
+            _remove(half_page)
+            _remove(half_folder)
 
 
-def write_parquet(folder: Path, computed: Sequence[Computed], about: page.About) -> None:
+def _swap(half_page: Path, output: Path, half_folder: Path, folder: Path) -> None:
+    """Two names cannot change at once: while the Parquet changes there is no page, rather than a wrong one."""
+    old = _hidden(folder, "old")
+    _remove(old)
+    output.unlink(missing_ok=True)
+    if folder.exists():
+        folder.rename(old)
+    half_folder.rename(folder)
+    half_page.rename(output)
+    _remove(old)
+
+
+def _hidden(path: Path, suffix: str) -> Path:
+    """What lies there for a while: hidden, so that a report in the folder of its data is none of them."""
+    return path.with_name(f".{path.name}.{suffix}")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two reports that end at once are put in their places one behind the other."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        # Not every file system has locks.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _write_parquet(folder: Path, computed: Sequence[Computed], about: page.About) -> None:
     """One file per table, `FIGURE.TABLE.parquet`, and an index of what is in them."""
-    half = folder.with_name(folder.name + ".half")
-    shutil.rmtree(half, ignore_errors=True)
-    half.mkdir(parents=True)
+    folder.mkdir()
     for each in computed:
         for name, table in each.result.tables.items():
-            pq.write_table(table, half / _file(each, name), compression=COMPRESSION)
-    (half / INDEX).write_text(json.dumps(summary(computed, about), indent=1), encoding="utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    half.rename(folder)
+            pq.write_table(table, folder / _file(each, name), compression=COMPRESSION)
+    (folder / INDEX).write_text(json.dumps(summary(computed, about), indent=1), encoding="utf-8")
 
 
 def _file(each: Computed, name: str) -> str:

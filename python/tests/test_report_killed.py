@@ -1,0 +1,83 @@
+"""A report that is killed while it is written: what stands belongs together, and the next run goes through."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+
+from scotfree.study.figures.result import Coverage, Figure, Result
+from scotfree.study.report import page
+from scotfree.study.report.catalogue import Computed
+from scotfree.study.report.write import check, parquet_folder, put
+from scotfree.study.store import INDEX
+
+# What changes a folder; Arrow opens its files without telling, within the folder that was made before.
+_CHANGES: Final = {"os.mkdir", "os.rename", "os.remove", "os.rmdir"}
+_KILLED: Final = 9
+
+
+def report(version: str) -> tuple[str, list[Computed], page.About]:
+    about = page.About(version, dt.datetime.now(dt.UTC), "store", "parquet", "duckdb")
+    result = Result(Coverage.COMPLETE, {name: pa.table({"x": [1]}) for name in ("one", "two")})
+    figure = Figure("F1", "title", "1", lambda _: result)
+    return f"<p>{version}", [Computed(figure, result, 0.0)], about
+
+
+def killed_at(step: int, output: Path) -> bool:
+    """Puts a report in its place in a process of its own, killed before its change of that number."""
+    child = os.fork()
+    if child == 0:
+        left = step
+
+        def kill(event: str, _: Any) -> None:
+            nonlocal left
+            if event in _CHANGES and left == 0:
+                os._exit(_KILLED)
+            left -= event in _CHANGES
+
+        sys.addaudithook(kill)
+        put(output, *report("new"))
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == _KILLED
+
+
+def test_wherever_it_is_killed_a_page_belongs_to_its_parquet(tmp_path: Path) -> None:
+    seen, step = set(), 0
+    while True:
+        output = tmp_path / str(step) / "report.html"
+        put(output, *report("old"))
+        is_killed = killed_at(step, output)
+        index = parquet_folder(output) / INDEX
+        of = json.loads(index.read_text())["version"] if index.exists() else None
+        if output.exists():
+            assert output.read_text() == f"<p>{of}"
+        seen.add((output.exists(), of))
+        check(output)
+        put(output, *report("last"))
+        assert output.read_text() == "<p>last"
+        assert sorted(path.name for path in output.parent.iterdir()) == ["report.html", "report.parquet"]
+        if not is_killed:
+            break
+        step += 1
+    assert {(True, "old"), (False, "old"), (False, "new"), (True, "new")} <= seen
+
+
+def test_what_cannot_be_written_leaves_the_earlier_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = tmp_path / "report.html"
+    put(output, *report("old"))
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space"):
+        put(output, *report("new"))
+    assert output.read_text() == "<p>old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.parquet"]
