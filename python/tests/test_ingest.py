@@ -9,10 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from killing import is_killed_at
 from sides import SMALL, SidesForm, by_id, client, content, merged, options, reasons, server, write
 
 from scotfree.study import schema
@@ -21,7 +23,7 @@ from scotfree.study.ingest.limits import Limits
 from scotfree.study.ingest.options import Options
 from scotfree.study.ingest.reader import Batch, Source
 from scotfree.study.ingest.run import ingest
-from scotfree.study.store import Store
+from scotfree.study.store import MANIFEST, Store
 from scotfree.study.trouble import StudyError
 
 ROWS = [row for trace in range(1, 17) for row in (client(1, trace=trace), server(2, 1, trace=trace))]
@@ -146,6 +148,16 @@ def test_killed_at_any_step_the_same_command_gives_the_same_store(
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
     assert not (store / "store.json").exists()
     assert content(ingest(data, store, options())) == _fresh(tmp_path, data)
+
+
+# Before the removal of the scratch files, when it begins, and in it.
+@pytest.mark.parametrize("step", [1, 2, 5])
+def test_killed_in_its_end_the_next_run_leaves_a_store_and_nothing_else(tmp_path: Path, step: int) -> None:
+    data, store = _data(tmp_path), tmp_path / "store"
+    assert is_killed_at(step, partial(ingest, data, store, _options(Counting())), since=MANIFEST)
+    assert content(ingest(data, store, _options(Counting()))) == _fresh(tmp_path, data)
+    names = {path.name for path in store.iterdir()}
+    assert names == {"lock", "methods.parquet", "span", "store.json", "trouble.parquet"}
 
 
 def test_half_written_files_do_not_count(tmp_path: Path) -> None:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
-import sys
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from killing import is_killed_at
 
 from scotfree.study.figures.result import Coverage, Figure, Result
 from scotfree.study.report import page
 from scotfree.study.report.catalogue import Computed
 from scotfree.study.report.write import check, parquet_folder, put
 from scotfree.study.store import INDEX
-
-# What changes a folder; Arrow opens its files without telling, within the folder that was made before.
-_CHANGES: Final = {"os.mkdir", "os.rename", "os.remove", "os.rmdir"}
-_KILLED: Final = 9
 
 
 def report(version: str) -> tuple[str, list[Computed], page.About]:
@@ -30,30 +26,12 @@ def report(version: str) -> tuple[str, list[Computed], page.About]:
     return f"<p>{version}", [Computed(figure, result, 0.0)], about
 
 
-def killed_at(step: int, output: Path) -> bool:
-    """Puts a report in its place in a process of its own, killed before its change of that number."""
-    child = os.fork()
-    if child == 0:
-        left = step
-
-        def kill(event: str, _: Any) -> None:
-            nonlocal left
-            if event in _CHANGES and left == 0:
-                os._exit(_KILLED)
-            left -= event in _CHANGES
-
-        sys.addaudithook(kill)
-        put(output, *report("new"))
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == _KILLED
-
-
 def test_wherever_it_is_killed_a_page_belongs_to_its_parquet(tmp_path: Path) -> None:
     seen, step = set(), 0
     while True:
         output = tmp_path / str(step) / "report.html"
         put(output, *report("old"))
-        is_killed = killed_at(step, output)
+        is_killed = is_killed_at(step, partial(put, output, *report("new")))
         index = parquet_folder(output) / INDEX
         of = json.loads(index.read_text())["version"] if index.exists() else None
         if output.exists():

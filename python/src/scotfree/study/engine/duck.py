@@ -12,7 +12,7 @@ import ibis
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scotfree.study.engine import Kernel, column, relations
+from scotfree.study.engine import Kernel, column, relations, spill
 from scotfree.study.store import Store
 
 
@@ -27,7 +27,7 @@ class DuckEngine:
         # Columns of dictionaries become plain ones: enumerations of different files would not join.
         settings: dict[str, Any] = {
             "memory_limit": memory,
-            "temp_directory": str(store.folder / "spill"),
+            "temp_directory": str(spill.folder(store.folder)),
             "preserve_insertion_order": False,
         }
         if threads is not None:

@@ -18,7 +18,7 @@ from scotfree.study.ingest import clocks, disk, finish, inputs, lock, reading
 from scotfree.study.ingest.inputs import Found
 from scotfree.study.ingest.options import Options
 from scotfree.study.ingest.partitions import Partitions
-from scotfree.study.ingest.scratch import Reading, Scratch
+from scotfree.study.ingest.scratch import Reading, Scratch, discard, is_over
 from scotfree.study.store import (
     COMPRESSION,
     MANIFEST,
@@ -61,6 +61,8 @@ def _ingest(data: Sequence[Path], folder: Path, options: Options) -> Store:
     found, unknown = _find(data, folder, options)
     before = _complete(folder)
     if before is not None and _is_of(before.manifest, found, options.digest()):
+        if is_over(folder / inputs.SCRATCH, before.manifest.inputs):
+            discard(folder / inputs.SCRATCH)
         return before
     now_ns = options.now_ns or time.time_ns()
     scratch = Scratch(folder / inputs.SCRATCH, reading.buckets(found, options.limits))
@@ -139,7 +141,7 @@ def _finish(
     write_table(methods.table, folder / "methods.parquet")
     write_table(ledger.table(), folder / "trouble.parquet")
     write_manifest(folder, _manifest(readings, partitions))
-    shutil.rmtree(scratch.folder)
+    discard(scratch.folder)
 
 
 def _gather(relation: str, scratch: Scratch, readings: Sequence[Reading], folder: Path) -> None:

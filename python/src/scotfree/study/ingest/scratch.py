@@ -28,7 +28,7 @@ from pyarrow import ipc
 
 from scotfree.study import schema
 from scotfree.study.ingest.inputs import PLAN
-from scotfree.study.store import partitions_of, trace_words, write_table
+from scotfree.study.store import Input, partitions_of, trace_words, write_table
 
 SPILL = "spill"
 
@@ -92,6 +92,22 @@ class Scratch:
     def files(self, relation: str, reading: int) -> list[Path]:
         """Rows of another relation than side, of one reading."""
         return sorted(self.folder.glob(f"{relation}-{reading:06}-*.parquet"))
+
+
+def is_over(folder: Path, inputs: Sequence[Input]) -> bool:
+    """Whether all that was read to its end there is in a store of these inputs."""
+    known = {(one.path, one.mtime_ns, one.digest, one.options) for one in inputs}
+    readings = (reading for path in folder.glob("notes-*.json") for reading in _notes(path))
+    return all((one.path, one.mtime_ns, one.digest, one.options) in known for one in readings)
+
+
+def discard(folder: Path) -> None:
+    """Removes it, and what an earlier removal left. By another name first: a part of it must not pass for all."""
+    over = folder.with_name(folder.name + ".over")
+    shutil.rmtree(over, ignore_errors=True)
+    if folder.exists():
+        folder.rename(over)
+        shutil.rmtree(over)
 
 
 class Writer:
