@@ -5,7 +5,7 @@ from __future__ import annotations
 from scotfree.study.analysis.cycles.rules import TAX, UNCLASSIFIED
 from scotfree.study.analysis.cycles.tax import CycleTax
 from scotfree.study.analysis.study import Study
-from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, absent
+from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, Row, absent
 from scotfree.study.figures.words import percent
 
 # Figure 20: shares of all cycles of the fleet.
@@ -67,7 +67,13 @@ def _findings(tax: CycleTax) -> list[str]:
 def _comparisons(tax: CycleTax) -> list[Comparison]:
     whole = Comparison("share of processor time that is RPC cycle tax", _PUBLISHED_TAX, _total(tax), "share")
     parts = [
-        Comparison(f"share of processor time in {_name(category)}", published, tax.share(category), "share")
+        Comparison(
+            f"share of processor time in {_name(category)}",
+            published,
+            tax.share(category),
+            "share",
+            place=Row(category),
+        )
         for category, published in _PUBLISHED.items()
     ]
     return [whole, *parts]

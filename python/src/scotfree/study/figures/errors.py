@@ -12,7 +12,7 @@ from scotfree.study.analysis.selection import plain_name
 from scotfree.study.analysis.study import Study
 from scotfree.study.analysis.volumes import part, total, volumes
 from scotfree.study.figures import inputs
-from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, absent
+from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, Row, absent
 from scotfree.study.figures.words import percent
 
 # Section 4.4: share of all calls; then error -> share of errors, share of the cycles of errors.
@@ -49,7 +49,7 @@ def errors(volume: pa.Table) -> Rows:
 def _named(rows: Rows, error: str, column: str) -> float | None:
     """A published error's share among the user's; 0 where it does not occur, None where it cannot be told."""
     wanted = plain_name(error)
-    values = [row[column] for row in rows if _plain(row["status"]) == wanted]
+    values = [row[column] for row in rows if plain_status(row["status"]) == wanted]
     return (
         sum(value for value in values if value is not None)
         if any(row[column] is not None for row in rows)
@@ -57,7 +57,8 @@ def _named(rows: Rows, error: str, column: str) -> float | None:
     )
 
 
-def _plain(status: str) -> str:
+def plain_status(status: str) -> str:
+    """A status without its spelling: `CANCELLED`, gRPC's 1 and HTTP's 499 are one."""
     name = plain_name(status)
     return _SAME.get(name, name)
 
@@ -65,12 +66,10 @@ def _plain(status: str) -> str:
 def _comparisons(rate: float, rows: Rows) -> list[Comparison]:
     found = [Comparison("calls that fail", _PUBLISHED_RATE, rate, "share")]
     for error, (by_count, by_cycles) in _PUBLISHED.items():
-        found.append(Comparison(f"{error}: share of errors", by_count, _named(rows, error, "share"), "share"))
-        found.append(
-            Comparison(
-                f"{error}: share of the errors' cycles", by_cycles, _named(rows, error, "cycle_share"), "share"
-            )
-        )
+        for column, value, of in (("share", by_count, "errors"), ("cycle_share", by_cycles, "the errors' cycles")):
+            place = Row(plain_name(error), column)
+            measured = _named(rows, error, column)
+            found.append(Comparison(f"{error}: share of {of}", value, measured, "share", place=place))
     return found
 
 
@@ -78,7 +77,7 @@ def _hedging(volume: pa.Table) -> dict[str, float | None]:
     """What hedges are of all calls, of all cycles and of cancelled calls."""
     hedges = volume.filter(volume["is_hedge"])
     cancelled = volume.filter(
-        pa.array([_plain(status) == "cancelled" for status in volume["status"].to_pylist()], pa.bool_())
+        pa.array([plain_status(status) == "cancelled" for status in volume["status"].to_pylist()], pa.bool_())
     )
     known, lost = total(cancelled, "calls"), total(cancelled.filter(cancelled["is_hedge"]), "calls")
     cycles = total(volume, "cycles")

@@ -10,7 +10,7 @@ import pyarrow as pa
 from scotfree.study.analysis import growth
 from scotfree.study.analysis.study import Study
 from scotfree.study.figures import inputs
-from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, absent
+from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, Row, absent
 from scotfree.study.figures.words import percent
 
 # Section 2.2.
@@ -49,7 +49,7 @@ def compute(study: Study) -> Result:
         [] if is_long else [inputs.GROWTH],
         [_finding(year, int(days[-1] - days[0]) + 1)],
         [
-            Comparison("growth of requests per cycle", _PUBLISHED_YEAR, year, "1/year", "about"),
+            Comparison("growth of requests per cycle", _PUBLISHED_YEAR, year, "1/year", "about", Row("year")),
             Comparison(f"growth in all (published: {_PUBLISHED_DAYS} days)", _PUBLISHED_IN_ALL, in_all, "share"),
         ],
         [

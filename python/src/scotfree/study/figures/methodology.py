@@ -11,10 +11,18 @@ from scotfree.study.analysis.extent import Extent, extent
 from scotfree.study.analysis.study import Study
 from scotfree.study.analysis.volumes import total, volumes
 from scotfree.study.figures import inputs
-from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, absent
+from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, Row, absent
 from scotfree.study.figures.words import percent
 
 _DAY_NS: Final = 86_400 * 1_000_000_000
+# By the name of the user's own number.
+_PUBLISHED: Final = (
+    ("methods", "methods", 10_000, "methods", ">="),
+    ("spans", "calls sampled in one day", 722e9, "calls", "="),
+    ("traces", "traces", 1e9, "traces", ">="),
+    ("clusters", "clusters (published: hundreds)", 100, "clusters", ">="),
+    ("metric_days", "days of metrics", 700, "days", "="),
+)
 
 
 def effective(calls: float, weight_squared: float) -> float:
@@ -61,11 +69,8 @@ def compute(study: Study) -> Result:
         [] if is_placed else [inputs.CLUSTERS],
         [_finding(found)],
         [
-            Comparison("methods", 10_000, found["methods"], "methods", ">="),
-            Comparison("calls sampled in one day", 722e9, found["spans"], "calls"),
-            Comparison("traces", 1e9, found["traces"], "traces", ">="),
-            Comparison("clusters (published: hundreds)", 100, found["clusters"], "clusters", ">="),
-            Comparison("days of metrics", 700, found["metric_days"], "days"),
+            Comparison(what, published, found[name], unit, relation, Row(name))
+            for name, what, published, unit, relation in _PUBLISHED
         ],
         [
             "Every call counts with its weight, the inverse of the probability with which it was kept; "

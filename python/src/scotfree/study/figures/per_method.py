@@ -19,7 +19,7 @@ from scotfree.study import schema
 from scotfree.study.analysis.quantiles import column
 from scotfree.study.analysis.study import Study
 from scotfree.study.figures import inputs, words
-from scotfree.study.figures.result import Comparison, Coverage, Result, absent
+from scotfree.study.figures.result import Comparison, Coverage, OverMethods, Result, absent
 
 # Points of a distribution over methods: more than a page has pixels for it.
 _CDF_POINTS_MAX = 1000
@@ -95,6 +95,7 @@ def compare(quantity: Quantity, found: pa.Table, published: list[Published]) -> 
             over_methods(found, each.p, each.methods),
             quantity.unit,
             each.relation,
+            OverMethods(quantity.name, each.p, each.methods),
         )
         for each in published
     ]

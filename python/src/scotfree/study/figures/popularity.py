@@ -12,7 +12,7 @@ from scotfree.study.analysis.study import Study
 from scotfree.study.figures import words
 from scotfree.study.figures.latency import TOTAL
 from scotfree.study.figures.per_method import missing, name_of, values
-from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, absent
+from scotfree.study.figures.result import Comparison, Coverage, Figure, MostPopular, Result, absent
 
 Array = npt.NDArray[Any]
 # How many of the most popular methods have which share of calls (section 2.3).
@@ -98,6 +98,7 @@ def _popular_comparisons(popularity: pa.Table) -> list[Comparison]:
             float(reached[top - 1]) if len(reached) > top else None,
             "share",
             "about",
+            MostPopular(top),
         )
         for top, published in _POPULAR
     ]

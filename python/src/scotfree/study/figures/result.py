@@ -20,6 +20,35 @@ class Coverage(StrEnum):
 
 
 @dataclass(frozen=True)
+class Row:
+    """A published value beside one row of a chart, by the row's name in the figure's tables."""
+
+    name: str
+    # Of several values that the row has: the one that is meant.
+    series: str = ""
+
+
+@dataclass(frozen=True)
+class OverMethods:
+    """A published point of a distribution: this share of methods has a p-quantile that does not exceed it."""
+
+    # As `Study.quantiles` knows it.
+    quantity: str
+    p: float
+    share: float
+
+
+@dataclass(frozen=True)
+class MostPopular:
+    """A published value of so many methods, the most popular ones together."""
+
+    methods: int
+
+
+Place = Row | OverMethods | MostPopular
+
+
+@dataclass(frozen=True)
 class Comparison:
     """One published value beside the user's; None where one side has none."""
 
@@ -30,6 +59,8 @@ class Comparison:
     unit: str
     # How the published value is meant, if not as an equal: "<=", ">=", "about".
     relation: str = "="
+    # Where charts mark the published value; None: nowhere. The words above are for people alone.
+    place: Place | None = None
 
 
 @dataclass

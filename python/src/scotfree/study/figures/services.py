@@ -12,7 +12,7 @@ from scotfree.study.analysis.selection import COUNT, TABLE_1, Selected, clients,
 from scotfree.study.analysis.study import Study
 from scotfree.study.analysis.volumes import part, volumes
 from scotfree.study.figures import inputs
-from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, absent
+from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, Row, absent
 from scotfree.study.figures.words import called, percent
 
 OTHER: Final = "other"
@@ -62,6 +62,7 @@ def _comparisons(by: str, shares: Shares) -> list[Comparison]:
             named.get(plain_name(service)),
             "share",
             "<=" if (by, service) == ("cycles", "Network Disk") else "=",
+            Row(plain_name(service), by),
         )
         for service, value in _PUBLISHED[by].items()
     ]

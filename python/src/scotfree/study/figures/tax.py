@@ -13,7 +13,7 @@ from scotfree.study.analysis import shares
 from scotfree.study.analysis.provenance import by_stage
 from scotfree.study.analysis.study import Study
 from scotfree.study.figures import inputs
-from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, absent
+from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, Row, absent
 from scotfree.study.figures.words import percent
 
 PARTS = {"wire": schema.WIRES, "stack": schema.STACKS, "queue": schema.QUEUES}
@@ -78,7 +78,7 @@ def _table(scopes: dict[str, dict[str, Share]]) -> pa.Table:
 def _comparisons(scopes: dict[str, dict[str, Share]]) -> list[Comparison]:
     own, published = scopes["all"], _PUBLISHED
     found = [
-        Comparison(f"{part} of the time of all calls", value, own[part].of_sums, "share")
+        Comparison(f"{part} of the time of all calls", value, own[part].of_sums, "share", place=Row(part, "all"))
         for part, value in published.items()
     ]
     found += [
@@ -183,7 +183,7 @@ def compute_queue(study: Study) -> Result:
         {"queue": table},
         covered.missing,
         [f"Queues are {percent(queue / tax)} of the tax."],
-        [Comparison("queue of the tax", _PUBLISHED_QUEUE_OF_TAX, queue / tax, "share")],
+        [Comparison("queue of the tax", _PUBLISHED_QUEUE_OF_TAX, queue / tax, "share", place=Row("queue"))],
         ["Ratio of sums over the calls of which all nine stages are known."],
     )
 

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import re
-
 import pyarrow as pa
 
-from scotfree.study.figures.result import Result
+from scotfree.study.figures.result import Result, Row
 from scotfree.study.report.charts import plain
 from scotfree.study.report.charts.chart import Chart
+from scotfree.study.report.charts.published import rows as published_rows
 
-_PART = re.compile(r"share of processor time in (.*)")
 _SERVICES_MAX = 12
 
 
 def _tax(result: Result) -> list[Chart]:
-    matched = [(_PART.fullmatch(each.what), each.published) for each in result.comparisons]
-    published = {match[1]: value for match, value in matched if match}
+    published = published_rows(result)
     rows = sorted(result.tables["fleet"].to_pylist(), key=lambda row: -row["share"])
     names = [_spoken(row["category"]) for row in rows]
     table = pa.table(
         {
             "row": pa.array(names, pa.string()),
             "value": pa.array([row["share"] for row in rows], pa.float64()),
-            "published": pa.array([published.get(name) for name in names], pa.float64()),
+            "published": pa.array([published.get(Row(row["category"])) for row in rows], pa.float64()),
         }
     )
     made = [plain.shares("f20", table, "Processor time by what it is spent on", title="of processor time")]

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from scotfree.study.analysis.selection import plain_name
-from scotfree.study.figures.result import Result
+from scotfree.study.figures.errors import plain_status
+from scotfree.study.figures.result import Result, Row
 from scotfree.study.figures.words import called
 from scotfree.study.report.charts import plain
 from scotfree.study.report.charts.chart import Chart
+from scotfree.study.report.charts.published import rows as published_rows
 
 _DAY_NS = 86_400_000_000_000
 _YEAR_DAYS = 365.25
 _BY = {"calls": "of all calls", "bytes": "of all bytes", "cycles": "of all cycles"}
-_SERVICE_SHARE = re.compile(r"(?P<service>.*): share of (?P<by>calls|bytes|cycles)")
-_ERROR_SHARE = re.compile(r"(?P<error>.*): share of (?P<by>errors|the errors' cycles)")
 _SERIES = {
     "p95_ns": ("P95", "ns"),
     "cpu_util": ("processor use", "share"),
@@ -31,7 +30,7 @@ _SERIES = {
 def _growth(result: Result) -> list[Chart]:
     days = result.tables["days"]
     day = days["day"].to_numpy().astype(float)
-    published = next((each.published for each in result.comparisons if each.unit == "1/year"), None)
+    published = published_rows(result).get(Row("year"))
     picks = np.unique(np.linspace(0, len(day) - 1, min(len(day), 350)).astype(int))
     series = {"yours": days["ratio"].to_numpy()[picks]}
     if published is not None:
@@ -49,8 +48,7 @@ def _growth(result: Result) -> list[Chart]:
 
 
 def _services(result: Result) -> list[Chart]:
-    matched = [(_SERVICE_SHARE.fullmatch(each.what), each.published) for each in result.comparisons]
-    published = {(match["by"], plain_name(match["service"])): value for match, value in matched if match}
+    published = published_rows(result)
     made = []
     for by, title in _BY.items():
         own = [row for row in result.tables["shares"].to_pylist() if row["by"] == by]
@@ -60,7 +58,7 @@ def _services(result: Result) -> list[Chart]:
                     "row": pa.array([row["service"] for row in own], pa.string()),
                     "value": pa.array([row["share"] for row in own], pa.float64()),
                     "published": pa.array(
-                        [published.get((by, plain_name(row["service"]))) for row in own], pa.float64()
+                        [published.get(Row(plain_name(row["service"]), by)) for row in own], pa.float64()
                     ),
                 }
             )
@@ -98,18 +96,18 @@ def _load(result: Result) -> list[Chart]:
 
 
 def _errors(result: Result) -> list[Chart]:
-    matched = [(_ERROR_SHARE.fullmatch(each.what), each.published) for each in result.comparisons]
-    published = {(match["by"], plain_name(match["error"])): value for match, value in matched if match}
-    series = (("share", "calls", "errors"), ("cycle_share", "cycles", "the errors' cycles"))
+    published = published_rows(result)
+    series = (("share", "calls"), ("cycle_share", "cycles"))
     rows = [
         {
             "row": row["status"],
             "series": name,
             "value": row[column],
-            "published": published.get((by, plain_name(row["status"]))),
+            # Of several spellings of one status the first is marked.
+            "published": published.pop(Row(plain_status(row["status"]), column), None),
         }
         for row in result.tables["errors"].to_pylist()
-        for column, name, by in series
+        for column, name in series
     ]
     about = "Errors by how often they are, and by the cycles that they waste"
     return [plain.grouped("f23", pa.Table.from_pylist(rows, schema=_GROUPED), about, title="of all errors")]
@@ -150,14 +148,12 @@ def _variables(result: Result) -> list[Chart]:
 
 
 def _extent(result: Result) -> list[Chart]:
-    published = {plain_name(each.what.split(" (")[0]): each.published for each in result.comparisons}
-    published["spans"] = published.get(plain_name("calls sampled in one day"))
-    published["metric_days"] = published.get(plain_name("days of metrics"))
+    published = published_rows(result)
     rows = [
         {"row": row["what"].replace("_", " "), "series": series, "value": float(value)}
         for row in result.tables["extent"].to_pylist()
         if not row["what"].startswith("sampling")
-        for series, value in (("yours", row["value"]), ("published", published.get(row["what"])))
+        for series, value in (("yours", row["value"]), ("published", published.get(Row(row["what"]))))
         if value
     ]
     return [

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 
 from scotfree.study.figures.result import Result
 from scotfree.study.report.charts.chart import Chart
 from scotfree.study.report.charts.plain import correlations
-from scotfree.study.report.charts.quantiles import Point, Quantity, charts
+from scotfree.study.report.charts.published import points
+from scotfree.study.report.charts.quantiles import Quantity, charts
 
-_POINT = re.compile(r"(?P<noun>.*): P(?P<p>\d+) that (?P<share>[\d.]+) % of methods do not exceed")
 _QUANTITIES = {
     "F2": Quantity("f2", "completion time", "ns"),
     "F4": Quantity("f4", "descendants", "count", scale="symlog"),
@@ -24,16 +23,6 @@ _QUANTITIES = {
 _CYCLES = Quantity("f21", "normalized cycles per call", "ratio")
 
 
-def points(result: Result, noun: str = "") -> list[Point]:
-    """The published points of a distribution over methods, as the figure's comparisons name them."""
-    found = [(_POINT.fullmatch(comparison.what), comparison.published) for comparison in result.comparisons]
-    return [
-        Point(int(match["p"]) / 100, float(match["share"]) / 100, value)
-        for match, value in found
-        if match and value is not None and match["noun"].startswith(noun)
-    ]
-
-
 def _one(number: str, result: Result) -> list[Chart]:
     return charts(result.tables["methods"], _QUANTITIES[number], points(result))
 
@@ -41,12 +30,12 @@ def _one(number: str, result: Result) -> list[Chart]:
 def _sizes(result: Result) -> list[Chart]:
     return [
         drawn
-        for noun in ("request", "response")
+        for noun, quantity in (("request", "req_bytes"), ("response", "resp_bytes"))
         if f"{noun}s_methods" in result.tables
         for drawn in charts(
             result.tables[f"{noun}s_methods"],
             Quantity(f"f6-{noun}", f"{noun} size", "bytes"),
-            points(result, noun),
+            points(result, quantity),
         )
     ]
 

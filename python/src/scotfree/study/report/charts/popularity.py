@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import altair as alt
 import numpy as np
 import pyarrow as pa
@@ -13,9 +11,9 @@ from scotfree.study.figures.result import Result
 from scotfree.study.report import bins
 from scotfree.study.report.charts import chart, plain, theme
 from scotfree.study.report.charts.chart import Chart
+from scotfree.study.report.charts.published import most_popular
 
 _POINTS_MAX = 500
-_MOST_POPULAR = re.compile(r"calls of the (?:(\d+) )?most popular methods?")
 
 
 def _popularity(result: Result) -> list[Chart]:
@@ -77,8 +75,7 @@ def _line(table: pa.Table, x: str, y: str, series: str) -> pa.Table:
 def _by_popularity(popularity: pa.Table, result: Result) -> Chart:
     ranks = np.unique(np.geomspace(1, max(popularity.num_rows, 1), 150).astype(int)) - 1
     rows = _line(popularity.take(pa.array(ranks)), "rank", "cumulative_share", "calls")
-    matched = [(_MOST_POPULAR.fullmatch(each.what), each.published) for each in result.comparisons]
-    points = [(int(match[1] or 1), value) for match, value in matched if match and value is not None]
+    points = most_popular(result)
     published = pa.table({"x": [float(top) for top, _ in points], "y": [value for _, value in points]})
     axes = plain.Axes("most popular methods", "of all calls", "share", is_x_log=True)
     made = plain.lines("f3-popular", rows, "", axes)

@@ -8,9 +8,10 @@ import altair as alt
 import pyarrow as pa
 
 from scotfree.study import schema
-from scotfree.study.figures.result import Comparison, Result
+from scotfree.study.figures.result import Result, Row
 from scotfree.study.report.charts import chart, plain, stages, theme
 from scotfree.study.report.charts.chart import Chart
+from scotfree.study.report.charts.published import rows as published_rows
 
 # The kinds of stages have the colour of one of theirs.
 _KINDS = {"tax": "#5c616b", "wire": "#2b62cf", "stack": "#1c6b4b", "queue": "#f0551a"}
@@ -89,21 +90,16 @@ def _known(table: pa.Table) -> Chart:
 
 def _tax(result: Result) -> list[Chart]:
     shares = result.tables["shares"].to_pylist()
-    published = {
-        comparison.what.split(" ")[0]: comparison
-        for comparison in reversed(result.comparisons)
-        if comparison.published
-    }
-    return [_parts(shares, published), _stages(shares)]
+    return [_parts(shares, published_rows(result)), _stages(shares)]
 
 
-def _parts(shares: list[dict[str, object]], published: dict[str, Comparison]) -> Chart:
+def _parts(shares: list[dict[str, object]], published: dict[Row, float]) -> Chart:
     rows = [
         {
             "part": row["part"],
             "scope": _SCOPES[str(row["scope"])],
             "share": row["share"],
-            "published": published[str(row["part"])].published if row["scope"] == "all" else None,
+            "published": published.get(Row(str(row["part"]), str(row["scope"]))),
         }
         for row in shares
         if row["part"] in _KINDS and row["share"] is not None
@@ -141,12 +137,12 @@ def _stages(shares: list[dict[str, object]]) -> Chart:
 
 
 def _queue(result: Result) -> list[Chart]:
-    known = result.comparisons[0]
+    shares = {row["part"]: row["share"] for row in result.tables["queue"].to_pylist()}
     rows = pa.table(
         {
             "row": ["queues"],
-            "value": pa.array([known.measured], pa.float64()),
-            "published": pa.array([known.published], pa.float64()),
+            "value": pa.array([shares["queue"] / shares["tax"]], pa.float64()),
+            "published": pa.array([published_rows(result).get(Row("queue"))], pa.float64()),
         }
     )
     return [plain.shares("s52", rows, "Queues as a share of the tax", title="of the tax")]
