@@ -17,6 +17,7 @@ from scotfree.study.engine import column
 __all__ = ["at", "column", "good", "values", "weighted", "within"]
 
 _PARTS = 10_000
+_ROUNDING = 1e-12
 
 
 def weighted(table: Any, by: Sequence[str], ps: Sequence[float]) -> Any:
@@ -28,10 +29,7 @@ def weighted(table: Any, by: Sequence[str], ps: Sequence[float]) -> Any:
     ordered = ibis.window(group_by=list(by), order_by="value", preceding=None, following=0)
     whole = ibis.window(group_by=list(by))
     ranked = table.mutate(reached=table.weight.sum().over(ordered), all=table.weight.sum().over(whole))
-    # In whole ten-thousandths, since 0.07 * 100 is more than 7.
-    picks = {
-        column(p): ranked.value.min(where=ranked.reached * _PARTS >= ranked["all"] * round(p * _PARTS)) for p in ps
-    }
+    picks = {column(p): ranked.value.min(where=_is_reached(ranked, round(p * _PARTS))) for p in ps}
     total = ranked.weight.sum()
     effective = total * total / (ranked.weight * ranked.weight).sum()
     return ranked.group_by(list(by)).agg(samples=ranked.count(), weight=total, effective_n=effective, **picks)
@@ -44,10 +42,7 @@ def at(table: Any, limits: Any, names: Sequence[str]) -> Any:
     ranked = table.mutate(reached=table.weight.sum().over(ordered), all=table.weight.sum().over(whole))
     joined = ranked.inner_join(limits, "method_id")
     parts = {name: (joined[name] * _PARTS).round(0) for name in names}
-    picks = {
-        name: joined.value.min(where=joined.reached * _PARTS >= joined["all"] * part)
-        for name, part in parts.items()
-    }
+    picks = {name: joined.value.min(where=_is_reached(joined, part)) for name, part in parts.items()}
     return joined.group_by("method_id").agg(**picks)
 
 
@@ -60,10 +55,16 @@ def within(table: Any, bins: Any, p: float) -> Any:
     near = joined.filter((joined.value >= joined.low) & (joined.value < joined.high))
     ordered = ibis.window(group_by="method_id", order_by="value", preceding=None, following=0)
     ranked = near.mutate(reached=near.below + near.weight.sum().over(ordered))
-    # Weights that are no sums of powers of two add up differently in another order.
-    is_reached = ranked.reached * _PARTS >= ranked["all"] * round(p * _PARTS) * (1 - 1e-12)
-    found = ranked.group_by("method_id").agg(value=ranked.value.min(where=is_reached))
+    found = ranked.group_by("method_id").agg(value=ranked.value.min(where=_is_reached(ranked, round(p * _PARTS))))
     return found.filter(found.value.notnull())
+
+
+def _is_reached(ranked: Any, part: Any) -> Any:
+    """Whether the weight up to here is `part` ten-thousandths of all."""
+    # In whole ten-thousandths, since 0.07 * 100 is more than 7.
+    # Weights that are no sums of powers of two, such as 1 / 0.3, add up differently in another order: of 100 equal
+    # ones, 95 would be less than 95 in 100.
+    return ranked.reached * _PARTS >= ranked["all"] * part * (1 - _ROUNDING)
 
 
 def good(span: Any) -> Any:
