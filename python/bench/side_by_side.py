@@ -20,7 +20,7 @@ from bench import data, ours, sql
 from scotfree.study import schema
 from scotfree.study.analysis.quantiles import column
 from scotfree.study.engine.duck import DuckEngine
-from scotfree.study.engine.spark import session
+from scotfree.study.engine.spark_session import session
 from scotfree.study.store import Store
 
 Answer = dict[int, list[float]]

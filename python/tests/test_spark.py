@@ -17,7 +17,8 @@ from scotfree.study import schema
 from scotfree.study.analysis.quantiles import column
 from scotfree.study.analysis.study import Study
 from scotfree.study.engine.duck import DuckEngine
-from scotfree.study.engine.spark import SparkEngine, session
+from scotfree.study.engine.spark import SparkEngine
+from scotfree.study.engine.spark_session import session
 from scotfree.study.store import Store
 
 WHY_NOT = spark_cluster.why_not()

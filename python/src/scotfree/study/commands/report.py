@@ -12,8 +12,7 @@ from tqdm import tqdm
 
 from scotfree.study.analysis.cycles import rules
 from scotfree.study.analysis.study import Study
-from scotfree.study.commands import ingest
-from scotfree.study.engine.duck import DuckEngine
+from scotfree.study.commands import engines, ingest
 from scotfree.study.figures import all_figures
 from scotfree.study.figures.result import Coverage, Figure
 from scotfree.study.report.catalogue import Computed
@@ -25,7 +24,9 @@ EXAMPLES = """\
   scot study report traces/ -o report.html        a folder with whatever your tools write
   scot study report spans.jsonl profile.folded    single files
   scot study report report.store                  what an ingest left
-  scot study report traces/ --json | jq .figures  what it found, for scripts"""
+  scot study report traces/ --json | jq .figures  what it found, for scripts
+  scot study report report.store --engine spark --spark-master spark://HOST:7077
+                                                  counted by a cluster that sees the store under the same path"""
 
 
 def add(parser: ArgumentParser) -> None:
@@ -34,6 +35,7 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), help="(default: %(default)s)")
     parser.add_argument("--store", type=Path, metavar="FOLDER", help="(default: the output's name with .store)")
     ingest.add_reading(parser)
+    engines.add(parser)
     parser.add_argument(
         "--rules",
         type=Path,
@@ -51,20 +53,30 @@ def run(flags: Namespace) -> int:
     check(flags.output)
     # Wrong rules are told before data is read for minutes.
     rules.load(rule_files)
+    engines.check(flags)
     store = _store(flags)
-    study = Study(store, DuckEngine(store, memory=flags.memory, threads=flags.threads), rule_files=rule_files)
+    with engines.opened(flags, store) as engine:
+        study = Study(store, engine, rule_files=rule_files)
+        computed = _write(study, flags)
+    if flags.json:
+        print(json.dumps(summary_of(study, computed, flags.output), indent=1))
+    print(_last_line(computed, flags.output), file=sys.stderr)
+    return 0
+
+
+def _write(study: Study, flags: Namespace) -> list[Computed]:
     with tqdm(total=len(all_figures()), unit="figure", disable=None, leave=False) as bar:
 
         def progress(figure: Figure) -> None:
             bar.set_description(figure.number)
             bar.update()
 
-        command = shlex.join(["scot", "study", "report", *map(str, flags.data), "-o", str(flags.output)])
-        computed = write_report(study, flags.output, command=command, progress=progress)
-    if flags.json:
-        print(json.dumps(summary_of(study, computed, flags.output), indent=1))
-    print(_last_line(computed, flags.output), file=sys.stderr)
-    return 0
+        return write_report(study, flags.output, command=_command(flags), progress=progress)
+
+
+def _command(flags: Namespace) -> str:
+    data = map(str, flags.data)
+    return shlex.join(["scot", "study", "report", *data, *engines.chosen(flags), "-o", str(flags.output)])
 
 
 def _store(flags: Namespace) -> Store:

@@ -17,22 +17,8 @@ import pyarrow.parquet as pq
 from scotfree.study.engine import Kernel, relations
 from scotfree.study.engine.relations import plain
 from scotfree.study.store import Store
-from scotfree.study.trouble import StudyError
 
 _PART = "part binary"
-
-
-def session(master: str, **settings: str) -> Any:
-    """A session of Spark; `master` as Spark writes it: `spark://HOST:7077`, `local[2]`."""
-    try:
-        from pyspark.sql import SparkSession  # noqa: PLC0415, only who asks for Spark needs it
-    except ImportError as error:
-        raise StudyError(f"use Spark: {error}", "install it: pip install 'scotfree[spark]'") from None
-    builder = SparkSession.builder.master(master).appName("scotfree")
-    defaults = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC"}
-    for name, value in {**defaults, **settings}.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
 
 
 class SparkEngine:

@@ -147,6 +147,7 @@ def summary(computed: Sequence[Computed], about: page.About) -> dict[str, Any]:
         "version": about.version,
         "made": about.made.isoformat(),
         "store": about.store,
+        "engine": about.engine,
         "figures": [
             {
                 "figure": each.figure.number,
