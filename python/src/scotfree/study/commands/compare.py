@@ -12,6 +12,7 @@ from scotfree.study.analysis.study import Study
 from scotfree.study.commands import ingest
 from scotfree.study.engine.duck import DuckEngine
 from scotfree.study.figures.words import called, counted, duration, percent
+from scotfree.study.numbers import whole
 from scotfree.study.plan.calls import Calls, methods
 from scotfree.study.plan.compare import Budget, Change, Compared, budget_of, budgets, compare
 from scotfree.study.plan.text import table
@@ -36,7 +37,7 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument("--budget", type=Path, metavar="FILE", help="TOML; see docs/plan.md")
     parser.add_argument(
         "--methods",
-        type=int,
+        type=whole(1, 1_000_000),
         default=_METHODS,
         metavar="COUNT",
         help="those that take most time (default: %(default)s)",
@@ -55,6 +56,12 @@ def run(flags: Namespace) -> int:
         raise StudyError(
             f"compare {flags.a} and {flags.b}: no method has 100 successful calls in both",
             "give data of the same services",
+        )
+    if judges and not any(one.is_judged for one in both):
+        raise StudyError(
+            f"judge by {flags.budget}: of {counted(len(both), 'method')} in both none is judged, for want of a "
+            "budget whose pattern matches, of calls, or of what it bounds",
+            "mend its patterns or samples_min (docs/plan.md), or give more calls",
         )
     alone = {"only_in_a": sorted(set(a) - set(b)), "only_in_b": sorted(set(b) - set(a))}
     leaving = [one for one in both if one.leaves]
@@ -98,7 +105,9 @@ def _text(
         if change.breaks
     ]
     if is_judged and not leaving:
-        lines.append(f"Within budget: {counted(len(both), 'method')}.")
+        judged = sum(one.is_judged for one in both)
+        others = f"; {counted(len(both) - judged, 'method')} not judged" if judged < len(both) else ""
+        lines.append(f"Within budget: {counted(judged, 'method')}{others}.")
     lines += [
         f"{counted(len(names), 'method')} {where.replace('_', ' ').replace(' a', ' A').replace(' b', ' B')}: "
         f"{', '.join(called(*name) for name in names[:3])}{' …' if len(names) > 3 else ''}."

@@ -8,13 +8,12 @@ duration_ns = { from = "took", unit = "us" }
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from scotfree.study import schema
+from scotfree.study import schema, toml
 from scotfree.study.trouble import StudyError
 
 UNITS: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -53,12 +52,8 @@ class ColumnMap:
     @classmethod
     def load(cls, path: Path) -> ColumnMap:
         """From a file of TOML."""
-        try:
-            entries = tomllib.loads(path.read_text()).get("columns")
-        except (OSError, ValueError) as error:
-            raise StudyError(
-                f"read the mapping {path}: {error}", "give a file of TOML with a table [columns]"
-            ) from None
+        advice = "give a file of TOML with a table [columns]"
+        entries = toml.read(path, "read the mapping", advice).get("columns")
         if not isinstance(entries, dict):
             raise StudyError(f"read the mapping {path}: it has no table [columns]", "write the columns below it")
         return cls({ours: _entry(ours, entry) for ours, entry in entries.items()})

@@ -5,7 +5,6 @@ A difference within the noise (its interval includes none) is no failure; an abs
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
@@ -14,12 +13,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from scotfree.study import schema
+from scotfree.study import schema, toml
 from scotfree.study.analysis import bootstrap
 from scotfree.study.plan.calls import Calls, Floats
 from scotfree.study.plan.price import Resampled
 from scotfree.study.trouble import StudyError
 
+# Above any time or share: what is more is no bound.
+_BOUND_MAX: Final = 1e18
 PERCENTILES: Final = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 
 
@@ -66,6 +67,8 @@ class Compared:
     samples_a: int
     samples_b: int
     changes: tuple[Change, ...]
+    # Whether something was asked of it: there is a budget for it, and samples enough.
+    is_judged: bool = False
 
     @property
     def leaves(self) -> bool:
@@ -75,12 +78,10 @@ class Compared:
 
 def budgets(path: Path) -> list[Budget]:
     """Those of a TOML file, `[[budget]]` each; the first whose `method` matches is a method's."""
-    try:
-        text = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise StudyError(f"read the budget {path}: {error}", "see docs/plan.md for the form") from None
+    text = toml.read(path, "read the budget", "see docs/plan.md for the form")
     entries = text.get("budget")
-    if not isinstance(entries, list) or not entries or set(text) != {"budget"}:
+    is_list = isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)
+    if not is_list or not entries or set(text) != {"budget"}:
         raise StudyError(f"read the budget {path}: it has no [[budget]] alone", "see docs/plan.md for the form")
     return [_budget(path, entry) for entry in entries]
 
@@ -100,7 +101,8 @@ def _budget(path: Path, entry: dict[str, Any]) -> Budget:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and np.isfinite(value)
+    # Whole numbers of TOML have no end.
+    return isinstance(value, int | float) and not isinstance(value, bool) and -_BOUND_MAX <= value <= _BOUND_MAX
 
 
 def budget_of(name: str, method: str, all_: Sequence[Budget]) -> Budget | None:
@@ -112,7 +114,7 @@ def compare(a: Calls, b: Calls, budget: Budget | None) -> Compared:
     """A method in both data sets, judged if there is a budget for it and samples enough."""
     judge = budget if budget and min(len(a), len(b)) >= budget.samples_min else None
     changes = tuple(_judged(one, judge) for one in _changes(a, b))
-    return Compared(a.service, a.method, len(a), len(b), changes)
+    return Compared(a.service, a.method, len(a), len(b), changes, _asks(judge, changes))
 
 
 def _changes(a: Calls, b: Calls) -> Iterator[Change]:
@@ -146,15 +148,23 @@ def _tax(calls: Calls) -> tuple[float, Floats]:
     return float(tax.sum() / max(total.sum(), 1.0)), drawn[~np.isnan(drawn)]
 
 
+def _asks(budget: Budget | None, changes: Sequence[Change]) -> bool:
+    return budget is not None and any(bound is not None for one in changes for bound in _bounds(one, budget)[1:])
+
+
+def _bounds(change: Change, budget: Budget) -> tuple[str, float | None, float | None]:
+    """Of a measure: the name of its bound, the bound, and that of its growth."""
+    name = "tax_share_max" if change.measure == "tax_share" else f"{change.measure}_ns_max"
+    return name, getattr(budget, name), getattr(budget, f"{change.measure}_growth_max")
+
+
 def _judged(change: Change, budget: Budget | None) -> Change:
     broken = None if budget is None else _broken(change, budget)
     return Change(change.measure, change.a, change.b, change.growth, change.low, change.high, broken)
 
 
 def _broken(change: Change, budget: Budget) -> str | None:
-    is_share = change.measure == "tax_share"
-    bound_name = "tax_share_max" if is_share else f"{change.measure}_ns_max"
-    bound, growth = getattr(budget, bound_name), getattr(budget, f"{change.measure}_growth_max")
+    bound_name, bound, growth = _bounds(change, budget)
     if bound is not None and change.b > bound:
         return f"{bound_name} = {bound:g}"
     if growth is not None and change.growth > growth and change.low > 0:

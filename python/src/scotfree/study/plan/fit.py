@@ -28,6 +28,8 @@ KEPT: Final = ("client_send_queue", "request_stack", "client_recv_queue")
 PARTS: Final = 8
 _RANKS: Final = (np.arange(200) + 0.5) / 200
 _CALLS_MIN: Final = 400
+# Above any time, size and count that a fit may have.
+_NS_MAX: Final = 1e18
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,10 @@ def _part(baseline: Calls, remedy: Calls) -> Part:
 
 def write(fit: Fit, to: Path) -> None:
     """Whole or not at all."""
+    if to.is_dir():
+        raise StudyError(
+            f"write the fit {to}: it is a folder", f"name a file with -o, such as {to / 'persist.json'}"
+        )
     to.parent.mkdir(parents=True, exist_ok=True)
     half = to.with_suffix(".half")
     half.write_text(json.dumps(asdict(fit), indent=1) + "\n")
@@ -148,13 +154,38 @@ def read(path: Path) -> Fit:
         text: dict[str, Any] = json.loads(path.read_bytes())
         parts = [Part(**part) for part in text.pop("parts")]
         found = Fit(parts=parts, **text)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        wrong = _wrong(found)
+    except OSError as error:
+        raise StudyError(f"read the fit {path}: {error.strerror or error}", _anew(path)) from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise StudyError(f"read the fit {path}: it is none: {error}", _anew(path)) from None
     if found.version != VERSION:
         raise StudyError(
             f"read the fit {path}: it is of version {found.version}, this reads {VERSION}", _anew(path)
         )
+    if wrong is not None:
+        raise StudyError(f"read the fit {path}: it is none: {wrong}", _anew(path))
     return found
+
+
+def _wrong(fit: Fit) -> str | None:
+    """What of a fit cannot be: a forecast takes it as it is."""
+    texts = (fit.remedy, fit.date, fit.commit, fit.machine, fit.kernel)
+    if not all(isinstance(text, str) for text in texts) or datetime.fromisoformat(fit.date).tzinfo is None:
+        return "a name is no text, or its date has no zone"
+    sizes = (fit.request_bytes, fit.outstanding, fit.baseline_calls, fit.remedy_calls, fit.wires_ns)
+    if not all(_is_amount(size) for size in sizes) or not _is_amount(fit.processors, 1):
+        return "a size or count is none"
+    answers = [answer for part in fit.parts for answer in part.answer_ns]
+    if not fit.parts or not all(part.answer_ns for part in fit.parts):
+        return "it has no answers"
+    # A call's stages may come to a little more than its total.
+    is_right = all(_is_amount(answer, -_NS_MAX) for answer in answers)
+    return None if is_right and all(_is_amount(part.pace_ns, 1) for part in fit.parts) else "a time is none"
+
+
+def _is_amount(value: object, low: float = 0) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= _NS_MAX
 
 
 def stale(fit: Fit, now: datetime) -> str | None:
@@ -177,13 +208,27 @@ def _anew(path: Path) -> str:
 
 def find(folder: Path, remedy: str, now: datetime) -> Fit:
     """The newest fit of a remedy in a folder that may be used; a `StudyError` says why there is none."""
-    paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
-    fits = [one for one in map(read, paths) if one.remedy == remedy]
+    fits, others = _fits(folder)
+    fits = [one for one in fits if one.remedy == remedy]
     usable = [one for one in fits if stale(one, now) is None]
     if usable:
-        return max(usable, key=lambda one: one.date)
+        return max(usable, key=lambda one: datetime.fromisoformat(one.date))
+    if not fits and others:
+        raise others[0]
     why = f"the one in {folder}: {stale(fits[-1], now)}" if fits else f"there is none in {folder}"
     raise StudyError(f"use a fit of {remedy}: {why}", _anew(folder / f"{remedy}.json"))
+
+
+def _fits(folder: Path) -> tuple[list[Fit], list[StudyError]]:
+    """What can be read; what is no fit does not stand in the way of one."""
+    fits: list[Fit] = []
+    others: list[StudyError] = []
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
+        try:
+            fits.append(read(path))
+        except StudyError as error:
+            others.append(error)
+    return fits, others
 
 
 def answer_median_ns(fit: Fit) -> float:

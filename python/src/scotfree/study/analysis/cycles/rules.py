@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from scotfree.study import toml
 from scotfree.study.trouble import StudyError
 
 # Study-spec 5.3. What the published tax consists of (figure 20) stands first.
@@ -57,14 +57,7 @@ def load(user_files: tuple[Path, ...] = ()) -> Rules:
 
 
 def _parse(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        raise StudyError(
-            f"read rules of {path}: there is no such file", "name a file of [[rule]] tables"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise StudyError(f"read rules of {path}: {error}", "mend the file") from None
+    return toml.read(path, "read rules of", "name a file of [[rule]] tables (docs/cycle-tax.md)")
 
 
 def _rules(path: Path, text: dict[str, Any]) -> list[Rule]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import tempfile
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from scotfree.study.commands import ingest
 from scotfree.study.figures.words import duration, number, size
+from scotfree.study.numbers import amount, duration_ns, whole
 from scotfree.study.plan.calls import Calls, methods
 from scotfree.study.plan.capacity import ACCESS_NS, Capacity, Need, capacity, flags
 from scotfree.study.plan.commands.price import open_study
@@ -29,7 +29,6 @@ EXAMPLES = """\
 _BYTES = 1024
 # Without a measured tail: a time to stable of which the slowest percent takes so many means.
 _TAIL = 4.0
-_UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _METHODS = 1_000
 
 
@@ -38,14 +37,16 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument(
         "data", type=Path, nargs="*", metavar="DATA", help="what --rate and the others are read off"
     )
-    parser.add_argument("--rate", type=float, metavar="PER_SECOND", help="updates per second")
+    parser.add_argument("--rate", type=amount(1e-6, 1e12), metavar="PER_SECOND", help="updates per second")
     parser.add_argument("--time-to-stable", type=duration_ns, metavar="TIME", help="mean, as 2ms")
     parser.add_argument(
         "--time-to-stable-p99", type=duration_ns, metavar="TIME", help=f"(default: {_TAIL:.0f} means)"
     )
-    parser.add_argument("--bytes", type=int, help=f"of an update (default: {_BYTES})")
-    parser.add_argument("--sessions", type=int, default=1, help="that share the rate (default: %(default)s)")
-    parser.add_argument("--link", type=float, metavar="GBIT", help="of the device's port, in Gbit/s")
+    parser.add_argument("--bytes", type=whole(1, 2**40), help=f"of an update (default: {_BYTES})")
+    parser.add_argument(
+        "--sessions", type=whole(1, 2**32), default=1, help="that share the rate (default: %(default)s)"
+    )
+    parser.add_argument("--link", type=amount(1e-6, 1e6), metavar="GBIT", help="of the device's port, in Gbit/s")
     parser.add_argument("--rtt", type=duration_ns, metavar="TIME", help="the longest of an update")
     parser.add_argument(
         "--access",
@@ -57,14 +58,6 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument("--updates", action="append", default=[], metavar="PATTERN", help="as of `scot plan`")
     ingest.add_reading(parser)
     parser.add_argument("--json", action="store_true", help="print it as JSON")
-
-
-def duration_ns(text: str) -> float:
-    """A time with its unit, as 2ms, in ns."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(ns|us|ms|s)", text)
-    if found is None:
-        raise ArgumentTypeError(f"{text} is no time; write 2ms, 500us or 1.5s")
-    return float(found[1]) * _UNITS[found[2]]
 
 
 def run(flags_: Namespace) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from scotfree.study.analysis.study import Study
 from scotfree.study.commands import ingest
 from scotfree.study.engine.duck import DuckEngine
+from scotfree.study.numbers import amount, whole
 from scotfree.study.plan import fit, text
 from scotfree.study.plan.context import Context
 from scotfree.study.plan.forecasts import make
@@ -44,18 +45,24 @@ def add(parser: ArgumentParser) -> None:
         default=None,
         help="callers, device and servers share one machine (default: as the calls say)",
     )
-    parser.add_argument("--log-slots", type=int, metavar="COUNT", help="of the device's log (default: enough)")
+    parser.add_argument(
+        "--log-slots", type=whole(0, 2**40), metavar="COUNT", help="of the device's log (default: enough)"
+    )
     default = Context()
-    for flag, of, meaning in (
-        ("--hedges-max", default.hedges_max, "share of calls that may be hedges"),
-        ("--compression-ratio", default.compression_ratio, "bytes over compressed bytes"),
-        ("--compress-ns-per-byte", default.compress_ns_per_byte, "work of both sides"),
+    for flag, bounds, of, meaning in (
+        ("--hedges-max", (0, 1), default.hedges_max, "share of calls that may be hedges"),
+        ("--compression-ratio", (1, 1e6), default.compression_ratio, "bytes over compressed bytes"),
+        ("--compress-ns-per-byte", (0, 1e9), default.compress_ns_per_byte, "work of both sides"),
     ):
         parser.add_argument(
-            flag, type=float, default=of, metavar="NUMBER", help=f"{meaning} (default: %(default)s)"
+            flag, type=amount(*bounds), default=of, metavar="NUMBER", help=f"{meaning} (default: %(default)s)"
         )
     parser.add_argument(
-        "--methods", type=int, default=20, metavar="COUNT", help="those that take most time (default: %(default)s)"
+        "--methods",
+        type=whole(1, 1_000_000),
+        default=20,
+        metavar="COUNT",
+        help="those that take most time (default: %(default)s)",
     )
     ingest.add_reading(parser)
     parser.add_argument("--json", action="store_true", help="print it as JSON")
@@ -81,8 +88,6 @@ def open_study(flags: Namespace, data: list[Path], scratch: Path) -> Study:
 
 
 def _context(flags: Namespace) -> Context:
-    if flags.compression_ratio < 1:
-        raise StudyError("price compression: a ratio below 1 makes it larger", "give --compression-ratio above 1")
     context = Context(
         updates=tuple(flags.updates),
         is_one_machine=flags.one_machine,

@@ -1,0 +1,142 @@
+"""What the plan and the comparison do not take: flags, budgets and fits that are none, told in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from planned import answered, one_method, paced, staged
+from small_store import spans, study_of
+
+from scotfree.study import cli
+from scotfree.study.plan import cli as plan_cli
+from scotfree.study.plan.fit import find, fit, write
+from scotfree.study.trouble import StudyError
+
+ENDLESS = "9" * 400
+FLAGS = [
+    *(
+        ("price", flag, value)
+        for flag in ("--hedges-max", "--compression-ratio")
+        for value in ("nan", "inf", "-1")
+    ),
+    *(("price", "--compress-ns-per-byte", value) for value in ("nan", "1e308", "-1")),
+    *(("price", "--methods", value) for value in ("0", "-1", ENDLESS)),
+    ("price", "--log-slots", "-1"),
+    *(("capacity", flag, value) for flag in ("--rate", "--link") for value in ("nan", "inf", "0", "1e308")),
+    *(("capacity", flag, value) for flag in ("--bytes", "--sessions") for value in ("0", "-1", ENDLESS)),
+    *(
+        ("capacity", flag, value)
+        for flag in ("--time-to-stable", "--time-to-stable-p99", "--rtt", "--access")
+        for value in ("0ms", "nan", f"{ENDLESS}s", "99999999999s")
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "flag", "value"), FLAGS)
+def test_a_number_that_cannot_be_is_refused_at_once(
+    capsys: pytest.CaptureFixture[str], command: str, flag: str, value: str
+) -> None:
+    words = ["store"] if command == "price" else ["--rate", "9", "--time-to-stable", "2ms"]
+    with pytest.raises(SystemExit) as refused:
+        plan_cli.main([command, *words, f"{flag}={value}"])
+    assert refused.value.code == 2
+    assert f"argument {flag}: " in capsys.readouterr().err
+
+
+def two_stores(folder: Path) -> list[str]:
+    for name in ("a", "b"):
+        study_of(folder / name, spans(total_ns=[1000] * 200, start_ns=paced(200)))
+    return [str(folder / "a"), str(folder / "b")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'budget = ["a"]',
+        "budget = [[]]",
+        "[[budget]]\np95_ns_max = " + ENDLESS,
+        "[[budget]]\np95_growth_max = inf",
+        "x = " + "[" * 5000,
+        # Budgets that judge nothing are no gate.
+        '[[budget]]\nmethod = "Other.*"\np95_ns_max = 1',
+        "[[budget]]\np95_ns_max = 1\nsamples_min = 201",
+        # Its application is not known.
+        "[[budget]]\ntax_share_max = 0.5",
+    ],
+)
+def test_a_budget_that_judges_nothing_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    budget = tmp_path / "budget.toml"
+    budget.write_text(text)
+    assert cli.main(["compare", *two_stores(tmp_path), "--budget", str(budget)]) == 2
+    said = capsys.readouterr().err
+    assert str(budget) in said
+    assert len(said.splitlines()) == 1
+
+
+def test_what_is_not_judged_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        methods = ["Get", "Put"] * 150
+        study_of(tmp_path / name, spans(total_ns=[1000] * 300, start_ns=paced(300), method=methods))
+    budget = tmp_path / "budget.toml"
+    budget.write_text('[[budget]]\nmethod = "*Get"\np95_ns_max = 1000\n')
+    assert cli.main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--budget", str(budget)]) == 0
+    assert "Within budget: 1 method; 1 method not judged." in capsys.readouterr().out
+
+
+Change = Callable[[dict[str, Any]], object]
+NO_FITS: dict[str, Change] = {
+    "no zone": lambda fit: fit.update(date="2026-11-22T21:00:00"),
+    "no date": lambda fit: fit.update(date="soon"),
+    "a date that is a number": lambda fit: fit.update(date=5),
+    "no parts": lambda fit: fit.update(parts=[]),
+    "no answers": lambda fit: fit["parts"][0].update(answer_ns=[]),
+    "answers that are texts": lambda fit: fit["parts"][0].update(answer_ns=["x"]),
+    "answers in lists": lambda fit: fit["parts"][0].update(answer_ns=[[1]]),
+    "an answer without end": lambda fit: fit["parts"][0].update(answer_ns=[float("inf")]),
+    "a pace that is none": lambda fit: fit["parts"][0].update(pace_ns=float("nan")),
+    "sizes that are texts": lambda fit: fit.update(request_bytes="x"),
+    "no wires": lambda fit: fit.update(wires_ns=None),
+    "no processors": lambda fit: fit.update(processors=0),
+}
+
+
+@pytest.fixture
+def fits(tmp_path: Path) -> Path:
+    """A folder with one fit."""
+    without = one_method(stages=staged(800), start_ns=paced(800))
+    write(fit(without, one_method(**answered(800))), tmp_path / "fits" / "persist.json")
+    return tmp_path / "fits"
+
+
+@pytest.mark.parametrize("case", NO_FITS)
+def test_a_fit_that_was_tampered_with_is_none(fits: Path, case: str) -> None:
+    path = fits / "persist.json"
+    text = json.loads(path.read_text())
+    NO_FITS[case](text)
+    path.write_text(json.dumps(text))
+    with pytest.raises(StudyError, match="it is none"):
+        find(fits, "persist", datetime.now(UTC))
+
+
+def test_what_is_no_fit_does_not_stand_in_the_way_of_one(fits: Path) -> None:
+    (fits / "a.json").write_text("[" * 5000)
+    (fits / "folder.json").mkdir()
+    (fits / "link.json").symlink_to("nowhere")
+    assert find(fits, "persist", datetime.now(UTC)).remedy == "persist"
+    (fits / "persist.json").unlink()
+    with pytest.raises(StudyError, match=r"a\.json: it is none"):
+        find(fits, "persist", datetime.now(UTC))
+
+
+def test_a_fit_is_not_written_over_a_folder(fits: Path) -> None:
+    found = find(fits, "persist", datetime.now(UTC))
+    with pytest.raises(StudyError, match="it is a folder"):
+        write(found, fits)
+    assert sorted(path.name for path in fits.iterdir()) == ["persist.json"]
