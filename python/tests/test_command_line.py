@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
 import pytest
 
@@ -43,3 +47,40 @@ def test_every_error_has_its_code_and_words(
 ) -> None:
     assert command_line.run("try", "tries", {"fail": Failing(error)}, ["fail"]) == code
     assert said in capsys.readouterr().err
+
+
+CAPACITY = ("scotfree.study.plan.cli", "capacity", "--rate", "10", "--time-to-stable", "2ms")
+
+
+def run_into(output: int, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *words],
+        stdout=output,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": "", **environment},
+    )
+
+
+@pytest.mark.parametrize("words", [CAPACITY, ("scotfree.study", "--help")])
+def test_whoever_does_not_read_on_is_no_fault(words: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = run_into(writing, *words)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_cannot_be_printed_is_told() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = run_into(full.fileno(), *CAPACITY)
+    assert done.returncode == 2
+    assert done.stderr.startswith("scot plan: the disk is full")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_letters_that_the_terminal_lacks_are_written_otherwise() -> None:
+    done = run_into(subprocess.PIPE, *CAPACITY, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "scot switch \\u2026 with one of" in done.stdout

@@ -65,7 +65,13 @@ def test_a_budget_that_cannot_be_meant_is_refused(tmp_path: Path) -> None:
             budgets(path)
 
 
-def test_the_gates_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def _broken_pipe(*_: object, **__: object) -> None:
+    raise BrokenPipeError
+
+
+def test_the_gates_exit_codes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, app_ns in (("a", 50_000), ("b", 90_000)):
         study_of(tmp_path / name, spans(stages=staged(200, app_ns=app_ns), start_ns=paced(200)))
     a, b = str(tmp_path / "a"), str(tmp_path / "b")
@@ -75,6 +81,9 @@ def test_the_gates_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "+" in capsys.readouterr().out
     assert cli.main(["compare", a, b, "--budget", str(budget)]) == 1
     assert "Cart Get leaves its budget: p95" in capsys.readouterr().out
+    with monkeypatch.context() as patched:
+        patched.setattr("builtins.print", _broken_pipe)
+        assert cli.main(["compare", a, b, "--budget", str(budget)]) == 1
     assert cli.main(["compare", b, a, "--budget", str(budget)]) == 0
     assert "Within budget: 1 method" in capsys.readouterr().out
     assert cli.main(["compare", a, str(tmp_path / "none"), "--budget", str(budget)]) == 2

@@ -7,10 +7,13 @@ the program's own, told with its traceback; 130 interrupted.
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from contextlib import suppress
+from typing import Final, Protocol, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -36,9 +39,19 @@ class Command(Protocol):
 
 def run(program: str, description: str, commands: Mapping[str, Command], words: Sequence[str]) -> int:
     """Runs the command that the words name; returns the exit code."""
-    flags = _parser(program, description, commands).parse_args(words)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names are the user's, and not every terminal has all letters.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return commands[flags.command].run(flags)
+        flags = _parser(program, description, commands).parse_args(words)
+    except SystemExit as ended:
+        raise SystemExit(_flushed(program, ended.code)) from None
+    return _flushed(program, _code(program, commands[flags.command], flags))
+
+
+def _code(program: str, command: Command, flags: argparse.Namespace) -> int:
+    try:
+        return command.run(flags)
     except StudyError as error:
         return _refuse(program, error)
     except BrokenPipeError:
@@ -55,6 +68,22 @@ def run(program: str, description: str, commands: Mapping[str, Command], words: 
             file=sys.stderr,
         )
         return FAULT
+
+
+Code = TypeVar("Code", int, int | str | None)
+
+
+def _flushed(program: str, code: Code) -> Code | int:
+    """The code, if what was printed arrives; whoever does not want to read it changes nothing."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        # What is left would be tried again at the end, with a code of Python's own.
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return code if isinstance(error, BrokenPipeError) else _refuse(program, outside.told(error))
+    return code
 
 
 def _refuse(program: str, error: StudyError) -> int:

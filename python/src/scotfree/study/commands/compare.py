@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from argparse import ArgumentParser, Namespace
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -65,11 +66,13 @@ def run(flags: Namespace) -> int:
         )
     alone = {"only_in_a": sorted(set(a) - set(b)), "only_in_b": sorted(set(b) - set(a))}
     leaving = [one for one in both if one.leaves]
-    if flags.json:
-        rows = [asdict(one) | {"leaves": one.leaves} for one in both]
-        print(json.dumps({"leaves": bool(leaving), "methods": rows, **alone}, indent=1))
-    else:
-        print("\n".join(_text(both, leaving, is_judged=bool(judges), alone=alone)))
+    # The verdict is the same if nobody reads on.
+    with suppress(BrokenPipeError):
+        if flags.json:
+            rows = [asdict(one) | {"leaves": one.leaves} for one in both]
+            print(json.dumps({"leaves": bool(leaving), "methods": rows, **alone}, indent=1))
+        else:
+            print("\n".join(_text(both, leaving, is_judged=bool(judges), alone=alone)))
     return 1 if leaving else 0
 
 
