@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from scotfree.study import schema
+from scotfree.study.ingest.mapping import ColumnMap
 from scotfree.study.ingest.reader import Reader, Source
 from scotfree.study.trouble import Ledger
 
@@ -41,10 +42,10 @@ class Read:
         return {row["reason"]: row["count"] for row in self.ledger.table().to_pylist() if row["is_kept"]}
 
 
-def read(reader: Reader, path: Path) -> Read:
+def read(reader: Reader, path: Path, mapping: ColumnMap | None = None) -> Read:
     """Reads an input whole."""
     ledger = Ledger()
-    batches = list(reader.read(Source(path, INPUT, ledger)))
+    batches = list(reader.read(Source(path, INPUT, ledger, mapping=mapping or ColumnMap())))
     tables = [batch.rows for batch in batches] or [schema.SIDE.empty_table()]
     records = sum(batch.records for batch in batches) + ledger.dropped()
     return Read(pa.concat_tables(tables), ledger, records)

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from reading import INPUT, Read, read
 
 from scotfree.study import schema
+from scotfree.study.cli import main
 from scotfree.study.ingest import parquet
 from scotfree.study.ingest.mapping import Column, ColumnMap
 from scotfree.study.ingest.parquet import Parquet
 from scotfree.study.schema import Kind
+from scotfree.study.store import Store
 from scotfree.study.trouble import StudyError
 
 THEIRS: dict[str, Any] = {
@@ -47,7 +49,7 @@ def _read(folder: Path, columns: dict[str, Any] | pa.Table, *pairs: str) -> Read
     table = columns if isinstance(columns, pa.Table) else pa.table(columns)
     path = folder / "theirs.parquet"
     pq.write_table(table, path, row_group_size=2)
-    return read(Parquet(ColumnMap.parse(pairs)), path)
+    return read(Parquet(), path, ColumnMap.parse(pairs))
 
 
 def test_records_of_sides_in_their_names_and_units(tmp_path: Path) -> None:
@@ -146,6 +148,29 @@ def test_a_mapping_from_a_file(tmp_path: Path) -> None:
     path.write_text("columns = 3")
     with pytest.raises(StudyError, match=r"no table \[columns\]"):
         ColumnMap.load(path)
+
+
+def test_pairs_and_files_are_given_together_and_another_mapping_reads_anew(tmp_path: Path) -> None:
+    pq.write_table(pa.table(THEIRS), tmp_path / "theirs.parquet")
+    (tmp_path / "map.toml").write_text('[columns]\nduration_ns = "nothing"\nservice = "app"\n')
+    pairs = [*PAIRS[:4], "duration_ns=took:us", PAIRS[5], *PAIRS[7:]]
+    words = [str(tmp_path / "theirs.parquet"), "--store", str(tmp_path / "store"), "--quiet", "--map"]
+    words += [str(tmp_path / "map.toml"), *(word for pair in pairs for word in ("--map", pair))]
+    assert main(["ingest", *words]) == 0
+    first = Store.open(tmp_path / "store")
+    assert main(["ingest", *words, "--map", "duration_ns=took:ms"]) == 0
+    second = Store.open(tmp_path / "store")
+    assert first.manifest.spans == second.manifest.spans > 0
+    assert first.manifest.inputs[0].options != second.manifest.inputs[0].options
+
+
+def test_a_mapping_that_is_no_file_is_told_before_anything_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(Path(__file__)), "--store", str(tmp_path / "store")]
+    assert main(["ingest", *words, "--map", "nowhere.toml"]) == 2
+    assert "read the mapping nowhere.toml: No such file" in capsys.readouterr().err
+    assert not (tmp_path / "store").exists()
 
 
 def test_row_groups_continue_the_count_of_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

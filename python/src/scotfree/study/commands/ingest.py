@@ -10,6 +10,7 @@ from pathlib import Path
 from scotfree.study.ingest import summary
 from scotfree.study.ingest.forms import READERS
 from scotfree.study.ingest.limits import Limits
+from scotfree.study.ingest.mapping import ColumnMap
 from scotfree.study.ingest.options import Options
 from scotfree.study.ingest.run import ingest
 from scotfree.study.store import Store
@@ -34,7 +35,13 @@ def add_reading(parser: ArgumentParser) -> None:
     """The flags of how inputs are read."""
     forms = sorted(reader.form for reader in READERS)
     parser.add_argument("--form", choices=forms, help="of all inputs (default: each is looked at)")
-    parser.add_argument("--map", type=Path, metavar="FILE", help="which columns of Parquet are what")
+    parser.add_argument(
+        "--map",
+        action="append",
+        default=[],
+        metavar="OURS=THEIRS",
+        help="which column of Parquet is what, also OURS=THEIRS:UNIT, or a file of TOML (again for more)",
+    )
     default = Limits()
     parser.add_argument(
         "--memory",
@@ -66,7 +73,9 @@ def run(flags: Namespace) -> int:
 
 def read(flags: Namespace, folder: Path) -> Store:
     """The store of what the flags name; says what became of it unless it is to be quiet."""
-    options = Options(flags.form, flags.map, Limits(flags.memory, flags.threads), quiet=flags.quiet)
+    options = Options(
+        flags.form, ColumnMap.given(flags.map), Limits(flags.memory, flags.threads), quiet=flags.quiet
+    )
     store = ingest(flags.data, folder, options)
     if not flags.quiet:
         print(printable(summary.text(store)), file=sys.stderr)

@@ -8,8 +8,10 @@ duration_ns = { from = "took", unit = "us" }
 from __future__ import annotations
 
 import difflib
+import hashlib
+import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +44,16 @@ class Column:
 class ColumnMap:
     """Our columns' names -> theirs. A name that is not here means itself."""
 
-    columns: Mapping[str, Column]
+    columns: Mapping[str, Column] = field(default_factory=dict)
+
+    @classmethod
+    def given(cls, words: Iterable[str]) -> ColumnMap:
+        """From what `--map` was given: files, and pairs as `parse` takes them; the later word counts."""
+        columns: dict[str, Column] = {}
+        for word in words:
+            one = cls.parse([word]) if "=" in word and not Path(word).exists() else cls.load(Path(word))
+            columns |= one.columns
+        return cls(columns)
 
     @classmethod
     def parse(cls, pairs: Iterable[str]) -> ColumnMap:
@@ -61,6 +72,11 @@ class ColumnMap:
     def of(self, ours: str) -> Column:
         """Their column for ours."""
         return self.columns.get(ours, Column(ours))
+
+    def digest(self) -> str:
+        """What it is known again by; empty if it says nothing."""
+        entries = sorted((ours, column.name, column.unit) for ours, column in self.columns.items())
+        return hashlib.sha256(json.dumps(entries).encode()).hexdigest()[:16] if entries else ""
 
     def check(self, theirs: Collection[str]) -> None:
         """That the columns which are named are there."""

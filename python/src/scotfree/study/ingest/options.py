@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from scotfree.study.ingest.forms import READERS
 from scotfree.study.ingest.limits import Limits
+from scotfree.study.ingest.mapping import ColumnMap
 from scotfree.study.ingest.reader import Reader
 
 
@@ -17,8 +16,8 @@ class Options:
 
     # The form of all inputs; None: each is looked at.
     form: str | None = None
-    # A mapping of columns, for Parquet.
-    mapping: Path | None = None
+    # For Parquet.
+    mapping: ColumnMap = field(default_factory=ColumnMap)
     limits: Limits = field(default_factory=Limits)
     quiet: bool = True
     # Above that many the rarest are counted as one.
@@ -29,5 +28,4 @@ class Options:
 
     def digest(self) -> str:
         """Of what changes how an input is read."""
-        mapping = self.mapping.read_bytes() if self.mapping else b""
-        return hashlib.sha256(mapping).hexdigest()[:16] if mapping else ""
+        return self.mapping.digest()

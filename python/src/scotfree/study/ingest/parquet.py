@@ -63,27 +63,23 @@ class Parquet:
 
     form = "parquet"
 
-    def __init__(self, columns: ColumnMap | None = None) -> None:
-        self._map = columns or ColumnMap({})
-
     def recognises(self, path: Path, head: bytes) -> bool:
         """By the first bytes."""
         return head.startswith(_MAGIC)
 
     def read(self, source: Source) -> Iterator[Batch]:
         """Row group by row group."""
-        columns = ColumnMap.load(source.mapping) if source.mapping else self._map
         try:
             with pq.ParquetFile(source.path) as file:
-                yield from _read(file, columns, source)
+                yield from _read(file, source)
         except (pa.ArrowException, OSError) as error:
             source.ledger.note(
                 source.number, "the file is damaged; nothing more was read", detail=str(error)[:200]
             )
 
 
-def _read(file: pq.ParquetFile, columns: ColumnMap, source: Source) -> Iterator[Batch]:
-    theirs = file.schema_arrow.names
+def _read(file: pq.ParquetFile, source: Source) -> Iterator[Batch]:
+    theirs, columns = file.schema_arrow.names, source.mapping
     columns.check(theirs)
     relation = _relation(columns, theirs, source.path)
     ours = _present(columns, relation, theirs)

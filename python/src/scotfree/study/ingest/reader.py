@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from scotfree.study import schema
+from scotfree.study.ingest.mapping import ColumnMap
 from scotfree.study.trouble import Ledger
 
 # Rows that a reader holds before it hands them on.
@@ -36,8 +37,8 @@ class Source:
     ledger: Ledger
     # Called with the bytes read so far, of `path.stat().st_size`.
     progress: Callable[[int], None] = lambda _: None
-    # The user's file that says which columns are what (`--map`).
-    mapping: Path | None = None
+    # Which columns are what, as the user says (`--map`).
+    mapping: ColumnMap = field(default_factory=ColumnMap)
 
 
 class Reader(Protocol):
