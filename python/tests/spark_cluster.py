@@ -14,8 +14,9 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 # These processes live for seconds: the second compiler would work longer than they do.
@@ -42,12 +43,26 @@ def why_not() -> str | None:
     return None
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """A master's address, and its page for programs."""
+
+    address: str
+    page: str
+
+    def state(self) -> dict[str, Any]:
+        """What the master says of itself: `aliveworkers`, `activeapps`, `completedapps`."""
+        with urllib.request.urlopen(self.page, timeout=_PATIENCE_S) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+
+
 @contextmanager
-def cluster(folder: Path) -> Iterator[str]:
-    """Runs it; the address of its master."""
+def cluster(folder: Path) -> Iterator[Cluster]:
+    """Runs it."""
     with ExitStack() as running:
         master = running.enter_context(_daemon(folder, "master", "--port", "0", "--webui-port", "0"))
-        address, page = _await_master(folder / "master.log", master)
+        found = _await_master(folder / "master.log", master)
         for number in range(WORKERS):
             of_it = (
                 "--webui-port",
@@ -59,9 +74,9 @@ def cluster(folder: Path) -> Iterator[str]:
                 "--work-dir",
                 str(folder / f"w{number}"),
             )
-            running.enter_context(_daemon(folder, f"worker{number}", *of_it, address))
-        _await(lambda: _alive(page) == WORKERS, f"{WORKERS} workers at {page}")
-        yield address
+            running.enter_context(_daemon(folder, f"worker{number}", *of_it, found.address))
+        wait_for(lambda: found.state()["aliveworkers"] == WORKERS, f"{WORKERS} workers at {found.page}")
+        yield found
 
 
 @contextmanager
@@ -90,23 +105,18 @@ def _environment(home: Path) -> dict[str, str]:
     return {**os.environ, **small, "SPARK_HOME": str(home), "SPARK_NO_DAEMONIZE": "1"}
 
 
-def _await_master(log: Path, process: subprocess.Popen[bytes]) -> tuple[str, str]:
-    def addresses() -> tuple[str, str] | None:
+def _await_master(log: Path, process: subprocess.Popen[bytes]) -> Cluster:
+    def addresses() -> Cluster | None:
         assert process.poll() is None, log.read_text()
         started, page = _STARTED.search(log.read_text()), _PAGE.search(log.read_text())
-        return (started[1], f"http://{_HOST}:{page[1]}/json/") if started and page else None
+        return Cluster(started[1], f"http://{_HOST}:{page[1]}/json/") if started and page else None
 
-    found = _await(addresses, f"a master in {log}")
+    found = wait_for(addresses, f"a master in {log}")
     assert found is not None
     return found
 
 
-def _alive(page: str) -> int:
-    with urllib.request.urlopen(page, timeout=_PATIENCE_S) as answer:
-        return int(json.load(answer)["aliveworkers"])
-
-
-def _await(condition: Callable[[], T], what: str) -> T:
+def wait_for(condition: Callable[[], T], what: str) -> T:
     """What the condition gives as soon as it is something; fails if that takes too long."""
     until = time.monotonic() + _PATIENCE_S
     while not (found := condition()):

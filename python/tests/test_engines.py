@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from scotfree.study.cli import main
 from scotfree.study.commands.engines import spark_memory
 from scotfree.study.engine import spark_session
+from scotfree.study.trouble import StudyError
 
 TRACES = Path(__file__).parent / "fixtures" / "jaeger.json"
 Prepare = Callable[[pytest.MonkeyPatch, Path], list[str]]
@@ -128,3 +130,27 @@ def test_a_master_is_taken(monkeypatch: pytest.MonkeyPatch, master: str) -> None
 )
 def test_memory_is_said_as_spark_takes_it(given: str, spark_s: str) -> None:
     assert spark_memory(given) == spark_s
+
+
+class Busy:
+    """A session of a cluster without a free worker: a job ends when it is cancelled."""
+
+    def __init__(self) -> None:
+        self._cancelled = threading.Event()
+        self.sparkContext = self
+
+    def range(self, _: int) -> Busy:
+        return self
+
+    def count(self) -> int:
+        assert self._cancelled.wait(60)
+        raise RuntimeError("Job 0 cancelled")
+
+    def cancelAllJobs(self) -> None:
+        self._cancelled.set()
+
+
+def test_a_cluster_without_free_workers_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_session, "WORKERS_MAX_S", 0.01)
+    with pytest.raises(StudyError, match="none of its workers was free within 0 s; start workers"):
+        spark_session.await_workers(Busy(), "spark://head:7077")

@@ -20,7 +20,7 @@ _CLUSTER: Final = re.compile(r"spark://[^:/,]+:\d{1,5}(,[^:/,]+:\d{1,5})*")
 _LOCAL: Final = re.compile(r"local(\[(\d+|\*)\])?")
 _ANSWER_MAX_S: Final = 5.0
 # A worker starts a JVM before it takes a first task.
-_WORKERS_MAX_S: Final = 60.0
+WORKERS_MAX_S: Final = 60.0
 # How Python ends a traceback.
 _CAUSE: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|MISMATCH)\b\]?:? .*", re.MULTILINE)
 
@@ -45,12 +45,10 @@ def running(master: str, **settings: str) -> Iterator[Any]:
     interrupt = signal.getsignal(signal.SIGINT)
     spark = _started(master, settings)
     try:
-        if _CLUSTER.fullmatch(master):
-            _await_workers(spark, master)
-        yield spark
-    except Exception as error:
-        _tell(error, master)
-        raise
+        with failures_told(master):
+            if _CLUSTER.fullmatch(master):
+                await_workers(spark, master)
+            yield spark
     finally:
         # A cluster that is gone cannot be told.
         with suppress(Exception):
@@ -134,7 +132,7 @@ def _started(master: str, settings: dict[str, str]) -> Any:
         ) from error
 
 
-def _await_workers(spark: Any, master: str) -> None:
+def await_workers(spark: Any, master: str) -> None:
     """That somebody takes a task: a cluster without free workers lets one wait for ever."""
     late = threading.Event()
 
@@ -142,7 +140,7 @@ def _await_workers(spark: Any, master: str) -> None:
         late.set()
         spark.sparkContext.cancelAllJobs()
 
-    timer = threading.Timer(_WORKERS_MAX_S, cancel)
+    timer = threading.Timer(WORKERS_MAX_S, cancel)
     timer.daemon = True
     timer.start()
     try:
@@ -151,15 +149,25 @@ def _await_workers(spark: Any, master: str) -> None:
         if not late.is_set():
             raise
         raise StudyError(
-            f"count on {master}: none of its workers was free within {_WORKERS_MAX_S:.0f} s",
+            f"count on {master}: none of its workers was free within {WORKERS_MAX_S:.0f} s",
             "start workers (sbin/start-worker.sh), wait for others to finish, or use local[2]",
         ) from None
     finally:
         timer.cancel()
 
 
+@contextmanager
+def failures_told(master: str) -> Iterator[None]:
+    """What fails on the cluster is a `StudyError`; faults of our own are left alone."""
+    try:
+        yield
+    except Exception as error:
+        _tell(error, master)
+        raise
+
+
 def _tell(error: Exception, master: str) -> None:
-    """Raises what failed on the cluster in the words of a user's next step; leaves a fault of our own alone."""
+    """Raises what failed on the cluster in the words of a user's next step."""
     from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415
 
