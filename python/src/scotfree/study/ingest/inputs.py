@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scotfree.study.ingest import wide
 from scotfree.study.ingest.opening import head_of
 from scotfree.study.ingest.reader import Reader
 from scotfree.study.store import AGGREGATES, INDEX, MANIFEST
@@ -17,6 +18,7 @@ HEAD_BYTES = 64 * 1024
 SCRATCH = "scratch"
 # Written first into the scratch folder: one without it is none of ours.
 PLAN = "plan.json"
+UNKNOWN = "it has no known form"
 
 
 @dataclass(frozen=True)
@@ -86,14 +88,24 @@ def fingerprint(path: Path) -> Fingerprint:
 
 def choose(path: Path, readers: Sequence[Reader], form: str | None) -> Reader | None:
     """The reader of the form, or the first that recognises the file; None if none does."""
+    head = head_of(path, HEAD_BYTES)
+    if wide.encoding_of(head) is not None:
+        return None
     if form is not None:
         for reader in readers:
             if reader.form == form:
                 return reader
         known = ", ".join(sorted(reader.form for reader in readers))
         raise StudyError(f"read {path} as {form}: there is no such form", f"use one of {known}")
-    head = head_of(path, HEAD_BYTES)
     return next((reader for reader in readers if reader.recognises(path, head)), None)
+
+
+def unknown(path: Path) -> tuple[str, str]:
+    """Of a file that no reader takes: what it is, and what to do."""
+    encoding = wide.encoding_of(head_of(path, HEAD_BYTES))
+    if encoding is None:
+        return UNKNOWN, "name its form with --form, or leave it out"
+    return f"it is text in {encoding}", wide.advice(path, encoding)
 
 
 def unreadable(path: Path, error: OSError) -> StudyError:

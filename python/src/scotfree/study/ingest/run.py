@@ -75,7 +75,8 @@ def _ingest(data: Sequence[Path], folder: Path, options: Options) -> Store:
 
 def _find(data: Sequence[Path], folder: Path, options: Options) -> tuple[list[Found], list[Path]]:
     """What is read, and what has no form that is known."""
-    found, unknown = [], []
+    found: list[Found] = []
+    unknown: list[Path] = []
     for path in inputs.files(data, folder):
         try:
             reader = inputs.choose(path, options.readers, options.form)
@@ -85,12 +86,18 @@ def _find(data: Sequence[Path], folder: Path, options: Options) -> tuple[list[Fo
                 found.append(Found(path, reader, inputs.fingerprint(path)))
         except OSError as error:
             raise inputs.unreadable(path, error) from error
-    named = [path for path in unknown if path in data]
-    if named:
-        raise StudyError(f"read {named[0]}: it has no known form", "name its form with --form, or leave it out")
+    for path in unknown:
+        problem, advice = inputs.unknown(path)
+        if path in data or (not found and problem != inputs.UNKNOWN):
+            raise StudyError(f"read {path}: {problem}", advice)
     if not found:
         raise StudyError("read: there is no file of a known form", "name files, or a folder that holds some")
     return found, unknown
+
+
+def _why_not(path: Path) -> str:
+    problem, advice = inputs.unknown(path)
+    return UNKNOWN_FORM if problem == inputs.UNKNOWN else f"{problem.removeprefix('it is ')}: not read; {advice}"
 
 
 def _complete(folder: Path) -> Store | None:
@@ -137,7 +144,11 @@ def _finish(
             count=methods.collapsed,
         )
     for path in unknown:
-        ledger.note(-1, UNKNOWN_FORM, kept=False, detail=str(path))
+        problem, advice = inputs.unknown(path)
+        reason = (
+            UNKNOWN_FORM if problem == inputs.UNKNOWN else f"{problem.removeprefix('it is ')}: not read; {advice}"
+        )
+        ledger.note(-1, reason, kept=False, detail=str(path))
     write_table(methods.table, folder / "methods.parquet")
     write_table(ledger.table(), folder / "trouble.parquet")
     write_manifest(folder, _manifest(readings, partitions))
