@@ -134,6 +134,15 @@ def test_errors_without_cycles_or_links_are_partial(tmp_path: Path) -> None:
     assert "hedging" not in result.tables
 
 
+@pytest.mark.parametrize(("days", "per_day", "said"), [(0.25, 100, "all count as one day's"), (4, 25, "4.0 days")])
+def test_a_days_calls_stand_beside_a_days(tmp_path: Path, days: float, per_day: float, said: str) -> None:
+    starts = np.linspace(0, days * 86_400e9, 100).astype(np.int64)
+    result = methodology.compute(study_of(tmp_path, spans(total_ns=np.ones(100), start_ns=starts)))
+    assert measured(result)["calls sampled in a day"] == pytest.approx(per_day)
+    assert measured(result)["traces"] == 100
+    assert any(said in note for note in result.notes)
+
+
 def test_the_extent_counts_weights(study: Study) -> None:
     result = methodology.compute(study)
     rows = dict(zip(*(result.tables["extent"][name].to_pylist() for name in ("what", "value")), strict=True))

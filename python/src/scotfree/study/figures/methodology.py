@@ -18,7 +18,7 @@ _DAY_NS: Final = 86_400 * 1_000_000_000
 # By the name of the user's own number.
 _PUBLISHED: Final = (
     ("methods", "methods", 10_000, "methods", ">="),
-    ("spans", "calls sampled in one day", 722e9, "calls", "="),
+    ("spans_per_day", "calls sampled in a day", 722e9, "calls", "="),
     ("traces", "traces", 1e9, "traces", ">="),
     ("clusters", "clusters (published: hundreds)", 100, "clusters", ">="),
     ("metric_days", "days of metrics", 700, "days", "="),
@@ -34,15 +34,18 @@ def _numbers(study: Study, size: Extent) -> dict[str, float | None]:
     volume = volumes(study)
     calls = total(volume, "calls")
     per_method = volume.group_by("method_id").aggregate([("samples", "sum")])["samples_sum"].to_pylist()
+    days = _days(size.first_ns, size.last_ns)
     return {
         "spans": size.spans,
+        # A day's calls, of data of whichever length; data of less than a day are not made more.
+        "spans_per_day": size.spans / max(days or 0.0, 1.0),
         "traces": size.traces,
         "methods": len(per_method),
         "methods_with_100_samples": sum(samples >= schema.SAMPLES_MIN for samples in per_method),
         "services": len(set(volume["service"].to_pylist())),
         "clusters": size.clusters,
         "machines": size.machines,
-        "days": _days(size.first_ns, size.last_ns),
+        "days": days,
         "metric_days": _days(size.metric_first_ns, size.metric_last_ns),
         # What the spans stand for, and how much they tell (R7).
         "calls": calls,
@@ -73,6 +76,7 @@ def compute(study: Study) -> Result:
             for name, what, published, unit, relation in _PUBLISHED
         ],
         [
+            _pace(found),
             "Every call counts with its weight, the inverse of the probability with which it was kept; "
             "calls without "
             "one count once. Effective spans: (sum of weights)^2 / sum of squares.",
@@ -88,6 +92,16 @@ def _finding(found: dict[str, float | None]) -> str:
         sentence += f" stand for {calls:,.0f} calls and tell as much as {telling:,.0f} of equal weight"
         sentence += f" ({percent(telling / spans)})"
     return sentence + "."
+
+
+def _pace(found: dict[str, float | None]) -> str:
+    days = found["days"] or 0.0
+    if days <= 1:
+        return "The calls are of less than a day, from the first to the last: all count as one day's."
+    return (
+        f"Calls sampled in a day: {found['spans'] or 0:,.0f} spans over the {days:,.1f} days from the first call "
+        "to the last. The paper's are of one day."
+    )
 
 
 FIGURES = (Figure("S2.1", "What the study rests on", "2.1", compute),)
