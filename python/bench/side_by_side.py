@@ -1,8 +1,7 @@
 """The same questions asked of plain DuckDB SQL, Polars, PySpark and the study: equal answers, and what each took.
 
 `python -m bench.side_by_side [CALLS] [METHODS]`, in python/. Spark runs in this process (`local[2]`), and its time
-is that of the clock. Polars and Spark are not asked for trees: neither has
-recursion to ask with.
+is that of the clock. Polars and Spark have no recursion to ask for trees with: there a loop joins level by level.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from bench import data, ours, sql
+from bench import data, levels, ours, sql
 from scotfree.study import schema
 from scotfree.study.analysis.quantiles import column
 from scotfree.study.engine.duck import DuckEngine
@@ -101,6 +100,7 @@ def of_polars(store: Store) -> dict[str, Question]:
         "quantiles": lambda: quantiles(pl.col("total_ns")),
         "tax": lambda: quantiles(ratio),
         "what-if": what_if,
+        "trees": lambda: _rows(levels.polars(store), ["below", "above"]),
     }
 
 
@@ -133,7 +133,12 @@ def of_spark(store: Store) -> dict[str, Question]:
             WHERE status = 'OK' AND total_ns > bound GROUP BY method_id"""
         return _shares(spark.sql(query).toArrow())
 
-    return {"quantiles": lambda: quantiles("total_ns"), "tax": lambda: quantiles(TAX_RATIO), "what-if": what_if}
+    return {
+        "quantiles": lambda: quantiles("total_ns"),
+        "tax": lambda: quantiles(TAX_RATIO),
+        "what-if": what_if,
+        "trees": lambda: _rows(levels.spark(spark), ["below", "above"]),
+    }
 
 
 def _rows(table: pa.Table, names: list[str]) -> Answer:
