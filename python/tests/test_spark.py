@@ -27,7 +27,7 @@ from scotfree.study.engine import spark_session
 from scotfree.study.engine.duck import DuckEngine
 from scotfree.study.engine.spark import SparkEngine
 from scotfree.study.engine.spark_session import session
-from scotfree.study.figures import all_figures
+from scotfree.study.figures import all_figures, findings
 from scotfree.study.figures.result import Figure
 from scotfree.study.report import write
 from scotfree.study.report.write import parquet_folder
@@ -160,7 +160,7 @@ def test_a_report_says_its_engine_and_ends_the_session(
 ) -> None:
     asked = [figure for figure in all_figures() if figure.number in ("F2", "S2.1")]
     monkeypatch.setattr(write, "all_figures", lambda: asked)
-    monkeypatch.setattr(write.findings, "top", lambda *_: [])
+    monkeypatch.setattr(findings, "top", lambda *_: [])
     page = tmp_path / "report.html"
     words = ["--engine", "spark", "--spark-master", cluster.address]
     assert main(["report", str(TRACES), "--quiet", "-o", str(page), *words]) == 0
