@@ -121,8 +121,8 @@ def test_a_store_that_is_gone_is_told(tmp_path: Path) -> None:
         finally:
             running.shutdown()
             thread.join()
-    assert status == 500
-    assert "the store cannot be read" in html
+    assert status == 503
+    assert "it was written to or removed meanwhile" in html
 
 
 @pytest.mark.parametrize(("error", "is_told"), [(ConnectionResetError(), False), (ValueError(), True)])

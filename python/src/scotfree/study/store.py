@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -66,19 +67,30 @@ class Manifest:
     spans: int = 0
 
 
+Stamp = tuple[int, int, int]
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    """What a file that was put in another's place differs in."""
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
 class Store:
     """A store that is complete, opened for reading."""
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, stamp: Stamp) -> None:
         self.folder = folder
         self.manifest = manifest
+        # Of the manifest that was opened: see `at_rest`.
+        self._stamp = stamp
 
     @classmethod
     def open(cls, folder: Path) -> Store:
         """Opens it; a `StudyError` says what is wrong if it is none."""
         path = folder / MANIFEST
         try:
-            text = json.loads(path.read_bytes())
+            with path.open("rb") as file:
+                stamp, text = _stamp(os.fstat(file.fileno())), json.loads(file.read())
         except FileNotFoundError:
             raise StudyError(
                 f"open {folder}: it holds no {MANIFEST}, so no input was read into it",
@@ -96,11 +108,40 @@ class Store:
             )
         try:
             inputs = [Input(**entry) for entry in text.pop("inputs")]
-            return cls(folder, Manifest(inputs=inputs, **text))
+            return cls(folder, Manifest(inputs=inputs, **text), stamp)
         except (KeyError, TypeError) as error:
             raise StudyError(
                 f"open {folder}: {MANIFEST} is damaged: {error}", "remove the folder and ingest again"
             ) from None
+
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """What is read within is of one store: a `StudyError` if another was put in its place meanwhile.
+
+        Whoever writes a store removes its manifest first, so what was read before that is of the one opened.
+        """
+        try:
+            yield
+        except StudyError:
+            raise
+        except Exception as error:
+            if self._is_at_rest():
+                raise
+            raise self._written() from error
+        if not self._is_at_rest():
+            raise self._written()
+
+    def _is_at_rest(self) -> bool:
+        try:
+            return _stamp((self.folder / MANIFEST).stat()) == self._stamp
+        except OSError:
+            return False
+
+    def _written(self) -> StudyError:
+        return StudyError(
+            f"read {self.folder}: it was written to or removed meanwhile",
+            "run the same command again when it is at rest",
+        )
 
     def partitions(self) -> list[Path]:
         """The folders of calls, in order."""

@@ -105,6 +105,11 @@ class Calls:
 
 def methods(study: Study, limit: int) -> Iterator[Calls]:
     """The methods that take most time, each with enough samples (R3), the first the one that takes most."""
+    with study.store.at_rest():
+        yield from _methods(study, limit)
+
+
+def _methods(study: Study, limit: int) -> Iterator[Calls]:
     calls = timed(study.span)
     time = (calls.total_ns.cast("float64") * weight(calls)).sum()
     by = ["method_id", "service", "method"]

@@ -33,10 +33,12 @@ def write_report(
 ) -> list[Computed]:
     """Computes all figures and writes them; what was computed."""
     check(output)
-    computed = list(catalogue.compute(study, all_figures(), progress))
-    about = _about(study, parquet_folder(output), command)
-    first = findings.top(study, {each.figure.number: each.result for each in computed})
-    put(output, page.render(computed, ledger.read(study.store), about, first), computed, about)
+    with study.store.at_rest():
+        computed = list(catalogue.compute(study, all_figures(), progress))
+        about = _about(study, parquet_folder(output), command)
+        first = findings.top(study, {each.figure.number: each.result for each in computed})
+        troubles = ledger.read(study.store)
+    put(output, page.render(computed, troubles, about, first), computed, about)
     return computed
 
 

@@ -42,7 +42,7 @@ def run(flags: Namespace) -> int:
 
 def _calls(flags: Namespace, data: list[Path], scratch: Path) -> calls_of.Calls:
     """Of the method that takes most time: an experiment has one."""
-    found = next(calls_of.methods(open_study(flags, data, scratch), 1), None)
+    found = next(iter([*calls_of.methods(open_study(flags, data, scratch), 1)]), None)
     if found is None:
         raise StudyError(f"fit on {data[0]}: no method has 100 successful calls", "name the experiment's traces")
     return found

@@ -32,6 +32,7 @@ class Queries:
     """A store's calls, read only."""
 
     def __init__(self, store: Store, *, memory: str = "1GB") -> None:
+        self._store = store
         self._connection = duckdb.connect(config={"memory_limit": memory})
         files = [str(file) for file in store.files("span")]
         self._connection.register("no_calls", schema.SPAN.empty_table())
@@ -40,9 +41,10 @@ class Queries:
 
     def _rows(self, question: str, *values: object) -> Rows:
         # A cursor for each question: requests come in threads.
-        answer = self._connection.cursor().execute(question, list(values))
-        names = [column[0] for column in answer.description]
-        return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
+        with self._store.at_rest():
+            answer = self._connection.cursor().execute(question, list(values))
+            names = [column[0] for column in answer.description]
+            return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
 
     def services(self) -> Rows:
         """Those with most calls."""

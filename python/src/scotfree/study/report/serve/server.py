@@ -20,6 +20,7 @@ from scotfree.study import schema
 from scotfree.study.report import page, text
 from scotfree.study.report.charts import theme
 from scotfree.study.report.serve.queries import Queries, Rows
+from scotfree.study.trouble import StudyError
 
 HOST = "127.0.0.1"
 NAME_MAX = 1000
@@ -183,6 +184,8 @@ def serve(queries: Queries, port: int) -> ThreadingHTTPServer:
                 self._send(HTTPStatus.OK, self._page())
             except Refused as refused:
                 self._refuse(refused.status, str(refused))
+            except StudyError as error:
+                self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
             except duckdb.Error as error:
                 self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"the store cannot be read: {error}")
 
