@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -87,3 +88,17 @@ def test_the_gates_exit_codes(
     assert cli.main(["compare", b, a, "--budget", str(budget)]) == 0
     assert "Within budget: 1 method" in capsys.readouterr().out
     assert cli.main(["compare", a, str(tmp_path / "none"), "--budget", str(budget)]) == 2
+
+
+def test_a_method_is_looked_at_if_it_takes_much_in_either(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["Get", "Put", "List"] * 100
+    for name, factors in (("a", (100, 1, 10)), ("b", (100, 1000, 10))):
+        total = np.tile(factors, 100) * 1000
+        study_of(tmp_path / name, spans(total_ns=total, start_ns=paced(300), method=names))
+    assert cli.main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--methods", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["method"] for one in found["methods"]] == ["Get", "Put"]
+    # What is not looked at is in both nevertheless.
+    assert (found["only_in_a"], found["only_in_b"]) == ([], [])

@@ -14,7 +14,7 @@ from scotfree.study.commands import ingest
 from scotfree.study.engine.duck import DuckEngine
 from scotfree.study.figures.words import called, counted, duration, percent
 from scotfree.study.numbers import whole
-from scotfree.study.plan.calls import Calls, methods
+from scotfree.study.plan.calls import Calls, Name, methods, names
 from scotfree.study.plan.compare import Budget, Change, Compared, budget_of, budgets, compare
 from scotfree.study.plan.text import table
 from scotfree.study.store import MANIFEST, Store
@@ -26,8 +26,6 @@ EXAMPLES = """\
   scot study compare main.store branch.store --budget budget.toml     a gate: exit 1 if a method leaves it
   scot study compare before/ after/ --json | jq '.methods[] | select(.leaves)'"""
 _METHODS = 1_000
-
-Found = dict[tuple[str, str], Calls]
 
 
 def add(parser: ArgumentParser) -> None:
@@ -41,7 +39,7 @@ def add(parser: ArgumentParser) -> None:
         type=whole(1, 1_000_000),
         default=_METHODS,
         metavar="COUNT",
-        help="those that take most time (default: %(default)s)",
+        help="those that take most time in either (default: %(default)s)",
     )
     ingest.add_reading(parser)
     parser.add_argument("--json", action="store_true", help="print it as JSON")
@@ -51,8 +49,13 @@ def run(flags: Namespace) -> int:
     """Does it; 1 if a method leaves its budget."""
     judges = budgets(flags.budget) if flags.budget else []
     with tempfile.TemporaryDirectory(prefix="scot-compare-") as scratch:
-        a, b = (_methods(flags, data, Path(scratch) / name) for name, data in (("a", flags.a), ("b", flags.b)))
-    both = [_one(a[key], b[key], judges) for key in a if key in b]
+        studies = [_study(flags, data, Path(scratch) / name) for name, data in (("a", flags.a), ("b", flags.b))]
+        known = [names(study) for study in studies]
+        chosen = _chosen(*known, flags.methods)
+        a, b = (
+            {(one.service, one.method): one for one in methods(study, len(chosen), chosen)} for study in studies
+        )
+    both = [_one(a[key], b[key], judges) for key in a]
     if not both:
         raise StudyError(
             f"compare {flags.a} and {flags.b}: no method has 100 successful calls in both",
@@ -64,7 +67,10 @@ def run(flags: Namespace) -> int:
             "budget whose pattern matches, of calls, or of what it bounds",
             "mend its patterns or samples_min (docs/plan.md), or give more calls",
         )
-    alone = {"only_in_a": sorted(set(a) - set(b)), "only_in_b": sorted(set(b) - set(a))}
+    alone = {
+        "only_in_a": sorted(set(in_a) - set(in_b)),
+        "only_in_b": sorted(set(in_b) - set(in_a)),
+    }
     leaving = [one for one in both if one.leaves]
     # The verdict is the same if nobody reads on.
     with suppress(BrokenPipeError):
@@ -76,10 +82,19 @@ def run(flags: Namespace) -> int:
     return 1 if leaving else 0
 
 
-def _methods(flags: Namespace, data: Path, scratch: Path) -> Found:
+def _study(flags: Namespace, data: Path, scratch: Path) -> Study:
     store = _store(flags, data, scratch)
-    study = Study(store, DuckEngine(store, memory=flags.memory, threads=flags.threads))
-    return {(one.service, one.method): one for one in methods(study, flags.methods)}
+    return Study(store, DuckEngine(store, memory=flags.memory, threads=flags.threads))
+
+
+def _methods(study: Study, chosen: set[Name]) -> dict[Name, Calls]:
+    return {(one.service, one.method): one for one in methods(study, len(chosen), chosen)}
+
+
+def _chosen(in_a: list[Name], in_b: list[Name], limit: int) -> set[Name]:
+    """Of the methods in both those that take most time in either: what has grown most may have been little."""
+    both = set(in_a) & set(in_b)
+    return {name for names_ in (in_a, in_b) for name in [name for name in names_ if name in both][:limit]}
 
 
 def _store(flags: Namespace, data: Path, scratch: Path) -> Store:

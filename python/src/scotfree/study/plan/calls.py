@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -19,6 +19,8 @@ from scotfree.study.analysis.study import Study
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 Truths = np.ndarray[Any, np.dtype[np.bool_]]
+# Service and method.
+Name = tuple[str, str]
 
 # Of a method with more calls about as many are taken, the same ones each time, of whole traces.
 CALLS_MAX: Final = 200_000
@@ -103,23 +105,41 @@ class Calls:
         return Calls(self.method_id, self.service, self.method, self.time_share, chosen)
 
 
-def methods(study: Study, limit: int) -> Iterator[Calls]:
-    """The methods that take most time, each with enough samples (R3), the first the one that takes most."""
+def methods(study: Study, limit: int, only: Collection[Name] | None = None) -> Iterator[Calls]:
+    """The methods that take most time, each with enough samples (R3), the first the one that takes most.
+
+    With `only`, of those of these services and names.
+    """
     with study.store.at_rest():
-        yield from _methods(study, limit)
+        rows = _by_time(study)
+        whole = sum(row["time"] for row in rows) or 1.0
+        chosen = [row for row in rows if _is_enough(row) and (only is None or _name(row) in only)]
+        waited = study.engine.register("not_found", study.engine.arrow(_not_found(study.span)))
+        for row in chosen[:limit]:
+            found = _read(study, waited, row["method_id"], -(-row["samples"] // CALLS_MAX))
+            yield Calls(row["method_id"], *_name(row), row["time"] / whole, found)
 
 
-def _methods(study: Study, limit: int) -> Iterator[Calls]:
+def names(study: Study) -> list[Name]:
+    """Of all methods that have enough samples, in the order of `methods`."""
+    with study.store.at_rest():
+        return [_name(row) for row in _by_time(study) if _is_enough(row)]
+
+
+def _by_time(study: Study) -> list[dict[str, Any]]:
     calls = timed(study.span)
     time = (calls.total_ns.cast("float64") * weight(calls)).sum()
     by = ["method_id", "service", "method"]
     sums = study.engine.arrow(calls.group_by(by).agg(samples=calls.count(), time=time)).to_pylist()
-    whole = sum(row["time"] for row in sums) or 1.0
-    enough = [row for row in sums if row["samples"] >= schema.SAMPLES_MIN]
-    waited = study.engine.register("not_found", study.engine.arrow(_not_found(study.span)))
-    for row in sorted(enough, key=lambda row: (-row["time"], row["method_id"]))[:limit]:
-        found = _read(study, waited, row["method_id"], -(-row["samples"] // CALLS_MAX))
-        yield Calls(row["method_id"], row["service"], row["method"], row["time"] / whole, found)
+    return sorted(sums, key=lambda row: (-row["time"], row["method_id"]))
+
+
+def _is_enough(row: dict[str, Any]) -> bool:
+    return bool(row["samples"] >= schema.SAMPLES_MIN)
+
+
+def _name(row: dict[str, Any]) -> Name:
+    return row["service"], row["method"]
 
 
 def _read(study: Study, waited: Any, method_id: int, one_in: int) -> pa.Table:
