@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import generated
+import numpy as np
 import oracle
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scotfree.study import schema
+from scotfree.study.analysis import per_method, ranks
 from scotfree.study.analysis.quantiles import column
 from scotfree.study.analysis.study import Study
 from scotfree.study.engine.duck import DuckEngine
@@ -188,26 +190,39 @@ class TestMethodsOfManyCalls:
                 assert row[name] == pytest.approx(expected[name], rel=schema.SKETCH_ERROR)
 
 
-def test_equal_weights_are_counted_by_the_fast_way_as_by_the_other(tmp_path: Path) -> None:
-    plain = generated.store(tmp_path, 3_000, is_weighted=False)
-    engine = DuckEngine(plain)
-    study, slow = Study(plain, engine), Study(plain, _NoFastWay(plain))
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_what_is_sorted_here_is_as_by_window_sums(tmp_path: Path, is_weighted: bool) -> None:
+    calls = generated.store(tmp_path, 3_000, is_weighted=is_weighted)
+    here, elsewhere = Study(calls, DuckEngine(calls)), Study(calls, _Elsewhere(calls))
     for quantity in ("total", "size_ratio", "descendants"):
-        assert study.quantiles(quantity).equals(slow.quantiles(quantity))
+        found, expected = (study.quantiles(quantity).to_pydict() for study in (here, elsewhere))
+        assert found.keys() == expected.keys()
+        for name, values in found.items():
+            assert values == (pytest.approx(expected[name], rel=1e-12) if name in _SUMS else expected[name]), name
+    asked = [["server_app"]]
+    assert here.removed(asked).equals(elsewhere.removed(asked))
 
 
-class _NoFastWay(DuckEngine):
-    def nearest_rank(self, values: Any, ps: Any) -> None:
-        return None
+def test_many_calls_of_small_methods_are_looked_at_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = generated.store(tmp_path, 3_000)
+    whole = Study(calls, DuckEngine(calls)).quantiles("total")
+    monkeypatch.setattr(per_method, "_CALLS_AT_ONCE", 500)
+    assert Study(calls, DuckEngine(calls)).quantiles("total").equals(whole)
+
+
+_SUMS = ("weight", "effective_n")
+
+
+class _Elsewhere(DuckEngine):
+    is_local = False
 
 
 @given(count=st.integers(1, 1_200))
-@settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_the_fast_way_s_ranks_are_the_ceiling_of_p_n(store: Store, count: int) -> None:
-    engine = DuckEngine(store)
-    rows = pa.table({"method_id": [0] * count, "value": range(1, count + 1)})
-    ps = [p / 100 for p in range(1, 100)]
-    table = engine.nearest_rank(engine.register("counted", rows), ps)
-    assert table is not None
-    found = table.to_pylist()[0]
-    assert [found[column(p)] for p in ps] == [-(-p * count // 100) for p in range(1, 100)]
+@settings(deadline=None, max_examples=12)
+def test_ranks_are_the_ceiling_of_p_n(count: int) -> None:
+    rows = pa.table({"method_id": pa.array([0] * count, pa.int32()), "value": range(1, count + 1)})
+    ps = {column(p / 100): np.array([p / 100]) for p in range(1, 100)}
+    found = ranks.nearest_rank(rows.append_column("weight", pa.array(np.ones(count))), ps).to_pylist()[0]
+    assert [found[name] for name in ps] == [-(-p * count // 100) for p in range(1, 100)]

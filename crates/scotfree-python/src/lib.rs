@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 mod histogram;
 mod lent;
 mod otlp;
+mod rank;
 mod tree;
 
 #[pymodule]
@@ -19,6 +20,8 @@ mod _native {
     use super::histogram::{bin_values, merge_bins, value_bins, ByMethod};
     #[pymodule_export]
     use super::otlp::{from_json, signal, MetricDecoder, SpanDecoder};
+    #[pymodule_export]
+    use super::rank::ranked;
     #[pymodule_export]
     use super::tree::tree;
 }

@@ -5,8 +5,10 @@
 
 mod histogram;
 pub mod otlp;
+mod rank;
 mod trace;
 mod tree;
 
 pub use histogram::{bin_of, merge, value_of, Bin, ByMethod};
+pub use rank::{ranked, Ranked};
 pub use tree::{tree, Calls, Place};

@@ -66,6 +66,12 @@ def bin_values(bins: Column) -> bytes:
 def value_bins(values: Column) -> bytes:
     """The bin of each value (i32)."""
 
+def ranked(methods: Column, values: Column, weights: Column, parts: Column, asked: int) -> list[bytes]:
+    """Of each method with a value: method (u32), samples (u64), weight, squares (f64), `asked` quantiles (f64).
+
+    `parts` (u32): so many for each method, in ten-thousandths.
+    """
+
 class MetricDecoder:
     """OTLP's metric messages of one input to columns of `metric`, counters as rates per second."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scotfree.study import schema
-from scotfree.study.analysis import quantiles, quantities, sketches, trees
+from scotfree.study.analysis import quantiles, quantities, ranks, sketches, trees
 from scotfree.study.analysis.quantiles import column
 from scotfree.study.analysis.sketches import Sketch
 from scotfree.study.engine import Engine
@@ -20,6 +20,8 @@ Array = np.ndarray[Any, Any]
 # What figures ask for: sketched together, since reading costs most.
 USUAL = (*quantities.NAMED, *quantities.TREE, *schema.STAGES)
 _EIGHT = {column(p): p for p in schema.QUANTILES}
+# So many calls' values are in memory at a time, 36 bytes each.
+_CALLS_AT_ONCE = 1 << 24
 QUANTILES = pa.schema(
     [
         *schema.METHOD,
@@ -47,31 +49,28 @@ class PerMethod:
     @cached_property
     def is_large(self) -> Array:
         """Of each method a byte: whether it has so many calls that its quantiles come from a histogram."""
-        calls = np.zeros(self.methods.num_rows, np.int64)
-        calls[self._census["method_id"].to_numpy()] = self._census["calls"].to_numpy()
-        return (calls > schema.EXACT_SAMPLES_MAX).astype(np.uint8)
+        return (self._calls > schema.EXACT_SAMPLES_MAX).astype(np.uint8)
 
     @cached_property
-    def _census(self) -> pa.Table:
+    def _calls(self) -> Array:
+        """How many calls each method has."""
         span = self._engine.table("span")
-        weight = span.sample_weight.fill_null(1.0)
-        return self._engine.arrow(
-            span.group_by("method_id").agg(calls=span.count(), lightest=weight.min(), heaviest=weight.max())
-        )
+        found = self._engine.arrow(span.group_by("method_id").agg(calls=span.count()))
+        calls = np.zeros(self.methods.num_rows, np.int64)
+        calls[found["method_id"].to_numpy()] = found["calls"].to_numpy()
+        return calls
 
     @cached_property
-    def _is_even(self) -> bool:
-        """Whether all calls weigh the same."""
-        lightest, heaviest = pc.min(self._census["lightest"]).as_py(), pc.max(self._census["heaviest"]).as_py()
-        return bool(lightest == heaviest == 1.0)
-
-    @cached_property
-    def _few(self) -> Any:
-        """The methods of few calls, as a table of the engine; None if all are."""
-        if not self.is_large.any():
-            return None
-        few = pa.table({"method_id": pa.array(np.flatnonzero(self.is_large == 0), pa.int32())})
-        return self._engine.register("methods_of_few_calls", few)
+    def _few(self) -> list[Any]:
+        """The methods of few calls, as tables of the engine of so many as are looked at together."""
+        few = np.flatnonzero(self.is_large == 0)
+        part = np.cumsum(self._calls[few]) // _CALLS_AT_ONCE
+        return [
+            self._engine.register(
+                f"methods_of_few_calls_{which}", pa.table({"method_id": pa.array(few[part == which], pa.int32())})
+            )
+            for which in np.unique(part)
+        ]
 
     @cached_property
     def places(self) -> Any:
@@ -88,7 +87,7 @@ class PerMethod:
 
     def table(self, quantity: str) -> pa.Table:
         """Of methods with enough samples (R3), in the order of the median."""
-        parts = [QUANTILES.empty_table(), self._exact(quantity)]
+        parts = [QUANTILES.empty_table(), *self._exact(quantity)]
         if self.is_large.any():
             parts.append(self._sketched(quantity))
         rows = pa.concat_tables(parts)
@@ -102,13 +101,13 @@ class PerMethod:
         limits = pa.table(
             {"method_id": self.methods["method_id"], **{name: pa.array(p) for name, p in ps.items()}}
         )
-        exact = self._engine.arrow(
-            quantiles.at(self._small(quantity), self._engine.register("limits", limits), list(ps))
-        )
+        asked = self._engine.register("limits", limits)
+        exact = self._ranked(quantity, ps, lambda values: quantiles.at(values, asked, list(ps)))
         large = np.flatnonzero(self.is_large)
         self.sketch([quantity])
         for name, p in ps.items():
-            found[name][exact["method_id"].to_numpy()] = exact[name].to_numpy()
+            for part in exact:
+                found[name][part["method_id"].to_numpy()] = part[name].to_numpy()
             if len(large):
                 found[name][large] = self._sketches[quantity].quantile(p)[large]
         return found
@@ -125,21 +124,29 @@ class PerMethod:
             found[rows["method_id"].to_numpy()] = rows["value"].to_numpy()
         return found
 
-    def _small(self, quantity: str) -> Any:
-        """Values of the methods of few calls."""
+    def _values(self, quantity: str) -> Any:
         if quantities.is_of_tree(quantity):
             values = self.places.select("method_id", "weight", value=self.places[quantity])
-            values = values.filter(values.value.notnull())
-        else:
-            values = quantiles.values(self._engine.table("span"), quantity)
-        return values if self._few is None else values.semi_join(self._few, "method_id")
+            return values.filter(values.value.notnull())
+        return quantiles.values(self._engine.table("span"), quantity)
 
-    def _exact(self, quantity: str) -> pa.Table:
-        values = self._small(quantity)
-        rows = self._engine.nearest_rank(values, schema.QUANTILES) if self._is_even else None
-        if rows is None:
-            rows = self._engine.arrow(quantiles.weighted(values, ["method_id"], schema.QUANTILES))
-        return self._named(rows, np.ones(rows.num_rows, np.bool_))
+    def _ranked(self, quantity: str, ps: Mapping[str, Array], elsewhere: Callable[[Any], Any]) -> list[pa.Table]:
+        """Exact quantiles of the methods of few calls: by a sort in this process, or `elsewhere`."""
+        every = self._values(quantity)
+        if len(self._few) == 1 and not self.is_large.any():
+            parts = [every]
+        else:
+            parts = [every.semi_join(few, "method_id") for few in self._few]
+        if self._engine.is_local:
+            return [ranks.nearest_rank(self._engine.arrow(part), ps) for part in parts]
+        return [self._engine.arrow(elsewhere(part)) for part in parts]
+
+    def _exact(self, quantity: str) -> list[pa.Table]:
+        everywhere = {name: np.full(self.methods.num_rows, p) for name, p in _EIGHT.items()}
+        found = self._ranked(
+            quantity, everywhere, lambda values: quantiles.weighted(values, ["method_id"], schema.QUANTILES)
+        )
+        return [self._named(part, np.ones(part.num_rows, np.bool_)) for part in found]
 
     def _sketched(self, quantity: str) -> pa.Table:
         self.sketch([quantity])

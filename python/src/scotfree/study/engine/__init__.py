@@ -23,15 +23,14 @@ class Engine(Protocol):
     """What the analysis needs of an engine."""
 
     name: str
+    # Whether it runs in this process, so that rows need not travel to be sorted by it.
+    is_local: bool
 
     def table(self, name: str) -> Any:
         """An Ibis table: `span`, `metric`, `profile`, `methods`, or what was registered."""
 
     def register(self, name: str, table: pa.Table) -> Any:
         """Makes a small table known under a name; an Ibis table of it."""
-
-    def nearest_rank(self, values: Any, ps: Sequence[float]) -> pa.Table | None:
-        """What `quantiles.weighted` gives per method where all calls weigh 1; None if this has no faster way."""
 
     def arrow(self, expression: Any) -> pa.Table:
         """What an Ibis expression gives."""

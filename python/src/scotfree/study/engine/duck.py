@@ -12,7 +12,7 @@ import ibis
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scotfree.study.engine import Kernel, column, relations, spill
+from scotfree.study.engine import Kernel, relations, spill
 from scotfree.study.store import Store
 
 
@@ -20,6 +20,7 @@ class DuckEngine:
     """DuckDB over one store."""
 
     name = "duckdb"
+    is_local = True
 
     def __init__(self, store: Store, *, memory: str = "2GB", threads: int | None = None) -> None:
         self._store = store
@@ -51,19 +52,6 @@ class DuckEngine:
         raw.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT * FROM incoming')
         raw.unregister("incoming")
         return self._connection.table(name)
-
-    def nearest_rank(self, values: Any, ps: Sequence[float]) -> pa.Table | None:
-        """See `Engine.nearest_rank`: all quantiles of a method by one sort of its values."""
-        # Decimals, not binary fractions: 0.07 of 100 values are 7.
-        listed = ", ".join(f"{p:.4f}" for p in ps)
-        picks = ", ".join(f"picked[{place}] AS {column(p)}" for place, p in enumerate(ps, 1))
-        # Ibis' way to bring in SQL asks for a method that DuckDB 2.0 no longer has.
-        raw = self._connection.con
-        return raw.sql(
-            f"""SELECT method_id, samples, samples::DOUBLE AS weight, samples::DOUBLE AS effective_n, {picks}
-            FROM (SELECT method_id, count(*) AS samples, quantile_disc(value, [{listed}]) AS picked
-                  FROM ({self._connection.compile(values)}) GROUP BY method_id)"""
-        ).to_arrow_table()
 
     def arrow(self, expression: Any) -> pa.Table:
         """See `Engine.arrow`."""

@@ -25,6 +25,7 @@ class SparkEngine:
     """Spark over one store."""
 
     name = "spark"
+    is_local = False
 
     def __init__(self, store: Store, spark: Any) -> None:
         self._store = store
@@ -46,10 +47,6 @@ class SparkEngine:
         rows = table.cast(plain(table.schema))
         self._spark.createDataFrame(rows).createOrReplaceTempView(name)
         return self._connection.table(name)
-
-    def nearest_rank(self, values: Any, ps: Sequence[float]) -> pa.Table | None:
-        """See `Engine.nearest_rank`: no other way here than window sums."""
-        return None
 
     def arrow(self, expression: Any) -> pa.Table:
         """See `Engine.arrow`."""
