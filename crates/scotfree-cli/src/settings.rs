@@ -374,6 +374,10 @@ pub struct Client {
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_service: Option<String>,
+    /// What call records call the service that is called (`peer.service`; not said by default)
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_peer: Option<String>,
     /// Ask the kernel for its stamps of every Nth packet (64 by default, 0: never)
     #[arg(long, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -368,7 +368,7 @@ mod tests {
             backoff_max: Duration::from_millis(5),
             ..WriterOptions::default()
         };
-        let resource = Resource { service: "test".into(), instance: None };
+        let resource = Resource { service: "test".into(), instance: None, peer: None };
         TraceWriter::to_endpoint(endpoint, resource, options)
     }
 

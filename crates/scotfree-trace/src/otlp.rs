@@ -19,6 +19,8 @@ pub struct Resource {
     pub service: String,
     /// `service.instance.id`, where there is more than one.
     pub instance: Option<String>,
+    /// Whom they call, where that is one: `peer.service` of each.
+    pub peer: Option<String>,
 }
 
 /// Appends one call as one line with its newline.
@@ -42,12 +44,12 @@ pub fn encode_request(resource: &Resource, records: &[CallRecord], out: &mut Vec
         if index > 0 {
             out.push(b',');
         }
-        encode_span(record, out);
+        encode_span(resource, record, out);
     }
     out.extend_from_slice(b"]}]}]}");
 }
 
-fn encode_span(record: &CallRecord, out: &mut Vec<u8>) {
+fn encode_span(resource: &Resource, record: &CallRecord, out: &mut Vec<u8>) {
     out.extend_from_slice(br#"{"traceId":""#);
     push_hex(&record.trace_id.0, out);
     out.extend_from_slice(br#"","spanId":""#);
@@ -65,7 +67,7 @@ fn encode_span(record: &CallRecord, out: &mut Vec<u8>) {
     out.extend_from_slice(br#"","endTimeUnixNano":""#);
     push_integer(record.start_unix_ns.saturating_add(record.duration().0), out);
     out.extend_from_slice(br#"","attributes":["#);
-    encode_attributes(record, out);
+    encode_attributes(resource, record, out);
     out.push(b']');
     if let Some(error) = &record.error {
         out.extend_from_slice(br#","status":{"code":"#);
@@ -77,9 +79,12 @@ fn encode_span(record: &CallRecord, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-fn encode_attributes(record: &CallRecord, out: &mut Vec<u8>) {
+fn encode_attributes(resource: &Resource, record: &CallRecord, out: &mut Vec<u8>) {
     let mut attributes = Attributes { out, separator: b"" };
     attributes.text("rpc.method", &record.method);
+    if let Some(peer) = &resource.peer {
+        attributes.text("peer.service", peer);
+    }
     let (stages, clock_bound_ns) = record.measured_stages();
     for (stage, time) in stages {
         attributes.integer(STAGE_KEYS[stage.index()], time.0);
@@ -400,6 +405,17 @@ mod tests {
     }
 
     #[test]
+    fn a_call_says_who_is_called_where_that_is_known() {
+        let mut line = Vec::new();
+        let resource = Resource { peer: Some("cart \"2\"".into()), ..resource() };
+        encode_line(&resource, &full_call(), &mut line);
+        let parsed: serde_json::Value = serde_json::from_slice(&line).expect("the line is JSON");
+        let attributes = &parsed["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"];
+        let peer = serde_json::json!({"key": "peer.service", "value": {"stringValue": "cart \"2\""}});
+        assert!(attributes.as_array().is_some_and(|each| each.contains(&peer)), "{attributes}");
+    }
+
+    #[test]
     fn keys_and_integers_are_written_as_the_library_would() {
         for stage in Stage::ALL {
             assert_eq!(STAGE_KEYS[stage.index()], format!("{STAGE_PREFIX}{stage}"));
@@ -485,7 +501,7 @@ mod tests {
     }
 
     pub(super) fn resource() -> Resource {
-        Resource { service: "redis".into(), instance: None }
+        Resource { service: "redis".into(), instance: None, peer: None }
     }
 
     fn full_call() -> CallRecord {

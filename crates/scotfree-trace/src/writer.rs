@@ -441,7 +441,7 @@ mod tests {
     }
 
     fn resource() -> Resource {
-        Resource { service: "test".into(), instance: None }
+        Resource { service: "test".into(), instance: None, peer: None }
     }
 
     fn call(at: u64) -> CallRecord {

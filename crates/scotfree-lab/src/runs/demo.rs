@@ -285,6 +285,11 @@ fn describe(service: Service) -> String {
     }
 }
 
+/// How a client's sidecar is told who calls and who is called, for its records.
+const fn named<'a>(caller: &'a str, callee: &'a str) -> [&'a str; 4] {
+    ["--trace-service", caller, "--trace-peer", callee]
+}
+
 fn bar(length: u64, what: &'static str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -53,7 +53,7 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
 /// The writer of call records, if they go anywhere.
 fn open_trace(settings: &Client) -> Result<Option<TraceWriter>, Failure> {
     let service = settings.trace_service.as_deref().unwrap_or("scot-sidecar-client");
-    let resource = Resource { service: service.into(), instance: None };
+    let resource = Resource { service: service.into(), instance: None, peer: settings.trace_peer.clone() };
     settings.trace.as_ref().map(|target| open_writer(target, resource)).transpose()
 }
 

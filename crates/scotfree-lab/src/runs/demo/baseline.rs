@@ -3,7 +3,7 @@
 //! Invariant: it has a server of its own that knows no device; the device bridges its packets like any
 //! foreign traffic.
 
-use super::{DemoOptions, Service, FLUSH_TIME_MAX, REDIS};
+use super::{named, DemoOptions, Service, FLUSH_TIME_MAX, REDIS};
 use crate::process::{Process, ProcessSpec};
 use crate::runs::site::{await_ready, Redis, Site};
 use crate::trouble::Trouble;
@@ -18,8 +18,9 @@ const BASELINE_REDIS: Redis = Redis { name: "redis-baseline", ..REDIS };
 /// Outside the ports of Scotfree's packets.
 const SERVER_PORT: u16 = 50_999;
 const CLIENT_PORT: u16 = 6_379;
-/// Who calls, in the records.
-const SERVICE: &str = "client-without-remedy";
+/// Who calls and who is called, in the records.
+const CALLER: &str = "client-without-remedy";
+const CALLEE: &str = "store-without-remedy";
 /// A write-ahead file that is soon made.
 const KV_LOG: &str = "16M";
 
@@ -74,7 +75,7 @@ impl Baseline {
         let words =
             ["sidecar", "client", "--durability", "none", "--listen", &shown, "--server", &server, "--trace"];
         let words = words.into_iter().map(OsStr::new).chain([trace.as_os_str()]);
-        let words: Vec<&OsStr> = words.chain(["--trace-service", SERVICE].map(OsStr::new)).collect();
+        let words: Vec<&OsStr> = words.chain(named(CALLER, CALLEE).map(OsStr::new)).collect();
         let sidecar = start("client", "baseline-client", &words)?;
         Ok(Baseline { address, trace, sidecar, _server: running })
     }

@@ -3,7 +3,7 @@
 //! Invariant: both are measured in turns, and nothing is shown if the device did not log.
 
 use super::baseline::Baseline;
-use super::{bar, Plane, Stage, Stages, Teller, FLUSH_TIME_MAX};
+use super::{bar, named, Plane, Stage, Stages, Teller, FLUSH_TIME_MAX};
 use crate::load::LoadReport;
 use crate::process::find_tool;
 use crate::runs::site::{difference, ClientSidecar};
@@ -22,8 +22,9 @@ use std::time::Duration;
 const SEEN_IN_KERNEL: &str = "scotfree_kernel_scotfree_total";
 const LOGGED: &str = "scotfree_device_logged_total";
 const REMEDY_PORT: u16 = 6_380;
-/// Who calls, in the records.
-const SERVICE: &str = "client-with-persist";
+/// Who calls and who is called, in the records.
+const CALLER: &str = "client-with-persist";
+const CALLEE: &str = "store-with-persist";
 /// The rows of the bars.
 const SHOWN: [Percentile; 2] = [Percentile::P50, Percentile::P99];
 /// The requests that the real client makes of each kind.
@@ -48,7 +49,7 @@ impl Stage<'_> {
             durability: Tier::RAM,
             trace: Some(trace.clone()),
         };
-        let sidecar = self.site.start_client_sidecar_with(&remedy, &["--trace-service", SERVICE])?;
+        let sidecar = self.site.start_client_sidecar_with(&remedy, &named(CALLER, CALLEE))?;
         let before = self.site.device_counts()?;
         let (plain, covered) = (baseline.address, self.site.client_sidecar_address(&remedy));
         self.real_client([(plain, "without the remedy"), (covered, "with the remedy")], teller)?;

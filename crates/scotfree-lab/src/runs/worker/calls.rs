@@ -151,7 +151,7 @@ fn config(spec: &CallsSpec, patience: Duration) -> SessionConfig {
 }
 
 fn open_trace(file: &std::path::Path) -> Result<TraceWriter, Trouble> {
-    let resource = Resource { service: "scot-lab".into(), instance: None };
+    let resource = Resource { service: "scot-lab".into(), instance: None, peer: None };
     TraceWriter::to_file(file, resource, WriterOptions::default())
         .map_err(|error| Trouble::file("write", file, &error))
 }
