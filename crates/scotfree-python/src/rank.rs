@@ -10,14 +10,14 @@ use crate::lent::Lent;
 /// Of each method with a value, by method: method (u32), samples (u64), weight and squares of weights (f64), and
 /// its quantiles (f64) behind each other. `parts` has so many for each method as are asked, in ten-thousandths.
 #[pyfunction]
-pub fn ranked<'py>(
-    py: Python<'py>,
+pub fn ranked(
+    py: Python<'_>,
     methods: Lent<i32>,
     values: Lent<f64>,
     weights: Lent<f64>,
     parts: Lent<u32>,
     asked: usize,
-) -> PyResult<[Bound<'py, PyBytes>; 5]> {
+) -> PyResult<[Bound<'_, PyBytes>; 5]> {
     let (methods, values, weights, parts) = (methods.slice(), values.slice(), weights.slice(), parts.slice());
     if [values.len(), weights.len()] != [methods.len(); 2] {
         return Err(PyValueError::new_err("the columns have unequal lengths"));
