@@ -61,10 +61,17 @@ def test_sizes_are_said_in_decimal_units(value: float, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("ns", "said"),
-    [(0, "0 ns"), (999.4, "999 ns"), (999.7, "1 us"), (999_600, "1 ms"), (10.7e6, "10.7 ms"), (2587e9, "2,587 s")],
+    [(0, "0 ns"), (999.4, "999 ns"), (999.7, "1 µs"), (999_600, "1 ms"), (10.7e6, "10.7 ms"), (2587e9, "2,587 s")],
 )
 def test_durations_need_no_exponent(ns: float, said: str) -> None:
     assert words.duration(ns) == said
+
+
+def test_nothing_is_no_row_of_zeros_and_no_empty_name() -> None:
+    assert words.percent(0.0) == "0 %"
+    assert words.percent(0.0043) == "0.43 %"
+    assert words.called("bookie", "") == "bookie"
+    assert words.called("", "") == words.UNNAMED
 
 
 def test_one_method_is_not_spoken_of_in_halves() -> None:

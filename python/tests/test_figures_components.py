@@ -91,7 +91,7 @@ def test_clusters_have_the_components_around_their_own_tail(study: Study) -> Non
         assert rows[name]["server_recv_queue_ns"] == pytest.approx(near[:, QUEUE].mean())
         # R4: the wire between clusters is not in it.
         assert rows[name]["request_wire_ns"] < 20_000
-    assert "slowest in west" in result.findings[0] and "server_recv_queue" in result.findings[0]
+    assert "slowest in west" in result.findings[0] and "server receive queue" in result.findings[0]
     found = {entry.what: entry for entry in result.comparisons}
     most = found["most clusters of a service"]
     assert (most.published, most.measured) == (44, 3)

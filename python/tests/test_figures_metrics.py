@@ -114,7 +114,7 @@ def test_the_variable_that_matters_is_told_from_the_one_that_does_not(study: Stu
     assert rho["cpu_util"]["pairs"] == len(CLUSTERS) * WINDOWS
     assert rho["cpu_util"]["rho_low"] > 0.9
     assert rho["cpi"]["rho_low"] < 0 < rho["cpi"]["rho_high"]
-    assert "rises with cpu_util" in result.findings[0] and "cpi" not in result.findings[0]
+    assert "rises with processor use" in result.findings[0] and "cycles per instruction" not in result.findings[0]
     # Two of four variables are there.
     assert result.coverage is Coverage.PARTIAL
     assert [name.split()[2] for name in result.missing] == ["mem_bw", "long_wakeup_rate"]

@@ -51,7 +51,7 @@ def test_the_matrix_is_the_oracles(tmp_path: Path) -> None:
             found = rows[service, stage]
             assert found["leaves"] == pytest.approx(oracle(of, place)), (service, stage)
             assert found["leaves_low"] <= found["leaves"] <= found["leaves_high"]
-    assert any("Cart.Get is server_recv_queue" in finding for finding in result.findings)
+    assert any("Cart.Get is server receive queue" in finding for finding in result.findings)
     # A call at T is not of the tail: were it, the denominator would be larger by one.
     of = columns["stages"][np.array(columns["service"]) == "Cart"].sum(axis=1)
     tail = (of > np.sort(of)[int(np.ceil(0.95 * len(of))) - 1]).sum()
@@ -62,9 +62,9 @@ def test_every_published_cell_stands_beside_the_users(tmp_path: Path) -> None:
     result = what_if.compute(study_of(tmp_path, spans(**queueing())))
     cells = {entry.what: entry for entry in result.comparisons}
     assert len(cells) == 72
-    app = cells["Spanner: tail that leaves without server_app"]
+    app = cells["Spanner: tail that leaves without server application"]
     assert app.published == pytest.approx(0.2656) and app.measured is not None
-    other = cells["ML Inference: tail that leaves without server_app"]
+    other = cells["ML Inference: tail that leaves without server application"]
     assert other.published == pytest.approx(0.6797) and other.measured is None
     # Section 3.3.2 reads these off its own figure; a row in the wrong order of columns would move them.
     published = {(row["service"], row["stage"]): row["leaves"] for row in what_if.published_matrix().to_pylist()}

@@ -54,7 +54,9 @@ def test_the_weightiest_come_first(study: Study) -> None:
         next(at for at, text in enumerate(sentences) if f"tail of {name}" in text) for name in ("Cart", "Ad")
     )
     assert cart < ad
-    assert "Cart.Get is server_recv_queue" in sentences[cart] and "Ad.Show is server_app" in sentences[ad]
+    assert (
+        "Cart.Get is server receive queue" in sentences[cart] and "Ad.Show is server application" in sentences[ad]
+    )
     slow = next(one for one in found if one.number == "F16")
     assert "Cart.Get is slow in west" in slow.sentence
     error = next(one for one in found if one.number == "F23")
@@ -78,7 +80,7 @@ def test_what_is_missing_is_said_last_by_what_most_figures_wait_for(study: Study
     done = {"F2": Result(Coverage.COMPLETE, missing=["nothing that is said"])}
     found = findings.top(study, absent | partial | done)
     assert len(found) <= findings.MOST
-    assert "F6, F7 and F8" in found[-2].sentence and "needs sizes" in found[-2].sentence
+    assert "F6, F7 and F8" in found[-2].sentence and "They need sizes" in found[-2].sentence
     assert "F8" in found[-1].sentence and "needs cycles" in found[-1].sentence
     assert not any("nothing that is said" in one.sentence for one in found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,10 +59,12 @@ def made() -> Made:
 
 @contextmanager
 def opened(
-    browser: Any, path: Path, *, width: int = 1280, scheme: str = "light", charts: str = ""
+    browser: Any, path: Path, *, width: int = 1280, scheme: str = "light", charts: str = "", zone: str = "UTC"
 ) -> Iterator[Seen]:
     """The page at a width, charts in view drawn or `all`; what it asks of a network is refused and noted."""
-    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True)
+    context = browser.new_context(
+        viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True, timezone_id=zone
+    )
     seen = Seen(context.new_page())
 
     def route(asked: Any) -> None:
@@ -108,6 +111,48 @@ def test_every_figure_is_drawn_without_a_network(browser: Any, made: Made, width
         assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
         assert seen.requests == []
         assert seen.complaints == []
+
+
+LABELS = """() => [...document.querySelectorAll(".chart svg")].flatMap((svg) => {
+  const place = svg.getBoundingClientRect();
+  return [...svg.querySelectorAll("text")].filter((text) => {
+    const box = text.getBoundingClientRect();
+    return text.textContent.endsWith("\u2026") || box.left < place.left - 1 || box.right > place.right + 1;
+  }).map((text) => text.textContent);
+})"""
+
+
+def test_no_label_is_cut_on_a_narrow_page(browser: Any, made: Made) -> None:
+    with opened(browser, made.page, width=360, charts="all") as seen:
+        assert seen.page.evaluate(LABELS) == []
+        # The plant: a name that is too long for its axis is cut, and seen to be.
+        seen.page.evaluate("document.querySelector('#F8 svg .role-axis-label text').textContent = 'x'.repeat(90)")
+        assert seen.page.evaluate(LABELS) == ["x" * 90]
+
+
+def in_view(seen: Seen, figure: str) -> None:
+    """Scrolls to a figure, and waits for its first chart."""
+    seen.page.query_selector(f"#{figure} .chart").scroll_into_view_if_needed()
+    seen.page.wait_for_selector(f"#{figure} .chart[data-drawn]")
+
+
+def test_tooltips_say_their_unit(browser: Any, made: Made) -> None:
+    with opened(browser, made.page) as seen:
+        in_view(seen, "F8")
+        seen.page.hover("#F8 .mark-rect.role-mark path >> nth=0")
+        shown = seen.page.wait_for_selector("#vg-tooltip-element.visible").inner_text()
+        assert re.search(r"value:?\s+[\d.]+ %", shown), shown
+
+
+def test_half_hours_are_those_of_utc_wherever_the_page_is_read(browser: Any, made: Made) -> None:
+    read = []
+    for zone in ("UTC", "Asia/Tokyo"):
+        with opened(browser, made.page, zone=zone) as seen:
+            in_view(seen, "F18")
+            labels = seen.page.query_selector("#F18 .chart").query_selector_all(".role-axis-label text")
+            read.append([label.text_content() for label in labels])
+    assert read[0] == read[1]
+    assert any(re.fullmatch(r"\d\d:\d\d", label) for label in read[0])
 
 
 def test_a_chart_without_data_counts_as_not_drawn(browser: Any, made: Made, tmp_path: Path) -> None:

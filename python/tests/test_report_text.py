@@ -26,6 +26,16 @@ def test_units_fit_the_size() -> None:
         ["722", "G", "calls"],
     ]
     assert text.quantity(None, "ns") == text.quantity(math.nan, "ns") == text.NONE
+    assert text.quantity(1, "clusters") == "1\u202fcluster"
+    # Normalized: their unit is not known.
+    assert text.quantity(0.017, "cycles") == "0.017"
+
+
+def test_a_number_and_its_unit_stay_on_one_line() -> None:
+    said = "30 % of 12 methods take 3 ms, 7 s or 5 GB/s; 2 services send 1 kB."
+    assert text.unbroken(said).replace("\u00a0", "_") == (
+        "30_% of 12 methods take 3_ms, 7_s or 5_GB/s; 2 services send 1_kB."
+    )
 
 
 @settings(deadline=None, max_examples=200)
@@ -40,6 +50,7 @@ def test_beside_is_a_ratio_only_where_both_are_known() -> None:
     assert text.beside(Comparison("x", None, 1.0, "ratio")) == ""
     assert text.beside(Comparison("x", 0.0, 1.0, "ratio")) == ""
     assert text.beside(Comparison("x", 2.0, None, "ratio")) == ""
+    assert text.beside(Comparison("x", 2.0, 1.0, "cycles")) == ""
 
 
 @settings(deadline=None, max_examples=50)

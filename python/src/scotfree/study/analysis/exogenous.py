@@ -20,7 +20,7 @@ from scotfree.study.analysis.study import Study
 VARIABLES: Final = {
     "cpu_util": "share of processor time used",
     "mem_bw": "memory bandwidth used, GB/s",
-    "long_wakeup_rate": "share of scheduling events longer than 50 us",
+    "long_wakeup_rate": "share of scheduling events longer than 50 µs",
     "cpi": "processor cycles per instruction",
 }
 # A half hour of a cluster needs that many calls of a method: then one may lie above its P95.

@@ -14,7 +14,7 @@ from scotfree.study.analysis.selection import Selected, of_selected, selected
 from scotfree.study.analysis.study import Study
 from scotfree.study.figures.completion import missing_calls, missing_places, place_notes
 from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, absent
-from scotfree.study.figures.words import called, duration, percent
+from scotfree.study.figures.words import called, counted, duration, percent, spoken
 
 # Section 3.3.3: clusters of a service, and its slowest over its fastest P95; least and greatest of the services.
 _PUBLISHED_CLUSTERS: Final = (5, 44)
@@ -43,7 +43,7 @@ def _finding(one: Selected, rows: Rows) -> str:
     return (
         f"{called(one.service, one.method)} is slowest in {slow['server_cluster']}: its P95 is "
         f"{duration(slow['p95'])} there, {slow['p95'] / max(fast['p95'], 1):.3g} times that in "
-        f"{fast['server_cluster']}; most of the difference is {grown.removesuffix('_ns')}."
+        f"{fast['server_cluster']}; most of the difference is {spoken(grown.removesuffix('_ns'))}."
     )
 
 
@@ -53,8 +53,9 @@ def _widened(tables: Rows) -> list[str]:
     if not wide:
         return []
     return [
-        f"In {len(wide)} of {len(tables)} clusters fewer than {nearby.CALLS_MIN} calls lie within 1 % of the P95; "
-        f"there the means are of calls within up to {percent(max(row['width'] for row in wide))} (column `width`)."
+        f"In {len(wide)} of {counted(len(tables), 'cluster')} fewer than {nearby.CALLS_MIN} calls lie within 1 % "
+        f"of the P95; there the means are of calls within up to {percent(max(row['width'] for row in wide))} "
+        "(column `width`)."
     ]
 
 
@@ -157,7 +158,7 @@ def _wire(row: dict[str, Any]) -> float:
 def _remote_finding(one: Selected, remote: Rows) -> str:
     far = remote[-1]
     return (
-        f"From {far['client_cluster']}, the farthest of {len(remote)} clusters, the median call of "
+        f"From {far['client_cluster']}, the farthest of {counted(len(remote), 'cluster')}, the median call of "
         f"{called(one.service, one.method)} takes {duration(far['p50'])}; {percent(far['wire_share'])} of "
         "it is wire."
     )

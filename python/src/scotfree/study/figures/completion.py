@@ -17,7 +17,7 @@ from scotfree.study.analysis.study import Study
 from scotfree.study.analysis.volumes import total, volumes
 from scotfree.study.figures import inputs
 from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, absent
-from scotfree.study.figures.words import called, percent
+from scotfree.study.figures.words import called, percent, spoken
 
 BINS: Final = 100
 _MEDIAN, _TAIL = 49, 94
@@ -118,8 +118,9 @@ def _comparisons(summaries: list[dict[str, Any]]) -> list[Comparison]:
 
 def _finding(row: dict[str, Any]) -> str:
     return (
-        f"{called(row['service'], row['method'])}: {row['median_stage']} is {percent(row['median_share'])} of the "
-        f"median call, {row['tail_stage']} {percent(row['tail_share'])} of the P95 call"
+        f"{called(row['service'], row['method'])}: {spoken(row['median_stage'])} is "
+        f"{percent(row['median_share'])} of the median call, "
+        f"{spoken(row['tail_stage'])} {percent(row['tail_share'])} of the P95 call"
         + (f", which takes {row['tail_ratio']:.3g} times as long." if row["tail_ratio"] else ".")
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from scotfree.study.analysis.study import Study
 from scotfree.study.figures import inputs
 from scotfree.study.figures.completion import missing_calls, missing_places, place_notes
 from scotfree.study.figures.result import Coverage, Figure, Result, absent
-from scotfree.study.figures.words import called, duration, listed
+from scotfree.study.figures.words import called, duration, listed, percent
 
 DAY_WINDOWS: Final = 48
 _WHICH: Final = ("fastest", "slowest")
@@ -30,6 +30,19 @@ _ENOUGH: Final = (
     "more calls: of one method in two clusters 100 in each, 20 in each half hour for which there are metrics"
 )
 _PUBLISHED_SERVICE: Final = "Bigtable"
+# How sentences and charts call the variables, and how their values are said.
+SPOKEN: Final = {
+    "cpu_util": "processor use",
+    "mem_bw": "memory bandwidth",
+    "long_wakeup_rate": "long wake-ups",
+    "cpi": "cycles per instruction",
+}
+SAID: Final[dict[str, Callable[[float], str]]] = {
+    "cpu_util": percent,
+    "mem_bw": lambda value: f"{value:.3g} GB/s",
+    "long_wakeup_rate": percent,
+    "cpi": lambda value: f"{value:.3g}",
+}
 
 Rows = list[dict[str, Any]]
 
@@ -68,11 +81,22 @@ def compute_table_2(study: Study) -> Result:
         Coverage.PARTIAL if missing else Coverage.COMPLETE,
         {"variables": pa.Table.from_pylist(rows)},
         missing,
+        [_range(row) for row in rows if row["median"] is not None],
         notes=[
             "Means of half hours, per service and cluster.",
             "The paper found no correlation with last-level cache misses and mispredicted branches, and "
             "shows neither.",
         ],
+    )
+
+
+def _range(row: dict[str, Any]) -> str:
+    """Where the user's clusters are."""
+    say = SAID[row["variable"]]
+    verb = "are" if SPOKEN[row["variable"]].endswith("s") else "is"
+    return (
+        f"{SPOKEN[row['variable']].capitalize()} {verb} {say(row['median'])} in the median, "
+        f"{say(row['least'])} to {say(row['greatest'])} in all half hours."
     )
 
 
@@ -117,7 +141,7 @@ def _rho_findings(found: dict[tuple[Selected, str], Correlation]) -> list[str]:
     for one in dict.fromkeys(method for method, _ in found):
         own = {variable: rho for (of, variable), rho in found.items() if of == one}
         sure = [
-            f"{name} (rho {rho.rho:.2f}, {rho.low:.2f} to {rho.high:.2f})"
+            f"{SPOKEN[name]} (rho {rho.rho:.2f}, {rho.low:.2f} to {rho.high:.2f})"
             for name, rho in own.items()
             if rho.low > 0
         ]
@@ -194,7 +218,7 @@ def _trend(rows: Rows, which: str) -> str | None:
     if len(p95) == 0:
         return None
     rhos = {name: spearman(np.array([row[name] for row in own], float), p95) for name in VARIABLES}
-    said = [f"{name} {rho.rho:.2f}" for name, rho in rhos.items() if rho]
+    said = [f"{SPOKEN[name]} {rho.rho:.2f}" for name, rho in rhos.items() if rho]
     spread = f"{duration(p95.min())} to {duration(p95.max())}"
     return (
         f"{own[0]['cluster']}, the {which} cluster of {called(own[0]['service'], own[0]['method'])}: P95 "

@@ -127,6 +127,11 @@ def _unsaid(results: Mapping[str, Result]) -> list[Finding]:
             waiting.setdefault(name, []).append(number)
     ordered = sorted(waiting.items(), key=lambda one: -len(one[1]))[:_MISSING_MOST]
     return [
-        Finding(numbers[0], f"Not to be told, or only in part: {listed(numbers)}. It needs {name}.", 0.0)
+        Finding(
+            numbers[0],
+            f"Not to be told, or only in part: {listed(numbers)}. "
+            f"{'It needs' if len(numbers) == 1 else 'They need'} {name}.",
+            0.0,
+        )
         for name, numbers in ordered
     ]

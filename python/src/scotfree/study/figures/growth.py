@@ -11,7 +11,7 @@ from scotfree.study.analysis import growth
 from scotfree.study.analysis.study import Study
 from scotfree.study.figures import inputs
 from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, Row, absent
-from scotfree.study.figures.words import percent
+from scotfree.study.figures.words import counted, percent
 
 # Section 2.2.
 _PUBLISHED_YEAR: Final = 0.30
@@ -63,9 +63,9 @@ def compute(study: Study) -> Result:
 
 def _finding(year: float | None, days: int) -> str:
     if year is None:
-        return f"Over {days} days no growth per year can be told; {DAYS_MIN} days are needed."
+        return f"Over {counted(days, 'day')} no growth per year can be told; {DAYS_MIN} days are needed."
     verb = "grow" if year >= 0 else "fall"
-    return f"Requests per cycle {verb} by {percent(abs(year))} a year, over {days} days."
+    return f"Requests per cycle {verb} by {percent(abs(year))} a year, over {counted(days, 'day')}."
 
 
 FIGURES = (Figure("F1", "Requests per cycle over time", "2.2", compute),)

@@ -108,7 +108,7 @@ def _comparisons(summaries: Rows) -> list[Comparison]:
     """The paper names who is saturated; the user's greatest load stands beside."""
     named = {plain_name(row["service"]): row["load_max"] for row in summaries}
     return [
-        Comparison(f"{service}: greatest load (nearly 1)", 1.0, named.get(plain_name(service)), "share", "about")
+        Comparison(f"{service}: greatest load", 1.0, named.get(plain_name(service)), "share", "about")
         for service in _PUBLISHED_SATURATED
     ]
 

@@ -12,7 +12,7 @@ from scotfree.study.analysis.study import Study
 from scotfree.study.analysis.volumes import total, volumes
 from scotfree.study.figures import inputs
 from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, Row, absent
-from scotfree.study.figures.words import percent
+from scotfree.study.figures.words import counted, percent
 
 _DAY_NS: Final = 86_400 * 1_000_000_000
 # By the name of the user's own number.
@@ -87,7 +87,8 @@ def compute(study: Study) -> Result:
 
 def _finding(found: dict[str, float | None]) -> str:
     spans, calls, telling = (found[name] or 0.0 for name in ("spans", "calls", "effective_spans"))
-    sentence = f"{spans:,.0f} spans of {found['methods']:,.0f} methods in {found['traces']:,.0f} traces"
+    sentence = f"{counted(round(spans), 'span')} of {counted(round(found['methods'] or 0), 'method')}"
+    sentence += f" in {counted(round(found['traces'] or 0), 'trace')}"
     if calls != spans:
         sentence += f" stand for {calls:,.0f} calls and tell as much as {telling:,.0f} of equal weight"
         sentence += f" ({percent(telling / spans)})"

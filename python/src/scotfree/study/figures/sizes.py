@@ -29,8 +29,8 @@ _RESPONSES_PUBLISHED: Final = [
 ]
 _SMALLEST_BYTES: Final = 64
 _CONTRADICTION: Final = (
-    "The paper also says that the smallest 10 % of methods have median requests under 2030 B, which contradicts"
-    " half of them being under 1530 B: it is not compared with."
+    "The paper also says that the smallest 10 % of methods have median requests under 2.03 kB, which contradicts"
+    " half of them being under 1.53 kB: it is not compared with."
 )
 
 

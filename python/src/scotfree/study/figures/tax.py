@@ -202,7 +202,8 @@ def compute_coverage(study: Study) -> Result:
     covered = inputs.coverage(known)
     missing = [] if covered is Coverage.COMPLETE else [inputs.STAGES]
     lumped = float(calls[hows == "lumped"].sum() / calls.sum())
-    finding = f"Of the nine stages of all calls {percent(known)} are known, {percent(lumped)} only as a sum."
+    in_sums = f", {percent(lumped)} only as a sum" if lumped else ""
+    finding = f"Of the nine stages of all calls {percent(known)} are known{in_sums}."
     # The components are the figure; that few are known of the user's calls is what it then shows.
     covered = Coverage.PARTIAL if covered is Coverage.ABSENT else covered
     return Result(covered, {"stages": table}, missing, [finding])

@@ -11,7 +11,7 @@ from scotfree.study.analysis.selection import TABLE_1, Selected, selected
 from scotfree.study.analysis.study import Study
 from scotfree.study.figures import inputs
 from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, absent
-from scotfree.study.figures.words import called, percent
+from scotfree.study.figures.words import called, percent, spoken
 
 # Figure 15, in percent. Its columns in its order: the fourth, printed as a second "Server Send Queue", is the
 # server's receive queue. The row that it calls BigQuery is that of Bigtable in Table 1.
@@ -96,7 +96,7 @@ def _comparisons(methods: tuple[Selected, ...], found: Cells) -> list[Comparison
         return []
     return [
         Comparison(
-            f"{service}: tail that leaves without {stage}",
+            f"{service}: tail that leaves without {spoken(stage)}",
             value / 100,
             _leaves(found, ids[service], stage) if service in ids else None,
             "share",
@@ -124,7 +124,8 @@ def sentence(name: str, stage: str, value: float) -> str:
     """What the dominant stage means."""
     if value <= 0:
         return f"No single stage makes the P95 tail of {name}: none at its median takes a call out of it."
-    return f"{percent(value)} of the P95 tail of {name} is {stage}: so many leave it if that takes its median."
+    of_tail = f"{percent(value)} of the P95 tail of {name}"
+    return f"{of_tail} is {spoken(stage)}: so many leave it if that takes its median."
 
 
 def _findings(methods: tuple[Selected, ...], found: Cells) -> list[str]:

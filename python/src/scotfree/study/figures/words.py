@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-_NS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
+# A method or a service whose name no record says.
+UNNAMED = "(no name)"
+_NS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
 def percent(share: float) -> str:
-    """58 %, 2.0 %, 0.43 %: two digits that mean something."""
+    """58 %, 2.0 %, 0.43 %: two digits that mean something; nothing is 0 %."""
     value = share * 100
+    if value == 0:
+        return "0 %"
     digits = 0 if abs(value) >= 10 else 1 if abs(value) >= 1 else 2
     return f"{value:.{digits}f} %"
 
@@ -19,7 +23,7 @@ def duration(ns: float) -> str:
 
 
 def _scaled(value: float, steps: tuple[tuple[float, str], ...]) -> str:
-    # 999.6 us is 1 ms, not 1e+03 us.
+    # 999.6 µs is 1 ms, not 1e+03 µs.
     step, unit = next((step for step in steps if abs(value) >= step[0] * 0.9995), steps[-1])
     return f"{_three(value / step)} {unit}"
 
@@ -31,7 +35,12 @@ def _three(value: float) -> str:
 
 def called(service: str, method: str) -> str:
     """A method as one word: a fully qualified one stands alone, and a service for one without a name."""
-    return method if service in method else f"{service} {method}".strip()
+    return (method if service in method else f"{service} {method}".strip()) or UNNAMED
+
+
+def spoken(stage: str) -> str:
+    """A stage's name in words."""
+    return stage.replace("_", " ").replace("recv", "receive").replace("app", "application")
 
 
 def listed(names: list[str]) -> str:

@@ -24,6 +24,7 @@ from markupsafe import Markup
 
 from scotfree.study.figures.findings import Finding
 from scotfree.study.figures.result import Coverage
+from scotfree.study.figures.words import counted
 from scotfree.study.report import bins, text
 from scotfree.study.report.catalogue import Computed, key_of
 from scotfree.study.report.charts import DRAW, Chart, theme
@@ -176,5 +177,7 @@ def environment() -> jinja2.Environment:
         finalize=_shown,
     )
     environment.filters["count"] = text.count
+    environment.filters["counted"] = counted
+    environment.filters["unbroken"] = text.unbroken
     environment.filters["bytes"] = lambda value: text.quantity(value, "bytes")
     return environment

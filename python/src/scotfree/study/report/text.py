@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 from scotfree.study.figures.result import Comparison
@@ -12,7 +13,9 @@ _BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 _LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _RELATIONS = {"<=": "≤ ", ">=": "≥ ", "about": "about ", "<": "< ", ">": "> "}
 _RATIO_MIN = 0.001
+_CYCLES = "cycles"
 NONE = "\u2013"
+_UNIT = re.compile(r"(?<=\d) (%|[nµm]?s|[kMG]?B|GB/s)(?!\w)")
 # Thin and unbreakable, between a number and its unit.
 _GAP = "\u202f"
 
@@ -31,12 +34,16 @@ def quantity(value: float | None, unit: str) -> str:
     if value is None or math.isnan(value):
         return NONE
     form = _FORMS.get(unit)
-    return form(value) if form else f"{_counted(value)}{_GAP}{unit}"
+    return form(value) if form else f"{_counted(value)}{_GAP}{_singular(unit) if value == 1 else unit}"
+
+
+def _singular(unit: str) -> str:
+    return unit.removesuffix("s")
 
 
 def _scaled(value: float, steps: tuple[tuple[float, str], ...]) -> str:
     for step, unit in steps:
-        # 999.6 us is 1 ms, not 1000 us.
+        # 999.6 µs is 1 ms, not 1000 µs.
         if abs(value) >= step * 0.9995:
             return f"{digits(value / step)}{_GAP}{unit}"
     return f"{digits(value)}{_GAP}{steps[-1][1]}"
@@ -56,6 +63,8 @@ _FORMS: dict[str, Callable[[float], str]] = {
     "share": lambda value: f"{digits(value * 100)}{_GAP}%",
     "1/year": lambda value: f"{digits(value * 100)}{_GAP}% per year",
     "ratio": digits,
+    # Normalized: of a unit that the paper does not give.
+    _CYCLES: digits,
 }
 
 
@@ -70,11 +79,19 @@ def beside(comparison: Comparison) -> str:
     ours, theirs = comparison.measured, comparison.published
     if ours is None or not theirs or ours / theirs <= 0:
         return ""
+    if comparison.unit == _CYCLES:
+        # Units that may differ have no ratio.
+        return ""
     ratio = ours / theirs
     # Zeros that must be counted are read by nobody.
     return f"below {_RATIO_MIN:g}\u00d7" if ratio < _RATIO_MIN else f"{digits(ratio)}\u00d7"
 
 
+def unbroken(sentence: str) -> str:
+    """A sentence whose numbers stay on one line with their units."""
+    return _UNIT.sub("\u00a0\\1", sentence)
+
+
 def count(value: int) -> str:
     """A whole number with its thousands apart."""
-    return f"{value:,}".replace(",", "\u202f")
+    return f"{value:,}"

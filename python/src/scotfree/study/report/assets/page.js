@@ -27,6 +27,21 @@
     return chosen ? chosen === "dark" : system.matches;
   };
 
+  const SCALES = {
+    ns: [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]],
+    bytes: [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]],
+  };
+  const digits = (value) => value.toLocaleString("en", { maximumSignificantDigits: 3 });
+  // A value with its unit, for tooltips.
+  const quantity = (value, unit) => {
+    if (typeof value !== "number" || Number.isNaN(value)) return "–";
+    if (unit === "share") return digits(value * 100) + " %";
+    if (unit === "count") return value.toLocaleString("en", { maximumFractionDigits: 1 });
+    if (!(unit in SCALES)) return digits(value);
+    const [step, name] = SCALES[unit].find(([least]) => Math.abs(value) >= least * 0.9995) || SCALES[unit].at(-1);
+    return digits(value / step) + " " + name;
+  };
+
   const draw = async (place) => {
     const theme = isDark() ? "dark" : "light";
     if (place.dataset.drawn === theme || place.dataset.drawing === theme) return;
@@ -42,11 +57,16 @@
       datasets: Object.fromEntries(sets.map((name) => [name, rows(name).map((row) => ({ ...row }))])),
     };
     const config = structuredClone(page.themes[theme]);
-    if (narrow) { config.legend.columns = 2; config.axis.labelLimit = 85; }
+    config.legend.columns = narrow ? 2 : width < 720 ? 3 : 4;
+    if (narrow) {
+      Object.assign(config.legend, { labelFontSize: 10, columnPadding: 4 });
+      Object.assign(config.axis, { labelLimit: 125, labelFontSize: 10 });
+    }
     const old = views.get(place);
     try {
       const made = await window.vegaEmbed(place, given, {
         mode: "vega-lite", renderer: "svg", actions: false, ast: true, config, defaultStyle: false,
+        expressionFunctions: { quantity },
         tooltip: { disableDefaultStyle: true, theme: "custom" },
       });
       views.set(place, made);

@@ -14,12 +14,15 @@ import pyarrow as pa
 from scotfree.study.report.charts import theme
 
 HEIGHT = 280
-_UNIT_NS = "datum.value >= 1e9 ? format(datum.value / 1e9, '~g') + ' s' : datum.value >= 1e6 ? "
+_UNIT_NS = (
+    "datum.value === 0 ? '0' : datum.value >= 1e9 ? format(datum.value / 1e9, '~g') + ' s' : datum.value >= 1e6 ? "
+)
 _UNIT_NS += (
     "format(datum.value / 1e6, '~g') + ' ms' : datum.value >= 1e3 ? format(datum.value / 1e3, '~g') + ' µs' : "
 )
 _UNIT_NS += "format(datum.value, '~g') + ' ns'"
-_UNIT_BYTES = "datum.value >= 1e9 ? format(datum.value / 1e9, '~g') + ' GB' : datum.value >= 1e6 ? "
+_UNIT_BYTES = "datum.value === 0 ? '0' : datum.value >= 1e9 ? format(datum.value / 1e9, '~g') + ' GB' : "
+_UNIT_BYTES += "datum.value >= 1e6 ? "
 _UNIT_BYTES += "format(datum.value / 1e6, '~g') + ' MB' : datum.value >= 1e3 ? "
 _UNIT_BYTES += "format(datum.value / 1e3, '~g') + ' kB' : format(datum.value, '~g') + ' B'"
 # How an axis says its values, by a column's unit; Vega expressions.
@@ -31,6 +34,10 @@ LABELS = {
     "ratio": "format(datum.value, '~g')",
     "cycles": "format(datum.value, '~g')",
 }
+
+
+# A name as two lines: broken at the first space, or else behind the first dash or underscore.
+_BROKEN = r"split(replace(datum.label, regexp('^(\\S+) |^([^-_]+[-_])'), '$1$2\\n'), '\\n')"
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,18 @@ def over(name: str) -> alt.Chart:
 def axis(unit: str, title: str | None, **more: Any) -> alt.Axis:
     """An axis that says its unit with each value."""
     return alt.Axis(title=title, labelExpr=LABELS[unit], **more)
+
+
+def tip(field_: str, unit: str, title: str | None = None) -> alt.Tooltip:
+    """A value in a tooltip, with its unit; units are keys of `LABELS`."""
+    return alt.Tooltip(f"{field_}:Q", formatType="quantity", format=unit, title=title or field_)
+
+
+def names(field_: str, order: Any = None, *, longest: int = 20, grid: bool = False) -> alt.Y:
+    """A vertical axis of names; on a narrow page those beyond so many letters break once, not to be cut."""
+    axis = alt.Axis(title=None, ticks=False, domain=False, grid=grid, labelOverlap=False, labelLineHeight=11)
+    axis.labelExpr = f"width < 360 && length(datum.label) > {longest} ? {_BROKEN} : datum.label"
+    return alt.Y(f"{field_}:N", sort=order, axis=axis)
 
 
 def powers(*columns: Iterable[float | None]) -> tuple[list[float], list[float]]:

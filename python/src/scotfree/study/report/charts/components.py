@@ -8,20 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from scotfree.study.figures.exogenous import SPOKEN
 from scotfree.study.figures.result import Result
-from scotfree.study.figures.words import called
+from scotfree.study.figures.words import called, percent
 from scotfree.study.report import text
 from scotfree.study.report.charts import plain, stages
 from scotfree.study.report.charts.chart import Chart
 
 # Of F17 the methods that are drawn; the table of correlations has all.
 _METHODS_MAX = 3
-_VARIABLES = {
-    "cpu_util": "processor use",
-    "mem_bw": "memory bandwidth, GB/s",
-    "long_wakeup_rate": "long wake-ups",
-    "cpi": "cycles per instruction",
-}
 # The slowest hundredth would press all others to the axis.
 _SHOWN_CDF = 0.99
 
@@ -85,7 +80,7 @@ def _relation(result: Result) -> list[Chart]:
     table = table.rename_columns([name if name != "name" else "method_name" for name in table.column_names])
     values = table["value"].to_pylist()
     shown = [
-        text.quantity(v, "share") if of in _SHARES else text.digits(v)
+        percent(v) if of in _SHARES else text.digits(v)
         for v, of in zip(values, table["variable"].to_pylist(), strict=True)
     ]
     table = table.append_column("label", pa.array(shown, pa.string())).append_column(
@@ -94,14 +89,20 @@ def _relation(result: Result) -> list[Chart]:
     table = table.append_column("order", table["bucket"])
     rows = stages.wide(table, ["method_name", "variable", "order", "label", "name"])
     made = [*_rho(result.tables["spearman"]), stages.key()]
-    for name in list(dict.fromkeys(table["method_name"].to_pylist()))[:_METHODS_MAX]:
-        for variable, meaning in _VARIABLES.items():
+    for name in _first(table, result.tables["spearman"]):
+        for variable, spoken in SPOKEN.items():
             if variable in set(table.filter(pc.equal(table["method_name"], name))["variable"].to_pylist()):
-                about = f"{name}: the P95 call by {meaning.split(',')[0]} of its cluster"
-                made.append(
-                    stages.columns("f17", _only(method_name=name, variable=variable), rows, about, meaning)
-                )
+                about = f"{name}: the P95 call by {spoken} of its cluster"
+                title = f"{spoken}, GB/s" if variable == "mem_bw" else spoken
+                made.append(stages.columns("f17", _only(method_name=name, variable=variable), rows, about, title))
     return made
+
+
+def _first(buckets: pa.Table, spearman: pa.Table) -> list[str]:
+    """Those that are drawn: in the order of the correlations."""
+    ordered = [*_names(named(spearman)), *buckets["method_name"].to_pylist()]
+    known = set(buckets["method_name"].to_pylist())
+    return [name for name in dict.fromkeys(ordered) if name in known][:_METHODS_MAX]
 
 
 _SHARES = ("cpu_util", "long_wakeup_rate")
@@ -114,18 +115,15 @@ def _rho(spearman: pa.Table) -> list[Chart]:
     rows = pa.table(
         {
             "row": table["name"],
-            "column": pa.array(
-                [_VARIABLES[of].split(",")[0] for of in table["variable"].to_pylist()], pa.string()
-            ),
+            "column": pa.array([SPOKEN[of] for of in table["variable"].to_pylist()], pa.string()),
             "value": table["rho"],
             "low": table["rho_low"],
             "high": table["rho_high"],
             "pairs": table["pairs"],
         }
     )
-    columns = [meaning.split(",")[0] for meaning in _VARIABLES.values()]
     about = "Rank correlation (Spearman) of the P95 with the state of the cluster; 95 % intervals in the data"
-    return [plain.matrix("f17-rho", rows, about, columns=columns, form=".2f", is_signed=True)]
+    return [plain.matrix("f17-rho", rows, about, columns=list(SPOKEN.values()), form=".2f", is_signed=True)]
 
 
 def _remote(result: Result) -> list[Chart]:

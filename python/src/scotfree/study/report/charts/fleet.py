@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from scotfree.study.analysis.selection import plain_name
 from scotfree.study.figures.errors import plain_status
+from scotfree.study.figures.exogenous import SPOKEN
 from scotfree.study.figures.result import Result, Row
-from scotfree.study.figures.words import called
+from scotfree.study.figures.words import called, percent
 from scotfree.study.report.charts import plain
 from scotfree.study.report.charts.chart import Chart
 from scotfree.study.report.charts.published import rows as published_rows
@@ -18,12 +21,12 @@ from scotfree.study.report.charts.published import rows as published_rows
 _DAY_NS = 86_400_000_000_000
 _YEAR_DAYS = 365.25
 _BY = {"calls": "of all calls", "bytes": "of all bytes", "cycles": "of all cycles"}
-_SERIES = {
-    "p95_ns": ("P95", "ns"),
-    "cpu_util": ("processor use", "share"),
-    "mem_bw": ("memory bandwidth, GB/s", "ratio"),
-    "long_wakeup_rate": ("long wake-ups", "share"),
-    "cpi": ("cycles per instruction", "ratio"),
+# How axes say the variables' values, and what is said beside these.
+_UNITS = {
+    "cpu_util": ("share", None),
+    "mem_bw": ("ratio", "GB/s"),
+    "long_wakeup_rate": ("share", None),
+    "cpi": ("ratio", None),
 }
 
 
@@ -34,7 +37,7 @@ def _growth(result: Result) -> list[Chart]:
     picks = np.unique(np.linspace(0, len(day) - 1, min(len(day), 350)).astype(int))
     series = {"yours": days["ratio"].to_numpy()[picks]}
     if published is not None:
-        series[f"published, {published:.0%} a year"] = (1 + published) ** ((day[picks] - day[0]) / _YEAR_DAYS)
+        series[f"published, {percent(published)} a year"] = (1 + published) ** ((day[picks] - day[0]) / _YEAR_DAYS)
     rows = pa.concat_tables(
         [
             pa.table(
@@ -69,18 +72,26 @@ def _services(result: Result) -> list[Chart]:
 def _day(result: Result) -> list[Chart]:
     table = result.tables["day"].to_pylist()
     made = []
-    for column, (title, unit) in _SERIES.items():
+    over = _over(result.tables["day"]["start_ns"])
+    for column, spoken in {"p95_ns": "P95", **SPOKEN}.items():
+        unit, beside = _UNITS.get(column, ("ns", None))
         rows = [
             {"series": f"{row['cluster']} ({row['which']})", "x": float(row["start_ns"]), "y": row[column]}
             for row in table
             if row[column] is not None
         ]
         if rows:
-            axes = plain.Axes("", title, unit, x_unit="time")
-            about = f"{title} over the day, UTC"
-            about = about[0].upper() + about[1:]
+            axes = plain.Axes("", f"{spoken}, {beside}" if beside else spoken, unit, x_unit="time")
+            about = f"{spoken[0].upper()}{spoken[1:]} by half hours, {over}"
             made.append(plain.lines(f"f18-{column}", pa.Table.from_pylist(rows), about, axes, is_small=True))
     return made
+
+
+def _over(start_ns: pa.ChunkedArray) -> str:
+    ends = (int(of(start_ns).as_py()) // 1_000_000_000 for of in (pc.min, pc.max))
+    first, last = (dt.datetime.fromtimestamp(end, dt.UTC) for end in ends)
+    until = last.strftime("%H:%M" if first.date() == last.date() else "%Y-%m-%d %H:%M")
+    return f"{first:%Y-%m-%d %H:%M} to {until} UTC"
 
 
 def _load(result: Result) -> list[Chart]:
@@ -129,7 +140,7 @@ def _selected(result: Result) -> list[Chart]:
     about = (
         "Median sizes of request and response of the methods that are looked at one by one, and the published size"
     )
-    made = [plain.dots("t1", pa.Table.from_pylist(rows), about, title="bytes", unit="bytes")] if rows else []
+    made = [plain.dots("t1", pa.Table.from_pylist(rows), about, title="size", unit="bytes")] if rows else []
     return [*made, *_time(result.tables["services"])]
 
 
@@ -141,7 +152,13 @@ def _time(services: pa.Table) -> list[Chart]:
 
 def _variables(result: Result) -> list[Chart]:
     return [
-        plain.span(f"t2-{row['variable']}", row, f"{row['variable']}: {row['meaning']}")
+        plain.span(
+            f"t2-{row['variable']}",
+            row,
+            f"{SPOKEN[row['variable']].capitalize()} ({row['variable']}): {row['meaning']}",
+            unit=_UNITS[row["variable"]][0],
+            title=_UNITS[row["variable"]][1],
+        )
         for row in result.tables["variables"].to_pylist()
         if row["median"] is not None
     ]

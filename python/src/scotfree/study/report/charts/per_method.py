@@ -15,7 +15,7 @@ _QUANTITIES = {
     "F2": Quantity("f2", "completion time", "ns"),
     "F4": Quantity("f4", "descendants", "count", scale="symlog"),
     "F5": Quantity("f5", "ancestors", "count", scale="linear"),
-    "F7": Quantity("f7", "response by request", "ratio"),
+    "F7": Quantity("f7", "response by request, ratio", "ratio"),
     "F11": Quantity("f11", "tax of the completion time", "share", scale="linear"),
     "F12": Quantity("f12", "wire and stack", "ns"),
     "F13": Quantity("f13", "queues", "ns"),

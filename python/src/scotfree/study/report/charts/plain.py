@@ -7,24 +7,29 @@ from typing import Any
 
 import altair as alt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from scotfree.study.report.charts import chart, theme
 from scotfree.study.report.charts.chart import Chart
+
+_DAY_MS = 86_400_000
+# For at most so many days.
+_TIME_FORMS = ((3.0, "%H:%M"), (120.0, "%d %b"), (float("inf"), "%b %Y"))
 
 
 def shares(name: str, rows: pa.Table, about: str, *, title: str, unit: str = "share", top: int = 24) -> Chart:
     """Bars of `value`, one for each `row`, in their order; a mark at `published` where that is known."""
     rows = rows.slice(0, top)
-    y = alt.Y("row:N", sort=None, axis=alt.Axis(title=None, ticks=False, domain=False))
+    y = chart.names("row")
     scale = alt.Scale(nice=True)
-    tip = ["row:N", alt.Tooltip("value:Q", format=_form(unit))]
+    tip = ["row:N", chart.tip("value", unit)]
     bar = chart.over(name).mark_bar(color=theme.ONE, height={"band": 0.62})
     drawn: Any = bar.encode(
         y=y, x=alt.X("value:Q", scale=scale, axis=chart.axis(unit, title, tickCount=6)), tooltip=tip
     )
     if "published" in rows.column_names and rows["published"].null_count < rows.num_rows:
         mark = chart.published(name)
-        tip = ["row:N", alt.Tooltip("published:Q", format=_form(unit))]
+        tip = ["row:N", chart.tip("published", unit)]
         drawn = alt.layer(drawn, mark.encode(y=y, x=alt.X("published:Q", scale=scale), tooltip=tip))
         about += "; diamonds are published"
     return Chart(about, drawn, {name: rows}, height=max(80, 24 * rows.num_rows + 10))
@@ -42,11 +47,11 @@ def stacked(
         chart.over(name)
         .mark_bar(height={"band": 0.72})
         .encode(
-            y=alt.Y("row:N", sort=order, axis=alt.Axis(title=None, ticks=False, domain=False)),
+            y=chart.names("row", order),
             x=alt.X("value:Q", stack="zero", axis=chart.axis(unit, title), scale=scale),
             color=classes(series),
             order="place:Q",
-            tooltip=["row:N", "series:N", alt.Tooltip("value:Q", format=_form(unit))],
+            tooltip=["row:N", "series:N", chart.tip("value", unit)],
         )
     )
     return Chart(about, spec, {name: rows}, height=max(80, 24 * len(order) + 10))
@@ -54,7 +59,7 @@ def stacked(
 
 def correlations(name: str, rows: pa.Table, about: str) -> Chart:
     """Bars of `value` from -1 to 1, one for each `row`; an interval from `low` to `high` where known."""
-    y = alt.Y("row:N", sort=None, axis=alt.Axis(title=None, ticks=False, domain=False))
+    y = chart.names("row")
     scale = alt.Scale(domain=[-1, 1])
     x = alt.X("value:Q", scale=scale, axis=alt.Axis(title="Spearman's rank correlation", grid=True, tickCount=5))
     tip = ["row:N", alt.Tooltip("value:Q", format=".2f")]
@@ -65,14 +70,13 @@ def correlations(name: str, rows: pa.Table, about: str) -> Chart:
     return Chart(about, drawn, {name: rows}, height=max(80, 24 * rows.num_rows + 10))
 
 
-def _form(unit: str) -> str:
-    return ".2%" if unit == "share" else ".3~s"
-
-
 def classes(domain: list[str], symbol: str = "square") -> alt.Color:
-    """The colour of `series`, with its legend if there are several."""
+    """The colour of `series`, with its legend if there are several; what is published has its own."""
     legend = alt.Legend(title=None, symbolType=symbol, symbolStrokeWidth=3) if len(domain) > 1 else None
-    range_ = [theme.CLASSES[at % len(theme.CLASSES)] for at in range(len(domain))]
+    range_ = [
+        theme.PUBLISHED if one.startswith("published") else theme.CLASSES[at % len(theme.CLASSES)]
+        for at, one in enumerate(domain)
+    ]
     return alt.Color("series:N", scale=alt.Scale(domain=domain, range=range_), legend=legend)
 
 
@@ -92,7 +96,9 @@ class Axes:
     def across(self, rows: pa.Table) -> alt.X:
         """The horizontal axis."""
         if self.x_unit == "time":
-            return alt.X("x:T", axis=alt.Axis(title=self.x_title, tickCount=5, labelAngle=0))
+            # Half hours and days are those of UTC, wherever the page is read.
+            axis = alt.Axis(title=self.x_title, tickCount=5, labelAngle=0, format=_time_form(rows["x"]))
+            return alt.X("x:T", axis=axis, scale=alt.Scale(type="utc"))
         if self.is_x_log:
             return chart.log_x("x", self.x_unit, self.x_title, chart.powers(rows["x"].to_pylist()))
         scale = alt.Scale(zero=False, nice=False)
@@ -117,14 +123,14 @@ def lines(name: str, rows: pa.Table, about: str, axes: Axes, *, is_small: bool =
         encoded["strokeDash"] = alt.StrokeDash("dashed:N", scale=dash, legend=None)
     step: Any = "step-after" if axes.is_step else "linear"
     line: Any = chart.over(name).mark_line(strokeWidth=1.6, interpolate=step, clip=True)
-    spec = line.encode(**encoded, tooltip=_tips(axes))
+    # Of a line under the pointer its first point is known and no other, so no value is said.
+    spec = line.encode(**encoded, tooltip=["series:N"])
     return Chart(about, spec, {name: rows}, height=180 if is_small else 260, is_small=is_small)
 
 
-def _tips(axes: Axes) -> list[Any]:
-    is_time = axes.x_unit == "time"
-    x = alt.Tooltip("x:T", format="%d %b %H:%M") if is_time else alt.Tooltip("x:Q", format=_form(axes.x_unit))
-    return ["series:N", x, alt.Tooltip("y:Q", format=_form(axes.unit))]
+def _time_form(milliseconds: pa.ChunkedArray) -> str:
+    days = (pc.max(milliseconds).as_py() - pc.min(milliseconds).as_py()) / _DAY_MS
+    return next(form for most, form in _TIME_FORMS if days <= most)
 
 
 def _milliseconds(values: pa.ChunkedArray) -> pa.Array:
@@ -136,17 +142,23 @@ def matrix(
 ) -> Chart:
     """Cells at `row` and `column` with their `value` written in them, darker where it is larger."""
     x = alt.X(
-        "column:N", sort=columns, axis=alt.Axis(title=None, orient="top", labelAngle=-90, labelOverlap=False)
+        "column:N",
+        sort=columns,
+        axis=alt.Axis(title=None, orient="top", labelAngle=-90, labelOverlap=False, labelLimit=160),
     )
-    y = alt.Y("row:N", sort=None, axis=alt.Axis(title=None, ticks=False, domain=False))
+    y = chart.names("row", longest=16)
     base = chart.over(name).encode(x=x, y=y)
     scale = alt.Scale(range=["#3b7fb814", "#3b7fb8"], domainMin=0)
     if is_signed:
-        scale = alt.Scale(range=["#e2711d", "#e2711d08", "#3b7fb8"], domain=[-1, 0, 1], interpolate="rgb")
+        # Each colour fades towards 0; one between both would be mud.
+        faded = ["#e2711d", "#e2711d08", "#3b7fb808", "#3b7fb8"]
+        scale = alt.Scale(range=faded, domain=[-1, -1e-9, 1e-9, 1], interpolate="rgb")
     colour = alt.Color("value:Q", scale=scale, legend=None)
     tip = ["row:N", "column:N", alt.Tooltip("value:Q", format=form)]
     cells = base.mark_rect().encode(color=colour, tooltip=tip)
-    written = base.mark_text(fontSize=10).encode(text=alt.Text("value:Q", format=form))
+    written = base.mark_text(fontSize=alt.ExprRef("width < 300 ? 9 : 10")).encode(
+        text=alt.Text("value:Q", format=form)
+    )
     count = len(set(rows["row"].to_pylist()))
     return Chart(about, alt.layer(cells, written), {name: rows}, height=26 * count + 10)
 
@@ -154,8 +166,8 @@ def matrix(
 def grouped(name: str, rows: pa.Table, about: str, *, title: str, unit: str = "share") -> Chart:
     """Bars of `value` side by side: one for each `series` of each `row`; a mark at `published` where known."""
     series = list(dict.fromkeys(rows["series"].to_pylist()))
-    y = alt.Y("row:N", sort=None, axis=alt.Axis(title=None, ticks=False, domain=False))
-    tip = ["row:N", "series:N", *(alt.Tooltip(f"{of}:Q", format=_form(unit)) for of in ("value", "published"))]
+    y = chart.names("row")
+    tip = ["row:N", "series:N", *(chart.tip(of, unit) for of in ("value", "published"))]
     offset = alt.YOffset("series:N", sort=series)
     x = alt.X("value:Q", axis=chart.axis(unit, title, tickCount=6))
     bar = chart.over(name).mark_bar().encode(y=y, yOffset=offset, x=x, color=classes(series), tooltip=tip)
@@ -169,7 +181,7 @@ def dots(name: str, rows: pa.Table, about: str, *, title: str, unit: str) -> Cha
     series = list(dict.fromkeys(rows["series"].to_pylist()))
     colours = [theme.PUBLISHED if one == "published" else theme.CLASSES[at] for at, one in enumerate(series)]
     shapes = ["diamond" if one == "published" else "circle" for one in series]
-    y = alt.Y("row:N", sort=None, axis=alt.Axis(title=None, ticks=False, domain=False, grid=True))
+    y = chart.names("row", grid=True)
     spec = (
         chart.over(name)
         .mark_point(size=90, filled=True, opacity=1)
@@ -178,18 +190,18 @@ def dots(name: str, rows: pa.Table, about: str, *, title: str, unit: str) -> Cha
             x=chart.log_x("value", unit, title, chart.powers(rows["value"].to_pylist())),
             color=alt.Color("series:N", title=None, scale=alt.Scale(domain=series, range=colours)),
             shape=alt.Shape("series:N", title=None, scale=alt.Scale(domain=series, range=shapes)),
-            tooltip=["row:N", "series:N", alt.Tooltip("value:Q", format=".3~s")],
+            tooltip=["row:N", "series:N", chart.tip("value", unit)],
         )
     )
     return Chart(about, spec, {name: rows}, height=24 * len(set(rows["row"].to_pylist())) + 10)
 
 
-def span(name: str, row: dict[str, Any], about: str) -> Chart:
+def span(name: str, row: dict[str, Any], about: str, *, unit: str, title: str | None = None) -> Chart:
     """From `least` to `greatest`, with the `median` marked."""
     rows = pa.table({key: pa.array([row[key]], pa.float64()) for key in ("least", "median", "greatest")})
-    x = alt.X("least:Q", axis=alt.Axis(title=None, tickCount=5), scale=alt.Scale(zero=True))
-    tip = [alt.Tooltip(f"{key}:Q", format=".3~g") for key in rows.column_names]
+    x = alt.X("least:Q", axis=chart.axis(unit, title, tickCount=5), scale=alt.Scale(zero=True))
+    tip = [chart.tip(key, unit) for key in rows.column_names]
     bar = chart.over(name).mark_bar(color=theme.ONE, height=8).encode(x=x, x2="greatest:Q", tooltip=tip)
     mark = chart.over(name).mark_point(size=90, filled=True, color=theme.OTHER, opacity=1, stroke="white")
     spec = alt.layer(bar, mark.encode(x="median:Q", tooltip=tip))
-    return Chart(about + ": least, median, greatest", spec, {name: rows}, height=36, is_small=True)
+    return Chart(about + "; the dot is the median", spec, {name: rows}, height=36, is_small=True)

@@ -31,7 +31,7 @@ def _shares(methods: pa.Table) -> Chart:
     popular, others = order[: _POINTS_MAX // 3], order[_POINTS_MAX // 3 :]
     step = max(1, -(-len(others) // (_POINTS_MAX - len(popular))))
     shown = shown.take(pa.array(np.concatenate([popular, others[::step]])))
-    tip = ["service:N", "method:N", alt.Tooltip("share:Q", format=".3%"), alt.Tooltip("p50:Q", format=".3~s")]
+    tip = ["service:N", "method:N", chart.tip("share", "share", "of all calls"), chart.tip("p50", "ns", "median")]
     spec = (
         chart.over("f3-shares")
         .mark_circle(size=22, opacity=0.75, color=theme.ONE)
@@ -79,7 +79,7 @@ def _by_popularity(popularity: pa.Table, result: Result) -> Chart:
     published = pa.table({"x": [float(top) for top, _ in points], "y": [value for _, value in points]})
     axes = plain.Axes("most popular methods", "of all calls", "share", is_x_log=True)
     made = plain.lines("f3-popular", rows, "", axes)
-    tip = [alt.Tooltip("x:Q", title="most popular"), alt.Tooltip("y:Q", format=".1%", title="published")]
+    tip = [chart.tip("x", "count", "most popular"), chart.tip("y", "share", "published")]
     marks = chart.published("f3-published").encode(x=axes.across(rows), y=axes.up(rows), tooltip=tip)
     about = "Share of all calls that the most popular methods together have; diamonds are published"
     spec = alt.layer(made.spec, marks)

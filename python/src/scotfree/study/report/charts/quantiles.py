@@ -142,9 +142,7 @@ def _pointer(name: str, quantity: Quantity, binned: pa.Table) -> Any:
     """A rule under the pointer that names the method and its quantiles."""
     near = alt.selection_point(on="pointerover", clear="pointerout", empty=False)
     shown = [alt.Tooltip("service:N"), alt.Tooltip("method:N"), alt.Tooltip("rank:Q")]
-    shown += [
-        alt.Tooltip(f"{field}:Q", title=said, format=".3~s") for field, said in zip(_NAMES, _SPOKEN, strict=True)
-    ]
+    shown += [chart.tip(field, quantity.unit, said) for field, said in zip(_NAMES, _SPOKEN, strict=True)]
     opacity = alt.condition(near, alt.value(0.6), alt.value(0))
     rule = chart.over(name).mark_rule(strokeWidth=3)
     return rule.encode(x=_rank(quantity, binned), opacity=opacity, tooltip=shown).add_params(near)
@@ -160,18 +158,19 @@ def distributions(methods: pa.Table, quantity: Quantity, points: Sequence[Point]
     x = quantity.axis(rows["value"].to_pylist(), published["value"].to_pylist()).across("value")
     colour = alt.Scale(domain=_SPOKEN, range=list(theme.QUANTILE_COLOURS))
     y = alt.Y("share:Q", axis=chart.axis("share", "methods that do not exceed it"), scale=alt.Scale(domain=[0, 1]))
-    tip = ["quantile:N", alt.Tooltip("value:Q", format=".3~s"), alt.Tooltip("share:Q", format=".1%")]
+    legend = alt.Legend(title=None, symbolType="stroke", symbolStrokeWidth=3)
+    quantile = alt.Color("quantile:N", scale=colour, legend=legend)
     lines = chart.over(name).mark_line(interpolate="step-after", strokeWidth=1.6, clip=True)
-    drawn: alt.Chart | alt.LayerChart = lines.encode(
-        x=x, y=y, color=alt.Color("quantile:N", scale=colour, title=None), tooltip=tip
-    )
+    # Of a line under the pointer its first point is known and no other, so no value is said.
+    drawn: alt.Chart | alt.LayerChart = lines.encode(x=x, y=y, color=quantile, tooltip=["quantile:N"])
     about = f"{quantity.title.capitalize()}: share of methods whose quantile does not exceed a value"
     if not points:
         return Chart(about, drawn, {name: rows})
-    dots = chart.over(marks).mark_point(shape="diamond", size=70, filled=True, strokeWidth=1, stroke="#ffffff")
-    dots = dots.encode(
-        x=x, y=y, color=alt.Color("quantile:N", scale=colour, title=None), tooltip=["published:N", *tip]
+    dots = chart.over(marks).mark_point(
+        shape="diamond", size=90, filled=True, opacity=1, strokeWidth=1, stroke="#ffffff"
     )
+    tip = ["published:N", "quantile:N", chart.tip("value", quantity.unit), chart.tip("share", "share", "methods")]
+    dots = dots.encode(x=x, y=y, color=quantile, tooltip=tip)
     return Chart(about + "; diamonds are published", alt.layer(drawn, dots), {name: rows, marks: published})
 
 

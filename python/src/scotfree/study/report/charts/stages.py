@@ -9,15 +9,16 @@ import altair as alt
 import pyarrow as pa
 
 from scotfree.study import schema
+from scotfree.study.figures.words import spoken
 from scotfree.study.report.charts import chart, theme
 from scotfree.study.report.charts.chart import Chart
 
-NAMES = [theme.spoken(stage) for stage in schema.STAGES]
+NAMES = [spoken(stage) for stage in schema.STAGES]
 
 
 def wide(table: pa.Table, keep: Sequence[str], suffix: str = "_ns") -> pa.Table:
     """These columns, and those of the stages under the names that people read: the page folds them into rows."""
-    stages = {theme.spoken(stage): table[stage + suffix] for stage in schema.STAGES}
+    stages = {spoken(stage): table[stage + suffix] for stage in schema.STAGES}
     return pa.table({**{name: table[name] for name in keep}, **stages})
 
 
@@ -32,7 +33,7 @@ def folded(name: str, only: str | None = None) -> Any:
 
 def colour(*, with_legend: bool = True) -> alt.Color:
     """The encoding of a stage's colour."""
-    legend = alt.Legend(columns=3) if with_legend else None
+    legend = alt.Legend() if with_legend else None
     return alt.Color("stage:N", scale=theme.stage_scale(), title=None, sort=None, legend=legend)
 
 
@@ -43,11 +44,11 @@ def bars(name: str, rows: pa.Table, by: str, about: str, *, unit: str = "ns", ti
         folded(name)
         .mark_bar(height={"band": 0.8})
         .encode(
-            y=alt.Y(f"{by}:N", sort=None, axis=alt.Axis(title=None, ticks=False, domain=False)),
+            y=chart.names(by, longest=14),
             x=alt.X("value:Q", stack="zero", axis=chart.axis(unit, title), scale=scale),
             color=colour(),
             order=alt.Order("place:Q"),
-            tooltip=[f"{by}:N", "stage:N", alt.Tooltip("value:Q", format=".3~s", title=f"{title}, {unit}")],
+            tooltip=[f"{by}:N", "stage:N", chart.tip("value", unit, title)],
         )
     )
     return Chart(about, spec, {name: rows}, height=max(90, 22 * rows.num_rows + 20))
@@ -67,7 +68,7 @@ def columns(name: str, only: str, rows: pa.Table, about: str, by_title: str) -> 
             y=alt.Y("value:Q", stack="zero", axis=chart.axis("ns", "P95 call", tickCount=4)),
             color=colour(with_legend=False),
             order=alt.Order("place:Q"),
-            tooltip=["name:N", "stage:N", alt.Tooltip("value:Q", format=".3~s", title="ns")],
+            tooltip=["name:N", "stage:N", chart.tip("value", "ns", "time")],
         )
     )
     return Chart(about, spec, {name: rows}, height=170, is_small=True)

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from scotfree.study import schema
 from scotfree.study.figures.result import Result, Row
+from scotfree.study.figures.words import spoken
 from scotfree.study.report.charts import chart, plain, stages, theme
 from scotfree.study.report.charts.chart import Chart
 from scotfree.study.report.charts.published import rows as published_rows
@@ -39,11 +40,12 @@ def _schema() -> Chart:
     lanes = ["client", "network and stacks", "server"]
     rows = pa.Table.from_pylist(
         [
-            {"stage": theme.spoken(stage), "lane": lanes[lane], "from": start, "to": end, "number": number + 1}
+            {"stage": spoken(stage), "lane": lanes[lane], "from": start, "to": end, "number": number + 1}
+            | {"ink": theme.ink_on(theme.STAGE_COLOURS[stage])}
             for number, (stage, lane, start, end) in enumerate(_LANES)
         ]
     )
-    y = alt.Y("lane:N", sort=lanes, axis=alt.Axis(title=None, ticks=False, domain=False))
+    y = chart.names("lane", lanes, longest=16)
     base = chart.over("f9-schema").encode(
         x=alt.X("from:Q", axis=None, scale=alt.Scale(domain=[0, 20], nice=False)),
         x2="to:Q",
@@ -52,7 +54,8 @@ def _schema() -> Chart:
     )
     boxes = base.mark_bar(height={"band": 0.7}, stroke="white", strokeWidth=1).encode(color=stages.colour())
     middle = chart.over("f9-schema").transform_calculate(middle="(datum.from + datum.to) / 2")
-    numbers = middle.mark_text(fontWeight="bold", color="#1d1f23").encode(x="middle:Q", y=y, text="number:N")
+    written = alt.Color("ink:N", scale=None)
+    numbers = middle.mark_text(fontWeight="bold").encode(x="middle:Q", y=y, text="number:N", color=written)
     about = "The nine stages in the order in which a call passes them, from left to right (not to scale)"
     return Chart(about, alt.layer(boxes, numbers), {"f9-schema": rows}, height=150)
 
@@ -60,19 +63,19 @@ def _schema() -> Chart:
 def _known(table: pa.Table) -> Chart:
     rows = [
         {
-            "stage": theme.spoken(row["stage"]),
+            "stage": spoken(row["stage"]),
             "how": row["how"],
             "calls": row["calls"],
             "place": list(_HOWS).index(row["how"]),
         }
         for row in table.to_pylist()
     ]
-    order = [theme.spoken(stage) for stage in schema.STAGES]
+    order = [spoken(stage) for stage in schema.STAGES]
     spec = (
         chart.over("f9-known")
         .mark_bar(height={"band": 0.72})
         .encode(
-            y=alt.Y("stage:N", sort=order, axis=alt.Axis(title=None, ticks=False, domain=False)),
+            y=chart.names("stage", order),
             x=alt.X("calls:Q", stack="normalize", axis=chart.axis("share", "calls")),
             color=alt.Color(
                 "how:N",
@@ -105,7 +108,7 @@ def _parts(shares: list[dict[str, object]], published: dict[Row, float]) -> Char
         if row["part"] in _KINDS and row["share"] is not None
     ]
     table = pa.Table.from_pylist(rows)
-    y = alt.Y("scope:N", sort=list(_SCOPES.values()), axis=alt.Axis(title=None, ticks=False, domain=False))
+    y = chart.names("scope", list(_SCOPES.values()))
     x = alt.X("share:Q", axis=chart.axis("share", "of the calls' time"))
     offset = alt.YOffset("part:N", sort=list(_KINDS))
     colour = alt.Color(
@@ -114,8 +117,8 @@ def _parts(shares: list[dict[str, object]], published: dict[Row, float]) -> Char
     tip: list[Any] = [
         "scope:N",
         "part:N",
-        alt.Tooltip("share:Q", format=".2%"),
-        alt.Tooltip("published:Q", format=".2%"),
+        chart.tip("share", "share"),
+        chart.tip("published", "share"),
     ]
     base = chart.over("f10-parts").encode(y=y, yOffset=offset, tooltip=tip)
     bars = base.mark_bar().encode(x=x, color=colour)
@@ -125,7 +128,7 @@ def _parts(shares: list[dict[str, object]], published: dict[Row, float]) -> Char
 
 
 def _stages(shares: list[dict[str, object]]) -> Chart:
-    known = {"app" if stage == "server_app" else stage: theme.spoken(stage) for stage in schema.STAGES}
+    known = {"app" if stage == "server_app" else stage: spoken(stage) for stage in schema.STAGES}
     rows: dict[str, dict[str, object]] = {}
     for row in shares:
         if row["part"] in known:

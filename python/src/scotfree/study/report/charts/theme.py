@@ -12,6 +12,7 @@ from typing import Any
 import altair as alt
 
 from scotfree.study import schema
+from scotfree.study.figures.words import spoken
 
 STAGE_COLOURS = dict(
     zip(
@@ -36,6 +37,8 @@ QUANTILE_COLOURS = ("#3b5ba5", "#3b7fb8", "#419fb3", "#52b594", "#98c470", "#d8c
 ONE, OTHER, PUBLISHED = "#3b7fb8", "#e2711d", "#c2334d"
 # Unordered classes: services, categories, clusters.
 CLASSES = ("#3b7fb8", "#e2711d", "#16826a", "#c23b6e", "#7d56a8", "#e3bf2f", "#79cdb0", "#8c6d4f", "#9d9d9d")
+# Luminance below which white is read better than the ink.
+_DARK = 0.2
 _FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 
 
@@ -44,15 +47,18 @@ def stage_scale(stages: tuple[str, ...] = schema.STAGES) -> alt.Scale:
     return alt.Scale(domain=[spoken(stage) for stage in stages], range=[STAGE_COLOURS[stage] for stage in stages])
 
 
-def spoken(stage: str) -> str:
-    """A stage's name in words."""
-    return stage.replace("_", " ").replace("recv", "receive").replace("app", "application")
+def ink_on(ground: str) -> str:
+    """What is read best on that colour: the light page's ink, or white."""
+    red, green, blue = (int(ground[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    return "#1d1f23" if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > _DARK else "#ffffff"
 
 
 def config(ink: str, faint: str, grid: str) -> dict[str, Any]:
     """Vega-Lite's configuration for a page of that ink on that ground."""
     return {
         "background": "transparent",
+        # Tooltips say their unit by the page's own `quantity`.
+        "customFormatTypes": True,
         "font": _FONT,
         "view": {"stroke": None},
         "axis": {
@@ -65,7 +71,8 @@ def config(ink: str, faint: str, grid: str) -> dict[str, Any]:
             "domainColor": grid,
             "tickColor": grid,
             "labelOverlap": True,
-            "labelLimit": 180,
+            "labelSeparation": 6,
+            "labelLimit": 260,
         },
         "axisX": {"grid": False, "titlePadding": 8},
         "legend": {
@@ -75,9 +82,9 @@ def config(ink: str, faint: str, grid: str) -> dict[str, Any]:
             "titleFontSize": 11,
             "titleFontWeight": "normal",
             "orient": "top",
-            "columns": 4,
             "symbolType": "square",
-            "labelLimit": 180,
+            "symbolOpacity": 1,
+            "labelLimit": 220,
         },
         "text": {"color": ink, "fontSize": 11},
         "rule": {"color": faint},

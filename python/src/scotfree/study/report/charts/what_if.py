@@ -6,14 +6,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scotfree.study.figures.result import Result
-from scotfree.study.report.charts import plain, theme
+from scotfree.study.figures.words import spoken
+from scotfree.study.report.charts import plain
 from scotfree.study.report.charts.chart import Chart
 
 
 def _what_if(result: Result) -> list[Chart]:
     yours = _named(result.tables["what_if"], "method")
     published = _named(result.tables["published"], "service")
-    columns = [theme.spoken(stage) for stage in dict.fromkeys(result.tables["published"]["stage"].to_pylist())]
+    columns = [spoken(stage) for stage in dict.fromkeys(result.tables["published"]["stage"].to_pylist())]
     said = "Percent of a method's P95 tail that leave it when one stage takes what it takes in the median"
     return [
         plain.matrix("f15", yours, f"{said}: yours", columns=columns),
@@ -29,7 +30,7 @@ def _named(table: pa.Table, name: str) -> pa.Table:
             f"{service} {method}" if service not in method else method
             for service, method in zip(table["service"].to_pylist(), who, strict=True)
         ]
-    stage = pa.array([theme.spoken(stage) for stage in table["stage"].to_pylist()], pa.string())
+    stage = pa.array([spoken(stage) for stage in table["stage"].to_pylist()], pa.string())
     return pa.table(
         {"row": pa.array(who, pa.string()), "column": stage, "value": pc.multiply(table["leaves"], 100.0)}
     )
