@@ -6,7 +6,7 @@ import re
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from html import unescape
 from http.client import HTTPConnection, HTTPResponse
 from http.server import ThreadingHTTPServer
@@ -140,34 +140,55 @@ def test_the_server_is_on_the_loopback_address(server: ThreadingHTTPServer) -> N
     assert server.server_address[0] == "127.0.0.1"
 
 
-def test_names_from_data_stay_text_and_lists_end(tmp_path: Path) -> None:
-    rows = [
-        {
-            "trace_id": bytes([index // 256, index % 256] + [0] * 14),
-            "span_id": index,
-            "start_ns": 0,
-            "method_id": index,
-            "service": EVIL + str(index),
-            "method": EVIL,
-            "status": "OK",
-            "total_ns": 10,
-            "provenance": 0,
-        }
-        for index in range(ROWS_MAX + 5)
-    ]
-    write_table(pa.Table.from_pylist(rows, schema=schema.SPAN), partition_folder(tmp_path, 0) / "part.parquet")
-    write_manifest(tmp_path, Manifest(partitions=1))
-    running = serve(Queries(Store.open(tmp_path)), 0)
+def call_of(service: str, method: str, index: int = 0) -> dict[str, object]:
+    """A call of which no stage is known."""
+    return {
+        "trace_id": bytes([index // 256, index % 256] + [0] * 14),
+        "span_id": index,
+        "start_ns": 0,
+        "method_id": index,
+        "service": service,
+        "method": method,
+        "status": "OK",
+        "total_ns": 10,
+        "provenance": 0,
+    }
+
+
+@contextmanager
+def serving(folder: Path, rows: list[dict[str, object]]) -> Iterator[ThreadingHTTPServer]:
+    """A server of a store of these calls."""
+    write_table(pa.Table.from_pylist(rows, schema=schema.SPAN), partition_folder(folder, 0) / "part.parquet")
+    write_manifest(folder, Manifest(partitions=1))
+    running = serve(Queries(Store.open(folder)), 0)
     thread = threading.Thread(target=running.serve_forever)
     thread.start()
     try:
+        yield running
+    finally:
+        running.shutdown()
+        thread.join()
+        running.server_close()
+
+
+def test_what_has_no_name_can_be_seen_and_opened(tmp_path: Path) -> None:
+    with serving(tmp_path, [call_of("", "")]) as running:
+        path = "/"
+        for to in ("/service", "/method", "/trace"):
+            status, html = ask(running, path)
+            assert status == 200 and "(no name)" in html
+            path = links(html, to)[0]
+        status, html = ask(running, path)
+        assert status == 200 and "<h1>A call of (no name)</h1>" in html
+        # What is not known is no share of 0.
+        assert "0\u202f%" not in html
+
+
+def test_names_from_data_stay_text_and_lists_end(tmp_path: Path) -> None:
+    with serving(tmp_path, [call_of(EVIL + str(index), EVIL, index) for index in range(ROWS_MAX + 5)]) as running:
         _, html = ask(running, "/")
         assert "<script" not in html
         assert html.count("/service?name=") == ROWS_MAX
         status, html = ask(running, links(html, "/service")[0])
         assert status == 200
         assert "<script" not in html
-    finally:
-        running.shutdown()
-        thread.join()
-        running.server_close()

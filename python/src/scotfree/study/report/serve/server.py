@@ -17,6 +17,7 @@ import duckdb
 import jinja2
 
 from scotfree.study import schema
+from scotfree.study.figures.words import UNNAMED, called, spoken
 from scotfree.study.report import page, text
 from scotfree.study.report.charts import theme
 from scotfree.study.report.serve.queries import Queries, Rows
@@ -24,12 +25,14 @@ from scotfree.study.trouble import StudyError
 
 HOST = "127.0.0.1"
 NAME_MAX = 1000
+_SHARE_MIN = 0.0001
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _FORMS = {
     "id": re.compile(r"\d{1,9}"),
     "trace": re.compile(r"[0-9a-f]{32}"),
     "span": re.compile(r"-?\d{1,19}"),
-    "name": re.compile(rf".{{1,{NAME_MAX}}}", re.DOTALL),
+    # A service may have no name.
+    "name": re.compile(rf".{{0,{NAME_MAX}}}", re.DOTALL),
 }
 
 
@@ -76,7 +79,7 @@ class Pages:
     def _fleet(self, query: str) -> str:
         parameters(query)
         rows = [
-            {"name": row["service"], "link": f"/service?name={quote(row['service'], safe='')}", **row}
+            {"name": row["service"] or UNNAMED, "link": f"/service?name={quote(row['service'], safe='')}", **row}
             for row in self._queries.services()
         ]
         return self._render(title="All services", table=rows)
@@ -84,8 +87,10 @@ class Pages:
     def _service(self, query: str) -> str:
         (name,) = parameters(query, "name")
         rows = _found(self._queries.methods(name), "no such service")
-        table = [{"name": row["method"], "link": f"/method?id={row['method_id']}", **row} for row in rows]
-        return self._render(title=name, table=table, up=[("All services", "/")])
+        table = [
+            {"name": row["method"] or UNNAMED, "link": f"/method?id={row['method_id']}", **row} for row in rows
+        ]
+        return self._render(title=name or UNNAMED, table=table, up=[("All services", "/")])
 
     def _method(self, query: str) -> str:
         method_id = int(parameters(query, "id")[0])
@@ -95,9 +100,11 @@ class Pages:
         groups = [("The slowest calls", self._queries.slowest(method_id))]
         if method["p95_ns"] is not None:
             groups.append(("Calls around the P95", self._queries.around(method_id, method["p95_ns"])))
-        up = [("All services", "/"), (method["service"], f"/service?name={quote(method['service'], safe='')}")]
+        up = [("All services", "/"), _service_link(method)]
         bars = [(name, [_exemplar(row, rows) for row in rows]) for name, rows in groups]
-        return self._render(title=method["method"], method=method, stages=_stages(method), groups=bars, up=up)
+        return self._render(
+            title=method["method"] or UNNAMED, method=method, stages=_stages(method), groups=bars, up=up
+        )
 
     def _trace(self, query: str) -> str:
         trace, span = parameters(query, "trace", "span")
@@ -107,10 +114,14 @@ class Pages:
         if call is None:
             raise Refused(HTTPStatus.NOT_FOUND, "no such call")
         calls = self._queries.trace(trace)
-        up = [("All services", "/"), (call["method"], f"/method?id={call['method_id']}")]
-        return self._render(
-            title=f"A call of {call['method']}", call=call, stages=_stages(call), calls=calls, up=up
-        )
+        name = called(call["service"], call["method"])
+        up = [("All services", "/"), _service_link(call)]
+        up.append((call["method"] or UNNAMED, f"/method?id={call['method_id']}"))
+        return self._render(title=f"A call of {name}", call=call, stages=_stages(call), calls=calls, up=up)
+
+
+def _service_link(row: dict[str, Any]) -> tuple[str, str]:
+    return row["service"] or UNNAMED, f"/service?name={quote(row['service'], safe='')}"
 
 
 def _found(rows: Rows, why: str) -> Rows:
@@ -127,7 +138,11 @@ def _stages(row: dict[str, Any]) -> list[dict[str, Any]]:
     for stage, value in known:
         share = 100 * (value or 0) / whole
         colour = theme.STAGE_COLOURS[stage]
-        found.append({"name": theme.spoken(stage), "ns": value, "colour": colour, "from": reached, "share": share})
+        of_all = None if value is None else share / 100
+        found.append(
+            {"name": spoken(stage), "ns": value, "colour": colour, "from": reached, "share": share}
+            | {"of_all": of_all}
+        )
         reached += share
     return found
 
@@ -142,8 +157,16 @@ def _exemplar(row: dict[str, Any], rows: Rows) -> dict[str, Any]:
 def _environment() -> jinja2.Environment:
     environment = page.environment()
     environment.filters["ns"] = lambda value: text.quantity(value, "ns")
-    environment.filters["share"] = lambda value: text.quantity(value, "share")
+    environment.filters["share"] = _share
+    environment.globals["called"] = called
     return environment
+
+
+def _share(value: float | None) -> str:
+    # Zeros that must be counted are read by nobody.
+    if value is not None and 0 < value < _SHARE_MIN:
+        return "< " + text.quantity(_SHARE_MIN, "share")
+    return text.quantity(value, "share")
 
 
 def _address(path: str) -> SplitResult:
