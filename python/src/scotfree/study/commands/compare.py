@@ -50,11 +50,9 @@ def run(flags: Namespace) -> int:
     judges = budgets(flags.budget) if flags.budget else []
     with tempfile.TemporaryDirectory(prefix="scot-compare-") as scratch:
         studies = [_study(flags, data, Path(scratch) / name) for name, data in (("a", flags.a), ("b", flags.b))]
-        known = [names(study) for study in studies]
-        chosen = _chosen(*known, flags.methods)
-        a, b = (
-            {(one.service, one.method): one for one in methods(study, len(chosen), chosen)} for study in studies
-        )
+        in_a, in_b = (names(study) for study in studies)
+        chosen = _chosen(in_a, in_b, flags.methods)
+        a, b = (_methods(study, chosen) for study in studies)
     both = [_one(a[key], b[key], judges) for key in a]
     if not both:
         raise StudyError(
