@@ -43,6 +43,8 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     # Two tasks at a time: more would only be started.
     "spark.sql.shuffle.partitions": "2",
+    # Else two small partitions would become one, and no sum be one of parts.
+    "spark.sql.adaptive.enabled": "false",
     # What fails here would fail again.
     "spark.task.maxFailures": "1",
     "spark.driver.extraJavaOptions": spark_cluster.QUICK_START,
