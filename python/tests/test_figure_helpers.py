@@ -72,6 +72,8 @@ def test_nothing_is_no_row_of_zeros_and_no_empty_name() -> None:
     assert words.percent(0.0043) == "0.43 %"
     assert words.called("bookie", "") == "bookie"
     assert words.called("", "") == words.UNNAMED
+    assert words.called("auth", "post /oauth/token") == "auth post /oauth/token"
+    assert words.called("shop.Cart", "/shop.Cart/Get") == "/shop.Cart/Get"
 
 
 def test_one_method_is_not_spoken_of_in_halves() -> None:

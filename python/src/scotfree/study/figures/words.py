@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 # A method or a service whose name no record says.
 UNNAMED = "(no name)"
 _NS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
@@ -35,7 +37,12 @@ def _three(value: float) -> str:
 
 def called(service: str, method: str) -> str:
     """A method as one word: a fully qualified one stands alone, and a service for one without a name."""
-    return (method if service in method else f"{service} {method}".strip()) or UNNAMED
+    return (method if _is_named(service, method) else f"{service} {method}".strip()) or UNNAMED
+
+
+def _is_named(service: str, method: str) -> bool:
+    # As a word: a service `auth` is not named by `/oauth`.
+    return re.search(rf"(?<![^\W_]){re.escape(service)}(?![^\W_])", method) is not None
 
 
 def spoken(stage: str) -> str:

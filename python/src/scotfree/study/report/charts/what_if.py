@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scotfree.study.figures.result import Result
-from scotfree.study.figures.words import spoken
+from scotfree.study.figures.words import called, spoken
 from scotfree.study.report.charts import plain
 from scotfree.study.report.charts.chart import Chart
 
@@ -26,10 +26,7 @@ def _named(table: pa.Table, name: str) -> pa.Table:
     """The rows' names, their stages in words, their shares."""
     who = table[name].to_pylist()
     if "service" in table.column_names and name != "service":
-        who = [
-            f"{service} {method}" if service not in method else method
-            for service, method in zip(table["service"].to_pylist(), who, strict=True)
-        ]
+        who = [called(service, method) for service, method in zip(table["service"].to_pylist(), who, strict=True)]
     stage = pa.array([spoken(stage) for stage in table["stage"].to_pylist()], pa.string())
     return pa.table(
         {"row": pa.array(who, pa.string()), "column": stage, "value": pc.multiply(table["leaves"], 100.0)}
