@@ -25,10 +25,9 @@ from scotfree.study.plan.price import Effect, Resampled, price
 from scotfree.study.plan.remedies import persist
 
 _P = 0.95
-# The plain what-if, which knows of no device: what of the server persist takes off the path of a call. It leaves
-# the wires, as if the device answered at once from beside the server, and knows nothing of the server's work,
-# which is still done and here takes the caller's processor.
-REMOVED = ("server_recv_queue", "server_app", "server_send_queue", "response_stack")
+# The plain what-if, which knows of no device: what persist takes off the path of a call. The device is midway, and
+# the way to it and back is one crossing: request_wire stays for it, response_wire goes with the server's stages.
+REMOVED = ("server_recv_queue", "server_app", "server_send_queue", "response_stack", "response_wire")
 
 
 def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
@@ -51,6 +50,8 @@ def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
     without = _without_stages(baseline)
     return {
         "p95_error": abs(forecast.forecast_ns / measured - 1),
+        "p95_gained": max(0.0, 1 - measured / forecast.now_ns),
+        "p95_over_baseline": measured / forecast.now_ns,
         "what_if_error": abs(without / measured - 1),
         "p95_forecast_us": forecast.forecast_ns / 1e3,
         "p95_what_if_us": without / 1e3,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -32,7 +30,7 @@ def priced(calls: Calls, context: Context) -> Price:
 def test_what_is_left_is_what_the_device_leaves(fitted: Fit) -> None:
     calls = one_method(stages=staged(1_000, app_ns=400_000, seed=9), start_ns=paced(1_000))
     found = priced(calls, Context(updates=("*",), persist=fitted)).at(0.95)
-    # Three stages of 10 us are kept, A is 30 us; all within a tenth.
+    # Two stages of 10 us are kept, A is 30 us and a wake-up of 10; all within a tenth.
     assert found.forecast_ns == pytest.approx(3 * 10_000 + ANSWER_NS, rel=0.1)
     assert found.now_ns == pytest.approx(480_000, rel=0.1)
     assert found.pays and found.low_ns <= found.forecast_ns <= found.high_ns
@@ -63,18 +61,24 @@ def test_a_read_is_not_acknowledged_early(fitted: Fit) -> None:
     assert isinstance(persist.forecast(calls, Context(updates=("Cart.*",), persist=fitted)), Effect)
 
 
-def test_where_processors_are_shared_some_calls_wait_for_the_servers_work(fitted: Fit) -> None:
-    calls = one_method(stages=staged(1_000, app_ns=400_000, seed=9), start_ns=paced(1_000))
-    context = Context(updates=("*",), persist=replace(fitted, processors=2))
-    found = priced(calls, replace(context, is_one_machine=True))
-    # Half are through after 60 us; the others after the work, 2 x 10 us before it, 2 on the way, and a turn.
-    assert found.at(0.95).forecast_ns == pytest.approx(450_000, rel=0.1)
-    assert found.at(0.50).low_ns < 70_000
-    apart = priced(calls, replace(context, is_one_machine=False))
-    assert apart.at(0.95).forecast_ns == pytest.approx(60_000, rel=0.1)
-    # With many processors few wait: less than one in twenty does not move the P95.
-    many = priced(calls, Context(updates=("*",), persist=replace(fitted, processors=64), is_one_machine=True))
-    assert many.at(0.95).forecast_ns == pytest.approx(60_000, rel=0.1)
+def test_what_a_busy_caller_takes_beyond_a_wake_up_is_kept(fitted: Fit) -> None:
+    context = Context(updates=("*",), persist=fitted)
+    calls = one_method(stages=staged(1_000, client_recv_queue_ns=500_000), start_ns=paced(1_000))
+    found = priced(calls, context)
+    # A wake-up of 11 us is in A.
+    assert found.at(0.50).forecast_ns == pytest.approx(2 * 10_000 + ANSWER_NS + 10_000 + 489_000, rel=0.02)
+    assert any("longer than a wake-up" in note for note in found.notes)
+    idle = priced(one_method(stages=staged(1_000), start_ns=paced(1_000)), context)
+    assert not any("wake-up" in note for note in idle.notes)
+
+
+def test_wires_longer_than_the_fits_are_kept_but_on_one_machine(fitted: Fit) -> None:
+    calls = one_method(stages=staged(1_000, request_wire_ns=200_000), start_ns=paced(1_000))
+    apart, together = (
+        priced(calls, Context(updates=("*",), persist=fitted, is_one_machine=is_one)).at(0.95)
+        for is_one in (False, True)
+    )
+    assert apart.forecast_ns - together.forecast_ns == pytest.approx(190_000, rel=0.05)
 
 
 @given(offset=st.integers(0, 10_000_000), factor=st.floats(1.0, 50.0))

@@ -100,10 +100,10 @@ NO_FITS: dict[str, Change] = {
     "answers that are texts": lambda fit: fit["parts"][0].update(answer_ns=["x"]),
     "answers in lists": lambda fit: fit["parts"][0].update(answer_ns=[[1]]),
     "an answer without end": lambda fit: fit["parts"][0].update(answer_ns=[float("inf")]),
-    "a pace that is none": lambda fit: fit["parts"][0].update(pace_ns=float("nan")),
+    "a wake-up that is none": lambda fit: fit.update(wakeup_ns=float("nan")),
     "sizes that are texts": lambda fit: fit.update(request_bytes="x"),
     "no wires": lambda fit: fit.update(wires_ns=None),
-    "no processors": lambda fit: fit.update(processors=0),
+    "a field of an earlier form": lambda fit: fit.update(processors=2),
 }
 
 

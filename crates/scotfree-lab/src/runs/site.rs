@@ -19,7 +19,7 @@ use crate::history::HistoryOptions;
 use crate::netns::Lab;
 use crate::process::{wait_until, Process, ProcessSpec};
 use crate::scratch::Scratch;
-use crate::topology::Host;
+use crate::topology::{Host, Topology};
 use crate::trouble::Trouble;
 use serde::de::DeserializeOwned;
 use std::cell::Cell;
@@ -62,13 +62,18 @@ pub(super) const WITH_METRICS: [&str; 2] = ["--metrics", "127.0.0.1:9100"];
 impl<'a> Site<'a> {
     /// Brings the hosts up. The caller starts what runs on them.
     pub fn up(context: &Context<'a>) -> Result<Site<'a>, Trouble> {
-        let name = &context.experiment.name;
-        let lab = Lab::up(&context.topology, &context.options.run_folder)?;
+        Site::up_named(context, &context.topology.name)
+    }
+
+    /// The same under a name of its own, beside another one.
+    pub fn up_named(context: &Context<'a>, name: &str) -> Result<Site<'a>, Trouble> {
+        let topology = Topology { name: name.to_owned(), ..context.topology.clone() };
+        let lab = Lab::up(&topology, &context.options.run_folder)?;
         context.interrupt.removes(lab.cleanup_handle());
         for warning in lab.warnings() {
             eprintln!("warning: {warning}");
         }
-        let folder = Scratch::new(name)?;
+        let folder = Scratch::new(&topology.name)?;
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(|error| {
             Trouble::new("make a cluster key", error, "see whether the system gives random numbers")

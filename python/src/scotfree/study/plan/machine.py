@@ -26,7 +26,6 @@ class Machine:
 
     name: str
     kernel: str
-    processors: int
 
 
 def this() -> Machine:
@@ -35,7 +34,7 @@ def this() -> Machine:
     model = _first(Path("/proc/cpuinfo"), r"model name\s*: (.*)") or platform.processor() or platform.machine()
     memory = _first(Path("/proc/meminfo"), r"MemTotal:\s*(\d+) kB")
     size = f", {int(memory) / 2**20:.1f} GiB" if memory else ""
-    return Machine(f"{processors} x {model}{size}", platform.release(), processors)
+    return Machine(f"{processors} x {model}{size}", platform.release())
 
 
 def _first(path: Path, pattern: str) -> str | None:
