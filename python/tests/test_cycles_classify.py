@@ -132,7 +132,7 @@ def test_no_rule_of_ours_takes_names_that_no_program_has(monkeypatch: pytest.Mon
         ("[[rule]]\ncategory = 'kernel'\nsymbols = 'a'", "symbols"),
         ("[[rule]]\ncategory = 'kernel'\nsymbol = 3", "not understood"),
         ("rule = 3", "no list"),
-        ("[[rule", "mend"),
+        ("[[rule", "Expected"),
     ],
 )
 def test_a_rule_that_cannot_be_is_told_with_its_place(tmp_path: Path, text: str, said: str) -> None:
@@ -141,7 +141,7 @@ def test_a_rule_that_cannot_be_is_told_with_its_place(tmp_path: Path, text: str,
 
 
 def test_no_rules_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match="no such file"):
+    with pytest.raises(StudyError, match="No such file"):
         load((tmp_path / "none.toml",))
 
 
