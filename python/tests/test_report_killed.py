@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import fcntl
 import json
+import multiprocessing
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,4 +61,36 @@ def test_what_cannot_be_written_leaves_the_earlier_report(tmp_path: Path, monkey
     with pytest.raises(OSError, match="No space"):
         put(output, *report("new"))
     assert output.read_text() == "<p>old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.parquet"]
+
+
+def test_a_folder_that_its_owner_has_locked_takes_a_report(tmp_path: Path) -> None:
+    # As the demonstration does, which waits for its report.
+    owner = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(owner, fcntl.LOCK_EX)
+    writer = multiprocessing.get_context("fork").Process(
+        target=put, args=(tmp_path / "report.html", *report("new"))
+    )
+    writer.start()
+    try:
+        writer.join(30)
+        assert writer.exitcode == 0, "it waits for the lock of another"
+    finally:
+        writer.kill()
+        writer.join()
+        os.close(owner)
+    assert (tmp_path / "report.html").read_text() == "<p>new"
+
+
+def test_reports_that_end_at_once_are_put_one_behind_the_other(tmp_path: Path) -> None:
+    output = tmp_path / "report.html"
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=put, args=(output, *report(f"v{which}"))) for which in range(6)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0] * 6
+    of = json.loads((parquet_folder(output) / INDEX).read_text())["version"]
+    assert output.read_text() == f"<p>{of}"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.parquet"]

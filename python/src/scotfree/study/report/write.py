@@ -81,7 +81,7 @@ def put(output: Path, html: str, computed: Sequence[Computed], about: page.About
     output.parent.mkdir(parents=True, exist_ok=True)
     folder = parquet_folder(output)
     half_page, half_folder = (_hidden(path, "half") for path in (output, folder))
-    with _alone(output.parent):
+    with _alone(output):
         try:
             _remove(half_folder)
             _write_parquet(half_folder, computed, about)
@@ -118,16 +118,36 @@ def _remove(path: Path) -> None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Two reports that end at once are put in their places one behind the other."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        # Not every file system has locks.
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+def _alone(output: Path) -> Iterator[None]:
+    """Two reports that end at once are put in their places one behind the other.
+
+    By a file of our own: the folder may be locked by whoever made it and waits for the report.
+    """
+    lock = _hidden(output, "lock")
+    with _locked(lock):
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(lock: Path) -> Iterator[None]:
+    while True:
+        with lock.open("a") as file:
+            # Not every file system has locks.
+            with suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX)
+            # Whoever had it before has removed its file, and the next one makes another.
+            if _lies_at(lock, file.fileno()):
+                yield
+                return
+
+
+def _lies_at(path: Path, descriptor: int) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    return False
 
 
 def _write_parquet(folder: Path, computed: Sequence[Computed], about: page.About) -> None:
