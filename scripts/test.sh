@@ -6,7 +6,13 @@ cd "$(dirname "$0")/.."
 workspace=(--workspace)
 [ ${#without_kernel_plane[@]} -eq 0 ] || workspace+=(--exclude scotfree-xdp --exclude scotfree-kernels "${without_kernel_plane[@]}")
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+mounted=
+trap 'rm -f "$log"; [ -z "$mounted" ] || umount "$mounted"' EXIT
+
+# What devices keep in the kernel lies where systemd mounts a BPF file system; not every machine has systemd.
+if [ "$(id -u)" = 0 ] && [ "$(stat -f -c %T /sys/fs/bpf 2>/dev/null)" != bpf_fs ] && mount -t bpf bpf /sys/fs/bpf; then
+  mounted=/sys/fs/bpf
+fi
 
 step() { printf '\n== %s\n' "$*"; }
 

@@ -83,8 +83,7 @@ fn a_report_is_drawn_of_the_calls_that_were_shown() {
     let Some(output) = demo(&words) else { return };
     assert_shown(&output, "user");
     let page = std::fs::read_to_string(page).expect("a page");
-    for name in ["client-without-remedy", "client-with-persist", "store-without-remedy", "store-with-persist"]
-    {
+    for name in ["store-without-remedy", "store-with-persist"] {
         assert!(page.contains(name), "the page names {name}");
     }
     assert!(folder.path().join("demo.traces/baseline.jsonl").is_file());
