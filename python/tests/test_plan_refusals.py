@@ -91,15 +91,26 @@ def test_what_is_not_judged_is_counted(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 Change = Callable[[dict[str, Any]], object]
+
+
+def answers_of(fit: dict[str, Any]) -> list[object]:
+    """Those of the first pause's first part."""
+    first: list[object] = fit["answers"][0]["parts"][0]
+    return first
+
+
 NO_FITS: dict[str, Change] = {
     "no zone": lambda fit: fit.update(date="2026-11-22T21:00:00"),
     "no date": lambda fit: fit.update(date="soon"),
     "a date that is a number": lambda fit: fit.update(date=5),
-    "no parts": lambda fit: fit.update(parts=[]),
-    "no answers": lambda fit: fit["parts"][0].update(answer_ns=[]),
-    "answers that are texts": lambda fit: fit["parts"][0].update(answer_ns=["x"]),
-    "answers in lists": lambda fit: fit["parts"][0].update(answer_ns=[[1]]),
-    "an answer without end": lambda fit: fit["parts"][0].update(answer_ns=[float("inf")]),
+    "no pauses": lambda fit: fit.update(answers=[]),
+    "a pause before itself": lambda fit: fit["answers"].append(fit["answers"][0]),
+    "a pause that is a text": lambda fit: fit["answers"][0].update(pause_ns="x"),
+    "a part too few": lambda fit: fit["answers"][0]["parts"].pop(),
+    "an answer too few": lambda fit: answers_of(fit).pop(),
+    "answers that are texts": lambda fit: answers_of(fit).__setitem__(0, "x"),
+    "answers in lists": lambda fit: answers_of(fit).__setitem__(0, [1]),
+    "an answer without end": lambda fit: answers_of(fit).__setitem__(0, float("inf")),
     "a wake-up that is none": lambda fit: fit.update(wakeup_ns=float("nan")),
     "sizes that are texts": lambda fit: fit.update(request_bytes="x"),
     "no wires": lambda fit: fit.update(wires_ns=None),

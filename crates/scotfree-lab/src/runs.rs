@@ -35,6 +35,7 @@ mod reflection;
 mod settings;
 mod sidecar_overhead;
 mod site;
+mod stolen;
 mod stores;
 mod study;
 mod study_faults;

@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use scotfree_study::{bin_of, merge, value_of, Bin};
+use scotfree_study::{bin_of, value_of, Bin};
 
 use crate::lent::Lent;
 
@@ -39,11 +39,28 @@ impl ByMethod {
     }
 }
 
-/// Two histograms as one; both in the order of method and bin.
-#[pyfunction]
-pub fn merge_bins(py: Python<'_>, left: LentColumns, right: LentColumns) -> PyResult<Columns<'_>> {
-    let (left, right) = (rows(&left)?, rows(&right)?);
-    Ok(columns(py, &py.detach(|| merge(&left, &right))))
+/// The sum of histograms, which grows as they come.
+#[pyclass]
+pub struct Histogram(Vec<Bin>);
+
+#[pymethods]
+impl Histogram {
+    #[new]
+    fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Adds bins that are in the order of method and bin.
+    fn add(&mut self, py: Python<'_>, part: LentColumns) -> PyResult<()> {
+        let (all, part) = (&mut self.0, rows(&part)?);
+        py.detach(|| scotfree_study::add(all, &part));
+        Ok(())
+    }
+
+    /// All bins so far, by method and bin; nothing is left.
+    fn take<'py>(&mut self, py: Python<'py>) -> Columns<'py> {
+        columns(py, &std::mem::take(&mut self.0))
+    }
 }
 
 /// The middle of each bin, as f64.

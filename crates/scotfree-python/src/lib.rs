@@ -17,7 +17,7 @@ mod tree;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::histogram::{bin_values, merge_bins, value_bins, ByMethod};
+    use super::histogram::{bin_values, value_bins, ByMethod, Histogram};
     #[pymodule_export]
     use super::otlp::{from_json, signal, MetricDecoder, SpanDecoder};
     #[pymodule_export]

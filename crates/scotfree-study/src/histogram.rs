@@ -6,7 +6,7 @@
 //!
 //! Invariant: merging is adding up counts; neither the order of values nor that of merging changes a bin.
 
-use std::cmp::Ordering;
+use crate::groups::starts;
 
 const BITS_DROPPED: u32 = 46;
 
@@ -59,7 +59,7 @@ impl Bin {
 /// The calls of a partition by their method; made once, used for each quantity.
 #[derive(Debug)]
 pub struct ByMethod {
-    starts: Vec<u32>,
+    starts: Vec<usize>,
     rows: Vec<u32>,
 }
 
@@ -70,15 +70,9 @@ impl ByMethod {
             let index = usize::try_from(*method).ok()?;
             (*is_wanted.get(index)? != 0).then_some(index)
         };
-        let mut starts = vec![0_u32; is_wanted.len() + 1];
-        for method in methods.iter().filter_map(wanted) {
-            starts[method + 1] += 1;
-        }
-        for index in 1..starts.len() {
-            starts[index] += starts[index - 1];
-        }
+        let starts = starts(methods.iter().filter_map(wanted), is_wanted.len());
         let mut next = starts.clone();
-        let mut rows = vec![0; starts[is_wanted.len()] as usize];
+        let mut rows = vec![0; starts[is_wanted.len()]];
         for (row, method) in methods.iter().enumerate() {
             if let Some(method) = wanted(method) {
                 rows[next[method] as usize] = row as u32;
@@ -93,7 +87,7 @@ impl ByMethod {
         let mut found = Vec::new();
         let mut scratch = Scratch::default();
         for (method, ends) in self.starts.windows(2).enumerate() {
-            for row in &self.rows[ends[0] as usize..ends[1] as usize] {
+            for row in &self.rows[ends[0]..ends[1]] {
                 scratch.add(values[*row as usize], weights[*row as usize]);
             }
             scratch.drain_into(method as u32, &mut found);
@@ -138,26 +132,40 @@ impl Scratch {
     }
 }
 
-/// Two histograms as one. Both are in the order of method and bin, and so is the result.
-pub fn merge(left: &[Bin], right: &[Bin]) -> Vec<Bin> {
-    let mut merged = Vec::with_capacity(left.len().max(right.len()));
-    let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
-    loop {
-        let next = match (left.peek(), right.peek()) {
-            (None, None) => return merged,
-            (Some(_), None) => left.next().copied(),
-            (None, Some(_)) => right.next().copied(),
-            (Some(one), Some(other)) => match one.key().cmp(&other.key()) {
-                Ordering::Less => left.next().copied(),
-                Ordering::Greater => right.next().copied(),
-                Ordering::Equal => left.next().copied().zip(right.next()).map(|(mut sum, bin)| {
-                    sum.add(bin);
-                    sum
-                }),
-            },
-        };
-        merged.extend(next);
+/// Adds a part to a histogram where it lies; both are in the order of method and bin, and so is the result.
+pub fn add(all: &mut Vec<Bin>, part: &[Bin]) {
+    let mut left = all.len();
+    let fresh = fresh(all, part);
+    // Not twice what is there: it may be the most that is in memory.
+    all.reserve_exact(fresh);
+    all.resize(left + fresh, Bin::default());
+    let mut place = all.len();
+    // From the end, so that nothing is written over that is still to be read; what is left then is in its place.
+    for bin in part.iter().rev() {
+        while left > 0 && all[left - 1].key() > bin.key() {
+            (left, place) = (left - 1, place - 1);
+            all[place] = all[left];
+        }
+        place -= 1;
+        if left > 0 && all[left - 1].key() == bin.key() {
+            left -= 1;
+            all[place] = all[left];
+            all[place].add(bin);
+        } else {
+            all[place] = *bin;
+        }
     }
+}
+
+/// How many bins of a part are not in a histogram.
+fn fresh(all: &[Bin], part: &[Bin]) -> usize {
+    let mut rest = all.iter().map(Bin::key).peekable();
+    part.iter()
+        .filter(|bin| {
+            while rest.next_if(|key| *key < bin.key()).is_some() {}
+            rest.peek() != Some(&bin.key())
+        })
+        .count()
 }
 
 #[cfg(test)]
@@ -210,8 +218,11 @@ mod tests {
             let (one, two) = (cut.min(other).min(samples.len()), cut.max(other).min(samples.len()));
             let parts = [bins(&samples[..one]), bins(&samples[one..two]), bins(&samples[two..])];
             let whole = bins(&samples);
-            prop_assert_eq!(&merge(&merge(&parts[0], &parts[1]), &parts[2]), &whole);
-            prop_assert_eq!(&merge(&parts[2], &merge(&parts[1], &parts[0])), &whole);
+            for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+                let mut sum = Vec::new();
+                order.iter().for_each(|part| add(&mut sum, &parts[*part]));
+                prop_assert_eq!(&sum, &whole);
+            }
             let reversed: Vec<Sample> = samples.into_iter().rev().collect();
             prop_assert_eq!(bins(&reversed), whole);
         }

@@ -4,6 +4,8 @@
 
 use std::ops::Range;
 
+use crate::groups::starts;
+
 /// Parts of which all is 10,000: whole numbers, since 0.07 of 100 is more than 7 in binary.
 const PARTS: f64 = 10_000.0;
 /// Weights that are no sums of powers of two, such as 1 / 0.3, add up to a little more or less.
@@ -28,7 +30,8 @@ type Weighed = (f64, f64);
 /// Of each method with a value its sums and its quantiles, by method; `asked` quantiles behind each other.
 ///
 /// `parts` has `asked` for each method, in ten-thousandths; of more than all there is no quantile, and no number
-/// says so. A value that is no number is not known, and a method without parts is not looked at; both count nowhere. The three columns have one length.
+/// says so. A value that is no number is not known, and a method without parts is not looked at; both count nowhere.
+/// The three columns have one length.
 pub fn ranked(
     methods: &[i32],
     values: &[f64],
@@ -63,13 +66,7 @@ fn by_method(methods: &[i32], values: &[f64], weights: &[f64], count: usize) -> 
         rows.filter(|((_, value), _)| !value.is_nan())
             .filter_map(|((method, value), weight)| Some((place(*method)?, (*value, *weight))))
     };
-    let mut starts = vec![0; count + 1];
-    for (method, _) in known() {
-        starts[method + 1] += 1;
-    }
-    for index in 1..starts.len() {
-        starts[index] += starts[index - 1];
-    }
+    let starts = starts(known().map(|(method, _)| method), count);
     let mut next = starts.clone();
     let mut weighed = vec![(0.0, 0.0); starts[count]];
     for (method, row) in known() {

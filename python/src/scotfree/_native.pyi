@@ -57,8 +57,13 @@ class ByMethod:
     def bins(self, values: Column, weights: Column) -> list[bytes]:
         """Method (u32), bin (i32), samples (u64), weight and squares of weights (f64), by method and bin."""
 
-def merge_bins(left: tuple[Column, ...], right: tuple[Column, ...]) -> list[bytes]:
-    """Two histograms, each in the order of method and bin, as one."""
+class Histogram:
+    """The sum of histograms."""
+
+    def add(self, part: tuple[Column, ...]) -> None:
+        """Adds bins in the order of method and bin, the columns those of `ByMethod.bins`."""
+    def take(self) -> list[bytes]:
+        """All so far, by method and bin; nothing is left."""
 
 def bin_values(bins: Column) -> bytes:
     """The middle of each bin (f64)."""

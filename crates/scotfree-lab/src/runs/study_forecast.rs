@@ -1,20 +1,22 @@
 //! Forecasts against the truth: calls of one shape of service without and with the remedy, beside those of
 //! the shape that the forecast is fitted on.
 //!
-//! Invariant: without and with the remedy take turns, as do the shape and what the forecast is fitted on; and a
-//! shape is never fitted on its own calls.
+//! Invariant: without and with the remedy take turns, as do the shape and what the forecast is fitted on; a turn
+//! in which the host takes processors away is made again; and a shape is never fitted on its own calls.
 
 use super::settings::settings_of;
 use super::site::{Calls, Logs, Site};
+use super::stolen::{undisturbed, Undisturbed};
 use super::study::Bench;
 use super::worker::calls::TraceSpec;
-use super::Context;
+use super::{Context, Measured};
 use crate::experiment::Measurement;
 use crate::process::Process;
 use crate::scratch::Scratch;
 use crate::trouble::Trouble;
 use scotfree_core::Tier;
 use serde::Deserialize;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// A service and how it is called.
@@ -45,28 +47,34 @@ const fn outstanding() -> usize {
 
 /// In so many turns the four kinds of calls are made: what the machine does meanwhile falls on all alike.
 const TURNS: u64 = 16;
+/// So often a turn is made again at most.
+const AGAIN_MAX: u64 = 8;
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let bench = Bench::new(context)?;
     context.measure_in_turns(|arm, repetition| {
         let shape: Shape = settings_of(arm)?;
         let traces = Scratch::new("forecast")?;
-        let acks = record(context, &shape, traces.path())?;
+        let turns = record(context, &shape, traces.path())?;
         let mut measured = bench.measure(arm, repetition, Some(traces.path()))?;
-        measured.counter("device_acks", acks);
+        count(&mut measured, &turns);
         Ok(measured)
     })
 }
 
+/// What forecasts are fitted on: calls, and us between two of them. A device answers a caller that rests otherwise
+/// than one that does not; and of two calls that are nearer than the server needs for one, one is in the other's way.
+const FITTED: [(u64, u64); 3] = [(4_000, 0), (3_200, 600), (960, 4_000)];
+
 impl Shape {
-    /// What forecasts are fitted on; no arm has it.
-    fn fitted(plane: &str) -> Shape {
+    /// One of those; no arm has it.
+    fn fitted(plane: &str, (calls, interval_us): (u64, u64)) -> Shape {
         Shape {
             plane: plane.to_owned(),
-            calls: 4_000,
+            calls,
             payload_bytes: payload_bytes(),
             outstanding: outstanding(),
-            interval_us: 300,
+            interval_us,
             work_us: 0,
         }
     }
@@ -84,23 +92,28 @@ impl Shape {
 }
 
 /// Calls the service of the shape and the one that the forecast is fitted on, each without and with the remedy, and
-/// writes `baseline-N.jsonl` and `remedy-N.jsonl` of each turn to `shape` and `fitted`; how often the device
-/// acknowledged calls of the shape.
-fn record(context: &Context<'_>, shape: &Shape, folder: &Path) -> Result<u64, Trouble> {
-    let fitted = Shape::fitted(&shape.plane);
+/// writes `baseline-N-K.jsonl` and `remedy-N-K.jsonl` of each turn N and kind K of calls to `shape` and `fitted`; how
+/// often the device acknowledged calls of the shape in each turn.
+fn record(context: &Context<'_>, shape: &Shape, folder: &Path) -> Result<Vec<Undisturbed<u64>>, Trouble> {
+    let fitted = FITTED.map(|calls| Shape::fitted(&shape.plane, calls));
     let fitted = Stand::up(context, "fitted", &fitted, folder)?;
-    let shape = Stand::up(context, "shape", shape, folder)?;
-    let mut acks = 0;
-    for turn in 0..TURNS {
+    let shape = Stand::up(context, "shape", std::slice::from_ref(shape), folder)?;
+    let turn = |turn| {
         fitted.record(turn)?;
-        acks += shape.record(turn)?;
-    }
-    Ok(acks)
+        shape.record(turn)
+    };
+    (0..TURNS).map(|number| undisturbed(AGAIN_MAX, || turn(number))).collect()
+}
+
+fn count(measured: &mut Measured, turns: &[Undisturbed<u64>]) {
+    measured.counter("device_acks", turns.iter().map(|turn| turn.found).sum());
+    measured.counter("turns_repeated", turns.iter().map(|turn| turn.repeated).sum());
+    measured.counter("turns_disturbed", turns.iter().filter(|turn| turn.is_disturbed).count() as u64);
 }
 
 /// A service behind a device of its own, for a device's log has one server. It idles while another is called.
 struct Stand<'a> {
-    shape: &'a Shape,
+    shapes: &'a [Shape],
     traces: PathBuf,
     _processes: Vec<Process>,
     // Behind the processes, which end before it goes.
@@ -111,22 +124,35 @@ impl<'a> Stand<'a> {
     fn up(
         context: &'a Context<'a>,
         name: &str,
-        shape: &'a Shape,
+        shapes: &'a [Shape],
         folder: &Path,
     ) -> Result<Stand<'a>, Trouble> {
         let traces = folder.join(name);
         std::fs::create_dir(&traces).map_err(|error| Trouble::file("make the folder", &traces, &error))?;
         let site = Site::up_named(context, &format!("{}-{name}", context.topology.name))?;
         let logs = vec![Logs::RamAndDisk; site.devices().len()];
-        let mut processes = site.start_chain(&logs, &["--plane", &shape.plane])?;
-        processes.push(site.start_working_noop(shape.work_us)?);
-        Ok(Stand { shape, traces, _processes: processes, site })
+        let mut processes = site.start_chain(&logs, &["--plane", &shapes[0].plane])?;
+        processes.push(site.start_working_noop(shapes[0].work_us)?);
+        Ok(Stand { shapes, traces, _processes: processes, site })
     }
 
-    /// Calls it without and with the remedy; how often the device acknowledged.
+    /// Calls it without and with the remedy; how often the device acknowledged. What an earlier try of the turn
+    /// recorded is forgotten.
     fn record(&self, turn: u64) -> Result<u64, Trouble> {
-        let file = |arm: &str| self.traces.join(format!("{arm}-{turn}.jsonl"));
-        self.site.calls(&self.shape.calls(Tier::NONE, file("baseline")))?;
-        Ok(self.site.calls(&self.shape.calls(Tier::RAM, file("remedy")))?.completed_early)
+        let mut acks = 0;
+        for (kind, shape) in self.shapes.iter().enumerate() {
+            let file = |arm: &str| fresh(self.traces.join(format!("{arm}-{turn}-{kind}.jsonl")));
+            self.site.calls(&shape.calls(Tier::NONE, file("baseline")?))?;
+            acks += self.site.calls(&shape.calls(Tier::RAM, file("remedy")?))?.completed_early;
+        }
+        Ok(acks)
+    }
+}
+
+/// A file that is not there yet: records are appended.
+fn fresh(file: PathBuf) -> Result<PathBuf, Trouble> {
+    match std::fs::remove_file(&file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Trouble::file("remove", &file, &error)),
+        _ => Ok(file),
     }
 }

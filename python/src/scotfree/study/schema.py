@@ -31,6 +31,10 @@ STACKS: Final = ("request_stack", "response_stack")
 WIRES: Final = ("request_wire", "response_wire")
 # The quantiles of every per-method figure (F2a).
 QUANTILES: Final = (0.01, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99)
+# A quantile is asked for in whole parts of so many, since 0.07 * 100 is more than 7 in binary (R6).
+PARTS: Final = 10_000
+# Sums of weights such as 1 / 0.3 lie beside the true ones by no more than this share.
+ROUNDING: Final = 1e-12
 # R3: a method needs that many samples for a per-method figure.
 SAMPLES_MIN: Final = 100
 # Up to that many samples of a method its quantiles are exact; above, within SKETCH_ERROR of the value.

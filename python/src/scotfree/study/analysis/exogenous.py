@@ -83,8 +83,8 @@ def _own(rows: pa.Table, service: str) -> pa.Table:
 
 @once
 def tails(study: Study) -> pa.Table:
-    """method_id, server_cluster, window, samples, p50 and p95 (ns) of local calls, of windows with "
-    "calls enough."""
+    """method_id, server_cluster, window, samples, p50 and p95 (ns) of local calls, of windows with
+    calls enough."""
     calls = local_calls(study).calls
     placed = calls.filter(calls.server_cluster.notnull()).mutate(window=window(calls.start_ns))
     found = nearest_rank(placed, study.engine, list(_BY), [nearby.MEDIAN, nearby.TAIL])

@@ -98,11 +98,12 @@ class PerMethod:
     def at(self, quantity: str, ps: Mapping[str, Array]) -> dict[str, Array]:
         """Quantiles by name at a p for each method; NaN where there is no sample."""
         found = {name: np.full(self.methods.num_rows, np.nan) for name in ps}
-        limits = pa.table(
-            {"method_id": self.methods["method_id"], **{name: pa.array(p) for name, p in ps.items()}}
-        )
-        asked = self._engine.register("limits", limits)
-        exact = self._ranked(quantity, ps, lambda values: quantiles.at(values, asked, list(ps)))
+
+        def elsewhere(values: Any) -> Any:
+            limits = {"method_id": self.methods["method_id"], **{name: pa.array(p) for name, p in ps.items()}}
+            return quantiles.at(values, self._engine.register("limits", pa.table(limits)), list(ps))
+
+        exact = self._ranked(quantity, ps, elsewhere)
         large = np.flatnonzero(self.is_large)
         self.sketch([quantity])
         for name, p in ps.items():

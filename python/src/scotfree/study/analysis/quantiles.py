@@ -16,9 +16,6 @@ from scotfree.study.engine import column
 
 __all__ = ["at", "column", "good", "values", "weighted", "within"]
 
-_PARTS = 10_000
-_ROUNDING = 1e-12
-
 
 def weighted(table: Any, by: Sequence[str], ps: Sequence[float]) -> Any:
     """Quantiles of `value` with `weight` in each group; exact, on every engine.
@@ -29,7 +26,7 @@ def weighted(table: Any, by: Sequence[str], ps: Sequence[float]) -> Any:
     ordered = ibis.window(group_by=list(by), order_by="value", preceding=None, following=0)
     whole = ibis.window(group_by=list(by))
     ranked = table.mutate(reached=table.weight.sum().over(ordered), all=table.weight.sum().over(whole))
-    picks = {column(p): ranked.value.min(where=_is_reached(ranked, round(p * _PARTS))) for p in ps}
+    picks = {column(p): ranked.value.min(where=_is_reached(ranked, round(p * schema.PARTS))) for p in ps}
     total = ranked.weight.sum()
     effective = total * total / (ranked.weight * ranked.weight).sum()
     return ranked.group_by(list(by)).agg(samples=ranked.count(), weight=total, effective_n=effective, **picks)
@@ -41,7 +38,7 @@ def at(table: Any, limits: Any, names: Sequence[str]) -> Any:
     whole = ibis.window(group_by="method_id")
     ranked = table.mutate(reached=table.weight.sum().over(ordered), all=table.weight.sum().over(whole))
     joined = ranked.inner_join(limits, "method_id")
-    parts = {name: (joined[name] * _PARTS).round(0) for name in names}
+    parts = {name: (joined[name] * schema.PARTS).round(0) for name in names}
     picks = {name: joined.value.min(where=_is_reached(joined, part)) for name, part in parts.items()}
     return joined.group_by("method_id").agg(**picks)
 
@@ -55,7 +52,9 @@ def within(table: Any, bins: Any, p: float) -> Any:
     near = joined.filter((joined.value >= joined.low) & (joined.value < joined.high))
     ordered = ibis.window(group_by="method_id", order_by="value", preceding=None, following=0)
     ranked = near.mutate(reached=near.below + near.weight.sum().over(ordered))
-    found = ranked.group_by("method_id").agg(value=ranked.value.min(where=_is_reached(ranked, round(p * _PARTS))))
+    found = ranked.group_by("method_id").agg(
+        value=ranked.value.min(where=_is_reached(ranked, round(p * schema.PARTS)))
+    )
     return found.filter(found.value.notnull())
 
 
@@ -64,7 +63,7 @@ def _is_reached(ranked: Any, part: Any) -> Any:
     # In whole ten-thousandths, since 0.07 * 100 is more than 7.
     # Weights that are no sums of powers of two, such as 1 / 0.3, add up differently in another order: of 100 equal
     # ones, 95 would be less than 95 in 100.
-    return ranked.reached * _PARTS >= ranked["all"] * part * (1 - _ROUNDING)
+    return ranked.reached * schema.PARTS >= ranked["all"] * part * (1 - schema.ROUNDING)
 
 
 def good(span: Any) -> Any:

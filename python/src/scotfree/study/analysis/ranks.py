@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from scotfree import _native
+from scotfree.study import schema
 from scotfree.study.analysis import lending
 
 Array = np.ndarray[Any, Any]
-_PARTS = 10_000
 
 
 def nearest_rank(values: pa.Table, ps: Mapping[str, Array]) -> pa.Table:
@@ -21,8 +21,8 @@ def nearest_rank(values: pa.Table, ps: Mapping[str, Array]) -> pa.Table:
     `ps` says by name which p of each method, NaN for none. Columns: method_id, samples, weight, effective_n (R7),
     and each name; by method, of those with a value.
     """
-    # In whole ten-thousandths, since 0.07 * 100 is more than 7; beyond all of them is none.
-    parts = [np.where(np.isnan(p), _PARTS + 1, np.round(p * _PARTS)) for p in ps.values()]
+    # Beyond all parts there is no quantile.
+    parts = [np.where(np.isnan(p), schema.PARTS + 1, np.round(p * schema.PARTS)) for p in ps.values()]
     columns = _native.ranked(
         lending.integers(values["method_id"]),
         lending.floats(values["value"]),

@@ -6,7 +6,7 @@ A value of it is the middle of a bin, within 1 % of the one that occurred (crate
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from scotfree.study.analysis.columns import Calls
 from scotfree.study.engine import Engine
 
 Array = np.ndarray[Any, Any]
-_PARTS = 10_000
 # As in crates/scotfree-study, histogram.rs.
 _BITS_DROPPED = 46
 # `key` is the quantity's number times the methods, plus the method.
@@ -55,8 +54,7 @@ class Sketch:
         """The rows of the bins that hold each method's p-quantile, -1 without a sample; `ps` has one for each."""
         start, end = self._starts[:-1], self._starts[1:]
         low, high = self._reached[start], self._reached[end]
-        # Sums of some thousand weights lie beside the true ones by less than that.
-        wanted = low + (high - low) * (np.round(ps * _PARTS) / _PARTS) * (1 - 1e-12)
+        wanted = low + (high - low) * (np.round(ps * schema.PARTS) / schema.PARTS) * (1 - schema.ROUNDING)
         found = np.searchsorted(self._reached, wanted, side="left") - 1
         places: Array = np.where(end > start, np.clip(found, start, end - 1), -1)
         return places
@@ -103,20 +101,11 @@ def sketch(engine: Engine, wanted: Array, names: Sequence[str]) -> dict[str, Ske
 
 
 def merged(parts: Iterable[pa.Table]) -> pa.Table:
-    """All as one, like with like: what was merged as often as another is merged with it."""
-    piles: list[tuple[int, pa.Table]] = []
+    """All as one, each added as it comes: one sum is in memory, and not also the parts."""
+    sum_of = _native.Histogram()
     for part in parts:
-        times, pile = 0, part
-        while piles and piles[-1][0] == times:
-            pile = merge(piles.pop()[1], pile)
-            times += 1
-        piles.append((times, pile))
-    return reduce(merge, (pile for _, pile in reversed(piles)), BINS.empty_table())
-
-
-def merge(left: pa.Table, right: pa.Table) -> pa.Table:
-    """Two histograms as one."""
-    return _bins(_native.merge_bins(_lent(left), _lent(right)))
+        sum_of.add(tuple(lending.integers(part[name]) for name in BINS.names))
+    return _bins(sum_of.take())
 
 
 def edges(bins: Array) -> tuple[Array, Array]:
@@ -158,7 +147,3 @@ def _bins(columns: Sequence[bytes]) -> pa.Table:
         for field, column in zip(BINS, columns, strict=True)
     ]
     return pa.table(arrays, schema=BINS)
-
-
-def _lent(bins: pa.Table) -> tuple[Array, ...]:
-    return tuple(lending.integers(bins[name]) for name in BINS.names)

@@ -72,7 +72,7 @@ def _dominant(row: dict[str, Any]) -> tuple[str, float]:
 
 def _summary(one: Selected, rows: pa.Table, parts: pa.Table) -> dict[str, Any]:
     weight, value = np.cumsum(_floats(rows, "weight")), _floats(rows, "value")
-    p50, p95 = (float(value[np.argmax(weight >= p * weight[-1] * (1 - 1e-12))]) for p in (0.5, 0.95))
+    p50, p95 = (float(value[np.argmax(weight >= p * weight[-1] * (1 - schema.ROUNDING))]) for p in (0.5, 0.95))
     listed = parts.to_pylist()
     median, tail = (next(row for row in listed if row["cdf"] * BINS > place + 0.5) for place in (_MEDIAN, _TAIL))
     (median_stage, median_share), (tail_stage, tail_share) = _dominant(median), _dominant(tail)

@@ -72,8 +72,7 @@ def nearest_rank(of: npt.NDArray[Any], share: float) -> float | None:
     """The smallest value whose rank reaches a share of all; None of nothing."""
     if len(of) == 0:
         return None
-    # In whole ten-thousandths, since 0.07 * 100 is more than 7.
-    rank = -(-round(share * 10_000) * len(of) // 10_000)
+    rank = -(-round(share * schema.PARTS) * len(of) // schema.PARTS)
     return float(np.sort(of)[max(0, rank - 1)])
 
 

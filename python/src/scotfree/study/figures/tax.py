@@ -27,8 +27,6 @@ _SCOPES = (
 # Section 3.2 and Figure 10: share of the total time of all calls.
 _PUBLISHED = {"tax": 0.020, "wire": 0.011, "stack": 0.0049, "queue": 0.0043}
 _PUBLISHED_QUEUE_OF_TAX = 0.21
-# So little is left where nothing is, by the order in which sums were added.
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,8 @@ def _part(part: float, whole: float, rest: bool) -> float | None:
     if whole <= 0:
         return None
     found = (whole - part) / whole if rest else part / whole
-    return found if abs(found) > _ROUNDING else 0.0
+    # So little is left where nothing is, by the order in which sums were added.
+    return found if abs(found) > schema.ROUNDING else 0.0
 
 
 def _scope(sums: pa.Table, within: str | None) -> dict[str, Share]:

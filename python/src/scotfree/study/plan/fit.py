@@ -3,7 +3,8 @@
 For persist it is the device's answer time A: in place of request_wire … response_wire of a call to the server
 there is, with the remedy, one time from the request's departure until the caller goes on. It is what a call's
 total is above the stages that the remedy leaves alone, so it is known whoever answered. The wake-up of a caller
-that waits is in it: after a short wait it takes less than after a long one.
+that waits is in it: after a short wait it takes less than after a long one. And it is longer after a pause, in
+which processors go to sleep; so an experiment calls at several rates, and A is kept by the pause before the call.
 """
 
 from __future__ import annotations
@@ -15,20 +16,30 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
-from scotfree.study.plan import machine
-from scotfree.study.plan.calls import Calls, Floats
+from scotfree.study.figures.words import duration
+from scotfree.study.plan import machine, pauses
+from scotfree.study.plan.calls import Calls, Floats, Integers
 from scotfree.study.plan.load import load
 from scotfree.study.trouble import StudyError
 
-VERSION: Final = 2
+VERSION: Final = 3
 AGE_MAX: Final = timedelta(days=30)
 # What of a call the remedy leaves as it is.
 KEPT: Final = ("client_send_queue", "request_stack")
 RECEIVED: Final = "client_recv_queue"
 # A machine's state drifts: the experiment is cut in so many parts of time, and the forecast is drawn from each.
 PARTS: Final = 8
-_RANKS: Final = (np.arange(200) + 0.5) / 200
+RANKS: Final = 200
+_RANKS: Final = (np.arange(RANKS) + 0.5) / RANKS
+# Pauses are looked at in steps of a factor of 1.4, above 1 us; with less than such a share of calls one is empty.
+_STEP: Final = 0.5 * np.log(2.0)
+_FULL: Final = 0.01
+# Of a rate with fewer calls nothing is kept, if there are others.
+_ALIKE_MIN: Final = 25 * PARTS
+_AROUND: Final = 31
+_US: Final = 1_000.0
 _CALLS_MIN: Final = 400
 # A caller that waited longer than all but so many of the experiment's to be woken has something else to do.
 _WAKEUP: Final = 0.99
@@ -37,11 +48,18 @@ _NS_MAX: Final = 1e18
 
 
 @dataclass(frozen=True)
-class Part:
-    """What one part of the experiment says."""
+class Answers:
+    """A of calls after pauses alike."""
 
-    # A at evenly spaced ranks.
-    answer_ns: list[float]
+    # Their median.
+    pause_ns: float
+    # For each part of the experiment A at evenly spaced ranks.
+    parts: list[list[float]]
+
+    @property
+    def median_ns(self) -> float:
+        """The median of A, over all parts."""
+        return float(np.median([np.median(part) for part in self.parts]))
 
 
 @dataclass(frozen=True)
@@ -62,16 +80,37 @@ class Fit:
     wires_ns: float
     # How long nearly all callers take at most to be woken.
     wakeup_ns: float
-    parts: list[Part]
+    # In the order of their pauses.
+    answers: list[Answers]
     version: int = VERSION
 
     def age(self, now: datetime) -> timedelta:
         """Since when it is."""
         return now - datetime.fromisoformat(self.date)
 
-    def answers(self, part: int) -> Floats:
-        """A at evenly spaced ranks, in one part."""
-        return np.array(self.parts[part].answer_ns)
+    def answer(self, part: int, pauses_ns: Floats, ranks: Integers) -> Floats:
+        """A after pauses, each at one of `RANKS` ranks, in one part of the experiment.
+
+        Between two pauses of the experiment in proportion to their logarithms.
+        """
+        known = np.array([each.parts[part] for each in self.answers])
+        at = np.interp(_log(pauses_ns), _log([each.pause_ns for each in self.answers]), np.arange(len(known)))
+        low = np.floor(at).astype(np.int64)
+        high = np.minimum(low + 1, len(known) - 1)
+        found: Floats = known[low, ranks] * (1 - (at - low)) + known[high, ranks] * (at - low)
+        return found
+
+    @property
+    def in_words(self) -> str:
+        """A after each pause."""
+        each = [f"in {duration(one.median_ns)} after {duration(one.pause_ns)}" for one in self.answers]
+        return f"the device answers (median, after a pause of): {', '.join(each)}"
+
+
+def _log(pauses_ns: Any) -> Floats:
+    """Pauses as they are told apart: below 1 us they are alike."""
+    found: Floats = np.log1p(np.asarray(pauses_ns) / _US)
+    return found
 
 
 def kept(calls: Calls) -> Floats:
@@ -103,7 +142,7 @@ def fit(baseline: Calls, remedy: Calls, *, remedy_name: str = "persist") -> Fit:
         len(with_it),
         wires(without),
         float(np.quantile(without.ns(RECEIVED), _WAKEUP, method="inverted_cdf")),
-        [_part(each) for each in _parts(with_it)],
+        _answers(with_it),
     )
 
 
@@ -129,15 +168,43 @@ def middle(values: Floats) -> float:
     return float(np.median(known)) if len(known) else 0.0
 
 
-def _parts(calls: Calls) -> list[Calls]:
-    """Equal parts in the order of time."""
-    place = np.arange(len(calls)) * PARTS // len(calls)
-    return [calls.only(place == part) for part in range(PARTS)]
+def _answers(calls: Calls) -> list[Answers]:
+    """By the usual pause around each call: that before it alone is short where the call before it was slow."""
+    rested = _around(pauses.before(calls))
+    rates = _rates(rested)
+    chosen = [which for rate in np.unique(rates[rates >= 0]) if (which := rates == rate).sum() >= _ALIKE_MIN]
+    answer_ns = calls.total - kept(calls)
+    return [
+        Answers(float(np.median(rested[which])), _parts(answer_ns[which]))
+        for which in chosen or [np.ones(len(calls), np.bool_)]
+    ]
 
 
-def _part(remedy: Calls) -> Part:
-    answers = np.quantile(remedy.total - kept(remedy), _RANKS, method="inverted_cdf")
-    return Part([float(each) for each in answers])
+def _rates(rested: Floats) -> Integers:
+    """Which of the experiment's few rates each call is of; -1 of a step with few calls, between or beyond rates.
+
+    Steps side by side are of one rate, for a boundary among its calls would tell slow moments from quick ones.
+    """
+    step = np.floor(_log(rested) / _STEP).astype(np.int64)
+    is_full = np.bincount(step) >= _FULL * len(step)
+    begins = is_full & ~np.concatenate([[False], is_full[:-1]])
+    rates: Integers = np.where(is_full, np.cumsum(begins) - 1, -1)[step]
+    return rates
+
+
+def _around(values: Floats) -> Floats:
+    """The median of each with its neighbours in time."""
+    reach = (min(_AROUND, len(values)) - 1) // 2
+    windows = sliding_window_view(np.pad(values, reach, mode="edge"), 2 * reach + 1)
+    found: Floats = np.median(windows, axis=1)
+    return found
+
+
+def _parts(answer_ns: Floats) -> list[list[float]]:
+    """Equal parts in the order of time, each at evenly spaced ranks."""
+    place = np.arange(len(answer_ns)) * PARTS // len(answer_ns)
+    ranked = [np.quantile(answer_ns[place == part], _RANKS, method="inverted_cdf") for part in range(PARTS)]
+    return [[float(answer) for answer in part] for part in ranked]
 
 
 def write(fit: Fit, to: Path) -> None:
@@ -156,17 +223,16 @@ def read(path: Path) -> Fit:
     """A fit as it was written; of any age."""
     try:
         text: dict[str, Any] = json.loads(path.read_bytes())
-        parts = [Part(**part) for part in text.pop("parts")]
-        found = Fit(parts=parts, **text)
+        version = text["version"]
+        if version != VERSION:
+            raise StudyError(f"read the fit {path}: it is of version {version}, this reads {VERSION}", _anew(path))
+        answers = [Answers(**one) for one in text.pop("answers")]
+        found = Fit(answers=answers, **text)
         wrong = _wrong(found)
     except OSError as error:
         raise StudyError(f"read the fit {path}: {error.strerror or error}", _anew(path)) from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise StudyError(f"read the fit {path}: it is none: {error}", _anew(path)) from None
-    if found.version != VERSION:
-        raise StudyError(
-            f"read the fit {path}: it is of version {found.version}, this reads {VERSION}", _anew(path)
-        )
     if wrong is not None:
         raise StudyError(f"read the fit {path}: it is none: {wrong}", _anew(path))
     return found
@@ -180,11 +246,14 @@ def _wrong(fit: Fit) -> str | None:
     counts = (fit.request_bytes, fit.outstanding, fit.baseline_calls, fit.remedy_calls)
     if not all(map(_is_amount, (*counts, fit.wires_ns, fit.wakeup_ns))):
         return "a size or count is none"
-    answers = [answer for part in fit.parts for answer in part.answer_ns]
-    if not fit.parts or not all(part.answer_ns for part in fit.parts):
-        return "it has no answers"
+    paused = [each.pause_ns for each in fit.answers]
+    if not paused or not all(map(_is_amount, paused)) or not np.all(np.diff(paused) > 0):
+        return "it has no pauses, or not in their order"
+    parts = [part for each in fit.answers for part in each.parts]
+    if any(len(each.parts) != PARTS for each in fit.answers) or any(len(part) != RANKS for part in parts):
+        return "it has no answers, or not as many as it should"
     # A call's stages may come to a little more than its total.
-    return None if all(_is_amount(answer, -_NS_MAX) for answer in answers) else "a time is none"
+    return None if all(_is_amount(one, -_NS_MAX) for part in parts for one in part) else "a time is none"
 
 
 def _is_amount(value: object, low: float = 0) -> bool:
@@ -232,8 +301,3 @@ def _fits(folder: Path) -> tuple[list[Fit], list[StudyError]]:
         except StudyError as error:
             others.append(error)
     return fits, others
-
-
-def answer_median_ns(fit: Fit) -> float:
-    """The median of A, over all parts."""
-    return float(np.median([np.median(part.answer_ns) for part in fit.parts]))

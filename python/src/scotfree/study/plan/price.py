@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from scotfree.study import schema
 from scotfree.study.analysis import bootstrap
 from scotfree.study.plan.calls import Calls, Floats, Integers
 
@@ -138,8 +139,7 @@ class Resampled:
         return np.cumsum(self._weights * counts[self._groups])
 
     def _reached(self, sums: Floats, p: float) -> float:
-        # A hair below, since sums of weights round.
-        place = int(np.searchsorted(sums, p * sums[-1] * (1 - 1e-12)))
+        place = int(np.searchsorted(sums, p * sums[-1] * (1 - schema.ROUNDING)))
         return float(self._values[min(place, len(self._values) - 1)])
 
 

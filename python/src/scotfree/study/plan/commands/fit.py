@@ -7,7 +7,6 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from scotfree.study.commands import ingest
-from scotfree.study.figures.words import duration
 from scotfree.study.plan import calls as calls_of
 from scotfree.study.plan import fit
 from scotfree.study.plan.commands.price import FITS, open_study
@@ -35,14 +34,13 @@ def run(flags: Namespace) -> int:
         remedy = _calls(flags, flags.remedy, Path(scratch) / "remedy")
     found = fit.fit(baseline, remedy)
     fit.write(found, flags.output)
-    middle = duration(fit.answer_median_ns(found))
-    print(f"{flags.output}: the device answers in {middle} (median), from {found.remedy_calls:,} calls")
+    print(f"{flags.output}: {found.in_words}; from {found.remedy_calls:,} calls")
     return 0
 
 
 def _calls(flags: Namespace, data: list[Path], scratch: Path) -> calls_of.Calls:
     """Of the method that takes most time: an experiment has one."""
-    found = next(iter([*calls_of.methods(open_study(flags, data, scratch), 1)]), None)
-    if found is None:
+    found = list(calls_of.methods(open_study(flags, data, scratch), 1))
+    if not found:
         raise StudyError(f"fit on {data[0]}: no method has 100 successful calls", "name the experiment's traces")
-    return found
+    return found[0]

@@ -1,9 +1,9 @@
 """persist: updates are acknowledged by a device on the path as soon as its log holds them (thesis 3.2 to 3.4).
 
 A call keeps client_send_queue and request_stack. In place of all that follows there comes the device's answer time
-A, drawn from the fit, with the wake-up of the caller; of client_recv_queue what is longer than a wake-up is kept,
-since that caller has something else to do. Nothing is gained where the server is saturated: sustained throughput
-stays the server's, and callers wait for it as before.
+A, drawn from the fit by the pause before the call, with the wake-up of the caller; of client_recv_queue what is
+longer than a wake-up is kept, since that caller has something else to do. Nothing is gained where the server is
+saturated: sustained throughput stays the server's, and callers wait for it as before.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import numpy as np
 from scotfree.study.figures.words import duration, percent, size
 from scotfree.study.plan.calls import Calls, Floats
 from scotfree.study.plan.context import Context
-from scotfree.study.plan.fit import KEPT, RECEIVED, Fit, kept, middle, wires
+from scotfree.study.plan.fit import KEPT, PARTS, RANKS, RECEIVED, Fit, kept, middle, wires
 from scotfree.study.plan.load import Load, load
+from scotfree.study.plan.pauses import before, before_if
 from scotfree.study.plan.price import Effect, Refused
 
 NAME: Final = "persist"
@@ -28,6 +29,8 @@ _KNOWN_MIN: Final = 0.9
 _SIZE_FACTOR: Final = 4.0
 # From this share of calls on whose caller is busy, that is said.
 _BUSY_SHARE: Final = 0.05
+# Beyond so many times the fit's pauses that is said, too.
+_PAUSE_FACTOR: Final = 4.0
 _SEED: Final = 342
 
 
@@ -42,8 +45,9 @@ def forecast(calls: Calls, context: Context) -> Effect | Refused:
     if gainless is not None:
         return Effect((calls.total,), (f"no gain: {gainless}",))
     beyond = 0.0 if _is_one_machine(calls, context) else max(0.0, wires(calls) - context.persist.wires_ns)
-    totals = tuple(_totals(calls, context.persist, part, beyond) for part in range(len(context.persist.parts)))
-    return Effect(totals, tuple(_notes(calls, context, beyond)))
+    rested = _rested(calls, context.persist, beyond)
+    totals = tuple(_totals(calls, context.persist, part, rested, beyond) for part in range(PARTS))
+    return Effect(totals, tuple(_notes(calls, context, beyond, float(np.median(rested)))))
 
 
 def _refusal(calls: Calls, context: Context) -> str | None:
@@ -86,17 +90,27 @@ def _is_one_machine(calls: Calls, context: Context) -> bool:
     return bool(said.any() and (client[said] == server[said]).mean() > 0.5)
 
 
-def _totals(calls: Calls, fit: Fit, part: int, beyond: float) -> Floats:
-    """One draw of the new totals, from one part of the fit; calls without the stages keep theirs."""
-    answers = fit.answers(part)
-    places = np.arange(len(calls)) * len(answers) // len(calls)
-    drawn = answers[np.random.default_rng([_SEED, part]).permutation(places)]
+def _rested(calls: Calls, fit: Fit, beyond: float) -> Floats:
+    """The pause before each call once all are answered early, by a device that takes its median time."""
+    middle_rank = np.full(len(calls), RANKS // 2)
+    return before_if(calls, _early(calls, fit, fit.answer(0, before(calls), middle_rank), beyond))
+
+
+def _totals(calls: Calls, fit: Fit, part: int, rested: Floats, beyond: float) -> Floats:
+    """One draw of the new totals, from one part of the fit."""
+    ranks = np.arange(len(calls)) * RANKS // len(calls)
+    drawn = fit.answer(part, rested, np.random.default_rng([_SEED, part]).permutation(ranks))
+    return _early(calls, fit, drawn, beyond)
+
+
+def _early(calls: Calls, fit: Fit, answers: Floats, beyond: float) -> Floats:
+    """The totals with the device's answers; calls without the stages keep theirs."""
     busy = np.maximum(calls.ns(RECEIVED) - fit.wakeup_ns, 0.0)
-    early = kept(calls) + drawn + busy + beyond
+    early = kept(calls) + answers + busy + beyond
     return np.where(np.isnan(early), calls.total, early)
 
 
-def _notes(calls: Calls, context: Context, beyond: float) -> list[str]:
+def _notes(calls: Calls, context: Context, beyond: float, rested: float) -> list[str]:
     fit = context.persist
     assert fit is not None
     notes = []
@@ -113,4 +127,10 @@ def _notes(calls: Calls, context: Context, beyond: float) -> list[str]:
     bytes_ = middle(calls.floats("req_bytes")) or fit.request_bytes
     if not fit.request_bytes / _SIZE_FACTOR <= bytes_ <= fit.request_bytes * _SIZE_FACTOR:
         notes.append(f"fitted on requests of {size(fit.request_bytes)}, these are of {size(bytes_)}")
+    least, most = fit.answers[0].pause_ns, fit.answers[-1].pause_ns
+    if not least / _PAUSE_FACTOR <= rested <= most * _PAUSE_FACTOR:
+        notes.append(
+            f"fitted on calls after pauses of {duration(least)} to {duration(most)}, these come after "
+            f"{duration(rested)}"
+        )
     return notes
