@@ -75,7 +75,7 @@ impl ByMethod {
         let mut rows = vec![0; starts[is_wanted.len()]];
         for (row, method) in methods.iter().enumerate() {
             if let Some(method) = wanted(method) {
-                rows[next[method] as usize] = row as u32;
+                rows[next[method]] = row as u32;
                 next[method] += 1;
             }
         }
@@ -220,7 +220,9 @@ mod tests {
             let whole = bins(&samples);
             for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
                 let mut sum = Vec::new();
-                order.iter().for_each(|part| add(&mut sum, &parts[*part]));
+                for part in order {
+                    add(&mut sum, &parts[part]);
+                }
                 prop_assert_eq!(&sum, &whole);
             }
             let reversed: Vec<Sample> = samples.into_iter().rev().collect();
