@@ -145,7 +145,7 @@ def test_sides_are_told_where_the_clocks_tell_them(tmp_path: Path) -> None:
     )
     assert found["tax"][0] == pytest.approx(0.03)
     assert result.coverage is Coverage.PARTIAL
-    assert "20 % of the time is before the application and 10 % behind it" in result.findings[0]
+    assert "20 % of their time is before the application and 10 % behind it" in result.findings[0]
 
 
 def test_sides_are_sums_of_stages_where_these_are_known(tmp_path: Path) -> None:

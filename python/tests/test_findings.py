@@ -58,7 +58,7 @@ def test_the_weightiest_come_first(study: Study) -> None:
         "Cart.Get is server receive queue" in sentences[cart] and "Ad.Show is server application" in sentences[ad]
     )
     slow = next(one for one in found if one.number == "F16")
-    assert "Cart.Get is slow in west" in slow.sentence
+    assert "Cart.Get loses most time in west" in slow.sentence
     error = next(one for one in found if one.number == "F23")
     failed = np.mean([status == "NOT_FOUND" for status in columns(np.random.default_rng(1))["status"]])
     assert error.share == pytest.approx(failed) and "NOT_FOUND" in error.sentence

@@ -220,8 +220,24 @@ def test_what_is_not_there_or_empty_is_said(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="no such file"):
         ingest([tmp_path / "nothing"], tmp_path / "store", options())
     (tmp_path / "empty").mkdir()
-    with pytest.raises(StudyError, match="no file of a known form"):
+    with pytest.raises(StudyError, match=f"{tmp_path}/empty: there is no file of a known form"):
         ingest([tmp_path / "empty"], tmp_path / "store", options())
+    assert not (tmp_path / "store").exists()
+
+
+def test_what_was_read_from_elsewhere_is_not_thrown_away(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        _data(tmp_path / name)
+    first = content(ingest([tmp_path / "a"], tmp_path / "store", options()))
+    with pytest.raises(StudyError, match=r"holds what was read from .*say --replace"):
+        ingest([tmp_path / "b"], tmp_path / "store", options())
+    assert content(Store.open(tmp_path / "store")) == first
+    # Files of a folder may come and go.
+    next((tmp_path / "a").iterdir()).unlink()
+    assert content(ingest([tmp_path / "a"], tmp_path / "store", options())) != first
+    ingest([tmp_path / "b"], tmp_path / "store", replace(options(), replaces=True))
+    assert all(f"{tmp_path}/b" in one.path for one in Store.open(tmp_path / "store").manifest.inputs)
 
 
 def test_a_store_beside_its_data_is_no_data(tmp_path: Path) -> None:

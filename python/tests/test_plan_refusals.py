@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,8 @@ from small_store import spans, study_of
 
 from scotfree.study import cli
 from scotfree.study.plan import cli as plan_cli
+from scotfree.study.plan import fit as fit_of
+from scotfree.study.plan import machine
 from scotfree.study.plan.fit import find, fit, write
 from scotfree.study.trouble import StudyError
 
@@ -111,6 +114,10 @@ NO_FITS: dict[str, Change] = {
     "answers that are texts": lambda fit: answers_of(fit).__setitem__(0, "x"),
     "answers in lists": lambda fit: answers_of(fit).__setitem__(0, [1]),
     "an answer without end": lambda fit: answers_of(fit).__setitem__(0, float("inf")),
+    "an answer before its request": lambda fit: answers_of(fit).__setitem__(0, -5e17),
+    "a commit that is none": lambda fit: fit.update(commit="a\0b"),
+    "an unknown field": lambda fit: fit.update(foo=1),
+    "a field too few": lambda fit: fit.pop("wires_most_ns"),
     "a wake-up that is none": lambda fit: fit.update(wakeup_ns=float("nan")),
     "sizes that are texts": lambda fit: fit.update(request_bytes="x"),
     "no wires": lambda fit: fit.update(wires_ns=None),
@@ -151,3 +158,62 @@ def test_a_fit_is_not_written_over_a_folder(fits: Path) -> None:
     with pytest.raises(StudyError, match="it is a folder"):
         write(found, fits)
     assert sorted(path.name for path in fits.iterdir()) == ["persist.json"]
+
+
+@pytest.mark.parametrize("held", ["", "measured calls", "[]", '{"remedy": 5}'])
+def test_a_fit_is_written_over_nothing_but_a_fit(fits: Path, tmp_path: Path, held: str) -> None:
+    fitted = find(fits, "persist", datetime.now(UTC))
+    other = tmp_path / "calls.jsonl"
+    other.write_text(held)
+    with pytest.raises(StudyError, match="it is there, and no fit"):
+        write(fitted, other)
+    assert other.read_text() == held and list(tmp_path.glob("*.half")) == []
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StudyError, match="a pipe or a device"):
+        write(fitted, tmp_path / "pipe")
+    # One of another version is a fit, too.
+    path = fits / "persist.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 1}))
+    write(fitted, path)
+    assert find(fits, "persist", datetime.now(UTC)) == fitted
+
+
+def test_a_fit_that_is_too_large_is_not_read(fits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit_of, "_BYTES_MAX", 100)
+    with pytest.raises(StudyError, match="too large"):
+        find(fits, "persist", datetime.now(UTC))
+
+
+def test_a_store_that_only_has_a_like_name_is_not_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, total in (("fleet.store", 1_000), ("fleet.before", 1_000), ("fleet.after", 3_000)):
+        study_of(tmp_path / name, spans(total_ns=[total] * 300, start_ns=paced(300)))
+    budget = tmp_path / "budget.toml"
+    budget.write_text('[[budget]]\nmethod = "*"\np95_growth_max = 0.1\n')
+    words = ["compare", str(tmp_path / "fleet.before"), str(tmp_path / "fleet.after"), "--budget", str(budget)]
+    assert cli.main(words) == 1
+    (tmp_path / "fleet.after" / "store.json").unlink()
+    # What holds no store any more is read as data, of which there is none; never as its neighbour.
+    assert cli.main(words) == 2
+    assert "Within budget" not in capsys.readouterr().out
+
+
+def test_the_names_of_a_fit_do_not_steer_the_terminal(
+    fits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = fits / "persist.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"machine": "\x1b[31mred"}))
+    study_of(tmp_path / "store", spans(stages=staged(200), start_ns=paced(200), method=["Put"] * 200))
+    assert plan_cli.main([str(tmp_path / "store"), "--fits", str(fits)]) == 0
+    found = capsys.readouterr()
+    assert "\\x1b[31mred" in found.out and "\x1b" not in found.out + found.err
+
+
+def test_a_commit_that_the_repository_does_not_know_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not machine.has_changed_since("")
+    answers = {"HEAD": "abc", "--verify": None}
+    monkeypatch.setattr(machine, "_git", lambda *words: answers.get(words[1]))
+    assert machine.has_changed_since("0" * 40)
+    monkeypatch.setattr(machine, "_git", lambda *_: None)
+    assert not machine.has_changed_since("0" * 40)

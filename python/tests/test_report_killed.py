@@ -21,12 +21,15 @@ from scotfree.study.report.catalogue import Computed
 from scotfree.study.report.write import check, parquet_folder, put
 from scotfree.study.store import INDEX
 
+# What a report is known by.
+TITLE = "<title>The RPC tax of 5 calls</title>"
+
 
 def report(version: str) -> tuple[str, list[Computed], page.About]:
     about = page.About(version, dt.datetime.now(dt.UTC), "store", "parquet", "duckdb")
     result = Result(Coverage.COMPLETE, {name: pa.table({"x": [1]}) for name in ("one", "two")})
     figure = Figure("F1", "title", "1", lambda _: result)
-    return f"<p>{version}", [Computed(figure, result, 0.0)], about
+    return f"{TITLE}{version}", [Computed(figure, result, 0.0)], about
 
 
 def test_wherever_it_is_killed_a_page_belongs_to_its_parquet(tmp_path: Path) -> None:
@@ -38,11 +41,11 @@ def test_wherever_it_is_killed_a_page_belongs_to_its_parquet(tmp_path: Path) -> 
         index = parquet_folder(output) / INDEX
         of = json.loads(index.read_text())["version"] if index.exists() else None
         if output.exists():
-            assert output.read_text() == f"<p>{of}"
+            assert output.read_text() == f"{TITLE}{of}"
         seen.add((output.exists(), of))
         check(output)
         put(output, *report("last"))
-        assert output.read_text() == "<p>last"
+        assert output.read_text() == f"{TITLE}last"
         assert sorted(path.name for path in output.parent.iterdir()) == ["report.html", "report.parquet"]
         if not is_killed:
             break
@@ -60,7 +63,7 @@ def test_what_cannot_be_written_leaves_the_earlier_report(tmp_path: Path, monkey
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(OSError, match="No space"):
         put(output, *report("new"))
-    assert output.read_text() == "<p>old"
+    assert output.read_text() == f"{TITLE}old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.parquet"]
 
 
@@ -79,7 +82,7 @@ def test_a_folder_that_its_owner_has_locked_takes_a_report(tmp_path: Path) -> No
         writer.kill()
         writer.join()
         os.close(owner)
-    assert (tmp_path / "report.html").read_text() == "<p>new"
+    assert (tmp_path / "report.html").read_text() == f"{TITLE}new"
 
 
 def test_reports_that_end_at_once_are_put_one_behind_the_other(tmp_path: Path) -> None:
@@ -92,5 +95,5 @@ def test_reports_that_end_at_once_are_put_one_behind_the_other(tmp_path: Path) -
         writer.join()
     assert [writer.exitcode for writer in writers] == [0] * 6
     of = json.loads((parquet_folder(output) / INDEX).read_text())["version"]
-    assert output.read_text() == f"<p>{of}"
+    assert output.read_text() == f"{TITLE}{of}"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.parquet"]

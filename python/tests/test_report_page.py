@@ -26,6 +26,7 @@ from scotfree.study.report.charts import DRAW, theme
 from scotfree.study.report.ledger import Ledger, Line
 from scotfree.study.report.write import parquet_folder, write_report
 from scotfree.study.store import Manifest, Store, write_manifest, write_table
+from scotfree.study.trouble import StudyError
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7 * 7 }}"
 ABOUT = page.About("0", dt.datetime(2020, 1, 1, tzinfo=dt.UTC), EVIL, EVIL, "duckdb", EVIL)
@@ -54,7 +55,7 @@ def _hostile() -> str:
         Coverage.PARTIAL, {"methods": methods}, [EVIL], [EVIL, EVIL], [Comparison(EVIL, 1.0, 2.0, EVIL)], [EVIL]
     )
     figure = Figure("F2", EVIL, EVIL, lambda _: result)
-    ledger = Ledger(1, 1, 1, 1, [Line(EVIL, EVIL, 1, True, 1, EVIL)], 0)
+    ledger = Ledger(1, 1, 0, 0, 1, 1, [Line(EVIL, EVIL, 1, True, 1, EVIL)], 0)
     return page.render([Computed(figure, result, 0.0)], ledger, ABOUT)
 
 
@@ -92,7 +93,7 @@ def test_the_policy_allows_the_pages_scripts_and_no_other() -> None:
 
 def test_an_absent_figure_says_what_it_lacks() -> None:
     lacking = Computed(Figure("F2", "Time", "2.2", lambda _: absent()), absent("the moon"), 0.0)
-    html = page.render([lacking], Ledger(0, 0, 0, 0, [], 0), ABOUT)
+    html = page.render([lacking], Ledger(0, 0, 0, 0, 0, 0, [], 0), ABOUT)
     assert "This figure needs" in html
     assert "<li>the moon</li>" in html
     assert 'class="chart"' not in html
@@ -140,12 +141,17 @@ def test_a_store_without_calls_gives_a_page_of_what_is_lacking(tmp_path: Path) -
 
 def test_a_page_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output = tmp_path / "report.html"
-    output.write_text("the old one")
+    old = "<title>The RPC tax of 5 calls</title>"
+    output.write_text(old)
     store = _empty_store(tmp_path / "store")
     monkeypatch.setattr(page, "render", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_report(Study(store, DuckEngine(store)), output)
-    assert output.read_text() == "the old one"
+    assert output.read_text() == old
+    output.write_text("measured calls")
+    with pytest.raises(StudyError, match="it is there, and no report"):
+        write_report(Study(store, DuckEngine(store)), output)
+    assert output.read_text() == "measured calls"
 
 
 # Machado, Oliveira, Fernandes 2009: linear RGB as seen without one kind of cone.

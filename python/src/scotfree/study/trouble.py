@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from scotfree.study import schema
 
+# Of terminals, but for the ends of lines and columns.
+_STEERING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
 
 def printable(text: str) -> str:
-    """A text that can be written: names of files are bytes, and Python keeps what is no UTF-8 as no text."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    """A text that can be written: names of files are bytes, and Python keeps what is no UTF-8 as no text.
+
+    What would steer a terminal is written as its number.
+    """
+    seen = _STEERING.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
+    return seen.encode("utf-8", "backslashreplace").decode()
 
 
 class StudyError(Exception):

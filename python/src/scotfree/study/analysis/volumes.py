@@ -19,7 +19,8 @@ def volumes(study: Study) -> pa.Table:
 
     `samples` counts rows; all else is weighted (R7): calls, weight_squared, time_ns (totals known), staged (calls
     with a total and nine stages), located and local (both clusters known; the same), hedge_known, bytes of both
-    directions and sized (calls whose both sizes are known), cycles and costed (calls whose cycles are known).
+    directions and sized (calls whose both sizes are known), cycles, cycles_squared and costed (calls whose cycles
+    are known).
     """
     span = study.span.mutate(
         is_hedge=study.span.is_hedge.fill_null(False), hedge_known=study.span.is_hedge.notnull()
@@ -35,6 +36,7 @@ def _sums(span: Any) -> dict[str, Any]:
     both = span.client_cluster.notnull() & span.server_cluster.notnull()
     sized = span.req_bytes.notnull() & span.resp_bytes.notnull()
     sizes = span.req_bytes.cast("float64") + span.resp_bytes.cast("float64")
+    cycles = span.cpu_cycles.cast("float64") * each
     known = span.total_ns.notnull()
     for name in schema.STAGE_COLUMNS:
         known = known & span[name].notnull()
@@ -48,7 +50,8 @@ def _sums(span: Any) -> dict[str, Any]:
         "hedge_known": ibis.ifelse(span.hedge_known, each, 0.0),
         "bytes": sizes * each,
         "sized": ibis.ifelse(sized, each, 0.0),
-        "cycles": span.cpu_cycles * each,
+        "cycles": cycles,
+        "cycles_squared": cycles * cycles,
         "costed": ibis.ifelse(span.cpu_cycles.notnull(), each, 0.0),
     }
     return {"samples": span.count()} | {name: value.sum().fill_null(0.0) for name, value in sums.items()}

@@ -18,7 +18,7 @@ from scotfree.study.plan.calls import Calls, Name, methods, names
 from scotfree.study.plan.compare import Budget, Change, Compared, budget_of, budgets, compare
 from scotfree.study.plan.text import table
 from scotfree.study.store import MANIFEST, Store
-from scotfree.study.trouble import StudyError
+from scotfree.study.trouble import StudyError, printable
 
 HELP = "compare two data sets method by method; exit 1 if a method leaves its budget"
 EXAMPLES = """\
@@ -76,7 +76,7 @@ def run(flags: Namespace) -> int:
             rows = [asdict(one) | {"leaves": one.leaves} for one in both]
             print(json.dumps({"leaves": bool(leaving), "methods": rows, **alone}, indent=1))
         else:
-            print("\n".join(_text(both, leaving, is_judged=bool(judges), alone=alone)))
+            print(printable("\n".join(_text(both, leaving, is_judged=bool(judges), alone=alone))))
     return 1 if leaving else 0
 
 
@@ -96,18 +96,15 @@ def _chosen(in_a: list[Name], in_b: list[Name], limit: int) -> set[Name]:
 
 
 def _store(flags: Namespace, data: Path, scratch: Path) -> Store:
-    """A store, the one beside a report, or data read into one."""
-    for folder in (data, data.with_suffix(".store")):
-        if (folder / MANIFEST).exists():
-            return Store.open(folder)
-    stores = sorted(data.glob(f"*/{MANIFEST}")) if data.is_dir() else []
-    if len(stores) == 1:
-        return Store.open(stores[0].parent)
+    """A store, the one of a report's page, or data read into one: never a store that only has a like name."""
+    folder = data.with_suffix(".store") if data.suffix == ".html" else data
+    if (folder / MANIFEST).exists():
+        return Store.open(folder)
     return ingest.read(Namespace(**(vars(flags) | {"data": [data]})), scratch)
 
 
 def _one(a: Calls, b: Calls, judges: list[Budget]) -> Compared:
-    return compare(a, b, budget_of(f"{a.service}.{a.method}", a.method, judges))
+    return compare(a, b, budget_of(a.service, a.method, judges))
 
 
 def _text(

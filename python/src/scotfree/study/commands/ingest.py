@@ -42,6 +42,7 @@ def add_reading(parser: ArgumentParser) -> None:
         metavar="OURS=THEIRS",
         help="which column of Parquet is what, also OURS=THEIRS:UNIT, or a file of TOML (again for more)",
     )
+    parser.add_argument("--replace", action="store_true", help="a store of other data becomes one of this")
     default = Limits()
     parser.add_argument(
         "--memory",
@@ -71,10 +72,14 @@ def run(flags: Namespace) -> int:
     return 0
 
 
-def read(flags: Namespace, folder: Path) -> Store:
+def read(flags: Namespace, folder: Path, *, replaces: bool = False) -> Store:
     """The store of what the flags name; says what became of it unless it is to be quiet."""
     options = Options(
-        flags.form, ColumnMap.given(flags.map), Limits(flags.memory, flags.threads), quiet=flags.quiet
+        flags.form,
+        ColumnMap.given(flags.map),
+        Limits(flags.memory, flags.threads),
+        quiet=flags.quiet,
+        replaces=replaces or flags.replace,
     )
     store = ingest(flags.data, folder, options)
     if not flags.quiet:

@@ -82,7 +82,8 @@ def _command(flags: Namespace) -> str:
 def _store(flags: Namespace) -> Store:
     if len(flags.data) == 1 and (flags.data[0] / MANIFEST).exists():
         return Store.open(flags.data[0])
-    return ingest.read(flags, flags.store or flags.output.with_suffix(".store"))
+    # The page's own store is as new as the page.
+    return ingest.read(flags, flags.store or flags.output.with_suffix(".store"), replaces=flags.store is None)
 
 
 def _last_line(computed: list[Computed], output: Path) -> str:

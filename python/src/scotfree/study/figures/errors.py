@@ -22,6 +22,8 @@ _PUBLISHED: Final = {"cancelled": (0.45, 0.55), "not found": (0.20, 0.21)}
 _SAME: Final = {"1": "cancelled", "canceled": "cancelled", "499": "cancelled", "5": "notfound", "404": "notfound"}
 # Only part of the calls say what they cost, in the paper too (section 4.2): half of them will do.
 COSTED_MIN: Final = 0.5
+# The sum of so many calls, each as dear, is known within a fifth.
+_DEAR_MIN: Final = 25
 
 Rows = list[dict[str, Any]]
 
@@ -30,7 +32,9 @@ def errors(volume: pa.Table) -> Rows:
     """One row per status that is no success, the most frequent first; shares of the errors' calls and cycles."""
     failed = volume.filter(pc.not_equal(volume["status"], schema.STATUS_OK))
     found = (
-        failed.group_by("status").aggregate([("calls", "sum"), ("cycles", "sum"), ("costed", "sum")]).to_pylist()
+        failed.group_by("status")
+        .aggregate([(name, "sum") for name in ("calls", "cycles", "cycles_squared", "costed")])
+        .to_pylist()
     )
     calls, cycles = total(failed, "calls"), total(failed, "cycles")
     rows = [
@@ -40,10 +44,17 @@ def errors(volume: pa.Table) -> Rows:
             "share": row["calls_sum"] / calls,
             "cycles": row["cycles_sum"] if row["costed_sum"] else None,
             "cycle_share": row["cycles_sum"] / cycles if cycles else None,
+            # Of so many calls, each as dear, the cycles would be as uncertain (R7).
+            "dear_calls": row["cycles_sum"] ** 2 / row["cycles_squared_sum"] if row["cycles_sum"] else None,
         }
         for row in found
     ]
     return sorted(rows, key=lambda row: (-row["calls"], row["status"]))
+
+
+def is_settled(row: dict[str, Any]) -> bool:
+    """Whether the cycles of a row of `errors` rest on calls enough."""
+    return bool((row["dear_calls"] or 0.0) >= _DEAR_MIN)
 
 
 def _named(rows: Rows, error: str, column: str) -> float | None:
@@ -123,9 +134,9 @@ def _findings(rate: float, rows: Rows, hedging: dict[str, float | None] | None) 
     found = [f"{percent(rate)} of the calls fail; {percent(first['share'])} of these are {first['status']}."]
     dearest = max(rows, key=lambda row: row["cycle_share"] or 0.0)
     if dearest["cycle_share"]:
-        found.append(
-            f"{dearest['status']} wastes most cycles: {percent(dearest['cycle_share'])} of those of all errors."
-        )
+        share = percent(dearest["cycle_share"])
+        few = "" if is_settled(dearest) else "; few calls make up nearly all of it, so that may be chance"
+        found.append(f"{dearest['status']} wastes most cycles: {share} of those of all errors{few}.")
     if hedging and hedging["share_of_calls"]:
         cycles = hedging["share_of_cycles"]
         costs = f" and {percent(cycles)} of the cycles" if cycles is not None else ""

@@ -101,7 +101,7 @@ def _cluster(study: Study) -> list[Finding]:
             fast = rows[0]
             lost = one.time_share * row["samples"] / samples * (1 - fast["p50"] / row["p50"])
             sentence = (
-                f"{called(one.service, one.method)} is slow in {row['server_cluster']}: its median is "
+                f"{called(one.service, one.method)} loses most time in {row['server_cluster']}: its median is "
                 f"{duration(row['p50'])} there and {duration(fast['p50'])} in {fast['server_cluster']}."
             )
             found.append(Finding("F16", sentence, lost))
@@ -111,7 +111,7 @@ def _cluster(study: Study) -> list[Finding]:
 def _error(study: Study) -> Iterable[Finding]:
     """The error that wastes most; its share of all cycles stands for that of time."""
     rows, cycles = errors.errors(volumes(study)), total(volumes(study), "cycles")
-    costly = [row for row in rows if row["cycles"]]
+    costly = [row for row in rows if row["cycles"] and errors.is_settled(row)]
     if not costly or not cycles:
         return
     worst = max(costly, key=lambda row: float(row["cycles"]))

@@ -115,8 +115,8 @@ def _sides(own: dict[str, Share]) -> str:
     if values[0] is None or values[1] is None:
         return "; its parts are not known."
     return (
-        f"; its stages are not known. Where the clocks agree well enough to tell, {percent(values[0])} of the time"
-        f" is before the application and {percent(values[1])} behind it."
+        "; its stages are not known. In those calls alone whose clocks agree well enough to tell, "
+        f"{percent(values[0])} of their time is before the application and {percent(values[1])} behind it."
     )
 
 

@@ -20,6 +20,8 @@ class Options:
     mapping: ColumnMap = field(default_factory=ColumnMap)
     limits: Limits = field(default_factory=Limits)
     quiet: bool = True
+    # Whether a store of other data may be made one of this.
+    replaces: bool = False
     # Above that many the rarest are counted as one.
     methods_max: int = 1_000_000
     readers: tuple[Reader, ...] = READERS

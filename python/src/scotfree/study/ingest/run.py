@@ -38,8 +38,9 @@ def ingest(data: Sequence[Path], folder: Path, options: Options | None = None) -
     """Reads files and folders of them into a store; what the store has of them already is not read again."""
     options = options or Options()
     _check_folder(folder)
+    found, unknown = _find(data, folder, options)
     with disk.told(folder, options.limits), lock.locked(folder):
-        return _ingest(data, folder, options)
+        return _ingest(data, folder, options, found, unknown)
 
 
 def _check_folder(folder: Path) -> None:
@@ -57,13 +58,16 @@ def _check_folder(folder: Path) -> None:
         )
 
 
-def _ingest(data: Sequence[Path], folder: Path, options: Options) -> Store:
-    found, unknown = _find(data, folder, options)
+def _ingest(
+    data: Sequence[Path], folder: Path, options: Options, found: Sequence[Found], unknown: Sequence[Path]
+) -> Store:
     before = _complete(folder)
     if before is not None and _is_of(before.manifest, found, options.digest()):
         if is_over(folder / inputs.SCRATCH, before.manifest.inputs):
             discard(folder / inputs.SCRATCH)
         return before
+    if before is not None and not options.replaces:
+        _check_data(before.manifest, data, folder)
     now_ns = options.now_ns or time.time_ns()
     scratch = Scratch(folder / inputs.SCRATCH, reading.buckets(found, options.limits))
     readings = reading.read(found, scratch, options=options, now_ns=now_ns)
@@ -91,7 +95,10 @@ def _find(data: Sequence[Path], folder: Path, options: Options) -> tuple[list[Fo
         if path in data or (not found and problem != inputs.UNKNOWN):
             raise StudyError(f"read {path}: {problem}", advice)
     if not found:
-        raise StudyError("read: there is no file of a known form", "name files, or a folder that holds some")
+        named = ", ".join(str(path) for path in data[:3])
+        raise StudyError(
+            f"read {named}: there is no file of a known form", "name files, or a folder that holds some"
+        )
     return found, unknown
 
 
@@ -112,6 +119,20 @@ def _is_of(manifest: Manifest, found: Sequence[Found], options: str) -> bool:
         (str(one.path), one.reader.form, p.bytes, p.mtime_ns, p.digest, options)
         for one, p in zip(found, prints, strict=True)
     ]
+
+
+def _check_data(manifest: Manifest, data: Sequence[Path], folder: Path) -> None:
+    """What was read from elsewhere is not thrown away for new data; files of a folder may come and go."""
+    named = [path.absolute() for path in data]
+    for one in manifest.inputs:
+        path = Path(one.path).absolute()
+        if any(path == other or other in path.parents for other in named):
+            return
+    if manifest.inputs:
+        raise StudyError(
+            f"write {folder}: it holds what was read from {manifest.inputs[0].path}, and nothing of this data",
+            "name another folder with --store, or say --replace",
+        )
 
 
 def _finish(

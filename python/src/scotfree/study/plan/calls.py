@@ -22,7 +22,7 @@ Truths = np.ndarray[Any, np.dtype[np.bool_]]
 # Service and method.
 Name = tuple[str, str]
 
-# Of a method with more calls about as many are taken, the same ones each time, of whole traces.
+# Of a method with more calls about as many are taken, the same ones each time.
 CALLS_MAX: Final = 200_000
 _COLUMNS: Final = (
     "trace_id",
@@ -143,11 +143,12 @@ def _name(row: dict[str, Any]) -> Name:
 
 
 def _read(study: Study, waited: Any, method_id: int, one_in: int) -> pa.Table:
-    """The calls of one trace in so many; each then stands for as many calls more."""
+    """One call in so many, which then stands for as many more: by itself, since a trace may hold nearly all."""
     calls = timed(study.span)
     own = calls.filter(calls.method_id == method_id).select(*_COLUMNS)
     if one_in > 1:
-        own = own.filter(own.trace_id.hash() % one_in == 0).mutate(sample_weight=weight(own) * one_in)
+        own = own.filter((own.trace_id.hash() ^ own.span_id.hash()) % one_in == 0)
+        own = own.mutate(sample_weight=weight(own) * one_in)
     joined = own.left_join(waited, ["trace_id", (own.span_id == waited.parent_id)])
     chosen = joined.select(*_COLUMNS, "not_found_ns")
     return study.engine.arrow(chosen.order_by(["start_ns", "trace_id", "span_id"]))

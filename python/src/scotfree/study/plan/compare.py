@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ import numpy as np
 from scotfree.study import schema, toml
 from scotfree.study.analysis import bootstrap
 from scotfree.study.plan.calls import Calls, Floats
+from scotfree.study.plan.pattern import matches
 from scotfree.study.plan.price import Resampled
 from scotfree.study.trouble import StudyError
 
@@ -105,9 +105,9 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and -_BOUND_MAX <= value <= _BOUND_MAX
 
 
-def budget_of(name: str, method: str, all_: Sequence[Budget]) -> Budget | None:
-    """The first that matches `service.method` or the method."""
-    return next((one for one in all_ if fnmatchcase(name, one.method) or fnmatchcase(method, one.method)), None)
+def budget_of(service: str, method: str, all_: Sequence[Budget]) -> Budget | None:
+    """The first whose pattern matches."""
+    return next((one for one in all_ if matches(one.method, service, method)), None)
 
 
 def compare(a: Calls, b: Calls, budget: Budget | None) -> Compared:

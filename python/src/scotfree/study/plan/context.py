@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Final
 
 from scotfree.study.plan.fit import Fit
+from scotfree.study.plan.pattern import matches
 
 # The first word of an update's name, where the user names none.
 WRITES: Final = frozenset(
@@ -59,7 +59,6 @@ class Context:
     def is_update(self, service: str, method: str) -> bool:
         """Whether the user says so or, if nothing is said, whether its name does."""
         if self.updates:
-            names = (method, f"{service}.{method}", f"{service} {method}")
-            return any(fnmatchcase(name, pattern) for name in names for pattern in self.updates)
+            return any(matches(pattern, service, method) for pattern in self.updates)
         words = _WORD.findall(re.split(r"[./ ]", method)[-1])
         return bool(words) and words[0].lower() in WRITES

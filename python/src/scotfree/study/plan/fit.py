@@ -10,6 +10,8 @@ which processors go to sleep; so an experiment calls at several rates, and A is 
 from __future__ import annotations
 
 import json
+import re
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -41,10 +43,13 @@ _ALIKE_MIN: Final = 25 * PARTS
 _AROUND: Final = 31
 _US: Final = 1_000.0
 _CALLS_MIN: Final = 400
-# A caller that waited longer than all but so many of the experiment's to be woken has something else to do.
-_WAKEUP: Final = 0.99
+# Nearly all calls of the experiment: a caller that is woken later has something else to do, and a call that is
+# longer on the wires goes another way.
+_NEARLY_ALL: Final = 0.99
 # Above any time, size and count that a fit may have.
 _NS_MAX: Final = 1e18
+# A fit of ten rates has 400 kB.
+_BYTES_MAX: Final = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -76,8 +81,9 @@ class Fit:
     outstanding: float
     baseline_calls: int
     remedy_calls: int
-    # The median time on the wires without the remedy.
+    # The time on the wires without the remedy: the median, and what nearly all calls take at most.
     wires_ns: float
+    wires_most_ns: float
     # How long nearly all callers take at most to be woken.
     wakeup_ns: float
     # In the order of their pauses.
@@ -140,8 +146,9 @@ def fit(baseline: Calls, remedy: Calls, *, remedy_name: str = "persist") -> Fit:
         state.outstanding,
         len(without),
         len(with_it),
-        wires(without),
-        float(np.quantile(without.ns(RECEIVED), _WAKEUP, method="inverted_cdf")),
+        middle(wires(without)),
+        _most(wires(without)),
+        _most(without.ns(RECEIVED)),
         _answers(with_it),
     )
 
@@ -157,9 +164,15 @@ def _usable(calls: Calls, which: str) -> Calls:
     return found
 
 
-def wires(calls: Calls) -> float:
-    """The median time on the wires of a call; 0 if it is not known."""
-    return middle(calls.ns("request_wire") + calls.ns("response_wire"))
+def wires(calls: Calls) -> Floats:
+    """The time on the wires of each call; NaN where it is not known."""
+    return calls.ns("request_wire") + calls.ns("response_wire")
+
+
+def _most(values: Floats) -> float:
+    """What nearly all of what is known takes at most; 0 of nothing."""
+    known = values[~np.isnan(values)]
+    return float(np.quantile(known, _NEARLY_ALL, method="inverted_cdf")) if len(known) else 0.0
 
 
 def middle(values: Floats) -> float:
@@ -173,7 +186,8 @@ def _answers(calls: Calls) -> list[Answers]:
     rested = _around(pauses.before(calls))
     rates = _rates(rested)
     chosen = [which for rate in np.unique(rates[rates >= 0]) if (which := rates == rate).sum() >= _ALIKE_MIN]
-    answer_ns = calls.total - kept(calls)
+    # A call's stages may come to a little more than its total.
+    answer_ns = np.maximum(calls.total - kept(calls), 0.0)
     return [
         Answers(float(np.median(rested[which])), _parts(answer_ns[which]))
         for which in chosen or [np.ones(len(calls), np.bool_)]
@@ -209,30 +223,56 @@ def _parts(answer_ns: Floats) -> list[list[float]]:
 
 def write(fit: Fit, to: Path) -> None:
     """Whole or not at all."""
-    if to.is_dir():
-        raise StudyError(
-            f"write the fit {to}: it is a folder", f"name a file with -o, such as {to / 'persist.json'}"
-        )
+    check(to)
     to.parent.mkdir(parents=True, exist_ok=True)
     half = to.with_suffix(".half")
-    half.write_text(json.dumps(asdict(fit), indent=1) + "\n")
-    half.rename(to)
+    try:
+        half.write_text(json.dumps(asdict(fit), indent=1) + "\n")
+        half.rename(to)
+    finally:
+        # What a full disk has left takes room that is wanted.
+        half.unlink(missing_ok=True)
+
+
+def check(to: Path) -> None:
+    """That a fit can be written there and removes nothing but an earlier fit; a `StudyError` otherwise."""
+    advice = "name a file with -o, such as fits/persist.json"
+    if to.is_dir():
+        raise StudyError(f"write the fit {to}: it is a folder", f"{advice}, such as {to / 'persist.json'}")
+    if to.exists() and not to.is_file():
+        raise StudyError(f"write the fit {to}: it is a pipe or a device", advice)
+    if to.exists() and not _is_some_fit(to):
+        raise StudyError(f"write the fit {to}: it is there, and no fit", advice)
+
+
+def _is_some_fit(path: Path) -> bool:
+    """Of whatever version."""
+    with suppress(OSError, ValueError, RecursionError):
+        text = json.loads(path.read_bytes()) if path.stat().st_size <= _BYTES_MAX else None
+        return isinstance(text, dict) and {"remedy", "version", "machine"} <= set(text)
+    return False
 
 
 def read(path: Path) -> Fit:
     """A fit as it was written; of any age."""
     try:
+        if path.stat().st_size > _BYTES_MAX:
+            raise StudyError(f"read the fit {path}: it is none: it is too large for one", _anew(path))
         text: dict[str, Any] = json.loads(path.read_bytes())
         version = text["version"]
-        if version != VERSION:
-            raise StudyError(f"read the fit {path}: it is of version {version}, this reads {VERSION}", _anew(path))
+        if version != VERSION or not isinstance(version, int):
+            raise StudyError(
+                f"read the fit {path}: it is of version {version!r}, this reads {VERSION}", _anew(path)
+            )
         answers = [Answers(**one) for one in text.pop("answers")]
         found = Fit(answers=answers, **text)
         wrong = _wrong(found)
     except OSError as error:
         raise StudyError(f"read the fit {path}: {error.strerror or error}", _anew(path)) from None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise StudyError(f"read the fit {path}: it is none: {error}", _anew(path)) from None
+    except (TypeError, KeyError, AttributeError, IndexError):
+        raise StudyError(f"read the fit {path}: it is none: it has not the fields of one", _anew(path)) from None
     if wrong is not None:
         raise StudyError(f"read the fit {path}: it is none: {wrong}", _anew(path))
     return found
@@ -243,8 +283,10 @@ def _wrong(fit: Fit) -> str | None:
     texts = (fit.remedy, fit.date, fit.commit, fit.machine, fit.kernel)
     if not all(isinstance(text, str) for text in texts) or datetime.fromisoformat(fit.date).tzinfo is None:
         return "a name is no text, or its date has no zone"
+    if not re.fullmatch("[0-9a-f]{0,64}", fit.commit):
+        return "its commit is none"
     counts = (fit.request_bytes, fit.outstanding, fit.baseline_calls, fit.remedy_calls)
-    if not all(map(_is_amount, (*counts, fit.wires_ns, fit.wakeup_ns))):
+    if not all(map(_is_amount, (*counts, fit.wires_ns, fit.wires_most_ns, fit.wakeup_ns))):
         return "a size or count is none"
     paused = [each.pause_ns for each in fit.answers]
     if not paused or not all(map(_is_amount, paused)) or not np.all(np.diff(paused) > 0):
@@ -252,12 +294,11 @@ def _wrong(fit: Fit) -> str | None:
     parts = [part for each in fit.answers for part in each.parts]
     if any(len(each.parts) != PARTS for each in fit.answers) or any(len(part) != RANKS for part in parts):
         return "it has no answers, or not as many as it should"
-    # A call's stages may come to a little more than its total.
-    return None if all(_is_amount(one, -_NS_MAX) for part in parts for one in part) else "a time is none"
+    return None if all(_is_amount(one) for part in parts for one in part) else "a time is none"
 
 
-def _is_amount(value: object, low: float = 0) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= _NS_MAX
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _NS_MAX
 
 
 def stale(fit: Fit, now: datetime) -> str | None:

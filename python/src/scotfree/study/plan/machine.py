@@ -51,9 +51,14 @@ def commit() -> str:
 
 
 def has_changed_since(commit: str) -> bool:
-    """Whether the remedy's code differs from that of a commit; no, where there is no repository to ask."""
-    if not commit or not _git("rev-parse", "--verify", f"{commit}^{{commit}}"):
+    """Whether the remedy's code differs from that of a commit; no, where there is no repository to ask.
+
+    Of a commit that the repository does not know nobody can say that it does not.
+    """
+    if not commit or not _git("rev-parse", "HEAD"):
         return False
+    if not _git("rev-parse", "--verify", f"{commit}^{{commit}}"):
+        return True
     return bool(_git("diff", "--name-only", commit, "--", *(f":/{path}" for path in COVERS)))
 
 

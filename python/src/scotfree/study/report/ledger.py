@@ -23,10 +23,14 @@ class Line:
 class Ledger:
     """The sums, and where they lie."""
 
+    # Of sides of calls: each is merged into a call, of work inside a service, or dropped.
     records: int
-    spans: int
-    kept: int
+    merged: int
+    internal: int
     dropped: int
+    spans: int
+    # Troubles of what was kept; a record may have several.
+    kept: int
     lines: list[Line]
     more: int
 
@@ -52,9 +56,11 @@ def read(store: Store) -> Ledger:
     ]
     return Ledger(
         records=store.manifest.records_in,
+        merged=store.manifest.merged,
+        internal=store.manifest.internal,
+        dropped=store.manifest.dropped,
         spans=store.manifest.spans,
         kept=sum(row["count"] for row in rows if row["is_kept"]),
-        dropped=sum(row["count"] for row in rows if not row["is_kept"]),
         lines=lines,
         more=max(0, len(rows) - LINES_MAX),
     )

@@ -27,6 +27,10 @@ from scotfree.study.report.catalogue import Computed
 from scotfree.study.store import COMPRESSION, INDEX
 from scotfree.study.trouble import StudyError
 
+# How a page begins.
+_TITLE = b"<title>The RPC tax of"
+_HEAD_BYTES = 4096
+
 
 def write_report(
     study: Study, output: Path, *, command: str = "", progress: Callable[[Figure], None] = lambda _: None
@@ -50,6 +54,8 @@ def check(output: Path) -> None:
     if output.exists() and not output.is_file():
         # The page is put in its place by a rename, which would remove the device for everyone.
         raise StudyError(f"write {output}: it is a pipe or a device", advice)
+    if output.exists() and not _is_page(output):
+        raise StudyError(f"write {output}: it is there, and no report", advice)
     folder = parquet_folder(output)
     if folder == output:
         raise StudyError(
@@ -57,6 +63,13 @@ def check(output: Path) -> None:
         )
     if folder.exists() and not (folder / INDEX).is_file():
         raise StudyError(f"write {folder}: it holds something else than a report's aggregates", advice)
+
+
+def _is_page(path: Path) -> bool:
+    """Whether nothing is lost if a page comes in its place."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    return not head or _TITLE in head
 
 
 def parquet_folder(output: Path) -> Path:

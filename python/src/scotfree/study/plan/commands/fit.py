@@ -29,6 +29,8 @@ def add(parser: ArgumentParser) -> None:
 
 def run(flags: Namespace) -> int:
     """Does it."""
+    # A wrong name is told before data is read for minutes.
+    fit.check(flags.output)
     with tempfile.TemporaryDirectory(prefix="scot-plan-") as scratch:
         baseline = _calls(flags, flags.data, Path(scratch) / "baseline")
         remedy = _calls(flags, flags.remedy, Path(scratch) / "remedy")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,12 +13,15 @@ from pathlib import Path
 from scotfree.study.analysis.study import Study
 from scotfree.study.commands import ingest
 from scotfree.study.engine.duck import DuckEngine
+from scotfree.study.figures.words import called, counted
 from scotfree.study.numbers import amount, whole
 from scotfree.study.plan import fit, text
+from scotfree.study.plan.calls import Name, names
 from scotfree.study.plan.context import Context
 from scotfree.study.plan.forecasts import make
+from scotfree.study.plan.pattern import matches
 from scotfree.study.store import MANIFEST, Store
-from scotfree.study.trouble import StudyError
+from scotfree.study.trouble import StudyError, printable
 
 HELP = "forecast what every remedy would leave of the calls in DATA (the default command)"
 EXAMPLES = """\
@@ -73,8 +77,9 @@ def run(flags: Namespace) -> int:
     context = _context(flags)
     with tempfile.TemporaryDirectory(prefix="scot-plan-") as scratch:
         study = open_study(flags, flags.data, Path(scratch) / "store")
+        check_patterns(context.updates, names(study))
         plan = make(study, context, flags.methods)
-    print(json.dumps(plan.to_json(), indent=1) if flags.json else text.plan(plan))
+    print(json.dumps(plan.to_json(), indent=1) if flags.json else printable(text.plan(plan)))
     return 0
 
 
@@ -85,6 +90,16 @@ def open_study(flags: Namespace, data: list[Path], scratch: Path) -> Study:
     else:
         store = ingest.read(Namespace(**(vars(flags) | {"data": data})), getattr(flags, "store", None) or scratch)
     return Study(store, DuckEngine(store, memory=flags.memory, threads=flags.threads))
+
+
+def check_patterns(patterns: Sequence[str], among: Sequence[Name]) -> None:
+    """A `StudyError` says which pattern of `--updates` is no method's: it would make all of them reads."""
+    for pattern in patterns:
+        if among and not any(matches(pattern, *name) for name in among):
+            raise StudyError(
+                f"plan with --updates {pattern}: none of {counted(len(among), 'method')} matches",
+                f"match a method, service.method or 'service method', case counting, such as {called(*among[0])}",
+            )
 
 
 def _context(flags: Namespace) -> Context:

@@ -44,7 +44,7 @@ def forecast(calls: Calls, context: Context) -> Effect | Refused:
     gainless = _gainless(state, context)
     if gainless is not None:
         return Effect((calls.total,), (f"no gain: {gainless}",))
-    beyond = 0.0 if _is_one_machine(calls, context) else max(0.0, wires(calls) - context.persist.wires_ns)
+    beyond = _beyond(calls, context)
     rested = _rested(calls, context.persist, beyond)
     totals = tuple(_totals(calls, context.persist, part, rested, beyond) for part in range(PARTS))
     return Effect(totals, tuple(_notes(calls, context, beyond, float(np.median(rested)))))
@@ -52,6 +52,8 @@ def forecast(calls: Calls, context: Context) -> Effect | Refused:
 
 def _refusal(calls: Calls, context: Context) -> str | None:
     if not context.is_update(calls.service, calls.method):
+        if context.updates:
+            return "a read is not acknowledged early, and no pattern of --updates matches it"
         return "a read is not acknowledged early; say with --updates PATTERN if it is an update"
     if context.persist is None:
         return context.persist_missing
@@ -90,34 +92,49 @@ def _is_one_machine(calls: Calls, context: Context) -> bool:
     return bool(said.any() and (client[said] == server[said]).mean() > 0.5)
 
 
-def _rested(calls: Calls, fit: Fit, beyond: float) -> Floats:
+def _beyond(calls: Calls, context: Context) -> Floats:
+    """What of each call's wires is beyond the fit's, and kept: its method's usual way, and a way of its own."""
+    fit = context.persist
+    assert fit is not None
+    if _is_one_machine(calls, context):
+        return np.zeros(len(calls))
+    own = wires(calls)
+    usual = max(0.0, middle(own) - fit.wires_ns)
+    return np.where(own > fit.wires_most_ns, own - fit.wires_ns, usual)
+
+
+def _rested(calls: Calls, fit: Fit, beyond: Floats) -> Floats:
     """The pause before each call once all are answered early, by a device that takes its median time."""
     middle_rank = np.full(len(calls), RANKS // 2)
     return before_if(calls, _early(calls, fit, fit.answer(0, before(calls), middle_rank), beyond))
 
 
-def _totals(calls: Calls, fit: Fit, part: int, rested: Floats, beyond: float) -> Floats:
+def _totals(calls: Calls, fit: Fit, part: int, rested: Floats, beyond: Floats) -> Floats:
     """One draw of the new totals, from one part of the fit."""
     ranks = np.arange(len(calls)) * RANKS // len(calls)
     drawn = fit.answer(part, rested, np.random.default_rng([_SEED, part]).permutation(ranks))
     return _early(calls, fit, drawn, beyond)
 
 
-def _early(calls: Calls, fit: Fit, answers: Floats, beyond: float) -> Floats:
+def _early(calls: Calls, fit: Fit, answers: Floats, beyond: Floats) -> Floats:
     """The totals with the device's answers; calls without the stages keep theirs."""
     busy = np.maximum(calls.ns(RECEIVED) - fit.wakeup_ns, 0.0)
     early = kept(calls) + answers + busy + beyond
     return np.where(np.isnan(early), calls.total, early)
 
 
-def _notes(calls: Calls, context: Context, beyond: float, rested: float) -> list[str]:
+def _notes(calls: Calls, context: Context, beyond: Floats, rested: float) -> list[str]:
     fit = context.persist
     assert fit is not None
     notes = []
     if not context.updates:
         notes.append("taken for an update by its name; name the updates with --updates PATTERN")
-    if beyond > 0:
-        notes.append(f"the device stands beside the server: {duration(beyond)} of wire beyond the fit's are kept")
+    usual, most = np.quantile(beyond, (0.5, 0.99))
+    if most > 0:
+        notes.append(
+            "the device stands beside the server: what the wires take beyond the fit's is kept, "
+            f"{duration(usual)} in the median, {duration(most)} at the P99"
+        )
     busy = float(np.nanmean(calls.ns(RECEIVED) > fit.wakeup_ns))
     if busy > _BUSY_SHARE:
         notes.append(

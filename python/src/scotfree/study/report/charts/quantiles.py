@@ -49,7 +49,8 @@ class Quantity:
 
     def axis(self, *columns: Iterable[float | None]) -> Axis:
         """The quantity's axis for these values."""
-        return Axis(self, chart.powers(*columns) if self.scale == "log" else None)
+        most = max((value for column_ in columns for value in column_ if value is not None), default=0.0)
+        return Axis(self, chart.powers(*columns) if self.scale == "log" else None, is_flat=most < 1)
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class Axis:
 
     quantity: Quantity
     domain: tuple[list[float], list[float]] | None
+    # Whether nothing reaches 1: an axis would have no length.
+    is_flat: bool = False
 
     def up(self, field: str) -> alt.Y:
         """As the vertical one."""
@@ -76,7 +79,8 @@ class Axis:
         return chart.axis(self.quantity.unit, self.quantity.title, **more)
 
     def _scale(self) -> alt.Scale:
-        return alt.Scale(type="symlog") if self.quantity.scale == "symlog" else alt.Scale(zero=True)
+        domain = [0, 1] if self.is_flat and self.quantity.unit == "count" else alt.Undefined
+        return alt.Scale(type="symlog" if self.quantity.scale == "symlog" else alt.Undefined, domain=domain)
 
 
 def charts(methods: pa.Table, quantity: Quantity, points: Sequence[Point] = ()) -> list[Chart]:
