@@ -154,6 +154,9 @@ def test_findings_are_few_and_ranked(results: dict[str, Result], study: Study) -
     assert {"F15", "F10", "F16", "F23"} <= {one.number for one in found}
     assert len(found) <= findings.MOST
     assert [one.share for one in found] == sorted((one.share for one in found), reverse=True)
+    # A reader who follows the sentence to its figure finds the method there.
+    tails = {one.sentence for one in found if one.number == "F15"}
+    assert tails and tails <= set(results["F15"].findings)
 
 
 @pytest.mark.parametrize("dialect", ["pyspark", "clickhouse", "bigquery"])

@@ -11,7 +11,7 @@ from small_store import spans, study_of
 
 from scotfree.study import schema
 from scotfree.study.analysis.study import Study
-from scotfree.study.figures import findings
+from scotfree.study.figures import findings, what_if
 from scotfree.study.figures.result import Coverage, Result
 
 CALLS = 3_000
@@ -71,7 +71,7 @@ def test_a_tails_weight_is_its_time(study: Study) -> None:
     own = total[service == "Cart"]
     p95 = np.sort(own)[int(np.ceil(0.95 * len(own))) - 1]
     cart = sorted(set(zip(rows["service"], rows["method"], strict=True))).index(("Cart", "Cart.Get"))
-    assert findings.tail_time(study)[cart] == pytest.approx(own[own >= p95].sum() / total.sum())
+    assert what_if.tail_time(study)[cart] == pytest.approx(own[own >= p95].sum() / total.sum())
 
 
 def test_what_is_missing_is_said_last_by_what_most_figures_wait_for(study: Study) -> None:

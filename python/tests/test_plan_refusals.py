@@ -153,6 +153,16 @@ def test_what_is_no_fit_does_not_stand_in_the_way_of_one(fits: Path) -> None:
         find(fits, "persist", datetime.now(UTC))
 
 
+def test_a_fit_of_calls_with_the_remedy_and_the_same_calls_without_it_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls = tmp_path / "calls.jsonl"
+    assert (
+        plan_cli.main(["fit", str(calls), "--remedy", str(tmp_path / "." / "calls.jsonl"), "-o", "fit.json"]) == 2
+    )
+    assert "given as calls without the remedy and with it" in capsys.readouterr().err
+
+
 def test_a_fit_is_not_written_over_a_folder(fits: Path) -> None:
     found = find(fits, "persist", datetime.now(UTC))
     with pytest.raises(StudyError, match="it is a folder"):

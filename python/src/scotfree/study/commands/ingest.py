@@ -48,7 +48,7 @@ def add_reading(parser: ArgumentParser) -> None:
         "--memory",
         type=_memory,
         default=default.memory,
-        help="for joins; the rest takes as much again (default: %(default)s)",
+        help="for joins; the rest takes up to some 1.5 GB beside (default: %(default)s)",
     )
     parser.add_argument("--threads", type=_threads, default=default.threads, help="(default: %(default)s)")
     parser.add_argument("--quiet", action="store_true", help="no progress, no summary")

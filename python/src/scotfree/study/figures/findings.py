@@ -15,8 +15,6 @@ from scotfree.study.figures.result import Coverage, Result
 from scotfree.study.figures.words import called, duration, listed, percent
 
 MOST: Final = 10
-# Of one kind, so that the methods do not crowd out the rest.
-_METHODS_MOST: Final = 4
 _MISSING_MOST: Final = 3
 
 
@@ -53,26 +51,13 @@ def _known(study: Study) -> list[Finding]:
     return [*_tails(study), *_tax(study), *_cluster(study), *_error(study)]
 
 
-def tail_time(study: Study) -> dict[int, float]:
-    """Per method the share of the time of all calls that its P95 tail takes."""
-    table = shares.sums(study)
-    whole = shares.summed(table, "total_ns")
-    tail = table.filter(table["in_tail"]).group_by("method_id").aggregate([("total_ns", "sum")])
-    times = zip(tail["method_id"].to_pylist(), tail["total_ns_sum"].to_pylist(), strict=True)
-    return {method: time / whole for method, time in times} if whole else {}
-
-
 def _tails(study: Study) -> list[Finding]:
-    """What makes the tails that most time goes into: time of the tail x share of it that leaves."""
-    cells, times = what_if.cells(study), tail_time(study)
-    found = []
-    for method, time in times.items():
-        most = what_if.dominant(cells, method)
-        if most and most[1] > 0:
-            row = cells[method, most[0]]
-            name = called(row["service"], row["method"])
-            found.append(Finding("F15", what_if.sentence(name, *most), time * most[1]))
-    return sorted(found, key=lambda one: -one.share)[:_METHODS_MOST]
+    """What makes the tails that most time goes into."""
+    tails = what_if.weightiest(study, what_if.cells(study))
+    return [
+        Finding("F15", what_if.sentence(called(one.service, one.method), one.stage, one.leaves), one.share)
+        for one in tails
+    ]
 
 
 def _tax(study: Study) -> Iterable[Finding]:

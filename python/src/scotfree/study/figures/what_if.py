@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from scotfree.study import schema
+from scotfree.study.analysis import shares
 from scotfree.study.analysis.selection import TABLE_1, Selected, selected
 from scotfree.study.analysis.study import Study
 from scotfree.study.figures import inputs
@@ -38,7 +39,12 @@ PUBLISHED_PERCENT: Final = {
 }
 FLEET: Final = "all methods"
 
+# Methods beside the selected ones, so that they do not crowd those out.
+_TAILS_MOST: Final = 4
+
 Cells = dict[tuple[int | None, str], dict[str, Any]]
+# A method_id (None: all methods together), its service, its name.
+Row = tuple[int | None, str, str]
 
 
 def cells(study: Study) -> Cells:
@@ -47,13 +53,50 @@ def cells(study: Study) -> Cells:
     return {(row["method_id"], row["removed"]): row for row in rows if row["leaves"] is not None}
 
 
-def _matrix(methods: tuple[Selected, ...], found: Cells) -> pa.Table:
-    """One row per selected method and stage, and those of all methods together."""
-    of: list[tuple[int | None, str, str]] = [(one.method_id, one.service, one.method) for one in methods]
+class Tail(NamedTuple):
+    """A method's P95 tail: the stage without which most of it leaves, and that part of the time of all calls."""
+
+    method_id: int
+    service: str
+    method: str
+    stage: str
+    leaves: float
+    share: float
+
+
+def weightiest(study: Study, found: Cells) -> list[Tail]:
+    """The tails that most time goes into for one stage's sake: the tail's time x the share of it that leaves."""
+    tails = []
+    for method, time in tail_time(study).items():
+        most = dominant(found, method)
+        if most and most[1] > 0:
+            row = found[method, most[0]]
+            tails.append(Tail(method, row["service"], row["method"], *most, time * most[1]))
+    return sorted(tails, key=lambda one: (-one.share, one.method_id))[:_TAILS_MOST]
+
+
+def tail_time(study: Study) -> dict[int, float]:
+    """Per method the share of the time of all calls that its P95 tail takes."""
+    table = shares.sums(study)
+    whole = shares.summed(table, "total_ns")
+    tail = table.filter(table["in_tail"]).group_by("method_id").aggregate([("total_ns", "sum")])
+    times = zip(tail["method_id"].to_pylist(), tail["total_ns_sum"].to_pylist(), strict=True)
+    return {method: time / whole for method, time in times} if whole else {}
+
+
+def _shown(methods: tuple[Selected, ...], tails: list[Tail]) -> list[Row]:
+    """The selected methods, then those of the weightiest tails, then all together."""
+    named: list[Row] = [(one.method_id, one.service, one.method) for one in methods]
+    named += [(one.method_id, one.service, one.method) for one in tails]
+    return [*dict.fromkeys(named), (None, FLEET, FLEET)]
+
+
+def _matrix(methods: list[Row], found: Cells) -> pa.Table:
+    """One row per method and stage."""
     rows = [
         {"service": service, "method": method, "stage": stage}
         | {name: found[id_, stage][name] for name in ("samples", "tail", "leaves", "leaves_low", "leaves_high")}
-        for id_, service, method in [*of, (None, FLEET, FLEET)]
+        for id_, service, method in methods
         for stage in PUBLISHED_STAGES
         if (id_, stage) in found
     ]
@@ -128,26 +171,29 @@ def sentence(name: str, stage: str, value: float) -> str:
     return f"{of_tail} is {spoken(stage)}: so many leave it if that takes its median."
 
 
-def _findings(methods: tuple[Selected, ...], found: Cells) -> list[str]:
-    whose: list[tuple[str, int | None]] = [(called(one.service, one.method), one.method_id) for one in methods]
-    tops = [(name, dominant(found, id_)) for name, id_ in [*whose, (FLEET, None)]]
+def _findings(methods: list[Row], found: Cells) -> list[str]:
+    tops = [
+        (called(service, method) if id_ is not None else FLEET, dominant(found, id_))
+        for id_, service, method in methods
+    ]
     return [sentence(name, *top) for name, top in tops if top]
 
 
 def compute(study: Study) -> Result:
-    """F15: per selected method and of all, the share of the tail that leaves it, for each of the nine stages."""
+    """F15: per method shown and of all, the share of the tail that leaves it, for each of the nine stages."""
     methods, found = selected(study), cells(study)
     if not methods:
         return absent(inputs.SAMPLES)
-    matrix = _matrix(methods, found)
+    shown = _shown(methods, weightiest(study, found))
+    matrix = _matrix(shown, found)
     if matrix.num_rows == 0:
         return absent(inputs.STAGES)
-    is_whole = matrix.num_rows == (len(methods) + 1) * len(schema.STAGES)
+    is_whole = matrix.num_rows == len(shown) * len(schema.STAGES)
     return Result(
         Coverage.COMPLETE if is_whole else Coverage.PARTIAL,
         {"what_if": matrix, "published": published_matrix()},
         [] if is_whole else [inputs.STAGES],
-        _findings(methods, found),
+        _findings(shown, found),
         _comparisons(methods, found),
         _NOTES,
     )
@@ -160,6 +206,7 @@ _NOTES = [
     "within 1 %.",
     "The paper prints its fourth column as a second Server Send Queue; it is read as the server's receive queue. "
     "Its row BigQuery is read as Bigtable, the service of Table 1.",
+    "Shown: the methods of T1, and those whose tails most of all calls' time goes into for one stage's sake.",
     "The row of all methods adds up their tails: each call is measured by the T and m of its own method.",
     "Intervals: 95 %, by resampling whole traces; T and m are not drawn anew.",
 ]

@@ -13,8 +13,8 @@ _BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 def percent(share: float) -> str:
     """58 %, 2.0 %, 0.43 %: two digits that mean something; nothing is 0 %."""
     value = share * 100
-    if value == 0:
-        return "0 %"
+    if abs(value) < 0.005:
+        return "0 %" if value == 0 else "less than 0.01 %"
     digits = 0 if abs(value) >= 10 else 1 if abs(value) >= 1 else 2
     return f"{value:.{digits}f} %"
 

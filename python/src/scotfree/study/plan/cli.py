@@ -14,7 +14,9 @@ from scotfree.study.command_line import Command
 from scotfree.study.plan.commands import capacity, fit, price
 
 COMMANDS: dict[str, Command] = {"price": price, "fit": fit, "capacity": capacity}
-DESCRIPTION = "Forecasts what each remedy would leave of your own calls."
+DESCRIPTION = (
+    "Forecasts what each remedy would leave of your own calls. `scot plan DATA…` is `scot plan price DATA…`."
+)
 _DEFAULT = "price"
 
 

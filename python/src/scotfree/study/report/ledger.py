@@ -34,6 +34,11 @@ class Ledger:
     lines: list[Line]
     more: int
 
+    @property
+    def is_detailed(self) -> bool:
+        """Whether any line says more than its reason."""
+        return any(line.detail for line in self.lines)
+
 
 # Lines in the page; the Parquet beside it has all.
 LINES_MAX = 200

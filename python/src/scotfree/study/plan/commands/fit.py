@@ -31,6 +31,12 @@ def run(flags: Namespace) -> int:
     """Does it."""
     # A wrong name is told before data is read for minutes.
     fit.check(flags.output)
+    both = {path.resolve() for path in flags.data} & {path.resolve() for path in flags.remedy}
+    if both:
+        raise StudyError(
+            f"fit on {min(both)}: it is given as calls without the remedy and with it",
+            "name the traces of the turns without the remedy first, those with it after --remedy",
+        )
     with tempfile.TemporaryDirectory(prefix="scot-plan-") as scratch:
         baseline = _calls(flags, flags.data, Path(scratch) / "baseline")
         remedy = _calls(flags, flags.remedy, Path(scratch) / "remedy")

@@ -60,7 +60,8 @@ def _clusters(result: Result) -> list[Chart]:
     rows = stages.wide(table, ["method_name", "order", "label", "name"])
     made = [stages.key()]
     for name in dict.fromkeys(table["method_name"].to_pylist()):
-        about = f"{name}: the P95 call in each cluster"
+        ends = table.filter(pc.equal(table["method_name"], name))["name"].to_pylist()
+        about = f"{name}: the P95 call in each cluster, from {ends[0]} to {ends[-1]}"
         made.append(stages.columns("f16", _only(method_name=name), rows, about, "clusters, by their median"))
     return made
 
@@ -123,6 +124,8 @@ def _rho(spearman: pa.Table) -> list[Chart]:
         }
     )
     about = "Rank correlation (Spearman) of the P95 with the state of the cluster; 95 % intervals in the data"
+    if len(set(_names(table))) > _METHODS_MAX:
+        about += f"; below, the first {_METHODS_MAX} methods that are known in several states"
     return [plain.matrix("f17-rho", rows, about, columns=list(SPOKEN.values()), form=".2f", is_signed=True)]
 
 

@@ -42,7 +42,7 @@ def _services(services: pa.Table, categories: list[str]) -> list[Chart]:
             if row["service"] in shown
         ]
     )
-    about = "The same for each service, those with most processor time first"
+    about = "Processor time of each service by what it is spent on, those with most of it first"
     return [
         plain.stacked("f20-services", table, about, shown, categories, title="of the service's processor time")
     ]

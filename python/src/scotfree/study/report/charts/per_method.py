@@ -17,8 +17,8 @@ _QUANTITIES = {
     "F5": Quantity("f5", "ancestors", "count", scale="linear"),
     "F7": Quantity("f7", "response by request, ratio", "ratio"),
     "F11": Quantity("f11", "tax of the completion time", "share", scale="linear"),
-    "F12": Quantity("f12", "wire and stack", "ns"),
-    "F13": Quantity("f13", "queues", "ns"),
+    "F12": Quantity("f12", "time in wire and stack", "ns"),
+    "F13": Quantity("f13", "time in queues", "ns"),
 }
 _CYCLES = Quantity("f21", "normalized cycles per call", "ratio")
 

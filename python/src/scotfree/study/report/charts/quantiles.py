@@ -75,7 +75,12 @@ class Axis:
         return alt.X(f"{field}:Q", axis=self._axis(), scale=self._scale())
 
     def _axis(self) -> alt.Axis:
-        more = {"values": [0, 1, 10, 100, 1e3, 1e4, 1e5, 1e6]} if self.quantity.scale == "symlog" else {}
+        more: dict[str, Any] = (
+            {"values": [0, 1, 10, 100, 1e3, 1e4, 1e5, 1e6]} if self.quantity.scale == "symlog" else {}
+        )
+        if self.quantity.unit == "count":
+            # There is no half of a call.
+            more["tickMinStep"] = 1
         return chart.axis(self.quantity.unit, self.quantity.title, **more)
 
     def _scale(self) -> alt.Scale:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from scotfree.study import schema
 from scotfree.study.figures.result import Result
 from scotfree.study.figures.words import called, spoken
 from scotfree.study.report.charts import plain
@@ -14,7 +15,7 @@ from scotfree.study.report.charts.chart import Chart
 def _what_if(result: Result) -> list[Chart]:
     yours = _named(result.tables["what_if"], "method")
     published = _named(result.tables["published"], "service")
-    columns = [spoken(stage) for stage in dict.fromkeys(result.tables["published"]["stage"].to_pylist())]
+    columns = [spoken(stage) for stage in schema.STAGES]
     said = "Percent of a method's P95 tail that leave it when one stage takes what it takes in the median"
     return [
         plain.matrix("f15", yours, f"{said}: yours", columns=columns),
