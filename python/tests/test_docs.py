@@ -1,0 +1,85 @@
+"""What README and docs tell a reader to type is typed here, on data of the names that they give."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from scotfree.study import cli as study_cli
+from scotfree.study.plan import cli as plan_cli
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("README.md", "docs/read-your-tax.md", "docs/plan.md", "docs/cycle-tax.md")
+PROGRAMS = {"study": study_cli.main, "plan": plan_cli.main}
+# Not here: one that goes on until it is interrupted (test_report_serve), one that reads a device's recordings
+# (test_plan_fit).
+ELSEWHERE = (("study", "serve"), ("plan", "fit"))
+CALLS = 1500
+
+
+def lines() -> list[str]:
+    """Commands of all pages: those of fenced blocks, without the remarks behind them."""
+    found = []
+    for page in PAGES:
+        for block in re.findall(r"^```\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL):
+            found += [line for line in block.splitlines() if re.match(r"scot (study|plan) ", line)]
+    return [re.split(r"\s{2,}| # ", line)[0] for line in found]
+
+
+def zipkin(path: Path, seed: int) -> None:
+    """Calls of one service from another, both sides."""
+    chance, spans = random.Random(seed), []
+    for call in range(CALLS):
+        work = int(chance.lognormvariate(7, 0.4))
+        shared = {"traceId": f"{seed * CALLS + call + 1:032x}", "id": f"{call + 1:016x}"}
+        name, at = ("get", "put")[call % 2], 1_700_000_000_000_000 + call * 10_000
+        client, server = {"serviceName": "Shop"}, {"serviceName": "Cart"}
+        sides = (("CLIENT", at, work + 400, client), ("SERVER", at + 200, work, server))
+        spans += [
+            shared
+            | {"kind": kind, "name": name, "timestamp": start, "duration": time, "localEndpoint": of}
+            | ({"remoteEndpoint": server} if kind == "CLIENT" else {"shared": True})
+            for kind, start, time, of in sides
+        ]
+    path.write_text(json.dumps(spans))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a reader stands: traces of now and of before, their stores, a budget, a recording."""
+    for seed, name in enumerate(("traces", "old", "new")):
+        (tmp_path / name).mkdir()
+        zipkin(tmp_path / name / "spans.json", seed)
+    for name in ("old", "new", "main", "branch", "report"):
+        of = "old" if name in ("old", "main") else "new"
+        words = ["ingest", str(tmp_path / of), "--store", str(tmp_path / f"{name}.store"), "--quiet"]
+        assert study_cli.main(words) == 0
+    (budget,) = re.findall(r"```toml\n(\[\[budget.*?)```", (ROOT / "docs/plan.md").read_text(), re.DOTALL)
+    (tmp_path / "budget.toml").write_text(budget)
+    (tmp_path / "cart.txt").write_text("cart 7 1.0: 100 cycles:\n\t55f3 main+0x3 (/usr/bin/cart)\n\n" * 20)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_page_is_read() -> None:
+    found = lines()
+    assert len(found) >= 12
+    for words in ("study report", "study compare", "study monitoring", "plan report.store", "plan capacity"):
+        assert any(line.startswith(f"scot {words}") for line in found), words
+
+
+def is_elsewhere(line: str) -> bool:
+    return line.startswith(tuple(f"scot {program} {command}" for program, command in ELSEWHERE))
+
+
+@pytest.mark.parametrize("line", sorted({line for line in lines() if not is_elsewhere(line)}))
+def test_what_the_docs_say_can_be_typed(folder: Path, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, program, *words = shlex.split(line)
+    assert PROGRAMS[program](words) == 0, capsys.readouterr().err
+    if "-o" in words:
+        assert (folder / words[words.index("-o") + 1]).exists()
