@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scotfree.study import command_line
+from scotfree import command_line
+from scotfree.study import outside
 from scotfree.study.trouble import StudyError
 
 
@@ -45,7 +46,7 @@ class Failing:
 def test_every_error_has_its_code_and_words(
     error: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command_line.run("try", "tries", {"fail": Failing(error)}, ["fail"]) == code
+    assert command_line.run("try", "tries", {"fail": Failing(error)}, ["fail"], outside.told) == code
     assert said in capsys.readouterr().err
 
 

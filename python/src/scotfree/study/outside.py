@@ -6,6 +6,7 @@ import errno
 from typing import Final
 
 import duckdb
+import pyarrow as pa
 
 from scotfree.study.trouble import StudyError
 
@@ -24,8 +25,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError | duckdb.OutOfMemoryException)
 
 
-def told(error: BaseException) -> StudyError:
-    """The error in the words of a user's next step."""
+def told(error: BaseException) -> StudyError | None:
+    """The error in the words of a user's next step; nothing, if it is none of those."""
+    if not isinstance(error, OSError | MemoryError | duckdb.Error | pa.ArrowException):
+        return None
     what = str(error).splitlines()[0] if str(error) else type(error).__name__
     if is_full(error):
         return StudyError(f"the disk is full: {what}", "make room, or write to another disk")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from scotfree.study import command_line
-from scotfree.study.command_line import Command
+from scotfree import command_line
+from scotfree.command_line import Command
+from scotfree.study import outside
 from scotfree.study.plan.commands import capacity, fit, price
 
 COMMANDS: dict[str, Command] = {"price": price, "fit": fit, "capacity": capacity}
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words and words[0] not in (*COMMANDS, "-h", "--help"):
         words.insert(0, _DEFAULT)
-    return command_line.run("scot plan", DESCRIPTION, COMMANDS, words)
+    return command_line.run("scot plan", DESCRIPTION, COMMANDS, words, outside.told)
 
 
 if __name__ == "__main__":

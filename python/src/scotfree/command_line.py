@@ -1,4 +1,4 @@
-"""What the programs `scot-study` and `scot-plan` have in common: commands as modules, and what errors come to.
+"""What `scot-study`, `scot-plan` and `scot-rag` have in common: commands as modules, and what errors come to.
 
 Exit codes: 0 it did what it was asked; 1 a verdict (a budget exceeded); 2 what the user must change; 70 a fault of
 the program's own, told with its traceback; 130 interrupted.
@@ -11,21 +11,17 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol, TypeVar
 
-import duckdb
-import pyarrow as pa
-
-from scotfree.study import outside
-from scotfree.study.trouble import StudyError, printable
+from scotfree.trouble import UserError, printable
 
 FAULT: Final = 70
 
 
 class Command(Protocol):
-    """A module of `scotfree.study.commands`, or of another program."""
+    """A module of a program's `commands`."""
 
     HELP: str
     EXAMPLES: str
@@ -37,7 +33,11 @@ class Command(Protocol):
         """Does it; the exit code."""
 
 
-def run(program: str, description: str, commands: Mapping[str, Command], words: Sequence[str]) -> int:
+# Says of an error of the system or of a library what the user can do; nothing, if it is a fault of ours.
+Told = Callable[[Exception], UserError | None]
+
+
+def run(program: str, description: str, commands: Mapping[str, Command], words: Sequence[str], told: Told) -> int:
     """Runs the command that the words name; returns the exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names are the user's, and not every terminal has all letters.
@@ -45,23 +45,23 @@ def run(program: str, description: str, commands: Mapping[str, Command], words: 
     try:
         flags = _parser(program, description, commands).parse_args(words)
     except SystemExit as ended:
-        raise SystemExit(_flushed(program, ended.code)) from None
-    return _flushed(program, _code(program, commands[flags.command], flags))
+        raise SystemExit(_flushed(program, ended.code, told)) from None
+    return _flushed(program, _code(program, commands[flags.command], flags, told), told)
 
 
-def _code(program: str, command: Command, flags: argparse.Namespace) -> int:
+def _code(program: str, command: Command, flags: argparse.Namespace, told: Told) -> int:
     try:
         return command.run(flags)
-    except StudyError as error:
+    except UserError as error:
         return _refuse(program, error)
     except BrokenPipeError:
         return 0
-    except (OSError, MemoryError, duckdb.Error, pa.ArrowException) as error:
-        return _refuse(program, outside.told(error))
     except KeyboardInterrupt:
         print(f"{program}: interrupted; the same command goes on where this one was", file=sys.stderr)
         return 130
     except Exception as error:
+        if refused := told(error):
+            return _refuse(program, refused)
         traceback.print_exc()
         print(
             f"{program}: a fault of its own: {printable(str(error))}; please report the lines above",
@@ -73,7 +73,7 @@ def _code(program: str, command: Command, flags: argparse.Namespace) -> int:
 Code = TypeVar("Code", int, int | str | None)
 
 
-def _flushed(program: str, code: Code) -> Code | int:
+def _flushed(program: str, code: Code, told: Told) -> Code | int:
     """The code, if what was printed arrives; whoever does not want to read it changes nothing."""
     try:
         if sys.stdout is not None:
@@ -82,11 +82,13 @@ def _flushed(program: str, code: Code) -> Code | int:
         # What is left would be tried again at the end, with a code of Python's own.
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return code if isinstance(error, BrokenPipeError) else _refuse(program, outside.told(error))
+        if isinstance(error, BrokenPipeError):
+            return code
+        return _refuse(program, told(error) or UserError(str(error), "write to another place"))
     return code
 
 
-def _refuse(program: str, error: StudyError) -> int:
+def _refuse(program: str, error: UserError) -> int:
     print(f"{program}: {printable(str(error))}", file=sys.stderr)
     return 2
 
