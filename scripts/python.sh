@@ -61,9 +61,9 @@ if ! { make_bootstrap && make_environment && install_package; } >"$why" 2>&1; th
   say "no environment for the study; it needs Python 3.11 with venv (Debian: apt-get install python3-venv), cargo and, once, a package index"
   exit 3
 fi
-# `scot study` finds its program beside scot.
+# `scot study` and the others find their programs beside scot.
 mkdir -p target/release
-for program in scot-study scot-plan; do
+for program in scot-study scot-plan scot-rag; do
   [ ! -e "$environment/bin/$program" ] || ln -sf "../python/bin/$program" "target/release/$program"
 done
 echo "$PWD/$environment/bin/python"

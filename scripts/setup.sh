@@ -64,10 +64,10 @@ for tool in "${required[@]}"; do
 done
 links || { echo "setup: no C compiler that links a program (Debian: apt-get install gcc libc6-dev)" >&2; stop=1; }
 if ! has cargo; then
-  echo "setup: cargo is needed and missing; install Rust 1.85 or newer (Ubuntu 24.04: apt-get install rustup && rustup default stable; Debian 12 packages an older one: use rustup's own installer)" >&2
+  echo "setup: cargo is needed and missing; install Rust 1.89 or newer (Ubuntu 24.04: apt-get install rustup && rustup default stable; Debian 12 packages an older one: use rustup's own installer)" >&2
   stop=1
-elif ! minor=$(cargo --version | sed -nE 's/^cargo 1\.([0-9]+)\..*/\1/p') || [ "${minor:-0}" -lt 85 ]; then
-  echo "setup: Rust 1.85 or newer is needed, this is $(cargo --version); with rustup: rustup update stable" >&2
+elif ! minor=$(cargo --version | sed -nE 's/^cargo 1\.([0-9]+)\..*/\1/p') || [ "${minor:-0}" -lt 89 ]; then
+  echo "setup: Rust 1.89 or newer is needed, this is $(cargo --version); with rustup: rustup update stable" >&2
   stop=1
 fi
 if [ "${1:-}" = --study ]; then

@@ -7,6 +7,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 export UV_SYSTEM_CERTS=true
 uv=$PWD/target/uv/bin/uv
+requirements=$PWD/python/requirements.txt
 
 (cd python && PATH="${python%/*}:$PATH" maturin build -q --release --locked -o "$folder/wheel")
 "$uv" venv -q --python "$(command -v python3)" "$folder/venv"
@@ -18,5 +19,14 @@ study fleet --spans 20000 --methods 50 --to fleet >/dev/null
 study report fleet -o report.html
 grep -q "Content-Security-Policy" report.html
 ls report.parquet/*.parquet >/dev/null
+# Without what retrieval stands on it says so; with it a folder is asked.
+rag() { env -i PATH=/usr/bin:/bin HOME="$folder" "$folder/venv/bin/scot-rag" "$@"; }
+said=$(rag ask anything 2>&1) && exit 1
+grep -q "pip install 'scotfree\[rag\]'" <<<"$said"
+"$uv" pip install -q --python "$folder/venv/bin/python" --constraint "$requirements" "$(echo "$folder"/wheel/*.whl)[rag]"
+mkdir notes && echo "A violin has four strings." >notes/violin.txt && echo "Drums are struck." >notes/drum.txt
+rag index notes --quiet
+rag ask "what has strings?" --count 1 2>/dev/null | grep -q "notes/violin.txt"
+! compgen -G "$folder/venv/lib/python3*/site-packages/torch" >/dev/null
 ! compgen -G "$folder/venv/lib/python3*/site-packages/pyspark" >/dev/null
-echo "the wheel makes a report of $(stat -c %s report.html) bytes without Rust, Java and a browser"
+echo "the wheel makes a report of $(stat -c %s report.html) bytes without Rust, Java and a browser, and answers from a folder without torch"

@@ -9,6 +9,7 @@ pub mod front;
 pub mod mutate;
 pub mod otlp;
 pub mod resp;
+pub mod snapshot;
 pub mod wire;
 
 /// A function that takes any bytes, and where to start from.
@@ -33,6 +34,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "frame", run: frame::frame, seeds: frame::seeds },
     Target { name: "otlp_proto", run: otlp::proto, seeds: otlp::proto_seeds },
     Target { name: "otlp_json", run: otlp::json, seeds: otlp::json_seeds },
+    Target { name: "retrieval_snapshot", run: snapshot::snapshot, seeds: snapshot::seeds },
 ];
 
 /// The target of a name.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from scotfree.rag import cli as rag_cli
 from scotfree.study import cli as study_cli
 from scotfree.study.plan import cli as plan_cli
 
@@ -83,3 +84,24 @@ def test_what_the_docs_say_can_be_typed(folder: Path, line: str, capsys: pytest.
     assert PROGRAMS[program](words) == 0, capsys.readouterr().err
     if "-o" in words:
         assert (folder / words[words.index("-o") + 1]).exists()
+
+
+def test_what_the_page_of_retrieval_says_can_be_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs/rag.md").read_text()
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/violin.txt").write_text("A violin has four strings.")
+    (tmp_path / "notes/drum.txt").write_text("Drums are struck with sticks.")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    typed = re.findall(r"^scot rag (.*)$", page, re.MULTILINE)
+    assert len(typed) == 3
+    for line in typed:
+        assert rag_cli.main(shlex.split(line)) == 0, line
+    assert capsys.readouterr().out.count("violin.txt") == 2
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(example, {})
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("violin instrument ['centroid search and scan', 'embed query'")
+    assert second == "['cello', 'drum']"

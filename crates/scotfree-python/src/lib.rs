@@ -1,4 +1,4 @@
-//! The Python module `scotfree._native`: the study's kernels over buffers of Arrow's columns.
+//! The Python module `scotfree._native`: kernels of study and retrieval over buffers that Python lends.
 //!
 //! Invariant: nothing is decided here; buffers of unequal lengths are refused before a kernel sees them, and
 //! `unsafe` lives in the private module `lent` alone.
@@ -12,6 +12,7 @@ mod histogram;
 mod lent;
 mod otlp;
 mod rank;
+mod retrieval;
 mod tree;
 
 #[pymodule]
@@ -22,6 +23,8 @@ mod _native {
     use super::otlp::{from_json, signal, MetricDecoder, SpanDecoder};
     #[pymodule_export]
     use super::rank::ranked;
+    #[pymodule_export]
+    use super::retrieval::{merge_snapshot, write_snapshot, Search, Snapshot};
     #[pymodule_export]
     use super::tree::tree;
 }

@@ -1,5 +1,6 @@
 """The kernels in Rust (crates/scotfree-python): columns in as buffers, columns out as bytes."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -91,3 +92,54 @@ class MetricDecoder:
         """Reason, first record, count, whether kept: of what was wrong since the last time."""
     def take(self) -> tuple[int, int, Columns]:
         """The rows since the last time, and how many points only began a counter."""
+
+def write_snapshot(
+    path: Path,
+    embeddings: Column,
+    centroids: Column,
+    starts: Column,
+    rows: Column,
+    passages: Column,
+    *,
+    dimensions: int,
+    bits: int,
+    seed: int,
+    model: bytes,
+) -> None:
+    """Writes an index of embeddings (f32, of length one, behind each other) as codes of 1 or 4 bits a dimension.
+
+    `starts` has the first row of each cluster and, last, how many there are; `rows` the embedding of each row;
+    `passages` the passage of each embedding (all u32). `model` is the 32-byte digest of what embedded them.
+    `ValueError` says what is no index.
+    """
+
+def merge_snapshot(path: Path, old: Snapshot, gone: set[int], embeddings: Column, passages: Column) -> None:
+    """Writes an index of what `old` has but for `gone`, and of embeddings (f32, of length one) of others."""
+
+class Snapshot:
+    """An index that is mapped."""
+
+    dimensions: int
+    bits: int
+    model: bytes
+    clusters: int
+    def __init__(self, path: Path) -> None:
+        """Opens it; `ValueError` says what is wrong with the file."""
+    def passages(self) -> list[int]:
+        """Its passages, in the order of rows."""
+    def search(self, question: Column, count: int, probes: int, deviations: float, gone: set[int]) -> Search:
+        """Begins a search for a question's embedding (f32, of length one), without passages of `gone`."""
+
+class Search:
+    """A search that is under way."""
+
+    estimated: int
+    probed: int
+    def ask(self, most: int) -> list[int]:
+        """At most so many passages whose exact values may matter, the likeliest first; none: it is over."""
+    def give(self, exact: list[tuple[int, float]]) -> None:
+        """Exact similarities of passages."""
+    def found(self) -> list[tuple[int, float]]:
+        """The nearest by exact values, with their similarities."""
+    def guessed(self) -> list[tuple[int, float]]:
+        """The nearest by estimates, and by exact values where they are known."""

@@ -11,6 +11,7 @@ const RANKS: &[(&str, u8)] = &[
     ("scotfree-core", 0),
     ("scotfree-wire", 1),
     ("scotfree-check", 1),
+    ("scotfree-retrieval", 1),
     ("scotfree-study", 1),
     ("scotfree-python", 2),
     ("scotfree-trace", 3),

@@ -1,0 +1,172 @@
+//! Indexes of passages for Python: written, mapped, searched.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use scotfree_retrieval::{Bits, Clusters, Coder, Found, Header, Kernel, SnapshotError, Wanted};
+
+use crate::lent::Lent;
+
+/// A passage and its similarity.
+type Pair = (u32, f32);
+
+/// Writes an index of embeddings (f32, of length one) as codes of one or four bits a dimension.
+///
+/// `starts` has the first row of each cluster and, last, how many rows there are; `rows` the embedding of each row;
+/// `passages` the passage of each embedding. `model` is the digest of what embedded them.
+#[pyfunction]
+#[pyo3(signature = (path, embeddings, centroids, starts, rows, passages, *, dimensions, bits, seed, model))]
+#[allow(clippy::too_many_arguments)]
+pub fn write_snapshot(
+    py: Python<'_>,
+    path: PathBuf,
+    embeddings: Lent<f32>,
+    centroids: Lent<f32>,
+    starts: Lent<u32>,
+    rows: Lent<u32>,
+    passages: Lent<u32>,
+    dimensions: usize,
+    bits: u32,
+    seed: u64,
+    model: [u8; 32],
+) -> PyResult<()> {
+    let bits = Bits::of(bits).ok_or_else(|| PyValueError::new_err(format!("no code has {bits} bits")))?;
+    let header = Header { coder: Coder { dimensions, bits }, seed, model };
+    let (starts, rows, passages) = (starts.slice(), rows.slice(), passages.slice());
+    let clusters = Clusters { centroids: centroids.slice(), starts, rows, passages };
+    let embeddings = embeddings.slice();
+    py.detach(|| scotfree_retrieval::write(&path, header, clusters, embeddings)).map_err(raised)
+}
+
+/// Writes an index of what `old` has but for `gone`, and of embeddings (f32, of length one) of more passages.
+#[pyfunction]
+pub fn merge_snapshot(
+    py: Python<'_>,
+    path: PathBuf,
+    old: &Snapshot,
+    gone: HashSet<u32>,
+    embeddings: Lent<f32>,
+    passages: Lent<u32>,
+) -> PyResult<()> {
+    let (embeddings, passages) = (embeddings.slice(), passages.slice());
+    let is_gone = |passage| gone.contains(&passage);
+    py.detach(|| scotfree_retrieval::merge(&path, &old.0, is_gone, embeddings, passages)).map_err(raised)
+}
+
+fn raised(error: SnapshotError) -> PyErr {
+    match &error {
+        SnapshotError::Io { source, .. } => match source.raw_os_error() {
+            Some(code) => PyOSError::new_err((code, error.to_string())),
+            None => PyOSError::new_err(error.to_string()),
+        },
+        SnapshotError::Refused { .. } | SnapshotError::Unfit(_) => PyValueError::new_err(error.to_string()),
+    }
+}
+
+/// An index that is mapped.
+#[pyclass(frozen)]
+pub struct Snapshot(Arc<scotfree_retrieval::Snapshot>);
+
+#[pymethods]
+impl Snapshot {
+    /// Opens it; `ValueError` says what is wrong with the file.
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let opened = py.detach(|| scotfree_retrieval::Snapshot::open(&path)).map_err(raised)?;
+        Ok(Self(Arc::new(opened)))
+    }
+
+    #[getter]
+    fn dimensions(&self) -> usize {
+        self.0.header().coder.dimensions
+    }
+
+    #[getter]
+    fn bits(&self) -> u32 {
+        self.0.header().coder.bits.count()
+    }
+
+    #[getter]
+    fn model(&self) -> [u8; 32] {
+        self.0.header().model
+    }
+
+    #[getter]
+    fn clusters(&self) -> usize {
+        self.0.clusters()
+    }
+
+    /// Its passages, in the order of rows.
+    fn passages(&self) -> Vec<u32> {
+        self.0.passages().collect()
+    }
+
+    /// Begins a search for a question's embedding; passages of `gone` are not found.
+    fn search(
+        &self,
+        py: Python<'_>,
+        question: Lent<f32>,
+        count: usize,
+        probes: usize,
+        deviations: f32,
+        gone: HashSet<u32>,
+    ) -> PyResult<Search> {
+        let question = question.slice();
+        if question.len() != self.dimensions() {
+            let problem =
+                format!("the question has {} dimensions, the index {}", question.len(), self.dimensions());
+            return Err(PyValueError::new_err(problem));
+        }
+        let wanted = Wanted { question, count, probes, deviations };
+        let begin = || {
+            scotfree_retrieval::Search::new(&self.0, wanted, Kernel::best(), |passage| {
+                gone.contains(&passage)
+            })
+        };
+        Ok(Search(py.detach(begin)))
+    }
+}
+
+/// A search that is under way.
+#[pyclass]
+pub struct Search(scotfree_retrieval::Search);
+
+#[pymethods]
+impl Search {
+    #[getter]
+    fn estimated(&self) -> usize {
+        self.0.estimated()
+    }
+
+    #[getter]
+    fn probed(&self) -> usize {
+        self.0.probed()
+    }
+
+    /// At most so many passages whose exact values may matter; none: the search is over.
+    fn ask(&mut self, most: usize) -> Vec<u32> {
+        self.0.ask(most)
+    }
+
+    /// Exact similarities of passages.
+    fn give(&mut self, exact: Vec<Pair>) {
+        self.0.give(exact.into_iter().map(|(passage, similarity)| Found { passage, similarity }));
+    }
+
+    /// The nearest by exact values.
+    fn found(&self) -> Vec<Pair> {
+        pairs(self.0.found())
+    }
+
+    /// The nearest by estimates, and by exact values where they are known.
+    fn guessed(&self) -> Vec<Pair> {
+        pairs(self.0.guessed())
+    }
+}
+
+fn pairs(found: Vec<Found>) -> Vec<Pair> {
+    found.into_iter().map(|one| (one.passage, one.similarity)).collect()
+}

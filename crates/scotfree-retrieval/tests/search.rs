@@ -1,0 +1,304 @@
+//! An index of drawn embeddings, searched: what is found is what looking at all of them finds.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use scotfree_retrieval::{
+    merge, write, Bits, Clusters, Coder, Found, Header, Kernel, Search, Snapshot, SnapshotError, Wanted,
+    KERNELS,
+};
+
+const DIMENSIONS: usize = 128;
+const CLUSTERS: usize = 12;
+const EACH: usize = 60;
+const COUNT: usize = 10;
+/// At which hardly any bound is wrong.
+const SAFE: f32 = 4.0;
+
+/// Embeddings around centroids, as texts' are: the same every time.
+struct Drawn {
+    state: u64,
+}
+
+impl Drawn {
+    fn value(&mut self) -> f32 {
+        // The sum of uniform values is nearly normal.
+        (0..12).map(|_| self.uniform()).sum::<f32>() - 6.0
+    }
+
+    fn uniform(&mut self) -> f32 {
+        self.state =
+            self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 40) as f32 / (1_u32 << 24) as f32
+    }
+
+    fn unit(&mut self, around: &[f32], spread: f32) -> Vec<f32> {
+        let vector: Vec<f32> = around.iter().map(|value| value + spread * self.value()).collect();
+        let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+        vector.into_iter().map(|value| value / length).collect()
+    }
+}
+
+struct Fixture {
+    centroids: Vec<f32>,
+    starts: Vec<u32>,
+    embeddings: Vec<f32>,
+    passages: Vec<u32>,
+    rows: Vec<u32>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let mut drawn = Drawn { state: 11 };
+        let (mut centroids, mut embeddings) = (Vec::new(), Vec::new());
+        for _ in 0..CLUSTERS {
+            let centroid = drawn.unit(&[0.0; DIMENSIONS], 1.0);
+            (0..EACH).for_each(|_| embeddings.extend(drawn.unit(&centroid, 0.07)));
+            centroids.extend(centroid);
+        }
+        let count = (CLUSTERS * EACH) as u32;
+        Self {
+            centroids,
+            starts: (0..=CLUSTERS).map(|cluster| (cluster * EACH) as u32).collect(),
+            embeddings,
+            passages: (0..count).map(|row| 1_000 + row).collect(),
+            rows: (0..count).collect(),
+        }
+    }
+
+    fn clusters(&self) -> Clusters<'_> {
+        Clusters {
+            centroids: &self.centroids,
+            starts: &self.starts,
+            rows: &self.rows,
+            passages: &self.passages,
+        }
+    }
+
+    fn written(&self, path: &Path, bits: Bits) -> Snapshot {
+        let header = Header { coder: Coder { dimensions: DIMENSIONS, bits }, seed: 3, model: [7; 32] };
+        write(path, header, self.clusters(), &self.embeddings).expect("it is written");
+        Snapshot::open(path).expect("it is opened")
+    }
+
+    fn similarity(&self, passage: u32, question: &[f32]) -> f32 {
+        let at = (passage - 1_000) as usize * DIMENSIONS;
+        self.embeddings[at..at + DIMENSIONS].iter().zip(question).map(|(value, of)| value * of).sum()
+    }
+
+    /// The nearest of all.
+    fn flat(&self, question: &[f32]) -> Vec<u32> {
+        let mut all = self.passages.clone();
+        all.sort_by(|left, right| {
+            self.similarity(*right, question).total_cmp(&self.similarity(*left, question))
+        });
+        all.truncate(COUNT);
+        all
+    }
+
+    fn questions(&self) -> Vec<Vec<f32>> {
+        let mut drawn = Drawn { state: 5 };
+        (0..20).map(|at| drawn.unit(&self.embeddings[at * 31 * DIMENSIONS..][..DIMENSIONS], 0.05)).collect()
+    }
+
+    /// Searches to the end; what was found, and how many exact values that took.
+    fn search(&self, snapshot: &Snapshot, question: &[f32], deviations: f32) -> (Vec<u32>, usize) {
+        let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, deviations };
+        let mut search = Search::new(snapshot, wanted, Kernel::best(), |_| false);
+        let mut asked = 0;
+        loop {
+            let batch = search.ask(8);
+            if batch.is_empty() {
+                return (passages(&search.found()), asked);
+            }
+            asked += batch.len();
+            search.give(batch.into_iter().map(|passage| self.exact(passage, question)));
+        }
+    }
+
+    fn exact(&self, passage: u32, question: &[f32]) -> Found {
+        Found { passage, similarity: self.similarity(passage, question) }
+    }
+}
+
+fn passages(found: &[Found]) -> Vec<u32> {
+    found.iter().map(|one| one.passage).collect()
+}
+
+/// How many of the nearest are found, of all that are looked for.
+fn recall(fixture: &Fixture, found: impl Fn(&[f32]) -> Vec<u32>) -> f64 {
+    let questions = fixture.questions();
+    let hits: usize = questions
+        .iter()
+        .map(|question| {
+            let nearest: HashSet<u32> = fixture.flat(question).into_iter().collect();
+            found(question).iter().filter(|passage| nearest.contains(passage)).count()
+        })
+        .sum();
+    hits as f64 / (questions.len() * COUNT) as f64
+}
+
+#[test]
+fn the_search_finds_what_looking_at_all_finds_and_asks_for_few() {
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
+    let snapshot = fixture.written(&folder.path().join("index"), Bits::One);
+    let asked = std::cell::Cell::new(0);
+    let found = recall(&fixture, |question| {
+        let (found, count) = fixture.search(&snapshot, question, SAFE);
+        asked.set(asked.get() + count);
+        found
+    });
+    assert!(found >= 0.999, "{found}");
+    let share = asked.get() as f64 / (20 * CLUSTERS * EACH) as f64;
+    assert!(share < 0.3, "{share} of all passages were asked for");
+}
+
+#[test]
+fn a_planted_bound_of_nothing_misses_some() {
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
+    let snapshot = fixture.written(&folder.path().join("index"), Bits::One);
+    let found = recall(&fixture, |question| fixture.search(&snapshot, question, 0.0).0);
+    assert!(found < 0.99, "a search that trusts its estimates found {found}");
+}
+
+#[test]
+fn four_bits_find_nearly_all_without_an_exact_value() {
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
+    let guess = |snapshot: &Snapshot, question: &[f32]| {
+        let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, deviations: SAFE };
+        passages(&Search::new(snapshot, wanted, Kernel::best(), |_| false).guessed())
+    };
+    let four = fixture.written(&folder.path().join("four"), Bits::Four);
+    let one = fixture.written(&folder.path().join("one"), Bits::One);
+    let (four, one) = (recall(&fixture, |of| guess(&four, of)), recall(&fixture, |of| guess(&one, of)));
+    assert!(four > 0.93 && one < four - 0.1, "four bits {four}, one bit {one}");
+}
+
+#[test]
+fn what_is_gone_is_not_found_and_what_is_known_is_not_asked_for() {
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
+    let snapshot = fixture.written(&folder.path().join("index"), Bits::One);
+    let question = &fixture.questions()[0];
+    let nearest = fixture.flat(question);
+    let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, deviations: SAFE };
+    let mut search = Search::new(&snapshot, wanted, Kernel::best(), |passage| passage == nearest[0]);
+    assert_eq!(search.estimated(), CLUSTERS * EACH - 1);
+    search.give(nearest[1..].iter().map(|passage| fixture.exact(*passage, question)));
+    let mut asked = Vec::new();
+    loop {
+        // One at a time: what is known already must not end it.
+        let batch = search.ask(1);
+        if batch.is_empty() {
+            break;
+        }
+        search.give(batch.iter().map(|passage| fixture.exact(*passage, question)));
+        asked.extend(batch);
+    }
+    assert!(!asked.is_empty() && asked.iter().all(|passage| !nearest.contains(passage)), "{asked:?}");
+    assert_eq!(passages(&search.found())[..COUNT - 1], nearest[1..]);
+}
+
+#[test]
+fn clusters_beyond_the_probes_are_not_looked_at() {
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
+    let snapshot = fixture.written(&folder.path().join("index"), Bits::One);
+    let question = &fixture.embeddings[..DIMENSIONS];
+    let wanted = Wanted { question, count: COUNT, probes: 1, deviations: SAFE };
+    let search = Search::new(&snapshot, wanted, Kernel::best(), |_| false);
+    assert_eq!((search.probed(), search.estimated()), (1, EACH));
+    assert!(passages(&search.guessed()).iter().all(|passage| *passage < 1_000 + EACH as u32));
+}
+
+#[test]
+fn every_kernel_guesses_the_same() {
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
+    let snapshot = fixture.written(&folder.path().join("index"), Bits::Four);
+    let question = &fixture.questions()[1];
+    let guess = |kernel| {
+        let wanted = Wanted { question, count: 3, probes: CLUSTERS, deviations: SAFE };
+        passages(&Search::new(&snapshot, wanted, kernel, |_| false).guessed())
+    };
+    for kernel in KERNELS.into_iter().filter(|kernel| kernel.is_here()) {
+        assert_eq!(guess(kernel), guess(Kernel::Plain), "{kernel:?}");
+    }
+}
+
+#[test]
+fn a_damaged_or_foreign_file_is_refused_with_the_reason() {
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
+    let path = folder.path().join("index");
+    let rows = fixture.written(&path, Bits::One).rows();
+    assert_eq!(rows, CLUSTERS * EACH);
+    let whole = std::fs::read(&path).expect("it is there");
+    let refusal = |bytes: &[u8]| {
+        let other = folder.path().join("other");
+        std::fs::write(&other, bytes).expect("it is written");
+        match Snapshot::open(&other).expect_err("it is refused") {
+            SnapshotError::Refused { reason, .. } => reason,
+            other => panic!("{other}"),
+        }
+    };
+    assert!(refusal(b"").contains("no index"));
+    assert!(refusal(b"PK\x03\x04 something else that is long enough to hold a header of an index, and a little more than that, to be sure of it....").contains("no index"));
+    assert!(refusal(&whole[..whole.len() - 1]).contains("do not make its"));
+    for at in (0..whole.len()).step_by(97).chain(0..80) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        refusal(&damaged);
+    }
+    assert!(matches!(Snapshot::open(&folder.path().join("absent")), Err(SnapshotError::Io { .. })));
+    assert!(matches!(Snapshot::open(folder.path()), Err(SnapshotError::Io { .. })));
+}
+
+#[test]
+fn what_is_no_index_is_not_written_and_leaves_the_old_one() {
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
+    let path = folder.path().join("index");
+    fixture.written(&path, Bits::One);
+    let before = std::fs::read(&path).expect("it is there");
+    let header = Header { coder: Coder { dimensions: DIMENSIONS, bits: Bits::One }, seed: 3, model: [7; 32] };
+    let refused = |header: Header, clusters: Clusters<'_>, embeddings: &[f32]| {
+        write(&path, header, clusters, embeddings).expect_err("it is refused").to_string()
+    };
+    let mut long = fixture.embeddings.clone();
+    long[5] += 1.0;
+    assert!(refused(header, fixture.clusters(), &long).contains("embedding 0 has not the length 1"));
+    let twice = vec![0; fixture.rows.len()];
+    let clusters = Clusters { rows: &twice, ..fixture.clusters() };
+    assert!(refused(header, clusters, &fixture.embeddings).contains("in two rows"));
+    let clusters = Clusters {
+        starts: &[0, 5, 3],
+        centroids: &fixture.centroids[..2 * DIMENSIONS],
+        ..fixture.clusters()
+    };
+    assert!(refused(header, clusters, &fixture.embeddings).contains("do not part"));
+    let odd = Header { coder: Coder { dimensions: 100, bits: Bits::One }, ..header };
+    assert!(refused(odd, fixture.clusters(), &fixture.embeddings).contains("100 dimensions"));
+    assert_eq!(std::fs::read(&path).expect("it is there"), before);
+}
+
+#[test]
+fn a_merged_index_is_one_that_was_written_so() {
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
+    let old = fixture.written(&folder.path().join("old"), Bits::One);
+    let is_gone = |passage: u32| passage.is_multiple_of(3);
+    let path = folder.path().join("new");
+    // What is taken out and put in again is coded as it was.
+    let back: Vec<u32> = fixture.passages.iter().copied().filter(|passage| is_gone(*passage)).collect();
+    let embeddings: Vec<f32> = back
+        .iter()
+        .flat_map(|passage| &fixture.embeddings[(passage - 1_000) as usize * DIMENSIONS..][..DIMENSIONS])
+        .copied()
+        .collect();
+    merge(&path, &old, is_gone, &embeddings, &back).expect("it is merged");
+    let new = Snapshot::open(&path).expect("it is opened");
+    assert_eq!(new.rows(), old.rows());
+    for question in fixture.questions() {
+        assert_eq!(fixture.search(&new, &question, SAFE), fixture.search(&old, &question, SAFE));
+    }
+    merge(&path, &old, is_gone, &[], &[]).expect("it is merged");
+    let fewer = Snapshot::open(&path).expect("it is opened");
+    assert_eq!(fewer.rows() + back.len(), old.rows());
+    assert!(fewer.passages().all(|passage| !is_gone(passage)));
+    assert!(matches!(merge(&path, &old, is_gone, &[1.0], &back), Err(SnapshotError::Unfit(_))));
+}

@@ -1,0 +1,54 @@
+//! The file of an index of passages.
+
+use scotfree_retrieval::{encoded, Bits, Clusters, Coder, Found, Header, Kernel, Search, Snapshot, Wanted};
+
+/// Where the header's checksums lie, and what they are of.
+const BODY_AT: usize = 72;
+const HEADER_AT: usize = 76;
+const BODY: usize = 80;
+const DIMENSIONS: usize = 64;
+const COUNT: usize = 3;
+
+/// Whatever a file says, if its checksums are right: it is refused, or searched without a panic.
+pub fn snapshot(data: &[u8]) {
+    // Without: nearly every input would end at a checksum.
+    let mut bytes = data.to_vec();
+    if bytes.len() >= BODY {
+        let body = crc32c::crc32c(&bytes[BODY..]);
+        bytes[BODY_AT..HEADER_AT].copy_from_slice(&body.to_le_bytes());
+        let header = crc32c::crc32c(&bytes[..HEADER_AT]);
+        bytes[HEADER_AT..BODY].copy_from_slice(&header.to_le_bytes());
+    }
+    let Ok(snapshot) = Snapshot::of(bytes) else { return };
+    assert_eq!(snapshot.passages().count(), snapshot.rows());
+    let question = vec![0.1; snapshot.header().coder.dimensions];
+    let wanted = Wanted { question: &question, count: COUNT, probes: usize::MAX, deviations: 2.0 };
+    let mut search = Search::new(&snapshot, wanted, Kernel::best(), |passage| passage % 5 == 0);
+    assert!(search.estimated() <= snapshot.rows());
+    loop {
+        let asked = search.ask(2);
+        if asked.is_empty() {
+            break;
+        }
+        search.give(asked.into_iter().map(|passage| Found { passage, similarity: 0.5 }));
+    }
+    assert!(search.found().len() <= COUNT && search.guessed().len() <= COUNT);
+}
+
+/// Small indexes of both codes.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let embedding = |place: usize| (0..DIMENSIONS).map(move |at| if at == place { 1.0 } else { 0.0 });
+    let embeddings: Vec<f32> = (0..6).flat_map(embedding).collect();
+    let centroids: Vec<f32> = (0..2).flat_map(embedding).collect();
+    let clusters = Clusters {
+        centroids: &centroids,
+        starts: &[0, 4, 6],
+        rows: &[5, 3, 1, 0, 2, 4],
+        passages: &[10, 11, 12, 13, 14, 15],
+    };
+    let seed = |bits| {
+        let header = Header { coder: Coder { dimensions: DIMENSIONS, bits }, seed: 9, model: [1; 32] };
+        encoded(header, clusters, &embeddings).expect("it is an index")
+    };
+    vec![seed(Bits::One), seed(Bits::Four)]
+}

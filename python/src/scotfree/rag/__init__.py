@@ -1,0 +1,44 @@
+"""Retrieval in little memory: documents in, the passages nearest to a question out.
+
+```python
+from pathlib import Path
+
+from scotfree.rag import Document, Index, OnnxEmbedder
+
+documents = [Document("cats", "Cats purr when they are content."), Document("dogs", "Dogs wag their tails.")]
+with Index.build(Path("notes.index"), documents, OnnxEmbedder()) as index:
+    print(index.search("Why does my cat hum?").hits[0].text)
+```
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from scotfree.rag.documents import Document
+    from scotfree.rag.embed.embedder import Embedder
+    from scotfree.rag.embed.onnx_embedder import OnnxEmbedder
+    from scotfree.rag.index import Answer, Changes, Hit, Index
+    from scotfree.rag.trouble import RagError
+
+__all__ = ["Answer", "Changes", "Document", "Embedder", "Hit", "Index", "OnnxEmbedder", "RagError"]
+
+# Imported when asked for: who wants one of them need not have, nor wait for, what the others stand on.
+_WHERE: Final = {
+    "Answer": "index",
+    "Changes": "index",
+    "Document": "documents",
+    "Embedder": "embed.embedder",
+    "Hit": "index",
+    "Index": "index",
+    "OnnxEmbedder": "embed.onnx_embedder",
+    "RagError": "trouble",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)

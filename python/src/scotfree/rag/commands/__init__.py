@@ -1,0 +1,1 @@
+"""The commands of `scot rag`, a module each."""

@@ -1,0 +1,293 @@
+"""The thesis' five configurations (Table 4.4) of one index: all that differs is where embeddings come from.
+
+Algorithm 1: embeddings of clusters that take longer to make than the SLO are stored. Search (4.5.3): stored ones
+are loaded, cached ones taken, others made again. Insertion and removal (4.5.4): into the nearest cluster and out
+of it; one that grew too large is split, one that is nearly empty joins its neighbour.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from scotfree.rag import clustering
+from scotfree.rag.edge.cache import Cache
+from scotfree.rag.edge.threshold import Threshold
+from scotfree.rag.embed.embedder import Embedder, Vectors
+
+_SEED: Final = 1
+_FILE: Final = "cluster-{}.npy"
+
+
+class Configuration(enum.Enum):
+    """Of Table 4.4."""
+
+    FLAT = "Flat"
+    IVF = "IVF"
+    GENERATE = "IVF+Gen"
+    LOAD = "IVF+Gen+Load"
+    EDGERAG = "EdgeRAG"
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether all embeddings stay in memory."""
+        return self in (Configuration.FLAT, Configuration.IVF)
+
+    @property
+    def stores(self) -> bool:
+        """Whether embeddings that are dear to make lie on the disk."""
+        return self in (Configuration.LOAD, Configuration.EDGERAG)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How it is built and searched."""
+
+    configuration: Configuration = Configuration.EDGERAG
+    # Time in which a query must be answered; a cluster that takes longer to make is stored.
+    slo_ns: float = 1e9
+    # What one letter of text takes to embed: the thesis' GenRate, turned round.
+    letter_ns: float = 30_000.0
+    cache_bytes: int = 64 << 20
+    is_pseudo_code: bool = False
+    # A cluster of more passages is split; one of fewer joins its neighbour.
+    split_above: int = 2_000
+    merge_below: int = 2
+
+
+@dataclass
+class Found:
+    """The nearest passages with their similarities, and what finding them took."""
+
+    nearest: list[tuple[int, float]] = field(default_factory=list)
+    stages_ns: dict[str, int] = field(default_factory=dict)
+    regenerated: int = 0
+    loaded: int = 0
+    hits: int = 0
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Counts the time of what is within as that stage's."""
+        began = time.perf_counter_ns()
+        try:
+            yield
+        finally:
+            self.stages_ns[name] = self.stages_ns.get(name, 0) + time.perf_counter_ns() - began
+
+
+@dataclass
+class _Cluster:
+    """Its passages in the order of their embeddings."""
+
+    passages: list[int]
+    letters: list[int]
+    # Where configuration or cost say so.
+    kept: Vectors | None = None
+    is_stored: bool = False
+
+
+# The texts of passages.
+Texts = Callable[[Sequence[int]], list[str]]
+
+
+class EdgeIndex:
+    """Passages in clusters; embeddings are kept, stored, cached or made again."""
+
+    def __init__(self, folder: Path, embedder: Embedder, texts: Texts, settings: Settings) -> None:
+        """`folder` holds what is stored, and nothing else."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.settings = settings
+        self._folder = folder
+        self._embedder = embedder
+        self._texts = texts
+        self._centroids: Vectors = np.empty((0, embedder.dimensions), np.float32)
+        self._clusters: list[_Cluster] = []
+        self._cache = Cache(settings.cache_bytes if settings.configuration is Configuration.EDGERAG else 0)
+        self._threshold = Threshold(settings.is_pseudo_code)
+
+    def build(self, passages: Sequence[int], vectors: Vectors, clusters: int) -> None:
+        """From passages and their embeddings, of length one; Flat has one cluster whatever is said."""
+        count = 1 if self.settings.configuration is Configuration.FLAT else max(1, min(clusters, len(passages)))
+        self._centroids = clustering.centroids(vectors, count, _SEED)
+        places = clustering.nearest(vectors, self._centroids)
+        letters = np.array([len(text) for text in self._texts(passages)])
+        self._clusters = []
+        for cluster in range(count):
+            rows = np.flatnonzero(places == cluster)
+            own = [passages[row] for row in rows.tolist()]
+            self._clusters.append(_Cluster(own, letters[rows].tolist()))
+            self._settle(cluster, vectors[rows])
+
+    @property
+    def clusters(self) -> int:
+        """How many there are."""
+        return len(self._clusters)
+
+    @property
+    def stored(self) -> list[int]:
+        """Clusters whose embeddings lie on the disk."""
+        return [place for place, cluster in enumerate(self._clusters) if cluster.is_stored]
+
+    @property
+    def passages(self) -> list[int]:
+        """All of them."""
+        return sorted(passage for cluster in self._clusters for passage in cluster.passages)
+
+    def memory_bytes(self) -> int:
+        """Of centroids and embeddings."""
+        kept = sum(cluster.kept.nbytes for cluster in self._clusters if cluster.kept is not None)
+        return self._centroids.nbytes + kept + self._cache.bytes
+
+    def cost_ns(self, cluster: int) -> float:
+        """What it takes to make a cluster's embeddings."""
+        return sum(self._clusters[cluster].letters) * self.settings.letter_ns
+
+    def search(self, question: Vectors, count: int, probes: int) -> Found:
+        """The nearest passages of the nearest clusters."""
+        began, found = time.perf_counter_ns(), Found()
+        with found.stage("centroid search"):
+            near = self._nearest(question, probes)
+        scored: list[tuple[int, float]] = []
+        for cluster in near:
+            vectors = self._embeddings(cluster, found)
+            with found.stage("score"):
+                similar = vectors @ question
+                first = np.argsort(-similar, kind="stable")[:count]
+                passages = self._clusters[cluster].passages
+                scored += [(passages[row], float(similar[row])) for row in first.tolist()]
+        found.nearest = sorted(scored, key=lambda one: (-one[1], one[0]))[:count]
+        self._observe(time.perf_counter_ns() - began, found)
+        return found
+
+    def insert(self, passage: int, text: str, vector: Vectors | None = None) -> None:
+        """Puts one into the nearest cluster; its embedding is made if it is not given."""
+        vector = self._embedder.embed([text])[0] if vector is None else vector
+        if not self._clusters:
+            self._add_cluster(vector)
+        cluster = int(clustering.nearest(vector[None], self._centroids)[0])
+        vectors = self._known(cluster)
+        of = self._clusters[cluster]
+        of.passages.append(passage)
+        of.letters.append(len(text))
+        self._cache.drop(cluster)
+        self._settle(cluster, None if vectors is None else np.vstack([vectors, vector]))
+        if len(of.passages) > self.settings.split_above and self.settings.configuration is not Configuration.FLAT:
+            self._split(cluster)
+
+    def remove(self, passage: int) -> None:
+        """Takes one out; a `KeyError` says that it is not there."""
+        cluster = next((at for at, of in enumerate(self._clusters) if passage in of.passages), None)
+        if cluster is None:
+            raise KeyError(passage)
+        vectors, of = self._known(cluster), self._clusters[cluster]
+        row = of.passages.index(passage)
+        del of.passages[row], of.letters[row]
+        self._cache.drop(cluster)
+        self._settle(cluster, None if vectors is None else np.delete(vectors, row, axis=0))
+        if len(of.passages) < self.settings.merge_below and len(self._clusters) > 1:
+            self._merge(cluster)
+
+    def _nearest(self, question: Vectors, probes: int) -> list[int]:
+        distances = np.linalg.norm(self._centroids - question, axis=1)
+        return [int(place) for place in np.argsort(distances, kind="stable")[:probes]]
+
+    def _embeddings(self, cluster: int, found: Found) -> Vectors:
+        of = self._clusters[cluster]
+        if of.kept is not None:
+            return of.kept
+        if of.is_stored:
+            with found.stage("load"):
+                found.loaded += len(of.passages)
+                return self._load(cluster)
+        with found.stage("cache"):
+            cached = self._cache.get(cluster)
+        if cached is not None:
+            found.hits += 1
+            return cached
+        with found.stage("regenerate"):
+            vectors = self._made(cluster)
+        found.regenerated += len(of.passages)
+        if self.cost_ns(cluster) >= self._threshold.cost_ns:
+            self._cache.put(cluster, vectors, self.cost_ns(cluster))
+        return vectors
+
+    def _observe(self, latency_ns: int, found: Found) -> None:
+        if self.settings.configuration is not Configuration.EDGERAG:
+            return
+        self._threshold.observe(latency_ns, has_missed=found.regenerated > 0)
+        self._cache.drop_cheaper(self._threshold.cost_ns)
+
+    def _made(self, cluster: int) -> Vectors:
+        return self._embedder.embed(self._texts(self._clusters[cluster].passages))
+
+    def _known(self, cluster: int) -> Vectors | None:
+        """The embeddings, if they are anywhere but in the cache."""
+        of = self._clusters[cluster]
+        return self._load(cluster) if of.is_stored else of.kept
+
+    def _load(self, cluster: int) -> Vectors:
+        found: Vectors = np.load(self._path(cluster))
+        return found
+
+    def _path(self, cluster: int) -> Path:
+        return self._folder / _FILE.format(cluster)
+
+    def _settle(self, cluster: int, vectors: Vectors | None) -> None:
+        """Keeps, stores or forgets a cluster's embeddings, as configuration and cost say (Algorithm 1)."""
+        of = self._clusters[cluster]
+        if self.settings.configuration.keeps_all:
+            of.kept = self._made(cluster) if vectors is None else vectors
+            return
+        of.is_stored = self.settings.configuration.stores and self.cost_ns(cluster) > self.settings.slo_ns
+        if of.is_stored:
+            np.save(self._path(cluster), self._made(cluster) if vectors is None else vectors)
+        else:
+            self._path(cluster).unlink(missing_ok=True)
+
+    def _add_cluster(self, centroid: Vectors) -> int:
+        self._centroids = np.vstack([self._centroids, centroid[None]])
+        self._clusters.append(_Cluster([], []))
+        self._settle(len(self._clusters) - 1, np.empty((0, self._embedder.dimensions), np.float32))
+        return len(self._clusters) - 1
+
+    def _split(self, cluster: int) -> None:
+        """Into two, each around its own mean."""
+        vectors = self._known(cluster)
+        vectors = self._made(cluster) if vectors is None else vectors
+        centres = clustering.centroids(vectors, 2, _SEED)
+        places, before = clustering.nearest(vectors, centres), self._clusters[cluster]
+        other = self._add_cluster(centres[1])
+        self._centroids[cluster] = centres[0]
+        for target, place in ((cluster, 0), (other, 1)):
+            rows = np.flatnonzero(places == place).tolist()
+            self._clusters[target] = _Cluster(
+                [before.passages[row] for row in rows], [before.letters[row] for row in rows]
+            )
+            self._settle(target, vectors[rows])
+
+    def _merge(self, cluster: int) -> None:
+        """Its passages go to the nearest other clusters; the last cluster takes its place."""
+        of, vectors = self._clusters[cluster], self._known(cluster)
+        vectors = self._made(cluster) if vectors is None else vectors
+        self._take_out(cluster)
+        for passage, text, vector in zip(of.passages, self._texts(of.passages), vectors, strict=True):
+            self.insert(passage, text, vector)
+
+    def _take_out(self, cluster: int) -> None:
+        last = len(self._clusters) - 1
+        for place in (cluster, last):
+            self._cache.drop(place)
+        self._path(cluster).unlink(missing_ok=True)
+        if self._clusters[last].is_stored and last != cluster:
+            self._path(last).rename(self._path(cluster))
+        self._clusters[cluster] = self._clusters[last]
+        self._centroids[cluster] = self._centroids[last]
+        self._clusters.pop()
+        self._centroids = self._centroids[:last]

@@ -1,0 +1,35 @@
+"""Below which cost embeddings are not cached (thesis, Algorithm 3).
+
+The text raises it when a query that missed the cache was faster than the average, the pseudo-code when it was
+slower. The text is taken, the other is a switch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# The thesis counts in ones and gives no unit, and no weight for the average.
+STEP_NS = 1e6
+WEIGHT = 0.1
+
+
+@dataclass
+class Threshold:
+    """Follows how queries go."""
+
+    # As the pseudo-code has it.
+    is_pseudo_code: bool = False
+    step_ns: float = STEP_NS
+    weight: float = WEIGHT
+    # Embeddings that cost less are not kept.
+    cost_ns: float = 0.0
+    average_ns: float | None = None
+
+    def observe(self, latency_ns: float, *, has_missed: bool) -> None:
+        """After each query: how long its retrieval took, and whether a cluster's embeddings had to be made."""
+        average_ns = latency_ns if self.average_ns is None else self.average_ns
+        if not has_missed:
+            self.cost_ns = max(0.0, self.cost_ns - self.step_ns)
+        elif average_ns < latency_ns if self.is_pseudo_code else latency_ns < average_ns:
+            self.cost_ns += self.step_ns
+        self.average_ns = (1 - self.weight) * average_ns + self.weight * latency_ns

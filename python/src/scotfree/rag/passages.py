@@ -1,0 +1,195 @@
+"""Documents and their passages in one SQLite file; what changed since the last snapshot, too.
+
+A change is one transaction that is on the disk when it returns: whoever is killed after it finds it again. The
+codes are made from here and can be made anew.
+
+Invariant: a passage's number is never given twice, so that a snapshot's rows say for ever which text they are of.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from scotfree.rag.embed.embedder import Vectors
+from scotfree.rag.splitting import Passage
+from scotfree.rag.trouble import RagError
+
+_VERSION: Final = 1
+# Of SQLite's files that are ours.
+_APPLICATION: Final = 0x53434F54
+# Numbers in one statement: SQLite's own limit is far above.
+_MANY: Final = 500
+
+_SCHEMA: Final = """
+create table document (
+    id integer primary key, name text unique not null, digest blob not null, metadata text not null
+);
+create table passage (
+    id integer primary key autoincrement, document integer not null references document on delete cascade,
+    start integer not null, text text not null
+);
+create index passage_document on passage (document);
+create table pending (passage integer primary key references passage on delete cascade, embedding blob not null);
+create table gone (passage integer primary key);
+create table setting (name text primary key, value blob not null);
+"""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A passage with its document."""
+
+    number: int
+    document: str
+    start: int
+    text: str
+    metadata: dict[str, Any]
+
+
+class Passages:
+    """The file, open."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens it, or makes it; a `RagError` says why it is none of ours."""
+        try:
+            # Searches may run on other threads than the one that opened it; each statement locks.
+            self._file = sqlite3.connect(path, timeout=10, check_same_thread=False)
+            self._prepare(path)
+        except sqlite3.Error as error:
+            raise RagError(f"open {path}: {error}", "name an index, or a folder in which to make one") from None
+
+    def _prepare(self, path: Path) -> None:
+        application, version, tables = (
+            self._file.execute(f"select * from {of}").fetchone()[0]
+            for of in ("pragma_application_id", "pragma_user_version", "(select count(*) from sqlite_master)")
+        )
+        if tables and (application, version) != (_APPLICATION, _VERSION):
+            raise RagError(f"open {path}: it is no file of passages of version {_VERSION}", "name another folder")
+        self._file.execute("pragma foreign_keys = on")
+        self._file.execute("pragma journal_mode = wal")
+        # A change that has returned survives the loss of power.
+        self._file.execute("pragma synchronous = full")
+        if not tables:
+            with self._file:
+                marks = f"pragma application_id = {_APPLICATION}; pragma user_version = {_VERSION};"
+                self._file.executescript(f"begin; {_SCHEMA} {marks} commit;")
+
+    def close(self) -> None:
+        """Ends it."""
+        self._file.close()
+
+    def setting(self, name: str) -> bytes | None:
+        """What is known of the index by that name."""
+        row = self._file.execute("select value from setting where name = ?", [name]).fetchone()
+        return bytes(row[0]) if row else None
+
+    def make_known(self, name: str, value: bytes) -> None:
+        """Makes it known."""
+        with self._file:
+            self._file.execute("insert or replace into setting values (?, ?)", [name, value])
+
+    def documents(self) -> dict[str, bytes]:
+        """The digest of every document."""
+        return dict(self._file.execute("select name, digest from document"))
+
+    def texts_of(self, name: str) -> dict[str, list[int]]:
+        """The numbers of a document's passages, by their text: a text may stand in it twice."""
+        rows = self._file.execute(
+            "select passage.text, passage.id from passage join document on document.id = document where name = ?",
+            [name],
+        )
+        found: dict[str, list[int]] = {}
+        for text, number in rows:
+            found.setdefault(text, []).append(number)
+        return found
+
+    def put(
+        self,
+        name: str,
+        digest: bytes,
+        metadata: dict[str, Any],
+        passages: Sequence[Passage],
+        embeddings: Sequence[np.ndarray[Any, Any] | None],
+    ) -> None:
+        """A document as it is now; where there is no embedding, a passage of that text was in it before."""
+        with self._file:
+            document, before = self._document(name, digest, metadata)
+            for passage, embedding in zip(passages, embeddings, strict=True):
+                if embedding is not None:
+                    self._add(document, passage, embedding)
+                    continue
+                kept = before[passage.text].pop()
+                self._file.execute("update passage set start = ? where id = ?", [passage.start, kept])
+            self._drop(number for numbers in before.values() for number in numbers)
+
+    def _document(self, name: str, digest: bytes, metadata: dict[str, Any]) -> tuple[int, dict[str, list[int]]]:
+        before = self.texts_of(name)
+        said = json.dumps(metadata, ensure_ascii=False, sort_keys=True)
+        row = self._file.execute(
+            "insert into document (name, digest, metadata) values (?1, ?2, ?3)"
+            " on conflict (name) do update set digest = ?2, metadata = ?3 returning id",
+            [name, digest, said],
+        ).fetchone()
+        return int(row[0]), before
+
+    def _add(self, document: int, passage: Passage, embedding: np.ndarray[Any, Any]) -> None:
+        row = self._file.execute(
+            "insert into passage (document, start, text) values (?, ?, ?) returning id",
+            [document, passage.start, passage.text],
+        ).fetchone()
+        self._file.execute(
+            "insert into pending values (?, ?)", [row[0], np.asarray(embedding, np.float32).tobytes()]
+        )
+
+    def remove(self, name: str) -> bool:
+        """Forgets a document; false, if there is none of that name."""
+        with self._file:
+            self._drop(number for numbers in self.texts_of(name).values() for number in numbers)
+            return self._file.execute("delete from document where name = ?", [name]).rowcount > 0
+
+    def _drop(self, passages: Iterable[int]) -> None:
+        rows = [[passage] for passage in passages]
+        self._file.executemany("insert or ignore into gone values (?)", rows)
+        self._file.executemany("delete from passage where id = ?", rows)
+
+    def count(self) -> int:
+        """How many passages there are."""
+        return int(self._file.execute("select count(*) from passage").fetchone()[0])
+
+    def gone(self) -> set[int]:
+        """Passages that a snapshot may still have."""
+        return {row[0] for row in self._file.execute("select passage from gone")}
+
+    def pending(self, dimensions: int) -> tuple[list[int], Vectors]:
+        """Passages that no snapshot has, and their embeddings."""
+        rows = self._file.execute("select passage, embedding from pending order by passage").fetchall()
+        vectors = np.frombuffer(b"".join(row[1] for row in rows), np.float32).reshape(-1, dimensions)
+        return [row[0] for row in rows], vectors
+
+    def settle(self, snapshot: str, passages: Sequence[int], gone: Iterable[int]) -> None:
+        """A snapshot with these passages, without those that are gone, is what counts from now on."""
+        with self._file:
+            self._file.executemany("delete from pending where passage = ?", [[one] for one in passages])
+            self._file.executemany("delete from gone where passage = ?", [[one] for one in gone])
+            self._file.execute("insert or replace into setting values ('snapshot', ?)", [snapshot.encode()])
+
+    def texts(self, numbers: Sequence[int]) -> dict[int, Text]:
+        """Passages by their numbers."""
+        found: dict[int, Text] = {}
+        for at in range(0, len(numbers), _MANY):
+            part = numbers[at : at + _MANY]
+            rows = self._file.execute(
+                "select passage.id, name, start, text, metadata"
+                " from passage join document on document.id = document"
+                f" where passage.id in ({', '.join('?' * len(part))})",
+                list(part),
+            )
+            found |= {row[0]: Text(row[0], row[1], row[2], row[3], json.loads(row[4])) for row in rows}
+        return found

@@ -1,0 +1,69 @@
+"""A BERT encoder in plain numpy, one text at a time: what the graph's embeddings are compared with."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+LAYERS, HEADS, WIDTH = 6, 12, 384
+
+
+def weights(path: Path) -> dict[str, Array]:
+    """Those of a safetensors file."""
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    found = {}
+    for name, entry in json.loads(data[8 : 8 + size]).items():
+        if name != "__metadata__" and entry["dtype"] == "F32":
+            start, end = (8 + size + offset for offset in entry["data_offsets"])
+            found[name] = np.frombuffer(data[start:end], np.float32).reshape(entry["shape"]).astype(np.float64)
+    return found
+
+
+def embedding(of: dict[str, Array], tokens: list[int]) -> Array:
+    """Of one text's tokens, its ends' markers among them."""
+    state = of["embeddings.word_embeddings.weight"][tokens]
+    state = state + of["embeddings.position_embeddings.weight"][: len(tokens)]
+    state = norm(of, "embeddings.LayerNorm", state + of["embeddings.token_type_embeddings.weight"][0])
+    for layer in range(LAYERS):
+        name = f"encoder.layer.{layer}"
+        mixed = dense(of, f"{name}.attention.output.dense", attention(of, f"{name}.attention.self", state))
+        state = norm(of, f"{name}.attention.output.LayerNorm", mixed + state)
+        inner = gelu(dense(of, f"{name}.intermediate.dense", state))
+        state = norm(of, f"{name}.output.LayerNorm", dense(of, f"{name}.output.dense", inner) + state)
+    mean: Array = state.mean(axis=0)
+    scaled: Array = mean / np.linalg.norm(mean)
+    return scaled
+
+
+def attention(of: dict[str, Array], name: str, state: Array) -> Array:
+    width = WIDTH // HEADS
+    query, key, value = (dense(of, f"{name}.{part}", state) for part in ("query", "key", "value"))
+    mixed = np.empty_like(state)
+    for head in range(HEADS):
+        own = slice(head * width, (head + 1) * width)
+        scores = np.exp(query[:, own] @ key[:, own].T / math.sqrt(width))
+        mixed[:, own] = scores / scores.sum(axis=1, keepdims=True) @ value[:, own]
+    return mixed
+
+
+def dense(of: dict[str, Array], name: str, state: Array) -> Array:
+    found: Array = state @ of[f"{name}.weight"].T + of[f"{name}.bias"]
+    return found
+
+
+def norm(of: dict[str, Array], name: str, state: Array) -> Array:
+    centred = state - state.mean(axis=1, keepdims=True)
+    scaled = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-12)
+    found: Array = scaled * of[f"{name}.weight"] + of[f"{name}.bias"]
+    return found
+
+
+def gelu(value: Array) -> Array:
+    found: Array = value * (1 + np.vectorize(math.erf)(value / math.sqrt(2))) / 2
+    return found

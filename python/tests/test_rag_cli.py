@@ -1,0 +1,107 @@
+"""`scot rag` as a user has it: a folder is indexed, asked, changed, indexed again."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from scotfree import rag
+from scotfree.rag import cli
+
+TEXTS = {
+    "logs/rotate.md": "# Log rotation\n\nlogrotate compresses old log files and removes those beyond a number.",
+    "logs/journal.txt": "The journal is bounded by SystemMaxUse, so that it never fills the disk.",
+    "music/violin.html": "<html><body><p>A violin has four strings and is played with a bow.</p></body></html>",
+    "music/notes.txt": "Sonatas are written for one or two instruments.",
+    "data.bin": "\0\1\2",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in TEXTS.items():
+        (tmp_path / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "docs" / name).write_text(text)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    return tmp_path / "docs"
+
+
+def test_a_question_is_answered_with_its_source(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["index", str(folder)]) == 0
+    told = capsys.readouterr().err
+    assert "4 files added" in told and "4 passages embedded, 4 in all" in told
+    assert "files that are no documents: 1" in told and "it is no text" in told
+    assert cli.main(["ask", "which instrument has strings?", "--count", "2"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith(f"1. {folder}/music/violin.html (") and "four strings" in printed.out
+    assert "2. " in printed.out and "3. " not in printed.out
+    assert "passages estimated" in printed.err and "regenerate" in printed.err
+    assert cli.main(["ask", "keep logs from filling the disk", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert {hit["document"] for hit in answer["hits"][:2]} == {
+        f"{folder}/logs/rotate.md",
+        f"{folder}/logs/journal.txt",
+    }
+    assert answer["stages_ns"]["embed query"] > 0 and answer["regenerated"] <= 4
+
+
+def test_indexing_again_embeds_only_what_changed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["index", str(folder), "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    (folder / "music/notes.txt").unlink()
+    (folder / "music/drums.txt").write_text("Drums are struck with sticks.")
+    assert cli.main(["index", str(folder)]) == 0
+    told = capsys.readouterr().err
+    assert "1 files added, 0 changed, 1 removed, 3 as they were; 1 passages embedded, 4 in all" in told
+    # Another folder's documents stay.
+    assert cli.main(["index", str(folder / "logs")]) == 0
+    assert "0 removed, 2 as they were; 0 passages embedded, 4 in all" in capsys.readouterr().err
+
+
+def test_what_is_wrong_is_said_with_what_to_do(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, said in (
+        (["ask", "anything"], "there is none; make it: scot rag index FOLDER"),
+        (["index", str(folder / "absent")], "it is not there; name a folder"),
+        (["index", str(folder), "--index", str(folder)], "it holds other files; name another folder"),
+        (["index", str(folder), "--index", str(folder / "data.bin")], "it is no folder"),
+    ):
+        assert cli.main(words) == 2
+        assert said in capsys.readouterr().err
+    for words in (["ask", "x", "--count", "0"], ["ask"], ["index"]):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(words)
+        assert ended.value.code == 2
+    assert not (folder.parent / "data").exists(), "what failed left nothing"
+
+
+def test_an_index_among_the_documents_is_none_of_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert cli.main(["index", str(folder), "--index", str(folder / "own")]) == 0
+    assert "0 files added, 0 changed, 0 removed, 4 as they were" in capsys.readouterr().err
+
+
+def test_without_what_it_stands_on_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "scotfree.rag.commands.ask")
+    monkeypatch.delitem(sys.modules, "scotfree.rag.commands.index")
+    monkeypatch.setitem(sys.modules, "scotfree.rag.documents", None)
+    monkeypatch.delattr("scotfree.rag.commands.ask")
+    monkeypatch.delattr("scotfree.rag.commands.index")
+    assert cli.main(["ask", "anything"]) == 2
+    assert "pip install 'scotfree[rag]'" in capsys.readouterr().err
+
+
+def test_the_example_of_the_package_is_true(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (example,) = re.findall(r"```python\n(.*?)```", rag.__doc__ or "", re.DOTALL)
+    exec(example, {})
+    assert capsys.readouterr().out == "Cats purr when they are content.\n"
+    with pytest.raises(AttributeError, match="no attribute nothing"):
+        _ = rag.nothing

@@ -1,0 +1,114 @@
+"""Documents: whatever files are written in, their text; and of what is none, why."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+from rag_embedders import Words
+
+from scotfree.rag import documents
+from scotfree.rag.documents import Document, Unread, files, read
+from scotfree.rag.splitting import Splitter
+
+HTML = """<html><head><title>Not read</title><script>let no = 1;</script></head>
+<body><nav>Menu</nav><h1>Log rotation</h1><p>Keeps the disk&nbsp;free.</p></body></html>"""
+
+
+def pdf(text: str) -> bytes:
+    """A page with one line, as small as can be."""
+    stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET"
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R"
+        " /Resources << /Font << /F1 5 0 R >> >> >>",
+        f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    body, places = "%PDF-1.4\n", []
+    for number, each in enumerate(objects, 1):
+        places.append(len(body))
+        body += f"{number} 0 obj\n{each}\nendobj\n"
+    table = "".join(f"{place:010} 00000 n \n" for place in places)
+    head = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}"
+    return (
+        f"{body}{head}trailer\n<< /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{len(body)}\n%%EOF".encode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "text"),
+    [
+        ("a.txt", "\ufeffGröße".encode(), "Größe"),
+        ("old.txt", "Größe".encode("latin-1"), "Größe"),
+        ("a.md", b"# Logs", "# Logs"),
+        ("a.html", HTML.encode(), "Log rotation\nKeeps the disk\N{NO-BREAK SPACE}free."),
+        ("a.pdf", pdf("Rotate the logs"), "Rotate the logs"),
+        ("a.py", b"def rotate(): ...", "def rotate(): ..."),
+        ("README", b"Read me", "Read me"),
+        ("changelog.gz", gzip.compress(b"* First release"), "* First release"),
+        ("page.html.gz", gzip.compress(HTML.encode()), "Log rotation\nKeeps the disk\N{NO-BREAK SPACE}free."),
+    ],
+)
+def test_a_files_text(tmp_path: Path, name: str, data: bytes, text: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    document = read(tmp_path / name)
+    assert document.text.strip() == text
+    assert document.name == str(tmp_path / name) and document.is_markdown == (name == "a.md")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("a.bin", b"\x7fELF\0\0", "no text"),
+        ("empty.txt", b" \n", "has no text"),
+        ("cut.gz", gzip.compress(b"text " * 100)[:20], "ended before"),
+        ("no.gz", b"not gzipped", "Not a gzipped"),
+        ("no.pdf", b"not a PDF", "no PDF"),
+        ("long.txt", b"x" * 2000, "larger than"),
+        ("long.gz", gzip.compress(b"x" * 2000), "larger than"),
+    ],
+)
+def test_why_a_file_is_no_document(
+    tmp_path: Path, name: str, data: bytes, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "BYTES_MAX", 1000)
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(Unread, match=why):
+        read(tmp_path / name)
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, tmp_path / "absent"):
+        with pytest.raises(Unread):
+            read(path)
+
+
+def test_hidden_files_are_not_read_and_the_order_is_that_of_names(tmp_path: Path) -> None:
+    for name in ("b/two", "b/.git/config", "a/one", ".hidden", "c"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "loop").symlink_to(tmp_path)
+    assert [str(path.relative_to(tmp_path)) for path in files(tmp_path)] == ["c", "a/one", "b/two"]
+
+
+def test_passages_are_the_document_and_none_is_too_long() -> None:
+    sentences = [f"This is sentence number {place} of a text that goes on." for place in range(60)]
+    text = "\n\n".join(" ".join(sentences[at : at + 6]) for at in range(0, 60, 6))
+    splitter = Splitter(Words(tokens_max=42))
+    for is_markdown in (False, True):
+        passages = splitter.split(Document("a", text, is_markdown=is_markdown))
+        assert "".join("".join(passage.text for passage in passages).split()) == "".join(text.split())
+        assert all(text[passage.start :].startswith(passage.text) for passage in passages)
+        counts = [len(passage.text.split()) for passage in passages]
+        assert max(counts) <= 40 and sum(counts) / len(counts) > 15
+
+
+def test_places_are_letters_not_bytes() -> None:
+    text = "Größe " * 50 + "\n\n" + "東京 " * 50
+    passages = Splitter(Words(tokens_max=22)).split(Document("a", text))
+    assert all(text[passage.start :].startswith(passage.text) for passage in passages) and len(passages) > 4

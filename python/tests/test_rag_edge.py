@@ -1,0 +1,125 @@
+"""The thesis' five configurations: the same answers, from embeddings that come from elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rag_embedders import Words
+
+from scotfree.rag.edge.index import Configuration, EdgeIndex, Settings
+
+TEXTS = [f"topic{place % 9}a topic{place % 9}b word{place} word{place % 31}" for place in range(300)]
+CLUSTERS = 10
+LETTER_NS = 1000.0
+
+
+def built(folder: Path, configuration: Configuration, **settings: float) -> tuple[EdgeIndex, Words]:
+    embedder = Words()
+    texts = dict(enumerate(TEXTS)) | {900 + place: f"topic3a new{place}" for place in range(80)}
+    index = EdgeIndex(
+        folder,
+        embedder,
+        lambda passages: [texts[passage] for passage in passages],
+        Settings(configuration, letter_ns=LETTER_NS, **settings),  # type: ignore[arg-type]
+    )
+    index.build(range(len(TEXTS)), embedder.embed(TEXTS), CLUSTERS)
+    embedder.asked.clear()
+    return index, embedder
+
+
+def questions() -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+    return Words().embed([f"topic{topic}a word{topic * 5}" for topic in range(9)])
+
+
+@pytest.mark.parametrize("configuration", Configuration)
+def test_every_configuration_answers_as_ivf_does(tmp_path: Path, configuration: Configuration) -> None:
+    ivf, _ = built(tmp_path / "ivf", Configuration.IVF)
+    index, _ = built(tmp_path / "own", configuration, slo_ns=0.98e6)
+    probes = CLUSTERS if configuration is Configuration.FLAT else 3
+    for question in questions():
+        # Twice: the second time from the cache, if there is one.
+        for _ in range(2):
+            found, wanted = index.search(question, 10, probes), ivf.search(question, 10, probes)
+            assert [one for one, _ in found.nearest] == [one for one, _ in wanted.nearest]
+            similar = [np.array([value for _, value in each.nearest]) for each in (found, wanted)]
+            assert np.abs(similar[0] - similar[1]).max() < 1e-6
+
+
+def test_flat_is_all_of_them(tmp_path: Path) -> None:
+    index, embedder = built(tmp_path, Configuration.FLAT)
+    vectors = Words().embed(TEXTS)
+    for question in questions():
+        wanted = np.argsort(-(vectors @ question), kind="stable")[:10].tolist()
+        assert [one for one, _ in index.search(question, 10, 1).nearest] == wanted
+    assert index.clusters == 1 and not embedder.asked
+    assert index.memory_bytes() >= vectors.nbytes
+
+
+def test_what_is_dear_to_make_is_stored_and_loaded(tmp_path: Path) -> None:
+    """Algorithm 1."""
+    index, embedder = built(tmp_path, Configuration.LOAD, slo_ns=0.98e6)
+    dear = [cluster for cluster in range(CLUSTERS) if index.cost_ns(cluster) > 0.98e6]
+    assert 0 < len(dear) < CLUSTERS and index.stored == dear
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"cluster-{place}.npy" for place in dear)
+    found = index.search(questions()[0], 10, CLUSTERS)
+    assert found.loaded + found.regenerated == len(TEXTS) and found.loaded > 0
+    assert len(embedder.asked) == found.regenerated
+    assert {"centroid search", "load", "regenerate", "score"} <= set(found.stages_ns)
+
+
+def test_only_edgerag_takes_from_a_cache(tmp_path: Path) -> None:
+    for configuration, again in ((Configuration.GENERATE, len(TEXTS)), (Configuration.EDGERAG, 0)):
+        index, embedder = built(tmp_path / configuration.value, configuration, slo_ns=1e12)
+        assert index.search(questions()[0], 10, CLUSTERS).regenerated == len(TEXTS)
+        embedder.asked.clear()
+        found = index.search(questions()[0], 10, CLUSTERS)
+        assert (found.regenerated, len(embedder.asked)) == (again, again)
+        assert found.hits == (CLUSTERS if again == 0 else 0)
+
+
+def test_memory_is_that_of_centroids_and_cache(tmp_path: Path) -> None:
+    index, _ = built(tmp_path, Configuration.EDGERAG, slo_ns=1e12, cache_bytes=20_000)
+    for question in questions():
+        index.search(question, 10, 3)
+        assert index.memory_bytes() <= CLUSTERS * 512 + 20_000
+
+
+@pytest.mark.parametrize("configuration", Configuration)
+def test_insertion_and_removal_split_and_merge(tmp_path: Path, configuration: Configuration) -> None:
+    settings = {"slo_ns": 0.98e6, "split_above": 60, "merge_below": 5}
+    index, _ = built(tmp_path, configuration, **settings)
+    probes, texts = 99, dict(enumerate(TEXTS))
+    before = index.clusters
+    for place in range(80):
+        texts[900 + place] = f"topic3a new{place}"
+        index.insert(900 + place, texts[900 + place])
+    assert configuration is Configuration.FLAT or index.clusters > before, "eighty in one cluster split it"
+    grown = index.clusters
+    for passage in [passage for passage in list(texts) if passage % 9 != 4 and passage < 900]:
+        index.remove(passage)
+        del texts[passage]
+    assert grown == 1 or index.clusters < grown, "clusters that are nearly empty join their neighbours"
+    assert index.passages == sorted(texts)
+    with pytest.raises(KeyError):
+        index.remove(0)
+    own = list(texts)
+    vectors = Words().embed([texts[passage] for passage in own])
+    for question in questions():
+        wanted = (vectors @ question)[np.argsort(-(vectors @ question))[:10]]
+        for _ in range(2):
+            found = index.search(question, 10, probes).nearest
+            assert np.abs(np.array([value for _, value in found]) - wanted).max() < 1e-6
+    assert index.stored == [at for at in range(index.clusters) if index.cost_ns(at) > 0.98e6] * (
+        configuration in (Configuration.LOAD, Configuration.EDGERAG)
+    )
+    assert len(list(tmp_path.iterdir())) == len(index.stored)
+
+
+def test_an_empty_index_takes_its_first_passage(tmp_path: Path) -> None:
+    embedder = Words()
+    index = EdgeIndex(tmp_path, embedder, lambda passages: ["a text" for _ in passages], Settings())
+    assert index.search(embedder.embed(["a"])[0], 3, 3).nearest == []
+    index.insert(5, "a text")
+    assert [one for one, _ in index.search(embedder.embed(["text"])[0], 3, 3).nearest] == [5]

@@ -1,0 +1,229 @@
+"""An index finds what looking at all finds, after whatever changed it, and embeds little again."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rag_embedders import Words
+
+from scotfree.rag import Document, Index, RagError
+from scotfree.rag.passages import Passages
+
+TOPICS = 12
+# At which hardly any bound is wrong.
+SAFE = 5.0
+
+
+def documents(count: int = 240, seed: int = 1) -> list[Document]:
+    """Texts of few topics: words of their topic, and others."""
+    chance = np.random.default_rng(seed)
+    texts = []
+    for place in range(count):
+        topic = place % TOPICS
+        words = [f"topic{topic}word{chance.integers(0, 12)}" for _ in range(14)]
+        words += [f"word{chance.integers(0, 300)}" for _ in range(8)]
+        texts.append(Document(f"doc{place}", " ".join(words), {"topic": topic}))
+    return texts
+
+
+QUESTIONS = [
+    f"topic{topic}word{word} topic{topic}word{word + 1} word{topic}" for topic in range(6) for word in (0, 5)
+]
+
+
+@pytest.fixture
+def embedder() -> Words:
+    return Words()
+
+
+@pytest.fixture
+def index(tmp_path: Path, embedder: Words) -> Iterator[Index]:
+    with Index.build(tmp_path / "index", documents(), embedder) as built:
+        embedder.asked.clear()
+        yield built
+
+
+def flat(texts: list[Document], question: str, count: int = 10) -> list[str]:
+    """By looking at all."""
+    embedder = Words()
+    vectors = embedder.embed([document.text for document in texts])
+    similar = vectors @ embedder.embed([question])[0]
+    return [texts[place].name for place in np.argsort(-similar, kind="stable")[:count]]
+
+
+def found(index: Index, question: str, count: int = 10) -> list[str]:
+    return [hit.document for hit in index.search(question, count, deviations=SAFE).hits]
+
+
+def test_it_finds_what_looking_at_all_finds_and_embeds_few_again(index: Index, embedder: Words) -> None:
+    regenerated = 0
+    for question in QUESTIONS:
+        assert found(index, question) == flat(documents(), question)
+        answer = index.search(question, 10)
+        regenerated += answer.regenerated
+        assert answer.estimated == len(index) == 240
+        assert {"embed query", "centroid search and scan", "load", "regenerate", "rerank"} <= set(answer.stages_ns)
+    assert 10 <= regenerated / len(QUESTIONS) < 80
+    assert set(embedder.asked) <= {document.text for document in documents()} | set(QUESTIONS)
+
+
+def test_a_hit_says_where_it_stands(index: Index) -> None:
+    hit = index.search(documents()[17].text, 1).hits[0]
+    assert (hit.document, hit.text, hit.start) == ("doc17", documents()[17].text, 0)
+    assert hit.metadata == {"topic": 5} and hit.similarity == pytest.approx(1)
+
+
+def test_only_what_changed_is_embedded(index: Index, embedder: Words) -> None:
+    texts = documents()
+    texts[3] = Document("doc3", "something else entirely", {"topic": 0})
+    texts.append(Document("doc240", "a new one"))
+    changes = index.update(texts)
+    assert (changes.added, changes.changed, changes.same, changes.embedded) == (1, 1, 239, 2)
+    assert sorted(embedder.asked) == ["a new one", "something else entirely"]
+    assert index.search("something else entirely", 1).hits[0].document == "doc3"
+    for question in [*QUESTIONS, "a new one"]:
+        assert found(index, question) == flat(texts, question)
+
+
+def test_of_a_changed_document_only_the_new_passages_are_embedded(tmp_path: Path, embedder: Words) -> None:
+    paragraphs = [" ".join(f"{name}{place}" for place in range(30)) for name in "abcd"]
+    with Index.build(tmp_path / "index", [Document("one", "\n\n".join(paragraphs))], embedder) as index:
+        count = len(index)
+        assert count == 4
+        embedder.asked.clear()
+        changed = [paragraphs[0], " ".join(f"x{place}" for place in range(30)), *paragraphs[2:], paragraphs[0]]
+        assert index.update([Document("one", "\n\n".join(changed))]).embedded == 2
+        assert embedder.asked == [changed[1], paragraphs[0]], (
+            "a text that stands there once more is one more passage"
+        )
+        hits = index.search(paragraphs[3], 1, deviations=SAFE).hits
+        assert hits[0].start == sum(len(paragraph) + 2 for paragraph in changed[:3])
+        assert len(index) == 5
+
+
+def test_what_is_removed_is_not_found_before_and_after_a_snapshot(index: Index, embedder: Words) -> None:
+    left = [document for place, document in enumerate(documents()) if place % 3]
+    assert index.remove(document.name for document in documents() if document not in left) == 80
+    assert index.remove(["doc0", "nobody"]) == 0
+    for is_compacted in (False, True):
+        for question in QUESTIONS:
+            assert found(index, question) == flat(left, question), is_compacted
+        assert index.search(QUESTIONS[0]).estimated == 160
+        index.compact(is_forced=True)
+    assert not set(embedder.asked) - set(QUESTIONS) - {document.text for document in left}
+
+
+def test_changes_are_there_for_whoever_opens_it_next(tmp_path: Path, index: Index) -> None:
+    index.remove(["doc1"])
+    index.update([Document("doc240", "a new one")])
+    left = [document for document in documents() if document.name != "doc1"] + [Document("doc240", "a new one")]
+    for is_compacted in (False, True):
+        with Index(tmp_path / "index", Words()) as again:
+            assert len(again) == 240 and "doc1" not in again.documents()
+            for question in [*QUESTIONS[:3], "a new one"]:
+                assert found(again, question) == flat(left, question), is_compacted
+        index.compact(is_forced=True)
+    assert len(list((tmp_path / "index").glob("codes-*"))) == 1
+
+
+def test_a_snapshot_is_made_when_enough_has_changed(index: Index, embedder: Words) -> None:
+    index.remove(["doc1"])
+    assert not index.compact()
+    index.remove([f"doc{place}" for place in range(40)])
+    assert index.compact() and not index.compact()
+    assert not embedder.asked, "codes are copied, not made anew"
+
+
+def test_churn_embeds_only_what_is_new_and_finds_as_much(index: Index, embedder: Words) -> None:
+    texts = documents()
+    for turn in range(4):
+        new = [Document(f"new{turn}-{document.name}", document.text) for document in documents(30, seed=turn + 2)]
+        index.remove(document.name for document in texts[:30])
+        assert index.update(new).embedded == 30
+        texts = texts[30:] + new
+        index.compact()
+    assert len(embedder.asked) == 120
+    for question in QUESTIONS:
+        assert found(index, question) == flat(texts, question)
+
+
+def test_an_empty_index_finds_nothing_and_can_be_filled(tmp_path: Path, embedder: Words) -> None:
+    with Index.build(tmp_path / "index", [], embedder) as index:
+        assert index.search("anything").hits == [] and len(index) == 0
+        index.compact(is_forced=True)
+        index.update([Document("one", "a text")])
+        assert [hit.document for hit in index.search("text", 3).hits] == ["one"]
+        assert index.search("text", 0).hits == []
+        index.remove(["one"])
+        index.compact(is_forced=True)
+        assert index.search("anything").hits == []
+    with Index(tmp_path / "index", embedder) as again:
+        assert again.search("anything").hits == []
+
+
+def test_another_model_is_refused(tmp_path: Path, index: Index) -> None:
+    with pytest.raises(RagError, match=r"another model \(words\).*open it with that one"):
+        Index(tmp_path / "index", Words("others"))
+    assert index.search("still there").hits
+
+
+def test_only_one_process_changes_it(tmp_path: Path, index: Index) -> None:
+    with Index(tmp_path / "index", Words()) as other, index._changing():
+        assert other.search("one may look").hits
+        with pytest.raises(RagError, match="another process is changing it"):
+            other.update([Document("doc240", "a new one")])
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "flipped", "foreign"])
+def test_a_damaged_snapshot_is_refused_with_the_reason(tmp_path: Path, index: Index, damage: str) -> None:
+    index.close()
+    path = next((tmp_path / "index").glob("codes-*"))
+    whole = bytearray(path.read_bytes())
+    if damage == "gone":
+        path.unlink()
+    elif damage == "cut":
+        path.write_bytes(whole[:-7])
+    elif damage == "flipped":
+        whole[len(whole) // 2] ^= 4
+        path.write_bytes(whole)
+    else:
+        path.write_bytes(b"something else " * 100)
+    with pytest.raises(RagError, match=r"open the index.*index again"):
+        Index(tmp_path / "index", Words())
+
+
+def test_a_foreign_file_of_passages_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "index").mkdir()
+    with sqlite3.connect(tmp_path / "index" / "passages.sqlite") as other:
+        other.execute("create table mine (value)")
+    with pytest.raises(RagError, match="no file of passages"):
+        Index(tmp_path / "index", Words())
+    (tmp_path / "index" / "passages.sqlite").write_bytes(b"no database at all " * 100)
+    with pytest.raises(RagError, match="not a database"):
+        Index(tmp_path / "index", Words())
+    with pytest.raises(RagError, match="no folder"):
+        Index(tmp_path / "index" / "passages.sqlite", Words())
+
+
+def test_a_planted_search_that_forgets_what_is_gone_is_found(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.remove(["doc3"])
+    monkeypatch.setattr(Passages, "gone", lambda _: set())
+    index.update([])
+    assert index.search(QUESTIONS[0]).estimated == 240, "without the plant it is 239"
+
+
+def test_a_passages_number_is_never_given_twice(tmp_path: Path, index: Index) -> None:
+    index.update([Document("last", "the last of all")])
+    store = Passages(tmp_path / "index" / "passages.sqlite")
+    (last,) = store.texts_of("last")["the last of all"]
+    index.remove(["last"])
+    index.update([Document("last", "the last of all")])
+    (again,) = store.texts_of("last")["the last of all"]
+    store.close()
+    assert again > last, "else a snapshot's row would be of another text"
