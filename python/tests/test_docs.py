@@ -96,12 +96,12 @@ def test_what_the_page_of_retrieval_says_can_be_typed(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     typed = re.findall(r"^scot rag (.*)$", page, re.MULTILINE)
-    assert len(typed) == 3
+    assert len(typed) == 4
     for line in typed:
         assert rag_cli.main(shlex.split(line)) == 0, line
-    assert capsys.readouterr().out.count("violin.txt") == 2
+    assert capsys.readouterr().out.count("violin.txt") == 3
     (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(example, {})
     first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("violin instrument ['centroid search and scan', 'embed query'")
+    assert first.startswith("violin instrument ['cache', 'centroid search and scan', 'embed query'")
     assert second == "['cello', 'drum']"

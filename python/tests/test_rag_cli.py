@@ -49,6 +49,17 @@ def test_a_question_is_answered_with_its_source(folder: Path, capsys: pytest.Cap
     assert answer["stages_ns"]["embed query"] > 0 and answer["regenerated"] <= 4
 
 
+def test_a_question_can_be_narrowed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["index", str(folder), "--quiet"]) == 0
+    assert cli.main(["ask", "what fills the disk", "--where", "suffix=.md"]) == 0
+    assert "rotate.md" in (out := capsys.readouterr().out) and "2. " not in out
+    assert cli.main(["ask", "SystemMaxUse", "--count", "1", "--words"]) == 0
+    assert "journal.txt" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        cli.main(["ask", "x", "--where", "suffix"])
+    assert "suffix is no KEY=VALUE" in capsys.readouterr().err
+
+
 def test_indexing_again_embeds_only_what_changed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["index", str(folder), "--quiet"]) == 0
     assert capsys.readouterr().err == ""

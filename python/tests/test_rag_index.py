@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from rag_embedders import Words
 
-from scotfree.rag import Document, Index, RagError
+from scotfree.rag import Answer, Document, Index, RagError
 from scotfree.rag.passages import Passages
 
 TOPICS = 12
@@ -60,14 +62,14 @@ def found(index: Index, question: str, count: int = 10) -> list[str]:
 
 
 def test_it_finds_what_looking_at_all_finds_and_embeds_few_again(index: Index, embedder: Words) -> None:
-    regenerated = 0
+    exact = 0
     for question in QUESTIONS:
         assert found(index, question) == flat(documents(), question)
         answer = index.search(question, 10)
-        regenerated += answer.regenerated
+        exact += answer.regenerated + answer.cached
         assert answer.estimated == len(index) == 240
         assert {"embed query", "centroid search and scan", "load", "regenerate", "rerank"} <= set(answer.stages_ns)
-    assert 10 <= regenerated / len(QUESTIONS) < 80
+    assert 10 <= exact / len(QUESTIONS) < 80
     assert set(embedder.asked) <= {document.text for document in documents()} | set(QUESTIONS)
 
 
@@ -149,6 +151,104 @@ def test_churn_embeds_only_what_is_new_and_finds_as_much(index: Index, embedder:
     assert len(embedder.asked) == 120
     for question in QUESTIONS:
         assert found(index, question) == flat(texts, question)
+
+
+def is_of(topics: set[int]) -> list[Document]:
+    return [document for document in documents() if document.metadata["topic"] in topics]
+
+
+@pytest.mark.parametrize(("where", "topics"), [({"topic": 3}, {3}), ({"topic": [3, 4, 99]}, {3, 4})])
+def test_a_filter_finds_the_nearest_of_those_that_pass(
+    index: Index, embedder: Words, where: dict[str, Any], topics: set[int]
+) -> None:
+    # Some of them in no snapshot yet.
+    index.remove(["doc3"])
+    index.update([documents()[3]])
+    for question in QUESTIONS:
+        answer = index.search(question, 10, where=where, deviations=SAFE)
+        assert [hit.document for hit in answer.hits] == flat(is_of(topics), question)
+        assert answer.estimated == len(is_of(topics)) - 1
+    allowed = {document.text for document in is_of(topics)}
+    assert set(embedder.asked) - set(QUESTIONS) <= allowed, "what is not to be found is not embedded"
+    assert index.search(QUESTIONS[0], where={"topic": 77}).hits == []
+    assert index.search(QUESTIONS[0], where={'an "odd" key': "x"}).hits == []
+
+
+def test_words_find_what_the_embedding_does_not(tmp_path: Path, embedder: Words) -> None:
+    long = " ".join(f"other{place}" for place in range(30))
+    texts = [Document(f"short{place}", f"something alpha{place}", {"kind": "short"}) for place in range(20)]
+    texts.append(Document("rare", f"{long} errno4711", {"kind": "long"}))
+    with Index.build(tmp_path / "index", texts, embedder) as index:
+        question = "something errno4711?"
+        plain, fused = (index.search(question, 5, with_words=has, deviations=SAFE) for has in (False, True))
+        assert "rare" not in [hit.document for hit in plain.hits]
+        assert "rare" in [hit.document for hit in fused.hits] and "words" in fused.stages_ns
+        by_name = {document.name: document.text for document in texts}
+        wanted = embedder.embed([by_name[hit.document] for hit in fused.hits]) @ embedder.embed([question])[0]
+        assert [hit.similarity for hit in fused.hits] == pytest.approx(wanted.tolist(), abs=1e-6)
+        # A question is words, and no language of queries.
+        assert (
+            index.search('"NEAR(" OR *', 5, with_words=True).hits and index.search("?!", 5, with_words=True).hits
+        )
+        index.remove(["rare"])
+        assert "rare" not in [hit.document for hit in index.search("errno4711", 5, with_words=True).hits]
+        index.update([texts[-1]])
+        outside = index.search(question, 5, with_words=True, where={"kind": "short"}).hits
+        assert {hit.metadata["kind"] for hit in outside} == {"short"}
+
+
+def test_what_both_orders_have_first_is_first(tmp_path: Path, embedder: Words) -> None:
+    """Reciprocal ranks: 1/61 + 1/61 before 1/62 + 1/62 before what only one order has."""
+    texts = [Document("both", "alpha beta"), Document("near", "alpha beta gamma"), Document("none", "delta")]
+    with Index.build(tmp_path / "index", texts, embedder) as index:
+        hits = index.search("alpha beta", 3, with_words=True).hits
+        assert [hit.document for hit in hits] == ["both", "near", "none"]
+
+
+def test_four_bits_are_searched_without_embedding_anything(tmp_path: Path, embedder: Words) -> None:
+    with Index.build(tmp_path / "index", documents(), embedder, bits=4) as index:
+        embedder.asked.clear()
+        found = [{hit.document for hit in index.search(question).hits} for question in QUESTIONS]
+        assert embedder.asked == QUESTIONS
+    hits = sum(len(one & set(flat(documents(), question))) for one, question in zip(found, QUESTIONS, strict=True))
+    assert hits / (10 * len(QUESTIONS)) > 0.9
+
+
+def test_what_a_search_embedded_is_not_embedded_again(index: Index, embedder: Words, tmp_path: Path) -> None:
+    first, again = (index.search(QUESTIONS[0]) for _ in range(2))
+    assert (again.regenerated, again.cached) == (0, first.regenerated) and again.hits == first.hits
+    assert embedder.asked.count(QUESTIONS[0]) == 2
+    with Index(tmp_path / "index", embedder, cache_bytes=0) as other:
+        embedder.asked.clear()
+        other.search(QUESTIONS[0])
+        assert other.search(QUESTIONS[0]).regenerated == first.regenerated
+
+
+def test_searches_can_be_awaited_side_by_side(index: Index) -> None:
+    async def all_of_them() -> list[Answer]:
+        return await asyncio.gather(*(index.asearch(question, 10, deviations=SAFE) for question in QUESTIONS))
+
+    answers = asyncio.run(all_of_them())
+    for question, answer in zip(QUESTIONS, answers, strict=True):
+        assert [hit.document for hit in answer.hits] == flat(documents(), question)
+
+
+def test_whoever_opens_it_while_a_snapshot_takes_anothers_place_gets_one(
+    tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest, is_first = Passages.setting, True
+
+    def replaced(store: Passages, name: str) -> bytes | None:
+        nonlocal is_first
+        found = honest(store, name)
+        if name == "snapshot" and is_first:
+            is_first = False
+            index.compact(is_forced=True)
+        return found
+
+    monkeypatch.setattr(Passages, "setting", replaced)
+    with Index(tmp_path / "index", Words()) as again:
+        assert found(again, QUESTIONS[0]) == flat(documents(), QUESTIONS[0])
 
 
 def test_an_empty_index_finds_nothing_and_can_be_filled(tmp_path: Path, embedder: Words) -> None:

@@ -7,14 +7,16 @@ whose bound says that they may be among the nearest.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import hashlib
 import json
 import math
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,14 +24,18 @@ import numpy as np
 
 from scotfree import _native
 from scotfree.rag import clustering
+from scotfree.rag.cache import Cache
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder, Vectors
 from scotfree.rag.passages import Passages, Text
 from scotfree.rag.splitting import Splitter
+from scotfree.rag.stages import Staged
 from scotfree.rag.trouble import RagError
 
 # Standard errors that an estimate's bound is away: recall beside how much is embedded again.
 DEVIATIONS: Final = 1.9
+# Of embeddings that searches made: some thousand.
+CACHE_BYTES: Final = 4 << 20
 # Passages that are embedded at once, after as many as are looked for: more are seldom needed by then.
 _ASKED: Final = 4
 # Passages that are embedded before a document's are written: a build that is killed begins there again.
@@ -39,11 +45,30 @@ _PENDING_MAX: Final = 0.1
 # Below, a cluster has too few embeddings to be learnt from.
 _CLUSTER_MIN: Final = 39
 _SEED: Final = 1
+# Codes of so many bits are searched by their estimates alone.
+_BITS_EXACT_ENOUGH: Final = 4
+# By how little the first ranks of two orders count more than those behind.
+_FUSION: Final = 60
 _PASSAGES: Final = "passages.sqlite"
 _LOCK: Final = "lock"
 _SNAPSHOT: Final = "codes-{}.scot"
 # Also what was being written when its process was killed.
 _SNAPSHOTS: Final = "codes-*"
+
+
+# A passage's number and its similarity.
+Scored = tuple[int, float]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is looked for, and how carefully."""
+
+    count: int
+    probes: int | None
+    deviations: float
+    # Passages that are not to be found.
+    outside: set[int]
 
 
 @dataclass(frozen=True)
@@ -60,24 +85,14 @@ class Hit:
 
 
 @dataclass
-class Answer:
+class Answer(Staged):
     """What was found, and what it took."""
 
     hits: list[Hit] = field(default_factory=list)
-    # Nanoseconds of each stage, in the order in which a search passes them.
-    stages_ns: dict[str, int] = field(default_factory=dict)
-    # Passages whose similarity was estimated, and which were embedded again.
+    # Passages whose similarity was estimated; of which the embedding was at hand, and was made again.
     estimated: int = 0
+    cached: int = 0
     regenerated: int = 0
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Counts the time of what is within as that stage's."""
-        began = time.perf_counter_ns()
-        try:
-            yield
-        finally:
-            self.stages_ns[name] = self.stages_ns.get(name, 0) + time.perf_counter_ns() - began
 
 
 @dataclass(frozen=True)
@@ -95,8 +110,11 @@ class Changes:
 class Index:
     """An index, open. One may change it at a time; searches see what was there when they began."""
 
-    def __init__(self, folder: Path, embedder: Embedder, *, bits: int = 1) -> None:
-        """Opens it, or begins an empty one; a `RagError` says what is wrong with the folder."""
+    def __init__(self, folder: Path, embedder: Embedder, *, bits: int = 1, cache_bytes: int = CACHE_BYTES) -> None:
+        """Opens it, or begins an empty one, whose codes have `bits` (1 or 4) a dimension.
+
+        Of what searches embed again, `cache_bytes` are kept. A `RagError` says what is wrong with the folder.
+        """
         if not folder.is_dir() and (folder.exists() or folder.is_symlink()):
             raise RagError(f"open the index {folder}: it is no folder", "name another")
         folder.mkdir(parents=True, exist_ok=True)
@@ -105,6 +123,7 @@ class Index:
         self._splitter = Splitter(embedder)
         self._passages = Passages(folder / _PASSAGES)
         self._bits = bits
+        self._cache, self._cache_lock = Cache(cache_bytes), threading.Lock()
         self._check_model()
         self._load()
 
@@ -164,52 +183,106 @@ class Index:
         return True
 
     def search(
-        self, question: str, count: int = 10, *, probes: int | None = None, deviations: float = DEVIATIONS
+        self,
+        question: str,
+        count: int = 10,
+        *,
+        where: Mapping[str, Any] | None = None,
+        with_words: bool = False,
+        probes: int | None = None,
+        deviations: float = DEVIATIONS,
     ) -> Answer:
-        """The passages nearest to a question; `probes` clusters are looked through, all unless it is said."""
-        answer = Answer()
+        """The passages nearest to a question.
+
+        Of documents whose metadata have the values of `where` (or one of several). `with_words`: also those that
+        have the question's words, both orders fused by reciprocal ranks. `probes` clusters are looked through, all
+        unless it is said; `deviations` standard errors are an estimate's bound.
+        """
+        answer, asked = (
+            Answer(),
+            _Asked(count, probes, deviations, self._passages.outside(where) if where else set()),
+        )
         with answer.stage("embed query"):
             vector = self._embedder.embed([question])[0]
         if count > 0:
-            self._find(answer, vector, count, probes, deviations)
+            found = self._find(answer, vector, asked)
+            if with_words:
+                found = self._fused(answer, question, vector, asked, found)
+            with answer.stage("load"):
+                texts = self._passages.texts([number for number, _ in found])
+            answer.hits = [_hit(texts[number], similarity) for number, similarity in found if number in texts]
         return answer
 
-    def _find(self, answer: Answer, vector: Vectors, count: int, probes: int | None, deviations: float) -> None:
+    async def asearch(self, question: str, count: int = 10, **how: Any) -> Answer:
+        """As `search`, on another thread."""
+        return await asyncio.to_thread(self.search, question, count, **how)
+
+    def _find(self, answer: Answer, vector: Vectors, asked: _Asked) -> list[Scored]:
         with answer.stage("score"):
-            known = self._known(vector, count)
+            known = self._known(vector, asked)
         if self._snapshot is None:
-            found = known
-        else:
-            with answer.stage("centroid search and scan"):
-                wanted = self._snapshot.clusters if probes is None else probes
-                search = self._snapshot.search(_lent(vector), count, wanted, deviations, self._gone)
-            search.give(known)
-            answer.estimated = search.estimated
-            self._regenerate(answer, search, vector, count)
-            found = search.found()
-        with answer.stage("load"):
-            texts = self._passages.texts([number for number, _ in found])
-        answer.hits = [_hit(texts[number], similarity) for number, similarity in found if number in texts]
+            return known
+        with answer.stage("centroid search and scan"):
+            probes = self._snapshot.clusters if asked.probes is None else asked.probes
+            gone = self._gone | asked.outside
+            search = self._snapshot.search(_lent(vector), asked.count, probes, asked.deviations, gone)
+        search.give(known)
+        answer.estimated = search.estimated
+        if self._snapshot.bits == _BITS_EXACT_ENOUGH:
+            return search.guessed()
+        self._regenerate(answer, search, vector, asked.count)
+        return search.found()
 
     def _regenerate(self, answer: Answer, search: _native.Search, vector: Vectors, count: int) -> None:
         """Exact values of those that may be among the nearest, until no other may."""
         first = max(_ASKED, count - len(search.found()))
-        while asked := search.ask(_ASKED if answer.regenerated else first):
-            with answer.stage("load"):
-                texts = self._passages.texts(asked)
-            # What another removed meanwhile is nowhere.
-            there = [number for number in asked if number in texts]
-            with answer.stage("regenerate"):
-                vectors = self._embedder.embed([texts[number].text for number in there])
-            with answer.stage("rerank"):
-                search.give(list(zip(there, (vectors @ vector).tolist(), strict=True)))
-            answer.regenerated += len(there)
+        wanted = search.ask(first)
+        while wanted:
+            search.give(self._exact(answer, wanted, vector))
+            wanted = search.ask(_ASKED)
 
-    def _known(self, vector: Vectors, count: int) -> list[tuple[int, float]]:
+    def _exact(self, answer: Answer, numbers: Sequence[int], vector: Vectors) -> list[Scored]:
+        """The similarities of passages that are embedded again; what another removed meanwhile is nowhere."""
+        with answer.stage("load"):
+            texts = self._passages.texts(numbers)
+        with answer.stage("cache"), self._cache_lock:
+            cached = {number: self._cache.get(number) for number in numbers if number in texts}
+        vectors = {number: found for number, found in cached.items() if found is not None}
+        missing = [number for number, found in cached.items() if found is None]
+        with answer.stage("regenerate"):
+            made = self._embedder.embed([texts[number].text for number in missing])
+        with answer.stage("cache"), self._cache_lock:
+            for number, embedding in zip(missing, made, strict=True):
+                self._cache.put(number, embedding.copy(), len(texts[number].text))
+        answer.cached += len(vectors)
+        answer.regenerated += len(missing)
+        vectors |= dict(zip(missing, made, strict=True))
+        with answer.stage("rerank"):
+            return [(number, float(found @ vector)) for number, found in vectors.items()]
+
+    def _known(self, vector: Vectors, asked: _Asked) -> list[Scored]:
         """The nearest of those that no snapshot has yet: their embeddings are here."""
         similarities = self._pending @ vector
-        first = np.argsort(-similarities, kind="stable")[:count]
-        return [(self._numbers[place], float(similarities[place])) for place in first.tolist()]
+        order = (int(place) for place in np.argsort(-similarities, kind="stable"))
+        inside = (place for place in order if self._numbers[place] not in asked.outside)
+        return [(self._numbers[place], float(similarities[place])) for place in islice(inside, asked.count)]
+
+    def _fused(
+        self, answer: Answer, question: str, vector: Vectors, asked: _Asked, near: list[Scored]
+    ) -> list[Scored]:
+        """The orders by embedding and by words as one (Cormack, Clarke and Büttcher, SIGIR 2009)."""
+        with answer.stage("words"):
+            with_words = self._passages.with_words(question, asked.count + len(asked.outside))
+            worded = [number for number in with_words if number not in asked.outside][: asked.count]
+        similarities = dict(near)
+        similarities |= self._exact(answer, [number for number in worded if number not in similarities], vector)
+        ranks: dict[int, float] = dict.fromkeys(similarities, 0.0)
+        for order in ([number for number, _ in near], worded):
+            for rank, number in enumerate(order, 1):
+                if number in ranks:
+                    ranks[number] += 1 / (_FUSION + rank)
+        first = sorted(ranks, key=lambda number: (-ranks[number], number))[: asked.count]
+        return [(number, similarities[number]) for number in first]
 
     def _put(self, documents: Iterable[Document], progress: Callable[[Document], None]) -> Changes:
         digests = self._passages.documents()
@@ -299,6 +372,9 @@ class Index:
         try:
             self._snapshot = _native.Snapshot(self.folder / name.decode()) if name else None
         except (OSError, ValueError) as error:
+            if self._passages.setting("snapshot") != name:
+                # Another process has made one and removed this meanwhile.
+                return self._load()
             raise RagError(f"open the index: {error}", "remove the folder and index again") from None
 
     @contextmanager

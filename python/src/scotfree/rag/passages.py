@@ -9,8 +9,9 @@ Invariant: a passage's number is never given twice, so that a snapshot's rows sa
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +37,13 @@ create table passage (
     start integer not null, text text not null
 );
 create index passage_document on passage (document);
+create virtual table words using fts5 (text, content = 'passage', content_rowid = 'id');
+create trigger words_added after insert on passage begin
+    insert into words (rowid, text) values (new.id, new.text);
+end;
+create trigger words_gone after delete on passage begin
+    insert into words (words, rowid, text) values ('delete', old.id, old.text);
+end;
 create table pending (passage integer primary key references passage on delete cascade, embedding blob not null);
 create table gone (passage integer primary key);
 create table setting (name text primary key, value blob not null);
@@ -172,6 +180,32 @@ class Passages:
         rows = self._file.execute("select passage, embedding from pending order by passage").fetchall()
         vectors = np.frombuffer(b"".join(row[1] for row in rows), np.float32).reshape(-1, dimensions)
         return [row[0] for row in rows], vectors
+
+    def with_words(self, question: str, count: int) -> list[int]:
+        """Passages that have words of a question, the rarest and most frequent in them first (BM25)."""
+        words = re.findall(r"\w+", question)
+        if not words:
+            return []
+        # Quoted: a question has no operators.
+        asked = " OR ".join(f'"{word}"' for word in dict.fromkeys(words))
+        rows = self._file.execute(
+            "select rowid from words where words match ? order by bm25(words), rowid limit ?", [asked, count]
+        )
+        return [row[0] for row in rows]
+
+    def outside(self, where: Mapping[str, Any]) -> set[int]:
+        """Passages of documents whose metadata are not as `where` says: a value, or one of several."""
+        asked, values = [], []
+        for key, value in where.items():
+            several = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
+            asked.append(f"json_extract(metadata, ?) in ({', '.join('?' * len(several))})")
+            values += [f'$."{key}"', *several]
+        rows = self._file.execute(
+            "select passage.id from passage join document on document.id = document"
+            f" where ({' and '.join(asked) or 'true'}) is not true",
+            values,
+        )
+        return {row[0] for row in rows}
 
     def settle(self, snapshot: str, passages: Sequence[int], gone: Iterable[int]) -> None:
         """A snapshot with these passages, without those that are gone, is what counts from now on."""

@@ -14,6 +14,7 @@ from scotfree.trouble import printable
 HELP = "find the passages nearest to a question"
 EXAMPLES = """\
   scot rag ask "how do I rotate logs?"
+  scot rag ask "what does errno 28 mean?" --words --where suffix=.md
   scot rag ask "how do I rotate logs?" --count 3 --json | jq -r '.hits[].document'"""
 _COUNT_MAX = 1000
 # Letters of a passage that are shown.
@@ -25,6 +26,17 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument("question")
     opening.add(parser)
     parser.add_argument("--count", type=_count, default=5, help="passages (default: %(default)s)")
+    parser.add_argument(
+        "--words", action="store_true", help="look also for the question's words, not only its meaning"
+    )
+    parser.add_argument(
+        "--where",
+        type=_condition,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="of what a document is said to be, as suffix=.md (again for more)",
+    )
     parser.add_argument("--json", action="store_true", help="print them whole as JSON, with each stage's time")
 
 
@@ -34,10 +46,17 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _condition(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not key or not sign:
+        raise ArgumentTypeError(f"{text} is no KEY=VALUE")
+    return key, value
+
+
 def run(flags: Namespace) -> int:
     """Does it."""
     with opening.opened(flags) as index:
-        answer = index.search(flags.question, flags.count)
+        answer = index.search(flags.question, flags.count, where=dict(flags.where), with_words=flags.words)
     if flags.json:
         print(json.dumps(asdict(answer), indent=1))
         return 0

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,9 +17,10 @@ from typing import Final
 import numpy as np
 
 from scotfree.rag import clustering
-from scotfree.rag.edge.cache import Cache
+from scotfree.rag.cache import Cache
 from scotfree.rag.edge.threshold import Threshold
 from scotfree.rag.embed.embedder import Embedder, Vectors
+from scotfree.rag.stages import Staged
 
 _SEED: Final = 1
 _FILE: Final = "cluster-{}.npy"
@@ -63,23 +63,13 @@ class Settings:
 
 
 @dataclass
-class Found:
+class Found(Staged):
     """The nearest passages with their similarities, and what finding them took."""
 
     nearest: list[tuple[int, float]] = field(default_factory=list)
-    stages_ns: dict[str, int] = field(default_factory=dict)
     regenerated: int = 0
     loaded: int = 0
     hits: int = 0
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Counts the time of what is within as that stage's."""
-        began = time.perf_counter_ns()
-        try:
-            yield
-        finally:
-            self.stages_ns[name] = self.stages_ns.get(name, 0) + time.perf_counter_ns() - began
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""EdgeRAG's cache and its threshold, beside the thesis' algorithms as they are written."""
+"""The cache and EdgeRAG's threshold, beside the thesis' algorithms as they are written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scotfree.rag.edge.cache import DECAY, Cache
+from scotfree.rag.cache import DECAY, Cache
 from scotfree.rag.edge.threshold import Threshold
 
 ROW = np.zeros((1, 4), np.float32)
@@ -68,6 +68,14 @@ def test_the_dear_stay_longer_than_the_cheap_and_the_used_than_the_unused() -> N
         assert cache.get(3) is not None
     cache.put(4, ROW, 1500.0)
     assert 3 in cache and 1 not in cache, "20 uses at 100 are more than one at 1000"
+
+
+def test_what_is_used_for_ever_takes_no_more_memory() -> None:
+    cache = Cache(3 * ROW.nbytes)
+    for place in range(5000):
+        if cache.get(place % 4) is None:
+            cache.put(place % 4, ROW, 10.0)
+        assert len(cache._heap) <= 4 * len(cache) + 65
 
 
 def test_long_use_is_forgotten() -> None:
