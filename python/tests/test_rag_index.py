@@ -233,6 +233,18 @@ def test_searches_can_be_awaited_side_by_side(index: Index) -> None:
         assert [hit.document for hit in answer.hits] == flat(documents(), question)
 
 
+def test_a_process_that_compacts_has_what_another_compacted_meanwhile(tmp_path: Path, index: Index) -> None:
+    with Index(tmp_path / "index", Words()) as other:
+        other.remove(["doc1"])
+        other.update([Document("doc240", "a new one")])
+        other.compact(is_forced=True)
+    # It has opened the snapshot before that one.
+    assert index.compact(is_forced=True)
+    left = [document for document in documents() if document.name != "doc1"] + [Document("doc240", "a new one")]
+    for question in [*QUESTIONS, "a new one"]:
+        assert found(index, question) == flat(left, question)
+
+
 def test_whoever_opens_it_while_a_snapshot_takes_anothers_place_gets_one(
     tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ from scotfree.rag.cache import Cache
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder, Vectors
 from scotfree.rag.passages import Passages, Text
-from scotfree.rag.splitting import Splitter
+from scotfree.rag.splitting import Passage, Splitter
 from scotfree.rag.stages import Staged
 from scotfree.rag.trouble import RagError
 
@@ -38,7 +38,7 @@ DEVIATIONS: Final = 1.9
 CACHE_BYTES: Final = 4 << 20
 # Passages that are embedded at once, after as many as are looked for: more are seldom needed by then.
 _ASKED: Final = 4
-# Passages that are embedded before a document's are written: a build that is killed begins there again.
+# Passages whose tokens are in memory at once.
 _BATCH_PASSAGES: Final = 512
 # Changes are searched one by one until they are so great a part of all.
 _PENDING_MAX: Final = 0.1
@@ -124,6 +124,9 @@ class Index:
         self._passages = Passages(folder / _PASSAGES)
         self._bits = bits
         self._cache, self._cache_lock = Cache(cache_bytes), threading.Lock()
+        # The snapshot that is open, and its file's name.
+        self._snapshot: _native.Snapshot | None = None
+        self._name: bytes | None = None
         self._check_model()
         self._load()
 
@@ -174,11 +177,11 @@ class Index:
     def compact(self, *, is_forced: bool = False) -> bool:
         """Makes a snapshot with what changed, if that is much; true if it did."""
         with self._changing():
-            numbers, vectors = self._passages.pending(self._embedder.dimensions)
-            gone = self._passages.gone()
-            if not is_forced and len(numbers) + len(gone) <= _PENDING_MAX * self._passages.count():
+            # What another process has changed, and its snapshot: to merge into an older one would lose passages.
+            self._load()
+            if not is_forced and len(self._numbers) + len(self._gone) <= _PENDING_MAX * len(self):
                 return False
-            self._write(numbers, vectors, gone)
+            self._write()
             self._load()
         return True
 
@@ -198,10 +201,8 @@ class Index:
         have the question's words, both orders fused by reciprocal ranks. `probes` clusters are looked through, all
         unless it is said; `deviations` standard errors are an estimate's bound.
         """
-        answer, asked = (
-            Answer(),
-            _Asked(count, probes, deviations, self._passages.outside(where) if where else set()),
-        )
+        answer = Answer()
+        asked = _Asked(count, probes, deviations, self._passages.outside(where) if where else set())
         with answer.stage("embed query"):
             vector = self._embedder.embed([question])[0]
         if count > 0:
@@ -299,34 +300,33 @@ class Index:
 
     def _put_one(self, document: Document, digest: bytes) -> int:
         """Writes a document; returns how many of its passages were embedded."""
-        passages = self._splitter.split(document)
-        before = {text: len(numbers) for text, numbers in self._passages.texts_of(document.name).items()}
-        is_new = []
-        for passage in passages:
-            left = before.get(passage.text, 0)
-            before[passage.text] = left - 1
-            is_new.append(left <= 0)
-        new = [passage.text for passage, wanted in zip(passages, is_new, strict=True) if wanted]
-        vectors = iter(self._embedded(new))
-        embeddings = [next(vectors) if wanted else None for wanted in is_new]
-        self._passages.put(document.name, digest, document.metadata, passages, embeddings)
+        before = self._passages.texts_of(document.name)
+        kept: dict[int, int] = {}
+        new: list[Passage] = []
+        for passage in self._splitter.split(document):
+            if numbers := before.get(passage.text):
+                kept[numbers.pop()] = passage.start
+            else:
+                new.append(passage)
+        embedded = zip(new, self._embedded([passage.text for passage in new]), strict=True)
+        # All of them before the transaction, which others wait for.
+        self._passages.put(document.name, digest, document.metadata, kept, list(embedded))
         return len(new)
 
     def _embedded(self, texts: Sequence[str]) -> Iterator[Vectors]:
         for at in range(0, len(texts), _BATCH_PASSAGES):
             yield from self._embedder.embed(texts[at : at + _BATCH_PASSAGES])
 
-    def _write(self, numbers: list[int], vectors: Vectors, gone: set[int]) -> None:
-        if self._snapshot is None and not numbers:
+    def _write(self) -> None:
+        if self._snapshot is None and not self._numbers:
             return
-        before = self._passages.setting("snapshot")
-        name = _SNAPSHOT.format(1 + (_serial(before.decode()) if before else 0))
-        path, passages = self.folder / name, _lent(np.array(numbers, np.uint32))
+        name = _SNAPSHOT.format(1 + (_serial(self._name.decode()) if self._name else 0))
+        path, passages = self.folder / name, _lent(np.array(self._numbers, np.uint32))
         if self._snapshot is not None:
-            _native.merge_snapshot(path, self._snapshot, gone, _lent(vectors), passages)
+            _native.merge_snapshot(path, self._snapshot, self._gone, _lent(self._pending), passages)
         else:
-            self._write_first(path, passages, vectors)
-        self._passages.settle(name, numbers, gone)
+            self._write_first(path, passages, self._pending)
+        self._passages.settle(name, self._numbers, self._gone)
         self._sweep(name)
 
     def _write_first(self, path: Path, passages: np.ndarray[Any, Any], vectors: Vectors) -> None:
@@ -369,6 +369,9 @@ class Index:
         self._numbers, self._pending = self._passages.pending(self._embedder.dimensions)
         self._gone = self._passages.gone()
         name = self._passages.setting("snapshot")
+        if name == self._name:
+            # A snapshot is never changed; to open it is to read it once.
+            return
         try:
             self._snapshot = _native.Snapshot(self.folder / name.decode()) if name else None
         except (OSError, ValueError) as error:
@@ -376,6 +379,7 @@ class Index:
                 # Another process has made one and removed this meanwhile.
                 return self._load()
             raise RagError(f"open the index: {error}", "remove the folder and index again") from None
+        self._name = name
 
     @contextmanager
     def _changing(self) -> Iterator[None]:

@@ -123,29 +123,28 @@ class Passages:
         name: str,
         digest: bytes,
         metadata: dict[str, Any],
-        passages: Sequence[Passage],
-        embeddings: Sequence[np.ndarray[Any, Any] | None],
+        kept: Mapping[int, int],
+        new: Iterable[tuple[Passage, np.ndarray[Any, Any]]],
     ) -> None:
-        """A document as it is now; where there is no embedding, a passage of that text was in it before."""
+        """A document as it is now: passages that stay, by number, with where they begin; new ones, embedded."""
         with self._file:
-            document, before = self._document(name, digest, metadata)
-            for passage, embedding in zip(passages, embeddings, strict=True):
-                if embedding is not None:
-                    self._add(document, passage, embedding)
-                    continue
-                kept = before[passage.text].pop()
-                self._file.execute("update passage set start = ? where id = ?", [passage.start, kept])
-            self._drop(number for numbers in before.values() for number in numbers)
+            before = [number for numbers in self.texts_of(name).values() for number in numbers]
+            document = self._document(name, digest, metadata)
+            self._file.executemany(
+                "update passage set start = ? where id = ?", [[start, number] for number, start in kept.items()]
+            )
+            self._drop(number for number in before if number not in kept)
+            for passage, embedding in new:
+                self._add(document, passage, embedding)
 
-    def _document(self, name: str, digest: bytes, metadata: dict[str, Any]) -> tuple[int, dict[str, list[int]]]:
-        before = self.texts_of(name)
+    def _document(self, name: str, digest: bytes, metadata: dict[str, Any]) -> int:
         said = json.dumps(metadata, ensure_ascii=False, sort_keys=True)
         row = self._file.execute(
             "insert into document (name, digest, metadata) values (?1, ?2, ?3)"
             " on conflict (name) do update set digest = ?2, metadata = ?3 returning id",
             [name, digest, said],
         ).fetchone()
-        return int(row[0]), before
+        return int(row[0])
 
     def _add(self, document: int, passage: Passage, embedding: np.ndarray[Any, Any]) -> None:
         row = self._file.execute(
