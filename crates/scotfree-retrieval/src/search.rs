@@ -106,22 +106,18 @@ impl Search {
 
     /// The nearest by exact values.
     pub fn found(&self) -> Vec<Found> {
-        let exact = self
-            .exact
-            .iter()
-            .map(|(passage, similarity)| Found { passage: *passage, similarity: *similarity });
-        first(exact.collect(), self.count)
+        first(self.known().collect(), self.count)
     }
 
     /// The nearest by estimates, and by exact values where those are known.
     pub fn guessed(&self) -> Vec<Found> {
         let estimates = self.candidates.iter().filter(|one| !self.exact.contains_key(&one.passage));
         let estimates = estimates.map(|one| Found { passage: one.passage, similarity: one.estimate });
-        let exact = self
-            .exact
-            .iter()
-            .map(|(passage, similarity)| Found { passage: *passage, similarity: *similarity });
-        first(estimates.chain(exact).collect(), self.count)
+        first(estimates.chain(self.known()).collect(), self.count)
+    }
+
+    fn known(&self) -> impl Iterator<Item = Found> + '_ {
+        self.exact.iter().map(|(passage, similarity)| Found { passage: *passage, similarity: *similarity })
     }
 
     /// What a passage must exceed to be found; nothing, while there are fewer than are looked for.

@@ -260,15 +260,18 @@ impl Body {
         let mut body = Self { centroids, starts: vec![0], ..Self::default() };
         let rotated: Vec<Vec<f32>> =
             embeddings.chunks_exact(coder.dimensions).map(|vector| old.rotated(vector)).collect();
-        let nearest: Vec<usize> = rotated.iter().map(|vector| old.nearest(vector)).collect();
-        for cluster in 0..old.clusters {
+        let mut new_in: Vec<Vec<usize>> = vec![Vec::new(); old.clusters];
+        for (place, vector) in rotated.iter().enumerate() {
+            new_in[old.nearest(vector)].push(place);
+        }
+        for (cluster, places) in new_in.iter().enumerate() {
             for row in old.rows_of(cluster).filter(|row| !is_gone(old.passage(*row))) {
                 body.passages.push(old.passage(row));
                 body.factors.extend_from_slice(old.factor_bytes(row));
                 body.codes.extend_from_slice(old.codes(row..row + 1));
             }
-            for (place, _) in nearest.iter().enumerate().filter(|(_, nearest)| **nearest == cluster) {
-                body.push(coder, cluster, &rotated[place], passages[place]);
+            for place in places {
+                body.push(coder, cluster, &rotated[*place], passages[*place]);
             }
             body.end_cluster();
         }

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import Final
 
 # Of terminals, but for the ends of lines and columns.
 _STEERING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+# What libraries say whose errors have no number.
+_FULL: Final = ("no space left", "out of disk space", "max_temp_directory_size", "disk is full")
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that a disk is full."""
+    number = getattr(error, "errno", None)
+    return number in (errno.ENOSPC, errno.EDQUOT) or any(words in str(error).lower() for words in _FULL)
 
 
 def printable(text: str) -> str:

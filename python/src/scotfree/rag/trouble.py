@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import sqlite3
 
-from scotfree.trouble import UserError
+from scotfree.trouble import UserError, is_full
 
 
 class RagError(UserError):
@@ -15,7 +14,7 @@ class RagError(UserError):
 def told(error: Exception) -> RagError | None:
     """An error of the system or of a library in the words of a user's next step; nothing, if it is another."""
     what = str(error).splitlines()[0] if str(error) else type(error).__name__
-    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in what:
+    if is_full(error):
         return RagError(f"the disk is full: {what}", "make room; the same command goes on where this one was")
     if isinstance(error, MemoryError):
         return RagError(f"the memory is used up: {what}", "close other programs")

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-from typing import Final
-
 import duckdb
 import pyarrow as pa
 
 from scotfree.study.trouble import StudyError
+from scotfree.trouble import is_full
 
-# What libraries say whose errors have no number.
-_FULL: Final = ("no space left", "out of disk space", "max_temp_directory_size")
-
-
-def is_full(error: BaseException) -> bool:
-    """Whether an error says that a disk is full."""
-    number = getattr(error, "errno", None)
-    return number in (errno.ENOSPC, errno.EDQUOT) or any(words in str(error).lower() for words in _FULL)
+__all__ = ["is_full", "is_out_of_memory", "told"]
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from dataclasses import asdict
 
+from scotfree.numbers import whole
 from scotfree.rag.commands import opening
 from scotfree.rag.index import Answer, Hit
 from scotfree.trouble import printable
@@ -25,7 +26,7 @@ def add(parser: ArgumentParser) -> None:
     """Says the flags."""
     parser.add_argument("question")
     opening.add(parser)
-    parser.add_argument("--count", type=_count, default=5, help="passages (default: %(default)s)")
+    parser.add_argument("--count", type=whole(1, _COUNT_MAX), default=5, help="passages (default: %(default)s)")
     parser.add_argument(
         "--words", action="store_true", help="look also for the question's words, not only its meaning"
     )
@@ -38,12 +39,6 @@ def add(parser: ArgumentParser) -> None:
         help="of what a document is said to be, as suffix=.md (again for more)",
     )
     parser.add_argument("--json", action="store_true", help="print them whole as JSON, with each stage's time")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= _COUNT_MAX:
-        raise ArgumentTypeError(f"{text} is no number from 1 to {_COUNT_MAX}")
-    return int(text)
 
 
 def _condition(text: str) -> tuple[str, str]:

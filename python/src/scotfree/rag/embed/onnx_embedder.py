@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,14 +40,20 @@ class OnnxEmbedder:
         self.dimensions = shape.width
         self.tokens_max = tokens_max
         self.digest = _digest(folder, tokens_max)
+        self._folder = folder
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         # Texts of a batch are of nearly one length; filling all up to the longest there may be would cost most.
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(tokens_max)
-        self._counter = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._counter.no_padding()
-        self._counter.no_truncation()
         self._session = _session(build(weights, shape), folder, threads)
+
+    @cached_property
+    def _counter(self) -> Tokenizer:
+        """Counts all tokens of a text: only who splits documents needs it."""
+        counter = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
+        counter.no_padding()
+        counter.no_truncation()
+        return counter
 
     @property
     def device(self) -> str:

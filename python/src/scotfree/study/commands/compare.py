@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
+from scotfree.numbers import whole
 from scotfree.study.analysis.study import Study
 from scotfree.study.commands import ingest
 from scotfree.study.engine.duck import DuckEngine
 from scotfree.study.figures.words import called, counted, duration, percent
-from scotfree.study.numbers import whole
 from scotfree.study.plan.calls import Calls, Name, methods, names
 from scotfree.study.plan.compare import Budget, Change, Compared, budget_of, budgets, compare
 from scotfree.study.plan.text import table

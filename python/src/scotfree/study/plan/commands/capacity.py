@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from scotfree.numbers import amount, duration_ns, whole
 from scotfree.study.commands import ingest
 from scotfree.study.figures.words import duration, number, size
-from scotfree.study.numbers import amount, duration_ns, whole
 from scotfree.study.plan.calls import Calls, methods
 from scotfree.study.plan.capacity import ACCESS_NS, Capacity, Need, capacity, flags
 from scotfree.study.plan.commands.price import open_study

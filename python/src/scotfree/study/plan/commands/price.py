@@ -10,11 +10,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from scotfree.numbers import amount, whole
 from scotfree.study.analysis.study import Study
 from scotfree.study.commands import ingest
 from scotfree.study.engine.duck import DuckEngine
 from scotfree.study.figures.words import called, counted
-from scotfree.study.numbers import amount, whole
 from scotfree.study.plan import fit, text
 from scotfree.study.plan.calls import Name, names
 from scotfree.study.plan.context import Context

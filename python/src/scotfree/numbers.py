@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 _UNITS: Final = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
-# As long as a call may last (see `ingest.clean`).
+# As long as a call may last (see `scotfree.study.ingest.clean`).
 _DURATION_NS_MAX: Final = 30 * 86_400e9
 
 
