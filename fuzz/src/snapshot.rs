@@ -1,6 +1,6 @@
 //! The file of an index of passages.
 
-use scotfree_retrieval::{encoded, Bits, Clusters, Coder, Found, Header, Kernel, Search, Snapshot, Wanted};
+use scotfree_retrieval::{encoded, Axis, Basis, Clusters, Found, Kernel, Search, Snapshot, Wanted};
 
 /// Where the header's checksums lie, and what they are of.
 const BODY_AT: usize = 72;
@@ -21,7 +21,7 @@ pub fn snapshot(data: &[u8]) {
     }
     let Ok(snapshot) = Snapshot::of(bytes) else { return };
     assert_eq!(snapshot.passages().count(), snapshot.rows());
-    let question = vec![0.1; snapshot.header().coder.dimensions];
+    let question = vec![0.1; snapshot.basis().dimensions];
     let wanted = Wanted { question: &question, count: COUNT, probes: usize::MAX, deviations: 2.0 };
     let mut search = Search::new(&snapshot, wanted, Kernel::best(), |passage| passage % 5 == 0);
     assert!(search.estimated() <= snapshot.rows());
@@ -35,7 +35,7 @@ pub fn snapshot(data: &[u8]) {
     assert!(search.found().len() <= COUNT && search.guessed().len() <= COUNT);
 }
 
-/// Small indexes of both codes.
+/// Small indexes: of few axes and of all.
 pub fn seeds() -> Vec<Vec<u8>> {
     let embedding = |place: usize| (0..DIMENSIONS).map(move |at| if at == place { 1.0 } else { 0.0 });
     let embeddings: Vec<f32> = (0..6).flat_map(embedding).collect();
@@ -46,9 +46,12 @@ pub fn seeds() -> Vec<Vec<u8>> {
         rows: &[5, 3, 1, 0, 2, 4],
         passages: &[10, 11, 12, 13, 14, 15],
     };
-    let seed = |bits| {
-        let header = Header { coder: Coder { dimensions: DIMENSIONS, bits }, seed: 9, model: [1; 32] };
-        encoded(header, clusters, &embeddings).expect("it is an index")
+    let seed = |depths: &[u32]| {
+        let axes: Vec<Axis> =
+            depths.iter().map(|depth| Axis { step: 0.1, error: 0.001, depth: *depth }).collect();
+        let directions = (0..axes.len()).flat_map(embedding).collect();
+        let basis = Basis { dimensions: DIMENSIONS, directions, axes, rest: 0.01 };
+        encoded(&basis, [1; 32], clusters, &embeddings).expect("it is an index")
     };
-    vec![seed(Bits::One), seed(Bits::Four)]
+    vec![seed(&[8; 8]), seed(&[1; DIMENSIONS]), seed(&[3; 20])]
 }

@@ -6,39 +6,66 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use scotfree_retrieval::{Bits, Clusters, Coder, Found, Header, Kernel, SnapshotError, Wanted};
+use scotfree_retrieval::{Axis, Basis, Clusters, Found, Kernel, SnapshotError, Wanted};
 
 use crate::lent::Lent;
 
 /// A passage and its similarity.
 type Pair = (u32, f32);
 
-/// Writes an index of embeddings (f32, of length one) as codes of one or four bits a dimension.
+/// Along what an index codes: `directions` (f32, axes x dimensions), and of each axis the length of a step, the mean
+/// square of the error that is left of residuals of length one, and how many bits it has; `rest` is their mean square
+/// along each direction across all axes.
+#[pyclass(frozen)]
+pub struct Axes(Basis);
+
+#[pymethods]
+impl Axes {
+    #[new]
+    #[pyo3(signature = (directions, steps, errors, depths, *, rest, dimensions))]
+    fn new(
+        directions: Lent<f32>,
+        steps: Lent<f32>,
+        errors: Lent<f32>,
+        depths: Lent<u32>,
+        rest: f32,
+        dimensions: usize,
+    ) -> PyResult<Self> {
+        let (steps, errors, depths) = (steps.slice(), errors.slice(), depths.slice());
+        if steps.len() != depths.len() || errors.len() != depths.len() {
+            return Err(PyValueError::new_err("of each axis there is one step, one error and one depth"));
+        }
+        let values = steps.iter().zip(errors).zip(depths);
+        let axes =
+            values.map(|((step, error), depth)| Axis { step: *step, error: *error, depth: *depth }).collect();
+        let basis = Basis { dimensions, directions: directions.slice().to_vec(), axes, rest };
+        basis.check().map_err(PyValueError::new_err)?;
+        Ok(Self(basis))
+    }
+}
+
+/// Writes an index of embeddings (f32, of length one) as codes along axes.
 ///
 /// `starts` has the first row of each cluster and, last, how many rows there are; `rows` the embedding of each row;
 /// `passages` the passage of each embedding. `model` is the digest of what embedded them.
 #[pyfunction]
-#[pyo3(signature = (path, embeddings, centroids, starts, rows, passages, *, dimensions, bits, seed, model))]
+#[pyo3(signature = (path, axes, embeddings, centroids, starts, rows, passages, *, model))]
 #[allow(clippy::too_many_arguments)]
 pub fn write_snapshot(
     py: Python<'_>,
     path: PathBuf,
+    axes: &Axes,
     embeddings: Lent<f32>,
     centroids: Lent<f32>,
     starts: Lent<u32>,
     rows: Lent<u32>,
     passages: Lent<u32>,
-    dimensions: usize,
-    bits: u32,
-    seed: u64,
     model: [u8; 32],
 ) -> PyResult<()> {
-    let bits = Bits::of(bits).ok_or_else(|| PyValueError::new_err(format!("no code has {bits} bits")))?;
-    let header = Header { coder: Coder { dimensions, bits }, seed, model };
     let (starts, rows, passages) = (starts.slice(), rows.slice(), passages.slice());
     let clusters = Clusters { centroids: centroids.slice(), starts, rows, passages };
     let embeddings = embeddings.slice();
-    py.detach(|| scotfree_retrieval::write(&path, header, clusters, embeddings)).map_err(raised)
+    py.detach(|| scotfree_retrieval::write(&path, &axes.0, model, clusters, embeddings)).map_err(raised)
 }
 
 /// Writes an index of what `old` has but for `gone`, and of embeddings (f32, of length one) of more passages.
@@ -81,17 +108,17 @@ impl Snapshot {
 
     #[getter]
     fn dimensions(&self) -> usize {
-        self.0.header().coder.dimensions
+        self.0.basis().dimensions
     }
 
     #[getter]
-    fn bits(&self) -> u32 {
-        self.0.header().coder.bits.count()
+    fn bits(&self) -> usize {
+        self.0.basis().bits()
     }
 
     #[getter]
     fn model(&self) -> [u8; 32] {
-        self.0.header().model
+        self.0.model()
     }
 
     #[getter]

@@ -1,247 +1,331 @@
-//! Codes of residuals: a sign or one of sixteen steps per dimension, and what makes an inner product of them.
+//! Codes of residuals: along each axis of a basis as many bits as residuals vary there, and what makes an inner
+//! product of them.
 //!
-//! Invariant: with the numbers that a code is stored with, its inner product is an unbiased estimate of the
-//! residual's, and the bound is the one of that estimate (`RaBitQ`, Gao and Long, SIGMOD 2024, theorem 3.2).
+//! Transform coding with its bits dealt by greatest gain (Gersho and Gray, Vector Quantization and Signal Compression,
+//! 1992, chapters 8.3 and 8.5); the reconstruction is given the residual's own length, and its error is stored with it,
+//! as `RaBitQ` does (Gao and Long, SIGMOD 2024).
+//!
+//! Invariant: an estimate errs by the stored error times the question's length across, but for its direction; how the
+//! error lies among directions is what the basis says.
 
 use half::f16;
 
+use crate::dot;
 use crate::scan::Kernel;
 
-/// How many bits a dimension has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bits {
-    /// Its sign.
-    One,
-    /// One of sixteen steps.
-    Four,
+/// Codes are filled up to a multiple of so many bits, so that every kernel reads whole words.
+pub const WORD_BITS: usize = 64;
+/// Along an axis.
+pub const DEPTH_MAX: u32 = 8;
+/// Bytes of a code's factors.
+pub const FACTOR_BYTES: usize = 6;
+/// How far from one the length of an axis' direction may be.
+const LENGTH_SLACK: f32 = 0.01;
+
+/// One axis: residuals of length one are coded along it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Axis {
+    /// The length of a step.
+    pub step: f32,
+    /// The mean square of the error that is left.
+    pub error: f32,
+    /// How many bits say which step it is.
+    pub depth: u32,
 }
 
-impl Bits {
-    /// The number.
-    pub fn count(self) -> u32 {
-        match self {
-            Self::One => 1,
-            Self::Four => 4,
-        }
+impl Axis {
+    /// The step in the middle, which lies at zero.
+    fn middle(self) -> f32 {
+        ((1_u32 << self.depth) - 1) as f32 / 2.0
     }
 
-    /// The bits of that number.
-    pub fn of(count: u32) -> Option<Self> {
-        [Self::One, Self::Four].into_iter().find(|bits| bits.count() == count)
+    fn place(self, value: f32) -> u32 {
+        (value / self.step + self.middle()).round().clamp(0.0, 2.0 * self.middle()) as u32
+    }
+
+    fn value(self, place: u32) -> f32 {
+        (place as f32 - self.middle()) * self.step
     }
 }
 
-/// Dimensions are a multiple of it, so that every kernel reads whole words.
-pub const DIMENSIONS_STEP: usize = 64;
-/// The sixteen steps lie around zero.
-pub const STEP_MIDDLE: f32 = 7.5;
-const STEP_LAST: f32 = 15.0;
-/// Steps that are tried for the length of one: shares of that at which the greatest value is the last step.
-const LENGTHS: [f32; 12] = [0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.92, 1.0];
-/// Numbers of two bytes beside each code: the residual's norm, scale, the estimate's standard error.
-const FACTORS: usize = 3;
-
-/// How an index codes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Coder {
+/// The axes along which an index codes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Basis {
     /// Of an embedding.
     pub dimensions: usize,
-    /// Of a code's dimension.
-    pub bits: Bits,
+    /// Of each axis the direction, of length one and across the others; one behind the other.
+    pub directions: Vec<f32>,
+    /// One for each direction.
+    pub axes: Vec<Axis>,
+    /// The mean square of residuals of length one along each direction across all axes.
+    pub rest: f32,
 }
 
 /// What makes an estimate of a code's inner product.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Factors {
-    /// The residual's length.
-    pub norm: f32,
     /// The residual's inner product is this times the code's.
-    pub scale: f32,
-    /// The standard error of that for a direction of length one.
+    pub gain: f32,
+    /// What the estimate lacks of the residual's inner product with its centroid.
+    pub offset: f32,
+    /// The length of the error.
     pub error: f32,
 }
 
-impl Coder {
-    /// Bytes of a code without its factors.
-    pub fn code_bytes(self) -> usize {
-        self.dimensions * self.bits.count() as usize / 8
-    }
-
-    /// Bytes of a code's factors.
-    pub fn factor_bytes(self) -> usize {
-        match self.bits {
-            // The error of a sign's code follows from norm and scale.
-            Bits::One => 2 * (FACTORS - 1),
-            Bits::Four => 2 * FACTORS,
-        }
-    }
-
-    /// Bytes of a passage in the index.
-    pub fn row_bytes(self) -> usize {
-        self.code_bytes() + self.factor_bytes()
-    }
-
-    /// Appends the code and the factors of a rotated residual.
-    pub fn encode(self, residual: &[f32], codes: &mut Vec<u8>, factors: &mut Vec<u8>) {
-        let norm = crate::dot(residual, residual).sqrt();
-        let (values, along, length) = match self.bits {
-            Bits::One => signs(residual),
-            Bits::Four => best_steps(residual),
-        };
-        match self.bits {
-            Bits::One => codes.extend(values.chunks_exact(8).map(packed_signs)),
-            Bits::Four => values.chunks_exact(32).for_each(|group| codes.extend(packed_steps(group))),
-        }
-        // A residual of nothing has no direction; its estimate is exactly nothing.
-        let scale = if along > 0.0 { norm * norm / along } else { 0.0 };
-        let cosine = if norm > 0.0 { along / (length * norm) } else { 1.0 };
-        let all = [norm, scale, self.error(norm, cosine)];
-        let kept = self.factor_bytes() / 2;
-        factors.extend(all[..kept].iter().flat_map(|value| f16::from_f32(*value).to_le_bytes()));
-    }
-
-    /// The factors as they were stored.
-    pub fn factors(self, stored: &[u8]) -> Factors {
+impl Factors {
+    /// As they are stored.
+    pub fn read(stored: &[u8]) -> Self {
         let value = |at: usize| f16::from_le_bytes([stored[2 * at], stored[2 * at + 1]]).to_f32();
-        let (norm, scale) = (value(0), value(1));
-        let error = match self.bits {
-            Bits::One if scale > 0.0 => {
-                self.error(norm, (norm / (scale * (self.dimensions as f32).sqrt())).min(1.0))
-            }
-            Bits::One => 0.0,
-            Bits::Four => value(2),
+        Self { gain: value(0), offset: value(1), error: value(2) }
+    }
+
+    fn write(self, factors: &mut Vec<u8>) {
+        let values = [self.gain, self.offset, self.error];
+        factors.extend(values.iter().flat_map(|value| f16::from_f32(*value).to_le_bytes()));
+    }
+}
+
+impl Basis {
+    /// The reason, if it is none.
+    pub fn check(&self) -> Result<(), String> {
+        let (dimensions, count) = (self.dimensions, self.axes.len());
+        if count == 0 || count > dimensions || self.directions.len() != count * dimensions {
+            return Err(format!(
+                "{count} axes of {dimensions} dimensions and {} values of directions",
+                self.directions.len()
+            ));
+        }
+        let is_unit = |direction: &[f32]| (dot(direction, direction).sqrt() - 1.0).abs() <= LENGTH_SLACK;
+        if let Some(at) = self.directions.chunks_exact(dimensions).position(|of| !is_unit(of)) {
+            return Err(format!("axis {at} has not the length 1"));
+        }
+        let is_axis = |axis: &Axis| {
+            (1..=DEPTH_MAX).contains(&axis.depth)
+                && axis.step.is_normal()
+                && axis.step > 0.0
+                && is_square(axis.error)
         };
-        Factors { norm, scale, error }
+        if let Some(at) = self.axes.iter().position(|axis| !is_axis(axis)) {
+            return Err(format!("axis {at} is none: {:?}", self.axes[at]));
+        }
+        if !is_square(self.rest) {
+            return Err(format!("across its axes there is {}", self.rest));
+        }
+        Ok(())
     }
 
-    /// Of a direction of length one: its part across the residual, spread over all dimensions but one.
-    fn error(self, norm: f32, cosine: f32) -> f32 {
-        norm * ((1.0 - cosine * cosine).max(0.0) / (cosine * cosine) / (self.dimensions - 1) as f32).sqrt()
+    /// Of a code, but for what fills it up.
+    pub fn bits(&self) -> usize {
+        self.axes.iter().map(|axis| axis.depth as usize).sum()
     }
 
-    /// Inner products of codes with a rotated direction, by a kernel; `found` is as long as there are codes.
-    pub fn products(self, kernel: Kernel, codes: &[u8], direction: &[f32], found: &mut Vec<f32>) {
-        let sum: f32 = direction.iter().sum();
-        found.clear();
-        match self.bits {
-            Bits::One => {
-                kernel.signs(codes, direction, found);
-                for product in found.iter_mut() {
-                    *product = 2.0 * *product - sum;
-                }
-            }
-            Bits::Four => {
-                kernel.steps(codes, direction, found);
-                for product in found.iter_mut() {
-                    *product -= STEP_MIDDLE * sum;
-                }
-            }
+    /// Of a code without its factors.
+    pub fn code_bytes(&self) -> usize {
+        code_bytes(self.bits())
+    }
+
+    fn along(&self, vector: &[f32]) -> Vec<f32> {
+        self.directions.chunks_exact(self.dimensions).map(|direction| dot(direction, vector)).collect()
+    }
+
+    /// Appends the code and the factors of a vector that lies in a centroid's cluster.
+    pub fn encode(&self, vector: &[f32], centroid: &[f32], codes: &mut Vec<u8>, factors: &mut Vec<u8>) {
+        let residual: Vec<f32> = vector.iter().zip(centroid).map(|(value, centre)| value - centre).collect();
+        let norm = dot(&residual, &residual).sqrt();
+        let along = self.along(&residual);
+        let unit = if norm > 0.0 { 1.0 / norm } else { 0.0 };
+        let places: Vec<u32> =
+            self.axes.iter().zip(&along).map(|(axis, value)| axis.place(value * unit)).collect();
+        codes.extend(self.packed(&places));
+        let coded: Vec<f32> = self.axes.iter().zip(&places).map(|(axis, place)| axis.value(*place)).collect();
+        // No step lies at zero, so that a code has a length.
+        let gain = norm / dot(&coded, &coded).sqrt();
+        let error = (2.0 * norm * norm - 2.0 * gain * dot(&coded, &along)).max(0.0).sqrt();
+        let offset = dot(&residual, centroid) - gain * dot(&coded, &self.along(centroid));
+        Factors { gain, offset, error }.write(factors);
+    }
+
+    /// The bits of an axis' place lie side by side, the lowest first; so do the axes.
+    fn packed(&self, places: &[u32]) -> Vec<u8> {
+        let mut bytes = vec![0; self.code_bytes()];
+        let bits = self
+            .axes
+            .iter()
+            .zip(places)
+            .flat_map(|(axis, place)| (0..axis.depth).map(move |bit| place >> bit & 1));
+        for (at, bit) in bits.enumerate() {
+            bytes[at / 8] |= (bit as u8) << (at % 8);
+        }
+        bytes
+    }
+
+    /// What estimates inner products of codes with a question.
+    pub fn asked(&self, question: &[f32]) -> Asked {
+        let along = self.along(question);
+        let pairs = || self.axes.iter().zip(&along);
+        let weights = pairs().flat_map(|(axis, value)| {
+            (0..axis.depth).map(move |bit| value * axis.step * (1_u32 << bit) as f32)
+        });
+        let offset = -pairs().map(|(axis, value)| value * axis.step * axis.middle()).sum::<f32>();
+        let mut weights: Vec<f32> = weights.collect();
+        weights.resize(8 * self.code_bytes(), 0.0);
+        Asked { weights, offset, share: self.share(question, &along) }
+    }
+
+    /// The standard error of an inner product with a direction as long as the question, of an error of length one:
+    /// by how much of the question lies along axes where errors are greatest.
+    fn share(&self, question: &[f32], along: &[f32]) -> f32 {
+        let whole = dot(question, question);
+        let across = (whole - dot(along, along)).max(0.0);
+        let met: f32 = self.axes.iter().zip(along).map(|(axis, value)| axis.error * value * value).sum();
+        let errors: f32 = self.axes.iter().map(|axis| axis.error).sum();
+        let all = errors + self.rest * (self.dimensions - self.axes.len()) as f32;
+        let share = (met + self.rest * across) / (all * whole);
+        // Of a question of nothing, or where nothing errs.
+        if share.is_finite() {
+            share.sqrt()
+        } else {
+            1.0 / (self.dimensions as f32).sqrt()
         }
     }
 }
 
-/// 1 where a value is not negative; the code's inner product with the residual, and the code's length.
-fn signs(residual: &[f32]) -> (Vec<u8>, f32, f32) {
-    let values = residual.iter().map(|value| u8::from(*value >= 0.0)).collect();
-    let along = residual.iter().map(|value| value.abs()).sum();
-    (values, along, (residual.len() as f32).sqrt())
+/// Bytes of a code that has so many bits.
+pub fn code_bytes(bits: usize) -> usize {
+    bits.div_ceil(WORD_BITS) * (WORD_BITS / 8)
 }
 
-/// The steps whose direction is nearest to the residual's, of those with the lengths that are tried.
-fn best_steps(residual: &[f32]) -> (Vec<u8>, f32, f32) {
-    let greatest = residual.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
-    let tried = LENGTHS.iter().map(|share| steps(residual, share * greatest / STEP_MIDDLE));
-    let cosine = |(_, along, length): &(Vec<u8>, f32, f32)| along / length;
-    tried.max_by(|left, right| cosine(left).total_cmp(&cosine(right))).expect("lengths are tried")
+fn is_square(value: f32) -> bool {
+    value.is_finite() && value >= 0.0
 }
 
-fn steps(residual: &[f32], length: f32) -> (Vec<u8>, f32, f32) {
-    let step = |value: &f32| {
-        let place = if length > 0.0 { value / length + STEP_MIDDLE } else { STEP_MIDDLE };
-        place.round().clamp(0.0, STEP_LAST)
-    };
-    let places: Vec<f32> = residual.iter().map(step).collect();
-    let around = || places.iter().map(|place| place - STEP_MIDDLE);
-    let along = around().zip(residual).map(|(step, value)| step * value).sum();
-    let length = around().map(|step| step * step).sum::<f32>().sqrt();
-    (places.into_iter().map(|place| place as u8).collect(), along, length)
+/// A question as codes are asked it.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    weights: Vec<f32>,
+    offset: f32,
+    /// The standard error of an estimate, by the error's length and the question's.
+    pub share: f32,
 }
 
-/// The first of eight is the lowest bit.
-fn packed_signs(values: &[u8]) -> u8 {
-    values.iter().rev().fold(0, |byte, value| byte << 1 | value)
-}
-
-/// Of 32 dimensions the first 16 are the low halves of 16 bytes, the others their high halves.
-fn packed_steps(group: &[u8]) -> impl Iterator<Item = u8> + '_ {
-    (0..16).map(|at| group[at] | group[at + 16] << 4)
+impl Asked {
+    /// Inner products of codes with the question but for their gains, by a kernel; as many as there are codes.
+    pub fn products(&self, kernel: Kernel, codes: &[u8], found: &mut Vec<f32>) {
+        found.clear();
+        kernel.sums(codes, &self.weights, found);
+        for product in found.iter_mut() {
+            *product += self.offset;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use crate::drawn::{normal, unit};
     use crate::scan::KERNELS;
-    use crate::{dot, Rotation};
 
-    const DIMENSIONS: usize = 384;
+    const DIMENSIONS: usize = 128;
 
-    fn drawn(random: &mut Random, length: f32) -> Vec<f32> {
-        let vector: Vec<f32> = (0..DIMENSIONS).map(|_| random.normal() as f32).collect();
-        let scale = length / dot(&vector, &vector).sqrt();
-        vector.into_iter().map(|value| value * scale).collect()
+    /// Along the first dimensions residuals vary most; what remains has no axis.
+    fn basis(depths: &[u32]) -> Basis {
+        let spread = |at: usize| 1.0 / (at + 4) as f32;
+        let all: f32 = (0..DIMENSIONS).map(|at| spread(at) * spread(at)).sum();
+        let axis = |(at, depth): (usize, &u32)| {
+            let variance = spread(at) * spread(at) / all;
+            // Of a normal value: the best step, and the mean square of the error that it leaves.
+            let (step, error) = [(1.596, 0.3634), (0.9957, 0.1188), (0.586, 0.0374)][*depth as usize - 1];
+            Axis { step: variance.sqrt() * step, error: variance * error, depth: *depth }
+        };
+        let axes: Vec<Axis> = depths.iter().enumerate().map(axis).collect();
+        let mut directions = vec![0.0; axes.len() * DIMENSIONS];
+        (0..axes.len()).for_each(|at| directions[at * DIMENSIONS + at] = 1.0);
+        let across: f32 = (axes.len()..DIMENSIONS).map(|at| spread(at) * spread(at) / all).sum();
+        Basis {
+            dimensions: DIMENSIONS,
+            directions,
+            rest: across / (DIMENSIONS - axes.len()).max(1) as f32,
+            axes,
+        }
     }
 
-    /// Of many pairs: error of the estimate over its standard error as stored.
-    fn errors(bits: Bits) -> Vec<f32> {
-        let (coder, mut random) = (Coder { dimensions: DIMENSIONS, bits }, Random::new(3));
-        let rotation = Rotation::new(DIMENSIONS, 5);
-        let mut errors = Vec::new();
-        for _ in 0..300 {
+    fn residual(seed: u64) -> Vec<f32> {
+        let values: Vec<f32> =
+            normal(seed, DIMENSIONS).iter().enumerate().map(|(at, value)| value / (at + 4) as f32).collect();
+        unit(&values).iter().map(|value| value * 0.7).collect()
+    }
+
+    /// Of many pairs: the estimate's error over its standard error as stored.
+    fn errors(basis: &Basis) -> Vec<f32> {
+        let centroid = unit(&normal(7, DIMENSIONS));
+        let one = |seed: u64| {
+            let residual = residual(seed);
+            let vector: Vec<f32> = residual.iter().zip(&centroid).map(|(left, right)| left + right).collect();
+            let question = unit(&normal(seed + 10_000, DIMENSIONS));
             let (mut codes, mut factors, mut products) = (Vec::new(), Vec::new(), Vec::new());
-            let residual = rotation.apply(&drawn(&mut random, 0.7));
-            coder.encode(&residual, &mut codes, &mut factors);
-            assert_eq!((codes.len(), factors.len()), (coder.code_bytes(), coder.factor_bytes()));
-            let stored = coder.factors(&factors);
-            let direction = rotation.apply(&drawn(&mut random, 1.0));
-            coder.products(KERNELS[0], &codes, &direction, &mut products);
-            let estimate = stored.scale * products[0];
-            errors.push((estimate - dot(&residual, &direction)) / stored.error);
-        }
-        errors
+            basis.encode(&vector, &centroid, &mut codes, &mut factors);
+            assert_eq!((codes.len(), factors.len()), (basis.code_bytes(), FACTOR_BYTES));
+            let (stored, asked) = (Factors::read(&factors), basis.asked(&question));
+            asked.products(KERNELS[0], &codes, &mut products);
+            let estimate = stored.gain * products[0] + stored.offset;
+            let across: Vec<f32> = question.iter().zip(&centroid).map(|(left, right)| left - right).collect();
+            (estimate - dot(&residual, &question))
+                / (stored.error * asked.share * dot(&across, &across).sqrt())
+        };
+        (0..400).map(one).collect()
     }
 
     #[test]
     fn estimates_are_unbiased_and_their_errors_are_as_said() {
-        for bits in [Bits::One, Bits::Four] {
-            let errors = errors(bits);
+        for depths in [vec![3; 64], [vec![2; 31], vec![1; 64]].concat(), vec![2; 32]] {
+            let basis = basis(&depths);
+            basis.check().expect("it is one");
+            let errors = errors(&basis);
             let count = errors.len() as f32;
             let mean = errors.iter().sum::<f32>() / count;
             let spread = (errors.iter().map(|error| error * error).sum::<f32>() / count).sqrt();
-            assert!(mean.abs() < 0.25, "{bits:?}: {mean}");
-            assert!((0.8..1.2).contains(&spread), "{bits:?}: {spread}");
+            assert!(mean.abs() < 0.2, "{mean}");
+            assert!((0.8..1.25).contains(&spread), "{spread}");
         }
     }
 
     #[test]
-    fn four_bits_err_by_far_less_than_one() {
-        let mut random = Random::new(9);
-        let residual = drawn(&mut random, 1.0);
-        let error = |bits| {
-            let (coder, mut factors) = (Coder { dimensions: DIMENSIONS, bits }, Vec::new());
-            coder.encode(&residual, &mut Vec::new(), &mut factors);
-            coder.factors(&factors).error
+    fn bits_where_residuals_vary_err_by_less_than_as_many_on_all_axes() {
+        let error = |depths: &[u32]| {
+            let (basis, centroid) = (basis(depths), vec![0.0; DIMENSIONS]);
+            let errors = (0..50).map(|seed| {
+                let mut factors = Vec::new();
+                basis.encode(&residual(seed), &centroid, &mut Vec::new(), &mut factors);
+                Factors::read(&factors).error
+            });
+            errors.sum::<f32>()
         };
-        assert!(error(Bits::Four) * 6.0 < error(Bits::One), "{} {}", error(Bits::Four), error(Bits::One));
+        let (dealt, even) =
+            (error(&[vec![3; 16], vec![2; 20], vec![1; 40]].concat()), error(&[1; DIMENSIONS]));
+        assert!(dealt < 0.8 * even, "{dealt} {even}");
     }
 
     #[test]
-    fn a_residual_of_nothing_is_estimated_as_nothing() {
-        for bits in [Bits::One, Bits::Four] {
-            let coder = Coder { dimensions: DIMENSIONS, bits };
-            let (mut codes, mut factors) = (Vec::new(), Vec::new());
-            coder.encode(&[0.0; DIMENSIONS], &mut codes, &mut factors);
-            assert_eq!(coder.factors(&factors), Factors { norm: 0.0, scale: 0.0, error: 0.0 });
-        }
+    fn what_lies_at_its_centroid_is_estimated_as_it() {
+        let (basis, centroid) = (basis(&[2; 32]), unit(&normal(3, DIMENSIONS)));
+        let mut factors = Vec::new();
+        basis.encode(&centroid, &centroid, &mut Vec::new(), &mut factors);
+        assert_eq!(Factors::read(&factors), Factors { gain: 0.0, offset: 0.0, error: 0.0 });
+    }
+
+    #[test]
+    fn what_is_no_basis_is_refused_with_the_reason() {
+        let whole = basis(&[2; 32]);
+        let refusal = |change: fn(&mut Basis)| {
+            let mut changed = whole.clone();
+            change(&mut changed);
+            changed.check().expect_err("it is refused")
+        };
+        assert!(refusal(|basis| basis.axes.clear()).contains("0 axes"));
+        assert!(refusal(|basis| basis.directions[0] = 2.0).contains("axis 0 has not the length 1"));
+        assert!(refusal(|basis| basis.axes[3].depth = 9).contains("axis 3 is none"));
+        assert!(refusal(|basis| basis.axes[3].step = f32::NAN).contains("axis 3 is none"));
+        assert!(refusal(|basis| basis.axes[3].error = -1.0).contains("axis 3 is none"));
+        assert!(refusal(|basis| basis.rest = f32::INFINITY).contains("across its axes"));
     }
 }

@@ -4,17 +4,16 @@
 #![deny(unsafe_code)]
 
 mod code;
-mod random;
-mod rotation;
+#[cfg(test)]
+mod drawn;
 mod scan;
 mod search;
 mod snapshot;
 
-pub use code::{Bits, Coder};
-pub use rotation::Rotation;
+pub use code::{Axis, Basis};
 pub use scan::{Kernel, KERNELS};
 pub use search::{Found, Search, Wanted};
-pub use snapshot::{encoded, merge, write, Clusters, Header, Snapshot, SnapshotError};
+pub use snapshot::{encoded, merge, write, Clusters, Snapshot, SnapshotError};
 
 /// The inner product, in as many sums as a processor adds at once.
 pub(crate) fn dot(left: &[f32], right: &[f32]) -> f32 {

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use crate::code::Factors;
+use crate::code::{Asked, Factors};
 use crate::dot;
 use crate::scan::Kernel;
 use crate::snapshot::Snapshot;
@@ -59,10 +59,9 @@ impl Search {
         kernel: Kernel,
         is_gone: impl Fn(u32) -> bool,
     ) -> Self {
-        let question = snapshot.rotated(wanted.question);
-        let nearest = nearest(snapshot, &question, wanted.probes);
-        let mut scan =
-            Scan { snapshot, question, kernel, deviations: wanted.deviations, products: Vec::new() };
+        let nearest = nearest(snapshot, wanted.question, wanted.probes);
+        let asked = snapshot.basis().asked(wanted.question);
+        let mut scan = Scan { snapshot, asked, wanted, kernel, products: Vec::new() };
         let mut candidates = Vec::new();
         for cluster in &nearest {
             scan.cluster(*cluster, &is_gone, &mut candidates);
@@ -147,31 +146,29 @@ fn nearest(snapshot: &Snapshot, question: &[f32], probes: usize) -> Vec<usize> {
 
 struct Scan<'a> {
     snapshot: &'a Snapshot,
-    question: Vec<f32>,
+    asked: Asked,
+    wanted: Wanted<'a>,
     kernel: Kernel,
-    deviations: f32,
     products: Vec<f32>,
 }
 
 impl Scan<'_> {
-    /// With o = c + r the similarity <o, q> is <c, q> + <r, q - c> + <r, c>; the code estimates the second term, and
-    /// the third is (1 - |c|² - |r|²) / 2 since o has the length one.
+    /// With o = c + r the similarity <o, q> is <c, q> + <r, q>. The code estimates the second term; what it lacks of
+    /// <r, c> is stored, so that it errs only by the error's inner product with q - c.
     fn cluster(&mut self, cluster: usize, is_gone: &impl Fn(u32) -> bool, candidates: &mut Vec<Candidate>) {
         let rows = self.snapshot.rows_of(cluster);
         let centroid: Vec<f32> = self.snapshot.centroid(cluster).collect();
-        let direction: Vec<f32> =
-            self.question.iter().zip(&centroid).map(|(value, centre)| value - centre).collect();
-        let (own, with) = (dot(&centroid, &centroid), dot(&centroid, &self.question));
-        let slack = self.deviations * dot(&direction, &direction).sqrt();
-        let coder = self.snapshot.header().coder;
-        coder.products(self.kernel, self.snapshot.codes(rows.clone()), &direction, &mut self.products);
+        let with = dot(&centroid, self.wanted.question);
+        let away = self.snapshot.distance(cluster, self.wanted.question).sqrt();
+        let slack = self.wanted.deviations * self.asked.share * away;
+        self.asked.products(self.kernel, self.snapshot.codes(rows.clone()), &mut self.products);
         for (row, product) in rows.zip(&self.products) {
             let passage = self.snapshot.passage(row);
             if is_gone(passage) {
                 continue;
             }
-            let Factors { norm, scale, error } = self.snapshot.factors(row);
-            let estimate = with + scale * product + (1.0 - own - norm * norm) / 2.0;
+            let Factors { gain, offset, error } = self.snapshot.factors(row);
+            let estimate = with + gain * product + offset;
             candidates.push(Candidate { passage, estimate, most: estimate + slack * error });
         }
     }

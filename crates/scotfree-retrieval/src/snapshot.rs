@@ -1,12 +1,15 @@
 //! The file of an index: one header, and side by side what a search scans; mapped, never read into memory.
 //!
 //! ```text
-//!   0 magic  8 version 4  dimensions 4  bits 4  clusters 4  rows 8  seed 8  model 32  body's CRC-32C 4  header's 4
-//! 128 centroids: clusters x dimensions x 2, rotated, as half-precision numbers
+//!   0 magic  8 version 4  dimensions 4  axes 4  clusters 4  rows 8  bits 4  rest 4  model 32  body's CRC-32C 4
+//!  76 header's CRC-32C 4
+//! 128 directions: axes x dimensions x 2, as half-precision numbers
+//!     axes: axes x (step 4, error 4, depth 4)
+//!     centroids: clusters x dimensions x 2, as half-precision numbers
 //!     starts: (clusters + 1) x 4, the first row of each cluster
 //!     passages: rows x 4, which passage a row is
-//!     factors: rows x (4 or 6), as half-precision numbers
-//!     codes: rows x dimensions x bits / 8
+//!     factors: rows x 6, as half-precision numbers
+//!     codes: rows x bits / 8, filled up to a multiple of 8
 //! ```
 //! Numbers are little-endian; each section begins at a multiple of 64 bytes.
 //!
@@ -19,37 +22,26 @@ use std::path::{Path, PathBuf};
 
 use half::f16;
 
-use crate::code::{Bits, Coder, Factors, DIMENSIONS_STEP};
+use crate::code::{code_bytes, Axis, Basis, Factors, DEPTH_MAX, FACTOR_BYTES};
 use crate::dot;
-use crate::rotation::Rotation;
 
 mod mapped;
 
 const MAGIC: [u8; 8] = *b"SCOTRAG\0";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 128;
 const HEADER_USED: usize = 80;
 const ALIGNMENT: usize = 64;
+const AXIS_BYTES: usize = 12;
 /// Embeddings of more dimensions than any model has are no embeddings.
 const DIMENSIONS_MAX: usize = 16_384;
 /// How far from one the length of an embedding may be.
 const LENGTH_SLACK: f32 = 0.01;
 
-/// What an index is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
-    /// Of its embeddings, and how they are coded.
-    pub coder: Coder,
-    /// Of its rotation.
-    pub seed: u64,
-    /// SHA-256 of the model that embedded its passages.
-    pub model: [u8; 32],
-}
-
 /// Which passages lie in which cluster.
 #[derive(Debug, Clone, Copy)]
 pub struct Clusters<'a> {
-    /// One behind the other, not rotated.
+    /// One behind the other.
     pub centroids: &'a [f32],
     /// The first row of each cluster, and behind the last one how many there are.
     pub starts: &'a [u32],
@@ -83,9 +75,21 @@ pub enum SnapshotError {
     Unfit(String),
 }
 
+/// What a file has how many of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Counts {
+    dimensions: usize,
+    axes: usize,
+    bits: usize,
+    clusters: usize,
+    rows: usize,
+}
+
 /// Where the sections lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Layout {
+    directions: Range<usize>,
+    axes: Range<usize>,
     centroids: Range<usize>,
     starts: Range<usize>,
     passages: Range<usize>,
@@ -95,7 +99,7 @@ struct Layout {
 
 impl Layout {
     /// Nothing, if a file of such counts cannot be.
-    fn of(coder: Coder, clusters: usize, rows: usize) -> Option<Self> {
+    fn of(counts: Counts) -> Option<Self> {
         let mut end = HEADER_BYTES;
         let mut section = |count: usize, bytes: usize| {
             let start = end.checked_next_multiple_of(ALIGNMENT)?;
@@ -103,11 +107,13 @@ impl Layout {
             Some(start..end)
         };
         Some(Self {
-            centroids: section(clusters, 2 * coder.dimensions)?,
-            starts: section(clusters.checked_add(1)?, 4)?,
-            passages: section(rows, 4)?,
-            factors: section(rows, coder.factor_bytes())?,
-            codes: section(rows, coder.code_bytes())?,
+            directions: section(counts.axes, 2 * counts.dimensions)?,
+            axes: section(counts.axes, AXIS_BYTES)?,
+            centroids: section(counts.clusters, 2 * counts.dimensions)?,
+            starts: section(counts.clusters.checked_add(1)?, 4)?,
+            passages: section(counts.rows, 4)?,
+            factors: section(counts.rows, FACTOR_BYTES)?,
+            codes: section(counts.rows, code_bytes(counts.bits))?,
         })
     }
 }
@@ -115,30 +121,35 @@ impl Layout {
 /// An index as its file has it.
 #[derive(Debug)]
 pub struct Snapshot {
-    header: Header,
-    rotation: Rotation,
+    basis: Basis,
+    model: [u8; 32],
     layout: Layout,
-    clusters: usize,
-    rows: usize,
+    counts: Counts,
     bytes: mapped::Mapped,
 }
 
-/// Writes an index; `embeddings` have length one, and lie behind each other.
+/// Writes an index; `embeddings` have length one, and lie behind each other; `model` is the SHA-256 of what made them.
 ///
 /// What was at the path stays until all of the new file is on the disk.
 pub fn write(
     path: &Path,
-    header: Header,
+    basis: &Basis,
+    model: [u8; 32],
     clusters: Clusters<'_>,
     embeddings: &[f32],
 ) -> Result<(), SnapshotError> {
-    put(path, &encoded(header, clusters, embeddings)?)
+    put(path, &encoded(basis, model, clusters, embeddings)?)
 }
 
 /// The bytes of an index's file.
-pub fn encoded(header: Header, clusters: Clusters<'_>, embeddings: &[f32]) -> Result<Vec<u8>, SnapshotError> {
-    check(header.coder, clusters, embeddings).map_err(SnapshotError::Unfit)?;
-    Ok(Body::coded(header, clusters, embeddings).file(header))
+pub fn encoded(
+    basis: &Basis,
+    model: [u8; 32],
+    clusters: Clusters<'_>,
+    embeddings: &[f32],
+) -> Result<Vec<u8>, SnapshotError> {
+    check(basis, clusters, embeddings).map_err(SnapshotError::Unfit)?;
+    Ok(Body::coded(&stored(basis), clusters, embeddings).file(model))
 }
 
 /// Writes an index of what another has but for what is gone, and of embeddings, each in the nearest of its clusters.
@@ -151,9 +162,8 @@ pub fn merge(
     embeddings: &[f32],
     passages: &[u32],
 ) -> Result<(), SnapshotError> {
-    let coder = old.header.coder;
-    check_embeddings(coder, embeddings, passages).map_err(SnapshotError::Unfit)?;
-    put(path, &Body::merged(old, is_gone, embeddings, passages).file(old.header))
+    check_embeddings(old.counts.dimensions, embeddings, passages).map_err(SnapshotError::Unfit)?;
+    put(path, &Body::merged(old, is_gone, embeddings, passages).file(old.model))
 }
 
 fn put(path: &Path, bytes: &[u8]) -> Result<(), SnapshotError> {
@@ -172,14 +182,21 @@ fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     file.into_inner()?.sync_all()
 }
 
-fn check(coder: Coder, clusters: Clusters<'_>, embeddings: &[f32]) -> Result<(), String> {
-    check_coder(coder)?;
-    let (dimensions, count) = (coder.dimensions, clusters.starts.len().saturating_sub(1));
+/// A basis as a file has it: with what is coded by it, it must be searched.
+fn stored(basis: &Basis) -> Basis {
+    let directions = basis.directions.iter().map(|value| f16::from_f32(*value).to_f32()).collect();
+    Basis { directions, ..basis.clone() }
+}
+
+fn check(basis: &Basis, clusters: Clusters<'_>, embeddings: &[f32]) -> Result<(), String> {
+    check_dimensions(basis.dimensions)?;
+    basis.check()?;
+    let (dimensions, count) = (basis.dimensions, clusters.starts.len().saturating_sub(1));
     let rows = clusters.rows.len();
     if clusters.centroids.len() != count * dimensions || count == 0 {
         return Err(format!("{count} clusters and {} values of centroids", clusters.centroids.len()));
     }
-    check_embeddings(coder, embeddings, clusters.passages)?;
+    check_embeddings(dimensions, embeddings, clusters.passages)?;
     check_starts(clusters.starts, rows)?;
     if clusters.passages.len() != rows {
         return Err(format!("{rows} rows and {} embeddings", clusters.passages.len()));
@@ -194,25 +211,22 @@ fn check(coder: Coder, clusters: Clusters<'_>, embeddings: &[f32]) -> Result<(),
     Ok(())
 }
 
-fn check_embeddings(coder: Coder, embeddings: &[f32], passages: &[u32]) -> Result<(), String> {
-    if embeddings.len() != passages.len() * coder.dimensions {
+fn check_embeddings(dimensions: usize, embeddings: &[f32], passages: &[u32]) -> Result<(), String> {
+    if embeddings.len() != passages.len() * dimensions {
         return Err(format!("{} passages and {} values of embeddings", passages.len(), embeddings.len()));
     }
     let length = |vector: &[f32]| dot(vector, vector).sqrt();
     // Also what is no number has no such length.
     let is_unit = |vector: &[f32]| (length(vector) - 1.0).abs() <= LENGTH_SLACK;
-    match embeddings.chunks_exact(coder.dimensions).position(|vector| !is_unit(vector)) {
+    match embeddings.chunks_exact(dimensions).position(|vector| !is_unit(vector)) {
         Some(at) => Err(format!("embedding {at} has not the length 1")),
         None => Ok(()),
     }
 }
 
-fn check_coder(coder: Coder) -> Result<(), String> {
-    let dimensions = coder.dimensions;
-    if dimensions == 0 || !dimensions.is_multiple_of(DIMENSIONS_STEP) || dimensions > DIMENSIONS_MAX {
-        return Err(format!(
-            "{dimensions} dimensions are no multiple of {DIMENSIONS_STEP} up to {DIMENSIONS_MAX}"
-        ));
+fn check_dimensions(dimensions: usize) -> Result<(), String> {
+    if dimensions == 0 || dimensions > DIMENSIONS_MAX {
+        return Err(format!("{dimensions} dimensions are none, or more than {DIMENSIONS_MAX}"));
     }
     Ok(())
 }
@@ -226,9 +240,9 @@ fn check_starts(starts: &[u32], rows: usize) -> Result<(), String> {
 }
 
 /// What a file has behind its header.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Body {
-    /// Rotated.
+    basis: Basis,
     centroids: Vec<f16>,
     starts: Vec<u32>,
     passages: Vec<u32>,
@@ -237,16 +251,21 @@ struct Body {
 }
 
 impl Body {
-    fn coded(header: Header, clusters: Clusters<'_>, embeddings: &[f32]) -> Self {
-        let (coder, rotation) = (header.coder, Rotation::new(header.coder.dimensions, header.seed));
+    fn new(basis: &Basis, centroids: impl Iterator<Item = f32>) -> Self {
         // Residuals are of the centroids that a search reads, rounded as they are.
-        let centroids = rotation.apply(clusters.centroids).into_iter().map(f16::from_f32).collect();
-        let mut body = Self { centroids, starts: vec![0], ..Self::default() };
+        let centroids = centroids.map(f16::from_f32).collect();
+        let (passages, factors, codes) = (Vec::new(), Vec::new(), Vec::new());
+        Self { basis: basis.clone(), centroids, starts: vec![0], passages, factors, codes }
+    }
+
+    fn coded(basis: &Basis, clusters: Clusters<'_>, embeddings: &[f32]) -> Self {
+        let mut body = Self::new(basis, clusters.centroids.iter().copied());
         for (cluster, ends) in clusters.starts.windows(2).enumerate() {
+            let centroid = body.centroid(cluster);
             for row in &clusters.rows[ends[0] as usize..ends[1] as usize] {
-                let at = *row as usize * coder.dimensions;
-                let rotated = rotation.apply(&embeddings[at..at + coder.dimensions]);
-                body.push(coder, cluster, &rotated, clusters.passages[*row as usize]);
+                let at = *row as usize * basis.dimensions;
+                let vector = &embeddings[at..at + basis.dimensions];
+                body.push(&centroid, vector, clusters.passages[*row as usize]);
             }
             body.end_cluster();
         }
@@ -254,14 +273,11 @@ impl Body {
     }
 
     fn merged(old: &Snapshot, is_gone: impl Fn(u32) -> bool, embeddings: &[f32], passages: &[u32]) -> Self {
-        let coder = old.header.coder;
-        let centroids =
-            (0..old.clusters).flat_map(|cluster| old.centroid(cluster)).map(f16::from_f32).collect();
-        let mut body = Self { centroids, starts: vec![0], ..Self::default() };
-        let rotated: Vec<Vec<f32>> =
-            embeddings.chunks_exact(coder.dimensions).map(|vector| old.rotated(vector)).collect();
-        let mut new_in: Vec<Vec<usize>> = vec![Vec::new(); old.clusters];
-        for (place, vector) in rotated.iter().enumerate() {
+        let clusters = old.counts.clusters;
+        let mut body = Self::new(&old.basis, (0..clusters).flat_map(|cluster| old.centroid(cluster)));
+        let vectors: Vec<&[f32]> = embeddings.chunks_exact(old.counts.dimensions).collect();
+        let mut new_in: Vec<Vec<usize>> = vec![Vec::new(); clusters];
+        for (place, vector) in vectors.iter().enumerate() {
             new_in[old.nearest(vector)].push(place);
         }
         for (cluster, places) in new_in.iter().enumerate() {
@@ -270,19 +286,23 @@ impl Body {
                 body.factors.extend_from_slice(old.factor_bytes(row));
                 body.codes.extend_from_slice(old.codes(row..row + 1));
             }
+            let centroid = body.centroid(cluster);
             for place in places {
-                body.push(coder, cluster, &rotated[*place], passages[*place]);
+                body.push(&centroid, vectors[*place], passages[*place]);
             }
             body.end_cluster();
         }
         body
     }
 
-    fn push(&mut self, coder: Coder, cluster: usize, rotated: &[f32], passage: u32) {
-        let centroid = &self.centroids[cluster * coder.dimensions..(cluster + 1) * coder.dimensions];
-        let residual: Vec<f32> =
-            rotated.iter().zip(centroid).map(|(value, centre)| value - centre.to_f32()).collect();
-        coder.encode(&residual, &mut self.codes, &mut self.factors);
+    fn centroid(&self, cluster: usize) -> Vec<f32> {
+        let dimensions = self.basis.dimensions;
+        let values = &self.centroids[cluster * dimensions..(cluster + 1) * dimensions];
+        values.iter().map(|value| value.to_f32()).collect()
+    }
+
+    fn push(&mut self, centroid: &[f32], vector: &[f32], passage: u32) {
+        self.basis.encode(vector, centroid, &mut self.codes, &mut self.factors);
         self.passages.push(passage);
     }
 
@@ -290,59 +310,112 @@ impl Body {
         self.starts.push(self.passages.len() as u32);
     }
 
-    fn file(&self, header: Header) -> Vec<u8> {
-        let (count, rows) = (self.starts.len() - 1, self.passages.len());
-        let layout = Layout::of(header.coder, count, rows).expect("it lies in memory");
+    fn counts(&self) -> Counts {
+        Counts {
+            dimensions: self.basis.dimensions,
+            axes: self.basis.axes.len(),
+            bits: self.basis.bits(),
+            clusters: self.starts.len() - 1,
+            rows: self.passages.len(),
+        }
+    }
+
+    fn file(&self, model: [u8; 32]) -> Vec<u8> {
+        let counts = self.counts();
+        let layout = Layout::of(counts).expect("it lies in memory");
         let mut bytes = vec![0; layout.codes.end];
         let mut put = |at: Range<usize>, of: &[u8]| bytes[at].copy_from_slice(of);
+        put(layout.directions, &flat(&self.basis.directions, |value| f16::from_f32(value).to_le_bytes()));
+        put(layout.axes, &flat(&self.basis.axes, axis_bytes));
         put(layout.centroids, &flat(&self.centroids, f16::to_le_bytes));
         put(layout.starts, &flat(&self.starts, u32::to_le_bytes));
         put(layout.passages, &flat(&self.passages, u32::to_le_bytes));
         put(layout.factors, &self.factors);
         put(layout.codes, &self.codes);
         let body = crc32c::crc32c(&bytes[HEADER_USED..]);
-        bytes[..HEADER_USED].copy_from_slice(&head(header, count, rows, body));
+        bytes[..HEADER_USED].copy_from_slice(&head(counts, self.basis.rest, model, body));
         bytes
     }
+}
+
+fn axis_bytes(axis: Axis) -> [u8; AXIS_BYTES] {
+    let parts = [axis.step.to_le_bytes(), axis.error.to_le_bytes(), axis.depth.to_le_bytes()];
+    parts.concat().try_into().expect("three numbers of four bytes")
 }
 
 fn flat<T: Copy, const N: usize>(values: &[T], bytes: impl Fn(T) -> [u8; N]) -> Vec<u8> {
     values.iter().flat_map(|value| bytes(*value)).collect()
 }
 
-fn head(header: Header, clusters: usize, rows: usize, body: u32) -> [u8; HEADER_USED] {
+fn head(counts: Counts, rest: f32, model: [u8; 32], body: u32) -> [u8; HEADER_USED] {
     let mut bytes = Vec::with_capacity(HEADER_USED);
     bytes.extend(MAGIC);
-    for number in [VERSION, header.coder.dimensions as u32, header.coder.bits.count(), clusters as u32] {
+    for number in [VERSION, counts.dimensions as u32, counts.axes as u32, counts.clusters as u32] {
         bytes.extend(number.to_le_bytes());
     }
-    bytes.extend((rows as u64).to_le_bytes());
-    bytes.extend(header.seed.to_le_bytes());
-    bytes.extend(header.model);
+    bytes.extend((counts.rows as u64).to_le_bytes());
+    bytes.extend((counts.bits as u32).to_le_bytes());
+    bytes.extend(rest.to_le_bytes());
+    bytes.extend(model);
     bytes.extend(body.to_le_bytes());
     bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
     bytes.try_into().expect("the fields fill the header")
 }
 
-/// The header of a file, how many clusters and rows it has, and its body's checksum.
-fn parse(bytes: &[u8]) -> Result<(Header, usize, usize, u32), String> {
+fn number(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+/// What a file has how many of, and its body's checksum.
+fn parse(bytes: &[u8]) -> Result<(Counts, u32), String> {
     if bytes.len() < HEADER_BYTES || bytes[..8] != MAGIC {
         return Err("it is no index of passages".to_owned());
     }
-    let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-    let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let number = |at| number(bytes, at);
     if number(8) != VERSION {
         return Err(format!("it is of version {}, this reads {VERSION}", number(8)));
     }
     if crc32c::crc32c(&bytes[..HEADER_USED - 4]) != number(HEADER_USED - 4) {
         return Err("its header is damaged".to_owned());
     }
-    let bits = Bits::of(number(16)).ok_or_else(|| format!("it has {} bits a dimension", number(16)))?;
-    let coder = Coder { dimensions: number(12) as usize, bits };
-    check_coder(coder)?;
-    let model = bytes[40..72].try_into().expect("32 bytes");
-    let rows = usize::try_from(long(24)).map_err(|_| format!("it has {} rows", long(24)))?;
-    Ok((Header { coder, seed: long(32), model }, number(20) as usize, rows, number(72)))
+    let rows = u64::from_le_bytes(bytes[24..32].try_into().expect("eight bytes"));
+    let counts = Counts {
+        dimensions: number(12) as usize,
+        axes: number(16) as usize,
+        clusters: number(20) as usize,
+        rows: usize::try_from(rows).map_err(|_| format!("it has {rows} rows"))?,
+        bits: number(32) as usize,
+    };
+    check_dimensions(counts.dimensions)?;
+    // More would be read from a basis that is not checked yet.
+    if counts.axes > counts.dimensions || counts.bits > counts.axes * DEPTH_MAX as usize {
+        return Err(format!("it has {} bits along {} axes", counts.bits, counts.axes));
+    }
+    Ok((counts, number(72)))
+}
+
+/// The basis of a file whose checksum is right.
+fn parse_basis(bytes: &[u8], counts: Counts, layout: &Layout) -> Result<Basis, String> {
+    let axis = |stored: &[u8]| Axis {
+        step: f32::from_bits(number(stored, 0)),
+        error: f32::from_bits(number(stored, 4)),
+        depth: number(stored, 8),
+    };
+    let basis = Basis {
+        dimensions: counts.dimensions,
+        directions: halves(&bytes[layout.directions.clone()]).collect(),
+        axes: bytes[layout.axes.clone()].chunks_exact(AXIS_BYTES).map(axis).collect(),
+        rest: f32::from_bits(number(bytes, 36)),
+    };
+    basis.check()?;
+    match basis.bits() {
+        bits if bits == counts.bits => Ok(basis),
+        bits => Err(format!("its axes have {bits} bits, its codes {}", counts.bits)),
+    }
+}
+
+fn halves(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {
+    bytes.chunks_exact(2).map(|two| f16::from_le_bytes([two[0], two[1]]).to_f32())
 }
 
 impl Snapshot {
@@ -359,51 +432,56 @@ impl Snapshot {
     }
 
     fn checked(bytes: mapped::Mapped) -> Result<Self, String> {
-        let (header, clusters, rows, body) = parse(&bytes)?;
-        let layout =
-            Layout::of(header.coder, clusters, rows).filter(|layout| layout.codes.end == bytes.len());
+        let (counts, body) = parse(&bytes)?;
+        let layout = Layout::of(counts).filter(|layout| layout.codes.end == bytes.len());
         let layout = layout.ok_or_else(|| {
-            format!("{rows} rows in {clusters} clusters do not make its {} bytes", bytes.len())
+            format!(
+                "{} rows in {} clusters do not make its {} bytes",
+                counts.rows,
+                counts.clusters,
+                bytes.len()
+            )
         })?;
         if crc32c::crc32c(&bytes[HEADER_USED..]) != body {
             return Err("it is damaged: its checksum is another".to_owned());
         }
-        let rotation = Rotation::new(header.coder.dimensions, header.seed);
-        let opened = Self { header, rotation, layout, clusters, rows, bytes };
-        let starts: Vec<u32> = (0..=clusters).map(|cluster| opened.start(cluster) as u32).collect();
-        check_starts(&starts, rows)?;
+        let basis = parse_basis(&bytes, counts, &layout)?;
+        let model = bytes[40..72].try_into().expect("32 bytes");
+        let opened = Self { basis, model, layout, counts, bytes };
+        let starts: Vec<u32> = (0..=counts.clusters).map(|cluster| opened.start(cluster) as u32).collect();
+        check_starts(&starts, counts.rows)?;
         Ok(opened)
     }
 
-    /// What it is of.
-    pub fn header(&self) -> Header {
-        self.header
+    /// How it codes.
+    pub fn basis(&self) -> &Basis {
+        &self.basis
+    }
+
+    /// SHA-256 of the model that embedded its passages.
+    pub fn model(&self) -> [u8; 32] {
+        self.model
     }
 
     /// How many clusters.
     pub fn clusters(&self) -> usize {
-        self.clusters
+        self.counts.clusters
     }
 
     /// How many passages.
     pub fn rows(&self) -> usize {
-        self.rows
+        self.counts.rows
     }
 
     /// Its passages, in the order of rows.
     pub fn passages(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.rows).map(|row| self.passage(row))
-    }
-
-    /// A vector as its centroids and codes are.
-    pub(crate) fn rotated(&self, vector: &[f32]) -> Vec<f32> {
-        self.rotation.apply(vector)
+        (0..self.counts.rows).map(|row| self.passage(row))
     }
 
     pub(crate) fn centroid(&self, cluster: usize) -> impl Iterator<Item = f32> + '_ {
-        let bytes = 2 * self.header.coder.dimensions;
+        let bytes = 2 * self.counts.dimensions;
         let at = self.layout.centroids.start + cluster * bytes;
-        self.bytes[at..at + bytes].chunks_exact(2).map(|two| f16::from_le_bytes([two[0], two[1]]).to_f32())
+        halves(&self.bytes[at..at + bytes])
     }
 
     pub(crate) fn rows_of(&self, cluster: usize) -> Range<usize> {
@@ -415,29 +493,28 @@ impl Snapshot {
     }
 
     pub(crate) fn codes(&self, rows: Range<usize>) -> &[u8] {
-        let (start, bytes) = (self.layout.codes.start, self.header.coder.code_bytes());
+        let (start, bytes) = (self.layout.codes.start, self.basis.code_bytes());
         &self.bytes[start + rows.start * bytes..start + rows.end * bytes]
     }
 
     pub(crate) fn factors(&self, row: usize) -> Factors {
-        self.header.coder.factors(self.factor_bytes(row))
+        Factors::read(self.factor_bytes(row))
     }
 
     fn factor_bytes(&self, row: usize) -> &[u8] {
-        let bytes = self.header.coder.factor_bytes();
-        let at = self.layout.factors.start + row * bytes;
-        &self.bytes[at..at + bytes]
+        let at = self.layout.factors.start + row * FACTOR_BYTES;
+        &self.bytes[at..at + FACTOR_BYTES]
     }
 
-    /// Of the clusters the one whose centroid is nearest to a rotated vector.
-    fn nearest(&self, rotated: &[f32]) -> usize {
-        let distances = (0..self.clusters).map(|cluster| (self.distance(cluster, rotated), cluster));
+    /// Of the clusters the one whose centroid is nearest to a vector.
+    fn nearest(&self, vector: &[f32]) -> usize {
+        let distances = (0..self.counts.clusters).map(|cluster| (self.distance(cluster, vector), cluster));
         distances.min_by(|left, right| left.0.total_cmp(&right.0)).map_or(0, |(_, cluster)| cluster)
     }
 
-    /// Between a centroid and a rotated vector, squared.
-    pub(crate) fn distance(&self, cluster: usize, rotated: &[f32]) -> f32 {
-        self.centroid(cluster).zip(rotated).map(|(centre, value)| (value - centre) * (value - centre)).sum()
+    /// Between a centroid and a vector, squared.
+    pub(crate) fn distance(&self, cluster: usize, vector: &[f32]) -> f32 {
+        self.centroid(cluster).zip(vector).map(|(centre, value)| (value - centre) * (value - centre)).sum()
     }
 
     fn start(&self, cluster: usize) -> usize {
@@ -445,6 +522,6 @@ impl Snapshot {
     }
 
     fn number(&self, at: usize) -> u32 {
-        u32::from_le_bytes(self.bytes[at..at + 4].try_into().expect("four bytes"))
+        number(&self.bytes, at)
     }
 }

@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use scotfree_retrieval::{
-    merge, write, Bits, Clusters, Coder, Found, Header, Kernel, Search, Snapshot, SnapshotError, Wanted,
-    KERNELS,
+    merge, write, Axis, Basis, Clusters, Found, Kernel, Search, Snapshot, SnapshotError, Wanted, KERNELS,
 };
 
 const DIMENSIONS: usize = 128;
@@ -14,6 +13,7 @@ const EACH: usize = 60;
 const COUNT: usize = 10;
 /// At which hardly any bound is wrong.
 const SAFE: f32 = 4.0;
+const MODEL: [u8; 32] = [7; 32];
 
 /// Embeddings around centroids, as texts' are: the same every time.
 struct Drawn {
@@ -37,6 +37,17 @@ impl Drawn {
         let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
         vector.into_iter().map(|value| value / length).collect()
     }
+}
+
+/// Every dimension is an axis; residuals of length one spread evenly over them.
+fn basis(depth: u32) -> Basis {
+    let variance = 1.0 / DIMENSIONS as f32;
+    // Of a normal value: the best step, and the mean square of the error that it leaves.
+    let (step, error) = if depth == 1 { (1.596, 0.363) } else { (0.335, 0.0115) };
+    let axis = Axis { step: variance.sqrt() * step, error: variance * error, depth };
+    let mut directions = vec![0.0; DIMENSIONS * DIMENSIONS];
+    (0..DIMENSIONS).for_each(|at| directions[at * DIMENSIONS + at] = 1.0);
+    Basis { dimensions: DIMENSIONS, directions, axes: vec![axis; DIMENSIONS], rest: 0.0 }
 }
 
 struct Fixture {
@@ -75,9 +86,8 @@ impl Fixture {
         }
     }
 
-    fn written(&self, path: &Path, bits: Bits) -> Snapshot {
-        let header = Header { coder: Coder { dimensions: DIMENSIONS, bits }, seed: 3, model: [7; 32] };
-        write(path, header, self.clusters(), &self.embeddings).expect("it is written");
+    fn written(&self, path: &Path, depth: u32) -> Snapshot {
+        write(path, &basis(depth), MODEL, self.clusters(), &self.embeddings).expect("it is written");
         Snapshot::open(path).expect("it is opened")
     }
 
@@ -141,7 +151,7 @@ fn recall(fixture: &Fixture, found: impl Fn(&[f32]) -> Vec<u32>) -> f64 {
 #[test]
 fn the_search_finds_what_looking_at_all_finds_and_asks_for_few() {
     let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
-    let snapshot = fixture.written(&folder.path().join("index"), Bits::One);
+    let snapshot = fixture.written(&folder.path().join("index"), 1);
     let asked = std::cell::Cell::new(0);
     let found = recall(&fixture, |question| {
         let (found, count) = fixture.search(&snapshot, question, SAFE);
@@ -156,7 +166,7 @@ fn the_search_finds_what_looking_at_all_finds_and_asks_for_few() {
 #[test]
 fn a_planted_bound_of_nothing_misses_some() {
     let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
-    let snapshot = fixture.written(&folder.path().join("index"), Bits::One);
+    let snapshot = fixture.written(&folder.path().join("index"), 1);
     let found = recall(&fixture, |question| fixture.search(&snapshot, question, 0.0).0);
     assert!(found < 0.99, "a search that trusts its estimates found {found}");
 }
@@ -168,8 +178,8 @@ fn four_bits_find_nearly_all_without_an_exact_value() {
         let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, deviations: SAFE };
         passages(&Search::new(snapshot, wanted, Kernel::best(), |_| false).guessed())
     };
-    let four = fixture.written(&folder.path().join("four"), Bits::Four);
-    let one = fixture.written(&folder.path().join("one"), Bits::One);
+    let four = fixture.written(&folder.path().join("four"), 4);
+    let one = fixture.written(&folder.path().join("one"), 1);
     let (four, one) = (recall(&fixture, |of| guess(&four, of)), recall(&fixture, |of| guess(&one, of)));
     assert!(four > 0.93 && one < four - 0.1, "four bits {four}, one bit {one}");
 }
@@ -177,7 +187,7 @@ fn four_bits_find_nearly_all_without_an_exact_value() {
 #[test]
 fn what_is_gone_is_not_found_and_what_is_known_is_not_asked_for() {
     let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
-    let snapshot = fixture.written(&folder.path().join("index"), Bits::One);
+    let snapshot = fixture.written(&folder.path().join("index"), 1);
     let question = &fixture.questions()[0];
     let nearest = fixture.flat(question);
     let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, deviations: SAFE };
@@ -201,7 +211,7 @@ fn what_is_gone_is_not_found_and_what_is_known_is_not_asked_for() {
 #[test]
 fn clusters_beyond_the_probes_are_not_looked_at() {
     let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
-    let snapshot = fixture.written(&folder.path().join("index"), Bits::One);
+    let snapshot = fixture.written(&folder.path().join("index"), 1);
     let question = &fixture.embeddings[..DIMENSIONS];
     let wanted = Wanted { question, count: COUNT, probes: 1, deviations: SAFE };
     let search = Search::new(&snapshot, wanted, Kernel::best(), |_| false);
@@ -212,7 +222,7 @@ fn clusters_beyond_the_probes_are_not_looked_at() {
 #[test]
 fn every_kernel_guesses_the_same() {
     let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
-    let snapshot = fixture.written(&folder.path().join("index"), Bits::Four);
+    let snapshot = fixture.written(&folder.path().join("index"), 4);
     let question = &fixture.questions()[1];
     let guess = |kernel| {
         let wanted = Wanted { question, count: 3, probes: CLUSTERS, deviations: SAFE };
@@ -227,7 +237,7 @@ fn every_kernel_guesses_the_same() {
 fn a_damaged_or_foreign_file_is_refused_with_the_reason() {
     let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
     let path = folder.path().join("index");
-    let rows = fixture.written(&path, Bits::One).rows();
+    let rows = fixture.written(&path, 1).rows();
     assert_eq!(rows, CLUSTERS * EACH);
     let whole = std::fs::read(&path).expect("it is there");
     let refusal = |bytes: &[u8]| {
@@ -241,7 +251,7 @@ fn a_damaged_or_foreign_file_is_refused_with_the_reason() {
     assert!(refusal(b"").contains("no index"));
     assert!(refusal(b"PK\x03\x04 something else that is long enough to hold a header of an index, and a little more than that, to be sure of it....").contains("no index"));
     assert!(refusal(&whole[..whole.len() - 1]).contains("do not make its"));
-    for at in (0..whole.len()).step_by(97).chain(0..80) {
+    for at in (0..whole.len()).step_by(97).chain(0..80).chain(128..140) {
         let mut damaged = whole.clone();
         damaged[at] ^= 1;
         refusal(&damaged);
@@ -254,33 +264,33 @@ fn a_damaged_or_foreign_file_is_refused_with_the_reason() {
 fn what_is_no_index_is_not_written_and_leaves_the_old_one() {
     let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
     let path = folder.path().join("index");
-    fixture.written(&path, Bits::One);
+    fixture.written(&path, 1);
     let before = std::fs::read(&path).expect("it is there");
-    let header = Header { coder: Coder { dimensions: DIMENSIONS, bits: Bits::One }, seed: 3, model: [7; 32] };
-    let refused = |header: Header, clusters: Clusters<'_>, embeddings: &[f32]| {
-        write(&path, header, clusters, embeddings).expect_err("it is refused").to_string()
+    let refused = |basis: &Basis, clusters: Clusters<'_>, embeddings: &[f32]| {
+        write(&path, basis, MODEL, clusters, embeddings).expect_err("it is refused").to_string()
     };
+    let basis = basis(1);
     let mut long = fixture.embeddings.clone();
     long[5] += 1.0;
-    assert!(refused(header, fixture.clusters(), &long).contains("embedding 0 has not the length 1"));
+    assert!(refused(&basis, fixture.clusters(), &long).contains("embedding 0 has not the length 1"));
     let twice = vec![0; fixture.rows.len()];
     let clusters = Clusters { rows: &twice, ..fixture.clusters() };
-    assert!(refused(header, clusters, &fixture.embeddings).contains("in two rows"));
+    assert!(refused(&basis, clusters, &fixture.embeddings).contains("in two rows"));
     let clusters = Clusters {
         starts: &[0, 5, 3],
         centroids: &fixture.centroids[..2 * DIMENSIONS],
         ..fixture.clusters()
     };
-    assert!(refused(header, clusters, &fixture.embeddings).contains("do not part"));
-    let odd = Header { coder: Coder { dimensions: 100, bits: Bits::One }, ..header };
-    assert!(refused(odd, fixture.clusters(), &fixture.embeddings).contains("100 dimensions"));
+    assert!(refused(&basis, clusters, &fixture.embeddings).contains("do not part"));
+    let odd = Basis { rest: f32::NAN, ..basis };
+    assert!(refused(&odd, fixture.clusters(), &fixture.embeddings).contains("across its axes"));
     assert_eq!(std::fs::read(&path).expect("it is there"), before);
 }
 
 #[test]
 fn a_merged_index_is_one_that_was_written_so() {
     let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
-    let old = fixture.written(&folder.path().join("old"), Bits::One);
+    let old = fixture.written(&folder.path().join("old"), 1);
     let is_gone = |passage: u32| passage.is_multiple_of(3);
     let path = folder.path().join("new");
     // What is taken out and put in again is coded as it was.

@@ -93,20 +93,37 @@ class MetricDecoder:
     def take(self) -> tuple[int, int, Columns]:
         """The rows since the last time, and how many points only began a counter."""
 
+class Axes:
+    """Along what an index codes residuals.
+
+    `directions` (f32, axes x dimensions), of each axis the length of a step, the mean square of the error that is
+    left of residuals of length one (f32) and how many bits it has (u32); `rest` is their mean square along each
+    direction across all axes. `ValueError` says what are none.
+    """
+
+    def __new__(
+        cls,
+        directions: Column,
+        steps: Column,
+        errors: Column,
+        depths: Column,
+        *,
+        rest: float,
+        dimensions: int,
+    ) -> Axes: ...
+
 def write_snapshot(
     path: Path,
+    axes: Axes,
     embeddings: Column,
     centroids: Column,
     starts: Column,
     rows: Column,
     passages: Column,
     *,
-    dimensions: int,
-    bits: int,
-    seed: int,
     model: bytes,
 ) -> None:
-    """Writes an index of embeddings (f32, of length one, behind each other) as codes of 1 or 4 bits a dimension.
+    """Writes an index of embeddings (f32, of length one, behind each other) as codes along axes.
 
     `starts` has the first row of each cluster and, last, how many there are; `rows` the embedding of each row;
     `passages` the passage of each embedding (all u32). `model` is the 32-byte digest of what embedded them.

@@ -23,17 +23,18 @@ from typing import Any, Final
 import numpy as np
 
 from scotfree import _native
-from scotfree.rag import clustering
+from scotfree.rag import axes, clustering
 from scotfree.rag.cache import Cache
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder, Vectors
+from scotfree.rag.lending import lent
 from scotfree.rag.passages import Passages, Text
 from scotfree.rag.splitting import Passage, Splitter
 from scotfree.rag.stages import Staged
 from scotfree.rag.trouble import RagError
 
 # Standard errors that an estimate's bound is away: recall beside how much is embedded again.
-DEVIATIONS: Final = 1.9
+DEVIATIONS: Final = 2.3
 # Of embeddings that searches made: some thousand.
 CACHE_BYTES: Final = 4 << 20
 # Passages that are embedded at once, after as many as are looked for: more are seldom needed by then.
@@ -45,8 +46,10 @@ _PENDING_MAX: Final = 0.1
 # Below, a cluster has too few embeddings to be learnt from.
 _CLUSTER_MIN: Final = 39
 _SEED: Final = 1
-# Codes of so many bits are searched by their estimates alone.
-_BITS_EXACT_ENOUGH: Final = 4
+# A dimension has so many bits on average: those that vary most have several, others none.
+BITS: Final = 5 / 6
+# Codes of so many bits a dimension are searched by their estimates alone.
+_BITS_EXACT_ENOUGH: Final = 3
 # By how little the first ranks of two orders count more than those behind.
 _FUSION: Final = 60
 _PASSAGES: Final = "passages.sqlite"
@@ -110,8 +113,10 @@ class Changes:
 class Index:
     """An index, open. One may change it at a time; searches see what was there when they began."""
 
-    def __init__(self, folder: Path, embedder: Embedder, *, bits: int = 1, cache_bytes: int = CACHE_BYTES) -> None:
-        """Opens it, or begins an empty one, whose codes have `bits` (1 or 4) a dimension.
+    def __init__(
+        self, folder: Path, embedder: Embedder, *, bits: float = BITS, cache_bytes: int = CACHE_BYTES
+    ) -> None:
+        """Opens it, or begins an empty one, whose codes have `bits` a dimension (up to 6), if not each of them.
 
         Of what searches embed again, `cache_bytes` are kept. A `RagError` says what is wrong with the folder.
         """
@@ -131,7 +136,9 @@ class Index:
         self._load()
 
     @classmethod
-    def build(cls, folder: Path, documents: Iterable[Document], embedder: Embedder, *, bits: int = 1) -> Index:
+    def build(
+        cls, folder: Path, documents: Iterable[Document], embedder: Embedder, *, bits: float = BITS
+    ) -> Index:
         """An index of these documents; what of them is in the folder already is not embedded again."""
         index = cls(folder, embedder, bits=bits)
         index.update(documents)
@@ -226,10 +233,10 @@ class Index:
         with answer.stage("centroid search and scan"):
             probes = self._snapshot.clusters if asked.probes is None else asked.probes
             gone = self._gone | asked.outside
-            search = self._snapshot.search(_lent(vector), asked.count, probes, asked.deviations, gone)
+            search = self._snapshot.search(lent(vector), asked.count, probes, asked.deviations, gone)
         search.give(known)
         answer.estimated = search.estimated
-        if self._snapshot.bits == _BITS_EXACT_ENOUGH:
+        if self._snapshot.bits >= _BITS_EXACT_ENOUGH * self._snapshot.dimensions:
             return search.guessed()
         self._regenerate(answer, search, vector, asked.count)
         return search.found()
@@ -321,9 +328,9 @@ class Index:
         if self._snapshot is None and not self._numbers:
             return
         name = _SNAPSHOT.format(1 + (_serial(self._name.decode()) if self._name else 0))
-        path, passages = self.folder / name, _lent(np.array(self._numbers, np.uint32))
+        path, passages = self.folder / name, lent(np.array(self._numbers, np.uint32))
         if self._snapshot is not None:
-            _native.merge_snapshot(path, self._snapshot, self._gone, _lent(self._pending), passages)
+            _native.merge_snapshot(path, self._snapshot, self._gone, lent(self._pending), passages)
         else:
             self._write_first(path, passages, self._pending)
         self._passages.settle(name, self._numbers, self._gone)
@@ -332,17 +339,17 @@ class Index:
     def _write_first(self, path: Path, passages: np.ndarray[Any, Any], vectors: Vectors) -> None:
         count = max(1, min(round(math.sqrt(len(passages))), len(passages) // _CLUSTER_MIN))
         centres = clustering.centroids(vectors, count, _SEED)
-        starts, rows = clustering.ordered(clustering.nearest(vectors, centres), count)
+        places = clustering.nearest(vectors, centres)
+        starts, rows = clustering.ordered(places, count)
+        bits = axes.bits_of(self._embedder.dimensions, self._bits)
         _native.write_snapshot(
             path,
-            _lent(vectors),
-            _lent(centres),
-            _lent(starts),
-            _lent(rows),
+            axes.learnt(vectors, centres, places, bits, _SEED),
+            lent(vectors),
+            lent(centres),
+            lent(starts),
+            lent(rows),
             passages,
-            dimensions=self._embedder.dimensions,
-            bits=self._bits,
-            seed=_SEED,
             model=self._embedder.digest,
         )
 
@@ -401,13 +408,6 @@ def is_index(folder: Path) -> bool:
 
 def _serial(name: str) -> int:
     return int("".join(letter for letter in name if letter.isdigit()))
-
-
-def _lent(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Flat, and not to be written to while Rust reads it."""
-    flat = np.ascontiguousarray(values).reshape(-1).view()
-    flat.flags.writeable = False
-    return flat
 
 
 def _digest(document: Document) -> bytes:
