@@ -17,8 +17,10 @@ use crate::scan::Kernel;
 pub const WORD_BITS: usize = 64;
 /// Along an axis.
 pub const DEPTH_MAX: u32 = 8;
-/// Bytes of a code's factors.
-pub const FACTOR_BYTES: usize = 6;
+/// How many factors a code has.
+pub const FACTORS: usize = 3;
+/// Their bytes.
+pub const FACTOR_BYTES: usize = 2 * FACTORS;
 /// How far from one the length of an axis' direction may be.
 const LENGTH_SLACK: f32 = 0.01;
 
@@ -73,14 +75,13 @@ pub struct Factors {
 }
 
 impl Factors {
-    /// As they are stored.
-    pub fn read(stored: &[u8]) -> Self {
-        let value = |at: usize| f16::from_le_bytes([stored[2 * at], stored[2 * at + 1]]).to_f32();
-        Self { gain: value(0), offset: value(1), error: value(2) }
+    /// Of the numbers in their order.
+    pub fn of(values: &[f32]) -> Self {
+        Self { gain: values[0], offset: values[1], error: values[2] }
     }
 
     fn write(self, factors: &mut Vec<u8>) {
-        let values = [self.gain, self.offset, self.error];
+        let values: [f32; FACTORS] = [self.gain, self.offset, self.error];
         factors.extend(values.iter().flat_map(|value| f16::from_f32(*value).to_le_bytes()));
     }
 }
@@ -223,6 +224,7 @@ impl Asked {
 mod tests {
     use super::*;
     use crate::drawn::{normal, unit};
+    use crate::halves::read;
     use crate::scan::KERNELS;
 
     const DIMENSIONS: usize = 128;
@@ -265,7 +267,7 @@ mod tests {
             let (mut codes, mut factors, mut products) = (Vec::new(), Vec::new(), Vec::new());
             basis.encode(&vector, &centroid, &mut codes, &mut factors);
             assert_eq!((codes.len(), factors.len()), (basis.code_bytes(), FACTOR_BYTES));
-            let (stored, asked) = (Factors::read(&factors), basis.asked(&question));
+            let (stored, asked) = (Factors::of(&read(&factors)), basis.asked(&question));
             asked.products(KERNELS[0], &codes, &mut products);
             let estimate = stored.gain * products[0] + stored.offset;
             let across: Vec<f32> = question.iter().zip(&centroid).map(|(left, right)| left - right).collect();
@@ -296,7 +298,7 @@ mod tests {
             let errors = (0..50).map(|seed| {
                 let mut factors = Vec::new();
                 basis.encode(&residual(seed), &centroid, &mut Vec::new(), &mut factors);
-                Factors::read(&factors).error
+                Factors::of(&read(&factors)).error
             });
             errors.sum::<f32>()
         };
@@ -310,7 +312,7 @@ mod tests {
         let (basis, centroid) = (basis(&[2; 32]), unit(&normal(3, DIMENSIONS)));
         let mut factors = Vec::new();
         basis.encode(&centroid, &centroid, &mut Vec::new(), &mut factors);
-        assert_eq!(Factors::read(&factors), Factors { gain: 0.0, offset: 0.0, error: 0.0 });
+        assert_eq!(Factors::of(&read(&factors)), Factors { gain: 0.0, offset: 0.0, error: 0.0 });
     }
 
     #[test]

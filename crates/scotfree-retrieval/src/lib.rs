@@ -6,6 +6,7 @@
 mod code;
 #[cfg(test)]
 mod drawn;
+mod halves;
 mod scan;
 mod search;
 mod snapshot;

@@ -5,10 +5,9 @@
 
 use std::collections::HashMap;
 
-use crate::code::{Asked, Factors};
-use crate::dot;
+use crate::code::{Asked, Factors, FACTORS};
 use crate::scan::Kernel;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Near, Snapshot};
 
 /// What is searched for.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +31,9 @@ pub struct Found {
     pub similarity: f32,
 }
 
+/// Candidates that are sorted when the first is asked for.
+const SORTED_FIRST: usize = 256;
+
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     passage: u32,
@@ -44,8 +46,9 @@ struct Candidate {
 #[derive(Debug)]
 pub struct Search {
     count: usize,
-    /// Those with the greatest bound first.
+    /// The first of them are sorted, those with the greatest bound first; no other has a greater one.
     candidates: Vec<Candidate>,
+    sorted: usize,
     next: usize,
     exact: HashMap<u32, f32>,
     probed: usize,
@@ -61,15 +64,14 @@ impl Search {
     ) -> Self {
         let nearest = nearest(snapshot, wanted.question, wanted.probes);
         let asked = snapshot.basis().asked(wanted.question);
-        let mut scan = Scan { snapshot, asked, wanted, kernel, products: Vec::new() };
+        let (deviations, products, factors) = (wanted.deviations, Vec::new(), Vec::new());
+        let mut scan = Scan { snapshot, asked, deviations, kernel, products, factors };
         let mut candidates = Vec::new();
-        for cluster in &nearest {
-            scan.cluster(*cluster, &is_gone, &mut candidates);
+        for near in &nearest {
+            scan.cluster(near, &is_gone, &mut candidates);
         }
-        candidates.sort_unstable_by(|left, right| {
-            right.most.total_cmp(&left.most).then(left.passage.cmp(&right.passage))
-        });
-        Self { count: wanted.count, candidates, next: 0, exact: HashMap::new(), probed: nearest.len() }
+        let (count, probed) = (wanted.count, nearest.len());
+        Self { count, candidates, sorted: 0, next: 0, exact: HashMap::new(), probed }
     }
 
     /// How many passages were estimated.
@@ -86,7 +88,9 @@ impl Search {
     pub fn ask(&mut self, most: usize) -> Vec<u32> {
         let bar = self.bar();
         let mut asked = Vec::new();
-        while let Some(one) = self.candidates.get(self.next).filter(|_| asked.len() < most) {
+        while asked.len() < most {
+            self.sort_more();
+            let Some(one) = self.candidates.get(self.next) else { break };
             if bar.is_some_and(|bar| one.most <= bar) {
                 break;
             }
@@ -96,6 +100,21 @@ impl Search {
             }
         }
         asked
+    }
+
+    /// Sorts as many again as are, if the next is not: a search sees few of them.
+    fn sort_more(&mut self) {
+        let rest = &mut self.candidates[self.sorted..];
+        if self.next < self.sorted || rest.is_empty() {
+            return;
+        }
+        let by_bound = |left: &Candidate, right: &Candidate| {
+            right.most.total_cmp(&left.most).then(left.passage.cmp(&right.passage))
+        };
+        let more = rest.len().min(self.sorted.max(SORTED_FIRST));
+        rest.select_nth_unstable_by(more - 1, by_bound);
+        rest[..more].sort_unstable_by(by_bound);
+        self.sorted += more;
     }
 
     /// Exact values: of what was asked for, or of others that are known.
@@ -129,46 +148,51 @@ impl Search {
 }
 
 fn first(mut found: Vec<Found>, count: usize) -> Vec<Found> {
-    found.sort_unstable_by(|left, right| {
+    let by_similarity = |left: &Found, right: &Found| {
         right.similarity.total_cmp(&left.similarity).then(left.passage.cmp(&right.passage))
-    });
+    };
+    if (1..found.len()).contains(&count) {
+        found.select_nth_unstable_by(count - 1, by_similarity);
+    }
     found.truncate(count);
+    found.sort_unstable_by(by_similarity);
     found
 }
 
 /// The clusters whose centroids are nearest, by distance.
-fn nearest(snapshot: &Snapshot, question: &[f32], probes: usize) -> Vec<usize> {
-    let mut clusters: Vec<(f32, usize)> =
-        (0..snapshot.clusters()).map(|cluster| (snapshot.distance(cluster, question), cluster)).collect();
-    clusters.sort_unstable_by(|left, right| left.0.total_cmp(&right.0).then(left.1.cmp(&right.1)));
-    clusters.into_iter().take(probes).map(|(_, cluster)| cluster).collect()
+fn nearest(snapshot: &Snapshot, question: &[f32], probes: usize) -> Vec<Near> {
+    let mut clusters = snapshot.near(question);
+    clusters.sort_unstable_by(|left, right| {
+        left.distance.total_cmp(&right.distance).then(left.cluster.cmp(&right.cluster))
+    });
+    clusters.truncate(probes);
+    clusters
 }
 
 struct Scan<'a> {
     snapshot: &'a Snapshot,
     asked: Asked,
-    wanted: Wanted<'a>,
+    deviations: f32,
     kernel: Kernel,
     products: Vec<f32>,
+    factors: Vec<f32>,
 }
 
 impl Scan<'_> {
     /// With o = c + r the similarity <o, q> is <c, q> + <r, q>. The code estimates the second term; what it lacks of
     /// <r, c> is stored, so that it errs only by the error's inner product with q - c.
-    fn cluster(&mut self, cluster: usize, is_gone: &impl Fn(u32) -> bool, candidates: &mut Vec<Candidate>) {
-        let rows = self.snapshot.rows_of(cluster);
-        let centroid: Vec<f32> = self.snapshot.centroid(cluster).collect();
-        let with = dot(&centroid, self.wanted.question);
-        let away = self.snapshot.distance(cluster, self.wanted.question).sqrt();
-        let slack = self.wanted.deviations * self.asked.share * away;
+    fn cluster(&mut self, near: &Near, is_gone: &impl Fn(u32) -> bool, candidates: &mut Vec<Candidate>) {
+        let rows = self.snapshot.rows_of(near.cluster);
+        let slack = self.deviations * self.asked.share * near.distance;
         self.asked.products(self.kernel, self.snapshot.codes(rows.clone()), &mut self.products);
-        for (row, product) in rows.zip(&self.products) {
+        self.snapshot.factors(rows.clone(), &mut self.factors);
+        for ((row, product), factors) in rows.zip(&self.products).zip(self.factors.chunks_exact(FACTORS)) {
             let passage = self.snapshot.passage(row);
             if is_gone(passage) {
                 continue;
             }
-            let Factors { gain, offset, error } = self.snapshot.factors(row);
-            let estimate = with + gain * product + offset;
+            let Factors { gain, offset, error } = Factors::of(factors);
+            let estimate = near.product + gain * product + offset;
             candidates.push(Candidate { passage, estimate, most: estimate + slack * error });
         }
     }

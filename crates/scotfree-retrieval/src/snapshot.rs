@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 
 use half::f16;
 
-use crate::code::{code_bytes, Axis, Basis, Factors, DEPTH_MAX, FACTOR_BYTES};
-use crate::dot;
+use crate::code::{code_bytes, Axis, Basis, DEPTH_MAX, FACTOR_BYTES};
+use crate::{dot, halves};
 
 mod mapped;
 
@@ -125,7 +125,19 @@ pub struct Snapshot {
     model: [u8; 32],
     layout: Layout,
     counts: Counts,
+    /// As numbers that a processor multiplies, and of each its inner product with itself.
+    centroids: Vec<f32>,
+    own: Vec<f32>,
     bytes: mapped::Mapped,
+}
+
+/// A cluster, as near as it is to a vector.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Near {
+    pub cluster: usize,
+    /// Of the centroid with the vector.
+    pub product: f32,
+    pub distance: f32,
 }
 
 /// Writes an index; `embeddings` have length one, and lie behind each other; `model` is the SHA-256 of what made them.
@@ -251,15 +263,15 @@ struct Body {
 }
 
 impl Body {
-    fn new(basis: &Basis, centroids: impl Iterator<Item = f32>) -> Self {
+    fn new(basis: &Basis, centroids: &[f32]) -> Self {
         // Residuals are of the centroids that a search reads, rounded as they are.
-        let centroids = centroids.map(f16::from_f32).collect();
+        let centroids = centroids.iter().copied().map(f16::from_f32).collect();
         let (passages, factors, codes) = (Vec::new(), Vec::new(), Vec::new());
         Self { basis: basis.clone(), centroids, starts: vec![0], passages, factors, codes }
     }
 
     fn coded(basis: &Basis, clusters: Clusters<'_>, embeddings: &[f32]) -> Self {
-        let mut body = Self::new(basis, clusters.centroids.iter().copied());
+        let mut body = Self::new(basis, clusters.centroids);
         for (cluster, ends) in clusters.starts.windows(2).enumerate() {
             let centroid = body.centroid(cluster);
             for row in &clusters.rows[ends[0] as usize..ends[1] as usize] {
@@ -274,7 +286,7 @@ impl Body {
 
     fn merged(old: &Snapshot, is_gone: impl Fn(u32) -> bool, embeddings: &[f32], passages: &[u32]) -> Self {
         let clusters = old.counts.clusters;
-        let mut body = Self::new(&old.basis, (0..clusters).flat_map(|cluster| old.centroid(cluster)));
+        let mut body = Self::new(&old.basis, &old.centroids);
         let vectors: Vec<&[f32]> = embeddings.chunks_exact(old.counts.dimensions).collect();
         let mut new_in: Vec<Vec<usize>> = vec![Vec::new(); clusters];
         for (place, vector) in vectors.iter().enumerate() {
@@ -283,7 +295,7 @@ impl Body {
         for (cluster, places) in new_in.iter().enumerate() {
             for row in old.rows_of(cluster).filter(|row| !is_gone(old.passage(*row))) {
                 body.passages.push(old.passage(row));
-                body.factors.extend_from_slice(old.factor_bytes(row));
+                body.factors.extend_from_slice(old.factor_bytes(row..row + 1));
                 body.codes.extend_from_slice(old.codes(row..row + 1));
             }
             let centroid = body.centroid(cluster);
@@ -403,7 +415,7 @@ fn parse_basis(bytes: &[u8], counts: Counts, layout: &Layout) -> Result<Basis, S
     };
     let basis = Basis {
         dimensions: counts.dimensions,
-        directions: halves(&bytes[layout.directions.clone()]).collect(),
+        directions: halves::read(&bytes[layout.directions.clone()]),
         axes: bytes[layout.axes.clone()].chunks_exact(AXIS_BYTES).map(axis).collect(),
         rest: f32::from_bits(number(bytes, 36)),
     };
@@ -412,10 +424,6 @@ fn parse_basis(bytes: &[u8], counts: Counts, layout: &Layout) -> Result<Basis, S
         bits if bits == counts.bits => Ok(basis),
         bits => Err(format!("its axes have {bits} bits, its codes {}", counts.bits)),
     }
-}
-
-fn halves(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {
-    bytes.chunks_exact(2).map(|two| f16::from_le_bytes([two[0], two[1]]).to_f32())
 }
 
 impl Snapshot {
@@ -447,7 +455,9 @@ impl Snapshot {
         }
         let basis = parse_basis(&bytes, counts, &layout)?;
         let model = bytes[40..72].try_into().expect("32 bytes");
-        let opened = Self { basis, model, layout, counts, bytes };
+        let centroids = halves::read(&bytes[layout.centroids.clone()]);
+        let own = centroids.chunks_exact(counts.dimensions).map(|centre| dot(centre, centre)).collect();
+        let opened = Self { basis, model, layout, counts, centroids, own, bytes };
         let starts: Vec<u32> = (0..=counts.clusters).map(|cluster| opened.start(cluster) as u32).collect();
         check_starts(&starts, counts.rows)?;
         Ok(opened)
@@ -478,10 +488,14 @@ impl Snapshot {
         (0..self.counts.rows).map(|row| self.passage(row))
     }
 
-    pub(crate) fn centroid(&self, cluster: usize) -> impl Iterator<Item = f32> + '_ {
-        let bytes = 2 * self.counts.dimensions;
-        let at = self.layout.centroids.start + cluster * bytes;
-        halves(&self.bytes[at..at + bytes])
+    /// All clusters, in their order.
+    pub(crate) fn near(&self, vector: &[f32]) -> Vec<Near> {
+        let whole = dot(vector, vector);
+        let one = |(cluster, (centre, own)): (usize, (&[f32], &f32))| {
+            let product = dot(centre, vector);
+            Near { cluster, product, distance: (whole - 2.0 * product + own).max(0.0).sqrt() }
+        };
+        self.centroids.chunks_exact(self.counts.dimensions).zip(&self.own).enumerate().map(one).collect()
     }
 
     pub(crate) fn rows_of(&self, cluster: usize) -> Range<usize> {
@@ -497,24 +511,21 @@ impl Snapshot {
         &self.bytes[start + rows.start * bytes..start + rows.end * bytes]
     }
 
-    pub(crate) fn factors(&self, row: usize) -> Factors {
-        Factors::read(self.factor_bytes(row))
+    /// Of each row its factors.
+    pub(crate) fn factors(&self, rows: Range<usize>, found: &mut Vec<f32>) {
+        halves::read_into(self.factor_bytes(rows), found);
     }
 
-    fn factor_bytes(&self, row: usize) -> &[u8] {
-        let at = self.layout.factors.start + row * FACTOR_BYTES;
-        &self.bytes[at..at + FACTOR_BYTES]
+    fn factor_bytes(&self, rows: Range<usize>) -> &[u8] {
+        let start = self.layout.factors.start;
+        &self.bytes[start + rows.start * FACTOR_BYTES..start + rows.end * FACTOR_BYTES]
     }
 
     /// Of the clusters the one whose centroid is nearest to a vector.
     fn nearest(&self, vector: &[f32]) -> usize {
-        let distances = (0..self.counts.clusters).map(|cluster| (self.distance(cluster, vector), cluster));
-        distances.min_by(|left, right| left.0.total_cmp(&right.0)).map_or(0, |(_, cluster)| cluster)
-    }
-
-    /// Between a centroid and a vector, squared.
-    pub(crate) fn distance(&self, cluster: usize, vector: &[f32]) -> f32 {
-        self.centroid(cluster).zip(vector).map(|(centre, value)| (value - centre) * (value - centre)).sum()
+        let nearest =
+            self.near(vector).into_iter().min_by(|left, right| left.distance.total_cmp(&right.distance));
+        nearest.map_or(0, |near| near.cluster)
     }
 
     fn start(&self, cluster: usize) -> usize {
