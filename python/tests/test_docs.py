@@ -86,6 +86,16 @@ def test_what_the_docs_say_can_be_typed(folder: Path, line: str, capsys: pytest.
         assert (folder / words[words.index("-o") + 1]).exists()
 
 
+def judged_collection(folder: Path) -> None:
+    """One in BEIR's layout, with a question."""
+    (folder / "qrels").mkdir(parents=True)
+    texts = {"violin": "A violin has four strings.", "drum": "Drums are struck with sticks."}
+    rows = [json.dumps({"_id": name, "text": text}) for name, text in texts.items()]
+    (folder / "corpus.jsonl").write_text("\n".join(rows))
+    (folder / "queries.jsonl").write_text('{"_id": "1", "text": "which instrument has strings?"}')
+    (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n1\tviolin\t1\n")
+
+
 def test_what_the_page_of_retrieval_says_can_be_typed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,13 +103,16 @@ def test_what_the_page_of_retrieval_says_can_be_typed(
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes/violin.txt").write_text("A violin has four strings.")
     (tmp_path / "notes/drum.txt").write_text("Drums are struck with sticks.")
+    judged_collection(tmp_path / "cranfield")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     typed = re.findall(r"^scot rag (.*)$", page, re.MULTILINE)
-    assert len(typed) == 4
+    assert len(typed) == 5
     for line in typed:
         assert rag_cli.main(shlex.split(line)) == 0, line
-    assert capsys.readouterr().out.count("violin.txt") == 3
+    printed = capsys.readouterr().out
+    assert printed.count("violin.txt") == 3 and re.search(r"^nDCG@10( +1\.000){3}$", printed, re.MULTILINE)
     (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(example, {})
     first, second = capsys.readouterr().out.splitlines()

@@ -47,6 +47,34 @@ def test_every_configuration_answers_as_ivf_does(tmp_path: Path, configuration: 
             assert np.abs(similar[0] - similar[1]).max() < 1e-6
 
 
+@pytest.mark.parametrize("configuration", Configuration)
+def test_what_was_saved_answers_as_before(tmp_path: Path, configuration: Configuration) -> None:
+    built_here, _ = built(tmp_path, configuration, slo_ns=0.98e6)
+    built_here.save()
+    embedder, texts = Words(), dict(enumerate(TEXTS))
+    index = EdgeIndex.opened(
+        tmp_path, embedder, lambda passages: [texts[passage] for passage in passages], built_here.settings
+    )
+    assert not embedder.asked, "to open it is to embed nothing"
+    assert (index.clusters, index.stored) == (built_here.clusters, built_here.stored)
+    assert index.passages == built_here.passages and index.memory_bytes() == built_here.memory_bytes()
+    assert [index.cost_ns(at) for at in range(index.clusters)] == [
+        built_here.cost_ns(at) for at in range(index.clusters)
+    ]
+    for question in questions():
+        # Twice: the second time from the cache, if there is one.
+        for _ in range(2):
+            found, wanted = index.search(question, 10, 3), built_here.search(question, 10, 3)
+            assert [one for one, _ in found.nearest] == [one for one, _ in wanted.nearest]
+            # How long a search takes decides what is cached.
+            counts = [(each.regenerated + each.cached, each.loaded) for each in (found, wanted)]
+            assert counts[0] == counts[1]
+    # It can be changed as the one before.
+    texts[999] = "topic3a new"
+    index.insert(999, texts[999])
+    assert 999 in [one for one, _ in index.search(Words().embed(["topic3a new"])[0], 3, 99).nearest]
+
+
 def test_flat_is_all_of_them(tmp_path: Path) -> None:
     index, embedder = built(tmp_path, Configuration.FLAT)
     vectors = Words().embed(TEXTS)
@@ -77,6 +105,7 @@ def test_only_edgerag_takes_from_a_cache(tmp_path: Path) -> None:
         found = index.search(questions()[0], 10, CLUSTERS)
         assert (found.regenerated, len(embedder.asked)) == (again, again)
         assert found.hits == (CLUSTERS if again == 0 else 0)
+        assert found.cached == (len(TEXTS) if again == 0 else 0)
 
 
 def test_memory_is_that_of_centroids_and_cache(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from scotfree.command_line import Command
 from scotfree.rag import trouble
 
 DESCRIPTION = "Answers questions from your own documents, in little memory; nothing leaves this machine."
-_COMMANDS = ("index", "ask")
+_COMMANDS = ("index", "ask", "eval")
 _REFUSED = 2
 
 

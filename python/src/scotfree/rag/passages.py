@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -59,6 +59,16 @@ class Text:
     start: int
     text: str
     metadata: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the file's bytes are: texts, the words' index, pages that hold nothing, everything else."""
+
+    texts_bytes: int
+    words_bytes: int
+    free_bytes: int
+    others_bytes: int
 
 
 class Passages:
@@ -165,6 +175,27 @@ class Passages:
         rows = [[passage] for passage in passages]
         self._file.executemany("insert or ignore into gone values (?)", rows)
         self._file.executemany("delete from passage where id = ?", rows)
+
+    def places(self) -> Iterator[tuple[int, str, int]]:
+        """Of every passage its number, its document and the letter at which it begins."""
+        yield from self._file.execute(
+            "select passage.id, name, start from passage join document on document.id = document"
+            " order by passage.id"
+        )
+
+    def sizes(self) -> Sizes:
+        """What the file's bytes are."""
+        pages, free, page_bytes, texts, words = (
+            self._file.execute(f"select * from {of}").fetchone()[0]
+            for of in (
+                "pragma_page_count",
+                "pragma_freelist_count",
+                "pragma_page_size",
+                "(select coalesce(sum(length(cast(text as blob))), 0) from passage)",
+                "(select coalesce(sum(length(block)), 0) from words_data)",
+            )
+        )
+        return Sizes(texts, words, free * page_bytes, (pages - free) * page_bytes - texts - words)
 
     def count(self) -> int:
         """How many passages there are."""

@@ -3,6 +3,8 @@
 Algorithm 1: embeddings of clusters that take longer to make than the SLO are stored. Search (4.5.3): stored ones
 are loaded, cached ones taken, others made again. Insertion and removal (4.5.4): into the nearest cluster and out
 of it; one that grew too large is split, one that is nearly empty joins its neighbour.
+
+What was built can be saved and opened by another process, which then has never had more in memory than it needs.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ from scotfree.rag.stages import Staged
 
 _SEED: Final = 1
 _FILE: Final = "cluster-{}.npy"
+# What is saved: all but embeddings, and those that are kept.
+_SAVED: Final = "clusters.npz"
+_KEPT: Final = "kept.npy"
 
 
 class Configuration(enum.Enum):
@@ -69,6 +74,8 @@ class Found(Staged):
     nearest: list[tuple[int, float]] = field(default_factory=list)
     regenerated: int = 0
     loaded: int = 0
+    cached: int = 0
+    # Clusters that the cache had.
     hits: int = 0
 
 
@@ -114,6 +121,38 @@ class EdgeIndex:
             own = [passages[row] for row in rows.tolist()]
             self._clusters.append(_Cluster(own, letters[rows].tolist()))
             self._settle(cluster, vectors[rows])
+
+    def save(self) -> None:
+        """Writes into its folder what `opened` reads; what is cached is not of it."""
+        clusters = self._clusters
+        np.savez(
+            self._folder / _SAVED,
+            centroids=self._centroids,
+            sizes=np.array([len(of.passages) for of in clusters], np.int64),
+            passages=np.array([passage for of in clusters for passage in of.passages], np.int64),
+            letters=np.array([letters for of in clusters for letters in of.letters], np.int64),
+            stored=np.array([of.is_stored for of in clusters], np.bool_),
+        )
+        if self.settings.configuration.keeps_all:
+            kept = [of.kept for of in clusters if of.kept is not None]
+            np.save(self._folder / _KEPT, np.concatenate([self._centroids[:0], *kept]))
+
+    @classmethod
+    def opened(cls, folder: Path, embedder: Embedder, texts: Texts, settings: Settings) -> EdgeIndex:
+        """What was saved, with the settings of then."""
+        index = cls(folder, embedder, texts, settings)
+        with np.load(folder / _SAVED) as saved:
+            index._centroids = saved["centroids"]
+            ends = np.cumsum(saved["sizes"])[:-1]
+            passages, letters = (np.split(saved[name], ends) for name in ("passages", "letters"))
+            stored = saved["stored"].tolist()
+        keeps_all = settings.configuration.keeps_all
+        kept = np.split(np.load(folder / _KEPT), ends) if keeps_all else [None] * len(stored)
+        index._clusters = [
+            _Cluster(own.tolist(), sizes.tolist(), vectors, is_stored)
+            for own, sizes, vectors, is_stored in zip(passages, letters, kept, stored, strict=True)
+        ]
+        return index
 
     @property
     def clusters(self) -> int:
@@ -200,6 +239,7 @@ class EdgeIndex:
             cached = self._cache.get(cluster)
         if cached is not None:
             found.hits += 1
+            found.cached += len(of.passages)
             return cached
         with found.stage("regenerate"):
             vectors = self._made(cluster)

@@ -25,6 +25,7 @@ _TOKENS_MAX: Final = 256
 _BATCH_TOKENS: Final = 2048
 # In a batch no text is longer than another by more.
 _WASTE_MAX: Final = 2
+_FILES: Final = ("config.json", "tokenizer.json", "model.safetensors")
 # What the two markers of a text's ends take.
 _MARKERS: Final = 2
 
@@ -59,6 +60,11 @@ class OnnxEmbedder:
     def device(self) -> str:
         """Where it runs: `CPU` or `CUDA`."""
         return str(self._session.get_providers()[0].removesuffix("ExecutionProvider"))
+
+    @property
+    def files_bytes(self) -> int:
+        """Its weights and its tokenizer on the disk."""
+        return sum((self._folder / name).stat().st_size for name in _FILES)
 
     def count_tokens(self, text: str) -> int:
         """How many tokens a text is, the markers of its ends aside."""
@@ -110,7 +116,7 @@ def _package() -> Path:
 def _digest(folder: Path, tokens_max: int) -> bytes:
     """Of the weights, the tokenizer and where texts are cut."""
     found = hashlib.sha256(f"bert mean {tokens_max}".encode())
-    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+    for name in _FILES:
         with (folder / name).open("rb") as file:
             found.update(hashlib.file_digest(file, "sha256").digest())
     return found.digest()
