@@ -27,6 +27,7 @@ from scotfree.rag import axes, clustering
 from scotfree.rag.cache import Cache
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder, Vectors
+from scotfree.rag.generate.model import Written
 from scotfree.rag.lending import lent
 from scotfree.rag.passages import Passages, Text
 from scotfree.rag.splitting import Passage, Splitter
@@ -96,6 +97,8 @@ class Answer(Staged):
     estimated: int = 0
     cached: int = 0
     regenerated: int = 0
+    # What a language model made of it, if one was asked.
+    written: Written | None = None
 
 
 @dataclass(frozen=True)
