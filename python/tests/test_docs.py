@@ -96,7 +96,8 @@ def test_what_the_page_of_retrieval_says_can_be_typed(
     (tmp_path / "notes/drum.txt").write_text("Drums are struck with sticks.")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    typed = re.findall(r"^scot rag (.*)$", page, re.MULTILINE)
+    # One that goes on until it is interrupted is tried in test_rag_page.
+    typed = re.findall(r"^scot rag (?!serve$)(.*)$", page, re.MULTILINE)
     assert len(typed) == 5
     with language_server() as server:
         for line in typed:

@@ -15,7 +15,7 @@ from language_server import MODEL, WORDS, Answering, Asked, LanguageServer, answ
 
 from scotfree.rag import Answer, Endpoint, Hit, RagError, write_answer
 from scotfree.rag.generate.endpoint import KEY, Limits
-from scotfree.rag.generate.model import Piece
+from scotfree.rag.generate.model import HangUp, Piece
 from scotfree.rag.generate.prompt import prompt
 
 SECRET = "sk-a-secret-of-the-user"
@@ -93,6 +93,22 @@ def test_whoever_stops_reading_leaves(server: LanguageServer) -> None:
     assert is_left.wait(30)
 
 
+def test_another_thread_ends_a_model_that_has_not_begun(server: LanguageServer) -> None:
+    hang_up, is_left = HangUp(), threading.Event()
+
+    def until_left(asked: Asked) -> None:
+        # The request is here, and its sender waits: now he is called away.
+        hang_up()
+        assert asked.rfile.read() == b""
+        is_left.set()
+
+    server.answering = until_left
+    for _ in range(2):
+        with pytest.raises(RagError, match="the connection failed"):
+            list(endpoint(server).stream("?", 9, hang_up))
+    assert is_left.wait(30) and len(server.bodies) == 1, "what is over does not begin"
+
+
 class Told:
     """A model whose time is what a test says."""
 
@@ -101,7 +117,7 @@ class Told:
     def __init__(self, clock: list[int], count: int = 3) -> None:
         self.clock, self.count, self.is_closed = clock, count, False
 
-    def stream(self, prompt: str, tokens_max: int) -> Generator[Piece, None, None]:
+    def stream(self, prompt: str, tokens_max: int, hang_up: HangUp | None = None) -> Generator[Piece, None, None]:
         try:
             self.clock[0] += 60
             for _ in range(self.count):

@@ -136,6 +136,7 @@ class Index:
         self._snapshot: _native.Snapshot | None = None
         self._name: bytes | None = None
         self._check_model()
+        self._version = self._passages.version()
         self._load()
 
     @classmethod
@@ -165,6 +166,17 @@ class Index:
     def documents(self) -> list[str]:
         """The names of its documents."""
         return sorted(self._passages.documents())
+
+    def metadata(self, keys_max: int, values_max: int) -> dict[str, list[Any]]:
+        """What documents are said to be: keys, and of each the values, the most frequent first."""
+        return self._passages.metadata(keys_max, values_max)
+
+    def refresh(self) -> None:
+        """Sees what other processes have changed since it was opened; nobody else uses it meanwhile."""
+        version = self._passages.version()
+        if version != self._version:
+            self._load()
+            self._version = version
 
     def update(
         self, documents: Iterable[Document], *, progress: Callable[[Document], None] | None = None

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import Final
 
-from scotfree.rag.generate.model import LanguageModel, Piece, Written
+from scotfree.rag.generate.model import HangUp, LanguageModel, Piece, Written
 from scotfree.rag.generate.prompt import LETTERS_MAX, prompt
 from scotfree.rag.index import Answer
 
@@ -24,17 +24,19 @@ def write_answer(
     *,
     letters_max: int = LETTERS_MAX,
     tokens_max: int = TOKENS_MAX,
+    hang_up: HangUp | None = None,
 ) -> Generator[str, None, None]:
     """What the model writes from the hits of a search, as it comes.
 
     It is shown at most `letters_max` letters of them, and writes at most `tokens_max` tokens. `answer` gets the
-    stages prefill (from the request to the first token) and decode, and `written`, also if it breaks off.
+    stages prefill (from the request to the first token) and decode, and `written`, also if it breaks off. By
+    `hang_up` another thread ends it.
     """
     text, shown = prompt(question, answer.hits, letters_max)
     for stage in (_PREFILL, _DECODE):
         answer.stages_ns.pop(stage, None)
     written = answer.written = Written(model.name, shown, sum(answer.stages_ns.values()))
-    with closing(model.stream(text, tokens_max)) as pieces:
+    with closing(model.stream(text, tokens_max, hang_up)) as pieces:
         for place, piece in enumerate(_staged(answer, written, pieces)):
             written.text += piece.text
             written.ended = piece.ended

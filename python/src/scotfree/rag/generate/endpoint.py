@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import time
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -20,7 +21,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import httpx2
 
-from scotfree.rag.generate.model import Piece
+from scotfree.rag.generate.model import HangUp, Piece
 from scotfree.rag.trouble import RagError
 
 # The only place that a key is read from.
@@ -76,6 +77,8 @@ class Endpoint:
         self._client = httpx2.Client(
             headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=httpx2.Timeout(self._limits.read_s, connect=self._limits.connect_s),
+            # One connection for each answer, since hanging up ends it.
+            limits=httpx2.Limits(max_keepalive_connections=0),
             # What stays on this machine goes through nobody's proxy.
             trust_env=not _is_here(split.hostname or ""),
         )
@@ -84,7 +87,7 @@ class Endpoint:
         """Ends its connections."""
         self._client.close()
 
-    def stream(self, prompt: str, tokens_max: int) -> Generator[Piece, None, None]:
+    def stream(self, prompt: str, tokens_max: int, hang_up: HangUp | None = None) -> Generator[Piece, None, None]:
         """What the model writes, as it comes; a `RagError` says why there is no more."""
         asked = {
             "model": self.name,
@@ -93,14 +96,15 @@ class Endpoint:
             "temperature": 0,
             "max_tokens": tokens_max,
         }
-        with self._told(), self._opened(asked) as response:
+        with self._told(), self._opened(asked, hang_up or HangUp()) as response:
             yield from self._pieces(response)
 
     @contextmanager
-    def _opened(self, asked: dict[str, Any]) -> Iterator[httpx2.Response]:
+    def _opened(self, asked: dict[str, Any], hang_up: HangUp) -> Iterator[httpx2.Response]:
         """A response that streams; what the server does not know is left out when asking again."""
+        watched = {"trace": _connected(hang_up)}
         for _ in range(1 + len(_INSTEAD)):
-            with self._client.stream("POST", self._address, json=asked) as response:
+            with self._client.stream("POST", self._address, json=asked, extensions=watched) as response:
                 if response.status_code == HTTPStatus.OK:
                     yield response
                     return
@@ -222,6 +226,24 @@ def _is_here(host: str) -> bool:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _connected(hang_up: HangUp) -> Callable[[str, dict[str, Any]], None]:
+    """Arranges that hanging up ends a connection as soon as it is there: before an answer has begun, too."""
+
+    def trace(event: str, details: dict[str, Any]) -> None:
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            connection = details["return_value"].get_extra_info("socket")
+            hang_up.arrange(lambda: _shut(connection))
+
+    return trace
+
+
+def _shut(connection: socket.socket) -> None:
+    """Ends a connection that another thread reads, which finds its end."""
+    with suppress(OSError):
+        # Not its own method: that of TLS would take from under the reader what it reads with.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 def _said(error: Any) -> str:

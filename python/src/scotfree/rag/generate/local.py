@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from scotfree.rag.generate.endpoint import Endpoint, Limits
-from scotfree.rag.generate.model import Piece
+from scotfree.rag.generate.model import HangUp, Piece
 from scotfree.rag.trouble import RagError
 
 # A prompt of LETTERS_MAX letters of any language but the densest, and the answer to it.
@@ -47,9 +47,9 @@ class LocalModel:
         self._endpoint.close()
         self._server = None
 
-    def stream(self, prompt: str, tokens_max: int) -> Generator[Piece, None, None]:
+    def stream(self, prompt: str, tokens_max: int, hang_up: HangUp | None = None) -> Generator[Piece, None, None]:
         """What the model writes, as it comes; a `RagError` says why there is no more."""
-        return self._endpoint.stream(prompt, tokens_max)
+        return self._endpoint.stream(prompt, tokens_max, hang_up)
 
 
 def _check(path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import threading
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +17,31 @@ class Piece:
     ended: str = ""
 
 
+class HangUp:
+    """Ends a stream from another thread, also while it waits for its first token."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._end: Callable[[], None] | None = None
+        self._is_over = False
+
+    def arrange(self, end: Callable[[], None]) -> None:
+        """Says how it is ended; at once, if it is over already."""
+        with self._lock:
+            self._end = end
+            is_over = self._is_over
+        if is_over:
+            end()
+
+    def __call__(self) -> None:
+        """Nobody waits any more."""
+        with self._lock:
+            self._is_over = True
+            end = self._end
+        if end:
+            end()
+
+
 class LanguageModel(Protocol):
     """Writes what follows from a prompt."""
 
@@ -24,7 +50,7 @@ class LanguageModel(Protocol):
     # Where prompts go: an address, or a file of this machine.
     place: str
 
-    def stream(self, prompt: str, tokens_max: int) -> Generator[Piece, None, None]:
+    def stream(self, prompt: str, tokens_max: int, hang_up: HangUp | None = None) -> Generator[Piece, None, None]:
         """At most so many tokens; closing it ends the work. A `RagError` says why there is no more."""
 
     def close(self) -> None:
