@@ -9,6 +9,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from language_server import WORDS, language_server
 
 from scotfree.rag import cli as rag_cli
 from scotfree.study import cli as study_cli
@@ -107,12 +108,15 @@ def test_what_the_page_of_retrieval_says_can_be_typed(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    typed = re.findall(r"^scot rag (.*)$", page, re.MULTILINE)
-    assert len(typed) == 5
-    for line in typed:
-        assert rag_cli.main(shlex.split(line)) == 0, line
+    # One that goes on until it is interrupted is tried in test_rag_page.
+    typed = re.findall(r"^scot rag (?!serve$)(.*)$", page, re.MULTILINE)
+    assert len(typed) == 6
+    with language_server() as server:
+        for line in typed:
+            assert rag_cli.main(shlex.split(line.replace("http://127.0.0.1:8080/v1", server.url))) == 0, line
     printed = capsys.readouterr().out
-    assert printed.count("violin.txt") == 3 and re.search(r"^nDCG@10( +1\.000){3}$", printed, re.MULTILINE)
+    assert printed.count("violin.txt") == 4 and "".join(WORDS) in printed
+    assert re.search(r"^nDCG@10( +1\.000){3}$", printed, re.MULTILINE)
     (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(example, {})
     first, second = capsys.readouterr().out.splitlines()

@@ -20,10 +20,27 @@ if TYPE_CHECKING:
     from scotfree.rag.documents import Document
     from scotfree.rag.embed.embedder import Embedder
     from scotfree.rag.embed.onnx_embedder import OnnxEmbedder
+    from scotfree.rag.generate.answering import write_answer
+    from scotfree.rag.generate.endpoint import Endpoint
+    from scotfree.rag.generate.local import LocalModel
+    from scotfree.rag.generate.model import LanguageModel
     from scotfree.rag.index import Answer, Changes, Hit, Index
     from scotfree.rag.trouble import RagError
 
-__all__ = ["Answer", "Changes", "Document", "Embedder", "Hit", "Index", "OnnxEmbedder", "RagError"]
+__all__ = [
+    "Answer",
+    "Changes",
+    "Document",
+    "Embedder",
+    "Endpoint",
+    "Hit",
+    "Index",
+    "LanguageModel",
+    "LocalModel",
+    "OnnxEmbedder",
+    "RagError",
+    "write_answer",
+]
 
 # Imported when asked for: who wants one of them need not have, nor wait for, what the others stand on.
 _WHERE: Final = {
@@ -31,10 +48,14 @@ _WHERE: Final = {
     "Changes": "index",
     "Document": "documents",
     "Embedder": "embed.embedder",
+    "Endpoint": "generate.endpoint",
     "Hit": "index",
     "Index": "index",
+    "LanguageModel": "generate.model",
+    "LocalModel": "generate.local",
     "OnnxEmbedder": "embed.onnx_embedder",
     "RagError": "trouble",
+    "write_answer": "generate.answering",
 }
 
 

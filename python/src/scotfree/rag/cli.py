@@ -11,8 +11,10 @@ from scotfree import command_line
 from scotfree.command_line import Command
 from scotfree.rag import trouble
 
-DESCRIPTION = "Answers questions from your own documents, in little memory; nothing leaves this machine."
-_COMMANDS = ("index", "ask", "eval")
+DESCRIPTION = (
+    "Answers questions from your own documents, in little memory; nothing leaves this machine unless you say so."
+)
+_COMMANDS = ("index", "ask", "serve", "eval")
 _REFUSED = 2
 
 

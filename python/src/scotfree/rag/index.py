@@ -27,6 +27,7 @@ from scotfree.rag import axes, clustering
 from scotfree.rag.cache import Cache
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder, Vectors
+from scotfree.rag.generate.model import Written
 from scotfree.rag.lending import lent
 from scotfree.rag.passages import Passages, Text
 from scotfree.rag.splitting import Passage, Splitter
@@ -96,6 +97,8 @@ class Answer(Staged):
     estimated: int = 0
     cached: int = 0
     regenerated: int = 0
+    # What a language model made of it, if one was asked.
+    written: Written | None = None
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,7 @@ class Index:
         self._snapshot: _native.Snapshot | None = None
         self._name: bytes | None = None
         self._check_model()
+        self._version = self._passages.version()
         self._load()
 
     @classmethod
@@ -162,6 +166,17 @@ class Index:
     def documents(self) -> list[str]:
         """The names of its documents."""
         return sorted(self._passages.documents())
+
+    def metadata(self, keys_max: int, values_max: int) -> dict[str, list[Any]]:
+        """What documents are said to be: keys, and of each the values, the most frequent first."""
+        return self._passages.metadata(keys_max, values_max)
+
+    def refresh(self) -> None:
+        """Sees what other processes have changed since it was opened; nobody else uses it meanwhile."""
+        version = self._passages.version()
+        if version != self._version:
+            self._load()
+            self._version = version
 
     def update(
         self, documents: Iterable[Document], *, progress: Callable[[Document], None] | None = None

@@ -113,6 +113,24 @@ class Passages:
         with self._file:
             self._file.execute("insert or replace into setting values (?, ?)", [name, value])
 
+    def version(self) -> int:
+        """Another one, when another process has changed something."""
+        return int(self._file.execute("pragma data_version").fetchone()[0])
+
+    def metadata(self, keys_max: int, values_max: int) -> dict[str, list[Any]]:
+        """The keys that documents have, and of each its values; of both the most frequent first."""
+        rows = self._file.execute(
+            "select key, atom, sum(count(*)) over (partition by key) as many from document, json_each(metadata)"
+            " where atom is not null and instr(key, '\"') = 0"
+            " group by key, atom order by many desc, key, count(*) desc, atom"
+        )
+        found: dict[str, list[Any]] = {}
+        for key, value, _ in rows:
+            values = found.setdefault(key, []) if key in found or len(found) < keys_max else []
+            if len(values) < values_max:
+                values.append(value)
+        return found
+
     def documents(self) -> dict[str, bytes]:
         """The digest of every document."""
         return dict(self._file.execute("select name, digest from document"))

@@ -1,4 +1,7 @@
-"""`scot rag ask`: the passages nearest to a question, where they stand, and what it took to find them."""
+"""`scot rag ask`: the passages nearest to a question, where they stand, and what it took to find them.
+
+With a language model also its answer from them, as it comes, and their numbers as its sources.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,19 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from dataclasses import asdict
 
 from scotfree.numbers import whole
-from scotfree.rag.commands import opening
+from scotfree.rag.commands import modelling, opening
+from scotfree.rag.generate.answering import write_answer
+from scotfree.rag.generate.model import LanguageModel
 from scotfree.rag.index import Answer, Hit
 from scotfree.trouble import printable
 
-HELP = "find the passages nearest to a question"
+HELP = "find the passages nearest to a question, and let a language model answer from them"
 EXAMPLES = """\
   scot rag ask "how do I rotate logs?"
   scot rag ask "what does errno 28 mean?" --words --where suffix=.md
-  scot rag ask "how do I rotate logs?" --count 3 --json | jq -r '.hits[].document'"""
+  scot rag ask "how do I rotate logs?" --count 3 --json | jq -r '.hits[].document'
+  scot rag ask "how do I rotate logs?" --llm http://127.0.0.1:8080/v1 --model NAME
+  scot rag ask "how do I rotate logs?" --gguf model.gguf"""
 _COUNT_MAX = 1000
 # Letters of a passage that are shown.
 _SHOWN = 400
@@ -39,6 +46,7 @@ def add(parser: ArgumentParser) -> None:
         help="of what a document is said to be, as suffix=.md (again for more)",
     )
     parser.add_argument("--json", action="store_true", help="print them whole as JSON, with each stage's time")
+    modelling.add(parser)
 
 
 def _condition(text: str) -> tuple[str, str]:
@@ -50,15 +58,42 @@ def _condition(text: str) -> tuple[str, str]:
 
 def run(flags: Namespace) -> int:
     """Does it."""
-    with opening.opened(flags) as index:
+    with opening.opened(flags) as index, modelling.opened(flags) as model:
         answer = index.search(flags.question, flags.count, where=dict(flags.where), with_words=flags.words)
+        if model and answer.hits:
+            _write(model, answer, flags)
     if flags.json:
         print(json.dumps(asdict(answer), indent=1))
         return 0
-    shown = "\n\n".join(_shown(place, hit) for place, hit in enumerate(answer.hits, 1))
+    shown = "\n".join(_sources(answer)) if answer.written else "\n\n".join(_passages(answer))
     print(printable(shown or "nothing found"))
     print(_stages(answer), file=sys.stderr)
     return 0
+
+
+def _write(model: LanguageModel, answer: Answer, flags: Namespace) -> None:
+    """The model's answer, printed as it comes unless all is printed at the end."""
+    pieces = write_answer(model, flags.question, answer, letters_max=flags.letters)
+    if flags.json:
+        for _ in pieces:
+            pass
+        return
+    try:
+        for piece in pieces:
+            print(printable(piece), end="", flush=True)
+    finally:
+        # What is said next, if only why it broke off, begins a line.
+        print("\n", flush=True)
+
+
+def _passages(answer: Answer) -> list[str]:
+    return [_shown(place, hit) for place, hit in enumerate(answer.hits, 1)]
+
+
+def _sources(answer: Answer) -> list[str]:
+    """The passages by the numbers that the model knows them by."""
+    shown = answer.hits[: answer.written.shown] if answer.written else []
+    return [f"[{place}] {hit.document} (letter {hit.start:,})" for place, hit in enumerate(shown, 1)]
 
 
 def _shown(place: int, hit: Hit) -> str:
@@ -69,5 +104,18 @@ def _shown(place: int, hit: Hit) -> str:
 
 
 def _stages(answer: Answer) -> str:
-    times = ", ".join(f"{name} {ns / 1e6:.1f} ms" for name, ns in answer.stages_ns.items())
-    return f"{answer.estimated:,} passages estimated, {answer.regenerated:,} embedded again; {times}"
+    times = ", ".join(f"{name} {_ms(ns)}" for name, ns in answer.stages_ns.items())
+    told = f"{answer.estimated:,} passages estimated, {answer.regenerated:,} embedded again; {times}"
+    if written := answer.written:
+        first = written.retrieval_ns + written.prefill_ns
+        told += (
+            f"\nfirst token after {_ms(first)}: retrieval {_ms(written.retrieval_ns)}, "
+            f"prefill {_ms(written.prefill_ns)}"
+        )
+        if written.ended == "length":
+            told += "; the answer is cut at its limit of tokens"
+    return told
+
+
+def _ms(ns: int) -> str:
+    return f"{ns / 1e6:.1f} ms"

@@ -1,0 +1,79 @@
+"""What commands say of a language model: which one, if any."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+from scotfree.numbers import duration_ns, whole
+from scotfree.rag.generate.model import LanguageModel
+from scotfree.rag.generate.prompt import LETTERS_MAX
+from scotfree.rag.trouble import RagError
+
+# Where there are no flags.
+URL: Final = "SCOTFREE_LLM"
+NAME: Final = "SCOTFREE_LLM_MODEL"
+
+
+def add(parser: ArgumentParser) -> None:
+    """Says the flags."""
+    group = parser.add_argument_group(
+        "language model",
+        f"Without one nothing is sent anywhere. Also by the environment: {URL}, {NAME}; its key only by "
+        "SCOTFREE_LLM_KEY.",
+    )
+    which = group.add_mutually_exclusive_group()
+    which.add_argument("--llm", metavar="URL", help="an OpenAI-compatible endpoint, which is sent the passages")
+    which.add_argument("--gguf", type=Path, metavar="FILE", help="a model on this machine, run by llama.cpp")
+    which.add_argument("--no-llm", action="store_true", help="none, whatever the environment says")
+    group.add_argument("--model", metavar="NAME", help="of the models of the endpoint")
+    group.add_argument(
+        "--letters",
+        type=whole(100, 10_000_000),
+        default=LETTERS_MAX,
+        help="of passages that it is shown, at most (default: %(default)s)",
+    )
+    group.add_argument(
+        "--patience",
+        type=duration_ns,
+        default="300s",
+        metavar="TIME",
+        help="how long it may say nothing (default: %(default)s)",
+    )
+
+
+@contextmanager
+def opened(flags: Namespace) -> Iterator[LanguageModel | None]:
+    """The model that is asked for, if one is."""
+    model = _model(flags)
+    if model is None:
+        yield None
+        return
+    with closing(model):
+        yield model
+
+
+def _model(flags: Namespace) -> LanguageModel | None:
+    url = flags.llm or os.environ.get(URL)
+    if flags.no_llm or not (flags.gguf or url):
+        return None
+    try:
+        # Here, since to load what speaks HTTP takes longer than many a search.
+        from scotfree.rag.generate import endpoint, local  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise RagError(
+            f"ask a language model: the package {error.name} is not installed", "pip install 'scotfree[rag]'"
+        ) from None
+    limits = endpoint.Limits(read_s=flags.patience / 1e9)
+    if flags.gguf:
+        return local.LocalModel(flags.gguf, limits=limits)
+    name = flags.model or os.environ.get(NAME)
+    if not name:
+        raise RagError(
+            f"ask the language model at {url}: it is not said which of its models", "name it with --model"
+        )
+    return endpoint.Endpoint(str(url), name, limits=limits)
