@@ -6,8 +6,7 @@ import os
 import signal
 from collections.abc import Sequence
 
-from rag_embedders import Words
-
+from bench.words import Words
 from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.trouble import RagError
 

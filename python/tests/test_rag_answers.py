@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from language_server import MODEL, WORDS, Asked, LanguageServer, chunk, language_server
-from rag_embedders import Words
 
+from bench.words import Words
 from scotfree.rag import Document, Index, cli
 from scotfree.rag.commands import modelling, opening
 from scotfree.rag.generate.endpoint import KEY

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from rag_embedders import Words
 
+from bench.words import Words
 from scotfree.rag import documents
 from scotfree.rag.documents import Document, Unread, files, read
 from scotfree.rag.splitting import Splitter

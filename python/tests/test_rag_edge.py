@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rag_embedders import Words
 
+from bench.words import Words
 from scotfree.rag.edge.index import Configuration, EdgeIndex, Settings
 
 TEXTS = [f"topic{place % 9}a topic{place % 9}b word{place} word{place % 31}" for place in range(300)]

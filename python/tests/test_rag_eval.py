@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rag_embedders import DIMENSIONS, Words
 
+from bench.words import DIMENSIONS, Words
 from scotfree.rag import Document, RagError, cli, clustering
 from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.evaluation import judged
@@ -275,10 +275,10 @@ def collection(count: int = 240) -> Collection:
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Evaluation:
     """Every mode on one collection, while this process has much in memory."""
-    settings = Settings(ALL, recall=RECALL, slo_ns=5e6, embedder="rag_embedders:Words")
+    settings = Settings(ALL, recall=RECALL, slo_ns=5e6, embedder="bench.words:Words")
     ballast = np.ones(80 << 20, np.int64)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PYTHONPATH", f"{TESTS.parent / 'src'}:{TESTS}", prepend=":")
+        patched.setenv("PYTHONPATH", f"{TESTS.parent / 'src'}:{TESTS.parent}:{TESTS}", prepend=":")
         found = evaluate(collection(), tmp_path_factory.mktemp("kept"), settings, QUIET)
     assert ballast.nbytes == 640 << 20
     return found
@@ -379,9 +379,9 @@ def test_the_table_says_what_was_measured(measured: Evaluation) -> None:
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    monkeypatch.setenv("PYTHONPATH", f"{TESTS.parent / 'src'}:{TESTS}", prepend=":")
+    monkeypatch.setenv("PYTHONPATH", f"{TESTS.parent / 'src'}:{TESTS.parent}:{TESTS}", prepend=":")
     build_ours(Mode.OURS, tmp_path, collection(20).documents, Words(), lambda _: None)
-    return Job(Mode.OURS, tmp_path, "rag_embedders:Words", OPENING, ["topic1word1", "topic2word2"])
+    return Job(Mode.OURS, tmp_path, "bench.words:Words", OPENING, ["topic1word1", "topic2word2"])
 
 
 def test_questions_are_asked_in_their_order(job: Job) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rag_embedders import Words
 
+from bench.words import Words
 from scotfree.rag import Answer, Document, Index, RagError
 from scotfree.rag.passages import Passages
 

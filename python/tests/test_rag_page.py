@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 from language_server import MODEL, WORDS, Asked, LanguageServer, chunk, language_server
-from rag_embedders import Words
 from served_page import serving
 
+from bench.words import Words
 from scotfree.loopback import ASKED_MAX, BODY_BYTES_MAX, HOST, Server
 from scotfree.rag import Document, Endpoint, Index, cli
 from scotfree.rag.commands import opening
@@ -284,7 +284,7 @@ def test_who_goes_away_is_no_fault(
 
 PROGRAM = """
 import sys
-from rag_embedders import Words
+from bench.words import Words
 from served_page import serving
 from scotfree.rag import cli
 from scotfree.rag.commands import opening

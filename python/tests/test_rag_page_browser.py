@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from chromium import TESTS, chromium
 from language_server import MODEL, Asked, LanguageServer, chunk, end, language_server
-from rag_embedders import Words
 from served_page import serving
 
+from bench.words import Words
 from scotfree.loopback import Server
 from scotfree.rag import Document, Endpoint, Index
 

@@ -1,6 +1,6 @@
 """A process that changes an index until it is killed: it says what it begins, and what has been done.
 
-`python rag_changing.py FOLDER SEED`
+`python -m bench.rag_changing FOLDER SEED`
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ import random
 import sys
 from pathlib import Path
 
-from rag_embedders import Words
-
+from bench.words import Words
 from scotfree.rag import Document, Index
 
 NAMES = 40

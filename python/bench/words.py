@@ -1,4 +1,4 @@
-"""Embedders of tests: as fast as a table, and counting what they are asked for."""
+"""An embedder as fast as a table, which counts what it is asked for."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ class Words:
         self.asked: list[str] = []
 
     def embed(self, texts: Sequence[str]) -> Vectors:
+        """One row for each text, of length one."""
         self.asked += texts
         return np.array([self._vector(text) for text in texts], np.float32).reshape(-1, DIMENSIONS)
 
     def count_tokens(self, text: str) -> int:
+        """Its words."""
         return len(text.split())
 
     def _vector(self, text: str) -> Vectors:
