@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -37,6 +38,7 @@ class Words:
         return found
 
 
+@cache
 def _drawn(word: str) -> Vectors:
     seed = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
     return np.random.default_rng(seed).standard_normal(DIMENSIONS).astype(np.float32)

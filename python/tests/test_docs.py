@@ -117,8 +117,11 @@ def test_what_the_page_of_retrieval_says_can_be_typed(
     printed = capsys.readouterr().out
     assert printed.count("violin.txt") == 4 and "".join(WORDS) in printed
     assert re.search(r"^nDCG@10( +1\.000){3}$", printed, re.MULTILINE)
-    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    example, chain, llama = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(example, {})
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("violin instrument ['cache', 'centroid search and scan', 'embed query'")
     assert second == "['cello', 'drum']"
+    for framework in (chain, llama):
+        exec(framework, {})
+        assert capsys.readouterr().out == "['violin']\n"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ import pytest
 
 from bench.words import Words
 from scotfree.rag import Answer, Document, Index, RagError
+from scotfree.rag import index as rag_index
+from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.passages import Passages
 
 TOPICS = 12
@@ -339,3 +343,156 @@ def test_a_passages_number_is_never_given_twice(tmp_path: Path, index: Index) ->
     (again,) = store.texts_of("last")["the last of all"]
     store.close()
     assert again > last, "else a snapshot's row would be of another text"
+
+
+def test_a_whole_document_is_one_passage_as_it_stands(
+    tmp_path: Path, embedder: Words, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "  " + "\n\n".join(" ".join(f"{name}{place}" for place in range(90)) for name in "abc")
+    with Index.build(tmp_path / "index", [Document("one", text), Document("empty", "")], embedder) as index:
+        assert len(index) > 3
+        # Where no splitter is installed.
+        monkeypatch.setitem(sys.modules, "semantic_text_splitter", None)
+        index.update([Document("one", text, is_whole=True), Document("empty", "", is_whole=True)])
+        assert [(found.text, found.start) for found in index.texts(["one", "empty"])] == [(text, 0), ("", 0)]
+        assert index.search("b7", 1).hits[0].text == text
+    with (
+        Index(tmp_path / "other", embedder) as index,
+        pytest.raises(RagError, match=r"semantic_text_splitter.*scotfree\[rag\]"),
+    ):
+        index.update([Document("one", text)])
+
+
+def test_of_a_name_twice_the_last_counts(index: Index, embedder: Words) -> None:
+    before = documents()[3]
+    changes = index.update([Document("doc3", "something else"), before, before, Document("new", "x y"), before])
+    assert (changes.added, changes.changed, changes.same) == (1, 2, 2)
+    assert [text.text for text in index.texts(["doc3"])] == [before.text]
+    index.update([before, Document("doc3", "something else")])
+    assert [text.text for text in index.texts(["doc3"])] == ["something else"]
+    assert len(index) == 241
+
+
+def test_texts_of_many_documents_are_embedded_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches: list[int] = []
+
+    class Counting(Words):
+        def embed(self, texts: Sequence[str]) -> Vectors:
+            batches.append(len(texts))
+            return super().embed(texts)
+
+    monkeypatch.setattr(rag_index, "_BATCH_PASSAGES", 100)
+    with Index(tmp_path / "index", Counting()) as index:
+        assert index.update(documents()).embedded == 240
+        assert batches == [100, 100, 40]
+        for question in QUESTIONS:
+            assert found(index, question) == flat(documents(), question)
+
+
+def test_what_an_update_wrote_before_it_failed_is_found(
+    tmp_path: Path, embedder: Words, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rag_index, "_BATCH_PASSAGES", 1)
+
+    def failing() -> Iterator[Document]:
+        yield from [Document("one", "alpha"), Document("two", "beta")]
+        raise OSError("no more")
+
+    with Index(tmp_path / "index", embedder) as index:
+        with pytest.raises(OSError, match="no more"):
+            index.update(failing())
+        assert found(index, "alpha") == index.documents() == ["one"]
+
+
+def test_documents_are_named_by_what_their_metadata_are(index: Index) -> None:
+    names = [f"doc{place}" for place in range(3, 240, 12)]
+    assert index.documents({"topic": 3}) == sorted(names)
+    assert index.documents(lambda name, metadata: metadata["topic"] == 3 and name in names[:2]) == sorted(
+        names[:2]
+    )
+    assert len(index.documents()) == len(index.documents({})) == 240
+    assert [text.text for text in index.texts(["doc7", "nobody", "doc5"])] == [
+        documents()[7].text,
+        documents()[5].text,
+    ]
+
+
+def test_a_function_of_name_and_metadata_is_a_filter(index: Index) -> None:
+    for question in QUESTIONS:
+        hits = index.search(question, where=lambda name, metadata: metadata["topic"] > 8, deviations=SAFE).hits
+        assert [hit.document for hit in hits] == flat(is_of({9, 10, 11}), question)
+    assert index.search("x", where=lambda *_: False).hits == []
+
+
+def test_a_question_may_come_with_its_embedding(index: Index, embedder: Words) -> None:
+    (vector,) = embedder.embed([QUESTIONS[2]])
+    wanted = index.search(QUESTIONS[2], deviations=SAFE).hits
+    embedder.asked.clear()
+    answer = index.search("", vector=vector, deviations=SAFE)
+    assert answer.hits == wanted and "embed query" not in answer.stages_ns
+    assert not {"", QUESTIONS[2]} & set(embedder.asked)
+    worded = index.search("word4", 10, vector=vector, with_words=True).hits
+    assert any("word4" in hit.text.split() for hit in worded) and worded != wanted
+
+
+def test_embeddings_of_what_was_found_are_made_again_only_where_none_is_kept(
+    index: Index, embedder: Words, tmp_path: Path
+) -> None:
+    index.update([Document("new", QUESTIONS[0])])
+    hits = index.search(QUESTIONS[0]).hits
+    assert hits[0].document == "new"
+    embedder.asked.clear()
+    rows = index.embeddings([*hits, hits[0]])
+    assert embedder.asked == []
+    assert rows @ rows[0] == pytest.approx([hit.similarity for hit in [*hits, hits[0]]], abs=1e-6)
+    with Index(tmp_path / "index", embedder) as other:
+        assert np.array_equal(other.embeddings(hits), rows[:-1]) and len(embedder.asked) == 9
+        assert other.embeddings([]).shape == (0, embedder.dimensions)
+
+
+def test_few_changes_can_wait(tmp_path: Path, embedder: Words) -> None:
+    with Index(tmp_path / "index", embedder) as index:
+        index.update(documents(20))
+        assert not index.compact(changes_min=21) and not list((tmp_path / "index").glob("codes-*"))
+        assert index.compact(changes_min=20)
+        index.remove(["doc1"])
+        assert not index.compact(changes_min=1), "few of many, whatever the least is"
+
+
+def test_threads_that_change_it_wait_for_each_other(index: Index) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        new = [Document(f"new{place}", f"text {place}") for place in range(40)]
+        assert sum(threads.map(lambda one: index.update([one]).added, new)) == 40
+        assert sum(threads.map(lambda one: index.remove([one.name]), new[:20])) == 20
+    assert len(index) == 260 and {one.name for one in new[20:]} < set(index.documents())
+
+
+def test_a_search_sees_the_whole_of_a_change_or_nothing(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    index.update([Document("new", QUESTIONS[0])])
+    honest = rag_index._known
+
+    def compacted(*of: Any) -> Any:
+        known = honest(*of)
+        index.compact(is_forced=True)
+        return known
+
+    monkeypatch.setattr(rag_index, "_known", compacted)
+    answer = index.search(QUESTIONS[0], 10, deviations=SAFE)
+    assert [hit.document for hit in answer.hits] == ["new", *flat(documents(), QUESTIONS[0], 9)]
+    assert answer.estimated == 240, "of the snapshot that there was, which has not the new one"
+
+
+def test_what_is_removed_during_a_search_gives_its_place_to_others(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.update([Document("new", QUESTIONS[0])])
+    honest = index._find
+
+    def removed(*of: Any) -> Any:
+        found = honest(*of)
+        index._passages.remove(["new"])
+        return found
+
+    monkeypatch.setattr(index, "_find", removed)
+    answer = index.search(QUESTIONS[0], 10, deviations=SAFE)
+    assert [hit.document for hit in answer.hits] == flat(documents(), QUESTIONS[0])

@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import pypdf
-from pypdf.errors import PyPdfError
-from selectolax.lexbor import LexborHTMLParser
+from scotfree.rag.trouble import needed
 
 # A larger file is data, not something to read.
 BYTES_MAX: Final = 64 << 20
@@ -37,6 +35,8 @@ class Document:
     # Values are texts or numbers; filters ask for them.
     metadata: dict[str, Any] = field(default_factory=dict)
     is_markdown: bool = False
+    # Its text is one passage as it stands: somebody else has split it.
+    is_whole: bool = False
 
 
 class Unread(Exception):
@@ -93,15 +93,16 @@ def _plain(data: bytes) -> str:
 
 
 def _html(data: bytes) -> str:
-    page = LexborHTMLParser(_plain(data))
+    page = needed("selectolax.lexbor", "rag").LexborHTMLParser(_plain(data))
     page.strip_tags(_UNREAD)
     body = page.body
     return body.text(separator="\n", strip=True) if body else ""
 
 
 def _pdf(data: bytes) -> str:
+    pypdf = needed("pypdf", "rag")
     try:
         reader = pypdf.PdfReader(io.BytesIO(data))
         return "\n\n".join(page.extract_text() for page in reader.pages)
-    except (PyPdfError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (pypdf.errors.PyPdfError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise Unread(f"it is no PDF that can be read: {error}") from None

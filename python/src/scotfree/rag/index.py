@@ -15,7 +15,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -29,8 +29,8 @@ from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder, Vectors
 from scotfree.rag.generate.model import Written
 from scotfree.rag.lending import lent
-from scotfree.rag.passages import Passages, Text
-from scotfree.rag.splitting import Passage, Splitter
+from scotfree.rag.passages import Change, Passages, Text, Where
+from scotfree.rag.splitting import Splitter
 from scotfree.rag.stages import Staged
 from scotfree.rag.trouble import RagError
 
@@ -73,12 +73,36 @@ class _Asked:
     deviations: float
     # Passages that are not to be found.
     outside: set[int]
+    # Of which passages are to be found, too; none, if the embedding alone counts.
+    words: str
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a search looks at. A change puts another in its place: a search sees all of it or nothing."""
+
+    # None until one is written.
+    snapshot: _native.Snapshot | None
+    # Its file's.
+    name: bytes | None
+    # Passages that are in no snapshot yet, and a row for each.
+    numbers: list[int]
+    pending: Vectors
+    # Passages that are not any more.
+    gone: set[int]
+
+    @property
+    def changes(self) -> int:
+        """How many passages changed since the snapshot."""
+        return len(self.numbers) + len(self.gone)
 
 
 @dataclass(frozen=True)
 class Hit:
     """A passage that was found."""
 
+    # By which the index knows it; no other ever has the same.
+    number: int
     text: str
     document: str
     # The letter of the document at which it begins.
@@ -132,12 +156,10 @@ class Index:
         self._passages = Passages(folder / _PASSAGES)
         self._bits = bits
         self._cache, self._cache_lock = Cache(cache_bytes), threading.Lock()
-        # The snapshot that is open, and its file's name.
-        self._snapshot: _native.Snapshot | None = None
-        self._name: bytes | None = None
+        self._change_lock = threading.Lock()
         self._check_model()
         self._version = self._passages.version()
-        self._load()
+        self._seen = self._read(None)
 
     @classmethod
     def build(
@@ -163,48 +185,52 @@ class Index:
         """How many passages there are."""
         return self._passages.count()
 
-    def documents(self) -> list[str]:
-        """The names of its documents."""
-        return sorted(self._passages.documents())
+    def documents(self, where: Where | None = None) -> list[str]:
+        """The names of its documents; only of those that `where` says, as in `search`."""
+        return sorted(self._passages.names(where or {}))
+
+    def texts(self, names: Iterable[str]) -> list[Text]:
+        """The passages of documents, in the order of the names and of where they begin; of unknown names none."""
+        return [text for name in names for text in self._passages.of_document(name)]
 
     def metadata(self, keys_max: int, values_max: int) -> dict[str, list[Any]]:
         """What documents are said to be: keys, and of each the values, the most frequent first."""
         return self._passages.metadata(keys_max, values_max)
 
     def refresh(self) -> None:
-        """Sees what other processes have changed since it was opened; nobody else uses it meanwhile."""
-        version = self._passages.version()
-        if version != self._version:
-            self._load()
-            self._version = version
+        """Sees what other processes have changed since it was opened; waits for threads that change it."""
+        with self._change_lock:
+            version = self._passages.version()
+            if version != self._version:
+                self._seen = self._read(self._seen)
+                self._version = version
 
     def update(
         self, documents: Iterable[Document], *, progress: Callable[[Document], None] | None = None
     ) -> Changes:
         """Puts documents in, in place of those of their names; only texts that were not there are embedded."""
         with self._changing():
-            changes = self._put(documents, progress or (lambda _: None))
-            self._load()
-        return changes
+            return self._put(documents, progress or (lambda _: None))
 
     add = update
 
     def remove(self, names: Iterable[str]) -> int:
         """Forgets documents; returns how many there were."""
         with self._changing():
-            count = sum(self._passages.remove(name) for name in names)
-            self._load()
-        return count
+            return self._passages.remove(list(names))
 
-    def compact(self, *, is_forced: bool = False) -> bool:
-        """Makes a snapshot with what changed, if that is much; true if it did."""
+    def compact(self, *, is_forced: bool = False, changes_min: int = 1) -> bool:
+        """Makes a snapshot with what changed, if that is much, and at least so many passages; true if it did.
+
+        From the first snapshot's passages clusters and axes are learnt: who adds few at a time waits for more.
+        """
         with self._changing():
             # What another process has changed, and its snapshot: to merge into an older one would lose passages.
-            self._load()
-            if not is_forced and len(self._numbers) + len(self._gone) <= _PENDING_MAX * len(self):
+            self._seen = self._read(self._seen)
+            changes_max = max(_PENDING_MAX * len(self), changes_min - 1)
+            if not is_forced and self._seen.changes <= changes_max:
                 return False
-            self._write()
-            self._load()
+            self._write(self._seen)
         return True
 
     def search(
@@ -212,46 +238,68 @@ class Index:
         question: str,
         count: int = 10,
         *,
-        where: Mapping[str, Any] | None = None,
+        where: Where | None = None,
         with_words: bool = False,
         probes: int | None = None,
         deviations: float = DEVIATIONS,
+        vector: Vectors | None = None,
     ) -> Answer:
-        """The passages nearest to a question.
+        """The passages nearest to a question, of which `vector` is the embedding, where it is known (length one).
 
-        Of documents whose metadata have the values of `where` (or one of several). `with_words`: also those that
-        have the question's words, both orders fused by reciprocal ranks. `probes` clusters are looked through, all
-        unless it is said; `deviations` standard errors are an estimate's bound.
+        Of documents whose metadata have the values of `where` (or one of several), or of which it says true if it
+        is a function of name and metadata. `with_words`: also those that have the question's words, both orders
+        fused by reciprocal ranks. `probes` clusters are looked through, all unless it is said; `deviations`
+        standard errors are an estimate's bound.
         """
         answer = Answer()
-        asked = _Asked(count, probes, deviations, self._passages.outside(where) if where else set())
-        with answer.stage("embed query"):
-            vector = self._embedder.embed([question])[0]
+        outside = self._passages.outside(where) if where else set()
+        asked = _Asked(count, probes, deviations, outside, question if with_words else "")
+        if vector is None:
+            with answer.stage("embed query"):
+                vector = self._embedder.embed([question])[0]
         if count > 0:
-            found = self._find(answer, vector, asked)
-            if with_words:
-                found = self._fused(answer, question, vector, asked, found)
-            with answer.stage("load"):
-                texts = self._passages.texts([number for number, _ in found])
-            answer.hits = [_hit(texts[number], similarity) for number, similarity in found if number in texts]
+            answer.hits = self._hits(answer, vector, asked)
         return answer
 
     async def asearch(self, question: str, count: int = 10, **how: Any) -> Answer:
         """As `search`, on another thread."""
         return await asyncio.to_thread(self.search, question, count, **how)
 
+    def embeddings(self, hits: Sequence[Hit]) -> Vectors:
+        """One row of length one for each passage that was found; made again where none is kept."""
+        seen = self._seen
+        places = {number: place for place, number in enumerate(seen.numbers)}
+        vectors = {hit.number: seen.pending[places[hit.number]] for hit in hits if hit.number in places}
+        vectors |= self._vectors(Answer(), {hit.number: hit.text for hit in hits if hit.number not in places})
+        rows = [vectors[hit.number] for hit in hits]
+        return np.array(rows, np.float32).reshape(-1, self._embedder.dimensions)
+
+    def _hits(self, answer: Answer, vector: Vectors, asked: _Asked) -> list[Hit]:
+        while True:
+            found = self._find(answer, vector, asked)
+            if asked.words:
+                found = self._fused(answer, vector, asked, found)
+            with answer.stage("load"):
+                texts = self._passages.texts([number for number, _ in found])
+            gone = {number for number, _ in found} - texts.keys()
+            if not gone:
+                return [_hit(texts[number], similarity) for number, similarity in found]
+            # Removed since the search began: others take their places.
+            asked = replace(asked, outside=asked.outside | gone)
+
     def _find(self, answer: Answer, vector: Vectors, asked: _Asked) -> list[Scored]:
+        seen = self._seen
         with answer.stage("score"):
-            known = self._known(vector, asked)
-        if self._snapshot is None:
+            known = _known(seen, vector, asked)
+        if seen.snapshot is None:
             return known
         with answer.stage("centroid search and scan"):
-            probes = self._snapshot.clusters if asked.probes is None else asked.probes
-            gone = self._gone | asked.outside
-            search = self._snapshot.search(lent(vector), asked.count, probes, asked.deviations, gone)
+            probes = seen.snapshot.clusters if asked.probes is None else asked.probes
+            gone = seen.gone | asked.outside
+            search = seen.snapshot.search(lent(vector), asked.count, probes, asked.deviations, gone)
         search.give(known)
         answer.estimated = search.estimated
-        if self._snapshot.bits >= _BITS_EXACT_ENOUGH * self._snapshot.dimensions:
+        if seen.snapshot.bits >= _BITS_EXACT_ENOUGH * seen.snapshot.dimensions:
             return search.guessed()
         self._regenerate(answer, search, vector, asked.count)
         return search.found()
@@ -267,35 +315,30 @@ class Index:
     def _exact(self, answer: Answer, numbers: Sequence[int], vector: Vectors) -> list[Scored]:
         """The similarities of passages that are embedded again; what another removed meanwhile is nowhere."""
         with answer.stage("load"):
-            texts = self._passages.texts(numbers)
-        with answer.stage("cache"), self._cache_lock:
-            cached = {number: self._cache.get(number) for number in numbers if number in texts}
-        vectors = {number: found for number, found in cached.items() if found is not None}
-        missing = [number for number, found in cached.items() if found is None]
-        with answer.stage("regenerate"):
-            made = self._embedder.embed([texts[number].text for number in missing])
-        with answer.stage("cache"), self._cache_lock:
-            for number, embedding in zip(missing, made, strict=True):
-                self._cache.put(number, embedding.copy(), len(texts[number].text))
-        answer.cached += len(vectors)
-        answer.regenerated += len(missing)
-        vectors |= dict(zip(missing, made, strict=True))
+            texts = {number: found.text for number, found in self._passages.texts(numbers).items()}
+        vectors = self._vectors(answer, texts)
         with answer.stage("rerank"):
             return [(number, float(found @ vector)) for number, found in vectors.items()]
 
-    def _known(self, vector: Vectors, asked: _Asked) -> list[Scored]:
-        """The nearest of those that no snapshot has yet: their embeddings are here."""
-        similarities = self._pending @ vector
-        order = (int(place) for place in np.argsort(-similarities, kind="stable"))
-        inside = (place for place in order if self._numbers[place] not in asked.outside)
-        return [(self._numbers[place], float(similarities[place])) for place in islice(inside, asked.count)]
+    def _vectors(self, answer: Answer, texts: Mapping[int, str]) -> dict[int, Vectors]:
+        """The embeddings of passages with these texts."""
+        with answer.stage("cache"), self._cache_lock:
+            cached = {number: self._cache.get(number) for number in texts}
+        vectors = {number: found for number, found in cached.items() if found is not None}
+        missing = [number for number, found in cached.items() if found is None]
+        with answer.stage("regenerate"):
+            made = self._embedder.embed([texts[number] for number in missing])
+        with answer.stage("cache"), self._cache_lock:
+            for number, embedding in zip(missing, made, strict=True):
+                self._cache.put(number, embedding.copy(), len(texts[number]))
+        answer.cached += len(vectors)
+        answer.regenerated += len(missing)
+        return vectors | dict(zip(missing, made, strict=True))
 
-    def _fused(
-        self, answer: Answer, question: str, vector: Vectors, asked: _Asked, near: list[Scored]
-    ) -> list[Scored]:
+    def _fused(self, answer: Answer, vector: Vectors, asked: _Asked, near: list[Scored]) -> list[Scored]:
         """The orders by embedding and by words as one (Cormack, Clarke and Büttcher, SIGIR 2009)."""
         with answer.stage("words"):
-            with_words = self._passages.with_words(question, asked.count + len(asked.outside))
+            with_words = self._passages.with_words(asked.words, asked.count + len(asked.outside))
             worded = [number for number in with_words if number not in asked.outside][: asked.count]
         similarities = dict(near)
         similarities |= self._exact(answer, [number for number in worded if number not in similarities], vector)
@@ -308,47 +351,71 @@ class Index:
         return [(number, similarities[number]) for number in first]
 
     def _put(self, documents: Iterable[Document], progress: Callable[[Document], None]) -> Changes:
-        digests = self._passages.documents()
         counts = dict.fromkeys(("added", "changed", "same", "embedded"), 0)
+        for group in self._groups(self._changed(documents, counts, progress)):
+            new = [passage.text for change in group for passage in change.new]
+            vectors = self._embedded(new)
+            # All of them before the transaction, which others wait for.
+            for change in group:
+                change.embeddings.extend(islice(vectors, len(change.new)))
+            self._passages.put(group)
+            counts["embedded"] += len(new)
+        return Changes(**counts)
+
+    def _changed(
+        self, documents: Iterable[Document], counts: dict[str, int], progress: Callable[[Document], None]
+    ) -> Iterator[tuple[Document, bytes]]:
+        """Those that are not as they were, with their digests."""
+        digests = self._passages.documents()
         for document in documents:
             digest = _digest(document)
             if digests.get(document.name) == digest:
                 counts["same"] += 1
             else:
                 counts["changed" if document.name in digests else "added"] += 1
-                counts["embedded"] += self._put_one(document, digest)
+                digests[document.name] = digest
+                yield document, digest
             progress(document)
-        return Changes(**counts)
 
-    def _put_one(self, document: Document, digest: bytes) -> int:
-        """Writes a document; returns how many of its passages were embedded."""
+    def _groups(self, changed: Iterable[tuple[Document, bytes]]) -> Iterator[list[Change]]:
+        """As many as are embedded at once; each group is written before the next one is made."""
+        group: dict[str, Change] = {}
+        passages = 0
+        for document, digest in changed:
+            if passages >= _BATCH_PASSAGES:
+                yield list(group.values())
+                group, passages = {}, 0
+            change = self._compared(document, digest)
+            # In place of what an earlier one of that name would have changed.
+            group[document.name] = change
+            passages += max(1, len(change.new))
+        yield list(group.values())
+
+    def _compared(self, document: Document, digest: bytes) -> Change:
+        """A document beside what is written of it."""
         before = self._passages.texts_of(document.name)
-        kept: dict[int, int] = {}
-        new: list[Passage] = []
+        change = Change(document, digest)
         for passage in self._splitter.split(document):
             if numbers := before.get(passage.text):
-                kept[numbers.pop()] = passage.start
+                change.kept[numbers.pop()] = passage.start
             else:
-                new.append(passage)
-        embedded = zip(new, self._embedded([passage.text for passage in new]), strict=True)
-        # All of them before the transaction, which others wait for.
-        self._passages.put(document.name, digest, document.metadata, kept, list(embedded))
-        return len(new)
+                change.new.append(passage)
+        return change
 
     def _embedded(self, texts: Sequence[str]) -> Iterator[Vectors]:
         for at in range(0, len(texts), _BATCH_PASSAGES):
             yield from self._embedder.embed(texts[at : at + _BATCH_PASSAGES])
 
-    def _write(self) -> None:
-        if self._snapshot is None and not self._numbers:
+    def _write(self, seen: _Seen) -> None:
+        if seen.snapshot is None and not seen.numbers:
             return
-        name = _SNAPSHOT.format(1 + (_serial(self._name.decode()) if self._name else 0))
-        path, passages = self.folder / name, lent(np.array(self._numbers, np.uint32))
-        if self._snapshot is not None:
-            _native.merge_snapshot(path, self._snapshot, self._gone, lent(self._pending), passages)
+        name = _SNAPSHOT.format(1 + (_serial(seen.name.decode()) if seen.name else 0))
+        path, passages = self.folder / name, lent(np.array(seen.numbers, np.uint32))
+        if seen.snapshot is not None:
+            _native.merge_snapshot(path, seen.snapshot, seen.gone, lent(seen.pending), passages)
         else:
-            self._write_first(path, passages, self._pending)
-        self._passages.settle(name, self._numbers, self._gone)
+            self._write_first(path, passages, seen.pending)
+        self._passages.settle(name, seen.numbers, seen.gone)
         self._sweep(name)
 
     def _write_first(self, path: Path, passages: np.ndarray[Any, Any], vectors: Vectors) -> None:
@@ -387,33 +454,38 @@ class Index:
                 "open it with that one, or make another index",
             )
 
-    def _load(self) -> None:
-        self._numbers, self._pending = self._passages.pending(self._embedder.dimensions)
-        self._gone = self._passages.gone()
+    def _read(self, before: _Seen | None) -> _Seen:
+        """What there is now; a snapshot that was open before is not opened again."""
+        numbers, pending = self._passages.pending(self._embedder.dimensions)
+        gone = self._passages.gone()
         name = self._passages.setting("snapshot")
-        if name == self._name:
+        if before and before.name == name:
             # A snapshot is never changed; to open it is to read it once.
-            return
+            return replace(before, numbers=numbers, pending=pending, gone=gone)
         try:
-            self._snapshot = _native.Snapshot(self.folder / name.decode()) if name else None
+            snapshot = _native.Snapshot(self.folder / name.decode()) if name else None
         except (OSError, ValueError) as error:
             if self._passages.setting("snapshot") != name:
                 # Another process has made one and removed this meanwhile.
-                return self._load()
+                return self._read(before)
             raise RagError(f"open the index: {error}", "remove the folder and index again") from None
-        self._name = name
+        return _Seen(snapshot, name, numbers, pending, gone)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Keeps other processes from changing it; they are told."""
-        with (self.folder / _LOCK).open("a") as lock:
+        """Keeps other processes from changing it; they are told. Other threads wait. Searches see the change."""
+        with self._change_lock, (self.folder / _LOCK).open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise RagError(
                     f"change the index {self.folder}: another process is changing it", "wait for it to end"
                 ) from None
-            yield
+            try:
+                yield
+            finally:
+                # Also of what could not be done to its end some may have been done.
+                self._seen = self._read(self._seen)
 
 
 def is_index(folder: Path) -> bool:
@@ -421,14 +493,22 @@ def is_index(folder: Path) -> bool:
     return (folder / _PASSAGES).is_file()
 
 
+def _known(seen: _Seen, vector: Vectors, asked: _Asked) -> list[Scored]:
+    """The nearest of those that no snapshot has yet: their embeddings are here."""
+    similarities = seen.pending @ vector
+    order = (int(place) for place in np.argsort(-similarities, kind="stable"))
+    inside = (place for place in order if seen.numbers[place] not in asked.outside)
+    return [(seen.numbers[place], float(similarities[place])) for place in islice(inside, asked.count)]
+
+
 def _serial(name: str) -> int:
     return int("".join(letter for letter in name if letter.isdigit()))
 
 
 def _digest(document: Document) -> bytes:
-    said = json.dumps([document.text, document.metadata, document.is_markdown], sort_keys=True)
+    said = json.dumps([document.text, document.metadata, document.is_markdown, document.is_whole], sort_keys=True)
     return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _hit(text: Text, similarity: float) -> Hit:
-    return Hit(text.text, text.document, text.start, similarity, text.metadata)
+    return Hit(text.number, text.text, text.document, text.start, similarity, text.metadata)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.splitting import Passage
 from scotfree.rag.trouble import RagError
@@ -50,6 +51,10 @@ create table setting (name text primary key, value blob not null);
 """
 
 
+# Of documents: a value, or one of several, for each key of their metadata; or a function of name and metadata.
+Where = Mapping[str, Any] | Callable[[str, dict[str, Any]], bool]
+
+
 @dataclass(frozen=True)
 class Text:
     """A passage with its document."""
@@ -69,6 +74,19 @@ class Sizes:
     words_bytes: int
     free_bytes: int
     others_bytes: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """A document that is not as it was."""
+
+    document: Document
+    digest: bytes
+    # Passages that stay, by number, with where they begin.
+    kept: dict[int, int] = field(default_factory=dict)
+    # Those that were not there, and a row for each.
+    new: list[Passage] = field(default_factory=list)
+    embeddings: list[Vectors] = field(default_factory=list)
 
 
 class Passages:
@@ -146,24 +164,21 @@ class Passages:
             found.setdefault(text, []).append(number)
         return found
 
-    def put(
-        self,
-        name: str,
-        digest: bytes,
-        metadata: dict[str, Any],
-        kept: Mapping[int, int],
-        new: Iterable[tuple[Passage, np.ndarray[Any, Any]]],
-    ) -> None:
-        """A document as it is now: passages that stay, by number, with where they begin; new ones, embedded."""
+    def put(self, changes: Iterable[Change]) -> None:
+        """Writes documents as they are now: all of them or, if it is killed, none."""
         with self._file:
-            before = [number for numbers in self.texts_of(name).values() for number in numbers]
-            document = self._document(name, digest, metadata)
-            self._file.executemany(
-                "update passage set start = ? where id = ?", [[start, number] for number, start in kept.items()]
-            )
-            self._drop(number for number in before if number not in kept)
-            for passage, embedding in new:
-                self._add(document, passage, embedding)
+            for change in changes:
+                self._put(change)
+
+    def _put(self, change: Change) -> None:
+        before = [number for numbers in self.texts_of(change.document.name).values() for number in numbers]
+        document = self._document(change.document.name, change.digest, change.document.metadata)
+        self._file.executemany(
+            "update passage set start = ? where id = ?", [[start, number] for number, start in change.kept.items()]
+        )
+        self._drop(number for number in before if number not in change.kept)
+        for passage, embedding in zip(change.new, change.embeddings, strict=True):
+            self._add(document, passage, embedding)
 
     def _document(self, name: str, digest: bytes, metadata: dict[str, Any]) -> int:
         said = json.dumps(metadata, ensure_ascii=False, sort_keys=True)
@@ -174,7 +189,7 @@ class Passages:
         ).fetchone()
         return int(row[0])
 
-    def _add(self, document: int, passage: Passage, embedding: np.ndarray[Any, Any]) -> None:
+    def _add(self, document: int, passage: Passage, embedding: Vectors) -> None:
         row = self._file.execute(
             "insert into passage (document, start, text) values (?, ?, ?) returning id",
             [document, passage.start, passage.text],
@@ -183,11 +198,14 @@ class Passages:
             "insert into pending values (?, ?)", [row[0], np.asarray(embedding, np.float32).tobytes()]
         )
 
-    def remove(self, name: str) -> bool:
-        """Forgets a document; false, if there is none of that name."""
+    def remove(self, names: Sequence[str]) -> int:
+        """Forgets documents, all of them or, if it is killed, none; returns how many there were."""
         with self._file:
-            self._drop(number for numbers in self.texts_of(name).values() for number in numbers)
-            return self._file.execute("delete from document where name = ?", [name]).rowcount > 0
+            return sum(self._remove(name) for name in names)
+
+    def _remove(self, name: str) -> int:
+        self._drop(number for numbers in self.texts_of(name).values() for number in numbers)
+        return self._file.execute("delete from document where name = ?", [name]).rowcount
 
     def _drop(self, passages: Iterable[int]) -> None:
         rows = [[passage] for passage in passages]
@@ -241,19 +259,33 @@ class Passages:
         )
         return [row[0] for row in rows]
 
-    def outside(self, where: Mapping[str, Any]) -> set[int]:
-        """Passages of documents whose metadata are not as `where` says: a value, or one of several."""
+    def names(self, where: Where) -> list[str]:
+        """Documents whose metadata are as `where` says."""
+        condition, values = self._condition(where)
+        return [row[0] for row in self._file.execute(f"select name from document where {condition}", values)]
+
+    def outside(self, where: Where) -> set[int]:
+        """Passages of documents whose metadata are not as `where` says."""
+        condition, values = self._condition(where)
+        rows = self._file.execute(
+            "select passage.id from passage join document on document.id = document"
+            f" where ({condition}) is not true",
+            values,
+        )
+        return {row[0] for row in rows}
+
+    def _condition(self, where: Where) -> tuple[str, list[Any]]:
+        """Of documents, in SQL, with its values."""
+        if callable(where):
+            rows = self._file.execute("select id, name, metadata from document")
+            chosen = [number for number, name, metadata in rows if where(name, json.loads(metadata))]
+            return "document.id in (select value from json_each(?))", [json.dumps(chosen)]
         asked, values = [], []
         for key, value in where.items():
             several = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
             asked.append(f"json_extract(metadata, ?) in ({', '.join('?' * len(several))})")
             values += [f'$."{key}"', *several]
-        rows = self._file.execute(
-            "select passage.id from passage join document on document.id = document"
-            f" where ({' and '.join(asked) or 'true'}) is not true",
-            values,
-        )
-        return {row[0] for row in rows}
+        return " and ".join(asked) or "true", values
 
     def settle(self, snapshot: str, passages: Sequence[int], gone: Iterable[int]) -> None:
         """A snapshot with these passages, without those that are gone, is what counts from now on."""
@@ -267,11 +299,18 @@ class Passages:
         found: dict[int, Text] = {}
         for at in range(0, len(numbers), _MANY):
             part = numbers[at : at + _MANY]
-            rows = self._file.execute(
-                "select passage.id, name, start, text, metadata"
-                " from passage join document on document.id = document"
-                f" where passage.id in ({', '.join('?' * len(part))})",
-                list(part),
-            )
-            found |= {row[0]: Text(row[0], row[1], row[2], row[3], json.loads(row[4])) for row in rows}
+            texts = self._texts(f"passage.id in ({', '.join('?' * len(part))})", part)
+            found |= {text.number: text for text in texts}
         return found
+
+    def of_document(self, name: str) -> list[Text]:
+        """The passages of a document in their order."""
+        return self._texts("name = ? order by start, passage.id", [name])
+
+    def _texts(self, condition: str, values: Sequence[int | str]) -> list[Text]:
+        rows = self._file.execute(
+            "select passage.id, name, start, text, metadata"
+            f" from passage join document on document.id = document where {condition}",
+            values,
+        )
+        return [Text(row[0], row[1], row[2], row[3], json.loads(row[4])) for row in rows]

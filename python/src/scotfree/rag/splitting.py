@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
-
-from semantic_text_splitter import MarkdownSplitter, TextSplitter
+from functools import cached_property
+from typing import Any, Final
 
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder
+from scotfree.rag.trouble import needed
 
 # What a passage costs to embed again grows with its length, and what it is about gets blurred; all-MiniLM-L6-v2
 # was trained on texts of so many tokens.
@@ -29,12 +29,21 @@ class Splitter:
     """Splits by what an embedder counts as tokens."""
 
     def __init__(self, embedder: Embedder) -> None:
+        self._count = embedder.count_tokens
         # Filled as far as they go: shorter ones that end at every paragraph find less.
-        most = min(TOKENS_MAX, embedder.tokens_max) - _MARKERS
-        self._text = TextSplitter.from_callback(embedder.count_tokens, most)
-        self._markdown = MarkdownSplitter.from_callback(embedder.count_tokens, most)
+        self._most = min(TOKENS_MAX, embedder.tokens_max) - _MARKERS
+
+    @cached_property
+    def _text(self) -> Any:
+        return needed("semantic_text_splitter", "rag").TextSplitter.from_callback(self._count, self._most)
+
+    @cached_property
+    def _markdown(self) -> Any:
+        return needed("semantic_text_splitter", "rag").MarkdownSplitter.from_callback(self._count, self._most)
 
     def split(self, document: Document) -> list[Passage]:
         """The passages in their order; together they are the document but for spaces between them."""
+        if document.is_whole:
+            return [Passage(0, document.text)]
         splitter = self._markdown if document.is_markdown else self._text
         return [Passage(start, text) for start, text in splitter.chunk_indices(document.text)]

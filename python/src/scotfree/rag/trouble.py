@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 import sqlite3
+from typing import Any
 
 from scotfree.trouble import UserError, is_full
 
 
 class RagError(UserError):
     """Something about documents, an index or an embedder that the user must change."""
+
+
+def needed(module: str, extra: str) -> Any:
+    """A module that comes with one of the package's extras; a `RagError` says which, if it is not there."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise missing(error, extra) from None
+
+
+def missing(error: ModuleNotFoundError, extra: str) -> RagError:
+    """That a module is not there which comes with one of the package's extras."""
+    advice = f"install the package scotfree with its extra: pip install 'scotfree[{extra}]'"
+    return RagError(f"import {error.name}: {error}", advice)
 
 
 def told(error: Exception) -> RagError | None:
