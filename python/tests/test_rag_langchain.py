@@ -15,8 +15,8 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_tests.integration_tests import VectorStoreIntegrationTests
-from rag_embedders import Words
 
+from bench.words import Words
 from scotfree import rag
 from scotfree.rag import Index, RagError
 from scotfree.rag.integrations import whole

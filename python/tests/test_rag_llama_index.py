@@ -24,8 +24,8 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQuery,
     VectorStoreQueryMode,
 )
-from rag_embedders import Words
 
+from bench.words import Words
 from scotfree import rag
 from scotfree.rag import RagError
 from scotfree.rag.integrations.llama_index import ScotfreeEmbedding, ScotfreeVectorStore

@@ -34,7 +34,7 @@ def model(file: Path) -> Iterator[LocalModel]:
 
 
 def test_it_answers_from_a_file(model: LocalModel) -> None:
-    found = Answer({"score": 1}, [Hit("A violin has four strings.", "violin", 0, 0.5, {})])
+    found = Answer({"score": 1}, [Hit(1, "A violin has four strings.", "violin", 0, 0.5, {})])
     pieces = list(write_answer(model, "How many strings?", found, tokens_max=12))
     assert len(pieces) == 12 and set("".join(pieces)) <= set("abcdefghijklmnop")
     assert found.written and found.written.ended == "length" and found.written.model == "tiny.gguf"

@@ -10,7 +10,8 @@ from scotfree.rag.documents import Document
 from scotfree.rag.index import Index
 from scotfree.rag.trouble import RagError
 
-# Frameworks may add one text at a time. Clusters and axes are learnt from so many at least; before, all are compared.
+# Frameworks may add one text at a time. Clusters and axes are learnt from so many at least; before, all are
+# compared.
 CHANGES_MIN: Final = 1000
 
 
