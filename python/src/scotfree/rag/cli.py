@@ -11,7 +11,9 @@ from scotfree import command_line
 from scotfree.command_line import Command
 from scotfree.rag import trouble
 
-DESCRIPTION = "Answers questions from your own documents, in little memory; nothing leaves this machine."
+DESCRIPTION = (
+    "Answers questions from your own documents, in little memory; nothing leaves this machine unless you say so."
+)
 _COMMANDS = ("index", "ask")
 _REFUSED = 2
 
