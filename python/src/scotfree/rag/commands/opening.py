@@ -1,20 +1,33 @@
-"""What all commands say of an index: where it lies."""
+"""What all commands say of an index: where it lies, and what embeds its passages."""
 
 from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import Final, get_args
 
-from scotfree.rag.embed.onnx_embedder import OnnxEmbedder
-from scotfree.rag.index import Index, is_index
+from scotfree.rag.embed.embedder import DEFAULT, Device, Embedder
+from scotfree.rag.embed.names import FORMS, by_name
+from scotfree.rag.index import Index, embedder_of, is_index
 from scotfree.rag.trouble import RagError
+
+# What is meant where no flag says it: of a new index, and of one that was made with just that.
+VARIABLE: Final = "SCOTFREE_EMBEDDER"
 
 
 def add(parser: ArgumentParser) -> None:
-    """Says the flag."""
+    """Says the flags."""
     parser.add_argument(
         "--index", type=Path, metavar="FOLDER", help=f"where the index lies (default: {default()})"
+    )
+    parser.add_argument(
+        "--embedder",
+        metavar="NAME",
+        help=f"what embeds: {FORMS} (default: the one that made the index; of a new one ${VARIABLE} or {DEFAULT})",
+    )
+    parser.add_argument(
+        "--device", choices=get_args(Device), default="auto", help="where it runs (default: %(default)s)"
     )
 
 
@@ -29,7 +42,7 @@ def opened(flags: Namespace) -> Index:
     folder = flags.index or default()
     if not is_index(folder):
         raise RagError(f"open the index {folder}: there is none", "make it: scot rag index FOLDER")
-    return Index(folder, OnnxEmbedder())
+    return Index(folder, _embedder(flags, folder))
 
 
 def begun(flags: Namespace) -> Index:
@@ -37,4 +50,13 @@ def begun(flags: Namespace) -> Index:
     folder: Path = flags.index or default()
     if folder.is_dir() and not is_index(folder) and any(folder.iterdir()):
         raise RagError(f"make an index in {folder}: it holds other files", "name another folder with --index")
-    return Index(folder, OnnxEmbedder())
+    return Index(folder, _embedder(flags, folder))
+
+
+def _embedder(flags: Namespace, folder: Path) -> Embedder:
+    """What was said, else what made the index: but who has one from others did not choose whom it would ask."""
+    said = flags.embedder or os.environ.get(VARIABLE)
+    made_by = embedder_of(folder) if is_index(folder) else None
+    if flags.embedder or made_by in (None, said):
+        return by_name(said or DEFAULT, device=flags.device)
+    return by_name(made_by, device=flags.device, is_local_only=True)

@@ -1,12 +1,14 @@
 """A BERT encoder as an ONNX graph over the weights of its safetensors file, which stay where they are.
 
-The embedding is the mean of the last layer's states over the text's tokens, scaled to length one (Reimers and
-Gurevych, EMNLP 2019, section 3).
+The embedding is the mean of the last layer's states over the text's tokens, or the state of its first token,
+scaled to length one (Reimers and Gurevych, EMNLP 2019, section 3).
 """
 
 from __future__ import annotations
 
 import json
+import math
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +24,10 @@ _IR_VERSION: Final = 9
 _HEADER_MAX: Final = 100_000_000
 # Added to what a token shall not look at.
 _HIDDEN: Final = -1e4
+_FLOAT_BYTES: Final = 4
+# How a text's vector is made of its tokens'.
+MEAN: Final = "mean"
+FIRST: Final = "cls"
 
 
 @dataclass(frozen=True)
@@ -41,23 +47,32 @@ class Shape:
             raise ValueError(
                 f"{path}: it is a {said.get('model_type')} with {said.get('hidden_act')}, no BERT with gelu"
             )
+        if said.get("position_embedding_type", "absolute") != "absolute":
+            raise ValueError(f"{path}: its places are {said['position_embedding_type']}, not absolute")
         layers, heads, width = (
             int(said[name]) for name in ("num_hidden_layers", "num_attention_heads", "hidden_size")
         )
         return cls(layers, heads, width, float(said["layer_norm_eps"]))
 
 
-def build(weights: Path, shape: Shape) -> bytes:
-    """The graph: `input_ids`, `attention_mask` (batch x tokens, int64) to `embedding` (batch x width, float)."""
-    graph = _Graph(_tensors(weights), weights.name)
-    state = _layers(graph, shape)
-    pooled = _pooled(graph, state)
-    ends = [("input_ids", TensorProto.INT64), ("attention_mask", TensorProto.INT64)]
+def build(weights: Path, shape: Shape, pooling: str = MEAN, *, are_weights_inputs: bool = False) -> bytes:
+    """The graph: `input_ids`, `attention_mask` (batch x tokens, int64) to `embedding` (batch x width, float).
+
+    It names where in the file each weight lies; `are_weights_inputs`: they are inputs instead, by the names that
+    `tensors` knows, for a runtime that reads no file beside the graph. A `ValueError` says what is wrong.
+    """
+    graph = _Graph(tensors(weights), weights.name)
+    pooled = _pooled(graph, _layers(graph, shape), pooling)
+    inputs = [_value(name, TensorProto.INT64, ["batch", "tokens"]) for name in ("input_ids", "attention_mask")]
+    if are_weights_inputs:
+        inputs += [_value(name, TensorProto.FLOAT, tensor.shape) for name, tensor in graph.weights.items()]
+    else:
+        graph.initializers += [_external(name, tensor, weights.name) for name, tensor in graph.weights.items()]
     made = helper.make_graph(
         graph.nodes,
         "bert",
-        [helper.make_tensor_value_info(name, of, ["batch", "tokens"]) for name, of in ends],
-        [helper.make_tensor_value_info(pooled, TensorProto.FLOAT, ["batch", shape.width])],
+        inputs,
+        [_value(pooled, TensorProto.FLOAT, ["batch", shape.width])],
         graph.initializers,
     )
     model = helper.make_model(
@@ -66,21 +81,32 @@ def build(weights: Path, shape: Shape) -> bytes:
     return bytes(model.SerializeToString())
 
 
+def _value(name: str, of: int, shape: list[Any]) -> Any:
+    return helper.make_tensor_value_info(name, of, shape)
+
+
+def _external(name: str, tensor: Tensor, file: str) -> Any:
+    proto = onnx.TensorProto(
+        name=name, data_type=TensorProto.FLOAT, dims=tensor.shape, data_location=TensorProto.EXTERNAL
+    )
+    for key, value in (("location", file), ("offset", tensor.start), ("length", tensor.length)):
+        proto.external_data.add(key=key, value=str(value))
+    return proto
+
+
 @dataclass(frozen=True)
-class _Tensor:
+class Tensor:
+    """Where a weight lies in its file, in bytes; its numbers are of 4 bytes."""
+
     shape: list[int]
     start: int
     length: int
 
 
-def _tensors(path: Path) -> dict[str, _Tensor]:
+def tensors(path: Path) -> dict[str, Tensor]:
     """Where the weights lie in a safetensors file; a `ValueError` says why it is none."""
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        if not 2 <= size <= _HEADER_MAX:
-            raise ValueError(f"{path}: it is no safetensors file")
-        said = json.loads(file.read(size))
-    tensors = {}
+    size, said = _header(path)
+    found = {}
     for name, entry in said.items():
         if name == "__metadata__":
             continue
@@ -88,16 +114,30 @@ def _tensors(path: Path) -> dict[str, _Tensor]:
             # What is no weight, such as the numbers of places, is not asked for.
             continue
         start, end = entry["data_offsets"]
-        tensors[name] = _Tensor(entry["shape"], 8 + size + start, end - start)
-    return tensors
+        found[name] = Tensor(entry["shape"], 8 + size + start, end - start)
+        if end - start != _FLOAT_BYTES * math.prod(entry["shape"]) or 8 + size + end > path.stat().st_size:
+            raise ValueError(f"{path}: it is cut off, or damaged, at {name}")
+    return found
+
+
+def _header(path: Path) -> tuple[int, dict[str, Any]]:
+    """Its length in bytes, without that of the length itself, and what it says."""
+    with path.open("rb") as file, suppress(ValueError):
+        size = int.from_bytes(file.read(8), "little")
+        said = json.loads(file.read(size)) if size <= _HEADER_MAX else None
+        if isinstance(said, dict):
+            return size, said
+    raise ValueError(f"{path}: it is no safetensors file")
 
 
 class _Graph:
     """Nodes one after the other, each named by what it makes."""
 
-    def __init__(self, tensors: dict[str, _Tensor], file: str) -> None:
+    def __init__(self, tensors: dict[str, Tensor], file: str) -> None:
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
+        # Those of the file's that were asked for.
+        self.weights: dict[str, Tensor] = {}
         self._tensors = tensors
         self._file = file
 
@@ -119,18 +159,8 @@ class _Graph:
         known = next((full for full in (name, f"bert.{name}") if full in self._tensors), None)
         if known is None:
             raise ValueError(f"{self._file}: it has no weight {name}")
-        if all(one.name != known for one in self.initializers):
-            self.initializers.append(self._external(known))
+        self.weights[known] = self._tensors[known]
         return known
-
-    def _external(self, name: str) -> Any:
-        tensor = self._tensors[name]
-        proto = onnx.TensorProto(
-            name=name, data_type=TensorProto.FLOAT, dims=tensor.shape, data_location=TensorProto.EXTERNAL
-        )
-        for key, value in (("location", self._file), ("offset", tensor.start), ("length", tensor.length)):
-            proto.external_data.add(key=key, value=str(value))
-        return proto
 
     def linear(self, rows: str, name: str) -> str:
         """Rows through a layer: its weights lie transposed."""
@@ -210,9 +240,13 @@ def _gelu(graph: _Graph, value: str) -> str:
     return graph.node("Mul", graph.node("Mul", value, share), graph.constant(np.float32(0.5)))
 
 
-def _pooled(graph: _Graph, state: str) -> str:
-    mask = graph.node("Unsqueeze", graph.node("Cast", "attention_mask", to=TensorProto.FLOAT), graph.constant([2]))
-    total = graph.node("ReduceSum", graph.node("Mul", state, mask), graph.constant([1]), keepdims=0)
-    # The count cancels out: what is scaled to length one has no length before.
+def _pooled(graph: _Graph, state: str, pooling: str) -> str:
+    total = _summed(graph, state) if pooling == MEAN else graph.node("Gather", state, graph.constant(0), axis=1)
     length = graph.node("ReduceL2", total, graph.constant([1]), keepdims=1)
     return graph.node("Div", total, length, name="embedding")
+
+
+def _summed(graph: _Graph, state: str) -> str:
+    """Over the text's tokens: their count cancels out, for what is scaled to length one has no length before."""
+    mask = graph.node("Unsqueeze", graph.node("Cast", "attention_mask", to=TensorProto.FLOAT), graph.constant([2]))
+    return graph.node("ReduceSum", graph.node("Mul", state, mask), graph.constant([1]), keepdims=0)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 
+# The model that is used where none is named.
+DEFAULT: Final = "all-MiniLM-L6-v2"
+# Where to run: `auto` takes a GPU where there is one that can be used.
+Device = Literal["auto", "cpu", "cuda"]
+
 
 class Embedder(Protocol):
     """Makes a vector of a text; the same text has the same vector, whatever is embedded beside it."""
 
-    # How people call it.
+    # By which `embed.by_name` makes it again.
     name: str
-    # 32 bytes: of all that decides what the vectors are. Vectors of unequal digests are not compared.
+    # 32 bytes: of all that decides what the vectors are, up to the precision in which they are worked out.
+    # Vectors of unequal digests are not compared.
     digest: bytes
     dimensions: int
     # Tokens of a text beyond these are not read.

@@ -1,0 +1,95 @@
+"""Embedders by the names that users, and indexes, call them by."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from scotfree.rag.embed.embedder import DEFAULT, Device, Embedder
+from scotfree.rag.trouble import RagError
+
+FORMS: Final = (
+    f"{DEFAULT}, onnx:FOLDER, openvino:{DEFAULT}, openvino:FOLDER, sentence-transformers:NAME_OR_FOLDER, "
+    "endpoint:URL#MODEL"
+)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    # What stands behind the kind.
+    name: str
+    device: Device
+    is_local_only: bool
+
+
+def by_name(name: str = DEFAULT, *, device: Device = "auto", is_local_only: bool = False) -> Embedder:
+    """The embedder of a name: one of `FORMS`.
+
+    `is_local_only`: one that would send texts to another machine, or fetch a model from one, is refused. A
+    `RagError` says what is wrong, or what is to be installed.
+    """
+    kind, _, rest = (f"onnx:{DEFAULT}" if name == DEFAULT else name).partition(":")
+    if kind not in _KINDS or not rest:
+        raise RagError(f"embed with {name!r}: there is no such embedder", f"name one of: {FORMS}")
+    make, install = _KINDS[kind]
+    try:
+        return make(_Wanted(rest, device, is_local_only))
+    except ModuleNotFoundError as error:
+        raise RagError(f"embed with {name}: the package {error.name} is not installed", install) from None
+
+
+# Each imports what it stands on: who wants one need not have the others'.
+def _onnx(wanted: _Wanted) -> Embedder:
+    from scotfree.rag.embed.onnx_embedder import OnnxEmbedder  # noqa: PLC0415
+
+    return OnnxEmbedder(_folder(wanted.name), device=wanted.device)
+
+
+def _openvino(wanted: _Wanted) -> Embedder:
+    from scotfree.rag.embed.openvino_embedder import OpenVinoEmbedder  # noqa: PLC0415
+
+    if wanted.device == "cuda":
+        raise RagError("embed with OpenVINO on cuda: it runs on the processor", "leave out --device cuda")
+    return OpenVinoEmbedder(_folder(wanted.name))
+
+
+def _torch(wanted: _Wanted) -> Embedder:
+    from scotfree.rag.embed.torch_embedder import TorchEmbedder  # noqa: PLC0415
+
+    return TorchEmbedder(wanted.name, device=wanted.device, is_local_only=wanted.is_local_only)
+
+
+def _endpoint(wanted: _Wanted) -> Embedder:
+    from scotfree.rag.embed.endpoint_embedder import EndpointEmbedder  # noqa: PLC0415
+    from scotfree.rag.endpoint import is_loopback  # noqa: PLC0415
+
+    url, _, model = wanted.name.partition("#")
+    if wanted.is_local_only and not is_loopback(url):
+        raise RagError(
+            f"embed with endpoint:{wanted.name}: texts would be sent there, and nobody said so",
+            f"say so: --embedder {shlex.quote(f'endpoint:{wanted.name}')}",
+        )
+    if wanted.device != "auto":
+        raise RagError(
+            f"embed with endpoint:{wanted.name} on {wanted.device}: where it runs is not decided here",
+            "leave out --device",
+        )
+    return EndpointEmbedder(url, model)
+
+
+def _folder(name: str) -> Path | None:
+    return None if name == DEFAULT else Path(name).expanduser()
+
+
+_KINDS: Final[dict[str, tuple[Callable[[_Wanted], Embedder], str]]] = {
+    "onnx": (_onnx, "install it: pip install 'scotfree[rag]'"),
+    "openvino": (
+        _openvino,
+        f"install it: pip install 'scotfree[openvino]', or, for the same vectors, say {DEFAULT} or onnx:FOLDER",
+    ),
+    "sentence-transformers": (_torch, "install it: pip install sentence-transformers"),
+    "endpoint": (_endpoint, "install it: pip install 'scotfree[rag]'"),
+}

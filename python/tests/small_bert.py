@@ -1,0 +1,99 @@
+"""A folder with a BERT of two layers, as sentence-transformers lay it out: numbers are drawn, words few."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.normalizers import Lowercase
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+
+WIDTH, HEADS, LAYERS, INNER, PLACES = 64, 4, 2, 96, 64
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    *["cats", "purr", "when", "they", "are", "content", "dogs", "wag", "their", "tails"],
+]
+CONFIG = {
+    "model_type": "bert",
+    "hidden_act": "gelu",
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": HEADS,
+    "hidden_size": WIDTH,
+    "layer_norm_eps": 1e-12,
+    "max_position_embeddings": PLACES,
+}
+
+
+def write(folder: Path, seed: int = 1, *, pooling: dict[str, Any] | None = None) -> Path:
+    """Writes one; with `pooling`, also which modules it has, of which that is the one's configuration."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    tokenizer().save(str(folder / "tokenizer.json"))
+    write_weights(folder / "model.safetensors", seed)
+    if pooling is not None:
+        kinds = (("", "models.Transformer"), ("1_Pooling", "models.Pooling"), ("2_Normalize", "models.Normalize"))
+        modules = [{"path": path, "type": f"sentence_transformers.{kind}"} for path, kind in kinds]
+        (folder / "modules.json").write_text(json.dumps(modules))
+        (folder / "1_Pooling").mkdir(exist_ok=True)
+        (folder / "1_Pooling/config.json").write_text(json.dumps(pooling))
+    return folder
+
+
+def tokenizer() -> Any:
+    """Words in small letters, between markers."""
+    made = Tokenizer(WordLevel({word: place for place, word in enumerate(WORDS)}, "[UNK]"))
+    made.normalizer, made.pre_tokenizer = Lowercase(), Whitespace()
+    markers = [(word, WORDS.index(word)) for word in ("[CLS]", "[SEP]")]
+    made.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=markers)
+    return made
+
+
+def write_weights(path: Path, seed: int) -> None:
+    """A safetensors file: the header's length, the header, the numbers."""
+    chance, header, data = np.random.default_rng(seed), {}, b""
+    for name, shape in shapes().items():
+        numbers = chance.normal(0, 0.2, shape).astype(np.float32)
+        if name.endswith("LayerNorm.weight"):
+            numbers += 1
+        header[name] = {
+            "dtype": "F32",
+            "shape": list(shape),
+            "data_offsets": [len(data), len(data) + numbers.nbytes],
+        }
+        data += numbers.tobytes()
+    said = json.dumps(header).encode()
+    path.write_bytes(len(said).to_bytes(8, "little") + said + data)
+
+
+def shapes() -> dict[str, tuple[int, ...]]:
+    """Of every weight."""
+    found: dict[str, tuple[int, ...]] = {
+        "embeddings.word_embeddings.weight": (len(WORDS), WIDTH),
+        "embeddings.position_embeddings.weight": (PLACES, WIDTH),
+        "embeddings.token_type_embeddings.weight": (2, WIDTH),
+        **norm("embeddings.LayerNorm"),
+    }
+    for layer in range(LAYERS):
+        name = f"encoder.layer.{layer}"
+        for part in ("query", "key", "value"):
+            found |= dense(f"{name}.attention.self.{part}", WIDTH, WIDTH)
+        found |= dense(f"{name}.attention.output.dense", WIDTH, WIDTH) | norm(f"{name}.attention.output.LayerNorm")
+        found |= dense(f"{name}.intermediate.dense", WIDTH, INNER) | dense(f"{name}.output.dense", INNER, WIDTH)
+        found |= norm(f"{name}.output.LayerNorm")
+    return found
+
+
+def dense(name: str, width: int, height: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (height, width), f"{name}.bias": (height,)}
+
+
+def norm(name: str) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (WIDTH,), f"{name}.bias": (WIDTH,)}
