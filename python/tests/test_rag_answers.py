@@ -27,7 +27,7 @@ def server() -> Iterator[LanguageServer]:
 
 @pytest.fixture(autouse=True)
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "OnnxEmbedder", Words)
+    monkeypatch.setattr(opening, "by_name", lambda *_, **__: Words())
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     for name in (modelling.URL, modelling.NAME, KEY):
         monkeypatch.delenv(name, raising=False)

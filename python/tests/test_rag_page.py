@@ -288,7 +288,7 @@ from bench.words import Words
 from served_page import serving
 from scotfree.rag import cli
 from scotfree.rag.commands import opening
-opening.OnnxEmbedder = Words
+opening.by_name = lambda *_, **__: Words()
 sys.exit(cli.main(sys.argv[1:]))
 """
 
@@ -332,6 +332,6 @@ def test_it_ends_when_told_to_also_while_a_model_writes(
 def test_a_port_that_is_taken_is_told(
     index: Index, server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(opening, "OnnxEmbedder", Words)
+    monkeypatch.setattr(opening, "by_name", lambda *_, **__: Words())
     assert cli.main(["serve", "--index", str(index.folder), "--port", str(server.server_port)]) == 2
     assert "Address already in use; name another with --port" in capsys.readouterr().err
