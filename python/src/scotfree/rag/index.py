@@ -211,7 +211,10 @@ class Index:
     def update(
         self, documents: Iterable[Document], *, progress: Callable[[Document], None] | None = None
     ) -> Changes:
-        """Puts documents in, in place of those of their names; only texts that were not there are embedded."""
+        """Puts documents in, in place of those of their names; only texts that were not there are embedded.
+
+        `progress` is told of each when it is on the disk.
+        """
         with self._changing():
             return self._put(documents, progress or (lambda _: None))
 
@@ -363,6 +366,8 @@ class Index:
                 change.embeddings.extend(islice(vectors, len(change.new)))
             self._passages.put(group)
             counts["embedded"] += len(new)
+            for change in group:
+                progress(change.document)
         return Changes(**counts)
 
     def _changed(
@@ -374,11 +379,11 @@ class Index:
             digest = _digest(document)
             if digests.get(document.name) == digest:
                 counts["same"] += 1
+                progress(document)
             else:
                 counts["changed" if document.name in digests else "added"] += 1
                 digests[document.name] = digest
                 yield document, digest
-            progress(document)
 
     def _groups(self, changed: Iterable[tuple[Document, bytes]]) -> Iterator[list[Change]]:
         """As many as are embedded at once; each group is written before the next one is made."""
