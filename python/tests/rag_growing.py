@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 from bench.words import Words
-
 from scotfree.rag import Document, Index
 
 COUNT = 2500

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import rag_growing
-from bench.words import Words
 
+from bench.words import Words
 from scotfree.rag import Document, Index, RagError
 from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.passages import Passages
