@@ -46,7 +46,7 @@ lock() {
   make_bootstrap
   local compile=("$bootstrap/bin/uv" pip compile -q --generate-hashes --no-header --no-annotate --universal --python-version 3.11)
   echo "uv==$("$bootstrap/bin/uv" --version | cut -d' ' -f2)" | "${compile[@]}" - -o python/bootstrap.txt
-  "${compile[@]}" --all-extras python/pyproject.toml python/requirements.in -o python/requirements.txt
+  "${compile[@]}" --excludes python/excludes.txt --all-extras python/pyproject.toml python/requirements.in -o python/requirements.txt
 }
 
 if [ "${1:-}" = --lock ]; then

@@ -6,11 +6,16 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from bench import debian_corpus, rag_collections
-from scotfree.rag import RagError
+from bench import debian_corpus, rag_collections, rag_million, rag_spread
+from bench.words import Words
+from scotfree.rag import Document, RagError
 from scotfree.rag.evaluation import beir
+from scotfree.rag.evaluation.beir import Collection
+from scotfree.rag.evaluation.prepared import prepare
+from scotfree.rag.evaluation.progress import Shown
 
 PAGES = {
     "html/ch01.html": "<h1>Chapter 1. Rotating log files daily ¶</h1><p>They shrink.</p><h2>Short one</h2>",
@@ -117,3 +122,35 @@ def test_a_judged_collection_is_asked_for_where_none_lies(monkeypatch: pytest.Mo
     monkeypatch.delenv("SCOT_BENCH_COLLECTIONS", raising=False)
     with pytest.raises(SystemExit, match="SCOT_BENCH_COLLECTIONS"):
         rag_collections.prepared("cisi", 10)
+
+
+def test_passages_that_are_added_are_near_what_they_are_made_of_and_cost_the_same(tmp_path: Path) -> None:
+    words, texts = Words(), [f"topic{at % 9} word{at} word{at % 31}" for at in range(300)]
+    vectors = words.embed(texts)
+    rag_spread.learn(vectors, tmp_path / "apart.npy")
+    made = np.vstack([block for _, block in rag_spread.blocks(vectors, 900, tmp_path / "apart.npy")])
+    assert made.shape == (900, words.dimensions) and np.allclose(np.linalg.norm(made, axis=1), 1, atol=1e-5)
+    own = (made * np.tile(vectors, (3, 1))).sum(axis=1)
+    assert 0.3 < own.mean() < 0.95 and not np.allclose(made[:300], made[300:600])
+    words.asked.clear()
+    spread = rag_spread.Spread(words, tmp_path / "apart.npy")
+    found = spread.embed([rag_spread.numbered(310, texts[10]), "topic3"])
+    assert np.allclose(found, [made[310], words.embed(["topic3"])[0]], atol=1e-5)
+    assert words.asked[:2] == [texts[10], "topic3"]
+
+
+def test_a_million_is_tried_with_a_thousand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"topic{at % 9} word{at} word{at % 31}" for at in range(300)]
+    of = Collection(
+        [Document(str(at), text) for at, text in enumerate(texts)], {"1": "topic1 word1", "2": "topic5"}
+    )
+    monkeypatch.setenv("SCOT_BENCH_KEPT", str(tmp_path))
+    monkeypatch.setattr(rag_million, "OnnxEmbedder", lambda **_: Words())
+    monkeypatch.setattr(
+        rag_million, "prepared", lambda *_: prepare(of, tmp_path / "of", Words(), Shown(is_quiet=True))
+    )
+    settings = {"passages": 1000, "questions": 2}
+    assert rag_million.measure("build", settings)["passages"] == 1000
+    found = {arm: rag_million.measure(arm, settings) for arm in ("ours", "flat", "flat-mapped")}
+    assert found["flat"]["recall"] == found["flat-mapped"]["recall"] == 1
+    assert found["ours"]["recall"] >= 0.9 and 10 <= found["ours"]["regenerated"] < 500

@@ -63,6 +63,13 @@ pub struct Basis {
     pub rest: f32,
 }
 
+/// A cluster's centroid, and its values along the axes.
+#[derive(Debug, Clone)]
+pub struct Centre {
+    values: Vec<f32>,
+    along: Vec<f32>,
+}
+
 /// What makes an estimate of a code's inner product.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Factors {
@@ -125,13 +132,19 @@ impl Basis {
         code_bytes(self.bits())
     }
 
+    /// A cluster's centroid, ready for what lies in it to be coded.
+    pub fn centre(&self, values: Vec<f32>) -> Centre {
+        let along = self.along(&values);
+        Centre { values, along }
+    }
+
     fn along(&self, vector: &[f32]) -> Vec<f32> {
         self.directions.chunks_exact(self.dimensions).map(|direction| dot(direction, vector)).collect()
     }
 
-    /// Appends the code and the factors of a vector that lies in a centroid's cluster.
-    pub fn encode(&self, vector: &[f32], centroid: &[f32], codes: &mut Vec<u8>, factors: &mut Vec<u8>) {
-        let residual: Vec<f32> = vector.iter().zip(centroid).map(|(value, centre)| value - centre).collect();
+    /// Appends the code and the factors of a vector that lies in a centre's cluster.
+    pub fn encode(&self, vector: &[f32], centre: &Centre, codes: &mut Vec<u8>, factors: &mut Vec<u8>) {
+        let residual: Vec<f32> = vector.iter().zip(&centre.values).map(|(value, of)| value - of).collect();
         let norm = dot(&residual, &residual).sqrt();
         let along = self.along(&residual);
         let unit = if norm > 0.0 { 1.0 / norm } else { 0.0 };
@@ -142,7 +155,7 @@ impl Basis {
         // No step lies at zero, so that a code has a length.
         let gain = norm / dot(&coded, &coded).sqrt();
         let error = (2.0 * norm * norm - 2.0 * gain * dot(&coded, &along)).max(0.0).sqrt();
-        let offset = dot(&residual, centroid) - gain * dot(&coded, &self.along(centroid));
+        let offset = dot(&residual, &centre.values) - gain * dot(&coded, &centre.along);
         Factors { gain, offset, error }.write(factors);
     }
 
@@ -265,7 +278,7 @@ mod tests {
             let vector: Vec<f32> = residual.iter().zip(&centroid).map(|(left, right)| left + right).collect();
             let question = unit(&normal(seed + 10_000, DIMENSIONS));
             let (mut codes, mut factors, mut products) = (Vec::new(), Vec::new(), Vec::new());
-            basis.encode(&vector, &centroid, &mut codes, &mut factors);
+            basis.encode(&vector, &basis.centre(centroid.clone()), &mut codes, &mut factors);
             assert_eq!((codes.len(), factors.len()), (basis.code_bytes(), FACTOR_BYTES));
             let (stored, asked) = (Factors::of(&read(&factors)), basis.asked(&question));
             asked.products(KERNELS[0], &codes, &mut products);
@@ -294,10 +307,11 @@ mod tests {
     #[test]
     fn bits_where_residuals_vary_err_by_less_than_as_many_on_all_axes() {
         let error = |depths: &[u32]| {
-            let (basis, centroid) = (basis(depths), vec![0.0; DIMENSIONS]);
+            let basis = basis(depths);
+            let centre = basis.centre(vec![0.0; DIMENSIONS]);
             let errors = (0..50).map(|seed| {
                 let mut factors = Vec::new();
-                basis.encode(&residual(seed), &centroid, &mut Vec::new(), &mut factors);
+                basis.encode(&residual(seed), &centre, &mut Vec::new(), &mut factors);
                 Factors::of(&read(&factors)).error
             });
             errors.sum::<f32>()
@@ -311,7 +325,7 @@ mod tests {
     fn what_lies_at_its_centroid_is_estimated_as_it() {
         let (basis, centroid) = (basis(&[2; 32]), unit(&normal(3, DIMENSIONS)));
         let mut factors = Vec::new();
-        basis.encode(&centroid, &centroid, &mut Vec::new(), &mut factors);
+        basis.encode(&centroid, &basis.centre(centroid.clone()), &mut Vec::new(), &mut factors);
         assert_eq!(Factors::of(&read(&factors)), Factors { gain: 0.0, offset: 0.0, error: 0.0 });
     }
 

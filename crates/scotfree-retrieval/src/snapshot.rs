@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use half::f16;
 
-use crate::code::{code_bytes, Axis, Basis, DEPTH_MAX, FACTOR_BYTES};
+use crate::code::{code_bytes, Axis, Basis, Centre, DEPTH_MAX, FACTOR_BYTES};
 use crate::{dot, halves};
 
 mod mapped;
@@ -273,11 +273,11 @@ impl Body {
     fn coded(basis: &Basis, clusters: Clusters<'_>, embeddings: &[f32]) -> Self {
         let mut body = Self::new(basis, clusters.centroids);
         for (cluster, ends) in clusters.starts.windows(2).enumerate() {
-            let centroid = body.centroid(cluster);
+            let centre = body.basis.centre(body.centroid(cluster));
             for row in &clusters.rows[ends[0] as usize..ends[1] as usize] {
                 let at = *row as usize * basis.dimensions;
                 let vector = &embeddings[at..at + basis.dimensions];
-                body.push(&centroid, vector, clusters.passages[*row as usize]);
+                body.push(&centre, vector, clusters.passages[*row as usize]);
             }
             body.end_cluster();
         }
@@ -298,9 +298,9 @@ impl Body {
                 body.factors.extend_from_slice(old.factor_bytes(row..row + 1));
                 body.codes.extend_from_slice(old.codes(row..row + 1));
             }
-            let centroid = body.centroid(cluster);
+            let centre = body.basis.centre(body.centroid(cluster));
             for place in places {
-                body.push(&centroid, vectors[*place], passages[*place]);
+                body.push(&centre, vectors[*place], passages[*place]);
             }
             body.end_cluster();
         }
@@ -313,8 +313,8 @@ impl Body {
         values.iter().map(|value| value.to_f32()).collect()
     }
 
-    fn push(&mut self, centroid: &[f32], vector: &[f32], passage: u32) {
-        self.basis.encode(vector, centroid, &mut self.codes, &mut self.factors);
+    fn push(&mut self, centre: &Centre, vector: &[f32], passage: u32) {
+        self.basis.encode(vector, centre, &mut self.codes, &mut self.factors);
         self.passages.push(passage);
     }
 

