@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from bench.words import DIMENSIONS, Words
-from scotfree.rag import RagError, cli, endpoint
-from scotfree.rag.embed import by_name
-from scotfree.rag.embed.endpoint_embedder import KEY, EndpointEmbedder
-from scotfree.rag.endpoint import TRIES_MAX
+from scotfree.rag import RagError, cli
+from scotfree.rag.embed import asking, by_name
+from scotfree.rag.embed.asking import KEY, TRIES_MAX
+from scotfree.rag.embed.endpoint_embedder import EndpointEmbedder
 
 SECRET = "sk-nobody-shall-read-this"
 # Status, headers, body; or nothing at all.
@@ -117,14 +117,14 @@ def test_its_digest_is_of_all_that_is_known(server: Server, embedder: EndpointEm
 
 
 def test_the_key_is_sent_and_never_told(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(KEY, f"{SECRET}\n")
+    monkeypatch.setenv(KEY, SECRET)
     EndpointEmbedder(server.url, "some")
     assert server.asked[0][1]["Authorization"] == f"Bearer {SECRET}"
     server.replies.append(refusal(401, f"no such key: {SECRET}"))
-    with pytest.raises(RagError, match=r"no such key: …; put the key that it wants into .* SCOTFREE_EMBED_KEY"):
+    with pytest.raises(RagError, match=r"it refuses the key; put its key into SCOTFREE_EMBED_KEY"):
         EndpointEmbedder(server.url, "some")
     server.replies += [refusal(503, f"busy, {SECRET}")] * TRIES_MAX
-    with pytest.raises(RagError, match="busy, … "):
+    with pytest.raises(RagError, match=r"busy, \(the key\) "):
         EndpointEmbedder(server.url, "some", wait=lambda _: None)
     monkeypatch.setenv(KEY, f"{SECRET}\r\nand: more")
     with pytest.raises(RagError, match="letters that no key has") as refused:
@@ -140,7 +140,7 @@ def test_whoever_is_busy_is_asked_again(server: Server, embedder: EndpointEmbedd
 
 def test_whoever_stays_busy_is_given_up(server: Server, embedder: EndpointEmbedder, waits: list[float]) -> None:
     server.replies += [refusal(502, "gateway")] * 9
-    with pytest.raises(RagError, match=r"it answered 502: gateway \(asked 5 times\); try again later"):
+    with pytest.raises(RagError, match=r"it answers HTTP 502: gateway \(asked 5 times\); try again later"):
         embedder.embed(["a text"])
     assert waits == [0.5, 1.0, 2.0, 4.0] and len(server.asked) == TRIES_MAX
 
@@ -155,7 +155,7 @@ def test_a_pause_that_is_asked_for_is_made_if_it_is_short(
     embedder.embed(["a text"])
     assert waits.pop() == 0.5
     server.replies.append(refusal(429, "slow down", Retry_After="3600"))
-    with pytest.raises(RagError, match=r"slow down, and asks to wait 3600 s \(asked 1 time\)"):
+    with pytest.raises(RagError, match=r"slow down, and asks to wait 3600 s \(asked once\)"):
         embedder.embed(["a text"])
     assert not waits
 
@@ -163,12 +163,13 @@ def test_a_pause_that_is_asked_for_is_made_if_it_is_short(
 @pytest.mark.parametrize(
     ("reply", "said"),
     [
-        (refusal(404, "no model some"), "it answered 404: no model some; look whether address and model"),
-        (refusal(400, "too\nlong"), "it answered 400: too long; ask for what it takes"),
-        ((403, {}, b"<p>no</p>"), "it answered 403: <p>no</p>; put the key"),
-        ((418, {}, b""), "it answered 418: I'm a Teapot"),
-        ((307, {"Location": "/v1/other"}, b""), "it answered 307: .*, /v1/other; name the address"),
-        ((302, {"Location": "/v1/other"}, b""), "it answered 302: .*, /v1/other; name the address"),
+        ((204, {}, b""), "it answers HTTP 204: No Content"),
+        (refusal(404, "no model some"), "it answers HTTP 404: no model some; look whether address and model"),
+        (refusal(400, "too\nlong"), "it answers HTTP 400: too long; look"),
+        ((403, {}, b"<p>no</p>"), "it wants a key; put its key into SCOTFREE_EMBED_KEY"),
+        ((418, {}, b""), "it answers HTTP 418: I'm a Teapot"),
+        ((307, {"Location": "/v1/other"}, b""), "it answers HTTP 307: .*, /v1/other; name what it names"),
+        ((302, {"Location": "/v1/other"}, b""), "it answers HTTP 302: .*, /v1/other; name what it names"),
         ((200, {}, b"<html>"), "is no JSON"),
         ((200, {}, b"[]"), "no embeddings of 2 texts"),
         ((200, {}, b'{"data": [{"index": 0}]}'), "no embeddings of 2 texts"),
@@ -186,14 +187,14 @@ def test_what_is_no_answer_is_told_and_not_asked_for_again(
     server.replies.append(reply)
     with pytest.raises(RagError, match=said) as refused:
         embedder.embed(["one", "two"])
-    assert refused.value.problem.startswith(f"ask {server.url}: ")
+    assert refused.value.problem.startswith(f"ask the embedder's endpoint at {server.url}: ")
     assert not waits and len(server.asked) == 1, "nor is anybody else asked"
 
 
 def test_an_answer_without_end_is_not_read_to_its_end(
     server: Server, embedder: EndpointEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoint, "_ANSWER_BYTES_MAX", 1000)
+    monkeypatch.setattr(asking, "_ANSWER_BYTES_MAX", 1000)
     with pytest.raises(RagError, match="it answers more than"):
         embedder.embed(["one", "two"])
 
@@ -202,7 +203,7 @@ def test_whoever_is_not_there_is_asked_once(waits: list[float]) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{other.getsockname()[1]}/v1"
-        with pytest.raises(RagError, match="Connection refused; look whether the address is right"):
+        with pytest.raises(RagError, match=r"nothing answers there: .*Connection refused; start it"):
             EndpointEmbedder(url, "some", wait=waits.append)
     assert not waits
 
@@ -220,10 +221,11 @@ def test_whoever_is_not_there_is_asked_once(waits: list[float]) -> None:
         "https://host:port/v1",
         "https://[host/v1",
         "https://ho st/v1",
+        "https://hóst/v1",
     ],
 )
 def test_what_is_no_address_is_refused_and_not_repeated(url: str) -> None:
-    with pytest.raises(RagError, match="use the address of an endpoint") as refused:
+    with pytest.raises(RagError, match="read the address of the embedder's endpoint") as refused:
         EndpointEmbedder(url, "some")
     assert "secret" not in str(refused.value)
 
@@ -231,7 +233,7 @@ def test_what_is_no_address_is_refused_and_not_repeated(url: str) -> None:
 def test_a_key_is_not_sent_where_others_can_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY, SECRET)
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_: pytest.fail("it looks for the host"))
-    with pytest.raises(RagError, match="where others can read it; name an address that begins with https"):
+    with pytest.raises(RagError, match="where others can read it; name it with https"):
         EndpointEmbedder("http://far.invalid/v1", "some")
     with pytest.raises(RagError, match="no model is named; say endpoint:URL#MODEL"):
         by_name("endpoint:https://far.invalid/v1")
@@ -251,4 +253,4 @@ def test_an_index_of_this_machines_own_server_is_opened_without_being_told(
     server.replies += [refusal(401)]
     assert cli.main(["ask", "dogs wag", *where]) == 2
     told = capsys.readouterr().err
-    assert told.startswith(f"scot rag: ask {server.url}: it answered 401: because; put the key")
+    assert told.startswith(f"scot rag: ask the embedder's endpoint at {server.url}: it wants a key; put its")

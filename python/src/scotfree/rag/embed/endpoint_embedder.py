@@ -16,12 +16,11 @@ from typing import Any, Final
 import numpy as np
 from tokenizers import Tokenizer
 
+from scotfree.rag.embed.asking import Asking
 from scotfree.rag.embed.bert_folder import package
 from scotfree.rag.embed.embedder import Vectors
-from scotfree.rag.endpoint import Endpoint
 from scotfree.rag.trouble import RagError
 
-KEY: Final = "SCOTFREE_EMBED_KEY"
 # Texts of one question: the least that servers are known to take at once.
 _BATCH_TEXTS: Final = 32
 # No model of the last years reads less.
@@ -36,13 +35,13 @@ class EndpointEmbedder:
     tokens_max = _TOKENS_MAX
 
     def __init__(self, url: str, model: str, *, wait: Callable[[float], None] = time.sleep) -> None:
-        """Asks once, for the dimensions; the key is taken from SCOTFREE_EMBED_KEY, and from nowhere else.
+        """Asks once, for the dimensions; the key is that of SCOTFREE_EMBED_KEY.
 
         A `RagError` says what is wrong, as do those of all later questions.
         """
         if not model:
             raise RagError(f"embed with the endpoint {url}: no model is named", "say endpoint:URL#MODEL")
-        self._endpoint = Endpoint(url, KEY, wait=wait)
+        self._endpoint = Asking(url, wait)
         self._asked_for = model
         self.name = f"endpoint:{self._endpoint.url}#{model}"
         self.dimensions = len(self._vectors([_FIRST])[0])

@@ -63,11 +63,11 @@ def _torch(wanted: _Wanted) -> Embedder:
 
 
 def _endpoint(wanted: _Wanted) -> Embedder:
+    from scotfree.rag.embed.asking import is_here  # noqa: PLC0415
     from scotfree.rag.embed.endpoint_embedder import EndpointEmbedder  # noqa: PLC0415
-    from scotfree.rag.endpoint import is_loopback  # noqa: PLC0415
 
     url, _, model = wanted.name.partition("#")
-    if wanted.is_local_only and not is_loopback(url):
+    if wanted.is_local_only and not is_here(url):
         raise RagError(
             f"embed with endpoint:{wanted.name}: texts would be sent there, and nobody said so",
             f"say so: --embedder {shlex.quote(f'endpoint:{wanted.name}')}",

@@ -7,7 +7,6 @@ has it.
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
 import time
@@ -15,12 +14,11 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from ipaddress import ip_address
 from typing import Any, Final
-from urllib.parse import SplitResult, urlsplit
 
 import httpx2
 
+from scotfree.rag import address
 from scotfree.rag.generate.model import HangUp, Piece
 from scotfree.rag.trouble import RagError
 
@@ -29,7 +27,6 @@ KEY: Final = "SCOTFREE_LLM_KEY"
 _DONE: Final = "[DONE]"
 # Of what a server says when it refuses.
 _REFUSAL_BYTES_MAX: Final = 1 << 16
-_SAID_MAX: Final = 200
 # What newer models of OpenAI's take in place of a setting that older ones want; nothing, where they have none.
 _INSTEAD: Final = {"max_tokens": "max_completion_tokens", "temperature": None}
 _UNKNOWN_MODEL: Final = re.compile(
@@ -65,10 +62,8 @@ class Endpoint:
         self, url: str, model: str, *, key: str | None = None, limits: Limits | None = None, place: str = ""
     ) -> None:
         """`url` is what comes before /chat/completions; the key is that of the environment unless it is given."""
-        split = _checked(url)
-        key = os.environ.get(KEY, "") if key is None else key
-        if not re.fullmatch(r"[\x21-\x7e]*", key):
-            raise RagError(f"read the key in {KEY}: it has letters that no key has", "set it anew")
+        split = address.checked(url, "the language model", KEY, _ADDRESS)
+        key = address.key_of(KEY) if key is None else address.checked_key(key, KEY)
         self.name = model
         self.place = place or url
         self._address = f"{url.rstrip('/')}/chat/completions"
@@ -80,7 +75,7 @@ class Endpoint:
             # One connection for each answer, since hanging up ends it.
             limits=httpx2.Limits(max_keepalive_connections=0),
             # What stays on this machine goes through nobody's proxy.
-            trust_env=not _is_here(split.hostname or ""),
+            trust_env=not address.is_here(split.hostname or ""),
         )
 
     def close(self) -> None:
@@ -141,7 +136,7 @@ class Endpoint:
         try:
             said = json.loads(data)
             if error := said.get("error"):
-                raise self._error(f"it broke off: {self._shown(_said(error))}", "ask again")
+                raise self._error(f"it broke off: {self._shown(address.said(error))}", "ask again")
             first = (said["choices"] or [{}])[0]
             return {**first, "delta": dict(first.get("delta") or {})}
         except (ValueError, LookupError, TypeError, AttributeError):
@@ -174,7 +169,7 @@ class Endpoint:
             said = json.loads(data)
             error = said.get("error", said)
             setting = error.get("param") if isinstance(error, dict) else None
-            return _Refusal(response.status_code, self._shown(_said(error)), str(setting))
+            return _Refusal(response.status_code, self._shown(address.said(error)), str(setting))
         except (ValueError, AttributeError):
             return _Refusal(response.status_code, "", "")
 
@@ -199,33 +194,7 @@ class Endpoint:
 
     def _shown(self, text: str) -> str:
         """Something that a server said, on one line, without the key."""
-        text = text.replace(self._key, "(the key)") if self._key else text
-        return " ".join(text.split())[:_SAID_MAX]
-
-
-def _checked(url: str) -> SplitResult:
-    """The address, if it is one."""
-    try:
-        split = urlsplit(url)
-        _ = split.port
-    except ValueError:
-        split = SplitResult("", "", "", "", "")
-    if "@" in split.netloc:
-        # It is not repeated: it has a password.
-        raise RagError(
-            "read the address of the language model: it has a name or a password", f"put a key into {KEY}"
-        )
-    if split.scheme not in ("http", "https") or not split.hostname or split.query or split.fragment:
-        raise RagError(f"read the address of the language model, {url}: it is none", _ADDRESS)
-    return split
-
-
-def _is_here(host: str) -> bool:
-    """Whether a host is this machine."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
+        return address.shown(text, self._key)
 
 
 def _connected(hang_up: HangUp) -> Callable[[str, dict[str, Any]], None]:
@@ -244,13 +213,6 @@ def _shut(connection: socket.socket) -> None:
     with suppress(OSError):
         # Not its own method: that of TLS would take from under the reader what it reads with.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
-
-
-def _said(error: Any) -> str:
-    """What an error of a server says: a text, or one with details."""
-    if isinstance(error, dict):
-        error = error.get("message") or error.get("detail") or ""
-    return error if isinstance(error, str) else json.dumps(error)
 
 
 def _text(choice: dict[str, Any]) -> str | None:
