@@ -131,6 +131,11 @@ impl Snapshot {
         self.0.passages().collect()
     }
 
+    /// The first row of each cluster and, last, how many rows there are.
+    fn starts(&self) -> Vec<u32> {
+        self.0.starts().collect()
+    }
+
     /// Begins a search for a question's embedding; passages of `gone` are not found.
     fn search(
         &self,

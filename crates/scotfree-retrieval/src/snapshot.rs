@@ -458,8 +458,7 @@ impl Snapshot {
         let centroids = halves::read(&bytes[layout.centroids.clone()]);
         let own = centroids.chunks_exact(counts.dimensions).map(|centre| dot(centre, centre)).collect();
         let opened = Self { basis, model, layout, counts, centroids, own, bytes };
-        let starts: Vec<u32> = (0..=counts.clusters).map(|cluster| opened.start(cluster) as u32).collect();
-        check_starts(&starts, counts.rows)?;
+        check_starts(&opened.starts().collect::<Vec<u32>>(), counts.rows)?;
         Ok(opened)
     }
 
@@ -486,6 +485,11 @@ impl Snapshot {
     /// Its passages, in the order of rows.
     pub fn passages(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.counts.rows).map(|row| self.passage(row))
+    }
+
+    /// The first row of each cluster, and behind the last one how many there are.
+    pub fn starts(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..=self.counts.clusters).map(|cluster| self.start(cluster) as u32)
     }
 
     /// All clusters, in their order.

@@ -144,6 +144,8 @@ class Snapshot:
         """Opens it; `ValueError` says what is wrong with the file."""
     def passages(self) -> list[int]:
         """Its passages, in the order of rows."""
+    def starts(self) -> list[int]:
+        """The first row of each cluster and, last, how many rows there are."""
     def search(self, question: Column, count: int, probes: int, deviations: float, gone: set[int]) -> Search:
         """Begins a search for a question's embedding (f32, of length one), without passages of `gone`."""
 

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +31,9 @@ from scotfree.rag.embed.embedder import Embedder, Vectors
 from scotfree.rag.generate.model import Written
 from scotfree.rag.lending import lent
 from scotfree.rag.passages import Change, Passages, Text, Where
+from scotfree.rag.placement import stored
+from scotfree.rag.placement.kinds import Placement
+from scotfree.rag.placement.stored import Stored
 from scotfree.rag.splitting import Splitter
 from scotfree.rag.stages import Staged
 from scotfree.rag.trouble import RagError
@@ -93,6 +96,9 @@ class _Seen:
     pending: Vectors
     # Passages that are not any more.
     gone: set[int]
+    # Which exact values lie beside the snapshot, as the index says, and those.
+    said: bytes | None
+    stored: Stored
 
     @property
     def changes(self) -> int:
@@ -120,10 +126,14 @@ class Answer(Staged):
     """What was found, and what it took."""
 
     hits: list[Hit] = field(default_factory=list)
-    # Passages whose similarity was estimated; of which the embedding was at hand, and was made again.
+    # Passages whose similarity was estimated; of which the embedding was at hand, lay beside the codes, and was
+    # made again.
     estimated: int = 0
     cached: int = 0
+    loaded: int = 0
     regenerated: int = 0
+    # Those whose exact values were asked for, each time some.
+    rounds: list[list[int]] = field(default_factory=list)
     # What a language model made of it, if one was asked.
     written: Written | None = None
 
@@ -239,6 +249,70 @@ class Index:
             self._write(self._seen)
         return True
 
+    @property
+    def embedder(self) -> Embedder:
+        """What embeds its passages."""
+        return self._embedder
+
+    @property
+    def passages(self) -> Passages:
+        """The texts."""
+        return self._passages
+
+    @property
+    def stored(self) -> Stored:
+        """The exact values that it keeps beside the codes."""
+        return self._seen.stored
+
+    @property
+    def cache_bytes(self) -> tuple[int, int]:
+        """Of what searches embedded: how much is kept, and at most."""
+        return self._cache.bytes, self._cache.bytes_max
+
+    def snapshot(self) -> tuple[Path, _native.Snapshot] | None:
+        """What is searched, and its file; nothing before the first `compact`."""
+        seen = self._seen
+        return (self.folder / seen.name.decode(), seen.snapshot) if seen.name and seen.snapshot else None
+
+    def clusters(self) -> list[list[int]]:
+        """The passages of each cluster that are not gone; those of no snapshot yet are in none."""
+        seen = self._seen
+        return _clusters(seen.snapshot, seen.gone) if seen.snapshot else []
+
+    def place(self, placement: Placement) -> int:
+        """Keeps the exact values of these clusters beside the codes, and no others; returns how many it embedded.
+
+        They stay through all changes: what is added to such a cluster is kept, too, and nothing embedded twice.
+        """
+        embedded = 0
+
+        def made(numbers: Sequence[int]) -> Vectors:
+            nonlocal embedded
+            embedded += len(numbers)
+            texts = self._passages.texts(numbers)
+            return self._embedder.embed([texts[number].text for number in numbers])
+
+        with self._changing():
+            self._seen = self._read(self._seen)
+            clusters = self.clusters()
+            if unknown := sorted(cluster for cluster in placement.kept if not 0 <= cluster < len(clusters)):
+                raise RagError(
+                    f"keep exact values: the index has {len(clusters)} clusters, and none of number {unknown[0]}",
+                    "name others",
+                )
+            if found := self.snapshot():
+                said = self._seen.stored.written(self.folder, found[0], placement, clusters, made)
+                self._passages.make_known(stored.SETTING, said)
+                self._sweep()
+        return embedded
+
+    def cool(self) -> None:
+        """Forgets what earlier searches left in memory: the next one is as the first."""
+        with self._cache_lock:
+            self._cache = Cache(self._cache.bytes_max)
+        if exact := self._seen.stored.exact:
+            exact.cool()
+
     def search(
         self,
         question: str,
@@ -315,11 +389,12 @@ class Index:
         first = max(_ASKED, count - len(search.found()))
         wanted = search.ask(first)
         while wanted:
+            answer.rounds.append(wanted)
             search.give(self._exact(answer, wanted, vector))
             wanted = search.ask(_ASKED)
 
     def _exact(self, answer: Answer, numbers: Sequence[int], vector: Vectors) -> list[Scored]:
-        """The similarities of passages that are embedded again; what another removed meanwhile is nowhere."""
+        """The similarities of passages, kept or embedded again; what another removed meanwhile is nowhere."""
         with answer.stage("load"):
             texts = {number: found.text for number, found in self._passages.texts(numbers).items()}
         vectors = self._vectors(answer, texts)
@@ -328,16 +403,19 @@ class Index:
 
     def _vectors(self, answer: Answer, texts: Mapping[int, str]) -> dict[int, Vectors]:
         """The embeddings of passages with these texts."""
+        with answer.stage("load"):
+            kept = self._seen.stored.vectors(list(texts))
         with answer.stage("cache"), self._cache_lock:
-            cached = {number: self._cache.get(number) for number in texts}
-        vectors = {number: found for number, found in cached.items() if found is not None}
+            cached = {number: self._cache.get(number) for number in texts if number not in kept}
+        vectors = kept | {number: found for number, found in cached.items() if found is not None}
         missing = [number for number, found in cached.items() if found is None]
         with answer.stage("regenerate"):
             made = self._embedder.embed([texts[number] for number in missing])
         with answer.stage("cache"), self._cache_lock:
             for number, embedding in zip(missing, made, strict=True):
                 self._cache.put(number, embedding.copy(), len(texts[number]))
-        answer.cached += len(vectors)
+        answer.loaded += len(kept)
+        answer.cached += len(cached) - len(missing)
         answer.regenerated += len(missing)
         return vectors | dict(zip(missing, made, strict=True))
 
@@ -423,8 +501,9 @@ class Index:
             _native.merge_snapshot(path, seen.snapshot, seen.gone, lent(seen.pending), passages)
         else:
             self._write_first(path, passages, seen.pending)
-        self._passages.settle(name, seen.numbers, seen.gone)
-        self._sweep(name)
+        carried = _carried(self.folder, path, seen)
+        self._passages.settle(name, seen.numbers, seen.gone, {stored.SETTING: carried} if carried else {})
+        self._sweep()
 
     def _write_first(self, path: Path, passages: np.ndarray[Any, Any], vectors: Vectors) -> None:
         count = max(1, min(round(math.sqrt(len(passages))), len(passages) // _CLUSTER_MIN))
@@ -443,11 +522,14 @@ class Index:
             model=self._embedder.digest,
         )
 
-    def _sweep(self, current: str) -> None:
+    def _sweep(self) -> None:
         """Removes what was current before, and what never was; whoever has one open keeps it."""
-        for path in self.folder.glob(_SNAPSHOTS):
-            if path.name != current:
-                path.unlink(missing_ok=True)
+        name, said = self._settings()
+        current = {name.decode() if name else None, stored.file_of(said)}
+        for pattern in (_SNAPSHOTS, stored.FILES):
+            for path in self.folder.glob(pattern):
+                if path.name not in current:
+                    path.unlink(missing_ok=True)
 
     def _check_model(self) -> None:
         known = self._passages.setting(_EMBEDDER)
@@ -463,18 +545,29 @@ class Index:
         """What there is now; a snapshot that was open before is not opened again."""
         numbers, pending = self._passages.pending(self._embedder.dimensions)
         gone = self._passages.gone()
-        name = self._passages.setting("snapshot")
-        if before and before.name == name:
-            # A snapshot is never changed; to open it is to read it once.
+        name, said = self._settings()
+        if before and (before.name, before.said) == (name, said):
+            # Neither file is ever changed; to open a snapshot is to read it once.
             return replace(before, numbers=numbers, pending=pending, gone=gone)
+        path = self.folder / name.decode() if name else None
         try:
-            snapshot = _native.Snapshot(self.folder / name.decode()) if name else None
-        except (OSError, ValueError) as error:
-            if self._passages.setting("snapshot") != name:
+            is_same = before is not None and before.name == name
+            snapshot = before.snapshot if before and is_same else _native.Snapshot(path) if path else None
+            kept = Stored.opened(self.folder, said, path, self._embedder.dimensions)
+        except (OSError, ValueError, RagError) as error:
+            if self._settings() != (name, said):
                 # Another process has made one and removed this meanwhile.
                 return self._read(before)
+            if isinstance(error, RagError):
+                raise
             raise RagError(f"open the index: {error}", "remove the folder and index again") from None
-        return _Seen(snapshot, name, numbers, pending, gone)
+        if kept.is_lost and self._settings() != (name, said):
+            return self._read(before)
+        return _Seen(snapshot, name, numbers, pending, gone, said, kept)
+
+    def _settings(self) -> tuple[bytes | None, bytes | None]:
+        """Which snapshot counts, and which exact values."""
+        return self._passages.setting("snapshot"), self._passages.setting(stored.SETTING)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -526,6 +619,31 @@ def _made_otherwise(folder: Path, name: str, now: str) -> RagError:
         f"open the index {folder}: its passages were embedded by another model ({name})",
         f"open it with that one (--embedder {shlex.quote(name)}), or make another index",
     )
+
+
+def _clusters(snapshot: _native.Snapshot, gone: set[int]) -> list[list[int]]:
+    passages, starts = snapshot.passages(), snapshot.starts()
+    return [
+        [passage for passage in passages[start:end] if passage not in gone] for start, end in pairwise(starts)
+    ]
+
+
+def _carried(folder: Path, snapshot: Path, seen: _Seen) -> bytes | None:
+    """Writes what was kept of clusters as a new snapshot has them; returns what is to be said of it."""
+    placement = seen.stored.placement
+    if not placement.kept:
+        return None
+    places = {number: place for place, number in enumerate(seen.numbers)}
+
+    def made(numbers: Sequence[int]) -> Vectors:
+        return seen.pending[[places[number] for number in numbers]]
+
+    clusters = _clusters(_native.Snapshot(snapshot), set())
+    for cluster in placement.kept:
+        # Of a row that is lost there is nothing to copy: searches embed it.
+        known = seen.stored.has(clusters[cluster]) | places.keys()
+        clusters[cluster] = [number for number in clusters[cluster] if number in known]
+    return seen.stored.written(folder, snapshot, placement, clusters, made)
 
 
 def _serial(name: str) -> int:

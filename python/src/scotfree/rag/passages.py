@@ -287,12 +287,18 @@ class Passages:
             values += [f'$."{key}"', *several]
         return " and ".join(asked) or "true", values
 
-    def settle(self, snapshot: str, passages: Sequence[int], gone: Iterable[int]) -> None:
-        """A snapshot with these passages, without those that are gone, is what counts from now on."""
+    def settle(
+        self, snapshot: str, passages: Sequence[int], gone: Iterable[int], more: Mapping[str, bytes]
+    ) -> None:
+        """A snapshot with these passages, without those that are gone, is what counts from now on.
+
+        With it `more` is known of the index.
+        """
         with self._file:
             self._file.executemany("delete from pending where passage = ?", [[one] for one in passages])
             self._file.executemany("delete from gone where passage = ?", [[one] for one in gone])
-            self._file.execute("insert or replace into setting values ('snapshot', ?)", [snapshot.encode()])
+            known = {"snapshot": snapshot.encode()} | dict(more)
+            self._file.executemany("insert or replace into setting values (?, ?)", list(known.items()))
 
     def texts(self, numbers: Sequence[int]) -> dict[int, Text]:
         """Passages by their numbers."""

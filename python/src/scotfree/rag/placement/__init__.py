@@ -1,0 +1,1 @@
+"""Which passages' exact values lie beside the codes, and how that is chosen."""
