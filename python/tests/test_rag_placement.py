@@ -30,7 +30,8 @@ items = st.lists(
 
 def unit(count: int, seed: int = 1) -> Vectors:
     drawn = np.random.default_rng(seed).standard_normal((count, DIMENSIONS))
-    return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
+    found: Vectors = (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
+    return found
 
 
 def saved(kept: list[Item]) -> float:

@@ -25,10 +25,14 @@ if TYPE_CHECKING:
     from scotfree.rag.generate.local import LocalModel
     from scotfree.rag.generate.model import LanguageModel
     from scotfree.rag.index import Answer, Changes, Hit, Index
+    from scotfree.rag.placement.budget import Budget
+    from scotfree.rag.placement.kinds import Placement
+    from scotfree.rag.placement.planner import Plan, Planner
     from scotfree.rag.trouble import RagError
 
 __all__ = [
     "Answer",
+    "Budget",
     "Changes",
     "Document",
     "Embedder",
@@ -38,6 +42,9 @@ __all__ = [
     "LanguageModel",
     "LocalModel",
     "OnnxEmbedder",
+    "Placement",
+    "Plan",
+    "Planner",
     "RagError",
     "write_answer",
 ]
@@ -45,6 +52,7 @@ __all__ = [
 # Imported when asked for: who wants one of them need not have, nor wait for, what the others stand on.
 _WHERE: Final = {
     "Answer": "index",
+    "Budget": "placement.budget",
     "Changes": "index",
     "Document": "documents",
     "Embedder": "embed.embedder",
@@ -54,6 +62,9 @@ _WHERE: Final = {
     "LanguageModel": "generate.model",
     "LocalModel": "generate.local",
     "OnnxEmbedder": "embed.onnx_embedder",
+    "Placement": "placement.kinds",
+    "Plan": "placement.planner",
+    "Planner": "placement.planner",
     "RagError": "trouble",
     "write_answer": "generate.answering",
 }

@@ -14,7 +14,7 @@ from scotfree.rag import trouble
 DESCRIPTION = (
     "Answers questions from your own documents, in little memory; nothing leaves this machine unless you say so."
 )
-_COMMANDS = ("index", "ask", "serve", "eval")
+_COMMANDS = ("index", "ask", "plan", "serve", "eval")
 _REFUSED = 2
 
 

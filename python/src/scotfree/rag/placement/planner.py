@@ -1,0 +1,176 @@
+"""The planner: of each cluster what to keep, so that searches are fast within memory and storage.
+
+A sample of questions says which clusters are asked for exact values, rates say what that takes on this machine.
+Every other question of the sample chooses, the others are predicted, and measured when the plan is in place: they
+are new to the plan, as users' questions will be.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from scotfree.rag.index import Index
+from scotfree.rag.placement import choice, rates, sample
+from scotfree.rag.placement.budget import Budget
+from scotfree.rag.placement.costs import Costs, Figures, resident_bytes
+from scotfree.rag.placement.kinds import Placement
+from scotfree.rag.trouble import RagError
+
+# Fewer questions both choose and are predicted.
+_APART_MIN: Final = 8
+# Parts of all rows that the frontier shows.
+_SHARES: Final = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
+# Texts that the embedder is measured with.
+_TEXTS: Final = 16
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to keep, and what searches will take."""
+
+    budget: Budget
+    placement: Placement
+    predicted: Figures
+    # With ever more exact values on the disk, the worthiest first.
+    frontier: list[Figures]
+    # Of the budget what cannot be met, and what it would take; then this is the nearest plan.
+    missing: list[str]
+    # Of the embeddings as floats of four bytes.
+    flat_bytes: int
+
+    def written(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return asdict(self) | {"placement": self.placement.written()}
+
+
+class Planner:
+    """Plans for one index with one sample of questions."""
+
+    def __init__(
+        self,
+        index: Index,
+        questions: Sequence[str] | None = None,
+        *,
+        count: int = 10,
+        is_calibrated_anew: bool = False,
+    ) -> None:
+        """Searches for `count` passages for each question; without questions some are drawn from the passages.
+
+        A `RagError` says that there is nothing to plan for.
+        """
+        if not any(index.clusters()):
+            raise RagError(f"plan for the index {index.folder}: it has no codes yet", "index documents first")
+        self.index, self.count = index, count
+        asked = sample.asked(index, questions or sample.drawn(index), count)
+        is_apart = len(asked) >= _APART_MIN
+        self.choosing, self.checking = (asked[::2], asked[1::2]) if is_apart else (asked, asked)
+        numbers = [number for cluster in index.clusters() for number in cluster]
+        texts = [text.text for text in index.passages.texts(numbers[:_TEXTS]).values()]
+        self.rates = rates.of(index, texts, is_new=is_calibrated_anew)
+        self.costs = Costs(index, self.rates, asked)
+
+    @property
+    def asked(self) -> float:
+        """Of how many passages a search wants exact values, on average."""
+        counts = [sum(map(len, one.rounds)) for one in self.checking]
+        return sum(counts) / len(counts)
+
+    def plan(self, budget: Budget) -> Plan:
+        """One that meets the latency and needs all it keeps; if none does or none is asked for, the fastest."""
+        steps = self._steps(budget)
+        kept = self._thinned(steps[self._first(steps, budget.latency_s())], budget.latency_s())
+        predicted = self.predicted(kept)
+        missing = self._missing(budget, predicted)
+        return Plan(budget, kept, predicted, self._frontier(), missing, self.costs.flat_bytes)
+
+    def predicted(self, placement: Placement) -> Figures:
+        """What searches will take."""
+        return self.costs.predicted(placement, self.checking)
+
+    def measured(self) -> Figures:
+        """What searches take as the index is now, each as if it were the first."""
+        latencies = []
+        for one in self.checking:
+            self.index.cool()
+            began = time.perf_counter()
+            self.index.search(one.question, self.count)
+            latencies.append(time.perf_counter() - began)
+        found = self.index.snapshot()
+        assert found, "it has been planned for"
+        storage_bytes = found[0].stat().st_size + self.index.stored.file_bytes
+        return Figures.of(latencies, resident_bytes(), storage_bytes)
+
+    def _steps(self, budget: Budget) -> list[Placement]:
+        """Placements within memory and storage, each keeping more: rows on the disk, then in memory."""
+        costs, nothing = self.costs, Placement()
+        room = budget.storage_bytes(costs.flat_bytes) - costs.storage_bytes(nothing)
+        free = budget.memory_bytes() - costs.memory_bytes(nothing)
+        # On the disk a row takes a little memory, too.
+        disk = choice.chosen(costs.reading(self.choosing), min(room, free / costs.number_share))
+        steps, keys = _growing(disk), {item.key for item in disk}
+        left = free - sum(item.bytes for item in disk) * costs.number_share
+        held = choice.chosen([item for item in costs.holding(self.choosing) if item.key in keys], left)
+        held_of = [item.key for item in held]
+        return steps + [Placement.of(held_of[:end], keys) for end in range(1, len(held) + 1)]
+
+    def _first(self, steps: Sequence[Placement], latency_s: float) -> int:
+        """Of steps, each faster than the one before, the first that is fast enough; else the last."""
+        if math.isinf(latency_s):
+            return len(steps) - 1
+        found = bisect.bisect_left(steps, -latency_s, key=lambda step: -self.predicted(step).p95_s)
+        return min(found, len(steps) - 1)
+
+    def _thinned(self, placement: Placement, latency_s: float) -> Placement:
+        """Without what it is fast enough without: the choice was by averages, the latency is of the slowest."""
+        if math.isinf(latency_s):
+            return placement
+        for item in reversed(choice.ordered(self.costs.reading(self.choosing))):
+            without = Placement(placement.memory - {item.key}, placement.disk - {item.key})
+            if without != placement and self.predicted(without).p95_s <= latency_s:
+                placement = without
+        return placement
+
+    def _frontier(self) -> list[Figures]:
+        steps = _growing(choice.ordered(self.costs.reading(self.choosing)))
+        stored = [self.costs.storage_bytes(step) for step in steps]
+        wanted = [stored[0] + share * (stored[-1] - stored[0]) for share in _SHARES]
+        places = sorted({bisect.bisect_right(stored, bytes_max) - 1 for bytes_max in wanted})
+        return [self.predicted(steps[place]) for place in places]
+
+    def _missing(self, budget: Budget, predicted: Figures) -> list[str]:
+        least = self.predicted(Placement())
+        storage_max = budget.storage_bytes(self.costs.flat_bytes)
+        found = []
+        if least.storage_bytes > storage_max:
+            found.append(_more("storage", "the codes", least.storage_bytes, storage_max))
+        if least.memory_bytes > budget.memory_bytes():
+            what = "the model, its runtime and the codes"
+            found.append(_more("memory", what, least.memory_bytes, budget.memory_bytes()))
+        if predicted.p95_s > budget.latency_s():
+            found.append(self._too_slow(predicted, budget.latency_s()))
+        return found
+
+    def _too_slow(self, predicted: Figures, latency_s: float) -> str:
+        slow = f"latency: 95 of 100 searches take up to {predicted.p95_s * 1e3:,.0f} ms, not {latency_s * 1e3:g}"
+        steps = _growing(choice.ordered(self.costs.reading(self.choosing)))
+        enough = self.predicted(self._thinned(steps[self._first(steps, latency_s)], latency_s))
+        if enough.p95_s > latency_s:
+            return f"{slow}; with all exact values on the disk they take {enough.p95_s * 1e3:,.0f} ms"
+        share = enough.storage_bytes / self.costs.flat_bytes
+        storage, memory = (value / 1e6 for value in (enough.storage_bytes, enough.memory_bytes))
+        return f"{slow}; that takes storage of {storage:,.1f} MB ({share:.1%}) and memory of {memory:,.0f} MB"
+
+
+def _growing(items: Sequence[choice.Item]) -> list[Placement]:
+    """Placements on the disk that have ever more of these."""
+    keys = [item.key for item in items]
+    return [Placement.of(disk=keys[:end]) for end in range(len(keys) + 1)]
+
+
+def _more(kind: str, what: str, bytes_min: float, bytes_max: float) -> str:
+    return f"{kind}: {what} alone take {bytes_min / 1e6:,.1f} MB, not {bytes_max / 1e6:,.1f}"

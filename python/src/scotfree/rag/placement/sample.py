@@ -1,0 +1,73 @@
+"""Questions to plan with, and what a search asks for each of them."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from scotfree.rag.index import Index
+from scotfree.rag.trouble import RagError
+
+# Questions that are drawn, and of a file at most.
+DRAWN: Final = 64
+QUESTIONS_MAX: Final = 500
+_SEED: Final = 1
+# A sentence of fewer words asks nothing; more of it is no question.
+_WORDS_MIN: Final = 4
+_WORDS_MAX: Final = 24
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question of the sample, and what its search wants exact values of, each time some."""
+
+    question: str
+    tokens: int
+    rounds: list[list[int]]
+    # What embedding them took, those aside that are kept.
+    embedded_s: float
+
+
+def drawn(index: Index, count: int = DRAWN) -> list[str]:
+    """Questions out of the passages' own texts: of each of some passages, drawn evenly, one sentence."""
+    chance = random.Random(_SEED)
+    passages = [passage for cluster in index.clusters() for passage in cluster]
+    numbers = sorted(chance.sample(passages, min(count, len(passages))))
+    texts = index.passages.texts(numbers)
+    found = [_sentence(text.text, chance) for _, text in sorted(texts.items())]
+    chance.shuffle(found)
+    return found
+
+
+def read(path: Path) -> list[str]:
+    """Questions of a file, one a line; a `RagError` says why there are none."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RagError(f"read questions from {path}: {error}", "name a text file, one question a line") from None
+    found = [line.strip() for line in lines if line.strip()]
+    if not found:
+        raise RagError(f"read questions from {path}: it has none", "write one a line, or leave the flag out")
+    return found[:QUESTIONS_MAX]
+
+
+def asked(index: Index, questions: Sequence[str], count: int) -> list[Asked]:
+    """What searches for so many passages ask for; they are made, each as if it were the first."""
+    return [_asked(index, question, count) for question in questions]
+
+
+def _asked(index: Index, question: str, count: int) -> Asked:
+    index.cool()
+    answer = index.search(question, count)
+    tokens = min(index.embedder.count_tokens(question), index.embedder.tokens_max)
+    return Asked(question, tokens, answer.rounds, answer.stages_ns.get("regenerate", 0) / 1e9)
+
+
+def _sentence(text: str, chance: random.Random) -> str:
+    sentences = [sentence.split() for sentence in re.split(r"(?<=[.!?])\s+|\n{2,}", text)]
+    long = [words for words in sentences if len(words) >= _WORDS_MIN]
+    return " ".join((chance.choice(long) if long else text.split())[:_WORDS_MAX])
