@@ -39,9 +39,9 @@ def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
     return {"kills": settings["kills"], "lost": lost, **{f"within_{kind}": count for kind, count in hit.items()}}
 
 
-def changed(folder: Path, seed: int, lines_max: int) -> list[list[str]]:
+def changed(folder: Path, seed: int, lines_max: int, *more: str) -> list[list[str]]:
     """What the process said until it was killed."""
-    words = [sys.executable, "-m", "bench.rag_changing", str(folder), str(seed)]
+    words = [sys.executable, "-m", "bench.rag_changing", str(folder), str(seed), *more]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
     assert process.stdout is not None
     said = []
@@ -66,7 +66,7 @@ def possible(state: State, said: list[list[str]]) -> tuple[State, State]:
 
 
 def _applied(state: State, kind: str, name: str, version: str) -> State:
-    if kind == "compact":
+    if kind in ("compact", "place"):
         return state
     return state | {name: int(version) if kind == "put" else None}
 

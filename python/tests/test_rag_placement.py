@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
@@ -11,9 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rag_embedders import Words
 from test_rag_index import QUESTIONS, documents, flat, found
 
+from bench.rag_kills import State, changed, possible, there
+from bench.rag_kills import found as found_all
+from bench.words import Words
 from scotfree.rag import Document, Index, Placement, RagError
 from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.passages import Passages
@@ -49,6 +52,8 @@ def test_the_choice_fits_and_is_at_least_half_as_good_as_the_best_of_all(among: 
     kept = chosen(among, room)
     assert sum(item.bytes for item in kept) <= room
     assert saved(kept) >= best(among, room) / 2 - 1e-9
+    most = max((item.saving_s for item in among), default=0.0)
+    assert saved(kept) >= best(among, room) - most, "it is short of one item"
 
 
 @given(items, st.integers(0, 9))
@@ -307,6 +312,21 @@ def test_what_is_killed_in_between_leaves_the_one_or_the_other(
         assert found(again, "something new", 1) == ["new"] and not wrong(again)
         assert kept_of(again) == again.stored.has(sorted(kept_of(again)))
     assert len(list((tmp_path / "index").glob("exact-*"))) == len(list((tmp_path / "index").glob("codes-*"))) == 1
+
+
+def test_what_is_kept_is_right_after_each_of_many_kills(tmp_path: Path) -> None:
+    chance, state, rows_seen = random.Random(7), State(), 0
+    for seed in range(5):
+        said = changed(tmp_path / "index", seed, chance.randrange(20, 60), "place")
+        certain, maybe = possible(state, said)
+        state = found_all(tmp_path / "index")
+        assert state in (there(certain), there(maybe)), said[-1]
+        with Index(tmp_path / "index", Words()) as index:
+            assert not wrong(index)
+            rows_seen += len(index.stored.has(sorted(kept_of(index))))
+            assert index.stored.has(sorted(kept_of(index))) == kept_of(index)
+        assert len(list((tmp_path / "index").glob("exact-*"))) <= 2
+    assert rows_seen > 50
 
 
 def test_the_setting_says_the_file_and_the_clusters(index: Index) -> None:

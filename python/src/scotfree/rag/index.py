@@ -623,9 +623,7 @@ def _made_otherwise(folder: Path, name: str, now: str) -> RagError:
 
 def _clusters(snapshot: _native.Snapshot, gone: set[int]) -> list[list[int]]:
     passages, starts = snapshot.passages(), snapshot.starts()
-    return [
-        [passage for passage in passages[start:end] if passage not in gone] for start, end in pairwise(starts)
-    ]
+    return [[passage for passage in passages[start:end] if passage not in gone] for start, end in pairwise(starts)]
 
 
 def _carried(folder: Path, snapshot: Path, seen: _Seen) -> bytes | None:

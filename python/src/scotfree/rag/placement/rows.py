@@ -9,8 +9,8 @@ Numbers are little-endian. A row's checksum is of its passage's number, too: no 
 are checked as they are read, so that to open a file is to read its numbers and what is held in memory.
 
 A value is its whole number times the row's scale, wrong by at most half a scale. The scale is max |v| / 127: of
-embeddings of length one below 0.002, so that an inner product with a question of length one, whose standard error
-is scale / sqrt(12), is wrong by less than 0.003 (five standard errors).
+embeddings of length one some 0.002 at most, so that an inner product with a question of length one, whose standard
+error is scale / sqrt(12), is wrong by less than 0.003 (five standard errors).
 
 Invariant: a file is whole or refused. It is written beside its place, synced and renamed, and never changed.
 """
