@@ -1,6 +1,6 @@
 """A process that changes an index until it is killed: it says what it begins, and what has been done.
 
-`python -m bench.rag_changing FOLDER SEED [place]`: with `place` it also keeps exact values, of ever other clusters.
+`python -m bench.rag_changing FOLDER SEED [place]`: with `place` it also keeps exact values of clusters.
 """
 
 from __future__ import annotations
