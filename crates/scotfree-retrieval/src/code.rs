@@ -139,7 +139,8 @@ impl Basis {
     }
 
     fn along(&self, vector: &[f32]) -> Vec<f32> {
-        self.directions.chunks_exact(self.dimensions).map(|direction| dot(direction, vector)).collect()
+        let kernel = Kernel::best();
+        self.directions.chunks_exact(self.dimensions).map(|direction| kernel.dot(direction, vector)).collect()
     }
 
     /// Appends the code and the factors of a vector that lies in a centre's cluster.

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use half::f16;
 
 use crate::code::{code_bytes, Axis, Basis, Centre, DEPTH_MAX, FACTOR_BYTES};
+use crate::scan::Kernel;
 use crate::{dot, halves};
 
 mod mapped;
@@ -494,9 +495,9 @@ impl Snapshot {
 
     /// All clusters, in their order.
     pub(crate) fn near(&self, vector: &[f32]) -> Vec<Near> {
-        let whole = dot(vector, vector);
+        let (whole, kernel) = (dot(vector, vector), Kernel::best());
         let one = |(cluster, (centre, own)): (usize, (&[f32], &f32))| {
-            let product = dot(centre, vector);
+            let product = kernel.dot(centre, vector);
             Near { cluster, product, distance: (whole - 2.0 * product + own).max(0.0).sqrt() }
         };
         self.centroids.chunks_exact(self.counts.dimensions).zip(&self.own).enumerate().map(one).collect()

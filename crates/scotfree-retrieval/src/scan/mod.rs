@@ -33,7 +33,7 @@ impl Kernel {
         match self {
             Self::Plain => true,
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => is_x86_feature_detected!("avx2"),
+            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => is_x86_feature_detected!("avx512f"),
             #[cfg(not(target_arch = "x86_64"))]
@@ -51,6 +51,20 @@ impl Kernel {
             Self::Avx2 => x86::sums_avx2(codes, weights, sums),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => x86::sums_avx512(codes, weights, sums),
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Avx2 | Self::Avx512 => unreachable!("such a kernel is not here"),
+        }
+    }
+
+    /// The inner product of two vectors of one length.
+    pub(crate) fn dot(self, left: &[f32], right: &[f32]) -> f32 {
+        assert_eq!(left.len(), right.len());
+        match self.here() {
+            Self::Plain => crate::dot(left, right),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => x86::dot_avx2(left, right),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => x86::dot_avx512(left, right),
             #[cfg(not(target_arch = "x86_64"))]
             Self::Avx2 | Self::Avx512 => unreachable!("such a kernel is not here"),
         }
@@ -85,6 +99,17 @@ mod tests {
                 for (found, wanted) in found.iter().zip(&wanted) {
                     prop_assert!((found - wanted).abs() <= 1e-3 * wanted.abs().max(1.0), "{:?}: {} {}", kernel, found, wanted);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn every_kernel_gives_the_plain_ones_products_of_any_length() {
+        for count in [0, 1, 7, 8, 15, 16, 17, 100, 384] {
+            let (left, right) = (normal(1, count), normal(2, count));
+            let wanted = Kernel::Plain.dot(&left, &right);
+            for kernel in KERNELS.into_iter().filter(|kernel| kernel.is_here()) {
+                assert!((kernel.dot(&left, &right) - wanted).abs() < 1e-3, "{kernel:?} {count}");
             }
         }
     }

@@ -18,6 +18,43 @@ pub fn sums_avx512(codes: &[u8], weights: &[f32], sums: &mut Vec<f32>) {
     sums.extend(codes.chunks_exact(weights.len() / 8).map(|code| unsafe { weighed_avx512(code, weights) }));
 }
 
+pub fn dot_avx2(left: &[f32], right: &[f32]) -> f32 {
+    // SAFETY: `Kernel::here` has seen the processor's features.
+    unsafe { product_avx2(left, right) }
+}
+
+pub fn dot_avx512(left: &[f32], right: &[f32]) -> f32 {
+    // SAFETY: `Kernel::here` has seen the processor's features.
+    unsafe { product_avx512(left, right) }
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn product_avx2(left: &[f32], right: &[f32]) -> f32 {
+    let mut sums = [_mm256_setzero_ps(); 4];
+    let (lefts, rights) = (left.chunks_exact(8), right.chunks_exact(8));
+    let rest: f32 = lefts.remainder().iter().zip(rights.remainder()).map(|(left, right)| left * right).sum();
+    for (at, (left, right)) in lefts.zip(rights).enumerate() {
+        // SAFETY: the chunks have eight values.
+        let (left, right) = unsafe { (_mm256_loadu_ps(left.as_ptr()), _mm256_loadu_ps(right.as_ptr())) };
+        sums[at % 4] = _mm256_fmadd_ps(left, right, sums[at % 4]);
+    }
+    sum_avx2(_mm256_add_ps(_mm256_add_ps(sums[0], sums[1]), _mm256_add_ps(sums[2], sums[3]))) + rest
+}
+
+#[target_feature(enable = "avx512f")]
+fn product_avx512(left: &[f32], right: &[f32]) -> f32 {
+    let mut sums = [_mm512_setzero_ps(); 4];
+    let (lefts, rights) = (left.chunks_exact(16), right.chunks_exact(16));
+    let rest: f32 = lefts.remainder().iter().zip(rights.remainder()).map(|(left, right)| left * right).sum();
+    for (at, (left, right)) in lefts.zip(rights).enumerate() {
+        // SAFETY: the chunks have sixteen values.
+        let (left, right) = unsafe { (_mm512_loadu_ps(left.as_ptr()), _mm512_loadu_ps(right.as_ptr())) };
+        sums[at % 4] = _mm512_fmadd_ps(left, right, sums[at % 4]);
+    }
+    _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(sums[0], sums[1]), _mm512_add_ps(sums[2], sums[3])))
+        + rest
+}
+
 #[target_feature(enable = "avx2")]
 fn weighed_avx2(code: &[u8], weights: &[f32]) -> f32 {
     let bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
