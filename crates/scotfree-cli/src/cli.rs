@@ -6,8 +6,10 @@ use crate::settings::{Client, Cluster, Doctor, Kv, Plane, Server, Switch};
 use crate::text::Address;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use scotfree_lab::edge::{Bytes, BytesPerSecond, Processors};
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 /// Takes the tax off remote procedure calls: measures where their time goes, and lets a device on the
@@ -313,6 +315,16 @@ What is drawn is said by the [[plot]] tables of lab/experiments.")]
         /// Names in lab/results; all if none is named
         experiments: Vec<String>,
     },
+    /// Run a command under the limits of a small machine: memory, processors, rates of disks
+    #[command(after_help = "Examples:
+  scot lab device board-1gb -- scot rag ask 'which instrument has strings?'
+  scot lab device board-1gb --memory 400MB --cold -- python3 search.py     limits of its own come first
+  scot lab device --memory 400MB --report used.json -- python3 search.py
+  scot lab list                                                            the devices there are
+Ends as the command does: with its exit code, or 128 and the number of the signal that ended it; 137 may be the memory
+limit, and the last lines say so. Before it begins: 2 for wrong words, 3 if the limits cannot be had here (it takes root).
+Processor time is given out in slices of a period of 10 ms: means over seconds are meaningful. See docs/edge-emulation.md.")]
+    Device(LabDevice),
     /// Remove what a lab left up
     #[command(after_help = "Examples:
   scot lab down one-device
@@ -326,7 +338,7 @@ What is drawn is said by the [[plot]] tables of lab/experiments.")]
         #[arg(long)]
         all: bool,
     },
-    /// List the labs that are up, and the topologies, workloads and experiments there are
+    /// List the labs that are up, and the topologies, workloads, devices and experiments there are
     #[command(after_help = "Examples:
   scot lab list")]
     List,
@@ -362,6 +374,43 @@ pub struct LabRun {
     /// Do not write lab/results
     #[arg(long)]
     pub no_results: bool,
+}
+
+/// Flags of `scot lab device`.
+#[derive(Debug, Args)]
+pub struct LabDevice {
+    /// Its name in lab/devices, or its file; without it, only what flags name is limited
+    pub profile: Option<PathBuf>,
+    /// Memory, the page cache of what is read with it, as 400MB or 1GiB
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<Bytes>,
+    /// This machine's processors, as 0.5
+    #[arg(long, value_name = "COUNT")]
+    pub cpus: Option<Processors>,
+    /// What may be read from each disk, as 25MB/s
+    #[arg(long, value_name = "RATE")]
+    pub read_rate: Option<BytesPerSecond>,
+    /// What may be written to each disk, as 10MB/s
+    #[arg(long, value_name = "RATE")]
+    pub write_rate: Option<BytesPerSecond>,
+    /// How many reads a second of each disk
+    #[arg(long, value_name = "COUNT")]
+    pub read_iops: Option<NonZeroU32>,
+    /// How many writes a second to each disk
+    #[arg(long, value_name = "COUNT")]
+    pub write_iops: Option<NonZeroU32>,
+    /// A folder on a disk whose rates are limited, instead of the current one; may be given more than once
+    #[arg(long = "disk", value_name = "FOLDER")]
+    pub disks: Vec<PathBuf>,
+    /// Empty this machine's page cache first, so that what is read comes from the disk
+    #[arg(long)]
+    pub cold: bool,
+    /// Write what was used as JSON into FILE, replacing it
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
 }
 
 /// The tax.

@@ -1,7 +1,7 @@
 //! How a command ends that did not come to a good end.
 //!
 //! Invariant: the exit code says whose turn it is: 1 the result is bad, 2 the caller asked wrongly,
-//! 3 the machine cannot do it.
+//! 3 the machine cannot do it. A command that was run for the caller ends with its own.
 
 use scotfree_lab::trouble::Trouble;
 use std::fmt;
@@ -18,6 +18,8 @@ pub enum Failure {
     Usage(String),
     /// The machine cannot do it.
     Environment(String),
+    /// A command that was run for the caller ended with this code, and has said why.
+    Command(u8),
 }
 
 impl Failure {
@@ -42,13 +44,14 @@ impl Failure {
             Failure::Verdict | Failure::Damaged(_) => 1,
             Failure::Usage(_) => 2,
             Failure::Environment(_) => 3,
+            Failure::Command(code) => *code,
         }
     }
 
     /// Says it; the exit code.
     pub fn report(&self) -> u8 {
         match self {
-            Failure::Verdict => (),
+            Failure::Verdict | Failure::Command(_) => (),
             other => eprintln!("scot: {other}"),
         }
         self.code()
@@ -59,6 +62,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Verdict => f.write_str("the result is bad"),
+            Failure::Command(code) => write!(f, "the command ended with {code}"),
             Failure::Damaged(problem) | Failure::Usage(problem) | Failure::Environment(problem) => {
                 f.write_str(problem)
             }

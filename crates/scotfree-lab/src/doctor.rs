@@ -3,6 +3,7 @@
 //!
 //! Invariant: a check only reads or tries and then takes back; whatever it finds wrong carries its mend.
 
+mod control_groups;
 mod elsewhere;
 mod interfaces;
 mod kernel_plane;
@@ -180,6 +181,7 @@ pub fn examine(environment: &dyn Environment, wishes: &Wishes) -> Examination {
     findings.extend(wishes.ports.iter().map(|wish| port(environment, wish)));
     findings.push(hugepages(environment));
     findings.extend(halting(environment));
+    findings.push(control_groups::check(environment));
     findings.extend(wishes.interfaces.iter().flat_map(|interface| interfaces::check(environment, interface)));
     findings.extend(kernel_plane::check(environment, &wishes.kernel, &wishes.interfaces));
     findings.extend(pmem::check(environment, &wishes.pmem_logs));

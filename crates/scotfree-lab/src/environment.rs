@@ -111,7 +111,7 @@ fn idle(halt_poll_ns: Option<&str>) -> String {
     }
 }
 
-fn field_of(file: &str, key: &str) -> Option<String> {
+pub(crate) fn field_of(file: &str, key: &str) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     let fields = text.lines().filter_map(|line| line.split_once(':'));
     let value = fields.into_iter().find(|(name, _)| name.trim() == key)?.1.trim();

@@ -8,6 +8,7 @@
 mod af_xdp;
 pub mod config;
 pub mod doctor;
+pub mod edge;
 pub mod environment;
 pub mod experiment;
 #[cfg(test)]

@@ -482,7 +482,7 @@ fn stat_fields(pid: u32) -> Option<Vec<String>> {
 
 /// Starts a child that the kernel ends with this process. It ends it with the thread that started it, so
 /// all are started by one that outlives the others.
-fn spawn_for_life(mut command: Command) -> io::Result<Child> {
+pub(crate) fn spawn_for_life(mut command: Command) -> io::Result<Child> {
     end_with_starter(&mut command);
     let (answer, child) = sync_channel(1);
     lock(STARTER.get_or_init(start_starter))

@@ -20,6 +20,7 @@ mod interrupt;
 mod kill_rounds;
 mod linearizability;
 mod logging_designs;
+mod on_device;
 mod placement;
 mod places;
 #[cfg(feature = "xdp")]

@@ -29,9 +29,7 @@ impl Scratch {
 
     /// A new, empty folder below another, which is there.
     pub fn new_in(parent: &Path, name: &str) -> Result<Scratch, Trouble> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("{PREFIX}{}-{count}-{name}", std::process::id()));
+        let path = parent.join(new_name(name));
         // Left by a dead process that had our number.
         let _ = remove(&path);
         let make = || {
@@ -56,6 +54,13 @@ impl Drop for Scratch {
         // What cannot be removed is the system's to clean.
         let _ = remove(&self.path);
     }
+}
+
+/// A name that says whose it is: no other thing of a process that lives has it.
+pub(crate) fn new_name(name: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("{PREFIX}{}-{count}-{name}", std::process::id())
 }
 
 /// Removes a folder with all that lies in it, also what is mounted there.
@@ -107,8 +112,8 @@ pub fn sweep(parent: &Path) -> usize {
     folders.filter(|folder| remove_left_behind(&folder.path())).count()
 }
 
-/// Whether a name is that of a scratch folder whose process is gone.
-fn is_of_the_dead(name: &str) -> bool {
+/// Whether a name is one of [`new_name`]'s whose process is gone.
+pub(crate) fn is_of_the_dead(name: &str) -> bool {
     let pid_and_count = name.strip_prefix(PREFIX).and_then(|rest| {
         let mut parts = rest.splitn(3, '-');
         let (pid, count) = (parts.next()?.parse().ok()?, parts.next()?.parse::<u32>().ok()?);
@@ -118,6 +123,11 @@ fn is_of_the_dead(name: &str) -> bool {
 }
 
 fn remove_left_behind(folder: &Path) -> bool {
+    is_left_behind(folder) && remove(folder).is_ok()
+}
+
+/// Whether a folder is this user's, and no process that lives holds it.
+pub(crate) fn is_left_behind(folder: &Path) -> bool {
     let is_ours = || {
         let (found, own) = (fs::symlink_metadata(folder)?, fs::metadata("/proc/self")?);
         if !found.is_dir() || found.uid() != own.uid() {
@@ -126,7 +136,7 @@ fn remove_left_behind(folder: &Path) -> bool {
         let lock = File::open(folder)?;
         try_lock(&lock)
     };
-    is_ours().unwrap_or(false) && remove(folder).is_ok()
+    is_ours().unwrap_or(false)
 }
 
 #[cfg(test)]

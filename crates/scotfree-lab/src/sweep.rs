@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing of a process that lives is touched, and nothing that somebody asked to keep.
 
+use crate::edge;
 use crate::netns::Lab;
 use crate::scratch;
 use crate::trouble::Trouble;
@@ -12,16 +13,20 @@ use std::path::Path;
 pub struct Swept {
     /// Labs that are gone now.
     pub labs: Vec<String>,
+    /// Groups of programs under limits that are gone now.
+    pub groups: Vec<String>,
     /// How many folders are gone now.
     pub folders_count: usize,
     /// What could not be removed.
     pub troubles: Vec<Trouble>,
 }
 
-/// Removes the labs and the folders of dead processes of this user.
+/// Removes the labs, the groups and the folders of dead processes of this user.
 pub fn sweep(run_folder: &Path, lab_folder: &Path) -> Swept {
-    // The labs first: whatever still runs in their namespaces may be writing to the folders.
-    let (labs, troubles) = Lab::sweep(run_folder);
+    // The folders last: whatever still runs in namespaces and groups may be writing to them.
+    let (labs, mut troubles) = Lab::sweep(run_folder);
+    let (groups, troubles_of_groups) = edge::sweep();
+    troubles.extend(troubles_of_groups);
     // A run took one of two: TMPDIR, or what stands in for one that will not do.
     let temporary = std::env::temp_dir();
     let usual = ["/tmp", "/dev/shm", "/var/tmp"].map(Path::new);
@@ -30,7 +35,7 @@ pub fn sweep(run_folder: &Path, lab_folder: &Path) -> Swept {
     parents.sort();
     parents.dedup();
     let folders_count = parents.into_iter().map(scratch::sweep).sum();
-    Swept { labs, folders_count, troubles }
+    Swept { labs, groups, folders_count, troubles }
 }
 
 /// The same at the beginning of a run, which goes on whatever comes of it.

@@ -1,6 +1,8 @@
-//! The command `scot lab`: topologies and experiments.
+//! The command `scot lab`: topologies and experiments, commands under limits.
 //!
 //! Invariant: what is found by name lies in the repository's lab folder.
+
+mod device;
 
 use crate::cli::{Lab, LabRun};
 use crate::failure::Failure;
@@ -30,6 +32,7 @@ pub fn run(command: Lab) -> Result<(), Failure> {
     match command {
         Lab::Up { topology } => up(&topology),
         Lab::Run(flags) => experiments(&flags),
+        Lab::Device(flags) => device::run(&flags),
         Lab::Plot { experiments } => plots(&experiments),
         Lab::Down { name: Some(name), .. } => down(&name),
         Lab::Down { name: None, all } => tidy(all),
@@ -78,6 +81,9 @@ fn tidy(all: bool) -> Result<(), Failure> {
     for name in &swept.labs {
         out::line(format_args!("{name} removed, left by a run that was killed"));
     }
+    for name in &swept.groups {
+        out::line(format_args!("control group {name} removed, left by a run that was killed"));
+    }
     if swept.folders_count > 0 {
         out::line(format_args!("{} folders removed, left by runs that were killed", swept.folders_count));
     }
@@ -118,7 +124,7 @@ fn list() {
         eprintln!("scot: the folder {LAB_FOLDER}: {ELSEWHERE}");
         return;
     }
-    for kind in ["topologies", "workloads", "experiments"] {
+    for kind in ["topologies", "workloads", "devices", "experiments"] {
         out::line(format_args!("{kind}: {}", shown(&names_in(kind))));
     }
 }

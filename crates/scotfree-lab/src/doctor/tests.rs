@@ -36,6 +36,9 @@ impl Fake {
                 file("/proc/net/dev", "Inter-| Receive\n    lo: 0 0\n  eth7: 0 0\n"),
                 file("/proc/self/mounts", "/dev/vda / ext4 rw 0 0\nbpf /sys/fs/bpf bpf rw 0 0\n"),
                 file("/proc/sys/kernel/osrelease", "6.12.9-amd64\n"),
+                file("/proc/self/mountinfo", "29 22 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
+                file("/proc/self/cgroup", "0::/init.scope\n"),
+                file("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n"),
                 file("/proc/meminfo", "MemTotal: 1 kB\nHugePages_Total:      64\n"),
             ]),
             tools: TOOLS.iter().map(|(tool, ..)| *tool).collect(),
@@ -283,6 +286,22 @@ fn each_missing_feature_of_the_kernel_is_named() {
         "echo 200000 > /sys/module",
     );
     assert!(halting("200000\n").examine().findings.iter().all(|finding| finding.state == State::Ok));
+}
+
+#[test]
+fn what_control_groups_cannot_limit_is_named() {
+    let check = "control groups";
+    let file = "/sys/fs/cgroup/cgroup.controllers";
+    let fake = Fake::healthy().with_file(file, "cpu io pids\n");
+    assert_fault(
+        &fake,
+        State::Could,
+        check,
+        "memory cannot be limited: there are cpu, io by",
+        "cgroup_enable=memory",
+    );
+    let fake = Fake::healthy().without_file("/proc/self/mountinfo");
+    assert_fault(&fake, State::Could, check, "memory, processors, disks cannot", "mount -t cgroup2");
 }
 
 #[test]

@@ -1,14 +1,18 @@
 //! Experiments of the study, which is in Python: each repetition of an arm is a process of its own.
 //!
 //! Invariant: what a repetition measured is what its process printed, one JSON object of numbers; a whole
-//! number is a counter, too. A process that fails ends the run with its own words.
+//! number is a counter, too. A process that fails ends the run with its own words. An arm that names a device runs
+//! under its limits (`on_device.rs`), and what it used of them is measured, too.
 
+use super::on_device::{settings_of_program, Device};
 use super::{Context, Measured};
+use crate::edge::{Disk, Group};
 use crate::experiment::{Arm, Measurement};
 use crate::process::{wait_until, ProcessSpec, Supervisor};
 use crate::scratch::Scratch;
 use crate::trouble::Trouble;
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -33,6 +37,7 @@ pub(super) struct Bench<'a> {
     repository: PathBuf,
     supervisor: Supervisor,
     folder: Scratch,
+    devices: BTreeMap<&'a str, (Device, Vec<Disk>)>,
 }
 
 impl<'a> Bench<'a> {
@@ -45,12 +50,36 @@ impl<'a> Bench<'a> {
             return Err(Trouble::new(tried, problem, "make it: scripts/python.sh"));
         }
         let folder = Scratch::new_in(&std::env::temp_dir(), &context.experiment.name)?;
-        Ok(Bench { context, repository, supervisor: Supervisor::new(), folder })
+        let devices = devices(context, &[folder.path().to_owned(), repository.clone()])?;
+        Ok(Bench { context, repository, supervisor: Supervisor::new(), folder, devices })
     }
 
     /// One repetition of an arm, over the calls in a folder if it is given one.
     pub fn measure(&self, arm: &Arm, repetition: u32, traces: Option<&Path>) -> Result<Measured, Trouble> {
-        let settings = serde_json::to_string(&arm.settings).expect("settings are JSON");
+        let device = self.devices.get(arm.name.as_str());
+        let group = device.map(|(device, disks)| device.enter(disks)).transpose()?;
+        let prefix = group.as_ref().map(Group::prefix).unwrap_or_default();
+        let prefix: Vec<&OsStr> = prefix.iter().map(OsString::as_os_str).collect();
+        // Behind its group, so that it ends before that goes.
+        let process = self.supervisor.spawn_behind(&prefix, &self.spec(arm, repetition, traces))?;
+        wait_until(PATIENCE, || self.context.interrupt.has_come() || !process.is_running());
+        self.context.interrupt.check()?;
+        let is_good = process.exit_status().is_some_and(|status| status.success());
+        let printed = measured(is_good, &process.output());
+        let used = device.zip(group).map(|((device, _), group)| (device, group.usage()));
+        let blame = used.as_ref().and_then(|(device, usage)| device.blame(usage));
+        let measured = match &used {
+            Some((device, usage)) => device.measured(printed, usage),
+            None => printed,
+        };
+        measured.ok_or_else(|| {
+            let (problem, next) = blame.unwrap_or_else(|| (last(&process.error_output()), MAKE));
+            Trouble::new(format!("measure the arm `{}`", arm.name), problem, next)
+        })
+    }
+
+    fn spec(&self, arm: &Arm, repetition: u32, traces: Option<&Path>) -> ProcessSpec {
+        let settings = serde_json::to_string(&settings_of_program(arm)).expect("settings are JSON");
         let words = ["-m", "bench", &self.context.experiment.name, &arm.name, &settings];
         let name = format!("{}-{repetition}", arm.name);
         let logs = self.context.options.log_folder.clone().unwrap_or_else(|| self.folder.path().join("logs"));
@@ -60,14 +89,28 @@ impl<'a> Bench<'a> {
             spec = spec.env(TRACES, traces);
         }
         spec.working_folder = Some(self.repository.join("python"));
-        let process = self.supervisor.spawn(&spec)?;
-        wait_until(PATIENCE, || self.context.interrupt.has_come() || !process.is_running());
-        self.context.interrupt.check()?;
-        let is_good = process.exit_status().is_some_and(|status| status.success());
-        measured(is_good, &process.output()).ok_or_else(|| {
-            Trouble::new(format!("measure the arm `{}`", arm.name), last(&process.error_output()), MAKE)
-        })
+        spec
     }
+}
+
+/// The devices of the arms that have one, each tried: nobody wants to hear at the end of a run that it cannot be. What
+/// an arm reads and writes lies in `folders`.
+fn devices<'a>(
+    context: &'a Context<'a>,
+    folders: &[PathBuf],
+) -> Result<BTreeMap<&'a str, (Device, Vec<Disk>)>, Trouble> {
+    let mut devices = BTreeMap::new();
+    for arm in &context.experiment.arms {
+        if let Some(device) = Device::of(arm, &context.options.lab_folder)? {
+            for warning in device.warnings() {
+                eprintln!("warning: arm `{}`: {warning}", arm.name);
+            }
+            let disks = device.disks(folders)?;
+            device.try_out(&disks)?;
+            devices.insert(arm.name.as_str(), (device, disks));
+        }
+    }
+    Ok(devices)
 }
 
 /// The folder above the lab's, from the root: the process starts elsewhere.
