@@ -117,12 +117,18 @@ const EXPERIMENTS: &[(&str, Runner)] = &[
     ("study-faults", study_faults::run),
     ("study-forecast", study_forecast::run),
     ("study-whole", study::run),
+    ("rag-churn", study::run),
+    ("rag-four-bits", study::run),
+    ("rag-codes", study::run),
+    ("rag-million", study::run),
+    ("rag-kills", study::run),
     ("kill-rounds", kill_rounds::run),
     ("kill-rounds-cut", kill_rounds::run),
     ("kill-rounds-control", kill_rounds::run_control),
 ];
 /// Those of them that take so long that they are run by name only.
-const LONG: [&str; 4] = ["study-whole", "kill-rounds", "kill-rounds-cut", "kill-rounds-control"];
+const LONG: [&str; 6] =
+    ["study-whole", "rag-million", "rag-kills", "kill-rounds", "kill-rounds-cut", "kill-rounds-control"];
 
 /// How experiments are run.
 #[derive(Debug, Clone, PartialEq, Eq)]
