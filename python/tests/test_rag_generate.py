@@ -24,7 +24,7 @@ LIMITS = Limits(connect_s=10, read_s=10)
 
 
 def hits(*texts: str) -> list[Hit]:
-    return [Hit(place, text, f"/home/somebody/{place}.txt", 0, 0.5, {}) for place, text in enumerate(texts)]
+    return [Hit(place, text, f"/srv/notes/{place}.txt", 0, 0.5, {}) for place, text in enumerate(texts)]
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ mod tests {
     fn a_path_lies_on_the_last_mount_of_the_longest_place() {
         for (path, number) in [
             ("/", "254:1"),
-            ("/home/x", "254:1"),
+            ("/srv/x", "254:1"),
             ("/tmp/x", "0:23"),
             ("/tmpx", "254:1"),
             ("/data/x", "8:16"),
