@@ -81,13 +81,9 @@ mod tests {
 
     #[test]
     fn a_path_lies_on_the_last_mount_of_the_longest_place() {
-        for (path, number) in [
-            ("/", "254:1"),
-            ("/srv/x", "254:1"),
-            ("/tmp/x", "0:23"),
-            ("/tmpx", "254:1"),
-            ("/data/x", "8:16"),
-        ] {
+        for (path, number) in
+            [("/", "254:1"), ("/srv/x", "254:1"), ("/tmp/x", "0:23"), ("/tmpx", "254:1"), ("/data/x", "8:16")]
+        {
             let mount = mount_of(Path::new(path), MOUNTS).expect("all is mounted");
             assert_eq!(mount.number, number, "{path}");
         }
