@@ -35,6 +35,7 @@ def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
         "passages": evaluation.passages,
         "questions": evaluation.questions,
         "size_percent": 100 * ours.codes_of_flat,
+        "places_percent": 100 * ours.disk.places_bytes / evaluation.flat_bytes,
         "recall": ours.recall,
         "regenerated": ours.regenerated,
         "p50_ms": ours.latency_ms.p50,

@@ -496,3 +496,19 @@ def test_what_is_removed_during_a_search_gives_its_place_to_others(
     monkeypatch.setattr(index, "_find", removed)
     answer = index.search(QUESTIONS[0], 10, deviations=SAFE)
     assert [hit.document for hit in answer.hits] == flat(documents(), QUESTIONS[0])
+
+
+def test_embeddings_that_are_settled_take_no_room(tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    documents = [Document(str(at), f"topic{at % 9} word{at} word{at % 31}") for at in range(2000)]
+    with Index(folder, Words()) as index:
+        index.update(documents)
+        flat = len(documents) * 4 * Words().dimensions
+        assert sum(path.stat().st_size for path in folder.glob("passages.sqlite*")) > flat
+        index.compact()
+        store = Passages(folder / "passages.sqlite")
+        sizes = store.sizes()
+        store.close()
+        on_disk = sum(path.stat().st_size for path in folder.glob("passages.sqlite*"))
+    assert sizes.free_bytes == 0
+    assert on_disk < flat / 2

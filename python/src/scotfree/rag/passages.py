@@ -108,6 +108,9 @@ class Passages:
         )
         if tables and (application, version) != (_APPLICATION, _VERSION):
             raise RagError(f"open {path}: it is no file of passages of version {_VERSION}", "name another folder")
+        if not tables:
+            # Before anything is written: what `settle` forgets, the file system gets back.
+            self._file.execute("pragma auto_vacuum = incremental")
         self._file.execute("pragma foreign_keys = on")
         self._file.execute("pragma journal_mode = wal")
         # A change that has returned survives the loss of power.
@@ -299,6 +302,14 @@ class Passages:
             self._file.executemany("delete from gone where passage = ?", [[one] for one in gone])
             known = {"snapshot": snapshot.encode()} | dict(more)
             self._file.executemany("insert or replace into setting values (?, ?)", list(known.items()))
+        self._shrink()
+
+    def _shrink(self) -> None:
+        """Gives back what nothing stands in: embeddings that are settled are most of the file."""
+        # As a script: a step of it moves a page, and a statement without columns is stepped once.
+        self._file.executescript("pragma incremental_vacuum")
+        # While another reads, the log stays until the next time.
+        self._file.execute("pragma wal_checkpoint(truncate)").fetchall()
 
     def texts(self, numbers: Sequence[int]) -> dict[int, Text]:
         """Passages by their numbers."""
