@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -82,7 +82,8 @@ def evaluate(collection: Collection, folder: Path, settings: Settings, shown: Sh
 
 
 def _setup(prepared: Prepared, settings: Settings, shown: Shown) -> _Setup:
-    opening = Opening(settings.cache_bytes, None, settings.slo_ns, prepared.letter_ns())
+    with shown.wait("timing the model"):
+        opening = Opening(settings.cache_bytes, None, settings.slo_ns, prepared.letter_ns())
     count = len(prepared.questions)
     if not settings.is_tuned:
         return _Setup(prepared, settings, opening, 0, range(count))
@@ -90,8 +91,7 @@ def _setup(prepared: Prepared, settings: Settings, shown: Shown) -> _Setup:
     with shown.wait("setting nprobe"):
         index = _build_theirs(Mode.IVF, prepared, opening)
         probes = _probes(index, prepared, tuned_on, settings.recall)
-    opening = Opening(settings.cache_bytes, probes, settings.slo_ns, opening.letter_ns)
-    return _Setup(prepared, settings, opening, index.clusters, range(len(tuned_on), count))
+    return _Setup(prepared, settings, replace(opening, probes=probes), index.clusters, range(len(tuned_on), count))
 
 
 def _probes(index: EdgeIndex, prepared: Prepared, questions: Sequence[int], recall: float) -> int:

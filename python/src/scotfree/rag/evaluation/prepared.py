@@ -20,6 +20,8 @@ from scotfree.rag.evaluation.known import Known
 from scotfree.rag.evaluation.progress import Shown
 from scotfree.rag.trouble import RagError
 
+# Questions that are embedded before something is shown.
+_AT_ONCE: Final = 64
 # Passages whose embedding is timed.
 _TIMED: Final = 128
 _SEED: Final = 1
@@ -73,7 +75,16 @@ def prepare(collection: Collection, folder: Path, model: Embedder, shown: Shown)
     with shown.bar("embedding", len(texts), "passage") as progress:
         vectors = embeddings(base, model, texts, progress)
     known, exact = Known(model, texts, vectors), Exact(split, vectors)
-    questions = known.embed(list(collection.questions.values()))
+    questions = _embedded(known, list(collection.questions.values()), shown)
     with shown.bar("searching exactly", len(questions), "question") as progress:
         nearest = exact.nearest(questions, judged.MANY, progress)
     return Prepared(collection, base, model, known, split, vectors, questions, exact, nearest)
+
+
+def _embedded(known: Known, questions: Sequence[str], shown: Shown) -> Vectors:
+    found = [np.empty((0, known.dimensions), np.float32)]
+    with shown.bar("embedding questions", len(questions), "question") as progress:
+        for at in range(0, len(questions), _AT_ONCE):
+            found.append(known.embed(questions[at : at + _AT_ONCE]))
+            progress(len(found[-1]))
+    return np.concatenate(found)
