@@ -11,7 +11,7 @@
 use half::f16;
 
 use crate::dot;
-use crate::scan::Kernel;
+use crate::scan::{Kernel, Weights};
 
 /// Codes are filled up to a multiple of so many bits, so that every kernel reads whole words.
 pub const WORD_BITS: usize = 64;
@@ -177,13 +177,12 @@ impl Basis {
     /// What estimates inner products of codes with a question.
     pub fn asked(&self, question: &[f32]) -> Asked {
         let along = self.along(question);
-        let pairs = || self.axes.iter().zip(&along);
-        let weights = pairs().flat_map(|(axis, value)| {
+        let weights = self.axes.iter().zip(&along).flat_map(|(axis, value)| {
             (0..axis.depth).map(move |bit| value * axis.step * (1_u32 << bit) as f32)
         });
-        let offset = -pairs().map(|(axis, value)| value * axis.step * axis.middle()).sum::<f32>();
-        let mut weights: Vec<f32> = weights.collect();
-        weights.resize(8 * self.code_bytes(), 0.0);
+        let weights = Weights::of(&weights.collect::<Vec<f32>>());
+        // A step counts from the lowest, and zero lies in the middle: where half of the bits' weights are.
+        let offset = -weights.sum() / 2.0;
         Asked { weights, offset, share: self.share(question, &along) }
     }
 
@@ -217,7 +216,7 @@ fn is_square(value: f32) -> bool {
 /// A question as codes are asked it.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    weights: Vec<f32>,
+    weights: Weights,
     offset: f32,
     /// The standard error of an estimate, by the error's length and the question's.
     pub share: f32,

@@ -124,14 +124,14 @@ impl Search {
 
     /// The nearest by exact values.
     pub fn found(&self) -> Vec<Found> {
-        first(self.known().collect(), self.count)
+        first(self.known(), self.count)
     }
 
     /// The nearest by estimates, and by exact values where those are known.
     pub fn guessed(&self) -> Vec<Found> {
         let estimates = self.candidates.iter().filter(|one| !self.exact.contains_key(&one.passage));
         let estimates = estimates.map(|one| Found { passage: one.passage, similarity: one.estimate });
-        first(estimates.chain(self.known()).collect(), self.count)
+        first(estimates.chain(self.known()), self.count)
     }
 
     fn known(&self) -> impl Iterator<Item = Found> + '_ {
@@ -147,16 +147,26 @@ impl Search {
     }
 }
 
-fn first(mut found: Vec<Found>, count: usize) -> Vec<Found> {
+/// The first of them by similarity. Those that are not are let go as they come: nearly all of a search.
+fn first(found: impl Iterator<Item = Found>, count: usize) -> Vec<Found> {
     let by_similarity = |left: &Found, right: &Found| {
         right.similarity.total_cmp(&left.similarity).then(left.passage.cmp(&right.passage))
     };
-    if (1..found.len()).contains(&count) {
-        found.select_nth_unstable_by(count - 1, by_similarity);
+    let mut kept: Vec<Found> = Vec::new();
+    let mut bar = f32::NEG_INFINITY;
+    for one in found {
+        if one.similarity < bar {
+            continue;
+        }
+        kept.push(one);
+        if count > 0 && kept.len() >= 2 * count.max(SORTED_FIRST) {
+            bar = kept.select_nth_unstable_by(count - 1, by_similarity).1.similarity;
+            kept.truncate(count);
+        }
     }
-    found.truncate(count);
-    found.sort_unstable_by(by_similarity);
-    found
+    kept.sort_unstable_by(by_similarity);
+    kept.truncate(count);
+    kept
 }
 
 /// The clusters whose centroids are nearest, by distance.

@@ -8,14 +8,18 @@
 
 use std::arch::x86_64::*;
 
-pub fn sums_avx2(codes: &[u8], weights: &[f32], sums: &mut Vec<f32>) {
+use super::{Weights, Word, GROUP_WORDS};
+
+pub fn sums_avx2(codes: &[u8], weights: &Weights, sums: &mut Vec<f32>) {
     // SAFETY: `Kernel::here` has seen the processor's features.
-    sums.extend(codes.chunks_exact(weights.len() / 8).map(|code| unsafe { weighed_avx2(code, weights) }));
+    sums.extend(codes.chunks_exact(weights.code_bytes()).map(|code| unsafe { weighed_avx2(code, weights) }));
 }
 
-pub fn sums_avx512(codes: &[u8], weights: &[f32], sums: &mut Vec<f32>) {
+pub fn sums_avx512(codes: &[u8], weights: &Weights, sums: &mut Vec<f32>) {
     // SAFETY: `Kernel::here` has seen the processor's features.
-    sums.extend(codes.chunks_exact(weights.len() / 8).map(|code| unsafe { weighed_avx512(code, weights) }));
+    sums.extend(
+        codes.chunks_exact(weights.code_bytes()).map(|code| unsafe { weighed_avx512(code, weights) }),
+    );
 }
 
 pub fn dot_avx2(left: &[f32], right: &[f32]) -> f32 {
@@ -55,18 +59,37 @@ fn product_avx512(left: &[f32], right: &[f32]) -> f32 {
         + rest
 }
 
-#[target_feature(enable = "avx2")]
-fn weighed_avx2(code: &[u8], weights: &[f32]) -> f32 {
-    let bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-    let mut sums = [_mm256_setzero_ps(); 2];
-    for (at, (byte, weights)) in code.iter().zip(weights.chunks_exact(8)).enumerate() {
-        let set = _mm256_and_si256(_mm256_set1_epi32(i32::from(*byte)), bits);
-        let mask = _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, bits));
-        // SAFETY: the chunk has eight weights.
-        let weights = unsafe { _mm256_loadu_ps(weights.as_ptr()) };
-        sums[at % 2] = _mm256_add_ps(sums[at % 2], _mm256_and_ps(mask, weights));
+#[target_feature(enable = "avx2,fma")]
+fn weighed_avx2(code: &[u8], weights: &Weights) -> f32 {
+    let mut sum = _mm256_setzero_ps();
+    let mut code = code.chunks_exact(4);
+    for group in &weights.0 {
+        let mut whole = _mm256_setzero_si256();
+        for (weights, code) in group.words.iter().flat_map(|word| word.0.chunks_exact(32)).zip(&mut code) {
+            let bits = i32::from_le_bytes([code[0], code[1], code[2], code[3]]);
+            // SAFETY: the chunk has 32 weights.
+            let weights = unsafe { _mm256_loadu_si256(weights.as_ptr().cast()) };
+            whole = _mm256_add_epi32(whole, quadruples_avx2(_mm256_and_si256(bytes_avx2(bits), weights)));
+        }
+        sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole), _mm256_set1_ps(group.scale), sum);
     }
-    sum_avx2(_mm256_add_ps(sums[0], sums[1]))
+    sum_avx2(sum)
+}
+
+/// Of each bit a byte: all ones where it is set.
+#[target_feature(enable = "avx2")]
+fn bytes_avx2(bits: i32) -> __m256i {
+    let which = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
+    let bit = _mm256_set1_epi64x(i64::from_le_bytes([1, 2, 4, 8, 16, 32, 64, 128]));
+    let spread = _mm256_shuffle_epi8(_mm256_set1_epi32(bits), which);
+    _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit)
+}
+
+/// Sums of four bytes each.
+#[target_feature(enable = "avx2")]
+fn quadruples_avx2(values: __m256i) -> __m256i {
+    let pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), values);
+    _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))
 }
 
 #[target_feature(enable = "avx2")]
@@ -76,16 +99,32 @@ fn sum_avx2(values: __m256) -> f32 {
     _mm_cvtss_f32(_mm_add_ss(pairs, _mm_shuffle_ps::<1>(pairs, pairs)))
 }
 
-#[target_feature(enable = "avx512f")]
-fn weighed_avx512(code: &[u8], weights: &[f32]) -> f32 {
-    let mut sums = [_mm512_setzero_ps(); 4];
-    for (word, weights) in code.chunks_exact(8).zip(weights.chunks_exact(64)) {
-        for (at, (half, weights)) in word.chunks_exact(2).zip(weights.chunks_exact(16)).enumerate() {
-            let mask = u16::from_le_bytes([half[0], half[1]]);
-            // SAFETY: the chunk has sixteen weights.
-            let weights = unsafe { _mm512_loadu_ps(weights.as_ptr()) };
-            sums[at] = _mm512_mask_add_ps(sums[at], mask, sums[at], weights);
-        }
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn weighed_avx512(code: &[u8], weights: &Weights) -> f32 {
+    let mut sum = _mm512_setzero_ps();
+    for (code, group) in code.chunks(8 * GROUP_WORDS).zip(&weights.0) {
+        let whole = match (
+            <&[u8; 8 * GROUP_WORDS]>::try_from(code),
+            <&[Word; GROUP_WORDS]>::try_from(&group.words[..]),
+        ) {
+            // Of a length that the compiler knows there is no loop.
+            (Ok(code), Ok(words)) => group_avx512(code, words),
+            _ => group_avx512(code, &group.words),
+        };
+        sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole), _mm512_set1_ps(group.scale), sum);
     }
-    _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(sums[0], sums[1]), _mm512_add_ps(sums[2], sums[3])))
+    _mm512_reduce_add_ps(sum)
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn group_avx512(code: &[u8], words: &[Word]) -> __m512i {
+    let mut whole = _mm512_setzero_si512();
+    for (code, word) in code.chunks_exact(8).zip(words) {
+        let bits = [code[0], code[1], code[2], code[3], code[4], code[5], code[6], code[7]];
+        // SAFETY: a word has 64 weights.
+        let weights = unsafe { _mm512_maskz_loadu_epi8(u64::from_le_bytes(bits), word.0.as_ptr()) };
+        whole = _mm512_dpbusd_epi32(whole, _mm512_set1_epi8(1), weights);
+    }
+    whole
 }
