@@ -13,11 +13,12 @@ import numpy as np
 
 from bench import rag_collections
 from bench.rag_collections import fewest
+from scotfree.rag.edge.index import Configuration, EdgeIndex
 from scotfree.rag.evaluation.comparing import ONNX, Settings, evaluate
 from scotfree.rag.evaluation.exact import COUNT
 from scotfree.rag.evaluation.measuring import Job
 from scotfree.rag.evaluation.measuring import measure as asked
-from scotfree.rag.evaluation.modes import Mode, Opening, build_theirs, nearest_of, passages
+from scotfree.rag.evaluation.modes import Mode, Opening, build_theirs, nearest_of, passages, texts_of
 from scotfree.rag.evaluation.prepared import Prepared
 from scotfree.rag.evaluation.progress import Shown
 from scotfree.rag.evaluation.rows import Row
@@ -69,8 +70,10 @@ def _beside(prepared: Prepared, ours: Row, cpu_questions: int) -> dict[str, floa
 def _theirs(prepared: Prepared, recall: float, opening: Opening) -> tuple[int, float, float]:
     """The fewest clusters that find no less: how many, what they find, how many passages are embedded."""
     known = (prepared.parts, prepared.vectors)
-    index = build_theirs(Mode.GENERATE, prepared.base, known, prepared.known, opening)
+    build_theirs(Mode.GENERATE, prepared.base, known, prepared.known, opening)
+    folder, settings = Mode.GENERATE.folder(prepared.base), opening.settings(Configuration.GENERATE)
     with passages(prepared.base) as store:
+        index = EdgeIndex.opened(folder, prepared.known, texts_of(store), settings)
 
         def tried(probes: int) -> tuple[float, float]:
             found = [index.search(question, COUNT, probes) for question in prepared.questions]

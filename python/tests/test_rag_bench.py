@@ -9,13 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import debian_corpus, rag_collections, rag_million, rag_spread
+from bench import debian_corpus, rag_codes, rag_collections, rag_edge, rag_million, rag_planner, rag_spread
+from bench.rag_device import Device, Paced
 from bench.words import Words
 from scotfree.rag import Document, RagError
 from scotfree.rag.evaluation import beir
 from scotfree.rag.evaluation.beir import Collection
+from scotfree.rag.evaluation.modes import Mode, Opening, build_ours
 from scotfree.rag.evaluation.prepared import prepare
 from scotfree.rag.evaluation.progress import Shown
+from scotfree.rag.placement import costs, rates
+from scotfree.rag.placement.rates import Rates
 
 PAGES = {
     "html/ch01.html": "<h1>Chapter 1. Rotating log files daily ¶</h1><p>They shrink.</p><h2>Short one</h2>",
@@ -154,3 +158,77 @@ def test_a_million_is_tried_with_a_thousand(tmp_path: Path, monkeypatch: pytest.
     found = {arm: rag_million.measure(arm, settings) for arm in ("ours", "flat", "flat-mapped")}
     assert found["flat"]["recall"] == found["flat-mapped"]["recall"] == 1
     assert found["ours"]["recall"] >= 0.9 and 10 <= found["ours"]["regenerated"] < 500
+
+
+def test_edgerag_is_asked_with_as_few_clusters_as_find_no_less(tmp_path: Path) -> None:
+    texts = [f"topic{at % 9} word{at} word{at % 31}" for at in range(300)]
+    documents = [Document(str(at), text) for at, text in enumerate(texts)]
+    of = Collection(documents, {str(at): f"topic{at}" for at in range(9)})
+    prepared = prepare(of, tmp_path, Words(), Shown(is_quiet=True))
+    build_ours(Mode.OURS, prepared.base, documents, prepared.known, lambda _: None)
+    found = [rag_codes._theirs(prepared, recall, Opening(0, None, 1e9, 1e5)) for recall in (0.3, 0.9)]
+    assert all(recall >= wanted for (_, recall, _), wanted in zip(found, (0.3, 0.9), strict=True))
+    assert 1 <= found[0][0] < found[1][0] and 10 <= found[0][2] < found[1][2] <= 300
+
+
+def test_a_modelled_device_takes_what_its_rates_say() -> None:
+    device = Device.named("jetson-8gb-sd", letter_ns=30_000, threads=2)
+    words = Words()
+    paced = Paced(words, device)
+    device.begin()
+    before = device.embedding_ns
+    assert np.allclose(paced.embed(["topic1 word1", "topic2"]), words.embed(["topic1 word1", "topic2"]))
+    # 1.5 processors there, two here; looking up counts for nothing, so that it is less by what it took.
+    assert 0 < device.embedding_ns - before < 18 * 40_000 and paced.calls == 1
+    device.begin()
+    device.read(90_000_000)
+    assert device.spent_ns == pytest.approx(1e9 + 1e9 / 1500)
+
+
+def test_the_thesis_configurations_are_tried_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"topic{at % 9} word{at} word{at % 31}" for at in range(300)]
+    documents = [Document(str(at), text) for at, text in enumerate(texts)]
+    questions = {str(at): f"topic{at % 5}" for at in range(12)}
+    judgements = {number: {str(at): 1 for at in range(int(number) % 5, 300, 9)} for number in questions}
+    of = Collection(documents, questions, judgements)
+    monkeypatch.setattr(rag_edge, "CACHED", 0.6)
+    monkeypatch.setattr(Device, "named", lambda *_: Device(1e5, 10.0, 1e6))
+    monkeypatch.setattr(
+        rag_collections, "prepared", lambda *_: prepare(of, tmp_path, Words(), Shown(is_quiet=True))
+    )
+    settings = {"collection": "made", "questions": 12, "slo_ms": 35, "modelled": "any"}
+    found = rag_edge.measure("made", settings)
+    assert found["passages"] == 300 and found["questions"] == 6 and found["flat_recall"] == 1
+    clustered = [found[f"{name}_recall"] for name in ("ivf", "generate", "load", "edgerag")]
+    assert len(set(clustered)) == 1 and clustered[0] > 0.9
+    assert found["flat_regenerated"] == found["ivf_regenerated"] == 0 < found["edgerag_regenerated"]
+    assert found["edgerag_regenerated"] < found["load_regenerated"] < found["generate_regenerated"]
+    assert 0 < found["stored_clusters"] < found["clusters"] and found["load_reading_ms"] > 0
+    assert found["generate_embedding_ms"] > 5 * found["ours_embedding_ms"]
+    assert found["reuse_ratio"] > 1.5 and 0 < found["flat_ndcg10"] <= 1
+    assert found["threshold_p0_hits_percent"] > found["threshold_p90_hits_percent"]
+
+
+def test_the_planner_keeps_more_of_what_is_asked_than_policies_that_do_not_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"topic{at % 9} word{at} word{at % 31}" for at in range(300)]
+    documents = [Document(str(at), text) for at, text in enumerate(texts)]
+    of = Collection(documents, {str(at): f"topic{at % 4 // 2} word{at}" for at in range(24)})
+    # To embed takes longer than to read, whatever this machine does, and the model is not measured.
+    dear = Rates("a table", [1, 100], [1e-3, 1e-3], [1e-3, 1e-1], 1e-4, 1e-6, 1e-3, 1e-6, 1e-8, 1e-5)
+    monkeypatch.setattr(rates, "of", lambda *_, **__: dear)
+    monkeypatch.setattr(costs, "_CORRECTING_MIN", 1_000)
+    monkeypatch.setattr(rag_planner, "OnnxEmbedder", lambda **_: Words())
+    monkeypatch.setattr(
+        rag_collections, "prepared", lambda *_: prepare(of, tmp_path, Words(), Shown(is_quiet=True))
+    )
+    settings = {"collection": "made", "questions": 24, "storage": "38%"}
+    for _ in range(2):
+        found = rag_planner.measure("laptop", settings)
+        kept = {
+            name: found[f"{name}_kept_percent"] for name in ("planned", "nothing", "smallest", "largest", "any")
+        }
+        assert kept["nothing"] == 0 and found["questions"] == 12 and found["asked"] >= 10
+        assert kept["planned"] > max(kept["smallest"], kept["largest"], kept["any"]) > 0
+        assert found["off_p50_percent"] >= 0 and found["predicted_p50_ms"] > 0 and found["planned_p50_ms"] > 0

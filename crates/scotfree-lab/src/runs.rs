@@ -120,6 +120,8 @@ const EXPERIMENTS: &[(&str, Runner)] = &[
     ("rag-churn", study::run),
     ("rag-four-bits", study::run),
     ("rag-codes", study::run),
+    ("rag-edge", study::run),
+    ("rag-planner", study::run),
     ("rag-million", study::run),
     ("rag-kills", study::run),
     ("kill-rounds", kill_rounds::run),

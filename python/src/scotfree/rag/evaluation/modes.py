@@ -103,7 +103,7 @@ def opened(mode: Mode, base: Path, embedder: Embedder, opening: Opening) -> Iter
     else:
         with passages(base) as texts:
             settings = opening.settings(mode.configuration)
-            edge = EdgeIndex.opened(mode.folder(base), embedder, _texts(texts), settings)
+            edge = EdgeIndex.opened(mode.folder(base), embedder, texts_of(texts), settings)
             yield _Theirs(edge, embedder, texts, opening.probes or edge.clusters)
 
 
@@ -144,7 +144,7 @@ def build_theirs(
     parts, vectors = known
     with passages(base) as store:
         numbers = {(document, start): number for number, document, start in store.places()}
-        index = EdgeIndex(folder, embedder, _texts(store), opening.settings(mode.configuration))
+        index = EdgeIndex(folder, embedder, texts_of(store), opening.settings(mode.configuration))
         own = [numbers[part.document, part.start] for part in parts]
         index.build(own, np.asarray(vectors), round(math.sqrt(len(own))))
     index.save()
@@ -195,7 +195,9 @@ class _Theirs:
         return outcome
 
 
-def _texts(store: Passages) -> Texts:
+def texts_of(store: Passages) -> Texts:
+    """The texts of passages, as the thesis' index asks for them."""
+
     def texts(numbers: Sequence[int]) -> list[str]:
         found = store.texts(numbers)
         return [found[number].text for number in numbers]

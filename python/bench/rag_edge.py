@@ -1,0 +1,300 @@
+"""EdgeRAG as its thesis measures it: five configurations of one index on a device of 8 GB with an SD card.
+
+The numbers are of the thesis' chapter 4: the latency of retrieval (Figures 4.12 and 4.13), its stages (4.6), what
+clusters cost to embed and to load (4.4, 4.5), the threshold of the cache (4.7), what judges say (4.10), how often
+passages are found again (Table 4.2), and how many embeddings a GB of memory serves (4.14). The first token of a
+language model is not among them: it takes a model, of which there is none here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bench import rag_collections
+from bench.rag_collections import THREADS, fewest
+from bench.rag_device import Device, Paced
+from scotfree.rag.edge.index import EdgeIndex, Found
+from scotfree.rag.edge.threshold import Threshold
+from scotfree.rag.embed.embedder import Vectors
+from scotfree.rag.evaluation import judged
+from scotfree.rag.evaluation.corpus import Place
+from scotfree.rag.evaluation.exact import COUNT
+from scotfree.rag.evaluation.modes import Mode, Opening, build_ours, build_theirs, nearest_of, passages, texts_of
+from scotfree.rag.evaluation.prepared import Prepared
+from scotfree.rag.index import Index
+from scotfree.rag.passages import Passages
+
+THEIRS = (Mode.FLAT, Mode.IVF, Mode.GENERATE, Mode.LOAD, Mode.EDGERAG)
+# Of what exact search finds, as much as nprobe is set to find.
+RECALL = 0.99
+# Of all embeddings, as much as is cached: what the thesis says that its cache takes.
+CACHED = 0.07
+# Thresholds of the cache that are tried: so many of a hundred clusters cost less.
+THRESHOLDS = (0, 25, 50, 75, 90)
+_REFERENCE_BYTES = 16
+
+
+class OnDevice(EdgeIndex):
+    """The thesis' index, opened, with the device's clock."""
+
+    device: Device
+
+    def _load(self, cluster: int) -> Vectors:
+        found = super()._load(cluster)
+        self.device.read(found.nbytes)
+        return found
+
+    def _observe(self, latency_ns: int, found: Found) -> None:
+        super()._observe(latency_ns + round(self.device.spent_ns), found)
+
+    def fix(self, cost_ns: float) -> None:
+        """Caches what costs no less, whatever happens."""
+        self._threshold = Threshold(step_ns=0.0, cost_ns=cost_ns)
+
+    def clusters_bytes(self) -> list[int]:
+        """What each cluster's embeddings are."""
+        return [len(of.passages) * self._embedder.dimensions * 4 for of in self._clusters]
+
+
+@dataclass
+class Told:
+    """What questions took on the device."""
+
+    latencies_ms: list[float] = field(default_factory=list)
+    embedding_ms: list[float] = field(default_factory=list)
+    reading_ms: list[float] = field(default_factory=list)
+    recalls: list[float] = field(default_factory=list)
+    regenerated: list[int] = field(default_factory=list)
+    hits: int = 0
+    misses: int = 0
+
+    def numbers(self, name: str, slo_ns: float) -> dict[str, float]:
+        """Of a configuration by its name."""
+        latencies = np.array(self.latencies_ms)
+        p50, p95, p99 = np.percentile(latencies, (50, 95, 99))
+        found = {
+            "p50_ms": p50,
+            "p95_ms": p95,
+            "p99_ms": p99,
+            "mean_ms": latencies.mean(),
+            "embedding_ms": np.mean(self.embedding_ms),
+            "reading_ms": np.mean(self.reading_ms),
+            "late_percent": 100 * np.mean(latencies > slo_ns / 1e6),
+            "recall": np.mean(self.recalls),
+            "regenerated": np.mean(self.regenerated),
+        }
+        return {f"{name}_{metric}": float(value) for metric, value in found.items()}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What all configurations have in common."""
+
+    prepared: Prepared
+    device: Device
+    opening: Opening
+    # Places of the questions that are asked; the others set nprobe.
+    asked: range
+
+
+def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
+    """The arm has a name of its own; the settings say the collection, the modelled device and the SLO."""
+    trial = _trial(settings)
+    prepared, opening = trial.prepared, trial.opening
+    found: dict[str, float] = {
+        "passages": len(prepared.parts),
+        "questions": len(trial.asked),
+        "probes": opening.probes or 0,
+        "cache_mib": opening.cache_bytes / 2**20,
+    }
+    for mode in THEIRS:
+        name = mode.name.lower()
+        with _index(trial, mode) as (index, told):
+            found |= told(trial.asked).numbers(name, opening.slo_ns)
+            found |= {f"{name}_memory_mib": index.memory_bytes() / 2**20}
+            found |= {"clusters": index.clusters} if mode is Mode.IVF else {}
+            found |= _costs(index, trial.device) if mode is Mode.GENERATE else {}
+            found |= {"stored_clusters": len(index.stored)} if mode is Mode.LOAD else {}
+    found |= _ours(trial).numbers("ours", opening.slo_ns)
+    return found | _against(found) | _thresholds(trial) | _reuse(trial) | _scores(trial) | _served(trial, found)
+
+
+def _trial(settings: dict[str, Any]) -> Trial:
+    prepared = rag_collections.prepared(settings["collection"], settings["questions"])
+    build_ours(Mode.OURS, prepared.base, prepared.collection.documents, prepared.known, lambda _: None)
+    device = Device.named(settings["modelled"], prepared.letter_ns(), THREADS)
+    cache_bytes = round(CACHED * prepared.vectors.nbytes)
+    half = len(prepared.questions) // 2
+    opening = Opening(cache_bytes, None, settings["slo_ms"] * 1e6, device.letter_ns)
+    trial = Trial(prepared, device, opening, range(half, len(prepared.questions)))
+    for mode in THEIRS:
+        build_theirs(mode, prepared.base, (prepared.parts, prepared.vectors), prepared.known, opening)
+    with _index(trial, Mode.IVF) as (index, _), passages(prepared.base) as store:
+
+        def is_enough(probes: int) -> bool:
+            return _recall(index, prepared, store, range(half), probes) >= RECALL
+
+        probes = fewest(index.clusters, is_enough)
+    return Trial(prepared, device, Opening(cache_bytes, probes, opening.slo_ns, opening.letter_ns), trial.asked)
+
+
+def _recall(index: EdgeIndex, prepared: Prepared, store: Passages, questions: range, probes: int) -> float:
+    found = (index.search(prepared.questions[each], COUNT, probes).nearest for each in questions)
+    shares = [prepared.share(each, nearest_of(store, of)) for each, of in zip(questions, found, strict=True)]
+    return float(np.mean(shares))
+
+
+Ask = Callable[[Sequence[int]], Told]
+
+
+@contextmanager
+def _index(trial: Trial, mode: Mode) -> Iterator[tuple[OnDevice, Ask]]:
+    """A configuration as it was built, nothing cached, and what asks it."""
+    assert mode.configuration, mode
+    paced, prepared = Paced(trial.prepared.known, trial.device), trial.prepared
+    with passages(prepared.base) as store:
+        settings = trial.opening.settings(mode.configuration)
+        index = OnDevice.opened(mode.folder(prepared.base), paced, texts_of(store), settings)
+        assert isinstance(index, OnDevice)
+        index.device = trial.device
+
+        def one(question: int, told: Told) -> list[Place]:
+            before = paced.calls
+            vector = paced.embed([_text(prepared, question)])[0]
+            outcome = index.search(vector, COUNT, trial.opening.probes or index.clusters)
+            told.regenerated.append(outcome.regenerated)
+            told.hits += outcome.hits
+            told.misses += paced.calls - before - 1
+            return nearest_of(store, outcome.nearest)
+
+        yield index, lambda questions: _told(trial, questions, one)
+
+
+def _ours(trial: Trial) -> Told:
+    prepared, paced = trial.prepared, Paced(trial.prepared.known, trial.device)
+    folder = Mode.OURS.folder(prepared.base)
+    with Index(folder, paced, cache_bytes=trial.opening.cache_bytes) as index:
+
+        def one(question: int, told: Told) -> list[Place]:
+            answer = index.search(_text(prepared, question), COUNT)
+            told.regenerated.append(answer.regenerated)
+            return [(hit.document, hit.start) for hit in answer.hits]
+
+        return _told(trial, trial.asked, one)
+
+
+def _text(prepared: Prepared, question: int) -> str:
+    return list(prepared.collection.questions.values())[question]
+
+
+def _told(trial: Trial, questions: Sequence[int], one: Callable[[int, Told], list[Place]]) -> Told:
+    told, device = Told(), trial.device
+    for question in questions:
+        device.begin()
+        began = time.perf_counter_ns()
+        places = one(question, told)
+        told.latencies_ms.append((time.perf_counter_ns() - began + device.spent_ns) / 1e6)
+        told.embedding_ms.append(device.embedding_ns / 1e6)
+        told.reading_ms.append(device.reading_ns / 1e6)
+        told.recalls.append(trial.prepared.share(question, places))
+    return told
+
+
+def _against(found: dict[str, float]) -> dict[str, float]:
+    """By how much one is faster than another: the thesis' comparisons, and ours."""
+    pairs = {
+        "load_than_generate_p95": ("generate_p95_ms", "load_p95_ms"),
+        "edgerag_than_generate_mean": ("generate_mean_ms", "edgerag_mean_ms"),
+        "ours_than_edgerag_p50": ("edgerag_p50_ms", "ours_p50_ms"),
+        "ours_than_edgerag_p95": ("edgerag_p95_ms", "ours_p95_ms"),
+    }
+    return {f"{name}_times": found[slow] / found[fast] for name, (slow, fast) in pairs.items()}
+
+
+def _costs(index: OnDevice, device: Device) -> dict[str, float]:
+    """Of clusters: what embedding takes, and how many are embedded sooner than loaded (Figures 4.4 and 4.5)."""
+    made = np.array([index.cost_ns(cluster) for cluster in range(index.clusters)])
+    loaded = np.array([device.read_ns(bytes_) for bytes_ in index.clusters_bytes()])
+    p50, p95 = np.percentile(made / 1e6, (50, 95))
+    return {
+        "cluster_p50_ms": float(p50),
+        "cluster_p95_ms": float(p95),
+        "cluster_most_ms": float(made.max() / 1e6),
+        "cluster_load_p50_ms": float(np.median(loaded) / 1e6),
+        "sooner_made_percent": float(100 * np.mean(made < loaded)),
+    }
+
+
+def _thresholds(trial: Trial) -> dict[str, float]:
+    """EdgeRAG with thresholds that stay as they are (Figure 4.7), and with its own."""
+    found = {}
+    with _index(trial, Mode.EDGERAG) as (index, _):
+        not_stored = set(range(index.clusters)) - set(index.stored)
+        costs = [index.cost_ns(cluster) for cluster in not_stored] or [0.0]
+    for percent in (*THRESHOLDS, None):
+        with _index(trial, Mode.EDGERAG) as (index, told):
+            if percent is not None:
+                index.fix(float(np.percentile(costs, percent)) if percent else 0.0)
+            of = told(trial.asked)
+        name = "own" if percent is None else f"p{percent}"
+        found[f"threshold_{name}_mean_ms"] = float(np.mean(of.latencies_ms))
+        found[f"threshold_{name}_hits_percent"] = 100 * of.hits / max(1, of.hits + of.misses)
+    return found
+
+
+def _reuse(trial: Trial) -> dict[str, float]:
+    """How often a passage that is found was found before (Table 4.2), by exact search for all questions."""
+    rows = [row for nearest in trial.prepared.nearest for row in nearest.rows]
+    return {"accessed": len(rows), "accessed_unique": len(set(rows)), "reuse_ratio": len(rows) / len(set(rows))}
+
+
+def _scores(trial: Trial) -> dict[str, float]:
+    """What judges say of exact search and of clusters (Figure 4.10); nothing, where none have judged."""
+    prepared = trial.prepared
+    if not prepared.collection.judgements:
+        return {}
+    with _index(trial, Mode.IVF) as (index, _), passages(prepared.base) as store:
+
+        def documents(question: int) -> list[str]:
+            # A document has some passages: four times as many make a hundred documents of nearly every answer.
+            found = index.search(prepared.questions[question], 4 * judged.MANY, trial.opening.probes or 1)
+            return list(dict.fromkeys(name for name, _ in nearest_of(store, found.nearest)))[: judged.MANY]
+
+        answers = {
+            "flat": [prepared.nearest[each].documents for each in trial.asked],
+            "ivf": [documents(each) for each in trial.asked],
+        }
+    found: dict[str, float] = {}
+    for name, of in answers.items():
+        measures = _measures(trial, of)
+        found |= {f"{name}_ndcg10": measures["nDCG@10"], f"{name}_recall100": measures["recall@100"]}
+    return found
+
+
+def _measures(trial: Trial, answers: Sequence[Sequence[str]]) -> dict[str, float]:
+    collection = trial.prepared.collection
+    names = [list(collection.questions)[each] for each in trial.asked]
+    few, many = (
+        {name: list(of)[:count] for name, of in zip(names, answers, strict=True)}
+        for count in (judged.FEW, judged.MANY)
+    )
+    return judged.measures(collection.judgements, few, many)
+
+
+def _served(trial: Trial, found: dict[str, float]) -> dict[str, float]:
+    """Embeddings that a GB of memory serves (Figure 4.14), as many to a cluster as here.
+
+    The thesis': a share of a centroid, and a number and a count of letters of eight bytes each. Ours: the whole
+    file that is mapped, though a search touches the nearest clusters of it alone.
+    """
+    count = found["passages"]
+    theirs = trial.prepared.known.dimensions * 4 * found["clusters"] / count + _REFERENCE_BYTES
+    (path,) = Mode.OURS.folder(trial.prepared.base).glob("codes-*.scot")
+    ours = path.stat().st_size / count
+    return {"theirs_served_m_per_gb": 1e3 / theirs, "ours_served_m_per_gb": 1e3 / ours}
