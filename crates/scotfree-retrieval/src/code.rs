@@ -2,8 +2,9 @@
 //! product of them.
 //!
 //! Transform coding with its bits dealt by greatest gain (Gersho and Gray, Vector Quantization and Signal Compression,
-//! 1992, chapters 8.3 and 8.5); the reconstruction is given the residual's own length, and its error is stored with it,
-//! as `RaBitQ` does (Gao and Long, SIGMOD 2024).
+//! 1992, chapters 8.3 and 8.5); the reconstruction is as long as makes its error lie across the residual, and that
+//! error's length is stored with it, as `RaBitQ` does (Gao and Long, SIGMOD 2024). So what is nearest is estimated as
+//! near as it is, in small indexes and in large ones, where the nearest are nearer.
 //!
 //! Invariant: an estimate errs by the stored error times the question's length across, but for its direction; how the
 //! error lies among directions is what the basis says.
@@ -21,6 +22,9 @@ pub const DEPTH_MAX: u32 = 8;
 pub const FACTORS: usize = 3;
 /// Their bytes.
 pub const FACTOR_BYTES: usize = 2 * FACTORS;
+/// The least cosine of a residual and its code that is believed: of one across all axes a code says nothing, and what
+/// made it as long as wanted would have no bound.
+const ALIGNED_MIN: f32 = 0.1;
 /// How far from one the length of an axis' direction may be.
 const LENGTH_SLACK: f32 = 0.01;
 
@@ -153,9 +157,10 @@ impl Basis {
             self.axes.iter().zip(&along).map(|(axis, value)| axis.place(value * unit)).collect();
         codes.extend(self.packed(&places));
         let coded: Vec<f32> = self.axes.iter().zip(&places).map(|(axis, place)| axis.value(*place)).collect();
-        // No step lies at zero, so that a code has a length.
-        let gain = norm / dot(&coded, &coded).sqrt();
-        let error = (2.0 * norm * norm - 2.0 * gain * dot(&coded, &along)).max(0.0).sqrt();
+        let length = dot(&coded, &coded).sqrt();
+        let met = dot(&coded, &along).max(ALIGNED_MIN * norm * length);
+        let gain = if norm > 0.0 { norm * norm / met } else { 0.0 };
+        let error = (gain * gain * length * length - norm * norm).max(0.0).sqrt();
         let offset = dot(&residual, &centre.values) - gain * dot(&coded, &centre.along);
         Factors { gain, offset, error }.write(factors);
     }
@@ -302,6 +307,32 @@ mod tests {
             assert!(mean.abs() < 0.2, "{mean}");
             assert!((0.8..1.25).contains(&spread), "{spread}");
         }
+    }
+
+    #[test]
+    fn what_lies_where_a_question_does_is_estimated_as_near_as_it_is() {
+        let basis = basis(&[1; 64]);
+        let centre = basis.centre(vec![0.0; DIMENSIONS]);
+        for seed in 0..50 {
+            let (residual, mut codes, mut factors, mut products) =
+                (residual(seed), Vec::new(), Vec::new(), Vec::new());
+            basis.encode(&residual, &centre, &mut codes, &mut factors);
+            basis.asked(&residual).products(KERNELS[0], &codes, &mut products);
+            let (stored, wanted) = (Factors::of(&read(&factors)), dot(&residual, &residual));
+            let estimate = stored.gain * products[0] + stored.offset;
+            assert!((estimate / wanted - 1.0).abs() < 0.05, "{estimate} {wanted}");
+            assert!(stored.error > 0.1, "that it errs elsewhere is known: {}", stored.error);
+        }
+    }
+
+    #[test]
+    fn what_lies_across_all_axes_is_coded_with_an_error_that_says_so() {
+        let (basis, mut across) = (basis(&[2; 32]), vec![0.0; DIMENSIONS]);
+        across[DIMENSIONS - 1] = 1.0;
+        let mut factors = Vec::new();
+        basis.encode(&across, &basis.centre(vec![0.0; DIMENSIONS]), &mut Vec::new(), &mut factors);
+        let Factors { gain, error, .. } = Factors::of(&read(&factors));
+        assert!(gain.is_finite() && (9.0..11.0).contains(&error), "{gain} {error}");
     }
 
     #[test]
