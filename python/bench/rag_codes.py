@@ -37,6 +37,7 @@ def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
         "questions": evaluation.questions,
         "size_percent": 100 * ours.codes_of_flat,
         "places_percent": 100 * ours.disk.places_bytes / evaluation.flat_bytes,
+        "all_percent": 100 * (ours.disk.codes_bytes + ours.disk.places_bytes) / evaluation.flat_bytes,
         "recall": ours.recall,
         "regenerated": ours.regenerated,
         "p50_ms": ours.latency_ms.p50,

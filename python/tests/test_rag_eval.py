@@ -354,7 +354,7 @@ def test_time_memory_and_disk_are_of_each_mode_alone(measured: Evaluation) -> No
     assert own < four < 0.5 and generated < 0.3
     assert row(measured, Mode.LOAD).codes_of_flat >= generated
     disk = row(measured, Mode.OURS).disk
-    assert disk.texts_bytes == measured.text_bytes > 0 < disk.words_bytes
+    assert 1 <= disk.texts_bytes / measured.text_bytes < 1.3 and disk.words_bytes > 0
 
 
 def test_the_table_says_what_was_measured(measured: Evaluation) -> None:
@@ -414,7 +414,8 @@ def test_a_file_of_passages_is_texts_words_free_pages_and_the_rest(job: Job) -> 
     store = Passages(path)
     sizes = store.sizes()
     store.close()
-    assert sizes.texts_bytes == sum(len(part.text) for part in parts(collection(20).documents, Words()))
+    texts = sum(len(part.text) for part in parts(collection(20).documents, Words()))
+    assert texts <= sizes.texts_bytes < texts + 3 * 4096, "a page that is not full, and two that say which are"
     total = sizes.texts_bytes + sizes.words_bytes + sizes.free_bytes + sizes.others_bytes
     assert total == path.stat().st_size and min(sizes.words_bytes, sizes.others_bytes) > 0
 

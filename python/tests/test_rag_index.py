@@ -7,6 +7,7 @@ import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -343,6 +344,25 @@ def test_a_passages_number_is_never_given_twice(tmp_path: Path, index: Index) ->
     (again,) = store.texts_of("last")["the last of all"]
     store.close()
     assert again > last, "else a snapshot's row would be of another text"
+
+
+def test_a_document_knows_its_passages_through_all_changes(tmp_path: Path, index: Index) -> None:
+    paragraphs = [f"topic{at} " * 40 for at in range(9)]
+    for kept in (range(9), range(0, 9, 2), (8, 3, 0), range(4)):
+        index.update([Document("long", "\n\n".join(paragraphs[at] for at in kept))])
+        index.update([Document("between", f"word{len(list(kept))}")])
+        store = Passages(tmp_path / "index" / "passages.sqlite")
+        rows = store._file.execute("select name, passage.id from passage join document on document.id = document")
+        wanted: dict[str, set[int]] = {}
+        for name, number in rows:
+            wanted.setdefault(name, set()).add(number)
+        found = {name: set(chain(*store.texts_of(name).values())) for name in store.documents()}
+        order = [text.text for text in store.of_document("long")]
+        store.close()
+        assert found == wanted and len(found["long"]) >= len(list(kept))
+        assert "".join("".join(order).split()) == "".join("".join(paragraphs[at].split()) for at in kept)
+    assert index.remove(["long", "nobody"]) == 1
+    assert "long" not in index.documents() and index.texts(["long"]) == []
 
 
 def test_a_whole_document_is_one_passage_as_it_stands(

@@ -3,7 +3,9 @@
 A change is one transaction that is on the disk when it returns: whoever is killed after it finds it again. The
 codes are made from here and can be made anew.
 
-Invariant: a passage's number is never given twice, so that a snapshot's rows say for ever which text they are of.
+Invariants: a passage's number is never given twice, so that a snapshot's rows say for ever which text they are of.
+A document says which passages are its own, in runs, of which most have one: an index of them would take 11 bytes a
+passage.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.splitting import Passage
 from scotfree.rag.trouble import RagError
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 # Of SQLite's files that are ours.
 _APPLICATION: Final = 0x53434F54
 # Numbers in one statement: SQLite's own limit is far above.
@@ -31,13 +33,12 @@ _MANY: Final = 500
 
 _SCHEMA: Final = """
 create table document (
-    id integer primary key, name text unique not null, digest blob not null, metadata text not null
+    id integer primary key, name text unique not null, digest blob not null, metadata text not null,
+    passages text not null default '[]'
 );
 create table passage (
-    id integer primary key autoincrement, document integer not null references document on delete cascade,
-    start integer not null, text text not null
+    id integer primary key autoincrement, document integer not null, start integer not null, text text not null
 );
-create index passage_document on passage (document);
 create virtual table words using fts5 (text, content = 'passage', content_rowid = 'id');
 create trigger words_added after insert on passage begin
     insert into words (rowid, text) values (new.id, new.text);
@@ -49,6 +50,12 @@ create table pending (passage integer primary key references passage on delete c
 create table gone (passage integer primary key);
 create table setting (name text primary key, value blob not null);
 """
+
+
+# Of passages, whose numbers are one value, as JSON.
+_AMONG: Final = "passage.id in (select value from json_each(?))"
+# What SQLite writes of a row of a numbered text beside the text: the header's length, its columns' kinds.
+_ROW_BYTES: Final = 4
 
 
 # Of documents: a value, or one of several, for each key of their metadata; or a function of name and metadata.
@@ -68,11 +75,15 @@ class Text:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the file's bytes are: texts, the words' index, pages that hold nothing, everything else."""
+    """What the file's bytes are."""
 
+    # Texts, with what a table of nothing but numbered texts would add to them.
     texts_bytes: int
+    # The index of words.
     words_bytes: int
+    # Pages that hold nothing.
     free_bytes: int
+    # Documents' names, digests and metadata, where passages stand, and the file's own.
     others_bytes: int
 
 
@@ -158,14 +169,22 @@ class Passages:
 
     def texts_of(self, name: str) -> dict[str, list[int]]:
         """The numbers of a document's passages, by their text: a text may stand in it twice."""
-        rows = self._file.execute(
-            "select passage.text, passage.id from passage join document on document.id = document where name = ?",
-            [name],
-        )
         found: dict[str, list[int]] = {}
+        rows = self._file.execute(
+            f"select text, id from passage where {_AMONG}", [json.dumps(self._numbers(name))]
+        )
         for text, number in rows:
             found.setdefault(text, []).append(number)
         return found
+
+    def _numbers(self, name: str) -> list[int]:
+        """Of a document's passages."""
+        row = self._file.execute("select passages from document where name = ?", [name]).fetchone()
+        return [
+            number
+            for first, count in json.loads(row[0] if row else "[]")
+            for number in range(first, first + count)
+        ]
 
     def put(self, changes: Iterable[Change]) -> None:
         """Writes documents as they are now: all of them or, if it is killed, none."""
@@ -174,14 +193,18 @@ class Passages:
                 self._put(change)
 
     def _put(self, change: Change) -> None:
-        before = [number for numbers in self.texts_of(change.document.name).values() for number in numbers]
+        before = self._numbers(change.document.name)
         document = self._document(change.document.name, change.digest, change.document.metadata)
         self._file.executemany(
             "update passage set start = ? where id = ?", [[start, number] for number, start in change.kept.items()]
         )
         self._drop(number for number in before if number not in change.kept)
-        for passage, embedding in zip(change.new, change.embeddings, strict=True):
-            self._add(document, passage, embedding)
+        new = zip(change.new, change.embeddings, strict=True)
+        numbers = sorted([*change.kept, *(self._add(document, passage, embedding) for passage, embedding in new)])
+        self._file.execute(
+            "update document set passages = ? where id = ?",
+            [json.dumps(_runs(numbers), separators=(",", ":")), document],
+        )
 
     def _document(self, name: str, digest: bytes, metadata: dict[str, Any]) -> int:
         said = json.dumps(metadata, ensure_ascii=False, sort_keys=True)
@@ -192,7 +215,7 @@ class Passages:
         ).fetchone()
         return int(row[0])
 
-    def _add(self, document: int, passage: Passage, embedding: Vectors) -> None:
+    def _add(self, document: int, passage: Passage, embedding: Vectors) -> int:
         row = self._file.execute(
             "insert into passage (document, start, text) values (?, ?, ?) returning id",
             [document, passage.start, passage.text],
@@ -200,6 +223,7 @@ class Passages:
         self._file.execute(
             "insert into pending values (?, ?)", [row[0], np.asarray(embedding, np.float32).tobytes()]
         )
+        return int(row[0])
 
     def remove(self, names: Sequence[str]) -> int:
         """Forgets documents, all of them or, if it is killed, none; returns how many there were."""
@@ -207,7 +231,7 @@ class Passages:
             return sum(self._remove(name) for name in names)
 
     def _remove(self, name: str) -> int:
-        self._drop(number for numbers in self.texts_of(name).values() for number in numbers)
+        self._drop(self._numbers(name))
         return self._file.execute("delete from document where name = ?", [name]).rowcount
 
     def _drop(self, passages: Iterable[int]) -> None:
@@ -223,18 +247,29 @@ class Passages:
         )
 
     def sizes(self) -> Sizes:
-        """What the file's bytes are."""
-        pages, free, page_bytes, texts, words = (
+        """What the file's bytes are; a `RagError` says that SQLite was built without what tells it."""
+        try:
+            rows = self._file.execute(
+                "select name, sum(pgsize), sum(payload) from dbstat group by name"
+            ).fetchall()
+        except sqlite3.Error as error:
+            raise RagError(f"say what an index takes: {error}", "take a Python whose SQLite has dbstat") from None
+        letters, pages, free, page_bytes = (
             self._file.execute(f"select * from {of}").fetchone()[0]
             for of in (
+                "(select coalesce(sum(length(cast(text as blob))), 0) from passage)",
                 "pragma_page_count",
                 "pragma_freelist_count",
                 "pragma_page_size",
-                "(select coalesce(sum(length(cast(text as blob))), 0) from passage)",
-                "(select coalesce(sum(length(block)), 0) from words_data)",
             )
         )
-        return Sizes(texts, words, free * page_bytes, (pages - free) * page_bytes - texts - words)
+        sizes = {name: (whole, payload) for name, whole, payload in rows}
+        whole, payload = sizes["passage"]
+        # Of a row its document and where it begins.
+        places = max(0, payload - letters - _ROW_BYTES * self.count())
+        words = sum(whole for name, (whole, _) in sizes.items() if name.startswith("words"))
+        texts, free_bytes = whole - places, free * page_bytes
+        return Sizes(texts, words, free_bytes, pages * page_bytes - free_bytes - texts - words)
 
     def count(self) -> int:
         """How many passages there are."""
@@ -322,7 +357,7 @@ class Passages:
 
     def of_document(self, name: str) -> list[Text]:
         """The passages of a document in their order."""
-        return self._texts("name = ? order by start, passage.id", [name])
+        return self._texts(f"{_AMONG} order by start, passage.id", [json.dumps(self._numbers(name))])
 
     def _texts(self, condition: str, values: Sequence[int | str]) -> list[Text]:
         rows = self._file.execute(
@@ -331,3 +366,14 @@ class Passages:
             values,
         )
         return [Text(row[0], row[1], row[2], row[3], json.loads(row[4])) for row in rows]
+
+
+def _runs(numbers: Sequence[int]) -> list[list[int]]:
+    """Of growing numbers those that follow one another: the first, and how many."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == sum(found[-1]):
+            found[-1][1] += 1
+        else:
+            found.append([number, 1])
+    return found
