@@ -23,7 +23,7 @@ EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='ow
 DOCUMENTS = [
     Document("violin.txt", "a violin has four strings", {"kind": "instrument", "strings": 4}),
     Document("cello.txt", "a cello has four strings too", {"kind": "instrument", "strings": 4}),
-    Document("player.txt", "who plays with strings", {"kind": "person"}),
+    Document("player.txt", "who plays with strings", {"kind": "person", "_content": "a library's own"}),
     Document(f"{EVIL}.txt", f"evil {EVIL}", {"kind": EVIL}),
 ]
 
@@ -114,6 +114,7 @@ def test_a_search_shows_passages_and_where_its_time_went(
         assert not seen.page.is_visible("#model"), "there is none"
         seen.search("four strings")
         assert seen.names()[:3] == ["violin.txt", "cello.txt", "player.txt"]
+        assert "kind: person" in seen.page.inner_text("#hits") and "library" not in seen.page.inner_text("#hits")
         assert seen.page.inner_text("#hits .passage >> nth=0") == "a violin has four strings"
         assert seen.stages()[0] == "embed query" and {"regenerate", "rerank", "load"} <= set(seen.stages())
         bars = [bar.bounding_box()["width"] for bar in seen.page.query_selector_all("#stages .bar span")]

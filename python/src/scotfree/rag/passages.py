@@ -150,10 +150,13 @@ class Passages:
         return int(self._file.execute("pragma data_version").fetchone()[0])
 
     def metadata(self, keys_max: int, values_max: int) -> dict[str, list[Any]]:
-        """The keys that documents have, and of each its values; of both the most frequent first."""
+        """The keys that documents have, and of each its values; of both the most frequent first.
+
+        Not those that begin with `_`: what a library keeps for itself tells nobody anything.
+        """
         rows = self._file.execute(
             "select key, atom, sum(count(*)) over (partition by key) as many from document, json_each(metadata)"
-            " where atom is not null and instr(key, '\"') = 0"
+            " where atom is not null and instr(key, '\"') = 0 and substr(key, 1, 1) <> '_'"
             " group by key, atom order by many desc, key, count(*) desc, atom"
         )
         found: dict[str, list[Any]] = {}

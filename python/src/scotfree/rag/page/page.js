@@ -55,7 +55,9 @@
   const passage = (hit, place) => {
     const item = made("li");
     item.id = `passage-${place + 1}`;
-    const said = Object.entries(hit.metadata).map(([key, value]) => `${key}: ${value}`);
+    // What begins so is a library's own.
+    const told = Object.entries(hit.metadata).filter(([key]) => !key.startsWith("_"));
+    const said = told.map(([key, value]) => `${key}: ${value}`);
     const where = [`similarity ${hit.similarity.toFixed(2)}`, `letter ${hit.start.toLocaleString("en")}`, ...said];
     item.append(made("p", hit.document, "name"), made("p", where.join(" · "), "source"));
     const text = made("p", hit.text, "passage");
