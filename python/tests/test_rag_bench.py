@@ -209,6 +209,30 @@ def test_the_thesis_configurations_are_tried_on_a_device(tmp_path: Path, monkeyp
     assert found["threshold_p0_hits_percent"] > found["threshold_p90_hits_percent"]
 
 
+def test_one_question_is_looked_for_while_another_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("xllamacpp", reason="no xllamacpp (pip install 'scotfree[gguf]')")
+    pytest.importorskip("gguf", reason="no gguf, which writes the model (pip install gguf)")
+    from bench import drawn_model, rag_first_token  # noqa: PLC0415 - they need what is looked for above
+
+    shape = drawn_model.Shape(width=64, layers=2, heads=2, key_heads=1, inner=64, is_small=True)
+    assert shape.weights == 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 64)
+    monkeypatch.setattr(rag_first_token, "SHAPE", shape)
+    monkeypatch.setattr(rag_first_token, "OnnxEmbedder", lambda **_: Words())
+    documents = [Document(str(at), f"topic{at % 9} word{at} word{at % 31}") for at in range(300)]
+    of = Collection(documents, {str(at): f"topic{at % 5} word{at}" for at in range(6)})
+    monkeypatch.setattr(
+        rag_collections, "prepared", lambda *_: prepare(of, tmp_path, Words(), Shown(is_quiet=True))
+    )
+    found = rag_first_token.measure("made", {"questions": 6, "rounds": 2})
+    assert found["passages"] == 300 and found["questions"] == 6 and found["retrieval_percent"] < 100
+    for way in ("alone", "beside", "halves"):
+        assert found[f"{way}_passages_shown"] == rag_first_token.COUNT and found[f"{way}_questions_per_s"] > 0
+        assert found[f"{way}_retrieval_p50_ms"] > found[f"{way}_embedding_p50_ms"] > 0
+        assert found[f"{way}_first_token_p50_ms"] > found[f"{way}_prefill_p50_ms"] > 0
+    # What was waited for is of either the sum or the greater.
+    assert 1 < found["overlap_times_at_most"] <= 2 and found["overlap_times"] > 0
+
+
 def test_the_planner_keeps_more_of_what_is_asked_than_policies_that_do_not_ask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

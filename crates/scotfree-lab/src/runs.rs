@@ -121,6 +121,7 @@ const EXPERIMENTS: &[(&str, Runner)] = &[
     ("rag-four-bits", study::run),
     ("rag-codes", study::run),
     ("rag-edge", study::run),
+    ("rag-first-token", study::run),
     ("rag-planner", study::run),
     ("rag-million", study::run),
     ("rag-kills", study::run),
