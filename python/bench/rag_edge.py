@@ -88,6 +88,7 @@ class Told:
             "late_percent": 100 * np.mean(latencies > slo_ns / 1e6),
             "recall": np.mean(self.recalls),
             "regenerated": np.mean(self.regenerated),
+            "regenerated_in_all": sum(self.regenerated),
         }
         return {f"{name}_{metric}": float(value) for metric, value in found.items()}
 

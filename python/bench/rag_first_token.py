@@ -66,7 +66,7 @@ class Told:
             "retrieval_p50_ms": np.median(self.retrieval_ms),
             "embedding_p50_ms": np.median(self.embedding_ms),
             "prefill_p50_ms": np.median(self.prefill_ms),
-            "passages_shown": np.mean(self.shown),
+            "passages_shown": sum(self.shown),
             "questions_per_s": questions / np.median(self.wall_s),
             "cpu_s_per_question": np.median(self.cpu_s) / questions,
         }

@@ -38,13 +38,14 @@ def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
             planner = Planner(index, questions, is_calibrated_anew=True)
             plan = planner.plan(Budget(storage=settings["storage"]))
             policies = {_PLANNED: plan.placement} | _fixed(planner, plan.budget)
-            figures, kept = {}, {}
+            figures, found = {}, {}
             for name, placement in policies.items():
                 keeping.place(placement)
                 index.refresh()
-                figures[name], kept[name] = planner.measured(), _kept(planner)
-    found = {f"{name}_p50_ms": of.median_s * 1e3 for name, of in figures.items()}
-    found |= {f"{name}_kept_percent": share for name, share in kept.items()}
+                figures[name] = planner.measured()
+                found[f"{name}_kept_percent"] = _kept(planner)
+                found[f"{name}_file_bytes"] = index.stored.file_bytes
+    found |= {f"{name}_p50_ms": of.median_s * 1e3 for name, of in figures.items()}
     return found | _beside(plan.predicted, figures) | {"questions": len(planner.checking), "asked": planner.asked}
 
 

@@ -22,6 +22,7 @@ mod group;
 mod hierarchy;
 mod profile;
 mod quantity;
+mod settings;
 mod usage;
 
 pub use disk::{disks_of, Disk};

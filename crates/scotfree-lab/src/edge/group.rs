@@ -7,14 +7,15 @@
 use super::disk::Disk;
 use super::hierarchy::{controllers_in, hierarchies, require, Controller, Hierarchy, Version};
 use super::profile::Limits;
+use super::settings::{lift_rates, settings, write};
 use super::usage::Usage;
 use crate::process::{run, wait_until};
 use crate::scratch::{is_left_behind, is_of_the_dead, new_name};
 use crate::trouble::Trouble;
 use scotfree_io::lifetime::try_lock;
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -194,137 +195,6 @@ fn parent_with(needed: &[Controller], hierarchy: &Hierarchy) -> Result<PathBuf, 
     })
 }
 
-/// What is written into a file of a group.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Setting {
-    file: &'static str,
-    text: String,
-    /// Kernels that do not count swap have no file for it.
-    is_of_swap: bool,
-}
-
-impl Setting {
-    fn new(file: &'static str, text: String) -> Setting {
-        Setting { file, text, is_of_swap: false }
-    }
-
-    fn write(&self, folder: &Path) -> Result<(), Trouble> {
-        let file = folder.join(self.file);
-        let tried = || format!("limit a program: write `{}` to {}", self.text, file.display());
-        match write(&file, &self.text) {
-            Err(error) if self.is_of_swap && error.kind() == io::ErrorKind::NotFound => {
-                if swaps(&fs::read_to_string("/proc/swaps").unwrap_or_default()) {
-                    let next = "switch it off for the time: swapoff --all; or boot with swapaccount=1";
-                    return Err(Trouble::new(
-                        tried(),
-                        "the kernel does not count swap, and there is some",
-                        next,
-                    ));
-                }
-                Ok(())
-            }
-            written => written.map_err(|error| {
-                let next =
-                    "see whether the group above has less itself, and what the kernel says of it: dmesg";
-                Trouble::new(tried(), error, next)
-            }),
-        }
-    }
-}
-
-/// Whether a text of /proc/swaps names one, behind its heading.
-fn swaps(text: &str) -> bool {
-    text.lines().count() > 1
-}
-
-/// What puts limits in force.
-fn settings(controller: Controller, version: Version, limits: &Limits, disks: &[Disk]) -> Vec<Setting> {
-    match (controller, version) {
-        (Controller::Memory, _) => memory_settings(version, limits),
-        (Controller::Cpu, _) => cpu_settings(version, limits),
-        (Controller::CpuUsed, _) => Vec::new(),
-        (Controller::Disk, Version::One) => disk_settings_one(limits, disks),
-        (Controller::Disk, Version::Two) => disk_settings_two(limits, disks),
-    }
-}
-
-fn memory_settings(version: Version, limits: &Limits) -> Vec<Setting> {
-    let Some(memory) = limits.memory else { return Vec::new() };
-    let (file, swap_file, swap) = match version {
-        // There it is the sum of both.
-        Version::One => ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", memory.0),
-        Version::Two => ("memory.max", "memory.swap.max", 0),
-    };
-    vec![
-        Setting::new(file, memory.0.to_string()),
-        Setting { is_of_swap: true, ..Setting::new(swap_file, swap.to_string()) },
-    ]
-}
-
-fn cpu_settings(version: Version, limits: &Limits) -> Vec<Setting> {
-    let Some(cpus) = limits.cpus else { return Vec::new() };
-    let (quota_us, period_us) = quota(cpus.count());
-    match version {
-        Version::One => {
-            vec![
-                Setting::new("cpu.cfs_period_us", period_us.to_string()),
-                Setting::new("cpu.cfs_quota_us", quota_us.to_string()),
-            ]
-        }
-        Version::Two => vec![Setting::new("cpu.max", format!("{quota_us} {period_us}"))],
-    }
-}
-
-/// The microseconds that may be used of each period of so many. A quota is 1 ms at least; so is a period, but below 10
-/// the kernel's own bookkeeping begins to weigh.
-fn quota(cpus: f64) -> (u64, u64) {
-    const QUOTA_US_MIN: f64 = 1_000.0;
-    const PERIOD_US: f64 = 10_000.0;
-    let period_us = PERIOD_US.max((QUOTA_US_MIN / cpus).ceil());
-    ((cpus * period_us).round().max(QUOTA_US_MIN) as u64, period_us as u64)
-}
-
-/// The files of version 1 and the keys of version 2 for rates of reads and writes, bytes and counts.
-const DISK_RATES: [(&str, &str); 4] = [
-    ("blkio.throttle.read_bps_device", "rbps"),
-    ("blkio.throttle.write_bps_device", "wbps"),
-    ("blkio.throttle.read_iops_device", "riops"),
-    ("blkio.throttle.write_iops_device", "wiops"),
-];
-
-/// Each limited rate with its file of version 1 and its key of version 2.
-fn disk_rates(limits: &Limits) -> Vec<(&'static str, &'static str, u64)> {
-    let rates: [Option<u64>; 4] = [
-        limits.read_rate.map(Into::into),
-        limits.write_rate.map(Into::into),
-        limits.read_iops.map(|count| count.get().into()),
-        limits.write_iops.map(|count| count.get().into()),
-    ];
-    let named = DISK_RATES.into_iter().zip(rates);
-    named.filter_map(|((file, key), rate)| Some((file, key, rate?))).collect()
-}
-
-fn disk_settings_one(limits: &Limits, disks: &[Disk]) -> Vec<Setting> {
-    let of_disk = |(file, _, rate): (&'static str, &str, u64)| {
-        disks.iter().map(move |disk| Setting::new(file, format!("{} {rate}", disk.number)))
-    };
-    disk_rates(limits).into_iter().flat_map(of_disk).collect()
-}
-
-fn disk_settings_two(limits: &Limits, disks: &[Disk]) -> Vec<Setting> {
-    let rates = disk_rates(limits).into_iter().map(|(_, key, rate)| format!(" {key}={rate}"));
-    let rates = rates.collect::<Vec<_>>().concat();
-    if rates.is_empty() {
-        return Vec::new();
-    }
-    disks.iter().map(|disk| Setting::new("io.max", format!("{}{rates}", disk.number))).collect()
-}
-
-/// Writes into a file that the kernel has made: one that is missing is not made.
-fn write(file: &Path, text: &str) -> io::Result<()> {
-    OpenOptions::new().write(true).open(file)?.write_all(text.as_bytes())
-}
-
 /// Ends what runs in a group and in those below it, and removes them.
 fn remove(folder: &Path) -> Result<(), Trouble> {
     let mut problem = None;
@@ -340,29 +210,6 @@ fn remove(folder: &Path) -> Result<(), Trouble> {
     let problem = problem.map_or("it stays".to_owned(), |error| error.to_string());
     let next = format!("end what cgroup.procs in it names, then: rmdir {}", folder.display());
     Err(Trouble::new(format!("remove the control group {}", folder.display()), problem, next))
-}
-
-/// Takes the limits on rates away. A process whose read waits for its turn cannot be ended before it came, which at a
-/// low rate is never; one that waits for its quota ends late.
-fn lift_rates(folder: &Path) {
-    let lines_of = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
-    let numbers_in = |file: &str| {
-        let text = lines_of(file);
-        text.lines().filter_map(|line| line.split(' ').next().map(str::to_owned)).collect::<Vec<_>>()
-    };
-    // Of a file that the other version has, or another controller, nothing is known and nothing is to be done.
-    let set = |file: &str, text: &str| write(&folder.join(file), text).unwrap_or_default();
-    for (file, _) in DISK_RATES {
-        for number in numbers_in(file) {
-            set(file, &format!("{number} 0"));
-        }
-    }
-    let free = "rbps=max wbps=max riops=max wiops=max";
-    for number in numbers_in("io.max") {
-        set("io.max", &format!("{number} {free}"));
-    }
-    set("cpu.cfs_quota_us", "-1");
-    set("cpu.max", "max");
 }
 
 fn remove_tree(folder: &Path) -> io::Result<()> {

@@ -71,7 +71,7 @@ impl FromStr for Processors {
 }
 
 impl Processors {
-    /// The smallest share: the kernel gives out no less than 1 ms of 1 s, and a tenth of that serves nobody.
+    /// The smallest share. The kernel would give out 1 ms of a second; with less than ten nothing gets done.
     pub const MIN: f64 = 0.01;
     /// The largest.
     pub const MAX: f64 = 1_024.0;

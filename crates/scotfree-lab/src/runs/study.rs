@@ -1,4 +1,4 @@
-//! Experiments of the study, which is in Python: each repetition of an arm is a process of its own.
+//! Experiments of the study and of retrieval, which are in Python: each repetition of an arm is a process of its own.
 //!
 //! Invariant: what a repetition measured is what its process printed, one JSON object of numbers; a whole
 //! number is a counter, too. A process that fails ends the run with its own words. An arm that names a device runs

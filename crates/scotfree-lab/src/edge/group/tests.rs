@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::edge::disks_of;
-use crate::edge::quantity::{Bytes, BytesPerSecond, Processors};
+use crate::edge::quantity::{Bytes, Processors};
 use crate::process::{Process, ProcessSpec, Supervisor};
 use crate::scratch::Scratch;
 use std::ffi::OsStr;
@@ -18,66 +18,8 @@ fn limits() -> Limits {
     Limits {
         memory: Some(Bytes(400_000_000)),
         cpus: Processors::try_from(0.5).ok(),
-        read_rate: Some(BytesPerSecond(25_000_000)),
-        write_rate: None,
         read_iops: NonZeroU32::new(1_500),
-        write_iops: NonZeroU32::new(500),
-    }
-}
-
-fn disks() -> Vec<Disk> {
-    [("254:0", "vda"), ("8:16", "sdb")]
-        .map(|(number, name)| Disk { number: number.into(), name: name.into() })
-        .into()
-}
-
-fn written(version: Version, limits: &Limits) -> Vec<String> {
-    let settings = Controller::ALL.into_iter().flat_map(|one| settings(one, version, limits, &disks()));
-    settings.map(|setting| format!("{}={}", setting.file, setting.text)).collect()
-}
-
-#[test]
-fn limits_are_written_as_each_version_wants_them() {
-    assert_eq!(
-        written(Version::One, &limits()),
-        [
-            "memory.limit_in_bytes=400000000",
-            "memory.memsw.limit_in_bytes=400000000",
-            "cpu.cfs_period_us=10000",
-            "cpu.cfs_quota_us=5000",
-            "blkio.throttle.read_bps_device=254:0 25000000",
-            "blkio.throttle.read_bps_device=8:16 25000000",
-            "blkio.throttle.read_iops_device=254:0 1500",
-            "blkio.throttle.read_iops_device=8:16 1500",
-            "blkio.throttle.write_iops_device=254:0 500",
-            "blkio.throttle.write_iops_device=8:16 500",
-        ]
-    );
-    assert_eq!(
-        written(Version::Two, &limits()),
-        [
-            "memory.max=400000000",
-            "memory.swap.max=0",
-            "cpu.max=5000 10000",
-            "io.max=254:0 rbps=25000000 riops=1500 wiops=500",
-            "io.max=8:16 rbps=25000000 riops=1500 wiops=500",
-        ]
-    );
-    for version in [Version::One, Version::Two] {
-        assert_eq!(written(version, &Limits::default()), Vec::<String>::new(), "nothing is limited");
-    }
-}
-
-#[test]
-fn a_quota_is_of_the_shortest_period_that_the_kernel_takes() {
-    for (cpus, quota_us, period_us) in [
-        (0.5, 5_000, 10_000),
-        (2.0, 20_000, 10_000),
-        (0.1, 1_000, 10_000),
-        (0.01, 1_000, 100_000),
-        (0.03, 1_000, 33_334),
-    ] {
-        assert_eq!(quota(cpus), (quota_us, period_us), "{cpus}");
+        ..Limits::default()
     }
 }
 
@@ -92,7 +34,7 @@ fn only_limits_need_controllers() {
 #[test]
 fn without_a_controller_or_the_right_to_it_nothing_starts_and_the_reason_is_said() {
     let folder = Scratch::new("edge-none").expect("temporary files can be written");
-    let error = Group::new_in(&[], "x", &limits(), &disks()).expect_err("there are none").to_string();
+    let error = Group::new_in(&[], "x", &limits(), &[]).expect_err("there are none").to_string();
     assert!(error.contains("`memory`, `cpu`, `blkio` or `io`") && error.contains("scot doctor"), "{error}");
     let own = folder.path().join("missing");
     let memory = |version| Hierarchy {
@@ -144,28 +86,6 @@ fn a_group_of_version_two_lies_below_the_nearest_that_hands_the_controllers_on()
     assert_eq!(parent_with(&needed, &other), Ok(other.mount.clone()));
     let told = fs::read_to_string(other.mount.join("cgroup.subtree_control")).expect("it is there");
     assert_eq!(told, "+memory +io");
-}
-
-#[test]
-fn rates_are_lifted_before_processes_are_ended() {
-    let folder = Scratch::new("edge-lift").expect("temporary files can be written");
-    let files = ["blkio.throttle.read_iops_device", "io.max", "cpu.cfs_quota_us", "cpu.max"];
-    for (file, text) in
-        files.into_iter().zip(["254:0 1\n", "8:16 rbps=1 wbps=max\n", "1000\n", "1000 10000\n"])
-    {
-        fs::write(folder.path().join(file), text).expect("it can be written");
-    }
-    lift_rates(folder.path());
-    // The kernel's files take each write as a whole; these keep what is longer.
-    let read = |file: &str| fs::read_to_string(folder.path().join(file)).expect("it is there");
-    let lifted = ["254:0 0", "8:16 rbps=max wbps=max riops=max wiops=max", "-1", "max"];
-    assert!(files.into_iter().zip(lifted).all(|(file, text)| read(file).starts_with(text)));
-}
-
-#[test]
-fn swap_that_is_not_counted_makes_a_memory_limit_an_error_where_there_is_some() {
-    assert!(!swaps("Filename\tType\tSize\n") && !swaps(""));
-    assert!(swaps("Filename\tType\tSize\n/dev/zram0\tpartition\t8\n"));
 }
 
 #[test]
