@@ -64,7 +64,7 @@ def test_the_environment_names_it_and_a_flag_says_no(
 
 def test_without_a_passage_nobody_is_asked(server: LanguageServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["ask", QUESTION, "--llm", server.url, "--model", MODEL, "--where", "kind=none"]) == 0
-    assert capsys.readouterr().out == "nothing found\n" and server.bodies == []
+    assert capsys.readouterr().out.startswith("nothing found; ") and server.bodies == []
 
 
 def test_what_steers_a_terminal_is_shown_as_its_number(
@@ -77,8 +77,19 @@ def test_what_steers_a_terminal_is_shown_as_its_number(
     server.answering = steers
     assert cli.main(["ask", QUESTION, "--llm", server.url, "--model", MODEL]) == 2
     printed = capsys.readouterr()
-    assert printed.out == "red \\x1b[31m\n\n", "what came before it broke off stays"
+    assert printed.out.startswith("red \\x1b[31m\n\n[1] violin"), "what came before it broke off stays"
     assert "broke off after 9 letters; ask again" in printed.err
+
+
+def test_what_was_found_is_shown_if_the_model_says_nothing(
+    server: LanguageServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answering = lambda asked: asked.refuse(500, "tired")
+    assert cli.main(["ask", QUESTION, "--llm", server.url, "--model", MODEL]) == 2
+    printed = capsys.readouterr()
+    assert printed.out.startswith("1. violin (") and "it answers HTTP 500" in printed.err
+    assert cli.main(["ask", QUESTION, "--llm", server.url, "--model", MODEL, "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["hits"][0]["document"] == "violin"
 
 
 def test_what_is_wrong_is_refused(

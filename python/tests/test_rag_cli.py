@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -71,6 +73,70 @@ def test_indexing_again_embeds_only_what_changed(folder: Path, capsys: pytest.Ca
     # Another folder's documents stay.
     assert cli.main(["index", str(folder / "logs")]) == 0
     assert "0 removed, 2 as they were; 0 passages embedded, 4 in all" in capsys.readouterr().err
+
+
+def test_a_condition_has_several_values_and_numbers(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["index", str(folder), "--quiet"]) == 0
+    assert cli.main(["ask", "logs", "--where", "suffix=.md", "--where", "suffix=.txt", "--json"]) == 0
+    hits = json.loads(capsys.readouterr().out)["hits"]
+    assert {Path(hit["document"]).suffix for hit in hits} == {".md", ".txt"}
+    assert cli.main(["ask", "logs", "--where", "sufix=.md"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("nothing found; of documents here is known") and "suffix=.txt" in out
+    with rag.Index.build(
+        tmp_path / "years", [rag.Document("old", "The sun.", {"year": 1999})], rag.OnnxEmbedder()
+    ):
+        pass
+    assert cli.main(["ask", "sun", "--index", str(tmp_path / "years"), "--where", "year=1999"]) == 0
+    assert "1. old" in capsys.readouterr().out
+    for words in (["ask", " "], ["ask", "half \ud800"], ["ask", "x", "--where", "k=\ud800"]):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(words)
+        assert ended.value.code == 2
+    assert cli.main(["ask", "x", "--model", "m"]) == 2
+    assert "say it with --llm" in capsys.readouterr().err
+
+
+def test_what_is_no_document_any_more_is_forgotten_and_what_cannot_be_seen_is_not(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["index", str(folder), "--quiet"]) == 0
+    (folder / "music/notes.txt").write_text(" ")
+    scan = os.scandir
+
+    def refused(at: Path) -> object:
+        if at.name == "logs":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return scan(at)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    assert cli.main(["index", str(folder)]) == 0
+    told = capsys.readouterr().err
+    assert "1 removed, 1 as they were" in told and "3 in all" in told
+    assert f"1: folder: Permission denied, as {folder}/logs" in told and "as " + str(folder / "data.bin") in told
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    (folder / "music").rename(tmp_path / "elsewhere")
+    assert cli.main(["index", str(folder / "music")]) == 2
+    assert "--forget" in capsys.readouterr().err
+    assert cli.main(["index", str(folder / "music"), "--forget"]) == 0
+    assert "1 files forgotten; 2 passages in all" in capsys.readouterr().err
+    assert cli.main(["index", str(folder), "--forget"]) == 0
+    assert cli.main(["ask", "anything"]) == 0
+    assert "the index is empty" in capsys.readouterr().out
+
+
+def test_help_is_given_wherever_the_index_lies(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for variable in ("XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(variable, "/tmp/100%d")
+    for command in ("ask", "eval"):
+        with pytest.raises(SystemExit) as ended:
+            cli.main([command, "--help"])
+        assert ended.value.code == 0 and "/tmp/100%d" in re.sub(r"\s", "", capsys.readouterr().out)
 
 
 def test_what_is_wrong_is_said_with_what_to_do(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

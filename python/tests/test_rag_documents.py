@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 from pathlib import Path
@@ -93,7 +94,11 @@ def test_hidden_files_are_not_read_and_the_order_is_that_of_names(tmp_path: Path
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     (tmp_path / "loop").symlink_to(tmp_path)
-    assert [str(path.relative_to(tmp_path)) for path in files(tmp_path)] == ["c", "a/one", "b/two"]
+    assert [str(path.relative_to(tmp_path)) for path in files(tmp_path)] == [
+        "c",
+        "a/one",
+        "b/two",
+    ]
 
 
 def test_passages_are_the_document_and_none_is_too_long() -> None:
@@ -112,3 +117,76 @@ def test_places_are_letters_not_bytes() -> None:
     text = "Größe " * 50 + "\n\n" + "東京 " * 50
     passages = Splitter(Words(tokens_max=22)).split(Document("a", text))
     assert all(text[passage.start :].startswith(passage.text) for passage in passages) and len(passages) > 4
+
+
+def test_what_cannot_be_looked_at_is_told_from_what_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dead").symlink_to(tmp_path / "absent")
+    (tmp_path / "text").write_text("words")
+    with pytest.raises(Unread) as none:
+        read(tmp_path / "dead")
+    monkeypatch.setattr(documents, "_bytes", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, "broken")))
+    with pytest.raises(Unread) as unseen:
+        read(tmp_path / "text")
+    assert not none.value.is_unseen and unseen.value.is_unseen
+
+
+def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a/x", "b/y", "c"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("words")
+    scan = os.scandir
+
+    def refused(at: Path) -> object:
+        if at.name == "a":
+            raise PermissionError(errno.EACCES, "refused")
+        return scan(at)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    told: list[Path] = []
+    found = list(files(tmp_path, lambda path, _: told.append(path)))
+    assert found == [tmp_path / "c", tmp_path / "b/y"] and told == [tmp_path / "a"]
+
+
+def test_folders_may_lie_deep_in_each_other(tmp_path: Path) -> None:
+    here = os.open(tmp_path, os.O_RDONLY)
+    try:
+        for _ in range(1_200):
+            os.mkdir("d", dir_fd=here)
+            here, above = os.open("d", os.O_RDONLY, dir_fd=here), here
+            os.close(above)
+        os.close(os.open("x.txt", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+    finally:
+        os.close(here)
+    (found,) = files(tmp_path, lambda *_: pytest.fail("it can be read"))
+    assert found.name == "x.txt" and len(found.parts) > 1_200
+
+
+def test_names_and_letters_that_nobody_can_write_end_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = Path(os.fsdecode(bytes(tmp_path) + b"/\xff.txt"))
+    odd.write_text("words")
+    with pytest.raises(Unread, match=r"no UTF-8"):
+        read(odd)
+    (tmp_path / "a.txt").write_text("words")
+    monkeypatch.setattr(documents, "_plain", lambda _: "half \ud800 a letter")
+    assert read(tmp_path / "a.txt").text == "half ? a letter"
+
+
+def test_elements_deep_in_each_other_are_not_parsed() -> None:
+    assert documents._html(b"<div>" * 100 + b"text") == "text"
+    # As old pages have it: what a parser ends by itself is not counted.
+    assert documents._html(b"<p>text" * 6_000).count("text") == 6_000
+    with pytest.raises(Unread, match="5,000 deep"):
+        documents._html(b"<div>" * 3_000_000 + b"text")
+
+
+def test_whatever_a_library_says_of_a_pdf_it_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> object:
+        raise AssertionError("of its own")
+
+    monkeypatch.setattr("pypdf.PdfReader", fails)
+    with pytest.raises(Unread, match="no PDF that can be read: of its own"):
+        documents._pdf(b"%PDF-1.4")

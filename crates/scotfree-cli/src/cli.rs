@@ -20,7 +20,11 @@ use std::path::PathBuf;
   scot doctor        what this machine lacks, and the command that mends it
   scot demo          client, device and server in three namespaces, a kill and a recovery
 Settings come from scot.toml (--config FILE), variables SCOT_SECTION_KEY and flags; flags win.
-An unknown command NAME runs the program scot-NAME.")]
+An unknown command NAME runs the program scot-NAME. Three such come with the Python package, which
+scripts/python.sh sets up in a clone (or pip installs):
+  scot study         your own traces as figures and tables
+  scot plan          which remedy pays on them
+  scot rag           your own documents, indexed and asked in little memory")]
 pub struct Cli {
     /// The configuration file (scot.toml here or in /etc/scotfree if not given)
     #[arg(long, global = true, value_name = "FILE")]

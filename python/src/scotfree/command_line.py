@@ -57,8 +57,7 @@ def _code(program: str, command: Command, flags: argparse.Namespace, told: Told)
     except BrokenPipeError:
         return 0
     except KeyboardInterrupt:
-        print(f"{program}: interrupted; the same command goes on where this one was", file=sys.stderr)
-        return 130
+        return interrupted(program)
     except Exception as error:
         if refused := told(error):
             return _refuse(program, refused)
@@ -68,6 +67,12 @@ def _code(program: str, command: Command, flags: argparse.Namespace, told: Told)
             file=sys.stderr,
         )
         return FAULT
+
+
+def interrupted(program: str) -> int:
+    """Says so; the exit code."""
+    print(f"{program}: interrupted; the same command goes on where this one was", file=sys.stderr)
+    return 130
 
 
 Code = TypeVar("Code", int, int | str | None)

@@ -30,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return _REFUSED
+    except KeyboardInterrupt:
+        return command_line.interrupted("scot rag")
     return command_line.run("scot rag", DESCRIPTION, commands, words, trouble.told)
 
 

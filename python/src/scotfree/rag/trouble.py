@@ -32,7 +32,8 @@ def told(error: Exception) -> RagError | None:
     what = str(error).splitlines()[0] if str(error) else type(error).__name__
     if is_full(error):
         return RagError(f"the disk is full: {what}", "make room; the same command goes on where this one was")
-    if isinstance(error, MemoryError):
+    # Of what libraries in C++ lack.
+    if isinstance(error, MemoryError) or "bad_alloc" in what:
         return RagError(f"the memory is used up: {what}", "close other programs")
     if isinstance(error, OSError | sqlite3.OperationalError):
         return RagError(what, "make it possible, or name another file or folder")

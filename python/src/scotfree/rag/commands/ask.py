@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from contextlib import suppress
 from dataclasses import asdict
+from typing import Any
 
 from scotfree.numbers import whole
 from scotfree.rag.commands import modelling, opening
 from scotfree.rag.generate.answering import write_answer
 from scotfree.rag.generate.model import LanguageModel
-from scotfree.rag.index import Answer, Hit
+from scotfree.rag.index import Answer, Hit, Index
+from scotfree.rag.trouble import RagError
 from scotfree.trouble import printable
 
 HELP = "find the passages nearest to a question, and let a language model answer from them"
@@ -25,13 +28,17 @@ EXAMPLES = """\
   scot rag ask "how do I rotate logs?" --llm http://127.0.0.1:8080/v1 --model NAME
   scot rag ask "how do I rotate logs?" --gguf model.gguf"""
 _COUNT_MAX = 1000
+# Beyond, SQLite has no whole numbers.
+_NUMBER_MAX = 1 << 63
+# Of what documents are said to be, where nothing is found.
+_KEYS_SHOWN, _VALUES_SHOWN = 4, 6
 # Letters of a passage that are shown.
 _SHOWN = 400
 
 
 def add(parser: ArgumentParser) -> None:
     """Says the flags."""
-    parser.add_argument("question")
+    parser.add_argument("question", type=_question)
     opening.add(parser)
     parser.add_argument("--count", type=whole(1, _COUNT_MAX), default=5, help="passages (default: %(default)s)")
     parser.add_argument(
@@ -49,26 +56,76 @@ def add(parser: ArgumentParser) -> None:
     modelling.add(parser)
 
 
+def _question(text: str) -> str:
+    if not text.strip():
+        raise ArgumentTypeError("there is no question in it")
+    return _of_letters(text)
+
+
 def _condition(text: str) -> tuple[str, str]:
-    key, sign, value = text.partition("=")
+    key, sign, value = _of_letters(text).partition("=")
     if not key or not sign:
         raise ArgumentTypeError(f"{text} is no KEY=VALUE")
     return key, value
 
 
+def _of_letters(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ArgumentTypeError(f"{printable(text)} is no UTF-8") from None
+    return text
+
+
+def _where(conditions: list[tuple[str, str]]) -> dict[str, list[Any]]:
+    """Of each key the values that are looked for: as they stand, and if it is a number or true also as that."""
+    found: dict[str, list[Any]] = {}
+    for key, text in conditions:
+        found.setdefault(key, []).append(text)
+        with suppress(ValueError):
+            value = json.loads(text)
+            if isinstance(value, int | float) and abs(value) < _NUMBER_MAX:
+                found[key].append(value)
+    return found
+
+
 def run(flags: Namespace) -> int:
     """Does it."""
+    failed = None
     with opening.opened(flags) as index, modelling.opened(flags) as model:
-        answer = index.search(flags.question, flags.count, where=dict(flags.where), with_words=flags.words)
+        answer = index.search(flags.question, flags.count, where=_where(flags.where), with_words=flags.words)
+        nothing = "" if answer.hits else _nothing(index, flags)
         if model and answer.hits:
-            _write(model, answer, flags)
+            try:
+                _write(model, answer, flags)
+            except RagError as error:
+                # What was found is shown all the same.
+                failed = error
+    _show(answer, nothing, flags)
+    if failed:
+        raise failed
+    return 0
+
+
+def _show(answer: Answer, nothing: str, flags: Namespace) -> None:
     if flags.json:
         print(json.dumps(asdict(answer), indent=1))
-        return 0
-    shown = "\n".join(_sources(answer)) if answer.written else "\n\n".join(_passages(answer))
-    print(printable(shown or "nothing found"))
+        return
+    is_written = answer.written and answer.written.text
+    shown = "\n".join(_sources(answer)) if is_written else "\n\n".join(_passages(answer))
+    print(printable(shown or nothing))
     print(_stages(answer), file=sys.stderr)
-    return 0
+
+
+def _nothing(index: Index, flags: Namespace) -> str:
+    """Why nothing is found, as far as that is known."""
+    if not len(index):
+        return "nothing found: the index is empty; fill it: scot rag index FOLDER"
+    if not flags.where:
+        return "nothing found"
+    known = index.metadata(_KEYS_SHOWN, _VALUES_SHOWN).items()
+    shown = ", ".join(f"{key}={value}" for key, values in known for value in values)
+    return f"nothing found; of documents here is known, among others: {shown or 'nothing'}"
 
 
 def _write(model: LanguageModel, answer: Answer, flags: Namespace) -> None:
@@ -82,8 +139,9 @@ def _write(model: LanguageModel, answer: Answer, flags: Namespace) -> None:
         for piece in pieces:
             print(printable(piece), end="", flush=True)
     finally:
-        # What is said next, if only why it broke off, begins a line.
-        print("\n", flush=True)
+        if answer.written and answer.written.text:
+            # What is said next, if only why it broke off, begins a line.
+            print("\n", flush=True)
 
 
 def _passages(answer: Answer) -> list[str]:
@@ -106,7 +164,7 @@ def _shown(place: int, hit: Hit) -> str:
 def _stages(answer: Answer) -> str:
     times = ", ".join(f"{name} {_ms(ns)}" for name, ns in answer.stages_ns.items())
     told = f"{answer.estimated:,} passages estimated, {answer.regenerated:,} embedded again; {times}"
-    if written := answer.written:
+    if (written := answer.written) and written.prefill_ns:
         first = written.retrieval_ns + written.prefill_ns
         told += (
             f"\nfirst token after {_ms(first)}: retrieval {_ms(written.retrieval_ns)}, "

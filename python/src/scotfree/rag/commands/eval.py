@@ -34,6 +34,8 @@ _OWN: Final = re.compile(r"[0-9a-f]{32}")
 
 def add(parser: ArgumentParser) -> None:
     """Says the flags."""
+    # A folder's name may have the sign that stands for something in help.
+    kept = str(_cache()).replace("%", "%%")
     parser.add_argument(
         "folder", type=Path, metavar="FOLDER", help="corpus.jsonl, queries.jsonl and, if judged, qrels/test.tsv"
     )
@@ -41,7 +43,7 @@ def add(parser: ArgumentParser) -> None:
         "--index",
         type=Path,
         metavar="FOLDER",
-        help=f"where embeddings and indexes are kept for the next time (default: one below {_cache()})",
+        help=f"where embeddings and indexes are kept for the next time (default: one below {kept})",
     )
     parser.add_argument(
         "--mode",

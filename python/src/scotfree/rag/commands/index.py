@@ -19,7 +19,8 @@ from scotfree.trouble import printable
 HELP = "index the files of a folder: text, Markdown, HTML, PDF, source code, also gzipped"
 EXAMPLES = """\
   scot rag index ~/notes                    again later: only what changed is embedded
-  scot rag index docs/ --index docs.index   an index of its own"""
+  scot rag index docs/ --index docs.index   an index of its own
+  scot rag index old/ --forget              forgets what was indexed from there"""
 # Reasons for which files are not read, in the summary.
 _REASONS_MAX = 5
 
@@ -28,61 +29,96 @@ def add(parser: ArgumentParser) -> None:
     """Says the flags."""
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="a folder, or a single file")
     opening.add(parser)
+    parser.add_argument(
+        "--forget", action="store_true", help="read nothing: forget what was indexed from there, gone or not"
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
 
 
 def run(flags: Namespace) -> int:
     """Does it."""
+    if flags.forget:
+        return _forget(flags)
     roots = [_root(folder) for folder in flags.folders]
     with opening.begun(flags) as index:
-        paths = sorted({path for root in roots for path in _files(root, index.folder)})
-        reader = _Reader(paths)
+        reader = _Reader()
+        paths = sorted({path for root in roots for path in reader.files(root, index.folder)})
         with tqdm(total=len(paths), unit="file", disable=True if flags.quiet else None, leave=False) as bar:
-            changes = index.update(reader.documents(bar))
-        removed = index.remove(_gone(index, roots, {str(path) for path in paths}))
+            changes = index.update(reader.documents(paths, bar))
+        removed = index.remove(name for name in _below(index, roots) if reader.is_gone(Path(name)))
         index.compact()
         if not flags.quiet:
             print(printable("\n".join(_summary(index, changes, removed, reader))), file=sys.stderr)
     return 0
 
 
+def _forget(flags: Namespace) -> int:
+    with opening.opened(flags) as index:
+        removed = index.remove(_below(index, [folder.resolve() for folder in flags.folders]))
+        index.compact()
+        if not flags.quiet:
+            told = f"{index.folder}: {removed:,} files forgotten; {len(index):,} passages in all"
+            print(printable(told), file=sys.stderr)
+    return 0
+
+
 def _root(folder: Path) -> Path:
     if not folder.exists():
-        raise RagError(f"index {folder}: it is not there", "name a folder with files to read")
+        raise RagError(
+            f"index {folder}: it is not there",
+            "name a folder with files to read; --forget forgets what was indexed from it",
+        )
     return folder.resolve()
 
 
-def _files(root: Path, index: Path) -> Iterator[Path]:
-    """What is to be read; an index is not its own document."""
-    own = index.resolve()
-    found = [root] if root.is_file() else files(root)
-    return (path for path in found if not path.is_relative_to(own))
+def _below(index: Index, roots: list[Path]) -> list[str]:
+    """Documents that were indexed from these folders."""
+    return [name for name in index.documents() if any(Path(name).is_relative_to(root) for root in roots)]
 
 
 class _Reader:
-    """Reads files, and counts those that are no documents."""
+    """Reads files, and knows those that are no documents."""
 
-    def __init__(self, paths: list[Path]) -> None:
-        self._paths = paths
+    def __init__(self) -> None:
+        # Of each reason how many there are, and the first.
         self.unread: Counter[str] = Counter()
+        self.first: dict[str, Path] = {}
+        self._read: set[Path] = set()
+        # What could not be looked at: files, and folders with all that is below.
+        self._unseen: set[Path] = set()
 
-    def documents(self, bar: tqdm[None]) -> Iterator[Document]:
+    def files(self, root: Path, index: Path) -> list[Path]:
+        """What is to be read; an index is not its own document."""
+
+        def unseen(folder: Path, error: OSError) -> None:
+            self._unseen.add(folder)
+            self._note(folder, f"folder: {error.strerror or error}")
+
+        own = index.resolve()
+        found = [root] if root.is_file() else files(root, unseen)
+        return [path for path in found if not path.is_relative_to(own)]
+
+    def documents(self, paths: list[Path], bar: tqdm[None]) -> Iterator[Document]:
         """Those that can be read."""
-        for path in self._paths:
+        for path in paths:
             try:
-                yield read(path)
+                document = read(path)
             except Unread as error:
-                self.unread[str(error)] += 1
+                self._note(path, str(error))
+                if error.is_unseen:
+                    self._unseen.add(path)
+            else:
+                self._read.add(path)
+                yield document
             bar.update()
 
+    def is_gone(self, path: Path) -> bool:
+        """Whether it was seen that there is no such document any more."""
+        return path not in self._read and self._unseen.isdisjoint((path, *path.parents))
 
-def _gone(index: Index, roots: list[Path], there: set[str]) -> list[str]:
-    """Documents of these folders whose files are not there any more."""
-    return [
-        name
-        for name in index.documents()
-        if name not in there and any(Path(name).is_relative_to(root) for root in roots)
-    ]
+    def _note(self, path: Path, reason: str) -> None:
+        self.unread[reason] += 1
+        self.first.setdefault(reason, path)
 
 
 def _summary(index: Index, changes: Changes, removed: int, reader: _Reader) -> list[str]:
@@ -92,5 +128,8 @@ def _summary(index: Index, changes: Changes, removed: int, reader: _Reader) -> l
     ]
     if reader.unread:
         lines.append(f"files that are no documents: {reader.unread.total():,}")
-        lines += [f"  {count:,}: {reason}" for reason, count in reader.unread.most_common(_REASONS_MAX)]
+        shown = reader.unread.most_common(_REASONS_MAX)
+        lines += [f"  {count:,}: {reason}, as {reader.first[reason]}" for reason, count in shown]
+        if more := reader.unread.total() - sum(count for _, count in shown):
+            lines.append(f"  {more:,} for other reasons")
     return lines

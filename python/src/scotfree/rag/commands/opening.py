@@ -18,9 +18,9 @@ VARIABLE: Final = "SCOTFREE_EMBEDDER"
 
 def add(parser: ArgumentParser) -> None:
     """Says the flags."""
-    parser.add_argument(
-        "--index", type=Path, metavar="FOLDER", help=f"where the index lies (default: {default()})"
-    )
+    # A folder's name may have the sign that stands for something in help.
+    lies = str(default()).replace("%", "%%")
+    parser.add_argument("--index", type=Path, metavar="FOLDER", help=f"where the index lies (default: {lies})")
     parser.add_argument(
         "--embedder",
         metavar="NAME",

@@ -19,6 +19,8 @@ from scotfree.rag.trouble import RagError
 _CORPUS: Final = "corpus.jsonl"
 _QUESTIONS: Final = "queries.jsonl"
 _JUDGEMENTS: Final = "qrels/test.tsv"
+# Grades are few; the library that measures takes no more than whole numbers of the machine.
+_GRADE_MAX: Final = 1_000_000
 _HEADER: Final = ("query-id", "corpus-id", "score")
 _LAYOUT: Final = "name a folder in BEIR's layout: corpus.jsonl, queries.jsonl and, of judged ones, qrels/test.tsv"
 _CORRECT: Final = "correct that line"
@@ -119,9 +121,11 @@ def _judgements(path: Path, questions: dict[str, str]) -> dict[str, dict[str, in
 def _judgement(path: Path, number: int, words: tuple[str, ...]) -> tuple[str, str, int]:
     try:
         question, document, grade = words
+        if abs(int(grade)) > _GRADE_MAX:
+            raise ValueError
         return question, document, int(grade)
     except ValueError:
-        said = "it is no question, document and whole number with tabs between"
+        said = f"it is no question, document and whole number up to {_GRADE_MAX:,} with tabs between"
         raise _wrong(path, number, said) from None
 
 
