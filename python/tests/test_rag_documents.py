@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.words import Words
-from scotfree.rag import documents
+from scotfree.rag import documents, splitting
 from scotfree.rag.documents import Document, Unread, files, read
 from scotfree.rag.splitting import Splitter
 
@@ -193,3 +193,15 @@ def test_whatever_a_library_says_of_a_pdf_it_is_none(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("pypdf.PdfReader", fails)
     with pytest.raises(Unread, match="no PDF that can be read: of its own"):
         documents._pdf(b"%PDF-1.4")
+
+
+def test_a_long_text_is_split_in_parts_at_paragraphs() -> None:
+    text = "\n\n".join(f"Paragraph {place} has some words to say." for place in range(3_000))
+    parts = list(splitting._parts(text))
+    assert len(parts) > 3 and "".join(part for _, part in parts) == text
+    assert all(text[at : at + len(part)] == part and len(part) <= splitting.PART_LETTERS for at, part in parts)
+    assert all(part.endswith("\n\n") for _, part in parts[:-1])
+    assert [len(part) for _, part in splitting._parts("x" * 70_000)] == [32_768, 32_768, 4_464]
+    split = Splitter(Words()).split(Document("long", text))
+    assert all(text[passage.start :].startswith(passage.text) for passage in split)
+    assert "".join("".join(passage.text for passage in split).split()) == "".join(text.split())

@@ -42,7 +42,7 @@ def test_small_documents_are_embedded_together(tmp_path: Path) -> None:
     long = Document("long", "\n\n".join(" ".join(f"{part}w{place}" for place in range(38)) for part in range(700)))
     with Index(tmp_path / "index", embedder) as index:
         assert index.update([*small(600), long]).embedded == 1300
-        assert embedder.sizes == [512, 512, 276], "and of one that is long, few enough to be in memory"
+        assert embedder.sizes == [128] * 10 + [20], "and of one that is long, few enough to be in memory"
         for text in ("one0 two0", "one599 two599", "650w0 650w1 650w2"):
             assert index.search(text, 1).hits[0].text.startswith(text)
         embedder.sizes.clear()
@@ -60,7 +60,7 @@ def test_documents_that_only_lost_passages_wait_no_longer_than_others(tmp_path: 
         index._passages.put = lambda changes: writes.append(len(changes)) or honest(changes)  # type: ignore
         same = [Document(document.name, document.text, {"new": 1}) for document in small(600)]
         assert index.update(same).embedded == 0
-        assert writes == [512, 88] and not sum(embedder.sizes)
+        assert writes == [128, 128, 128, 128, 88] and not sum(embedder.sizes)
 
 
 def test_what_is_told_of_is_on_the_disk(tmp_path: Path) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import sqlite3
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
@@ -532,3 +533,124 @@ def test_embeddings_that_are_settled_take_no_room(tmp_path: Path) -> None:
         on_disk = sum(path.stat().st_size for path in folder.glob("passages.sqlite*"))
     assert sizes.free_bytes == 0
     assert on_disk < flat / 2
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "said"),
+    [
+        (lambda rows: np.vstack([rows, rows[:1]]), "of shape"),
+        (lambda rows: rows[:-1], "of shape"),
+        (lambda rows: rows[:, :-1], "of shape"),
+        (lambda rows: rows * np.nan, "not the length one"),
+        (lambda rows: rows * 0, "not the length one"),
+        (lambda rows: [["a"]] * len(rows), "no rows of numbers"),
+    ],
+)
+def test_what_an_embedder_makes_wrong_is_not_written(
+    tmp_path: Path, spoilt: Callable[[Any], Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = Words()
+    with Index(tmp_path / "index", words) as index:
+        index.add([Document("first", "one two")])
+        made = words.embed
+        with monkeypatch.context() as broken:
+            broken.setattr(words, "embed", lambda texts: spoilt(made(texts)))
+            with pytest.raises(RagError, match=said):
+                index.add([Document("second", "three four"), Document("third", "five")])
+        assert index.documents() == ["first"]
+        index.compact(is_forced=True)
+        # Of other numbers and in a list they are the same.
+        monkeypatch.setattr(words, "embed", lambda texts: made(texts).astype(float).tolist())
+        index.add([Document("second", "three four")])
+        assert index.search("three four", 1).hits[0].similarity == pytest.approx(1, abs=1e-5)
+
+
+def test_an_embedding_of_a_question_is_checked(tmp_path: Path) -> None:
+    with Index.build(tmp_path / "index", [Document("a", "one")], Words()) as index:
+        for vector in (np.zeros(3), np.full(Words().dimensions, np.nan), np.zeros((1, 2)), "text"):
+            with pytest.raises(RagError, match="a search with an embedding"):
+                index.search("one", vector=vector)  # type: ignore[arg-type]
+
+
+def test_a_document_that_could_not_be_written_is_refused_before_anything_is(tmp_path: Path) -> None:
+    with Index(tmp_path / "index", Words()) as index:
+        for wrong in (
+            Document("half \ud800", "text"),
+            Document("a", "half \ud800"),
+            Document("a", "text", {"score": float("nan")}),
+            Document("a", "text", {"score": {1}}),
+            Document(None, "text"),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(RagError, match="put in the document"):
+                index.add([Document("good", "text"), wrong])
+        index.add([Document("good", "text", {"year": 1999})])
+        assert index.documents({"year": 1999}) == ["good"]
+
+
+def test_a_change_is_seen_by_nobody_before_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Index.build(tmp_path / "index", [Document("a", "alpha text")], Words()) as index:
+        seen: list[list[str]] = []
+        add = Passages._add
+
+        def breaks(self: Passages, *what: Any) -> int:
+            add(self, *what)
+            seen.append([hit.document for hit in index.search("gamma text", 9, with_words=True).hits])
+            seen.append([text.text for text in index.texts(["a", "new"])])
+            raise OSError(errno.ENOSPC, "full")
+
+        with monkeypatch.context() as broken, pytest.raises(OSError):
+            broken.setattr(Passages, "_add", breaks)
+            index.add([Document("new", "gamma text")])
+        with monkeypatch.context() as broken, pytest.raises(OSError):
+            broken.setattr(Passages, "_add", breaks)
+            index.add([Document("a", "beta text")])
+        assert seen == [["a"], ["alpha text"], ["a"], ["alpha text"]]
+        index.add([Document("new", "delta wing")])
+        assert index.search("delta wing", 1).hits[0].similarity == pytest.approx(1, abs=1e-5)
+
+
+def test_compaction_does_not_wait_for_who_reads(tmp_path: Path) -> None:
+    with Index.build(tmp_path / "index", [Document(str(at), f"word{at}") for at in range(50)], Words()) as index:
+        reading = index.passages.places()
+        next(reading)
+        index.add([Document("new", "delta wing")])
+        assert index.compact(is_forced=True)
+        assert len(list(reading)) == 49, "it reads on what was there"
+
+
+def test_an_index_that_was_moved_is_not_changed_by_who_has_it_open(tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    with Index.build(folder, [Document("old", "one")], Words()) as index:
+        folder.rename(tmp_path / "elsewhere")
+        with pytest.raises(RagError, match="moved or another put in its place"):
+            index.add([Document("new", "two")])
+        Index.build(folder, [Document("other", "three")], Words()).close()
+        for change in (lambda: index.add([Document("new", "two")]), lambda: index.compact(is_forced=True)):
+            with pytest.raises(RagError, match="moved or another put in its place"):
+                change()
+    with Index(folder, Words()) as index:
+        assert index.search("three", 1).hits[0].document == "other"
+
+
+def test_a_folder_is_the_same_wherever_its_process_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    with Index.build(Path("index"), [Document("a", "one")], Words()) as index:
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        index.add([Document("b", "two")])
+        index.compact(is_forced=True)
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_codes_without_their_texts_are_no_new_index(tmp_path: Path) -> None:
+    Index.build(tmp_path / "index", [Document("a", "one")], Words()).close()
+    (tmp_path / "index/passages.sqlite").write_bytes(b"")
+    with pytest.raises(RagError, match="it is empty, though codes lie beside it"):
+        Index(tmp_path / "index", Words())
+
+
+def test_bits_are_some(tmp_path: Path) -> None:
+    for bits in (0, -1, 6.5, float("nan")):
+        with pytest.raises(RagError, match="bits a dimension"):
+            Index(tmp_path / "index", Words(), bits=bits)
+    assert not (tmp_path / "index").exists()

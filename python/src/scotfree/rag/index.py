@@ -13,13 +13,14 @@ import hashlib
 import json
 import math
 import shlex
+import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 
@@ -27,10 +28,10 @@ from scotfree import _native
 from scotfree.rag import axes, clustering
 from scotfree.rag.cache import Cache
 from scotfree.rag.documents import Document
-from scotfree.rag.embed.embedder import Embedder, Vectors
+from scotfree.rag.embed.embedder import Embedder, Vectors, checked, embed
 from scotfree.rag.generate.model import Written
 from scotfree.rag.lending import lent
-from scotfree.rag.passages import Change, Passages, Text, Where
+from scotfree.rag.passages import SNAPSHOTS, Change, Passages, Text, Where
 from scotfree.rag.placement import stored
 from scotfree.rag.placement.kinds import Placement
 from scotfree.rag.placement.stored import Stored
@@ -44,8 +45,8 @@ DEVIATIONS: Final = 1.1
 CACHE_BYTES: Final = 4 << 20
 # Passages that are embedded at once, after as many as are looked for: more are seldom needed by then.
 _ASKED: Final = 4
-# Passages whose tokens are in memory at once.
-_BATCH_PASSAGES: Final = 512
+# Passages whose tokens are in memory at once, and that an interruption loses: some seconds of embedding.
+_BATCH_PASSAGES: Final = 128
 # Changes are searched one by one until they are so great a part of all.
 _PENDING_MAX: Final = 0.1
 # Below, a cluster has too few embeddings to be learnt from.
@@ -53,6 +54,7 @@ _CLUSTER_MIN: Final = 39
 _SEED: Final = 1
 # A dimension has so many bits on average: those that vary most have several, others none.
 BITS: Final = 5 / 6
+BITS_MAX: Final = 6
 # Codes of so many bits a dimension are searched by their estimates alone.
 _BITS_EXACT_ENOUGH: Final = 3
 # By how little the first ranks of two orders count more than those behind.
@@ -62,8 +64,6 @@ _LOCK: Final = "lock"
 # In the passages' file: name and digest.
 _EMBEDDER: Final = "embedder"
 _SNAPSHOT: Final = "codes-{}.scot"
-# Also what was being written when its process was killed.
-_SNAPSHOTS: Final = "codes-*"
 
 
 # A passage's number and its similarity.
@@ -162,8 +162,12 @@ class Index:
         """
         if not folder.is_dir() and (folder.exists() or folder.is_symlink()):
             raise RagError(f"open the index {folder}: it is no folder", "name another")
+        if not 0 < bits <= BITS_MAX:
+            raise RagError(f"make codes of {bits} bits a dimension", f"say some above 0, up to {BITS_MAX}")
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
+        # Of a process that changes its folder it stays the same.
+        self.folder = folder.resolve()
+        folder = self.folder
         self._embedder = embedder
         self._splitter = Splitter(embedder)
         self._passages = Passages(folder / _PASSAGES)
@@ -290,7 +294,7 @@ class Index:
             nonlocal embedded
             embedded += len(numbers)
             texts = self._passages.texts(numbers)
-            return self._embedder.embed([texts[number].text for number in numbers])
+            return embed(self._embedder, [texts[number].text for number in numbers])
 
         with self._changing():
             self._seen = self._read(self._seen)
@@ -336,7 +340,9 @@ class Index:
         asked = _Asked(count, probes, deviations, outside, question if with_words else "")
         if vector is None:
             with answer.stage("embed query"):
-                vector = self._embedder.embed([question])[0]
+                vector = embed(self._embedder, [question])[0]
+        else:
+            vector = checked("a search with an embedding", self._embedder, [vector], 1)[0]
         if count > 0:
             answer.hits = self._hits(answer, vector, asked)
         return answer
@@ -410,7 +416,7 @@ class Index:
         vectors = kept | {number: found for number, found in cached.items() if found is not None}
         missing = [number for number, found in cached.items() if found is None]
         with answer.stage("regenerate"):
-            made = self._embedder.embed([texts[number] for number in missing])
+            made = embed(self._embedder, [texts[number] for number in missing])
         with answer.stage("cache"), self._cache_lock:
             for number, embedding in zip(missing, made, strict=True):
                 self._cache.put(number, embedding.copy(), len(texts[number]))
@@ -454,6 +460,7 @@ class Index:
         """Those that are not as they were, with their digests."""
         digests = self._passages.documents()
         for document in documents:
+            _check(document)
             digest = _digest(document)
             if digests.get(document.name) == digest:
                 counts["same"] += 1
@@ -490,7 +497,7 @@ class Index:
 
     def _embedded(self, texts: Sequence[str]) -> Iterator[Vectors]:
         for at in range(0, len(texts), _BATCH_PASSAGES):
-            yield from self._embedder.embed(texts[at : at + _BATCH_PASSAGES])
+            yield from embed(self._embedder, texts[at : at + _BATCH_PASSAGES])
 
     def _write(self, seen: _Seen) -> None:
         if seen.snapshot is None and not seen.numbers:
@@ -526,7 +533,7 @@ class Index:
         """Removes what was current before, and what never was; whoever has one open keeps it."""
         name, said = self._settings()
         current = {name.decode() if name else None, stored.file_of(said)}
-        for pattern in (_SNAPSHOTS, stored.FILES):
+        for pattern in (SNAPSHOTS, stored.FILES):
             for path in self.folder.glob(pattern):
                 if path.name not in current:
                     path.unlink(missing_ok=True)
@@ -565,6 +572,10 @@ class Index:
             return self._read(before)
         return _Seen(snapshot, name, numbers, pending, gone, said, kept)
 
+    def _lock_file(self) -> IO[str]:
+        self._passages.check_place()
+        return (self.folder / _LOCK).open("a")
+
     def _settings(self) -> tuple[bytes | None, bytes | None]:
         """Which snapshot counts, and which exact values."""
         return self._passages.setting("snapshot"), self._passages.setting(stored.SETTING)
@@ -572,7 +583,7 @@ class Index:
     @contextmanager
     def _changing(self) -> Iterator[None]:
         """Keeps other processes from changing it; they are told. Other threads wait. Searches see the change."""
-        with self._change_lock, (self.folder / _LOCK).open("a") as lock:
+        with self._change_lock, self._lock_file() as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -581,6 +592,11 @@ class Index:
                 ) from None
             try:
                 yield
+            except OSError:
+                # What could not be written whole takes room on a disk that may be full.
+                with suppress(OSError, sqlite3.Error):
+                    self._sweep()
+                raise
             finally:
                 # Also of what could not be done to its end some may have been done.
                 self._seen = self._read(self._seen)
@@ -648,9 +664,23 @@ def _serial(name: str) -> int:
     return int("".join(letter for letter in name if letter.isdigit()))
 
 
+def _check(document: Document) -> None:
+    """Refuses what could not be written, or not be found again."""
+    try:
+        document.name.encode()
+        document.text.encode()
+        # A number that is none would be no JSON to SQLite, which then answers no filter at all.
+        json.dumps(document.metadata, ensure_ascii=False, allow_nan=False, sort_keys=True).encode()
+    except (AttributeError, TypeError, ValueError) as error:
+        raise RagError(
+            f"put in the document {document.name!r}: {error}",
+            "name and text are texts that UTF-8 can write, metadata what JSON can",
+        ) from None
+
+
 def _digest(document: Document) -> bytes:
     said = json.dumps([document.text, document.metadata, document.is_markdown, document.is_whole], sort_keys=True)
-    return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return hashlib.blake2b(said.encode(), digest_size=16).digest()
 
 
 def _hit(text: Text, similarity: float) -> Hit:

@@ -28,27 +28,33 @@ from scotfree.rag.trouble import RagError
 _VERSION: Final = 2
 # Of SQLite's files that are ours.
 _APPLICATION: Final = 0x53434F54
+# For how long a change of another process is waited for.
+_PATIENCE_S: Final = 10
+# Of an index, beside the file: what is searched.
+SNAPSHOTS: Final = "codes-*"
 # Numbers in one statement: SQLite's own limit is far above.
 _MANY: Final = 500
 
 _SCHEMA: Final = """
-create table document (
+create table if not exists document (
     id integer primary key, name text unique not null, digest blob not null, metadata text not null,
     passages text not null default '[]'
 );
-create table passage (
+create table if not exists passage (
     id integer primary key autoincrement, document integer not null, start integer not null, text text not null
 );
-create virtual table words using fts5 (text, content = 'passage', content_rowid = 'id');
-create trigger words_added after insert on passage begin
+create virtual table if not exists words using fts5 (text, content = 'passage', content_rowid = 'id');
+create trigger if not exists words_added after insert on passage begin
     insert into words (rowid, text) values (new.id, new.text);
 end;
-create trigger words_gone after delete on passage begin
+create trigger if not exists words_gone after delete on passage begin
     insert into words (words, rowid, text) values ('delete', old.id, old.text);
 end;
-create table pending (passage integer primary key references passage on delete cascade, embedding blob not null);
-create table gone (passage integer primary key);
-create table setting (name text primary key, value blob not null);
+create table if not exists pending (
+    passage integer primary key references passage on delete cascade, embedding blob not null
+);
+create table if not exists gone (passage integer primary key);
+create table if not exists setting (name text primary key, value blob not null);
 """
 
 
@@ -105,12 +111,26 @@ class Passages:
 
     def __init__(self, path: Path) -> None:
         """Opens it, or makes it; a `RagError` says why it is none of ours."""
+        self._path = path
         try:
             # Searches may run on other threads than the one that opened it; each statement locks.
-            self._file = sqlite3.connect(path, timeout=10, check_same_thread=False)
+            self._file = sqlite3.connect(path, timeout=_PATIENCE_S, check_same_thread=False)
             self._prepare(path)
+            # Changes have a connection of their own: nobody reads what is not committed yet.
+            self._changes = sqlite3.connect(path, timeout=_PATIENCE_S, check_same_thread=False)
+            for connection in (self._file, self._changes):
+                connection.execute("pragma foreign_keys = on")
+                # A change that has returned survives the loss of power.
+                connection.execute("pragma synchronous = full")
+            self._inode = _inode(path)
         except sqlite3.Error as error:
             raise RagError(f"open {path}: {error}", "name an index, or a folder in which to make one") from None
+
+    def check_place(self) -> None:
+        """A `RagError` says that the file is not at its place any more, or that another is."""
+        if _inode(self._path) != self._inode:
+            tried = f"change the index {self._path.parent}"
+            raise RagError(f"{tried}: it was moved or another put in its place", "open it again, where it is now")
 
     def _prepare(self, path: Path) -> None:
         application, version, tables = (
@@ -120,19 +140,22 @@ class Passages:
         if tables and (application, version) != (_APPLICATION, _VERSION):
             raise RagError(f"open {path}: it is no file of passages of version {_VERSION}", "name another folder")
         if not tables:
+            if any(path.parent.glob(SNAPSHOTS)):
+                raise RagError(
+                    f"open {path}: it is empty, though codes lie beside it",
+                    "put back what it was, or name another",
+                )
             # Before anything is written: what `settle` forgets, the file system gets back.
             self._file.execute("pragma auto_vacuum = incremental")
-        self._file.execute("pragma foreign_keys = on")
         self._file.execute("pragma journal_mode = wal")
-        # A change that has returned survives the loss of power.
-        self._file.execute("pragma synchronous = full")
         if not tables:
-            with self._file:
-                marks = f"pragma application_id = {_APPLICATION}; pragma user_version = {_VERSION};"
-                self._file.executescript(f"begin; {_SCHEMA} {marks} commit;")
+            marks = f"pragma application_id = {_APPLICATION}; pragma user_version = {_VERSION};"
+            # Another process may be making it, too.
+            self._file.executescript(f"begin immediate; {_SCHEMA} {marks} commit;")
 
     def close(self) -> None:
         """Ends it."""
+        self._changes.close()
         self._file.close()
 
     def setting(self, name: str) -> bytes | None:
@@ -142,11 +165,11 @@ class Passages:
 
     def make_known(self, name: str, value: bytes) -> None:
         """Makes it known."""
-        with self._file:
-            self._file.execute("insert or replace into setting values (?, ?)", [name, value])
+        with self._changes:
+            self._changes.execute("insert or replace into setting values (?, ?)", [name, value])
 
     def version(self) -> int:
-        """Another one, when another process has changed something."""
+        """Another one, when something has changed."""
         return int(self._file.execute("pragma data_version").fetchone()[0])
 
     def metadata(self, keys_max: int, values_max: int) -> dict[str, list[Any]]:
@@ -180,9 +203,9 @@ class Passages:
             found.setdefault(text, []).append(number)
         return found
 
-    def _numbers(self, name: str) -> list[int]:
-        """Of a document's passages."""
-        row = self._file.execute("select passages from document where name = ?", [name]).fetchone()
+    def _numbers(self, name: str, seen_by: sqlite3.Connection | None = None) -> list[int]:
+        """Of a document's passages, also as a change sees them that is not committed yet."""
+        row = (seen_by or self._file).execute("select passages from document where name = ?", [name]).fetchone()
         return [
             number
             for first, count in json.loads(row[0] if row else "[]")
@@ -191,27 +214,27 @@ class Passages:
 
     def put(self, changes: Iterable[Change]) -> None:
         """Writes documents as they are now: all of them or, if it is killed, none."""
-        with self._file:
+        with self._changes:
             for change in changes:
                 self._put(change)
 
     def _put(self, change: Change) -> None:
-        before = self._numbers(change.document.name)
+        before = self._numbers(change.document.name, self._changes)
         document = self._document(change.document.name, change.digest, change.document.metadata)
-        self._file.executemany(
+        self._changes.executemany(
             "update passage set start = ? where id = ?", [[start, number] for number, start in change.kept.items()]
         )
         self._drop(number for number in before if number not in change.kept)
         new = zip(change.new, change.embeddings, strict=True)
         numbers = sorted([*change.kept, *(self._add(document, passage, embedding) for passage, embedding in new)])
-        self._file.execute(
+        self._changes.execute(
             "update document set passages = ? where id = ?",
             [json.dumps(_runs(numbers), separators=(",", ":")), document],
         )
 
     def _document(self, name: str, digest: bytes, metadata: dict[str, Any]) -> int:
         said = json.dumps(metadata, ensure_ascii=False, sort_keys=True)
-        row = self._file.execute(
+        row = self._changes.execute(
             "insert into document (name, digest, metadata) values (?1, ?2, ?3)"
             " on conflict (name) do update set digest = ?2, metadata = ?3 returning id",
             [name, digest, said],
@@ -219,28 +242,28 @@ class Passages:
         return int(row[0])
 
     def _add(self, document: int, passage: Passage, embedding: Vectors) -> int:
-        row = self._file.execute(
+        row = self._changes.execute(
             "insert into passage (document, start, text) values (?, ?, ?) returning id",
             [document, passage.start, passage.text],
         ).fetchone()
-        self._file.execute(
+        self._changes.execute(
             "insert into pending values (?, ?)", [row[0], np.asarray(embedding, np.float32).tobytes()]
         )
         return int(row[0])
 
     def remove(self, names: Sequence[str]) -> int:
         """Forgets documents, all of them or, if it is killed, none; returns how many there were."""
-        with self._file:
+        with self._changes:
             return sum(self._remove(name) for name in names)
 
     def _remove(self, name: str) -> int:
-        self._drop(self._numbers(name))
-        return self._file.execute("delete from document where name = ?", [name]).rowcount
+        self._drop(self._numbers(name, self._changes))
+        return self._changes.execute("delete from document where name = ?", [name]).rowcount
 
     def _drop(self, passages: Iterable[int]) -> None:
         rows = [[passage] for passage in passages]
-        self._file.executemany("insert or ignore into gone values (?)", rows)
-        self._file.executemany("delete from passage where id = ?", rows)
+        self._changes.executemany("insert or ignore into gone values (?)", rows)
+        self._changes.executemany("delete from passage where id = ?", rows)
 
     def places(self) -> Iterator[tuple[int, str, int]]:
         """Of every passage its number, its document and the letter at which it begins."""
@@ -285,6 +308,10 @@ class Passages:
     def pending(self, dimensions: int) -> tuple[list[int], Vectors]:
         """Passages that no snapshot has, and their embeddings."""
         rows = self._file.execute("select passage, embedding from pending order by passage").fetchall()
+        if any(len(row[1]) != 4 * dimensions for row in rows):
+            raise RagError(
+                f"read {self._path}: an embedding in it is damaged", "remove its folder and index again"
+            )
         vectors = np.frombuffer(b"".join(row[1] for row in rows), np.float32).reshape(-1, dimensions)
         return [row[0] for row in rows], vectors
 
@@ -335,19 +362,21 @@ class Passages:
 
         With it `more` is known of the index.
         """
-        with self._file:
-            self._file.executemany("delete from pending where passage = ?", [[one] for one in passages])
-            self._file.executemany("delete from gone where passage = ?", [[one] for one in gone])
+        with self._changes:
+            self._changes.executemany("delete from pending where passage = ?", [[one] for one in passages])
+            self._changes.executemany("delete from gone where passage = ?", [[one] for one in gone])
             known = {"snapshot": snapshot.encode()} | dict(more)
-            self._file.executemany("insert or replace into setting values (?, ?)", list(known.items()))
+            self._changes.executemany("insert or replace into setting values (?, ?)", list(known.items()))
         self._shrink()
 
     def _shrink(self) -> None:
         """Gives back what nothing stands in: embeddings that are settled are most of the file."""
         # As a script: a step of it moves a page, and a statement without columns is stepped once.
-        self._file.executescript("pragma incremental_vacuum")
-        # While another reads, the log stays until the next time.
-        self._file.execute("pragma wal_checkpoint(truncate)").fetchall()
+        self._changes.executescript("pragma incremental_vacuum")
+        # While another reads, the log stays until the next time: that is not waited for.
+        self._changes.execute("pragma busy_timeout = 0")
+        self._changes.execute("pragma wal_checkpoint(truncate)").fetchall()
+        self._changes.execute(f"pragma busy_timeout = {_PATIENCE_S * 1000}")
 
     def texts(self, numbers: Sequence[int]) -> dict[int, Text]:
         """Passages by their numbers."""
@@ -369,6 +398,14 @@ class Passages:
             values,
         )
         return [Text(row[0], row[1], row[2], row[3], json.loads(row[4])) for row in rows]
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        details = path.stat()
+    except FileNotFoundError:
+        return None
+    return details.st_dev, details.st_ino
 
 
 def _runs(numbers: Sequence[int]) -> list[list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -13,6 +14,8 @@ from scotfree.rag.trouble import needed
 # What a passage costs to embed again grows with its length, and what it is about gets blurred; all-MiniLM-L6-v2
 # was trained on texts of so many tokens.
 TOKENS_MAX: Final = 128
+# Of which a text is split at once.
+PART_LETTERS: Final = 32_768
 # The two markers of a text's ends are tokens, too.
 _MARKERS: Final = 2
 
@@ -46,4 +49,23 @@ class Splitter:
         if document.is_whole:
             return [Passage(0, document.text)]
         splitter = self._markdown if document.is_markdown else self._text
-        return [Passage(start, text) for start, text in splitter.chunk_indices(document.text)]
+        return [
+            Passage(at + start, text)
+            for at, part in _parts(document.text)
+            for start, text in splitter.chunk_indices(part)
+        ]
+
+
+def _parts(text: str) -> Iterator[tuple[int, str]]:
+    """A long text in parts, each with where it begins, ended where a paragraph or else a line ends, if one does.
+
+    The splitter's time grows with the square of some texts, as of those without spaces.
+    """
+    at = 0
+    while len(text) - at > PART_LETTERS:
+        least, most = at + PART_LETTERS // 2, at + PART_LETTERS
+        ends = (text.rfind(mark, least, most) + len(mark) for mark in ("\n\n", "\n", " "))
+        end = next((end for end in ends if end > least), most)
+        yield at, text[at:end]
+        at = end
+    yield at, text[at:]

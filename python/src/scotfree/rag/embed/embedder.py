@@ -7,7 +7,12 @@ from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
+from scotfree.rag.trouble import RagError
+
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
+
+# By how much a vector's length may differ from one.
+_LENGTH_OFF_MAX: Final = 0.01
 
 # The model that is used where none is named.
 DEFAULT: Final = "all-MiniLM-L6-v2"
@@ -32,3 +37,24 @@ class Embedder(Protocol):
 
     def count_tokens(self, text: str) -> int:
         """How many tokens a text is."""
+
+
+def embed(embedder: Embedder, texts: Sequence[str]) -> Vectors:
+    """What it makes of texts; a `RagError` says that these are no embeddings, before they are written anywhere."""
+    return checked(f"embed passages with {embedder.name}", embedder, embedder.embed(texts), len(texts))
+
+
+def checked(tried: str, embedder: Embedder, made: Any, count: int) -> Vectors:
+    """So many rows of an embedder as what is searched for; a `RagError` says why they are not."""
+    try:
+        rows = np.asarray(made, np.float32)
+    except (TypeError, ValueError) as error:
+        raise RagError(f"{tried}: these are no rows of numbers: {error}", "mend what makes them") from None
+    wanted = (count, embedder.dimensions)
+    if count and rows.shape != wanted:
+        raise RagError(f"{tried}: the rows are of shape {rows.shape}, not {wanted}", "mend what makes them")
+    lengths = np.linalg.norm(rows.reshape(wanted), axis=1)
+    # What is no number is not within anything either.
+    if not np.all(np.abs(lengths - 1) <= _LENGTH_OFF_MAX):
+        raise RagError(f"{tried}: a row has not the length one", "divide each by its length")
+    return rows.reshape(wanted)

@@ -53,7 +53,7 @@ def _read(what: str, text: str | None, read: Callable[[str], float]) -> float:
     try:
         value = read(text)
     except ArgumentTypeError as error:
-        wrong, advice = str(error).split("; ")
+        wrong, _, advice = str(error).rpartition("; ")
         more = ", or 4%" if what == "storage" else ""
         raise RagError(f"a budget of {what}: {wrong}", f"{advice}{more}") from None
     if value <= 0:

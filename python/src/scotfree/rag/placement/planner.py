@@ -179,4 +179,8 @@ def _growing(items: Sequence[choice.Item]) -> list[Placement]:
 
 
 def _more(kind: str, what: str, bytes_min: float, bytes_max: float) -> str:
-    return f"{kind}: {what} alone take {bytes_min / 1e6:,.1f} MB, not {bytes_max / 1e6:,.1f}"
+    return f"{kind}: {what} alone take {_size(bytes_min)}, not {_size(bytes_max)}"
+
+
+def _size(bytes_: float) -> str:
+    return f"{bytes_ / 1e6:,.1f} MB" if bytes_ >= 1e6 else f"{bytes_ / 1e3:,.1f} kB"
