@@ -54,15 +54,16 @@ def run(flags: Namespace) -> int:
     """Does it; 1 if the budget cannot be met."""
     budget = Budget(flags.memory, flags.storage, flags.latency)
     questions = sample.read(flags.questions) if flags.questions else None
+    progress = Shown(is_quiet=flags.json)
     with opening.opened(flags) as index:
-        with Shown(is_quiet=flags.json).wait("searching for a sample of questions"):
+        with progress.wait("searching for a sample of questions"):
             planner = Planner(index, questions, count=flags.count, is_calibrated_anew=flags.calibrate)
             plan = planner.plan(budget)
         if not flags.json:
             print(printable("\n".join(_told(planner, plan))))
         measured = None
         if flags.apply:
-            with Shown(is_quiet=flags.json).wait("keeping what was chosen, and searching again"):
+            with progress.wait("keeping what was chosen, and searching again"):
                 embedded = index.place(plan.placement)
                 measured = planner.measured()
             print(f"{embedded:,} passages embedded", file=sys.stderr)
