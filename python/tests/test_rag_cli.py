@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import re
 import sys
 from pathlib import Path
 
 import pytest
+from unreadable import refuse
 
 from scotfree import rag
 from scotfree.rag import cli
@@ -95,6 +94,9 @@ def test_a_condition_has_several_values_and_numbers(
         with pytest.raises(SystemExit) as ended:
             cli.main(words)
         assert ended.value.code == 2
+    assert cli.main(["ask", "logs", "--where", f"suffix={'[' * 100_000}"]) == 0
+    assert capsys.readouterr().out.startswith("nothing found")
+    assert cli.main(["ask", "logs", "--model", "m", "--no-llm"]) == 0
     assert cli.main(["ask", "x", "--model", "m"]) == 2
     assert "say it with --llm" in capsys.readouterr().err
 
@@ -104,14 +106,7 @@ def test_what_is_no_document_any_more_is_forgotten_and_what_cannot_be_seen_is_no
 ) -> None:
     assert cli.main(["index", str(folder), "--quiet"]) == 0
     (folder / "music/notes.txt").write_text(" ")
-    scan = os.scandir
-
-    def refused(at: Path) -> object:
-        if at.name == "logs":
-            raise PermissionError(errno.EACCES, "Permission denied")
-        return scan(at)
-
-    monkeypatch.setattr(os, "scandir", refused)
+    refuse(monkeypatch, "logs")
     assert cli.main(["index", str(folder)]) == 0
     told = capsys.readouterr().err
     assert "1 removed, 1 as they were" in told and "3 in all" in told

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from unreadable import refuse
 
 from bench.words import Words
 from scotfree.rag import documents, splitting
@@ -137,14 +138,7 @@ def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytes
     for name in ("a/x", "b/y", "c"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("words")
-    scan = os.scandir
-
-    def refused(at: Path) -> object:
-        if at.name == "a":
-            raise PermissionError(errno.EACCES, "refused")
-        return scan(at)
-
-    monkeypatch.setattr(os, "scandir", refused)
+    refuse(monkeypatch, "a")
     told: list[Path] = []
     found = list(files(tmp_path, lambda path, _: told.append(path)))
     assert found == [tmp_path / "c", tmp_path / "b/y"] and told == [tmp_path / "a"]

@@ -75,6 +75,11 @@ def interrupted(program: str) -> int:
     return 130
 
 
+def in_help(text: object) -> str:
+    """As argparse's help shows it as it stands: there `%` says that something is put in its place."""
+    return str(text).replace("%", "%%")
+
+
 Code = TypeVar("Code", int, int | str | None)
 
 

@@ -28,6 +28,14 @@ def printable(text: str) -> str:
     return seen.encode("utf-8", "backslashreplace").decode()
 
 
+def is_unicode(*texts: str) -> bool:
+    """Whether files can hold them: JSON, names of files and arguments may have halves of letters."""
+    try:
+        return all(text.encode() is not None for text in texts)
+    except UnicodeEncodeError:
+        return False
+
+
 class UserError(Exception):
     """Something that the user must change: what was tried and what was in the way, and what to do next."""
 

@@ -11,8 +11,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Commands whose programs the Python package brings.
+/// Commands whose programs the Python package brings, and what to do where it is not there.
 const OF_PYTHON: [&str; 3] = ["plan", "rag", "study"];
+pub const PYTHON_ADVICE: &str = "make it: scripts/python.sh, or install the Python package";
 
 pub fn run(words: &[OsString]) -> Result<(), Failure> {
     let (name, args) = words.split_first().expect("an external command has a name");
@@ -30,11 +31,7 @@ pub fn run(words: &[OsString]) -> Result<(), Failure> {
     let (name, program) = (name.to_string_lossy(), program.to_string_lossy());
     if is_missing {
         let problem = format!("there is no command `{name}` and no program `{program}` in the path");
-        let next = if OF_PYTHON.contains(&&*name) {
-            "it comes with the Python package: scripts/python.sh in a clone, or pip install"
-        } else {
-            "see: scot --help"
-        };
+        let next = if OF_PYTHON.contains(&&*name) { PYTHON_ADVICE } else { "see: scot --help" };
         return Err(Failure::usage(format!("{problem}; {next}")));
     }
     Err(Failure::environment(format!("run {program}: {error}; see: command -v {program}")))

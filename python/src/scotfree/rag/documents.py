@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from scotfree.rag.trouble import needed
+from scotfree.trouble import is_unicode
 
 # A larger file is data, not something to read.
 BYTES_MAX: Final = 64 << 20
@@ -26,10 +27,10 @@ _PDF: Final = ".pdf"
 _GZIP: Final = ".gz"
 # The time to parse grows with the square of how deep elements lie in each other; pages have some dozens.
 _DEPTH_MAX: Final = 5_000
-_TAG: Final = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
 _NESTED: Final = re.compile(
-    "article|aside|blockquote|center|details|div|dl|fieldset|figure|footer|form|header|main|menu|nav|object|ol|pre|"
-    "section|span|table|ul"
+    "<(/?)(?:article|aside|blockquote|center|details|div|dl|fieldset|figure|footer|form|header|main|menu|nav|object|"
+    "ol|pre|section|span|table|ul)(?![a-z0-9])",
+    re.ASCII | re.IGNORECASE,
 )
 # Of a page what no reader reads.
 _UNREAD: Final = ["script", "style", "noscript", "template", "svg", "nav", "head"]
@@ -85,13 +86,12 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def read(path: Path) -> Document:
     """Reads one; `Unread` says why it is no document."""
+    if not is_unicode(str(path)):
+        raise Unread("its name is no UTF-8")
     try:
-        str(path).encode()
         data = _bytes(path)
         kind = path.with_suffix("").suffix.lower() if path.suffix == _GZIP else path.suffix.lower()
         text = _reader(kind)(data)
-    except UnicodeEncodeError:
-        raise Unread("its name is no UTF-8") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise Unread(f"it cannot be unpacked: {error}") from None
     except FileNotFoundError:
@@ -147,10 +147,9 @@ def _html(data: bytes) -> str:
 def _depth(text: str) -> int:
     """How many elements are open at once, at most; without those that a parser ends by itself."""
     open_now = most = 0
-    for end, name in _TAG.findall(text):
-        if _NESTED.fullmatch(name.lower()):
-            open_now = max(0, open_now - 1) if end else open_now + 1
-            most = max(most, open_now)
+    for end in _NESTED.findall(text):
+        open_now = max(0, open_now - 1) if end else open_now + 1
+        most = max(most, open_now)
     return most
 
 

@@ -18,7 +18,7 @@ from scotfree.rag.generate.answering import write_answer
 from scotfree.rag.generate.model import LanguageModel
 from scotfree.rag.index import Answer, Hit, Index
 from scotfree.rag.trouble import RagError
-from scotfree.trouble import printable
+from scotfree.trouble import is_unicode, printable
 
 HELP = "find the passages nearest to a question, and let a language model answer from them"
 EXAMPLES = """\
@@ -70,10 +70,8 @@ def _condition(text: str) -> tuple[str, str]:
 
 
 def _of_letters(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ArgumentTypeError(f"{printable(text)} is no UTF-8") from None
+    if not is_unicode(text):
+        raise ArgumentTypeError(f"{printable(text)} is no UTF-8")
     return text
 
 
@@ -82,7 +80,8 @@ def _where(conditions: list[tuple[str, str]]) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for key, text in conditions:
         found.setdefault(key, []).append(text)
-        with suppress(ValueError):
+        # Brackets in each other may be more than Python reads.
+        with suppress(ValueError, RecursionError):
             value = json.loads(text)
             if isinstance(value, int | float) and abs(value) < _NUMBER_MAX:
                 found[key].append(value)

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from scotfree.command_line import in_help
 from scotfree.numbers import amount, duration_ns, whole
 from scotfree.rag.evaluation.beir import read
 from scotfree.rag.evaluation.comparing import Settings, evaluate
@@ -34,8 +35,6 @@ _OWN: Final = re.compile(r"[0-9a-f]{32}")
 
 def add(parser: ArgumentParser) -> None:
     """Says the flags."""
-    # A folder's name may have the sign that stands for something in help.
-    kept = str(_cache()).replace("%", "%%")
     parser.add_argument(
         "folder", type=Path, metavar="FOLDER", help="corpus.jsonl, queries.jsonl and, if judged, qrels/test.tsv"
     )
@@ -43,7 +42,7 @@ def add(parser: ArgumentParser) -> None:
         "--index",
         type=Path,
         metavar="FOLDER",
-        help=f"where embeddings and indexes are kept for the next time (default: one below {kept})",
+        help=f"where embeddings and indexes are kept for the next time (default: one below {in_help(_cache())})",
     )
     parser.add_argument(
         "--mode",

@@ -59,9 +59,13 @@ def opened(flags: Namespace) -> Iterator[LanguageModel | None]:
 
 def _model(flags: Namespace) -> LanguageModel | None:
     url = flags.llm or os.environ.get(URL)
-    if flags.model and not url:
-        raise RagError(f"ask the language model {flags.model}: it is not said where it is", "say it with --llm")
-    if flags.no_llm or not (flags.gguf or url):
+    if flags.no_llm:
+        return None
+    if not (flags.gguf or url):
+        if flags.model:
+            raise RagError(
+                f"ask the language model {flags.model}: it is not said where it is", "say it with --llm"
+            )
         return None
     try:
         # Here, since to load what speaks HTTP takes longer than many a search.

@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Final, get_args
 
+from scotfree.command_line import in_help
 from scotfree.rag.embed.embedder import DEFAULT, Device, Embedder
 from scotfree.rag.embed.names import FORMS, by_name
 from scotfree.rag.index import Index, embedder_of, is_index
@@ -18,9 +19,9 @@ VARIABLE: Final = "SCOTFREE_EMBEDDER"
 
 def add(parser: ArgumentParser) -> None:
     """Says the flags."""
-    # A folder's name may have the sign that stands for something in help.
-    lies = str(default()).replace("%", "%%")
-    parser.add_argument("--index", type=Path, metavar="FOLDER", help=f"where the index lies (default: {lies})")
+    parser.add_argument(
+        "--index", type=Path, metavar="FOLDER", help=f"where the index lies (default: {in_help(default())})"
+    )
     parser.add_argument(
         "--embedder",
         metavar="NAME",

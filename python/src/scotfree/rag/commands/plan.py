@@ -11,6 +11,7 @@ from typing import Final
 
 from scotfree.numbers import whole
 from scotfree.rag.commands import opening
+from scotfree.rag.evaluation.progress import Shown
 from scotfree.rag.placement import sample
 from scotfree.rag.placement.budget import Budget
 from scotfree.rag.placement.costs import Figures
@@ -53,15 +54,18 @@ def run(flags: Namespace) -> int:
     """Does it; 1 if the budget cannot be met."""
     budget = Budget(flags.memory, flags.storage, flags.latency)
     questions = sample.read(flags.questions) if flags.questions else None
+    progress = Shown(is_quiet=flags.json)
     with opening.opened(flags) as index:
-        planner = Planner(index, questions, count=flags.count, is_calibrated_anew=flags.calibrate)
-        plan = planner.plan(budget)
+        with progress.wait("searching for a sample of questions"):
+            planner = Planner(index, questions, count=flags.count, is_calibrated_anew=flags.calibrate)
+            plan = planner.plan(budget)
         if not flags.json:
             print(printable("\n".join(_told(planner, plan))))
         measured = None
         if flags.apply:
-            embedded = index.place(plan.placement)
-            measured = planner.measured()
+            with progress.wait("keeping what was chosen, and searching again"):
+                embedded = index.place(plan.placement)
+                measured = planner.measured()
             print(f"{embedded:,} passages embedded", file=sys.stderr)
     if flags.json:
         figures = asdict(measured) if measured else None

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from scotfree.rag.documents import Document
 from scotfree.rag.trouble import RagError
+from scotfree.trouble import is_unicode
 
 _CORPUS: Final = "corpus.jsonl"
 _QUESTIONS: Final = "queries.jsonl"
@@ -90,17 +91,9 @@ def _row(path: Path, number: int, line: str) -> dict[str, Any]:
         raise _wrong(path, number, "it is no JSON object whose _id and text are texts")
     if not isinstance(row.get("title") or "", str):
         raise _wrong(path, number, "its title is no text")
-    if not _is_unicode(row["_id"], row["text"], row.get("title") or ""):
+    if not is_unicode(row["_id"], row["text"], row.get("title") or ""):
         raise _wrong(path, number, "half of a pair of surrogates stands in it alone")
     return row
-
-
-def _is_unicode(*texts: str) -> bool:
-    """JSON can say halves of letters, which no file can hold."""
-    try:
-        return all(text.encode() is not None for text in texts)
-    except UnicodeEncodeError:
-        return False
 
 
 def _judgements(path: Path, questions: dict[str, str]) -> dict[str, dict[str, int]]:
