@@ -7,7 +7,6 @@ language model has the shape of a small one and weights drawn by chance.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -133,15 +132,10 @@ def _parts(prepared: Prepared, threads: int) -> Iterator[Parts]:
 
 
 def _timed(way: Callable[[Told], None], told: Told) -> None:
-    began, cpu = time.perf_counter(), _cpu_s()
+    began, cpu = time.perf_counter(), time.process_time()
     way(told)
     told.wall_s.append(time.perf_counter() - began)
-    told.cpu_s.append(_cpu_s() - cpu)
-
-
-def _cpu_s() -> float:
-    times = os.times()
-    return times.user + times.system
+    told.cpu_s.append(time.process_time() - cpu)
 
 
 def _one_after_another(parts: Parts, questions: Sequence[str], told: Told) -> None:
