@@ -102,6 +102,8 @@ class Trial:
     opening: Opening
     # Places of the questions that are asked; the others set nprobe.
     asked: range
+    # Of all questions.
+    texts: list[str]
 
 
 def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
@@ -133,7 +135,8 @@ def _trial(settings: dict[str, Any]) -> Trial:
     cache_bytes = round(CACHED * prepared.vectors.nbytes)
     half = len(prepared.questions) // 2
     opening = Opening(cache_bytes, None, settings["slo_ms"] * 1e6, device.letter_ns)
-    trial = Trial(prepared, device, opening, range(half, len(prepared.questions)))
+    texts = list(prepared.collection.questions.values())
+    trial = Trial(prepared, device, opening, range(half, len(prepared.questions)), texts)
     for mode in THEIRS:
         build_theirs(mode, prepared.base, (prepared.parts, prepared.vectors), prepared.known, opening)
     with _index(trial, Mode.IVF) as (index, _), passages(prepared.base) as store:
@@ -167,7 +170,7 @@ def _index(trial: Trial, mode: Mode) -> Iterator[tuple[OnDevice, Ask]]:
 
         def one(question: int, told: Told) -> list[Place]:
             before = paced.calls
-            vector = paced.embed([_text(prepared, question)])[0]
+            vector = paced.embed([trial.texts[question]])[0]
             outcome = index.search(vector, COUNT, trial.opening.probes or index.clusters)
             told.regenerated.append(outcome.regenerated)
             told.hits += outcome.hits
@@ -183,15 +186,11 @@ def _ours(trial: Trial) -> Told:
     with Index(folder, paced, cache_bytes=trial.opening.cache_bytes) as index:
 
         def one(question: int, told: Told) -> list[Place]:
-            answer = index.search(_text(prepared, question), COUNT)
+            answer = index.search(trial.texts[question], COUNT)
             told.regenerated.append(answer.regenerated)
             return [(hit.document, hit.start) for hit in answer.hits]
 
         return _told(trial, trial.asked, one)
-
-
-def _text(prepared: Prepared, question: int) -> str:
-    return list(prepared.collection.questions.values())[question]
 
 
 def _told(trial: Trial, questions: Sequence[int], one: Callable[[int, Told], list[Place]]) -> Told:

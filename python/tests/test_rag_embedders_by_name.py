@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import sqlite3
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -313,3 +314,12 @@ def test_the_name_of_the_packages_model_has_not_changed() -> None:
     assert embedder.name == "all-MiniLM-L6-v2"
     assert embedder.digest.hex() == DIGEST
     assert by_name(f"onnx:{bert_folder.package()}").digest == embedder.digest
+
+
+def test_the_runtime_tells_its_maker_nothing(tmp_path: Path) -> None:
+    """What it would send lies first in the user's folder, unless it takes itself for tested."""
+    folder = small_bert.write(tmp_path / "model")
+    program = f"from scotfree.rag.embed import by_name; print(by_name('onnx:{folder}').embed(['cats']).shape[1])"
+    bare = {"HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run([sys.executable, "-c", program], env=bare, capture_output=True, text=True, check=True)
+    assert ended.stdout == "64\n" and not list((tmp_path / ".cache").glob("Microsoft"))

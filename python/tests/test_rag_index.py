@@ -353,7 +353,9 @@ def test_a_document_knows_its_passages_through_all_changes(tmp_path: Path, index
         index.update([Document("long", "\n\n".join(paragraphs[at] for at in kept))])
         index.update([Document("between", f"word{len(list(kept))}")])
         store = Passages(tmp_path / "index" / "passages.sqlite")
-        rows = store._file.execute("select name, passage.id from passage join document on document.id = document")
+        rows = store._changes.execute(
+            "select name, passage.id from passage join document on document.id = document"
+        )
         wanted: dict[str, set[int]] = {}
         for name, number in rows:
             wanted.setdefault(name, set()).add(number)
@@ -609,13 +611,50 @@ def test_a_change_is_seen_by_nobody_before_it_is_whole(tmp_path: Path, monkeypat
         assert index.search("delta wing", 1).hits[0].similarity == pytest.approx(1, abs=1e-5)
 
 
-def test_compaction_does_not_wait_for_who_reads(tmp_path: Path) -> None:
-    with Index.build(tmp_path / "index", [Document(str(at), f"word{at}") for at in range(50)], Words()) as index:
-        reading = index.passages.places()
-        next(reading)
-        index.add([Document("new", "delta wing")])
-        assert index.compact(is_forced=True)
-        assert len(list(reading)) == 49, "it reads on what was there"
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "update pending set embedding = 5",
+        "update setting set value = 'text' where name = 'snapshot'",
+        "update setting set value = x'ff' where name = 'snapshot'",
+        "update setting set value = x'2e2e2f78' where name = 'snapshot'",
+        "update setting set value = 'text' where name = 'embedder'",
+        "update document set metadata = '{'",
+        "update document set passages = '['",
+    ],
+)
+def test_damage_in_the_texts_file_is_told(tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "index"
+    with Index.build(folder, [Document("a", "one")], Words()) as index:
+        index.add([Document("b", "two")])
+    with sqlite3.connect(folder / "passages.sqlite") as file:
+        file.execute(damage)
+    file.close()
+    with pytest.raises(RagError, match="is damaged"), Index(folder, Words()) as index:
+        index.texts(["a"])
+
+
+def test_what_is_no_name_or_filter_or_question_is_refused(tmp_path: Path) -> None:
+    with Index.build(tmp_path / "index", [Document("a", "one", {"year": 7, 'a"b': "c"})], Words()) as index:
+        bad: list[Any] = [{1: 1}, {"year": None}, {"year": {"of": 1}}, {"year": float("nan")}, {"year": "\ud800"}]
+        for wrong in bad:
+            with pytest.raises(RagError, match="look only in documents with"):
+                index.search("one", where=wrong)
+        with pytest.raises(RagError, match="say keys and values"):
+            index.search("one", where="year=7")  # type: ignore[arg-type]
+        for where in ({"year": 7.0}, {"year": [2**70, 7]}, {"year": [*range(40_000)]}, {'a"b': "c"}):
+            assert index.search("one", where=where).hits
+        for question in (5, "\ud800"):
+            with pytest.raises(RagError, match="it is no text"):
+                index.search(question)  # type: ignore[arg-type]
+        for many in (index.remove, index.texts):
+            with pytest.raises(RagError, match=r"say a list of them: \['a'\]"):
+                many("a")
+        for document in ("text", Document("b", "two", [1])):  # type: ignore[arg-type]
+            with pytest.raises(RagError, match="a Document of name, text and a dict"):
+                index.add([document])  # type: ignore[list-item]
+        assert not index.search("one", probes=-1).hits and index.search("one", probes=2**70).hits
+        assert index.documents() == ["a"]
 
 
 def test_an_index_that_was_moved_is_not_changed_by_who_has_it_open(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ def test_nothing_comes_from_elsewhere(server: Server) -> None:
 
 def test_an_index_that_is_damaged_is_told(tmp_path: Path) -> None:
     with Index.build(tmp_path / "index", DOCUMENTS, Words()) as index, serving(index) as server:
-        index._passages._file.execute("drop table words")
+        index._passages._changes.execute("drop table words")
         status, body, _ = sent(server, "POST", "/ask", json.dumps(QUESTION | {"words": True}).encode())
         assert status == 503 and "no such table: words" in json.loads(body)["error"]
 

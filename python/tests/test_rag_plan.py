@@ -199,7 +199,7 @@ def test_questions_are_drawn_from_what_passages_say(tmp_path: Path) -> None:
     [
         ({"memory": "400"}, "memory: 400 is no size; write 400MB"),
         ({"memory": "4%"}, "memory: 4% is no size; write 400MB"),
-        ({"storage": "four"}, "storage: four is no size; write 400MB, 1.5GB, 64MiB or 1000B, or 4%"),
+        ({"storage": "four"}, "storage: four is no size; write 400MB, 1.5GB, 64MiB or 100kB, or 4%"),
         ({"storage": "0%"}, "storage: 0% is nothing; give it more"),
         ({"storage": "-4%"}, "storage: -4% is no size"),
         ({"latency": "250"}, "latency: 250 is no time of up to 30 days; write 2ms"),

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 _UNITS: Final = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
-_SIZES: Final = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_DECIMAL: Final = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_SIZES: Final = _DECIMAL | {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 # As long as a call may last (see `scotfree.study.ingest.clean`).
 _DURATION_NS_MAX: Final = 30 * 86_400e9
 
@@ -51,7 +52,7 @@ def duration_ns(text: str) -> float:
 
 def size_bytes(text: str) -> int:
     """A size with its unit, as 400MB, in bytes."""
-    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([kMG]?B|[KMG]iB)", text)
+    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([kKMG]?B|[KMG]iB)", text)
     if not found:
-        raise ArgumentTypeError(f"{text} is no size; write 400MB, 1.5GB, 64MiB or 1000B")
+        raise ArgumentTypeError(f"{text} is no size; write 400MB, 1.5GB, 64MiB or 100kB")
     return round(float(found[1]) * _SIZES[found[2]])

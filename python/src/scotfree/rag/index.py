@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import math
+import re
 import shlex
 import sqlite3
 import threading
@@ -38,9 +39,10 @@ from scotfree.rag.placement.stored import Stored
 from scotfree.rag.splitting import Splitter
 from scotfree.rag.stages import Staged
 from scotfree.rag.trouble import RagError
+from scotfree.trouble import is_unicode
 
 # Standard errors that an estimate's bound is away: recall beside how much is embedded again.
-DEVIATIONS: Final = 1.1
+DEVIATIONS: Final = 1.2
 # Of embeddings that searches made: some thousand.
 CACHE_BYTES: Final = 4 << 20
 # Passages that are embedded at once, after as many as are looked for: more are seldom needed by then.
@@ -64,6 +66,7 @@ _LOCK: Final = "lock"
 # In the passages' file: name and digest.
 _EMBEDDER: Final = "embedder"
 _SNAPSHOT: Final = "codes-{}.scot"
+_SNAPSHOT_NAME: Final = re.compile(rb"codes-\d+\.scot")
 
 
 # A passage's number and its similarity.
@@ -160,6 +163,7 @@ class Index:
 
         Of what searches embed again, `cache_bytes` are kept. A `RagError` says what is wrong with the folder.
         """
+        folder = Path(folder)
         if not folder.is_dir() and (folder.exists() or folder.is_symlink()):
             raise RagError(f"open the index {folder}: it is no folder", "name another")
         if not 0 < bits <= BITS_MAX:
@@ -173,7 +177,8 @@ class Index:
         self._passages = Passages(folder / _PASSAGES)
         self._bits = bits
         self._cache, self._cache_lock = Cache(cache_bytes), threading.Lock()
-        self._change_lock = threading.Lock()
+        # One thread may come again, from what is told of its progress: to look at what there is, not to change it.
+        self._change_lock = threading.RLock()
         self._check_model()
         self._version = self._passages.version()
         self._seen = self._read(None)
@@ -189,8 +194,9 @@ class Index:
         return index
 
     def close(self) -> None:
-        """Ends it."""
-        self._passages.close()
+        """Ends it, when threads that change it have done; searches under way may say that it is closed."""
+        with self._change_lock:
+            self._passages.close()
 
     def __enter__(self) -> Index:
         return self
@@ -208,7 +214,7 @@ class Index:
 
     def texts(self, names: Iterable[str]) -> list[Text]:
         """The passages of documents, in the order of the names and of where they begin; of unknown names none."""
-        return [text for name in names for text in self._passages.of_document(name)]
+        return [text for name in _several(names) for text in self._passages.of_document(name)]
 
     def metadata(self, keys_max: int, values_max: int) -> dict[str, list[Any]]:
         """What documents are said to be: keys, and of each the values, the most frequent first."""
@@ -237,7 +243,7 @@ class Index:
     def remove(self, names: Iterable[str]) -> int:
         """Forgets documents; returns how many there were."""
         with self._changing():
-            return self._passages.remove(list(names))
+            return self._passages.remove(_several(names))
 
     def compact(self, *, is_forced: bool = False, changes_min: int = 1) -> bool:
         """Makes a snapshot with what changed, if that is much, and at least so many passages; true if it did.
@@ -335,6 +341,8 @@ class Index:
         fused by reciprocal ranks. `probes` clusters are looked through, all unless it is said; `deviations`
         standard errors are an estimate's bound.
         """
+        if not isinstance(question, str) or not is_unicode(question):
+            raise RagError(f"search for {question!r}: it is no text", "ask with a text that UTF-8 can write")
         answer = Answer()
         outside = self._passages.outside(where) if where else set()
         asked = _Asked(count, probes, deviations, outside, question if with_words else "")
@@ -380,7 +388,8 @@ class Index:
         if seen.snapshot is None:
             return known
         with answer.stage("centroid search and scan"):
-            probes = seen.snapshot.clusters if asked.probes is None else asked.probes
+            clusters = seen.snapshot.clusters
+            probes = clusters if asked.probes is None else min(max(asked.probes, 0), clusters)
             gone = seen.gone | asked.outside
             search = seen.snapshot.search(lent(vector), asked.count, probes, asked.deviations, gone)
         search.give(known)
@@ -556,6 +565,11 @@ class Index:
         if before and (before.name, before.said) == (name, said):
             # Neither file is ever changed; to open a snapshot is to read it once.
             return replace(before, numbers=numbers, pending=pending, gone=gone)
+        if name and not _SNAPSHOT_NAME.fullmatch(name):
+            raise RagError(
+                f"open the index {self.folder}: what it says of its codes is damaged",
+                "remove the folder and index again",
+            )
         path = self.folder / name.decode() if name else None
         try:
             is_same = before is not None and before.name == name
@@ -588,11 +602,12 @@ class Index:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise RagError(
-                    f"change the index {self.folder}: another process is changing it", "wait for it to end"
+                    f"change the index {self.folder}: another process is changing it, or what calls this",
+                    "wait for it to end",
                 ) from None
             try:
                 yield
-            except OSError:
+            except (OSError, sqlite3.Error):
                 # What could not be written whole takes room on a disk that may be full.
                 with suppress(OSError, sqlite3.Error):
                     self._sweep()
@@ -664,14 +679,23 @@ def _serial(name: str) -> int:
     return int("".join(letter for letter in name if letter.isdigit()))
 
 
+def _several(names: Iterable[str]) -> list[str]:
+    """Names of documents; one alone would be read letter by letter."""
+    if isinstance(names, str):
+        raise RagError(f"take {names!r} for names of documents", f"say a list of them: [{names!r}]")
+    return list(names)
+
+
 def _check(document: Document) -> None:
     """Refuses what could not be written, or not be found again."""
+    if not isinstance(document, Document) or not isinstance(document.metadata, dict):
+        raise RagError(f"put in {str(document)[:80]!r}", "say a Document of name, text and a dict of metadata")
     try:
         document.name.encode()
         document.text.encode()
         # A number that is none would be no JSON to SQLite, which then answers no filter at all.
         json.dumps(document.metadata, ensure_ascii=False, allow_nan=False, sort_keys=True).encode()
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, RecursionError, TypeError, ValueError) as error:
         raise RagError(
             f"put in the document {document.name!r}: {error}",
             "name and text are texts that UTF-8 can write, metadata what JSON can",

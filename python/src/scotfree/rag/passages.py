@@ -14,6 +14,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,7 @@ import numpy as np
 
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Vectors
+from scotfree.rag.reader import Reader
 from scotfree.rag.splitting import Passage
 from scotfree.rag.trouble import RagError
 
@@ -60,6 +62,15 @@ create table if not exists setting (name text primary key, value blob not null);
 
 # Of passages, whose numbers are one value, as JSON.
 _AMONG: Final = "passage.id in (select value from json_each(?))"
+# By a document's name.
+_RUNS: Final = "select passages from document where name = ?"
+# Of a document's metadata: a key has one of several values.
+_HAS: Final = (
+    "exists (select 1 from json_each(metadata) as one"
+    " where one.key = ? and one.atom in (select value from json_each(?)))"
+)
+# What a filter can ask for.
+_VALUES: Final = (str, int, float)
 # What SQLite writes of a row of a numbered text beside the text: the header's length, its columns' kinds.
 _ROW_BYTES: Final = 4
 
@@ -113,28 +124,32 @@ class Passages:
         """Opens it, or makes it; a `RagError` says why it is none of ours."""
         self._path = path
         try:
-            # Searches may run on other threads than the one that opened it; each statement locks.
-            self._file = sqlite3.connect(path, timeout=_PATIENCE_S, check_same_thread=False)
-            self._prepare(path)
             # Changes have a connection of their own: nobody reads what is not committed yet.
             self._changes = sqlite3.connect(path, timeout=_PATIENCE_S, check_same_thread=False)
-            for connection in (self._file, self._changes):
-                connection.execute("pragma foreign_keys = on")
-                # A change that has returned survives the loss of power.
-                connection.execute("pragma synchronous = full")
+            self._prepare()
+            self._changes.execute("pragma foreign_keys = on")
+            # A change that has returned survives the loss of power.
+            self._changes.execute("pragma synchronous = full")
+            self._reader = Reader(sqlite3.connect(path, timeout=_PATIENCE_S, check_same_thread=False))
             self._inode = _inode(path)
         except sqlite3.Error as error:
-            raise RagError(f"open {path}: {error}", "name an index, or a folder in which to make one") from None
+            raise RagError(
+                f"open {path}: {error}",
+                "name an index, or a folder in which to make one, that can be written and has room",
+            ) from None
 
     def check_place(self) -> None:
-        """A `RagError` says that the file is not at its place any more, or that another is."""
+        """A `RagError` says that the file is not at its place any more, that another is, or that it is closed."""
+        if self._reader.is_closed:
+            raise RagError(f"change the index {self._path.parent}: it is closed", "open it again")
         if _inode(self._path) != self._inode:
             tried = f"change the index {self._path.parent}"
             raise RagError(f"{tried}: it was moved or another put in its place", "open it again, where it is now")
 
-    def _prepare(self, path: Path) -> None:
+    def _prepare(self) -> None:
+        path = self._path
         application, version, tables = (
-            self._file.execute(f"select * from {of}").fetchone()[0]
+            self._changes.execute(f"select * from {of}").fetchone()[0]
             for of in ("pragma_application_id", "pragma_user_version", "(select count(*) from sqlite_master)")
         )
         if tables and (application, version) != (_APPLICATION, _VERSION):
@@ -146,22 +161,24 @@ class Passages:
                     "put back what it was, or name another",
                 )
             # Before anything is written: what `settle` forgets, the file system gets back.
-            self._file.execute("pragma auto_vacuum = incremental")
-        self._file.execute("pragma journal_mode = wal")
+            self._changes.execute("pragma auto_vacuum = incremental")
+        self._changes.execute("pragma journal_mode = wal")
         if not tables:
             marks = f"pragma application_id = {_APPLICATION}; pragma user_version = {_VERSION};"
             # Another process may be making it, too.
-            self._file.executescript(f"begin immediate; {_SCHEMA} {marks} commit;")
+            self._changes.executescript(f"begin immediate; {_SCHEMA} {marks} commit;")
 
     def close(self) -> None:
         """Ends it."""
+        self._reader.close()
         self._changes.close()
-        self._file.close()
 
     def setting(self, name: str) -> bytes | None:
         """What is known of the index by that name."""
-        row = self._file.execute("select value from setting where name = ?", [name]).fetchone()
-        return bytes(row[0]) if row else None
+        value = self._reader.value("select value from setting where name = ?", [name])
+        if value is not None and not isinstance(value, bytes):
+            raise self._damaged(f"what it says of its {name}")
+        return value
 
     def make_known(self, name: str, value: bytes) -> None:
         """Makes it known."""
@@ -170,14 +187,14 @@ class Passages:
 
     def version(self) -> int:
         """Another one, when something has changed."""
-        return int(self._file.execute("pragma data_version").fetchone()[0])
+        return int(self._reader.value("pragma data_version"))
 
     def metadata(self, keys_max: int, values_max: int) -> dict[str, list[Any]]:
         """The keys that documents have, and of each its values; of both the most frequent first.
 
         Not those that begin with `_`: what a library keeps for itself tells nobody anything.
         """
-        rows = self._file.execute(
+        rows = self._reader.rows(
             "select key, atom, sum(count(*)) over (partition by key) as many from document, json_each(metadata)"
             " where atom is not null and instr(key, '\"') = 0 and substr(key, 1, 1) <> '_'"
             " group by key, atom order by many desc, key, count(*) desc, atom"
@@ -191,26 +208,36 @@ class Passages:
 
     def documents(self) -> dict[str, bytes]:
         """The digest of every document."""
-        return dict(self._file.execute("select name, digest from document"))
+        return dict(self._reader.rows("select name, digest from document"))
 
     def texts_of(self, name: str) -> dict[str, list[int]]:
         """The numbers of a document's passages, by their text: a text may stand in it twice."""
         found: dict[str, list[int]] = {}
-        rows = self._file.execute(
-            f"select text, id from passage where {_AMONG}", [json.dumps(self._numbers(name))]
-        )
+        rows = self._reader.rows(f"select text, id from passage where {_AMONG}", [json.dumps(self._numbers(name))])
         for text, number in rows:
             found.setdefault(text, []).append(number)
         return found
 
-    def _numbers(self, name: str, seen_by: sqlite3.Connection | None = None) -> list[int]:
-        """Of a document's passages, also as a change sees them that is not committed yet."""
-        row = (seen_by or self._file).execute("select passages from document where name = ?", [name]).fetchone()
-        return [
-            number
-            for first, count in json.loads(row[0] if row else "[]")
-            for number in range(first, first + count)
-        ]
+    def _numbers(self, name: str) -> list[int]:
+        """Of a document's passages."""
+        return self._spread(self._reader.rows(_RUNS, [name]))
+
+    def _numbers_changed(self, name: str) -> list[int]:
+        """As a change sees them that is not committed yet."""
+        return self._spread(self._changes.execute(_RUNS, [name]).fetchall())
+
+    def _spread(self, rows: Sequence[Any]) -> list[int]:
+        runs = self._parsed(rows[0][0]) if rows else []
+        return [number for first, count in runs for number in range(first, first + count)]
+
+    def _parsed(self, text: str) -> Any:
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise self._damaged("what it says of a document") from None
+
+    def _damaged(self, what: str) -> RagError:
+        return RagError(f"read {self._path}: {what} is damaged", "remove its folder and index again")
 
     def put(self, changes: Iterable[Change]) -> None:
         """Writes documents as they are now: all of them or, if it is killed, none."""
@@ -219,7 +246,7 @@ class Passages:
                 self._put(change)
 
     def _put(self, change: Change) -> None:
-        before = self._numbers(change.document.name, self._changes)
+        before = self._numbers_changed(change.document.name)
         document = self._document(change.document.name, change.digest, change.document.metadata)
         self._changes.executemany(
             "update passage set start = ? where id = ?", [[start, number] for number, start in change.kept.items()]
@@ -257,7 +284,7 @@ class Passages:
             return sum(self._remove(name) for name in names)
 
     def _remove(self, name: str) -> int:
-        self._drop(self._numbers(name, self._changes))
+        self._drop(self._numbers_changed(name))
         return self._changes.execute("delete from document where name = ?", [name]).rowcount
 
     def _drop(self, passages: Iterable[int]) -> None:
@@ -267,21 +294,19 @@ class Passages:
 
     def places(self) -> Iterator[tuple[int, str, int]]:
         """Of every passage its number, its document and the letter at which it begins."""
-        yield from self._file.execute(
+        yield from self._reader.each(
             "select passage.id, name, start from passage join document on document.id = document"
-            " order by passage.id"
+            " where passage.id > ? order by passage.id"
         )
 
     def sizes(self) -> Sizes:
         """What the file's bytes are; a `RagError` says that SQLite was built without what tells it."""
         try:
-            rows = self._file.execute(
-                "select name, sum(pgsize), sum(payload) from dbstat group by name"
-            ).fetchall()
+            rows = self._reader.rows("select name, sum(pgsize), sum(payload) from dbstat group by name")
         except sqlite3.Error as error:
             raise RagError(f"say what an index takes: {error}", "take a Python whose SQLite has dbstat") from None
         letters, pages, free, page_bytes = (
-            self._file.execute(f"select * from {of}").fetchone()[0]
+            self._reader.value(f"select * from {of}")
             for of in (
                 "(select coalesce(sum(length(cast(text as blob))), 0) from passage)",
                 "pragma_page_count",
@@ -299,19 +324,17 @@ class Passages:
 
     def count(self) -> int:
         """How many passages there are."""
-        return int(self._file.execute("select count(*) from passage").fetchone()[0])
+        return int(self._reader.value("select count(*) from passage"))
 
     def gone(self) -> set[int]:
         """Passages that a snapshot may still have."""
-        return {row[0] for row in self._file.execute("select passage from gone")}
+        return {row[0] for row in self._reader.rows("select passage from gone")}
 
     def pending(self, dimensions: int) -> tuple[list[int], Vectors]:
         """Passages that no snapshot has, and their embeddings."""
-        rows = self._file.execute("select passage, embedding from pending order by passage").fetchall()
-        if any(len(row[1]) != 4 * dimensions for row in rows):
-            raise RagError(
-                f"read {self._path}: an embedding in it is damaged", "remove its folder and index again"
-            )
+        rows = self._reader.rows("select passage, embedding from pending order by passage")
+        if any(not isinstance(row[1], bytes) or len(row[1]) != 4 * dimensions for row in rows):
+            raise self._damaged("an embedding in it")
         vectors = np.frombuffer(b"".join(row[1] for row in rows), np.float32).reshape(-1, dimensions)
         return [row[0] for row in rows], vectors
 
@@ -322,7 +345,7 @@ class Passages:
             return []
         # Quoted: a question has no operators.
         asked = " OR ".join(f'"{word}"' for word in dict.fromkeys(words))
-        rows = self._file.execute(
+        rows = self._reader.rows(
             "select rowid from words where words match ? order by bm25(words), rowid limit ?", [asked, count]
         )
         return [row[0] for row in rows]
@@ -330,12 +353,12 @@ class Passages:
     def names(self, where: Where) -> list[str]:
         """Documents whose metadata are as `where` says."""
         condition, values = self._condition(where)
-        return [row[0] for row in self._file.execute(f"select name from document where {condition}", values)]
+        return [row[0] for row in self._reader.rows(f"select name from document where {condition}", values)]
 
     def outside(self, where: Where) -> set[int]:
         """Passages of documents whose metadata are not as `where` says."""
         condition, values = self._condition(where)
-        rows = self._file.execute(
+        rows = self._reader.rows(
             "select passage.id from passage join document on document.id = document"
             f" where ({condition}) is not true",
             values,
@@ -345,15 +368,13 @@ class Passages:
     def _condition(self, where: Where) -> tuple[str, list[Any]]:
         """Of documents, in SQL, with its values."""
         if callable(where):
-            rows = self._file.execute("select id, name, metadata from document")
-            chosen = [number for number, name, metadata in rows if where(name, json.loads(metadata))]
+            rows = self._reader.each("select id, name, metadata from document where id > ? order by id")
+            chosen = [number for number, name, metadata in rows if where(name, self._parsed(metadata))]
             return "document.id in (select value from json_each(?))", [json.dumps(chosen)]
-        asked, values = [], []
-        for key, value in where.items():
-            several = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
-            asked.append(f"json_extract(metadata, ?) in ({', '.join('?' * len(several))})")
-            values += [f'$."{key}"', *several]
-        return " and ".join(asked) or "true", values
+        if not isinstance(where, Mapping):
+            raise RagError(f"look only in documents with {where!r}", 'say keys and values: {"key": "value"}')
+        asked = [(key, _one_of(key, value)) for key, value in where.items()]
+        return " and ".join([_HAS] * len(asked)) or "true", [value for pair in asked for value in pair]
 
     def settle(
         self, snapshot: str, passages: Sequence[int], gone: Iterable[int], more: Mapping[str, bytes]
@@ -367,16 +388,20 @@ class Passages:
             self._changes.executemany("delete from gone where passage = ?", [[one] for one in gone])
             known = {"snapshot": snapshot.encode()} | dict(more)
             self._changes.executemany("insert or replace into setting values (?, ?)", list(known.items()))
-        self._shrink()
+        # What counts is written. On a full disk, say, the file stays as large as it is until the next time.
+        with suppress(sqlite3.OperationalError):
+            self._shrink()
 
     def _shrink(self) -> None:
         """Gives back what nothing stands in: embeddings that are settled are most of the file."""
         # As a script: a step of it moves a page, and a statement without columns is stepped once.
         self._changes.executescript("pragma incremental_vacuum")
-        # While another reads, the log stays until the next time: that is not waited for.
+        # While another process reads, the log stays until the next time: that is not waited for.
         self._changes.execute("pragma busy_timeout = 0")
-        self._changes.execute("pragma wal_checkpoint(truncate)").fetchall()
-        self._changes.execute(f"pragma busy_timeout = {_PATIENCE_S * 1000}")
+        try:
+            self._changes.execute("pragma wal_checkpoint(truncate)").fetchall()
+        finally:
+            self._changes.execute(f"pragma busy_timeout = {_PATIENCE_S * 1000}")
 
     def texts(self, numbers: Sequence[int]) -> dict[int, Text]:
         """Passages by their numbers."""
@@ -392,18 +417,33 @@ class Passages:
         return self._texts(f"{_AMONG} order by start, passage.id", [json.dumps(self._numbers(name))])
 
     def _texts(self, condition: str, values: Sequence[int | str]) -> list[Text]:
-        rows = self._file.execute(
+        rows = self._reader.rows(
             "select passage.id, name, start, text, metadata"
             f" from passage join document on document.id = document where {condition}",
             values,
         )
-        return [Text(row[0], row[1], row[2], row[3], json.loads(row[4])) for row in rows]
+        return [Text(row[0], row[1], row[2], row[3], self._parsed(row[4])) for row in rows]
+
+
+def _one_of(key: Any, value: Any) -> str:
+    """Values of a filter as JSON; a `RagError` says that some could be no document's."""
+    several = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
+    try:
+        if not isinstance(key, str) or not all(isinstance(one, _VALUES) for one in several):
+            raise ValueError(f"{key!r}: {value!r}")
+        said = json.dumps(several, ensure_ascii=False, allow_nan=False)
+        (key + said).encode()
+    except ValueError as error:
+        raise RagError(
+            f"look only in documents with {error}", "say keys and values that are texts or numbers"
+        ) from None
+    return said
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
     try:
         details = path.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return details.st_dev, details.st_ino
 

@@ -6,8 +6,13 @@ onnxruntime-gpu; no run of it there has been recorded.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Final
+
+# Otherwise the runtime tells its maker over the network how it is used; it looks once, when
+# it is loaded.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 import onnxruntime
 
