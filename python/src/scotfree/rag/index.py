@@ -42,7 +42,7 @@ from scotfree.rag.trouble import RagError
 from scotfree.trouble import is_unicode
 
 # Standard errors that an estimate's bound is away: recall beside how much is embedded again.
-DEVIATIONS: Final = 1.2
+DEVIATIONS: Final = 1.1
 # Of embeddings that searches made: some thousand.
 CACHE_BYTES: Final = 4 << 20
 # Passages that are embedded at once, after as many as are looked for: more are seldom needed by then.
