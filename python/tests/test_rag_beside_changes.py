@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.words import Words
 from scotfree.rag import Document, Index, RagError, reader
+from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.passages import Where
 
 
@@ -90,3 +94,52 @@ def test_who_is_told_of_progress_may_look_but_not_change(tmp_path: Path) -> None
 
         index.update([Document("a", "one"), Document("b", "two")], progress=told)
         assert seen == [["a"], ["a"]] and index.documents() == ["a", "b"]
+
+
+@pytest.mark.parametrize("with_words", [False, True])
+@pytest.mark.parametrize("where", [{"of": "me"}, lambda _, metadata: metadata["of"] == "me"])
+def test_what_is_put_in_during_a_search_passes_its_filter_or_is_not_found(
+    tmp_path: Path, where: Where, with_words: bool
+) -> None:
+    """Between asking what a filter leaves out and what is near, the question is embedded."""
+    mine = [Document(str(at), f"word{at} text", {"of": "me"}) for at in range(20)]
+    with Index.build(tmp_path / "index", mine, Words()) as index:
+        embedder, honest = index.embedder, index.embedder.embed
+        others = iter([Document("other", "question text", {"of": "you"}), Document("3", "word3", {"of": "you"})])
+
+        def embed(texts: Sequence[str]) -> Vectors:
+            if texts == ["question text"] and (other := next(others, None)):
+                embedder.embed = honest  # type: ignore[method-assign]
+                index.update([other])
+                embedder.embed = embed  # type: ignore[method-assign]
+            return honest(texts)
+
+        embedder.embed = embed  # type: ignore[method-assign]
+        found = index.search("question text", 30, where=where, with_words=with_words).hits
+        assert next(others, None) is None and {hit.metadata["of"] for hit in found} == {"me"}
+        assert {hit.document for hit in found} == {str(at) for at in range(20)} - {"3"}
+
+
+def test_a_filter_that_is_none_is_refused_though_it_is_empty(tmp_path: Path) -> None:
+    with Index.build(tmp_path / "index", [Document("a", "one", {"k": "a\0b", "n": 2**63})], Words()) as index:
+        nothing: list[Any] = [[], "", 0]
+        for wrong in nothing:
+            with pytest.raises(RagError, match="say keys and values"):
+                index.search("one", where=wrong)
+        # Of which SQLite takes both for what is there.
+        for unlike in ({"k": "a"}, {"n": 2**63 + 1}):
+            assert not index.search("one", where=unlike).hits
+        assert index.search("one", where={}).hits and index.search("one", where={"n": 2**63}).hits
+
+
+def test_a_signal_may_close_what_is_being_searched(tmp_path: Path) -> None:
+    """As who is asked to end does: in between any two steps of the thread that searches."""
+    index = Index.build(tmp_path / "index", [Document(str(at), f"word{at}") for at in range(99)], Words())
+    before = signal.signal(signal.SIGALRM, lambda *_: index.close())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(RagError, match="it is closed"):
+            while True:
+                index.search("word7", with_words=True, where=lambda *_: True)
+    finally:
+        signal.signal(signal.SIGALRM, before)

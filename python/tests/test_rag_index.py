@@ -571,7 +571,7 @@ def test_an_embedding_of_a_question_is_checked(tmp_path: Path) -> None:
     with Index.build(tmp_path / "index", [Document("a", "one")], Words()) as index:
         for vector in (np.zeros(3), np.full(Words().dimensions, np.nan), np.zeros((1, 2)), "text"):
             with pytest.raises(RagError, match="a search with an embedding"):
-                index.search("one", vector=vector)  # type: ignore[arg-type]
+                index.search("one", vector=vector)
 
 
 def test_a_document_that_could_not_be_written_is_refused_before_anything_is(tmp_path: Path) -> None:

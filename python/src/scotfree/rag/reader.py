@@ -23,7 +23,8 @@ class Reader:
     def __init__(self, connection: sqlite3.Connection) -> None:
         """Takes it; it may have been made on another thread."""
         self._connection: sqlite3.Connection | None = connection
-        self._lock = threading.Lock()
+        # One thread may come again: to close it, from what a signal calls while a statement is read.
+        self._lock = threading.RLock()
 
     @property
     def is_closed(self) -> bool:
@@ -40,9 +41,15 @@ class Reader:
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows; a `RagError` says that it is closed."""
         with self._lock:
-            if self._connection is None:
-                raise RagError("read the index: it is closed", "open it again")
-            return self._connection.execute(statement, values).fetchall()
+            connection = self._connection
+            if connection is None:
+                raise _closed()
+            try:
+                return connection.execute(statement, values).fetchall()
+            except sqlite3.ProgrammingError:
+                if self._connection is None:
+                    raise _closed() from None
+                raise
 
     def value(self, statement: str, values: Sequence[Any] = ()) -> Any:
         """The first column of the first row; nothing, where there is no row."""
@@ -58,3 +65,7 @@ class Reader:
         while rows := self.rows(f"{statement} limit {_PAGE}", [last]):
             yield from rows
             last = rows[-1][0]
+
+
+def _closed() -> RagError:
+    return RagError("read the index: it is closed", "open it again")
