@@ -1,11 +1,13 @@
 //! The file of an index of passages.
 
-use scotfree_retrieval::{encoded, Axis, Basis, Clusters, Found, Kernel, Search, Snapshot, Wanted};
+use scotfree_retrieval::{
+    encoded, merged, Axis, Basis, Clusters, Embedded, Found, Kernel, Search, Snapshot, Wanted,
+};
 
 /// Where the header's checksums lie, and what they are of.
-const BODY_AT: usize = 72;
-const HEADER_AT: usize = 76;
-const BODY: usize = 80;
+const BODY_AT: usize = 80;
+const HEADER_AT: usize = 84;
+const BODY: usize = 88;
 const DIMENSIONS: usize = 64;
 const COUNT: usize = 3;
 
@@ -22,9 +24,9 @@ pub fn snapshot(data: &[u8]) {
     let Ok(snapshot) = Snapshot::of(bytes) else { return };
     assert_eq!(snapshot.passages().count(), snapshot.rows());
     let question = vec![0.1; snapshot.basis().dimensions];
-    let wanted = Wanted { question: &question, count: COUNT, probes: usize::MAX, deviations: 2.0 };
+    let wanted = Wanted { question: &question, count: COUNT, probes: usize::MAX, bare_probes: 1, deviations: 2.0 };
     let mut search = Search::new(&snapshot, wanted, Kernel::best(), |passage| passage % 5 == 0);
-    assert!(search.estimated() <= snapshot.rows());
+    assert!(search.estimated() + search.certain() <= snapshot.rows());
     loop {
         let asked = search.ask(2);
         if asked.is_empty() {
@@ -35,7 +37,7 @@ pub fn snapshot(data: &[u8]) {
     assert!(search.found().len() <= COUNT && search.guessed().len() <= COUNT);
 }
 
-/// Small indexes: of few axes and of all.
+/// Small indexes: of few axes and of all, and one of which a cluster is bare.
 pub fn seeds() -> Vec<Vec<u8>> {
     let embedding = |place: usize| (0..DIMENSIONS).map(move |at| if at == place { 1.0 } else { 0.0 });
     let embeddings: Vec<f32> = (0..6).flat_map(embedding).collect();
@@ -53,5 +55,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         let basis = Basis { dimensions: DIMENSIONS, directions, axes, rest: 0.01 };
         encoded(&basis, [1; 32], clusters, &embeddings).expect("it is an index")
     };
-    vec![seed(&[8; 8]), seed(&[1; DIMENSIONS]), seed(&[3; 20])]
+    let coded = Snapshot::of(seed(&[3; 20])).expect("it is one");
+    let nothing = Embedded { embeddings: &[], passages: &[] };
+    let bare = merged(&coded, |_| false, |cluster| cluster == 1, nothing).expect("it is an index");
+    vec![seed(&[8; 8]), seed(&[1; DIMENSIONS]), seed(&[3; 20]), bare]
 }

@@ -1,6 +1,7 @@
 """A process that changes an index until it is killed: it says what it begins, and what has been done.
 
-`python -m bench.rag_changing FOLDER SEED [place]`: with `place` it also keeps exact values of clusters.
+`python -m bench.rag_changing FOLDER SEED [place]`: with `place` it also keeps exact values of clusters, or not
+even codes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def main(folder: Path, seed: int, *more: str) -> None:
                 index.remove([name])
             elif kind == "place":
                 kinds = [
-                    [cluster for cluster in range(len(index.clusters())) if chance.random() < 0.7] for _ in "12"
+                    [cluster for cluster in range(len(index.clusters())) if chance.random() < 0.5]
+                    for _ in ("memory", "disk", "bare")
                 ]
                 index.place(Placement.of(*kinds))
             else:

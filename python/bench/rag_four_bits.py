@@ -96,7 +96,7 @@ def _ours(prepared: Prepared) -> Peer:
     none: set[int] = set()
 
     def search(question: Any, probes: int) -> Any:
-        return snapshot.search(lent(question), COUNT, probes, 0.0, none).guessed()
+        return snapshot.search(lent(question), COUNT, probes, 0.0, none, bare_probes=0).guessed()
 
     def places(found: Any) -> list[Place]:
         return [where[number] for number, _ in found]

@@ -1,12 +1,13 @@
 """The planner on small devices: what it predicts and what is measured, and policies that ask no questions.
 
-Each policy keeps exact values of as many clusters as the budget has room for, and each is measured with the same
-questions, none of which has chosen anything. What is kept is looked up and not embedded: the lab's device is slow.
+Each policy keeps exact values of as many clusters as the budget has room for, or codes of as many, where it has no
+room for all codes. Each is measured with the same questions, none of which has chosen anything. What is kept is
+looked up and not embedded: the lab's device is slow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from bench import rag_collections
 from bench.rag_collections import THREADS
 from scotfree.rag.embed.onnx_embedder import OnnxEmbedder
 from scotfree.rag.evaluation.modes import Mode, build_ours
+from scotfree.rag.evaluation.prepared import Prepared
 from scotfree.rag.index import Index
 from scotfree.rag.placement.budget import Budget
 from scotfree.rag.placement.costs import Figures
@@ -37,20 +39,23 @@ def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
         with Index(folder, OnnxEmbedder(threads=THREADS), cache_bytes=0) as index:
             planner = Planner(index, questions, is_calibrated_anew=True)
             plan = planner.plan(Budget(storage=settings["storage"]))
-            policies = {_PLANNED: plan.placement} | _fixed(planner, plan.budget)
+            policies = {_PLANNED: plan.placement} | _fixed(planner, plan.budget, settings["policies"])
             figures, found = {}, {}
             for name, placement in policies.items():
                 keeping.place(placement)
                 index.refresh()
                 figures[name] = planner.measured()
                 found[f"{name}_kept_percent"] = _kept(planner)
-                found[f"{name}_file_bytes"] = index.stored.file_bytes
+                found[f"{name}_recall"] = _recall(prepared, keeping, planner)
+                found[f"{name}_clusters"] = len(placement.kept | placement.bare)
+    room_bytes = plan.budget.storage_bytes(plan.flat_bytes)
+    found["of_budget_percent"] = 100 * figures[_PLANNED].storage_bytes / room_bytes
     found |= {f"{name}_p50_ms": of.median_s * 1e3 for name, of in figures.items()}
     return found | _beside(plan.predicted, figures) | {"questions": len(planner.checking), "asked": planner.asked}
 
 
-def _fixed(planner: Planner, budget: Budget) -> dict[str, Placement]:
-    """Nothing; and clusters by their size or by chance, as many as there is room for."""
+def _fixed(planner: Planner, budget: Budget, names: Sequence[str]) -> dict[str, Placement]:
+    """Policies by their names: nothing; and clusters by their size or by chance, as many as there is room for."""
     sizes = planner.costs.passages
     by_size = sorted(range(len(sizes)), key=lambda cluster: sizes[cluster])
     orders: dict[str, list[int]] = {
@@ -59,18 +64,35 @@ def _fixed(planner: Planner, budget: Budget) -> dict[str, Placement]:
         "largest": by_size[::-1],
         "any": np.random.default_rng(_SEED).permutation(len(sizes)).tolist(),
     }
-    return {name: _filled(planner, budget, order) for name, order in orders.items()}
+    return {name: _filled(planner, budget, orders[name]) for name in names}
 
 
 def _filled(planner: Planner, budget: Budget, order: Iterable[int]) -> Placement:
     costs = planner.costs
     room = budget.storage_bytes(costs.flat_bytes) - costs.storage_bytes(Placement())
-    kept = []
+    kept, bare = [], []
     for cluster in order:
-        if costs.bytes_of(cluster) <= room:
+        if room < 0:
+            bare.append(cluster)
+            room += costs.code_bytes_of(cluster)
+        elif not bare and costs.bytes_of(cluster) <= room:
             kept.append(cluster)
             room -= costs.bytes_of(cluster)
-    return Placement.of(disk=kept)
+    return Placement.of(disk=kept, bare=bare)
+
+
+def _recall(prepared: Prepared, index: Index, planner: Planner) -> float:
+    """Of the questions that are measured: how much of what exact search finds is found."""
+    numbers = {question: at for at, question in enumerate(prepared.collection.questions.values())}
+    index.refresh()
+    shares = [
+        prepared.share(
+            numbers[one.question],
+            [(hit.document, hit.start) for hit in index.search(one.question, planner.count).hits],
+        )
+        for one in planner.checking
+    ]
+    return sum(shares) / len(shares)
 
 
 def _kept(planner: Planner) -> float:

@@ -259,7 +259,8 @@ def test_the_planner_keeps_more_of_what_is_asked_than_policies_that_do_not_ask(
     monkeypatch.setattr(
         rag_collections, "prepared", lambda *_: prepare(of, tmp_path, Words(), Shown(is_quiet=True))
     )
-    settings = {"collection": "made", "questions": 24, "storage": "38%"}
+    four = ["nothing", "smallest", "largest", "any"]
+    settings = {"collection": "made", "questions": 24, "storage": "38%", "policies": four}
     for _ in range(2):
         found = rag_planner.measure("laptop", settings)
         _assert_counted("rag-planner", found)
@@ -269,3 +270,8 @@ def test_the_planner_keeps_more_of_what_is_asked_than_policies_that_do_not_ask(
         assert kept["nothing"] == 0 and found["questions"] == 12 and found["asked"] >= 10
         assert kept["planned"] > max(kept["smallest"], kept["largest"], kept["any"]) > 0
         assert found["off_p50_percent"] >= 0 and found["predicted_p50_ms"] > 0 and found["planned_p50_ms"] > 0
+        assert found["nothing_recall"] > 0.9 and 38 < found["of_budget_percent"] <= 100
+    fewer = rag_planner.measure("fewer-codes", settings | {"storage": "21%", "policies": ["any"]})
+    _assert_counted("rag-planner", fewer)
+    assert fewer["planned_kept_percent"] == 0 < fewer["planned_clusters"] and fewer["of_budget_percent"] <= 100
+    assert fewer["planned_recall"] > 0.8 and fewer["any_clusters"] > 0

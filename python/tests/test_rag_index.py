@@ -569,7 +569,8 @@ def test_what_an_embedder_makes_wrong_is_not_written(
 
 def test_an_embedding_of_a_question_is_checked(tmp_path: Path) -> None:
     with Index.build(tmp_path / "index", [Document("a", "one")], Words()) as index:
-        for vector in (np.zeros(3), np.full(Words().dimensions, np.nan), np.zeros((1, 2)), "text"):
+        wrong: list[Any] = [np.zeros(3), np.full(Words().dimensions, np.nan), np.zeros((1, 2)), "text"]
+        for vector in wrong:
             with pytest.raises(RagError, match="a search with an embedding"):
                 index.search("one", vector=vector)
 

@@ -177,7 +177,7 @@ def test_without_ids_all_are_forgotten(store: ScotfreeVectorStore) -> None:
 
 def test_what_cannot_be_written_down_is_refused_and_nothing_is_written(store: ScotfreeVectorStore) -> None:
     for text, metadata in (("x", {"at": object()}), ("x", {"part": float("nan")}), ("\udc80", {})):
-        with pytest.raises(RagError, match=r"add the text 'bad'.*JSON"):
+        with pytest.raises(RagError, match=r"document 'bad'.*JSON"):
             store.add_texts(["good", text], [{}, metadata], ids=["good", "bad"])
     assert store.get_by_ids(["good", "bad"]) == []
     assert store.similarity_search("x", 1, filter={"topic": 1})

@@ -19,9 +19,11 @@ from bench.rag_kills import found as found_all
 from bench.words import Words
 from scotfree.rag import Document, Index, Placement, RagError
 from scotfree.rag.embed.embedder import Vectors
+from scotfree.rag.index import bare_probes
+from scotfree.rag.lending import lent
 from scotfree.rag.passages import Passages
 from scotfree.rag.placement import rows
-from scotfree.rag.placement.choice import Item, chosen, ordered
+from scotfree.rag.placement.choice import Item, chosen, given_up, ordered
 from scotfree.rag.placement.rows import Exact
 
 DIMENSIONS = 384
@@ -73,6 +75,22 @@ def test_what_saves_most_by_byte_comes_first_unless_one_alone_saves_more() -> No
     assert chosen([large, useless, small], 10) == [large]
     assert chosen([large, useless, small], 11) == [small, large]
     assert chosen([large, useless, small], -1) == []
+
+
+@given(items, st.integers(-5, 160))
+def test_what_is_given_up_is_enough_and_none_of_it_too_much(among: list[Item], room: int) -> None:
+    gone = given_up(among, room)
+    freed, all_bytes = (sum(item.bytes for item in some) for some in (gone, among))
+    assert freed >= min(room, all_bytes) and len(gone) <= len(among)
+    if room <= all_bytes:
+        assert all(freed - item.bytes < room for item in gone)
+
+
+def test_what_saves_least_by_byte_is_given_up_first() -> None:
+    small, large, dear = Item(1, 1.0, 10), Item(2, 2.0, 40), Item(3, 9.0, 10)
+    assert given_up([dear, large, small], 10) == [large]
+    assert given_up([dear, large, small], 45) == [large, small]
+    assert given_up([dear, large, small], 60) == [large, small, dear]
 
 
 def test_a_row_errs_by_less_than_said() -> None:
@@ -332,4 +350,92 @@ def test_what_is_kept_is_right_after_each_of_many_kills(tmp_path: Path) -> None:
 def test_the_setting_says_the_file_and_the_clusters(index: Index) -> None:
     index.place(Placement.of(memory=[4], disk=[2]))
     said = json.loads(index.passages.setting("placement") or b"")
-    assert said == {"file": "exact-1.scot", "memory": [4], "disk": [2]}
+    assert said == {"file": "exact-1.scot", "memory": [4], "disk": [2], "bare": []}
+
+
+def bare_of(index: Index) -> set[int]:
+    return {number for cluster in index.stored.placement.bare for number in index.clusters()[cluster]}
+
+
+def test_a_cluster_without_codes_takes_no_room_and_is_embedded_where_it_is_near(
+    tmp_path: Path, index: Index, embedder: Words
+) -> None:
+    before = {question: found(index, question) for question in QUESTIONS}
+    (codes,) = (tmp_path / "index").glob("codes-*")
+    coded_bytes = codes.stat().st_size
+    embedder.asked.clear()
+    assert index.place(Placement.of(bare=[0, 3, 5])) == 0 == len(embedder.asked)
+    (path, snapshot), texts = index.snapshot() or (codes, None), documents()
+    assert snapshot and snapshot.bare() == [0, 3, 5] and not codes.exists()
+    saved = coded_bytes - path.stat().st_size
+    assert abs(saved - len(bare_of(index)) * snapshot.code_bytes) < 64 and snapshot.code_bytes > 16
+    for place in (index, again := Index(tmp_path / "index", embedder, cache_bytes=0)):
+        for question in QUESTIONS:
+            answer = place.search(question, deviations=5)
+            assert {hit.document for hit in answer.hits} == set(before[question])
+            near = set(snapshot.along(lent(embedder.embed([question])[0]), bare_probes(6))) & {0, 3, 5}
+            whole = {number for cluster in near for number in place.clusters()[cluster]}
+            wanted = [number for some in answer.rounds for number in some]
+            assert whole == set(wanted) & bare_of(place) and len(wanted) == answer.regenerated
+            assert answer.estimated == 240 - len(bare_of(place))
+    again.close()
+    # What is put in and taken out stays without.
+    index.remove([document.name for document in texts[:40]])
+    index.add(new := [Document(f"new{place}", text.text) for place, text in enumerate(documents(40, seed=3))])
+    embedder.asked.clear()
+    index.compact(is_forced=True)
+    assert not embedder.asked and index.stored.placement == Placement.of(bare=[0, 3, 5])
+    for question in QUESTIONS:
+        assert set(found(index, question)) == set(flat([*texts[40:], *new], question))
+    # With codes again all is as it was; what has them need not be embedded for that.
+    count = sum(len(index.clusters()[cluster]) for cluster in (0, 3))
+    assert index.place(Placement.of(bare=[5], disk=[1])) == count + len(index.clusters()[1])
+    assert not wrong(index) and index.stored.placement == Placement.of(bare=[5], disk=[1])
+    assert index.place(Placement()) == sum(len(index.clusters()[cluster]) for cluster in (5,))
+    for question in QUESTIONS:
+        assert found(index, question) == flat([*texts[40:], *new], question)
+
+
+def test_a_planted_passing_over_of_clusters_without_codes_is_found(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.place(Placement.of(bare=range(6)))
+    whole = {question: set(found(index, question)) for question in QUESTIONS}
+    monkeypatch.setattr("scotfree.rag.index.bare_probes", lambda _: 1)
+    assert any(set(found(index, question)) != names for question, names in whole.items())
+
+
+def test_many_bits_without_codes_are_searched_by_what_is_exact(tmp_path: Path) -> None:
+    with Index.build(tmp_path / "index", documents(), Words(), bits=4) as index:
+        index.place(Placement.of(bare=range(6)))
+        right = 0
+        for question in QUESTIONS:
+            answer = index.search(question)
+            assert answer.estimated == 0 < answer.regenerated + answer.cached == sum(map(len, answer.rounds))
+            right += len({*flat(documents(), question)} & {hit.document for hit in answer.hits})
+        assert right >= 0.9 * 10 * len(QUESTIONS)
+
+
+@pytest.mark.parametrize("killed_at", ["settle", "make_known"])
+def test_what_is_killed_while_codes_go_or_come_can_be_searched(
+    tmp_path: Path, index: Index, killed_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = Placement.of(disk=[0, 1], bare=[2, 3]), Placement.of(disk=[1, 2], bare=[3, 4])
+    index.place(first)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Passages, killed_at, killed)
+    with pytest.raises(KeyboardInterrupt):
+        index.place(second)
+    monkeypatch.undo()
+    with Index(tmp_path / "index", Words(), cache_bytes=0) as again:
+        # Codes are there and gone before exact values follow.
+        half = first if killed_at == "settle" else Placement.of(disk=[0, 1], bare=[3, 4])
+        assert again.stored.placement == half and not wrong(again)
+        for question in QUESTIONS:
+            assert len({*found(again, question)} & {*flat(documents(), question)}) >= 9
+        again.place(second)
+        assert again.stored.placement == second and not wrong(again)
+    assert len(list((tmp_path / "index").glob("codes-*"))) == 1

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use scotfree_retrieval::{Axis, Basis, Clusters, Found, Kernel, SnapshotError, Wanted};
+use scotfree_retrieval::{Axis, Basis, Clusters, Embedded, Found, Kernel, SnapshotError, Wanted};
 
 use crate::lent::Lent;
 
@@ -69,7 +69,10 @@ pub fn write_snapshot(
 }
 
 /// Writes an index of what `old` has but for `gone`, and of embeddings (f32, of length one) of more passages.
+///
+/// Clusters of `bare` have no codes; of those that had none and are to, the passages' embeddings are among these.
 #[pyfunction]
+#[pyo3(signature = (path, old, gone, embeddings, passages, *, bare))]
 pub fn merge_snapshot(
     py: Python<'_>,
     path: PathBuf,
@@ -77,10 +80,11 @@ pub fn merge_snapshot(
     gone: HashSet<u32>,
     embeddings: Lent<f32>,
     passages: Lent<u32>,
+    bare: HashSet<usize>,
 ) -> PyResult<()> {
-    let (embeddings, passages) = (embeddings.slice(), passages.slice());
-    let is_gone = |passage| gone.contains(&passage);
-    py.detach(|| scotfree_retrieval::merge(&path, &old.0, is_gone, embeddings, passages)).map_err(raised)
+    let added = Embedded { embeddings: embeddings.slice(), passages: passages.slice() };
+    let (is_gone, is_bare) = (|passage| gone.contains(&passage), |cluster| bare.contains(&cluster));
+    py.detach(|| scotfree_retrieval::merge(&path, &old.0, is_gone, is_bare, added)).map_err(raised)
 }
 
 fn raised(error: SnapshotError) -> PyErr {
@@ -116,6 +120,12 @@ impl Snapshot {
         self.0.basis().bits()
     }
 
+    /// Of a passage's code with its factors.
+    #[getter]
+    fn code_bytes(&self) -> usize {
+        self.0.basis().coded_bytes()
+    }
+
     #[getter]
     fn model(&self) -> [u8; 32] {
         self.0.model()
@@ -136,7 +146,19 @@ impl Snapshot {
         self.0.starts().collect()
     }
 
+    /// The clusters that have passages, and no codes.
+    fn bare(&self) -> Vec<usize> {
+        (0..self.0.clusters()).filter(|cluster| self.0.is_bare(*cluster)).collect()
+    }
+
+    /// The clusters whose centroids lie most in an embedding's direction, the first one most.
+    fn along(&self, embedding: Lent<f32>, count: usize) -> PyResult<Vec<usize>> {
+        Ok(self.0.along(self.checked(&embedding)?, count))
+    }
+
     /// Begins a search for a question's embedding; passages of `gone` are not found.
+    #[pyo3(signature = (question, count, probes, deviations, gone, *, bare_probes))]
+    #[allow(clippy::too_many_arguments)]
     fn search(
         &self,
         py: Python<'_>,
@@ -145,20 +167,27 @@ impl Snapshot {
         probes: usize,
         deviations: f32,
         gone: HashSet<u32>,
+        bare_probes: usize,
     ) -> PyResult<Search> {
-        let question = question.slice();
-        if question.len() != self.dimensions() {
-            let problem =
-                format!("the question has {} dimensions, the index {}", question.len(), self.dimensions());
-            return Err(PyValueError::new_err(problem));
-        }
-        let wanted = Wanted { question, count, probes, deviations };
+        let question = self.checked(&question)?;
+        let wanted = Wanted { question, count, probes, bare_probes, deviations };
         let begin = || {
             scotfree_retrieval::Search::new(&self.0, wanted, Kernel::best(), |passage| {
                 gone.contains(&passage)
             })
         };
         Ok(Search(py.detach(begin)))
+    }
+}
+
+impl Snapshot {
+    fn checked<'a>(&self, embedding: &'a Lent<f32>) -> PyResult<&'a [f32]> {
+        let (values, dimensions) = (embedding.slice(), self.0.basis().dimensions);
+        if values.len() != dimensions {
+            let problem = format!("the embedding has {} dimensions, the index {dimensions}", values.len());
+            return Err(PyValueError::new_err(problem));
+        }
+        Ok(values)
     }
 }
 
@@ -171,6 +200,11 @@ impl Search {
     #[getter]
     fn estimated(&self) -> usize {
         self.0.estimated()
+    }
+
+    #[getter]
+    fn certain(&self) -> usize {
+        self.0.certain()
     }
 
     #[getter]

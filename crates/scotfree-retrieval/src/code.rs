@@ -136,6 +136,11 @@ impl Basis {
         code_bytes(self.bits())
     }
 
+    /// Of a code with its factors.
+    pub fn coded_bytes(&self) -> usize {
+        self.code_bytes() + FACTOR_BYTES
+    }
+
     /// A cluster's centroid, ready for what lies in it to be coded.
     pub fn centre(&self, values: Vec<f32>) -> Centre {
         let along = self.along(&values);

@@ -14,7 +14,7 @@ mod snapshot;
 pub use code::{Axis, Basis};
 pub use scan::{Kernel, KERNELS};
 pub use search::{Found, Search, Wanted};
-pub use snapshot::{encoded, merge, write, Clusters, Snapshot, SnapshotError};
+pub use snapshot::{encoded, merge, merged, write, Clusters, Embedded, Snapshot, SnapshotError};
 
 /// The inner product, in as many sums as a processor adds at once.
 pub(crate) fn dot(left: &[f32], right: &[f32]) -> f32 {

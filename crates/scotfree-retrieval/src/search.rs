@@ -18,6 +18,9 @@ pub struct Wanted<'a> {
     pub count: usize,
     /// How many of the nearest clusters are looked through.
     pub probes: usize,
+    /// And of bare ones so many, those that lie most along the question: of each of their passages the exact value is
+    /// asked for.
+    pub bare_probes: usize,
     /// How many standard errors of an estimate its bound is away.
     pub deviations: f32,
 }
@@ -52,31 +55,49 @@ pub struct Search {
     next: usize,
     exact: HashMap<u32, f32>,
     probed: usize,
+    certain: usize,
 }
 
 impl Search {
     /// Estimates all passages of the nearest clusters but those that are gone.
+    ///
+    /// Of a passage without a code nothing is known but its centroid: it may always matter.
     pub fn new(
         snapshot: &Snapshot,
         wanted: Wanted<'_>,
         kernel: Kernel,
         is_gone: impl Fn(u32) -> bool,
     ) -> Self {
-        let nearest = nearest(snapshot, wanted.question, wanted.probes);
+        let nearest = snapshot.nearest(wanted.question, wanted.probes);
         let asked = snapshot.basis().asked(wanted.question);
         let (deviations, products, factors) = (wanted.deviations, Vec::new(), Vec::new());
         let mut scan = Scan { snapshot, asked, deviations, kernel, products, factors };
         let mut candidates = Vec::new();
+        let (mut probed, mut certain) = (0, 0);
+        let bare_probes = if snapshot.is_all_coded() { 0 } else { wanted.bare_probes };
+        let along = snapshot.along(wanted.question, bare_probes);
         for near in &nearest {
-            scan.cluster(near, &is_gone, &mut candidates);
+            if !snapshot.is_bare(near.cluster) {
+                scan.cluster(near, &is_gone, &mut candidates);
+            } else if along.contains(&near.cluster) {
+                certain += scan.bare_cluster(near, &is_gone, &mut candidates);
+            } else {
+                continue;
+            }
+            probed += 1;
         }
-        let (count, probed) = (wanted.count, nearest.len());
-        Self { count, candidates, sorted: 0, next: 0, exact: HashMap::new(), probed }
+        let count = wanted.count;
+        Self { count, candidates, sorted: 0, next: 0, exact: HashMap::new(), probed, certain }
     }
 
-    /// How many passages were estimated.
+    /// How many passages were estimated from their codes.
     pub fn estimated(&self) -> usize {
-        self.candidates.len()
+        self.candidates.len() - self.certain
+    }
+
+    /// How many have no codes: they are the first to be asked for, and none is left out.
+    pub fn certain(&self) -> usize {
+        self.certain
     }
 
     /// In how many clusters.
@@ -169,16 +190,6 @@ fn first(found: impl Iterator<Item = Found>, count: usize) -> Vec<Found> {
     kept
 }
 
-/// The clusters whose centroids are nearest, by distance.
-fn nearest(snapshot: &Snapshot, question: &[f32], probes: usize) -> Vec<Near> {
-    let mut clusters = snapshot.near(question);
-    clusters.sort_unstable_by(|left, right| {
-        left.distance.total_cmp(&right.distance).then(left.cluster.cmp(&right.cluster))
-    });
-    clusters.truncate(probes);
-    clusters
-}
-
 struct Scan<'a> {
     snapshot: &'a Snapshot,
     asked: Asked,
@@ -192,10 +203,10 @@ impl Scan<'_> {
     /// With o = c + r the similarity <o, q> is <c, q> + <r, q>. The code estimates the second term; what it lacks of
     /// <r, c> is stored, so that it errs only by the error's inner product with q - c.
     fn cluster(&mut self, near: &Near, is_gone: &impl Fn(u32) -> bool, candidates: &mut Vec<Candidate>) {
-        let rows = self.snapshot.rows_of(near.cluster);
+        let (rows, codes) = (self.snapshot.rows_of(near.cluster), self.snapshot.codes_of(near.cluster));
         let slack = self.deviations * self.asked.share * near.distance;
-        self.asked.products(self.kernel, self.snapshot.codes(rows.clone()), &mut self.products);
-        self.snapshot.factors(rows.clone(), &mut self.factors);
+        self.asked.products(self.kernel, self.snapshot.codes(codes.clone()), &mut self.products);
+        self.snapshot.factors(codes, &mut self.factors);
         for ((row, product), factors) in rows.zip(&self.products).zip(self.factors.chunks_exact(FACTORS)) {
             let passage = self.snapshot.passage(row);
             if is_gone(passage) {
@@ -205,5 +216,19 @@ impl Scan<'_> {
             let estimate = near.product + gain * product + offset;
             candidates.push(Candidate { passage, estimate, most: estimate + slack * error });
         }
+    }
+
+    /// All that is known of such a passage is its centroid, and no bound but that it may be the nearest.
+    fn bare_cluster(
+        &self,
+        near: &Near,
+        is_gone: &impl Fn(u32) -> bool,
+        candidates: &mut Vec<Candidate>,
+    ) -> usize {
+        let before = candidates.len();
+        let passages = self.snapshot.rows_of(near.cluster).map(|row| self.snapshot.passage(row));
+        let candidate = |passage| Candidate { passage, estimate: near.product, most: f32::INFINITY };
+        candidates.extend(passages.filter(|passage| !is_gone(*passage)).map(candidate));
+        candidates.len() - before
     }
 }

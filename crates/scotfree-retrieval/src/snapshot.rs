@@ -1,20 +1,23 @@
 //! The file of an index: one header, and side by side what a search scans; mapped, never read into memory.
 //!
 //! ```text
-//!   0 magic  8 version 4  dimensions 4  axes 4  clusters 4  rows 8  bits 4  rest 4  model 32  body's CRC-32C 4
-//!  76 header's CRC-32C 4
+//!   0 magic  8 version 4  dimensions 4  axes 4  clusters 4  rows 8  coded 8  bits 4  rest 4  model 32
+//!  80 body's CRC-32C 4  header's CRC-32C 4
 //! 128 directions: axes x dimensions x 2, as half-precision numbers
 //!     axes: axes x (step 4, error 4, depth 4)
 //!     centroids: clusters x dimensions x 2, as half-precision numbers
 //!     starts: (clusters + 1) x 4, the first row of each cluster
+//!     firsts: (clusters + 1) x 4, the first code of each cluster
 //!     passages: rows x 4, which passage a row is
-//!     factors: rows x 6, as half-precision numbers
-//!     codes: rows x bits / 8, filled up to a multiple of 8
+//!     factors: coded x 6, as half-precision numbers
+//!     codes: coded x bits / 8, filled up to a multiple of 8
 //! ```
+//! Of a cluster all rows have codes, or none: such a cluster is bare.
 //! Numbers are little-endian; each section begins at a multiple of 64 bytes.
 //!
 //! Invariant: a file is whole or refused. It is written beside its place, synced and renamed, and never changed.
 
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::ops::Range;
@@ -29,9 +32,9 @@ use crate::{dot, halves};
 mod mapped;
 
 const MAGIC: [u8; 8] = *b"SCOTRAG\0";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const HEADER_BYTES: usize = 128;
-const HEADER_USED: usize = 80;
+const HEADER_USED: usize = 88;
 const ALIGNMENT: usize = 64;
 const AXIS_BYTES: usize = 12;
 /// Embeddings of more dimensions than any model has are no embeddings.
@@ -49,6 +52,15 @@ pub struct Clusters<'a> {
     /// Of each row, in the order of clusters, the embedding's place among all.
     pub rows: &'a [u32],
     /// Of each embedding the passage.
+    pub passages: &'a [u32],
+}
+
+/// Passages and their embeddings.
+#[derive(Debug, Clone, Copy)]
+pub struct Embedded<'a> {
+    /// Of length one, and behind each other.
+    pub embeddings: &'a [f32],
+    /// Of each the passage.
     pub passages: &'a [u32],
 }
 
@@ -84,6 +96,7 @@ struct Counts {
     bits: usize,
     clusters: usize,
     rows: usize,
+    coded: usize,
 }
 
 /// Where the sections lie.
@@ -93,6 +106,7 @@ struct Layout {
     axes: Range<usize>,
     centroids: Range<usize>,
     starts: Range<usize>,
+    firsts: Range<usize>,
     passages: Range<usize>,
     factors: Range<usize>,
     codes: Range<usize>,
@@ -112,9 +126,10 @@ impl Layout {
             axes: section(counts.axes, AXIS_BYTES)?,
             centroids: section(counts.clusters, 2 * counts.dimensions)?,
             starts: section(counts.clusters.checked_add(1)?, 4)?,
+            firsts: section(counts.clusters.checked_add(1)?, 4)?,
             passages: section(counts.rows, 4)?,
-            factors: section(counts.rows, FACTOR_BYTES)?,
-            codes: section(counts.rows, code_bytes(counts.bits))?,
+            factors: section(counts.coded, FACTOR_BYTES)?,
+            codes: section(counts.coded, code_bytes(counts.bits))?,
         })
     }
 }
@@ -167,16 +182,29 @@ pub fn encoded(
 
 /// Writes an index of what another has but for what is gone, and of embeddings, each in the nearest of its clusters.
 ///
-/// The codes of what stays are copied, so that nothing is embedded again; `passages` are those of the embeddings.
+/// The codes of what stays are copied, so that nothing is embedded again. Clusters that are to be bare lose theirs;
+/// of those that were and are not to be, the embeddings of all passages are among these.
 pub fn merge(
     path: &Path,
     old: &Snapshot,
     is_gone: impl Fn(u32) -> bool,
-    embeddings: &[f32],
-    passages: &[u32],
+    is_bare: impl Fn(usize) -> bool,
+    added: Embedded<'_>,
 ) -> Result<(), SnapshotError> {
-    check_embeddings(old.counts.dimensions, embeddings, passages).map_err(SnapshotError::Unfit)?;
-    put(path, &Body::merged(old, is_gone, embeddings, passages).file(old.model))
+    put(path, &merged(old, is_gone, is_bare, added)?)
+}
+
+/// The bytes of what `merge` writes.
+pub fn merged(
+    old: &Snapshot,
+    is_gone: impl Fn(u32) -> bool,
+    is_bare: impl Fn(usize) -> bool,
+    added: Embedded<'_>,
+) -> Result<Vec<u8>, SnapshotError> {
+    check_embeddings(old.counts.dimensions, added.embeddings, added.passages)
+        .map_err(SnapshotError::Unfit)?;
+    let body = Body::merged(old, is_gone, is_bare, added).map_err(SnapshotError::Unfit)?;
+    Ok(body.file(old.model))
 }
 
 fn put(path: &Path, bytes: &[u8]) -> Result<(), SnapshotError> {
@@ -258,6 +286,7 @@ struct Body {
     basis: Basis,
     centroids: Vec<f16>,
     starts: Vec<u32>,
+    firsts: Vec<u32>,
     passages: Vec<u32>,
     factors: Vec<u8>,
     codes: Vec<u8>,
@@ -268,7 +297,8 @@ impl Body {
         // Residuals are of the centroids that a search reads, rounded as they are.
         let centroids = centroids.iter().copied().map(f16::from_f32).collect();
         let (passages, factors, codes) = (Vec::new(), Vec::new(), Vec::new());
-        Self { basis: basis.clone(), centroids, starts: vec![0], passages, factors, codes }
+        let (starts, firsts) = (vec![0], vec![0]);
+        Self { basis: basis.clone(), centroids, starts, firsts, passages, factors, codes }
     }
 
     fn coded(basis: &Basis, clusters: Clusters<'_>, embeddings: &[f32]) -> Self {
@@ -285,27 +315,57 @@ impl Body {
         body
     }
 
-    fn merged(old: &Snapshot, is_gone: impl Fn(u32) -> bool, embeddings: &[f32], passages: &[u32]) -> Self {
-        let clusters = old.counts.clusters;
+    fn merged(
+        old: &Snapshot,
+        is_gone: impl Fn(u32) -> bool,
+        is_bare: impl Fn(usize) -> bool,
+        added: Embedded<'_>,
+    ) -> Result<Self, String> {
         let mut body = Self::new(&old.basis, &old.centroids);
-        let vectors: Vec<&[f32]> = embeddings.chunks_exact(old.counts.dimensions).collect();
-        let mut new_in: Vec<Vec<usize>> = vec![Vec::new(); clusters];
-        for (place, vector) in vectors.iter().enumerate() {
-            new_in[old.nearest(vector)].push(place);
+        let stays = |cluster| old.rows_of(cluster).filter(|row| !is_gone(old.passage(*row)));
+        let is_coded_again = |cluster| old.is_bare(cluster) && !is_bare(cluster);
+        let again = (0..old.counts.clusters).filter(|cluster| is_coded_again(*cluster)).flat_map(stays);
+        let again: HashSet<u32> = again.map(|row| old.passage(row)).collect();
+        let vectors: Vec<&[f32]> = added.embeddings.chunks_exact(old.counts.dimensions).collect();
+        let mut vector_of = HashMap::new();
+        let mut new_in: Vec<Vec<usize>> = vec![Vec::new(); old.counts.clusters];
+        for (place, (vector, passage)) in vectors.iter().zip(added.passages).enumerate() {
+            if again.contains(passage) {
+                vector_of.insert(*passage, *vector);
+            } else {
+                new_in[old.cluster_of(vector)].push(place);
+            }
         }
         for (cluster, places) in new_in.iter().enumerate() {
-            for row in old.rows_of(cluster).filter(|row| !is_gone(old.passage(*row))) {
-                body.passages.push(old.passage(row));
-                body.factors.extend_from_slice(old.factor_bytes(row..row + 1));
-                body.codes.extend_from_slice(old.codes(row..row + 1));
-            }
             let centre = body.basis.centre(body.centroid(cluster));
+            for row in stays(cluster) {
+                let passage = old.passage(row);
+                if is_bare(cluster) {
+                    body.passages.push(passage);
+                } else if let Some(code) = old.code_of(cluster, row) {
+                    body.copy(old, code, passage);
+                } else {
+                    let vector = vector_of.get(&passage);
+                    body.push(&centre, vector.ok_or_else(|| unembedded(passage))?, passage);
+                }
+            }
             for place in places {
-                body.push(&centre, vectors[*place], passages[*place]);
+                let passage = added.passages[*place];
+                if is_bare(cluster) {
+                    body.passages.push(passage);
+                } else {
+                    body.push(&centre, vectors[*place], passage);
+                }
             }
             body.end_cluster();
         }
-        body
+        Ok(body)
+    }
+
+    fn copy(&mut self, old: &Snapshot, code: usize, passage: u32) {
+        self.factors.extend_from_slice(old.factor_bytes(code..code + 1));
+        self.codes.extend_from_slice(old.codes(code..code + 1));
+        self.passages.push(passage);
     }
 
     fn centroid(&self, cluster: usize) -> Vec<f32> {
@@ -321,6 +381,11 @@ impl Body {
 
     fn end_cluster(&mut self) {
         self.starts.push(self.passages.len() as u32);
+        self.firsts.push(self.coded_rows() as u32);
+    }
+
+    fn coded_rows(&self) -> usize {
+        self.factors.len() / FACTOR_BYTES
     }
 
     fn counts(&self) -> Counts {
@@ -330,6 +395,7 @@ impl Body {
             bits: self.basis.bits(),
             clusters: self.starts.len() - 1,
             rows: self.passages.len(),
+            coded: self.coded_rows(),
         }
     }
 
@@ -342,6 +408,7 @@ impl Body {
         put(layout.axes, &flat(&self.basis.axes, axis_bytes));
         put(layout.centroids, &flat(&self.centroids, f16::to_le_bytes));
         put(layout.starts, &flat(&self.starts, u32::to_le_bytes));
+        put(layout.firsts, &flat(&self.firsts, u32::to_le_bytes));
         put(layout.passages, &flat(&self.passages, u32::to_le_bytes));
         put(layout.factors, &self.factors);
         put(layout.codes, &self.codes);
@@ -349,6 +416,10 @@ impl Body {
         bytes[..HEADER_USED].copy_from_slice(&head(counts, self.basis.rest, model, body));
         bytes
     }
+}
+
+fn unembedded(passage: u32) -> String {
+    format!("passage {passage} is to have a code again, and there is no embedding of it")
 }
 
 fn axis_bytes(axis: Axis) -> [u8; AXIS_BYTES] {
@@ -367,6 +438,7 @@ fn head(counts: Counts, rest: f32, model: [u8; 32], body: u32) -> [u8; HEADER_US
         bytes.extend(number.to_le_bytes());
     }
     bytes.extend((counts.rows as u64).to_le_bytes());
+    bytes.extend((counts.coded as u64).to_le_bytes());
     bytes.extend((counts.bits as u32).to_le_bytes());
     bytes.extend(rest.to_le_bytes());
     bytes.extend(model);
@@ -391,20 +463,24 @@ fn parse(bytes: &[u8]) -> Result<(Counts, u32), String> {
     if crc32c::crc32c(&bytes[..HEADER_USED - 4]) != number(HEADER_USED - 4) {
         return Err("its header is damaged".to_owned());
     }
-    let rows = u64::from_le_bytes(bytes[24..32].try_into().expect("eight bytes"));
+    let count = |at: usize| {
+        let count = u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        usize::try_from(count).map_err(|_| format!("it has {count} rows"))
+    };
     let counts = Counts {
         dimensions: number(12) as usize,
         axes: number(16) as usize,
         clusters: number(20) as usize,
-        rows: usize::try_from(rows).map_err(|_| format!("it has {rows} rows"))?,
-        bits: number(32) as usize,
+        rows: count(24)?,
+        coded: count(32)?,
+        bits: number(40) as usize,
     };
     check_dimensions(counts.dimensions)?;
     // More would be read from a basis that is not checked yet.
     if counts.axes > counts.dimensions || counts.bits > counts.axes * DEPTH_MAX as usize {
         return Err(format!("it has {} bits along {} axes", counts.bits, counts.axes));
     }
-    Ok((counts, number(72)))
+    Ok((counts, number(80)))
 }
 
 /// The basis of a file whose checksum is right.
@@ -418,7 +494,7 @@ fn parse_basis(bytes: &[u8], counts: Counts, layout: &Layout) -> Result<Basis, S
         dimensions: counts.dimensions,
         directions: halves::read(&bytes[layout.directions.clone()]),
         axes: bytes[layout.axes.clone()].chunks_exact(AXIS_BYTES).map(axis).collect(),
-        rest: f32::from_bits(number(bytes, 36)),
+        rest: f32::from_bits(number(bytes, 44)),
     };
     basis.check()?;
     match basis.bits() {
@@ -455,12 +531,26 @@ impl Snapshot {
             return Err("it is damaged: its checksum is another".to_owned());
         }
         let basis = parse_basis(&bytes, counts, &layout)?;
-        let model = bytes[40..72].try_into().expect("32 bytes");
+        let model = bytes[48..80].try_into().expect("32 bytes");
         let centroids = halves::read(&bytes[layout.centroids.clone()]);
         let own = centroids.chunks_exact(counts.dimensions).map(|centre| dot(centre, centre)).collect();
         let opened = Self { basis, model, layout, counts, centroids, own, bytes };
         check_starts(&opened.starts().collect::<Vec<u32>>(), counts.rows)?;
+        opened.check_codes()?;
         Ok(opened)
+    }
+
+    fn check_codes(&self) -> Result<(), String> {
+        let firsts: Vec<u32> = (0..=self.counts.clusters).map(|cluster| self.first(cluster) as u32).collect();
+        check_starts(&firsts, self.counts.coded)?;
+        let is_one = |cluster: &usize| {
+            let codes = self.codes_of(*cluster).len();
+            codes == 0 || codes == self.rows_of(*cluster).len()
+        };
+        match (0..self.counts.clusters).find(|cluster| !is_one(cluster)) {
+            Some(cluster) => Err(format!("of cluster {cluster} some passages have codes, others have none")),
+            None => Ok(()),
+        }
     }
 
     /// How it codes.
@@ -493,8 +583,43 @@ impl Snapshot {
         (0..=self.counts.clusters).map(|cluster| self.start(cluster) as u32)
     }
 
+    /// Whether a cluster has passages, and no codes.
+    pub fn is_bare(&self, cluster: usize) -> bool {
+        self.codes_of(cluster).is_empty() && !self.rows_of(cluster).is_empty()
+    }
+
+    pub(crate) fn is_all_coded(&self) -> bool {
+        self.counts.coded == self.counts.rows
+    }
+
+    /// The clusters whose centroids lie most in a vector's direction, the first one most.
+    ///
+    /// Of clusters whose passages all count, more of the nearest lie in these than in those that are as many and
+    /// nearest by distance, which prefers clusters that lie wide: their centroids are short.
+    pub fn along(&self, vector: &[f32], count: usize) -> Vec<usize> {
+        let cosine =
+            |near: Near| (near.product / self.own[near.cluster].sqrt().max(f32::MIN_POSITIVE), near.cluster);
+        if count == 0 {
+            return Vec::new();
+        }
+        let mut clusters: Vec<(f32, usize)> = self.near(vector).into_iter().map(cosine).collect();
+        clusters.sort_unstable_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
+        clusters.truncate(count);
+        clusters.into_iter().map(|(_, cluster)| cluster).collect()
+    }
+
+    /// The clusters whose centroids are nearest, by distance, the nearest first.
+    pub(crate) fn nearest(&self, vector: &[f32], count: usize) -> Vec<Near> {
+        let mut clusters = self.near(vector);
+        clusters.sort_unstable_by(|left, right| {
+            left.distance.total_cmp(&right.distance).then(left.cluster.cmp(&right.cluster))
+        });
+        clusters.truncate(count);
+        clusters
+    }
+
     /// All clusters, in their order.
-    pub(crate) fn near(&self, vector: &[f32]) -> Vec<Near> {
+    fn near(&self, vector: &[f32]) -> Vec<Near> {
         let (whole, kernel) = (dot(vector, vector), Kernel::best());
         let one = |(cluster, (centre, own)): (usize, (&[f32], &f32))| {
             let product = kernel.dot(centre, vector);
@@ -511,26 +636,40 @@ impl Snapshot {
         self.number(self.layout.passages.start + 4 * row)
     }
 
-    pub(crate) fn codes(&self, rows: Range<usize>) -> &[u8] {
+    /// Of a cluster's rows their codes, in the same order; none of a bare one.
+    pub(crate) fn codes_of(&self, cluster: usize) -> Range<usize> {
+        self.first(cluster)..self.first(cluster + 1)
+    }
+
+    fn code_of(&self, cluster: usize, row: usize) -> Option<usize> {
+        let (rows, codes) = (self.rows_of(cluster), self.codes_of(cluster));
+        (!codes.is_empty()).then(|| codes.start + row - rows.start)
+    }
+
+    pub(crate) fn codes(&self, of: Range<usize>) -> &[u8] {
         let (start, bytes) = (self.layout.codes.start, self.basis.code_bytes());
-        &self.bytes[start + rows.start * bytes..start + rows.end * bytes]
+        &self.bytes[start + of.start * bytes..start + of.end * bytes]
     }
 
-    /// Of each row its factors.
-    pub(crate) fn factors(&self, rows: Range<usize>, found: &mut Vec<f32>) {
-        halves::read_into(self.factor_bytes(rows), found);
+    /// Of each code its factors.
+    pub(crate) fn factors(&self, of: Range<usize>, found: &mut Vec<f32>) {
+        halves::read_into(self.factor_bytes(of), found);
     }
 
-    fn factor_bytes(&self, rows: Range<usize>) -> &[u8] {
+    fn factor_bytes(&self, of: Range<usize>) -> &[u8] {
         let start = self.layout.factors.start;
-        &self.bytes[start + rows.start * FACTOR_BYTES..start + rows.end * FACTOR_BYTES]
+        &self.bytes[start + of.start * FACTOR_BYTES..start + of.end * FACTOR_BYTES]
     }
 
     /// Of the clusters the one whose centroid is nearest to a vector.
-    fn nearest(&self, vector: &[f32]) -> usize {
+    fn cluster_of(&self, vector: &[f32]) -> usize {
         let nearest =
             self.near(vector).into_iter().min_by(|left, right| left.distance.total_cmp(&right.distance));
         nearest.map_or(0, |near| near.cluster)
+    }
+
+    fn first(&self, cluster: usize) -> usize {
+        self.number(self.layout.firsts.start + 4 * cluster) as usize
     }
 
     fn start(&self, cluster: usize) -> usize {

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use scotfree_retrieval::{
-    merge, write, Axis, Basis, Clusters, Found, Kernel, Search, Snapshot, SnapshotError, Wanted, KERNELS,
+    merge, write, Axis, Basis, Clusters, Embedded, Found, Kernel, Search, Snapshot, SnapshotError, Wanted,
+    KERNELS,
 };
 
 const DIMENSIONS: usize = 128;
@@ -91,9 +92,12 @@ impl Fixture {
         Snapshot::open(path).expect("it is opened")
     }
 
+    fn embedding(&self, passage: u32) -> &[f32] {
+        &self.embeddings[(passage - 1_000) as usize * DIMENSIONS..][..DIMENSIONS]
+    }
+
     fn similarity(&self, passage: u32, question: &[f32]) -> f32 {
-        let at = (passage - 1_000) as usize * DIMENSIONS;
-        self.embeddings[at..at + DIMENSIONS].iter().zip(question).map(|(value, of)| value * of).sum()
+        self.embedding(passage).iter().zip(question).map(|(value, of)| value * of).sum()
     }
 
     /// The nearest of all.
@@ -113,7 +117,7 @@ impl Fixture {
 
     /// Searches to the end; what was found, and how many exact values that took.
     fn search(&self, snapshot: &Snapshot, question: &[f32], deviations: f32) -> (Vec<u32>, usize) {
-        let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, deviations };
+        let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, bare_probes: CLUSTERS, deviations };
         let mut search = Search::new(snapshot, wanted, Kernel::best(), |_| false);
         let mut asked = 0;
         loop {
@@ -129,6 +133,16 @@ impl Fixture {
     fn exact(&self, passage: u32, question: &[f32]) -> Found {
         Found { passage, similarity: self.similarity(passage, question) }
     }
+}
+
+const NOTHING: Embedded<'_> = Embedded { embeddings: &[], passages: &[] };
+
+fn no_cluster(_: usize) -> bool {
+    false
+}
+
+fn cluster_of(passage: u32) -> usize {
+    (passage - 1_000) as usize / EACH
 }
 
 fn passages(found: &[Found]) -> Vec<u32> {
@@ -175,7 +189,7 @@ fn a_planted_bound_of_nothing_misses_some() {
 fn four_bits_find_nearly_all_without_an_exact_value() {
     let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
     let guess = |snapshot: &Snapshot, question: &[f32]| {
-        let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, deviations: SAFE };
+        let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, bare_probes: 0, deviations: SAFE };
         passages(&Search::new(snapshot, wanted, Kernel::best(), |_| false).guessed())
     };
     let four = fixture.written(&folder.path().join("four"), 4);
@@ -190,7 +204,7 @@ fn what_is_gone_is_not_found_and_what_is_known_is_not_asked_for() {
     let snapshot = fixture.written(&folder.path().join("index"), 1);
     let question = &fixture.questions()[0];
     let nearest = fixture.flat(question);
-    let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, deviations: SAFE };
+    let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, bare_probes: 0, deviations: SAFE };
     let mut search = Search::new(&snapshot, wanted, Kernel::best(), |passage| passage == nearest[0]);
     assert_eq!(search.estimated(), CLUSTERS * EACH - 1);
     search.give(nearest[1..].iter().map(|passage| fixture.exact(*passage, question)));
@@ -213,7 +227,7 @@ fn clusters_beyond_the_probes_are_not_looked_at() {
     let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
     let snapshot = fixture.written(&folder.path().join("index"), 1);
     let question = &fixture.embeddings[..DIMENSIONS];
-    let wanted = Wanted { question, count: COUNT, probes: 1, deviations: SAFE };
+    let wanted = Wanted { question, count: COUNT, probes: 1, bare_probes: 0, deviations: SAFE };
     let search = Search::new(&snapshot, wanted, Kernel::best(), |_| false);
     assert_eq!((search.probed(), search.estimated()), (1, EACH));
     assert!(passages(&search.guessed()).iter().all(|passage| *passage < 1_000 + EACH as u32));
@@ -225,7 +239,7 @@ fn every_kernel_guesses_the_same() {
     let snapshot = fixture.written(&folder.path().join("index"), 4);
     let question = &fixture.questions()[1];
     let guess = |kernel| {
-        let wanted = Wanted { question, count: 3, probes: CLUSTERS, deviations: SAFE };
+        let wanted = Wanted { question, count: 3, probes: CLUSTERS, bare_probes: 0, deviations: SAFE };
         passages(&Search::new(&snapshot, wanted, kernel, |_| false).guessed())
     };
     for kernel in KERNELS.into_iter().filter(|kernel| kernel.is_here()) {
@@ -295,20 +309,112 @@ fn a_merged_index_is_one_that_was_written_so() {
     let path = folder.path().join("new");
     // What is taken out and put in again is coded as it was.
     let back: Vec<u32> = fixture.passages.iter().copied().filter(|passage| is_gone(*passage)).collect();
-    let embeddings: Vec<f32> = back
-        .iter()
-        .flat_map(|passage| &fixture.embeddings[(passage - 1_000) as usize * DIMENSIONS..][..DIMENSIONS])
-        .copied()
-        .collect();
-    merge(&path, &old, is_gone, &embeddings, &back).expect("it is merged");
+    let embeddings: Vec<f32> = back.iter().flat_map(|one| fixture.embedding(*one)).copied().collect();
+    let again = Embedded { embeddings: &embeddings, passages: &back };
+    merge(&path, &old, is_gone, no_cluster, again).expect("it is merged");
     let new = Snapshot::open(&path).expect("it is opened");
     assert_eq!(new.rows(), old.rows());
     for question in fixture.questions() {
         assert_eq!(fixture.search(&new, &question, SAFE), fixture.search(&old, &question, SAFE));
     }
-    merge(&path, &old, is_gone, &[], &[]).expect("it is merged");
+    merge(&path, &old, is_gone, no_cluster, NOTHING).expect("it is merged");
     let fewer = Snapshot::open(&path).expect("it is opened");
     assert_eq!(fewer.rows() + back.len(), old.rows());
     assert!(fewer.passages().all(|passage| !is_gone(passage)));
-    assert!(matches!(merge(&path, &old, is_gone, &[1.0], &back), Err(SnapshotError::Unfit(_))));
+    let odd = Embedded { embeddings: &[1.0], passages: &back };
+    assert!(matches!(merge(&path, &old, is_gone, no_cluster, odd), Err(SnapshotError::Unfit(_))));
+}
+
+/// An index of which every third cluster is bare.
+fn bared(old: &Snapshot, path: &Path) -> Snapshot {
+    merge(path, old, |_| false, is_third, NOTHING).expect("it is merged");
+    Snapshot::open(path).expect("it is opened")
+}
+
+fn is_third(cluster: usize) -> bool {
+    cluster.is_multiple_of(3)
+}
+
+#[test]
+fn a_bare_cluster_takes_no_codes_and_its_passages_are_found_by_their_exact_values() {
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
+    let path = folder.path().join("index");
+    let coded = fixture.written(&path, 1);
+    let bare = bared(&coded, &folder.path().join("bare"));
+    let bytes = |name: &str| std::fs::metadata(folder.path().join(name)).expect("it is there").len();
+    let clusters = (0..CLUSTERS).filter(|cluster| is_third(*cluster)).count();
+    let code_bytes = (DIMENSIONS / 8 + 6) as u64;
+    let saved = (clusters * EACH) as u64 * code_bytes;
+    assert!((bytes("index") - bytes("bare")).abs_diff(saved) < 64, "but for where sections begin");
+    assert_eq!((0..CLUSTERS).filter(|cluster| bare.is_bare(*cluster)).count(), clusters);
+    let found = recall(&fixture, |question| {
+        let wanted =
+            Wanted { question, count: COUNT, probes: CLUSTERS, bare_probes: CLUSTERS, deviations: SAFE };
+        let search = Search::new(&bare, wanted, Kernel::best(), |_| false);
+        assert_eq!((search.certain(), search.probed()), (clusters * EACH, CLUSTERS));
+        let (found, asked) = fixture.search(&bare, question, SAFE);
+        assert!(asked >= clusters * EACH, "of a passage without a code nothing is known: {asked}");
+        found
+    });
+    assert!(found >= 0.999, "{found}");
+}
+
+#[test]
+fn a_bare_cluster_that_is_not_near_enough_is_not_looked_at() {
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
+    let coded = fixture.written(&folder.path().join("index"), 1);
+    let bare = bared(&coded, &folder.path().join("bare"));
+    let question = &fixture.embeddings[..DIMENSIONS];
+    for (bare_probes, certain) in [(0, 0), (1, EACH - 1)] {
+        // It lies in the first cluster, which is bare; one of its passages is gone.
+        let wanted = Wanted { question, count: COUNT, probes: CLUSTERS, bare_probes, deviations: SAFE };
+        let mut search = Search::new(&bare, wanted, Kernel::best(), |passage| passage == 1_000);
+        assert_eq!(search.certain(), certain);
+        let first = search.ask(EACH - 1);
+        assert_eq!(first.iter().all(|passage| cluster_of(*passage) == 0), certain > 0, "{first:?}");
+    }
+    assert_eq!(bare.along(question, 1), [0]);
+}
+
+#[test]
+fn a_cluster_that_was_bare_has_its_codes_again_if_its_embeddings_are_there() {
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
+    let coded = fixture.written(&folder.path().join("index"), 1);
+    let bare = bared(&coded, &folder.path().join("bare"));
+    let path = folder.path().join("again");
+    let all = Embedded { embeddings: &fixture.embeddings, passages: &fixture.passages };
+    let again: Vec<u32> = fixture.passages.iter().copied().filter(|one| is_third(cluster_of(*one))).collect();
+    let embeddings: Vec<f32> = again.iter().flat_map(|one| fixture.embedding(*one)).copied().collect();
+    let added = Embedded { embeddings: &embeddings, passages: &again };
+    merge(&path, &bare, |_| false, no_cluster, added).expect("it is merged");
+    let read = |name: &str| std::fs::read(folder.path().join(name)).expect("it is there");
+    assert!(read("again") == read("index"), "it is as it was before");
+    let missing = merge(&path, &bare, |_| false, no_cluster, NOTHING).expect_err("nothing is embedded");
+    assert!(missing.to_string().contains("there is no embedding of it"), "{missing}");
+    // What is put into a bare cluster has no code, either.
+    let others =
+        Embedded { passages: &fixture.passages.iter().map(|one| one + 10_000).collect::<Vec<u32>>(), ..all };
+    merge(&path, &bare, |_| false, is_third, others).expect("it is merged");
+    let twice = Snapshot::open(&path).expect("it is opened");
+    assert_eq!(twice.rows(), 2 * bare.rows());
+    assert!((0..CLUSTERS).all(|cluster| twice.is_bare(cluster) == is_third(cluster)));
+}
+
+#[test]
+fn a_file_in_which_a_part_of_a_cluster_has_codes_is_refused() {
+    let (fixture, folder) = (Fixture::new(), tempfile::tempdir().expect("a folder"));
+    let path = folder.path().join("index");
+    fixture.written(&path, 1);
+    let mut bytes = std::fs::read(&path).expect("it is there");
+    let starts: Vec<u8> = fixture.starts.iter().flat_map(|start| start.to_le_bytes()).collect();
+    let places: Vec<usize> =
+        (0..bytes.len() - starts.len()).filter(|at| bytes[*at..].starts_with(&starts)).collect();
+    assert_eq!(places.len(), 2, "where clusters start, and where their codes do");
+    bytes[places[1] + 4] -= 1;
+    let body = crc32c::crc32c(&bytes[88..]);
+    bytes[80..84].copy_from_slice(&body.to_le_bytes());
+    let header = crc32c::crc32c(&bytes[..84]);
+    bytes[84..88].copy_from_slice(&header.to_le_bytes());
+    let refused = Snapshot::of(bytes).expect_err("it is refused");
+    assert!(refused.contains("some passages have codes"), "{refused}");
 }

@@ -1,5 +1,6 @@
 """The kernels in Rust (crates/scotfree-python): columns in as buffers, columns out as bytes."""
 
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
@@ -130,14 +131,27 @@ def write_snapshot(
     `ValueError` says what is no index.
     """
 
-def merge_snapshot(path: Path, old: Snapshot, gone: set[int], embeddings: Column, passages: Column) -> None:
-    """Writes an index of what `old` has but for `gone`, and of embeddings (f32, of length one) of others."""
+def merge_snapshot(
+    path: Path,
+    old: Snapshot,
+    gone: set[int],
+    embeddings: Column,
+    passages: Column,
+    *,
+    bare: AbstractSet[int],
+) -> None:
+    """Writes an index of what `old` has but for `gone`, and of embeddings (f32, of length one) of others.
+
+    Clusters of `bare` have no codes; of those that had none and are to, the embeddings are among these, too.
+    """
 
 class Snapshot:
     """An index that is mapped."""
 
     dimensions: int
     bits: int
+    # Of a passage's code with its factors.
+    code_bytes: int
     model: bytes
     clusters: int
     def __init__(self, path: Path) -> None:
@@ -146,13 +160,31 @@ class Snapshot:
         """Its passages, in the order of rows."""
     def starts(self) -> list[int]:
         """The first row of each cluster and, last, how many rows there are."""
-    def search(self, question: Column, count: int, probes: int, deviations: float, gone: set[int]) -> Search:
-        """Begins a search for a question's embedding (f32, of length one), without passages of `gone`."""
+    def bare(self) -> list[int]:
+        """The clusters that have passages, and no codes."""
+    def along(self, embedding: Column, count: int) -> list[int]:
+        """The clusters whose centroids lie most in an embedding's direction (f32), the first one most."""
+    def search(
+        self,
+        question: Column,
+        count: int,
+        probes: int,
+        deviations: float,
+        gone: set[int],
+        *,
+        bare_probes: int,
+    ) -> Search:
+        """Begins a search for a question's embedding (f32, of length one), without passages of `gone`.
+
+        Looks through the `probes` nearest clusters; of bare ones only through the first `bare_probes` of `along`.
+        """
 
 class Search:
     """A search that is under way."""
 
+    # Passages that have codes; those that have none, whose exact values are asked for first.
     estimated: int
+    certain: int
     probed: int
     def ask(self, most: int) -> list[int]:
         """At most so many passages whose exact values may matter, the likeliest first; none: it is over."""

@@ -20,12 +20,11 @@ if TYPE_CHECKING:
     from scotfree.rag.documents import Document
     from scotfree.rag.embed.embedder import Embedder
     from scotfree.rag.embed.onnx_embedder import OnnxEmbedder
-    from scotfree.rag.filtered import Index
     from scotfree.rag.generate.answering import write_answer
     from scotfree.rag.generate.endpoint import Endpoint
     from scotfree.rag.generate.local import LocalModel
     from scotfree.rag.generate.model import LanguageModel
-    from scotfree.rag.index import Answer, Changes, Hit
+    from scotfree.rag.index import Answer, Changes, Hit, Index
     from scotfree.rag.placement.budget import Budget
     from scotfree.rag.placement.kinds import Placement
     from scotfree.rag.placement.planner import Plan, Planner
@@ -59,7 +58,7 @@ _WHERE: Final = {
     "Embedder": "embed.embedder",
     "Endpoint": "generate.endpoint",
     "Hit": "index",
-    "Index": "filtered",
+    "Index": "index",
     "LanguageModel": "generate.model",
     "LocalModel": "generate.local",
     "OnnxEmbedder": "embed.onnx_embedder",

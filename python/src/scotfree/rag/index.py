@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder, Vectors, checked, embed
 from scotfree.rag.generate.model import Written
 from scotfree.rag.lending import lent
-from scotfree.rag.passages import SNAPSHOTS, Change, Passages, Text, Where
+from scotfree.rag.passages import SNAPSHOTS, Change, Passages, Text, Where, passes
 from scotfree.rag.placement import stored
 from scotfree.rag.placement.kinds import Placement
 from scotfree.rag.placement.stored import Stored
@@ -59,6 +59,9 @@ BITS: Final = 5 / 6
 BITS_MAX: Final = 6
 # Codes of so many bits a dimension are searched by their estimates alone.
 _BITS_EXACT_ENOUGH: Final = 3
+# Of clusters without codes those are looked through that are among so many nearest: an eighth of all, of few some.
+_BARE_PART: Final = 8
+_BARE_MIN: Final = 4
 # By how little the first ranks of two orders count more than those behind.
 _FUSION: Final = 60
 _PASSAGES: Final = "passages.sqlite"
@@ -210,7 +213,7 @@ class Index:
 
     def documents(self, where: Where | None = None) -> list[str]:
         """The names of its documents; only of those that `where` says, as in `search`."""
-        return sorted(self._passages.names(where or {}))
+        return sorted(self._passages.names({} if where is None else where))
 
     def texts(self, names: Iterable[str]) -> list[Text]:
         """The passages of documents, in the order of the names and of where they begin; of unknown names none."""
@@ -256,7 +259,7 @@ class Index:
             changes_max = max(_PENDING_MAX * len(self), changes_min - 1)
             if not is_forced and self._seen.changes <= changes_max:
                 return False
-            self._write(self._seen)
+            self._write(self._seen, self._seen.stored.placement.bare)
         return True
 
     @property
@@ -290,9 +293,10 @@ class Index:
         return _clusters(seen.snapshot, seen.gone) if seen.snapshot else []
 
     def place(self, placement: Placement) -> int:
-        """Keeps the exact values of these clusters beside the codes, and no others; returns how many it embedded.
+        """Keeps of each cluster what is said: codes, exact values beside them, or none; says how many it embedded.
 
-        They stay through all changes: what is added to such a cluster is kept, too, and nothing embedded twice.
+        It stays through all changes: what is added to a cluster is kept as the others are, nothing embedded twice.
+        A cluster that had no codes and is to have some is embedded for that.
         """
         embedded = 0
 
@@ -300,18 +304,24 @@ class Index:
             nonlocal embedded
             embedded += len(numbers)
             texts = self._passages.texts(numbers)
-            return embed(self._embedder, [texts[number].text for number in numbers])
+            vectors = self._embedded([texts[number].text for number in numbers])
+            return np.array(list(vectors), np.float32).reshape(-1, self._embedder.dimensions)
 
         with self._changing():
             self._seen = self._read(self._seen)
             clusters = self.clusters()
-            if unknown := sorted(cluster for cluster in placement.kept if not 0 <= cluster < len(clusters)):
+            named = placement.kept | placement.bare
+            if unknown := sorted(cluster for cluster in named if not 0 <= cluster < len(clusters)):
                 raise RagError(
-                    f"keep exact values: the index has {len(clusters)} clusters, and none of number {unknown[0]}",
+                    f"place clusters: the index has {len(clusters)} clusters, and none of number {unknown[0]}",
                     "name others",
                 )
+            if self.snapshot() and placement.bare != (bare := self._seen.stored.placement.bare):
+                again = [passage for cluster in sorted(bare - placement.bare) for passage in clusters[cluster]]
+                self._write(self._seen, placement.bare, again, made(again))
+                self._seen = self._read(self._seen)
             if found := self.snapshot():
-                said = self._seen.stored.written(self.folder, found[0], placement, clusters, made)
+                said = self._seen.stored.written(self.folder, found[0], placement, self.clusters(), made)
                 self._passages.make_known(stored.SETTING, said)
                 self._sweep()
         return embedded
@@ -344,7 +354,7 @@ class Index:
         if not isinstance(question, str) or not is_unicode(question):
             raise RagError(f"search for {question!r}: it is no text", "ask with a text that UTF-8 can write")
         answer = Answer()
-        outside = self._passages.outside(where) if where else set()
+        outside = set() if where is None else self._passages.outside(where)
         asked = _Asked(count, probes, deviations, outside, question if with_words else "")
         if vector is None:
             with answer.stage("embed query"):
@@ -352,7 +362,7 @@ class Index:
         else:
             vector = checked("a search with an embedding", self._embedder, [vector], 1)[0]
         if count > 0:
-            answer.hits = self._hits(answer, vector, asked)
+            answer.hits = self._hits(answer, vector, asked, where or {})
         return answer
 
     async def asearch(self, question: str, count: int = 10, **how: Any) -> Answer:
@@ -368,18 +378,19 @@ class Index:
         rows = [vectors[hit.number] for hit in hits]
         return np.array(rows, np.float32).reshape(-1, self._embedder.dimensions)
 
-    def _hits(self, answer: Answer, vector: Vectors, asked: _Asked) -> list[Hit]:
+    def _hits(self, answer: Answer, vector: Vectors, asked: _Asked, where: Where) -> list[Hit]:
         while True:
             found = self._find(answer, vector, asked)
             if asked.words:
                 found = self._fused(answer, vector, asked, found)
             with answer.stage("load"):
                 texts = self._passages.texts([number for number, _ in found])
-            gone = {number for number, _ in found} - texts.keys()
-            if not gone:
+            inside = {number for number, text in texts.items() if passes(where, text.document, text.metadata)}
+            outside = {number for number, _ in found} - inside
+            if not outside:
                 return [_hit(texts[number], similarity) for number, similarity in found]
-            # Removed since the search began: others take their places.
-            asked = replace(asked, outside=asked.outside | gone)
+            # Removed, put in or changed since the search began: others take their places.
+            asked = replace(asked, outside=asked.outside | outside)
 
     def _find(self, answer: Answer, vector: Vectors, asked: _Asked) -> list[Scored]:
         seen = self._seen
@@ -391,9 +402,14 @@ class Index:
             clusters = seen.snapshot.clusters
             probes = clusters if asked.probes is None else min(max(asked.probes, 0), clusters)
             gone = seen.gone | asked.outside
-            search = seen.snapshot.search(lent(vector), asked.count, probes, asked.deviations, gone)
+            near = bare_probes(clusters)
+            search = seen.snapshot.search(
+                lent(vector), asked.count, probes, asked.deviations, gone, bare_probes=near
+            )
         search.give(known)
         answer.estimated = search.estimated
+        for at in range(0, search.certain, _BATCH_PASSAGES):
+            self._ask(answer, search, vector, min(_BATCH_PASSAGES, search.certain - at))
         if seen.snapshot.bits >= _BITS_EXACT_ENOUGH * seen.snapshot.dimensions:
             return search.guessed()
         self._regenerate(answer, search, vector, asked.count)
@@ -401,12 +417,17 @@ class Index:
 
     def _regenerate(self, answer: Answer, search: _native.Search, vector: Vectors, count: int) -> None:
         """Exact values of those that may be among the nearest, until no other may."""
-        first = max(_ASKED, count - len(search.found()))
-        wanted = search.ask(first)
-        while wanted:
+        most = max(_ASKED, count - len(search.found()))
+        while self._ask(answer, search, vector, most):
+            most = _ASKED
+
+    def _ask(self, answer: Answer, search: _native.Search, vector: Vectors, most: int) -> bool:
+        """Whether some may be among the nearest, of which as many are given their exact values."""
+        wanted = search.ask(most)
+        if wanted:
             answer.rounds.append(wanted)
             search.give(self._exact(answer, wanted, vector))
-            wanted = search.ask(_ASKED)
+        return bool(wanted)
 
     def _exact(self, answer: Answer, numbers: Sequence[int], vector: Vectors) -> list[Scored]:
         """The similarities of passages, kept or embedded again; what another removed meanwhile is nowhere."""
@@ -469,7 +490,7 @@ class Index:
         """Those that are not as they were, with their digests."""
         digests = self._passages.documents()
         for document in documents:
-            _check(document)
+            check(document)
             digest = _digest(document)
             if digests.get(document.name) == digest:
                 counts["same"] += 1
@@ -508,17 +529,23 @@ class Index:
         for at in range(0, len(texts), _BATCH_PASSAGES):
             yield from embed(self._embedder, texts[at : at + _BATCH_PASSAGES])
 
-    def _write(self, seen: _Seen) -> None:
+    def _write(
+        self, seen: _Seen, bare: frozenset[int], again: Sequence[int] = (), vectors: Vectors | None = None
+    ) -> None:
+        """A snapshot with what changed, of which these clusters have no codes.
+
+        `again` are the passages of those that had none and are to, and `vectors` their embeddings.
+        """
         if seen.snapshot is None and not seen.numbers:
             return
         name = _SNAPSHOT.format(1 + (_serial(seen.name.decode()) if seen.name else 0))
-        path, passages = self.folder / name, lent(np.array(seen.numbers, np.uint32))
+        path, passages = self.folder / name, lent(np.array([*seen.numbers, *again], np.uint32))
         if seen.snapshot is not None:
-            _native.merge_snapshot(path, seen.snapshot, seen.gone, lent(seen.pending), passages)
+            added = seen.pending if vectors is None else np.concatenate([seen.pending, vectors])
+            _native.merge_snapshot(path, seen.snapshot, seen.gone, lent(added), passages, bare=bare)
         else:
             self._write_first(path, passages, seen.pending)
-        carried = _carried(self.folder, path, seen)
-        self._passages.settle(name, seen.numbers, seen.gone, {stored.SETTING: carried} if carried else {})
+        self._passages.settle(name, seen.numbers, seen.gone, _carried(self.folder, path, seen, bare))
         self._sweep()
 
     def _write_first(self, path: Path, passages: np.ndarray[Any, Any], vectors: Vectors) -> None:
@@ -586,10 +613,6 @@ class Index:
             return self._read(before)
         return _Seen(snapshot, name, numbers, pending, gone, said, kept)
 
-    def _lock_file(self) -> IO[str]:
-        self._passages.check_place()
-        return (self.folder / _LOCK).open("a")
-
     def _settings(self) -> tuple[bytes | None, bytes | None]:
         """Which snapshot counts, and which exact values."""
         return self._passages.setting("snapshot"), self._passages.setting(stored.SETTING)
@@ -597,14 +620,7 @@ class Index:
     @contextmanager
     def _changing(self) -> Iterator[None]:
         """Keeps other processes from changing it; they are told. Other threads wait. Searches see the change."""
-        with self._change_lock, self._lock_file() as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise RagError(
-                    f"change the index {self.folder}: another process is changing it, or what calls this",
-                    "wait for it to end",
-                ) from None
+        with self._change_lock, self._locked():
             try:
                 yield
             except (OSError, sqlite3.Error):
@@ -615,6 +631,23 @@ class Index:
             finally:
                 # Also of what could not be done to its end some may have been done.
                 self._seen = self._read(self._seen)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self._passages.check_place()
+        with (self.folder / _LOCK).open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise RagError(
+                    f"change the index {self.folder}: another process is changing it, or what calls this",
+                    "wait for it to end",
+                ) from None
+            try:
+                yield
+            finally:
+                # Not left to the file's end: a process that was forked meanwhile has it open, too.
+                fcntl.flock(lock, fcntl.LOCK_UN)
 
 
 def is_index(folder: Path) -> bool:
@@ -657,22 +690,28 @@ def _clusters(snapshot: _native.Snapshot, gone: set[int]) -> list[list[int]]:
     return [[passage for passage in passages[start:end] if passage not in gone] for start, end in pairwise(starts)]
 
 
-def _carried(folder: Path, snapshot: Path, seen: _Seen) -> bytes | None:
-    """Writes what was kept of clusters as a new snapshot has them; returns what is to be said of it."""
-    placement = seen.stored.placement
-    if not placement.kept:
-        return None
+def bare_probes(clusters: int) -> int:
+    """How many of so many clusters are looked through if they have no codes: the nearest."""
+    return max(_BARE_MIN, -(-clusters // _BARE_PART))
+
+
+def _carried(folder: Path, snapshot: Path, seen: _Seen, bare: frozenset[int]) -> dict[str, bytes]:
+    """Writes what was kept of clusters as a new snapshot has them; returns what is to be known of it."""
+    before = seen.stored.placement
+    placement = Placement.of(before.memory - bare, before.disk - bare, bare)
+    if placement == before and not placement.kept:
+        return {}
     places = {number: place for place, number in enumerate(seen.numbers)}
 
     def made(numbers: Sequence[int]) -> Vectors:
         return seen.pending[[places[number] for number in numbers]]
 
-    clusters = _clusters(_native.Snapshot(snapshot), set())
+    clusters = _clusters(_native.Snapshot(snapshot), set()) if placement.kept else []
     for cluster in placement.kept:
         # Of a row that is lost there is nothing to copy: searches embed it.
         known = seen.stored.has(clusters[cluster]) | places.keys()
         clusters[cluster] = [number for number in clusters[cluster] if number in known]
-    return seen.stored.written(folder, snapshot, placement, clusters, made)
+    return {stored.SETTING: seen.stored.written(folder, snapshot, placement, clusters, made)}
 
 
 def _serial(name: str) -> int:
@@ -686,8 +725,8 @@ def _several(names: Iterable[str]) -> list[str]:
     return list(names)
 
 
-def _check(document: Document) -> None:
-    """Refuses what could not be written, or not be found again."""
+def check(document: Document) -> None:
+    """Refuses what could not be written, or not be found again, by a `RagError` that says why."""
     if not isinstance(document, Document) or not isinstance(document.metadata, dict):
         raise RagError(f"put in {str(document)[:80]!r}", "say a Document of name, text and a dict of metadata")
     try:

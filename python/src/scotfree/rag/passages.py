@@ -357,6 +357,8 @@ class Passages:
 
     def outside(self, where: Where) -> set[int]:
         """Passages of documents whose metadata are not as `where` says."""
+        if where == {}:
+            return set()
         condition, values = self._condition(where)
         rows = self._reader.rows(
             "select passage.id from passage join document on document.id = document"
@@ -425,9 +427,21 @@ class Passages:
         return [Text(row[0], row[1], row[2], row[3], self._parsed(row[4])) for row in rows]
 
 
+def passes(where: Where, name: str, metadata: Mapping[str, Any]) -> bool:
+    """Whether a document of that name and metadata is as `where` says."""
+    if callable(where):
+        return where(name, dict(metadata))
+    return all(key in metadata and metadata[key] in _several(value) for key, value in where.items())
+
+
+def _several(value: Any) -> list[Any]:
+    """Of a filter one value, or those of which it has one."""
+    return list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
+
+
 def _one_of(key: Any, value: Any) -> str:
     """Values of a filter as JSON; a `RagError` says that some could be no document's."""
-    several = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
+    several = _several(value)
     try:
         if not isinstance(key, str) or not all(isinstance(one, _VALUES) for one in several):
             raise ValueError(f"{key!r}: {value!r}")

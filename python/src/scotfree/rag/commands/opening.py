@@ -10,8 +10,7 @@ from typing import Final, get_args
 from scotfree.command_line import in_help
 from scotfree.rag.embed.embedder import DEFAULT, Device, Embedder
 from scotfree.rag.embed.names import FORMS, by_name
-from scotfree.rag.filtered import Index
-from scotfree.rag.index import embedder_of, is_index
+from scotfree.rag.index import Index, embedder_of, is_index
 from scotfree.rag.trouble import RagError
 
 # What is meant where no flag says it: of a new index, and of one that was made with just that.

@@ -88,7 +88,7 @@ def _told(planner: Planner, plan: Plan) -> list[str]:
         *(_figures(figures, plan.flat_bytes) for figures in plan.frontier),
         "",
         f"plan: exact values of {len(kept.kept):,} clusters of {len(planner.costs.passages):,} on the disk, "
-        f"of {len(kept.memory):,} also in memory",
+        f"of {len(kept.memory):,} also in memory; no codes of {len(kept.bare):,}",
         _figures(plan.predicted, plan.flat_bytes),
         *(f"not met: {missing}" for missing in plan.missing),
         *(["this is the nearest plan"] if plan.missing else []),

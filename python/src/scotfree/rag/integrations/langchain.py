@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from scotfree.rag.embed.embedder import Embedder, Vectors
-from scotfree.rag.filtered import Index
-from scotfree.rag.index import BITS, CACHE_BYTES, Hit
+from scotfree.rag.index import BITS, CACHE_BYTES, Hit, Index
 from scotfree.rag.integrations.adapted import Adapted, ask, fitted, named
 from scotfree.rag.integrations.whole import put, remove, whole
 from scotfree.rag.trouble import RagError, missing

@@ -29,8 +29,7 @@ import numpy as np
 
 from scotfree.rag.documents import Document
 from scotfree.rag.embed.embedder import Embedder, Vectors
-from scotfree.rag.filtered import Index
-from scotfree.rag.index import BITS, CACHE_BYTES, Hit
+from scotfree.rag.index import BITS, CACHE_BYTES, Hit, Index
 from scotfree.rag.integrations.adapted import Adapted, Handed, ask, fitted, named
 from scotfree.rag.integrations.whole import put, remove, whole
 from scotfree.rag.passages import Text, Where

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from scotfree.rag.documents import Document
-from scotfree.rag.index import Index
-from scotfree.rag.trouble import RagError
+from scotfree.rag.index import Index, check
 
 # Frameworks may add one text at a time. Clusters and axes are learnt from so many at least; before, all are
 # compared.
@@ -17,13 +15,9 @@ CHANGES_MIN: Final = 1000
 
 def whole(name: str, text: str, metadata: dict[str, Any]) -> Document:
     """A text as a document; a `RagError` says if it cannot be written down."""
-    try:
-        said = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
-        "".join((name, text, said)).encode()
-    except (TypeError, ValueError) as error:
-        problem = f"add the text {name!r}: {error}"
-        raise RagError(problem, "give it letters of Unicode, and metadata that JSON can say") from None
-    return Document(name, text, metadata, is_whole=True)
+    document = Document(name, text, metadata, is_whole=True)
+    check(document)
+    return document
 
 
 def put(index: Index, documents: Sequence[Document]) -> None:

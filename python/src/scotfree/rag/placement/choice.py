@@ -37,3 +37,22 @@ def chosen(items: Sequence[Item], bytes_max: float) -> list[Item]:
     if best and best.saving_s > sum(item.saving_s for item in kept):
         return [best]
     return kept
+
+
+def given_up(items: Sequence[Item], bytes_min: float) -> list[Item]:
+    """Those to do without for so many bytes, the least saving by byte first; all, if they are not enough."""
+    if bytes_min <= 0:
+        return []
+    left: list[Item] = []
+    lacking = bytes_min
+    for item in sorted(items, key=lambda item: (item.saving_s / max(item.bytes, 1), item.key)):
+        if lacking <= 0:
+            break
+        left.append(item)
+        lacking -= item.bytes
+    # What came last may be so large that some before it were not needed; those that save most stay.
+    for item in sorted(left, key=lambda item: (-item.saving_s, item.key)):
+        if item.bytes <= -lacking:
+            left.remove(item)
+            lacking += item.bytes
+    return left

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from scotfree.rag.index import Index
+from scotfree.rag.index import Index, bare_probes
 from scotfree.rag.placement.choice import Item
 from scotfree.rag.placement.kinds import Placement
 from scotfree.rag.placement.rates import Rates
@@ -65,8 +65,12 @@ class Costs:
         self._rates = rates.slowed(self.correction)
         found = index.snapshot()
         assert found, "whoever plans has looked"
-        self._snapshot_bytes = found[0].stat().st_size
-        self._process_bytes = _process_bytes(index, self._snapshot_bytes, list(texts.values()))
+        self._code_bytes = found[1].code_bytes
+        size = found[0].stat().st_size
+        # As if all had codes.
+        self._snapshot_bytes = size + sum(map(self.code_bytes_of, index.stored.placement.bare))
+        self._each_s = self._rates.embed_s(list(self._tokens.values())) / max(len(self._tokens), 1)
+        self._process_bytes = _process_bytes(index, size, list(texts.values()))
 
     def _correction(self, index: Index, rates: Rates, asked: Sequence[Asked]) -> float:
         """How many times what was calibrated embedding took: a minute of work says more than a second."""
@@ -94,13 +98,20 @@ class Costs:
 
     def storage_bytes(self, placement: Placement) -> int:
         """On the disk."""
-        return self._snapshot_bytes + sum(self.bytes_of(cluster) for cluster in placement.kept)
+        return self._coded_bytes(placement) + sum(self.bytes_of(cluster) for cluster in placement.kept)
 
     def memory_bytes(self, placement: Placement) -> int:
         """Of a process that searches."""
         held = sum(self.bytes_of(cluster) for cluster in placement.memory)
         numbers = sum(self.bytes_of(cluster) for cluster in placement.disk) * self.number_share
-        return self._process_bytes + self._snapshot_bytes + held + round(numbers)
+        return self._process_bytes + self._coded_bytes(placement) + held + round(numbers)
+
+    def _coded_bytes(self, placement: Placement) -> int:
+        return self._snapshot_bytes - sum(map(self.code_bytes_of, placement.bare))
+
+    def code_bytes_of(self, cluster: int) -> int:
+        """What a cluster's codes take, on the disk and in memory."""
+        return self.passages[cluster] * self._code_bytes
 
     def bytes_of(self, cluster: int) -> int:
         """What a cluster's rows take in the file, and as much in memory."""
@@ -115,9 +126,17 @@ class Costs:
         """What one will take: its embedding, the scan, and what it wants exact."""
         rates = self._rates
         found = rates.embed_s([asked.tokens]) + rates.code_s * sum(self.passages) + rates.texts_s
-        return found + sum(self._round_s(placement, numbers) for numbers in asked.rounds)
+        whole = sum(self._whole_s(cluster) for cluster in asked.near & placement.bare)
+        return found + whole + sum(self._round_s(placement, numbers) for numbers in asked.coded)
+
+    def _whole_s(self, cluster: int) -> float:
+        """What it takes to embed all of a cluster, its passages as long as those of the sample."""
+        return self.passages[cluster] * self._each_s
 
     def _round_s(self, placement: Placement, numbers: Sequence[int]) -> float:
+        numbers = [number for number in numbers if self._cluster.get(number) not in placement.bare]
+        if not numbers:
+            return 0.0
         of = [self._cluster.get(number) for number in numbers]
         read = sum(cluster in placement.disk for cluster in of)
         made = [number for number, cluster in zip(numbers, of, strict=True) if cluster not in placement.kept]
@@ -136,11 +155,32 @@ class Costs:
         """What it saves besides that each cluster's rows are in memory."""
         return self._items(sample, lambda _: self._rates.row_cold_s)
 
+    def coding(self, sample: Sequence[Asked]) -> list[Item]:
+        """What each cluster's codes save, as if one more question were near so many as are looked through."""
+        near_of = Counter(cluster for asked in sample for cluster in asked.near)
+        chance = min(1.0, bare_probes(len(self.passages)) / max(len(self.passages), 1))
+        needed_s: dict[int, float] = defaultdict(float)
+        for asked in sample:
+            for numbers in asked.coded:
+                for number in numbers:
+                    if (cluster := self._cluster.get(number)) is not None:
+                        needed_s[cluster] += self._each_s
+        return [
+            Item(
+                cluster,
+                max(0.0, (near_of[cluster] + chance) * self._whole_s(cluster) - needed_s[cluster])
+                / (len(sample) + 1),
+                self.code_bytes_of(cluster),
+            )
+            for cluster, count in enumerate(self.passages)
+            if count
+        ]
+
     def _items(self, sample: Sequence[Asked], saving: Callable[[Sequence[int]], float]) -> list[Item]:
         """Average savings of a question, as if one more had asked each cluster by its size."""
         total: dict[int, float] = defaultdict(float)
         for asked in sample:
-            for numbers in asked.rounds:
+            for numbers in asked.coded:
                 each_s = saving(numbers)
                 for number in numbers:
                     if (cluster := self._cluster.get(number)) is not None:

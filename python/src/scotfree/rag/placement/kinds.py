@@ -1,4 +1,4 @@
-"""What is kept of each cluster beside its codes."""
+"""What is kept of each cluster: codes, and exact values beside them; or nothing."""
 
 from __future__ import annotations
 
@@ -9,30 +9,32 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Placement:
-    """Clusters of which exact values are kept; of the others there are codes, and the embedder."""
+    """Of clusters that are not named there are codes, and the embedder."""
 
     # Rows in the file, and from there in memory as long as the index is open.
     memory: frozenset[int] = frozenset()
     # Rows in the file alone.
     disk: frozenset[int] = frozenset()
+    # No codes, either: where one is near, all of its passages are embedded.
+    bare: frozenset[int] = frozenset()
 
     @classmethod
-    def of(cls, memory: Iterable[int] = (), disk: Iterable[int] = ()) -> Placement:
-        """Of clusters' numbers; what is in memory is not also on the disk."""
-        held = frozenset(memory)
-        return cls(held, frozenset(disk) - held)
+    def of(cls, memory: Iterable[int] = (), disk: Iterable[int] = (), bare: Iterable[int] = ()) -> Placement:
+        """Of clusters' numbers; what is in memory is not also on the disk, and what is on the disk is not bare."""
+        held, rows = frozenset(memory), frozenset(disk)
+        return cls(held, rows - held, frozenset(bare) - held - rows)
 
     @property
     def kept(self) -> frozenset[int]:
-        """Clusters of both kinds."""
+        """Clusters of which there are exact values."""
         return self.memory | self.disk
 
     def written(self) -> dict[str, list[int]]:
         """As an index keeps it."""
-        return {"memory": sorted(self.memory), "disk": sorted(self.disk)}
+        return {"memory": sorted(self.memory), "disk": sorted(self.disk), "bare": sorted(self.bare)}
 
     @classmethod
     def read(cls, said: str | bytes) -> Placement:
         """From what `written` made, as JSON."""
         known = json.loads(said)
-        return cls.of(known["memory"], known["disk"])
+        return cls.of(known["memory"], known["disk"], known["bare"])

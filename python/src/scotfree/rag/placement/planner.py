@@ -23,8 +23,11 @@ from scotfree.rag.trouble import RagError
 
 # Fewer questions both choose and are predicted.
 _APART_MIN: Final = 8
-# Parts of all rows that the frontier shows.
+# Parts of all rows that the frontier shows, and before them of all codes that it does without.
 _SHARES: Final = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
+_BARE_SHARES: Final = (0.5, 0.25, 0.1)
+# By how much less than codes take a file may become smaller: what follows them begins at a multiple of it.
+_SECTION_BYTES: Final = 64
 # Texts that the embedder is measured with.
 _TEXTS: Final = 16
 
@@ -36,7 +39,7 @@ class Plan:
     budget: Budget
     placement: Placement
     predicted: Figures
-    # With ever more exact values on the disk, the worthiest first.
+    # With ever more codes, then with ever more exact values on the disk, the worthiest first.
     frontier: list[Figures]
     # Of the budget what cannot be met, and what it would take; then this is the nearest plan.
     missing: list[str]
@@ -107,16 +110,29 @@ class Planner:
 
     def _steps(self, budget: Budget) -> list[Placement]:
         """Placements within memory and storage, each keeping more: rows on the disk, then in memory."""
-        costs, nothing = self.costs, Placement()
+        costs, nothing = self.costs, self._fewest(budget)
         room = budget.storage_bytes(costs.flat_bytes) - costs.storage_bytes(nothing)
         free = budget.memory_bytes() - costs.memory_bytes(nothing)
         # On the disk a row takes a little memory, too.
-        disk = choice.chosen(costs.reading(self.choosing), min(room, free / costs.number_share))
-        steps, keys = _growing(disk), {item.key for item in disk}
+        coded = [item for item in costs.reading(self.choosing) if item.key not in nothing.bare]
+        disk = choice.chosen(coded, min(room, free / costs.number_share))
+        steps, keys = _growing(disk, nothing), {item.key for item in disk}
         left = free - sum(item.bytes for item in disk) * costs.number_share
         held = choice.chosen([item for item in costs.holding(self.choosing) if item.key in keys], left)
         held_of = [item.key for item in held]
-        return steps + [Placement.of(held_of[:end], keys) for end in range(1, len(held) + 1)]
+        return steps + [Placement.of(held_of[:end], keys, nothing.bare) for end in range(1, len(held) + 1)]
+
+    def _fewest(self, budget: Budget) -> Placement:
+        """Without exact values; and without those codes that have no room, if that is enough."""
+        costs, everything = self.costs, Placement()
+        lacking = max(
+            costs.storage_bytes(everything) - budget.storage_bytes(costs.flat_bytes),
+            costs.memory_bytes(everything) - budget.memory_bytes(),
+        )
+        codes = costs.coding(self.choosing)
+        if not 0 < lacking <= sum(item.bytes for item in codes) - _SECTION_BYTES:
+            return everything
+        return Placement.of(bare=[item.key for item in choice.given_up(codes, lacking + _SECTION_BYTES)])
 
     def _first(self, steps: Sequence[Placement], latency_s: float) -> int:
         """Of steps, each faster than the one before, the first that is fast enough; else the last."""
@@ -130,17 +146,21 @@ class Planner:
         if math.isinf(latency_s):
             return placement
         for item in reversed(choice.ordered(self.costs.reading(self.choosing))):
-            without = Placement(placement.memory - {item.key}, placement.disk - {item.key})
+            without = Placement.of(placement.memory - {item.key}, placement.disk - {item.key}, placement.bare)
             if without != placement and self._slow_s(without) <= latency_s:
                 placement = without
         return placement
 
     def _frontier(self) -> list[Figures]:
-        steps = _growing(choice.ordered(self.costs.reading(self.choosing)))
+        codes = self.costs.coding(self.choosing)
+        all_bytes = sum(item.bytes for item in codes)
+        fewer = [choice.given_up(codes, share * all_bytes) for share in _BARE_SHARES]
+        bare = dict.fromkeys(Placement.of(bare=[item.key for item in items]) for items in fewer)
+        steps = _growing(choice.ordered(self.costs.reading(self.choosing)), Placement())
         stored = [self.costs.storage_bytes(step) for step in steps]
         wanted = [stored[0] + share * (stored[-1] - stored[0]) for share in _SHARES]
         places = sorted({bisect.bisect_right(stored, bytes_max) - 1 for bytes_max in wanted})
-        return [self.predicted(steps[place]) for place in places]
+        return [self.predicted(step) for step in (*bare, *(steps[place] for place in places))]
 
     def _slow_s(self, placement: Placement) -> float:
         """What 95 searches in 100 do not exceed, in whichever half of the sample that is more."""
@@ -148,21 +168,22 @@ class Planner:
         return max(self.costs.predicted(placement, half).p95_s for half in halves)
 
     def _missing(self, budget: Budget, kept: Placement) -> list[str]:
-        least = self.predicted(Placement())
+        least = Placement.of(bare=range(len(self.costs.passages)))
+        storage, memory = self.costs.storage_bytes(least), self.costs.memory_bytes(least)
         storage_max = budget.storage_bytes(self.costs.flat_bytes)
         found = []
-        if least.storage_bytes > storage_max:
-            found.append(_more("storage", "the codes", least.storage_bytes, storage_max))
-        if least.memory_bytes > budget.memory_bytes():
-            what = "the model, its runtime and the codes"
-            found.append(_more("memory", what, least.memory_bytes, budget.memory_bytes()))
+        if storage > storage_max:
+            found.append(_more("storage", "axes, centroids and places", storage, storage_max))
+        if memory > budget.memory_bytes():
+            what = "the model, its runtime, axes, centroids and places"
+            found.append(_more("memory", what, memory, budget.memory_bytes()))
         if self._slow_s(kept) > budget.latency_s():
             found.append(self._too_slow(self._slow_s(kept), budget.latency_s()))
         return found
 
     def _too_slow(self, slow_s: float, latency_s: float) -> str:
         slow = f"latency: 95 of 100 searches take up to {slow_s * 1e3:,.0f} ms, not {latency_s * 1e3:g}"
-        steps = _growing(choice.ordered(self.costs.reading(self.choosing)))
+        steps = _growing(choice.ordered(self.costs.reading(self.choosing)), Placement())
         placement = self._thinned(steps[self._first(steps, latency_s)], latency_s)
         if self._slow_s(placement) > latency_s:
             return f"{slow}; with all exact values on the disk they take {self._slow_s(placement) * 1e3:,.0f} ms"
@@ -172,10 +193,10 @@ class Planner:
         return f"{slow}; that takes storage of {storage:,.1f} MB ({share:.1%}) and memory of {memory:,.0f} MB"
 
 
-def _growing(items: Sequence[choice.Item]) -> list[Placement]:
-    """Placements on the disk that have ever more of these."""
+def _growing(items: Sequence[choice.Item], nothing: Placement) -> list[Placement]:
+    """Placements that have, more than nothing, ever more of these on the disk."""
     keys = [item.key for item in items]
-    return [Placement.of(disk=keys[:end]) for end in range(len(keys) + 1)]
+    return [Placement.of(disk=keys[:end], bare=nothing.bare) for end in range(len(keys) + 1)]
 
 
 def _more(kind: str, what: str, bytes_min: float, bytes_max: float) -> str:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from scotfree.rag.index import Index
+from scotfree.rag.embed.embedder import embed
+from scotfree.rag.index import Index, bare_probes
+from scotfree.rag.lending import lent
 from scotfree.rag.trouble import RagError
 
 # Questions that are drawn, and of a file at most.
@@ -30,6 +32,10 @@ class Asked:
     rounds: list[list[int]]
     # What embedding them took, those aside that are kept.
     embedded_s: float
+    # What it would want if all clusters had codes; of those that have none now, what was found.
+    coded: list[list[int]]
+    # The clusters that it would embed, if they had no codes.
+    near: frozenset[int]
 
 
 def drawn(index: Index, count: int = DRAWN) -> list[str]:
@@ -57,14 +63,23 @@ def read(path: Path) -> list[str]:
 
 def asked(index: Index, questions: Sequence[str], count: int) -> list[Asked]:
     """What searches for so many passages ask for; they are made, each as if it were the first."""
-    return [_asked(index, question, count) for question in questions]
+    clusters = index.clusters()
+    bare = {passage for cluster in index.stored.placement.bare for passage in clusters[cluster]}
+    return [_asked(index, question, count, bare) for question in questions]
 
 
-def _asked(index: Index, question: str, count: int) -> Asked:
+def _asked(index: Index, question: str, count: int, bare: set[int]) -> Asked:
     index.cool()
-    answer = index.search(question, count)
+    vector = embed(index.embedder, [question])[0]
+    answer = index.search(question, count, vector=vector)
+    without = bare - {hit.number for hit in answer.hits}
+    coded = [[number for number in numbers if number not in without] for numbers in answer.rounds]
+    found = index.snapshot()
+    assert found, "whoever plans has looked"
+    near = found[1].along(lent(vector), bare_probes(found[1].clusters))
     tokens = min(index.embedder.count_tokens(question), index.embedder.tokens_max)
-    return Asked(question, tokens, answer.rounds, answer.stages_ns.get("regenerate", 0) / 1e9)
+    embedded_s = answer.stages_ns.get("regenerate", 0) / 1e9
+    return Asked(question, tokens, answer.rounds, embedded_s, [some for some in coded if some], frozenset(near))
 
 
 def _sentence(text: str, chance: random.Random) -> str:
