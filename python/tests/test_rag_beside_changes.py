@@ -131,6 +131,15 @@ def test_a_filter_that_is_none_is_refused_though_it_is_empty(tmp_path: Path) -> 
         assert index.search("one", where={}).hits and index.search("one", where={"n": 2**63}).hits
 
 
+def test_what_a_filter_does_to_metadata_is_found_by_nobody(tmp_path: Path) -> None:
+    def filling(_: str, metadata: dict[str, Any]) -> bool:
+        metadata["tags"].append("x")
+        return True
+
+    with Index.build(tmp_path / "index", [Document("a", "one", {"tags": ["t"]})], Words()) as index:
+        assert index.search("one", where=filling).hits[0].metadata == {"tags": ["t"]}
+
+
 def test_a_signal_may_close_what_is_being_searched(tmp_path: Path) -> None:
     """As who is asked to end does: in between any two steps of the thread that searches."""
     index = Index.build(tmp_path / "index", [Document(str(at), f"word{at}") for at in range(99)], Words())

@@ -396,6 +396,16 @@ def test_a_cluster_without_codes_takes_no_room_and_is_embedded_where_it_is_near(
         assert found(index, question) == flat([*texts[40:], *new], question)
 
 
+def test_what_has_no_codes_is_known_though_nobody_says_so(tmp_path: Path, index: Index) -> None:
+    index.place(Placement.of(bare=[1]))
+    index.passages.make_known("placement", b'{"file": null, "memory": [], "disk": [], "bare": []}')
+    with Index(tmp_path / "index", Words()) as again:
+        again.update([Document("new", "something new")])
+        assert again.compact(is_forced=True) and found(again, "something new", 1) == ["new"]
+        assert again.stored.placement == Placement.of(bare=[1])
+        assert again.place(Placement()) == len(again.clusters()[1])
+
+
 def test_a_planted_passing_over_of_clusters_without_codes_is_found(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:

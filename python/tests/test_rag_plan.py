@@ -16,6 +16,7 @@ from test_rag_index import QUESTIONS, documents
 
 from bench.words import Words
 from scotfree.rag import Budget, Document, Index, Placement, Planner, RagError, cli
+from scotfree.rag.embed.names import by_name
 from scotfree.rag.placement import costs, rates, sample
 from scotfree.rag.placement.rates import Rates
 from scotfree.rag.placement.rows import row_bytes
@@ -144,6 +145,24 @@ def test_where_codes_have_no_room_those_that_save_least_go(planner: Planner) -> 
     saving = {item.key: item.saving_s / item.bytes for item in planner.costs.coding(planner.choosing)}
     few = planner.plan(Budget(memory=f"{planner.predicted(Placement()).memory_bytes - 100}B"))
     assert few.missing == [] and [saving[key] for key in few.placement.bare] == [min(saving.values())]
+
+
+def test_a_budget_is_met_or_missing_and_one_that_cannot_be_met_spoils_no_other(planner: Planner) -> None:
+    every = planner.predicted(Placement())
+    least = planner.predicted(Placement.of(bare=range(6)))
+    for more in (0, 1, 63, 64, 200):
+        plan = planner.plan(Budget(storage=f"{least.storage_bytes + more}B"))
+        assert plan.missing == [] and plan.predicted.storage_bytes <= least.storage_bytes + more
+        plan = planner.plan(Budget(memory=f"{least.memory_bytes + more}B"))
+        assert plan.missing == [] and plan.predicted.memory_bytes <= least.memory_bytes + more
+    storage_bytes = (least.storage_bytes + every.storage_bytes) // 2
+    plan = planner.plan(Budget(memory="1MB", storage=f"{storage_bytes}B"))
+    assert [missing.split(":")[0] for missing in plan.missing] == ["memory"]
+    assert least.storage_bytes <= plan.predicted.storage_bytes <= storage_bytes
+    memory_bytes = (least.memory_bytes + every.memory_bytes) // 2
+    plan = planner.plan(Budget(memory=f"{memory_bytes}B", storage="1kB"))
+    assert [missing.split(":")[0] for missing in plan.missing] == ["storage"]
+    assert plan.predicted.memory_bytes <= memory_bytes
 
 
 def test_a_plan_without_codes_takes_what_was_predicted_of_it(planner: Planner) -> None:
@@ -294,6 +313,17 @@ def test_the_command_plans_applies_and_measures(folder: Path, capsys: pytest.Cap
     told = capsys.readouterr().out
     assert "not met: storage: axes, centroids and places alone take" in told and "this is the nearest plan" in told
     assert "predicted    measured       error" in told
+
+
+def test_what_is_applied_was_planned_for_all_there_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["index", str(folder), "--quiet"]) == 0
+    (codes,) = (folder.parent / "data").rglob("codes-*.scot")
+    with Index(codes.parent, by_name()) as index:
+        index.add([Document(f"more{at}", f"word{at}") for at in range(3)])
+        assert index.changes == 3
+    assert cli.main(["plan", "--apply", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["measured"]["storage_bytes"] == said["predicted"]["storage_bytes"] + 64
 
 
 def test_the_command_says_what_is_wrong(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

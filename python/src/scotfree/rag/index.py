@@ -111,6 +111,11 @@ class _Seen:
         """How many passages changed since the snapshot."""
         return len(self.numbers) + len(self.gone)
 
+    @property
+    def bare(self) -> frozenset[int]:
+        """Clusters that have no codes, and those that are to have none when something is in them."""
+        return self.stored.placement.bare | frozenset(self.snapshot.bare() if self.snapshot else ())
+
 
 @dataclass(frozen=True)
 class Hit:
@@ -259,7 +264,7 @@ class Index:
             changes_max = max(_PENDING_MAX * len(self), changes_min - 1)
             if not is_forced and self._seen.changes <= changes_max:
                 return False
-            self._write(self._seen, self._seen.stored.placement.bare)
+            self._write(self._seen, self._seen.bare)
         return True
 
     @property
@@ -281,6 +286,11 @@ class Index:
     def cache_bytes(self) -> tuple[int, int]:
         """Of what searches embedded: how much is kept, and at most."""
         return self._cache.bytes, self._cache.bytes_max
+
+    @property
+    def changes(self) -> int:
+        """How many passages were put in or taken out since the last snapshot."""
+        return self._seen.changes
 
     def snapshot(self) -> tuple[Path, _native.Snapshot] | None:
         """What is searched, and its file; nothing before the first `compact`."""
@@ -316,7 +326,7 @@ class Index:
                     f"place clusters: the index has {len(clusters)} clusters, and none of number {unknown[0]}",
                     "name others",
                 )
-            if self.snapshot() and placement.bare != (bare := self._seen.stored.placement.bare):
+            if self.snapshot() and placement.bare != (bare := self._seen.bare):
                 again = [passage for cluster in sorted(bare - placement.bare) for passage in clusters[cluster]]
                 self._write(self._seen, placement.bare, again, made(again))
                 self._seen = self._read(self._seen)
@@ -362,7 +372,7 @@ class Index:
         else:
             vector = checked("a search with an embedding", self._embedder, [vector], 1)[0]
         if count > 0:
-            answer.hits = self._hits(answer, vector, asked, where or {})
+            answer.hits = self._hits(answer, vector, asked, {} if where is None else where)
         return answer
 
     async def asearch(self, question: str, count: int = 10, **how: Any) -> Answer:

@@ -15,6 +15,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -430,7 +431,7 @@ class Passages:
 def passes(where: Where, name: str, metadata: Mapping[str, Any]) -> bool:
     """Whether a document of that name and metadata is as `where` says."""
     if callable(where):
-        return where(name, dict(metadata))
+        return where(name, deepcopy(dict(metadata)))
     return all(key in metadata and metadata[key] in _several(value) for key, value in where.items())
 
 

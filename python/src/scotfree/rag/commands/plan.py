@@ -15,7 +15,7 @@ from scotfree.rag.evaluation.progress import Shown
 from scotfree.rag.placement import sample
 from scotfree.rag.placement.budget import Budget
 from scotfree.rag.placement.costs import Figures
-from scotfree.rag.placement.planner import Plan, Planner
+from scotfree.rag.placement.planner import Plan, Planner, size
 from scotfree.trouble import printable
 
 HELP = "choose what to keep of embeddings, within memory, storage and latency"
@@ -26,7 +26,13 @@ EXAMPLES = """\
 _COUNT_MAX: Final = 1000
 # A budget that cannot be met.
 _NOT_MET: Final = 1
-_HEAD: Final = ("storage", "of flat", "memory", "median", "95 of 100")
+_HEAD: Final = ("storage", "of flat", "no codes", "memory", "median", "95 of 100")
+# What is to be known of a plan.
+_FEWER_FOUND: Final = (
+    "of clusters without codes a search looks through the nearest alone, and embeds all that is in them: it takes "
+    "longer, and of what is nearest it misses up to 6 in 100"
+)
+_NOT_APART: Final = "so few questions both choose and are predicted: others will take longer"
 
 
 def add(parser: ArgumentParser) -> None:
@@ -56,6 +62,9 @@ def run(flags: Namespace) -> int:
     questions = sample.read(flags.questions) if flags.questions else None
     progress = Shown(is_quiet=flags.json)
     with opening.opened(flags) as index:
+        if flags.apply and index.changes:
+            # It is applied to all there is, so it is to be planned for that.
+            index.compact(is_forced=True)
         with progress.wait("searching for a sample of questions"):
             planner = Planner(index, questions, count=flags.count, is_calibrated_anew=flags.calibrate)
             plan = planner.plan(budget)
@@ -88,20 +97,23 @@ def _told(planner: Planner, plan: Plan) -> list[str]:
         *(_figures(figures, plan.flat_bytes) for figures in plan.frontier),
         "",
         f"plan: exact values of {len(kept.kept):,} clusters of {len(planner.costs.passages):,} on the disk, "
-        f"of {len(kept.memory):,} also in memory; no codes of {len(kept.bare):,}",
+        f"of {len(kept.memory):,} also in memory" + (f"; no codes of {len(kept.bare):,}" if kept.bare else ""),
         _figures(plan.predicted, plan.flat_bytes),
+        *([_FEWER_FOUND] if kept.bare else []),
+        *([] if planner.is_apart else [_NOT_APART]),
         *(f"not met: {missing}" for missing in plan.missing),
-        *(["this is the nearest plan"] if plan.missing else []),
+        *(["this is the nearest plan; what no plan can meet is left aside"] if plan.missing else []),
     ]
 
 
 def _figures(figures: Figures, flat_bytes: int) -> str:
-    return _row((*_shown(figures)[:1], f"{figures.storage_bytes / flat_bytes:.1%}", *_shown(figures)[1:]))
+    storage, *others = _shown(figures)
+    return _row((storage, f"{figures.storage_bytes / flat_bytes:.1%}", f"{figures.bare:,}", *others))
 
 
 def _shown(figures: Figures) -> tuple[str, ...]:
     """Storage, memory, median, the slowest but five in a hundred."""
-    sizes = (f"{value / 1e6:,.2f} MB" for value in (figures.storage_bytes, figures.memory_bytes))
+    sizes = (size(value) for value in (figures.storage_bytes, figures.memory_bytes))
     return (*sizes, f"{figures.median_s * 1e3:,.0f} ms", f"{figures.p95_s * 1e3:,.0f} ms")
 
 

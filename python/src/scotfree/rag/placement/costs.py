@@ -39,12 +39,14 @@ class Figures:
     memory_bytes: int
     # Codes and exact values, texts aside.
     storage_bytes: int
+    # Clusters without codes, of which searches look through the nearest alone.
+    bare: int
 
     @classmethod
-    def of(cls, latencies_s: Sequence[float], memory_bytes: int, storage_bytes: int) -> Figures:
+    def of(cls, latencies_s: Sequence[float], memory_bytes: int, storage_bytes: int, bare: int) -> Figures:
         """Of each search's time."""
         p95_s = float(np.quantile(latencies_s, 0.95, method="higher"))
-        return cls(float(np.median(latencies_s)), p95_s, memory_bytes, storage_bytes)
+        return cls(float(np.median(latencies_s)), p95_s, memory_bytes, storage_bytes, bare)
 
 
 class Costs:
@@ -120,7 +122,8 @@ class Costs:
     def predicted(self, placement: Placement, sample: Iterable[Asked]) -> Figures:
         """What searches of these questions will take."""
         latencies = [self.latency_s(placement, asked) for asked in sample]
-        return Figures.of(latencies, self.memory_bytes(placement), self.storage_bytes(placement))
+        sizes = self.memory_bytes(placement), self.storage_bytes(placement)
+        return Figures.of(latencies, *sizes, len(placement.bare))
 
     def latency_s(self, placement: Placement, asked: Asked) -> float:
         """What one will take: its embedding, the scan, and what it wants exact."""
@@ -131,7 +134,7 @@ class Costs:
 
     def _whole_s(self, cluster: int) -> float:
         """What it takes to embed all of a cluster, its passages as long as those of the sample."""
-        return self.passages[cluster] * self._each_s
+        return self._rates.texts_s + self.passages[cluster] * self._each_s
 
     def _round_s(self, placement: Placement, numbers: Sequence[int]) -> float:
         numbers = [number for number in numbers if self._cluster.get(number) not in placement.bare]

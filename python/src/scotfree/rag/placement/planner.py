@@ -72,6 +72,7 @@ class Planner:
         asked = sample.asked(index, questions or sample.drawn(index), count)
         is_apart = len(asked) >= _APART_MIN
         self.choosing, self.checking = (asked[::2], asked[1::2]) if is_apart else (asked, asked)
+        self.is_apart = is_apart
         numbers = [number for cluster in index.clusters() for number in cluster]
         texts = [text.text for text in index.passages.texts(numbers[:_TEXTS]).values()]
         self.rates = rates.of(index, texts, is_new=is_calibrated_anew)
@@ -106,7 +107,8 @@ class Planner:
         found = self.index.snapshot()
         assert found, "it has been planned for"
         storage_bytes = found[0].stat().st_size + self.index.stored.file_bytes
-        return Figures.of(latencies, resident_bytes(), storage_bytes)
+        bare = len(self.index.stored.placement.bare)
+        return Figures.of(latencies, resident_bytes(), storage_bytes, bare)
 
     def _steps(self, budget: Budget) -> list[Placement]:
         """Placements within memory and storage, each keeping more: rows on the disk, then in memory."""
@@ -123,16 +125,19 @@ class Planner:
         return steps + [Placement.of(held_of[:end], keys, nothing.bare) for end in range(1, len(held) + 1)]
 
     def _fewest(self, budget: Budget) -> Placement:
-        """Without exact values; and without those codes that have no room, if that is enough."""
+        """Without exact values, and without those codes that have no room.
+
+        What even without all of them would be too little is left aside, and said to be missing.
+        """
         costs, everything = self.costs, Placement()
-        lacking = max(
+        lacking = (
             costs.storage_bytes(everything) - budget.storage_bytes(costs.flat_bytes),
             costs.memory_bytes(everything) - budget.memory_bytes(),
         )
         codes = costs.coding(self.choosing)
-        if not 0 < lacking <= sum(item.bytes for item in codes) - _SECTION_BYTES:
-            return everything
-        return Placement.of(bare=[item.key for item in choice.given_up(codes, lacking + _SECTION_BYTES)])
+        most = sum(item.bytes for item in codes)
+        wanted = [bytes_ + _SECTION_BYTES for bytes_ in lacking if 0 < bytes_ <= most]
+        return Placement.of(bare=[item.key for item in choice.given_up(codes, max(wanted, default=0))])
 
     def _first(self, steps: Sequence[Placement], latency_s: float) -> int:
         """Of steps, each faster than the one before, the first that is fast enough; else the last."""
@@ -182,7 +187,7 @@ class Planner:
         return found
 
     def _too_slow(self, slow_s: float, latency_s: float) -> str:
-        slow = f"latency: 95 of 100 searches take up to {slow_s * 1e3:,.0f} ms, not {latency_s * 1e3:g}"
+        slow = f"latency: 95 of 100 searches take up to {slow_s * 1e3:,.0f} ms, not {latency_s * 1e3:g} ms"
         steps = _growing(choice.ordered(self.costs.reading(self.choosing)), Placement())
         placement = self._thinned(steps[self._first(steps, latency_s)], latency_s)
         if self._slow_s(placement) > latency_s:
@@ -200,8 +205,9 @@ def _growing(items: Sequence[choice.Item], nothing: Placement) -> list[Placement
 
 
 def _more(kind: str, what: str, bytes_min: float, bytes_max: float) -> str:
-    return f"{kind}: {what} alone take {_size(bytes_min)}, not {_size(bytes_max)}"
+    return f"{kind}: {what} alone take {size(bytes_min)}, not {size(bytes_max)}"
 
 
-def _size(bytes_: float) -> str:
+def size(bytes_: float) -> str:
+    """In words."""
     return f"{bytes_ / 1e6:,.1f} MB" if bytes_ >= 1e6 else f"{bytes_ / 1e3:,.1f} kB"
