@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import tomllib
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +57,31 @@ class Device:
     def read(self, bytes_: int) -> None:
         """Counts one run of bytes."""
         self.reading_ns += self.read_ns(bytes_)
+
+
+@dataclass
+class Memory:
+    """What of an index' embeddings is in the device's memory: what was used last, as with a file's pages.
+
+    Nothing is, to begin with. It flatters who reads: a run that is not there is read in one piece.
+    """
+
+    bytes_: float
+    # By their names, the one used last at the end.
+    _runs: OrderedDict[int, int] = field(default_factory=OrderedDict)
+    _used: int = 0
+
+    def has(self, run: int, bytes_: int) -> bool:
+        """Whether a run of bytes is there; from now on it is, unless all of memory is less.
+
+        Who goes through more than has room finds nothing of it: at the end the beginning is gone.
+        """
+        is_there = self._runs.pop(run, None) is not None
+        self._used += 0 if is_there else bytes_
+        self._runs[run] = bytes_
+        while self._used > self.bytes_:
+            self._used -= self._runs.popitem(last=False)[1]
+        return is_there
 
 
 @dataclass

@@ -110,13 +110,15 @@ def test_what_the_page_of_retrieval_says_can_be_typed(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     # One that goes on until it is interrupted is tried in test_rag_page.
     typed = re.findall(r"^scot rag (?!serve$)(.*)$", page, re.MULTILINE)
-    assert len(typed) == 8
+    assert len(typed) == 9
     with language_server() as server:
         for line in typed:
             assert rag_cli.main(shlex.split(line.replace("http://127.0.0.1:8080/v1", server.url))) == 0, line
     printed = capsys.readouterr().out
     assert printed.count("violin.txt") == 4 and "".join(WORDS) in printed
     assert re.search(r"^nDCG@10( +1\.000){3}$", printed, re.MULTILINE)
+    # The server's one reply is an answer, and no grade.
+    assert re.search(r"^  not graded( +1 of 1){3}$", printed, re.MULTILINE)
     example, chain, llama, planned = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(example, {})
     first, second = capsys.readouterr().out.splitlines()

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from bench import debian_corpus, rag_codes, rag_collections, rag_edge, rag_million, rag_planner, rag_spread
-from bench.rag_device import Device, Paced
-from bench.words import Words
+from bench.rag_device import Device, Memory, Paced
+from bench.words import DIMENSIONS, Words
 from scotfree.rag import Document, RagError
 from scotfree.rag.evaluation import beir
 from scotfree.rag.evaluation.beir import Collection
@@ -37,10 +37,11 @@ PAGES = {
 }
 
 
-def _assert_counted(experiment: str, found: Mapping[str, float]) -> None:
+def _assert_counted(experiment: str, found: Mapping[str, float], arm: str = "") -> None:
     """The counters that the lab asserts are there, and whole: otherwise it refuses a measurement at its end."""
     path = Path(__file__).parents[2] / f"lab/experiments/{experiment}.toml"
-    for counter in tomllib.loads(path.read_text())["counter"]:
+    counters = tomllib.loads(path.read_text())["counter"]
+    for counter in (one for one in counters if one.get("arm", arm) == arm):
         assert float(found[counter["name"]]).is_integer(), counter
         assert found[counter["name"]] >= counter["at_least"], counter
 
@@ -193,6 +194,36 @@ def test_a_modelled_device_takes_what_its_rates_say() -> None:
     device.begin()
     device.read(90_000_000)
     assert device.spent_ns == pytest.approx(1e9 + 1e9 / 1500)
+
+
+def test_a_small_memory_has_what_was_used_last() -> None:
+    memory = Memory(100)
+    assert [memory.has(run, 40) for run in (1, 2, 1, 2)] == [False, False, True, True]
+    assert [memory.has(run, 40) for run in (1, 3, 1, 2)] == [True, False, True, False], "2 made room for 3"
+    assert not memory.has(4, 101) and not memory.has(4, 101), "what is larger than all of it is never there"
+    assert [memory.has(run, 40) for run in (1, 2, 3) * 3] == [False] * 9, "in turn, and more than has room"
+
+
+def test_what_has_no_room_is_read_from_the_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"topic{at % 9} word{at} word{at % 31}" for at in range(300)]
+    of = Collection(
+        [Document(str(at), text) for at, text in enumerate(texts)], {str(at): f"topic{at % 5}" for at in range(12)}
+    )
+    monkeypatch.setattr(Device, "named", lambda *_: Device(1e5, 10.0, 1e6))
+    monkeypatch.setattr(
+        rag_collections, "prepared", lambda *_: prepare(of, tmp_path, Words(), Shown(is_quiet=True))
+    )
+    settings = {"collection": "made", "questions": 12, "slo_ms": 35, "modelled": "any"}
+    ample = rag_edge.measure("made", settings)
+    tight = rag_edge.measure("made", settings | {"memory_mib": ample["flat_memory_mib"] / 5})
+    for mode in ("flat", "ivf", "generate"):
+        assert ample[f"{mode}_reading_ms"] == 0, mode
+    flat_bytes = 300 * DIMENSIONS * 4
+    _assert_counted("rag-edge", tight, "debian-paged")
+    assert tight["memories_filled"] == 4 and ample["memories_filled"] == 0
+    assert tight["flat_reading_ms"] == pytest.approx(1 + flat_bytes * 10 / 1e6), "one run, each time all of it"
+    assert tight["ivf_reading_ms"] > 0 and tight["generate_reading_ms"] == 0
+    assert tight["load_reading_ms"] == ample["load_reading_ms"], "what is stored was never in memory"
 
 
 def test_the_thesis_configurations_are_tried_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 
 from scotfree.command_line import in_help
 from scotfree.numbers import amount, duration_ns, whole
+from scotfree.rag.commands import judging
 from scotfree.rag.evaluation.beir import read
 from scotfree.rag.evaluation.comparing import Settings, evaluate
 from scotfree.rag.evaluation.modes import Mode
@@ -26,6 +27,7 @@ HELP = "measure recall, judged quality, time and memory on a collection in BEIR'
 EXAMPLES = """\
   scot rag eval cranfield/ --queries 50
   scot rag eval cranfield/ --mode ours --mode four-bits --mode edgerag --recall 0.99
+  scot rag eval cranfield/ --mode flat --mode ours --llm URL --model NAME --judge URL --judge-model NAME
   scot rag eval cranfield/ --json | jq '.modes[] | {mode, recall, regenerated}'"""
 _QUESTIONS_MAX = 1_000_000
 _CACHE_MIB_MAX = 1 << 20
@@ -76,6 +78,7 @@ def add(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress")
+    judging.add(parser)
 
 
 def _mode(text: str) -> Mode:
@@ -93,10 +96,13 @@ def run(flags: Namespace) -> int:
         collection = collection.first(flags.queries)
     modes = tuple(dict.fromkeys(flags.mode or Settings.modes))
     settings = Settings(modes, flags.recall, flags.slo, flags.cache_mib << 20)
-    found = evaluate(collection, folder, settings, Shown(is_quiet=flags.quiet))
+    with judging.opened(flags) as models:
+        found = evaluate(collection, folder, settings, Shown(is_quiet=flags.quiet), models)
     print(json.dumps(asdict(found), indent=1) if flags.json else printable(told(found)))
     if not flags.quiet:
         print(printable(f"kept for the next time in {folder}"), file=sys.stderr)
+    if found.grading and found.grading.broke_off:
+        raise RagError(found.grading.broke_off, "the same command goes on with the answers that are missing")
     return 0
 
 

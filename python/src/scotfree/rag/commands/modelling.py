@@ -67,19 +67,36 @@ def _model(flags: Namespace) -> LanguageModel | None:
                 f"ask the language model {flags.model}: it is not said where it is", "say it with --llm"
             )
         return None
-    try:
-        # Here, since to load what speaks HTTP takes longer than many a search.
-        from scotfree.rag.generate import endpoint, local  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise RagError(
-            f"ask a language model: the package {error.name} is not installed", "pip install 'scotfree[rag]'"
-        ) from None
-    limits = endpoint.Limits(read_s=flags.patience / 1e9)
     if flags.gguf:
-        return local.LocalModel(flags.gguf, limits=limits)
+        return _local(flags)
     name = flags.model or os.environ.get(NAME)
     if not name:
         raise RagError(
             f"ask the language model at {url}: it is not said which of its models", "name it with --model"
         )
-    return endpoint.Endpoint(str(url), name, limits=limits)
+    return endpoint(str(url), name, flags.patience)
+
+
+def endpoint(url: str, name: str, patience_ns: float, key_name: str = "") -> LanguageModel:
+    """A model of a server; its key is in the environment, by the name that is said or as usual."""
+    with _speaking():
+        from scotfree.rag.generate.endpoint import KEY, Endpoint, Limits  # noqa: PLC0415
+    return Endpoint(url, name, key_name=key_name or KEY, limits=Limits(read_s=patience_ns / 1e9))
+
+
+def _local(flags: Namespace) -> LanguageModel:
+    with _speaking():
+        from scotfree.rag.generate.endpoint import Limits  # noqa: PLC0415
+        from scotfree.rag.generate.local import LocalModel  # noqa: PLC0415
+    return LocalModel(flags.gguf, limits=Limits(read_s=flags.patience / 1e9))
+
+
+@contextmanager
+def _speaking() -> Iterator[None]:
+    """To load what speaks HTTP, which takes longer than many a search: not before it is needed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise RagError(
+            f"ask a language model: the package {error.name} is not installed", "pip install 'scotfree[rag]'"
+        ) from None

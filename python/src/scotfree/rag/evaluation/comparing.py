@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,8 @@ from scotfree.rag.edge.index import EdgeIndex
 from scotfree.rag.evaluation import judged
 from scotfree.rag.evaluation.beir import Collection
 from scotfree.rag.evaluation.exact import COUNT
-from scotfree.rag.evaluation.measuring import Asked, Job, made, measure
+from scotfree.rag.evaluation.grading import Exam, Grader, Models
+from scotfree.rag.evaluation.measuring import Asked, Job, Measured, made, measure
 from scotfree.rag.evaluation.modes import (
     Mode,
     Opening,
@@ -27,10 +28,11 @@ from scotfree.rag.evaluation.modes import (
 )
 from scotfree.rag.evaluation.prepared import Prepared, prepare
 from scotfree.rag.evaluation.progress import Shown
-from scotfree.rag.evaluation.rows import Evaluation, Row, Spread
+from scotfree.rag.evaluation.rows import Evaluation, Grades, Grading, Row, Spread
 from scotfree.rag.index import CACHE_BYTES
 from scotfree.rag.trouble import RagError
 
+EXACT: Final = "exact search"
 ONNX: Final = "scotfree.rag.embed.onnx_embedder:OnnxEmbedder"
 
 
@@ -66,19 +68,36 @@ class _Setup:
     # Places of the questions that are asked.
     asked: range
 
+    @property
+    def questions(self) -> list[str]:
+        """The texts of those that are asked."""
+        texts = list(self.prepared.collection.questions.values())
+        return [texts[place] for place in self.asked]
 
-def evaluate(collection: Collection, folder: Path, settings: Settings, shown: Shown) -> Evaluation:
-    """Evaluates; what is built stays in the folder for the next time. A `RagError` says what is in the way."""
+
+def evaluate(
+    collection: Collection, folder: Path, settings: Settings, shown: Shown, models: Models | None = None
+) -> Evaluation:
+    """Evaluates; what is built stays in the folder for the next time. A `RagError` says what is in the way.
+
+    With language models also what they make of the passages; if one of them fails after all was measured, the
+    evaluation says so.
+    """
     if collection.judgements:
         # Better now than after an hour.
         judged.library()
     if settings.is_tuned and len(collection.questions) < 2:
         raise RagError("set nprobe: there is one question", "give two, one to set it by and one to ask")
+    if models:
+        with shown.wait("trying the language models"):
+            models.tried()
     prepared = prepare(collection, folder, made(settings.embedder), shown)
     # Its file of texts is that of all.
     _build_ours(Mode.OURS, prepared, shown)
     setup = _setup(prepared, settings, shown)
-    return _evaluation(setup, [_row(mode, setup, shown) for mode in settings.modes])
+    measured = {mode: _measured(mode, setup, shown) for mode in settings.modes}
+    found = _evaluation(setup, [_row(mode, setup, of, shown) for mode, of in measured.items()])
+    return _graded(found, setup, measured, models, shown) if models else found
 
 
 def _setup(prepared: Prepared, settings: Settings, shown: Shown) -> _Setup:
@@ -120,24 +139,26 @@ def _build_theirs(mode: Mode, prepared: Prepared, opening: Opening) -> EdgeIndex
     return build_theirs(mode, prepared.base, (prepared.parts, prepared.vectors), prepared.known, opening)
 
 
-def _row(mode: Mode, setup: _Setup, shown: Shown) -> Row:
+def _measured(mode: Mode, setup: _Setup, shown: Shown) -> Measured:
     prepared, opening = setup.prepared, setup.opening
     if mode.bits:
         _build_ours(mode, prepared, shown)
     else:
         with shown.wait(f"building {mode.value}"):
             _build_theirs(mode, prepared, opening)
-    texts = list(prepared.collection.questions.values())
-    questions = [texts[place] for place in setup.asked]
-    job = Job(mode, prepared.base, setup.settings.embedder, opening, questions)
-    with shown.bar(f"asking {mode.value}", len(questions), "question") as progress:
-        measured = measure(job, progress)
+    job = Job(mode, prepared.base, setup.settings.embedder, opening, setup.questions)
+    with shown.bar(f"asking {mode.value}", len(setup.questions), "question") as progress:
+        return measure(job, progress)
+
+
+def _row(mode: Mode, setup: _Setup, measured: Measured, shown: Shown) -> Row:
+    prepared, opening = setup.prepared, setup.opening
     on_disk = disk(mode, prepared.base)
     return Row(
         mode=mode.value,
         probes=opening.probes if mode.is_tuned else None,
         clusters=setup.clusters if mode.is_tuned else None,
-        judged=_judged_mode(mode, setup, questions, shown),
+        judged=_judged_mode(mode, setup, shown),
         recall=_mean(
             prepared.share(place, each.outcome.places)
             for place, each in zip(setup.asked, measured.asked, strict=True)
@@ -148,23 +169,23 @@ def _row(mode: Mode, setup: _Setup, shown: Shown) -> Row:
         regenerated=_mean(each.outcome.regenerated for each in measured.asked),
         latency_ms=_spread(each.latency_ns for each in measured.asked),
         stages_ms=_stages(measured.asked),
-        cpu_ms=measured.cpu_ns / 1e6 / len(questions),
+        cpu_ms=measured.cpu_ns / 1e6 / len(setup.asked),
         peak_bytes=measured.peak_bytes,
         disk=on_disk,
         codes_of_flat=on_disk.codes_bytes / prepared.vectors.nbytes,
     )
 
 
-def _judged_mode(mode: Mode, setup: _Setup, questions: Sequence[str], shown: Shown) -> dict[str, float]:
+def _judged_mode(mode: Mode, setup: _Setup, shown: Shown) -> dict[str, float]:
     """By documents, of which an answer of ten passages may have fewer than ten: more passages are asked for."""
     if not setup.prepared.collection.judgements:
         return {}
     answers: dict[int, list[list[str]]] = {judged.FEW: [], judged.MANY: []}
     with (
         opened(mode, setup.prepared.base, setup.prepared.known, setup.opening) as searcher,
-        shown.bar(f"judging {mode.value}", len(questions), "question") as progress,
+        shown.bar(f"judging {mode.value}", len(setup.asked), "question") as progress,
     ):
-        for question in questions:
+        for question in setup.questions:
             for count, of in answers.items():
                 of.append(_documents(searcher, question, count))
             progress(1)
@@ -213,6 +234,38 @@ def _evaluation(setup: _Setup, rows: list[Row]) -> Evaluation:
         exact=_judged(setup, [of[: judged.FEW] for of in exact], exact),
         modes=rows,
     )
+
+
+def _graded(
+    of: Evaluation, setup: _Setup, measured: Mapping[Mode, Measured], models: Models, shown: Shown
+) -> Evaluation:
+    """With grades of answers from what exact search finds and from what each mode does, as far as they come."""
+    prepared, grader = setup.prepared, Grader(models, setup.prepared.base)
+    exact = [[prepared.parts[row].text for row in prepared.nearest[place].rows] for place in setup.asked]
+    found: dict[str, Grades] = {}
+    broke_off = ""
+    try:
+        for name, texts in {
+            EXACT: exact,
+            **{mode.value: _texts(prepared, each) for mode, each in measured.items()},
+        }.items():
+            with shown.bar(f"grading {name}", len(texts), "answer") as progress:
+                found[name] = grader.grades(_exams(setup, texts), progress)
+    except RagError as error:
+        broke_off = str(error)
+    grading = Grading(models.writer.name, models.judge.name, found.get(EXACT), broke_off)
+    rows = [replace(row, grades=found.get(row.mode)) for row in of.modes]
+    return replace(of, grading=grading, modes=rows)
+
+
+def _texts(prepared: Prepared, measured: Measured) -> list[list[str]]:
+    return [[prepared.text(place) for place in each.outcome.places] for each in measured.asked]
+
+
+def _exams(setup: _Setup, found: Sequence[Sequence[str]]) -> Iterator[Exam]:
+    """The questions with the passages that were found for them."""
+    for place, question, texts in zip(setup.asked, setup.questions, found, strict=True):
+        yield Exam(question, texts, setup.prepared.relevant(place))
 
 
 def _stages(asked: Sequence[Asked]) -> dict[str, Spread]:

@@ -49,6 +49,25 @@ class Prepared:
         rows = [self._rows[place] for place in places]
         return self.exact.share(self.questions[question], self.nearest[question], rows)
 
+    def text(self, place: Place) -> str:
+        """Of the passage that is there."""
+        return self.parts[self._rows[place]].text
+
+    def relevant(self, question: int) -> list[str]:
+        """The texts of documents that were judged to be relevant to a question, the best grades first.
+
+        Without any the passages that exact search finds.
+        """
+        name = list(self.collection.questions)[question]
+        grades = self.collection.judgements.get(name, {})
+        by_grade = sorted((name for name, grade in grades.items() if grade > 0), key=lambda name: -grades[name])
+        texts = [self._documents[name] for name in by_grade if name in self._documents]
+        return texts or [self.parts[row].text for row in self.nearest[question].rows]
+
+    @cached_property
+    def _documents(self) -> dict[str, str]:
+        return {document.name: document.text for document in self.collection.documents}
+
     @cached_property
     def _rows(self) -> dict[Place, int]:
         return {(part.document, part.start): row for row, part in enumerate(self.parts)}

@@ -33,6 +33,30 @@ class Disk:
 
 
 @dataclass(frozen=True)
+class Grades:
+    """What a judge gave the answers that a language model wrote, from 0 to 10."""
+
+    # Over the questions that have a grade; nothing, where none has.
+    mean: float | None
+    # The mean's standard error; nothing, of fewer than two.
+    error: float | None
+    graded: int
+    # Where the judge's reply had no grade.
+    ungraded: int
+
+
+@dataclass(frozen=True)
+class Grading:
+    """Who wrote and who judged, and what the answers from exact search's passages were given."""
+
+    writer: str
+    judge: str
+    exact: Grades | None = None
+    # Why some modes have no grades; empty, if all have.
+    broke_off: str = ""
+
+
+@dataclass(frozen=True)
 class Row:
     """What a mode was found to be; counts and times are of a question."""
 
@@ -57,6 +81,8 @@ class Row:
     disk: Disk
     # What is searched, of embeddings with four bytes a number.
     codes_of_flat: float
+    # Of the answers from what it finds; nothing, if they are not graded.
+    grades: Grades | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +110,8 @@ class Evaluation:
     # Measures of exact search; empty, if nothing is judged.
     exact: dict[str, float]
     modes: list[Row]
+    # Nothing, if no judge is named.
+    grading: Grading | None = None
 
 
 _NOTHING: Final = "-"
@@ -107,6 +135,7 @@ def _head(of: Evaluation) -> Iterator[str]:
         yield "judged are documents, each by the best of its passages; MAP and recall@100 of the first 100"
     else:
         yield "nothing is judged: answers are compared with those of exact search"
+    yield _graded(of.grading)
     if any(row.mode in _STORING for row in of.modes):
         yield (
             f"a letter takes {of.letter_ns / 1e3:.1f} us to be embedded; stored are clusters that take longer "
@@ -125,6 +154,13 @@ def _questions(of: Evaluation) -> str:
     )
 
 
+def _graded(of: Grading | None) -> str:
+    if of is None:
+        return "answers in words: not run, for there is no judge; name one with --judge, and who writes with --llm"
+    broke_off = f"; it broke off: {of.broke_off}" if of.broke_off else ""
+    return f"{of.writer} writes an answer from the passages found, and {of.judge} grades it{broke_off}"
+
+
 def _table(of: Evaluation) -> Iterator[str]:
     lines = [["", "exact", *(row.mode for row in of.modes)], *_lines(of)]
     widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
@@ -140,6 +176,9 @@ def _lines(of: Evaluation) -> Iterator[list[str]]:
     def line(name: str, cell: Callable[[Row], str], exact: str = _NOTHING) -> list[str]:
         return [name, exact, *map(cell, of.modes)]
 
+    if of.grading:
+        yield line("answers' grade, 0 to 10", lambda row: _grade(row.grades), _grade(of.grading.exact))
+        yield line("  not graded", lambda row: _ungraded(row.grades), _ungraded(of.grading.exact))
     yield line(f"recall@{COUNT} of exact search", lambda row: f"{row.recall:.3f}", f"{1:.3f}")
     if of.tuned_on:
         yield line(
@@ -160,6 +199,16 @@ def _lines(of: Evaluation) -> Iterator[list[str]]:
     yield line("  texts", lambda row: _bytes(row.disk.texts_bytes))
     yield line("  words", lambda row: _bytes(row.disk.words_bytes))
     yield line("  free pages", lambda row: _bytes(row.disk.free_bytes))
+
+
+def _grade(of: Grades | None) -> str:
+    if of is None or of.mean is None:
+        return _NOTHING
+    return f"{of.mean:.2f}" if of.error is None else f"{of.mean:.2f} +- {of.error:.2f}"
+
+
+def _ungraded(of: Grades | None) -> str:
+    return f"{of.ungraded:,} of {of.graded + of.ungraded:,}" if of else _NOTHING
 
 
 def _of_stage(name: str) -> Callable[[Row], str]:

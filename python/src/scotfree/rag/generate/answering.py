@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from typing import Final
 
@@ -32,19 +32,33 @@ def write_answer(
     stages prefill (from the request to the first token) and decode, and `written`, also if it breaks off. By
     `hang_up` another thread ends it.
     """
-    text, shown = prompt(question, answer.hits, letters_max)
+    text, shown = prompt(question, (hit.text for hit in answer.hits), letters_max)
     for stage in (_PREFILL, _DECODE):
         answer.stages_ns.pop(stage, None)
     written = answer.written = Written(model.name, shown, sum(answer.stages_ns.values()))
     with closing(model.stream(text, tokens_max, hang_up)) as pieces:
-        for place, piece in enumerate(_staged(answer, written, pieces)):
+        for piece in _within(_staged(answer, written, pieces), tokens_max):
             written.text += piece.text
             written.ended = piece.ended
             if piece.text:
                 yield piece.text
-            if not piece.ended and (place >= tokens_max or len(written.text) > tokens_max * _TOKEN_LETTERS_MAX):
-                written.ended = "length"
-                return
+
+
+def reply(model: LanguageModel, text: str, tokens_max: int) -> str:
+    """All that a model says to a text; cut at its limit of tokens."""
+    with closing(model.stream(text, tokens_max)) as pieces:
+        return "".join(piece.text for piece in _within(pieces, tokens_max))
+
+
+def _within(pieces: Iterable[Piece], tokens_max: int) -> Iterator[Piece]:
+    """The pieces as far as a model may go, which may not keep to it."""
+    letters = 0
+    for place, piece in enumerate(pieces):
+        yield piece
+        letters += len(piece.text)
+        if not piece.ended and (place >= tokens_max or letters > tokens_max * _TOKEN_LETTERS_MAX):
+            yield Piece("", "length")
+            return
 
 
 def _staged(answer: Answer, written: Written, pieces: Generator[Piece, None, None]) -> Iterator[Piece]:

@@ -22,7 +22,7 @@ from scotfree.rag import address
 from scotfree.rag.generate.model import HangUp, Piece
 from scotfree.rag.trouble import RagError
 
-# The only place that a key is read from.
+# The only place that a key is read from, unless another name is said.
 KEY: Final = "SCOTFREE_LLM_KEY"
 _DONE: Final = "[DONE]"
 # Of what a server says when it refuses.
@@ -59,15 +59,26 @@ class Endpoint:
     """A model of a server; safe to be used by several threads."""
 
     def __init__(
-        self, url: str, model: str, *, key: str | None = None, limits: Limits | None = None, place: str = ""
+        self,
+        url: str,
+        model: str,
+        *,
+        key: str | None = None,
+        key_name: str = KEY,
+        limits: Limits | None = None,
+        place: str = "",
     ) -> None:
-        """`url` is what comes before /chat/completions; the key is that of the environment unless it is given."""
-        split = address.checked(url, "the language model", KEY, _ADDRESS)
-        key = address.key_of(KEY) if key is None else address.checked_key(key, KEY)
+        """`url` is what comes before /chat/completions.
+
+        The key is that of the environment, where it is called `key_name`, unless it is given.
+        """
+        split = address.checked(url, "the language model", key_name, _ADDRESS)
+        key = address.key_of(key_name) if key is None else address.checked_key(key, key_name)
         self.name = model
         self.place = place or url
         self._address = f"{url.rstrip('/')}/chat/completions"
         self._key = key
+        self._key_name = key_name
         self._limits = limits or Limits()
         self._client = httpx2.Client(
             headers={"Authorization": f"Bearer {key}"} if key else {},
@@ -178,11 +189,11 @@ class Endpoint:
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             # What it says may have part of the key.
             what = "it refuses the key" if self._key else "it wants a key"
-            return self._error(what, f"put its key into {KEY}")
+            return self._error(what, f"put its key into {self._key_name}")
         if "context" in said:
             return self._error(refusal.said, "show it less: --letters, --count")
         if status in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND) and _UNKNOWN_MODEL.search(said):
-            return self._error(f"it has no model {self.name}: {refusal.said}", "name one that it has with --model")
+            return self._error(f"it has no model {self.name}: {refusal.said}", "name one that it has")
         if status == HTTPStatus.NOT_FOUND or status < HTTPStatus.BAD_REQUEST:
             return self._error(f"it has no chat completions there (HTTP {status})", _ADDRESS)
         return self._error(

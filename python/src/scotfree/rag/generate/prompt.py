@@ -5,10 +5,8 @@ Of a document only its passages' text is shown. Its name is not: a path says who
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final
-
-from scotfree.rag.index import Hit
 
 # Some 2,000 tokens of English: what small models still read with care, and prefill in seconds.
 LETTERS_MAX: Final = 8_000
@@ -25,15 +23,21 @@ Question: {question}
 """
 
 
-def prompt(question: str, hits: Sequence[Hit], letters_max: int = LETTERS_MAX) -> tuple[str, int]:
-    """The text for the model, and how many of the hits stand in it; together these have at most `letters_max`."""
+def prompt(question: str, passages: Iterable[str], letters_max: int = LETTERS_MAX) -> tuple[str, int]:
+    """The text for the model, and how many of the passages stand in it."""
+    text, shown = numbered(passages, letters_max)
+    return _FORM.format(passages=text, question=question), shown
+
+
+def numbered(passages: Iterable[str], letters_max: int) -> tuple[str, int]:
+    """As many of the first passages as have at most `letters_max` together, by their numbers, and how many."""
     shown: list[str] = []
     left = letters_max
-    for hit in hits:
+    for passage in passages:
         # The nearest is cut if it must be: without any there is nothing to answer from.
-        text = hit.text if shown else hit.text[:letters_max]
+        text = passage if shown else passage[:letters_max]
         if len(text) > left:
             break
         shown.append(f"[{len(shown) + 1}]\n{text}")
         left -= len(text)
-    return _FORM.format(passages="\n\n".join(shown), question=question), len(shown)
+    return "\n\n".join(shown), len(shown)
