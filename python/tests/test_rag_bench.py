@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from bench import debian_corpus, rag_codes, rag_collections, rag_edge, rag_milli
 from bench.rag_device import Device, Memory, Paced
 from bench.words import DIMENSIONS, Words
 from scotfree.rag import Document, RagError
+from scotfree.rag.embed.embedder import Vectors
 from scotfree.rag.evaluation import beir
 from scotfree.rag.evaluation.beir import Collection
 from scotfree.rag.evaluation.modes import Mode, Opening, build_ours
@@ -180,6 +182,30 @@ def test_edgerag_is_asked_with_as_few_clusters_as_find_no_less(tmp_path: Path) -
     found = [rag_codes._theirs(prepared, recall, Opening(0, None, 1e9, 1e5)) for recall in (0.3, 0.9)]
     assert all(recall >= wanted for (_, recall, _), wanted in zip(found, (0.3, 0.9), strict=True))
     assert 1 <= found[0][0] < found[1][0] and 10 <= found[0][2] < found[1][2] <= 300
+
+
+def test_a_question_takes_what_its_clusters_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"topic{at % 9} word{at} word{at % 31}" for at in range(300)]
+    documents = [Document(str(at), text) for at, text in enumerate(texts)]
+    of = Collection(documents, {str(at): f"topic{at}" for at in range(4)})
+    prepared = prepare(of, tmp_path, Words(), Shown(is_quiet=True))
+    build_ours(Mode.OURS, prepared.base, documents, prepared.known, lambda _: None)
+    opening = Opening(0, None, 1e9, 1e5)
+    assert rag_codes._theirs(prepared, 0.9, opening)[0] >= 1
+    clock = [0]
+    monkeypatch.setattr("time.process_time_ns", lambda: clock[0])
+
+    class Dear(Words):
+        """A millisecond of processor time a text."""
+
+        def embed(self, texts: Sequence[str]) -> Vectors:
+            clock[0] += len(texts) * 1_000_000
+            return super().embed(texts)
+
+    dear = replace(prepared, model=Dear())
+    all_of_them = round(300**0.5)
+    assert rag_codes._processor_s(dear, opening, all_of_them) == pytest.approx([0.301] * 4)
+    assert (rag_codes._processor_s(dear, opening, 1) < 0.2).all()
 
 
 def test_a_modelled_device_takes_what_its_rates_say() -> None:
