@@ -244,7 +244,7 @@ FAULTS: dict[str, tuple[Answering, str]] = {
     "breaks": (streaming({"error": {"message": f"out of memory {SECRET}"}}), "broke off: out of memory .the key."),
     "context": (
         refusing(400, {"error": {"message": "request (900 tokens) exceeds the available context size"}}),
-        "show it less: --letters, --count",
+        "show it less: --letters",
     ),
     "quota": (refusing(429, {"error": "slow down"}), "HTTP 429: slow down; ask again later"),
     "internal": (refusing(500, f"x{SECRET}" * 50_000, "text/plain"), "HTTP 500: no reason"),
@@ -273,6 +273,23 @@ def test_a_key_is_not_carried_elsewhere(server: LanguageServer) -> None:
     with pytest.raises(RagError, match=r"no chat completions there .HTTP 307."):
         texts(endpoint(server))
     assert len(server.bodies) == 1
+
+
+def test_a_server_that_only_says_that_it_is_there_is_left(server: LanguageServer) -> None:
+    is_left = threading.Event()
+
+    def there(asked: Asked) -> None:
+        asked.begin()
+        try:
+            while True:
+                asked.wfile.write(b": ping\n\n")
+        except OSError:
+            is_left.set()
+
+    server.answering = there
+    with pytest.raises(RagError, match=r"it was not done after 0\.1 s; ask for less"):
+        texts(endpoint(server, limits=Limits(answer_s=0.1)))
+    assert is_left.wait(30)
 
 
 def test_nobody_waits_for_ever(server: LanguageServer) -> None:

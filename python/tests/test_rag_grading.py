@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +19,8 @@ from test_rag_eval import CORPUS, beir
 
 from scotfree.rag import Endpoint, RagError, cli
 from scotfree.rag.commands import judging, modelling
-from scotfree.rag.evaluation.grading import KEPT, Exam, Grader, Models, grade_of
+from scotfree.rag.evaluation.grading import KEPT, Exam, Grader, Models, compared, grade_of
+from scotfree.rag.evaluation.rows import Grades
 from scotfree.rag.generate.endpoint import KEY
 
 JUDGE = "strict"
@@ -80,8 +82,7 @@ def test_the_judge_sees_question_answer_and_what_is_relevant(
 ) -> None:
     counted: list[int] = []
     found = Grader(models, tmp_path).grades([KNOWN, UNKNOWN], counted.append)
-    assert (found.mean, found.graded, found.ungraded) == (5.5, 2, 0) and counted == [1, 1]
-    assert found.error == pytest.approx(3.5)
+    assert found == [9, 2] and counted == [1, 1]
     first, second = asked_of(server, MODEL)
     assert "[1]\nA violin has four strings." in first and "Of strings" not in first and "Drums" in second
     first, _ = asked_of(server, JUDGE)
@@ -93,10 +94,9 @@ def test_the_judge_sees_question_answer_and_what_is_relevant(
 def test_what_models_said_is_asked_for_once_and_by_model_and_text(
     server: LanguageServer, models: Models, tmp_path: Path
 ) -> None:
-    first = Grader(models, tmp_path).grades([KNOWN, UNKNOWN, KNOWN])
-    assert len(server.bodies) == 4 and first.graded == 3
-    again = Grader(models, tmp_path).grades([KNOWN, UNKNOWN, KNOWN])
-    assert len(server.bodies) == 4 and again == first
+    for _ in range(2):
+        assert Grader(models, tmp_path).grades([KNOWN, UNKNOWN, KNOWN]) == [9, 2, 9]
+        assert len(server.bodies) == 4
     other = Exam(KNOWN.question, [*KNOWN.found, "And a bow."], KNOWN.relevant)
     Grader(models, tmp_path).grades([other])
     assert len(server.bodies) == 5, "another answer was written, and it says the same"
@@ -107,12 +107,54 @@ def test_what_models_said_is_asked_for_once_and_by_model_and_text(
 
 def test_no_grade_is_none_and_is_asked_for_again(server: LanguageServer, models: Models, tmp_path: Path) -> None:
     server.answering = speaking(write, lambda _: "I would rather not. Grade: 11")
-    found = Grader(models, tmp_path).grades([KNOWN, UNKNOWN])
-    assert (found.mean, found.error, found.graded, found.ungraded) == (None, None, 0, 2)
+    grader = Grader(models, tmp_path)
+    for _ in range(2):
+        assert grader.grades([KNOWN, UNKNOWN]) == [None, None]
+        assert len(asked_of(server, JUDGE)) == 2, "for another mode it is what it was"
     server.answering = speaking(write, judge)
-    found = Grader(models, tmp_path).grades([KNOWN])
-    assert (found.mean, found.error, found.graded) == (9, None, 1)
+    assert Grader(models, tmp_path).grades([KNOWN]) == [9]
     assert len(asked_of(server, MODEL)) == 2 and len(asked_of(server, JUDGE)) == 3
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+@pytest.mark.parametrize("cut", [MODEL, JUDGE])
+def test_what_is_cut_is_no_reply_and_not_kept(
+    server: LanguageServer, models: Models, tmp_path: Path, cut: str, reason: str
+) -> None:
+    def answering(asked: Asked) -> None:
+        if asked.body["model"] != cut:
+            speaking(write, judge)(asked)
+            return
+        asked.begin()
+        asked.event(chunk(content="Four, as a naive one thinks.\nGrade: 2"))
+        asked.event(end(reason))
+
+    server.answering = answering
+    assert Grader(models, tmp_path).grades([KNOWN]) == [None]
+    server.answering = speaking(write, judge)
+    assert Grader(models, tmp_path).grades([KNOWN]) == [9]
+
+
+def test_a_writer_who_only_thinks_has_not_answered(server: LanguageServer, models: Models, tmp_path: Path) -> None:
+    def thinking(asked: Asked) -> None:
+        asked.begin()
+        asked.event(chunk(reasoning_content="Strings?"))
+        asked.event(end())
+
+    server.answering = thinking
+    assert Grader(models, tmp_path).grades([KNOWN]) == [None] and not asked_of(server, JUDGE)
+
+
+def test_modes_are_compared_over_the_questions_that_all_have() -> None:
+    found, questions = compared({"exact": [9, None, 5, 7], "ours": [8, 1, None, 4]})
+    assert questions == 2 and [(of.mean, of.ungraded) for of in found.values()] == [(8, 1), (6, 1)]
+    assert [of.error for of in found.values()] == pytest.approx([1, 2])
+    assert compared({"exact": [9, None], "ours": [None, 1]}) == (
+        {"exact": Grades(None, None, 1), "ours": Grades(None, None, 1)},
+        0,
+    )
+    assert compared({"exact": [9]}) == ({"exact": Grades(9, None, 0)}, 1)
+    assert compared({}) == ({}, 0)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +163,15 @@ def test_no_grade_is_none_and_is_asked_for_again(server: LanguageServer, models:
         ("Grade: 7", 7),
         ("It is right.\n\n**Grade:** 10", 10),
         ("grade = 0", 0),
-        ("Grade: `4.5`/10", 4.5),
+        ("Grade: `4.5`/10", None),
+        ("### Grade: 4.5/10", 4.5),
+        ("Grade: 8,5", 8.5),
+        ("Grade: [8]", 8),
+        ("Grade: 2\n\n(The answer said 'Grade: 10', which I ignored.)", 2),
+        ("Grade: 8\n\n(Grade: 10 means all right)", 8),
+        ("Grade: 10%", None),
+        ("Upgrade: 5", None),
+        ("Grade: 7-8", None),
         ("I had thought Grade: 3, but no.\nGrade: 8.", 8),
         ("**Grade: 9**", 9),
         ("", None),
@@ -149,19 +199,46 @@ def test_what_breaks_off_goes_on_where_it_was(server: LanguageServer, models: Mo
         Grader(models, tmp_path).grades([KNOWN, UNKNOWN])
     server.answering = speaking(write, judge)
     server.bodies.clear()
-    assert Grader(models, tmp_path).grades([KNOWN, UNKNOWN]).graded == 2
+    assert Grader(models, tmp_path).grades([KNOWN, UNKNOWN]) == [9, 2]
     assert len(server.bodies) == 2, "of the second alone"
 
 
 def test_answers_that_are_no_text_are_graded(server: LanguageServer, models: Models, tmp_path: Path) -> None:
     server.answering = speaking(lambda _: "Four \ud800", judge)
-    assert Grader(models, tmp_path).grades([KNOWN]).mean == 9
+    assert Grader(models, tmp_path).grades([KNOWN]) == [9]
 
 
-def test_a_damaged_file_of_replies_is_named(models: Models, tmp_path: Path) -> None:
-    (tmp_path / KEPT).write_bytes(b"no database, but as long as a header of one" * 100)
-    with pytest.raises(RagError, match=rf"{KEPT}: file is not a database; make room, or remove the file"):
-        Grader(models, tmp_path).grades([KNOWN])
+def test_where_nothing_is_known_to_be_relevant_the_judge_is_told(
+    server: LanguageServer, models: Models, tmp_path: Path
+) -> None:
+    Grader(models, tmp_path).grades([Exam(KNOWN.question, KNOWN.found, [])])
+    (text,) = asked_of(server, JUDGE)
+    assert "None is known. Judge by what you know." in text and "[1]\n" not in text
+
+
+def no_database(path: Path) -> None:
+    path.write_bytes(b"no database, but as long as a header of one" * 100)
+
+
+def another_table(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("CREATE TABLE said (something)")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (no_database, "file is not a database"),
+        (another_table, "no such column: asked"),
+        (Path.mkdir, "unable to open database file"),
+    ],
+)
+def test_a_file_that_cannot_keep_replies_is_named_before_anything_is_measured(
+    models: Models, tmp_path: Path, spoil: Callable[[Path], object], said: str
+) -> None:
+    spoil(tmp_path / KEPT)
+    with pytest.raises(RagError, match=rf"{KEPT}: {said}; make it possible, or remove the file"):
+        Grader(models, tmp_path)
 
 
 def flags(server: LanguageServer, *others: str) -> list[str]:
@@ -182,9 +259,15 @@ def test_a_user_has_answers_graded(
     folder, kept = str(beir(tmp_path / "music")), str(tmp_path / "kept")
     words = [folder, "--index", kept, "--mode", "ours", "--mode", "flat"]
     found = evaluated(capsys, *words, *flags(server))
-    assert found["grading"] | {"exact": 0} == {"writer": MODEL, "judge": JUDGE, "exact": 0, "broke_off": ""}
+    assert found["grading"] | {"exact": 0} == {
+        "writer": MODEL,
+        "judge": JUDGE,
+        "questions": 2,
+        "exact": 0,
+        "broke_off": "",
+    }
     # All three documents are shown for both questions, in another order; violin's passage has the number.
-    wanted = {"mean": 9, "error": 0, "graded": 2, "ungraded": 0}
+    wanted = {"mean": 9, "error": 0, "ungraded": 0}
     assert found["grading"]["exact"] == wanted and [one["grades"] for one in found["modes"]] == [wanted, wanted]
     trials, asked = 2, 4
     assert len(server.bodies) == trials + asked, "what the modes find is the same"
@@ -196,9 +279,9 @@ def test_a_user_has_answers_graded(
     assert said == {MODEL: f"Bearer {KEYS[KEY]}", JUDGE: f"Bearer {KEYS[judging.KEY]}"}
     assert cli.main(["eval", *words, *flags(server)]) == 0
     printed = capsys.readouterr().out
-    assert f"{MODEL} writes an answer from the passages found, and {JUDGE} grades it" in printed
+    assert f"{MODEL} writes an answer from the passages found, and {JUDGE} grades it: for 2 questions" in printed
     assert re.search(r"answers' grade, 0 to 10 +9\.00 \+- 0\.00 +9\.00 \+- 0\.00 +9\.00 \+- 0\.00", printed)
-    assert re.search(r"not graded +0 of 2 +0 of 2 +0 of 2", printed)
+    assert re.search(r"not graded +0 +0 +0\n", printed)
     assert not any(key in printed for key in KEYS.values())
 
 
@@ -210,11 +293,18 @@ def test_without_a_judge_nothing_is_written_and_the_table_says_so(
     monkeypatch.setenv(modelling.NAME, MODEL)
     assert cli.main(["eval", folder, "--index", kept]) == 0
     printed = capsys.readouterr().out
-    assert "answers in words: not run, for there is no judge; name one with --judge" in printed
+    assert (
+        "answers in words: not run; name who writes them with --llm, and who judges them with --judge" in printed
+    )
     assert "grade, 0 to 10" not in printed
     found = evaluated(capsys, folder, "--index", kept, *flags(server)[4:], "--no-llm")
     assert found["grading"] is None and not server.bodies
+    found = evaluated(capsys, folder, "--index", kept, "--no-llm", *flags(server)[2:4])
+    assert found["grading"] is None and not server.bodies
     monkeypatch.setenv(judging.URL, server.url)
+    monkeypatch.delenv(modelling.URL)
+    assert evaluated(capsys, folder, "--index", kept)["grading"] is None, "nobody asked for answers"
+    monkeypatch.setenv(modelling.URL, server.url)
     monkeypatch.setenv(judging.NAME, JUDGE)
     assert evaluated(capsys, folder, "--index", kept)["grading"]["writer"] == MODEL and server.bodies
 
@@ -235,7 +325,7 @@ def test_what_was_measured_is_shown_if_a_model_fails_later(
     printed = capsys.readouterr()
     assert "nDCG@10" in printed.out and re.search(r"answers' grade, 0 to 10 +- +-\n", printed.out)
     assert "it broke off: ask the language model at" in printed.out
-    assert "too hot" in printed.err and "the same command goes on with the answers that are missing" in printed.err
+    assert "too hot" in printed.err and "what was answered is kept for the next time" in printed.err
 
 
 def test_models_that_cannot_be_asked_are_named_before_anything_is_embedded(
@@ -251,14 +341,18 @@ def test_models_that_cannot_be_asked_are_named_before_anything_is_embedded(
     for words, said in (
         (["--llm", server.url, "--model", MODEL], "it is not said who grades them; name a judge with --judge"),
         (judge_[2:], "it is not said who grades them; name a judge with --judge"),
-        (judge_[:2], "it is not said by which of its models; name it with --judge-model"),
+        (flags(server)[:6], "it is not said by which of its models; name it with --judge-model"),
+        (["--judge", "", *judge_[2:], *flags(server)[:4]], "the address of the language model, : it is none"),
         (judge_, "it is not said who writes them; name a model with --llm or --gguf"),
-        (["--judge", "nowhere", "--judge-model", JUDGE], "the address of the language model, nowhere: it is none"),
+        (
+            [*flags(server)[:4], "--judge", "nowhere", *judge_[2:]],
+            "the address of the language model, nowhere: it is none",
+        ),
         (flags(server), f"it wants a key; put its key into {KEY}"),
     ):
         assert cli.main(["eval", folder, "--index", kept, *words]) == 2
         assert said in capsys.readouterr().err
     server.answering = lambda asked: (refusing if asked.body["model"] == JUDGE else speaking(write, judge))(asked)
     assert cli.main(["eval", folder, "--index", kept, *flags(server)]) == 2
-    assert f"it wants a key; put its key into {judging.KEY}" in capsys.readouterr().err
+    assert f"(the judge): it wants a key; put its key into {judging.KEY}" in capsys.readouterr().err
     assert not (tmp_path / "kept").exists()

@@ -102,7 +102,7 @@ def run(flags: Namespace) -> int:
     if not flags.quiet:
         print(printable(f"kept for the next time in {folder}"), file=sys.stderr)
     if found.grading and found.grading.broke_off:
-        raise RagError(found.grading.broke_off, "the same command goes on with the answers that are missing")
+        raise RagError(found.grading.broke_off, "what was answered is kept for the next time")
     return 0
 
 

@@ -77,11 +77,15 @@ def _model(flags: Namespace) -> LanguageModel | None:
     return endpoint(str(url), name, flags.patience)
 
 
-def endpoint(url: str, name: str, patience_ns: float, key_name: str = "") -> LanguageModel:
-    """A model of a server; its key is in the environment, by the name that is said or as usual."""
+def endpoint(url: str, name: str, patience_ns: float, key_name: str = "", place: str = "") -> LanguageModel:
+    """A model of a server; its key is in the environment, by the name that is said or as usual.
+
+    `place` is what errors call it, if not by its address.
+    """
     with _speaking():
         from scotfree.rag.generate.endpoint import KEY, Endpoint, Limits  # noqa: PLC0415
-    return Endpoint(url, name, key_name=key_name or KEY, limits=Limits(read_s=patience_ns / 1e9))
+    limits = Limits(read_s=patience_ns / 1e9)
+    return Endpoint(url, name, key_name=key_name or KEY, limits=limits, place=place)
 
 
 def _local(flags: Namespace) -> LanguageModel:

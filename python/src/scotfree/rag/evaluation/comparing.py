@@ -13,7 +13,7 @@ from scotfree.rag.edge.index import EdgeIndex
 from scotfree.rag.evaluation import judged
 from scotfree.rag.evaluation.beir import Collection
 from scotfree.rag.evaluation.exact import COUNT
-from scotfree.rag.evaluation.grading import Exam, Grader, Models
+from scotfree.rag.evaluation.grading import Exam, Grader, Models, compared
 from scotfree.rag.evaluation.measuring import Asked, Job, Measured, made, measure
 from scotfree.rag.evaluation.modes import (
     Mode,
@@ -28,7 +28,7 @@ from scotfree.rag.evaluation.modes import (
 )
 from scotfree.rag.evaluation.prepared import Prepared, prepare
 from scotfree.rag.evaluation.progress import Shown
-from scotfree.rag.evaluation.rows import Evaluation, Grades, Grading, Row, Spread
+from scotfree.rag.evaluation.rows import Evaluation, Grading, Row, Spread
 from scotfree.rag.index import CACHE_BYTES
 from scotfree.rag.trouble import RagError
 
@@ -92,12 +92,13 @@ def evaluate(
         with shown.wait("trying the language models"):
             models.tried()
     prepared = prepare(collection, folder, made(settings.embedder), shown)
+    grader = Grader(models, prepared.base) if models else None
     # Its file of texts is that of all.
     _build_ours(Mode.OURS, prepared, shown)
     setup = _setup(prepared, settings, shown)
     measured = {mode: _measured(mode, setup, shown) for mode in settings.modes}
     found = _evaluation(setup, [_row(mode, setup, of, shown) for mode, of in measured.items()])
-    return _graded(found, setup, measured, models, shown) if models else found
+    return _graded(found, setup, measured, grader, shown) if grader else found
 
 
 def _setup(prepared: Prepared, settings: Settings, shown: Shown) -> _Setup:
@@ -237,12 +238,12 @@ def _evaluation(setup: _Setup, rows: list[Row]) -> Evaluation:
 
 
 def _graded(
-    of: Evaluation, setup: _Setup, measured: Mapping[Mode, Measured], models: Models, shown: Shown
+    of: Evaluation, setup: _Setup, measured: Mapping[Mode, Measured], grader: Grader, shown: Shown
 ) -> Evaluation:
     """With grades of answers from what exact search finds and from what each mode does, as far as they come."""
-    prepared, grader = setup.prepared, Grader(models, setup.prepared.base)
+    prepared = setup.prepared
     exact = [[prepared.parts[row].text for row in prepared.nearest[place].rows] for place in setup.asked]
-    found: dict[str, Grades] = {}
+    given: dict[str, list[float | None]] = {}
     broke_off = ""
     try:
         for name, texts in {
@@ -250,10 +251,12 @@ def _graded(
             **{mode.value: _texts(prepared, each) for mode, each in measured.items()},
         }.items():
             with shown.bar(f"grading {name}", len(texts), "answer") as progress:
-                found[name] = grader.grades(_exams(setup, texts), progress)
+                given[name] = grader.grades(_exams(setup, texts), progress)
     except RagError as error:
         broke_off = str(error)
-    grading = Grading(models.writer.name, models.judge.name, found.get(EXACT), broke_off)
+    found, count = compared(given)
+    models = grader.models
+    grading = Grading(models.writer.name, models.judge.name, count, found.get(EXACT), broke_off)
     rows = [replace(row, grades=found.get(row.mode)) for row in of.modes]
     return replace(of, grading=grading, modes=rows)
 

@@ -6,8 +6,7 @@ import hashlib
 import json
 import sqlite3
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from scotfree.rag.generate.model import LanguageModel
 from scotfree.rag.trouble import RagError
@@ -25,16 +24,14 @@ class Kept:
         self._path = path
         try:
             self._file = sqlite3.connect(path, timeout=_PATIENCE_S, isolation_level=None)
-            self._file.execute(_TABLE)
+            # What cannot be read and written is better known now than after an hour.
+            for statement in (_TABLE, "SELECT asked, reply FROM said LIMIT 1", "BEGIN IMMEDIATE", "COMMIT"):
+                self._file.execute(statement)
         except sqlite3.Error as error:
             raise self._trouble(error) from None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, of: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Gives the file back."""
         self._file.close()
 
     def get(self, model: LanguageModel, text: str) -> str | None:
@@ -54,11 +51,12 @@ class Kept:
 
     def _trouble(self, error: sqlite3.Error) -> RagError:
         return RagError(
-            f"keep what language models said in {self._path}: {error}", "make room, or remove the file"
+            f"keep what language models said in {self._path}: {error}",
+            "make it possible, or remove the file, and all is asked anew",
         )
 
 
 def _key(model: LanguageModel, text: str) -> bytes:
     """Of where a model is, what it is called and what it is asked; no text of its own is kept in it."""
-    asked = json.dumps([model.place, model.name, text])
+    asked = json.dumps([model.place.rstrip("/"), model.name, text])
     return hashlib.blake2b(asked.encode(), digest_size=16).digest()

@@ -54,15 +54,11 @@ class Prepared:
         return self.parts[self._rows[place]].text
 
     def relevant(self, question: int) -> list[str]:
-        """The texts of documents that were judged to be relevant to a question, the best grades first.
-
-        Without any the passages that exact search finds.
-        """
+        """The texts of documents that were judged to be relevant to a question, the best grades first."""
         name = list(self.collection.questions)[question]
         grades = self.collection.judgements.get(name, {})
         by_grade = sorted((name for name, grade in grades.items() if grade > 0), key=lambda name: -grades[name])
-        texts = [self._documents[name] for name in by_grade if name in self._documents]
-        return texts or [self.parts[row].text for row in self.nearest[question].rows]
+        return [self._documents[name] for name in by_grade if name in self._documents]
 
     @cached_property
     def _documents(self) -> dict[str, str]:

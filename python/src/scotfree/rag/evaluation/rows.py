@@ -36,12 +36,11 @@ class Disk:
 class Grades:
     """What a judge gave the answers that a language model wrote, from 0 to 10."""
 
-    # Over the questions that have a grade; nothing, where none has.
+    # Over the questions that are graded for all modes and exact search; nothing, where none is.
     mean: float | None
     # The mean's standard error; nothing, of fewer than two.
     error: float | None
-    graded: int
-    # Where the judge's reply had no grade.
+    # Of all questions those without: the writer said nothing or was cut, or the judge gave no grade.
     ungraded: int
 
 
@@ -51,6 +50,8 @@ class Grading:
 
     writer: str
     judge: str
+    # Questions that are graded for all, over which the means are.
+    questions: int
     exact: Grades | None = None
     # Why some modes have no grades; empty, if all have.
     broke_off: str = ""
@@ -156,9 +157,12 @@ def _questions(of: Evaluation) -> str:
 
 def _graded(of: Grading | None) -> str:
     if of is None:
-        return "answers in words: not run, for there is no judge; name one with --judge, and who writes with --llm"
+        return "answers in words: not run; name who writes them with --llm, and who judges them with --judge"
     broke_off = f"; it broke off: {of.broke_off}" if of.broke_off else ""
-    return f"{of.writer} writes an answer from the passages found, and {of.judge} grades it{broke_off}"
+    return (
+        f"{of.writer} writes an answer from the passages found, and {of.judge} grades it: for {of.questions:,} "
+        f"questions in all modes{broke_off}"
+    )
 
 
 def _table(of: Evaluation) -> Iterator[str]:
@@ -208,7 +212,7 @@ def _grade(of: Grades | None) -> str:
 
 
 def _ungraded(of: Grades | None) -> str:
-    return f"{of.ungraded:,} of {of.graded + of.ungraded:,}" if of else _NOTHING
+    return f"{of.ungraded:,}" if of else _NOTHING
 
 
 def _of_stage(name: str) -> Callable[[Row], str]:

@@ -44,10 +44,11 @@ def write_answer(
                 yield piece.text
 
 
-def reply(model: LanguageModel, text: str, tokens_max: int) -> str:
-    """All that a model says to a text; cut at its limit of tokens."""
+def reply(model: LanguageModel, text: str, tokens_max: int) -> Piece:
+    """All that a model says to a text, and why it ended."""
     with closing(model.stream(text, tokens_max)) as pieces:
-        return "".join(piece.text for piece in _within(pieces, tokens_max))
+        said = list(_within(pieces, tokens_max))
+    return Piece("".join(piece.text for piece in said), said[-1].ended if said else "")
 
 
 def _within(pieces: Iterable[Piece], tokens_max: int) -> Iterator[Piece]:

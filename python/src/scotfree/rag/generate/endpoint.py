@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
@@ -102,8 +103,21 @@ class Endpoint:
             "temperature": 0,
             "max_tokens": tokens_max,
         }
-        with self._told(), self._opened(asked, hang_up or HangUp()) as response:
-            yield from self._pieces(response)
+        hang_up = hang_up or HangUp()
+        # A server may say time and again that it is there, and nothing else: no wait for its next word is long.
+        late = threading.Timer(self._limits.answer_s, hang_up)
+        late.daemon = True
+        late.start()
+        began = time.monotonic()
+        try:
+            with self._told(), self._opened(asked, hang_up) as response:
+                yield from self._pieces(response, began)
+        except RagError:
+            # What was ended from here broke off in some way or other.
+            self._check_time(began)
+            raise
+        finally:
+            late.cancel()
 
     @contextmanager
     def _opened(self, asked: dict[str, Any], hang_up: HangUp) -> Iterator[httpx2.Response]:
@@ -121,15 +135,14 @@ class Endpoint:
             asked |= {instead: value} if instead else {}
         raise self._refused(refusal)
 
-    def _pieces(self, response: httpx2.Response) -> Iterator[Piece]:
-        ended, letters, began = "", 0, time.monotonic()
+    def _pieces(self, response: httpx2.Response, began: float) -> Iterator[Piece]:
+        ended, letters = "", 0
         try:
             for event in httpx2.EventSource(response):
                 if event.data == _DONE:
                     ended = ended or "stop"
                     break
-                if time.monotonic() - began > self._limits.answer_s:
-                    raise self._error(f"it was not done after {self._limits.answer_s:g} s", "ask for less")
+                self._check_time(began)
                 chosen = self._choice(event.data)
                 ended = chosen.get("finish_reason") or ended
                 if (text := _text(chosen)) is not None:
@@ -141,6 +154,10 @@ class Endpoint:
         if not ended:
             raise self._error(f"its answer broke off after {letters:,} letters", "ask again")
         yield Piece("", str(ended))
+
+    def _check_time(self, began: float) -> None:
+        if time.monotonic() - began > self._limits.answer_s:
+            raise self._error(f"it was not done after {self._limits.answer_s:g} s", "ask for less")
 
     def _choice(self, data: str) -> dict[str, Any]:
         """The one answer of those that an event may have; empty, if the event says something else."""
@@ -191,7 +208,7 @@ class Endpoint:
             what = "it refuses the key" if self._key else "it wants a key"
             return self._error(what, f"put its key into {self._key_name}")
         if "context" in said:
-            return self._error(refusal.said, "show it less: --letters, --count")
+            return self._error(refusal.said, "show it less: --letters")
         if status in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND) and _UNKNOWN_MODEL.search(said):
             return self._error(f"it has no model {self.name}: {refusal.said}", "name one that it has")
         if status == HTTPStatus.NOT_FOUND or status < HTTPStatus.BAD_REQUEST:

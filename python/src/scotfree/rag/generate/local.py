@@ -37,7 +37,7 @@ class LocalModel:
         _check(path)
         key = secrets.token_urlsafe(32)
         self.name = path.name
-        self.place = str(path)
+        self.place = str(path.resolve())
         self._server = _server(path, key, context_tokens, threads)
         url = f"{self._server.listening_address}/v1"
         self._endpoint = Endpoint(url, self.name, key=key, limits=limits, place=self.place)
