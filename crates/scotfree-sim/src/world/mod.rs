@@ -330,6 +330,7 @@ impl World {
         self.collect_counters();
         self.report.steps = self.step;
         self.report.virtual_ns = self.now.0;
+        self.report.trace_hash = self.trace.hash();
         match self.violation {
             None => Ok(self.report),
             Some(violation) => Err(Box::new(Failure {
