@@ -263,7 +263,7 @@ impl TextHash {
     const EMPTY: TextHash = TextHash(0xcbf2_9ce4_8422_2325);
 }
 
-impl fmt::Write for TextHash {
+impl Write for TextHash {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes() {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
