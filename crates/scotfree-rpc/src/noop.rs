@@ -4,9 +4,9 @@
 //! the runtime's own cost.
 
 use crate::service::{DeadLetter, Execution, Replies, Service};
-use remedy_persist::RecoveredSession;
 use scotfree_core::{Nanos, SessionId};
 use scotfree_io::now_monotonic;
+use scotfree_session::RecoveredSession;
 
 /// Echoes requests, after working for a while if it is told to.
 #[derive(Debug, Default)]

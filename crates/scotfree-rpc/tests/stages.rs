@@ -3,13 +3,13 @@
 mod common;
 
 use common::{client, client_on, socket, update, TestServer, PATIENCE};
-use remedy_persist::{ClosedReason, RecoveredSession};
 use scotfree_core::{Boundary, Nanos, SessionId, Stage, StageTimes, StampSource};
 use scotfree_io::{now_realtime, RxBurst, Stamps, Transport, TxPacket};
 use scotfree_rpc::{
     CallLabel, ClientRuntime, DeadLetter, Execution, NoopService, ProbeOptions, Replies, ServerOptions,
     Service,
 };
+use scotfree_session::{ClosedReason, RecoveredSession};
 use scotfree_trace::CallRecord;
 use std::io;
 use std::net::SocketAddr;

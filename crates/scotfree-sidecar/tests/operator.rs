@@ -2,12 +2,12 @@
 
 mod support;
 
-use remedy_persist::DeadLetterReason;
 use scotfree_core::{DeviceId, SeqNum, SessionId};
 use scotfree_io::conformance::ports::free_address;
 use scotfree_io::now_monotonic;
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
 use scotfree_rpc::{DeadLetter, Execution, Replies, Service, Stop};
+use scotfree_session::DeadLetterReason;
 use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig};
 use scotfree_sidecar::notices::Notices;
 use scotfree_sidecar::payload::{RequestHead, RequestKind};

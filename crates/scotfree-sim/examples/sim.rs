@@ -7,7 +7,7 @@
 //! `--plant IgnoreOrder` switches a safety rule off, to see what the simulator says of it; `--storm`
 //! and `--made NAME` take other scenarios than the random ones.
 
-use remedy_persist::Fault;
+use scotfree_session::Fault;
 use scotfree_sim::{campaign, made, run, Depth, Options, Scenario};
 use std::ops::Range;
 use std::process::ExitCode;
