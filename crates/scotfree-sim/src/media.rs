@@ -84,11 +84,12 @@ impl Media {
         self.waiting.push(DiskOp::Flush(token.0));
     }
 
-    /// The record that an erasure of `token` would forget now.
+    /// The record that an erasure of `token` would forget now. What a commit in progress has of it stands
+    /// before what waits for the next, until the commit has ended.
     pub fn latest(&self, domain: Domain, token: Token) -> Option<&[u8]> {
         let under_way = match domain {
             Domain::Ram => None,
-            Domain::Disk => self.committing.iter().chain(&self.waiting).rev().find_map(|op| match op {
+            Domain::Disk => self.waiting.iter().chain(&self.committing).rev().find_map(|op| match op {
                 DiskOp::Write(written, record) if *written == token.0 => Some(Some(record)),
                 DiskOp::Erase(erased) if *erased == token.0 => Some(None),
                 DiskOp::Write(..) | DiskOp::Erase(_) | DiskOp::Flush(_) => None,
@@ -258,12 +259,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_wished_last_is_the_latest() {
+    fn what_is_being_committed_stands_before_what_waits() {
         let mut media = Media::new(false);
         media.persist(Ram, TOKEN, b"in memory");
         media.persist(Disk, TOKEN, b"old");
         media.begin_commit();
         media.persist(Disk, TOKEN, b"new");
+        assert_eq!(media.latest(Disk, TOKEN), Some(&b"old"[..]));
+        media.end_commit();
         assert_eq!(media.latest(Disk, TOKEN), Some(&b"new"[..]));
         media.erase(Disk, TOKEN);
         assert_eq!(media.latest(Disk, TOKEN), None);
