@@ -39,7 +39,7 @@ lint: ## clippy with warnings as errors
 	@$(CARGO) clippy -q --workspace --all-targets -- -D warnings
 
 sim: ## the deterministic world: SEEDS=0..20000, or SEED=n to replay one
-	@$(CARGO) run --release -q -p scotfree-sim --example sim -- $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
+	@$(CARGO) run --release -q -p remedy-persist-world --example sim -- $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
 
 fuzz: ## every parser, SECONDS_FUZZ=60 each
 	@FUZZ_SECONDS=$(SECONDS_FUZZ) scripts/fuzz.sh

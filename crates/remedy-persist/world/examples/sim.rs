@@ -1,14 +1,14 @@
 //! Runs the simulator from the command line: many seeds, or one with everything that happened.
 //!
-//! `cargo run --release -p scotfree-sim --example sim -- --seeds 0..2000`
-//! `cargo run --release -p scotfree-sim --example sim -- --seed 7 --trace`
+//! `cargo run --release -p remedy-persist-world --example sim -- --seeds 0..2000`
+//! `cargo run --release -p remedy-persist-world --example sim -- --seed 7 --trace`
 //!
 //! `--hash` adds a hash over all that happened, to compare one build's runs with another's;
 //! `--plant IgnoreOrder` switches a safety rule off, to see what the simulator says of it; `--storm`
 //! and `--made NAME` take other scenarios than the random ones.
 
+use remedy_persist_world::{campaign, made, run, Depth, Options, Scenario};
 use scotfree_session::Fault;
-use scotfree_sim::{campaign, made, run, Depth, Options, Scenario};
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;

@@ -4,11 +4,14 @@
 //! from the seed too.
 
 use crate::media::{DeviceCrash, DiskTimes};
-use crate::network::{Place, Quality};
-use crate::rng::{PerMillion, Rng};
+use crate::place::Place;
 use scotfree_core::{Durability, Nanos, SeqNum};
 use scotfree_session::Fault;
+use scotfree_sim::network::Quality;
+use scotfree_sim::rng::{PerMillion, Rng};
 use scotfree_wire::Kind;
+
+pub use scotfree_sim::When;
 
 /// Everything about a run but its seed.
 #[derive(Debug, Clone)]
@@ -152,23 +155,8 @@ pub struct Drop {
     pub count: u32,
 }
 
-/// When something goes wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
-    /// At a time.
-    Time(Nanos),
-    /// Before a step.
-    Step(u64),
-}
-
 /// Something that goes wrong once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mishap {
-    /// When.
-    pub when: When,
-    /// What.
-    pub what: Trouble,
-}
+pub type Mishap = scotfree_sim::Mishap<Trouble>;
 
 /// What can go wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -437,7 +425,7 @@ fn draw_mishap(rng: &mut Rng, scenario: &Scenario) -> Mishap {
 
 fn draw_place(rng: &mut Rng, scenario: &Scenario, client: usize) -> Place {
     match rng.below(3) {
-        0 => Place::Server,
+        0 => Place::Server(0),
         1 if scenario.device_count > 0 => Place::Device(rng.index(scenario.device_count)),
         _ => Place::Client(client),
     }
@@ -446,7 +434,7 @@ fn draw_place(rng: &mut Rng, scenario: &Scenario, client: usize) -> Place {
 fn draw_link(rng: &mut Rng, scenario: &Scenario, client: usize) -> (Place, Place) {
     let mut chain = vec![Place::Client(client)];
     chain.extend((0..scenario.device_count).map(Place::Device));
-    chain.push(Place::Server);
+    chain.push(Place::Server(0));
     let at = rng.index(chain.len() - 1);
     let (near, far) = (chain[at], chain[at + 1]);
     if rng.chance(PerMillion::percent(50)) {

@@ -1,7 +1,7 @@
 //! Thousands of random worlds; `SEED=n` replays one and shows everything that happened.
 
+use remedy_persist_world::{campaign, run, Depth, Options, Report, Scenario};
 use scotfree_core::Nanos;
-use scotfree_sim::{campaign, run, Depth, Options, Report, Scenario};
 
 /// How many seeds a test run tries.
 const SEED_COUNT: u64 = 2_000;
@@ -17,7 +17,7 @@ fn every_seed_keeps_every_promise() {
     }
     assert!(
         report.failures.is_empty(),
-        "replay one with SEED=n cargo test -p scotfree-sim --test simulation"
+        "replay one with SEED=n cargo test -p remedy-persist-world --test simulation"
     );
     assert_that_much_went_wrong(&report.total);
 }
@@ -45,7 +45,7 @@ fn replay(seed: u64) {
 
 /// Runs in which nothing went wrong prove nothing.
 fn assert_that_much_went_wrong(total: &Report) {
-    assert_eq!(total.runs, SEED_COUNT);
+    assert_eq!(total.tally.runs, SEED_COUNT);
     for (name, number) in total.numbers() {
         // Keys are rotated in a scenario made for it.
         if name == "mishaps_spared" || name == "rekeyed" {
@@ -69,7 +69,11 @@ fn assert_that_much_went_wrong(total: &Report) {
     }
     assert!(total.completed > 50 * SEED_COUNT * 9 / 10, "{} requests completed", total.completed);
     assert!(total.weakened < SEED_COUNT / 5, "{} runs promised less than everything", total.weakened);
-    assert!(total.recovery_max < Nanos::from_millis(1_000), "{} ns to recover", total.recovery_max);
+    assert!(
+        total.tally.recovery_max < Nanos::from_millis(1_000),
+        "{} ns to recover",
+        total.tally.recovery_max
+    );
 }
 
 #[test]

@@ -2,19 +2,20 @@
 //!
 //! Invariant: every request made and every completion told goes through the model.
 
-use super::travel::Packet;
+use super::Packet;
 use super::{client_address, Alarm, Event, Incarnation, World, SERVER_ADDRESS};
 use crate::app::{Op, Reply};
-use crate::clock::Clock;
 use crate::model::{Invariant, Sent, Violation};
-use crate::network::Place;
-use crate::rng::{PerMillion, Rng};
+use crate::place::Place;
 use crate::scenario::{Repair, Scenario};
-use crate::trace::{Happening, Loss, Sight};
+use crate::trace::{Deed, Happening, Loss, Sight};
 use scotfree_core::{Effect, Effects, KeyHash, Machine, Nanos, SeqNum};
 use scotfree_session::{
     Client, ClientConfig, ClientOwn, ClosedReason, Completion, Mode, Request, RequestKind, SubmitError,
 };
+use scotfree_sim::clock::Clock;
+use scotfree_sim::rng::{PerMillion, Rng};
+use scotfree_sim::{Protocol, Travel};
 use scotfree_wire::CloseReason;
 use std::net::SocketAddr;
 
@@ -101,10 +102,10 @@ impl World {
     /// A client begins a new session.
     pub(super) fn open_client(&mut self, client: usize) {
         self.retire_client(client);
-        let (seed, nonce) = (self.chance.work.draw(), self.chance.work.bytes());
+        let (seed, nonce) = (self.engine.chance.work.draw(), self.engine.chance.work.bytes());
         let node = &mut self.clients[client];
         // Sometimes under the address of its predecessor, whose packets may still be under way.
-        node.port += u16::from(self.chance.work.chance(PerMillion::percent(50)));
+        node.port += u16::from(self.engine.chance.work.chance(PerMillion::percent(50)));
         let mut config = ClientConfig::new(
             client_address(client, node.port),
             SERVER_ADDRESS,
@@ -127,11 +128,11 @@ impl World {
     pub(super) fn retire_client(&mut self, client: usize) {
         let Some(machine) = self.clients[client].machine.take() else { return };
         let counters = machine.counters();
-        self.report.retransmitted += counters.retransmitted;
-        self.report.busy += counters.busy;
-        self.report.packets_refused += counters.refused.iter().sum::<u64>();
+        self.engine.report.retransmitted += counters.retransmitted;
+        self.engine.report.busy += counters.busy;
+        self.engine.report.packets_refused += counters.refused.iter().sum::<u64>();
         let incomplete = self.clients[client].session.map_or(0, |session| self.model.incomplete_of(session));
-        self.report.outcome_unknown += incomplete;
+        self.engine.report.outcome_unknown += incomplete;
     }
 
     pub(super) fn arrive_at_client(&mut self, client: usize, packet: Packet) {
@@ -144,11 +145,11 @@ impl World {
         self.with_client(client, |machine, now, effects| {
             machine.on_message(now, packet.from, packet.to, &packet.bytes, effects);
         });
-        self.packets.recycle(packet.bytes);
+        self.engine.packets.recycle(packet.bytes);
     }
 
     pub(super) fn wake_client(&mut self, client: usize) {
-        if self.clients[client].alarm.rings(self.now) {
+        if self.clients[client].alarm.rings(self.engine.now) {
             self.with_client(client, Client::on_timer);
         }
     }
@@ -161,7 +162,7 @@ impl World {
     ) -> Option<R> {
         let mut effects = std::mem::take(&mut self.buffers.client);
         let node = &mut self.clients[client];
-        let now = node.clock.read(self.now);
+        let now = node.clock.read(self.engine.now);
         let result = node.machine.as_mut().map(|machine| act(machine, now, &mut effects));
         for effect in effects.iter() {
             match effect {
@@ -186,8 +187,8 @@ impl World {
     pub(super) fn rewind_client(&mut self, client: usize) {
         let node = &mut self.clients[client];
         if let Some(at) = node.machine.as_ref().and_then(Client::next_timer) {
-            let at = node.clock.when(at).max(self.now);
-            node.alarm.set(Place::Client(client), at, &mut self.queue);
+            let at = node.clock.when(at).max(self.engine.now);
+            node.alarm.set(Place::Client(client), at, &mut self.engine.queue);
         }
     }
 
@@ -198,7 +199,7 @@ impl World {
                     let node = &mut self.clients[client];
                     node.session = Some(session);
                     let incarnation = node.incarnation;
-                    self.queue.push(self.now, Event::Work(client, incarnation));
+                    self.engine.after(Nanos(0), Event::Work(client, incarnation));
                 }
                 Err(violation) => self.must(Err(violation)),
             },
@@ -209,7 +210,7 @@ impl World {
     }
 
     fn complete(&mut self, client: usize, completion: &Completion, effects: &Effects<ClientOwn>) {
-        self.note(Place::Client(client), Happening::Completed { seq: completion.seq });
+        self.note(Place::Client(client), Happening::Did(Deed::Completed { seq: completion.seq }));
         let Some(session) = self.clients[client].session else { return };
         let bytes = completion.reply.map(|range| effects.bytes(range));
         let reply = bytes.map(|bytes| Reply::decode(completion.failed, bytes));
@@ -221,14 +222,15 @@ impl World {
         let verdict =
             self.model.completed(session, completion.seq, by, reply.flatten(), &self.server.storage);
         self.must(verdict);
-        self.report.completed += 1;
+        self.engine.report.completed += 1;
         if client < self.scenario.client_count {
-            self.report.work_ns = self.now.0;
+            self.engine.report.work_ns = self.engine.now.0;
         }
         if let Some(call) = self.model.call_of(session, completion.seq) {
-            self.report.completed_reads += u64::from(!self.model.sent(call).0.writes());
+            self.engine.report.completed_reads += u64::from(!self.model.sent(call).0.writes());
         }
-        self.report.completed_early += u64::from(matches!(by, scotfree_session::AnsweredBy::Device(_)));
+        self.engine.report.completed_early +=
+            u64::from(matches!(by, scotfree_session::AnsweredBy::Device(_)));
         self.note_recovery_time();
     }
 
@@ -237,11 +239,11 @@ impl World {
         if reason == ClosedReason::Finished {
             return;
         }
-        self.report.sessions_ended += 1;
+        self.engine.report.sessions_ended += 1;
         self.must(self.may_close(reason));
         if self.is_faulty() {
             // It begins again, a little later.
-            self.queue.push(self.now.plus(Nanos::from_millis(1)), Event::Return(Place::Client(client)));
+            self.engine.comes_back(Nanos::from_millis(1), Place::Client(client));
         }
     }
 
@@ -256,7 +258,9 @@ impl World {
             // The reply went with a crash, gave way to others, or a clock that was set made the server
             // lose its patience with a read that was lost again and again.
             ClosedReason::Server(CloseReason::ReplyGone) => {
-                self.report.server_crashes > 0 || self.replies_are_scarce() || self.report.clock_jumps > 0
+                self.engine.report.server_crashes > 0
+                    || self.replies_are_scarce()
+                    || self.engine.report.clock_jumps > 0
             }
             ClosedReason::Server(
                 CloseReason::UnknownSession | CloseReason::Expire | CloseReason::ByClient,
@@ -288,7 +292,7 @@ impl World {
         if !self.is_faulty() || self.clients[client].left == 0 {
             return;
         }
-        let wanted = self.chance.work.between(1, self.scenario.work.burst_max);
+        let wanted = self.engine.chance.work.between(1, self.scenario.work.burst_max);
         let made = (0..wanted).take_while(|_| self.make_request(client)).count() as u64;
         if made == wanted {
             self.work_later(client);
@@ -299,8 +303,8 @@ impl World {
 
     fn work_later(&mut self, client: usize) {
         let work = self.scenario.work;
-        let pause = self.chance.work.span(work.think_min, work.think_max);
-        self.queue.push(self.now.plus(pause), Event::Work(client, self.clients[client].incarnation));
+        let pause = self.engine.chance.work.span(work.think_min, work.think_max);
+        self.engine.after(pause, Event::Work(client, self.clients[client].incarnation));
     }
 
     fn has_room(&self, client: usize) -> bool {
@@ -319,16 +323,17 @@ impl World {
         }
         self.clients[client].left -= 1;
         let op = self.draw_op();
-        let early = op.fixed_reply().is_some() && self.chance.work.chance(self.scenario.work.early);
-        let bypass = matches!(op, Op::Swap { .. }) || self.chance.work.chance(self.scenario.work.bypasses);
+        let early = op.fixed_reply().is_some() && self.engine.chance.work.chance(self.scenario.work.early);
+        let bypass =
+            matches!(op, Op::Swap { .. }) || self.engine.chance.work.chance(self.scenario.work.bypasses);
         let kind = match (op.writes(), bypass) {
             (false, _) => RequestKind::Read,
             (true, true) => RequestKind::Bypass,
             (true, false) => RequestKind::Update,
         };
         let mode = if early && kind == RequestKind::Update { Mode::Early } else { Mode::Covered };
-        let large = self.chance.work.chance(self.scenario.work.large);
-        let relaxed = kind == RequestKind::Read && self.chance.work.chance(self.scenario.work.relaxed);
+        let large = self.engine.chance.work.chance(self.scenario.work.large);
+        let relaxed = kind == RequestKind::Read && self.engine.chance.work.chance(self.scenario.work.relaxed);
         let size = |large: bool| if large { LARGE_BYTES } else { SMALL_BYTES };
         let large_reply = large && kind == RequestKind::Read;
         let sent =
@@ -338,7 +343,7 @@ impl World {
     }
 
     fn draw_op(&mut self) -> Op {
-        let rng = &mut self.chance.work;
+        let rng = &mut self.engine.chance.work;
         let work = &self.scenario.work;
         let cell = rng.index(work.cell_count) as u8;
         let other = (usize::from(cell) + 1 + rng.index(work.cell_count - 1)) % work.cell_count;
@@ -361,10 +366,10 @@ impl World {
         // Invoked before it is sent: what is sent may be seen at once.
         let verdict = self.model.invoked(session, seq, op, relaxed, sent);
         self.must(verdict);
-        self.note(Place::Client(client), Happening::Invoked { seq, op });
-        self.report.invoked += 1;
-        if self.chance.work.chance(self.scenario.work.swallowed) && self.is_faulty() {
-            self.clients[client].swallowed = Some((seq, self.chance.work.between(1, 2) as u32));
+        self.note(Place::Client(client), Happening::Did(Deed::Invoked { seq, op }));
+        self.engine.report.invoked += 1;
+        if self.engine.chance.work.chance(self.scenario.work.swallowed) && self.is_faulty() {
+            self.clients[client].swallowed = Some((seq, self.engine.chance.work.between(1, 2) as u32));
         }
         let request = Request {
             kind: sent.kind,
@@ -422,8 +427,8 @@ impl World {
             };
             self.submit(client, op, false, sent);
         }
-        let again = self.now.plus(Nanos::from_millis(1));
-        self.queue.push(again, Event::Work(client, self.clients[client].incarnation));
+        let incarnation = self.clients[client].incarnation;
+        self.engine.after(Nanos::from_millis(1), Event::Work(client, incarnation));
     }
 }
 

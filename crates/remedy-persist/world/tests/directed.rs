@@ -1,12 +1,12 @@
 //! Worlds in which one thing goes wrong, everywhere it can: each role crashes at each step, and each
 //! mechanism that repairs damage is left alone with it, within a bound on time.
 
+use remedy_persist_world::media::DeviceCrash;
+use remedy_persist_world::rng::PerMillion;
+use remedy_persist_world::scenario::{Drop, Mishap, Repair, Trouble, When};
+use remedy_persist_world::Place;
+use remedy_persist_world::{made, run, Depth, Report, Scenario};
 use scotfree_core::{Durability, Nanos, SeqNum};
-use scotfree_sim::media::DeviceCrash;
-use scotfree_sim::network::Place;
-use scotfree_sim::rng::PerMillion;
-use scotfree_sim::scenario::{Drop, Mishap, Repair, Trouble, When};
-use scotfree_sim::{made, run, Depth, Report, Scenario};
 use scotfree_wire::Kind;
 
 fn pass(seed: u64, scenario: Scenario) -> Report {
@@ -30,7 +30,7 @@ fn short_run(device_count: usize, asked: Durability) -> Scenario {
 
 /// Runs the scenario once for each step that it has, with this trouble before the step.
 fn at_each_step(scenario: &Scenario, what: Trouble) -> Report {
-    let step_count = pass(1, scenario.clone()).steps;
+    let step_count = pass(1, scenario.clone()).tally.steps;
     let mut total = Report::default();
     for step in 1..step_count {
         let mishaps = vec![Mishap { when: When::Step(step), what }];
@@ -143,7 +143,7 @@ fn last_request_lost(kind: Kind, from: Place, to: Place, repair: &'static [Repai
 /// Every phase after the faults must end within so long; the last request was made before.
 fn repaired_within(span: Nanos, scenario: Scenario) -> Report {
     let report = pass(3, Scenario { recovery_max: span, ..scenario });
-    assert_eq!(report.packets_lost, 0, "only the one packet vanishes");
+    assert_eq!(report.tally.packets_lost, 0, "only the one packet vanishes");
     assert_eq!(report.outcome_unknown, 0);
     report
 }
@@ -154,7 +154,7 @@ const DEVICE: Place = Place::Device(0);
 #[test]
 fn retransmission_alone_finds_a_lost_last_request() {
     for kind in [Kind::Update, Kind::Read] {
-        for (from, to) in [(CLIENT, DEVICE), (DEVICE, Place::Server)] {
+        for (from, to) in [(CLIENT, DEVICE), (DEVICE, Place::Server(0))] {
             let scenario = last_request_lost(kind, from, to, &[Repair::ClientRetransmission]);
             let report = repaired_within(Nanos::from_millis(90), scenario);
             assert!(report.retransmitted > 0, "{report}");
@@ -164,7 +164,7 @@ fn retransmission_alone_finds_a_lost_last_request() {
 
 #[test]
 fn re_forwarding_alone_finds_a_lost_last_update() {
-    let scenario = last_request_lost(Kind::Update, DEVICE, Place::Server, &[Repair::DeviceReforwarding]);
+    let scenario = last_request_lost(Kind::Update, DEVICE, Place::Server(0), &[Repair::DeviceReforwarding]);
     let report = repaired_within(Nanos::from_millis(40), scenario);
     assert!(report.reforwarded > 0 && report.retransmitted == 0, "{report}");
 }
@@ -182,7 +182,7 @@ fn a_heartbeat_and_the_question_that_follows_find_a_lost_last_request() {
 #[test]
 fn a_question_for_a_missing_order_finds_what_others_wait_for() {
     // Another client's requests stand behind the lost one in the order, none in its session.
-    let mut scenario = last_request_lost(Kind::Update, DEVICE, Place::Server, &[Repair::ServerQuestions]);
+    let mut scenario = last_request_lost(Kind::Update, DEVICE, Place::Server(0), &[Repair::ServerQuestions]);
     scenario.client_count = 2;
     scenario.drops[0].seq = SeqNum(20);
     let report = repaired_within(Nanos::from_millis(30), scenario);
@@ -193,7 +193,7 @@ fn a_question_for_a_missing_order_finds_what_others_wait_for() {
 fn without_any_mechanism_the_loss_is_noticed() {
     let scenario = last_request_lost(Kind::Update, CLIENT, DEVICE, &[]);
     let failure = run(3, scenario, Depth::Last).expect_err("nothing repairs this");
-    assert_eq!(failure.violation.invariant, scotfree_sim::model::Invariant::Progress);
+    assert_eq!(failure.violation.invariant, remedy_persist_world::model::Invariant::Progress);
 }
 
 // ---- what is left when a client has died
@@ -248,5 +248,5 @@ fn packets_of_the_past_change_nothing() {
             .collect();
         total.add(&pass(seed, scenario));
     }
-    assert!(total.past_epoch > 100 && total.packets_late > 1_000, "{total}");
+    assert!(total.past_epoch > 100 && total.tally.packets_late > 1_000, "{total}");
 }

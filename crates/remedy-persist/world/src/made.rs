@@ -4,10 +4,10 @@
 //! shows that it comes about.
 
 use crate::media::DeviceCrash;
-use crate::network::Place;
-use crate::rng::{PerMillion, Rng};
+use crate::place::Place;
 use crate::scenario::{Drop, Mishap, Scenario, Trouble, When};
 use scotfree_core::{Durability, Nanos, SeqNum};
+use scotfree_sim::rng::{PerMillion, Rng};
 use scotfree_wire::Kind;
 
 /// A scenario of each seed.
@@ -53,7 +53,7 @@ pub fn silent_death(seed: u64) -> Scenario {
     scenario.calm_at = Nanos::from_millis(250);
     let cut_at = Nanos(rng.between(1_000_000, 15_000_000));
     let died_at = cut_at.plus(Nanos(rng.between(100_000, 4_000_000)));
-    let (from, to) = (Place::Device(0), Place::Server);
+    let (from, to) = (Place::Device(0), Place::Server(0));
     scenario.mishaps = vec![
         Mishap { when: When::Time(cut_at), what: Trouble::Cut { from, to, span: Nanos::from_millis(110) } },
         Mishap { when: When::Time(died_at), what: Trouble::CrashClient { client: 0, down: None } },
@@ -150,7 +150,7 @@ pub fn excluded_alive(seed: u64) -> Scenario {
     scenario.work.reads = PerMillion::percent(20);
     let crashed_at = Nanos(rng.between(4_000_000, 20_000_000));
     let head = Place::Device(0);
-    let above = if scenario.device_count == 1 { Place::Server } else { Place::Device(1) };
+    let above = if scenario.device_count == 1 { Place::Server(0) } else { Place::Device(1) };
     let at =
         |span_us: u64, what| Mishap { when: When::Time(crashed_at.plus(Nanos::from_micros(span_us))), what };
     let excluded_after = rng.between(50, 3_000);

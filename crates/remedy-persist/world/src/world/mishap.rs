@@ -6,20 +6,20 @@
 use super::{Event, World};
 use crate::media::{DeviceCrash, EntryName};
 use crate::model::Promise;
-use crate::network::Place;
+use crate::place::Place;
 use crate::scenario::Trouble;
 use crate::trace::Happening;
 use scotfree_core::{Durability, Nanos};
 
 impl World {
-    pub(super) fn befall(&mut self, trouble: Trouble) {
+    pub(super) fn go_wrong(&mut self, trouble: Trouble) {
         match trouble {
             Trouble::CrashServer { down } => self.crash_server(down),
             Trouble::CrashDevice { device, kind, down } => self.crash_device(device, kind, down),
             Trouble::LoseDevice { device, noticed, back } => self.lose(device, noticed, back),
             Trouble::ExcludeDevice { device, stays } => self.exclude_living(device, stays),
             Trouble::CrashClient { client, down } => self.crash_client(client, down),
-            Trouble::Cut { from, to, span } => self.cut(from, to, span),
+            Trouble::Cut { from, to, span } => self.engine.cut(from, to, span),
             Trouble::JumpClock { place, jump_ns } => self.jump_clock(place, jump_ns),
             Trouble::Forge { client } => self.forge(client),
             Trouble::FailSession { client } => self.fail_session(client),
@@ -32,18 +32,18 @@ impl World {
             return;
         }
         self.take_server_down();
-        self.queue.push(self.now.plus(down), Event::Return(Place::Server));
+        self.engine.comes_back(down, Place::Server(0));
     }
 
     fn take_server_down(&mut self) {
         if self.server.machine().is_none() {
             return;
         }
-        self.report.server_crashes += 1;
+        self.engine.report.server_crashes += 1;
         self.spare_what_no_log_holds();
-        let taken_back = self.report.taken_back;
+        let taken_back = self.engine.report.taken_back;
         self.stop_server();
-        if self.devices.is_empty() && self.report.taken_back > taken_back {
+        if self.devices.is_empty() && self.engine.report.taken_back > taken_back {
             // Alone, a server that answers before it is stable promises nothing across a crash.
             self.weaken(Promise::Alone);
         }
@@ -55,7 +55,7 @@ impl World {
         let lost_from_logs = self.model.unsynced_logged(&self.server.storage);
         let unprotected = |entry: &EntryName| !self.is_held_elsewhere(*entry, None);
         if let Some((at, _)) = lost_from_logs.iter().rev().find(|(_, entry)| unprotected(entry)) {
-            self.report.mishaps_spared += 1;
+            self.engine.report.mishaps_spared += 1;
             self.server.storage.spare(at + 1);
         }
     }
@@ -68,12 +68,12 @@ impl World {
             return;
         }
         match kind {
-            DeviceCrash::Process => self.report.device_crashes += 1,
-            DeviceCrash::Host => self.report.host_crashes += 1,
+            DeviceCrash::Process => self.engine.report.device_crashes += 1,
+            DeviceCrash::Host => self.engine.report.host_crashes += 1,
         }
         self.note(Place::Device(device), Happening::Note("crashes", kind as u64));
         self.stop_device(device, kind);
-        self.queue.push(self.now.plus(down), Event::Return(Place::Device(device)));
+        self.engine.comes_back(down, Place::Device(device));
     }
 
     fn lose(&mut self, device: usize, noticed: Nanos, back: Option<Nanos>) {
@@ -82,12 +82,12 @@ impl World {
         if !self.devices[device].is_alive() || others.count() == 0 || !self.prepare_for_total_loss(device) {
             return;
         }
-        self.report.devices_lost += 1;
+        self.engine.report.devices_lost += 1;
         self.note(Place::Device(device), Happening::Note("is lost", 0));
         self.lose_device(device, back.is_some());
-        self.queue.push(self.now.plus(noticed), Event::Excluded(device));
+        self.engine.after(noticed, Event::Excluded(device));
         if let Some(back) = back {
-            self.queue.push(self.now.plus(noticed).plus(back), Event::Reinstated(device));
+            self.engine.after(noticed.plus(back), Event::Reinstated(device));
         }
     }
 
@@ -96,10 +96,10 @@ impl World {
         if !self.devices[device].is_alive() || !self.prepare_for_total_loss(device) {
             return;
         }
-        self.report.devices_lost += 1;
+        self.engine.report.devices_lost += 1;
         self.devices[device].exclude();
         self.tell_of_exclusion(device);
-        self.queue.push(self.now.plus(stays), Event::TakenOut(device));
+        self.engine.after(stays, Event::TakenOut(device));
     }
 
     /// An excluded device leaves the path, with all that only it holds.
@@ -122,7 +122,7 @@ impl World {
         if heads.is_some_and(|head| !may_stop(self, head)) {
             return;
         }
-        self.report.devices_reinstated += 1;
+        self.engine.report.devices_reinstated += 1;
         self.note(Place::Device(device), Happening::Note("is put back into service", 0));
         self.take_server_down();
         self.devices[device].put_back();
@@ -131,7 +131,7 @@ impl World {
             self.start_device(head);
         }
         self.start_device(device);
-        self.queue.push(self.now, Event::Return(Place::Server));
+        self.engine.comes_back(Nanos(0), Place::Server(0));
     }
 
     /// Decides what the loss of a device's volatile entries means; whether it may happen.
@@ -159,7 +159,7 @@ impl World {
         // Executed once and seen, taken back by the server's crash, and now only here.
         let seen = self.model.taken_back_and_logged();
         if seen.iter().any(|entry| endangered(self, *entry)) {
-            self.report.mishaps_spared += 1;
+            self.engine.report.mishaps_spared += 1;
             return false;
         }
         if !memory {
@@ -176,7 +176,7 @@ impl World {
     }
 
     fn weaken(&mut self, promise: Promise) {
-        self.report.weakened += u64::from(self.model.promise() == Promise::Full);
+        self.engine.report.weakened += u64::from(self.model.promise() == Promise::Full);
         self.model.weaken(promise);
     }
 
@@ -184,25 +184,18 @@ impl World {
         if !self.clients[client].is_alive() {
             return;
         }
-        self.report.client_crashes += 1;
+        self.engine.report.client_crashes += 1;
         self.note(Place::Client(client), Happening::Note("crashes", 0));
         self.retire_client(client);
         if let Some(down) = down {
-            self.queue.push(self.now.plus(down), Event::Return(Place::Client(client)));
+            self.engine.comes_back(down, Place::Client(client));
         }
     }
 
-    fn cut(&mut self, from: Place, to: Place, span: Nanos) {
-        self.report.cuts += 1;
-        self.note(from, Happening::Note("is cut off from a neighbour", span.0));
-        self.cuts.cut(from, to);
-        self.queue.push(self.now.plus(span), Event::Heal(from, to));
-    }
-
     fn jump_clock(&mut self, place: Place, jump_ns: i64) {
-        self.report.clock_jumps += 1;
+        self.engine.report.clock_jumps += 1;
         self.note(place, Happening::Note("has its clock set", jump_ns.unsigned_abs()));
-        let now = self.now;
+        let now = self.engine.now;
         self.clocks_were_set = true;
         match place {
             Place::Client(client) => {
@@ -216,7 +209,7 @@ impl World {
                 self.devices[device].extend_lease(set_back);
                 self.rewind_device(device);
             }
-            Place::Server => {
+            Place::Server(_) => {
                 self.server.clock_mut().jump(now, jump_ns);
                 self.rewind_server();
             }

@@ -4,20 +4,21 @@
 //! checked when it does so.
 
 use super::capture::Seen;
-use super::travel::Packet;
+use super::Packet;
 use super::{device_address, Alarm, Event, Incarnation, World, SERVER_ADDRESS};
-use crate::clock::Clock;
 use crate::media::{DeviceCrash, EntryName, Media};
 use crate::model::{Invariant, Violation};
-use crate::network::Place;
-use crate::rng::{PerMillion, Rng};
+use crate::place::Place;
 use crate::scenario::{Repair, Scenario};
-use crate::trace::{Happening, Loss};
+use crate::trace::{Deed, Happening, Loss};
 use remedy_persist::{Device, DeviceConfig, DeviceOwn};
 use scotfree_core::{
     BootEpoch, ByteRange, DeviceId, Durability, Effect, Effects, Epoch, Machine, Nanos, SeqNum, SessionId,
     Token,
 };
+use scotfree_sim::clock::Clock;
+use scotfree_sim::rng::{PerMillion, Rng};
+use scotfree_sim::{Protocol, Travel};
 use scotfree_wire::{ClusterKey, Kind};
 
 /// What a device did when it got a message.
@@ -172,13 +173,13 @@ impl World {
 
     fn restore(&mut self, device: usize, machine: &mut Device) {
         let node = &self.devices[device];
-        let now = node.clock.read(self.now);
-        let mut records = node.media.scan(&mut self.chance.media);
-        if self.chance.media.chance(PerMillion::percent(10)) {
+        let now = node.clock.read(self.engine.now);
+        let mut records = node.media.scan(&mut self.engine.chance.media);
+        if self.engine.chance.media.chance(PerMillion::percent(10)) {
             self.check_nonsense_is_no_entry(now, machine);
         }
         for (token, record) in records.drain(..) {
-            self.report.records_restored += 1;
+            self.engine.report.records_restored += 1;
             if let Err(error) = machine.restore(now, token, &record) {
                 let detail = format!("device {device} does not know its own record {}: {error}", token.0);
                 self.must(Err(Violation::new(Invariant::Authentic, detail)));
@@ -188,7 +189,7 @@ impl World {
 
     /// Whatever a record is, restoring it does not panic, and nonsense becomes no log entry.
     fn check_nonsense_is_no_entry(&mut self, now: Nanos, machine: &mut Device) {
-        let nonsense: [u8; 40] = self.chance.media.bytes();
+        let nonsense: [u8; 40] = self.engine.chance.media.bytes();
         let _ = machine.restore(now, Token(0), &nonsense);
         if machine.entries().next().is_some() {
             self.must(Err(Violation::new(
@@ -231,11 +232,11 @@ impl World {
             self.spy_on_stamp(device, &sight, &bytes);
             self.pass_on(here, Packet { bytes, sight, ..packet });
         }
-        self.packets.recycle(packet.bytes);
+        self.engine.packets.recycle(packet.bytes);
     }
 
     pub(super) fn wake_device(&mut self, device: usize) {
-        if self.devices[device].alarm.rings(self.now) {
+        if self.devices[device].alarm.rings(self.engine.now) {
             self.act_on_device(device, Device::on_timer);
         }
     }
@@ -259,7 +260,7 @@ impl World {
         act: impl FnOnce(&mut Device, Nanos, &mut Effects<DeviceOwn>),
     ) -> Did {
         let mut effects = std::mem::take(&mut self.buffers.device);
-        let now = self.devices[device].clock.read(self.now);
+        let now = self.devices[device].clock.read(self.engine.now);
         if let Some(machine) = self.devices[device].machine.as_mut() {
             act(machine, now, &mut effects);
         }
@@ -356,7 +357,7 @@ impl World {
     }
 
     fn forwarded_copy(&mut self, effects: &Effects<DeviceOwn>, bytes: ByteRange) -> Vec<u8> {
-        self.packets.copy(effects.bytes(bytes))
+        self.engine.packets.copy(effects.bytes(bytes))
     }
 
     fn note_logged(&mut self, record: &[u8]) {
@@ -376,7 +377,7 @@ impl World {
 
     fn erase(&mut self, device: usize, token: Token) {
         if let Some((session, seq)) = self.devices[device].media.entry_under(token) {
-            self.note(Place::Device(device), Happening::Erased { session, seq });
+            self.note(Place::Device(device), Happening::Did(Deed::Erased { session, seq }));
             let verdict = self.model.erased(SessionId(session), SeqNum(seq), &self.server.storage);
             self.must(verdict);
         }
@@ -387,8 +388,8 @@ impl World {
         let node = &mut self.devices[device];
         if node.media.wants_commit() {
             node.media.begin_commit();
-            let time = self.scenario.disk.draw(&mut self.chance.media);
-            self.queue.push(self.now.plus(time), Event::Committed(device, node.incarnation));
+            let time = self.scenario.disk.draw(&mut self.engine.chance.media);
+            self.engine.after(time, Event::Committed(device, node.incarnation));
         }
     }
 
@@ -406,8 +407,8 @@ impl World {
     pub(super) fn rewind_device(&mut self, device: usize) {
         let node = &mut self.devices[device];
         if let Some(at) = node.machine.as_ref().and_then(Device::next_timer) {
-            let at = node.clock.when(at).max(self.now);
-            node.alarm.set(Place::Device(device), at, &mut self.queue);
+            let at = node.clock.when(at).max(self.engine.now);
+            node.alarm.set(Place::Device(device), at, &mut self.engine.queue);
         }
     }
 
@@ -417,7 +418,7 @@ impl World {
     pub(super) fn stop_device(&mut self, device: usize, kind: DeviceCrash) {
         self.retire_device(device);
         let node = &mut self.devices[device];
-        node.media.crash(kind, &mut self.chance.media);
+        node.media.crash(kind, &mut self.engine.chance.media);
         node.alarm = Alarm::NONE;
     }
 
@@ -452,12 +453,12 @@ impl World {
     pub(super) fn retire_device(&mut self, device: usize) {
         let Some(machine) = self.devices[device].machine.take() else { return };
         let counters = machine.counters();
-        self.report.logged += counters.logged;
-        self.report.replays += counters.replays;
-        self.report.reforwarded += counters.reforwarded;
-        self.report.past_epoch += counters.past_epoch;
-        self.report.without_lease += counters.without_lease;
-        self.report.packets_refused += counters.refused.iter().sum::<u64>();
+        self.engine.report.logged += counters.logged;
+        self.engine.report.replays += counters.replays;
+        self.engine.report.reforwarded += counters.reforwarded;
+        self.engine.report.past_epoch += counters.past_epoch;
+        self.engine.report.without_lease += counters.without_lease;
+        self.engine.report.packets_refused += counters.refused.iter().sum::<u64>();
     }
 
     /// Whether some device other than `except` has an entry, durably or in a process that lives.

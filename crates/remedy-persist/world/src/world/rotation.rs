@@ -8,7 +8,7 @@ use scotfree_wire::{key_epoch, ClusterKey, KeyEpoch};
 
 /// Whose file the operator changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub enum Part {
     Server,
     Devices,
     Clients,
@@ -16,7 +16,7 @@ pub(super) enum Part {
 
 /// The epochs in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct KeyRange {
+pub struct KeyRange {
     first: u32,
     last: u32,
 }
@@ -65,12 +65,12 @@ impl World {
             (Part::Clients, new),
         ];
         for (turn, (part, range)) in turns.into_iter().enumerate() {
-            self.queue.push(self.now.plus(Nanos(turn as u64 * step.0)), Event::Rekey(part, range));
+            self.engine.after(Nanos(turn as u64 * step.0), Event::Rekey(part, range));
         }
     }
 
     pub(super) fn rekey(&mut self, part: Part, range: KeyRange) {
-        self.report.rekeyed += 1;
+        self.engine.report.rekeyed += 1;
         match part {
             Part::Server => {
                 self.keys.server = range;

@@ -5,14 +5,13 @@
 
 use super::{Event, World};
 use crate::model::{Invariant, Violation};
-use crate::network::{Place, Quality};
-use crate::trace::Happening;
 use scotfree_core::Nanos;
 use scotfree_session::Client;
+use scotfree_sim::Protocol;
 
 /// What the world waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Phase {
+pub enum Phase {
     /// Clients make requests, and things go wrong.
     Faulty,
     /// Everything outstanding completes.
@@ -32,25 +31,16 @@ impl World {
         self.phase == Phase::Faulty
     }
 
-    /// All faults stop. Packets that are under way may still be late.
-    pub(super) fn become_calm(&mut self) {
-        self.note(Place::Server, Happening::Note("all faults stop", 0));
-        self.quality =
-            Quality { delay_min: self.quality.delay_min, delay_max: self.quality.delay_max, ..Quality::CALM };
-        self.cuts.heal_all();
-        self.enter(Phase::Settle);
-    }
-
-    fn enter(&mut self, phase: Phase) {
+    pub(super) fn enter(&mut self, phase: Phase) {
         self.phase = phase;
-        self.phase_began = self.now;
+        self.phase_began = self.engine.now;
         let patience = match phase {
             Phase::Empty => self.scenario.recovery_max.plus(Nanos(2 * self.scenario.expiry.0)),
             Phase::Faulty | Phase::Settle | Phase::Audit | Phase::Close | Phase::Rest => {
                 self.scenario.recovery_max
             }
         };
-        self.queue.push(self.now.plus(patience), Event::Deadline(phase));
+        self.engine.after(patience, Event::Deadline(phase));
     }
 
     /// Goes on to the next phase if this one has what it waits for.
@@ -86,7 +76,8 @@ impl World {
     /// How long the last completion was after the faults stopped.
     pub(super) fn note_recovery_time(&mut self) {
         if self.phase == Phase::Settle {
-            self.report.recovery_max = self.report.recovery_max.max(self.now.since(self.phase_began));
+            self.engine.report.tally.recovery_max =
+                self.engine.report.tally.recovery_max.max(self.engine.now.since(self.phase_began));
         }
     }
 

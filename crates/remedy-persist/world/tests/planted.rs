@@ -1,8 +1,8 @@
 //! Each safety rule is switched off once, and the simulator must notice; with the rule in force the
 //! same seeds pass. A check that never failed has not been tested.
 
+use remedy_persist_world::{campaign, made, Options, Scenario};
 use scotfree_session::Fault;
-use scotfree_sim::{campaign, made, Options, Scenario};
 
 /// Within how many seeds a planted fault must be found.
 const SEED_COUNT: u64 = 600;
@@ -24,7 +24,7 @@ fn failures(fault: Fault, planted: Option<Fault>) -> Vec<String> {
     let scenario = |seed| Scenario { planted, ..scenario_for(fault, seed) };
     let options = Options { scenario: &scenario, failures_max: 1, ..Options::default() };
     let report = campaign(0..SEED_COUNT, &options, |_| {});
-    let tell = |failure: &scotfree_sim::Failure| {
+    let tell = |failure: &remedy_persist_world::Failure| {
         format!("seed {}: {:?}: {}", failure.seed, failure.violation.invariant, failure.violation.detail)
     };
     report.failures.iter().map(tell).collect()

@@ -69,20 +69,7 @@ pub enum Invariant {
 }
 
 /// A broken invariant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
-    /// Which.
-    pub invariant: Invariant,
-    /// How.
-    pub detail: String,
-}
-
-impl Violation {
-    /// `invariant` is broken in the way that `detail` says.
-    pub fn new(invariant: Invariant, detail: impl Into<String>) -> Violation {
-        Violation { invariant, detail: detail.into() }
-    }
-}
+pub type Violation = scotfree_sim::Violation<Invariant>;
 
 type Verdict = Result<(), Violation>;
 

@@ -1,9 +1,9 @@
 //! A table of what the protocol yields as packets are lost and windows grow, in virtual time: a
 //! change in behaviour shows as a change of text. `UPDATE_SNAPSHOTS=1` writes it anew.
 
+use remedy_persist_world::rng::PerMillion;
+use remedy_persist_world::{run, Depth, Scenario};
 use scotfree_core::{Durability, Nanos};
-use scotfree_sim::rng::PerMillion;
-use scotfree_sim::{run, Depth, Scenario};
 use std::fmt::Write;
 
 const LOSSES: [u32; 5] = [0, 1, 5, 10, 20];

@@ -6,6 +6,7 @@ use super::World;
 use crate::scenario::Scenario;
 use crate::trace::Depth;
 use remedy_persist::DeviceConfig;
+use scotfree_sim::{come_to_rest, Protocol};
 use std::net::SocketAddr;
 
 /// What happened to the device.
@@ -43,6 +44,6 @@ impl World {
 pub fn capture(seed: u64, scenario: Scenario, device: usize) -> Vec<Seen> {
     let mut world = World::new(seed, scenario, Depth::Last);
     world.tap = Some(Tap { device, seen: Vec::new() });
-    world.come_to_rest();
+    come_to_rest(&mut world);
     world.tap.map(|tap| tap.seen).unwrap_or_default()
 }

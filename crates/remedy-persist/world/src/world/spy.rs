@@ -6,10 +6,11 @@
 use super::device::index_of;
 use super::{place_of, World};
 use crate::model::{Invariant, Violation};
-use crate::network::Place;
+use crate::place::Place;
 use crate::trace::Sight;
 use scotfree_core::{Durability, Nanos, SeqNum};
 use scotfree_session::Server;
+use scotfree_sim::{Protocol, Travel};
 use scotfree_wire::{Flags, Kind, Packet, Tail};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -22,11 +23,11 @@ impl World {
         // A device is told so of a session's dead letters too; what it then erases is checked.
         let to_client = matches!(place_of(to), Some(Place::Client(_)));
         match (at, sight.kind) {
-            (Place::Server, Some(Kind::ServerAck)) if !to_client => {}
-            (Place::Server, Some(Kind::ServerAck)) => self.spy_on_stable(sight, sight.seq),
-            (Place::Server, Some(Kind::Heartbeat)) => self.spy_on_stable(sight, SeqNum(sight.said.1)),
-            (Place::Server, Some(Kind::Response)) => self.spy_on_response(sight),
-            (Place::Server, Some(Kind::Lease)) => self.spy_on_lease(bytes),
+            (Place::Server(_), Some(Kind::ServerAck)) if !to_client => {}
+            (Place::Server(_), Some(Kind::ServerAck)) => self.spy_on_stable(sight, sight.seq),
+            (Place::Server(_), Some(Kind::Heartbeat)) => self.spy_on_stable(sight, SeqNum(sight.said.1)),
+            (Place::Server(_), Some(Kind::Response)) => self.spy_on_response(sight),
+            (Place::Server(_), Some(Kind::Lease)) => self.spy_on_lease(bytes),
             (Place::Device(device), Some(Kind::PersistAck)) if to_client => {
                 self.spy_on_persist_ack(device, sight, bytes);
             }
@@ -55,7 +56,7 @@ impl World {
         let Ok(packet) = Packet::parse(bytes) else { return };
         let Tail::Lease(lease) = packet.tail() else { return };
         // Clocks run apart, but not by more than this.
-        let until = self.now.plus(lease.duration).plus(Nanos(lease.duration.0 / 100));
+        let until = self.engine.now.plus(lease.duration).plus(Nanos(lease.duration.0 / 100));
         if let Some(node) = self.devices.get_mut(index_of(lease.device)).filter(|_| lease.duration.0 > 0) {
             node.lease(until);
         }
@@ -76,7 +77,7 @@ impl World {
         let granted = Packet::parse(bytes).map_or(Durability::None, |packet| packet.header().granted);
         let entry = (sight.session.0, sight.seq.0);
         let held = granted != Durability::None && self.devices[device].media().holds(entry, granted);
-        let leased = self.devices[device].is_leased(self.now);
+        let leased = self.devices[device].is_leased(self.engine.now);
         if !held {
             let detail = format!("device {device} acknowledges {sight} at {granted} and does not hold it so");
             self.must(Err(Violation::new(Invariant::PersistClaim, detail)));
@@ -154,7 +155,7 @@ impl World {
         let mut bytes = Vec::new();
         scotfree_wire::emit(&header, &Tail::Empty, &[], &key, &mut bytes);
         let to = self.clients[client].address(client);
-        self.report.forged += 1;
+        self.engine.report.forged += 1;
         let head = Place::Device(0);
         self.inject(Place::Device(self.devices.len() - 1), super::SERVER_ADDRESS, to, bytes);
         let recorded = self.clients[client].recorded().to_vec();

@@ -4,17 +4,18 @@
 //! machine hears of stability only after the storage's watermark has moved.
 
 use super::device::device_id;
-use super::travel::Packet;
+use super::Packet;
 use super::{device_address, Alarm, Event, Incarnation, World, SERVER_ADDRESS};
 use crate::app::App;
-use crate::clock::Clock;
-use crate::network::Place;
-use crate::rng::Rng;
+use crate::place::Place;
 use crate::scenario::{Repair, Scenario};
 use crate::storage::{Record, Storage};
-use crate::trace::{Happening, Loss};
+use crate::trace::{Deed, Happening, Loss};
 use scotfree_core::{Effect, Effects, Epoch, Machine, Nanos, SeqNum, SessionId, Token};
 use scotfree_session::{Server, ServerConfig, ServerOwn};
+use scotfree_sim::clock::Clock;
+use scotfree_sim::rng::Rng;
+use scotfree_sim::{Protocol, Travel};
 use scotfree_wire::ResponseTail;
 use std::collections::VecDeque;
 
@@ -101,15 +102,14 @@ impl World {
         let node = &mut self.server;
         node.epoch = Epoch(node.epoch.0 + 1);
         node.incarnation = node.incarnation.next();
-        let nonce_seed = self.chance.service.bytes();
+        let nonce_seed = self.engine.chance.service.bytes();
         let mut config =
             ServerConfig::new(SERVER_ADDRESS, self.keys.server.key(), node.epoch, nonce_seed, devices);
         configure(&mut config, &self.scenario);
         config.planted = planted;
         node.machine = Some(Server::new(config, &node.storage.sessions()));
         node.app = self.model.replay(&node.storage, self.scenario.work.cell_count);
-        let due = self.now.plus(self.scenario.service.sync_interval);
-        self.queue.push(due, Event::SyncDue(node.incarnation));
+        self.engine.after(self.scenario.service.sync_interval, Event::SyncDue(node.incarnation));
         self.with_server(Server::start);
         // The configuration names all devices; of those out of service the operator says so again.
         for device in
@@ -121,17 +121,17 @@ impl World {
 
     pub(super) fn arrive_at_server(&mut self, packet: Packet) {
         if self.server.machine.is_none() {
-            return self.end(Place::Server, packet, Loss::Down);
+            return self.end(Place::Server(0), packet, Loss::Down);
         }
-        self.note(Place::Server, Happening::Arrived { sight: packet.sight });
+        self.note(Place::Server(0), Happening::Arrived { sight: packet.sight });
         self.with_server(|machine, now, effects| {
             machine.on_message(now, packet.from, packet.to, &packet.bytes, effects);
         });
-        self.packets.recycle(packet.bytes);
+        self.engine.packets.recycle(packet.bytes);
     }
 
     pub(super) fn wake_server(&mut self) {
-        if self.server.alarm.rings(self.now) {
+        if self.server.alarm.rings(self.engine.now) {
             self.with_server(Server::on_timer);
         }
     }
@@ -139,14 +139,14 @@ impl World {
     /// Lets the server do something and carries out what it wishes for.
     pub(super) fn with_server(&mut self, act: impl FnOnce(&mut Server, Nanos, &mut Effects<ServerOwn>)) {
         let mut effects = std::mem::take(&mut self.buffers.server);
-        let now = self.server.clock.read(self.now);
+        let now = self.server.clock.read(self.engine.now);
         if let Some(machine) = self.server.machine.as_mut() {
             act(machine, now, &mut effects);
         }
         for effect in effects.iter() {
             match effect {
                 Effect::Send { from, to, bytes } => {
-                    self.send(Place::Server, *from, *to, effects.bytes(*bytes));
+                    self.send(Place::Server(0), *from, *to, effects.bytes(*bytes));
                 }
                 Effect::Own(own) => self.server_says(own, &effects),
                 Effect::Persist { .. } | Effect::Erase { .. } => {
@@ -179,8 +179,8 @@ impl World {
                 self.server.storage.append(Record::Deleted(*session));
             }
             ServerOwn::DeadLetter { session, seq, .. } => {
-                self.report.dead_letters += 1;
-                self.note(Place::Server, Happening::Note("puts a dead letter aside", seq.0));
+                self.engine.report.dead_letters += 1;
+                self.note(Place::Server(0), Happening::Note("puts a dead letter aside", seq.0));
                 let verdict = self.model.dead_letter(*session, *seq);
                 self.must(verdict);
             }
@@ -198,8 +198,8 @@ impl World {
 
     fn begin_execution(&mut self) {
         let times = &self.scenario.service;
-        let time = self.chance.service.span(times.execute_min, times.execute_max);
-        self.queue.push(self.now.plus(time), Event::Executed(self.server.incarnation));
+        let time = self.engine.chance.service.span(times.execute_min, times.execute_max);
+        self.engine.after(time, Event::Executed(self.server.incarnation));
     }
 
     pub(super) fn executed(&mut self, incarnation: Incarnation) {
@@ -211,7 +211,7 @@ impl World {
             self.begin_execution();
         }
         let Task { ticket, session, seq, call } = task;
-        self.note(Place::Server, Happening::Executed { session, seq, ticket });
+        self.note(Place::Server(0), Happening::Did(Deed::Executed { session, seq, ticket }));
         let (op, sent) = self.model.sent(call);
         let reply = self.server.app.apply(&op);
         let logged_at = op.writes().then(|| self.server.storage.written());
@@ -219,7 +219,7 @@ impl World {
             self.server.storage.append(Record::Write { session, seq, call });
         }
         self.server.ticket = ticket;
-        self.report.executed += 1;
+        self.engine.report.executed += 1;
         let verdict = self.model.executed(call, reply, logged_at);
         self.must(verdict);
         let mut bytes = Vec::with_capacity(sent.reply_bytes);
@@ -244,15 +244,14 @@ impl World {
         }
         node.sync = Some(Sync { written: node.storage.written(), ticket: node.ticket });
         let times = &self.scenario.service;
-        let time = self.chance.service.span(times.sync_min, times.sync_max);
-        self.queue.push(self.now.plus(time), Event::Synced(node.incarnation));
+        let time = self.engine.chance.service.span(times.sync_min, times.sync_max);
+        self.engine.after(time, Event::Synced(node.incarnation));
     }
 
     pub(super) fn sync_due(&mut self, incarnation: Incarnation) {
         if self.server.incarnation == incarnation {
             self.sync_now();
-            let due = self.now.plus(self.scenario.service.sync_interval);
-            self.queue.push(due, Event::SyncDue(incarnation));
+            self.engine.after(self.scenario.service.sync_interval, Event::SyncDue(incarnation));
         }
     }
 
@@ -262,7 +261,7 @@ impl World {
         }
         let Some(Sync { written, ticket }) = self.server.sync.take() else { return };
         self.server.storage.sync(written);
-        self.note(Place::Server, Happening::Synced { written, ticket });
+        self.note(Place::Server(0), Happening::Did(Deed::Synced { written, ticket }));
         self.with_server(|machine, now, effects| machine.on_persisted(now, Token(ticket), effects));
         while let Some(session) = pop_before(&mut self.server.recording, written) {
             self.with_server(|machine, now, effects| machine.on_session_recorded(now, session, effects));
@@ -277,8 +276,8 @@ impl World {
     pub(super) fn rewind_server(&mut self) {
         let node = &mut self.server;
         if let Some(at) = node.machine.as_ref().and_then(Server::next_timer) {
-            let at = node.clock.when(at).max(self.now);
-            node.alarm.set(Place::Server, at, &mut self.queue);
+            let at = node.clock.when(at).max(self.engine.now);
+            node.alarm.set(Place::Server(0), at, &mut self.engine.queue);
         }
     }
 
@@ -295,14 +294,14 @@ impl World {
         node.deleting.clear();
         node.sync = None;
         node.ticket = 0;
-        let lost = node.storage.crash(&mut self.chance.service);
+        let lost = node.storage.crash(&mut self.engine.chance.service);
         let lost_writes = lost.iter().filter_map(|record| match record {
             Record::Write { call, .. } => Some(*call),
             Record::Session(_) | Record::Deleted(_) => None,
         });
         let lost_writes: Vec<usize> = lost_writes.collect();
-        self.report.taken_back += lost_writes.len() as u64;
-        self.note(Place::Server, Happening::Note("crashes and loses writes", lost_writes.len() as u64));
+        self.engine.report.taken_back += lost_writes.len() as u64;
+        self.note(Place::Server(0), Happening::Note("crashes and loses writes", lost_writes.len() as u64));
         self.model.cut_back(lost_writes.into_iter(), &self.server.storage);
     }
 
@@ -310,13 +309,13 @@ impl World {
     pub(super) fn retire_server(&mut self) {
         let Some(machine) = self.server.machine.take() else { return };
         let counters = machine.counters();
-        self.report.executed_from_log += counters.replayed;
-        self.report.orders_asked += counters.orders_asked;
-        self.report.drains_asked += counters.drains_asked;
-        self.report.gaps_asked += counters.gaps_asked;
-        self.report.replies_held += counters.replies_held;
-        self.report.expired += counters.expired;
-        self.report.packets_refused += counters.refused.iter().sum::<u64>();
+        self.engine.report.executed_from_log += counters.replayed;
+        self.engine.report.orders_asked += counters.orders_asked;
+        self.engine.report.drains_asked += counters.drains_asked;
+        self.engine.report.gaps_asked += counters.gaps_asked;
+        self.engine.report.replies_held += counters.replies_held;
+        self.engine.report.expired += counters.expired;
+        self.engine.report.packets_refused += counters.refused.iter().sum::<u64>();
     }
 }
 

@@ -3,9 +3,9 @@
 //! Invariant: a crash cuts the log somewhere between what was synced and what was written, so that
 //! a session's position and the application's write are kept or lost together.
 
-use crate::rng::Rng;
 use scotfree_core::{SeqNum, SessionId};
 use scotfree_session::RecoveredSession;
+use scotfree_sim::rng::Rng;
 use std::collections::BTreeMap;
 
 /// One record of the log.

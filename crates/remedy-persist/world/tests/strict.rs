@@ -1,11 +1,11 @@
 //! Strict reads, judged by what clients saw and nothing else: they hold in every world, what breaks them
 //! is found, and relaxed reads do not keep to them.
 
+use remedy_persist_world::model::Invariant;
+use remedy_persist_world::rng::PerMillion;
+use remedy_persist_world::scenario::Judge;
+use remedy_persist_world::{campaign, CampaignReport, Options, Scenario};
 use scotfree_session::Fault;
-use scotfree_sim::model::Invariant;
-use scotfree_sim::rng::PerMillion;
-use scotfree_sim::scenario::Judge;
-use scotfree_sim::{campaign, CampaignReport, Options, Scenario};
 
 const SEED_COUNT: u64 = 600;
 
