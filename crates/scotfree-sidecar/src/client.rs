@@ -12,7 +12,6 @@ mod learn;
 mod sessions;
 mod silence;
 
-use crate::front::{describe_request, EarlyRule, FrontConfig, FrontCounters};
 use crate::notices::Notices;
 use crate::server::SidecarError;
 pub use connections::EarlyRules;
@@ -24,6 +23,7 @@ use remedy_persist::{Mode, Request, RequestKind};
 use scotfree_core::Nanos;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
+use scotfree_resp::front::{describe_request, EarlyRule, FrontConfig, FrontCounters};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
 use scotfree_rpc::{
     write_refused, write_udp_metrics, CallLabel, ClientOptions, ClientRuntime, ProbeOptions, SessionHandle,

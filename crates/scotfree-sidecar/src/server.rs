@@ -1,4 +1,4 @@
-//! The server's sidecar as a [`Service`]: the machine of [`crate::back`] with its sockets.
+//! The server's sidecar as a [`Service`]: the machine of [`scotfree_resp::back`] with its sockets.
 //!
 //! Invariant: what the machine says is passed on in the order in which it says it. When the server is
 //! lost, nothing more is answered and the loop around starts again from the beginning.
@@ -10,9 +10,6 @@ mod syncer;
 pub use run::{run, ServerSidecarConfig, SidecarError};
 
 use crate::aof;
-use crate::back::{
-    Back, BackConfig, BackCounters, BackEvent, BackEvents, Execute, LaneId, Marker, Method, StopReason,
-};
 use crate::dead_letters::{commands_of, DeadLetters, Letter};
 use crate::notices::Notices;
 use crate::redis::{RedisAddress, RedisStream};
@@ -20,6 +17,9 @@ use crate::seldom::Seldom;
 use remedy_persist::{DeadLetterReason, RecoveredSession};
 use scotfree_core::{Epoch, Nanos, SessionId};
 use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
+use scotfree_resp::back::{
+    Back, BackConfig, BackCounters, BackEvent, BackEvents, Execute, LaneId, Marker, Method, StopReason,
+};
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{DeadLetter, Execution, Replies, Service, Stop, Watch};
 use std::collections::{BTreeMap, BTreeSet};

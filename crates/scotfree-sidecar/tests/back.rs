@@ -3,9 +3,9 @@
 mod support;
 
 use scotfree_core::{Nanos, SeqNum, SessionId};
-use scotfree_sidecar::back::{BackConfig, Method, StopReason};
-use scotfree_sidecar::payload::{parse_response, RequestFlags, RequestHead, RequestKind, ResponseFlags};
-use scotfree_sidecar::resp::{elements, text_of, write_command, Command};
+use scotfree_resp::back::{BackConfig, Method, StopReason};
+use scotfree_resp::codec::{elements, text_of, write_command, Command};
+use scotfree_resp::payload::{parse_response, RequestFlags, RequestHead, RequestKind, ResponseFlags};
 use std::collections::BTreeMap;
 use support::driver::{BackDriver, Response};
 use support::proxy::{Fault, Proxy};

@@ -9,7 +9,6 @@ use super::input::{InputBudget, LITTLE_BYTES_MAX};
 use super::learn::Told;
 use super::sessions::{ConnectionKey, Flight, Sessions};
 use super::{as_read, ClientSidecarConfig};
-use crate::front::{ClientFront, EarlyRule, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity};
 use crate::notices::Notices;
 use crate::seldom::Seldom;
 use crate::tunnel::TunnelStart;
@@ -17,6 +16,9 @@ use remedy_persist::{ClosedReason, Mode, Request, SubmitError};
 use scotfree_core::Nanos;
 use scotfree_io::udp::UdpTransport;
 use scotfree_io::{now_realtime, Event, Interest, Poller};
+use scotfree_resp::front::{
+    ClientFront, EarlyRule, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity,
+};
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{CallLabel, ClientEvent, ClientRuntime, SessionHandle, SharedKey};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

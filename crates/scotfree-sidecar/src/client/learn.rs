@@ -4,14 +4,14 @@
 //! it has ended.
 
 use super::{as_read, control_options, ClientSidecarConfig};
-use crate::description::Description;
-use crate::front::describe_request;
-use crate::payload::parse_response;
-use crate::resp::text_of;
 use crate::server::SidecarError;
 use remedy_persist::{backoff, Jitter};
 use scotfree_core::Nanos;
 use scotfree_io::{now_monotonic, now_realtime, Transport};
+use scotfree_resp::codec::text_of;
+use scotfree_resp::description::Description;
+use scotfree_resp::front::describe_request;
+use scotfree_resp::payload::parse_response;
 use scotfree_rpc::{CallError, CallLabel, ClientRuntime, SessionHandle};
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -17,6 +17,7 @@ const RANKS: &[(&str, u8)] = &[
     ("scotfree-trace", 3),
     ("scotfree-io", 3),
     ("scotfree-sim", 3),
+    ("scotfree-resp", 3),
     ("scotfree-rpc", 4),
     ("scotfree-xdp", 4),
     ("scotfree-kv", 5),
@@ -29,10 +30,11 @@ const RANKS: &[(&str, u8)] = &[
 ];
 const REMEDY_RANK: u8 = 2;
 /// Who may name a remedy: what runs it, what tries it, and the registry.
-const MAY_NAME_A_REMEDY: [&str; 7] = [
+const MAY_NAME_A_REMEDY: [&str; 8] = [
     "scotfree-xdp",
     "scotfree-cli",
     "scotfree-sim",
+    "scotfree-resp",
     "scotfree-rpc",
     "scotfree-switch",
     "scotfree-sidecar",
