@@ -17,7 +17,7 @@ use remedy_persist::{RecoveredSession, RequestKind};
 use scotfree_core::{Epoch, Nanos, SeqNum, SessionId};
 use scotfree_io::{now_monotonic, now_realtime, PersistenceDomain, ScanReport};
 use scotfree_rpc::metrics::MetricsText;
-use scotfree_rpc::{DeadLetter, Execution, Replies, Service, Watch};
+use scotfree_rpc::{DeadLetter, Execution, Handler, Replies, Service, Watch};
 use scotfree_wire::REQUEST_BYTES_MAX;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -295,7 +295,7 @@ impl<D: PersistenceDomain> KvService<D> {
     }
 }
 
-impl<D: PersistenceDomain> Service for KvService<D> {
+impl<D: PersistenceDomain> Handler for KvService<D> {
     fn execute(&mut self, request: &Execution<'_>, replies: &mut Replies) {
         if self.waiting.is_empty() && !self.journal.is_stalled() {
             return self.run(request, replies);
@@ -303,22 +303,6 @@ impl<D: PersistenceDomain> Service for KvService<D> {
         // How many can wait is bounded by the sessions' credits.
         let Execution { ticket, session, seq, kind, payload } = *request;
         self.waiting.push_back(Waiting { ticket, session, seq, kind, payload: payload.to_vec() });
-    }
-
-    fn record_session(&mut self, record: &RecoveredSession, _replies: &mut Replies) {
-        self.sessions.insert(record.session, *record);
-        self.note(&Op::Start(*record), Stands::Recorded(record.session));
-    }
-
-    fn delete_session(&mut self, session: SessionId, _replies: &mut Replies) {
-        self.sessions.remove(&session);
-        self.note(&Op::End(session), Stands::Deleted(session));
-    }
-
-    fn dead_letter(&mut self, letter: &DeadLetter<'_>) {
-        if let Err(error) = self.letters.write(letter) {
-            self.broken.get_or_insert(error.to_string());
-        }
     }
 
     fn poll(&mut self, _wants_stable: bool, replies: &mut Replies) {
@@ -367,6 +351,24 @@ impl<D: PersistenceDomain> Service for KvService<D> {
 
     fn next_poll(&self) -> Option<Nanos> {
         self.journal.next_pump()
+    }
+}
+
+impl<D: PersistenceDomain> Service for KvService<D> {
+    fn record_session(&mut self, record: &RecoveredSession, _replies: &mut Replies) {
+        self.sessions.insert(record.session, *record);
+        self.note(&Op::Start(*record), Stands::Recorded(record.session));
+    }
+
+    fn delete_session(&mut self, session: SessionId, _replies: &mut Replies) {
+        self.sessions.remove(&session);
+        self.note(&Op::End(session), Stands::Deleted(session));
+    }
+
+    fn dead_letter(&mut self, letter: &DeadLetter<'_>) {
+        if let Err(error) = self.letters.write(letter) {
+            self.broken.get_or_insert(error.to_string());
+        }
     }
 }
 

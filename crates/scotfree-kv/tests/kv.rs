@@ -9,7 +9,7 @@ use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::storage::Storage;
 use scotfree_kv::KvService;
 use scotfree_rpc::metrics::MetricsText;
-use scotfree_rpc::Service;
+use scotfree_rpc::{Handler, Service};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -19,6 +19,7 @@ mod server_metrics;
 mod service;
 mod session;
 mod shared_key;
+mod volatile;
 
 pub use client::{
     CallError, ClientEvent, ClientOptions, ClientRuntime, ClientRuntimeCounters, ClientTotals, Reply,
@@ -26,13 +27,14 @@ pub use client::{
 };
 pub use dead_letters::DeadLetterFile;
 pub use listener::{Incoming, Listener, ListenerConfig, ListenerError, SessionKeeping};
-pub use noop::NoopService;
+pub use noop::NoopHandler;
 pub use probes::{CallLabel, ProbeOptions};
 pub use server::{exclusion_notice, Exclusions, ServerOptions, ServerRuntime, ServerRuntimeCounters, Stop};
 pub use server_metrics::{write_refused, write_udp_metrics, ServerMetrics};
-pub use service::{DeadLetter, Execution, Replies, ReplyCopy, Service, Watch};
+pub use service::{DeadLetter, Execution, Handler, Replies, ReplyCopy, Service, Watch};
 pub use session::{key_hash, start_session, Session, SessionConfig, SessionError};
 pub use shared_key::SharedKey;
+pub use volatile::Volatile;
 // Named by this interface: who runs a server or reads a reply needs no other crate.
 pub use remedy_persist::{
     AnsweredBy, ClosedReason, DeadLetterReason, Mode, RecoveredSession, Request, RequestKind, ServerConfig,

@@ -21,7 +21,7 @@ use scotfree_resp::back::{
     Back, BackConfig, BackCounters, BackEvent, BackEvents, Execute, LaneId, Marker, Method, StopReason,
 };
 use scotfree_rpc::metrics::MetricsText;
-use scotfree_rpc::{DeadLetter, Execution, Replies, Service, Stop, Watch};
+use scotfree_rpc::{DeadLetter, Execution, Handler, Replies, Service, Stop, Watch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
@@ -481,38 +481,10 @@ impl RedisService {
     }
 }
 
-impl Service for RedisService {
+impl Handler for RedisService {
     fn execute(&mut self, request: &Execution<'_>, _replies: &mut Replies) {
         let Execution { ticket, session, seq, kind, payload } = *request;
         self.back.execute(&Execute { ticket, session, seq, kind, payload });
-    }
-
-    fn record_session(&mut self, record: &RecoveredSession, _replies: &mut Replies) {
-        let mut opaque = Vec::with_capacity(OPAQUE_BYTES);
-        opaque.extend_from_slice(&record.epoch.0.to_le_bytes());
-        opaque.extend_from_slice(&record.client_nonce);
-        opaque.extend_from_slice(&record.server_nonce);
-        self.back.record_session(record.session, &opaque);
-    }
-
-    fn delete_session(&mut self, session: SessionId, replies: &mut Replies) {
-        if self.refused.remove(&session) {
-            return replies.session_deleted(session);
-        }
-        self.back.delete_session(session);
-    }
-
-    fn dead_letter(&mut self, letter: &DeadLetter<'_>) {
-        let reason = match letter.reason {
-            DeadLetterReason::UnknownSession => {
-                self.strangers.happened(1);
-                "unknown_session"
-            }
-            DeadLetterReason::BehindGap => "behind_gap",
-        };
-        let commands = commands_of(letter.payload);
-        let (time, session, seq) = (now_realtime(), letter.session, letter.seq);
-        self.write_letter(&Letter { time, session, seq, reason, error: "", commands: &commands });
     }
 
     fn poll(&mut self, wants_stable: bool, replies: &mut Replies) {
@@ -547,6 +519,36 @@ impl Service for RedisService {
 
     fn next_poll(&self) -> Option<Nanos> {
         self.back.next_timer()
+    }
+}
+
+impl Service for RedisService {
+    fn record_session(&mut self, record: &RecoveredSession, _replies: &mut Replies) {
+        let mut opaque = Vec::with_capacity(OPAQUE_BYTES);
+        opaque.extend_from_slice(&record.epoch.0.to_le_bytes());
+        opaque.extend_from_slice(&record.client_nonce);
+        opaque.extend_from_slice(&record.server_nonce);
+        self.back.record_session(record.session, &opaque);
+    }
+
+    fn delete_session(&mut self, session: SessionId, replies: &mut Replies) {
+        if self.refused.remove(&session) {
+            return replies.session_deleted(session);
+        }
+        self.back.delete_session(session);
+    }
+
+    fn dead_letter(&mut self, letter: &DeadLetter<'_>) {
+        let reason = match letter.reason {
+            DeadLetterReason::UnknownSession => {
+                self.strangers.happened(1);
+                "unknown_session"
+            }
+            DeadLetterReason::BehindGap => "behind_gap",
+        };
+        let commands = commands_of(letter.payload);
+        let (time, session, seq) = (now_realtime(), letter.session, letter.seq);
+        self.write_letter(&Letter { time, session, seq, reason, error: "", commands: &commands });
     }
 }
 

@@ -190,13 +190,15 @@ struct Nonsense {
     asked: u32,
 }
 
-impl Service for Nonsense {
+impl Handler for Nonsense {
     fn execute(&mut self, request: &Execution<'_>, replies: &mut Replies) {
         self.asked += 1;
         replies.reply(request.ticket, false, |out| out.extend_from_slice(b"what?"));
         replies.stable(request.ticket);
     }
+}
 
+impl Service for Nonsense {
     fn record_session(&mut self, record: &RecoveredSession, replies: &mut Replies) {
         self.sessions += 1;
         replies.session_recorded(record.session);
@@ -207,8 +209,6 @@ impl Service for Nonsense {
     }
 
     fn dead_letter(&mut self, _letter: &DeadLetter<'_>) {}
-
-    fn poll(&mut self, _wants_stable: bool, _replies: &mut Replies) {}
 }
 
 /// A device that answers the server, and past which no request comes: it acknowledges nothing.

@@ -9,7 +9,7 @@ use scotfree_io::now_monotonic;
 use scotfree_resp::codec::{write_command, Command};
 use scotfree_resp::payload::{RequestHead, RequestKind};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
-use scotfree_rpc::{DeadLetter, Execution, Replies, Service, Stop};
+use scotfree_rpc::{DeadLetter, Execution, Handler, Replies, Service, Stop};
 use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig};
 use scotfree_sidecar::notices::Notices;
 use scotfree_sidecar::redis::RedisAddress;
