@@ -1,12 +1,13 @@
 //! One client, one device, one server on a perfect network: what each message does when nothing
 //! goes wrong, and what a restart of each role does. Faults by the thousand are the simulator's.
 
-use remedy_persist::{
-    AnsweredBy, Client, ClientConfig, ClientOwn, ClosedReason, Device, DeviceConfig, DeviceOwn, Mode,
-    RecoveredSession, Request, RequestKind, Server, ServerConfig, ServerOwn, SubmitError,
-};
+use remedy_persist::{Device, DeviceConfig, DeviceOwn};
 use scotfree_core::{
     BootEpoch, DeviceId, Effect, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, SessionId, Token,
+};
+use scotfree_session::{
+    AnsweredBy, Client, ClientConfig, ClientOwn, ClosedReason, Mode, RecoveredSession, Request, RequestKind,
+    Server, ServerConfig, ServerOwn, SubmitError,
 };
 use scotfree_wire::{CloseReason, ClusterKey, ResponseTail};
 use std::collections::{BTreeMap, VecDeque};

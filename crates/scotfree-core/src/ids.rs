@@ -54,6 +54,10 @@ id!(
     BootEpoch(u32)
 );
 
+/// The place of a logged update in the order of its cluster. No two heads have the same boot epoch:
+/// the server sees to that when it grants leases.
+pub type OrderKey = (BootEpoch, OrderNumber);
+
 impl Nanos {
     /// The largest representable time: "never".
     pub const MAX: Nanos = Nanos(u64::MAX);

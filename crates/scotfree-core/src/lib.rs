@@ -14,7 +14,9 @@ mod tier;
 
 pub use durability::{Durability, Survives};
 pub use effect::{ByteRange, Effect, Effects, Token};
-pub use ids::{BootEpoch, DeviceId, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId, SlotIndex};
+pub use ids::{
+    BootEpoch, DeviceId, Epoch, KeyHash, Nanos, OrderKey, OrderNumber, SeqNum, SessionId, SlotIndex,
+};
 pub use machine::Machine;
 pub use remedy::{Forecast, Remedy};
 pub use stage::{

@@ -10,8 +10,8 @@
 //!
 //! Invariant: what was written is read back; other bytes are an error.
 
-use remedy_persist::RecoveredSession;
 use scotfree_core::{Epoch, SeqNum, SessionId};
+use scotfree_session::RecoveredSession;
 use scotfree_wire::Nonce;
 
 /// What happened to the service's state.

@@ -7,8 +7,8 @@
 
 use crate::op::{take, Op};
 use crate::store::{Store, Value};
-use remedy_persist::RecoveredSession;
 use scotfree_core::SessionId;
+use scotfree_session::RecoveredSession;
 use std::collections::{BTreeMap, VecDeque};
 
 /// The size of a session's entry behind its tag: an op's start record.

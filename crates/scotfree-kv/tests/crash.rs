@@ -4,10 +4,10 @@
 mod common;
 
 use common::{apply, content, open, options, options_with, Driver, MemoryStorage};
-use remedy_persist::RequestKind;
 use scotfree_core::{SeqNum, SessionId};
 use scotfree_io::DomainError;
 use scotfree_kv::{IndexKind, JournalError, KvOptions, Value};
+use scotfree_session::RequestKind;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -4,9 +4,9 @@ mod common;
 
 use common::{content, open, options_with, Driver, MemoryStorage};
 use proptest::prelude::*;
-use remedy_persist::RequestKind;
 use scotfree_core::SeqNum;
 use scotfree_kv::{IndexKind, Value};
+use scotfree_session::RequestKind;
 use std::collections::BTreeMap;
 
 /// So little that most scripts take snapshots.

@@ -3,13 +3,13 @@
 mod common;
 
 use common::{open, options, Driver, MemoryStorage};
-use remedy_persist::RequestKind;
 use scotfree_core::SessionId;
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::storage::Storage;
 use scotfree_kv::KvService;
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{Handler, Service};
+use scotfree_session::RequestKind;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{open, options_with, MemoryStorage, PATIENCE};
-use remedy_persist::{AnsweredBy, Device, DeviceConfig, DeviceOwn, Mode, Request, RequestKind, ServerConfig};
+use remedy_persist::{Device, DeviceConfig, DeviceOwn};
 use scotfree_core::{BootEpoch, DeviceId, Effect, Effects, KeyHash, Machine, Nanos};
 use scotfree_io::disk::DiskDomain;
 use scotfree_io::{now_monotonic, now_realtime, RxBurst, Stamps, Transport, TxPacket};
@@ -13,6 +13,7 @@ use scotfree_rpc::{
     CallLabel, ClientEvent, ClientOptions, ClientRuntime, ServerOptions, ServerRuntime, SessionHandle,
     SessionOptions,
 };
+use scotfree_session::{AnsweredBy, Mode, Request, RequestKind, ServerConfig};
 use scotfree_wire::ClusterKey;
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -13,7 +13,7 @@
 //! the flag REST and that name.
 
 use crate::codec::{Args, Limits, RequestParser};
-pub use remedy_persist::RequestKind;
+pub use scotfree_session::RequestKind;
 use std::ops::Range;
 
 /// The version of both layouts.

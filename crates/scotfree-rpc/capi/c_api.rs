@@ -4,11 +4,11 @@
 //! from C is looked at once, at the beginning of a call, and checked for NULL where it may be; no
 //! panic crosses into C (an `extern "C"` function aborts instead).
 
-use remedy_persist::{AnsweredBy, RecoveredSession, RequestKind};
 use scotfree_core::{DeviceId, Durability, Epoch, SeqNum, SessionId, Tier};
 use scotfree_rpc::{
     Incoming, Listener, ListenerConfig, ListenerError, Session, SessionConfig, SessionError, SessionKeeping,
 };
+use scotfree_session::{AnsweredBy, RecoveredSession, RequestKind};
 use scotfree_wire::{ClusterKey, Nonce};
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_void, CStr, CString};

@@ -17,11 +17,11 @@ use crate::outbox::{flush, next_own, Flushed};
 use crate::probes::{Call, CallLabel, ProbeOptions, RealTime, Recorder, Stamped, TransmitTable};
 use crate::refusals::Refusals;
 use crate::shared_key::{KeyWatch, SharedKey};
-use remedy_persist::{
-    Client, ClientConfig, ClientCounters, ClientOwn, ClosedReason, Completion, Request, SubmitError,
-};
 use scotfree_core::{Effects, Machine, Nanos, SeqNum, SessionId, Tier};
 use scotfree_io::{now_monotonic, Interest, Poller, RxBurst, Transport};
+use scotfree_session::{
+    Client, ClientConfig, ClientCounters, ClientOwn, ClosedReason, Completion, Request, SubmitError,
+};
 use scotfree_trace::CallRecord;
 use scotfree_wire::{ClusterKey, Kind, Nonce, Packet, Tail, PACKET_BYTES_MAX};
 use std::cmp::Reverse;

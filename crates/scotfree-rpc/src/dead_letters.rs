@@ -7,9 +7,9 @@
 //! Invariant: a letter is durable when [`DeadLetterFile::write`] returns, and never overwrites another.
 
 use crate::service::DeadLetter;
-use remedy_persist::DeadLetterReason;
 use scotfree_core::{SeqNum, SessionId};
 use scotfree_io::now_realtime;
+use scotfree_session::DeadLetterReason;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

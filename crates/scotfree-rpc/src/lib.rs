@@ -36,7 +36,7 @@ pub use session::{key_hash, start_session, Session, SessionConfig, SessionError}
 pub use shared_key::SharedKey;
 pub use volatile::Volatile;
 // Named by this interface: who runs a server or reads a reply needs no other crate.
-pub use remedy_persist::{
+pub use scotfree_session::{
     AnsweredBy, ClosedReason, DeadLetterReason, Mode, RecoveredSession, Request, RequestKind, ServerConfig,
     SubmitError,
 };

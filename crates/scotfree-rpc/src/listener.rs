@@ -6,11 +6,11 @@
 
 use crate::server::{ServerOptions, ServerRuntime};
 use crate::service::{DeadLetter, Execution, Handler, Replies, Service};
-use remedy_persist::{DeadLetterReason, RecoveredSession, RequestKind, ServerConfig};
 use scotfree_core::{DeviceId, Epoch, Nanos, SeqNum, SessionId};
 use scotfree_io::advice::after_listening;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_io::{now_monotonic, Transport};
+use scotfree_session::{DeadLetterReason, RecoveredSession, RequestKind, ServerConfig};
 use scotfree_wire::{ClusterKey, Nonce};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;

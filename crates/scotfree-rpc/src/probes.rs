@@ -7,9 +7,9 @@ mod tables;
 
 pub(crate) use tables::{Arrivals, TransmitTable};
 
-use remedy_persist::{AnsweredBy, RequestKind};
 use scotfree_core::{Boundaries, Boundary, Nanos, SeqNum, StampSource};
 use scotfree_io::{now_monotonic, now_realtime, Stamps};
+use scotfree_session::{AnsweredBy, RequestKind};
 use scotfree_trace::{CallRecord, Ids, Sources, SpanId};
 use scotfree_wire::ResponseTail;
 use std::borrow::Cow;

@@ -5,9 +5,9 @@
 
 use crate::metrics::{MetricKind, MetricsText};
 use crate::server::ServerRuntimeCounters;
-use remedy_persist::ServerCounters;
 use scotfree_core::Nanos;
 use scotfree_io::udp::UdpCounters;
+use scotfree_session::ServerCounters;
 use scotfree_wire::{WireError, WIRE_ERROR_COUNT};
 
 /// A snapshot of a server.

@@ -5,8 +5,8 @@
 //! reports as stable survives whatever its storage says it survives, positions included.
 
 use crate::metrics::MetricsText;
-use remedy_persist::{DeadLetterReason, RecoveredSession, RequestKind};
 use scotfree_core::{Nanos, SeqNum, SessionId};
+use scotfree_session::{DeadLetterReason, RecoveredSession, RequestKind};
 use std::os::fd::RawFd;
 
 /// A request to be executed.

@@ -7,10 +7,10 @@ use crate::client::{
     CallError, ClientEvent, ClientOptions, ClientRuntime, Reply, SessionHandle, SessionOptions,
 };
 use crate::probes::{CallLabel, ProbeOptions};
-use remedy_persist::{ClosedReason, Mode, Request, RequestKind, SubmitError};
 use scotfree_core::{KeyHash, Nanos, SeqNum, SessionId};
 use scotfree_io::now_monotonic;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
+use scotfree_session::{ClosedReason, Mode, Request, RequestKind, SubmitError};
 use scotfree_wire::ClusterKey;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -5,8 +5,8 @@
 
 use crate::metrics::MetricsText;
 use crate::service::{DeadLetter, Execution, Handler, Replies, Service, Watch};
-use remedy_persist::RecoveredSession;
 use scotfree_core::{Nanos, SessionId};
+use scotfree_session::RecoveredSession;
 
 /// Serves a handler that keeps no records of sessions.
 ///

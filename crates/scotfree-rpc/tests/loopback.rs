@@ -3,12 +3,12 @@
 mod common;
 
 use common::{client, end, request, socket, update, TestServer, KEY, PATIENCE};
-use remedy_persist::{AnsweredBy, ClosedReason, RequestKind, SubmitError};
 use scotfree_core::Nanos;
 use scotfree_rpc::{
     CallError, CallLabel, ClientEvent, ClientOptions, ClientRuntime, NoopHandler, ProbeOptions,
     ServerOptions, SessionHandle, SessionOptions, StartError, Volatile,
 };
+use scotfree_session::{AnsweredBy, ClosedReason, RequestKind, SubmitError};
 use scotfree_wire::{ClusterKey, REQUEST_BYTES_MAX};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -3,7 +3,6 @@
 mod common;
 
 use common::{client, server_config, socket, update, TestServer, KEY, PATIENCE};
-use remedy_persist::{ClosedReason, RecoveredSession};
 use scotfree_core::{Nanos, SessionId};
 use scotfree_io::Transport;
 use scotfree_rpc::metrics::Health;
@@ -11,6 +10,7 @@ use scotfree_rpc::{
     CallError, CallLabel, ClientEvent, ClientOptions, ClientRuntime, DeadLetter, Execution, Handler,
     ProbeOptions, Replies, ServerOptions, ServerRuntime, Service, SessionOptions, Stop,
 };
+use scotfree_session::{ClosedReason, RecoveredSession};
 use scotfree_wire::{CloseReason, ClusterKey};
 
 const LABEL: CallLabel = CallLabel::new("SET");

@@ -3,12 +3,12 @@
 mod common;
 
 use common::{client, client_on, socket, update, TestServer, PATIENCE};
-use remedy_persist::ClosedReason;
 use scotfree_core::{Boundary, Nanos, Stage, StageTimes, StampSource};
 use scotfree_io::{now_realtime, RxBurst, Stamps, Transport, TxPacket};
 use scotfree_rpc::{
     CallLabel, ClientRuntime, Execution, Handler, NoopHandler, ProbeOptions, Replies, ServerOptions, Volatile,
 };
+use scotfree_session::ClosedReason;
 use scotfree_trace::CallRecord;
 use std::io;
 use std::net::SocketAddr;

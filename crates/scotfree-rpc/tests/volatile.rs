@@ -3,7 +3,6 @@
 mod common;
 
 use common::{client_on, end, server_config, update, TestServer, KEY, PATIENCE};
-use remedy_persist::ClosedReason;
 use scotfree_io::memory::{pair, MemoryConfig, MemoryTransport};
 use scotfree_io::Transport;
 use scotfree_rpc::metrics::MetricsText;
@@ -11,6 +10,7 @@ use scotfree_rpc::{
     CallLabel, ClientOptions, ClientRuntime, Execution, Handler, ProbeOptions, Replies, ServerOptions,
     ServerRuntime, SessionOptions, Volatile,
 };
+use scotfree_session::ClosedReason;
 use scotfree_wire::ClusterKey;
 use std::time::Instant;
 

@@ -19,7 +19,6 @@ use connections::Fronts;
 use coverage::Coverage;
 use drain::Drain;
 use learn::learn;
-use remedy_persist::{Mode, Request, RequestKind};
 use scotfree_core::Nanos;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
@@ -29,6 +28,7 @@ use scotfree_rpc::{
     write_refused, write_udp_metrics, CallLabel, ClientOptions, ClientRuntime, ProbeOptions, SessionHandle,
     SessionOptions, SharedKey, Stop,
 };
+use scotfree_session::{Mode, Request, RequestKind};
 use scotfree_trace::CallRecord;
 use scotfree_wire::REQUEST_BYTES_MAX;
 use silence::Silence;

@@ -14,7 +14,6 @@ use crate::dead_letters::{commands_of, DeadLetters, Letter};
 use crate::notices::Notices;
 use crate::redis::{RedisAddress, RedisStream};
 use crate::seldom::Seldom;
-use remedy_persist::{DeadLetterReason, RecoveredSession};
 use scotfree_core::{Epoch, Nanos, SessionId};
 use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
 use scotfree_resp::back::{
@@ -22,6 +21,7 @@ use scotfree_resp::back::{
 };
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{DeadLetter, Execution, Handler, Replies, Service, Stop, Watch};
+use scotfree_session::{DeadLetterReason, RecoveredSession};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;

@@ -2,14 +2,15 @@
 
 mod support;
 
-use remedy_persist::{Device, DeviceConfig, RecoveredSession};
+use remedy_persist::{Device, DeviceConfig};
 use scotfree_core::{BootEpoch, DeviceId, Effect, Effects, Machine, Nanos, SessionId};
 use scotfree_io::conformance::ports::free_address;
 use scotfree_io::now_monotonic;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_rpc::{
-    DeadLetter, Execution, Replies, ServerConfig, ServerOptions, ServerRuntime, Service, Stop,
+    DeadLetter, Execution, Handler, Replies, ServerConfig, ServerOptions, ServerRuntime, Service, Stop,
 };
+use scotfree_session::RecoveredSession;
 use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig};
 use scotfree_wire::ClusterKey;
 use std::io::{ErrorKind, Read, Write};

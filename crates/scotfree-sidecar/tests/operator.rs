@@ -2,7 +2,6 @@
 
 mod support;
 
-use remedy_persist::DeadLetterReason;
 use scotfree_core::{DeviceId, SeqNum, SessionId};
 use scotfree_io::conformance::ports::free_address;
 use scotfree_io::now_monotonic;
@@ -10,6 +9,7 @@ use scotfree_resp::codec::{write_command, Command};
 use scotfree_resp::payload::{RequestHead, RequestKind};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
 use scotfree_rpc::{DeadLetter, Execution, Handler, Replies, Service, Stop};
+use scotfree_session::DeadLetterReason;
 use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig};
 use scotfree_sidecar::notices::Notices;
 use scotfree_sidecar::redis::RedisAddress;

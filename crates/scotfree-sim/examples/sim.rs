@@ -3,23 +3,25 @@
 //! `cargo run --release -p scotfree-sim --example sim -- --seeds 0..2000`
 //! `cargo run --release -p scotfree-sim --example sim -- --seed 7 --trace`
 //!
+//! `--hash` adds a hash over all that happened, to compare one build's runs with another's;
 //! `--plant IgnoreOrder` switches a safety rule off, to see what the simulator says of it; `--storm`
 //! and `--made NAME` take other scenarios than the random ones.
 
-use remedy_persist::Fault;
+use scotfree_session::Fault;
 use scotfree_sim::{campaign, made, run, Depth, Options, Scenario};
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
 
 const USAGE: &str =
-    "usage: sim (--seeds FIRST..END | --seed SEED [--trace]) [--storm | --made NAME] [--plant FAULT]";
+    "usage: sim (--seeds FIRST..END | --seed SEED [--trace]) [--hash] [--storm | --made NAME] [--plant FAULT]";
 
 /// What is to be run.
 #[derive(Debug)]
 struct Wish {
     seeds: Range<u64>,
     depth: Option<Depth>,
+    hashed: bool,
     planted: Option<Fault>,
     maker: fn(u64) -> Scenario,
 }
@@ -36,7 +38,7 @@ fn main() -> ExitCode {
 }
 
 fn read_wish(mut words: impl Iterator<Item = String>) -> Option<Wish> {
-    let mut wish = Wish { seeds: 0..0, depth: None, planted: None, maker: Scenario::random };
+    let mut wish = Wish { seeds: 0..0, depth: None, hashed: false, planted: None, maker: Scenario::random };
     while let Some(word) = words.next() {
         match word.as_str() {
             "--seeds" => {
@@ -50,6 +52,7 @@ fn read_wish(mut words: impl Iterator<Item = String>) -> Option<Wish> {
                 wish.depth = wish.depth.or(Some(Depth::Last));
             }
             "--trace" => wish.depth = Some(Depth::All),
+            "--hash" => wish.hashed = true,
             "--storm" => wish.maker = Scenario::storm,
             "--made" => {
                 let name = words.next()?;
@@ -87,7 +90,8 @@ fn run_one(wish: &Wish, depth: Depth) -> ExitCode {
 fn run_many(wish: &Wish) -> ExitCode {
     let begun = Instant::now();
     let maker = |seed| wish.scenario(seed);
-    let options = Options { scenario: &maker, ..Options::default() };
+    let depth = if wish.hashed { Depth::Hashed } else { Depth::Last };
+    let options = Options { scenario: &maker, depth, ..Options::default() };
     let report = campaign(wish.seeds.clone(), &options, |_| {});
     print!("{}", report.total);
     println!("{:>20} {:.1} s", "wall clock", begun.elapsed().as_secs_f64());

@@ -8,8 +8,8 @@ use crate::app::{App, Op, Reply, WriteToken};
 use crate::history::{Call, Contradiction, Order};
 use crate::media::EntryName;
 use crate::storage::Storage;
-use remedy_persist::{AnsweredBy, Mode, RequestKind};
 use scotfree_core::{BootEpoch, DeviceId, OrderNumber, SeqNum, SessionId};
+use scotfree_session::{AnsweredBy, Mode, RequestKind};
 use scotfree_wire::{Stamp, StampKind};
 use std::collections::BTreeMap;
 

@@ -16,6 +16,8 @@ macro_rules! report {
             $($(#[$doc])* pub $name: u64,)*
             /// The longest that anything outstanding took after all faults had stopped.
             pub recovery_max: Nanos,
+            /// The hashes of all that happened, added up; 0 where they were not wanted.
+            pub trace_hash: u64,
         }
 
         impl Report {
@@ -23,6 +25,7 @@ macro_rules! report {
             pub fn add(&mut self, other: &Report) {
                 $(self.$name += other.$name;)*
                 self.recovery_max = self.recovery_max.max(other.recovery_max);
+                self.trace_hash = self.trace_hash.wrapping_add(other.trace_hash);
             }
 
             /// The numbers with their names.
@@ -136,6 +139,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, number) in self.numbers() {
             writeln!(f, "{name:>20} {number}")?;
+        }
+        if self.trace_hash != 0 {
+            writeln!(f, "{:>20} {:016x}", "trace_hash", self.trace_hash)?;
         }
         Ok(())
     }

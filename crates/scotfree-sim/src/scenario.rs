@@ -6,8 +6,8 @@
 use crate::media::{DeviceCrash, DiskTimes};
 use crate::network::{Place, Quality};
 use crate::rng::{PerMillion, Rng};
-use remedy_persist::Fault;
 use scotfree_core::{Durability, Nanos, SeqNum};
+use scotfree_session::Fault;
 use scotfree_wire::Kind;
 
 /// Everything about a run but its seed.

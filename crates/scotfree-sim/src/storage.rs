@@ -4,8 +4,8 @@
 //! a session's position and the application's write are kept or lost together.
 
 use crate::rng::Rng;
-use remedy_persist::RecoveredSession;
 use scotfree_core::{SeqNum, SessionId};
+use scotfree_session::RecoveredSession;
 use std::collections::BTreeMap;
 
 /// One record of the log.

@@ -7,7 +7,7 @@ use crate::network::Place;
 use scotfree_core::{Nanos, SeqNum, SessionId};
 use scotfree_wire::{Flags, Kind, Packet, Stamp, StampKind, Tail};
 use std::collections::VecDeque;
-use std::fmt;
+use std::fmt::{self, Write};
 use std::net::SocketAddr;
 
 /// How many happenings are kept when not all are wanted.
@@ -21,6 +21,8 @@ pub enum Depth {
     Last,
     /// All of them.
     All,
+    /// The last few hundred, and a hash over all.
+    Hashed,
 }
 
 /// A packet's outside.
@@ -250,20 +252,51 @@ impl fmt::Display for Entry {
 pub struct Trace {
     depth: Depth,
     entries: VecDeque<Entry>,
+    hash: TextHash,
+}
+
+/// FNV-1a over what would be shown: words outlive types, so that a run can be compared with one of another build.
+#[derive(Debug)]
+struct TextHash(u64);
+
+impl TextHash {
+    const EMPTY: TextHash = TextHash(0xcbf2_9ce4_8422_2325);
+}
+
+impl Write for TextHash {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        Ok(())
+    }
 }
 
 impl Trace {
     /// Nothing yet.
     pub fn new(depth: Depth) -> Trace {
-        Trace { depth, entries: VecDeque::with_capacity(KEPT_MAX) }
+        Trace { depth, entries: VecDeque::with_capacity(KEPT_MAX), hash: TextHash::EMPTY }
     }
 
     /// Adds a happening.
     pub fn note(&mut self, entry: Entry) {
-        if self.depth == Depth::Last && self.entries.len() == KEPT_MAX {
+        if self.depth == Depth::Hashed {
+            // Writing to a hash cannot fail.
+            let _ = writeln!(self.hash, "{entry}");
+        }
+        if self.depth != Depth::All && self.entries.len() == KEPT_MAX {
             self.entries.pop_front();
         }
         self.entries.push_back(entry);
+    }
+
+    /// The hash over all that happened; 0 unless it was wanted.
+    pub fn hash(&self) -> u64 {
+        if self.depth == Depth::Hashed {
+            self.hash.0
+        } else {
+            0
+        }
     }
 
     /// All that is kept.
@@ -287,6 +320,21 @@ mod tests {
             assert_eq!(entries.len(), kept);
             assert_eq!(entries.last().map(|entry| entry.step), Some(2 * KEPT_MAX as u64 - 1));
         }
+    }
+
+    #[test]
+    fn the_hash_sees_every_happening_and_their_order() {
+        let hash_of = |steps: &[u64]| {
+            let mut trace = Trace::new(Depth::Hashed);
+            for step in steps {
+                let (at, place) = (Nanos(*step), Place::Server);
+                trace.note(Entry { at, step: *step, place, what: Happening::Woke });
+            }
+            trace.hash()
+        };
+        assert_eq!(hash_of(&[1, 2]), hash_of(&[1, 2]));
+        assert_ne!(hash_of(&[1, 2]), hash_of(&[2, 1]));
+        assert_ne!(hash_of(&[1, 2]), hash_of(&[1, 2, 2]));
     }
 
     #[test]

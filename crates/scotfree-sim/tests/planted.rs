@@ -1,7 +1,7 @@
 //! Each safety rule is switched off once, and the simulator must notice; with the rule in force the
 //! same seeds pass. A check that never failed has not been tested.
 
-use remedy_persist::Fault;
+use scotfree_session::Fault;
 use scotfree_sim::{campaign, made, Options, Scenario};
 
 /// Within how many seeds a planted fault must be found.

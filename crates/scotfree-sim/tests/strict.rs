@@ -1,7 +1,7 @@
 //! Strict reads, judged by what clients saw and nothing else: they hold in every world, what breaks them
 //! is found, and relaxed reads do not keep to them.
 
-use remedy_persist::Fault;
+use scotfree_session::Fault;
 use scotfree_sim::model::Invariant;
 use scotfree_sim::rng::PerMillion;
 use scotfree_sim::scenario::Judge;

@@ -2,8 +2,8 @@
 
 use super::slots::authentic;
 use super::{forward, Device, DeviceOwn, Origin};
-use crate::fault::Fault;
 use scotfree_core::{Durability, Effects, Nanos, OrderNumber, SeqNum, SessionId};
+use scotfree_session::Fault;
 use scotfree_wire::{emit, emit_stamp, fragments, Header, Kind, Packet, Stamp, StampKind, Tail, WireError};
 use std::ops::RangeInclusive;
 

@@ -3,8 +3,8 @@
 
 use super::slots::{Session, Slot};
 use super::{forward, Device, DeviceOwn, ENDED_MAX};
-use crate::fault::Fault;
 use scotfree_core::{BootEpoch, Effects, Epoch, Nanos, OrderNumber, SeqNum, SessionId, Token};
+use scotfree_session::Fault;
 use scotfree_wire::{
     emit, key_epoch, AcceptTail, CloseReason, CloseTail, Flags, Header, Kind, LeaseTail, ManifestRecord,
     ManifestTail, Packet, RangeTail, Stamp, StampKind, Tail, WireError, HEADER_BYTES, MANIFEST_RECORD_BYTES,

@@ -10,11 +10,11 @@ mod origin;
 mod record;
 mod slots;
 
-use crate::fault::{Fault, Planted};
 use scotfree_core::{
-    BootEpoch, ByteRange, DeviceId, Durability, Effects, Epoch, KeyHash, Machine, Nanos, OrderNumber, SeqNum,
+    BootEpoch, ByteRange, DeviceId, Durability, Effects, Epoch, KeyHash, Machine, Nanos, OrderKey, SeqNum,
     SessionId, Token,
 };
+use scotfree_session::{Fault, Planted};
 use scotfree_wire::{
     key_epoch, ClusterKey, ControlKeys, Direction, Key, Packet, Reassembly, SessionKeys, WireError,
     WIRE_ERROR_COUNT,
@@ -212,10 +212,6 @@ pub struct LogEntryView<'a> {
     /// The request.
     pub payload: &'a [u8],
 }
-
-/// The place of a logged update in the order of its cluster. No two heads have the same boot epoch:
-/// the server sees to that when it grants leases.
-pub(crate) type OrderKey = (BootEpoch, OrderNumber);
 
 /// The device on the path.
 #[derive(Debug)]

@@ -6,10 +6,11 @@
 //! previous write 8, key hash 8, payload.
 
 use super::slots::{Keeper, Session, Slot, DISK_TOKEN_BIT};
-use super::{Device, Fault};
+use super::Device;
 use scotfree_core::{
     BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId, Token,
 };
+use scotfree_session::Fault;
 use scotfree_wire::{Stamp, StampKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};

@@ -1,11 +1,9 @@
 //! Sessions and their slots: a session is granted as many slots as its window, so there is no hash,
 //! no collision and no shared full log (rule 3).
 
-use super::{Device, DeviceOwn, OrderKey, PortNumber};
-use crate::fault::Fault;
-use crate::packets::{send_whole, Route};
-use crate::retry::backoff;
-use scotfree_core::{Durability, Effects, Epoch, KeyHash, Nanos, SeqNum, SessionId, Token};
+use super::{Device, DeviceOwn, PortNumber};
+use scotfree_core::{Durability, Effects, Epoch, KeyHash, Nanos, OrderKey, SeqNum, SessionId, Token};
+use scotfree_session::{backoff, send_whole, Fault, Route};
 use scotfree_wire::{emit, Flags, Header, Key, Kind, Nonce, Packet, SessionKeys, Stamp, StampKind, Tail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

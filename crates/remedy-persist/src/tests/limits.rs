@@ -1,23 +1,15 @@
-//! What happens at the limits that no configuration names: each `*_MAX` of the machines, reached.
+//! What happens at the limits that no configuration names: each `*_MAX` of the device, reached.
 
-use super::bench::{
-    accept, address, barrier, client_address, cluster, device_address, header, nonce, packet, recovered,
-    sent, server_address, session_keys, update, ServerBench, NOW,
-};
-use crate::client::{DEVICES_MAX, RESPONSE_SETS_MAX, UNTOLD_BYTES_MAX};
 use crate::device::{ENDED_MAX, FRAGMENT_BYTES_MAX, PAGE_RECORDS_MAX};
-use crate::server::SEQ_MAX;
-use crate::{
-    Client, ClientConfig, ClientOwn, Device, DeviceConfig, DeviceOwn, Mode, Origin, PortNumber, Request,
-    RequestKind, Server, ServerConfig,
-};
-use scotfree_core::{
-    BootEpoch, DeviceId, Durability, Effect, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, SessionId,
+use crate::{Device, DeviceConfig, DeviceOwn, Origin, PortNumber};
+use scotfree_core::{BootEpoch, DeviceId, Effect, Effects, Epoch, Machine, Nanos, SeqNum, SessionId};
+use scotfree_session::by_hand::{
+    accept, address, barrier, client_address, cluster, device_address, header, nonce, packet, sent,
+    server_address, session_keys, update, NOW,
 };
 use scotfree_wire::{
-    emit_stamp, fragments, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header, HeartbeatTail,
-    KeyEpoch, Kind, LeaseTail, Packet, RangeTail, ResponseTail, SessionKeys, Stamp, StampKind, Tail,
-    WireError, MANIFEST_RECORD_BYTES, REQUEST_BYTES_MAX,
+    emit_stamp, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header, KeyEpoch, Kind, LeaseTail,
+    Packet, RangeTail, Stamp, Tail, WireError, MANIFEST_RECORD_BYTES, REQUEST_BYTES_MAX,
 };
 
 struct DeviceBench {
@@ -185,101 +177,6 @@ fn an_ended_session_is_remembered_until_ended_max_others_have_ended() {
     assert_eq!(bench.device.session_count(), 1);
 }
 
-fn open_client(device_acks_asked: u8) -> (Client, Effects<ClientOwn>) {
-    let mut config = ClientConfig::new(client_address(), server_address(), cluster(), nonce(1), 1);
-    config.device_acks_asked = device_acks_asked;
-    let mut client = Client::new(config);
-    let mut effects = Effects::new();
-    client.open(NOW, &mut effects);
-    client.on_message(NOW, server_address(), client_address(), &accept(1, 128), &mut effects);
-    assert!(client.is_open());
-    effects.clear();
-    (client, effects)
-}
-
-fn submit(client: &mut Client, kind: RequestKind, effects: &mut Effects<ClientOwn>) {
-    let request = Request {
-        kind,
-        mode: Mode::Early,
-        fixed_reply: true,
-        relaxed: false,
-        traced: false,
-        key_hash: KeyHash(0),
-        payload: b"x",
-    };
-    client.submit(NOW, request, effects).expect("the window is open");
-}
-
-#[test]
-fn a_client_counts_at_most_devices_max_devices() {
-    let (mut client, mut effects) = open_client(DEVICES_MAX as u8 + 1);
-    submit(&mut client, RequestKind::Update, &mut effects);
-    for device in 1..=DEVICES_MAX as u16 + 1 {
-        let mut header = header(Kind::PersistAck, 1, 1);
-        header.granted = Durability::Ram;
-        let stamp = Stamp { kind: StampKind::Order, device: DeviceId(device), ..Stamp::default() };
-        let bytes = packet(&header, &Tail::Stamp(stamp), &[], &session_keys(1).device_to_client);
-        client.on_message(NOW, server_address(), client_address(), &bytes, &mut effects);
-    }
-    assert_eq!(client.counters().foreign, 1, "the device beyond the limit is not followed");
-    assert_eq!(client.outstanding(), 1, "nor counted");
-}
-
-#[test]
-fn a_client_keeps_at_most_response_sets_max_incomplete_responses() {
-    let (mut client, mut effects) = open_client(1);
-    for seq in 1..=RESPONSE_SETS_MAX as u64 + 4 {
-        submit(&mut client, RequestKind::Read, &mut effects);
-        let header = header(Kind::Response, 1, seq);
-        let payload = vec![0; 4_000];
-        let (first, part) = fragments(&header, &payload).expect("a response").next().expect("a part");
-        let tail = Tail::Response(ResponseTail::default());
-        let bytes = packet(&first, &tail, part, &session_keys(1).server_to_client);
-        client.on_message(NOW, server_address(), client_address(), &bytes, &mut effects);
-    }
-    assert_eq!(client.responses.set_count(), RESPONSE_SETS_MAX);
-    assert_eq!(client.responses.evicted_count(), 4);
-}
-
-#[test]
-fn a_client_that_has_taken_untold_bytes_max_of_replies_says_so_at_once() {
-    let (mut client, mut effects) = open_client(1);
-    submit(&mut client, RequestKind::Read, &mut effects);
-    submit(&mut client, RequestKind::Read, &mut effects);
-    effects.clear();
-    for seq in 1..=2 {
-        respond(&mut client, seq, &vec![0; UNTOLD_BYTES_MAX / 2], &mut effects);
-        let told: Vec<Vec<u8>> = sent(&mut effects);
-        let told = told.iter().map(|bytes| *Packet::parse(bytes).expect("whole").header());
-        let told: Vec<_> = told.map(|header| (header.kind, header.completed)).collect();
-        let expected = if seq == 1 { Vec::new() } else { vec![(Kind::Heartbeat, SeqNum(2))] };
-        assert_eq!(told, expected, "after reply {seq}");
-    }
-}
-
-fn respond(client: &mut Client, seq: u64, payload: &[u8], effects: &mut Effects<ClientOwn>) {
-    let header = header(Kind::Response, 1, seq);
-    for (header, part) in fragments(&header, payload).expect("a response") {
-        let tail = Tail::Response(ResponseTail::default());
-        let bytes = packet(&header, &tail, part, &session_keys(1).server_to_client);
-        client.on_message(NOW, server_address(), client_address(), &bytes, effects);
-    }
-}
-
-#[test]
-fn a_server_keeps_at_most_fragment_sets_max_incomplete_requests() {
-    let config = ServerConfig::new(server_address(), cluster(), Epoch(2), [1; 16], Vec::new());
-    let mut server = Server::new(config, &[recovered(1, 0)]);
-    let mut effects = Effects::new();
-    server.start(NOW, &mut effects);
-    for seq in 1..=crate::server::FRAGMENT_SETS_MAX as u64 + 5 {
-        let first = &update(1, seq, &[0; 4_000])[0];
-        server.on_message(NOW, client_address(), server_address(), first, &mut effects);
-    }
-    assert_eq!(server.fragments.set_count(), crate::server::FRAGMENT_SETS_MAX);
-    assert_eq!(server.fragments.evicted_count(), 5);
-}
-
 #[test]
 fn a_request_to_another_server_passes_as_it_is() {
     let mut bench = DeviceBench::new(4);
@@ -381,96 +278,6 @@ fn a_slot_whose_record_was_refused_is_logged_again_later() {
     assert_eq!((bench.device.counters().logged, bench.device.counters().persist_acks), (129, 1));
 }
 
-fn opening_bench() -> ServerBench {
-    let mut bench = ServerBench::new(&[], |config| {
-        config.sessions_max = 8;
-        config.unconfirmed_max = 3;
-    });
-    bench.manifest(1, 0, 1, &[]);
-    bench
-}
-
-/// The name of the session that was accepted last, and its keys.
-fn accepted(bench: &ServerBench) -> (SessionId, SessionKeys) {
-    let accept = bench.sent.iter().rev().find_map(|(_, bytes)| {
-        let packet = Packet::parse(bytes).ok()?;
-        let Tail::Accept(tail) = *packet.tail() else { return None };
-        Some((packet.session(), packet.epoch(), tail))
-    });
-    let (id, epoch, tail) = accept.expect("an acceptance");
-    (id, cluster().session(&tail.client_nonce, &tail.server_nonce, id, epoch))
-}
-
-/// The client that was accepted last speaks under its session's keys.
-fn confirm(bench: &mut ServerBench) -> SessionId {
-    let (id, keys) = accepted(bench);
-    let beat = Header::new(Kind::Heartbeat, id, Epoch(2));
-    let tail = Tail::Heartbeat(HeartbeatTail::default());
-    bench.receive(client_address(), &packet(&beat, &tail, &[], &keys.client_to_server));
-    id
-}
-
-#[test]
-fn an_opening_that_comes_again_is_the_same_session_and_moves_nothing() {
-    let mut bench = opening_bench();
-    bench.open(1, client_address());
-    let id = confirm(&mut bench);
-    bench.pass(Nanos::from_secs(59));
-    bench.sent.clear();
-    bench.open(1, address(66));
-    assert_eq!((accepted(&bench).0, bench.server.session_count()), (id, 1));
-    assert_eq!(bench.sent_to(address(66)), [], "whoever replays an opening hears nothing");
-    // Nor does it keep the session of a client alive that is gone.
-    bench.pass(Nanos::from_secs(9));
-    assert_eq!(bench.server.counters().expired, 1);
-}
-
-#[test]
-fn sessions_whose_client_never_spoke_give_way_at_unconfirmed_max_and_no_others() {
-    let mut bench = opening_bench();
-    for number in 1..=2 {
-        bench.open(number, client_address());
-        confirm(&mut bench);
-    }
-    let first = accepted(&bench).0 .0;
-    // Recordings of many sessions of the past, again and again.
-    for _ in 0..3 {
-        for number in 100..150 {
-            bench.open(number, address(66));
-            bench.pass(Nanos::from_millis(1));
-            bench.confirm_empty(first + 1..=first + 200);
-            bench.forget_deleted();
-            assert!(bench.server.session_count() <= 2 + 3);
-        }
-    }
-    assert!(bench.server.counters().gave_way >= 140);
-    // A client finds room at once, and keeps it when it has spoken.
-    bench.open(7, client_address());
-    let kept = confirm(&mut bench);
-    for number in 200..250 {
-        bench.open(number, address(66));
-    }
-    bench.sent.clear();
-    bench.open(7, client_address());
-    assert_eq!(accepted(&bench).0, kept);
-    assert!(bench.server.session_count() <= 8);
-}
-
-#[test]
-fn at_sessions_max_an_opening_is_refused_if_all_have_spoken() {
-    let mut bench = opening_bench();
-    for number in 1..=8 {
-        bench.open(number, client_address());
-        confirm(&mut bench);
-    }
-    bench.sent.clear();
-    bench.open(9, client_address());
-    assert_eq!(
-        (bench.sent_to(client_address()), bench.server.session_count()),
-        (vec![Kind::SessionClose], 8)
-    );
-}
-
 #[test]
 fn at_sessions_max_a_device_lets_a_session_go_whose_client_never_spoke() {
     let mut bench = DeviceBench::new(2);
@@ -486,42 +293,4 @@ fn at_sessions_max_a_device_lets_a_session_go_whose_client_never_spoke() {
     bench.learn(4);
     bench.request(&update(4, 1, b"x")[0]);
     assert_eq!((bench.device.session_count(), bench.device.counters().logged), (2, 2));
-}
-
-#[test]
-fn at_unfinished_max_execution_waits_for_the_application_and_for_storage() {
-    let mut bench = ServerBench::new(&[recovered(1, 0)], |config| config.unfinished_max = 4);
-    bench.manifest(1, 0, 1, &[]);
-    bench.answers = false;
-    for seq in 1..=9 {
-        bench.request(Kind::Read, 1, seq, barrier(1, 0, 0));
-    }
-    assert_eq!(bench.executed.len(), 4);
-    assert!(bench.server.wants_stable());
-    for ticket in 1..=9 {
-        bench.answer(ticket);
-    }
-    assert_eq!(bench.executed.len(), 9);
-}
-
-#[test]
-fn a_request_beyond_its_credit_is_dropped_whatever_the_client_says_is_complete() {
-    let mut bench = ServerBench::new(&[recovered(1, 0)], |config| config.window = 4);
-    bench.manifest(1, 0, 1, &[]);
-    let mut far = |seq: u64, completed: u64| {
-        let mut header = header(Kind::Read, 1, seq);
-        header.completed = SeqNum(completed);
-        let key = session_keys(1).client_to_server;
-        bench.receive(client_address(), &packet(&header, &Tail::Stamp(Stamp::default()), b"", &key));
-        bench.server.counters().beyond_window
-    };
-    assert_eq!(far(9, 0), 1);
-    assert_eq!(far(8, 0), 1);
-    // Eight may wait, though each says that all before it is complete.
-    assert_eq!((100..108).map(|seq| far(2 * seq, 2 * seq - 1)).max(), Some(2));
-    assert_eq!(far(300, 299), 3);
-    // Numbers that cannot be are refused.
-    assert_eq!(far(SEQ_MAX + 1, 0), 3);
-    assert_eq!(far(1, u64::MAX), 3);
-    assert_eq!(bench.server.counters().refused.iter().sum::<u64>(), 2);
 }

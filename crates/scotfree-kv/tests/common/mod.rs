@@ -1,7 +1,6 @@
 //! A storage in memory that remembers its writes, and a service driven without a network.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
-use remedy_persist::{RecoveredSession, RequestKind};
 use scotfree_core::{Epoch, Nanos, SeqNum, SessionId};
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::storage::Storage;
@@ -10,6 +9,7 @@ use scotfree_kv::{
     command, IndexKind, JournalError, JournalLimits, KvOptions, KvRecovery, KvService, Store, Value,
 };
 use scotfree_rpc::{Execution, Handler, Replies, Service};
+use scotfree_session::{RecoveredSession, RequestKind};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;

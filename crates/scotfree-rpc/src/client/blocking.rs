@@ -4,9 +4,9 @@
 
 use super::{CallError, ClientEvent, ClientRuntime, Reply, SessionHandle, What};
 use crate::probes::CallLabel;
-use remedy_persist::{ClosedReason, Request, SubmitError};
 use scotfree_core::{Nanos, SeqNum};
 use scotfree_io::{now_monotonic, Transport};
+use scotfree_session::{ClosedReason, Request, SubmitError};
 use std::io;
 use std::time::Duration;
 

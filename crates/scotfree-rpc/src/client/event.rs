@@ -3,8 +3,8 @@
 //! Invariant: an event borrows from the runtime, so it is used before the next one is taken.
 
 use super::SessionHandle;
-use remedy_persist::{AnsweredBy, ClientCounters, ClosedReason};
 use scotfree_core::{SeqNum, SessionId};
+use scotfree_session::{AnsweredBy, ClientCounters, ClosedReason};
 use scotfree_wire::WIRE_ERROR_COUNT;
 use std::io;
 

@@ -5,9 +5,9 @@
 
 use super::{Call, ClientRuntime, What};
 use crate::probes::{Ending, Stamped};
-use remedy_persist::{AnsweredBy, Completion};
 use scotfree_core::{Boundary, Nanos, SeqNum};
 use scotfree_io::{now_monotonic, Transport};
+use scotfree_session::{AnsweredBy, Completion};
 use scotfree_wire::ResponseTail;
 
 impl<T: Transport> ClientRuntime<T> {

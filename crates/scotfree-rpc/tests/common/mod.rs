@@ -1,7 +1,6 @@
 //! A server in a thread and clients for it, over loopback UDP; shared by the integration tests.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
-use remedy_persist::{ClosedReason, Mode, Request, RequestKind, ServerConfig};
 use scotfree_core::{Epoch, KeyHash};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_io::Transport;
@@ -9,6 +8,7 @@ use scotfree_rpc::{
     ClientEvent, ClientOptions, ClientRuntime, ProbeOptions, ServerOptions, ServerRuntime, Service,
     SessionHandle, SessionOptions, Stop,
 };
+use scotfree_session::{ClosedReason, Mode, Request, RequestKind, ServerConfig};
 use scotfree_wire::ClusterKey;
 use std::net::SocketAddr;
 use std::thread::JoinHandle;

@@ -12,7 +12,6 @@ use super::{as_read, ClientSidecarConfig};
 use crate::notices::Notices;
 use crate::seldom::Seldom;
 use crate::tunnel::TunnelStart;
-use remedy_persist::{ClosedReason, Mode, Request, SubmitError};
 use scotfree_core::Nanos;
 use scotfree_io::udp::UdpTransport;
 use scotfree_io::{now_realtime, Event, Interest, Poller};
@@ -21,6 +20,7 @@ use scotfree_resp::front::{
 };
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{CallLabel, ClientEvent, ClientRuntime, SessionHandle, SharedKey};
+use scotfree_session::{ClosedReason, Mode, Request, SubmitError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -2,7 +2,7 @@
 //!
 //! Invariant: every reason has words of its own, and no name that only this program's source explains.
 
-use remedy_persist::ClosedReason;
+use scotfree_session::ClosedReason;
 use scotfree_wire::CloseReason;
 
 /// What a command is answered that was on its way when its session ended.

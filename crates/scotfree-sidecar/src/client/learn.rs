@@ -5,7 +5,6 @@
 
 use super::{as_read, control_options, ClientSidecarConfig};
 use crate::server::SidecarError;
-use remedy_persist::{backoff, Jitter};
 use scotfree_core::Nanos;
 use scotfree_io::{now_monotonic, now_realtime, Transport};
 use scotfree_resp::codec::text_of;
@@ -13,6 +12,7 @@ use scotfree_resp::description::Description;
 use scotfree_resp::front::describe_request;
 use scotfree_resp::payload::parse_response;
 use scotfree_rpc::{CallError, CallLabel, ClientRuntime, SessionHandle};
+use scotfree_session::{backoff, Jitter};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;

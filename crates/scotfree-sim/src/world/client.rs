@@ -11,10 +11,10 @@ use crate::network::Place;
 use crate::rng::{PerMillion, Rng};
 use crate::scenario::{Repair, Scenario};
 use crate::trace::{Happening, Loss, Sight};
-use remedy_persist::{
+use scotfree_core::{Effect, Effects, KeyHash, Machine, Nanos, SeqNum};
+use scotfree_session::{
     Client, ClientConfig, ClientOwn, ClosedReason, Completion, Mode, Request, RequestKind, SubmitError,
 };
-use scotfree_core::{Effect, Effects, KeyHash, Machine, Nanos, SeqNum};
 use scotfree_wire::CloseReason;
 use std::net::SocketAddr;
 
@@ -228,7 +228,7 @@ impl World {
         if let Some(call) = self.model.call_of(session, completion.seq) {
             self.report.completed_reads += u64::from(!self.model.sent(call).0.writes());
         }
-        self.report.completed_early += u64::from(matches!(by, remedy_persist::AnsweredBy::Device(_)));
+        self.report.completed_early += u64::from(matches!(by, scotfree_session::AnsweredBy::Device(_)));
         self.note_recovery_time();
     }
 

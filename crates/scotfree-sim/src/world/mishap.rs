@@ -224,7 +224,7 @@ impl World {
     }
 
     fn fail_session(&mut self, client: usize) {
-        let session = self.clients[client].machine().and_then(remedy_persist::Client::session);
+        let session = self.clients[client].machine().and_then(scotfree_session::Client::session);
         if let Some(session) = session {
             let failed = (self.server.incarnation(), session);
             self.failed_sessions.push(failed);

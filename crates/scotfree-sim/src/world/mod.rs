@@ -26,10 +26,11 @@ use capture::Tap;
 pub use capture::{capture, Seen};
 use client::ClientNode;
 use device::DeviceNode;
-use remedy_persist::{ClientOwn, DeviceOwn, Planted, ServerOwn};
+use remedy_persist::DeviceOwn;
 use rest::Phase;
 use rotation::{KeyRange, Keys, Part};
 use scotfree_core::{Effects, Nanos, SessionId};
+use scotfree_session::{ClientOwn, Planted, ServerOwn};
 use scotfree_wire::{ControlKeys, Direction};
 use server::ServerNode;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -330,6 +331,7 @@ impl World {
         self.collect_counters();
         self.report.steps = self.step;
         self.report.virtual_ns = self.now.0;
+        self.report.trace_hash = self.trace.hash();
         match self.violation {
             None => Ok(self.report),
             Some(violation) => Err(Box::new(Failure {

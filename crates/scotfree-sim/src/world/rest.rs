@@ -7,8 +7,8 @@ use super::{Event, World};
 use crate::model::{Invariant, Violation};
 use crate::network::{Place, Quality};
 use crate::trace::Happening;
-use remedy_persist::Client;
 use scotfree_core::Nanos;
+use scotfree_session::Client;
 
 /// What the world waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,7 +112,7 @@ impl World {
             let entries = node.machine().map_or(0, |machine| machine.entries().count());
             left.push(format!("device {index} (alive {}) holds {entries}", node.is_alive()));
         }
-        let sessions = self.server.machine().map(remedy_persist::Server::session_count);
+        let sessions = self.server.machine().map(scotfree_session::Server::session_count);
         left.push(format!("the server (serving {}) has {sessions:?} sessions", self.server.is_serving()));
         left.join("; ")
     }

@@ -13,8 +13,8 @@ use crate::rng::Rng;
 use crate::scenario::{Repair, Scenario};
 use crate::storage::{Record, Storage};
 use crate::trace::{Happening, Loss};
-use remedy_persist::{Server, ServerConfig, ServerOwn};
 use scotfree_core::{Effect, Effects, Epoch, Machine, Nanos, SeqNum, SessionId, Token};
+use scotfree_session::{Server, ServerConfig, ServerOwn};
 use scotfree_wire::ResponseTail;
 use std::collections::VecDeque;
 

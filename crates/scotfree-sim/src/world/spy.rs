@@ -8,8 +8,8 @@ use super::{place_of, World};
 use crate::model::{Invariant, Violation};
 use crate::network::Place;
 use crate::trace::Sight;
-use remedy_persist::Server;
 use scotfree_core::{Durability, Nanos, SeqNum};
+use scotfree_session::Server;
 use scotfree_wire::{Flags, Kind, Packet, Tail};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

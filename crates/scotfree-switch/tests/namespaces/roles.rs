@@ -1,10 +1,6 @@
 //! The roles of the test: plain shells around the client's and the server's machine, echo servers, and
 //! the daemon itself. Each is a process; they talk in lines over their standard streams.
 
-use remedy_persist::{
-    AnsweredBy, Client, ClientConfig, ClientOwn, Mode, RecoveredSession, Request, RequestKind, Server,
-    ServerConfig, ServerOwn,
-};
 use scotfree_core::{
     DeviceId, Effect, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, SessionId, Tier, Token,
 };
@@ -12,6 +8,10 @@ use scotfree_io::frame::{Ethernet, Link, MacAddress, VlanTag};
 use scotfree_io::packet_port::{FrameBurst, PacketPort, PacketPortConfig};
 use scotfree_io::ram::Media;
 use scotfree_io::{now_monotonic, Interest, Poller};
+use scotfree_session::{
+    AnsweredBy, Client, ClientConfig, ClientOwn, Mode, RecoveredSession, Request, RequestKind, Server,
+    ServerConfig, ServerOwn,
+};
 use scotfree_switch::impair::{Impairment, Share};
 use scotfree_switch::{Command, Daemon, DiskLogConfig, Notices, PortConfig, RamLogConfig, SwitchConfig};
 use scotfree_wire::{ClusterKey, ResponseTail};

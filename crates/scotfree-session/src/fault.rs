@@ -118,14 +118,14 @@ impl Planted {
 
     /// Whether `fault` is the one.
     #[cfg(feature = "planted-faults")]
-    pub(crate) fn is(self, fault: Fault) -> bool {
+    pub fn is(self, fault: Fault) -> bool {
         self.0 == Some(fault)
     }
 
     /// Whether `fault` is the one.
     #[cfg(not(feature = "planted-faults"))]
     #[allow(clippy::unused_self)]
-    pub(crate) const fn is(self, _fault: Fault) -> bool {
+    pub const fn is(self, _fault: Fault) -> bool {
         false
     }
 }

@@ -3,8 +3,7 @@
 //! Invariant: a key is passed when it and every key before it has been executed or is known never
 //! to come.
 
-use crate::device::OrderKey;
-use scotfree_core::{BootEpoch, DeviceId, OrderNumber, SeqNum, SessionId};
+use scotfree_core::{BootEpoch, DeviceId, OrderKey, OrderNumber, SeqNum, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known of an order key that is not passed.

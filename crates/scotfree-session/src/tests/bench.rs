@@ -1,90 +1,19 @@
-//! Packets by hand, and a server with one device on whose word it recovers.
+//! A server with one device on whose word it recovers.
 
+use crate::by_hand::{
+    barrier, client_address, cluster, device_address, header, nonce, packet, server_address, session_keys,
+    NOW,
+};
 use crate::{DeadLetterReason, RecoveredSession, Server, ServerConfig, ServerOwn};
 use scotfree_core::{
-    BootEpoch, DeviceId, Durability, Effect, Effects, Epoch, KeyHash, Machine, Nanos, OrderNumber, SeqNum,
-    SessionId, Token,
+    BootEpoch, DeviceId, Effect, Effects, Epoch, KeyHash, Machine, Nanos, OrderNumber, SeqNum, SessionId,
+    Token,
 };
 use scotfree_wire::{
-    emit, fragments, AcceptTail, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header, HeartbeatTail,
-    KeyEpoch, Kind, ManifestRecord, ManifestTail, OpenTail, Packet, SessionKeys, Stamp, StampKind, Tail,
+    CloseReason, CloseTail, Direction, Flags, Header, HeartbeatTail, KeyEpoch, Kind, ManifestRecord,
+    ManifestTail, OpenTail, Packet, Stamp, StampKind, Tail,
 };
 use std::net::SocketAddr;
-
-pub(super) const NOW: Nanos = Nanos::from_secs(1);
-
-pub(super) fn address(last: u8) -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, last], 51_000))
-}
-
-pub(super) fn client_address() -> SocketAddr {
-    address(1)
-}
-
-pub(super) fn server_address() -> SocketAddr {
-    address(2)
-}
-
-pub(super) fn device_address() -> SocketAddr {
-    address(254)
-}
-
-pub(super) fn cluster() -> ClusterKey {
-    ClusterKey::from_bytes([3; 32])
-}
-
-pub(super) fn session_keys(id: u64) -> SessionKeys {
-    cluster().session(&nonce(id), &[9; 16], SessionId(id), Epoch(1))
-}
-
-pub(super) fn nonce(id: u64) -> [u8; 16] {
-    let mut nonce = [0; 16];
-    nonce[..8].copy_from_slice(&id.to_le_bytes());
-    nonce
-}
-
-pub(super) fn packet(header: &Header, tail: &Tail, payload: &[u8], key: &scotfree_wire::Key) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    emit(header, tail, payload, key, &mut bytes);
-    bytes
-}
-
-pub(super) fn header(kind: Kind, id: u64, seq: u64) -> Header {
-    let mut header = Header::new(kind, SessionId(id), Epoch(1));
-    header.seq_num = SeqNum(seq);
-    header
-}
-
-pub(super) fn accept(id: u64, window: u32) -> Vec<u8> {
-    let tail = AcceptTail { client_nonce: nonce(id), server_nonce: [9; 16], window, expiry_ms: 1_000 };
-    packet(
-        &header(Kind::SessionAccept, id, 0),
-        &Tail::Accept(tail),
-        &[],
-        &cluster().control(Direction::Handshake),
-    )
-}
-
-pub(super) fn update(id: u64, seq: u64, payload: &[u8]) -> Vec<Vec<u8>> {
-    let mut header = header(Kind::Update, id, seq);
-    header.asked = Durability::Ram;
-    let parts = fragments(&header, payload).expect("a payload of a request's size");
-    let key = session_keys(id).client_to_server;
-    parts.map(|(header, part)| packet(&header, &Tail::Stamp(Stamp::default()), part, &key)).collect()
-}
-
-/// What a machine sent, and how many effects of its own it wished for.
-pub(super) fn sent<Own>(effects: &mut Effects<Own>) -> Vec<Vec<u8>> {
-    let packets = effects
-        .iter()
-        .filter_map(|effect| match effect {
-            Effect::Send { bytes, .. } => Some(effects.bytes(*bytes).to_vec()),
-            _ => None,
-        })
-        .collect();
-    effects.clear();
-    packets
-}
 
 /// What the storage of a server knows of session `id`.
 pub(super) fn recovered(id: u64, position: u64) -> RecoveredSession {
@@ -95,20 +24,6 @@ pub(super) fn recovered(id: u64, position: u64) -> RecoveredSession {
         server_nonce: [9; 16],
         position: SeqNum(position),
     }
-}
-
-pub(super) fn order(boot_epoch: u32, number: u64, previous_write: u64) -> Stamp {
-    Stamp {
-        kind: StampKind::Order,
-        device: DeviceId(1),
-        boot_epoch: BootEpoch(boot_epoch),
-        number: OrderNumber(number),
-        previous_write: SeqNum(previous_write),
-    }
-}
-
-pub(super) fn barrier(boot_epoch: u32, number: u64, previous_write: u64) -> Stamp {
-    Stamp { kind: StampKind::Barrier, ..order(boot_epoch, number, previous_write) }
 }
 
 /// A server of epoch 2 with one device.

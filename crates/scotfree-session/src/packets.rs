@@ -6,14 +6,16 @@ use std::net::SocketAddr;
 
 /// Where packets come from and go to.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Route {
-    pub(crate) from: SocketAddr,
-    pub(crate) to: SocketAddr,
+pub struct Route {
+    /// In whose name they are sent.
+    pub from: SocketAddr,
+    /// To whom.
+    pub to: SocketAddr,
 }
 
 /// Sends `payload` in as many packets as it needs. Too large a payload is refused before anything
 /// is sent.
-pub(crate) fn send_whole<Own>(
+pub fn send_whole<Own>(
     effects: &mut Effects<Own>,
     route: Route,
     header: &Header,

@@ -4,9 +4,8 @@
 use super::session::{Pending, Question, Reply, Wanted};
 use super::{InFlight, Server, ServerOwn};
 use crate::client::RequestKind;
-use crate::device::OrderKey;
 use crate::fault::Fault;
-use scotfree_core::{Durability, Effects, KeyHash, Nanos, OrderNumber, SeqNum, SessionId};
+use scotfree_core::{Durability, Effects, KeyHash, Nanos, OrderKey, OrderNumber, SeqNum, SessionId};
 use scotfree_wire::{
     emit, BusyTail, CloseReason, Flags, Header, Kind, Packet, RangeTail, ResponseTail, Stamp, StampKind,
     Tail, WireError,

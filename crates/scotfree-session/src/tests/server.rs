@@ -1,6 +1,7 @@
 //! Decisions of the server that need a rare meeting of events, each brought about by hand.
 
-use super::bench::{barrier, client_address, device_address, order, recovered, ServerBench};
+use super::bench::{recovered, ServerBench};
+use crate::by_hand::{barrier, client_address, device_address, order};
 use scotfree_core::{DeviceId, Nanos, SeqNum, SessionId};
 use scotfree_wire::Kind;
 
