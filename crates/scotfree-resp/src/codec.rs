@@ -5,9 +5,11 @@
 
 mod reply;
 mod request;
+mod value;
 
 pub use reply::{elements, is_error, text_of, Elements, ReplyDecoder, ReplyError, ReplyScanner};
 pub use request::{ProtocolError, RequestDecoder, RequestParser};
+pub use value::Reply;
 
 use std::fmt;
 use std::ops::Range;
@@ -77,7 +79,7 @@ impl<'a> Args<'a> {
     }
 
     /// The arguments in order.
-    pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + 'a {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + 'a {
         let buffer = self.buffer;
         self.spans.iter().map(move |span| &buffer[span.clone()])
     }
@@ -157,26 +159,65 @@ pub fn write_bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// Appends a command of these arguments.
+pub fn write_arguments<A: AsRef<[u8]>>(out: &mut Vec<u8>, arguments: impl ExactSizeIterator<Item = A>) {
+    write_header(out, arguments.len());
+    for argument in arguments {
+        write_bulk(out, argument.as_ref());
+    }
+}
+
 /// Appends a command.
 pub fn write_command(out: &mut Vec<u8>, args: Args<'_>) {
-    write_header(out, args.len());
-    for argument in args.iter() {
-        write_bulk(out, argument);
-    }
+    write_arguments(out, args.iter());
 }
 
 /// Appends a command of a few plain words.
 pub fn write_words(out: &mut Vec<u8>, words: &[&[u8]]) {
-    write_header(out, words.len());
-    for word in words {
-        write_bulk(out, word);
+    write_arguments(out, words.iter());
+}
+
+/// Appends a simple string.
+pub fn write_simple(out: &mut Vec<u8>, text: &str) {
+    write_line(out, b'+', text);
+}
+
+/// Appends an error, whose first word is its code; line ends in `text` become spaces.
+pub fn write_error(out: &mut Vec<u8>, text: &str) {
+    let start = out.len();
+    write_line(out, b'-', text);
+    let end = out.len() - 2;
+    for byte in out[start..end].iter_mut().filter(|byte| matches!(**byte, b'\r' | b'\n')) {
+        *byte = b' ';
     }
+}
+
+/// Appends an integer.
+pub fn write_integer(out: &mut Vec<u8>, value: i64) {
+    out.push(b':');
+    if value < 0 {
+        out.push(b'-');
+    }
+    write_decimal(out, value.unsigned_abs());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the absence of a value.
+pub fn write_null(out: &mut Vec<u8>, is_resp3: bool) {
+    out.extend_from_slice(if is_resp3 { b"_\r\n" } else { b"$-1\r\n" });
+}
+
+fn write_line(out: &mut Vec<u8>, prefix: u8, text: &str) {
+    out.push(prefix);
+    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(b"\r\n");
 }
 
 /// An error reply of ours; line ends in `text` become spaces.
 pub fn error_reply(text: &str) -> Vec<u8> {
-    let line: String = text.chars().map(|c| if c == '\r' || c == '\n' { ' ' } else { c }).collect();
-    format!("-{line}\r\n").into_bytes()
+    let mut reply = Vec::with_capacity(text.len() + 3);
+    write_error(&mut reply, text);
+    reply
 }
 
 /// A number as Redis reads it: no plus, no leading zeros, no spaces, within 64 bits.
@@ -233,6 +274,21 @@ pub(crate) mod test_bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_has_its_form() {
+        let mut out = Vec::new();
+        write_simple(&mut out, "OK");
+        write_error(&mut out, "ERR two\r\nlines\n");
+        write_integer(&mut out, -12);
+        write_integer(&mut out, i64::MIN);
+        write_null(&mut out, false);
+        write_null(&mut out, true);
+        write_words(&mut out, &[b"GET", b""]);
+        let text = "+OK\r\n-ERR two  lines \r\n:-12\r\n:-9223372036854775808\r\n$-1\r\n_\r\n\
+                    *2\r\n$3\r\nGET\r\n$0\r\n\r\n";
+        assert_eq!(String::from_utf8_lossy(&out), text);
+    }
 
     #[test]
     fn integers_are_read_as_redis_reads_them() {

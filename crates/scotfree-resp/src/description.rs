@@ -100,10 +100,7 @@ impl Description {
         if let Some(devices) = self.devices {
             let _ = writeln!(text, "devices {devices}");
         }
-        let mut names: Vec<&Vec<u8>> = self.commands.keys().collect();
-        names.sort_unstable();
-        for name in names {
-            let info = self.commands[name];
+        for (name, info) in &self.commands {
             let flags: Vec<&str> = info.flags.names().collect();
             let name = String::from_utf8_lossy(name);
             let _ = writeln!(text, "command {name} {} {}", info.arity, flags.join("|"));

@@ -1,4 +1,5 @@
-//! What a request and a response carry between the two sidecars.
+//! What a request and a response carry between a front and whoever executes its commands: the server's
+//! sidecar, or the embedded service.
 //!
 //! Invariant: a payload is complete in itself. Whoever executes it, live or replayed from a device's log,
 //! needs nothing but it: database, protocol version and absolute times are inside.
@@ -12,7 +13,7 @@
 //! MORE, and before its bytes the reply's name (8); the next part of it is the response to a request with
 //! the flag REST and that name.
 
-use crate::codec::{Args, Limits, RequestParser};
+use crate::codec::{write_arguments, Args, Limits, RequestParser};
 pub use scotfree_session::RequestKind;
 use std::ops::Range;
 
@@ -63,6 +64,17 @@ impl RequestFlags {
     /// Whether what follows the head is not a complete list of commands.
     pub const fn is_partial(self) -> bool {
         self.has(RequestFlags::PART) || self.has(RequestFlags::ASSEMBLED) || self.has(RequestFlags::REST)
+    }
+
+    /// Refuses a number of commands that the flags do not allow.
+    pub fn check_count(self, count: usize) -> Result<(), PayloadError> {
+        let may_be_empty = RequestFlags::DESCRIBE.with(RequestFlags::RELEASE).with(RequestFlags::TRANSACTION);
+        let allowed = match count {
+            0 => self.0 & may_be_empty.0 != 0,
+            1 => true,
+            _ => self.has(RequestFlags::TRANSACTION),
+        };
+        allowed.then_some(()).ok_or(PayloadError::CommandCount(count))
     }
 
     /// All but the flags of `other`.
@@ -141,7 +153,7 @@ pub enum PayloadError {
     #[error("the payload is truncated")]
     Truncated,
     /// Of a version we do not speak.
-    #[error("the payload has version {0}, this sidecar speaks version {VERSION}")]
+    #[error("the payload has version {0}, and version {VERSION} is spoken here")]
     Version(u8),
     /// The commands are no well-formed RESP arrays.
     #[error("the payload's commands are malformed")]
@@ -171,14 +183,8 @@ impl RequestPayload {
         }
         let mut parsed = RequestPayload { head, commands: Vec::new(), extents: Vec::new() };
         parsed.parse_commands(payload)?;
-        let count = parsed.commands.len();
-        let may_be_empty = RequestFlags::DESCRIBE.0 | RequestFlags::RELEASE.0 | RequestFlags::TRANSACTION.0;
-        let allowed = match count {
-            0 => head.flags.0 & may_be_empty != 0,
-            1 => true,
-            _ => head.flags.has(RequestFlags::TRANSACTION),
-        };
-        allowed.then_some(parsed).ok_or(PayloadError::CommandCount(count))
+        head.flags.check_count(parsed.commands.len())?;
+        Ok(parsed)
     }
 
     /// How many commands there are.
@@ -207,27 +213,54 @@ impl RequestPayload {
     }
 
     fn parse_commands(&mut self, payload: &[u8]) -> Result<(), PayloadError> {
-        let limits = Limits::default();
-        let mut parser = RequestParser::default();
+        let mut reader = CommandReader::default();
         let mut at = REQUEST_HEAD_BYTES;
-        while at < payload.len() {
-            let rest = &payload[at..];
-            let is_array = rest[0] == b'*';
-            parser.reset();
-            let length = parser.advance(rest, &limits, true).ok().flatten().filter(|_| is_array);
-            let length = length.ok_or(PayloadError::Malformed)?;
-            let spans: Vec<Range<usize>> =
-                parser.spans().iter().map(|span| at + span.start..at + span.end).collect();
-            // What is between the arguments goes to the server as it is, so it has to be exact.
-            let exact = spans.iter().all(|span| payload[span.end..].starts_with(b"\r\n"));
-            if spans.is_empty() || !exact {
-                return Err(PayloadError::Malformed);
-            }
-            self.commands.push(spans);
-            self.extents.push(at..at + length);
-            at += length;
+        while let Some((_, next)) = reader.read(payload, at)? {
+            let spans = reader.parser.spans().iter();
+            self.commands.push(spans.map(|span| at + span.start..at + span.end).collect());
+            self.extents.push(at..next);
+            at = next;
         }
         Ok(())
+    }
+}
+
+/// Reads the commands of a request one after the other, with memory for one of them.
+#[derive(Debug, Clone, Default)]
+pub struct CommandReader {
+    parser: RequestParser,
+}
+
+impl CommandReader {
+    /// The command at `at` and where the next one begins; none at the payload's end. The first one begins at
+    /// [`REQUEST_HEAD_BYTES`].
+    pub fn read<'a>(
+        &'a mut self,
+        payload: &'a [u8],
+        at: usize,
+    ) -> Result<Option<(Args<'a>, usize)>, PayloadError> {
+        let rest = payload.get(at..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        self.parser.reset();
+        let length = self.parser.advance(rest, &Limits::default(), true).ok().flatten();
+        let length = length.filter(|_| rest[0] == b'*').ok_or(PayloadError::Malformed)?;
+        // What is between the arguments goes to the server as it is, so it has to be exact.
+        let exact = self.parser.spans().iter().all(|span| rest[span.end..].starts_with(b"\r\n"));
+        if self.parser.spans().is_empty() || !exact {
+            return Err(PayloadError::Malformed);
+        }
+        Ok(Some((self.parser.args(rest), at + length)))
+    }
+}
+
+/// Appends a request of these commands in database 0; several are one transaction.
+pub fn write_request<A: AsRef<[u8]>>(out: &mut Vec<u8>, flags: RequestFlags, commands: &[&[A]]) {
+    let flags = flags.with_if(commands.len() > 1, RequestFlags::TRANSACTION);
+    RequestHead { flags, ..RequestHead::default() }.write(out);
+    for command in commands {
+        write_arguments(out, command.iter());
     }
 }
 

@@ -87,11 +87,11 @@ impl ReplyScanner {
 }
 
 /// What one value's own bytes say: their extent and how many values follow inside it.
-struct Head {
-    bytes: usize,
-    children: u64,
-    is_attribute: bool,
-    is_push: bool,
+pub(super) struct Head {
+    pub bytes: usize,
+    pub children: u64,
+    pub is_attribute: bool,
+    pub is_push: bool,
 }
 
 impl Head {
@@ -100,7 +100,7 @@ impl Head {
     }
 }
 
-fn value_head(bytes: &[u8], limits: &Limits) -> Result<Option<Head>, ReplyError> {
+pub(super) fn value_head(bytes: &[u8], limits: &Limits) -> Result<Option<Head>, ReplyError> {
     let Some(kind) = bytes.first() else { return Ok(None) };
     if !b"+-:$*_#,(!=%~>|".contains(kind) {
         return Err(ReplyError::UnknownType(*kind));
