@@ -19,6 +19,7 @@ mod server_metrics;
 mod service;
 mod session;
 mod shared_key;
+mod upstream;
 mod volatile;
 
 pub use client::{
@@ -34,6 +35,7 @@ pub use server_metrics::{write_refused, write_udp_metrics, ServerMetrics};
 pub use service::{DeadLetter, Execution, Handler, Replies, ReplyCopy, Service, Watch};
 pub use session::{key_hash, start_session, Session, SessionConfig, SessionError};
 pub use shared_key::SharedKey;
+pub use upstream::Upstream;
 pub use volatile::Volatile;
 // Named by this interface: who runs a server or reads a reply needs no other crate.
 pub use scotfree_session::{
