@@ -22,6 +22,7 @@ mod watch;
 pub use ending::Ending;
 pub use lane::{LaneId, Purpose};
 pub use markers::Marker;
+pub use opening::OPENINGS_MAX;
 pub use stability::{AofFiles, Method};
 pub use start::LANE_NAME_PREFIX;
 

@@ -701,3 +701,19 @@ fn repeated(argument: &[u8], room: usize) -> String {
     let end = argument.iter().position(|byte| *byte == 0).unwrap_or(argument.len()).min(room);
     String::from_utf8_lossy(&argument[..end]).into_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_an_unknown_command_as_much_is_repeated_as_redis_repeats() {
+        let text = |words: &[&str]| unknown_command(Command::new(words).args());
+        let long = "x".repeat(REPEATED_BYTES_MAX + 1);
+        let cut = &long[..REPEATED_BYTES_MAX];
+        assert_eq!(text(&["NO", "a", "b"]), "ERR unknown command 'NO', with args beginning with: 'a' 'b' ");
+        assert_eq!(text(&[&long]), format!("ERR unknown command '{cut}', with args beginning with: "));
+        let repeated = format!("ERR unknown command 'NO', with args beginning with: '{cut}' ");
+        assert_eq!(text(&["NO", &long, "b"]), repeated, "there is no room for more");
+    }
+}

@@ -315,3 +315,40 @@ impl Batch {
 fn marker_error(reply: &[u8]) -> BatchError {
     BatchError::Marker(String::from_utf8_lossy(reply).trim_end().to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Purpose;
+    use super::*;
+    use crate::codec::Limits;
+    use crate::payload::{write_request, RequestFlags, RequestPayload};
+
+    /// How often a batch of one command asks for a time to live, and whether its effect is taken to depend on
+    /// one without asking.
+    fn asked(words: &[&str]) -> (usize, bool) {
+        let mut payload = Vec::new();
+        write_request(&mut payload, RequestFlags::NONE, &[words]);
+        let request = RequestPayload::parse(&payload).expect("well-formed");
+        let nature = Nature::Batched { alone: false };
+        let item =
+            Item { ticket: Some(1), writes: true, payload, request, ..Item::own(SessionId(1), nature) };
+        let mut lane = Lane::new(Purpose::Shared, Limits::default());
+        let place = MarkerPlace { db: 15, key: b"marker".to_vec(), databases: 16, may_expire: true };
+        let (markers, late) = (Markers::default(), BTreeMap::new());
+        let batch = Batch::send(vec![item], &mut lane, &markers, &late, false, &place);
+        (String::from_utf8_lossy(&lane.output).matches("PTTL").count(), batch.volatile.contains(&0))
+    }
+
+    #[test]
+    fn keys_are_asked_for_their_times_to_live_unless_they_are_many() {
+        assert_eq!(asked(&["DEL", "k"]), (0, false), "it depends on nothing");
+        assert_eq!(asked(&["INCR", "k"]), (1, false));
+        let command = |key_count: usize| {
+            let mut words = vec!["SUNIONSTORE"];
+            words.resize(1 + key_count, "k");
+            words
+        };
+        assert_eq!(asked(&command(EXPIRY_KEYS_MAX)), (EXPIRY_KEYS_MAX, false));
+        assert_eq!(asked(&command(EXPIRY_KEYS_MAX + 1)), (0, true));
+    }
+}

@@ -235,6 +235,11 @@ mod tests {
             changed.0.insert(name.to_owned(), value.to_owned());
             assert!(early_obstacle(&changed, "a").is_some(), "{name}");
         }
+        for (used, is_near) in [(EARLY_MEMORY_PERCENT_MAX, false), (EARLY_MEMORY_PERCENT_MAX + 1, true)] {
+            let mut changed = good();
+            changed.0.insert("used_memory".to_owned(), used.to_string());
+            assert_eq!(early_obstacle(&changed, "a").is_some(), is_near, "{used} of 100");
+        }
         let mut unlimited = good();
         unlimited.0.insert("maxmemory".to_owned(), "0".to_owned());
         assert_eq!(early_obstacle(&unlimited, "a"), None);

@@ -9,7 +9,7 @@ use crate::codec::error_reply;
 use scotfree_core::SessionId;
 
 /// How often a lane is opened for a request when the server only closes it.
-const OPENINGS_MAX: u8 = 3;
+pub const OPENINGS_MAX: u8 = 3;
 
 /// What to do about a server that refuses connections for another reason than who the sidecar is.
 const ASK_THE_SERVER: &str =

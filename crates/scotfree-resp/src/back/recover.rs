@@ -80,10 +80,8 @@ impl Back {
             // A start that fails says why itself, and only once however often it is tried.
             return;
         }
-        let quoted = bytes[..bytes.len().min(QUOTE_BYTES_MAX)].escape_ascii();
-        let more = if bytes.len() > QUOTE_BYTES_MAX { " …" } else { "" };
         events
-            .push(BackEvent::Nonsense { lane: purpose.name(), said: format!("{reason}: `{quoted}`{more}") });
+            .push(BackEvent::Nonsense { lane: purpose.name(), said: format!("{reason}: {}", quoted(bytes)) });
     }
 
     /// What the next reply belongs to is not tried again, unless it may have to be: whether a write was
@@ -263,4 +261,23 @@ fn was_executed(batch: &Batch, markers: &Markers) -> bool {
     batch.marks.iter().any(|(session, position)| {
         markers.sessions.get(session).is_some_and(|marker| marker.position >= *position)
     })
+}
+
+/// What an operator is shown of what the server said.
+fn quoted(bytes: &[u8]) -> String {
+    let shown = bytes[..bytes.len().min(QUOTE_BYTES_MAX)].escape_ascii();
+    let more = if bytes.len() > QUOTE_BYTES_MAX { " …" } else { "" };
+    format!("`{shown}`{more}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_the_server_said_the_beginning_is_shown() {
+        assert_eq!(quoted(b"HTTP/1.1 400\r\n"), r"`HTTP/1.1 400\r\n`");
+        assert_eq!(quoted(&[b'x'; QUOTE_BYTES_MAX]), format!("`{}`", "x".repeat(QUOTE_BYTES_MAX)));
+        assert_eq!(quoted(&[b'x'; QUOTE_BYTES_MAX + 1]), format!("`{}` …", "x".repeat(QUOTE_BYTES_MAX)));
+    }
 }

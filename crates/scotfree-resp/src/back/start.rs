@@ -430,6 +430,19 @@ mod tests {
     }
 
     #[test]
+    fn predecessors_that_always_come_back_are_refused() {
+        let config = BackConfig::default();
+        let mut lane = Lane::new(super::super::Purpose::Control, config.limits);
+        let mut start = Start::begin(&mut lane);
+        let list = "id=3 addr=x name=scotfree-shared db=0\n";
+        let reply = format!("${}\r\n{list}\r\n", list.len());
+        let mut look = |round| start.on_predecessors(round, reply.as_bytes(), &mut lane, &config);
+        assert_eq!(look(KILL_ROUNDS_MAX - 1), Progress::Going);
+        let Progress::Refused(reasons) = look(KILL_ROUNDS_MAX) else { panic!("it is over") };
+        assert!(reasons[0].contains("stop that sidecar"), "{reasons:?}");
+    }
+
+    #[test]
     fn a_user_without_password_needs_none() {
         let reply = |flags: &[u8]| [b"*2\r\n$5\r\nflags\r\n".as_slice(), flags].concat();
         assert!(!requires_password(&reply(b"*2\r\n$2\r\non\r\n$6\r\nnopass\r\n")));

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 const TABLE: &str = include_str!("../../data/command_classes.csv");
 /// Longer than any command's name.
-const NAME_BYTES_MAX: usize = 32;
+const NAME_BYTES_MAX: usize = 40;
 
 /// Properties of a command that Redis itself declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -205,7 +205,7 @@ pub fn rows() -> &'static [Row] {
 /// command, since the server answers the same error for all of them.
 pub fn lookup(args: Args<'_>) -> Option<&'static Row> {
     let index = index();
-    let mut name = Name::default();
+    let mut name = Name::new();
     name.push(args.get(0))?;
     let of_command = index.by_name.get(name.bytes());
     let of_subcommand = (args.len() > 1 && index.containers.contains(name.bytes()))
@@ -218,13 +218,16 @@ pub fn lookup(args: Args<'_>) -> Option<&'static Row> {
 }
 
 /// A name in upper case, without allocating.
-#[derive(Default)]
 struct Name {
     bytes: [u8; NAME_BYTES_MAX],
     len: usize,
 }
 
 impl Name {
+    fn new() -> Name {
+        Name { bytes: [0; NAME_BYTES_MAX], len: 0 }
+    }
+
     fn push(&mut self, text: &[u8]) -> Option<()> {
         let room = self.bytes.get_mut(self.len..self.len + text.len())?;
         room.copy_from_slice(text);
@@ -339,7 +342,10 @@ mod tests {
         assert_eq!(found(&["config", "get", "x"]), Some("CONFIG GET".to_owned()));
         assert_eq!(found(&["config"]), Some("CONFIG".to_owned()));
         assert_eq!(found(&["config", &"x".repeat(100)]), Some("CONFIG".to_owned()));
-        assert_eq!(found(&[&"x".repeat(100)]), None);
+        for length in [NAME_BYTES_MAX, NAME_BYTES_MAX + 1, 100] {
+            assert_eq!(found(&[&"x".repeat(length)]), None);
+        }
+        assert!(rows().iter().all(|row| row.command.len() <= NAME_BYTES_MAX));
         assert_eq!(found(&[""]), None);
     }
 

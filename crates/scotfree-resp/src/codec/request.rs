@@ -463,6 +463,15 @@ mod tests {
     }
 
     #[test]
+    fn arguments_are_bounded_in_number_and_length() {
+        let limits = Limits { bulk_bytes_max: 5, argument_count_max: 2, ..Limits::default() };
+        let most = b"*2\r\n$1\r\na\r\n$5\r\nabcde\r\n";
+        assert_eq!(requests([&most[..]], limits), (vec![Command::new(["a", "abcde"])], None));
+        assert_eq!(requests([&b"*3\r\n"[..]], limits), (vec![], Some(ProtocolError::BadCount)));
+        assert_eq!(requests([&b"*1\r\n$6\r\n"[..]], limits), (vec![], Some(ProtocolError::BadLength)));
+    }
+
+    #[test]
     fn a_large_request_leaves_no_room_behind() {
         let mut decoder = RequestDecoder::new(Limits::default());
         decoder.push(b"*100002\r\n$1000000\r\n");
@@ -503,6 +512,10 @@ mod tests {
         let mut decoder = RequestDecoder::new(Limits::default());
         decoder.push(b"*1\r\n$20000\r\n");
         assert_eq!(decoder.pop(false).expect_err("over 16 KiB"), ProtocolError::UnauthenticatedLength);
+        let mut decoder = RequestDecoder::new(Limits::default());
+        let most = (UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_BYTES_MAX);
+        decoder.push(format!("*{}\r\n${}\r\n", most.0, most.1).as_bytes());
+        assert!(decoder.pop(false).expect("so much is admitted").is_none());
     }
 
     proptest! {
