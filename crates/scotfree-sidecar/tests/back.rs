@@ -106,9 +106,10 @@ fn transactions_and_pipelines_are_bounded() {
         ..BackConfig::default()
     };
     let request = one("INCR n");
-    for (config, batches) in [(bounds(3, 1 << 20), 4), (bounds(100, 2 * request.len()), 5)] {
+    let cases = [(1, bounds(3, 1 << 20), 4), (2, bounds(100, 2 * request.len()), 5)];
+    for (session, config, batches) in cases {
         let mut driver = BackDriver::started(&redis.socket(), config);
-        let session = driver.open(1);
+        let session = driver.open(session);
         let before = driver.back.counters();
         let tickets: Vec<u64> =
             (1..=10).map(|seq| driver.execute(session, seq, RequestKind::Update, &request)).collect();
