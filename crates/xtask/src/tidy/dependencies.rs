@@ -19,6 +19,7 @@ const RANKS: &[(&str, u8)] = &[
     ("scotfree-device", 3),
     ("scotfree-trace", 3),
     ("scotfree-io", 3),
+    ("scotfree-resp", 3),
     ("scotfree-rpc", 4),
     ("scotfree-sim", 5),
     ("scotfree-xdp", 5),
