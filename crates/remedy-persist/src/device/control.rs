@@ -320,11 +320,11 @@ impl Device {
         let noted = self.sessions.get(&id).and_then(|session| session.slot(first)).map(|slot| slot.stamp);
         let (stamp, last) = match noted {
             Some(stamp) => (stamp, first),
-            None => self.place_run(id, first, packet.header().completed, SeqNum(packet.header().key_hash.0)),
+            None => self.place_run(id, first, packet.header().run_last(), packet.header().run_last_write()),
         };
         let mut header = Header::new(Kind::Drain, id, self.server_epoch);
         header.seq_num = first;
-        header.completed = last;
+        header.set_run_last(last);
         let known = self.sessions.contains_key(&id);
         header.flags = if known { Flags::NONE } else { Flags::VOID };
         self.send_to_server(&header, &Tail::Stamp(stamp), &[], effects);
@@ -406,8 +406,7 @@ impl Device {
     fn send_confirmation(&self, id: SessionId, effects: &mut Effects<DeviceOwn>) {
         let mut header = Header::new(Kind::SessionClose, id, self.server_epoch);
         header.flags = Flags::CONFIRMED;
-        // Which device speaks stands where a request has its key.
-        header.key_hash = scotfree_core::KeyHash(u64::from(self.config.device.0));
+        header.set_confirming_device(self.config.device);
         self.send_to_server(&header, &Tail::Close(CloseTail { reason: CloseReason::Expire }), &[], effects);
     }
 
