@@ -35,7 +35,7 @@ const REMEDY_RANK: u8 = 4;
 /// What a remedy is made of: machines, whatever lies below it.
 const MACHINES: [&str; 4] = ["scotfree-core", "scotfree-wire", "scotfree-session", "scotfree-device"];
 /// Who may name a remedy: what runs it, what tries it, and the registry.
-const MAY_NAME_A_REMEDY: [&str; 3] = ["scotfree-xdp", "scotfree-cli", "scotfree-switch"];
+const MAY_NAME_A_REMEDY: [&str; 2] = ["scotfree-cli", "scotfree-switch"];
 
 /// What a remedy may have in its folder beside its machine: `crates/remedy-NAME/PART`, whose crate is
 /// `remedy-NAME-PART`.

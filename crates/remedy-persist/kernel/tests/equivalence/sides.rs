@@ -1,14 +1,16 @@
 //! The two sides of the comparison: the machine alone, and the programs with the machine behind them.
 
 use crate::packets::{cluster, Sent};
+use crate::toy::{reached, Toy, TOY_KEY_HASH};
 use remedy_persist::{Device, DeviceConfig, DeviceCounters, DeviceOwn, Mishaps, Origin};
+use remedy_persist_kernel::{counters, Mirror};
 use scotfree_core::{
     BootEpoch, DeviceId, Durability, Effect, Effects, Epoch, Machine, Nanos, SeqNum, SessionId, Token,
 };
 use scotfree_io::frame::{parse, Checksums, Frame, Link, MacAddress, UdpFrame};
 use scotfree_io::now_monotonic;
 use scotfree_wire::{ClusterKey, Direction, WIRE_ERROR_COUNT};
-use scotfree_xdp::{Event, Kernel, KeyWords, Mirror, Settings, Station, StationName, Upcall, Upcalls};
+use scotfree_xdp::{Event, Kernel, KeyWords, Settings, Station, StationName, Upcall, Upcalls};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -103,17 +105,39 @@ fn carry_out(now: Nanos, device: &mut Device, effects: &mut Effects<DeviceOwn>) 
 pub struct MachineSide {
     device: Device,
     effects: Effects<DeviceOwn>,
+    toy: Option<Toy>,
+}
+
+/// Has a machine handle a packet, and beside it the toy if there is one.
+fn handle(
+    device: &mut Device,
+    toy: &mut Option<Toy>,
+    packet: &Sent,
+    effects: &mut Effects<DeviceOwn>,
+) -> Vec<Leaving> {
+    let now = now_monotonic();
+    let before = reached(device, packet);
+    device.on_arrival(now, origin(packet), packet.to, &packet.bytes, effects);
+    let leaving = carry_out(now, device, effects);
+    match toy {
+        Some(toy) => toy.after(device, before, packet, leaving),
+        None => leaving,
+    }
 }
 
 impl MachineSide {
-    pub fn new(config: &DeviceConfig) -> MachineSide {
-        MachineSide { device: Device::new(config.clone()), effects: Effects::new() }
+    pub fn new(config: &DeviceConfig, with_toy: bool) -> MachineSide {
+        let toy = with_toy.then(|| Toy::new(config.device));
+        MachineSide { device: Device::new(config.clone()), effects: Effects::new(), toy }
+    }
+
+    /// How many reads the toy has seen of its key.
+    pub fn toy_reads(&self) -> u64 {
+        self.toy.as_ref().map_or(0, |toy| toy.reads)
     }
 
     pub fn receive(&mut self, packet: &Sent) -> Vec<Leaving> {
-        let now = now_monotonic();
-        self.device.on_arrival(now, origin(packet), packet.to, &packet.bytes, &mut self.effects);
-        carry_out(now, &mut self.device, &mut self.effects)
+        handle(&mut self.device, &mut self.toy, packet, &mut self.effects)
     }
 
     pub fn counters(&self) -> Counts {
@@ -144,20 +168,29 @@ pub struct KernelSide {
     upcalls: Upcalls,
     device: Device,
     effects: Effects<DeviceOwn>,
-    before: scotfree_xdp::Counters,
+    before: DeviceCounters,
     control: SocketAddr,
     server: SocketAddr,
     kept: u32,
+    answered: u32,
     told: Vec<Event>,
     settings: Settings,
+    toy: Option<Toy>,
+    toy_reads_before: u64,
+}
+
+/// How many reads the programs' toy has seen of its key.
+fn toy_reads_in(kernel: &Kernel) -> u64 {
+    let found = kernel.test_value("toy_reads", &TOY_KEY_HASH.to_ne_bytes()).expect("the table can be read");
+    found.map_or(0, |bytes| u64::from_ne_bytes(bytes.try_into().expect("a count has eight bytes")))
 }
 
 impl KernelSide {
-    pub fn new(kernel: &Arc<Kernel>, config: &DeviceConfig) -> KernelSide {
+    pub fn new(kernel: &Arc<Kernel>, config: &DeviceConfig, with_toy: bool) -> KernelSide {
         kernel.clear_for_tests().expect("the tables can be written");
         let settings = Settings {
             device: config.device,
-            server: config.server,
+            servers: vec![config.server],
             control: config.address,
             ports: (51_000, 52_000),
             stamp_key: KeyWords(config.cluster_key.control(Direction::Stamp).words()),
@@ -168,12 +201,12 @@ impl KernelSide {
         let server = StationName { mac: mac(config.server).0, vlan: 0 };
         let station = Station { ifindex: SERVER_PORT, last_seen: now_monotonic() };
         kernel.set_station(server, station).expect("the tables can be written");
-        kernel.shared().set_server_ifindex(SERVER_PORT);
+        kernel.shared().server(0).set_ifindex(SERVER_PORT);
         let (mut device, mut effects) = (Device::new(config.clone()), Effects::new());
         let mirror = Mirror::start(Arc::clone(kernel), PORTS.to_vec(), &mut device, &mut effects)
             .expect("the tables can be read");
         let upcalls = kernel.upcalls().expect("the ring opens");
-        let before = kernel.counters().expect("the tables can be read");
+        let before = counters(kernel).expect("the tables can be read");
         KernelSide {
             kernel: Arc::clone(kernel),
             mirror,
@@ -184,6 +217,9 @@ impl KernelSide {
             control: config.address,
             server: config.server,
             kept: 0,
+            answered: 0,
+            toy: with_toy.then(|| Toy::new(config.device)),
+            toy_reads_before: if with_toy { toy_reads_in(kernel) } else { 0 },
             told: Vec::new(),
             settings,
         }
@@ -193,6 +229,7 @@ impl KernelSide {
     pub fn receive(&mut self, packet: &Sent) -> (Vec<Leaving>, bool) {
         let frame = self.frame_of(packet);
         let before = self.kernel.counters().expect("the tables can be read");
+        let acks = counters(&self.kernel).expect("the tables can be read").persist_acks;
         let ingress = PORTS[packet.port.0 as usize];
         let run = self.kernel.test_ingress(&frame, ingress).expect("the program runs");
         let after = self.kernel.counters().expect("the tables can be read");
@@ -200,11 +237,15 @@ impl KernelSide {
             return (self.passed_up(packet), true);
         }
         self.kept += 1;
+        if after.answered > before.answered {
+            self.answered += 1;
+            return (vec![originated(&run.frame)], false);
+        }
         let mut leaving = Vec::new();
         if run.verdict != XDP_DROP {
             leaving.push(Leaving::Forwarded(payload_of(&run.frame)));
         }
-        if after.persist_acks > before.persist_acks {
+        if counters(&self.kernel).expect("the tables can be read").persist_acks > acks {
             leaving.push(self.acknowledgement(&run.frame));
         }
         leaving.sort();
@@ -214,12 +255,20 @@ impl KernelSide {
     fn acknowledgement(&self, clone: &[u8]) -> Leaving {
         let run = self.kernel.test_egress(clone, CLIENT_PORT).expect("the program runs");
         assert_eq!(run.verdict, XDP_PASS, "an acknowledgement can be made of every clone");
-        let Ok(Frame::Udp(udp)) = parse(&run.frame, Checksums::Ready) else { panic!("{:?}", run.frame) };
-        Leaving::Originated { to: udp.destination, bytes: udp.payload.to_vec() }
+        originated(&run.frame)
+    }
+
+    /// How many reads of its key the toy has seen, in the kernel and behind it.
+    pub fn toy_reads(&self) -> u64 {
+        self.toy.as_ref().map_or(0, |toy| toy.reads + toy_reads_in(&self.kernel) - self.toy_reads_before)
+    }
+
+    /// How many requests the programs answered instead of the server.
+    pub fn answered(&self) -> u32 {
+        self.answered
     }
 
     fn passed_up(&mut self, packet: &Sent) -> Vec<Leaving> {
-        let now = now_monotonic();
         let mut frames = Vec::new();
         self.upcalls.take(|upcall| match upcall {
             Upcall::Frame { frame, .. } => frames.push(frame.to_vec()),
@@ -230,8 +279,7 @@ impl KernelSide {
         assert_eq!(payload_of(&frames[0]), packet.bytes);
         let (device, effects) = (&mut self.device, &mut self.effects);
         self.mirror.before_message(&packet.bytes, device, effects).expect("the tables can be read");
-        device.on_arrival(now, origin(packet), packet.to, &packet.bytes, effects);
-        let leaving = carry_out(now, device, effects);
+        let leaving = handle(device, &mut self.toy, packet, effects);
         self.mirror.after(device).expect("the tables can be written");
         assert_eq!(self.mirror.mishaps(), Mishaps::default());
         leaving
@@ -263,7 +311,7 @@ impl KernelSide {
     }
 
     pub fn counters(&self) -> Counts {
-        let (now, was) = (self.kernel.counters().expect("the tables can be read"), &self.before);
+        let (now, was) = (counters(&self.kernel).expect("the tables can be read"), &self.before);
         let programs = DeviceCounters {
             requests: now.requests - was.requests,
             admitted: now.admitted - was.admitted,
@@ -286,7 +334,7 @@ impl KernelSide {
 
     /// Has every packet told of.
     pub fn sample_all(&mut self) {
-        self.kernel.shared().set(&Settings { event_every: 1, ..self.settings });
+        self.kernel.shared().set(&Settings { event_every: 1, ..self.settings.clone() });
     }
 
     /// What was told so far.
@@ -320,6 +368,11 @@ fn mac(host: SocketAddr) -> MacAddress {
     let IpAddr::V4(ip) = host.ip() else { panic!("the hosts have IPv4 addresses") };
     let [_, _, net, host] = ip.octets();
     MacAddress([2, 0, 0, 0, net, host])
+}
+
+fn originated(frame: &[u8]) -> Leaving {
+    let Ok(Frame::Udp(udp)) = parse(frame, Checksums::Ready) else { panic!("no datagram: {frame:?}") };
+    Leaving::Originated { to: udp.destination, bytes: udp.payload.to_vec() }
 }
 
 fn payload_of(frame: &[u8]) -> Vec<u8> {
