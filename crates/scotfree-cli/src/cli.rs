@@ -42,7 +42,7 @@ pub enum Command {
     #[command(after_help = "Examples:
   scot demo                      as root, or as anybody where user namespaces are allowed
   scot demo --service kv         without a Redis
-  scot demo --report demo.html   with the study of its calls (needs the Python package: README)
+  scot demo --report demo.html   with the study of its calls (needs the Python package: scripts/python.sh)
   scot demo --json --seconds 3   one JSON object on standard output, for scripts
 Ends with 1 if an acknowledged update was lost or applied twice.")]
     Demo(Demo),
@@ -92,7 +92,7 @@ device becomes the head of its chain.")]
     /// Print every claim with its verdict; ends with 1 if a required value is missed
     #[command(after_help = "Examples:
   scot claims
-  scot claims --update-readme    write the table of results into README.md")]
+  scot claims --update    write the tables of results into docs/results.md and README.md")]
     Claims(Claims),
     /// Run the deterministic simulator
     #[command(after_help = "Examples:
@@ -445,9 +445,9 @@ pub struct TaxReport {
 /// Flags of `scot claims`.
 #[derive(Debug, Args)]
 pub struct Claims {
-    /// Write the table of results into README.md
-    #[arg(long)]
-    pub update_readme: bool,
+    /// Write the tables of results into docs/results.md and README.md
+    #[arg(long, alias = "update-readme")]
+    pub update: bool,
     /// The repository
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub repository: PathBuf,
