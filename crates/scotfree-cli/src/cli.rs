@@ -18,7 +18,7 @@ use std::path::PathBuf;
 #[command(name = "scot", version, propagate_version = false, arg_required_else_help = true)]
 #[command(after_help = "Begin here:
   scot doctor        what this machine lacks, and the command that mends it
-  scot demo          client, device and server in three namespaces, a kill and a recovery
+  scot demo          client, device and server in three namespaces, beside Redis alone; a power failure
 Settings come from scot.toml (--config FILE), variables SCOT_SECTION_KEY and flags; flags win.
 An unknown command NAME runs the program scot-NAME. Three such come with the Python package, which
 scripts/python.sh sets up in a clone (or pip installs):
@@ -145,7 +145,7 @@ pub struct Demo {
     /// Print one JSON object on standard output, everything else on standard error
     #[arg(long)]
     pub json: bool,
-    /// How long requests are measured and how long tokens are written, each
+    /// How long tokens are written, and how long requests are measured: once more for Redis alone, where there is one
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub seconds: u64,
     /// What serves: a real Redis, the embedded server, or Redis where it is installed
