@@ -335,7 +335,9 @@ impl MethodCalls {
             Some(per_mille) => {
                 let band = band(&self.samples, per_mille);
                 let mut sums = Sums::default();
-                band.iter().for_each(|sample| sums.add(sample));
+                for sample in band {
+                    sums.add(sample);
+                }
                 Row::of(percentile, band.len() as u64, &sums)
             }
         }
