@@ -623,4 +623,20 @@ mod tests {
         }
         walk(&Cli::command(), "scot");
     }
+
+    /// Those of the Python package are typed by python/tests/test_docs.py.
+    #[test]
+    fn what_the_documents_say_can_be_typed() {
+        let documents = [include_str!("../../../README.md"), include_str!("../../../docs/redis.md")];
+        let lines = documents.into_iter().flat_map(str::lines).filter(|line| line.starts_with("scot "));
+        let mut count = 0;
+        for line in lines {
+            let words: Vec<&str> = line.split_whitespace().take_while(|word| *word != "#").collect();
+            if !["study", "plan", "rag"].contains(&words[1]) {
+                count += 1;
+                Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
+            }
+        }
+        assert!(count >= 10, "only {count} lines were found");
+    }
 }
