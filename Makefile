@@ -17,7 +17,7 @@ setup:
 setup-study:
 	@scripts/setup.sh --study
 
-demo: setup ## three namespaces, a real Redis, the nine stages, a kill and a recovery
+demo: setup ## three namespaces: the path beside Redis alone, the nine stages, a power failure, a count
 	@scripts/build.sh
 	@target/release/scot demo
 

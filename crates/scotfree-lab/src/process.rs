@@ -464,7 +464,7 @@ pub(crate) fn sleeps_of(pid: u32) -> Option<u64> {
 }
 
 /// The same, of the text in its `status` file.
-fn sleeps_in(status: &str) -> Option<u64> {
+pub(crate) fn sleeps_in(status: &str) -> Option<u64> {
     status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
 }
 

@@ -3,6 +3,10 @@
 //! Invariant: a claim's value follows from the series beside it by the formula beside it. It is computed
 //! when a result is made and computed again when it is read; a result in which it does not is refused.
 
+mod documents;
+
+pub use documents::update_documents;
+
 use crate::environment::{freshness, Environment, Freshness};
 use crate::experiment::{Better, Experiment, Formula, Measurement};
 use crate::stats::Spread;
@@ -11,11 +15,6 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Where README's table begins.
-pub const README_BEGIN: &str = "<!-- results -->";
-/// Where it ends.
-pub const README_END: &str = "<!-- /results -->";
 
 // Files of raw data beside the results; not committed, not read here.
 const RAW_ENDING: &str = ".raw.json";
@@ -327,37 +326,6 @@ pub fn render_table(results: &[ExperimentResult]) -> String {
     text
 }
 
-/// Puts the table between README's markers. Says whether that changed the file.
-pub fn update_readme(readme: &Path, results: &[ExperimentResult]) -> Result<bool, Trouble> {
-    let (old, new) = with_table(readme, results)?;
-    if old == new {
-        return Ok(false);
-    }
-    fs::write(readme, new).map_err(|error| Trouble::file("write", readme, &error))?;
-    Ok(true)
-}
-
-/// Whether the table between README's markers is that of the results.
-pub fn is_readme_current(readme: &Path, results: &[ExperimentResult]) -> Result<bool, Trouble> {
-    with_table(readme, results).map(|(old, new)| old == new)
-}
-
-/// The file's text as it is and as it should be.
-fn with_table(readme: &Path, results: &[ExperimentResult]) -> Result<(String, String), Trouble> {
-    let old = fs::read_to_string(readme).map_err(|error| Trouble::file("read", readme, &error))?;
-    let begin = old.find(README_BEGIN).map(|at| at + README_BEGIN.len());
-    let end = begin.and_then(|begin| old[begin..].find(README_END).map(|at| (begin, begin + at)));
-    let Some((begin, end)) = end else {
-        return Err(Trouble::new(
-            format!("find the table of results in {}", readme.display()),
-            "the markers are missing",
-            format!("add the lines `{README_BEGIN}` and `{README_END}` where the table belongs"),
-        ));
-    };
-    let new = format!("{}\n{}{}", &old[..begin], render_table(results), &old[end..]);
-    Ok((old, new))
-}
-
 /// Four significant digits, without what they do not need.
 pub(crate) fn number(value: f64) -> String {
     let magnitude = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
@@ -384,7 +352,7 @@ fn line(text: &mut String, line: &str) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::environment::UNKNOWN;
     use crate::experiment::tests::example;
@@ -500,25 +468,6 @@ mod tests {
     }
 
     #[test]
-    fn readme_is_updated_between_its_markers_only() {
-        let folder = scratch();
-        let readme = folder.path().join("README.md");
-        fs::write(&readme, format!("before\n{README_BEGIN}\nold\n{README_END}\nafter\n"))
-            .expect("it can be written");
-        assert_eq!(is_readme_current(&readme, &[result()]), Ok(false));
-        assert_eq!(update_readme(&readme, &[result()]), Ok(true));
-        assert_eq!(is_readme_current(&readme, &[result()]), Ok(true));
-        assert_eq!(update_readme(&readme, &[result()]), Ok(false));
-        let text = fs::read_to_string(&readme).expect("it is there");
-        assert!(
-            text.starts_with("before\n<!-- results -->\n| claim")
-                && text.ends_with("<!-- /results -->\nafter\n")
-        );
-        fs::write(&readme, "no markers").expect("it can be written");
-        assert!(update_readme(&readme, &[]).expect_err("no markers").to_string().contains(README_BEGIN));
-    }
-
-    #[test]
     fn numbers_have_four_digits() {
         for (value, text) in [
             (0.0, "0"),
@@ -533,11 +482,11 @@ mod tests {
         }
     }
 
-    fn scratch() -> Scratch {
+    pub(crate) fn scratch() -> Scratch {
         Scratch::new("results").expect("temporary files can be written")
     }
 
-    fn result() -> ExperimentResult {
+    pub(crate) fn result() -> ExperimentResult {
         ExperimentResult::of(&example(), environment(), series()).expect("all was measured")
     }
 

@@ -3,7 +3,7 @@
 //! Invariant: nobody is told of a kill before it happens; what was killed is started again on the files it
 //! left, everything else stays up. A round counts when replies have come again after its kill.
 
-mod power_cut;
+pub(super) mod power_cut;
 
 use super::settings::settings_of;
 use super::site::{
