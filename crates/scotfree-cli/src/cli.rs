@@ -7,6 +7,7 @@ use crate::text::Address;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use scotfree_lab::edge::{Bytes, BytesPerSecond, Processors};
+use scotfree_lab::priority::Priority;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -315,6 +316,14 @@ With --plane xdp enter by nsenter --net=/run/netns/scot-one-device-device instea
   scot lab run kill-rounds --rounds 100 --no-results
 Ends with 1 if a required value is missed.")]
     Run(LabRun),
+    /// Run experiments shortly and say which recorded results still hold
+    #[command(after_help = "Examples:
+  scot lab confirm                        results older than the code, but not retrieval's: 20 minutes at most
+  scot lab confirm kernel-ack probes
+What comes out as recorded is written into lab/results beside what is recorded; what does not is to be measured again.
+Ends with 0 if all is confirmed, with 1 if something is worse, with 3 if nothing is worse and not all is confirmed.
+See docs/confirming.md.")]
+    Confirm(LabConfirm),
     /// Make the plots of lab/results again, as Vega-Lite; `make plots` draws them
     #[command(after_help = "Examples:
   scot lab plot                           of all results
@@ -380,7 +389,30 @@ pub struct LabRun {
     /// Keep what the daemons print
     #[arg(long, value_name = "FOLDER")]
     pub log_folder: Option<PathBuf>,
+    /// At which priority what is measured runs: normal or real-time; real-time where that is permitted and the
+    /// experiment measures time
+    #[arg(long, value_name = "PRIORITY")]
+    pub priority: Option<Priority>,
     /// Do not write lab/results
+    #[arg(long)]
+    pub no_results: bool,
+}
+
+/// Flags of `scot lab confirm`.
+#[derive(Debug, Args)]
+pub struct LabConfirm {
+    /// Names in lab/experiments; if none is named, those whose results are older than the code, but not retrieval's
+    pub experiments: Vec<String>,
+    /// All there are, those with results of the code of now and retrieval's as well
+    #[arg(long, conflicts_with = "experiments")]
+    pub all: bool,
+    /// At which priority what is measured runs: normal or real-time; that of the recorded result if none is said
+    #[arg(long, value_name = "PRIORITY")]
+    pub priority: Option<Priority>,
+    /// Keep what the daemons print
+    #[arg(long, value_name = "FOLDER")]
+    pub log_folder: Option<PathBuf>,
+    /// Do not write into lab/results
     #[arg(long)]
     pub no_results: bool,
 }

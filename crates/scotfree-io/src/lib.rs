@@ -21,6 +21,7 @@ pub mod memory;
 pub mod packet_port;
 pub mod pmem;
 pub mod poll;
+pub mod priority;
 pub mod ram;
 pub mod slot_memory;
 mod stamp_table;

@@ -1,5 +1,5 @@
 //! The lab's own programs in the kernel (bpf/lab/gauge.bpf.c): a reflection, a player of frames, an end of the
-//! way.
+//! way, a server left alone.
 //!
 //! Invariant: only the program that was asked for is loaded, and what it counts begins at 0.
 
@@ -37,6 +37,8 @@ pub enum Part {
     Play { frames_max: u32 },
     /// Takes what comes and counts it.
     End,
+    /// Takes the updates that a device sends on, and lets all else pass.
+    Take,
 }
 
 impl Part {
@@ -46,6 +48,7 @@ impl Part {
             Part::Pass => "gauge_pass",
             Part::Play { .. } => "gauge_play",
             Part::End => "gauge_end",
+            Part::Take => "gauge_take",
         }
     }
 }

@@ -4,8 +4,10 @@
 //! `Supervisor` ends all, whichever is first, and by the kernel if this process is killed; a signal is only ever sent to a child that has not been
 //! reaped, so never to a stranger that was given its number.
 
+use crate::priority::Priority;
 use crate::trouble::Trouble;
 use scotfree_io::lifetime::end_with_starter;
+use scotfree_io::priority::{begin_at_real_time, Heirs};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -39,6 +41,10 @@ pub struct ProcessSpec {
     pub log_folder: PathBuf,
     /// The folder it starts in; ours if none.
     pub working_folder: Option<PathBuf>,
+    /// At which priority it runs.
+    pub priority: Priority,
+    /// Whether the threads and processes that it starts have its priority; otherwise they have the normal one.
+    pub gives_priority_on: bool,
 }
 
 impl ProcessSpec {
@@ -51,6 +57,8 @@ impl ProcessSpec {
             env: Vec::new(),
             log_folder: log_folder.into(),
             working_folder: None,
+            priority: Priority::Normal,
+            gives_priority_on: true,
         }
     }
 
@@ -58,6 +66,13 @@ impl ProcessSpec {
     #[must_use]
     pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> ProcessSpec {
         self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Runs it at a priority.
+    #[must_use]
+    pub fn at(mut self, priority: Priority) -> ProcessSpec {
+        self.priority = priority;
         self
     }
 
@@ -157,6 +172,10 @@ impl Process {
         command.stdin(Stdio::piped()).process_group(0);
         if let Some(folder) = &spec.working_folder {
             command.current_dir(folder);
+        }
+        if spec.priority == Priority::RealTime {
+            let heirs = if spec.gives_priority_on { Heirs::All } else { Heirs::None };
+            begin_at_real_time(&mut command, heirs);
         }
         let mut child = spawn_for_life(command).map_err(|error| not_started(&spec.name, program, &error))?;
         // The child reads an empty input. `/dev/null` would do, but not everyone may open it.

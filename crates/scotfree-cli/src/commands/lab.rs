@@ -4,7 +4,7 @@
 
 mod device;
 
-use crate::cli::{Lab, LabRun};
+use crate::cli::{Lab, LabConfirm, LabRun};
 use crate::failure::Failure;
 use crate::out;
 use crate::variables::INSIDE;
@@ -13,6 +13,7 @@ use scotfree_lab::load;
 use scotfree_lab::netns::{self, Standing, RUN_FOLDER};
 use scotfree_lab::plot;
 use scotfree_lab::results;
+use scotfree_lab::runs::confirm::{confirm, ConfirmOptions, Standing as Confirmed};
 use scotfree_lab::runs::{self, RunError, RunOptions};
 use scotfree_lab::sweep::{sweep, sweep_before_run};
 use scotfree_lab::topology::Topology;
@@ -32,6 +33,7 @@ pub fn run(command: Lab) -> Result<(), Failure> {
     match command {
         Lab::Up { topology } => up(&topology),
         Lab::Run(flags) => experiments(&flags),
+        Lab::Confirm(flags) => confirmation(&flags),
         Lab::Device(flags) => device::run(&flags),
         Lab::Plot { experiments } => plots(&experiments),
         Lab::Down { name: Some(name), .. } => down(&name),
@@ -225,6 +227,7 @@ fn experiments(flags: &LabRun) -> Result<(), Failure> {
         seed: flags.seed,
         write_results: !flags.no_results,
         log_folder: flags.log_folder.clone(),
+        priority: flags.priority,
         ..RunOptions::new(scot()?)
     };
     let report = runs::run(&flags.experiments, &options).map_err(failed)?;
@@ -232,6 +235,25 @@ fn experiments(flags: &LabRun) -> Result<(), Failure> {
         return Err(Failure::Verdict);
     }
     Ok(())
+}
+
+fn confirmation(flags: &LabConfirm) -> Result<(), Failure> {
+    require_lab_folder()?;
+    enter_namespaces()?;
+    let run = RunOptions {
+        write_results: !flags.no_results,
+        log_folder: flags.log_folder.clone(),
+        priority: flags.priority,
+        ..RunOptions::new(scot()?)
+    };
+    let report = confirm(&flags.experiments, &ConfirmOptions { all: flags.all, run }).map_err(failed)?;
+    match report.standing() {
+        Confirmed::Confirmed => Ok(()),
+        Confirmed::Worse => Err(Failure::Verdict),
+        Confirmed::Open => {
+            Err(Failure::environment("not all is confirmed, and nothing is worse; see the table"))
+        }
+    }
 }
 
 /// Makes the plots of results. One that cannot be made does not save the others.
@@ -264,7 +286,10 @@ fn plots(wanted: &[String]) -> Result<(), Failure> {
 /// Whose turn it is after a run that ended early.
 pub fn failed(error: RunError) -> Failure {
     match error {
-        RunError::Unknown { .. } | RunError::Config(_) => Failure::usage(error),
+        RunError::Unknown { .. } | RunError::UnknownRunner { .. } | RunError::Config(_) => {
+            Failure::usage(error)
+        }
+        RunError::LeftOut { .. } | RunError::Priority { .. } => Failure::environment(error),
         RunError::Trouble(_) | RunError::Interrupted => Failure::environment(error),
     }
 }

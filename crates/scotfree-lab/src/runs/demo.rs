@@ -19,6 +19,7 @@ use super::site::{await_ready, has_redis, AppendFsync, Redis, Site};
 use super::{Context, RunError, RunOptions};
 use crate::config::Source;
 use crate::experiment::Experiment;
+use crate::priority::Priority;
 use crate::process::Process;
 use crate::sweep::sweep_before_run;
 use crate::topology::Topology;
@@ -183,6 +184,7 @@ fn show(options: &DemoOptions, interrupt: &Interrupt, teller: &mut Teller<'_>) -
         interrupt,
         topology,
         workload: None,
+        priority: Priority::Normal,
         bar: ProgressBar::hidden(),
         halt_poll: None,
     };
@@ -216,6 +218,8 @@ fn experiment(name: &str) -> Experiment {
     Experiment {
         name: name.to_owned(),
         title: String::new(),
+        runner: String::new(),
+        by_name_only: false,
         topology: None,
         workload: None,
         halt_poll_ns: None,

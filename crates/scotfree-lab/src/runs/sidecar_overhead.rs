@@ -163,7 +163,7 @@ impl<'a> Bench<'a> {
             "set",
             "--csv",
         ]);
-        let process = self.site.lab.spawn("client", &spec)?;
+        let process = self.site.lab.spawn("client", &spec.at(self.site.priority()))?;
         // Its processor time can be asked for only while it lives.
         let mut cpu = Duration::ZERO;
         process.wait_until("ends", BENCHMARK_TIME_MAX, || {
