@@ -4,6 +4,7 @@
 //! `Supervisor` ends all, whichever is first, and by the kernel if this process is killed; a signal is only ever sent to a child that has not been
 //! reaped, so never to a stranger that was given its number.
 
+use crate::scratch::is_scratch;
 use crate::trouble::Trouble;
 use scotfree_io::lifetime::end_with_starter;
 use std::ffi::{OsStr, OsString};
@@ -295,7 +296,14 @@ impl Process {
         let said = self.err.read(TAIL_BYTES_MAX) + &self.out.read(TAIL_BYTES_MAX);
         let said =
             if said.trim().is_empty() { "it printed nothing".into() } else { format!("it printed:\n{said}") };
-        Trouble::new(tried, problem, format!("see {}; {said}", self.err.path.display()))
+        let file = &self.err.path;
+        // Of a folder that goes with the run nobody can look into it.
+        let place = if is_scratch(file) {
+            "--log-folder FOLDER keeps all that is printed".to_owned()
+        } else {
+            format!("see {}", file.display())
+        };
+        Trouble::new(tried, problem, format!("{place}; {said}"))
     }
 }
 
