@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import tomllib
 import unittest
 from pathlib import Path
 
@@ -259,6 +260,22 @@ class Common(Scripts):
         self.assertEqual(self.sourced(find), "clang-14")
         self.assertEqual(self.sourced(find, CLANG="clang-16"), "clang-16")
         self.assertEqual(self.sourced(find, CLANG="clang-3"), "none")
+
+
+class Locks(unittest.TestCase):
+    def test_the_study_is_used_at_the_versions_that_it_is_tested_with(self) -> None:
+        def pinned(name: str) -> set[str]:
+            lines = (ROOT / "python" / name).read_text().splitlines()
+            return {line.split(" ")[0] for line in lines if "==" in line}
+
+        study, tests = pinned("requirements-study.txt"), pinned("requirements.txt")
+        self.assertLessEqual(study, tests)
+        project = tomllib.loads((ROOT / "python/pyproject.toml").read_text())["project"]
+        asked = {re.split(r"[^a-z0-9-]", one)[0] for one in project["dependencies"]} | {"maturin"}
+        self.assertLessEqual(asked, {line.split("==")[0] for line in study})
+        # What only tests, retrieval and Spark use is what it is small without.
+        heavy = {"pyspark", "playwright", "onnxruntime", "mypy", "faiss-cpu"}
+        self.assertEqual(heavy & {line.split("==")[0] for line in study}, set())
 
 
 if __name__ == "__main__":
