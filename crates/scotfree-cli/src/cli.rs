@@ -307,7 +307,7 @@ pub enum Lab {
       --address 10.77.0.254 --server 10.77.0.2:51000 --device-id 1 --key-file cluster.key
 With --plane xdp enter by nsenter --net=/run/netns/scot-one-device-device instead: ip netns exec hides /sys/fs/bpf.")]
     Up {
-        /// Its name in lab/topologies, or its file
+        /// Its name, see scot lab list, or its file
         topology: PathBuf,
     },
     /// Run experiments and write lab/results

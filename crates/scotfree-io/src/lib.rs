@@ -18,6 +18,7 @@ pub mod frame;
 pub mod lifetime;
 mod log_file;
 pub mod memory;
+pub mod offloads;
 pub mod packet_port;
 pub mod pmem;
 pub mod poll;

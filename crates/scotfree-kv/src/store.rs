@@ -252,7 +252,7 @@ impl Store {
     }
 
     fn mset(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
-        if call.arguments.len() % 2 == 0 {
+        if call.arguments.len().is_multiple_of(2) {
             return write_error(out, "ERR wrong number of arguments for 'mset' command");
         }
         for index in (1..call.arguments.len()).step_by(2) {

@@ -142,7 +142,7 @@ impl Gauge {
     /// How long that took, from when the first was taken until one was asked for that was not there. The kernel
     /// sends what it has redirected after each [`BATCH`], so they are to be a multiple of it.
     pub fn play(&self, frames: &[Vec<u8>], ifindex: u32) -> libbpf_rs::Result<Duration> {
-        assert!(!frames.is_empty() && frames.len() % BATCH == 0, "whole batches are played");
+        assert!(!frames.is_empty() && frames.len().is_multiple_of(BATCH), "whole batches are played");
         let bytes = frames[0].len();
         self.write_frames(frames)?;
         self.write_run(&Run { next: 0, count: frames.len() as u32, begin: 0, end: 0 })?;

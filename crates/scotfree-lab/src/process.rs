@@ -5,6 +5,7 @@
 //! reaped, so never to a stranger that was given its number.
 
 use crate::priority::Priority;
+use crate::scratch::is_scratch;
 use crate::trouble::Trouble;
 use scotfree_io::lifetime::end_with_starter;
 use scotfree_io::priority::{begin_at_real_time, Heirs};
@@ -314,7 +315,14 @@ impl Process {
         let said = self.err.read(TAIL_BYTES_MAX) + &self.out.read(TAIL_BYTES_MAX);
         let said =
             if said.trim().is_empty() { "it printed nothing".into() } else { format!("it printed:\n{said}") };
-        Trouble::new(tried, problem, format!("see {}; {said}", self.err.path.display()))
+        let file = &self.err.path;
+        // Of a folder that goes with the run nobody can look into it.
+        let place = if is_scratch(file) {
+            "--log-folder FOLDER keeps all that is printed".to_owned()
+        } else {
+            format!("see {}", file.display())
+        };
+        Trouble::new(tried, problem, format!("{place}; {said}"))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The command `scot lab`: topologies and experiments, commands under limits.
 //!
-//! Invariant: what is found by name lies in the repository's lab folder.
+//! Invariant: what is found by name lies in the repository's lab folder; its topologies are built in as well, for
+//! use elsewhere.
 
 mod device;
 
@@ -52,14 +53,11 @@ pub fn worker(spec: &Path) -> Result<(), Failure> {
 }
 
 fn up(name: &Path) -> Result<(), Failure> {
-    let topology = Topology::read(&file_of("topologies", name)?).map_err(Failure::usage)?;
+    let topology = topology_of(name)?;
     require_access()?;
     sweep_before_run(Path::new(RUN_FOLDER), Path::new(LAB_FOLDER));
     let lab = netns::Lab::up(&topology, Path::new(RUN_FOLDER))?;
     lab.keep()?;
-    for warning in lab.warnings() {
-        eprintln!("scot: warning: {warning}");
-    }
     for host in &topology.hosts {
         out::line(topology.namespace(&host.role));
     }
@@ -122,11 +120,12 @@ fn list() {
     let up: Vec<String> =
         netns::Lab::list(run_folder).into_iter().map(|name| whose(name, &standing)).collect();
     out::line(format_args!("up: {}", shown(&up)));
+    out::line(format_args!("topologies: {}", shown(&topologies())));
     if !Path::new(LAB_FOLDER).is_dir() {
-        eprintln!("scot: the folder {LAB_FOLDER}: {ELSEWHERE}");
+        eprintln!("scot: the folder {LAB_FOLDER} with workloads, devices and experiments: {ELSEWHERE}");
         return;
     }
-    for kind in ["topologies", "workloads", "devices", "experiments"] {
+    for kind in ["workloads", "devices", "experiments"] {
         out::line(format_args!("{kind}: {}", shown(&names_in(kind))));
     }
 }
@@ -163,13 +162,49 @@ fn load_service(workload: &Path, address: SocketAddr) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A topology by its file's path, or by its name: that of a file in the lab folder, or one that is built in.
+fn topology_of(name: &Path) -> Result<Topology, Failure> {
+    if is_path(name) {
+        return Topology::read(name).map_err(Failure::usage);
+    }
+    let file = file_named("topologies", name);
+    if file.exists() {
+        return Topology::read(&file).map_err(Failure::usage);
+    }
+    let known = name.to_str().and_then(Topology::built_in).ok_or_else(|| {
+        let there_are = shown(&topologies());
+        Failure::usage(format!(
+            "there is no topology `{}`; there are: {there_are}; one of your own is named by its file: ./NAME.toml",
+            name.display()
+        ))
+    })?;
+    known.map_err(Failure::usage)
+}
+
+/// The names of topologies, in the lab folder and built in.
+fn topologies() -> Vec<String> {
+    let mut names = names_in("topologies");
+    names.extend(Topology::built_in_names().map(str::to_owned));
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn is_path(name: &Path) -> bool {
+    name.extension().is_some() || name.components().count() > 1
+}
+
+fn file_named(kind: &str, name: &Path) -> PathBuf {
+    Path::new(LAB_FOLDER).join(kind).join(name).with_extension("toml")
+}
+
 /// A file by its path, or by its name in the lab folder.
 fn file_of(kind: &str, name: &Path) -> Result<PathBuf, Failure> {
-    if name.extension().is_some() || name.components().count() > 1 {
+    if is_path(name) {
         return Ok(name.to_owned());
     }
     require_lab_folder()?;
-    let file = Path::new(LAB_FOLDER).join(kind).join(name).with_extension("toml");
+    let file = file_named(kind, name);
     if !file.exists() {
         let there_are = shown(&names_in(kind));
         return Err(Failure::usage(format!("there is no {}; in lab/{kind}: {there_are}", file.display())));

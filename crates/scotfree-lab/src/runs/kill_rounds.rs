@@ -234,10 +234,10 @@ impl<'a> World<'a> {
         let begin = Instant::now();
         for round in 0..rounds {
             self.round(round == 0)?;
-            if self.rounds_count % ROUNDS_PER_READING == 0 {
+            if self.rounds_count.is_multiple_of(ROUNDS_PER_READING) {
                 self.read_back()?;
             }
-            if self.rounds_count % ROUNDS_PER_REWRITE == 0 {
+            if self.rounds_count.is_multiple_of(ROUNDS_PER_REWRITE) {
                 self.rewrite()?;
             }
         }

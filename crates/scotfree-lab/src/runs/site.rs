@@ -72,9 +72,6 @@ impl<'a> Site<'a> {
         let topology = Topology { name: name.to_owned(), ..context.topology.clone() };
         let lab = Lab::up(&topology, &context.options.run_folder)?;
         context.interrupt.removes(lab.cleanup_handle());
-        for warning in lab.warnings() {
-            eprintln!("warning: {warning}");
-        }
         let folder = Scratch::new(&topology.name)?;
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(|error| {

@@ -111,7 +111,8 @@ fn wait_open<T: Transport>(
 /// What an operator should look at. A peer with another key drops our packets, as if it were not there.
 fn nothing_answers(server: SocketAddr) -> String {
     format!(
-        "nothing answers at {server}: is `scot sidecar server` running there, and is its key file the same?"
+        "nothing answers at {server}: is `scot sidecar server` running there, do packets get there with whole checksums \
+         (in a lab of your own: ethtool -K PORT tx off), and is its key file the same?"
     )
 }
 
