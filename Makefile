@@ -6,10 +6,10 @@ SEEDS ?= 0..20000
 SECONDS_FUZZ ?= 60
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup setup-study demo report python-lock test check fmt lint sim fuzz fuzz-xdp bench lab experiment plots kernels doc claims
+.PHONY: help setup setup-study demo report python-lock test check fmt lint sim fuzz fuzz-xdp bench lab experiment plots kernels doc claims package try-package
 
 help: ## list the verbs
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:
 	@scripts/setup.sh
@@ -73,6 +73,12 @@ python-lock: ## the exact versions of what the study uses, anew: python/requirem
 claims: ## every claim with its verdict; exits 1 if a required value is missed
 	@scripts/build.sh
 	@target/release/scot claims
+
+package: setup ## a Debian package, a wheel and an image to be carried away: target/package
+	@scripts/package.sh
+
+try-package: ## install, try and purge these in a clean tree of Debian 12 (root, debootstrap)
+	@scripts/try-package.sh
 
 doc: ## the documentation of all crates
 	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
