@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes what Scotfree is carried away in, under target/package: a Debian package, the Python package as a wheel, and
 # an image of the Debian package where a builder of images is at hand. `deb`, `wheel` or `image` makes one of them.
-# Made again from the same commit they are the same to the byte, on the same machine.
+# Made again from the same binary the Debian package is the same to the byte.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
@@ -9,9 +9,8 @@ folder=$PWD/target/package
 version=$(sed -nE 's/^version = "(.*)"/\1/p' Cargo.toml | head -1)
 architecture=$(dpkg --print-architecture 2>/dev/null || true)
 deb=scotfree_${version}_${architecture}.deb
-# Times in packages are the commit's.
-SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
-export SOURCE_DATE_EPOCH
+# Times in packages are the commit's. Not exported: a build that is told of it begins anew with every commit.
+epoch=$(git log -1 --format=%ct 2>/dev/null || date +%s)
 
 say() { echo "package: $*" >&2; }
 # A tool, or else what installs it.
@@ -30,8 +29,8 @@ make_deb() {
   rm -rf "$tree"
   stage "$target/release/scot" "$tree"
   write_control "$tree"
-  find "$tree" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
-  dpkg-deb --root-owner-group -Zxz --build "$tree" "$folder/$deb" >/dev/null
+  find "$tree" -exec touch --no-dereference --date="@$epoch" {} +
+  SOURCE_DATE_EPOCH=$epoch dpkg-deb --root-owner-group -Zxz --build "$tree" "$folder/$deb" >/dev/null
   rm -rf "$tree"
   echo "$folder/$deb"
 }
@@ -104,13 +103,16 @@ make_image() {
   [ -e "$folder/$deb" ] || make_deb >/dev/null
   install -m 0644 packaging/Containerfile "$folder/Containerfile"
   check_image
-  local builder
+  local builder base=${SCOT_IMAGE_BASE:-debian:12-slim} checked="only checked that $folder/Containerfile can be read and names files that are there"
   if ! builder=$(find_builder); then
-    say "no builder of images at hand (podman, buildah, or docker with its engine): only checked that $folder/Containerfile can be read and names files that are there"
+    say "no builder of images at hand (podman, buildah, or docker with its engine): $checked"
     return
   fi
-  "$builder" build -q ${SCOT_IMAGE_BASE:+--build-arg "BASE=$SCOT_IMAGE_BASE"} \
-    -f "$folder/Containerfile" -t "scotfree:$version" "$folder" >/dev/null
+  if [ -z "${SCOT_IMAGE_BASE:-}" ] && ! "$builder" pull -q "$base" >/dev/null 2>&1; then
+    say "$builder cannot fetch $base (SCOT_IMAGE_BASE names another): $checked"
+    return
+  fi
+  "$builder" build -q --build-arg "BASE=$base" -f "$folder/Containerfile" -t "scotfree:$version" "$folder" >/dev/null
   echo "image scotfree:$version (by $builder)"
 }
 
@@ -128,7 +130,7 @@ find_builder() {
 # Every line begins with an instruction or goes on with one, and what is copied is there.
 check_image() {
   local known='ARG|FROM|COPY|RUN|USER|WORKDIR|VOLUME|ENTRYPOINT|CMD|LABEL|ENV|EXPOSE' wrong source
-  wrong=$(sed -e ':a' -e '/\\$/{N;ba' -e '}' "$folder/Containerfile" | grep -vE "^($known) |^#|^$" || true)
+  wrong=$(sed -e ':a' -e '/\\$/{N;s/\\\n/ /;ba' -e '}' "$folder/Containerfile" | grep -vE "^($known) |^#|^$" || true)
   [ -z "$wrong" ] || { say "packaging/Containerfile: no instruction: $wrong"; exit 1; }
   for source in $(sed -nE 's/^COPY (--[^ ]+ )*(.*) [^ ]+$/\2/p' "$folder/Containerfile"); do
     compgen -G "$folder/$source" >/dev/null || { say "packaging/Containerfile copies $source, which is not in $folder"; exit 1; }

@@ -181,9 +181,78 @@ try_wheel() {
   inside env PATH=/usr/sbin:/usr/bin:/opt/study/bin scot study --help | head -1
 }
 
+# The tree booted as a machine without a network, where the units are started by systemd itself.
+try_units() {
+  if ! command -v systemd-nspawn >/dev/null; then
+    say "the units are not started: no systemd-nspawn (Debian: apt-get install systemd-container)"
+    return
+  fi
+  say "the units, under systemd"
+  install_in --no-install-recommends systemd systemd-sysv dbus
+  inside dpkg -i /tmp/scotfree.deb >/dev/null
+  install -m 0755 scripts/try-units.sh "$tree/opt/"
+  cat >"$tree/etc/systemd/system/try-units.service" <<END
+[Unit]
+After=multi-user.target
+[Service]
+Type=exec
+ExecStart=/bin/sh -c '/opt/try-units.sh in-a-tree >/opt/units.out 2>&1; systemctl poweroff'
+END
+  mkdir -p "$tree/etc/systemd/system/default.target.wants"
+  ln -sf ../try-units.service "$tree/etc/systemd/system/default.target.wants/"
+  boot
+  cat "$tree/opt/units.out"
+  grep -q '^units: started' "$tree/opt/units.out" || fail "the units did not do what they should"
+}
+
+# Until the tree powers itself off, or for as long as it may take; what was mounted in it for chroot goes first.
+boot() {
+  local place
+  for place in "${mounted[@]}"; do umount "$place" || umount --lazy "$place"; done
+  mounted=()
+  mount_in -t tmpfs tmpfs /run/systemd/nspawn
+  mount_in -t bpf bpf "$work/bpf"
+  timeout --kill-after=10 180 systemd-nspawn --quiet -D "$tree" --register=no --keep-unit --private-network \
+    --capability=all --system-call-filter=bpf --bind="$work/bpf:/sys/fs/bpf" --console=pipe \
+    --boot systemd.log_target=null </dev/null >"$work/boot.log" 2>&1 || true
+}
+
+# The image, on the same minimal Debian instead of one from a registry.
+try_image() {
+  if ! command -v buildah >/dev/null; then
+    say "the image is not tried: no buildah (Debian: apt-get install buildah)"
+    return
+  fi
+  say "the image"
+  local images=$work/images container
+  make_image_store "$images"
+  [ -e "$folder/Containerfile" ] || refuse "no $folder/Containerfile; make it: scripts/package.sh image"
+  container=$(in_store from scratch)
+  in_store add -q "$container" "$base" / >/dev/null
+  in_store commit -q "$container" localhost/minimal >/dev/null
+  in_store build -q --build-arg BASE=localhost/minimal -f "$folder/Containerfile" -t localhost/scotfree "$folder" >"$work/image.log" 2>&1 ||
+    { tail -5 "$work/image.log" >&2; fail "the image"; }
+  in_store inspect --type image --format 'user {{.OCIv1.Config.User}}, entry {{.OCIv1.Config.Entrypoint}}{{"\n"}}' localhost/scotfree
+  container=$(in_store from --pull-never localhost/scotfree)
+  in_store run "$container" -- scot --version
+  in_store run "$container" -- sh -c 'cd /var/lib/scotfree && scot key new k && test "$(id -un)" = scotfree'
+  in_store rm --all >/dev/null
+  rm -rf --one-file-system "$images"
+}
+
+# Images in a folder of this trial, without the kernel's help, so that it works in a container, too.
+make_image_store() {
+  rm -rf --one-file-system "$1"
+  mkdir -p "$1"
+  image_store=(--root "$1/root" --runroot "$1/run" --storage-driver vfs)
+}
+in_store() { BUILDAH_ISOLATION=chroot buildah "${image_store[@]}" "$@"; }
+
 make_tree
 prepare_tree
 try_deb
 try_purge
 try_wheel
+try_image
+try_units
 say "tried: ${debs[0]##*/}, ${wheels[0]##*/}"

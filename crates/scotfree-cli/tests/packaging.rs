@@ -44,7 +44,11 @@ fn values<'t>(unit: &'t str, key: &str) -> Vec<&'t str> {
 /// The words that a unit gives to the command, at its start and before.
 fn command_lines(unit: &str) -> Vec<Vec<&str>> {
     let lines = [values(unit, "ExecStartPre"), values(unit, "ExecStart")].concat();
-    lines.iter().filter_map(|line| Some(line.trim_start_matches('+').strip_prefix(INSTALLED)?)).map(words).collect()
+    lines
+        .iter()
+        .filter_map(|line| Some(line.trim_start_matches('+').strip_prefix(INSTALLED)?))
+        .map(words)
+        .collect()
 }
 
 fn words(line: &str) -> Vec<&str> {
@@ -65,7 +69,9 @@ fn every_daemon_has_a_unit_whose_flags_the_command_takes() {
         for line in &lines {
             assert!(understands(line), "{name}: {line:?}");
         }
-        started.push(last.iter().take_while(|word| !word.starts_with("--")).copied().collect::<Vec<_>>().join(" "));
+        started.push(
+            last.iter().take_while(|word| !word.starts_with("--")).copied().collect::<Vec<_>>().join(" "),
+        );
     }
     started.sort_unstable();
     assert_eq!(started, ["kv", "sidecar client", "sidecar server", "switch"]);
@@ -91,9 +97,19 @@ fn only_the_device_is_granted_rights_and_all_are_confined_alike() {
     let (_, device) = all.iter().find(|(name, _)| name == DEVICE).expect("it is there");
     let confined = |unit: &str| -> Vec<String> {
         let is_common = |line: &&str| {
-            ["NoNew", "Lock", "MemoryDeny", "PrivateTmp", "Protect", "RestrictN", "RestrictR", "RestrictS", "UMask"]
-                .iter()
-                .any(|begin| line.starts_with(begin))
+            [
+                "NoNew",
+                "Lock",
+                "MemoryDeny",
+                "PrivateTmp",
+                "Protect",
+                "RestrictN",
+                "RestrictR",
+                "RestrictS",
+                "UMask",
+            ]
+            .iter()
+            .any(|begin| line.starts_with(begin))
         };
         let of_others = ["ProtectKernelTunables=yes"];
         unit.lines().filter(is_common).filter(|line| !of_others.contains(line)).map(str::to_owned).collect()
