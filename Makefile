@@ -8,10 +8,10 @@ export CARGO_TERM_COLOR ?= auto
 # What scripts/build.sh has made, where cargo puts it.
 SCOT = . scripts/common.sh && "$$(target_folder)/release/scot"
 
-.PHONY: help setup setup-report setup-study demo report python-lock test check fmt lint sim fuzz fuzz-xdp bench lab experiment plots kernels doc claims
+.PHONY: help setup setup-report setup-study demo report python-lock test check fmt lint sim fuzz fuzz-xdp bench lab experiment plots kernels doc claims package try-package
 
 help: ## list the verbs
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:
 	@scripts/setup.sh
@@ -78,6 +78,12 @@ python-lock: ## the exact versions of what the study uses, anew: python/requirem
 claims: ## every claim with its verdict; exits 1 if a required value is missed
 	@scripts/build.sh
 	@$(SCOT) claims
+
+package: setup ## a Debian package, a wheel and an image to be carried away: target/package
+	@scripts/package.sh
+
+try-package: ## install, try and purge these in a clean tree of Debian 12 (root, debootstrap)
+	@scripts/try-package.sh
 
 doc: ## the documentation of all crates
 	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
