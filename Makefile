@@ -6,7 +6,7 @@ SEEDS ?= 0..20000
 SECONDS_FUZZ ?= 60
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup setup-study demo report python-lock test check fmt lint sim fuzz fuzz-xdp bench lab experiment plots kernels doc claims
+.PHONY: help setup setup-study demo report python-lock test check fmt lint sim mutants fuzz fuzz-xdp bench lab experiment plots kernels doc claims
 
 help: ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ lint: ## clippy with warnings as errors
 
 sim: ## the deterministic world: SEEDS=0..20000, or SEED=n to replay one
 	@$(CARGO) run --release -q -p remedy-persist-world --example sim -- $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
+
+mutants: ## change the machines in SAMPLE=100 random places (SEED=n repeats a sample): who notices?
+	@SAMPLE=$(or $(SAMPLE),100) SEED=$(SEED) scripts/mutants.sh
 
 fuzz: ## every parser, SECONDS_FUZZ=60 each
 	@FUZZ_SECONDS=$(SECONDS_FUZZ) scripts/fuzz.sh
