@@ -8,7 +8,7 @@ export CARGO_TERM_COLOR ?= auto
 # What scripts/build.sh has made, where cargo puts it.
 SCOT = . scripts/common.sh && "$$(target_folder)/release/scot"
 
-.PHONY: help setup setup-report setup-study demo report python-lock test check fmt lint sim fuzz fuzz-xdp bench lab experiment plots kernels doc claims package try-package
+.PHONY: help setup setup-report setup-study demo report python-lock test check fmt lint sim mutants fuzz fuzz-xdp bench lab experiment plots kernels doc claims package try-package
 
 help: ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ lint: ## clippy with warnings as errors
 
 sim: ## the deterministic world: SEEDS=0..20000, or SEED=n to replay one
 	@$(CARGO) run --release -q -p remedy-persist-world --example sim -- $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
+
+mutants: ## change the machines in SAMPLE=100 random places (SEED=n repeats a sample): who notices?
+	@SAMPLE=$(or $(SAMPLE),100) SEED=$(SEED) scripts/mutants.sh
 
 fuzz: ## every parser, SECONDS_FUZZ=60 each
 	@FUZZ_SECONDS=$(SECONDS_FUZZ) scripts/fuzz.sh
