@@ -13,7 +13,7 @@ pub use device::{
     OrderCounter, Origin, PortNumber, RestoreError, SessionView, SlotView, Touched, UnsafeNow,
     DISK_TOKEN_BIT,
 };
-pub use remedy::Persist;
+pub use remedy::ENTRY;
 
 #[cfg(test)]
 mod tests {

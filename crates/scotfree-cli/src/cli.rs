@@ -94,6 +94,11 @@ device becomes the head of its chain.")]
   scot claims
   scot claims --update-readme    write the table of results into README.md")]
     Claims(Claims),
+    /// List the remedies that are built in: what each takes off the critical path, and what it needs
+    #[command(after_help = "Examples:
+  scot remedies
+  scot remedies --json           as the planner reads it")]
+    Remedies(Remedies),
     /// Run the deterministic simulator
     #[command(after_help = "Examples:
   scot sim --seeds 0..2000
@@ -451,6 +456,14 @@ pub struct Claims {
     /// The repository
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub repository: PathBuf,
+}
+
+/// Flags of the list of remedies.
+#[derive(Debug, Args)]
+pub struct Remedies {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Flags of the simulator.

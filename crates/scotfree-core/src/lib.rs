@@ -18,7 +18,7 @@ pub use ids::{
     BootEpoch, DeviceId, Epoch, KeyHash, Nanos, OrderKey, OrderNumber, SeqNum, SessionId, SlotIndex,
 };
 pub use machine::Machine;
-pub use remedy::{Forecast, Remedy};
+pub use remedy::RemedyEntry;
 pub use stage::{
     Boundaries, Boundary, Stage, StageSet, StageTimes, StampSource, BOUNDARY_COUNT, STAGE_COUNT,
 };
