@@ -182,7 +182,7 @@ build_programs() {
   [ ${#without_kernel_plane[@]} -eq 0 ] || fail "but that plane is what is to be tried"
   say "building the programs and their test"
   cargo build -q --locked -p scotfree-kernels
-  cargo test -q --locked -p scotfree-xdp --test equivalence --no-run --message-format=json >"$work/built"
+  cargo test -q --locked -p remedy-persist-kernel --test equivalence --no-run --message-format=json >"$work/built"
   equivalence=$(sed -nE 's/.*"target":\{[^}]*"name":"equivalence".*"executable":"([^"]+)".*/\1/p' "$work/built" | tail -1)
   object=$(sed -nE 's/.*scotfree-xdp[^"]*".*"out_dir":"([^"]+)".*/\1/p' "$work/built" | tail -1)/dispatcher.bpf.o
   [ -x "$equivalence" ] || fail "cargo did not say where the equivalence test is"
