@@ -1,19 +1,32 @@
 //! In-network persistence (`PMNet`, thesis chapter 3): a device on the path logs updates and
 //! acknowledges them before the server has seen them.
 //!
-//! Invariant: [`Device`] is a machine without I/O. The rules that it keeps are cited by number where they are
-//! enforced; docs/design/persist-machines.md explains the decisions behind them.
+//! Invariant: [`Persist`] is a function of the device, without I/O. The rules that it keeps are cited by number where
+//! they are enforced; docs/design/persist-machines.md explains the decisions behind them. An update is
+//! acknowledged only after its record is durable at the level asked for (rule 4), and its record is erased only
+//! after the server has said that it is stable (rule 6).
 #![forbid(unsafe_code)]
 
-mod device;
-mod remedy;
+mod config;
+mod fast;
+mod function;
+mod index;
+mod log;
+mod look;
+mod record;
+mod replay;
 
-pub use device::{
-    Device, DeviceConfig, DeviceCounters, DeviceOwn, FastEntry, FastSession, LogEntryView, Mishaps,
-    OrderCounter, Origin, PortNumber, RestoreError, SessionView, SlotView, Touched, UnsafeNow,
-    DISK_TOKEN_BIT,
-};
-pub use remedy::Persist;
+pub use config::{PersistConfig, PersistCounters};
+pub use fast::{FastEntry, FastSession, FastSide, Mishaps, SessionView, SlotView};
+pub use log::Persist;
+pub use look::{LogEntryView, UnsafeNow};
+
+use scotfree_device::{DeviceConfig, Pipeline};
+
+/// A device that has persist alone.
+pub fn device(config: DeviceConfig, persist: PersistConfig) -> Pipeline {
+    Pipeline::new(config, vec![Box::new(Persist::new(persist))]).expect("one function is in order")
+}
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@
 //! done, not done or, for a write, torn, each as chance has it.
 
 use crate::rng::{PerMillion, Rng};
-use remedy_persist::DISK_TOKEN_BIT;
+use scotfree_device::DISK_TOKEN_BIT;
 use scotfree_core::{Durability, Nanos, Token};
 use std::collections::BTreeMap;
 

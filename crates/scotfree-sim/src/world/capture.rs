@@ -5,14 +5,15 @@
 use super::World;
 use crate::scenario::Scenario;
 use crate::trace::Depth;
-use remedy_persist::DeviceConfig;
+use remedy_persist::PersistConfig;
+use scotfree_device::DeviceConfig;
 use std::net::SocketAddr;
 
 /// What happened to the device.
 #[derive(Debug, Clone)]
 pub enum Seen {
     /// It started, with what its domains held.
-    Start(Box<DeviceConfig>),
+    Start(Box<(DeviceConfig, PersistConfig)>),
     /// A packet arrived.
     Packet {
         /// Its sender.

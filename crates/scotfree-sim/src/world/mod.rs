@@ -26,10 +26,10 @@ use capture::Tap;
 pub use capture::{capture, Seen};
 use client::ClientNode;
 use device::DeviceNode;
-use remedy_persist::DeviceOwn;
 use rest::Phase;
 use rotation::{KeyRange, Keys, Part};
 use scotfree_core::{Effects, Nanos, SessionId};
+use scotfree_device::Round;
 use scotfree_session::{ClientOwn, Planted, ServerOwn};
 use scotfree_wire::{ControlKeys, Direction};
 use server::ServerNode;
@@ -141,7 +141,7 @@ impl Chance {
 #[derive(Default)]
 struct Buffers {
     client: Effects<ClientOwn>,
-    device: Effects<DeviceOwn>,
+    device: Round,
     server: Effects<ServerOwn>,
 }
 

@@ -1,0 +1,84 @@
+//! The order of the functions: as configured, if it can work.
+//!
+//! Invariant: a list that cannot work is refused with what to do, before anything has changed.
+
+use crate::function::Function;
+
+/// Why a list of functions cannot work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListError {
+    /// There is no function of this name.
+    Unknown {
+        /// The name in the list.
+        name: String,
+        /// The names that there are.
+        known: Vec<&'static str>,
+    },
+    /// A function stands in the list twice.
+    Twice(String),
+    /// A function that acknowledges is not the last.
+    NotLast(String),
+    /// Two functions that acknowledge.
+    TwoAcknowledge(String, String),
+}
+
+impl std::fmt::Display for ListError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ListError::Unknown { name, known } => {
+                write!(f, "no function `{name}`: this build has {}; mend the list of functions", known.join(", "))
+            }
+            ListError::Twice(name) => write!(f, "function `{name}` is listed twice; name it once"),
+            ListError::NotLast(name) => write!(
+                f,
+                "function `{name}` acknowledges updates and must be the last of the list: a read is answered before the \
+                 log is asked, and a write is noted before it is logged; move `{name}` to the end"
+            ),
+            ListError::TwoAcknowledge(first, second) => {
+                write!(f, "functions `{first}` and `{second}` both acknowledge updates; keep one of them")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ListError {}
+
+/// Puts the functions that a configuration names into its order, out of all that there are.
+pub fn arrange(
+    names: &[String],
+    mut all: Vec<Box<dyn Function>>,
+) -> Result<Vec<Box<dyn Function>>, ListError> {
+    let known: Vec<&'static str> = all.iter().map(|function| function.name()).collect();
+    let mut list: Vec<Box<dyn Function>> = Vec::new();
+    for name in names {
+        if list.iter().any(|function| function.name() == name) {
+            return Err(ListError::Twice(name.clone()));
+        }
+        let Some(at) = all.iter().position(|function| function.name() == name) else {
+            return Err(ListError::Unknown { name: name.clone(), known });
+        };
+        list.push(all.swap_remove(at));
+    }
+    check(&list)?;
+    Ok(list)
+}
+
+/// Refuses an order that cannot work.
+pub(crate) fn check(list: &[Box<dyn Function>]) -> Result<(), ListError> {
+    for (at, function) in list.iter().enumerate() {
+        if list[..at].iter().any(|earlier| earlier.name() == function.name()) {
+            return Err(ListError::Twice(function.name().to_owned()));
+        }
+    }
+    let acknowledging: Vec<&str> =
+        list.iter().filter(|function| function.acknowledges()).map(|function| function.name()).collect();
+    match acknowledging[..] {
+        [] => Ok(()),
+        [only] if list.last().is_some_and(|last| last.acknowledges()) => {
+            debug_assert!(list.last().is_some_and(|last| last.name() == only), "it is the last");
+            Ok(())
+        }
+        [only] => Err(ListError::NotLast(only.to_owned())),
+        [first, second, ..] => Err(ListError::TwoAcknowledge(first.to_owned(), second.to_owned())),
+    }
+}
