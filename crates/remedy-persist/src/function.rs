@@ -3,7 +3,8 @@
 use crate::log::Persist;
 use scotfree_core::{Durability, Nanos, SeqNum, ServerIndex, Token};
 use scotfree_device::{
-    Base, Count, DeviceEffects, Function, Passing, Place, Region, RestoreError, SessionChange, Verdict, Way,
+    Base, Count, DeviceEffects, Function, LogEntryView, Passing, Place, Region, RestoreError, SessionChange,
+    Verdict, Way,
 };
 use scotfree_session::Fault;
 use scotfree_wire::{Kind, Packet, StampKind, Tail, WireError};
@@ -158,6 +159,23 @@ impl Function for Persist {
             return Ok(());
         }
         self.restore_record(now, base, token, record)
+    }
+
+    fn entries<'a>(&'a self, base: &'a Base, out: &mut dyn FnMut(LogEntryView<'a>)) {
+        for (region, session) in base.sessions().iter() {
+            for (slot, noted) in session.held().filter_map(|seq| self.entry(region, session, seq)) {
+                out(LogEntryView {
+                    session: session.name,
+                    seq: noted.seq,
+                    stamp: noted.stamp,
+                    asked: slot.asked,
+                    key_hash: slot.key_hash,
+                    acknowledged: slot.acknowledged,
+                    logged_at: slot.logged_at,
+                    payload: &slot.payload,
+                });
+            }
+        }
     }
 
     fn counters(&self, out: &mut dyn FnMut(Count)) {

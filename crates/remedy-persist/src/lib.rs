@@ -12,20 +12,36 @@ mod fast;
 mod function;
 mod index;
 mod log;
-mod look;
 mod record;
 mod replay;
 
 pub use config::{PersistConfig, PersistCounters};
 pub use fast::{FastEntry, FastSession, FastSide, Mishaps, SessionView, SlotView};
 pub use log::Persist;
-pub use look::{LogEntryView, UnsafeNow};
 
-use scotfree_device::{DeviceConfig, Pipeline};
+use scotfree_device::{DeviceConfig, Maker, Pipeline};
+
+/// Persist, as a list of functions names it.
+pub const MAKER: Maker = Maker {
+    name: "persist",
+    make: |settings| {
+        Box::new(Persist::new(PersistConfig {
+            media: settings.media,
+            reforward_after: settings.reforward_after,
+            planted: settings.planted,
+            ..PersistConfig::default()
+        }))
+    },
+};
 
 /// A device that has persist alone.
 pub fn device(config: DeviceConfig, persist: PersistConfig) -> Pipeline {
     Pipeline::new(config, vec![Box::new(Persist::new(persist))]).expect("one function is in order")
+}
+
+/// What a device's persist has counted.
+pub fn counters(device: &Pipeline) -> PersistCounters {
+    device.function::<Persist>().map(|persist| *persist.counters()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@
 
 use crate::log::{domain_of, Persist, Slot};
 use scotfree_core::{
-    BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, ServerIndex, SessionId, Token,
+    BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, ServerIndex, SessionId,
+    Token,
 };
 use scotfree_device::{
     Base, Noted, Region, RestoreError, Restored, SessionBase, SessionName, DISK_TOKEN_BIT,

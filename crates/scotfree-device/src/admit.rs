@@ -198,8 +198,7 @@ impl Pipeline {
             return Ok(());
         }
         let seq = packet.seq_num();
-        let stamp =
-            self.base.session(region).and_then(|session| session.noted(seq)).map(|noted| noted.stamp);
+        let stamp = self.base.session(region).and_then(|session| session.noted(seq)).map(|noted| noted.stamp);
         let mut passing = Passing { stamp, ..request.passing(Some(region), Place::Seen) };
         if self.see(now, &mut passing, effects)? == Fate::Ends || self.base.planted(Fault::LoseLastRequest) {
             return Ok(());

@@ -235,8 +235,6 @@ impl Base {
     }
 }
 
-
-
 fn manifest_record(session: &SessionBase) -> ManifestRecord {
     let end = |seq: Option<&SeqNum>| seq.copied().unwrap_or_default();
     ManifestRecord {

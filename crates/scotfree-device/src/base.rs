@@ -9,9 +9,7 @@ use crate::restore::RestoreError;
 use crate::sequencer::Sequencer;
 use crate::sessions::{Beginning, Noted, Region, SessionBase, SessionName, Sessions};
 use crate::touched::Touched;
-use scotfree_core::{
-    BootEpoch, DeviceId, Epoch, Nanos, OrderNumber, SeqNum, ServerIndex, SessionId, Token,
-};
+use scotfree_core::{BootEpoch, DeviceId, Epoch, Nanos, OrderNumber, SeqNum, ServerIndex, SessionId, Token};
 use scotfree_session::Fault;
 use scotfree_wire::{
     emit, key_epoch, ClusterKey, ControlKeys, Direction, Header, Key, Nonce, Reassembly, SessionKeys, Stamp,
@@ -237,6 +235,11 @@ impl Base {
         self.sequencer.current(server)
     }
 
+    /// The incomplete requests to a server.
+    pub fn fragments(&self, server: ServerIndex) -> &Reassembly {
+        &self.fragments[usize::from(server.0)]
+    }
+
     /// The key of the stamps that it makes.
     pub fn stamp_key(&self) -> Key {
         self.keys.stamp.newest()
@@ -345,8 +348,7 @@ impl Base {
             let Some(session) = self.sessions.get(region) else { continue };
             let (client, server, id) = (&session.client_nonce, &session.server_nonce, session.name.id);
             let keys = self.config.cluster_key.session(client, server, id, session.epoch);
-            let (is_gone, revoked) =
-                (!self.config.cluster_key.has(key_epoch(server)), self.has_lost(server));
+            let (is_gone, revoked) = (!self.config.cluster_key.has(key_epoch(server)), self.has_lost(server));
             let Some(session) = self.sessions.get_mut(region) else { continue };
             // What a fast path has logged shows by the client's own key that it is whole.
             let client_to_server = session.keys.client_to_server;

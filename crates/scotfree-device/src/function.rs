@@ -5,6 +5,7 @@
 
 use crate::base::Base;
 use crate::effects::DeviceEffects;
+use crate::look::LogEntryView;
 use crate::origin::Origin;
 use crate::restore::RestoreError;
 use crate::sessions::Region;
@@ -251,6 +252,9 @@ pub trait Function: Debug + Send {
     ) -> Result<(), RestoreError> {
         Err(RestoreError::Layout)
     }
+
+    /// What its log holds.
+    fn entries<'a>(&'a self, _base: &'a Base, _out: &mut dyn FnMut(LogEntryView<'a>)) {}
 
     /// What it has counted.
     fn counters(&self, _out: &mut dyn FnMut(Count)) {}

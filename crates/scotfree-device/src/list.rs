@@ -3,6 +3,7 @@
 //! Invariant: a list that cannot work is refused with what to do, before anything has changed.
 
 use crate::function::Function;
+use crate::maker::{Maker, Settings};
 
 /// Why a list of functions cannot work.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,23 +44,19 @@ impl std::fmt::Display for ListError {
 
 impl std::error::Error for ListError {}
 
-/// Puts the functions that a configuration names into its order, out of all that there are.
-pub fn arrange(
-    names: &[String],
-    mut all: Vec<Box<dyn Function>>,
-) -> Result<Vec<Box<dyn Function>>, ListError> {
-    let known: Vec<&'static str> = all.iter().map(|function| function.name()).collect();
-    let mut list: Vec<Box<dyn Function>> = Vec::new();
+/// Picks the functions that a configuration names out of all that there are, in its order.
+pub fn arrange(names: &[String], all: &[Maker]) -> Result<Vec<Maker>, ListError> {
+    let mut list: Vec<Maker> = Vec::new();
     for name in names {
-        if list.iter().any(|function| function.name() == name) {
+        if list.iter().any(|maker| maker.name == name) {
             return Err(ListError::Twice(name.clone()));
         }
-        let Some(at) = all.iter().position(|function| function.name() == name) else {
-            return Err(ListError::Unknown { name: name.clone(), known });
-        };
-        list.push(all.swap_remove(at));
+        let known = || all.iter().map(|maker| maker.name).collect();
+        let maker = all.iter().find(|maker| maker.name == name);
+        list.push(*maker.ok_or_else(|| ListError::Unknown { name: name.clone(), known: known() })?);
     }
-    check(&list)?;
+    let functions: Vec<_> = list.iter().map(|maker| (maker.make)(&Settings::default())).collect();
+    check(&functions)?;
     Ok(list)
 }
 

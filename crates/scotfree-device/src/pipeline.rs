@@ -15,12 +15,8 @@ use crate::origin::Origin;
 use crate::restore::RestoreError;
 use crate::sessions::{Region, SessionName};
 use crate::DISK_TOKEN_BIT;
-use scotfree_core::{
-    BootEpoch, Durability, Effects, Epoch, Machine, Nanos, SeqNum, ServerIndex, Token,
-};
-use scotfree_wire::{
-    key_epoch, ClusterKey, CloseReason, CloseTail, Kind, Packet, Tail, WireError,
-};
+use scotfree_core::{BootEpoch, Durability, Effects, Epoch, Machine, Nanos, SeqNum, ServerIndex, Token};
+use scotfree_wire::{key_epoch, CloseReason, CloseTail, ClusterKey, Kind, Packet, Tail, WireError};
 use std::net::SocketAddr;
 use std::ops::Range;
 

@@ -40,7 +40,9 @@ pub struct Sequencer(Vec<Box<dyn OrderCounter>>);
 
 impl Sequencer {
     pub(crate) fn new(server_count: usize) -> Sequencer {
-        Sequencer((0..server_count).map(|_| Box::new(OwnCounter::default()) as Box<dyn OrderCounter>).collect())
+        Sequencer(
+            (0..server_count).map(|_| Box::new(OwnCounter::default()) as Box<dyn OrderCounter>).collect(),
+        )
     }
 
     /// The last number given in a server's order.

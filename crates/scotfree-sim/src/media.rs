@@ -5,8 +5,8 @@
 //! done, not done or, for a write, torn, each as chance has it.
 
 use crate::rng::{PerMillion, Rng};
-use scotfree_device::DISK_TOKEN_BIT;
 use scotfree_core::{Durability, Nanos, Token};
+use scotfree_device::DISK_TOKEN_BIT;
 use std::collections::BTreeMap;
 
 /// Where a log entry's record names its session and its place in it (see the layout in

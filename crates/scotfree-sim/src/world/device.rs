@@ -13,7 +13,7 @@ use crate::network::Place;
 use crate::rng::{PerMillion, Rng};
 use crate::scenario::{Repair, Scenario};
 use crate::trace::{Happening, Loss};
-use remedy_persist::{Persist, PersistConfig};
+use remedy_persist::PersistConfig;
 use scotfree_core::{
     BootEpoch, DeviceId, Durability, Effects, Epoch, Machine, Nanos, SeqNum, ServerIndex, SessionId, Token,
 };
@@ -105,7 +105,7 @@ impl DeviceNode {
 
     /// How many entries its log holds.
     pub(super) fn entry_count(&self) -> usize {
-        self.machine.as_ref().map_or(0, entry_count)
+        self.machine.as_ref().map_or(0, Pipeline::entry_count)
     }
 
     pub(super) fn media(&self) -> &Media {
@@ -199,7 +199,7 @@ impl World {
     fn check_nonsense_is_no_entry(&mut self, now: Nanos, machine: &mut Pipeline) {
         let nonsense: [u8; 40] = self.chance.media.bytes();
         let _ = machine.restore(now, Token(0), &nonsense);
-        if entry_count(machine) > 0 {
+        if machine.entry_count() > 0 {
             self.must(Err(Violation::new(
                 Invariant::Authentic,
                 "a record of random bytes became a log entry",
@@ -297,7 +297,10 @@ impl World {
                     | Kind::Lease
             )
         );
-        let speaker = self.devices[device].machine.as_ref().map_or(Epoch(0), |machine| machine.server_epoch(ServerIndex(0)));
+        let speaker = self.devices[device]
+            .machine
+            .as_ref()
+            .map_or(Epoch(0), |machine| machine.server_epoch(ServerIndex(0)));
         commands && packet.from == SERVER_ADDRESS && Epoch(packet.sight.epoch) < speaker
     }
 
@@ -394,7 +397,7 @@ impl World {
     pub(super) fn retire_device(&mut self, device: usize) {
         let Some(machine) = self.devices[device].machine.take() else { return };
         let counters = machine.counters();
-        let persist = machine.function::<Persist>().map(|persist| *persist.counters()).unwrap_or_default();
+        let persist = remedy_persist::counters(&machine);
         self.report.logged += persist.logged;
         self.report.replays += persist.replays;
         self.report.reforwarded += persist.reforwarded;
@@ -489,10 +492,6 @@ impl Shell for Surroundings<'_> {
     fn collect(&mut self, _done: &mut Vec<Token>) {
         self.round += 1;
     }
-}
-
-fn entry_count(machine: &Pipeline) -> usize {
-    machine.function::<Persist>().map_or(0, |persist| persist.entries(machine.base()).count())
 }
 
 fn configure(config: &mut DeviceConfig, scenario: &Scenario) -> PersistConfig {

@@ -8,7 +8,6 @@ use super::{place_of, World};
 use crate::model::{Invariant, Violation};
 use crate::network::Place;
 use crate::trace::Sight;
-use remedy_persist::Persist;
 use scotfree_core::{Durability, Nanos, SeqNum};
 use scotfree_session::Server;
 use scotfree_wire::{Flags, Kind, Packet, Tail};
@@ -110,7 +109,7 @@ impl World {
         let Some(machine) = self.devices[device].machine() else { return };
         let counters = machine.counters();
         let requests = counters.admitted + counters.unadmitted + counters.duplicate + counters.bad;
-        let persist = machine.function::<Persist>().map(|persist| *persist.counters()).unwrap_or_default();
+        let persist = remedy_persist::counters(machine);
         let updates = persist.logged + persist.ungranted;
         let add_up = counters.requests == requests && persist.admitted_updates == updates;
         let fits = machine.session_count() <= self.scenario.device_sessions_max as usize;
