@@ -10,11 +10,13 @@
 #endif
 
 #define SCOT_MAGIC 0x544f4353u
-#define SCOT_VERSION 1u
+#define SCOT_VERSION 2u
 #define SCOT_PACKET_BYTES_MAX 1452u
 #define SCOT_REQUEST_BYTES_MAX 49152u
 #define SCOT_RESPONSE_BYTES_MAX 1048576u
-#define SCOT_REFUSAL_COUNT 11u
+#define SCOT_EXTENSION_WORD_BYTES 8u
+#define SCOT_KIND_SESSION_LAST 31u
+#define SCOT_REFUSAL_COUNT 14u
 
 #define SCOT_FLAG_EARLY 0x0001u
 #define SCOT_FLAG_SKIP 0x0002u
@@ -45,6 +47,14 @@ enum scot_kind {
 	SCOT_KIND_LEASE = 15,
 	SCOT_KIND_BUSY = 16,
 	SCOT_KIND_DRAIN = 17,
+};
+
+enum scot_function {
+	SCOT_FUNCTION_SERVER = 0,
+	SCOT_FUNCTION_CACHE = 32,
+	SCOT_FUNCTION_OBJECTS = 48,
+	SCOT_FUNCTION_REPLICATE = 64,
+	SCOT_FUNCTION_TRIAL = 240,
 };
 
 enum scot_durability {
@@ -79,11 +89,11 @@ struct scot_header {
 	__u8 durability_asked;       /* by the client */
 	__u8 durability_granted;     /* by the sender of an acknowledgement */
 	__u8 device_acks_asked;      /* how many distinct devices must acknowledge */
-	__u8 zero[1];                /* reserved */
+	__u8 extension_words;        /* of eight bytes, between tail and payload */
 	__le32 epoch;                /* the server's incarnation */
 	__le64 session;              /* 0 between server and device */
 	__le64 seq_num;              /* the request's place in its session */
-	__le64 key_hash;             /* over database and key */
+	__le64 key_hash;             /* over database and key, or what the kind says there */
 	__le16 fragment_index;       /* from 0 */
 	__le16 fragment_count;       /* at least 1 */
 	__le32 payload_bytes;        /* of this packet */
@@ -105,8 +115,8 @@ _Static_assert(__builtin_offsetof(struct scot_header, durability_granted) == 9, 
 _Static_assert(sizeof(((struct scot_header *)0)->durability_granted) == 1, "header.durability_granted");
 _Static_assert(__builtin_offsetof(struct scot_header, device_acks_asked) == 10, "header.device_acks_asked");
 _Static_assert(sizeof(((struct scot_header *)0)->device_acks_asked) == 1, "header.device_acks_asked");
-_Static_assert(__builtin_offsetof(struct scot_header, zero) == 11, "header.zero");
-_Static_assert(sizeof(((struct scot_header *)0)->zero) == 1, "header.zero");
+_Static_assert(__builtin_offsetof(struct scot_header, extension_words) == 11, "header.extension_words");
+_Static_assert(sizeof(((struct scot_header *)0)->extension_words) == 1, "header.extension_words");
 _Static_assert(__builtin_offsetof(struct scot_header, epoch) == 12, "header.epoch");
 _Static_assert(sizeof(((struct scot_header *)0)->epoch) == 4, "header.epoch");
 _Static_assert(__builtin_offsetof(struct scot_header, session) == 16, "header.session");
@@ -205,7 +215,10 @@ struct scot_response {
 	__le64 started_ns;           /* the handler started */
 	__le64 ended_ns;             /* the handler ended */
 	__le64 dequeued_ns;          /* the sender took the response */
-	__le64 received_by;          /* who made received_ns: 0 the library, 1 the kernel, 2 derived */
+	__u8 received_by;            /* who made received_ns: 0 the library, 1 the kernel, 2 derived */
+	__u8 answered_by;            /* 0 the server, else the first code of the function's family */
+	__le16 device;               /* the device of that function, 0 for the server */
+	__u8 zero[4];                /* reserved */
 };
 
 _Static_assert(__builtin_offsetof(struct scot_response, received_ns) == 0, "response.received_ns");
@@ -217,7 +230,13 @@ _Static_assert(sizeof(((struct scot_response *)0)->ended_ns) == 8, "response.end
 _Static_assert(__builtin_offsetof(struct scot_response, dequeued_ns) == 24, "response.dequeued_ns");
 _Static_assert(sizeof(((struct scot_response *)0)->dequeued_ns) == 8, "response.dequeued_ns");
 _Static_assert(__builtin_offsetof(struct scot_response, received_by) == 32, "response.received_by");
-_Static_assert(sizeof(((struct scot_response *)0)->received_by) == 8, "response.received_by");
+_Static_assert(sizeof(((struct scot_response *)0)->received_by) == 1, "response.received_by");
+_Static_assert(__builtin_offsetof(struct scot_response, answered_by) == 33, "response.answered_by");
+_Static_assert(sizeof(((struct scot_response *)0)->answered_by) == 1, "response.answered_by");
+_Static_assert(__builtin_offsetof(struct scot_response, device) == 34, "response.device");
+_Static_assert(sizeof(((struct scot_response *)0)->device) == 2, "response.device");
+_Static_assert(__builtin_offsetof(struct scot_response, zero) == 36, "response.zero");
+_Static_assert(sizeof(((struct scot_response *)0)->zero) == 4, "response.zero");
 _Static_assert(sizeof(struct scot_response) == 40, "scot_response");
 
 /* The tail of Retransmit: a closed range. */
@@ -346,6 +365,9 @@ enum scot_refusal {
 	SCOT_REFUSAL_BAD_FRAGMENT = 8,
 	SCOT_REFUSAL_ELSEWHERE = 9,
 	SCOT_REFUSAL_UNKNOWN_KEY_EPOCH = 10,
+	SCOT_REFUSAL_UNKNOWN_EXTENSION = 11,
+	SCOT_REFUSAL_BAD_EXTENSION = 12,
+	SCOT_REFUSAL_EXTENSION_NOT_OFFERED = 13,
 };
 
 /* The size of the tail that follows the header of a packet; -1 if there is no such kind. */

@@ -138,7 +138,7 @@ static __always_inline bool persist_is_request(__u8 kind)
 static __always_inline bool persist_header_is_valid(const struct scot_header *header)
 {
 	return header->durability_asked <= SCOT_DURABILITY_RAM_AND_DISK &&
-	       header->durability_granted <= SCOT_DURABILITY_RAM_AND_DISK && header->zero[0] == 0 &&
+	       header->durability_granted <= SCOT_DURABILITY_RAM_AND_DISK &&
 	       (header->flags & ~SCOT_FLAGS_ALL) == 0 && header->fragment_index < header->fragment_count &&
 	       header->seq_num < PERSIST_PLACE_MAX && header->completed < PERSIST_PLACE_MAX &&
 	       (!persist_is_request(header->kind) || header->seq_num > 0);
@@ -191,7 +191,11 @@ static __always_inline enum persist_structure persist_check_tail(struct xdp_md *
 	case SCOT_KIND_RESPONSE: {
 		const struct scot_response *response = tail;
 
-		return (void *)(response + 1) <= end && response->received_by <= 2 ? PERSIST_WHOLE : PERSIST_DAMAGED;
+		if ((void *)(response + 1) > end || response->received_by > 2)
+			return PERSIST_DAMAGED;
+		// Of a device: its functions' names are the daemon's to know.
+		return response->answered_by || response->device || response->zero[0] || response->zero[1] ||
+			       response->zero[2] || response->zero[3] ? PERSIST_UNEXAMINED : PERSIST_WHOLE;
 	}
 	case SCOT_KIND_SERVER_ACK:
 	case SCOT_KIND_BUSY:
@@ -217,6 +221,9 @@ static __always_inline enum persist_structure persist_check(struct xdp_md *frame
 
 	if (header->version != SCOT_VERSION)
 		return persist_damaged(counters, SCOT_REFUSAL_WRONG_VERSION);
+	// Another family's, or with extensions.
+	if (header->kind > SCOT_KIND_SESSION_LAST || header->extension_words != 0)
+		return PERSIST_UNEXAMINED;
 	tail_bytes = scot_tail_bytes(header->kind);
 	if (tail_bytes < 0)
 		return persist_damaged(counters, SCOT_REFUSAL_UNKNOWN_KIND);

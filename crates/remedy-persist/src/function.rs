@@ -7,12 +7,16 @@ use scotfree_device::{
     Verdict, Way,
 };
 use scotfree_session::Fault;
-use scotfree_wire::{Kind, Packet, StampKind, Tail, WireError};
+use scotfree_wire::{Family, Kind, Packet, StampKind, Tail, WireError};
 use std::any::Any;
 
 impl Function for Persist {
     fn name(&self) -> &'static str {
         "persist"
+    }
+
+    fn family(&self) -> Family {
+        Family::Session
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -13,7 +13,7 @@ use crate::sessions::{Region, SessionName};
 use scotfree_core::{Durability, Nanos, ServerIndex};
 use scotfree_session::Fault;
 use scotfree_wire::{
-    emit, emit_stamp, fragments, Flags, Header, Kind, Packet, Stamp, StampKind, Tail, WireError,
+    emit, emit_stamp, fragments, Family, Flags, Header, Kind, Packet, Stamp, StampKind, Tail, WireError,
     RESPONSE_BYTES_MAX,
 };
 use std::net::SocketAddr;
@@ -171,7 +171,8 @@ impl Pipeline {
                 Verdict::Next => {}
                 Verdict::Refuse(error) => return Err(error),
                 verdict @ (Verdict::Answer(_) | Verdict::Absorb) => {
-                    if self.base.withhold_or_answer(passing, verdict, effects) {
+                    let by = self.functions[at].family();
+                    if self.base.withhold_or_answer(passing, verdict, by, effects) {
                         return Ok(Fate::Ends);
                     }
                 }
@@ -349,6 +350,7 @@ impl Base {
         &mut self,
         passing: &Passing<'_>,
         verdict: Verdict,
+        by: Family,
         effects: &mut DeviceEffects,
     ) -> bool {
         let may = passing.answerable || self.planted(Fault::AbsorbWrite);
@@ -365,7 +367,7 @@ impl Base {
         }
         self.withhold(region, passing.seq());
         let (seq, key_hash, depends) = (passing.seq(), passing.header.key_hash, passing.depends);
-        self.answer(region, Answered { seq, key_hash, depends, bytes }, effects);
+        self.answer(region, Answered { seq, key_hash, by, depends, bytes }, effects);
         true
     }
 

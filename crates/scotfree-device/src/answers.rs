@@ -10,7 +10,9 @@ use crate::effects::DeviceEffects;
 use crate::sessions::{Region, SessionBase};
 use scotfree_core::{ByteRange, Epoch, KeyHash, SeqNum, Token};
 use scotfree_session::Fault;
-use scotfree_wire::{emit, emit_stamp, fragments, Flags, Header, Kind, ResponseTail, Stamp, Tail};
+use scotfree_wire::{
+    emit, emit_stamp, fragments, Answerer, Family, Flags, Header, Kind, ResponseTail, Stamp, Tail,
+};
 use std::collections::VecDeque;
 
 /// An answer.
@@ -18,6 +20,7 @@ use std::collections::VecDeque;
 struct Answer {
     seq: SeqNum,
     key_hash: KeyHash,
+    by: Family,
     /// It leaves when this has completed.
     depends: Option<Token>,
     bytes: Vec<u8>,
@@ -35,6 +38,7 @@ pub(crate) struct Answers {
 pub(crate) struct Answered {
     pub(crate) seq: SeqNum,
     pub(crate) key_hash: KeyHash,
+    pub(crate) by: Family,
     pub(crate) depends: Option<Token>,
     /// The answer, in the effects.
     pub(crate) bytes: ByteRange,
@@ -96,12 +100,12 @@ impl Base {
         session.answers.run = Some((first, seq));
     }
 
-    /// Answers a request in the server's name, and keeps the answer.
+    /// Answers a request for the server, and keeps the answer. It says who answered, under the device's key.
     pub(crate) fn answer(&mut self, region: Region, answered: Answered, effects: &mut DeviceEffects) {
-        let Answered { seq, key_hash, depends, bytes } = answered;
+        let Answered { seq, key_hash, by, depends, bytes } = answered;
         let Some(session) = self.sessions.get_mut(region) else { return };
         let bytes = self.answer_room.take(effects.bytes(bytes));
-        session.answers.kept.push_back(Answer { seq, key_hash, depends, bytes });
+        session.answers.kept.push_back(Answer { seq, key_hash, by, depends, bytes });
         self.counters.answered += 1;
         self.answers_waiting += usize::from(depends.is_some());
         self.send_answer(region, seq, effects);
@@ -144,10 +148,11 @@ impl Base {
         let mut header = Header::new(Kind::Response, session.name.id, epoch);
         header.seq_num = answer.seq;
         header.key_hash = answer.key_hash;
-        let tail = Tail::Response(ResponseTail::default());
+        let answered_by = Answerer::device(self.config.device, answer.by);
+        let tail = Tail::Response(ResponseTail { answered_by, ..ResponseTail::default() });
         let from = self.config.server(session.name.server).address;
         for (header, part) in fragments(&header, &answer.bytes).expect("a longer answer is not taken") {
-            let key = &session.keys.server_to_client;
+            let key = &session.keys.device_to_client;
             effects.send(from, session.client, |out| emit(&header, &tail, part, key, out));
         }
     }
@@ -185,7 +190,7 @@ impl Base {
         let stamp = session.noted(last).map_or_else(Stamp::default, |noted| noted.stamp);
         let mut header = Header::new(Kind::Read, session.name.id, session.epoch);
         header.seq_num = last;
-        header.key_hash = KeyHash(first.0);
+        header.set_skip_first(first);
         header.flags = Flags::SKIP.with(Flags::AGAIN);
         header.completed = completed;
         let to = self.config.server(session.name.server).address;

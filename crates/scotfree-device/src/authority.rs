@@ -228,8 +228,7 @@ impl Base {
     pub(crate) fn send_confirmation(&self, name: SessionName, effects: &mut DeviceEffects) {
         let mut header = Header::new(Kind::SessionClose, name.id, self.server_epoch(name.server));
         header.flags = Flags::CONFIRMED;
-        // Which device speaks stands where a request has its key.
-        header.key_hash = scotfree_core::KeyHash(u64::from(self.config.device.0));
+        header.set_confirming_device(self.config.device);
         let tail = Tail::Close(CloseTail { reason: CloseReason::Expire });
         self.send_to_server(name.server, &header, &tail, &[], effects);
     }

@@ -10,7 +10,7 @@ use crate::origin::Origin;
 use crate::restore::RestoreError;
 use crate::sessions::Region;
 use scotfree_core::{ByteRange, Durability, Nanos, SeqNum, ServerIndex, SessionId, Token};
-use scotfree_wire::{Flags, Header, Kind, Packet, Stamp, WireError};
+use scotfree_wire::{Family, Flags, Header, Kind, Packet, Stamp, WireError};
 use std::any::Any;
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -148,6 +148,10 @@ pub trait Function: Debug + Send {
     /// Its name in the configuration.
     fn name(&self) -> &'static str;
 
+    /// Whose packets are its own: control packets of this family come to it, and its answers bear the family's name.
+    /// What belongs to sessions and is not the base's comes to the functions of [`Family::Session`].
+    fn family(&self) -> Family;
+
     /// It as what it is, for those who made it.
     fn as_any(&self) -> &dyn Any;
 
@@ -181,6 +185,18 @@ pub trait Function: Debug + Send {
         _effects: &mut DeviceEffects,
     ) -> Result<(), String> {
         Ok(())
+    }
+
+    /// A packet of its own family, to the device's address, whose sender nothing has been said of yet.
+    fn on_own_packet(
+        &mut self,
+        _now: Nanos,
+        _base: &mut Base,
+        _origin: Origin,
+        _message: &[u8],
+        _effects: &mut DeviceEffects,
+    ) -> Result<(), WireError> {
+        Err(WireError::UnknownKind)
     }
 
     /// Everything is decided and carried out. An error is for the operator.

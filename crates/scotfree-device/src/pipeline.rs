@@ -16,7 +16,7 @@ use crate::restore::RestoreError;
 use crate::sessions::{Region, SessionName};
 use crate::DISK_TOKEN_BIT;
 use scotfree_core::{BootEpoch, Durability, Effects, Epoch, Machine, Nanos, SeqNum, ServerIndex, Token};
-use scotfree_wire::{key_epoch, CloseReason, CloseTail, ClusterKey, Kind, Packet, Tail, WireError};
+use scotfree_wire::{key_epoch, CloseReason, CloseTail, ClusterKey, Family, Kind, Packet, Tail, WireError};
 use std::net::SocketAddr;
 use std::ops::Range;
 
@@ -230,6 +230,9 @@ impl Pipeline {
         message: &[u8],
         effects: &mut DeviceEffects,
     ) -> Result<(), WireError> {
+        if let Some(family) = Family::of_packet(message).filter(|family| *family != Family::Session) {
+            return self.receive_of(now, family, origin, to, message, effects);
+        }
         let packet = Packet::parse(message)?;
         let config = &self.base.config;
         let from_server = config.server_at(origin.address);
@@ -258,6 +261,25 @@ impl Pipeline {
         }
         forward(effects, message);
         Ok(())
+    }
+
+    /// A packet of a function's own family: for this device, or on its way to somebody else.
+    fn receive_of(
+        &mut self,
+        now: Nanos,
+        family: Family,
+        origin: Origin,
+        to: SocketAddr,
+        message: &[u8],
+        effects: &mut DeviceEffects,
+    ) -> Result<(), WireError> {
+        if to != self.base.config.address {
+            forward(effects, message);
+            return Ok(());
+        }
+        let function = self.functions.iter_mut().find(|function| function.family() == family);
+        let function = function.ok_or(WireError::UnknownKind)?;
+        function.on_own_packet(now, &mut self.base, origin, message, effects)
     }
 
     /// A client says in its heartbeats too what it has for certain.
@@ -434,7 +456,8 @@ impl Pipeline {
         packet: &Packet<'_>,
         effects: &mut DeviceEffects,
     ) -> Result<(), WireError> {
-        for function in &mut self.functions {
+        let own = |function: &&mut Box<dyn Function>| function.family() == Family::Session;
+        for function in self.functions.iter_mut().filter(own) {
             if function.on_control(now, &mut self.base, server, packet, effects)? {
                 return Ok(());
             }

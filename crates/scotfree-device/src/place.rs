@@ -78,11 +78,11 @@ impl Base {
         let (id, first) = (packet.session(), packet.seq_num());
         let region = self.sessions.find(SessionName { server, id });
         let noted = region.and_then(|region| self.sessions.get(region)?.noted(first));
-        let asked_last = packet.header().completed;
+        let asked_last = packet.header().run_last();
         let (stamp, last) = match (noted, region) {
             (Some(noted), _) => (noted.stamp, first),
             (None, Some(region)) => {
-                self.place_run(region, first, asked_last, SeqNum(packet.header().key_hash.0))
+                self.place_run(region, first, asked_last, packet.header().run_last_write())
             }
             // A session that is not known here: its requests pass unlogged, after all that is logged.
             (None, None) => {
@@ -93,7 +93,7 @@ impl Base {
         };
         let mut header = Header::new(Kind::Drain, id, self.server_epoch(server));
         header.seq_num = first;
-        header.completed = last;
+        header.set_run_last(last);
         header.flags = if region.is_some() { Flags::NONE } else { Flags::VOID };
         self.send_to_server(server, &header, &Tail::Stamp(stamp), &[], effects);
     }

@@ -439,6 +439,7 @@ impl CSession {
             AnsweredBy::Server => -1,
             AnsweredBy::ServerAck => -2,
             AnsweredBy::Device(DeviceId(device)) => c_int::from(device),
+            AnsweredBy::Function(answerer) => c_int::from(answerer.device.0),
         };
         let info = ReplyInfo { seq: reply.seq.0, bytes: 0, failed: c_int::from(reply.failed), answered_by };
         Ok((info, reply.bytes.unwrap_or_default().to_vec()))

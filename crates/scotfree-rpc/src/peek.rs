@@ -86,6 +86,7 @@ mod tests {
         ended: Nanos(3),
         dequeued: Nanos(4),
         received_by: StampSource::Kernel,
+        answered_by: scotfree_wire::Answerer::SERVER,
     };
 
     fn packet(kind: Kind, flags: Flags, tail: &Tail) -> Vec<u8> {

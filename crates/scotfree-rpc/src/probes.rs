@@ -11,7 +11,7 @@ use scotfree_core::{Boundaries, Boundary, Nanos, SeqNum, StampSource};
 use scotfree_io::{now_monotonic, now_realtime, Stamps};
 use scotfree_session::{AnsweredBy, RequestKind};
 use scotfree_trace::{CallRecord, Ids, Sources, SpanId};
-use scotfree_wire::ResponseTail;
+use scotfree_wire::{Answerer, ResponseTail};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
@@ -386,6 +386,9 @@ impl Recorder {
             clock_bound_ns: None,
             answered_by: match ending.answered_by {
                 AnsweredBy::Device(device) => scotfree_trace::AnsweredBy::Device(device),
+                AnsweredBy::Function(Answerer { function, device }) => {
+                    scotfree_trace::AnsweredBy::Function(device, function.name())
+                }
                 AnsweredBy::Server | AnsweredBy::ServerAck => scotfree_trace::AnsweredBy::Server,
             },
             request_bytes: u64::from(call.request_bytes),
@@ -433,6 +436,7 @@ fn lacks_stamps(record: &CallRecord) -> bool {
 fn answer_arrival(call: &Call, ending: &Ending) -> Stamped {
     match ending.answered_by {
         AnsweredBy::Device(_) if call.device_ack.is_some() => call.device_ack,
+        AnsweredBy::Function(_) => call.response,
         AnsweredBy::Device(_) | AnsweredBy::Server | AnsweredBy::ServerAck => ending.completing,
     }
 }
@@ -568,6 +572,7 @@ mod tests {
                 ended: Nanos(150),
                 dequeued: Nanos(160),
                 received_by: StampSource::Kernel,
+                answered_by: Answerer::SERVER,
             },
             completing: Stamped::kernel(Nanos(180)),
             resumed: Nanos(190),

@@ -61,13 +61,17 @@ fn line(from: SocketAddr, bytes: usize, error: WireError) -> String {
     let hint = match error {
         WireError::BadMac | WireError::BadStampMac => "; has it the same key file?",
         WireError::UnknownKeyEpoch => "; was its key file, or this one, rotated and not read again (SIGHUP)?",
-        WireError::WrongVersion => "; is it of another version?",
+        WireError::WrongVersion | WireError::UnknownExtension => "; is it of another version?",
+        WireError::ExtensionNotOffered => {
+            "; it was not offered to be taken: is its session of another server?"
+        }
         WireError::Truncated
         | WireError::Oversized
         | WireError::WrongMagic
         | WireError::UnknownKind
         | WireError::InvalidField
         | WireError::BadFragment
+        | WireError::BadExtension
         | WireError::Elsewhere => "",
     };
     format!("dropped a packet of {bytes} bytes from {from}: {} ({error}){hint}", error.name())

@@ -24,7 +24,7 @@ use late_stamps::LateStamps;
 use scotfree_core::{ByteRange, Effects, Machine, Nanos, SeqNum, SessionId, Token};
 use scotfree_io::{now_monotonic, RxBurst, Transport};
 use scotfree_session::{RecoveredSession, RequestKind, Server, ServerConfig, ServerOwn};
-use scotfree_wire::{LateStamp, ResponseTail, PACKET_BYTES_MAX};
+use scotfree_wire::{Answerer, LateStamp, ResponseTail, PACKET_BYTES_MAX};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
@@ -521,6 +521,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             ended,
             dequeued,
             received_by: flight.received.source,
+            answered_by: Answerer::SERVER,
         };
         self.forget_landed();
         Some(if times.started == Nanos(0) { ResponseTail::default() } else { times })

@@ -11,14 +11,17 @@ use scotfree_core::{
     Token, TIER_DEVICES_MAX,
 };
 use scotfree_wire::{
-    emit, key_epoch, CloseReason, CloseTail, ClusterKey, ControlKeys, Direction, Flags, Header,
-    HeartbeatTail, KeyEpoch, Kind, LateStamp, Nonce, OpenTail, Packet, RangeTail, Reassembly, ResponseTail,
-    SessionKeys, Stamp, Tail, WireError, LATE_STAMP_BYTES, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX,
+    emit, emit_extended, key_epoch, Answerer, CloseReason, CloseTail, ClusterKey, ControlKeys, Direction,
+    ExtensionSet, Extensions, Flags, Header, HeartbeatTail, Identity, KeyEpoch, Kind, LateStamp, Nonce,
+    ObjectNote, OpenTail, Packet, RangeTail, Reassembly, ResponseTail, SessionKeys, Stamp, Tail, WireError,
+    FURTHER_KEYS_MAX, LATE_STAMP_BYTES, PAYLOAD_BYTES_MAX, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX,
     WIRE_ERROR_COUNT,
 };
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+/// The extensions that a client takes in responses.
+const EXTENSIONS_TAKEN: ExtensionSet = ExtensionSet::OBJECT;
 /// How many devices a request can ask to acknowledge it.
 pub(crate) const DEVICES_MAX: usize = TIER_DEVICES_MAX as usize;
 /// How many incomplete fragmented responses are kept.
@@ -162,10 +165,19 @@ pub enum SubmitError {
     NotOpen,
     /// As many requests are outstanding or unstable as the server has granted: wait for a completion.
     WindowFull,
-    /// The payload is larger than any request may be.
+    /// The payload is larger than any request may be, or than one packet that bears extensions.
     TooLarge,
     /// The session is closed or closing.
     Closed,
+}
+
+/// Why a request with extensions was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExtendedError {
+    /// The server has not offered to take such an extension.
+    NotOffered,
+    /// As for any request.
+    Submit(SubmitError),
 }
 
 /// Who completed a request.
@@ -175,6 +187,8 @@ pub enum AnsweredBy {
     Server,
     /// A device's acknowledgement, the last one needed.
     Device(DeviceId),
+    /// A function of a device, in the server's place.
+    Function(Answerer),
     /// The server's word that the update is stable.
     ServerAck,
 }
@@ -276,6 +290,7 @@ struct Entry {
     relaxed: bool,
     traced: bool,
     key_hash: KeyHash,
+    further: Option<Box<Further>>,
     payload: Vec<u8>,
     /// The first of `tries` sendings; samples the round trip when there was one only.
     sent_at: Nanos,
@@ -284,6 +299,26 @@ struct Entry {
     acks: [Option<(DeviceId, BootEpoch)>; DEVICES_MAX],
     reply: Option<Reply>,
     done: bool,
+}
+
+/// The extensions of a request, kept as long as it is.
+#[derive(Debug)]
+struct Further {
+    keys: Vec<KeyHash>,
+    identity: Option<Identity>,
+    object: Option<ObjectNote>,
+}
+
+impl Further {
+    fn of(extensions: &Extensions<'_>) -> Option<Box<Further>> {
+        let Extensions { further_keys, identity, object } = *extensions;
+        let is_empty = *extensions == Extensions::NONE;
+        (!is_empty).then(|| Box::new(Further { keys: further_keys.to_vec(), identity, object }))
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions { further_keys: &self.keys, identity: self.identity, object: self.object }
+    }
 }
 
 #[derive(Debug)]
@@ -305,6 +340,8 @@ pub struct Client {
     session: SessionId,
     epoch: Epoch,
     window: u32,
+    /// The extensions that the server takes.
+    offered: ExtensionSet,
     /// Everything up to here is stable, or a read that is complete.
     base: SeqNum,
     /// The requests after `base`, in order.
@@ -341,6 +378,7 @@ impl Client {
             session: SessionId(0),
             epoch: Epoch(0),
             window: 0,
+            offered: ExtensionSet::NONE,
             base: SeqNum(0),
             entries: VecDeque::new(),
             completed: SeqNum(0),
@@ -376,12 +414,40 @@ impl Client {
         request: Request<'_>,
         effects: &mut Effects<ClientOwn>,
     ) -> Result<SeqNum, SubmitError> {
+        self.take(now, request, &Extensions::NONE, effects)
+    }
+
+    /// As [`Client::submit`], with extensions; the request must fit one packet with them.
+    pub fn submit_extended(
+        &mut self,
+        now: Nanos,
+        request: Request<'_>,
+        extensions: &Extensions<'_>,
+        effects: &mut Effects<ClientOwn>,
+    ) -> Result<SeqNum, ExtendedError> {
+        if self.state == State::Open && !self.offered.has(extensions.set()) {
+            return Err(ExtendedError::NotOffered);
+        }
+        self.take(now, request, extensions, effects).map_err(ExtendedError::Submit)
+    }
+
+    fn take(
+        &mut self,
+        now: Nanos,
+        request: Request<'_>,
+        extensions: &Extensions<'_>,
+        effects: &mut Effects<ClientOwn>,
+    ) -> Result<SeqNum, SubmitError> {
         match self.state {
             State::New | State::Opening { .. } => return Err(SubmitError::NotOpen),
             State::Closing { .. } | State::Closed => return Err(SubmitError::Closed),
             State::Open => {}
         }
-        if request.payload.len() > REQUEST_BYTES_MAX {
+        let room = match extensions.bytes() {
+            0 => REQUEST_BYTES_MAX,
+            bytes => PAYLOAD_BYTES_MAX - bytes,
+        };
+        if request.payload.len() > room || extensions.further_keys.len() > FURTHER_KEYS_MAX {
             return Err(SubmitError::TooLarge);
         }
         if self.credit() == 0 {
@@ -396,6 +462,7 @@ impl Client {
             relaxed: request.relaxed,
             traced: request.traced,
             key_hash: request.key_hash,
+            further: Further::of(extensions),
             payload,
             sent_at: now,
             tries: 0,
@@ -501,7 +568,8 @@ impl Client {
         self.state = State::Opening { tries: tries + 1 };
         let wait = backoff(self.config.rto_min, self.config.rto_max, tries);
         self.state_timer = now.plus(self.jitter.around(wait));
-        let header = Header::new(Kind::SessionOpen, SessionId(0), Epoch(0));
+        let mut header = Header::new(Kind::SessionOpen, SessionId(0), Epoch(0));
+        header.set_offered(EXTENSIONS_TAKEN);
         let tail = Tail::Open(OpenTail {
             client_nonce: self.config.client_nonce,
             window_asked: self.config.window_asked,
@@ -531,8 +599,15 @@ impl Client {
         self.untold_bytes = 0;
         let route = Route { from: self.config.local, to: self.config.server };
         let tail = Tail::Stamp(Stamp::default());
-        send_whole(effects, route, &header, &tail, &entry.payload, &keys.client_to_server)
-            .expect("the size was checked when the request was taken");
+        let further = entry.further.as_ref().filter(|_| !header.flags.has(Flags::SKIP));
+        let (payload, key) = (&entry.payload, &keys.client_to_server);
+        match further {
+            Some(further) => effects.send(route.from, route.to, |out| {
+                emit_extended(&header, &tail, &further.extensions(), payload, key, out);
+            }),
+            None => send_whole(effects, route, &header, &tail, payload, key)
+                .expect("the size was checked when the request was taken"),
+        }
         self.schedule(index, now.plus(wait));
     }
 
@@ -556,7 +631,7 @@ impl Client {
         header.flags = set(header.flags, skip, Flags::SKIP);
         if skip {
             header.kind = Kind::Read;
-            header.key_hash = KeyHash(header.seq_num.0);
+            header.set_skip_first(header.seq_num);
         }
         header
     }
@@ -650,7 +725,8 @@ impl Client {
                 self.on_persist_ack(now, packet, *stamp);
             }
             (Kind::Response, Tail::Response(times)) => {
-                packet.verify(&keys.server_to_client)?;
+                let by_server = times.answered_by == Answerer::SERVER;
+                packet.verify(if by_server { &keys.server_to_client } else { &keys.device_to_client })?;
                 self.on_response(now, packet, *times)?;
             }
             (Kind::ServerAck, _) => {
@@ -722,6 +798,7 @@ impl Client {
         self.keys = Some(self.config.cluster_key.session(nonces.0, nonces.1, self.session, self.epoch));
         self.key_epoch = key_epoch(&accept.server_nonce);
         self.window = accept.window.min(self.config.window_asked);
+        self.offered = packet.header().offered();
         self.state = State::Open;
         self.state_timer = Nanos::MAX;
         effects.own(ClientOwn::Opened { session: self.session, window: self.window });
@@ -773,6 +850,13 @@ impl Client {
         if self.entries[index].reply.is_some() || self.entries[index].done {
             return Ok(());
         }
+        if !EXTENSIONS_TAKEN.has(packet.extensions().set()) {
+            return Err(WireError::ExtensionNotOffered);
+        }
+        // Of writes devices say nothing but what they have logged.
+        if times.answered_by != Answerer::SERVER && self.entries[index].kind != RequestKind::Read {
+            return Err(WireError::InvalidField);
+        }
         let Some(whole) = self.responses.offer(packet)? else { return Ok(()) };
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.extend_from_slice(&whole.payload);
@@ -808,8 +892,7 @@ impl Client {
         let Some(keys) = self.keys else { return };
         let mut header = Header::new(Kind::Read, self.session, self.epoch);
         header.seq_num = last;
-        // The first of the range stands where a request has its key.
-        header.key_hash = KeyHash(first.0);
+        header.set_skip_first(first);
         header.flags = Flags::SKIP.with(Flags::AGAIN);
         header.completed = self.completed;
         let tail = Tail::Stamp(Stamp::default());
@@ -938,7 +1021,10 @@ impl Client {
         let entry = &self.entries[index];
         let stable = self.stable.0 > self.base.0 + index as u64;
         if entry.kind != RequestKind::Update || self.config.asked == Durability::None {
-            return entry.reply.as_ref().map(|_| AnsweredBy::Server);
+            return entry.reply.as_ref().map(|reply| match reply.times.answered_by {
+                Answerer::SERVER => AnsweredBy::Server,
+                function => AnsweredBy::Function(function),
+            });
         }
         let acknowledged = !self.lacks_acks(index);
         let last = entry.acks.iter().flatten().last().map(|(device, _)| AnsweredBy::Device(*device));

@@ -15,8 +15,8 @@ mod retry;
 mod server;
 
 pub use client::{
-    AnsweredBy, Client, ClientConfig, ClientCounters, ClientOwn, ClosedReason, Completion, Mode, Request,
-    RequestKind, SubmitError,
+    AnsweredBy, Client, ClientConfig, ClientCounters, ClientOwn, ClosedReason, Completion, ExtendedError,
+    Mode, Request, RequestKind, SubmitError,
 };
 pub use fault::{Fault, Planted};
 pub use packets::{send_whole, Route};

@@ -143,15 +143,21 @@ pub enum AnsweredBy {
     /// The server: the call has all nine stages.
     #[default]
     Server,
-    /// A device on the path: the stages behind it are absent.
+    /// The log of a device on the path: the stages behind it are absent.
     Device(DeviceId),
+    /// Another function of a device, one of [`FUNCTIONS`]: the stages behind it are absent.
+    Function(DeviceId, &'static str),
 }
+
+/// The functions of devices that answer in a server's place.
+pub const FUNCTIONS: [&str; 4] = ["cache", "objects", "replicate", "trial"];
 
 impl fmt::Display for AnsweredBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AnsweredBy::Server => f.write_str("server"),
             AnsweredBy::Device(id) => write!(f, "device:{id}"),
+            AnsweredBy::Function(id, function) => write!(f, "device:{id}/{function}"),
         }
     }
 }
@@ -163,11 +169,19 @@ impl FromStr for AnsweredBy {
         if text == "server" {
             return Ok(AnsweredBy::Server);
         }
-        text.strip_prefix("device:")
-            .and_then(|id| id.parse().ok())
-            .map(|id| AnsweredBy::Device(DeviceId(id)))
-            .ok_or_else(|| format!("`{text}` is neither `server` nor `device:<number>`"))
+        by_device(text).ok_or_else(|| {
+            format!("`{text}` is neither `server` nor `device:<number>` nor `device:<number>/<function>`")
+        })
     }
+}
+
+fn by_device(text: &str) -> Option<AnsweredBy> {
+    let said = text.strip_prefix("device:")?;
+    let Some((id, function)) = said.split_once('/') else {
+        return said.parse().ok().map(|id| AnsweredBy::Device(DeviceId(id)));
+    };
+    let function = FUNCTIONS.into_iter().find(|known| *known == function)?;
+    Some(AnsweredBy::Function(DeviceId(id.parse().ok()?), function))
 }
 
 /// One call as stamped at its client.
@@ -296,11 +310,14 @@ mod tests {
 
     #[test]
     fn answered_by_round_trips_and_refuses_nonsense() {
-        for by in [AnsweredBy::Server, AnsweredBy::Device(DeviceId(7))] {
+        for by in
+            [AnsweredBy::Server, AnsweredBy::Device(DeviceId(7)), AnsweredBy::Function(DeviceId(7), "cache")]
+        {
             assert_eq!(by.to_string().parse(), Ok(by));
         }
         assert!("device:".parse::<AnsweredBy>().is_err());
         assert!("device:70000".parse::<AnsweredBy>().is_err());
+        assert!("device:7/nobody".parse::<AnsweredBy>().is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Why a packet was refused; each reason has a counter.
 
 /// How many reasons there are.
-pub const WIRE_ERROR_COUNT: usize = 11;
+pub const WIRE_ERROR_COUNT: usize = 14;
 
 /// Why a packet was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
@@ -40,6 +40,15 @@ pub enum WireError {
     /// Made under an epoch of the cluster's key that is not accepted: not yet, or no longer.
     #[error("unknown epoch of the cluster key")]
     UnknownKeyEpoch,
+    /// An extension of a type that this version does not know.
+    #[error("unknown extension")]
+    UnknownExtension,
+    /// An extension that goes past the packet, out of order, twice, or of a size that its type has not.
+    #[error("malformed extension")]
+    BadExtension,
+    /// An extension that whoever gets it has not offered to take.
+    #[error("an extension that was not offered to be taken")]
+    ExtensionNotOffered,
 }
 
 impl WireError {
@@ -56,6 +65,9 @@ impl WireError {
         WireError::BadFragment,
         WireError::Elsewhere,
         WireError::UnknownKeyEpoch,
+        WireError::UnknownExtension,
+        WireError::BadExtension,
+        WireError::ExtensionNotOffered,
     ];
 
     /// The reason's name in metrics.
@@ -72,6 +84,9 @@ impl WireError {
             WireError::BadFragment => "bad_fragment",
             WireError::Elsewhere => "elsewhere",
             WireError::UnknownKeyEpoch => "unknown_key_epoch",
+            WireError::UnknownExtension => "unknown_extension",
+            WireError::BadExtension => "bad_extension",
+            WireError::ExtensionNotOffered => "extension_not_offered",
         }
     }
 }

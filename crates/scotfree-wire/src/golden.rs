@@ -5,9 +5,10 @@
 
 use crate::layout::{self, Layout};
 use crate::{
-    emit, emit_stamp, AcceptTail, BusyTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Key,
-    KeyEpoch, Kind, LateStamp, LeaseTail, ManifestRecord, ManifestTail, OpenTail, RangeTail, ResponseTail,
-    Stamp, StampKind, Tail, HEADER_BYTES,
+    emit_extended, emit_stamp, AcceptTail, Answerer, BusyTail, CloseReason, CloseTail, ExtensionSet,
+    Extensions, Family, Flags, Header, HeartbeatTail, Identity, Key, KeyEpoch, Kind, LateStamp, LeaseTail,
+    ManifestRecord, ManifestTail, ObjectNote, OpenTail, RangeTail, ResponseTail, Stamp, StampKind, Tail,
+    HEADER_BYTES,
 };
 use core::fmt::Write;
 use scotfree_core::{
@@ -23,6 +24,7 @@ pub const STAMP_KEY: Key = Key::from_bytes(STAMP_KEY_BYTES);
 
 const SESSION: SessionId = SessionId(0x1122_3344_5566_7788);
 const EPOCH: Epoch = Epoch(3);
+const KEY_HASH: KeyHash = KeyHash(0x0102_0304_0506_0708);
 const DEVICE: DeviceId = DeviceId(9);
 const BOOT_EPOCH: BootEpoch = BootEpoch(5);
 const CLIENT_NONCE: [u8; 16] = [0xc1; 16];
@@ -41,6 +43,8 @@ pub struct Vector {
     pub header: Header,
     /// Its tail.
     pub tail: Tail,
+    /// Its extensions.
+    pub extensions: Extensions<'static>,
     /// Its payload.
     pub payload: Vec<u8>,
 }
@@ -49,7 +53,7 @@ impl Vector {
     /// The packet; the stamp of a request carries its own code.
     pub fn bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        emit(&self.header, &self.tail, &self.payload, &PACKET_KEY, &mut out);
+        emit_extended(&self.header, &self.tail, &self.extensions, &self.payload, &PACKET_KEY, &mut out);
         if let (true, Tail::Stamp(stamp)) = (self.header.kind.is_request(), &self.tail) {
             emit_stamp(&mut out, stamp, &STAMP_KEY).expect("a request that emit wrote takes a stamp");
         }
@@ -72,7 +76,9 @@ impl Vector {
         if let Some(tail) = self.header.kind.tail_layout() {
             render_fields(tail, &bytes, HEADER_BYTES, &mut text);
         }
-        let payload_start = HEADER_BYTES + self.header.kind.tail_bytes();
+        let extensions_start = HEADER_BYTES + self.header.kind.tail_bytes();
+        let payload_start = extensions_start + self.extensions.bytes();
+        render_array("extensions", &bytes[extensions_start..payload_start], extensions_start, &mut text);
         render_array("payload", &bytes[payload_start..], payload_start, &mut text);
         text
     }
@@ -136,13 +142,13 @@ fn decode_hex(digits: &str, out: &mut Vec<u8>) -> Option<()> {
 }
 
 fn vector(name: &'static str, about: &'static str, header: Header, tail: Tail, payload: &[u8]) -> Vector {
-    Vector { name, about, header, tail, payload: payload.to_vec() }
+    Vector { name, about, header, tail, extensions: Extensions::NONE, payload: payload.to_vec() }
 }
 
 fn request(kind: Kind) -> Header {
     Header {
         seq_num: SeqNum(42),
-        key_hash: KeyHash(0x0102_0304_0506_0708),
+        key_hash: KEY_HASH,
         completed: SeqNum(40),
         ..Header::new(kind, SESSION, EPOCH)
     }
@@ -162,17 +168,22 @@ fn barrier(number: u64) -> Stamp {
     Stamp { kind: StampKind::Barrier, ..order(number) }
 }
 
-/// All vectors, one per kind, in the order of the kinds' codes.
+/// All vectors, at least one per kind, in the order of the kinds' codes.
 pub fn vectors() -> Vec<Vector> {
     let mut vectors = session_vectors();
     vectors.extend(request_vectors());
     vectors.extend(recovery_vectors());
     vectors.extend(upkeep_vectors());
-    vectors.sort_by_key(|vector| vector.header.kind);
+    vectors.extend(extended_vectors());
+    vectors.sort_by_key(|vector| (vector.header.kind, vector.name));
     vectors
 }
 
 fn session_vectors() -> Vec<Vector> {
+    let mut accepted = Header::new(Kind::SessionAccept, SESSION, EPOCH);
+    accepted.set_offered(ExtensionSet::ALL);
+    let mut confirmed = Header { flags: Flags::CONFIRMED, ..Header::new(Kind::SessionClose, SESSION, EPOCH) };
+    confirmed.set_confirming_device(DEVICE);
     vec![
         vector(
             "session_open",
@@ -183,8 +194,8 @@ fn session_vectors() -> Vec<Vector> {
         ),
         vector(
             "session_accept",
-            "the server grants 32 and expires the session after 30 seconds of silence",
-            Header::new(Kind::SessionAccept, SESSION, EPOCH),
+            "the server grants 32, takes all extensions and expires the session after 30 seconds of silence",
+            accepted,
             Tail::Accept(AcceptTail {
                 client_nonce: CLIENT_NONCE,
                 server_nonce: SERVER_NONCE,
@@ -196,7 +207,7 @@ fn session_vectors() -> Vec<Vector> {
         vector(
             "session_close",
             "the device holds nothing of an expired session any more",
-            Header { flags: Flags::CONFIRMED, ..Header::new(Kind::SessionClose, SESSION, EPOCH) },
+            confirmed,
             Tail::Close(CloseTail { reason: CloseReason::Expire }),
             b"",
         ),
@@ -210,6 +221,7 @@ fn request_vectors() -> Vec<Vector> {
         ended: Nanos(9_000),
         dequeued: Nanos(9_250),
         received_by: StampSource::Kernel,
+        answered_by: Answerer::SERVER,
     };
     let update = Header { asked: Durability::Ram, device_acks_asked: 1, ..request(Kind::Update) };
     let ack = Header { kind: Kind::PersistAck, granted: Durability::RamAndDisk, ..update };
@@ -252,10 +264,45 @@ fn request_vectors() -> Vec<Vector> {
         vector(
             "response",
             "the server's answer with its stamps",
-            Header { seq_num: SeqNum(42), ..Header::new(Kind::Response, SESSION, EPOCH) },
+            Header { seq_num: SeqNum(42), key_hash: KEY_HASH, ..Header::new(Kind::Response, SESSION, EPOCH) },
             Tail::Response(response),
             b"+OK",
         ),
+    ]
+}
+
+/// With extensions, and from a device.
+fn extended_vectors() -> Vec<Vector> {
+    let by_cache =
+        ResponseTail { answered_by: Answerer::device(DEVICE, Family::Cache), ..ResponseTail::default() };
+    let object = ObjectNote { value_bytes: 1_000_000, remaining_ms: 60_000 };
+    let further_keys = &[KeyHash(0x1111_1111_1111_1111), KeyHash(0x2222_2222_2222_2222)];
+    let identity = Identity { client: CLIENT_NONCE, number: 7 };
+    vec![
+        Vector {
+            extensions: Extensions { further_keys, identity: Some(identity), object: None },
+            ..vector(
+                "read_extended",
+                "a read of three keys by a named client",
+                request(Kind::Read),
+                Tail::Stamp(barrier(17)),
+                b"MGET a b c",
+            )
+        },
+        Vector {
+            extensions: Extensions { object: Some(object), ..Extensions::NONE },
+            ..vector(
+                "response_from_device",
+                "a device's cache answers, and says what it knows of the object",
+                Header {
+                    seq_num: SeqNum(43),
+                    key_hash: KEY_HASH,
+                    ..Header::new(Kind::Response, SESSION, EPOCH)
+                },
+                Tail::Response(by_cache),
+                b"$4\r\nblue\r\n",
+            )
+        },
     ]
 }
 

@@ -10,11 +10,11 @@
 //! | 8 | 1 | durability asked |
 //! | 9 | 1 | durability granted |
 //! | 10 | 1 | device acks asked |
-//! | 11 | 1 | zero |
+//! | 11 | 1 | extension words: of eight bytes, between tail and payload |
 //! | 12 | 4 | epoch |
 //! | 16 | 8 | session |
 //! | 24 | 8 | `seq_num` |
-//! | 32 | 8 | key hash |
+//! | 32 | 8 | key hash; what else a kind says there has a name of its own below |
 //! | 40 | 2 | fragment index |
 //! | 42 | 2 | fragment count |
 //! | 44 | 4 | payload bytes of this packet |
@@ -22,18 +22,20 @@
 //! | 56 | 8 | MAC over the packet, without the stamp and this field |
 
 use crate::error::WireError;
-use scotfree_core::{Durability, Epoch, KeyHash, SeqNum, SessionId};
+use crate::extension::ExtensionSet;
+use crate::family::Kinds;
+use scotfree_core::{DeviceId, Durability, Epoch, KeyHash, SeqNum, SessionId};
 
 /// The bytes `SCOT`.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"SCOT");
 /// The version of this layout.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// The size of the core header.
 pub const HEADER_BYTES: usize = 64;
 /// Where the MAC lies.
 pub(crate) const MAC_OFFSET: usize = 56;
 
-/// What a packet is.
+/// What a packet of sessions and devices is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
@@ -151,7 +153,7 @@ impl Flags {
     /// Update: the device's acknowledgement completes it.
     pub const EARLY: Flags = Flags(1);
     /// Read: filler for requests that the client has forgotten, reads that are complete or stable
-    /// writes; nothing is to be executed. The first of them stands in the key hash.
+    /// writes; nothing is to be executed ([`Header::skip_first`]).
     pub const SKIP: Flags = Flags(2);
     /// Replay: the log holds nothing under this order number, and never will.
     pub const VOID: Flags = Flags(4);
@@ -196,9 +198,9 @@ impl Flags {
 /// The core header as a plain struct, without magic, version, payload length and MAC, which
 /// [`crate::emit`] fills in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct Header<K = Kind> {
     /// What the packet is.
-    pub kind: Kind,
+    pub kind: K,
     /// Its properties.
     pub flags: Flags,
     /// The durability that the client asks for.
@@ -223,9 +225,9 @@ pub struct Header {
     pub completed: SeqNum,
 }
 
-impl Header {
+impl<K: Kinds> Header<K> {
     /// A header of `kind` for `session` with all else empty.
-    pub const fn new(kind: Kind, session: SessionId, epoch: Epoch) -> Header {
+    pub const fn new(kind: K, session: SessionId, epoch: Epoch) -> Header<K> {
         Header {
             kind,
             flags: Flags::NONE,
@@ -242,24 +244,25 @@ impl Header {
         }
     }
 
-    pub(crate) fn write(&self, payload_bytes: usize, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, sizes: Sizes, out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC.to_le_bytes());
-        out.extend_from_slice(&[VERSION, self.kind as u8]);
+        out.extend_from_slice(&[VERSION, self.kind.code()]);
         out.extend_from_slice(&self.flags.0.to_le_bytes());
-        out.extend_from_slice(&[self.asked.code(), self.granted.code(), self.device_acks_asked, 0]);
+        let asked = [self.asked.code(), self.granted.code(), self.device_acks_asked, sizes.extension_words];
+        out.extend_from_slice(&asked);
         out.extend_from_slice(&self.epoch.0.to_le_bytes());
         out.extend_from_slice(&self.session.0.to_le_bytes());
         out.extend_from_slice(&self.seq_num.0.to_le_bytes());
         out.extend_from_slice(&self.key_hash.0.to_le_bytes());
         out.extend_from_slice(&self.fragment_index.to_le_bytes());
         out.extend_from_slice(&self.fragment_count.to_le_bytes());
-        out.extend_from_slice(&(payload_bytes as u32).to_le_bytes());
+        out.extend_from_slice(&(sizes.payload_bytes as u32).to_le_bytes());
         out.extend_from_slice(&self.completed.0.to_le_bytes());
         out.extend_from_slice(&[0; 8]);
     }
 
-    /// Reads the first [`HEADER_BYTES`] bytes; the second value is the payload's size.
-    pub(crate) fn read(bytes: &[u8]) -> Result<(Header, usize), WireError> {
+    /// Reads the first [`HEADER_BYTES`] bytes, and how much follows the tail.
+    pub(crate) fn read(bytes: &[u8]) -> Result<(Header<K>, Sizes), WireError> {
         if bytes.len() < HEADER_BYTES {
             return Err(WireError::Truncated);
         }
@@ -269,7 +272,7 @@ impl Header {
         if bytes[4] != VERSION {
             return Err(WireError::WrongVersion);
         }
-        let kind = Kind::from_code(bytes[5]).ok_or(WireError::UnknownKind)?;
+        let kind = K::from_code(bytes[5]).ok_or(WireError::UnknownKind)?;
         let flags = Flags(u16_at(bytes, 6));
         let header = Header {
             kind,
@@ -285,18 +288,79 @@ impl Header {
             fragment_count: u16_at(bytes, 42),
             completed: SeqNum(u64_at(bytes, 48)),
         };
-        header.check(bytes[11])?;
-        Ok((header, u32_at(bytes, 44) as usize))
+        let sizes = Sizes { extension_words: bytes[11], payload_bytes: u32_at(bytes, 44) as usize };
+        header.check(sizes.extension_words)?;
+        Ok((header, sizes))
     }
 
-    fn check(&self, zero: u8) -> Result<(), WireError> {
+    fn check(&self, extension_words: u8) -> Result<(), WireError> {
         let fragments_fit = self.fragment_count >= 1 && self.fragment_index < self.fragment_count;
         // The two largest values are kept free so that arithmetic on a place cannot overflow.
         let seq_fits = self.seq_num.0 < u64::MAX - 1 && self.completed.0 < u64::MAX - 1;
         let numbered = !self.kind.is_request() || self.seq_num.0 > 0;
-        let valid =
-            zero == 0 && self.flags.0 & !Flags::ALL_BITS == 0 && fragments_fit && seq_fits && numbered;
+        let extends = extension_words == 0 || self.kind.takes_extensions();
+        let valid = extends && self.flags.0 & !Flags::ALL_BITS == 0 && fragments_fit && seq_fits && numbered;
         valid.then_some(()).ok_or(WireError::InvalidField)
+    }
+}
+
+/// How much follows a packet's tail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    pub(crate) extension_words: u8,
+    pub(crate) payload_bytes: usize,
+}
+
+/// What the words of a key hash and of `completed` say where a packet has no key and completes nothing.
+impl Header {
+    /// In `SessionOpen` and `SessionAccept`: the extensions that whoever says this takes.
+    pub fn offered(&self) -> ExtensionSet {
+        ExtensionSet(self.key_hash.0)
+    }
+
+    /// Says which extensions are taken.
+    pub fn set_offered(&mut self, offered: ExtensionSet) {
+        self.key_hash = KeyHash(offered.0);
+    }
+
+    /// In a read that is a filler ([`Flags::SKIP`]): the first request in whose place it stands; `seq_num` is the last.
+    pub fn skip_first(&self) -> SeqNum {
+        SeqNum(self.key_hash.0)
+    }
+
+    /// Says where a filler begins.
+    pub fn set_skip_first(&mut self, first: SeqNum) {
+        self.key_hash = KeyHash(first.0);
+    }
+
+    /// In `Drain`: the last request of the run that is asked about; `seq_num` is the first.
+    pub fn run_last(&self) -> SeqNum {
+        self.completed
+    }
+
+    /// Says how far a run goes.
+    pub fn set_run_last(&mut self, last: SeqNum) {
+        self.completed = last;
+    }
+
+    /// In `Drain` to a device: the session's last write up to the end of the run.
+    pub fn run_last_write(&self) -> SeqNum {
+        SeqNum(self.key_hash.0)
+    }
+
+    /// Says which write of a run is the last.
+    pub fn set_run_last_write(&mut self, last_write: SeqNum) {
+        self.key_hash = KeyHash(last_write.0);
+    }
+
+    /// In a confirmed `SessionClose`: the device that holds nothing of the session any more.
+    pub fn confirming_device(&self) -> DeviceId {
+        DeviceId(self.key_hash.0 as u16)
+    }
+
+    /// Says which device confirms.
+    pub fn set_confirming_device(&mut self, device: DeviceId) {
+        self.key_hash = KeyHash(u64::from(device.0));
     }
 }
 

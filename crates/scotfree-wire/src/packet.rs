@@ -2,7 +2,9 @@
 //! step, because only the role that holds the session knows its key.
 
 use crate::error::WireError;
-use crate::header::{u64_at, Flags, Header, Kind, HEADER_BYTES, MAC_OFFSET};
+use crate::extension::{ExtensionView, Extensions, EXTENSION_WORD_BYTES};
+use crate::family::Kinds;
+use crate::header::{u64_at, Flags, Header, Kind, Sizes, HEADER_BYTES, MAC_OFFSET};
 use crate::keys::Key;
 use crate::tail::{Stamp, StampKind, Tail, STAMP_BYTES};
 use scotfree_core::{Epoch, SeqNum, SessionId};
@@ -12,37 +14,73 @@ pub const PACKET_BYTES_MAX: usize = 1500 - 40 - 8;
 /// The largest payload of one packet of a request.
 pub const PAYLOAD_BYTES_MAX: usize = PACKET_BYTES_MAX - HEADER_BYTES - STAMP_BYTES;
 
-/// A packet whose structure has been checked and whose authenticity has not.
+/// A packet of a family, whose structure has been checked and whose authenticity has not.
 #[derive(Debug, Clone, Copy)]
-pub struct Packet<'a> {
+pub struct Packet<'a, K: Kinds = Kind> {
     bytes: &'a [u8],
-    header: Header,
-    tail: Tail,
+    header: Header<K>,
+    tail: K::Tail,
+    extensions: ExtensionView<'a>,
+    payload_at: usize,
 }
 
 impl<'a> Packet<'a> {
-    /// Checks the structure of `bytes`.
+    /// Checks the structure of `bytes` as a packet of sessions and devices. One of another family is
+    /// [`WireError::UnknownKind`].
     pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, WireError> {
-        let (header, payload_bytes) = Header::read(bytes)?;
+        Packet::parse_kinds(bytes)
+    }
+
+    /// The stamp, of the kinds that have room for one; otherwise an empty one.
+    pub fn stamp(&self) -> Stamp {
+        match self.tail {
+            Tail::Stamp(stamp) => stamp,
+            _ => Stamp::default(),
+        }
+    }
+
+    /// A request's stamp, if it was made by someone who holds the stamp `key`; an empty stamp is
+    /// authentic. (The stamps of other kinds are covered by the packet's own MAC.)
+    pub fn verified_stamp(&self, key: &Key) -> Result<Stamp, WireError> {
+        let stamp = self.stamp();
+        if stamp.kind == StampKind::None {
+            return Ok(stamp);
+        }
+        let stated = u64_at(self.bytes, HEADER_BYTES + STAMP_BYTES - 8);
+        let fits = stated == stamp_mac(&stamp, self.header.session, self.header.seq_num, key);
+        fits.then_some(stamp).ok_or(WireError::BadStampMac)
+    }
+}
+
+impl<'a, K: Kinds> Packet<'a, K> {
+    /// Checks the structure of `bytes` as a packet of the family of `K`.
+    pub fn parse_kinds(bytes: &'a [u8]) -> Result<Packet<'a, K>, WireError> {
+        let (header, sizes) = Header::<K>::read(bytes)?;
+        let tail_end = HEADER_BYTES + header.kind.tail_bytes();
+        let payload_at = tail_end + usize::from(sizes.extension_words) * EXTENSION_WORD_BYTES;
         // Saturating: a stated size of 4 GiB must not wrap where an address has 32 bits.
-        let expected = (HEADER_BYTES + header.kind.tail_bytes()).saturating_add(payload_bytes);
+        let expected = payload_at.saturating_add(sizes.payload_bytes);
         if expected > PACKET_BYTES_MAX || bytes.len() > expected {
             return Err(WireError::Oversized);
         }
         if bytes.len() < expected {
             return Err(WireError::Truncated);
         }
-        let tail = Tail::read(header.kind, &bytes[HEADER_BYTES..HEADER_BYTES + header.kind.tail_bytes()])?;
-        Ok(Packet { bytes, header, tail })
+        let tail = header.kind.read_tail(&bytes[HEADER_BYTES..tail_end])?;
+        if sizes.extension_words > 0 && header.fragment_count > 1 {
+            return Err(WireError::BadExtension);
+        }
+        let extensions = ExtensionView::read(&bytes[tail_end..payload_at])?;
+        Ok(Packet { bytes, header, tail, extensions, payload_at })
     }
 
     /// The core header.
-    pub fn header(&self) -> &Header {
+    pub fn header(&self) -> &Header<K> {
         &self.header
     }
 
     /// What the packet is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> K {
         self.header.kind
     }
 
@@ -67,21 +105,18 @@ impl<'a> Packet<'a> {
     }
 
     /// Its tail.
-    pub fn tail(&self) -> &Tail {
+    pub fn tail(&self) -> &K::Tail {
         &self.tail
-    }
-
-    /// The stamp, of the kinds that have room for one; otherwise an empty one.
-    pub fn stamp(&self) -> Stamp {
-        match self.tail {
-            Tail::Stamp(stamp) => stamp,
-            _ => Stamp::default(),
-        }
     }
 
     /// The payload.
     pub fn payload(&self) -> &'a [u8] {
-        &self.bytes[HEADER_BYTES + self.header.kind.tail_bytes()..]
+        &self.bytes[self.payload_at..]
+    }
+
+    /// Its extensions.
+    pub fn extensions(&self) -> ExtensionView<'a> {
+        self.extensions
     }
 
     /// The whole packet.
@@ -94,27 +129,31 @@ impl<'a> Packet<'a> {
         let fits = u64_at(self.bytes, MAC_OFFSET) == packet_mac(self.bytes, self.header.kind, key);
         fits.then_some(()).ok_or(WireError::BadMac)
     }
-
-    /// A request's stamp, if it was made by someone who holds the stamp `key`; an empty stamp is
-    /// authentic. (The stamps of other kinds are covered by the packet's own MAC.)
-    pub fn verified_stamp(&self, key: &Key) -> Result<Stamp, WireError> {
-        let stamp = self.stamp();
-        if stamp.kind == StampKind::None {
-            return Ok(stamp);
-        }
-        let stated = u64_at(self.bytes, HEADER_BYTES + STAMP_BYTES - 8);
-        let fits = stated == stamp_mac(&stamp, self.header.session, self.header.seq_num, key);
-        fits.then_some(stamp).ok_or(WireError::BadStampMac)
-    }
 }
 
 /// Appends a packet to `out`. The tail must be the one of the header's kind and the packet must fit
 /// [`PACKET_BYTES_MAX`]: both are the caller's invariants.
-pub fn emit(header: &Header, tail: &Tail, payload: &[u8], key: &Key, out: &mut Vec<u8>) {
+pub fn emit<K: Kinds>(header: &Header<K>, tail: &K::Tail, payload: &[u8], key: &Key, out: &mut Vec<u8>) {
+    emit_extended(header, tail, &Extensions::NONE, payload, key, out);
+}
+
+/// As [`emit`], with extensions, to a peer that has offered to take them; the packet is the only fragment of its
+/// request.
+pub fn emit_extended<K: Kinds>(
+    header: &Header<K>,
+    tail: &K::Tail,
+    extensions: &Extensions<'_>,
+    payload: &[u8],
+    key: &Key,
+    out: &mut Vec<u8>,
+) {
     let start = out.len();
-    header.write(payload.len(), out);
-    tail.write(out);
+    let extension_words = (extensions.bytes() / EXTENSION_WORD_BYTES) as u8;
+    assert!(extension_words == 0 || header.fragment_count == 1, "fragments bear no extensions");
+    header.write(Sizes { extension_words, payload_bytes: payload.len() }, out);
+    K::write_tail(tail, out);
     assert_eq!(out.len() - start, HEADER_BYTES + header.kind.tail_bytes(), "the tail is of another kind");
+    extensions.write(out);
     out.extend_from_slice(payload);
     assert!(out.len() - start <= PACKET_BYTES_MAX, "the packet is larger than any may be");
     let mac = packet_mac(&out[start..], header.kind, key);
@@ -142,7 +181,7 @@ pub fn emit_stamp(packet: &mut [u8], stamp: &Stamp, key: &Key) -> Result<(), Wir
     Ok(())
 }
 
-fn packet_mac(bytes: &[u8], kind: Kind, key: &Key) -> u64 {
+fn packet_mac<K: Kinds>(bytes: &[u8], kind: K, key: &Key) -> u64 {
     // A device writes its stamp into the client's request, so the client's MAC leaves it out.
     let covered_from = if kind.is_request() { HEADER_BYTES + STAMP_BYTES } else { HEADER_BYTES };
     key.mac(&[&bytes[..MAC_OFFSET], &bytes[covered_from..]])

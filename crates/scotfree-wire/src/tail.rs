@@ -1,6 +1,7 @@
 //! The small fixed part that follows the core header, one layout per kind.
 
 use crate::error::WireError;
+use crate::family::{Family, Kinds};
 use crate::header::{array_at, u16_at, u32_at, u64_at, Kind};
 use crate::keys::{KeyEpoch, Nonce};
 use core::cmp::Ordering;
@@ -186,6 +187,36 @@ pub struct ResponseTail {
     pub dequeued: Nanos,
     /// Who made `received`.
     pub received_by: StampSource,
+    /// Who answered.
+    pub answered_by: Answerer,
+}
+
+/// Who answered: the server, or a function of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Answerer {
+    /// The function, by the family of its packets; [`Family::Session`] is the server.
+    pub function: Family,
+    /// The device, never 0; 0 for the server.
+    pub device: DeviceId,
+}
+
+impl Answerer {
+    /// The server.
+    pub const SERVER: Answerer = Answerer { function: Family::Session, device: DeviceId(0) };
+
+    /// A function of a device.
+    pub const fn device(device: DeviceId, function: Family) -> Answerer {
+        Answerer { function, device }
+    }
+
+    fn read(bytes: &[u8]) -> Result<Answerer, WireError> {
+        let function = Family::from_code(bytes[0]).ok_or(WireError::InvalidField)?;
+        let device = DeviceId(u16_at(bytes, 1));
+        let is_server = function == Family::Session;
+        (is_server == (device == DeviceId(0)))
+            .then_some(Answerer { function, device })
+            .ok_or(WireError::InvalidField)
+    }
 }
 
 /// Tail of `Retransmit`: a closed range.
@@ -377,6 +408,40 @@ impl Kind {
     }
 }
 
+impl Kinds for Kind {
+    type Tail = Tail;
+
+    const FAMILY: Family = Family::Session;
+
+    fn from_code(code: u8) -> Option<Kind> {
+        Kind::from_code(code)
+    }
+
+    fn code(self) -> u8 {
+        self as u8
+    }
+
+    fn tail_bytes(self) -> usize {
+        Kind::tail_bytes(self)
+    }
+
+    fn is_request(self) -> bool {
+        Kind::is_request(self)
+    }
+
+    fn takes_extensions(self) -> bool {
+        self.is_request() || self == Kind::Response
+    }
+
+    fn write_tail(tail: &Tail, out: &mut Vec<u8>) {
+        tail.write(out);
+    }
+
+    fn read_tail(self, bytes: &[u8]) -> Result<Tail, WireError> {
+        Tail::read(self, bytes)
+    }
+}
+
 impl Tail {
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match self {
@@ -405,7 +470,10 @@ impl Tail {
                 for time in [tail.received, tail.started, tail.ended, tail.dequeued] {
                     out.extend_from_slice(&time.0.to_le_bytes());
                 }
-                out.extend_from_slice(&u64::from(tail.received_by.code()).to_le_bytes());
+                let Answerer { function, device } = tail.answered_by;
+                out.extend_from_slice(&[tail.received_by.code(), function.code()]);
+                out.extend_from_slice(&device.0.to_le_bytes());
+                out.extend_from_slice(&[0; 4]);
             }
             Tail::Range(tail) => {
                 out.extend_from_slice(&tail.first.to_le_bytes());
@@ -467,13 +535,18 @@ impl Tail {
                 zero_from(bytes, STAMP_BYTES - 8)?;
                 Tail::Stamp(Stamp::read(bytes)?)
             }
-            Kind::Response => Tail::Response(ResponseTail {
-                received: Nanos(u64_at(bytes, 0)),
-                started: Nanos(u64_at(bytes, 8)),
-                ended: Nanos(u64_at(bytes, 16)),
-                dequeued: Nanos(u64_at(bytes, 24)),
-                received_by: StampSource::from_code(u64_at(bytes, 32)).ok_or(WireError::InvalidField)?,
-            }),
+            Kind::Response => {
+                zero_from(bytes, 36)?;
+                Tail::Response(ResponseTail {
+                    received: Nanos(u64_at(bytes, 0)),
+                    started: Nanos(u64_at(bytes, 8)),
+                    ended: Nanos(u64_at(bytes, 16)),
+                    dequeued: Nanos(u64_at(bytes, 24)),
+                    received_by: StampSource::from_code(u64::from(bytes[32]))
+                        .ok_or(WireError::InvalidField)?,
+                    answered_by: Answerer::read(&bytes[33..36])?,
+                })
+            }
             Kind::Retransmit => {
                 zero_from(bytes, 20)?;
                 Tail::Range(RangeTail {

@@ -32,6 +32,14 @@ fn what_is_read_from_the_file_is_what_was_meant() {
         assert_eq!(packet.header(), &vector.header, "{}", vector.name);
         assert_eq!(packet.tail(), &vector.tail, "{}", vector.name);
         assert_eq!(packet.payload(), vector.payload, "{}", vector.name);
+        let said = packet.extensions();
+        assert_eq!(
+            said.further_keys().collect::<Vec<_>>(),
+            vector.extensions.further_keys,
+            "{}",
+            vector.name
+        );
+        assert_eq!((said.identity(), said.object()), (vector.extensions.identity, vector.extensions.object));
         assert_eq!(packet.verify(&PACKET_KEY), Ok(()), "{}", vector.name);
         if let (true, Tail::Stamp(stamp)) = (packet.kind().is_request(), vector.tail) {
             assert_eq!(packet.verified_stamp(&STAMP_KEY), Ok(stamp), "{}", vector.name);
@@ -47,13 +55,17 @@ fn the_annotations_are_true() {
 }
 
 #[test]
-fn there_is_one_file_per_kind_and_no_other() {
+fn every_kind_has_a_file_and_every_file_a_vector() {
     let entries = std::fs::read_dir(folder()).expect("the vectors' folder");
     let files: BTreeSet<String> =
         entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
-    let kinds: BTreeSet<String> = Kind::ALL.iter().map(|kind| format!("{}.hex", kind.name())).collect();
-    assert_eq!(files, kinds);
-    assert!(vectors().iter().all(|vector| vector.name == vector.header.kind.name()));
+    let named: BTreeSet<String> = vectors().iter().map(|vector| format!("{}.hex", vector.name)).collect();
+    assert_eq!(files, named);
+    for kind in Kind::ALL {
+        let own =
+            vectors().into_iter().find(|vector| vector.name == kind.name()).expect("a vector of its name");
+        assert_eq!(own.header.kind, kind);
+    }
 }
 
 #[test]

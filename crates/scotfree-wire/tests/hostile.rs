@@ -8,7 +8,8 @@ use scotfree_core::{Epoch, Nanos, SeqNum, SessionId};
 use scotfree_wire::golden::{self, vectors, Vector};
 use scotfree_wire::{
     emit, emit_stamp, CloseReason, ClusterKey, Direction, Header, Key, Kind, LateStamp, ManifestRecord,
-    Packet, Stamp, StampKind, Tail, WireError, HEADER_BYTES, PACKET_BYTES_MAX, STAMP_BYTES, WIRE_ERROR_COUNT,
+    Packet, Stamp, StampKind, Tail, WireError, HEADER_BYTES, PACKET_BYTES_MAX, STAMP_BYTES, VERSION,
+    WIRE_ERROR_COUNT,
 };
 
 /// All that a receiver does with a packet before it acts on it.
@@ -42,7 +43,7 @@ proptest! {
         kind in common::any_kind(), bytes in proptest::collection::vec(any::<u8>(), 6..2_000),
     ) {
         let mut bytes = bytes;
-        bytes[..5].copy_from_slice(b"SCOT\x01");
+        bytes[..5].copy_from_slice(&[b'S', b'C', b'O', b'T', VERSION]);
         bytes[5] = kind as u8;
         prop_assert!(receive(&bytes).is_err());
     }
@@ -107,7 +108,8 @@ fn wrong_magic() {
 
 #[test]
 fn wrong_version() {
-    assert_eq!(parsed(Kind::Read, |bytes| bytes[4] = 2), Err(WireError::WrongVersion));
+    assert_eq!(parsed(Kind::Read, |bytes| bytes[4] = 1), Err(WireError::WrongVersion), "the first");
+    assert_eq!(parsed(Kind::Read, |bytes| bytes[4] = 3), Err(WireError::WrongVersion));
     assert_eq!(parsed(Kind::Read, |bytes| bytes[4] = 0), Err(WireError::WrongVersion));
 }
 
@@ -128,12 +130,45 @@ fn invalid_field_in_the_header() {
     refused(7, &[2]); // a flag that does not exist
     refused(8, &[4]); // a durability that does not exist
     refused(9, &[4]);
-    refused(11, &[1]); // reserved
     refused(24, &[0; 8]); // a request without a place
     refused(24, &[0xff; 8]); // a place after which there is none
     refused(40, &[3, 0]); // the fourth of three fragments
     refused(40, &[0; 4]); // of no fragments
     refused(48, &[0xff; 8]);
+    // Of a kind that bears no extensions.
+    assert_eq!(parsed(Kind::Lease, set(11, &[1])), Err(WireError::InvalidField));
+}
+
+/// Where the extensions of `read_extended` begin: two keys (3 words), then an identity (4).
+const EXTENSIONS_AT: usize = HEADER_BYTES + STAMP_BYTES;
+
+#[test]
+fn extensions_that_nobody_writes() {
+    let extended =
+        || vectors().into_iter().find(|vector| vector.name == "read_extended").expect("it is there");
+    let refused = |at: usize, value: u8| {
+        let mut bytes = extended().bytes();
+        bytes[at] = value;
+        Packet::parse(&bytes).map(|_| ()).expect_err("nobody writes this")
+    };
+    assert_eq!(refused(EXTENSIONS_AT, 9), WireError::UnknownExtension);
+    assert_eq!(refused(EXTENSIONS_AT + 24, 9), WireError::UnknownExtension, "of a type to come");
+    assert_eq!(refused(EXTENSIONS_AT + 24, 1), WireError::BadExtension, "twice");
+    assert_eq!(refused(EXTENSIONS_AT + 25, 4), WireError::BadExtension, "past what is said to be extensions");
+    assert_eq!(refused(EXTENSIONS_AT + 25, 2), WireError::BadExtension, "of a size that its type has not");
+    assert_eq!(refused(EXTENSIONS_AT + 2, 1), WireError::BadExtension, "a reserved byte");
+    assert_eq!(refused(11, 20), WireError::Truncated, "past the packet");
+    assert_eq!(refused(11, 255), WireError::Oversized, "past any packet");
+    assert_eq!(refused(42, 2), WireError::BadExtension, "on one of two fragments");
+    // A word of the payload taken for an extension.
+    assert_eq!(
+        parsed(Kind::Update, |bytes| {
+            bytes[11] = 1;
+            bytes[40..44].copy_from_slice(&[0, 0, 1, 0]);
+            bytes[44] -= 8;
+        }),
+        Err(WireError::BadExtension)
+    );
 }
 
 /// The first number behind the last reason.
@@ -142,7 +177,7 @@ const NO_CLOSE_REASON: [u8; 1] = [CloseReason::ALL.len() as u8 + 1];
 #[test]
 fn invalid_field_in_the_tail() {
     let tail = HEADER_BYTES;
-    let cases: [(Kind, usize, &'static [u8]); 20] = [
+    let cases: [(Kind, usize, &'static [u8]); 24] = [
         (Kind::Update, 0, &[3]),
         (Kind::Update, 0, &[0]), // no stamp, yet a number
         (Kind::Update, 1, &[1]),
@@ -154,6 +189,10 @@ fn invalid_field_in_the_tail() {
         (Kind::SessionClose, 0, &NO_CLOSE_REASON),
         (Kind::SessionClose, 4, &[1]),
         (Kind::Response, 32, &[3]),
+        (Kind::Response, 33, &[33]), // no function's name
+        (Kind::Response, 33, &[32]), // a function of no device
+        (Kind::Response, 34, &[9]),  // the server of a device
+        (Kind::Response, 36, &[1]),
         (Kind::Retransmit, 0, &[0xff; 8]),
         (Kind::Retransmit, 8, &[0xff; 8]),
         (Kind::Retransmit, 20, &[1]),

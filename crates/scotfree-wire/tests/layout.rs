@@ -6,9 +6,9 @@ use scotfree_core::{
 };
 use scotfree_wire::layout::{self, Layout};
 use scotfree_wire::{
-    emit, emit_stamp, AcceptTail, BusyTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Key,
-    KeyEpoch, Kind, LeaseTail, ManifestRecord, ManifestTail, OpenTail, Packet, RangeTail, ResponseTail,
-    Stamp, StampKind, Tail, HEADER_BYTES, MAGIC, VERSION,
+    emit, emit_extended, emit_stamp, AcceptTail, Answerer, BusyTail, CloseReason, CloseTail, Extensions,
+    Family, Flags, Header, HeartbeatTail, Key, KeyEpoch, Kind, LeaseTail, ManifestRecord, ManifestTail,
+    OpenTail, Packet, RangeTail, ResponseTail, Stamp, StampKind, Tail, HEADER_BYTES, MAGIC, VERSION,
 };
 
 const KEY: Key = Key::from_bytes([7; 16]);
@@ -107,7 +107,7 @@ fn the_remaining_header_fields_lie_where_the_table_says() {
     assert_eq!(at("magic"), u64::from(MAGIC));
     assert_eq!(at("version"), u64::from(VERSION));
     assert_eq!(at("flags"), 0x00a5);
-    assert_eq!(at("zero"), 0);
+    assert_eq!(at("extension_words"), 0);
     assert_eq!(at("fragment_index"), 0x0102);
     assert_eq!(at("fragment_count"), 0x0304);
     assert_eq!(at("payload_bytes"), 0x0141);
@@ -234,6 +234,19 @@ fn the_remaining_tail_fields_lie_where_the_table_says() {
     let bytes = packet(&Header::new(Kind::Response, SessionId(0), Epoch(0)), &Tail::Response(response), b"");
     assert_eq!(value_at(&layout::RESPONSE, HEADER_BYTES, &bytes, "received_by"), 2);
 
+    let answered_by = Answerer::device(DeviceId(0x1211), Family::Objects);
+    let response = ResponseTail { answered_by, ..ResponseTail::default() };
+    let bytes = packet(&Header::new(Kind::Response, SessionId(0), Epoch(0)), &Tail::Response(response), b"");
+    let at = |name| value_at(&layout::RESPONSE, HEADER_BYTES, &bytes, name);
+    assert_eq!((at("answered_by"), at("device")), (48, 0x1211));
+
+    let mut bytes = Vec::new();
+    let extensions = Extensions { further_keys: &[KeyHash(5)], ..Extensions::NONE };
+    let header = Header::new(Kind::Response, SessionId(0), Epoch(0));
+    let tail = Tail::Response(ResponseTail::default());
+    emit_extended(&header, &tail, &extensions, b"", &KEY, &mut bytes);
+    assert_eq!(value_at(&layout::HEADER, 0, &bytes, "extension_words"), 2);
+
     let header = Header { seq_num: SeqNum(1), ..Header::new(Kind::Update, SessionId(2), Epoch(0)) };
     let mut bytes = packet(&header, &Tail::Stamp(Stamp::default()), b"");
     let stamp = Stamp { kind: StampKind::Order, ..Stamp::default() };
@@ -293,7 +306,13 @@ fn record_fields_lie_where_the_table_says() {
 /// Every field of every table is covered by a test above, or must be zero.
 #[test]
 fn no_tail_field_is_left_out() {
-    let apart = [("close", "reason"), ("response", "received_by"), ("stamp", "mac")];
+    let apart = [
+        ("close", "reason"),
+        ("response", "received_by"),
+        ("response", "answered_by"),
+        ("response", "device"),
+        ("stamp", "mac"),
+    ];
     let mut covered: Vec<(&str, &str)> =
         tail_cases().into_iter().map(|(layout, name, ..)| (layout, name)).collect();
     covered.extend(apart);

@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{any_record, any_sample, KEY, STAMP_KEY};
+use common::{any_record, any_sample, Further, KEY, STAMP_KEY};
 use proptest::prelude::*;
 use scotfree_wire::{
-    emit, emit_stamp, CloseReason, Flags, Kind, ManifestRecord, Packet, Tail, MANIFEST_RECORD_BYTES,
+    emit_extended, emit_stamp, CloseReason, Flags, Kind, ManifestRecord, Packet, Tail, MANIFEST_RECORD_BYTES,
 };
 use std::collections::BTreeSet;
 
@@ -17,6 +17,10 @@ proptest! {
         prop_assert_eq!(packet.header(), &sample.header);
         prop_assert_eq!(packet.tail(), &sample.tail);
         prop_assert_eq!(packet.payload(), &sample.payload[..]);
+        let said = packet.extensions();
+        prop_assert_eq!(said.further_keys().collect::<Vec<_>>(), &sample.further.keys[..]);
+        prop_assert_eq!((said.identity(), said.object()), (sample.further.identity, sample.further.object));
+        prop_assert_eq!(said.set(), sample.further.extensions().set());
         prop_assert_eq!(packet.bytes(), &bytes[..]);
         prop_assert_eq!(packet.verify(&KEY), Ok(()));
         if let (true, Tail::Stamp(stamp)) = (packet.kind().is_request(), sample.tail) {
@@ -28,7 +32,7 @@ proptest! {
     fn packets_are_appended(first in any_sample(), second in any_sample()) {
         let mut out = first.bytes();
         let start = out.len();
-        emit(&second.header, &second.tail, &second.payload, &KEY, &mut out);
+        emit_extended(&second.header, &second.tail, &second.further.extensions(), &second.payload, &KEY, &mut out);
         prop_assert!(Packet::parse(&out[..start]).is_ok_and(|packet| packet.verify(&KEY).is_ok()));
         prop_assert!(Packet::parse(&out[start..]).is_ok_and(|packet| packet.verify(&KEY).is_ok()));
     }
@@ -44,7 +48,14 @@ proptest! {
         bytes[at] = value;
         if let Ok(packet) = Packet::parse(&bytes) {
             let mut again = Vec::new();
-            emit(packet.header(), packet.tail(), packet.payload(), &KEY, &mut again);
+            let view = packet.extensions();
+            let further = Further {
+                keys: view.further_keys().collect(),
+                identity: view.identity(),
+                object: view.object(),
+            };
+            let (header, tail) = (packet.header(), packet.tail());
+            emit_extended(header, tail, &further.extensions(), packet.payload(), &KEY, &mut again);
             let stamp_code = if packet.kind().is_request() { 88..96 } else { 0..0 };
             for (at, (left, right)) in bytes.iter().zip(&again).enumerate() {
                 prop_assert!(left == right || (56..64).contains(&at) || stamp_code.contains(&at), "byte {at}");

@@ -4,10 +4,11 @@
 
 use crate::generated::Generated;
 use scotfree_core::Durability;
-use scotfree_wire::layout::{self, Field, Layout};
+use scotfree_wire::c_header::{enum_text, struct_text, upper};
+use scotfree_wire::layout;
 use scotfree_wire::{
-    CloseReason, Flags, Kind, StampKind, WireError, MAGIC, PACKET_BYTES_MAX, REQUEST_BYTES_MAX,
-    RESPONSE_BYTES_MAX, VERSION,
+    CloseReason, Family, Flags, Kind, StampKind, WireError, EXTENSION_WORD_BYTES, MAGIC, PACKET_BYTES_MAX,
+    REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, VERSION,
 };
 
 const PATH: &str = "bpf/include/scotfree_wire.h";
@@ -33,9 +34,10 @@ pub fn files() -> Vec<Generated> {
 fn text() -> String {
     let structs = layout::ALL.map(struct_text).concat();
     format!(
-        "{OPENING}\n{}\n{}\n{}\n{}\n{}\n{structs}{}\n{}\n#endif\n",
+        "{OPENING}\n{}\n{}\n{}\n{}\n{}\n{}\n{structs}{}\n{}\n#endif\n",
         limits(),
         enum_text("kind", Kind::ALL.map(|kind| (kind.name().into(), kind as u32))),
+        enum_text("function", Family::ALL.map(function)),
         enum_text("durability", durabilities()),
         enum_text("stamp_kind", StampKind::ALL.map(|kind| (kind.name().into(), u32::from(kind.code())))),
         enum_text("close_reason", CloseReason::ALL.map(|reason| (reason.name().into(), reason as u32))),
@@ -51,11 +53,20 @@ fn limits() -> String {
          #define SCOT_PACKET_BYTES_MAX {PACKET_BYTES_MAX}u\n\
          #define SCOT_REQUEST_BYTES_MAX {REQUEST_BYTES_MAX}u\n\
          #define SCOT_RESPONSE_BYTES_MAX {RESPONSE_BYTES_MAX}u\n\
+         #define SCOT_EXTENSION_WORD_BYTES {EXTENSION_WORD_BYTES}u\n\
+         #define SCOT_KIND_SESSION_LAST {}u\n\
          #define SCOT_REFUSAL_COUNT {}u\n\n{}#define SCOT_FLAGS_ALL {:#06x}u\n",
+        Family::Session.codes().end(),
         WireError::ALL.len(),
         Flags::ALL.map(flag).concat(),
         Flags::ALL.iter().fold(0, |all, (_, flag)| all | flag.0)
     )
+}
+
+/// Who can answer, as a response names it.
+fn function(family: Family) -> (String, u32) {
+    let name = if family == Family::Session { "server" } else { family.name() };
+    (name.into(), u32::from(family.code()))
 }
 
 fn durabilities() -> [(String, u32); 4] {
@@ -63,41 +74,6 @@ fn durabilities() -> [(String, u32); 4] {
         let durability = Durability::from_code(code as u8).expect("0 to 3 are codes");
         (durability.to_string().replace('+', "_and_"), code as u32)
     })
-}
-
-fn enum_text<const N: usize>(name: &str, values: [(String, u32); N]) -> String {
-    let value =
-        |(value, code): (String, u32)| format!("\tSCOT_{}_{} = {code},\n", upper(name), upper(&value));
-    format!("enum scot_{name} {{\n{}}};\n", values.map(value).concat())
-}
-
-fn struct_text(layout: &Layout) -> String {
-    let name = layout.name;
-    let fields: String = layout.fields.iter().map(field_text).collect();
-    let asserts: String = layout.fields.iter().map(|field| assert_text(name, field)).collect();
-    format!(
-        "/* {} */\nstruct scot_{name} {{\n{fields}}};\n\n{asserts}\
-         _Static_assert(sizeof(struct scot_{name}) == {}, \"scot_{name}\");\n\n",
-        sentence(layout.about),
-        layout.bytes
-    )
-}
-
-fn field_text(field: &Field) -> String {
-    let declaration = match (field.is_integer(), field.bytes) {
-        (true, 1) => format!("__u8 {};", field.name),
-        (true, bytes) => format!("__le{} {};", bytes * 8, field.name),
-        (false, bytes) => format!("__u8 {}[{bytes}];", field.name),
-    };
-    format!("\t{declaration:<28} /* {} */\n", field.about)
-}
-
-fn assert_text(layout: &str, field: &Field) -> String {
-    let Field { name, offset, bytes, .. } = field;
-    format!(
-        "_Static_assert(__builtin_offsetof(struct scot_{layout}, {name}) == {offset}, \"{layout}.{name}\");\n\
-         _Static_assert(sizeof(((struct scot_{layout} *)0)->{name}) == {bytes}, \"{layout}.{name}\");\n"
-    )
 }
 
 fn tail_bytes() -> String {
@@ -117,15 +93,6 @@ fn tail_bytes() -> String {
          {{\n\tswitch (kind) {{\n{}\tdefault:\n\t\treturn -1;\n\t}}\n}}\n",
         Kind::ALL.map(case).concat()
     )
-}
-
-fn upper(name: &str) -> String {
-    name.to_ascii_uppercase()
-}
-
-fn sentence(about: &str) -> String {
-    let mut letters = about.chars();
-    letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
 }
 
 #[cfg(test)]

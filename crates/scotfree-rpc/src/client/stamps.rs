@@ -91,7 +91,7 @@ pub(super) fn ending(
     // Only the server's own answer carries stamps that belong to this call's path.
     let times = match completion.answered_by {
         AnsweredBy::Server => completion.times,
-        AnsweredBy::Device(_) | AnsweredBy::ServerAck => ResponseTail::default(),
+        AnsweredBy::Device(_) | AnsweredBy::Function(_) | AnsweredBy::ServerAck => ResponseTail::default(),
     };
     Ending {
         seq: completion.seq,

@@ -19,8 +19,8 @@ use scotfree_core::{
     BootEpoch, ByteRange, DeviceId, Effects, Epoch, Machine, Nanos, SeqNum, SessionId, Token,
 };
 use scotfree_wire::{
-    key_epoch, ClusterKey, ControlKeys, Direction, Key, KeyEpoch, Kind, Nonce, Packet, Reassembly, WireError,
-    REQUEST_BYTES_MAX, WIRE_ERROR_COUNT,
+    key_epoch, ClusterKey, ControlKeys, Direction, ExtensionSet, Key, KeyEpoch, Kind, Nonce, Packet,
+    Reassembly, WireError, REQUEST_BYTES_MAX, WIRE_ERROR_COUNT,
 };
 use session::Session;
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,6 +68,8 @@ pub struct ServerConfig {
     pub replies_bytes_max: usize,
     /// How long a client is told to wait when the buffer is full.
     pub busy_backoff: Nanos,
+    /// Which extensions of requests it takes.
+    pub extensions: ExtensionSet,
     /// A safety rule switched off, for tests.
     pub planted: Planted,
 }
@@ -100,6 +102,7 @@ impl ServerConfig {
             unfinished_max: 1 << 19,
             replies_bytes_max: 8 << 20,
             busy_backoff: Nanos::from_millis(20),
+            extensions: ExtensionSet::ALL,
             planted: Planted::NONE,
         }
     }

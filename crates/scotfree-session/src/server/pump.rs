@@ -5,7 +5,7 @@ use super::session::{Pending, Question, Reply, Wanted};
 use super::{InFlight, Server, ServerOwn};
 use crate::client::RequestKind;
 use crate::fault::Fault;
-use scotfree_core::{Durability, Effects, KeyHash, Nanos, OrderKey, OrderNumber, SeqNum, SessionId};
+use scotfree_core::{Durability, Effects, Nanos, OrderKey, OrderNumber, SeqNum, SessionId};
 use scotfree_wire::{
     emit, BusyTail, CloseReason, Flags, Header, Kind, Packet, RangeTail, ResponseTail, Stamp, StampKind,
     Tail, WireError,
@@ -49,6 +49,9 @@ impl Server {
         let id = packet.session();
         if !self.hear_client(now, from, packet, effects)? {
             return Ok(());
+        }
+        if !self.config.extensions.has(packet.extensions().set()) {
+            return Err(WireError::ExtensionNotOffered);
         }
         let stamp = self.keys.stamp.verified_stamp(packet)?;
         let stamp = self.current_stamp(now, stamp, effects);
@@ -105,7 +108,7 @@ impl Server {
         session.highest = session.highest.max(seq);
         self.dirty.insert(id);
         if packet.flags().has(Flags::SKIP) {
-            self.skip(id, SeqNum(packet.header().key_hash.0), seq);
+            self.skip(id, packet.header().skip_first(), seq);
             return Ok(());
         }
         if self.enrich(id, seq, stamp, replayed) {
@@ -184,6 +187,7 @@ impl Server {
             kind: RequestKind::of(packet.kind()).unwrap_or(RequestKind::Update),
             flags: packet.flags(),
             asked: packet.header().asked,
+            key_hash: packet.header().key_hash,
             stamp,
             replayed,
             payload: payload.to_vec(),
@@ -251,6 +255,7 @@ impl Server {
             kind: if packet.kind() == Kind::Read { RequestKind::Read } else { RequestKind::Update },
             flags: packet.flags(),
             asked: packet.header().asked,
+            key_hash: packet.header().key_hash,
             stamp: Stamp::default(),
             replayed: false,
             payload: packet.payload().to_vec(),
@@ -446,6 +451,7 @@ impl Server {
             seq,
             Reply {
                 bytes: None,
+                key_hash: pending.key_hash,
                 failed: false,
                 times: ResponseTail::default(),
                 ready_at: Nanos(0),
@@ -550,10 +556,8 @@ impl Server {
         self.counters.drains_asked += 1;
         let mut header = Header::new(Kind::Drain, id, self.config.epoch);
         header.seq_num = first;
-        // The last of the run stands where a client says what is complete.
-        header.completed = last;
-        // And the session's last write up to there where a request has its key.
-        header.key_hash = KeyHash(last_write.0);
+        header.set_run_last(last);
+        header.set_run_last_write(last_write);
         let key = self.to_device(device);
         let tail = Tail::Stamp(Stamp::default());
         effects.send(self.config.local, head, |out| emit(&header, &tail, &[], &key, out));

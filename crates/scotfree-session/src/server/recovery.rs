@@ -510,7 +510,7 @@ impl Server {
         effects: &mut Effects<ServerOwn>,
     ) -> Result<(), WireError> {
         self.keys.from_device.verify(packet)?;
-        let device = DeviceId(packet.header().key_hash.0 as u16);
+        let device = packet.header().confirming_device();
         self.expiring.remove(&(packet.session(), device));
         self.delete_if_empty(packet.session(), effects);
         Ok(())

@@ -80,6 +80,7 @@ impl Server {
         let Some(bytes) = &reply.bytes else { return };
         let mut header = Header::new(Kind::Response, id, self.config.epoch);
         header.seq_num = seq;
+        header.key_hash = reply.key_hash;
         header.flags = if reply.failed { Flags::FAILED } else { Flags::NONE };
         let tail = Tail::Response(reply.times);
         let route = Route { from: self.config.local, to: client };

@@ -3,7 +3,7 @@
 use super::{RecoveredSession, Server, ServerOwn, SEQ_MAX};
 use crate::fault::Fault;
 use crate::server::DeadLetterReason;
-use scotfree_core::{Durability, Effects, Epoch, Nanos, SeqNum, SessionId};
+use scotfree_core::{Durability, Effects, Epoch, KeyHash, Nanos, SeqNum, SessionId};
 use scotfree_wire::{
     emit, key_epoch, nonce_under, AcceptTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Kind,
     LateStamp, Nonce, OpenTail, Packet, ResponseTail, SessionKeys, Stamp, StampKind, Tail, WireError,
@@ -64,6 +64,7 @@ pub(super) struct Pending {
     pub(super) kind: RequestKind,
     pub(super) flags: Flags,
     pub(super) asked: Durability,
+    pub(super) key_hash: KeyHash,
     pub(super) stamp: Stamp,
     pub(super) replayed: bool,
     pub(super) payload: Vec<u8>,
@@ -80,6 +81,8 @@ impl Pending {
 pub(super) struct Reply {
     /// `None` while the application has the request.
     pub(super) bytes: Option<Vec<u8>>,
+    /// Of the request, so that whoever sees the reply pass knows what it is of.
+    pub(super) key_hash: KeyHash,
     pub(super) failed: bool,
     pub(super) times: ResponseTail,
     /// When the application had answered.
@@ -367,7 +370,8 @@ impl Server {
         let ready = |session: &&Session| session.recorded && session.closing_since.is_none();
         let Some(session) = self.sessions.get(&id).filter(ready) else { return };
         let Some(client) = session.client else { return };
-        let header = Header::new(Kind::SessionAccept, id, session.epoch);
+        let mut header = Header::new(Kind::SessionAccept, id, session.epoch);
+        header.set_offered(self.config.extensions);
         let tail = Tail::Accept(AcceptTail {
             client_nonce: session.client_nonce,
             server_nonce: session.server_nonce,

@@ -7,10 +7,17 @@ use crate::by_hand::{
 };
 use crate::client::{DEVICES_MAX, RESPONSE_SETS_MAX, UNTOLD_BYTES_MAX};
 use crate::server::SEQ_MAX;
-use crate::{Client, ClientConfig, ClientOwn, Mode, Request, RequestKind, Server, ServerConfig};
-use scotfree_core::{DeviceId, Durability, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, SessionId};
+use crate::{
+    AnsweredBy, Client, ClientConfig, ClientOwn, ExtendedError, Mode, Request, RequestKind, Server,
+    ServerConfig, SubmitError,
+};
+use scotfree_core::{
+    DeviceId, Durability, Effect, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, SessionId,
+};
 use scotfree_wire::{
-    fragments, Header, HeartbeatTail, Kind, Packet, ResponseTail, SessionKeys, Stamp, StampKind, Tail,
+    emit_extended, emit_stamp, fragments, AcceptTail, Answerer, Direction, ExtensionSet, Extensions, Family,
+    Header, HeartbeatTail, Key, Kind, Packet, ResponseTail, SessionKeys, Stamp, StampKind, Tail, WireError,
+    PAYLOAD_BYTES_MAX,
 };
 
 fn open_client(device_acks_asked: u8) -> (Client, Effects<ClientOwn>) {
@@ -234,4 +241,108 @@ fn a_request_beyond_its_credit_is_dropped_whatever_the_client_says_is_complete()
     assert_eq!(far(SEQ_MAX + 1, 0), 3);
     assert_eq!(far(1, u64::MAX), 3);
     assert_eq!(bench.server.counters().refused.iter().sum::<u64>(), 2);
+}
+
+const FURTHER: Extensions<'static> = Extensions { further_keys: &[KeyHash(7)], ..Extensions::NONE };
+
+fn read() -> Request<'static> {
+    Request {
+        kind: RequestKind::Read,
+        mode: Mode::Covered,
+        fixed_reply: false,
+        relaxed: false,
+        traced: false,
+        key_hash: KeyHash(3),
+        payload: b"MGET a b",
+    }
+}
+
+/// A client whose server takes these extensions.
+fn client_of(offered: ExtensionSet) -> (Client, Effects<ClientOwn>) {
+    let mut client =
+        Client::new(ClientConfig::new(client_address(), server_address(), cluster(), nonce(1), 1));
+    let mut effects = Effects::new();
+    client.open(NOW, &mut effects);
+    let mut accepted = header(Kind::SessionAccept, 1, 0);
+    accepted.set_offered(offered);
+    let tail = AcceptTail { client_nonce: nonce(1), server_nonce: [9; 16], window: 8, expiry_ms: 1_000 };
+    let key = cluster().control(Direction::Handshake);
+    let accept = packet(&accepted, &Tail::Accept(tail), &[], &key);
+    client.on_message(NOW, server_address(), client_address(), &accept, &mut effects);
+    effects.clear();
+    (client, effects)
+}
+
+#[test]
+fn extensions_go_only_to_a_server_that_takes_them_and_come_with_every_retry() {
+    let (mut client, mut effects) = client_of(ExtensionSet::IDENTITY);
+    let refused = client.submit_extended(NOW, read(), &FURTHER, &mut effects);
+    assert_eq!((refused, effects.len()), (Err(ExtendedError::NotOffered), 0));
+    let (mut client, mut effects) = client_of(ExtensionSet::KEYS);
+    let large = Request { payload: &[0; PAYLOAD_BYTES_MAX - 15], ..read() };
+    let refused = client.submit_extended(NOW, large, &FURTHER, &mut effects);
+    assert_eq!(refused, Err(ExtendedError::Submit(SubmitError::TooLarge)), "it needs two packets");
+    client.submit_extended(NOW, read(), &FURTHER, &mut effects).expect("the server takes it");
+    client.on_timer(NOW.plus(Nanos::from_secs(60)), &mut effects);
+    let requests: Vec<Vec<u8>> =
+        sent(&mut effects).into_iter().filter(|bytes| bytes[5] == Kind::Read as u8).collect();
+    assert_eq!(requests.len(), 2);
+    for bytes in requests {
+        let packet = Packet::parse(&bytes).expect("whole");
+        assert_eq!(packet.extensions().further_keys().collect::<Vec<_>>(), [KeyHash(7)]);
+        assert_eq!(
+            (packet.payload(), packet.verify(&session_keys(1).client_to_server)),
+            (read().payload, Ok(()))
+        );
+    }
+}
+
+#[test]
+fn a_server_refuses_extensions_that_it_has_not_offered() {
+    for (offered, executed) in [(ExtensionSet::ALL, 1), (ExtensionSet::OBJECT, 0)] {
+        let mut bench = ServerBench::new(&[recovered(1, 0)], |config| config.extensions = offered);
+        bench.manifest(1, 0, 1, &[]);
+        let mut bytes = Vec::new();
+        let mut request = header(Kind::Read, 1, 1);
+        request.key_hash = KeyHash(3);
+        let key = session_keys(1).client_to_server;
+        emit_extended(&request, &Tail::Stamp(Stamp::default()), &FURTHER, b"x", &key, &mut bytes);
+        emit_stamp(&mut bytes, &barrier(1, 0, 0), &cluster().control(Direction::Stamp)).expect("a request");
+        bench.receive(client_address(), &bytes);
+        let refused = bench.server.counters().refused[WireError::ExtensionNotOffered as usize];
+        assert_eq!((bench.executed.len(), refused), (executed, 1 - executed as u64), "{offered:?}");
+        let response = bench.last_sent(Kind::Response);
+        assert_eq!(response.map(|response| response.key_hash), (executed == 1).then_some(KeyHash(3)));
+    }
+}
+
+/// The response of a device's function to request 1.
+fn answered_by_a_function(key: &Key) -> Vec<u8> {
+    let answered_by = Answerer::device(DeviceId(4), Family::Trial);
+    let tail = ResponseTail { answered_by, ..ResponseTail::default() };
+    packet(&header(Kind::Response, 1, 1), &Tail::Response(tail), b"seven", key)
+}
+
+#[test]
+fn a_function_of_a_device_answers_reads_under_its_own_key_and_nothing_else() {
+    let keys = session_keys(1);
+    for (kind, key, answered) in [
+        (RequestKind::Read, keys.device_to_client, true),
+        (RequestKind::Read, keys.server_to_client, false),
+        (RequestKind::Update, keys.device_to_client, false),
+        (RequestKind::Bypass, keys.device_to_client, false),
+    ] {
+        let (mut client, mut effects) = client_of(ExtensionSet::NONE);
+        client.submit(NOW, Request { kind, ..read() }, &mut effects).expect("the window is open");
+        effects.clear();
+        let bytes = answered_by_a_function(&key);
+        client.on_message(NOW, server_address(), client_address(), &bytes, &mut effects);
+        let by = effects.iter().find_map(|effect| match effect {
+            Effect::Own(ClientOwn::Complete(completion)) => Some(completion.answered_by),
+            _ => None,
+        });
+        let function = AnsweredBy::Function(Answerer::device(DeviceId(4), Family::Trial));
+        assert_eq!(by, answered.then_some(function), "{kind:?}");
+        assert_eq!(client.counters().refused.iter().sum::<u64>(), u64::from(!answered), "{kind:?}");
+    }
 }

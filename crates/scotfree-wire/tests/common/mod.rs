@@ -8,9 +8,10 @@ use scotfree_core::{
     BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId, StampSource,
 };
 use scotfree_wire::{
-    emit, emit_stamp, AcceptTail, BusyTail, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Key,
-    KeyEpoch, Kind, LeaseTail, ManifestRecord, ManifestTail, OpenTail, RangeTail, ResponseTail, Stamp,
-    StampKind, Tail, HEADER_BYTES, PACKET_BYTES_MAX,
+    emit_extended, emit_stamp, AcceptTail, Answerer, BusyTail, CloseReason, CloseTail, Extensions, Family,
+    Flags, Header, HeartbeatTail, Identity, Key, KeyEpoch, Kind, Kinds, LeaseTail, ManifestRecord,
+    ManifestTail, ObjectNote, OpenTail, RangeTail, ResponseTail, Stamp, StampKind, Tail, EXTENSION_BYTES_MAX,
+    FURTHER_KEYS_MAX, HEADER_BYTES, PACKET_BYTES_MAX,
 };
 
 /// The key of the packets.
@@ -23,14 +24,29 @@ pub const STAMP_KEY: Key = Key::from_bytes([2; 16]);
 pub struct Sample {
     pub header: Header,
     pub tail: Tail,
+    pub further: Further,
     pub payload: Vec<u8>,
+}
+
+/// Extensions that own what they name.
+#[derive(Debug, Clone, Default)]
+pub struct Further {
+    pub keys: Vec<KeyHash>,
+    pub identity: Option<Identity>,
+    pub object: Option<ObjectNote>,
+}
+
+impl Further {
+    pub fn extensions(&self) -> Extensions<'_> {
+        Extensions { further_keys: &self.keys, identity: self.identity, object: self.object }
+    }
 }
 
 impl Sample {
     /// Its bytes; a request's stamp has its own code too.
     pub fn bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        emit(&self.header, &self.tail, &self.payload, &KEY, &mut out);
+        emit_extended(&self.header, &self.tail, &self.further.extensions(), &self.payload, &KEY, &mut out);
         if let (true, Tail::Stamp(stamp)) = (self.header.kind.is_request(), self.tail) {
             if stamp.kind != StampKind::None {
                 emit_stamp(&mut out, &stamp, &STAMP_KEY).expect("a request takes a stamp");
@@ -46,10 +62,26 @@ pub fn any_kind() -> impl Strategy<Value = Kind> {
 
 pub fn any_sample() -> impl Strategy<Value = Sample> {
     any_kind().prop_flat_map(|kind| {
-        let room = PACKET_BYTES_MAX - HEADER_BYTES - kind.tail_bytes();
-        (any_header(kind), any_tail(kind), proptest::collection::vec(any::<u8>(), 0..=room))
-            .prop_map(|(header, tail, payload)| Sample { header, tail, payload })
+        let room = PACKET_BYTES_MAX - HEADER_BYTES - kind.tail_bytes() - EXTENSION_BYTES_MAX;
+        let payload = proptest::collection::vec(any::<u8>(), 0..=room);
+        (any_header(kind), any_tail(kind), any_further(), payload).prop_map(
+            |(header, tail, further, payload)| {
+                let bears = header.kind.takes_extensions() && header.fragment_count == 1;
+                let further = if bears { further } else { Further::default() };
+                Sample { header, tail, further, payload }
+            },
+        )
     })
+}
+
+pub fn any_further() -> impl Strategy<Value = Further> {
+    let keys = proptest::collection::vec(any::<u64>().prop_map(KeyHash), 0..=FURTHER_KEYS_MAX);
+    let identity = any::<([u8; 16], u64)>().prop_map(|(client, number)| Identity { client, number });
+    let object =
+        any::<(u64, u64)>().prop_map(|(value_bytes, remaining_ms)| ObjectNote { value_bytes, remaining_ms });
+    let some = (keys, proptest::option::of(identity), proptest::option::of(object))
+        .prop_map(|(keys, identity, object)| Further { keys, identity, object });
+    prop_oneof![1 => Just(Further::default()), 1 => some]
 }
 
 /// A place in an order; the two largest values are no places.
@@ -64,6 +96,7 @@ fn any_durability() -> impl Strategy<Value = Durability> {
 pub fn any_header(kind: Kind) -> impl Strategy<Value = Header> {
     let numbers = (any::<u64>(), any_place(), any::<u64>(), any_place(), any::<u32>());
     let fragments = (1..=u16::MAX).prop_flat_map(|count| (0..count, Just(count)));
+    let fragments = prop_oneof![Just((0, 1)), fragments];
     let small = (0..256_u16, any_durability(), any_durability(), any::<u8>());
     (numbers, fragments, small).prop_map(move |(numbers, fragments, small)| Header {
         kind,
@@ -103,18 +136,26 @@ fn any_nanos() -> impl Strategy<Value = Nanos> {
     any::<u64>().prop_map(Nanos)
 }
 
+fn any_answerer() -> impl Strategy<Value = Answerer> {
+    let function = proptest::sample::select(&Family::ALL[1..]);
+    let device =
+        (1..=u16::MAX, function).prop_map(|(device, function)| Answerer::device(DeviceId(device), function));
+    prop_oneof![Just(Answerer::SERVER), device]
+}
+
 fn any_stamp_source() -> impl Strategy<Value = StampSource> {
     proptest::sample::select(&StampSource::ALL[..])
 }
 
 fn any_response_tail() -> impl Strategy<Value = ResponseTail> {
-    (any_nanos(), any_nanos(), any_nanos(), any_nanos(), any_stamp_source()).prop_map(
-        |(received, started, ended, dequeued, received_by)| ResponseTail {
+    (any_nanos(), any_nanos(), any_nanos(), any_nanos(), any_stamp_source(), any_answerer()).prop_map(
+        |(received, started, ended, dequeued, received_by, answered_by)| ResponseTail {
             received,
             started,
             ended,
             dequeued,
             received_by,
+            answered_by,
         },
     )
 }
