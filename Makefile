@@ -45,7 +45,7 @@ fuzz: ## every parser, SECONDS_FUZZ=60 each
 	@FUZZ_SECONDS=$(SECONDS_FUZZ) scripts/fuzz.sh
 
 fuzz-xdp: setup ## the programs in the kernel against the machine, PACKETS=1000000 in each part they play (root)
-	@EQUIVALENCE_PACKETS=$(or $(PACKETS),1000000) $(CARGO) test --release --locked -p scotfree-xdp --test equivalence -- --nocapture
+	@EQUIVALENCE_PACKETS=$(or $(PACKETS),1000000) $(CARGO) test --release --locked -p remedy-persist-kernel --test equivalence -- --nocapture
 
 bench: ## micro-benchmarks: printed, not judged
 	@scripts/bench.sh

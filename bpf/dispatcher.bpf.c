@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/* The device's data plane in the kernel: a learning bridge whose Scotfree packets pass the device
+/* The device's data plane in the kernel: a learning bridge whose Scotfree packets pass the device's
  * functions on their way.
  *
- * Invariants: one switch maps every outcome of a device function to what happens with the frame; no frame
- * leaves by the port that it came in by, but as the acknowledgement made of its clone.
+ * Invariants: one switch maps every verdict to what happens with the frame; no frame leaves by the port
+ * that it came in by, but as an answer; only a read that has just become its session's next is answered
+ * instead of going to the server.
  */
 #include "scot_bridge.h"
+#include "scot_function.h"
 #include "scot_upcall.h"
 
-#include "persist.bpf.c"
+/* The list: made from the folders of remedies and bpf/functions.order when this is compiled. It includes every
+ * function and says SCOT_FUNCTIONS(each), which calls each(name, number) in their order, and, if one of them keeps
+ * the places of sessions, SCOT_KEEPER(hook), which makes NAME_hook of it.
+ */
+#include "scot_functions.h"
 
 struct scot_shared scot_shared SEC(".data.shared");
 
-/* By the port that requests come in by: that port, with the program that makes acknowledgements, and the
- * server's.
- */
+/* Which functions are on, by the bits of their numbers. Those that are off are taken out as this is loaded. */
+const volatile __u32 scot_functions_on = ~0u;
+
+/* By client's port and server: the client's port, with the program that makes acknowledgements, and the server's. */
 struct scot_pair {
 	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
 	__uint(max_entries, 2);
@@ -23,90 +30,32 @@ struct scot_pair {
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
-	__uint(max_entries, SCOT_PORTS_MAX);
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, SCOT_PORTS_MAX * SCOT_SERVERS_MAX);
 	__type(key, __u32);
 	__array(values, struct scot_pair);
 } scot_pairs SEC(".maps");
 
-static __always_inline int scot_acknowledge_and_forward(const struct scot_context *context)
-{
-	void *pair = bpf_map_lookup_elem(&scot_pairs, &context->ingress);
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scot_answer);
+} answers SEC(".maps");
 
-	return pair ? bpf_redirect_map(pair, 0, BPF_F_BROADCAST) : XDP_ABORTED;
+static __always_inline struct scot_answer *scot_answer_here(void)
+{
+	__u32 first = 0;
+
+	return bpf_map_lookup_elem(&answers, &first);
 }
 
-/* The daemon must know the server's port before a request can be acknowledged at its own. */
-static __always_inline bool scot_can_acknowledge(const struct scot_way *way)
+static __always_inline bool scot_is_on(__u32 number)
 {
-	return way->ifindex != 0 && way->ifindex == scot_shared.server_ifindex;
+	return scot_functions_on & 1u << number;
 }
 
-static __always_inline int scot_on_packet(struct xdp_md *frame, struct scot_context *context,
-					  const struct scot_way *way, struct scot_counters *counters)
-{
-	enum persist_outcome outcome = PERSIST_PASS_UP_REQUEST;
-
-	counters->scotfree++;
-	if (scot_can_acknowledge(way) || !scot_address_is(&context->destination, &scot_shared.server))
-		outcome = persist_on_packet(frame, context, counters);
-	scot_sample(frame, context, outcome, counters);
-	switch (outcome) {
-	case PERSIST_FORWARD:
-		return scot_forward(way, counters);
-	case PERSIST_TELL_AND_FORWARD:
-		scot_tell(frame, context, counters);
-		return scot_forward(way, counters);
-	case PERSIST_ACKNOWLEDGE:
-		counters->forwarded++;
-		return scot_acknowledge_and_forward(context);
-	case PERSIST_PASS_UP:
-		scot_pass_up(frame, context, SCOT_UPCALL_FRAME, counters);
-		return XDP_DROP;
-	case PERSIST_PASS_UP_REQUEST:
-		if (scot_pass_up(frame, context, SCOT_UPCALL_FRAME, counters))
-			return XDP_DROP;
-		persist_unadmitted(counters);
-		return scot_forward(way, counters);
-	case PERSIST_REFUSE:
-		return XDP_DROP;
-	}
-	return XDP_ABORTED;
-}
-
-SEC("xdp")
-int scot_ingress(struct xdp_md *frame)
-{
-	struct scot_counters *counters = scot_counters_here();
-	struct scot_context context = {};
-	enum scot_transport transport;
-	struct scot_way way;
-
-	if (!counters)
-		return XDP_ABORTED;
-	context.ingress = frame->ingress_ifindex;
-	context.now = bpf_ktime_get_ns();
-	counters->frames++;
-	if (!scot_parse_link(frame, &context)) {
-		counters->malformed++;
-		return XDP_DROP;
-	}
-	way = scot_bridge(frame, &context, counters);
-	if (way.drop)
-		return XDP_DROP;
-	if (scot_tells_addresses(frame, &context))
-		return scot_on_address(frame, &context, &way, counters);
-	transport = scot_parse_transport(frame, &context);
-	if (context.packet_at)
-		return scot_on_packet(frame, &context, &way, counters);
-	if (transport == SCOT_TRANSPORT_UNREADABLE && scot_may_be_ours(frame, &context)) {
-		scot_pass_up(frame, &context, SCOT_UPCALL_FRAME, counters);
-		return XDP_DROP;
-	}
-	return scot_forward(&way, counters);
-}
-
-/* ---- what leaves */
+/* ---- an answer goes back */
 
 static __always_inline void scot_swap_stations(struct ethhdr *ethernet)
 {
@@ -156,55 +105,347 @@ struct scot_pseudo_header {
 	__be32 protocol;
 };
 
+/* Writes the answer over the packet, and adds it up. False: there is no room. */
+static __always_inline bool scot_write_answer(struct xdp_md *frame, __u64 *to, const struct scot_answer *answer,
+					      __u64 *sum)
+{
+	void *end = scot_data_end(frame);
+	__u32 words = answer->words;
+
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < SCOT_ANSWER_WORDS_MAX; i++) {
+		if (i >= words)
+			return true;
+		if ((void *)(to + 1) > end)
+			return false;
+		*to = answer->packet[i];
+		*sum += (__u32)*to;
+		*sum += *to >> 32;
+		to++;
+	}
+	return true;
+}
+
 static __always_inline bool scot_write_udp(struct xdp_md *frame, const struct scot_context *context,
-					   const struct persist_ack *ack)
+					   const struct scot_answer *answer)
 {
 	struct udphdr *udp = scot_at(frame, context->udp_at);
-	struct persist_ack *packet = (void *)(udp + 1);
-	__u16 bytes = sizeof(*udp) + sizeof(*packet);
+	__u16 bytes = sizeof(*udp) + answer->words * sizeof(__u64);
 	struct scot_pseudo_header pseudo = {
 		.source = { context->source.ip[0], context->source.ip[1] },
 		.destination = { context->destination.ip[0], context->destination.ip[1] },
 		.bytes = bpf_htonl(bytes),
 		.protocol = bpf_htonl(IPPROTO_UDP),
 	};
+	__u64 sum = scot_sum(&pseudo, sizeof(pseudo));
 	__be16 source;
 
-	if ((void *)(packet + 1) > scot_data_end(frame))
+	if ((void *)(udp + 1) > scot_data_end(frame) || !scot_write_answer(frame, (void *)(udp + 1), answer, &sum))
 		return false;
-	*packet = *ack;
 	source = udp->source;
 	udp->source = udp->dest;
 	udp->dest = source;
 	udp->len = bpf_htons(bytes);
 	udp->check = 0;
-	udp->check = scot_udp_checksum(scot_sum(&pseudo, sizeof(pseudo)) + scot_sum(udp, sizeof(*udp)) +
-				       scot_sum(ack, sizeof(*ack)));
+	udp->check = scot_udp_checksum(sum + scot_sum(udp, sizeof(*udp)));
 	return true;
 }
 
-static __always_inline bool scot_turn_back(struct xdp_md *frame)
+/* Makes the answer of the frame with its request. A function of its own, for the verifier and for the stack. */
+__noinline int scot_turn_round(struct xdp_md *frame, const struct scot_context *context,
+			       const struct scot_answer *answer)
 {
-	struct scot_context context = {};
-	struct persist_ack ack;
 	struct ethhdr *ethernet;
 	__u64 wanted, present;
 
-	if (!scot_parse_link(frame, &context))
-		return false;
-	scot_parse_transport(frame, &context);
-	if (!context.packet_at || !persist_make_ack(frame, &context, &ack))
-		return false;
-	wanted = context.packet_at + sizeof(ack);
+	if (!context || !answer || answer->words > SCOT_ANSWER_WORDS_MAX)
+		return 0;
+	wanted = context->packet_at + (__u64)answer->words * sizeof(__u64);
 	present = frame->data_end - frame->data;
-	if (present > wanted && bpf_xdp_adjust_tail(frame, (int)(wanted - present)) != 0)
-		return false;
+	if (present != wanted && bpf_xdp_adjust_tail(frame, (int)(wanted - present)) != 0)
+		return 0;
 	ethernet = scot_data(frame);
 	if ((void *)(ethernet + 1) > scot_data_end(frame))
-		return false;
+		return 0;
 	scot_swap_stations(ethernet);
-	return scot_write_network(frame, &context, sizeof(struct udphdr) + sizeof(ack)) &&
-	       scot_write_udp(frame, &context, &ack);
+	return scot_write_network(frame, context, sizeof(struct udphdr) + answer->words * sizeof(__u64)) &&
+	       scot_write_udp(frame, context, answer);
+}
+
+/* Makes the answer of the function with this number. */
+static __always_inline bool scot_make_answer(struct xdp_md *frame, const struct scot_context *context, __u32 by)
+{
+	struct scot_answer *answer = scot_answer_here();
+	int made = 0;
+
+	if (!answer)
+		return false;
+#define SCOT_MAKE_ANSWER(name, number)                                          \
+	if (scot_is_on(number) && by == (number))                               \
+		made = name##_make_answer(frame, context, answer);
+	SCOT_FUNCTIONS(SCOT_MAKE_ANSWER)
+	return made && scot_turn_round(frame, context, answer);
+}
+
+/* ---- packets of Scotfree's */
+
+/* What all functions together made of a packet. */
+struct scot_outcome {
+	enum scot_verdict verdict;
+	__u32 by; /* the function that said it */
+};
+
+/* Only a read that has just become its session's next is answered here: any other request has gone on before, or its
+ * answer is the server's to give.
+ */
+static __always_inline bool scot_may_answer(const struct scot_context *context)
+{
+	return context->direction == SCOT_TO_SERVER && context->kind == SCOT_KIND_READ &&
+	       context->place == SCOT_PLACE_NEXT;
+}
+
+/* Asks the functions in their order. */
+static __always_inline void scot_ask(struct xdp_md *frame, struct scot_context *context, struct scot_outcome *outcome)
+{
+#define SCOT_ASK(name, number)                                                                          \
+	if (scot_is_on(number) && outcome->verdict == SCOT_NEXT) {                                      \
+		outcome->verdict = name##_on_packet(frame, context);                                    \
+		outcome->by = (number);                                                                 \
+		if (outcome->verdict == SCOT_ANSWER && !scot_may_answer(context))                       \
+			outcome->verdict = SCOT_NEXT;                                                   \
+	}
+	SCOT_FUNCTIONS(SCOT_ASK)
+}
+
+#ifdef SCOT_KEEPER
+
+static __always_inline void scot_expect(const struct scot_session *session, __u64 seq_num)
+{
+	if (scot_is_on(SCOT_KEEPER_NUMBER))
+		SCOT_KEEPER(expect)(session, seq_num);
+}
+
+static __always_inline enum scot_verdict scot_take_place(struct xdp_md *frame, struct scot_context *context,
+							 struct scot_session *session,
+							 const struct scot_header *header,
+							 struct scot_counters *counters)
+{
+	if (!scot_is_on(SCOT_KEEPER_NUMBER))
+		return SCOT_PASS_UP_REQUEST;
+	return SCOT_KEEPER(take_place)(frame, context, session, header, counters);
+}
+
+#else
+
+static __always_inline void scot_expect(const struct scot_session *session, __u64 seq_num)
+{
+}
+
+/* Without a keeper of places all requests are the daemon's. */
+static __always_inline enum scot_verdict scot_take_place(struct xdp_md *frame, struct scot_context *context,
+							 struct scot_session *session,
+							 const struct scot_header *header,
+							 struct scot_counters *counters)
+{
+	return SCOT_PASS_UP_REQUEST;
+}
+
+#endif
+
+static __always_inline enum scot_verdict scot_bad(struct scot_counters *counters, enum scot_refusal reason)
+{
+	counters->requests++;
+	counters->bad++;
+	return scot_refuse(counters, reason);
+}
+
+/* A request is its session's, authentic, and takes its place before any function sees it. Not NEXT or without a place:
+ * no function sees it.
+ */
+static __always_inline enum scot_verdict scot_admit(struct xdp_md *frame, struct scot_context *context,
+						    const struct scot_header *header, struct scot_counters *counters)
+{
+	struct scot_session *session = scot_session(context->server, header->session);
+	__u64 id = header->session, seq_num = header->seq_num;
+	enum scot_verdict verdict;
+
+	if (!session)
+		return scot_unadmitted(counters);
+	if (header->fragment_count != 1)
+		return SCOT_PASS_UP_REQUEST;
+	scot_expect(session, seq_num);
+	if (!scot_is_authentic(frame, context, sizeof(*header) + sizeof(struct scot_stamp),
+			       &session->client_to_server))
+		return scot_bad(counters, SCOT_REFUSAL_BAD_MAC);
+	if (scot_is_elsewhere(session, context))
+		return scot_bad(counters, SCOT_REFUSAL_ELSEWHERE);
+	if (session->client_ifindex == 0)
+		return SCOT_PASS_UP_REQUEST;
+	context->session = session->index;
+	context->pair = session->client_port * SCOT_SERVERS_MAX + context->server;
+	verdict = scot_take_place(frame, context, session, header, counters);
+	if (!scot_shared.head || context->stamp.kind == SCOT_STAMP_KIND_NONE)
+		return verdict;
+	context->stamp.mac = scot_stamp_mac(&context->stamp, id, seq_num);
+	return scot_write_stamp(frame, context) ? verdict : SCOT_REFUSE;
+}
+
+/* Whether the daemon knows behind which port the server lives that a frame goes to: before it does, nothing can be
+ * acknowledged at its own.
+ */
+static __always_inline bool scot_knows_way(const struct scot_way *way, __u32 server)
+{
+	return way->ifindex != 0 && way->ifindex == scot_server(server)->ifindex;
+}
+
+/* What can be said of a packet before it is looked into. */
+static __always_inline enum scot_verdict scot_refuse_short(struct xdp_md *frame, const struct scot_context *context,
+							   const struct scot_header *header,
+							   struct scot_counters *counters)
+{
+	if (context->packet_bytes < sizeof(*header) || (void *)(header + 1) > scot_data_end(frame))
+		return scot_refuse(counters, SCOT_REFUSAL_TRUNCATED);
+	if (!scot_frame_holds(frame, context) || scot_address_is(&context->destination, &scot_shared.control))
+		return SCOT_PASS_UP;
+	return SCOT_NEXT;
+}
+
+static __always_inline void scot_decide(struct xdp_md *frame, struct scot_context *context, const struct scot_way *way,
+					struct scot_counters *counters, struct scot_outcome *outcome)
+{
+	__u32 from = scot_server_at(&context->source), to = scot_server_at(&context->destination);
+	struct scot_header *header = scot_at(frame, context->packet_at);
+	enum scot_structure structure;
+
+	outcome->verdict = SCOT_PASS_UP_REQUEST;
+	if (to != SCOT_SERVER_NONE && !scot_knows_way(way, to))
+		return;
+	outcome->verdict = scot_refuse_short(frame, context, header, counters);
+	if (outcome->verdict != SCOT_NEXT)
+		return;
+	structure = scot_check(frame, context, header, counters);
+	if (structure != SCOT_WHOLE) {
+		outcome->verdict = structure == SCOT_DAMAGED ? SCOT_REFUSE : SCOT_PASS_UP;
+		return;
+	}
+	context->kind = header->kind;
+	context->asked = header->durability_asked;
+	if (from != SCOT_SERVER_NONE) {
+		context->direction = SCOT_FROM_SERVER;
+		context->server = from;
+	} else if (to != SCOT_SERVER_NONE && scot_is_request(header->kind)) {
+		context->direction = SCOT_TO_SERVER;
+		context->server = to;
+		outcome->verdict = scot_admit(frame, context, header, counters);
+		if (context->place == SCOT_PLACE_NONE)
+			return;
+	}
+	scot_ask(frame, context, outcome);
+}
+
+static __always_inline int scot_answer_and_forward(const struct scot_context *context)
+{
+	__u32 at = context->pair;
+	void *pair = bpf_map_lookup_elem(&scot_pairs, &at);
+
+	return pair ? bpf_redirect_map(pair, 0, BPF_F_BROADCAST) : XDP_ABORTED;
+}
+
+static __always_inline int scot_answer(struct xdp_md *frame, const struct scot_context *context, __u32 by,
+				       struct scot_counters *counters)
+{
+	if (!scot_make_answer(frame, context, by)) {
+		counters->unwritable++;
+		return XDP_DROP;
+	}
+	counters->answered++;
+	return bpf_redirect_map(&scot_ports, context->ingress, 0);
+}
+
+static __always_inline int scot_on_packet(struct xdp_md *frame, struct scot_context *context,
+					  const struct scot_way *way, struct scot_counters *counters)
+{
+	struct scot_outcome outcome = {};
+
+	counters->scotfree++;
+	scot_decide(frame, context, way, counters, &outcome);
+	scot_sample(frame, context, outcome.verdict, counters);
+	switch (outcome.verdict) {
+	case SCOT_NEXT:
+		return scot_forward(way, counters);
+	case SCOT_TELL_AND_FORWARD:
+		scot_tell(frame, context, counters);
+		return scot_forward(way, counters);
+	case SCOT_ANSWER_AND_FORWARD:
+		counters->forwarded++;
+		return scot_answer_and_forward(context);
+	case SCOT_ANSWER:
+		return scot_answer(frame, context, outcome.by, counters);
+	case SCOT_PASS_UP:
+		scot_pass_up(frame, context, SCOT_UPCALL_FRAME, counters);
+		return XDP_DROP;
+	case SCOT_PASS_UP_REQUEST:
+		if (scot_pass_up(frame, context, SCOT_UPCALL_FRAME, counters))
+			return XDP_DROP;
+		scot_unadmitted(counters);
+		return scot_forward(way, counters);
+	case SCOT_REFUSE:
+		return XDP_DROP;
+	}
+	return XDP_ABORTED;
+}
+
+SEC("xdp")
+int scot_ingress(struct xdp_md *frame)
+{
+	struct scot_counters *counters = scot_counters_here();
+	struct scot_context context = {};
+	enum scot_transport transport;
+	struct scot_way way;
+
+	if (!counters)
+		return XDP_ABORTED;
+	context.ingress = frame->ingress_ifindex;
+	context.now = bpf_ktime_get_ns();
+	counters->frames++;
+	if (!scot_parse_link(frame, &context)) {
+		counters->malformed++;
+		return XDP_DROP;
+	}
+	way = scot_bridge(frame, &context, counters);
+	if (way.drop)
+		return XDP_DROP;
+	if (scot_tells_addresses(frame, &context))
+		return scot_on_address(frame, &context, &way, counters);
+	transport = scot_parse_transport(frame, &context);
+	if (context.packet_at)
+		return scot_on_packet(frame, &context, &way, counters);
+	if (transport == SCOT_TRANSPORT_UNREADABLE && scot_may_be_ours(frame, &context)) {
+		scot_pass_up(frame, &context, SCOT_UPCALL_FRAME, counters);
+		return XDP_DROP;
+	}
+	return scot_forward(&way, counters);
+}
+
+/* ---- what leaves: the acknowledgement is made of a clone of its request */
+
+static __always_inline bool scot_turn_back(struct xdp_md *frame)
+{
+	struct scot_answer *answer = scot_answer_here();
+	struct scot_context context = {};
+	int made = 0;
+
+	if (!answer || !scot_parse_link(frame, &context))
+		return false;
+	scot_parse_transport(frame, &context);
+	if (!context.packet_at)
+		return false;
+	context.server = scot_server_at(&context.destination);
+#define SCOT_ASK_ANSWER(name, number)                              \
+	if (scot_is_on(number) && !made)                           \
+		made = name##_make_answer(frame, &context, answer);
+	SCOT_FUNCTIONS(SCOT_ASK_ANSWER)
+	return made && scot_turn_round(frame, &context, answer);
 }
 
 static __always_inline int scot_leave(struct xdp_md *frame)

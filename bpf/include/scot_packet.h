@@ -27,18 +27,45 @@ struct scot_vlan_header {
 	__be16 ethertype;
 };
 
-/* What is known of the frame under way. */
+/* Where a packet of Scotfree's is on its way, if that concerns the device. */
+enum scot_direction {
+	SCOT_PASSING,           /* between others */
+	SCOT_TO_SERVER,         /* a request to one of the device's servers */
+	SCOT_FROM_SERVER,       /* of one of them */
+};
+
+/* What place a request has in its session. */
+enum scot_place {
+	SCOT_PLACE_NONE,        /* none that is known here */
+	SCOT_PLACE_NEXT,        /* the next; it has just taken it */
+	SCOT_PLACE_SEEN,        /* it was seen before, or came late */
+};
+
+/* What is known of the frame under way. Functions get it by reference; it has no padding. */
 struct scot_context {
-	__u32 ingress;        /* ifindex */
-	__u16 network_at;     /* offset of the IP header */
-	__u16 udp_at;         /* offset of the UDP header; 0 if there is none */
-	__u16 packet_at;      /* offset of Scotfree's packet; 0 if there is none */
-	__u16 packet_bytes;   /* its size, as UDP states it */
-	__u16 vlan;           /* the virtual network, 0 without a tag */
-	__u16 ethertype;      /* in host order, behind the tag */
+	__u32 ingress;          /* ifindex */
+	__u16 network_at;       /* offset of the IP header */
+	__u16 udp_at;           /* offset of the UDP header; 0 if there is none */
+	__u16 packet_at;        /* offset of Scotfree's packet; 0 if there is none */
+	__u16 packet_bytes;     /* its size, as UDP states it */
+	__u16 vlan;             /* the virtual network, 0 without a tag */
+	__u16 ethertype;        /* in host order, behind the tag */
 	struct scot_address source;
 	struct scot_address destination;
-	__u64 now;            /* CLOCK_MONOTONIC, nanoseconds */
+	__u64 now;              /* CLOCK_MONOTONIC, nanoseconds */
+	/* of a packet of Scotfree's */
+	__u32 server;           /* whose it is, if its direction says that it is a server's */
+	__u32 session;          /* of an authentic request: its session's place in the table */
+	__u32 slot;             /* of one that has a place: where that lies among all places */
+	__u16 pair;             /* the ports that it and its answer leave by, among the pairs */
+	__u8 direction;         /* enum scot_direction */
+	__u8 kind;              /* as its header says */
+	__u8 asked;             /* the durability, as its header says */
+	__u8 place;             /* enum scot_place */
+	__u8 logs;              /* its place is its keeper's to fill with an entry */
+	__u8 granted;           /* the durability that may be acknowledged now */
+	__u32 zero;
+	struct scot_stamp stamp; /* of one that has a place; its kind is NONE if that is forgotten */
 };
 
 static __always_inline void *scot_data(struct xdp_md *frame)

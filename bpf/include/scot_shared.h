@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* What the programs in the kernel and the daemon share. The daemon's Rust types are made from the type
- * information of the compiled object, so this is the one place where they are written down.
+/* What the programs in the kernel and the daemon share, whichever functions the device has. The daemon's Rust
+ * types are made from the type information of the compiled object, so this is the one place where they are
+ * written down; what a function shares with its own half in the daemon stands in that function's folder.
  *
  * Invariants:
  * - A session's fields behind its lock change only under the lock, or, while it is held, by the daemon.
- * - A slot goes EMPTY or STAMPED -> WRITING -> VALID; WRITING is set under its session's lock and left
- *   by the one who set it. An entry is live while its seq_num is above its session's `stable`.
+ * - `version` lies where it lay in every layout, so that another one can be refused by its number.
  */
 #ifndef SCOT_SHARED_H
 #define SCOT_SHARED_H
@@ -15,9 +15,11 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
-#define SCOT_SHARED_VERSION 2u
+#define SCOT_SHARED_VERSION 3u
 #define SCOT_SESSIONS_MAX 1024u
 #define SCOT_PORTS_MAX 16u
+#define SCOT_SERVERS_MAX 16u
+#define SCOT_SESSION_ROOM 4u /* words of a session that its places' keeper may use */
 #define SCOT_FRAME_BYTES_MAX 1522u /* 1500 of payload, Ethernet's header, a VLAN tag, and reserve */
 
 /* An endpoint. IPv4 addresses stand in IPv6's mapped form. */
@@ -33,29 +35,49 @@ struct scot_key {
 	__u64 high;
 };
 
-/* What holds for the whole device. Written by the daemon, but for `order_current`. */
-struct scot_shared {
+/* One of the servers behind the device. Each has an order, an epoch and a lease of its own. */
+struct scot_server {
 	__u64 order_current;    /* the last order number given; only ever added to atomically */
 	__u64 lease_until;      /* CLOCK_MONOTONIC in nanoseconds; acknowledged only before */
-	__u32 version;          /* SCOT_SHARED_VERSION */
+	struct scot_address address;
+	__u32 epoch;            /* the largest that has polled the device */
+	__u32 ifindex;          /* behind which port it lives; 0 if that is not known */
+	__u8 accepted;          /* whether it has accepted the device's boot epoch */
+	__u8 zero[15];
+};
+
+_Static_assert(sizeof(struct scot_server) == 64, "a cache line");
+
+/* What holds for the whole device. Written by the daemon, but for the servers' `order_current`. */
+struct scot_shared {
+	struct scot_key stamp_key;
+	__u32 version;          /* SCOT_SHARED_VERSION; 0: nobody has written it */
 	__u32 boot_epoch;       /* this device's incarnation */
-	__u32 server_epoch;     /* the largest that has polled it */
+	__u32 boot_seen;        /* the largest boot epoch seen in a stamp */
 	__u16 device;           /* its name */
 	__u8 head;              /* whether it gives order numbers */
-	__u8 accepted;          /* whether the server has accepted this boot epoch */
 	__u8 media;             /* the durability that its domains can give, a bit set */
-	__u8 zero[3];
-	__u32 boot_seen;        /* the largest boot epoch seen in a stamp */
 	__u16 port_first;       /* of Scotfree's UDP ports */
 	__u16 port_last;
-	__u32 server_ifindex;   /* behind which port the server lives; 0 if that is not known */
 	__u32 event_every;      /* of so many of Scotfree's packets one is told of; 0: none */
-	__u32 zero_too;
-	struct scot_key stamp_key;
-	struct scot_address server;
+	__u32 server_count;
+	__u32 stations_change;  /* goes up when a station is learnt, moves or is forgotten */
 	struct scot_address control;
 	__u8 own_mac[8];        /* six bytes of the device's own station address */
+	__u64 zero[6];
+	__u32 ports[SCOT_PORTS_MAX]; /* ifindexes; where one stands is its port's place as long as it is a port */
+	struct scot_server servers[SCOT_SERVERS_MAX];
 	__u32 held[SCOT_SESSIONS_MAX]; /* not 0: the daemon is changing this session; pass its packets up */
+};
+
+_Static_assert(__builtin_offsetof(struct scot_shared, version) == 16, "as in every layout");
+_Static_assert(__builtin_offsetof(struct scot_shared, servers) == 192, "servers begin a cache line");
+
+/* By what a session is found: two servers may give the same id. */
+struct scot_session_name {
+	__u64 id;
+	__u32 server;           /* its place among the servers */
+	__u32 zero;
 };
 
 /* What the kernel knows of one session. */
@@ -65,19 +87,18 @@ struct scot_session {
 	__u64 id;               /* 0: nobody's */
 	__u64 next;             /* the only seq_num that is admitted */
 	__u64 last_write;       /* the last write admitted */
-	__u64 stable;           /* everything up to here is stable */
 	__u64 heard_at;         /* when its client last spoke under its keys, CLOCK_MONOTONIC */
-	__u64 logged;           /* entries logged so far */
-	__u64 freed;            /* of these, up to `stable` */
-	__u64 disorder_until;   /* up to here entries were logged out of the order of their seq_num */
+	__u64 room[SCOT_SESSION_ROOM]; /* the keeper's of its places */
 	struct scot_address client;
-	__u32 window;           /* its credit and the number of its slots */
-	__u32 slot_first;       /* its slots are slot_first .. slot_first + window */
+	__u32 window;           /* its credit and the number of its places */
+	__u32 slot_first;       /* its places are slot_first .. slot_first + window */
 	__u32 epoch;            /* in which it was opened */
 	__u32 client_ifindex;   /* the port that its requests come in by */
+	__u32 server;           /* its place among the servers */
+	__u8 client_port;       /* that port's place among the ports */
 	__u8 closing;           /* nothing new is logged or acknowledged */
 	__u8 confirmed;         /* its client has spoken under its keys */
-	__u8 zero[6];
+	__u8 zero;
 	struct scot_key client_to_server;
 	struct scot_key server_to_client;
 	struct scot_key device_to_client;
@@ -85,38 +106,8 @@ struct scot_session {
 	__u8 server_nonce[16];
 };
 
-enum scot_slot_state {
-	SCOT_SLOT_EMPTY = 0,
-	SCOT_SLOT_STAMPED = 1, /* a request that passed and is not logged */
-	SCOT_SLOT_WRITING = 2, /* an entry that is being copied in */
-	SCOT_SLOT_VALID = 3,   /* an entry */
-	SCOT_SLOT_DAEMON = 4,  /* an entry that the daemon keeps */
-};
-
-/* A slot of the log. `header` and `payload` are the request as its client sent it, so its MAC shows
- * whether the entry is whole.
- */
-struct scot_slot {
-	__u32 state;
-	__u32 packet_bytes;     /* of the header and the payload */
-	__u64 seq_num;
-	__u64 logged;           /* how many of its session had been logged with this one */
-	__u64 logged_at;        /* CLOCK_MONOTONIC, nanoseconds */
-	struct scot_stamp stamp;
-	__u8 asked;
-	__u8 persisted;         /* the domains that have it */
-	__u8 writing;           /* the domains that the daemon is still writing it to */
-	__u8 acknowledged;
-	__u8 zero[4];
-	struct scot_header header;
-	__u8 payload[SCOT_PACKET_BYTES_MAX - sizeof(struct scot_header) - sizeof(struct scot_stamp)];
-	__u8 reserve[44];
-};
-
-_Static_assert(sizeof(struct scot_slot) == 1536, "a slot is a multiple of a cache line");
-
-/* What was counted; one per CPU. The first are the device machine's own counters, under its names:
- * requests = admitted + unadmitted + duplicate + bad, admitted_updates = logged + ungranted.
+/* What was counted whichever functions are on; one per CPU. The first are the device machine's own counters, under its
+ * names: requests = admitted + unadmitted + duplicate + bad.
  */
 struct scot_counters {
 	__u64 requests;
@@ -124,13 +115,7 @@ struct scot_counters {
 	__u64 unadmitted;
 	__u64 duplicate;
 	__u64 bad;
-	__u64 admitted_updates;
-	__u64 logged;
-	__u64 ungranted;
-	__u64 persist_acks;
-	__u64 freed;
 	__u64 past_epoch;
-	__u64 without_lease;
 	__u64 refused[SCOT_REFUSAL_COUNT];
 	/* what became of frames */
 	__u64 frames;
@@ -146,7 +131,8 @@ struct scot_counters {
 	__u64 moved;
 	__u64 passed_up;
 	__u64 passed_up_full;   /* the daemon's ring had no room */
-	__u64 unwritable;       /* an acknowledgement that could not be made of its clone */
+	__u64 answered;         /* requests that a function answered instead of the server */
+	__u64 unwritable;       /* an answer that could not be made */
 };
 
 /* A station and where it lives. */
@@ -196,7 +182,7 @@ struct scot_event {
 	__u64 at;               /* CLOCK_MONOTONIC, nanoseconds */
 	__u8 kind;
 	__u8 asked;
-	__u8 outcome;           /* enum persist_outcome */
+	__u8 outcome;           /* enum scot_verdict */
 	__u8 zero;
 	__u16 packet_bytes;
 	__u16 zero_too;

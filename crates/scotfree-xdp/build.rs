@@ -1,8 +1,10 @@
-//! Compiles the programs for the kernel and makes Rust types of what they share with the daemon.
+//! Makes the list of the device's functions, compiles the programs for the kernel, and makes Rust types of what they
+//! share with the daemon.
 
 use libbpf_cargo::SkeletonBuilder;
 use std::env;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// The compiler that the programs are written for; `CLANG` names another.
 const CLANG: &str = "clang-14";
@@ -10,21 +12,101 @@ const CLANG: &str = "clang-14";
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
-    let source = root.join("bpf/dispatcher.bpf.c");
-    let folders = [root.join("bpf/include"), root.join("crates/remedy-persist/bpf")];
     println!("cargo:rerun-if-env-changed=CLANG");
     println!("cargo:rerun-if-changed={}", root.join("bpf").display());
-    println!("cargo:rerun-if-changed={}", folders[1].display());
-    let includes = folders.iter().map(|folder| format!("-I{}", folder.display()));
+    let order = order(&root);
+    let functions = functions(&root.join("crates"), &order);
+    build(&root, &out, "dispatcher", &functions);
+    say(&out, &functions);
+    // What tests put into the list beside them; their package asks for it by what stands here.
+    let fixtures = functions_of_fixtures(&root, &order);
+    let object = out.join("fixtures.bpf.o");
+    if fixtures.is_empty() {
+        fs::write(&object, []).expect("the folder is cargo's");
+    } else {
+        let all = in_order(&order, functions.into_iter().chain(fixtures).collect());
+        build(&root, &out, "fixtures", &all);
+    }
+    println!("cargo:fixtures={}", object.display());
+}
+
+/// A function of the device: its name, and the folder of its programs.
+struct Function {
+    name: String,
+    folder: PathBuf,
+}
+
+impl Function {
+    fn source(&self) -> PathBuf {
+        self.folder.join(format!("{}.bpf.c", self.name))
+    }
+
+    /// Whether it keeps the places of sessions.
+    fn keeps_places(&self) -> bool {
+        let text = fs::read_to_string(self.source()).expect("it was found");
+        text.contains(&format!("{}_take_place(", self.name))
+    }
+}
+
+/// The names of functions in their order. One that is not there is left out.
+fn order(root: &Path) -> Vec<String> {
+    let text = fs::read_to_string(root.join("bpf/functions.order")).expect("bpf/functions.order is there");
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(str::to_owned).collect()
+}
+
+/// The functions that lie in the folders of remedies in `place`.
+fn functions(place: &Path, order: &[String]) -> Vec<Function> {
+    let entries = fs::read_dir(place).into_iter().flatten().flatten();
+    let remedies = entries.filter_map(|entry| {
+        let name = entry.file_name().to_str()?.strip_prefix("remedy-")?.to_owned();
+        Some(Function { name, folder: entry.path().join("bpf") })
+    });
+    let found: Vec<Function> = remedies.filter(|function| function.source().exists()).collect();
+    for Function { name, folder } in &found {
+        // A new one is noticed by its line in the order.
+        assert!(
+            order.contains(name),
+            "{} has a function that bpf/functions.order does not name",
+            folder.display()
+        );
+        println!("cargo:rerun-if-changed={}", folder.display());
+    }
+    in_order(order, found)
+}
+
+fn functions_of_fixtures(root: &Path, order: &[String]) -> Vec<Function> {
+    let place = root.join("fixtures");
+    if place.exists() {
+        functions(&place, order)
+    } else {
+        Vec::new()
+    }
+}
+
+fn in_order(order: &[String], mut functions: Vec<Function>) -> Vec<Function> {
+    functions.sort_by_key(|function| order.iter().position(|name| *name == function.name));
+    functions
+}
+
+/// Compiles the dispatcher with these functions.
+fn build(root: &Path, out: &Path, name: &str, functions: &[Function]) {
+    let source = root.join("bpf/dispatcher.bpf.c");
+    let list = out.join(name);
+    fs::create_dir_all(&list).expect("the folder is cargo's");
+    fs::write(list.join("scot_functions.h"), list_of(functions)).expect("the folder is cargo's");
+    let folders = [root.join("bpf/include"), list];
+    let folders = folders.iter().chain(functions.iter().map(|function| &function.folder));
+    let includes: Vec<String> = folders.map(|folder| format!("-I{}", folder.display())).collect();
     let arch_include =
         format!("-I/usr/include/{}-linux-gnu", env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it"));
     let fixed = ["-mcpu=v3", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-Wno-unused-function"];
     let built = SkeletonBuilder::new()
         .source(&source)
-        .obj(out.join("dispatcher.bpf.o"))
+        .obj(out.join(format!("{name}.bpf.o")))
         .clang(env::var("CLANG").unwrap_or_else(|_| CLANG.to_owned()))
         .clang_args(fixed.map(str::to_owned).into_iter().chain(includes).chain([arch_include]))
-        .build_and_generate(out.join("dispatcher.skel.rs"));
+        .build_and_generate(out.join(format!("{name}.skel.rs")));
     if let Err(error) = built {
         panic!(
             "compiling {} failed: {error:#}\nwanted: {CLANG} (or CLANG=PROGRAM) and libbpf's headers \
@@ -32,4 +114,39 @@ fn main() {
             source.display()
         );
     }
+}
+
+/// The list as the dispatcher reads it.
+fn list_of(functions: &[Function]) -> String {
+    let mut text: String =
+        functions.iter().map(|function| format!("#include \"{}.bpf.c\"\n", function.name)).collect();
+    let calls: Vec<String> =
+        functions.iter().enumerate().map(|(at, function)| format!("each({}, {at})", function.name)).collect();
+    text += &format!("#define SCOT_FUNCTIONS(each) {}\n", calls.join(" "));
+    let mut keepers = functions.iter().enumerate().filter(|(_, function)| function.keeps_places());
+    if let Some((at, Function { name, .. })) = keepers.next() {
+        text += &format!("#define SCOT_KEEPER(hook) {name}_##hook\n#define SCOT_KEEPER_NUMBER {at}\n");
+    }
+    assert!(keepers.next().is_none(), "one function keeps the places of sessions, not two");
+    text
+}
+
+/// Says in Rust which functions there are, in their order, and what each counts: the fields of `struct NAME_counters`.
+fn say(out: &Path, functions: &[Function]) {
+    let types = fs::read_to_string(out.join("dispatcher.skel.rs")).expect("it was just made");
+    let mut text = String::from("pub(crate) const FUNCTIONS: &[(&str, &[&str])] = &[\n");
+    for Function { name, .. } in functions {
+        let counters = fields_of(&types, &format!("{name}_counters"));
+        text += &format!("    ({name:?}, &{counters:?}),\n");
+    }
+    text += "];\n";
+    fs::write(out.join("functions.rs"), text).expect("the folder is cargo's");
+}
+
+/// The names of a struct's fields, in their order.
+fn fields_of<'a>(types: &'a str, name: &str) -> Vec<&'a str> {
+    let begin = format!("pub struct {name} {{");
+    let body = types.split_once(&begin).and_then(|(_, rest)| rest.split_once('}'));
+    let fields = body.map_or("", |(body, _)| body).split(',');
+    fields.filter_map(|field| field.split_once(':')?.0.trim().strip_prefix("pub ")).collect()
 }

@@ -6,7 +6,7 @@
 use crate::report::{Outcome, Report};
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use libbpf_rs::{ObjectBuilder, PrintLevel};
-use scotfree_xdp::{AttachMode, Kernel, KernelConfig, Port};
+use scotfree_xdp::{AttachMode, Functions, Kernel, KernelConfig, Port};
 use std::fs::read_to_string;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -24,7 +24,8 @@ const LOG_LINES_MAX: usize = 60;
 pub fn run(object: &Path, equivalence: &Path) -> Result<Report> {
     let release = read_to_string("/proc/sys/kernel/osrelease").context("asking for the kernel's release")?;
     let mut report = Report::untried(release.trim().to_owned());
-    let kernel = match Kernel::load(&KernelConfig { slot_count: SLOTS, pin: None }) {
+    let kernel = match Kernel::load(&KernelConfig { slot_count: SLOTS, pin: None, functions: Functions::ALL })
+    {
         Ok(kernel) => kernel,
         Err(error) => {
             let reason = why_refused(object).unwrap_or_else(|| error.to_string());
@@ -102,7 +103,7 @@ fn port(name: &str) -> Result<Port> {
 
 fn attach(kernel: &Kernel, ports: &[Port]) -> Result<Vec<OwnedFd>> {
     let links = kernel.attach(ports, AttachMode::Native)?;
-    kernel.set_server_port(ports, ports[1].ifindex)?;
+    kernel.set_server_port(ports, 0, ports[1].ifindex)?;
     for port in PORTS {
         let shown = tool(&format!("ip -details link show {port}"))?;
         ensure!(shown.contains(" xdp ") || shown.contains("prog/xdp"), "{port} shows no program: {shown}");

@@ -221,6 +221,7 @@ impl MetricsText {
             ("scotfree_kernel_flooded_total", "Frames sent out of all ports but one.", counters.flooded),
             ("scotfree_kernel_unlearnt_total", "Stations not learnt for want of room.", counters.unlearnt),
             ("scotfree_kernel_moved_total", "Stations seen at another port.", counters.moved),
+            ("scotfree_kernel_answered_total", "Requests answered instead of the server.", counters.answered),
             ("scotfree_kernel_passed_up_total", "Frames passed up to the daemon.", counters.passed_up),
             (
                 "scotfree_kernel_ring_full_total",
@@ -229,7 +230,7 @@ impl MetricsText {
             ),
             (
                 "scotfree_kernel_unwritable_total",
-                "Acknowledgements that could not be made.",
+                "Acknowledgements and answers that could not be made.",
                 counters.unwritable,
             ),
         ] {

@@ -12,10 +12,11 @@ use crate::notice::Notices;
 use crate::plane::Plane;
 use crate::plane_user::UserPlane;
 use remedy_persist::{Device, DeviceCounters, DeviceOwn, Mishaps};
+use remedy_persist_kernel::Mirror;
 use scotfree_core::{BootEpoch, Effects, Nanos, SessionId};
 use scotfree_wire::{ClusterKey, Direction, KeyEpoch};
 use scotfree_xdp::{
-    AttachMode, Interface, Kernel, KernelConfig, KernelError, KeyWords, Mirror, Port, Settings, Upcall,
+    AttachMode, Functions, Interface, Kernel, KernelConfig, KernelError, KeyWords, Port, Settings, Upcall,
     Upcalls,
 };
 use std::io;
@@ -23,6 +24,8 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
+/// The device's server among the programs' servers.
+const SERVER: usize = 0;
 /// How many slots a new log has, unless somebody says.
 pub(crate) const SLOTS_DEFAULT: u32 = 32_768;
 
@@ -38,7 +41,7 @@ impl Loaded {
     pub(crate) fn load(config: &SwitchConfig, xdp: &XdpConfig) -> Result<Loaded, KernelError> {
         let pin = Some(xdp.pin.clone());
         let slot_count = xdp.slots.or_else(|| scotfree_xdp::slot_count(&xdp.pin)).unwrap_or(SLOTS_DEFAULT);
-        let kernel = Kernel::load(&KernelConfig { slot_count, pin })?;
+        let kernel = Kernel::load(&KernelConfig { slot_count, pin, functions: Functions::ALL })?;
         // A daemon before may have been of an older epoch of the key.
         let stamp_keys = config.cluster_key.controls(Direction::Stamp);
         let mut stamp_keys: Vec<_> = stamp_keys.all().map(|key| KeyWords(key.words())).collect();
@@ -63,7 +66,7 @@ impl Loaded {
 
     /// How many slots the kernel's log has.
     pub(crate) fn slot_count(&self) -> u32 {
-        self.kernel.slots().count()
+        self.kernel.slot_count()
     }
 
     /// The incarnation that has outlived its daemon; 0 if there is none.
@@ -84,7 +87,8 @@ impl Loaded {
     ) -> Result<XdpPlane, KernelError> {
         self.kernel.shared().set(&settings(config, &self.config));
         if self.kernel.adopted() && self.kernel.shared().boot_epoch() == device.boot_epoch() {
-            device.resume(self.kernel.shared().accepted(), self.kernel.shared().lease());
+            let server = self.kernel.shared().server(SERVER);
+            device.resume(server.accepted(), server.lease());
         }
         let common_ports = |common: &UserPlane| -> Vec<Port> {
             let ports = common.interfaces().into_iter();
@@ -94,9 +98,9 @@ impl Loaded {
         let ports = common_ports(&common);
         let mode = if self.config.generic { AttachMode::Generic } else { AttachMode::Native };
         let kernel = self.kernel;
-        let known_server = kernel.shared().server_ifindex();
+        let known_server = kernel.shared().server(SERVER).ifindex();
         if ports.iter().any(|port| port.ifindex == known_server) {
-            kernel.set_server_port(&ports, known_server)?;
+            kernel.set_server_port(&ports, SERVER, known_server)?;
         }
         let upcalls = kernel.upcalls()?;
         let shared = Arc::new(kernel);
@@ -145,7 +149,7 @@ fn settings(config: &SwitchConfig, xdp: &XdpConfig) -> Settings {
     let (first, last) = (*config.scotfree_ports.start(), *config.scotfree_ports.end());
     Settings {
         device: config.device,
-        server: config.server,
+        servers: vec![config.server],
         control: config.control,
         ports: (first, last),
         stamp_key: KeyWords(config.cluster_key.control(Direction::Stamp).words()),
@@ -223,7 +227,7 @@ impl Plane for XdpPlane {
     }
 
     fn kernel_slots(&self) -> Option<u32> {
-        Some(self.kernel.slots().count())
+        Some(self.kernel.slot_count())
     }
 
     fn metrics(&mut self, text: &mut MetricsText) {
@@ -271,10 +275,10 @@ impl FastPath for KernelFastPath {
     fn heard(&mut self, host: IpAddr, port: PortIndex) -> Result<(), String> {
         let kernel = self.mirror.kernel();
         let ifindex = self.ports[port.0].ifindex;
-        if host != self.server || kernel.shared().server_ifindex() == ifindex {
+        if host != self.server || kernel.shared().server(SERVER).ifindex() == ifindex {
             return Ok(());
         }
-        kernel.set_server_port(&self.ports, ifindex).map_err(|error| error.to_string())
+        kernel.set_server_port(&self.ports, SERVER, ifindex).map_err(|error| error.to_string())
     }
 
     fn mishaps(&self) -> Mishaps {
@@ -290,22 +294,6 @@ impl FastPath for KernelFastPath {
     }
 
     fn counters(&self) -> Result<DeviceCounters, String> {
-        let counted = self.mirror.kernel().counters().map_err(|error| error.to_string())?;
-        Ok(DeviceCounters {
-            requests: counted.requests,
-            admitted: counted.admitted,
-            unadmitted: counted.unadmitted,
-            duplicate: counted.duplicate,
-            bad: counted.bad,
-            admitted_updates: counted.admitted_updates,
-            logged: counted.logged,
-            ungranted: counted.ungranted,
-            persist_acks: counted.persist_acks,
-            freed: counted.freed,
-            past_epoch: counted.past_epoch,
-            without_lease: counted.without_lease,
-            refused: counted.refused,
-            ..DeviceCounters::default()
-        })
+        remedy_persist_kernel::counters(self.mirror.kernel()).map_err(|error| error.to_string())
     }
 }

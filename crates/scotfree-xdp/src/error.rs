@@ -129,6 +129,27 @@ pub enum KernelError {
         /// What the system said.
         source: io::Error,
     },
+    /// There is no such function.
+    #[error("the programs have no function `{name}`; those that they have: {known}")]
+    NoFunction {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// A set has pairs of ports for fewer servers.
+    #[error(
+        "{} serves {most} servers at most, not {wanted}: name fewer, or give the daemon programs of its own, as root: \
+         --pin /sys/fs/bpf/scotfree-NAME", path.display()
+    )]
+    SetServers {
+        /// The folder.
+        path: PathBuf,
+        /// How many there can be.
+        most: usize,
+        /// How many are wanted.
+        wanted: usize,
+    },
     /// A port does not take the program.
     #[error("attaching to {interface} failed: {source}; {hint}")]
     Attach {

@@ -5,9 +5,9 @@
 use crate::plain::value_of;
 use scotfree_core::{Nanos, SeqNum, SessionId};
 
-/// What can become of a packet of Scotfree's, in the programs' order (`enum persist_outcome`).
-const OUTCOMES: [&str; 6] =
-    ["forward", "acknowledge", "pass-up", "pass-up-request", "tell-and-forward", "refuse"];
+/// What can become of a packet of Scotfree's, in the programs' order (`enum scot_verdict`).
+const OUTCOMES: [&str; 7] =
+    ["forward", "answer", "acknowledge", "tell-and-forward", "pass-up", "pass-up-request", "refuse"];
 
 /// One packet, and what became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

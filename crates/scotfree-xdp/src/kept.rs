@@ -2,21 +2,23 @@
 //!
 //! Invariant: looking changes nothing; what a running daemon holds may be looked at too.
 
-use crate::error::{bpf, refused, system, KernelError};
-use crate::kernel::{table_path, TABLE_SHARED};
-use crate::shared::{Shared, VERSION};
-use crate::tables::{counters_of, Counters};
+use crate::error::{bpf, system, KernelError};
+use crate::functions;
+use crate::kernel::{require_layout, table_path, TABLE_SHARED};
+use crate::shared::{Shared, SharedServer};
+use crate::tables::{counters_of, sums_of, Counters, FunctionCounters};
 use libbpf_rs::{MapCore, MapHandle};
 use scotfree_core::{BootEpoch, DeviceId, Nanos, OrderNumber};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What is kept in a folder.
 pub struct Kept {
     shared: Shared,
     counters: MapHandle,
     shared_id: u32,
+    folder: PathBuf,
 }
 
 impl Kept {
@@ -26,14 +28,11 @@ impl Kept {
             let path = table_path(folder, OsStr::new(name));
             MapHandle::from_pinned_path(&path).map_err(bpf(format!("opening {}", path.display())))
         };
+        require_layout(folder)?;
         let (shared, counters) = (table(TABLE_SHARED)?, table("scot_counters")?);
         let shared_id = shared.info().map_err(bpf("asking for a table's number"))?.info.id;
         let shared = Shared::map(shared.as_fd()).map_err(system("mapping the shared memory"))?;
-        if shared.version() != VERSION {
-            let found = format!("tables of layout {}", shared.version());
-            return Err(refused(folder, found, format!("layout {VERSION}")));
-        }
-        Ok(Kept { shared, counters, shared_id })
+        Ok(Kept { shared, counters, shared_id, folder: folder.to_owned() })
     }
 
     /// Whose it is.
@@ -46,14 +45,26 @@ impl Kept {
         self.shared.boot_epoch()
     }
 
-    /// The last order number that was given.
+    /// The last order number that was given, of all servers' orders.
     pub fn order_current(&self) -> OrderNumber {
-        self.shared.order_current()
+        self.of_servers(|server| server.order_current())
     }
 
-    /// Until when the programs may acknowledge.
+    /// Until when the programs may acknowledge, to whichever server's clients.
     pub fn lease_until(&self) -> Nanos {
-        self.shared.lease()
+        self.of_servers(|server| server.lease())
+    }
+
+    fn of_servers<T: Ord + Default>(&self, what: impl Fn(&SharedServer<'_>) -> T) -> T {
+        self.shared.servers().map(|server| what(&server)).max().unwrap_or_default()
+    }
+
+    /// What the function with this name counted, over all processors and all daemons; nothing if it counts nothing.
+    pub fn counters_of(&self, function: &str) -> Result<FunctionCounters, KernelError> {
+        let Some((table, names)) = functions::counters(function) else { return Ok(FunctionCounters::new()) };
+        let path = table_path(&self.folder, OsStr::new(&table));
+        let sums = MapHandle::from_pinned_path(&path).and_then(|table| sums_of(&table));
+        Ok(names.iter().copied().zip(sums.map_err(bpf(format!("reading {}", path.display())))?).collect())
     }
 
     /// What the programs counted, over all processors and all daemons.

@@ -9,19 +9,22 @@ mod ports;
 mod test_run;
 
 pub use pins::refuse_mount_point;
-pub(crate) use pins::{adopt_tables, lock_folder, make_bpf_folder, pin_tables, require_bpf, table_path};
+pub(crate) use pins::{
+    adopt_tables, lock_folder, make_bpf_folder, pin_tables, require_bpf, require_layout, table_path,
+};
 use pins::{is_unused, NewLog};
 pub(crate) use ports::new_pair;
 pub use ports::{attached_program, AttachMode, Port};
 pub use test_run::TestRun;
 
 use crate::error::{bpf, load_failed, refused, system, KernelError};
+use crate::functions::{self, Functions};
+use crate::memory::Memory;
 use crate::plain::bytes_of;
 use crate::prepared::{self, SetPrograms};
-use crate::shared::{KeyWords, Settings, Shared, VERSION};
+use crate::shared::{KeyWords, Settings, Shared};
 use crate::skeleton::types;
-use crate::slots::Slots;
-use crate::tables::{Counters, Session, Station, StationName, Tables};
+use crate::tables::{sums_of, Counters, FunctionCounters, Session, Station, StationName, Tables};
 use crate::upcalls::{Upcalls, UPCALLS_BURST_MAX};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 use scotfree_core::DeviceId;
@@ -38,6 +41,8 @@ pub struct KernelConfig {
     /// The folder, in a BPF file system, that keeps tables and attachments when the daemon ends; without
     /// one they end with it.
     pub pin: Option<PathBuf>,
+    /// Which of the programs' functions are on; of a set, those with which it was made.
+    pub functions: Functions,
 }
 
 pub(crate) const PROGRAM_INGRESS: &str = "scot_ingress";
@@ -45,7 +50,10 @@ pub(crate) const PROGRAM_EGRESS: &str = "scot_egress";
 const PROGRAM_EGRESS_ALONE: &str = "scot_egress_alone";
 /// The memory that programs and daemon share; the name is the section's.
 pub(crate) const TABLE_SHARED: &str = ".data.shared";
+/// The places of sessions, with what their keeper keeps in them; how many there are, the operator says.
 pub(crate) const TABLE_SLOTS: &str = "scot_slots";
+/// What the compiler knows to be constant, and the loader may still set.
+const TABLE_CONSTANTS: &str = ".rodata";
 /// The programs.
 enum Programs {
     /// Loaded by this process.
@@ -60,19 +68,21 @@ struct Opened {
     ports: MapHandle,
     pairs: MapHandle,
     ring: MapHandle,
+    /// Of functions, by the names of their tables.
+    counters: Vec<(String, MapHandle)>,
     shared: Shared,
-    slots: Slots,
+    /// None without a keeper of places.
+    slots: Option<MapHandle>,
 }
 
 impl Opened {
     fn open(find: impl Fn(&str) -> libbpf_rs::Result<MapHandle>) -> Result<Opened, KernelError> {
         let table = |name: &str| find(name).map_err(bpf(format!("opening the table {name}")));
-        let slots = table(TABLE_SLOTS)?;
+        let own = functions::with_counters().map(|name| Ok((name.clone(), table(&name)?)));
         Ok(Opened {
+            counters: own.collect::<Result<_, KernelError>>()?,
             shared: Shared::map(table(TABLE_SHARED)?.as_fd()).map_err(system("mapping the shared memory"))?,
-            // As many as the kernel has, not as were asked for.
-            slots: Slots::map(slots.as_fd(), slots.max_entries())
-                .map_err(system("mapping the log's slots"))?,
+            slots: find(TABLE_SLOTS).ok(),
             tables: Tables {
                 sessions: table("scot_sessions")?,
                 index: table("scot_session_index")?,
@@ -83,6 +93,13 @@ impl Opened {
             pairs: table("scot_pairs")?,
             ring: table("scot_upcalls")?,
         })
+    }
+}
+
+impl Opened {
+    fn counters_of(&self, name: &str) -> libbpf_rs::Result<Vec<u64>> {
+        let table = self.counters.iter().find(|(known, _)| known == name);
+        table.map_or(Ok(Vec::new()), |(_, table)| sums_of(table))
     }
 }
 
@@ -101,15 +118,20 @@ pub struct Kernel {
 impl Kernel {
     /// Loads the programs; tables that a daemon before left in the folder are taken over.
     pub fn load(config: &KernelConfig) -> Result<Kernel, KernelError> {
-        Kernel::load_with(config, false)
+        Kernel::load_with(config, crate::OBJECT, false)
     }
 
     /// Loads also the programs that tests run by themselves.
     pub fn load_for_tests(config: &KernelConfig) -> Result<Kernel, KernelError> {
-        Kernel::load_with(config, true)
+        Kernel::load_with(config, crate::OBJECT, true)
     }
 
-    fn load_with(config: &KernelConfig, testing: bool) -> Result<Kernel, KernelError> {
+    /// The same of another compilation, with functions that only tests know.
+    pub fn load_object_for_tests(object: &[u8], config: &KernelConfig) -> Result<Kernel, KernelError> {
+        Kernel::load_with(config, object, true)
+    }
+
+    fn load_with(config: &KernelConfig, object: &[u8], testing: bool) -> Result<Kernel, KernelError> {
         // What libbpf would print is in the errors that it returns.
         libbpf_rs::set_print(None);
         if let Some(folder) = config.pin.as_deref().filter(|folder| prepared::is_set(folder)) {
@@ -120,7 +142,7 @@ impl Kernel {
             lock_folder(folder)
         });
         let folder = folder.transpose()?;
-        let mut open = open_object(config.slot_count, testing)?;
+        let mut open = open_object(object, config, testing)?;
         let adopted = match &config.pin {
             // A daemon that was killed before it attached them has logged nothing.
             Some(folder) => !is_unused(folder)? && adopt_tables(&mut open, folder, config.slot_count)?,
@@ -132,23 +154,24 @@ impl Kernel {
             pin_tables(&mut object, folder)?;
         }
         let tables = |name: &str| -> libbpf_rs::Result<MapHandle> {
-            let map = object.maps().find(|map| map.name() == name).expect("the object has this table");
-            MapHandle::try_from(&map)
+            let map = object.maps().find(|map| map.name() == name);
+            MapHandle::try_from(&map.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))?)
         };
         let opened = Opened::open(tables)?;
-        let kernel = Kernel::assemble(opened, Programs::Loaded(object), config, adopted, folder)?;
+        let kernel = Kernel::assemble(opened, Programs::Loaded(object), config, adopted, folder);
         Ok(Kernel { new_log, ..kernel })
     }
 
     /// Takes the programs and tables of a set, also without the rights to make them.
     fn open_set(config: &KernelConfig, folder: &Path) -> Result<Kernel, KernelError> {
         let lock = lock_folder(folder)?;
+        require_layout(folder)?;
         let programs = prepared::open_programs(folder, config.slot_count)?;
         let tables = |name: &str| MapHandle::from_pinned_path(table_path(folder, OsStr::new(name)));
         let opened = Opened::open(tables)?;
         // Nobody's, if no daemon has had it.
         let adopted = opened.shared.device() != DeviceId(0);
-        Kernel::assemble(opened, Programs::Set(programs), config, adopted, Some(lock))
+        Ok(Kernel::assemble(opened, Programs::Set(programs), config, adopted, Some(lock)))
     }
 
     fn assemble(
@@ -157,14 +180,9 @@ impl Kernel {
         config: &KernelConfig,
         adopted: bool,
         folder: Option<File>,
-    ) -> Result<Kernel, KernelError> {
-        if adopted && opened.shared.version() != VERSION {
-            let pin = config.pin.clone().unwrap_or_default();
-            let found = format!("tables of layout {}", opened.shared.version());
-            return Err(refused(&pin, found, format!("layout {VERSION}")));
-        }
+    ) -> Kernel {
         let pin = config.pin.clone();
-        Ok(Kernel { programs, opened, pin, adopted, new_log: None, _folder: folder })
+        Kernel { programs, opened, pin, adopted, new_log: None, _folder: folder }
     }
 
     /// Whether tables of a daemon before were taken over.
@@ -174,7 +192,7 @@ impl Kernel {
 
     /// Whether the log still lies where the next daemon finds it; true if it never did.
     pub fn is_kept(&self) -> bool {
-        self.pin.as_deref().is_none_or(|folder| table_path(folder, OsStr::new(TABLE_SLOTS)).exists())
+        self.pin.as_deref().is_none_or(|folder| table_path(folder, OsStr::new(TABLE_SHARED)).exists())
     }
 
     /// The shared memory.
@@ -187,14 +205,17 @@ impl Kernel {
         &mut self.opened.shared
     }
 
-    /// The log's slots.
-    pub fn slots(&self) -> &Slots {
-        &self.opened.slots
+    /// How many places of sessions there are: as many as the kernel has, not as were asked for.
+    pub fn slot_count(&self) -> u32 {
+        self.opened.slots.as_ref().map_or(0, MapHandle::max_entries)
     }
 
-    /// The log's slots, for writing.
-    pub fn slots_mut(&mut self) -> &mut Slots {
-        &mut self.opened.slots
+    /// The memory of the places, whose keeper knows what lies in them; `bytes` is what it takes one to be.
+    pub fn map_slots(&self, bytes: usize) -> Result<Memory, KernelError> {
+        let failed = || system("mapping the log's slots");
+        let slots = self.opened.slots.as_ref().filter(|slots| slots.value_size() as usize == bytes);
+        let slots = slots.ok_or_else(|| failed()(std::io::ErrorKind::NotFound.into()))?;
+        Memory::map(slots.as_fd(), bytes * slots.max_entries() as usize).map_err(failed())
     }
 
     /// The daemon's end of the ring; there must be only one.
@@ -244,12 +265,22 @@ impl Kernel {
         self.opened.tables.counters().map_err(bpf("reading the counters"))
     }
 
+    /// What the function with this name counted, over all processors; nothing if there is none, or it counts nothing.
+    pub fn counters_of(&self, function: &str) -> Result<FunctionCounters, KernelError> {
+        let Some((table, names)) = functions::counters(function) else { return Ok(FunctionCounters::new()) };
+        let sums =
+            self.opened.counters_of(&table).map_err(bpf(format!("reading the counters of {function}")))?;
+        Ok(names.iter().copied().zip(sums).collect())
+    }
+
     /// Says where a station lives.
     pub fn set_station(&self, name: StationName, station: Station) -> Result<(), KernelError> {
         let key = types::scot_station_key { mac: name.mac, vlan: name.vlan };
         let value = types::scot_station { last_seen: station.last_seen.0, ifindex: station.ifindex, zero: 0 };
         let written = self.opened.tables.stations.update(bytes_of(&key), bytes_of(&value), MapFlags::ANY);
-        written.map_err(bpf("writing the table of stations"))
+        written.map_err(bpf("writing the table of stations"))?;
+        self.opened.shared.note_station();
+        Ok(())
     }
 
     fn program_fd(&self, name: &str) -> i32 {
@@ -293,18 +324,24 @@ impl Kernel {
                 self.remove_session(&session)?;
             }
         }
-        for place in 0..self.opened.slots.count() {
-            self.opened.slots.clear(place);
+        if let Some(slots) = &self.opened.slots {
+            let bytes = slots.value_size() as usize * slots.max_entries() as usize;
+            Memory::map(slots.as_fd(), bytes).map_err(system("mapping the log's slots"))?.clear();
         }
-        self.opened.shared.order_restart();
-        self.opened.shared.set_lease(scotfree_core::Nanos(0));
+        self.opened.shared.orders_restart();
+        self.opened.shared.servers().for_each(|server| server.set_lease(scotfree_core::Nanos(0)));
         Ok(())
     }
 }
 
-pub(crate) fn open_object(slot_count: u32, testing: bool) -> Result<OpenObject, KernelError> {
-    let mut open = ObjectBuilder::default().open_memory(crate::OBJECT).map_err(load_failed)?;
-    set_slot_count(&mut open, slot_count).map_err(load_failed)?;
+pub(crate) fn open_object(
+    object: &[u8],
+    config: &KernelConfig,
+    testing: bool,
+) -> Result<OpenObject, KernelError> {
+    let mut open = ObjectBuilder::default().open_memory(object).map_err(load_failed)?;
+    set_slot_count(&mut open, config.slot_count).map_err(load_failed)?;
+    set_functions(&mut open, config.functions);
     for mut program in open.progs_mut() {
         if program.name() == PROGRAM_EGRESS_ALONE {
             program.set_autoload(testing);
@@ -315,5 +352,14 @@ pub(crate) fn open_object(slot_count: u32, testing: bool) -> Result<OpenObject, 
 
 fn set_slot_count(open: &mut OpenObject, count: u32) -> libbpf_rs::Result<()> {
     let slots = open.maps_mut().find(|map| map.name() == TABLE_SLOTS);
-    slots.expect("the object has this table").set_max_entries(count)
+    slots.map_or(Ok(()), |mut slots| slots.set_max_entries(count))
+}
+
+/// The kernel takes out what is not on, since it knows this table to be constant.
+fn set_functions(open: &mut OpenObject, functions: Functions) {
+    let mut table = open.maps_mut().find(|map| map.name() == TABLE_CONSTANTS);
+    let constants = table.as_mut().and_then(|table| table.initial_value_mut());
+    let at = std::mem::offset_of!(types::rodata, scot_functions_on);
+    let place = constants.and_then(|constants| constants.get_mut(at..at + size_of::<u32>()));
+    place.expect("the object has this constant").copy_from_slice(&functions.0.to_ne_bytes());
 }

@@ -2,23 +2,24 @@
 //! under a folder of the BPF file system, and gives a safe view of what they share with the daemon.
 //!
 //! Invariant: what is written down in `bpf/include/scot_shared.h` is read and written only through the
-//! types made from it; a table of another layout is refused, never read.
+//! types made from it; a table of another layout is refused, never read. What a function of the device shares
+//! with its half in the daemon stands in the folder of its remedy, and is read there.
 
 mod error;
 mod events;
+mod functions;
 mod interface;
 mod kept;
 mod kernel;
 mod links;
-mod mirror;
+mod memory;
 mod plain;
 mod prepared;
 mod shared;
-mod slots;
 mod tables;
 mod upcalls;
 
-/// Types made from the compiled programs.
+/// Types made from the compiled programs: also those that a function shares with its half in the daemon.
 #[allow(warnings, clippy::all, clippy::pedantic, missing_docs)]
 mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/dispatcher.skel.rs"));
@@ -32,12 +33,13 @@ static OBJECT: &[u8] = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/dispa
 
 pub use error::KernelError;
 pub use events::Event;
+pub use functions::Functions;
 pub use interface::{Attached, Features, Interface};
 pub use kept::Kept;
 pub use kernel::{attached_program, refuse_mount_point, AttachMode, Kernel, KernelConfig, Port, TestRun};
-pub use mirror::Mirror;
+pub use memory::Memory;
 pub use prepared::{is_set, owner, prepare, release, remove_all, slot_count, Prepared, SetConfig};
-pub use shared::{Endpoint, KeyWords, Settings, Shared, SESSIONS_MAX};
-pub use slots::{SlotHead, SlotState, Slots};
-pub use tables::{Counters, Session, Station, StationName};
+pub use shared::{Endpoint, KeyWords, Settings, Shared, SharedServer, SERVERS_MAX, SESSIONS_MAX};
+pub use skeleton::types;
+pub use tables::{Counters, FunctionCounters, Session, Station, StationName, SESSION_ROOM};
 pub use upcalls::{Upcall, Upcalls, UPCALLS_BURST_MAX};

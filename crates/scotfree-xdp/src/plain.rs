@@ -15,6 +15,8 @@ unsafe impl Plain for types::scot_session {}
 // SAFETY: as above.
 unsafe impl Plain for types::scot_counters {}
 // SAFETY: as above.
+unsafe impl Plain for types::scot_session_name {}
+// SAFETY: as above.
 unsafe impl Plain for types::scot_station_key {}
 // SAFETY: as above.
 unsafe impl Plain for types::scot_station {}

@@ -4,12 +4,13 @@
 //! keep attachments in it, but its own pins are root's.
 
 use crate::error::{bpf, load_failed, system, KernelError};
+use crate::functions::Functions;
 use crate::kernel::{
     adopt_tables, lock_folder, make_bpf_folder, new_pair, open_object, pin_tables, require_bpf, table_path,
     Kernel, KernelConfig, PROGRAM_EGRESS, PROGRAM_INGRESS, TABLE_SHARED, TABLE_SLOTS,
 };
 use crate::links::{get_pinned, pin_descriptor};
-use crate::shared::Shared;
+use crate::shared::{Shared, PORTS_MAX};
 use libbpf_rs::{MapCore, MapHandle, Object};
 use scotfree_core::DeviceId;
 use std::ffi::OsStr;
@@ -19,8 +20,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// How many ports a device has at most (`SCOT_PORTS_MAX`).
-const PORTS_MAX: usize = 16;
+/// For how many servers a set has pairs of ports.
+pub(crate) const SERVERS_MAX: usize = 4;
 /// Where a set keeps attachments.
 const LINKS: &str = "ports";
 const INGRESS: &str = "program-ingress";
@@ -85,13 +86,14 @@ fn load(folder: &Path, config: SetConfig) -> Result<(), KernelError> {
     libbpf_rs::set_print(None);
     make_bpf_folder(folder)?;
     let _lock = lock_folder(folder)?;
-    let mut open = open_object(config.slot_count, false)?;
+    let mut open = open_object(crate::OBJECT, &of_set(folder, config.slot_count), false)?;
     let adopted = adopt_tables(&mut open, folder, config.slot_count)?;
     let mut object = open.load().map_err(load_failed)?;
     if !adopted {
         pin_tables(&mut object, folder)?;
     }
-    for place in (0..PORTS_MAX).map(|at| pair_path(folder, at)).filter(|place| !place.exists()) {
+    for place in (0..PORTS_MAX * SERVERS_MAX).map(|at| pair_path(folder, at)).filter(|place| !place.exists())
+    {
         let pair = new_pair().map_err(bpf("making a pair of ports"))?;
         keep(pair.as_fd().as_raw_fd(), &place)?;
     }
@@ -102,6 +104,10 @@ fn load(folder: &Path, config: SetConfig) -> Result<(), KernelError> {
     mark_build(folder).map_err(system(format!("marking {}", folder.display())))?;
     keep(program(&object, PROGRAM_EGRESS), &folder.join(EGRESS))?;
     keep(program(&object, PROGRAM_INGRESS), &folder.join(INGRESS))
+}
+
+fn of_set(folder: &Path, slot_count: u32) -> KernelConfig {
+    KernelConfig { slot_count, pin: Some(folder.to_owned()), functions: Functions::ALL }
 }
 
 fn program(object: &Object, name: &str) -> RawFd {
@@ -211,7 +217,7 @@ pub fn release(folder: &Path) -> Result<(), KernelError> {
         return Err(KernelError::NoSet { path: folder.to_owned() });
     }
     let slot_count = slot_count(folder).unwrap_or(0);
-    Kernel::load(&KernelConfig { slot_count, pin: Some(folder.to_owned()) })?.forget()
+    Kernel::load(&of_set(folder, slot_count))?.forget()
 }
 
 /// Removes sets with everything in them: all or, if one is used or is none of a BPF file system, none.

@@ -8,7 +8,11 @@ use crate::skeleton::types;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use scotfree_core::{Epoch, Nanos, SeqNum, SessionId};
 use scotfree_wire::Nonce;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+
+/// How many words of a session's entry are the keeper's of its places (`SCOT_SESSION_ROOM`).
+pub const SESSION_ROOM: usize = 4;
 
 /// What the programs know of one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,24 +25,22 @@ pub struct Session {
     pub next: SeqNum,
     /// The last write admitted.
     pub last_write: SeqNum,
-    /// Everything up to here is stable.
-    pub stable: SeqNum,
     /// When its client last spoke under its keys.
     pub heard_at: Nanos,
-    /// Entries logged so far.
-    pub logged: u64,
-    /// Of these, up to `stable`.
-    pub freed: u64,
-    /// Up to here entries were logged out of the order of their `seq_num`.
-    pub disorder_until: SeqNum,
+    /// What the keeper of its places keeps of it.
+    pub room: [u64; SESSION_ROOM],
     /// Its client.
     pub client: SocketAddr,
-    /// Its credit, which is the number of its slots.
+    /// Its credit, which is the number of its places.
     pub window: u32,
-    /// The first of its slots.
+    /// The first of its places.
     pub slot_first: u32,
+    /// Its server's place among the servers.
+    pub server: u32,
     /// The port that its requests come in by; 0 if that is not known.
     pub client_ifindex: u32,
+    /// That port's place among the ports.
+    pub client_port: u8,
     /// The epoch in which it was opened.
     pub epoch: Epoch,
     /// Nothing new is logged or acknowledged.
@@ -66,17 +68,20 @@ fn key_of(plain: types::scot_key) -> KeyWords {
 }
 
 impl Session {
+    fn name(&self) -> types::scot_session_name {
+        types::scot_session_name { id: self.id.0, server: self.server, zero: 0 }
+    }
+
     fn to_plain(self) -> types::scot_session {
         types::scot_session {
             index: self.index,
             id: self.id.0,
             next: self.next.0,
             last_write: self.last_write.0,
-            stable: self.stable.0,
             heard_at: self.heard_at.0,
-            logged: self.logged,
-            freed: self.freed,
-            disorder_until: self.disorder_until.0,
+            room: self.room,
+            server: self.server,
+            client_port: self.client_port,
             client: Endpoint(self.client).to_plain(),
             window: self.window,
             slot_first: self.slot_first,
@@ -99,11 +104,10 @@ impl Session {
             id: SessionId(plain.id),
             next: SeqNum(plain.next),
             last_write: SeqNum(plain.last_write),
-            stable: SeqNum(plain.stable),
             heard_at: Nanos(plain.heard_at),
-            logged: plain.logged,
-            freed: plain.freed,
-            disorder_until: SeqNum(plain.disorder_until),
+            room: plain.room,
+            server: plain.server,
+            client_port: plain.client_port,
             client: Endpoint::from_plain(&plain.client).0,
             window: plain.window,
             slot_first: plain.slot_first,
@@ -162,13 +166,13 @@ impl Tables {
 
     /// Makes a session known by its name, after it has been written.
     pub(crate) fn publish(&self, session: &Session) -> libbpf_rs::Result<()> {
-        self.index.update(bytes_of(&session.id.0), bytes_of(&session.index), MapFlags::ANY)
+        self.index.update(bytes_of(&session.name()), bytes_of(&session.index), MapFlags::ANY)
     }
 
     /// Forgets a session: by its name first, so that no program finds an empty entry by it.
     pub(crate) fn remove(&self, session: &Session) -> libbpf_rs::Result<()> {
         // One that is not there was removed before.
-        let _ = self.index.delete(bytes_of(&session.id.0));
+        let _ = self.index.delete(bytes_of(&session.name()));
         let nobody = types::scot_session { index: session.index, ..types::scot_session::default() };
         self.sessions.update(bytes_of(&session.index), bytes_of(&nobody), MapFlags::LOCK)
     }
@@ -179,29 +183,21 @@ impl Tables {
 }
 
 pub(crate) fn counters_of(table: &MapHandle) -> libbpf_rs::Result<Counters> {
+    let bytes: Vec<u8> = sums_of(table)?.into_iter().flat_map(u64::to_ne_bytes).collect();
+    Ok(value_of(&bytes).expect("the table holds such a struct"))
+}
+
+/// What a table of counters holds, summed over the processors. Every field counts, so every word does.
+pub(crate) fn sums_of(table: &MapHandle) -> libbpf_rs::Result<Vec<u64>> {
     let processors = table.lookup_percpu(bytes_of(&0_u32), MapFlags::ANY)?.unwrap_or_default();
-    let mut sum = Counters::default();
-    for counted in processors.iter().filter_map(|bytes| value_of::<Counters>(bytes)) {
-        sum.add(&counted);
-    }
-    Ok(sum)
-}
-
-impl Counters {
-    const WORDS: usize = size_of::<Counters>() / size_of::<u64>();
-
-    fn add(&mut self, other: &Counters) {
-        // Every field counts, so every word does.
-        let (mut sum, more) = (self.words(), other.words());
-        for (word, more) in sum.iter_mut().zip(more) {
-            *word += more;
+    let mut sums = vec![0; table.value_size() as usize / size_of::<u64>()];
+    for counted in &processors {
+        for (sum, at) in sums.iter_mut().zip((0..).step_by(size_of::<u64>())) {
+            *sum += value_of::<u64>(&counted[at..]).expect("the word lies in the table");
         }
-        let bytes: Vec<u8> = sum.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        *self = value_of(&bytes).expect("as many bytes as words");
     }
-
-    fn words(&self) -> [u64; Counters::WORDS] {
-        let bytes = bytes_of(self);
-        core::array::from_fn(|at| value_of(&bytes[at * 8..]).expect("the word lies in the struct"))
-    }
+    Ok(sums)
 }
+
+/// What one function counted, by the names of its counters.
+pub type FunctionCounters = BTreeMap<&'static str, u64>;

@@ -2,12 +2,12 @@
 
 use super::{Attached, Features, Interface, Kept};
 use scotfree_core::DeviceId;
-use scotfree_xdp::{Kernel, KernelConfig};
+use scotfree_xdp::{Functions, Kernel, KernelConfig};
 use std::path::Path;
 
 /// Loads the programs, and removes them with the value that is dropped.
 pub(super) fn try_load() -> Result<(), String> {
-    let loaded = Kernel::load(&KernelConfig { slot_count: 1, pin: None });
+    let loaded = Kernel::load(&KernelConfig { slot_count: 1, pin: None, functions: Functions::ALL });
     loaded.map(drop).map_err(|error| error.to_string())
 }
 
@@ -39,13 +39,13 @@ pub(crate) fn owner_of_set(folder: &Path) -> Result<Option<DeviceId>, String> {
 /// What a device has kept in `folder`.
 pub(crate) fn kept(folder: &Path) -> Result<Kept, String> {
     let kept = scotfree_xdp::Kept::open(folder).map_err(|error| error.to_string())?;
-    let counters = kept.counters().map_err(|error| error.to_string())?;
+    let counters = kept.counters_of("persist").map_err(|error| error.to_string())?;
     Ok(Kept {
         device: kept.device(),
         boot_epoch: kept.boot_epoch(),
         order: kept.order_current(),
         lease_until: kept.lease_until(),
-        persist_acks: counters.persist_acks,
+        persist_acks: counters.get("persist_acks").copied().unwrap_or(0),
         table: kept.shared_id(),
     })
 }

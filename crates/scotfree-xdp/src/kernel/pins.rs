@@ -1,13 +1,12 @@
 //! The tables that outlive the daemon, in a folder of the BPF file system.
 //!
-//! Invariant: who finds the log's slots there finds all tables, and only one process has the folder locked.
+//! Invariant: who finds the shared memory there finds all tables, and only one process has the folder locked.
 
 use super::holder::holder_of;
 use super::{TABLE_SHARED, TABLE_SLOTS};
 use crate::error::{bpf, refused, shut_out, system, KernelError};
 use crate::links::{c_path, kept_links, remove_link};
-use crate::shared::Shared;
-use crate::skeleton::types;
+use crate::shared::{layout_of, VERSION};
 use libbpf_rs::{MapCore, MapHandle, Object, OpenObject};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -107,8 +106,8 @@ pub(super) fn is_unused(folder: &Path) -> Result<bool, KernelError> {
         return Ok(false);
     }
     let table = MapHandle::from_pinned_path(&path).map_err(bpf(format!("opening {}", path.display())))?;
-    let shared = Shared::map(table.as_fd()).map_err(system(format!("mapping {}", path.display())))?;
-    Ok(shared.version() == 0)
+    let layout = layout_of(table.as_fd(), table.value_size() as usize);
+    Ok(layout.map_err(system(format!("mapping {}", path.display())))? == 0)
 }
 
 /// A log that is begun in a folder: unless it is kept, what was pinned for it goes with this value, since no
@@ -155,15 +154,12 @@ pub(crate) fn adopt_tables(
     folder: &Path,
     slot_count: u32,
 ) -> Result<bool, KernelError> {
-    let slots = table_path(folder, OsStr::new(TABLE_SLOTS));
-    if !slots.exists() {
+    if !table_path(folder, OsStr::new(TABLE_SHARED)).exists() {
         return Ok(false);
     }
-    let kept = MapHandle::from_pinned_path(&slots).map_err(bpf(format!("opening {}", slots.display())))?;
-    if (kept.max_entries(), kept.value_size()) != (slot_count, size_of::<types::scot_slot>() as u32) {
-        let found = format!("a log of {} slots of {} bytes", kept.max_entries(), kept.value_size());
-        let wanted = format!("{slot_count} slots of {} bytes", size_of::<types::scot_slot>());
-        return Err(refused(folder, found, wanted));
+    require_layout(folder)?;
+    if let Some(bytes) = open.maps().find(|map| map.name() == TABLE_SLOTS).map(|map| map.value_size()) {
+        require_slots(folder, slot_count, bytes)?;
     }
     for mut map in open.maps_mut() {
         let name = map.name().to_owned();
@@ -175,11 +171,34 @@ pub(crate) fn adopt_tables(
     Ok(true)
 }
 
+/// Refuses tables of another layout, by the number that stands in each.
+pub(crate) fn require_layout(folder: &Path) -> Result<(), KernelError> {
+    let path = table_path(folder, OsStr::new(TABLE_SHARED));
+    let table = MapHandle::from_pinned_path(&path).map_err(bpf(format!("opening {}", path.display())))?;
+    let layout = layout_of(table.as_fd(), table.value_size() as usize);
+    let layout = layout.map_err(system(format!("mapping {}", path.display())))?;
+    // A log that nobody has begun has none.
+    if layout == VERSION || layout == 0 {
+        return Ok(());
+    }
+    Err(refused(folder, format!("tables of layout {layout}"), format!("layout {VERSION}")))
+}
+
+fn require_slots(folder: &Path, count: u32, bytes: u32) -> Result<(), KernelError> {
+    let path = table_path(folder, OsStr::new(TABLE_SLOTS));
+    let kept = MapHandle::from_pinned_path(&path).map_err(bpf(format!("opening {}", path.display())))?;
+    if (kept.max_entries(), kept.value_size()) == (count, bytes) {
+        return Ok(());
+    }
+    let found = format!("a log of {} slots of {} bytes", kept.max_entries(), kept.value_size());
+    Err(refused(folder, found, format!("{count} slots of {bytes} bytes")))
+}
+
 pub(crate) fn pin_tables(object: &mut Object, folder: &Path) -> Result<(), KernelError> {
-    // The slots last: who finds them finds all.
+    // The shared memory last: who finds it finds all.
     let names: Vec<_> = object.maps().map(|map| map.name().to_owned()).filter(|name| is_kept(name)).collect();
-    let (slots, others): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| name == TABLE_SLOTS);
-    for name in others.into_iter().chain(slots) {
+    let (shared, others): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| name == TABLE_SHARED);
+    for name in others.into_iter().chain(shared) {
         let path = table_path(folder, &name);
         // Left by a daemon that died while it did this.
         let _ = std::fs::remove_file(&path);
@@ -192,7 +211,7 @@ pub(crate) fn pin_tables(object: &mut Object, folder: &Path) -> Result<(), Kerne
 #[cfg(test)]
 mod tests {
     use super::{lock_folder, refuse_dots, refuse_mount_point};
-    use crate::{Kernel, KernelConfig, KernelError};
+    use crate::{Functions, Kernel, KernelConfig, KernelError};
     use std::path::{Path, PathBuf};
 
     #[test]
@@ -226,11 +245,15 @@ mod tests {
         std::fs::remove_dir(&folder).expect("it is ours");
     }
 
+    fn config_of(folder: &Path, slot_count: u32) -> KernelConfig {
+        KernelConfig { slot_count, pin: Some(folder.to_owned()), functions: Functions::ALL }
+    }
+
     /// A daemon that is killed between loading and attaching leaves such.
     #[test]
     fn tables_that_no_daemon_has_used_are_made_anew() {
         let folder = PathBuf::from(format!("/sys/fs/bpf/scotfree-unused-{}", std::process::id()));
-        let load = |slot_count| Kernel::load(&KernelConfig { slot_count, pin: Some(folder.clone()) });
+        let load = |slot_count| Kernel::load(&config_of(&folder, slot_count));
         let killed = match load(64) {
             Ok(kernel) => kernel,
             Err(trouble @ (KernelError::Load { .. } | KernelError::NoBpfFolder { .. })) => {

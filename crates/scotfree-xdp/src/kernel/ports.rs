@@ -7,7 +7,8 @@ use super::{Kernel, Programs, PROGRAM_EGRESS, PROGRAM_INGRESS};
 use crate::error::{bpf, system, KernelError};
 use crate::links::{create_link, kept_links, link_name, pin_descriptor, remove_link, replace_link};
 use crate::plain::{bytes_of, value_of};
-use crate::prepared::{links_folder, pair_path};
+use crate::prepared::{self, links_folder, pair_path};
+use crate::shared::{PORTS_MAX, SERVERS_MAX};
 use crate::skeleton::types;
 use libbpf_rs::{libbpf_sys, MapCore, MapFlags, MapHandle, MapType};
 use std::io;
@@ -38,6 +39,7 @@ impl Kernel {
     /// descriptors.
     pub fn attach(&self, ports: &[Port], mode: AttachMode) -> Result<Vec<OwnedFd>, KernelError> {
         self.leave_others(ports)?;
+        self.place_ports(ports)?;
         for port in ports {
             let value = devmap_value(port.ifindex, None);
             let written = self.opened.ports.update(bytes_of(&port.ifindex), bytes_of(&value), MapFlags::ANY);
@@ -77,17 +79,24 @@ impl Kernel {
     /// Takes the programs from ports that are not the device's any more, and forgets who lived behind them.
     pub(super) fn leave_others(&self, ports: &[Port]) -> Result<(), KernelError> {
         let is_other = |ifindex: u32| ports.iter().all(|port| port.ifindex != ifindex);
-        if is_other(self.opened.shared.server_ifindex()) {
-            self.opened.shared.set_server_ifindex(0);
+        let shared = &self.opened.shared;
+        for server in shared.servers().filter(|server| is_other(server.ifindex())) {
+            server.set_ifindex(0);
         }
-        for table in [&self.opened.ports, &self.opened.pairs] {
-            remove_keys(table, |key| value_of(key).is_some_and(is_other));
+        remove_keys(&self.opened.ports, |key| value_of(key).is_some_and(is_other));
+        for place in (0..PORTS_MAX).filter(|place| is_other(shared.port_of(*place))) {
+            for server in 0..SERVERS_MAX {
+                // One that was never entered is not there.
+                let _ = self.opened.pairs.delete(bytes_of(&pair_number(place, server)));
+            }
+            shared.remove_port(place);
         }
         let lives_there = |key: &[u8]| self.opened.tables.stations.lookup(key, MapFlags::ANY).ok().flatten();
         remove_keys(&self.opened.tables.stations, |key| {
             let station = lives_there(key).and_then(|bytes| value_of::<types::scot_station>(&bytes));
             station.is_some_and(|station| is_other(station.ifindex))
         });
+        shared.note_station();
         let Some(folder) = self.links_folder() else { return Ok(()) };
         let names: Vec<_> = ports.iter().map(|port| link_name(&port.interface)).collect();
         for path in kept_links(&folder).map_err(system(format!("looking into {}", folder.display())))? {
@@ -106,37 +115,63 @@ impl Kernel {
         })
     }
 
-    /// Says behind which of the ports the server lives: requests of the others are acknowledged.
-    pub fn set_server_port(&self, ports: &[Port], server: u32) -> Result<(), KernelError> {
+    /// Gives the ports their places: they keep those that they have.
+    fn place_ports(&self, ports: &[Port]) -> Result<(), KernelError> {
+        let full = |port: &Port| {
+            let trouble = io::Error::other(format!("a device has {PORTS_MAX} ports at most"));
+            system(format!("giving {} a place among the ports", port.interface))(trouble)
+        };
+        ports.iter().try_for_each(|port| {
+            self.opened.shared.add_port(port.ifindex).map(|_| ()).ok_or_else(|| full(port))
+        })
+    }
+
+    /// Says behind which of the ports a server lives: requests of the others are acknowledged.
+    pub fn set_server_port(&self, ports: &[Port], server: usize, ifindex: u32) -> Result<(), KernelError> {
+        self.place_ports(ports)?;
         let egress = self.program_fd(PROGRAM_EGRESS);
-        if self.opened.shared.server_ifindex() != server {
-            self.opened.shared.set_server_ifindex(0);
+        let shared = self.opened.shared.server(server);
+        if shared.ifindex() != ifindex {
+            shared.set_ifindex(0);
         }
-        for (at, port) in ports.iter().enumerate().filter(|(_, port)| port.ifindex != server) {
-            let pair = self.pair(at, [port.ifindex, server])?;
-            for value in [devmap_value(port.ifindex, Some(egress)), devmap_value(server, None)] {
+        for port in ports.iter().filter(|port| port.ifindex != ifindex) {
+            let place = self.opened.shared.port_place(port.ifindex).expect("it has just been given one");
+            let pair = self.pair(place.into(), server, [port.ifindex, ifindex])?;
+            for value in [devmap_value(port.ifindex, Some(egress)), devmap_value(ifindex, None)] {
                 let written = pair.update(bytes_of(&value.ifindex), bytes_of(&value), MapFlags::ANY);
                 written.map_err(bpf(format!("pairing {} with the server's port", port.interface)))?;
             }
             let pair_fd = pair.as_fd().as_raw_fd() as u32;
-            let written =
-                self.opened.pairs.update(bytes_of(&port.ifindex), bytes_of(&pair_fd), MapFlags::ANY);
+            let written = self.opened.pairs.update(
+                bytes_of(&pair_number(place.into(), server)),
+                bytes_of(&pair_fd),
+                MapFlags::ANY,
+            );
             written.map_err(bpf("entering a pair of ports"))?;
         }
-        self.opened.shared.set_server_ifindex(server);
+        shared.set_ifindex(ifindex);
         Ok(())
     }
 
     /// A pair for these two: a new one, or that of the set.
-    fn pair(&self, at: usize, ifindexes: [u32; 2]) -> Result<MapHandle, KernelError> {
+    fn pair(&self, port: usize, server: usize, ifindexes: [u32; 2]) -> Result<MapHandle, KernelError> {
         let (Programs::Set(_), Some(folder)) = (&self.programs, &self.pin) else {
             return new_pair().map_err(bpf("making a pair of ports"));
         };
-        let path = pair_path(folder, at);
+        if server >= prepared::SERVERS_MAX {
+            let (most, wanted) = (prepared::SERVERS_MAX, server + 1);
+            return Err(KernelError::SetServers { path: folder.clone(), most, wanted });
+        }
+        let path = pair_path(folder, port * prepared::SERVERS_MAX + server);
         let pair = MapHandle::from_pinned_path(&path).map_err(bpf(format!("opening {}", path.display())))?;
         remove_keys(&pair, |key| value_of(key).is_some_and(|ifindex| !ifindexes.contains(&ifindex)));
         Ok(pair)
     }
+}
+
+/// By which number the programs find the pair of a client's port and a server.
+fn pair_number(port: usize, server: usize) -> u32 {
+    (port * SERVERS_MAX + server) as u32
 }
 
 fn devmap_value(ifindex: u32, program: Option<i32>) -> types::bpf_devmap_val {

@@ -11,7 +11,8 @@ use scotfree_io::frame::{Link, MacAddress, UdpFrame};
 use scotfree_io::now_monotonic;
 use scotfree_wire::{emit, ClusterKey, Direction, Flags, Header, Key, Kind, SessionKeys, Stamp, Tail};
 use scotfree_xdp::{
-    AttachMode, Kernel, KernelConfig, KernelError, KeyWords, Port, Session, Settings, Station, StationName,
+    AttachMode, Functions, Kernel, KernelConfig, KernelError, KeyWords, Port, Session, Settings, Station,
+    StationName, SESSION_ROOM,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -104,7 +105,7 @@ impl Stage {
     fn set_up(spec: &PlaybackSpec) -> Result<Stage, Trouble> {
         let load = |part| Gauge::load(part).map_err(failed("load the lab's programs"));
         let slot_count = spec.sessions * spec.window;
-        let kernel = Kernel::load(&KernelConfig { slot_count, pin: None })
+        let kernel = Kernel::load(&KernelConfig { slot_count, pin: None, functions: Functions::ALL })
             .map_err(failed("load the device's programs"))?;
         let ports = [port(&spec.client_ports[0])?, port(&spec.server_ports[0])?];
         let attached = prepare(&kernel, &ports).map_err(failed("make the device's programs ready"))?;
@@ -160,6 +161,8 @@ impl Stage {
     fn counts(&self) -> Result<BTreeMap<String, u64>, Trouble> {
         let told = failed::<libbpf_rs::Error>;
         let kernel = self.kernel.counters().map_err(failed("read the device's counters"))?;
+        let own = self.kernel.counters_of("persist").map_err(failed("read the device's counters"))?;
+        let own = |name: &str| own.get(name).copied().unwrap_or(0);
         let player = self.player.counters().map_err(told("read the player's counters"))?;
         let [clients, server] = &self.ends;
         let clients = clients.counters().map_err(told("read the counters at the end"))?;
@@ -169,12 +172,12 @@ impl Stage {
             ("sent", self.played[0]),
             ("freeings", self.played[1]),
             ("played", player.played),
-            ("logged", kernel.logged),
-            ("acknowledged", kernel.persist_acks),
-            ("freed", kernel.freed),
+            ("logged", own("logged")),
+            ("acknowledged", own("persist_acks")),
+            ("freed", own("freed")),
             ("passed_up", kernel.passed_up + kernel.passed_up_full),
             ("refused", kernel.refused.iter().sum::<u64>() + kernel.malformed + kernel.unwritable),
-            ("not_admitted", kernel.duplicate + kernel.unadmitted + kernel.ungranted + kernel.bad),
+            ("not_admitted", kernel.duplicate + kernel.unadmitted + own("ungranted") + kernel.bad),
             ("acks_at_client", ended(&clients, Kind::PersistAck)),
             ("freeings_at_client", ended(&clients, Kind::ServerAck)),
             ("stamped_at_server", server.stamped),
@@ -210,7 +213,7 @@ fn prepare(kernel: &Kernel, ports: &[Port; 2]) -> Result<Vec<std::os::fd::OwnedF
     let shared = kernel.shared();
     shared.set(&Settings {
         device: DeviceId(1),
-        server: SERVER,
+        servers: vec![SERVER],
         control: CONTROL,
         ports: (51_000, 51_999),
         stamp_key: KeyWords(cluster().control(Direction::Stamp).words()),
@@ -218,15 +221,17 @@ fn prepare(kernel: &Kernel, ports: &[Port; 2]) -> Result<Vec<std::os::fd::OwnedF
         event_every: 0,
     });
     shared.set_boot_epoch(BootEpoch(1));
-    shared.set_server_epoch(EPOCH);
-    shared.set_role(true, true, Durability::Ram);
-    shared.set_lease(Nanos::MAX);
+    shared.set_role(true, Durability::Ram);
+    let server = shared.server(0);
+    server.set_epoch(EPOCH);
+    server.set_accepted(true);
+    server.set_lease(Nanos::MAX);
     for (mac, port) in [CLIENT_MAC, SERVER_MAC].into_iter().zip(ports) {
         let station = Station { ifindex: port.ifindex, last_seen: now_monotonic() };
         kernel.set_station(StationName { mac, vlan: 0 }, station)?;
     }
     let links = kernel.attach(ports, AttachMode::Native)?;
-    kernel.set_server_port(ports, ports[1].ifindex)?;
+    kernel.set_server_port(ports, 0, ports[1].ifindex)?;
     Ok(links)
 }
 
@@ -255,15 +260,14 @@ fn add_sessions(
             id: id_of(index),
             next: SeqNum(1),
             last_write: SeqNum(0),
-            stable: SeqNum(0),
             heard_at: now_monotonic(),
-            logged: 0,
-            freed: 0,
-            disorder_until: SeqNum(0),
+            room: [0; SESSION_ROOM],
             client: client_of(index),
             client_ifindex: port.ifindex,
             window: spec.window,
             slot_first: index * spec.window,
+            server: 0,
+            client_port: kernel.shared().port_place(port.ifindex).expect("it is attached"),
             epoch: EPOCH,
             closing: false,
             confirmed: true,

@@ -10,7 +10,7 @@ use captured::lives;
 use packets::{script, Sent, Step};
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use remedy_persist::DeviceConfig;
-use scotfree_xdp::{Kernel, KernelConfig, KernelError};
+use scotfree_xdp::{Functions, Kernel, KernelConfig, KernelError};
 use sides::{KernelSide, MachineSide};
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -26,7 +26,11 @@ fn kernel() -> Option<&'static Mutex<Arc<Kernel>>> {
 }
 
 fn load() -> Option<Mutex<Arc<Kernel>>> {
-    match Kernel::load_for_tests(&KernelConfig { slot_count: sides::SLOTS, pin: None }) {
+    match Kernel::load_for_tests(&KernelConfig {
+        slot_count: sides::SLOTS,
+        pin: None,
+        functions: Functions::ALL,
+    }) {
         Ok(kernel) => Some(Mutex::new(Arc::new(kernel))),
         Err(error @ KernelError::Load { .. }) if !may_load() => {
             println!("SKIP: {error}");

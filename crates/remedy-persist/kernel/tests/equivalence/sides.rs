@@ -2,13 +2,14 @@
 
 use crate::packets::{cluster, Sent};
 use remedy_persist::{Device, DeviceConfig, DeviceCounters, DeviceOwn, Mishaps, Origin};
+use remedy_persist_kernel::{counters, Mirror};
 use scotfree_core::{
     BootEpoch, DeviceId, Durability, Effect, Effects, Epoch, Machine, Nanos, SeqNum, SessionId, Token,
 };
 use scotfree_io::frame::{parse, Checksums, Frame, Link, MacAddress, UdpFrame};
 use scotfree_io::now_monotonic;
 use scotfree_wire::{ClusterKey, Direction, WIRE_ERROR_COUNT};
-use scotfree_xdp::{Event, Kernel, KeyWords, Mirror, Settings, Station, StationName, Upcall, Upcalls};
+use scotfree_xdp::{Event, Kernel, KeyWords, Settings, Station, StationName, Upcall, Upcalls};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -144,7 +145,7 @@ pub struct KernelSide {
     upcalls: Upcalls,
     device: Device,
     effects: Effects<DeviceOwn>,
-    before: scotfree_xdp::Counters,
+    before: DeviceCounters,
     control: SocketAddr,
     server: SocketAddr,
     kept: u32,
@@ -157,7 +158,7 @@ impl KernelSide {
         kernel.clear_for_tests().expect("the tables can be written");
         let settings = Settings {
             device: config.device,
-            server: config.server,
+            servers: vec![config.server],
             control: config.address,
             ports: (51_000, 52_000),
             stamp_key: KeyWords(config.cluster_key.control(Direction::Stamp).words()),
@@ -168,12 +169,12 @@ impl KernelSide {
         let server = StationName { mac: mac(config.server).0, vlan: 0 };
         let station = Station { ifindex: SERVER_PORT, last_seen: now_monotonic() };
         kernel.set_station(server, station).expect("the tables can be written");
-        kernel.shared().set_server_ifindex(SERVER_PORT);
+        kernel.shared().server(0).set_ifindex(SERVER_PORT);
         let (mut device, mut effects) = (Device::new(config.clone()), Effects::new());
         let mirror = Mirror::start(Arc::clone(kernel), PORTS.to_vec(), &mut device, &mut effects)
             .expect("the tables can be read");
         let upcalls = kernel.upcalls().expect("the ring opens");
-        let before = kernel.counters().expect("the tables can be read");
+        let before = counters(kernel).expect("the tables can be read");
         KernelSide {
             kernel: Arc::clone(kernel),
             mirror,
@@ -193,6 +194,7 @@ impl KernelSide {
     pub fn receive(&mut self, packet: &Sent) -> (Vec<Leaving>, bool) {
         let frame = self.frame_of(packet);
         let before = self.kernel.counters().expect("the tables can be read");
+        let acks = counters(&self.kernel).expect("the tables can be read").persist_acks;
         let ingress = PORTS[packet.port.0 as usize];
         let run = self.kernel.test_ingress(&frame, ingress).expect("the program runs");
         let after = self.kernel.counters().expect("the tables can be read");
@@ -204,7 +206,7 @@ impl KernelSide {
         if run.verdict != XDP_DROP {
             leaving.push(Leaving::Forwarded(payload_of(&run.frame)));
         }
-        if after.persist_acks > before.persist_acks {
+        if counters(&self.kernel).expect("the tables can be read").persist_acks > acks {
             leaving.push(self.acknowledgement(&run.frame));
         }
         leaving.sort();
@@ -263,7 +265,7 @@ impl KernelSide {
     }
 
     pub fn counters(&self) -> Counts {
-        let (now, was) = (self.kernel.counters().expect("the tables can be read"), &self.before);
+        let (now, was) = (counters(&self.kernel).expect("the tables can be read"), &self.before);
         let programs = DeviceCounters {
             requests: now.requests - was.requests,
             admitted: now.admitted - was.admitted,
@@ -286,7 +288,7 @@ impl KernelSide {
 
     /// Has every packet told of.
     pub fn sample_all(&mut self) {
-        self.kernel.shared().set(&Settings { event_every: 1, ..self.settings });
+        self.kernel.shared().set(&Settings { event_every: 1, ..self.settings.clone() });
     }
 
     /// What was told so far.

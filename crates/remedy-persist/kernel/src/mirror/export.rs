@@ -2,14 +2,13 @@
 //!
 //! Invariant: a session is changed only while it is held, and let go when all of it is written.
 
-use super::{Known, Mirror};
-use crate::error::KernelError;
-use crate::shared::KeyWords;
+use super::{Known, Mirror, SERVER};
+use crate::room::Room;
 use crate::slots::{SlotHead, SlotState};
-use crate::tables::Session;
 use remedy_persist::{Device, SessionView, SlotView};
 use scotfree_core::{SeqNum, SessionId};
 use scotfree_wire::Key;
+use scotfree_xdp::{KernelError, KeyWords, Session};
 
 impl Mirror {
     // ---- after the machine has decided
@@ -42,12 +41,14 @@ impl Mirror {
 
     fn export_device(&self, device: &Device) {
         let shared = self.kernel.shared();
-        shared.set_lease(device.lease_until());
+        let server = shared.server(SERVER);
+        server.set_lease(device.lease_until());
         shared.set_stamp_key(words(&device.stamp_key()));
         shared.set_boot_epoch(device.boot_epoch());
         shared.set_boot_seen(device.boot_seen());
-        shared.set_server_epoch(device.server_epoch());
-        shared.set_role(device.is_head(), device.is_accepted(), device.media());
+        server.set_epoch(device.server_epoch());
+        server.set_accepted(device.is_accepted());
+        shared.set_role(device.is_head(), device.media());
     }
 
     /// Gives a new session its slots and a place in the tables, still unknown to the programs.
@@ -59,9 +60,9 @@ impl Mirror {
             self.mishaps.without_slots += 1;
         }
         for place in slot_first..slot_first + window {
-            self.kernel.slots().clear(place);
+            self.slots.clear(place);
         }
-        self.kernel.shared().set_held(view.region, true);
+        self.kernel.hold(view.region)?;
         let known = Known {
             index: view.region,
             slot_first,
@@ -73,7 +74,7 @@ impl Mirror {
         };
         self.known.insert(id, known);
         self.held.push(id);
-        self.kernel.add_session(&session_of(id, &known, self.ifindex(&view), &view))
+        self.kernel.add_session(&self.session_of(id, &known, &view))
     }
 
     fn export_session(&mut self, id: SessionId, device: &Device) -> Result<(), KernelError> {
@@ -91,7 +92,7 @@ impl Mirror {
         assert!(known.held, "a session is changed only while it is held");
         known.absorbed = known.absorbed.max(view.reached.next);
         let known = *known;
-        self.kernel.set_session(&session_of(id, &known, self.ifindex(&view), &view))
+        self.kernel.set_session(&self.session_of(id, &known, &view))
     }
 
     /// The port that a session's requests come in by, by the kernel's number; 0 if that is not known.
@@ -101,10 +102,10 @@ impl Mirror {
 
     fn export_slot(&mut self, id: SessionId, known: Known, seq: SeqNum, view: &SlotView) {
         let Some(place) = known.place(seq) else { return };
-        let head = self.kernel.slots().head(place);
+        let head = self.slots.head(place);
         if head.seq == seq && matches!(head.state, SlotState::Valid | SlotState::Daemon) {
             let (persisted, writing) = (view.persisted, view.writing);
-            return self.kernel.slots().set_persisted(place, persisted, writing, view.acknowledged);
+            return self.slots.set_persisted(place, persisted, writing, view.acknowledged);
         }
         if !known.held || view.fast {
             return;
@@ -125,33 +126,39 @@ impl Mirror {
             writing: view.writing,
             acknowledged: view.acknowledged,
         };
-        self.kernel.slots().note(place, &head);
+        self.slots.note(place, &head);
     }
-}
 
-fn session_of(id: SessionId, known: &Known, client_ifindex: u32, view: &SessionView) -> Session {
-    Session {
-        index: known.index,
-        id,
-        next: view.reached.next,
-        last_write: view.reached.last_write,
-        stable: view.reached.stable,
-        heard_at: view.reached.heard_at,
-        logged: known.logged,
-        freed: known.logged.saturating_sub(view.entry_count),
-        disorder_until: known.disorder_until,
-        client: view.client,
-        window: known.window,
-        slot_first: known.slot_first,
-        client_ifindex,
-        epoch: view.epoch,
-        closing: view.closing,
-        confirmed: view.reached.confirmed,
-        client_to_server: words(&view.keys.client_to_server),
-        server_to_client: words(&view.keys.server_to_client),
-        device_to_client: words(&view.keys.device_to_client),
-        client_nonce: view.client_nonce,
-        server_nonce: view.server_nonce,
+    fn session_of(&self, id: SessionId, known: &Known, view: &SessionView) -> Session {
+        let client_ifindex = self.ifindex(view);
+        let room = Room {
+            stable: view.reached.stable,
+            logged: known.logged,
+            freed: known.logged.saturating_sub(view.entry_count),
+            disorder_until: known.disorder_until,
+        };
+        Session {
+            index: known.index,
+            id,
+            next: view.reached.next,
+            last_write: view.reached.last_write,
+            heard_at: view.reached.heard_at,
+            room: room.words(),
+            client: view.client,
+            window: known.window,
+            slot_first: known.slot_first,
+            server: SERVER as u32,
+            client_ifindex,
+            client_port: self.kernel.shared().port_place(client_ifindex).unwrap_or(0),
+            epoch: view.epoch,
+            closing: view.closing,
+            confirmed: view.reached.confirmed,
+            client_to_server: words(&view.keys.client_to_server),
+            server_to_client: words(&view.keys.server_to_client),
+            device_to_client: words(&view.keys.device_to_client),
+            client_nonce: view.client_nonce,
+            server_nonce: view.server_nonce,
+        }
     }
 }
 

@@ -4,13 +4,11 @@
 //! it was copied; the caller then checks its MAC. The daemon writes a slot only of a session that it
 //! holds, and only one that no program is writing.
 
-use crate::shared::map_table;
-use crate::skeleton::types::{scot_header, scot_slot};
 use scotfree_core::{BootEpoch, DeviceId, Durability, Nanos, OrderNumber, SeqNum};
 use scotfree_wire::{Stamp, StampKind, HEADER_BYTES, STAMP_BYTES};
-use std::io;
-use std::os::fd::BorrowedFd;
-use std::ptr::{addr_of, addr_of_mut, NonNull};
+use scotfree_xdp::types::{scot_header, scot_slot, scot_stamp};
+use scotfree_xdp::{Kernel, KernelError, Memory};
+use std::ptr::{addr_of, addr_of_mut};
 use std::sync::atomic::{fence, AtomicU32, AtomicU8, Ordering};
 
 /// What a slot holds.
@@ -63,29 +61,16 @@ pub struct SlotHead {
 
 /// The slots.
 pub struct Slots {
-    memory: NonNull<scot_slot>,
+    memory: Memory,
     count: u32,
 }
 
-// SAFETY: the memory belongs to the mapping, not to a thread; every access is as the module says.
-unsafe impl Send for Slots {}
-// SAFETY: as above; one daemon writes.
-unsafe impl Sync for Slots {}
-
-impl Drop for Slots {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made in `map` with this length and nothing borrows from it any more.
-        unsafe { libc::munmap(self.memory.as_ptr().cast(), length(self.count)) };
-    }
-}
-
-fn length(count: u32) -> usize {
-    (count as usize * size_of::<scot_slot>()).next_multiple_of(4096)
-}
-
 impl Slots {
-    pub(crate) fn map(table: BorrowedFd<'_>, count: u32) -> io::Result<Slots> {
-        Ok(Slots { memory: map_table(table, length(count))?.cast(), count })
+    /// Those of the programs.
+    pub fn open(kernel: &Kernel) -> Result<Slots, KernelError> {
+        let memory = kernel.map_slots(size_of::<scot_slot>())?;
+        let count = (memory.bytes() / size_of::<scot_slot>()) as u32;
+        Ok(Slots { memory, count })
     }
 
     /// How many there are.
@@ -96,7 +81,7 @@ impl Slots {
     fn slot(&self, place: u32) -> *mut scot_slot {
         assert!(place < self.count, "a slot's place lies in the table");
         // SAFETY: the place lies in the mapping.
-        unsafe { self.memory.as_ptr().add(place as usize) }
+        unsafe { self.memory.place().cast::<scot_slot>().as_ptr().add(place as usize) }
     }
 
     fn state(&self, place: u32) -> &AtomicU32 {
@@ -224,7 +209,7 @@ fn durability_of(code: u8) -> Durability {
     Durability::from_code(code & 3).expect("0 to 3 are codes")
 }
 
-fn stamp_of(plain: &crate::skeleton::types::scot_stamp) -> Stamp {
+fn stamp_of(plain: &scot_stamp) -> Stamp {
     let kind = StampKind::ALL.into_iter().find(|kind| kind.code() == plain.kind);
     Stamp {
         kind: kind.unwrap_or_default(),
@@ -235,8 +220,8 @@ fn stamp_of(plain: &crate::skeleton::types::scot_stamp) -> Stamp {
     }
 }
 
-fn plain_stamp(stamp: &Stamp) -> crate::skeleton::types::scot_stamp {
-    crate::skeleton::types::scot_stamp {
+fn plain_stamp(stamp: &Stamp) -> scot_stamp {
+    scot_stamp {
         kind: stamp.kind.code(),
         zero: [0],
         device: stamp.device.0,

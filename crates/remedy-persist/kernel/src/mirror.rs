@@ -7,39 +7,49 @@ mod absorb;
 mod export;
 mod free_slots;
 
-use crate::error::KernelError;
-use crate::kernel::Kernel;
+use crate::room::Room;
+use crate::slots::Slots;
 use free_slots::FreeSlots;
 use remedy_persist::{Device, DeviceOwn, Mishaps, OrderCounter, PortNumber};
 use scotfree_core::{Effects, Nanos, OrderNumber, SeqNum, SessionId};
 use scotfree_wire::{Key, Kind, Packet, Tail};
+use scotfree_xdp::{Kernel, KernelError, SharedServer, SESSIONS_MAX};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How often the machine takes over what the programs have done, so that entries age in it.
 const SYNC_INTERVAL: Nanos = Nanos::from_millis(100);
 
+/// The machine's server among the programs' servers.
+const SERVER: usize = 0;
+
 /// The counter of order numbers in the memory that the programs share.
 #[derive(Clone)]
 struct SharedOrder(Arc<Kernel>);
 
+impl SharedOrder {
+    fn server(&self) -> SharedServer<'_> {
+        self.0.shared().server(SERVER)
+    }
+}
+
 impl std::fmt::Debug for SharedOrder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SharedOrder({:?})", self.0.shared().order_current())
+        write!(f, "SharedOrder({:?})", self.server().order_current())
     }
 }
 
 impl OrderCounter for SharedOrder {
     fn current(&self) -> OrderNumber {
-        self.0.shared().order_current()
+        self.server().order_current()
     }
 
     fn next(&mut self) -> OrderNumber {
-        self.0.shared().order_next()
+        self.server().order_next()
     }
 
     fn restart(&mut self) {
-        self.0.shared().order_restart();
+        self.server().order_restart();
     }
 }
 
@@ -67,6 +77,7 @@ impl Known {
 /// The programs' tables beside the machine.
 pub struct Mirror {
     kernel: Arc<Kernel>,
+    slots: Slots,
     /// The ports in the order in which the machine counts them, by the kernel's numbers.
     ports: Vec<u32>,
     known: BTreeMap<SessionId, Known>,
@@ -87,8 +98,10 @@ impl Mirror {
         device: &mut Device,
         effects: &mut Effects<DeviceOwn>,
     ) -> Result<Mirror, KernelError> {
+        let slots = Slots::open(&kernel)?;
         let mut mirror = Mirror {
-            free: FreeSlots::new(kernel.slots().count()),
+            free: FreeSlots::new(slots.count()),
+            slots,
             kernel,
             ports,
             known: BTreeMap::new(),
@@ -104,7 +117,7 @@ impl Mirror {
         }
         if mirror.kernel.shared().boot_epoch() != device.boot_epoch() {
             // Every session is held.
-            mirror.kernel.shared().order_restart();
+            mirror.kernel.shared().server(SERVER).order_restart();
         }
         device.touch_all();
         mirror.after(device)?;
@@ -117,7 +130,7 @@ impl Mirror {
         device: &mut Device,
         effects: &mut Effects<DeviceOwn>,
     ) -> Result<(), KernelError> {
-        for index in 0..crate::shared::SESSIONS_MAX as u32 {
+        for index in 0..SESSIONS_MAX as u32 {
             let Some(state) = self.kernel.hold(index)? else {
                 self.kernel.release(index);
                 continue;
@@ -129,14 +142,15 @@ impl Mirror {
                 continue;
             }
             let (slot_first, window) = (state.slot_first, state.window);
+            let room = Room::of(&state);
             self.free.take_at(slot_first, window);
             let known = Known {
                 index,
                 slot_first,
                 window,
                 absorbed: SeqNum(1),
-                logged: state.logged,
-                disorder_until: state.disorder_until,
+                logged: room.logged,
+                disorder_until: room.disorder_until,
                 held: true,
             };
             self.known.insert(state.id, known);

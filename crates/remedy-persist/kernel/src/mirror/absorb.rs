@@ -3,10 +3,11 @@
 //! Invariant: a slot that a program is still writing is not taken over, nor anything behind it.
 
 use super::{Known, Mirror};
+use crate::room::Room;
 use crate::slots::{SlotHead, SlotState};
-use crate::tables::Session;
 use remedy_persist::{Device, DeviceOwn, FastEntry, FastSession};
 use scotfree_core::{Effects, SeqNum};
+use scotfree_xdp::Session;
 
 /// How often a slot that is being written is looked at again: a program leaves it within microseconds.
 const LOOKS_MAX: u32 = 10_000_000;
@@ -18,7 +19,7 @@ impl Mirror {
         let Some(known) = self.known.get(&state.id) else { return };
         self.seqs.extend(device.unacknowledged(state.id));
         for seq in self.seqs.drain(..) {
-            let head = known.place(seq).map(|place| self.kernel.slots().head(place));
+            let head = known.place(seq).map(|place| self.slots.head(place));
             if head.is_some_and(|head| head.seq == seq && head.acknowledged) {
                 device.absorb_acknowledged(state.id, seq);
             }
@@ -34,10 +35,11 @@ impl Mirror {
     ) {
         let Some(mut known) = self.known.get(&state.id).copied() else { return };
         let mut seqs = std::mem::take(&mut self.seqs);
+        let room = Room::of(state);
         let reached = FastSession {
             next: state.next,
             last_write: state.last_write,
-            stable: state.stable,
+            stable: room.stable,
             heard_at: state.heard_at,
             confirmed: state.confirmed,
         };
@@ -46,16 +48,17 @@ impl Mirror {
         let unfinished = seqs.drain(..).find(|seq| !self.absorb_slot(state, &known, *seq, device, effects));
         known.absorbed = unfinished.unwrap_or(state.next);
         self.seqs = seqs;
-        known.logged = state.logged;
-        known.disorder_until = state.disorder_until;
+        known.logged = room.logged;
+        known.disorder_until = room.disorder_until;
         self.known.insert(state.id, known);
     }
 
     /// Lists in order the requests that passed since the last time and that slots may hold.
     fn list_passed(&mut self, state: &Session, known: &Known, seqs: &mut Vec<SeqNum>) {
         // A late entry lies among those that were taken over before.
-        let disorder = state.disorder_until > state.stable;
-        let first = if disorder { known.absorbed.min(state.stable.next()) } else { known.absorbed };
+        let room = Room::of(state);
+        let disorder = room.disorder_until > room.stable;
+        let first = if disorder { known.absorbed.min(room.stable.next()) } else { known.absorbed };
         // Of more requests than slots, only those count that the slots still hold.
         if state.next.0 - first.0 <= u64::from(known.window) {
             return seqs.extend((first.0..state.next.0).map(SeqNum));
@@ -84,7 +87,7 @@ impl Mirror {
             SlotState::Writing => return false,
             SlotState::Stamped => device.absorb_stamp(state.id, seq, head.stamp),
             // Stable: no entry any more, but its stamp is still its request's.
-            SlotState::Valid if seq <= state.stable => device.absorb_stamp(state.id, seq, head.stamp),
+            SlotState::Valid if seq <= Room::of(state).stable => device.absorb_stamp(state.id, seq, head.stamp),
             SlotState::Valid => self.absorb_entry(place, seq, device, effects),
             SlotState::Empty | SlotState::Daemon => {}
         }
@@ -93,12 +96,12 @@ impl Mirror {
 
     /// A slot's head; of a session that is held, after a program that is writing it has ended.
     fn settled(&mut self, place: u32, wait: bool) -> SlotHead {
-        let mut head = self.kernel.slots().head(place);
+        let mut head = self.slots.head(place);
         let mut looks = 0;
         while wait && head.state == SlotState::Writing && looks < LOOKS_MAX {
             std::hint::spin_loop();
             looks += 1;
-            head = self.kernel.slots().head(place);
+            head = self.slots.head(place);
         }
         if looks == LOOKS_MAX {
             self.mishaps.stuck += 1;
@@ -113,7 +116,7 @@ impl Mirror {
         device: &mut Device,
         effects: &mut Effects<DeviceOwn>,
     ) {
-        let Some(head) = self.kernel.slots().read(place, seq, &mut self.packet) else { return };
+        let Some(head) = self.slots.read(place, seq, &mut self.packet) else { return };
         let entry = FastEntry {
             stamp: head.stamp,
             acknowledged: head.acknowledged,

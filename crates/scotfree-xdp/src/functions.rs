@@ -1,0 +1,58 @@
+//! The functions that the programs were compiled with.
+//!
+//! Invariant: a function's place in the list is its number in the programs, by whose bit it is on.
+
+use crate::error::KernelError;
+
+include!(concat!(env!("OUT_DIR"), "/functions.rs"));
+
+/// Which functions are on, by the bits of their numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Functions(pub(crate) u32);
+
+impl Functions {
+    /// All that there are.
+    pub const ALL: Functions = Functions(u32::MAX);
+    /// None: all of Scotfree's requests are the daemon's.
+    pub const NONE: Functions = Functions(0);
+
+    /// Those with these names.
+    pub fn named(names: &[&str]) -> Result<Functions, KernelError> {
+        let number = |name: &&str| {
+            let found = FUNCTIONS.iter().position(|(known, _)| known == name);
+            found.ok_or_else(|| KernelError::NoFunction {
+                name: (*name).to_owned(),
+                known: FUNCTIONS.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", "),
+            })
+        };
+        names.iter().map(number).try_fold(Functions::NONE, |all, at| Ok(Functions(all.0 | 1 << at?)))
+    }
+}
+
+/// What the function with this name counts, and the table that it does it in; `None` if there is no such function or it
+/// counts nothing.
+pub(crate) fn counters(name: &str) -> Option<(String, &'static [&'static str])> {
+    let (_, fields) = FUNCTIONS.iter().find(|(known, fields)| *known == name && !fields.is_empty())?;
+    Some((format!("scot_{name}_counters"), fields))
+}
+
+/// The tables in which functions count.
+pub(crate) fn with_counters() -> impl Iterator<Item = String> {
+    FUNCTIONS.iter().filter_map(|(name, _)| counters(name).map(|(table, _)| table))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_named_or_refused_with_the_names_that_there_are() {
+        assert_eq!(Functions::named(&[]).expect("none is named"), Functions::NONE);
+        for (at, (name, _)) in FUNCTIONS.iter().enumerate() {
+            assert_eq!(Functions::named(&[name]).expect("it is there"), Functions(1 << at));
+        }
+        let refused = Functions::named(&["none-such"]).expect_err("there is none").to_string();
+        assert!(refused.contains("`none-such`"), "{refused}");
+        assert!(FUNCTIONS.iter().all(|(name, _)| refused.contains(name)), "{refused}");
+    }
+}
