@@ -83,11 +83,11 @@ impl PersistCounters {
             without_lease,
         } = *self;
         for (name, help, value) in [
-            ("scotfree_device_admitted_updates_total", "Of the admitted, updates.", admitted_updates),
-            ("scotfree_device_logged_total", "Of these, logged.", logged),
-            ("scotfree_device_ungranted_total", "Of these, not logged.", ungranted),
+            ("scotfree_device_admitted_updates_total", "Admitted updates.", admitted_updates),
+            ("scotfree_device_logged_total", "Admitted updates that were logged.", logged),
+            ("scotfree_device_ungranted_total", "Admitted updates that were not logged.", ungranted),
             ("scotfree_device_persist_acks_total", "PersistAcks sent.", persist_acks),
-            ("scotfree_device_freed_total", "Entries freed by a ServerAck.", freed),
+            ("scotfree_device_freed_total", "Log entries freed by a ServerAck.", freed),
             ("scotfree_device_replays_total", "Replays sent.", replays),
             ("scotfree_device_reforwarded_total", "Replays sent because of age.", reforwarded),
             (
@@ -96,7 +96,7 @@ impl PersistCounters {
                 without_lease,
             ),
         ] {
-            out(Count { name, help, value });
+            out(Count { name, help, labels: "", value });
         }
     }
 }

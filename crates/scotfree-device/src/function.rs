@@ -139,8 +139,19 @@ pub struct Count {
     pub name: &'static str,
     /// What it counts.
     pub help: &'static str,
+    /// `name="value"` pairs with commas, or nothing.
+    pub labels: &'static str,
     /// How much.
     pub value: u64,
+}
+
+/// What a function has to say to the operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Word {
+    /// Something that somebody should act on.
+    Alarm(String),
+    /// Something to know.
+    Notice(String),
 }
 
 /// A function of the device. What it does not need it leaves as it is.
@@ -268,6 +279,9 @@ pub trait Function: Debug + Send {
     ) -> Result<(), RestoreError> {
         Err(RestoreError::Layout)
     }
+
+    /// Tells of what the operator should know since the last call.
+    fn check(&mut self, _tell: &mut dyn FnMut(Word)) {}
 
     /// What its log holds.
     fn entries<'a>(&'a self, _base: &'a Base, _out: &mut dyn FnMut(LogEntryView<'a>)) {}

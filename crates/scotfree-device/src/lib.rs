@@ -13,6 +13,7 @@ mod base;
 mod config;
 mod effects;
 mod function;
+mod kernel_part;
 mod list;
 mod look;
 mod maker;
@@ -29,7 +30,8 @@ pub use authority::PAGE_RECORDS_MAX;
 pub use base::{Base, DeviceCounters, Restored, ENDED_MAX, FRAGMENT_BYTES_MAX, FRAGMENT_SETS_MAX};
 pub use config::{ConfigError, DeviceConfig, Served};
 pub use effects::{DeviceEffects, DeviceOwn};
-pub use function::{Before, Count, Function, Passing, Place, SessionChange, Verdict, Way};
+pub use function::{Before, Count, Function, Passing, Place, SessionChange, Verdict, Way, Word};
+pub use kernel_part::KernelPart;
 pub use list::{arrange, ListError};
 pub use look::{LogEntryView, UnsafeNow};
 pub use maker::{Maker, Settings};
@@ -38,7 +40,7 @@ pub use pipeline::Pipeline;
 pub use restore::RestoreError;
 pub use sequencer::{OrderCounter, Sequencer};
 pub use sessions::{Noted, Region, SessionBase, SessionName, Sessions};
-pub use shell::{carry_out, Completion, Round, Shell};
+pub use shell::{carry_out, report, Completion, Round, Shell};
 pub use touched::Touched;
 
 /// Set in tokens of the disk domain; tokens without it are of the ram domain.

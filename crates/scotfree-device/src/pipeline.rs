@@ -9,7 +9,8 @@ use crate::authority::Learnt;
 use crate::base::{Base, DeviceCounters};
 use crate::config::DeviceConfig;
 use crate::effects::{forward, DeviceEffects, DeviceOwn};
-use crate::function::{Before, Count, Function, Passing, Place, SessionChange, Verdict, Way};
+use crate::function::{Before, Count, Function, Passing, Place, SessionChange, Verdict, Way, Word};
+use crate::kernel_part::{InKernel, KernelPart};
 use crate::list::{check, ListError};
 use crate::origin::Origin;
 use crate::restore::RestoreError;
@@ -78,12 +79,28 @@ impl Pipeline {
         self.functions.iter().map(AsRef::as_ref)
     }
 
-    /// Wraps the function of this name, for instance into one that shares its work with programs in the kernel.
-    pub fn wrap(&mut self, name: &str, wrap: impl FnOnce(Box<dyn Function>) -> Box<dyn Function>) {
-        if let Some(at) = self.functions.iter().position(|function| function.name() == name) {
-            let function = self.functions.remove(at);
-            self.functions.insert(at, wrap(function));
-        }
+    /// Puts programs in the kernel before the function of this name; `start` begins the part between them.
+    pub fn put_in_kernel<E>(
+        &mut self,
+        name: &str,
+        start: impl FnOnce(&mut Base, &mut dyn Function) -> Result<Box<dyn KernelPart>, E>,
+    ) -> Result<(), E> {
+        let at = self.functions.iter().position(|function| function.name() == name);
+        let at = at.expect("a part in the kernel is a function's of the list");
+        let part = start(&mut self.base, self.functions[at].as_mut())?;
+        let function = self.functions.remove(at);
+        self.functions.insert(at, Box::new(InKernel { function, part }));
+        Ok(())
+    }
+
+    /// Goes on as the incarnation that programs in the kernel have kept alive.
+    pub fn resume(&mut self, server: ServerIndex, accepted: bool, lease_until: Nanos) {
+        self.base.resume(server, accepted, lease_until);
+    }
+
+    /// Lets the functions tell what the operator should know.
+    pub fn check(&mut self, tell: &mut dyn FnMut(Word)) {
+        self.functions.iter_mut().for_each(|function| function.check(tell));
     }
 
     /// What the base has counted.
