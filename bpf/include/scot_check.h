@@ -16,7 +16,7 @@ static __always_inline bool scot_is_request(__u8 kind)
 static __always_inline bool scot_header_is_valid(const struct scot_header *header)
 {
 	return header->durability_asked <= SCOT_DURABILITY_RAM_AND_DISK &&
-	       header->durability_granted <= SCOT_DURABILITY_RAM_AND_DISK && header->zero[0] == 0 &&
+	       header->durability_granted <= SCOT_DURABILITY_RAM_AND_DISK &&
 	       (header->flags & ~SCOT_FLAGS_ALL) == 0 && header->fragment_index < header->fragment_count &&
 	       header->seq_num < SCOT_SEQ_NUM_MAX && header->completed < SCOT_SEQ_NUM_MAX &&
 	       (!scot_is_request(header->kind) || header->seq_num > 0);
@@ -68,7 +68,11 @@ static __always_inline enum scot_structure scot_check_tail(struct xdp_md *frame,
 	case SCOT_KIND_RESPONSE: {
 		const struct scot_response *response = tail;
 
-		return (void *)(response + 1) <= end && response->received_by <= 2 ? SCOT_WHOLE : SCOT_DAMAGED;
+		if ((void *)(response + 1) > end || response->received_by > 2)
+			return SCOT_DAMAGED;
+		// Of a device: its functions' names are the daemon's to know.
+		return response->answered_by || response->device || response->zero[0] || response->zero[1] ||
+			       response->zero[2] || response->zero[3] ? SCOT_UNEXAMINED : SCOT_WHOLE;
 	}
 	case SCOT_KIND_SERVER_ACK:
 	case SCOT_KIND_BUSY:
@@ -93,6 +97,9 @@ static __always_inline enum scot_structure scot_check(struct xdp_md *frame, cons
 
 	if (header->version != SCOT_VERSION)
 		return scot_damaged(counters, SCOT_REFUSAL_WRONG_VERSION);
+	// Another family's, or with extensions.
+	if (header->kind > SCOT_KIND_SESSION_LAST || header->extension_words != 0)
+		return SCOT_UNEXAMINED;
 	tail_bytes = scot_tail_bytes(header->kind);
 	if (tail_bytes < 0)
 		return scot_damaged(counters, SCOT_REFUSAL_UNKNOWN_KIND);

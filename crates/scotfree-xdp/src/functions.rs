@@ -16,6 +16,11 @@ impl Functions {
     /// None: all of Scotfree's requests are the daemon's.
     pub const NONE: Functions = Functions(0);
 
+    /// Those with these numbers, of programs whose functions are not in this build's list.
+    pub fn numbered(numbers: &[u32]) -> Functions {
+        Functions(numbers.iter().fold(0, |bits, number| bits | 1 << number))
+    }
+
     /// Those with these names.
     pub fn named(names: &[&str]) -> Result<Functions, KernelError> {
         let number = |name: &&str| {

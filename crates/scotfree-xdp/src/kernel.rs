@@ -31,6 +31,7 @@ use scotfree_core::DeviceId;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// How the programs are loaded.
@@ -52,7 +53,7 @@ const PROGRAM_EGRESS_ALONE: &str = "scot_egress_alone";
 pub(crate) const TABLE_SHARED: &str = ".data.shared";
 /// The places of sessions, with what their keeper keeps in them; how many there are, the operator says.
 pub(crate) const TABLE_SLOTS: &str = "scot_slots";
-/// What the compiler knows to be constant, and the loader may still set.
+/// How the name of the table ends that the compiler knows to be constant and the loader may still set.
 const TABLE_CONSTANTS: &str = ".rodata";
 /// The programs.
 enum Programs {
@@ -357,7 +358,8 @@ fn set_slot_count(open: &mut OpenObject, count: u32) -> libbpf_rs::Result<()> {
 
 /// The kernel takes out what is not on, since it knows this table to be constant.
 fn set_functions(open: &mut OpenObject, functions: Functions) {
-    let mut table = open.maps_mut().find(|map| map.name() == TABLE_CONSTANTS);
+    let is_it = |name: &OsStr| name.as_bytes().ends_with(TABLE_CONSTANTS.as_bytes());
+    let mut table = open.maps_mut().find(|map| is_it(map.name()));
     let constants = table.as_mut().and_then(|table| table.initial_value_mut());
     let at = std::mem::offset_of!(types::rodata, scot_functions_on);
     let place = constants.and_then(|constants| constants.get_mut(at..at + size_of::<u32>()));

@@ -4,7 +4,7 @@
 
 use super::{Kernel, Programs, PROGRAM_EGRESS_ALONE, PROGRAM_INGRESS};
 use crate::error::{bpf, KernelError};
-use libbpf_rs::ProgramInput;
+use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 
 impl Kernel {
     /// Runs the ingress program on a frame that came in by `ifindex`.
@@ -15,6 +15,13 @@ impl Kernel {
     /// Runs the program that makes an acknowledgement of a stamped request's clone.
     pub fn test_egress(&self, frame: &[u8], ifindex: u32) -> Result<TestRun, KernelError> {
         self.test_run(PROGRAM_EGRESS_ALONE, frame, ifindex)
+    }
+
+    /// What stands under a key of a table of the programs'.
+    pub fn test_value(&self, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>, KernelError> {
+        let Programs::Loaded(object) = &self.programs else { panic!("tests load the programs themselves") };
+        let table = object.maps().find(|map| map.name() == table).expect("the object has this table");
+        table.lookup(key, MapFlags::ANY).map_err(bpf("reading a table"))
     }
 
     fn test_run(&self, name: &str, frame: &[u8], ifindex: u32) -> Result<TestRun, KernelError> {

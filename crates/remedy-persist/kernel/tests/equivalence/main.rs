@@ -5,6 +5,7 @@
 mod captured;
 mod packets;
 mod sides;
+mod toy;
 
 use captured::lives;
 use packets::{script, Sent, Step};
@@ -19,18 +20,38 @@ use std::sync::{Arc, Mutex, OnceLock};
 const PACKETS_DEFAULT: u32 = 20_000;
 const SCRIPT_STEPS_MAX: usize = 200;
 
-/// The programs, loaded once; `None` where that is not possible, and then the reason has been printed.
+/// Programs, loaded once; `None` where that is not possible, and then the reason has been printed.
+type Loaded = OnceLock<Option<Mutex<Arc<Kernel>>>>;
+
 fn kernel() -> Option<&'static Mutex<Arc<Kernel>>> {
-    static KERNEL: OnceLock<Option<Mutex<Arc<Kernel>>>> = OnceLock::new();
-    KERNEL.get_or_init(load).as_ref()
+    static KERNEL: Loaded = OnceLock::new();
+    KERNEL.get_or_init(|| load(Kernel::load_for_tests(&config_of(Functions::ALL)))).as_ref()
 }
 
-fn load() -> Option<Mutex<Arc<Kernel>>> {
-    match Kernel::load_for_tests(&KernelConfig {
-        slot_count: sides::SLOTS,
-        pin: None,
-        functions: Functions::ALL,
-    }) {
+/// The same with the toy before persist.
+fn kernel_with_toy() -> Option<&'static Mutex<Arc<Kernel>>> {
+    static KERNEL: Loaded = OnceLock::new();
+    KERNEL.get_or_init(|| load(load_with_toy(Functions::ALL))).as_ref()
+}
+
+/// Aligned as their reader wants it.
+#[repr(align(16))]
+struct Aligned<const N: usize>([u8; N]);
+
+static WITH_TOY: &[u8] = &Aligned(*include_bytes!(env!("SCOT_OBJECT_WITH_FIXTURES"))).0;
+/// Persist's number in the list that begins with the toy.
+const PERSIST_BEHIND_TOY: u32 = 1;
+
+fn load_with_toy(functions: Functions) -> Result<Kernel, KernelError> {
+    Kernel::load_object_for_tests(WITH_TOY, &config_of(functions))
+}
+
+fn config_of(functions: Functions) -> KernelConfig {
+    KernelConfig { slot_count: sides::SLOTS, pin: None, functions }
+}
+
+fn load(loaded: Result<Kernel, KernelError>) -> Option<Mutex<Arc<Kernel>>> {
+    match loaded {
         Ok(kernel) => Some(Mutex::new(Arc::new(kernel))),
         Err(error @ KernelError::Load { .. }) if !may_load() => {
             println!("SKIP: {error}");
@@ -68,8 +89,10 @@ struct Play {
 }
 
 impl Play {
-    fn new(kernel: &Arc<Kernel>, config: &DeviceConfig) -> Play {
-        Play { machine: MachineSide::new(config), programs: KernelSide::new(kernel, config), seen: 0 }
+    fn new(kernel: &Arc<Kernel>, config: &DeviceConfig, with_toy: bool) -> Play {
+        let (machine, programs) =
+            (MachineSide::new(config, with_toy), KernelSide::new(kernel, config, with_toy));
+        Play { machine, programs, seen: 0 }
     }
 
     /// Sends a packet to both sides; or where they differ.
@@ -90,6 +113,10 @@ impl Play {
                 "packet {at} ({way}): the machine counts {expected:?}, the programs {found:?}"
             ));
         }
+        let (expected, found) = (self.machine.toy_reads(), self.programs.toy_reads());
+        if found != expected {
+            return Err(format!("packet {at} ({way}): of {expected} reads the programs' toy saw {found}"));
+        }
         Ok(())
     }
 }
@@ -99,12 +126,14 @@ impl Play {
 struct Tally {
     seen: Cell<u32>,
     kept: Cell<u32>,
+    answered: Cell<u32>,
 }
 
 impl Tally {
     fn add(&self, play: &Play) {
         self.seen.set(self.seen.get() + play.seen);
         self.kept.set(self.kept.get() + play.programs.kept());
+        self.answered.set(self.answered.get() + play.programs.answered());
     }
 
     /// A comparison in which the programs leave nearly all to the machine compares it with itself.
@@ -117,12 +146,65 @@ impl Tally {
 
 #[test]
 fn programs_and_machine_say_the_same_at_the_head() {
-    compare(true);
+    let Some(kernel) = kernel() else { return };
+    compare(kernel, true, false);
 }
 
 #[test]
 fn programs_and_machine_say_the_same_behind_the_head() {
-    compare(false);
+    let Some(kernel) = kernel() else { return };
+    compare(kernel, false, false);
+}
+
+#[test]
+fn programs_and_machine_say_the_same_with_two_functions_at_the_head() {
+    let Some(kernel) = kernel_with_toy() else { return };
+    compare(kernel, true, true);
+}
+
+#[test]
+fn programs_and_machine_say_the_same_with_two_functions_behind_the_head() {
+    let Some(kernel) = kernel_with_toy() else { return };
+    compare(kernel, false, true);
+}
+
+#[test]
+fn a_function_that_is_off_does_nothing() {
+    let Some(kernel) = load(load_with_toy(Functions::numbered(&[PERSIST_BEHIND_TOY]))) else { return };
+    enter_namespace();
+    let kernel = kernel.lock().expect("it is this test's");
+    let mut play = Play::new(&kernel, &sides::config(true), false);
+    begin(&mut play);
+    for at in 0..40 {
+        let read = Step::read(0, 4 + 4 * (at % 3));
+        send_all(&mut play, &read);
+    }
+    assert_eq!((play.programs.kept(), play.programs.answered()), (40, 0));
+}
+
+#[test]
+fn without_a_keeper_of_places_requests_are_the_daemons() {
+    let Some(kernel) = load(Kernel::load_for_tests(&config_of(Functions::NONE))) else { return };
+    enter_namespace();
+    let kernel = kernel.lock().expect("it is this test's");
+    let mut play = Play::new(&kernel, &sides::config(true), false);
+    begin(&mut play);
+    (0..10).for_each(|_| send_all(&mut play, &Step::update(0)));
+    assert_eq!(play.programs.kept(), 0);
+}
+
+/// A lease, and a session whose client's port is known.
+fn begin(play: &mut Play) {
+    let lease = Step::Lease { raise: false, refused: false };
+    for step in [lease, Step::Accept { session: 0, window: 8 }, Step::update(0)] {
+        send_all(play, &step);
+    }
+}
+
+fn send_all(play: &mut Play, step: &Step) {
+    for packet in step.packets(&play.machine) {
+        play.send(&packet).expect("the sides agree");
+    }
 }
 
 /// Gives this thread a network namespace with two interfaces of known numbers, in which programs can be run as
@@ -141,16 +223,12 @@ fn a_sampled_packet_is_told_with_what_became_of_it() {
     let Some(kernel) = kernel() else { return };
     enter_namespace();
     let kernel = kernel.lock().expect("no other test has failed with it");
-    let mut play = Play::new(&kernel, &sides::config(true));
+    let mut play = Play::new(&kernel, &sides::config(true), false);
     play.programs.sample_all();
     let lease = Step::Lease { raise: false, refused: false };
     let damaged = Step::Damaged { of: Box::new(Step::update(0)), flip: 8 * 200, cut: None };
     let steps = [lease, Step::Accept { session: 0, window: 8 }, Step::update(0), Step::update(0), damaged];
-    for step in &steps {
-        for packet in step.packets(&play.machine) {
-            play.send(&packet).expect("the sides agree");
-        }
-    }
+    steps.iter().for_each(|step| send_all(&mut play, step));
     // The first request tells by which port its client lives, and is the daemon's.
     let told = play.programs.told();
     let outcomes: Vec<&str> = told.iter().map(|event| event.outcome).collect();
@@ -159,21 +237,20 @@ fn a_sampled_packet_is_told_with_what_became_of_it() {
     assert_eq!((acknowledged.session.0, acknowledged.seq.0, acknowledged.asked), (1, 2, 1));
 }
 
-fn compare(head: bool) {
-    let Some(kernel) = kernel() else { return };
+fn compare(kernel: &Mutex<Arc<Kernel>>, head: bool, with_toy: bool) {
     enter_namespace();
     let kernel = kernel.lock().expect("no other test has failed with it");
-    compare_generated(&kernel, head);
-    compare_captured(&kernel, head);
+    compare_generated(&kernel, head, with_toy);
+    compare_captured(&kernel, head, with_toy);
 }
 
-fn compare_generated(kernel: &Arc<Kernel>, head: bool) {
+fn compare_generated(kernel: &Arc<Kernel>, head: bool, with_toy: bool) {
     let tally = Tally::default();
     let config = Config { cases: 50, max_shrink_iters: 500, failure_persistence: None, ..Config::default() };
     while tally.seen.get() < packets_wanted() {
         // A runner runs once.
         let outcome = TestRunner::new(config.clone()).run(&script(SCRIPT_STEPS_MAX), |script| {
-            let mut play = Play::new(kernel, &sides::config(head));
+            let mut play = Play::new(kernel, &sides::config(head), with_toy);
             for step in &script {
                 if let Step::Key { retire } = step {
                     play.machine.take_key(packets::rotated(*retire));
@@ -189,14 +266,15 @@ fn compare_generated(kernel: &Arc<Kernel>, head: bool) {
         outcome.unwrap_or_else(|difference| panic!("{difference}"));
     }
     tally.judge("generated", 3);
+    assert_eq!(tally.answered.get() > tally.seen.get() / 200, with_toy, "{tally:?}");
 }
 
 /// Packets of simulated runs; half as many.
-fn compare_captured(kernel: &Arc<Kernel>, head: bool) {
+fn compare_captured(kernel: &Arc<Kernel>, head: bool, with_toy: bool) {
     let tally = Tally::default();
     for seed in (0..).take_while(|_| tally.seen.get() < packets_wanted() / 2) {
         for (at, life) in lives(seed, head).iter().enumerate() {
-            let mut play = Play::new(kernel, &life.config);
+            let mut play = Play::new(kernel, &life.config, with_toy);
             for packet in &life.packets {
                 let same = play.send(packet);
                 same.unwrap_or_else(|difference| panic!("seed {seed}, life {at}: {difference}"));

@@ -1,6 +1,7 @@
 //! Scripts of packets: sessions, requests in and out of order, what the server says, and damage.
 
 use crate::sides::{MachineSide, CLIENTS, CONTROL, SERVER};
+use crate::toy::TOY_KEY_HASH;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use remedy_persist::PortNumber;
@@ -114,6 +115,12 @@ impl Step {
         Step::Request { session, kind, ahead, asked, bytes, early, from: From::Client, stamp }
     }
 
+    /// The next read of a session, of the toy's key if its bytes are a multiple of four.
+    pub fn read(session: u8, bytes: u16) -> Step {
+        let (kind, ahead, asked, early, stamp) = (2, 0, 0, false, 0);
+        Step::Request { session, kind, ahead, asked, bytes, early, from: From::Client, stamp }
+    }
+
     pub fn packets(&self, machine: &MachineSide) -> Vec<Sent> {
         match self {
             Step::Key { .. } => vec![],
@@ -122,7 +129,9 @@ impl Step {
                 let mut header = Header::new(kind, id(*session), EPOCH);
                 header.seq_num = SeqNum(place(machine.next(id(*session)), *ahead));
                 header.asked = Durability::from_code(*asked % 4).expect("0 to 3 are codes");
-                header.key_hash = KeyHash(u64::from(*bytes) << 7);
+                // Some of a key whose reads another function answers, if their client has all before them.
+                header.key_hash = KeyHash(if bytes % 4 == 0 { TOY_KEY_HASH } else { u64::from(*bytes) << 7 });
+                header.completed = SeqNum(if bytes % 16 == 0 { 0 } else { header.seq_num.0 - 1 });
                 header.flags = if *early && kind == Kind::Update { Flags::EARLY } else { Flags::NONE };
                 header.device_acks_asked = 1;
                 let tail = Tail::Stamp(Stamp::default());

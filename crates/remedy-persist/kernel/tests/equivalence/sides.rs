@@ -1,6 +1,7 @@
 //! The two sides of the comparison: the machine alone, and the programs with the machine behind them.
 
 use crate::packets::{cluster, Sent};
+use crate::toy::{reached, Toy, TOY_KEY_HASH};
 use remedy_persist::{Device, DeviceConfig, DeviceCounters, DeviceOwn, Mishaps, Origin};
 use remedy_persist_kernel::{counters, Mirror};
 use scotfree_core::{
@@ -104,17 +105,39 @@ fn carry_out(now: Nanos, device: &mut Device, effects: &mut Effects<DeviceOwn>) 
 pub struct MachineSide {
     device: Device,
     effects: Effects<DeviceOwn>,
+    toy: Option<Toy>,
+}
+
+/// Has a machine handle a packet, and beside it the toy if there is one.
+fn handle(
+    device: &mut Device,
+    toy: &mut Option<Toy>,
+    packet: &Sent,
+    effects: &mut Effects<DeviceOwn>,
+) -> Vec<Leaving> {
+    let now = now_monotonic();
+    let before = reached(device, packet);
+    device.on_arrival(now, origin(packet), packet.to, &packet.bytes, effects);
+    let leaving = carry_out(now, device, effects);
+    match toy {
+        Some(toy) => toy.after(device, before, packet, leaving),
+        None => leaving,
+    }
 }
 
 impl MachineSide {
-    pub fn new(config: &DeviceConfig) -> MachineSide {
-        MachineSide { device: Device::new(config.clone()), effects: Effects::new() }
+    pub fn new(config: &DeviceConfig, with_toy: bool) -> MachineSide {
+        let toy = with_toy.then(Toy::default);
+        MachineSide { device: Device::new(config.clone()), effects: Effects::new(), toy }
+    }
+
+    /// How many reads the toy has seen of its key.
+    pub fn toy_reads(&self) -> u64 {
+        self.toy.as_ref().map_or(0, |toy| toy.reads)
     }
 
     pub fn receive(&mut self, packet: &Sent) -> Vec<Leaving> {
-        let now = now_monotonic();
-        self.device.on_arrival(now, origin(packet), packet.to, &packet.bytes, &mut self.effects);
-        carry_out(now, &mut self.device, &mut self.effects)
+        handle(&mut self.device, &mut self.toy, packet, &mut self.effects)
     }
 
     pub fn counters(&self) -> Counts {
@@ -149,12 +172,21 @@ pub struct KernelSide {
     control: SocketAddr,
     server: SocketAddr,
     kept: u32,
+    answered: u32,
     told: Vec<Event>,
     settings: Settings,
+    toy: Option<Toy>,
+    toy_reads_before: u64,
+}
+
+/// How many reads the programs' toy has seen of its key.
+fn toy_reads_in(kernel: &Kernel) -> u64 {
+    let found = kernel.test_value("toy_reads", &TOY_KEY_HASH.to_ne_bytes()).expect("the table can be read");
+    found.map_or(0, |bytes| u64::from_ne_bytes(bytes.try_into().expect("a count has eight bytes")))
 }
 
 impl KernelSide {
-    pub fn new(kernel: &Arc<Kernel>, config: &DeviceConfig) -> KernelSide {
+    pub fn new(kernel: &Arc<Kernel>, config: &DeviceConfig, with_toy: bool) -> KernelSide {
         kernel.clear_for_tests().expect("the tables can be written");
         let settings = Settings {
             device: config.device,
@@ -185,6 +217,9 @@ impl KernelSide {
             control: config.address,
             server: config.server,
             kept: 0,
+            answered: 0,
+            toy: with_toy.then(Toy::default),
+            toy_reads_before: if with_toy { toy_reads_in(kernel) } else { 0 },
             told: Vec::new(),
             settings,
         }
@@ -202,6 +237,10 @@ impl KernelSide {
             return (self.passed_up(packet), true);
         }
         self.kept += 1;
+        if after.answered > before.answered {
+            self.answered += 1;
+            return (vec![originated(&run.frame)], false);
+        }
         let mut leaving = Vec::new();
         if run.verdict != XDP_DROP {
             leaving.push(Leaving::Forwarded(payload_of(&run.frame)));
@@ -216,12 +255,20 @@ impl KernelSide {
     fn acknowledgement(&self, clone: &[u8]) -> Leaving {
         let run = self.kernel.test_egress(clone, CLIENT_PORT).expect("the program runs");
         assert_eq!(run.verdict, XDP_PASS, "an acknowledgement can be made of every clone");
-        let Ok(Frame::Udp(udp)) = parse(&run.frame, Checksums::Ready) else { panic!("{:?}", run.frame) };
-        Leaving::Originated { to: udp.destination, bytes: udp.payload.to_vec() }
+        originated(&run.frame)
+    }
+
+    /// How many reads of its key the toy has seen, in the kernel and behind it.
+    pub fn toy_reads(&self) -> u64 {
+        self.toy.as_ref().map_or(0, |toy| toy.reads + toy_reads_in(&self.kernel) - self.toy_reads_before)
+    }
+
+    /// How many requests the programs answered instead of the server.
+    pub fn answered(&self) -> u32 {
+        self.answered
     }
 
     fn passed_up(&mut self, packet: &Sent) -> Vec<Leaving> {
-        let now = now_monotonic();
         let mut frames = Vec::new();
         self.upcalls.take(|upcall| match upcall {
             Upcall::Frame { frame, .. } => frames.push(frame.to_vec()),
@@ -232,8 +279,7 @@ impl KernelSide {
         assert_eq!(payload_of(&frames[0]), packet.bytes);
         let (device, effects) = (&mut self.device, &mut self.effects);
         self.mirror.before_message(&packet.bytes, device, effects).expect("the tables can be read");
-        device.on_arrival(now, origin(packet), packet.to, &packet.bytes, effects);
-        let leaving = carry_out(now, device, effects);
+        let leaving = handle(device, &mut self.toy, packet, effects);
         self.mirror.after(device).expect("the tables can be written");
         assert_eq!(self.mirror.mishaps(), Mishaps::default());
         leaving
@@ -322,6 +368,11 @@ fn mac(host: SocketAddr) -> MacAddress {
     let IpAddr::V4(ip) = host.ip() else { panic!("the hosts have IPv4 addresses") };
     let [_, _, net, host] = ip.octets();
     MacAddress([2, 0, 0, 0, net, host])
+}
+
+fn originated(frame: &[u8]) -> Leaving {
+    let Ok(Frame::Udp(udp)) = parse(frame, Checksums::Ready) else { panic!("no datagram: {frame:?}") };
+    Leaving::Originated { to: udp.destination, bytes: udp.payload.to_vec() }
 }
 
 fn payload_of(frame: &[u8]) -> Vec<u8> {

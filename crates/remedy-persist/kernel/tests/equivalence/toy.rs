@@ -1,0 +1,59 @@
+//! The toy function beside the device machine, as fixtures/remedy-toy/bpf has it in the kernel: it counts reads, and
+//! answers those of one key.
+//!
+//! Invariant: only a read that has just become its session's next, and whose client has all before it, is answered.
+
+use crate::packets::Sent;
+use crate::sides::Leaving;
+use remedy_persist::Device;
+use scotfree_core::{SeqNum, SessionId};
+use scotfree_wire::{emit, Header, Kind, Packet, ResponseTail, Tail};
+
+/// The key whose reads are answered (`TOY_KEY_HASH`).
+pub const TOY_KEY_HASH: u64 = 7;
+
+/// The function.
+#[derive(Debug, Default)]
+pub struct Toy {
+    /// How many reads of the key it has seen.
+    pub reads: u64,
+}
+
+impl Toy {
+    /// What leaves instead of `leaving`, which is what the machine made of the packet when its session had come as far
+    /// as `before`.
+    pub fn after(
+        &mut self,
+        device: &Device,
+        before: Option<SeqNum>,
+        sent: &Sent,
+        leaving: Vec<Leaving>,
+    ) -> Vec<Leaving> {
+        let Ok(packet) = Packet::parse(&sent.bytes) else { return leaving };
+        let (header, id) = (packet.header(), packet.session());
+        let Some(view) = device.session_view(id) else { return leaving };
+        let took_place = header.kind == Kind::Read
+            && before.is_some_and(|before| before <= header.seq_num)
+            && view.reached.next == header.seq_num.next()
+            && matches!(leaving[..], [Leaving::Forwarded(_)]);
+        if !took_place || header.key_hash.0 != TOY_KEY_HASH {
+            return leaving;
+        }
+        self.reads += 1;
+        if header.completed.next() != header.seq_num {
+            return leaving;
+        }
+        let mut answer = Header::new(Kind::Response, id, device.server_epoch());
+        (answer.seq_num, answer.key_hash) = (header.seq_num, header.key_hash);
+        let (tail, payload) = (Tail::Response(ResponseTail::default()), TOY_KEY_HASH.to_le_bytes());
+        let mut bytes = Vec::new();
+        emit(&answer, &tail, &payload, &view.keys.server_to_client, &mut bytes);
+        vec![Leaving::Originated { to: sent.from, bytes }]
+    }
+}
+
+/// How far the session of a packet has come.
+pub fn reached(device: &Device, sent: &Sent) -> Option<SeqNum> {
+    let id: SessionId = Packet::parse(&sent.bytes).ok()?.session();
+    Some(device.session_view(id)?.reached.next)
+}
