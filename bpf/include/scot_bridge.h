@@ -16,6 +16,28 @@ struct {
 	__type(value, struct scot_station);
 } scot_stations SEC(".maps");
 
+#define SCOT_STATION_HINT_BITS 6
+
+/* What the table said of a station, while no station has changed. */
+struct scot_station_hint {
+	__u64 name;    /* its key in the table */
+	__u64 seen;    /* it was seen then, or later */
+	__u32 ifindex;
+	__u32 change;  /* what `stations_change` was before the look */
+};
+
+struct scot_station_hints {
+	struct scot_station_hint of[1u << SCOT_STATION_HINT_BITS];
+};
+
+/* The processor's own, so that none is read while it is written. Not kept: a new program begins without. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scot_station_hints);
+} station_hints SEC(".maps");
+
 /* All ports, by ifindex. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
@@ -53,35 +75,87 @@ static __always_inline bool scot_is_link_local(const __u8 *station)
 	       station[4] == 0 && station[5] >= 1 && station[5] <= 0x0f;
 }
 
-static __always_inline void scot_learn(const struct scot_context *context, const struct scot_station_key *source,
-				       struct scot_counters *counters)
+static __always_inline __u64 scot_station_name(const struct scot_station_key *station)
 {
-	struct scot_station *known = bpf_map_lookup_elem(&scot_stations, source);
-	struct scot_station seen = { .last_seen = context->now, .ifindex = context->ingress };
+	__u64 name;
 
+	_Static_assert(sizeof(name) == sizeof(*station), "a station's key is a word");
+	__builtin_memcpy(&name, station, sizeof(name));
+	return name;
+}
+
+/* Where a hint at a station stands, if there are hints. */
+static __always_inline struct scot_station_hint *scot_station_hint(struct scot_station_hints *hints, __u64 name)
+{
+	return hints ? &hints->of[SCOT_HINT(name, SCOT_STATION_HINT_BITS)] : NULL;
+}
+
+static __always_inline bool scot_hint_holds(const struct scot_station_hint *hint, __u64 name)
+{
+	return hint && hint->name == name && hint->change == scot_shared.stations_change;
+}
+
+static __always_inline void scot_leave_hint(struct scot_station_hint *hint, __u64 name, __u32 change,
+					    const struct scot_station *station)
+{
+	if (!hint)
+		return;
+	hint->name = name;
+	hint->seen = station->last_seen;
+	hint->ifindex = station->ifindex;
+	hint->change = change;
+}
+
+static __always_inline void scot_learn(const struct scot_context *context, const struct scot_station_key *source,
+				       struct scot_station_hints *hints, struct scot_counters *counters)
+{
+	__u64 name = scot_station_name(source);
+	struct scot_station_hint *hint = scot_station_hint(hints, name);
+	struct scot_station seen = { .last_seen = context->now, .ifindex = context->ingress };
+	__u32 change = *(volatile __u32 *)&scot_shared.stations_change;
+	struct scot_station *known;
+
+	if (scot_hint_holds(hint, name) && hint->ifindex == context->ingress &&
+	    context->now - hint->seen <= SCOT_STATION_REFRESH_NS)
+		return;
+	known = bpf_map_lookup_elem(&scot_stations, source);
 	if (!known) {
 		if (bpf_map_update_elem(&scot_stations, source, &seen, BPF_ANY) != 0)
 			counters->unlearnt++;
+		else
+			__sync_fetch_and_add(&scot_shared.stations_change, 1);
 		return;
 	}
 	if (known->ifindex != context->ingress) {
 		counters->moved++;
 		known->ifindex = context->ingress;
+		__sync_fetch_and_add(&scot_shared.stations_change, 1);
 	}
 	// Written seldom, so that the processors do not take the line from each other for every frame.
 	if (context->now - known->last_seen > SCOT_STATION_REFRESH_NS)
 		known->last_seen = context->now;
+	scot_leave_hint(hint, name, change, known);
 }
 
 static __always_inline void scot_find(const struct scot_context *context, const struct scot_station_key *destination,
-				      struct scot_way *way, struct scot_counters *counters)
+				      struct scot_way *way, struct scot_station_hints *hints,
+				      struct scot_counters *counters)
 {
-	struct scot_station *known = bpf_map_lookup_elem(&scot_stations, destination);
+	__u64 name = scot_station_name(destination);
+	struct scot_station_hint *hint = scot_station_hint(hints, name);
+	__u32 change = *(volatile __u32 *)&scot_shared.stations_change;
+	struct scot_station *known;
 
-	if (!known || context->now - known->last_seen >= SCOT_STATION_AGE_NS)
-		return;
-	way->ifindex = known->ifindex;
-	if (known->ifindex == context->ingress) {
+	if (scot_hint_holds(hint, name) && context->now - hint->seen < SCOT_STATION_AGE_NS) {
+		way->ifindex = hint->ifindex;
+	} else {
+		known = bpf_map_lookup_elem(&scot_stations, destination);
+		if (!known || context->now - known->last_seen >= SCOT_STATION_AGE_NS)
+			return;
+		way->ifindex = known->ifindex;
+		scot_leave_hint(hint, name, change, known);
+	}
+	if (way->ifindex == context->ingress) {
 		counters->dropped_same_port++;
 		way->drop = true;
 	}
@@ -94,6 +168,8 @@ static __always_inline struct scot_way scot_bridge(struct xdp_md *frame, const s
 	struct ethhdr *ethernet = scot_data(frame);
 	struct scot_way way = {};
 	struct scot_station_key source = { .vlan = context->vlan }, destination = { .vlan = context->vlan };
+	struct scot_station_hints *hints;
+	__u32 first = 0;
 
 	way.drop = true;
 	if ((void *)(ethernet + 1) > scot_data_end(frame)) {
@@ -110,7 +186,8 @@ static __always_inline struct scot_way scot_bridge(struct xdp_md *frame, const s
 		counters->dropped_source_is_own++;
 		return way;
 	}
-	scot_learn(context, &source, counters);
+	hints = bpf_map_lookup_elem(&station_hints, &first);
+	scot_learn(context, &source, hints, counters);
 	if (scot_is_link_local(destination.mac)) {
 		counters->dropped_link_local++;
 		return way;
@@ -118,7 +195,7 @@ static __always_inline struct scot_way scot_bridge(struct xdp_md *frame, const s
 	way.drop = false;
 	way.local = scot_is_own(destination.mac);
 	if (!way.local && !scot_is_group(destination.mac))
-		scot_find(context, &destination, &way, counters);
+		scot_find(context, &destination, &way, hints, counters);
 	return way;
 }
 

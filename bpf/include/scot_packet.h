@@ -107,6 +107,9 @@ static __always_inline bool scot_address_is(const struct scot_address *one, cons
 	return one->ip[0] == other->ip[0] && one->ip[1] == other->ip[1] && one->port == other->port;
 }
 
+/* In which of 2^bits places a name's hint stands (Knuth's multiplicative hash). */
+#define SCOT_HINT(name, bits) ((__u64)(name) * 0x9e3779b97f4a7c15ULL >> (64 - (bits)))
+
 /* ---- the Internet checksum (RFC 1071), of words that lie in a frame or on the stack; sizes are known when this
  * is compiled, multiples of four. The helper of the kernel costs more than these few additions.
  */

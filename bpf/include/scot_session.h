@@ -30,6 +30,10 @@ struct {
 	__type(value, struct scot_session);
 } scot_sessions SEC(".maps");
 
+#define SCOT_SESSION_HINT_BITS 10
+
+__u32 scot_session_hints[1u << SCOT_SESSION_HINT_BITS];
+
 /* ---- servers */
 
 /* Which of the servers behind the first has this address. A function of its own, for the verifier. */
@@ -69,12 +73,23 @@ static __always_inline struct scot_session *scot_session_by_index(__u32 index)
 	return bpf_map_lookup_elem(&scot_sessions, &index);
 }
 
+/* The session that a server has given this id. Where a look into the index has found one is kept, by its id; it is
+ * never more than a hint, for the entry itself says whose it is.
+ */
 static __always_inline struct scot_session *scot_session(__u32 server, __u64 id)
 {
 	struct scot_session_name name = { .id = id, .server = server };
-	__u32 *index = bpf_map_lookup_elem(&scot_session_index, &name);
+	__u32 *hint = &scot_session_hints[SCOT_HINT(id, SCOT_SESSION_HINT_BITS)];
+	struct scot_session *session = scot_session_by_index(*hint);
+	__u32 *index;
 
-	return index ? scot_session_by_index(*index) : NULL;
+	if (session && session->id == id && session->server == server)
+		return session;
+	index = bpf_map_lookup_elem(&scot_session_index, &name);
+	if (!index)
+		return NULL;
+	*hint = *index;
+	return scot_session_by_index(*index);
 }
 
 /* Under the session's lock. */

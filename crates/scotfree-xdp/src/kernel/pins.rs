@@ -210,8 +210,13 @@ pub(crate) fn pin_tables(object: &mut Object, folder: &Path) -> Result<(), Kerne
 
 #[cfg(test)]
 mod tests {
-    use super::{lock_folder, refuse_dots, refuse_mount_point};
+    use super::{
+        bpf, lock_folder, make_bpf_folder, refuse_dots, refuse_mount_point, table_path, TABLE_SHARED,
+        TABLE_SLOTS, VERSION,
+    };
     use crate::{Functions, Kernel, KernelConfig, KernelError};
+    use libbpf_rs::{libbpf_sys, MapCore, MapFlags, MapHandle, MapType};
+    use std::ffi::OsStr;
     use std::path::{Path, PathBuf};
 
     #[test]
@@ -247,6 +252,47 @@ mod tests {
 
     fn config_of(folder: &Path, slot_count: u32) -> KernelConfig {
         KernelConfig { slot_count, pin: Some(folder.to_owned()), functions: Functions::ALL }
+    }
+
+    /// Tables as another layout's daemon has left them: of another size, with its number where every layout has it.
+    fn leave_old_tables(folder: &Path, layout: u32) -> Result<(), KernelError> {
+        make_bpf_folder(folder)?;
+        let options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+            map_flags: libbpf_sys::BPF_F_MMAPABLE,
+            ..libbpf_sys::bpf_map_create_opts::default()
+        };
+        let failed = |doing: &'static str| bpf(doing);
+        for (name, bytes) in [(TABLE_SHARED, 4_264), (TABLE_SLOTS, 1_536)] {
+            let made = MapHandle::create(MapType::Array, Some("old"), 4, bytes, 1, &options);
+            let mut table = made.map_err(failed("making an old table"))?;
+            if name == TABLE_SHARED {
+                let mut value = vec![0; bytes as usize];
+                value[16..20].copy_from_slice(&layout.to_ne_bytes());
+                table.update(&[0; 4], &value, MapFlags::ANY).map_err(failed("filling an old table"))?;
+            }
+            table.pin(table_path(folder, OsStr::new(name))).map_err(failed("keeping an old table"))?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn tables_of_another_layout_are_refused_by_its_number() {
+        let folder = PathBuf::from(format!("/sys/fs/bpf/scotfree-old-{}", std::process::id()));
+        if let Err(trouble) = leave_old_tables(&folder, 2) {
+            eprintln!("SKIP: {trouble}");
+            return;
+        }
+        let refusals = [
+            Kernel::load(&config_of(&folder, 1)).map(drop).expect_err("it is of another layout"),
+            crate::Kept::open(&folder).map(drop).expect_err("it is of another layout"),
+        ];
+        for refused in refusals.map(|refused| refused.to_string()) {
+            let wanted = format!("holds tables of layout 2, this daemon needs layout {VERSION};");
+            assert!(refused.contains(&wanted), "{refused}");
+            assert!(refused.ends_with(&format!("give it up: rm -r {}", folder.display())), "{refused}");
+        }
+        std::fs::remove_dir_all(&folder).expect("it is ours");
     }
 
     /// A daemon that is killed between loading and attaching leaves such.

@@ -127,7 +127,7 @@ fn handle(
 
 impl MachineSide {
     pub fn new(config: &DeviceConfig, with_toy: bool) -> MachineSide {
-        let toy = with_toy.then(Toy::default);
+        let toy = with_toy.then(|| Toy::new(config.device));
         MachineSide { device: Device::new(config.clone()), effects: Effects::new(), toy }
     }
 
@@ -218,7 +218,7 @@ impl KernelSide {
             server: config.server,
             kept: 0,
             answered: 0,
-            toy: with_toy.then(Toy::default),
+            toy: with_toy.then(|| Toy::new(config.device)),
             toy_reads_before: if with_toy { toy_reads_in(kernel) } else { 0 },
             told: Vec::new(),
             settings,

@@ -6,20 +6,25 @@
 use crate::packets::Sent;
 use crate::sides::Leaving;
 use remedy_persist::Device;
-use scotfree_core::{SeqNum, SessionId};
-use scotfree_wire::{emit, Header, Kind, Packet, ResponseTail, Tail};
+use scotfree_core::{DeviceId, SeqNum, SessionId};
+use scotfree_wire::{emit, Answerer, Family, Header, Kind, Packet, ResponseTail, Tail};
 
 /// The key whose reads are answered (`TOY_KEY_HASH`).
 pub const TOY_KEY_HASH: u64 = 7;
 
 /// The function.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Toy {
+    device: DeviceId,
     /// How many reads of the key it has seen.
     pub reads: u64,
 }
 
 impl Toy {
+    pub fn new(device: DeviceId) -> Toy {
+        Toy { device, reads: 0 }
+    }
+
     /// What leaves instead of `leaving`, which is what the machine made of the packet when its session had come as far
     /// as `before`.
     pub fn after(
@@ -45,7 +50,9 @@ impl Toy {
         }
         let mut answer = Header::new(Kind::Response, id, device.server_epoch());
         (answer.seq_num, answer.key_hash) = (header.seq_num, header.key_hash);
-        let (tail, payload) = (Tail::Response(ResponseTail::default()), TOY_KEY_HASH.to_le_bytes());
+        let answered_by = Answerer::device(self.device, Family::Cache);
+        let tail = Tail::Response(ResponseTail { answered_by, ..ResponseTail::default() });
+        let payload = TOY_KEY_HASH.to_le_bytes();
         let mut bytes = Vec::new();
         emit(&answer, &tail, &payload, &view.keys.server_to_client, &mut bytes);
         vec![Leaving::Originated { to: sent.from, bytes }]
