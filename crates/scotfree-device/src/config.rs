@@ -84,6 +84,22 @@ impl std::fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
+/// Refuses a list of servers that cannot work.
+pub fn check_servers(servers: &[Served]) -> Result<(), ConfigError> {
+    if servers.is_empty() {
+        return Err(ConfigError::NoServer);
+    }
+    if servers.len() > SERVERS_MAX {
+        return Err(ConfigError::ManyServers(servers.len()));
+    }
+    let address = |at: usize| servers[at].address;
+    let is_twice = |at: &usize| (0..*at).any(|earlier| address(earlier) == address(*at));
+    match (0..servers.len()).find(is_twice) {
+        Some(twice) => Err(ConfigError::ServerTwice(address(twice))),
+        None => Ok(()),
+    }
+}
+
 impl DeviceConfig {
     /// Defaults for a device at the head of its chain, before one server.
     pub fn new(
@@ -111,18 +127,7 @@ impl DeviceConfig {
 
     /// Refuses what cannot work.
     pub fn check(&self) -> Result<(), ConfigError> {
-        if self.servers.is_empty() {
-            return Err(ConfigError::NoServer);
-        }
-        if self.servers.len() > SERVERS_MAX {
-            return Err(ConfigError::ManyServers(self.servers.len()));
-        }
-        let address = |at: usize| self.servers[at].address;
-        let is_twice = |at: &usize| (0..*at).any(|earlier| address(earlier) == address(*at));
-        match (0..self.servers.len()).find(is_twice) {
-            Some(twice) => Err(ConfigError::ServerTwice(address(twice))),
-            None => Ok(()),
-        }
+        check_servers(&self.servers)
     }
 
     /// Which server has this address.

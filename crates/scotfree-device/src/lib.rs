@@ -28,7 +28,7 @@ mod touched;
 
 pub use authority::PAGE_RECORDS_MAX;
 pub use base::{Base, DeviceCounters, Restored, ENDED_MAX, FRAGMENT_BYTES_MAX, FRAGMENT_SETS_MAX};
-pub use config::{ConfigError, DeviceConfig, Served};
+pub use config::{check_servers, ConfigError, DeviceConfig, Served};
 pub use effects::{DeviceEffects, DeviceOwn};
 pub use function::{Before, Count, Function, Passing, Place, SessionChange, Verdict, Way, Word};
 pub use kernel_part::KernelPart;

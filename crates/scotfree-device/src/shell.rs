@@ -50,14 +50,14 @@ pub fn carry_out(now: Nanos, round: &mut Round, shell: &mut impl Shell) {
     while !round.effects.is_empty() {
         carry_out_once(&round.effects, &mut round.done, shell);
         round.effects.clear();
-        shell.collect(&mut round.done);
         report(now, round, shell);
     }
     shell.pipeline().after();
 }
 
-/// Tells the device what has become durable without its asking now.
+/// Tells the device what has become durable meanwhile.
 pub fn report(now: Nanos, round: &mut Round, shell: &mut impl Shell) {
+    shell.collect(&mut round.done);
     for token in round.done.drain(..) {
         shell.pipeline().on_persisted(now, token, &mut round.effects);
     }

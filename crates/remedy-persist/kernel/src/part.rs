@@ -90,19 +90,50 @@ impl KernelPart for PersistPart {
     }
 
     fn check(&mut self, tell: &mut dyn FnMut(Word)) {
-        let now = self.mirror.mishaps();
-        let told = std::mem::replace(&mut self.mishaps_told, now);
-        let Mishaps { damaged, stuck, without_slots } = now;
-        if (damaged, stuck) != (told.damaged, told.stuck) {
-            tell(Word::Alarm(format!(
-                "{damaged} damaged and {stuck} unfinished entries in the kernel's log so far: they are not replayed"
-            )));
-        }
-        if without_slots != told.without_slots {
-            tell(Word::Notice(format!(
-                "the kernel's log had no room for {without_slots} sessions so far: their packets take the way \
-                 through the daemon; start with more --slots"
-            )));
+        let told = std::mem::replace(&mut self.mishaps_told, self.mirror.mishaps());
+        tell_mishaps(told, self.mishaps_told, tell);
+    }
+}
+
+/// Tells of what went wrong since `told` was told.
+fn tell_mishaps(told: Mishaps, now: Mishaps, tell: &mut dyn FnMut(Word)) {
+    let Mishaps { damaged, stuck, without_slots } = now;
+    if (damaged, stuck) != (told.damaged, told.stuck) {
+        tell(Word::Alarm(format!(
+            "{damaged} damaged and {stuck} unfinished entries in the kernel's log so far: they are not replayed"
+        )));
+    }
+    if without_slots != told.without_slots {
+        tell(Word::Notice(format!(
+            "the kernel's log had no room for {without_slots} sessions so far: their packets take the way through the \
+             daemon; start with more --slots"
+        )));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_wrong_between_persist_and_its_programs_is_told_once() {
+        let none = Mishaps::default();
+        let damaged = Mishaps { damaged: 2, ..none };
+        let also_stuck = Mishaps { stuck: 1, ..damaged };
+        let also_without_slots = Mishaps { without_slots: 3, ..also_stuck };
+        let words = |told, now| {
+            let mut words = Vec::new();
+            tell_mishaps(told, now, &mut |word| words.push(format!("{word:?}")));
+            words
+        };
+        for (told, now, expected) in [
+            (none, damaged, "Alarm(\"2 damaged and 0 unfinished"),
+            (damaged, also_stuck, "Alarm(\"2 damaged and 1 unfinished"),
+            (also_stuck, also_without_slots, "Notice(\"the kernel's log had no room for 3 sessions"),
+        ] {
+            let said = words(told, now);
+            assert!(said.len() == 1 && said[0].starts_with(expected), "{said:?}");
+            assert_eq!(words(now, now), [""; 0]);
         }
     }
 }

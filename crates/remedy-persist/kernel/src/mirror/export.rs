@@ -31,7 +31,7 @@ impl Mirror {
         for id in &touched.sessions {
             self.export_session(*id, device)?;
         }
-        for id in self.held.drain(..) {
+        for name in self.held.drain(..) {
             if let Some(known) = self.known.get_mut(&name) {
                 known.held = false;
                 self.kernel.release(known.index);
