@@ -10,6 +10,7 @@ mod config;
 mod failure;
 mod key_file;
 mod out;
+mod registry;
 mod serve;
 mod settings;
 mod text;

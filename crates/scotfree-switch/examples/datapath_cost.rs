@@ -40,7 +40,11 @@ fn main() {
         .map(|payload_bytes| {
             let mut bench = Bench::new();
             let (update_ns, stable_ns) = bench.run(count, payload_bytes);
-            assert_eq!(remedy_persist::counters(bench.path.device()).persist_acks, count, "every update was acknowledged");
+            assert_eq!(
+                remedy_persist::counters(bench.path.device()).persist_acks,
+                count,
+                "every update was acknowledged"
+            );
             let _ = std::fs::remove_file(&bench.file);
             format!(
                 "{{\"payload_bytes\": {payload_bytes}, \"update_ns\": {update_ns:.0}, \

@@ -433,7 +433,7 @@ mod tests {
             assert_eq!(
                 lines[2],
                 format!(
-                    "{{\"session\":11,\"seq\":3,\"stamp\":{{\"device\":5,\"boot_epoch\":1,\"order_number\":3,\
+                    "{{\"server\":0,\"session\":11,\"seq\":3,\"stamp\":{{\"device\":5,\"boot_epoch\":1,\"order_number\":3,\
                      \"previous_write\":2}},\"durability\":\"{asked}\",\"asked\":\"{asked}\",\
                      \"key_hash\":\"0000000000000003\",\"payload_bytes\":103}}"
                 )
