@@ -113,15 +113,18 @@ static __always_inline bool scot_write_answer(struct xdp_md *frame, __u64 *to, c
 	__u32 words = answer->words;
 
 #pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < SCOT_ANSWER_WORDS_MAX; i++) {
+	for (__u32 i = 0; i < SCOT_ANSWER_WORDS_MAX; i += SCOT_ANSWER_STEP) {
+		const __u64 *from = &answer->packet[i];
+
 		if (i >= words)
 			return true;
-		if ((void *)(to + 1) > end)
+		if ((void *)(to + SCOT_ANSWER_STEP) > end)
 			return false;
-		*to = answer->packet[i];
-		*sum += (__u32)*to;
-		*sum += *to >> 32;
-		to++;
+#pragma clang loop unroll(full)
+		for (__u32 at = 0; at < SCOT_ANSWER_STEP; at++)
+			to[at] = from[at];
+		*sum += scot_sum(from, SCOT_ANSWER_STEP * sizeof(*from));
+		to += SCOT_ANSWER_STEP;
 	}
 	return true;
 }

@@ -33,6 +33,7 @@ enum scot_verdict {
 };
 
 #define SCOT_ANSWER_WORDS_MAX 32
+#define SCOT_ANSWER_STEP 2 /* words: an answer is a multiple of these */
 
 /* A packet that goes back to where a request came from. */
 struct scot_answer {
@@ -67,13 +68,14 @@ static __always_inline void scot_begin_answer(struct scot_header *header, __u8 k
 	header->fragment_count = 1;
 }
 
-/* Gives an answer of `bytes`, a multiple of eight that is known when this is compiled, its MAC. */
+/* Gives an answer of `bytes`, a multiple of a step that is known when this is compiled, its MAC. */
 static __always_inline void scot_seal_answer(struct scot_answer *answer, const struct scot_key *key, __u32 bytes)
 {
 	struct scot_header *header = (void *)answer->packet;
 	const __u64 *words = answer->packet;
 	struct scot_sip sip;
 
+	_Static_assert(SCOT_ANSWER_WORDS_MAX % SCOT_ANSWER_STEP == 0, "the last step is whole");
 	scot_sip_start(&sip, key);
 #pragma clang loop unroll(full)
 	for (__u32 i = 0; i < SCOT_MAC_OFFSET / 8; i++)

@@ -6,7 +6,7 @@
 use scotfree_core::{Epoch, KeyHash, SeqNum, SessionId};
 use scotfree_wire::golden::{self, vectors, PACKET_KEY, STAMP_KEY};
 use scotfree_wire::{
-    emit, emit_stamp, fragments, Flags, Header, Kind, ManifestRecord, Packet, Reassembly, ResponseTail,
+    emit, emit_extended, emit_stamp, fragments, Extensions, Flags, Header, Kind, ManifestRecord, Packet, Reassembly, ResponseTail,
     Stamp, Tail, Whole, WireError, HEADER_BYTES, MANIFEST_RECORD_BYTES, PACKET_BYTES_MAX, STAMP_BYTES,
 };
 
@@ -37,7 +37,12 @@ fn check_form(packet: &Packet<'_>) {
     assert!(packet.bytes().len() <= PACKET_BYTES_MAX, "a packet is too large");
     let _ = packet.verify(&PACKET_KEY);
     let mut again = Vec::new();
-    emit(packet.header(), packet.tail(), packet.payload(), &PACKET_KEY, &mut again);
+    let view = packet.extensions();
+    let further_keys: Vec<_> = view.further_keys().collect();
+    let extensions =
+        Extensions { further_keys: &further_keys, identity: view.identity(), object: view.object() };
+    assert_eq!(view.set(), extensions.set());
+    emit_extended(packet.header(), packet.tail(), &extensions, packet.payload(), &PACKET_KEY, &mut again);
     let code = HEADER_BYTES - 8..HEADER_BYTES;
     let stamp_code = HEADER_BYTES + STAMP_BYTES - 8..HEADER_BYTES + STAMP_BYTES;
     let is_code = |at| code.contains(&at) || (packet.kind().is_request() && stamp_code.contains(&at));

@@ -41,7 +41,7 @@ def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
         }
     fitted = fit(calls["fitted", "baseline"], calls["fitted", "remedy"])
     baseline, remedy = calls["shape", "baseline"], calls["shape", "remedy"]
-    context = Context(updates=("*",), persist=fitted, is_one_machine=True)
+    context = Context(updates=("*",), fits={"persist": fitted}, is_one_machine=True)
     effect = persist.forecast(baseline, context)
     if not isinstance(effect, Effect):
         raise RuntimeError(f"{arm}: {effect.reason}")

@@ -51,7 +51,9 @@ def test_a_stale_fit_is_refused_and_says_how_to_make_it_anew(
             find(tmp_path, "persist", NOW)
     young = replace(fitted, date=(NOW - timedelta(days=29)).isoformat())
     assert stale(young, NOW) is None
-    monkeypatch.setattr(machine, "has_changed_since", lambda commit: commit == fitted.commit)
+    monkeypatch.setattr(
+        machine, "has_changed_since", lambda commit, remedy: (commit, remedy) == (fitted.commit, "persist")
+    )
     assert "has changed" in (stale(fitted, NOW) or "")
 
 

@@ -73,7 +73,7 @@ def forecast_ns(fitted: Fit, interval_ns: int | None) -> float:
     stages = staged(1_000, app_ns=20_000, seed=9)
     behind = np.concatenate([[0], np.cumsum(stages.sum(axis=1))[:-1]])
     calls = one_method(stages=stages, start_ns=behind if interval_ns is None else paced(1_000, interval_ns))
-    effect = persist.forecast(calls, Context(updates=("*",), persist=fitted))
+    effect = persist.forecast(calls, Context(updates=("*",), fits={"persist": fitted}))
     assert isinstance(effect, Effect)
     return price(persist.NAME, persist.IS_OURS, calls, effect).at(0.50).forecast_ns
 
@@ -99,7 +99,7 @@ def test_a_planted_forecast_that_knows_no_pauses_is_found(fitted: Fit, monkeypat
 def test_pauses_beyond_the_fits_are_said(fitted: Fit) -> None:
     for interval, is_beyond in ((1_000_000, False), (50_000_000, True)):
         calls = one_method(stages=staged(400), start_ns=paced(400, interval))
-        effect = persist.forecast(calls, Context(updates=("*",), persist=fitted))
+        effect = persist.forecast(calls, Context(updates=("*",), fits={"persist": fitted}))
         assert isinstance(effect, Effect)
         assert any("these come after 49.9 ms" in note for note in effect.notes) == is_beyond
 

@@ -30,7 +30,7 @@ def priced(calls: Calls, context: Context) -> Price:
 
 def test_what_is_left_is_what_the_device_leaves(fitted: Fit) -> None:
     calls = one_method(stages=staged(1_000, app_ns=400_000, seed=9), start_ns=paced(1_000))
-    found = priced(calls, Context(updates=("*",), persist=fitted)).at(0.95)
+    found = priced(calls, Context(updates=("*",), fits={"persist": fitted})).at(0.95)
     # Two stages of 10 us are kept, A is 30 us and a wake-up of 10; all within a tenth.
     assert found.forecast_ns == pytest.approx(3 * 10_000 + ANSWER_NS, rel=0.1)
     assert found.now_ns == pytest.approx(480_000, rel=0.1)
@@ -43,27 +43,27 @@ def test_a_saturated_server_gains_nothing(fitted: Fit, monkeypatch: pytest.Monke
     stages = staged(count, app_ns=30_000)
     stages[:, 3] = np.arange(count) * 10_000
     calls = one_method(stages=stages, start_ns=paced(count, 20_000))
-    found = priced(calls, Context(updates=("*",), persist=fitted))
+    found = priced(calls, Context(updates=("*",), fits={"persist": fitted}))
     assert not found.pays and found.at(0.95).forecast_ns == found.at(0.95).now_ns
     assert "saturated" in found.notes[0]
     # The planted fault: a forecast that does not look at the load promises what no caller would get.
     with monkeypatch.context() as planted:
         planted.setattr(persist, "_gainless", lambda *_: None)
-        assert priced(calls, Context(updates=("*",), persist=fitted)).pays
+        assert priced(calls, Context(updates=("*",), fits={"persist": fitted})).pays
     # The same stages at a rate that the server sustains are forecast to gain: the rule looks at the load.
     calm = one_method(stages=staged(count, app_ns=30_000), start_ns=paced(count))
-    assert priced(calm, Context(updates=("*",), persist=fitted)).pays
+    assert priced(calm, Context(updates=("*",), fits={"persist": fitted})).pays
 
 
 def test_a_read_is_not_acknowledged_early(fitted: Fit) -> None:
     calls = one_method(stages=staged(200), start_ns=paced(200))
-    refused = persist.forecast(calls, Context(persist=fitted))
+    refused = persist.forecast(calls, Context(fits={"persist": fitted}))
     assert isinstance(refused, Refused) and "read" in refused.reason
-    assert isinstance(persist.forecast(calls, Context(updates=("Cart.*",), persist=fitted)), Effect)
+    assert isinstance(persist.forecast(calls, Context(updates=("Cart.*",), fits={"persist": fitted})), Effect)
 
 
 def test_what_a_busy_caller_takes_beyond_a_wake_up_is_kept(fitted: Fit) -> None:
-    context = Context(updates=("*",), persist=fitted)
+    context = Context(updates=("*",), fits={"persist": fitted})
     calls = one_method(stages=staged(1_000, client_recv_queue_ns=500_000), start_ns=paced(1_000))
     found = priced(calls, context)
     # A wake-up of 11 us is in A.
@@ -76,7 +76,7 @@ def test_what_a_busy_caller_takes_beyond_a_wake_up_is_kept(fitted: Fit) -> None:
 def test_wires_longer_than_the_fits_are_kept_but_on_one_machine(fitted: Fit) -> None:
     calls = one_method(stages=staged(1_000, request_wire_ns=200_000), start_ns=paced(1_000))
     apart, together = (
-        priced(calls, Context(updates=("*",), persist=fitted, is_one_machine=is_one)).at(0.95)
+        priced(calls, Context(updates=("*",), fits={"persist": fitted}, is_one_machine=is_one)).at(0.95)
         for is_one in (False, True)
     )
     # A tenth up or down, as each call's wires are.
@@ -88,7 +88,7 @@ def test_the_few_calls_that_go_a_long_way_keep_it(fitted: Fit) -> None:
     far = np.arange(1_000) % 50 == 0
     stages[far, schema.STAGES.index("request_wire")] = 120_000_000
     found = priced(
-        one_method(stages=stages, start_ns=paced(1_000, 10**9)), Context(updates=("*",), persist=fitted)
+        one_method(stages=stages, start_ns=paced(1_000, 10**9)), Context(updates=("*",), fits={"persist": fitted})
     )
     # One call in fifty crosses the world: the P99 stays what it is, the median gains.
     assert found.at(0.99).forecast_ns > 119_000_000
@@ -103,7 +103,7 @@ def test_the_servers_time_does_not_matter_where_it_is_not_saturated(
     stages = staged(300, app_ns=20_000, seed=3)
     slow = stages.copy()
     slow[:, 4] = slow[:, 4] * factor
-    context = Context(updates=("*",), persist=fitted, is_one_machine=False)
+    context = Context(updates=("*",), fits={"persist": fitted}, is_one_machine=False)
     one, other = (
         priced(one_method(stages=each, start_ns=offset + paced(300, 100_000_000)), context)
         for each in (stages, slow)

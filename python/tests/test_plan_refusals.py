@@ -221,9 +221,9 @@ def test_the_names_of_a_fit_do_not_steer_the_terminal(
 
 
 def test_a_commit_that_the_repository_does_not_know_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not machine.has_changed_since("")
+    assert not machine.has_changed_since("", "persist")
     answers = {"HEAD": "abc", "--verify": None}
     monkeypatch.setattr(machine, "_git", lambda *words: answers.get(words[1]))
-    assert machine.has_changed_since("0" * 40)
+    assert machine.has_changed_since("0" * 40, "persist")
     monkeypatch.setattr(machine, "_git", lambda *_: None)
-    assert not machine.has_changed_since("0" * 40)
+    assert not machine.has_changed_since("0" * 40, "persist")

@@ -13,11 +13,13 @@ mod function;
 mod index;
 mod log;
 mod record;
+mod remedy;
 mod replay;
 
 pub use config::{PersistConfig, PersistCounters};
 pub use fast::{FastEntry, FastSession, FastSide, Mishaps, SessionView, SlotView};
 pub use log::Persist;
+pub use remedy::ENTRY;
 
 use scotfree_device::{DeviceConfig, Maker, Pipeline};
 

@@ -4,12 +4,14 @@
 
 mod daemons;
 mod demo;
+mod described;
 mod doctor;
 mod evidence;
 mod external;
 mod lab;
 mod logs;
 mod manual;
+mod remedies;
 mod reports;
 mod setup;
 mod sim;
@@ -45,6 +47,10 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Lab(command) => lab::run(command),
         Command::Tax(Tax::Report(flags)) => reports::tax(&flags),
         Command::Claims(flags) => evidence::claims(&flags),
+        Command::Remedies(flags) => {
+            remedies::run(&flags);
+            Ok(())
+        }
         Command::Sim(flags) => sim::run(&flags),
         Command::Classify(flags) => {
             reports::classify(&flags.words);

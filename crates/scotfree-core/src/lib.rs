@@ -19,7 +19,7 @@ pub use ids::{
     SlotIndex, SERVERS_MAX,
 };
 pub use machine::Machine;
-pub use remedy::{Forecast, Remedy};
+pub use remedy::RemedyEntry;
 pub use stage::{
     Boundaries, Boundary, Stage, StageSet, StageTimes, StampSource, BOUNDARY_COUNT, STAGE_COUNT,
 };

@@ -1,34 +1,18 @@
-//! What a remedy says of itself, so that a what-if needs no cluster.
+//! What a remedy says of itself: one line of the command line's registry, and all that others know of it.
 
-use crate::{Nanos, StageSet, StageTimes};
+use crate::StageSet;
 
-/// What a remedy would do to one call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Forecast {
-    /// The completion time expected with the remedy.
-    pub completion_time: Nanos,
-    /// The completion time without it.
-    pub baseline: Nanos,
-}
-
-impl Forecast {
-    /// The time saved; zero when the remedy does not pay.
-    pub fn saving(&self) -> Nanos {
-        self.baseline.since(self.completion_time)
-    }
-}
-
-/// A way to take stages off a request's critical path. Pure: it forecasts, it does not act.
-pub trait Remedy {
-    /// The folder's name without its prefix.
-    fn name(&self) -> &'static str;
-
-    /// The stages it takes off the critical path.
-    fn removes(&self) -> StageSet;
-
+/// A way to take stages off a request's critical path.
+#[derive(Debug, Clone, Copy)]
+pub struct RemedyEntry {
+    /// Its folder's name without `remedy-`.
+    pub name: &'static str,
+    /// What it does, in one sentence.
+    pub about: &'static str,
+    /// The stages that it takes off the critical path.
+    pub removes: fn() -> StageSet,
     /// What must hold for it to apply, in words for the operator.
-    fn preconditions(&self) -> &'static [&'static str];
-
-    /// What it would do to a call with these stage times.
-    fn forecast(&self, times: &StageTimes) -> Forecast;
+    pub preconditions: &'static [&'static str],
+    /// The folders that an answer's time depends on: what was fitted before they changed says nothing any more.
+    pub covers: &'static [&'static str],
 }

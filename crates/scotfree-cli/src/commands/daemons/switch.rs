@@ -181,9 +181,9 @@ pub fn config(switch: &Switch, key: ClusterKey) -> Result<SwitchConfig, Failure>
 
 /// The functions that packets pass.
 fn functions(switch: &Switch) -> Result<Vec<Maker>, Failure> {
-    let default: Vec<String> = registry::FUNCTIONS_DEFAULT.iter().map(|name| (*name).to_owned()).collect();
-    let names = if switch.functions.is_empty() { &default } else { &switch.functions };
-    let list = arrange(names, registry::FUNCTIONS);
+    let named = switch.functions.clone();
+    let names = if named.is_empty() { registry::functions_default() } else { named };
+    let list = arrange(&names, registry::FUNCTIONS);
     list.map_err(|problem| Failure::usage(format!("[switch] functions: {problem}")))
 }
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from scotfree.study.plan.fit import Fit
@@ -43,9 +44,10 @@ class Context:
 
     # Patterns of methods that are updates, as of shells; empty: by their names.
     updates: tuple[str, ...] = ()
-    persist: Fit | None = None
-    # Why there is no fit.
-    persist_missing: str = "there is no fit of persist"
+    # What was measured of remedies, by name.
+    fits: Mapping[str, Fit] = field(default_factory=dict)
+    # Why there is no fit of one.
+    missing: Mapping[str, str] = field(default_factory=dict)
     # Whether caller and server run on one machine; None: as the calls say.
     is_one_machine: bool | None = None
     # Of the device's log; None: as many as are needed.
@@ -55,6 +57,14 @@ class Context:
     # What compression is taken to do: bytes over compressed bytes, and the work of both sides.
     compression_ratio: float = 2.0
     compress_ns_per_byte: float = 3.0
+
+    def fit(self, remedy: str) -> Fit | None:
+        """What was measured of a remedy."""
+        return self.fits.get(remedy)
+
+    def why_missing(self, remedy: str) -> str:
+        """Why there is no fit of it."""
+        return self.missing.get(remedy, f"there is no fit of {remedy}")
 
     def is_update(self, service: str, method: str) -> bool:
         """Whether the user says so or, if nothing is said, whether its name does."""

@@ -310,7 +310,7 @@ def stale(fit: Fit, now: datetime) -> str | None:
         return f"it is {fit.age(now).days} days old, and more than {AGE_MAX.days} are too many"
     if fit.age(now) < timedelta(hours=-1):
         return f"its date, {fit.date}, is to come"
-    if machine.has_changed_since(fit.commit):
+    if machine.has_changed_since(fit.commit, fit.remedy):
         return f"what it measured has changed since its commit {fit.commit[:12]}"
     return None
 

@@ -8,17 +8,8 @@ import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-# What an answer's time depends on: a fit from before a change of these says nothing of what is there now.
-COVERS: Final = (
-    "crates/remedy-persist",
-    "crates/scotfree-session",
-    "crates/scotfree-io",
-    "crates/scotfree-rpc",
-    "crates/scotfree-switch",
-    "crates/scotfree-wire",
-)
+from scotfree.study.plan.registry import entries
 
 
 @dataclass(frozen=True)
@@ -51,16 +42,18 @@ def commit() -> str:
     return _git("rev-parse", "HEAD") or ""
 
 
-def has_changed_since(commit: str) -> bool:
+def has_changed_since(commit: str, remedy: str) -> bool:
     """Whether the remedy's code differs from that of a commit; no, where there is no repository to ask.
 
-    Of a commit that the repository does not know nobody can say that it does not.
+    Of a commit that the repository does not know nobody can say that it does not, nor of a remedy that is none.
     """
     if not commit or not _git("rev-parse", "HEAD"):
         return False
+    if remedy not in entries():
+        return True
     if not _git("rev-parse", "--verify", f"{commit}^{{commit}}"):
         return True
-    return bool(_git("diff", "--name-only", commit, "--", *(f":/{path}" for path in COVERS)))
+    return bool(_git("diff", "--name-only", commit, "--", *(f":/{path}" for path in entries()[remedy].covers)))
 
 
 def _git(*arguments: str) -> str | None:

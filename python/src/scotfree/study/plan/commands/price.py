@@ -15,7 +15,7 @@ from scotfree.study.analysis.study import Study
 from scotfree.study.commands import ingest
 from scotfree.study.engine.duck import DuckEngine
 from scotfree.study.figures.words import called, counted
-from scotfree.study.plan import fit, text
+from scotfree.study.plan import fit, registry, text
 from scotfree.study.plan.calls import Name, names
 from scotfree.study.plan.context import Context
 from scotfree.study.plan.forecasts import make
@@ -111,7 +111,10 @@ def _context(flags: Namespace) -> Context:
         compression_ratio=flags.compression_ratio,
         compress_ns_per_byte=flags.compress_ns_per_byte,
     )
-    try:
-        return replace(context, persist=fit.find(flags.fits, "persist", datetime.now(UTC)))
-    except StudyError as error:
-        return replace(context, persist_missing=str(error))
+    fits, missing = {}, {}
+    for name in registry.entries():
+        try:
+            fits[name] = fit.find(flags.fits, name, datetime.now(UTC))
+        except StudyError as error:
+            missing[name] = str(error)
+    return replace(context, fits=fits, missing=missing)

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Final, Protocol, cast
 
 from scotfree.study.plan.calls import Calls
 from scotfree.study.plan.context import Context
 from scotfree.study.plan.price import Effect, Refused
-from scotfree.study.plan.remedies import (
-    co_locate,
-    compress,
-    hedge_budget,
-    negative_cache,
-    persist,
-    rebalance,
-)
 
 
 class Remedy(Protocol):
@@ -29,4 +23,11 @@ class Remedy(Protocol):
         """What it would make of one method's calls."""
 
 
-REMEDIES: Final[Sequence[Remedy]] = (persist, co_locate, rebalance, negative_cache, hedge_budget, compress)
+def _found() -> list[Remedy]:
+    """What lies in this folder, our own remedies first."""
+    names = sorted(module.name for module in iter_modules(__path__))
+    modules = [cast(Remedy, import_module(f"{__name__}.{name}")) for name in names]
+    return sorted(modules, key=lambda module: not module.IS_OURS)
+
+
+REMEDIES: Final[Sequence[Remedy]] = tuple(_found())

@@ -39,14 +39,15 @@ def forecast(calls: Calls, context: Context) -> Effect | Refused:
     reason = _refusal(calls, context)
     if reason is not None:
         return Refused(reason)
-    assert context.persist is not None
+    fit = context.fit(NAME)
+    assert fit is not None
     state = load(calls)
     gainless = _gainless(state, context)
     if gainless is not None:
         return Effect((calls.total,), (f"no gain: {gainless}",))
     beyond = _beyond(calls, context)
-    rested = _rested(calls, context.persist, beyond)
-    totals = tuple(_totals(calls, context.persist, part, rested, beyond) for part in range(PARTS))
+    rested = _rested(calls, fit, beyond)
+    totals = tuple(_totals(calls, fit, part, rested, beyond) for part in range(PARTS))
     return Effect(totals, tuple(_notes(calls, context, beyond, float(np.median(rested)))))
 
 
@@ -55,8 +56,8 @@ def _refusal(calls: Calls, context: Context) -> str | None:
         if context.updates:
             return "a read is not acknowledged early, and no pattern of --updates matches it"
         return "a read is not acknowledged early; say with --updates PATTERN if it is an update"
-    if context.persist is None:
-        return context.persist_missing
+    if context.fit(NAME) is None:
+        return context.why_missing(NAME)
     share = float(calls.known(_NEEDED).mean())
     if share < _KNOWN_MIN:
         return f"only {percent(share)} of its calls have {', '.join(_NEEDED)}"
@@ -94,7 +95,7 @@ def _is_one_machine(calls: Calls, context: Context) -> bool:
 
 def _beyond(calls: Calls, context: Context) -> Floats:
     """What of each call's wires is beyond the fit's, and kept: its method's usual way, and a way of its own."""
-    fit = context.persist
+    fit = context.fit(NAME)
     assert fit is not None
     if _is_one_machine(calls, context):
         return np.zeros(len(calls))
@@ -124,7 +125,7 @@ def _early(calls: Calls, fit: Fit, answers: Floats, beyond: Floats) -> Floats:
 
 
 def _notes(calls: Calls, context: Context, beyond: Floats, rested: float) -> list[str]:
-    fit = context.persist
+    fit = context.fit(NAME)
     assert fit is not None
     notes = []
     if not context.updates:
