@@ -1,10 +1,12 @@
 //! One client, one device, one server on a perfect network: what each message does when nothing
 //! goes wrong, and what a restart of each role does. Faults by the thousand are the simulator's.
 
-use remedy_persist::{Device, DeviceConfig, DeviceOwn};
+use remedy_persist::PersistConfig;
 use scotfree_core::{
-    BootEpoch, DeviceId, Effect, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, SessionId, Token,
+    BootEpoch, DeviceId, Effect, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, ServerIndex, SessionId,
+    Token,
 };
+use scotfree_device::{carry_out, Completion, DeviceConfig, Pipeline, Round, Shell};
 use scotfree_session::{
     AnsweredBy, Client, ClientConfig, ClientOwn, ClosedReason, Mode, RecoveredSession, Request, RequestKind,
     Server, ServerConfig, ServerOwn, SubmitError,
@@ -24,10 +26,10 @@ const DEVICE: &str = "10.0.0.254:51000";
 struct Bench {
     now: Nanos,
     client: Client,
-    device: Option<Device>,
+    device: Option<Pipeline>,
     server: Option<Server>,
     client_effects: Effects<ClientOwn>,
-    device_effects: Effects<DeviceOwn>,
+    device_round: Round,
     server_effects: Effects<ServerOwn>,
     /// Messages between device and the sides: (from, to, bytes, towards the server).
     wire: VecDeque<(SocketAddr, SocketAddr, Vec<u8>, bool)>,
@@ -57,10 +59,10 @@ fn server(epoch: u32, recovered: &[RecoveredSession]) -> Server {
     )
 }
 
-fn device(boot: u32) -> Device {
+fn device(boot: u32) -> Pipeline {
     let mut config = DeviceConfig::new(DeviceId(1), BootEpoch(boot), address(DEVICE), address(SERVER), key());
     config.sessions_max = 4;
-    Device::new(config)
+    remedy_persist::device(config, PersistConfig::default())
 }
 
 fn client(nonce: u8) -> Client {
@@ -75,7 +77,7 @@ impl Bench {
             device: Some(device(1)),
             server: Some(server(1, &[])),
             client_effects: Effects::new(),
-            device_effects: Effects::new(),
+            device_round: Round::default(),
             server_effects: Effects::new(),
             wire: VecDeque::new(),
             done: Vec::new(),
@@ -128,7 +130,7 @@ impl Bench {
             self.now = self.now.max(next);
             self.client.on_timer(self.now, &mut self.client_effects);
             if let Some(device) = &mut self.device {
-                device.on_timer(self.now, &mut self.device_effects);
+                device.on_timer(self.now, &mut self.device_round.effects);
             }
             if let Some(server) = &mut self.server {
                 server.on_timer(self.now, &mut self.server_effects);
@@ -149,7 +151,7 @@ impl Bench {
 
     fn deliver(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8], up: bool) {
         let Some(device) = &mut self.device else { return };
-        device.on_message(self.now, from, to, bytes, &mut self.device_effects);
+        device.on_message(self.now, from, to, bytes, &mut self.device_round.effects);
         self.drain_device(Some((from, to, up)));
     }
 
@@ -181,38 +183,12 @@ impl Bench {
     }
 
     fn drain_device(&mut self, current: Option<(SocketAddr, SocketAddr, bool)>) {
-        let mut sent = Vec::new();
-        let mut persisted = Vec::new();
-        for effect in self.device_effects.iter() {
-            match effect {
-                Effect::Send { from, to, bytes } => {
-                    sent.push((*from, *to, self.device_effects.bytes(*bytes).to_vec()));
-                }
-                Effect::Persist { token, bytes } => {
-                    self.ram.insert(*token, self.device_effects.bytes(*bytes).to_vec());
-                    persisted.push(*token);
-                }
-                Effect::Erase { token } => {
-                    self.ram.remove(token);
-                }
-                Effect::Own(DeviceOwn::Forward { bytes }) => {
-                    let (from, to, _) = current.expect("only a message is forwarded");
-                    sent.push((from, to, self.device_effects.bytes(*bytes).to_vec()));
-                }
-                Effect::Own(DeviceOwn::FlushErasures { token }) => persisted.push(*token),
-                Effect::Own(DeviceOwn::SetMeta { .. }) => {}
-            }
+        if self.device.is_none() {
+            return;
         }
-        self.device_effects.clear();
-        for (from, to, bytes) in sent {
-            self.arrive(from, to, &bytes);
-        }
-        for token in persisted {
-            if let Some(device) = &mut self.device {
-                device.on_persisted(self.now, token, &mut self.device_effects);
-            }
-            self.drain_device(None);
-        }
+        let (now, mut round) = (self.now, std::mem::take(&mut self.device_round));
+        carry_out(now, &mut round, &mut Surroundings { bench: self, current });
+        self.device_round = round;
     }
 
     fn drain_server(&mut self) {
@@ -299,6 +275,42 @@ impl Bench {
     }
 }
 
+/// What surrounds the device: a memory that keeps everything at once.
+struct Surroundings<'b> {
+    bench: &'b mut Bench,
+    current: Option<(SocketAddr, SocketAddr, bool)>,
+}
+
+impl Shell for Surroundings<'_> {
+    fn pipeline(&mut self) -> &mut Pipeline {
+        self.bench.device.as_mut().expect("it was there when it wished")
+    }
+
+    fn send(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        self.bench.arrive(from, to, bytes);
+    }
+
+    fn forward(&mut self, bytes: &[u8]) {
+        let (from, to, _) = self.current.expect("only a message is forwarded");
+        self.bench.arrive(from, to, bytes);
+    }
+
+    fn persist(&mut self, token: Token, record: &[u8]) -> Completion {
+        self.bench.ram.insert(token, record.to_vec());
+        Completion::Done
+    }
+
+    fn erase(&mut self, token: Token) {
+        self.bench.ram.remove(&token);
+    }
+
+    fn set_meta(&mut self, _boot_epoch: BootEpoch, _server: ServerIndex, _server_epoch: Epoch) {}
+
+    fn flush_erasures(&mut self, _token: Token) -> Completion {
+        Completion::Done
+    }
+}
+
 #[test]
 fn an_early_update_is_completed_by_the_device() {
     let mut bench = Bench::open();
@@ -347,7 +359,7 @@ fn a_large_update_is_logged_whole_and_applied_once() {
     assert_eq!(bench.done.len(), 1);
     assert_eq!(bench.applied.len(), 1);
     assert_eq!(bench.applied[0].2, large);
-    let counters = bench.device.as_ref().expect("there").counters();
+    let counters = remedy_persist::counters(bench.device.as_ref().expect("there"));
     assert_eq!((counters.logged, counters.persist_acks), (1, 1));
 }
 
@@ -384,8 +396,8 @@ fn a_restarted_device_knows_its_sessions_and_entries() {
     bench.run(Nanos::from_secs(3));
     assert_eq!(bench.applied_seqs(), [1, 2]);
     let device = bench.device.as_ref().expect("there");
-    assert_eq!((device.session_count(), device.entries().count()), (1, 0));
-    assert!(device.counters().freed >= 2);
+    assert_eq!((device.session_count(), device.entry_count()), (1, 0));
+    assert!(remedy_persist::counters(device).freed >= 2);
 }
 
 #[test]
@@ -399,7 +411,7 @@ fn a_device_without_memory_learns_its_sessions_again() {
     }
     assert_eq!(bench.applied_seqs(), [1, 2, 3]);
     assert_eq!(bench.done.len(), 3);
-    assert!(bench.device.as_ref().expect("there").counters().logged > 0);
+    assert!(remedy_persist::counters(bench.device.as_ref().expect("there")).logged > 0);
 }
 
 #[test]

@@ -2,10 +2,23 @@
 //! that names them.
 
 use scotfree_core::{RemedyEntry, Stage};
+use scotfree_device::Maker;
 use serde::Serialize;
 
 /// All of them, in the order in which they are shown.
 pub const REMEDIES: &[&RemedyEntry] = &[&remedy_persist::ENTRY];
+
+/// Their functions of devices.
+pub const FUNCTIONS: &[Maker] = &[remedy_persist::MAKER];
+
+/// The parts of these in the kernel.
+#[cfg(feature = "xdp")]
+pub const PARTS: &[scotfree_xdp::PartMaker] = &[remedy_persist_kernel::PART];
+
+/// The functions of a device whose configuration names none: all, in the order in which they stand here.
+pub fn functions_default() -> Vec<String> {
+    FUNCTIONS.iter().map(|maker| maker.name.to_owned()).collect()
+}
 
 /// A remedy as `scot remedies --json` prints it and the planner reads it.
 #[derive(Debug, Serialize)]

@@ -6,7 +6,7 @@
 use crate::text::{socket_address, Address, Asked, BitRate, DeviceSpec, LogSpec, Redis, Size, TraceTarget};
 use clap::{Args, ValueEnum};
 use scotfree_kv::IndexKind;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -29,6 +29,20 @@ pub struct Config {
 }
 
 /// The names of the sections.
+/// A list, or the one thing that it would hold.
+fn one_or_many<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrMany<T> {
+        One(T),
+        Many(Vec<T>),
+    }
+    Ok(match OneOrMany::deserialize(from)? {
+        OneOrMany::One(one) => vec![one],
+        OneOrMany::Many(many) => many,
+    })
+}
+
 #[cfg(test)]
 pub const SECTIONS: [&str; 6] = ["cluster", "switch", "kv", "server", "client", "doctor"];
 
@@ -72,10 +86,18 @@ pub struct Switch {
     #[arg(long, value_name = "IP[:PORT]")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Address>,
-    /// The server that it serves
-    #[arg(long, value_name = "IP[:PORT]")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub server: Option<Address>,
+    /// A server that it serves; up to 16, each named once. The logs name servers by their places: new ones come last
+    #[arg(long = "server", value_name = "IP[:PORT]")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+    pub server: Vec<Address>,
+    /// A server whose updates are logged; those of others pass unlogged (all by default)
+    #[arg(long = "logged", value_name = "IP[:PORT]")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+    pub logged: Vec<Address>,
+    /// The functions that packets pass, in their order (persist by default)
+    #[arg(long = "function", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<String>,
     /// The device's number in the cluster
     #[arg(long, value_name = "ID")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -54,6 +54,14 @@ id!(
     BootEpoch(u32)
 );
 
+id!(
+    /// A server behind a device, by its place in the device's list of them, from 0.
+    ServerIndex(u8)
+);
+
+/// How many servers stand behind one device at most.
+pub const SERVERS_MAX: usize = 16;
+
 /// The place of a logged update in the order of its cluster. No two heads have the same boot epoch:
 /// the server sees to that when it grants leases.
 pub type OrderKey = (BootEpoch, OrderNumber);

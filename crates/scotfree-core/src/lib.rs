@@ -15,7 +15,8 @@ mod tier;
 pub use durability::{Durability, Survives};
 pub use effect::{ByteRange, Effect, Effects, Token};
 pub use ids::{
-    BootEpoch, DeviceId, Epoch, KeyHash, Nanos, OrderKey, OrderNumber, SeqNum, SessionId, SlotIndex,
+    BootEpoch, DeviceId, Epoch, KeyHash, Nanos, OrderKey, OrderNumber, SeqNum, ServerIndex, SessionId,
+    SlotIndex, SERVERS_MAX,
 };
 pub use machine::Machine;
 pub use remedy::RemedyEntry;

@@ -4,8 +4,10 @@
 mod common;
 
 use common::{open, options_with, MemoryStorage, PATIENCE};
-use remedy_persist::{Device, DeviceConfig, DeviceOwn};
-use scotfree_core::{BootEpoch, DeviceId, Effect, Effects, KeyHash, Machine, Nanos};
+use remedy_persist::Persist;
+use remedy_toy::Toy;
+use scotfree_core::{BootEpoch, DeviceId, Epoch, KeyHash, Machine, Nanos, ServerIndex, Token};
+use scotfree_device::{carry_out, Completion, DeviceConfig, Function, Pipeline, Round, Shell};
 use scotfree_io::disk::DiskDomain;
 use scotfree_io::{now_monotonic, now_realtime, RxBurst, Stamps, Transport, TxPacket};
 use scotfree_kv::{command, IndexKind, KvService};
@@ -13,8 +15,8 @@ use scotfree_rpc::{
     CallLabel, ClientEvent, ClientOptions, ClientRuntime, ServerOptions, ServerRuntime, SessionHandle,
     SessionOptions,
 };
-use scotfree_session::{AnsweredBy, Mode, Request, RequestKind, ServerConfig};
-use scotfree_wire::ClusterKey;
+use scotfree_session::{AnsweredBy, Mode, Planted, Request, RequestKind, ServerConfig};
+use scotfree_wire::{Answerer, ClusterKey, Family};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
@@ -116,6 +118,53 @@ fn a_session_ends_when_everything_is_stable_and_the_device_is_empty() {
     });
 }
 
+#[test]
+fn what_a_function_answers_the_server_goes_on_over() {
+    let functions: Vec<Box<dyn Function>> = vec![Box::new(Toy::new(TOLD, Planted::NONE)), persist()];
+    let mut world = World::with(IndexKind::default(), functions);
+    world.start_server();
+    let session = world.open_session();
+    world.submit(session, RequestKind::Update, Mode::Covered, &["INCR", "n"]);
+    world.reply();
+    let by_toy = AnsweredBy::Function(Answerer::device(DeviceId(1), Family::Trial));
+    // One by one: the client's own word covers what was answered.
+    for _ in 0..3 {
+        world.submit_to(session, remedy_toy::ANSWERED, RequestKind::Read, Mode::Covered, &["GET", "toy"]);
+        assert_eq!(world.reply(), (by_toy, Some("+toy\r\n".to_owned())));
+        world.submit(session, RequestKind::Update, Mode::Covered, &["INCR", "n"]);
+        world.reply();
+    }
+    assert_eq!(world.device.machine.counters().passed_over, 0);
+    // All at once: the device says what is to be passed over, since nobody else knows it yet.
+    for _ in 0..3 {
+        for _ in 0..2 {
+            world.submit_to(session, remedy_toy::ANSWERED, RequestKind::Read, Mode::Covered, &["GET", "toy"]);
+        }
+        world.submit(session, RequestKind::Update, Mode::Covered, &["INCR", "n"]);
+    }
+    for at in 0..9 {
+        let (by, _) = world.reply();
+        assert_eq!(by, if at % 3 == 2 { AnsweredBy::Server } else { by_toy });
+    }
+    world.submit(session, RequestKind::Read, Mode::Covered, &["GET", "n"]);
+    assert_eq!(world.reply().1, Some("$1\r\n7\r\n".to_owned()));
+    let counters = *world.device.machine.counters();
+    assert_eq!((counters.answered, counters.passed_over), (9, 3));
+    assert_eq!(counters.requests, counters.admitted + counters.duplicate, "{counters:?}");
+    let toy = world.device.machine.function::<Toy>().expect("it is in the list");
+    assert_eq!((toy.reads(remedy_toy::ANSWERED), toy.reads(KeyHash(1))), (9, 1));
+    let persist = remedy_persist::counters(&world.device.machine);
+    assert_eq!((persist.logged, persist.ungranted), (7, 0));
+    assert!(world.device.machine.function::<Persist>().is_some());
+}
+
+/// What the toy tells: the service's own head, and a reply.
+const TOLD: &[u8] = b"\0\0+toy\r\n";
+
+fn persist() -> Box<dyn Function> {
+    (remedy_persist::MAKER.make)(&scotfree_device::Settings::default())
+}
+
 /// All three roles.
 struct World {
     wire: Rc<RefCell<Wire>>,
@@ -128,12 +177,16 @@ struct World {
 
 impl World {
     fn new(index: IndexKind) -> World {
+        World::with(index, vec![persist()])
+    }
+
+    fn with(index: IndexKind, functions: Vec<Box<dyn Function>>) -> World {
         let wire = Rc::new(RefCell::new(Wire::default()));
         let options = ClientOptions::new(address(SERVER), ClusterKey::from_bytes(KEY));
         let plug = Plug { wire: Rc::clone(&wire), address: address(CLIENT) };
         World {
             client: ClientRuntime::new(plug, options),
-            device: DeviceShell::new(Rc::clone(&wire)),
+            device: DeviceShell::new(Rc::clone(&wire), functions),
             server: None,
             storage: MemoryStorage::of(Vec::new()),
             index,
@@ -168,18 +221,22 @@ impl World {
     }
 
     fn submit(&mut self, session: SessionHandle, kind: RequestKind, mode: Mode, words: &[&str]) {
+        self.submit_to(session, KeyHash(1), kind, mode, words);
+    }
+
+    fn submit_to(
+        &mut self,
+        session: SessionHandle,
+        key_hash: KeyHash,
+        kind: RequestKind,
+        mode: Mode,
+        words: &[&str],
+    ) {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         let payload = command(&words);
         let fixed_reply = mode == Mode::Early;
-        let request = Request {
-            kind,
-            mode,
-            fixed_reply,
-            relaxed: false,
-            traced: false,
-            key_hash: KeyHash(1),
-            payload: &payload,
-        };
+        let request =
+            Request { kind, mode, fixed_reply, relaxed: false, traced: false, key_hash, payload: &payload };
         self.client.submit(session, request, CallLabel::of_kind(kind)).expect("within the window");
     }
 
@@ -290,53 +347,47 @@ impl Transport for Plug {
 
 /// A device whose memory keeps everything at once.
 struct DeviceShell {
-    machine: Device,
-    effects: Effects<DeviceOwn>,
+    machine: Pipeline,
+    round: Round,
     wire: Rc<RefCell<Wire>>,
+    /// What has just come in: from whom, to whom.
+    received: Option<(SocketAddr, SocketAddr)>,
 }
 
 impl DeviceShell {
-    fn new(wire: Rc<RefCell<Wire>>) -> DeviceShell {
+    fn new(wire: Rc<RefCell<Wire>>, functions: Vec<Box<dyn Function>>) -> DeviceShell {
         let key = ClusterKey::from_bytes(KEY);
         let config = DeviceConfig::new(DeviceId(1), BootEpoch(1), address(DEVICE), address(SERVER), key);
-        DeviceShell { machine: Device::new(config), effects: Effects::new(), wire }
+        let machine = Pipeline::new(config, functions).expect("the list is in order");
+        DeviceShell { machine, round: Round::default(), wire, received: None }
     }
 
     fn turn(&mut self) {
         let now = now_monotonic();
         if self.machine.next_timer().is_some_and(|at| at <= now) {
-            self.machine.on_timer(now, &mut self.effects);
-            self.carry_out(None);
+            self.act(now, None, |machine, round| machine.on_timer(now, &mut round.effects));
         }
         loop {
             let next = self.wire.borrow_mut().device.pop_front();
-            let Some(datagram) = next else { return };
-            let Datagram { from, to, bytes } = &datagram;
-            self.machine.on_message(now_monotonic(), *from, *to, bytes, &mut self.effects);
-            self.carry_out(Some(&datagram));
+            let Some(Datagram { from, to, bytes }) = next else { return };
+            let now = now_monotonic();
+            self.act(now, Some((from, to)), |machine, round| {
+                machine.on_message(now, from, to, &bytes, &mut round.effects);
+            });
         }
     }
 
-    fn carry_out(&mut self, received: Option<&Datagram>) {
-        let mut done = 0;
-        while done < self.effects.len() {
-            let effect = self.effects.iter().nth(done).expect("there is one").clone();
-            done += 1;
-            match effect {
-                Effect::Send { from, to, bytes } => {
-                    self.pass(Datagram { from, to, bytes: self.effects.bytes(bytes).to_vec() });
-                }
-                Effect::Own(DeviceOwn::Forward { bytes }) => {
-                    let Datagram { from, to, .. } = *received.expect("only a received message is forwarded");
-                    self.pass(Datagram { from, to, bytes: self.effects.bytes(bytes).to_vec() });
-                }
-                Effect::Persist { token, .. } | Effect::Own(DeviceOwn::FlushErasures { token }) => {
-                    self.machine.on_persisted(now_monotonic(), token, &mut self.effects);
-                }
-                Effect::Erase { .. } | Effect::Own(DeviceOwn::SetMeta { .. }) => {}
-            }
-        }
-        self.effects.clear();
+    fn act(
+        &mut self,
+        now: Nanos,
+        received: Option<(SocketAddr, SocketAddr)>,
+        act: impl FnOnce(&mut Pipeline, &mut Round),
+    ) {
+        let mut round = std::mem::take(&mut self.round);
+        self.received = received;
+        act(&mut self.machine, &mut round);
+        carry_out(now, &mut round, self);
+        self.round = round;
     }
 
     fn pass(&self, datagram: Datagram) {
@@ -346,6 +397,33 @@ impl DeviceShell {
             to if to == address(SERVER) => wire.server.push_back(datagram),
             to => assert_eq!(to, address(DEVICE), "a packet for nobody"),
         }
+    }
+}
+
+impl Shell for DeviceShell {
+    fn pipeline(&mut self) -> &mut Pipeline {
+        &mut self.machine
+    }
+
+    fn send(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        self.pass(Datagram { from, to, bytes: bytes.to_vec() });
+    }
+
+    fn forward(&mut self, bytes: &[u8]) {
+        let (from, to) = self.received.expect("only a received message is forwarded");
+        self.pass(Datagram { from, to, bytes: bytes.to_vec() });
+    }
+
+    fn persist(&mut self, _token: Token, _record: &[u8]) -> Completion {
+        Completion::Done
+    }
+
+    fn erase(&mut self, _token: Token) {}
+
+    fn set_meta(&mut self, _boot_epoch: BootEpoch, _server: ServerIndex, _server_epoch: Epoch) {}
+
+    fn flush_erasures(&mut self, _token: Token) -> Completion {
+        Completion::Done
     }
 }
 

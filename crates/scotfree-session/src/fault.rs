@@ -62,6 +62,10 @@ pub enum Fault {
     HearRemovedKey,
     /// Rule 15: duplicates are counted as admitted.
     MiscountDuplicates,
+    /// Rule 16: the device lets a function absorb an update.
+    AbsorbWrite,
+    /// Rule 16: the device does not tell the server what to pass over.
+    StallBehindAnswered,
 }
 
 impl Fault {

@@ -2,8 +2,9 @@
 
 mod support;
 
-use remedy_persist::{Device, DeviceConfig};
+use remedy_persist::PersistConfig;
 use scotfree_core::{BootEpoch, DeviceId, Effect, Effects, Machine, Nanos, SessionId};
+use scotfree_device::{DeviceConfig, Pipeline};
 use scotfree_io::conformance::ports::free_address;
 use scotfree_io::now_monotonic;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
@@ -225,7 +226,8 @@ impl Bystander {
         socket.set_read_timeout(Some(Duration::from_millis(10))).expect("a timeout is possible");
         let address = socket.local_addr().expect("bound");
         let key = ClusterKey::from_bytes(KEY);
-        let device = Device::new(DeviceConfig::new(DeviceId(1), BootEpoch(1), address, server, key));
+        let config = DeviceConfig::new(DeviceId(1), BootEpoch(1), address, server, key);
+        let device = remedy_persist::device(config, PersistConfig::default());
         let stopped = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
             let stopped = Arc::clone(&stopped);
@@ -240,7 +242,7 @@ impl Bystander {
     }
 }
 
-fn stand_by(socket: &UdpSocket, mut device: Device, stopped: &AtomicBool) {
+fn stand_by(socket: &UdpSocket, mut device: Pipeline, stopped: &AtomicBool) {
     let address = socket.local_addr().expect("bound");
     let mut effects = Effects::new();
     let mut buffer = [0; 2_048];

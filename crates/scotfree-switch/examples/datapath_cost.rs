@@ -4,8 +4,9 @@
 //! Envelope for 64 bytes: parsing and checksum 60 ns, two MACs in and one stamp 180 ns, tables 150 ns,
 //! the log's copy with its CRC 150 ns, the acknowledgement's MAC and frame 150 ns: about 700 ns.
 
-use remedy_persist::{Device, DeviceConfig};
+use remedy_persist::PersistConfig;
 use scotfree_core::{BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, SeqNum, SessionId};
+use scotfree_device::DeviceConfig;
 use scotfree_io::frame::{Checksums, Link, MacAddress, UdpFrame};
 use scotfree_io::now_monotonic;
 use scotfree_io::ram::{RamConfig, RamDomain};
@@ -39,7 +40,11 @@ fn main() {
         .map(|payload_bytes| {
             let mut bench = Bench::new();
             let (update_ns, stable_ns) = bench.run(count, payload_bytes);
-            assert_eq!(bench.path.device().counters().persist_acks, count, "every update was acknowledged");
+            assert_eq!(
+                remedy_persist::counters(bench.path.device()).persist_acks,
+                count,
+                "every update was acknowledged"
+            );
             let _ = std::fs::remove_file(&bench.file);
             format!(
                 "{{\"payload_bytes\": {payload_bytes}, \"update_ns\": {update_ns:.0}, \
@@ -63,17 +68,12 @@ impl Bench {
         let key = ClusterKey::from_bytes([1; 32]);
         let (control, server) = (address("10.0.0.9:51000"), address("10.0.0.2:51000"));
         let config = SwitchConfig::new(DeviceId(1), &["p0", "p1"], control, server, key.clone());
-        let meta = LogMeta {
-            device: DeviceId(1),
-            window_max: WINDOW_MAX,
-            sessions_max: 1,
-            boot_epoch: BootEpoch(1),
-            server_epoch: Epoch(0),
-        };
-        let device = Device::new(DeviceConfig {
+        let meta = LogMeta::new(DeviceId(1), (WINDOW_MAX, 1), &[server]);
+        let device = DeviceConfig {
             sessions_max: 1,
             ..DeviceConfig::new(DeviceId(1), BootEpoch(1), control, server, key.clone())
-        });
+        };
+        let device = remedy_persist::device(device, PersistConfig::default());
         let path = Datapath::new(&config, device, logs, meta);
         let mut bench = Bench {
             path,

@@ -7,6 +7,7 @@ use crate::impair::Impairment;
 use crate::link::{mac_of_device, Vlan};
 use crate::neighbours::NeighbourLimits;
 use scotfree_core::{DeviceId, Nanos};
+use scotfree_device::{check_servers, Maker, Served};
 use scotfree_io::frame::MacAddress;
 use scotfree_io::ram::Media;
 use scotfree_wire::ClusterKey;
@@ -105,8 +106,15 @@ pub struct SwitchConfig {
     pub control_vlan: Vlan,
     /// Its own station address; derived from the control address if not given.
     pub mac: Option<MacAddress>,
-    /// The server that it serves.
-    pub server: SocketAddr,
+    /// The servers that it serves, 1 to 16; the log names them by their places here.
+    pub servers: Vec<SocketAddr>,
+    /// Of these, those whose updates are logged; none named: all.
+    pub logged: Vec<SocketAddr>,
+    /// The functions that packets pass, in their order.
+    pub functions: Vec<Maker>,
+    /// The parts of functions in the kernel, for the plane there.
+    #[cfg(feature = "xdp")]
+    pub parts: Vec<scotfree_xdp::PartMaker>,
     /// The secret that the cluster shares.
     pub cluster_key: ClusterKey,
     /// The UDP ports of Scotfree's packets.
@@ -136,7 +144,7 @@ pub struct SwitchConfig {
 }
 
 impl SwitchConfig {
-    /// Defaults for a device at the head of its chain, without logs.
+    /// Defaults for a device at the head of its chain before one server, without logs and without functions.
     pub fn new(
         device: DeviceId,
         interfaces: &[&str],
@@ -151,7 +159,11 @@ impl SwitchConfig {
             control,
             control_vlan: Vlan::NONE,
             mac: None,
-            server,
+            servers: vec![server],
+            logged: Vec::new(),
+            functions: Vec::new(),
+            #[cfg(feature = "xdp")]
+            parts: Vec::new(),
             cluster_key,
             scotfree_ports: PORTS_DEFAULT,
             plane: PlaneConfig::User,
@@ -189,22 +201,42 @@ impl SwitchConfig {
                 self.control
             ));
         }
-        if self.control.is_ipv4() != self.server.is_ipv4() {
+        check_servers(&self.served()).map_err(|error| error.to_string())?;
+        for server in &self.servers {
+            if self.control.is_ipv4() != server.is_ipv4() {
+                return Err(format!(
+                    "the control address {} and the server {server} are of different families",
+                    self.control
+                ));
+            }
+            if self.control.ip() == server.ip() {
+                return Err(format!("the control address {} is the server's own", self.control.ip()));
+            }
+        }
+        if let Some(stranger) = self.logged.iter().find(|logged| !self.servers.contains(logged)) {
             return Err(format!(
-                "the control address {} and the server {} are of different families",
-                self.control, self.server
+                "updates for {stranger} are to be logged, and no server of this device has that address; name it under \
+                 server too, or take it out of logged"
             ));
         }
-        if self.control.ip() == self.server.ip() {
-            return Err(format!("the control address {} is the server's own", self.control.ip()));
-        }
-        for (what, address) in [("control", self.control), ("server", self.server)] {
+        let servers = self.servers.iter().map(|server| ("server", *server));
+        for (what, address) in [("control", self.control)].into_iter().chain(servers) {
             if !self.scotfree_ports.contains(&address.port()) {
                 let (first, last) = (self.scotfree_ports.start(), self.scotfree_ports.end());
                 return Err(format!("the port of the {what} address {address} is outside {first}-{last}"));
             }
         }
         self.check_sizes()
+    }
+
+    /// The servers, and whether their updates are logged.
+    pub fn served(&self) -> Vec<Served> {
+        let logs_all = self.logged.is_empty();
+        let served = |address: &SocketAddr| Served {
+            logged: logs_all || self.logged.contains(address),
+            ..Served::new(*address)
+        };
+        self.servers.iter().map(served).collect()
     }
 
     fn check_sizes(&self) -> Result<(), String> {
@@ -299,7 +331,7 @@ mod tests {
     #[test]
     fn each_impossible_setting_is_named() {
         type Spoil = fn(&mut SwitchConfig);
-        let cases: [(Spoil, &str); 12] = [
+        let cases: [(Spoil, &str); 16] = [
             (
                 |config| {
                     config.plane =
@@ -324,9 +356,22 @@ mod tests {
             (|config| config.ports.truncate(1), "2 to 16"),
             (|config| config.ports[1].interface = "p0".to_owned(), "twice"),
             (|config| config.control.set_port(0), "no address"),
-            (|config| config.server = "[fd00::2]:51000".parse().expect("an address"), "families"),
-            (|config| config.server = config.control, "server's own"),
-            (|config| config.server.set_port(6_379), "outside 51000-52000"),
+            (|config| config.servers[0] = "[fd00::2]:51000".parse().expect("an address"), "families"),
+            (|config| config.servers[0] = config.control, "server's own"),
+            (|config| config.servers[0].set_port(6_379), "outside 51000-52000"),
+            (|config| config.servers.push(config.servers[0]), "named twice; name each server once"),
+            (|config| config.servers.clear(), "no server is named"),
+            (
+                |config| {
+                    let more = (3..20).map(|last| SocketAddr::from(([10, 0, 0, last], 51_000)));
+                    config.servers.extend(more.filter(|server| server.ip() != config.control.ip()));
+                },
+                "17 servers are named: a device serves 16 at most",
+            ),
+            (
+                |config| config.logged.push("10.0.0.77:51000".parse().expect("an address")),
+                "take it out of logged",
+            ),
             (|config| config.window_max = 0, "at least 1"),
             (|config| config.sessions_max = 1 << 20, "log records"),
             (|config| config.mac = Some(MacAddress::BROADCAST), "group"),

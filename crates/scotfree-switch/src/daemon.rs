@@ -13,8 +13,8 @@ use crate::metrics_http::{MetricsListener, Pages};
 use crate::notice::Notices;
 use crate::plane::Plane;
 use crate::plane_user::{Ports, UserPlane};
-use remedy_persist::{Device, DeviceConfig};
-use scotfree_core::{BootEpoch, Durability, Epoch, Nanos};
+use scotfree_core::{Durability, Nanos};
+use scotfree_device::{DeviceConfig, Pipeline, Served};
 use scotfree_io::advice::after_listening;
 use scotfree_io::disk::{DiskConfig, DiskDomain, DiskWriter};
 use scotfree_io::packet_port::PortError;
@@ -193,12 +193,12 @@ impl Daemon {
         let mut logs = open_logs(config)?;
         let meta = logs.begin(LogMeta { boot_epoch: front.alive(), ..meta_wanted(config) })?;
         let media = logs.media();
-        let mut device = Device::new(device_config(config, meta, media));
+        let mut device = device(config, &meta, media)?;
         let found = logs.restore(now, &mut device)?;
         let common = |device| UserPlane::new(config, ports, Datapath::new(config, device, logs, meta));
         let front_notices = front.notices(config, &interfaces);
         let mut plane = front.plane(config, device, common)?;
-        let restored = plane.common().datapath_mut().unsafe_now(now, &mut notices).entries;
+        let restored = plane.common().datapath_mut().unsafe_now(now).entries;
         let device = plane.common_ref().datapath().device();
         notices.say(&describe_start(config, meta, media, &found, device, restored));
         for notice in &front_notices {
@@ -347,15 +347,15 @@ struct DaemonPages<'a> {
 impl Pages for DaemonPages<'_> {
     fn metrics(&mut self) -> String {
         let mut text = MetricsText::default();
-        let unsafe_now = self.plane.common().datapath_mut().unsafe_now(self.now, self.notices);
+        let unsafe_now = self.plane.common().datapath_mut().unsafe_now(self.now);
         let path = self.plane.common_ref().datapath();
         let device = path.device();
         text.device(&path.device_counters());
         text.unsafe_now(self.now, &unsafe_now);
-        text.state(path.logs().media(), device.has_lease(self.now), device);
+        path.function_counters(&mut |function, count| text.function(function, count));
+        text.state(self.now, path.logs().media(), device);
         text.logs(path.logs().counters(), self.notices.alarm_count());
         text.datapath(path.counters());
-        text.mishaps(&path.mishaps());
         text.unreachable(path.unreachable());
         text.bridge(path.bridge().counters(), path.bridge().station_count());
         text.neighbours(path.neighbours().counters(), path.neighbours().known_count());
@@ -444,29 +444,34 @@ fn open_disk(config: &SwitchConfig, disk: &DiskLogConfig) -> Result<Log, StartEr
 }
 
 fn meta_wanted(config: &SwitchConfig) -> LogMeta {
-    LogMeta {
-        device: config.device,
-        window_max: config.window_max,
-        sessions_max: config.sessions_max,
-        boot_epoch: BootEpoch(0),
-        server_epoch: Epoch(0),
-    }
+    LogMeta::new(config.device, (config.window_max, config.sessions_max), &config.servers)
 }
 
-fn device_config(config: &SwitchConfig, meta: LogMeta, media: Durability) -> DeviceConfig {
-    DeviceConfig {
-        server_epoch: meta.server_epoch,
-        head: config.head,
+/// The device, with the functions of its list.
+fn device(config: &SwitchConfig, meta: &LogMeta, media: Durability) -> Result<Pipeline, StartError> {
+    let settings = scotfree_device::Settings {
         media,
+        reforward_after: config.reforward_after,
+        ..scotfree_device::Settings::default()
+    };
+    let functions = config.functions.iter().map(|maker| (maker.make)(&settings)).collect();
+    let list = Pipeline::new(device_config(config, meta), functions);
+    list.map_err(|error| StartError::Config(format!("functions: {error}")))
+}
+
+fn device_config(config: &SwitchConfig, meta: &LogMeta) -> DeviceConfig {
+    let known = config.served().into_iter().zip(&meta.servers);
+    DeviceConfig {
+        servers: known.map(|(served, kept)| Served { epoch: kept.epoch, ..served }).collect(),
+        head: config.head,
         window_max: config.window_max,
         sessions_max: config.sessions_max,
-        reforward_after: config.reforward_after,
         lease_interval: config.lease_interval,
         ..DeviceConfig::new(
             config.device,
             meta.boot_epoch,
             config.control,
-            config.server,
+            config.servers[0],
             config.cluster_key.clone(),
         )
     }
@@ -477,7 +482,7 @@ fn describe_start(
     meta: LogMeta,
     media: Durability,
     found: &ScanReport,
-    device: &Device,
+    device: &Pipeline,
     entries: u64,
 ) -> String {
     let (device_id, boot_epoch, control) = (config.device, meta.boot_epoch, config.control);

@@ -1,5 +1,5 @@
-//! What happens to one frame: the bridge says where it goes, the persist device says what becomes of
-//! it if it is Scotfree's, and what the device wishes for is carried out.
+//! What happens to one frame: the bridge says where it goes, the device's functions say what becomes of
+//! it if it is Scotfree's, and what they wish for is carried out.
 //!
 //! Invariant: no I/O happens here but that of the logs; frames come as borrowed bytes and leave as
 //! entries of an [`Outbox`]. A frame that is not Scotfree's leaves as it came, or, if its sender left
@@ -7,15 +7,18 @@
 
 use crate::bridge::{Bridge, FrameAddresses, PortIndex, Verdict};
 use crate::config::SwitchConfig;
-use crate::fast_path::{why_unreachable, Before, FastPath};
 use crate::link::Vlan;
 use crate::logs::{LogMeta, Logs};
 use crate::ndp::{NdpKind, NdpMessage};
 use crate::neighbours::{Neighbour, Neighbours, Queued, WaitingPacket};
 use crate::notice::Notices;
 use crate::outbox::{FrameSource, Outbox};
-use remedy_persist::{Device, DeviceCounters, DeviceOwn, Mishaps, Origin, PortNumber, UnsafeNow};
-use scotfree_core::{Durability, Effect, Effects, Machine, Nanos, SessionId, Token};
+use crate::programs::{why_unreachable, Programs};
+use scotfree_core::{BootEpoch, Durability, Epoch, Machine, Nanos, ServerIndex, SessionId, Token};
+use scotfree_device::{
+    carry_out, report, Before, Completion, Count, DeviceCounters, DeviceEffects, Origin, Pipeline,
+    PortNumber, Round, Shell, UnsafeNow, Word,
+};
 use scotfree_io::frame::{
     complete_checksums, parse, ArpOperation, ArpPacket, Checksums, Ethernet, Frame, Link, MacAddress,
     UdpFrame, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, PROTOCOL_UDP,
@@ -58,7 +61,7 @@ pub struct DatapathCounters {
 pub struct Datapath {
     bridge: Bridge,
     neighbours: Neighbours,
-    device: Device,
+    device: Pipeline,
     logs: Logs,
     meta: LogMeta,
     /// What the device was told that the logs can give.
@@ -68,13 +71,10 @@ pub struct Datapath {
     control_vlan: Vlan,
     scotfree_ports: RangeInclusive<u16>,
     port_count: usize,
-    effects: Effects<DeviceOwn>,
-    carried_out: Effects<DeviceOwn>,
-    durable: Vec<Token>,
+    round: Round,
     released: Vec<WaitingPacket>,
     refused_seen: u64,
-    fast: Option<Box<dyn FastPath>>,
-    mishaps_told: Mishaps,
+    programs: Option<Box<dyn Programs>>,
     was_kept: bool,
     unreachable: Vec<String>,
     counters: DatapathCounters,
@@ -82,7 +82,7 @@ pub struct Datapath {
 
 impl Datapath {
     /// The path through `device`, which has been restored from `logs`; `meta` is what stands in them.
-    pub fn new(config: &SwitchConfig, device: Device, logs: Logs, meta: LogMeta) -> Datapath {
+    pub fn new(config: &SwitchConfig, device: Pipeline, logs: Logs, meta: LogMeta) -> Datapath {
         Datapath {
             bridge: Bridge::new(config.own_mac(), config.bridge),
             neighbours: Neighbours::new(config.neighbours),
@@ -95,87 +95,50 @@ impl Datapath {
             control_vlan: config.control_vlan,
             scotfree_ports: config.scotfree_ports.clone(),
             port_count: config.ports.len(),
-            effects: Effects::new(),
-            carried_out: Effects::new(),
-            durable: Vec::new(),
+            round: Round::default(),
             released: Vec::new(),
             refused_seen: 0,
-            fast: None,
-            mishaps_told: Mishaps::default(),
+            programs: None,
             was_kept: true,
             unreachable: Vec::new(),
             counters: DatapathCounters::default(),
         }
     }
 
-    /// Lets a fast path begin with the device; what the device wishes for then is carried out in the next
-    /// turn.
-    pub fn begin_fast_path<T>(&mut self, begin: impl FnOnce(&mut Device, &mut Effects<DeviceOwn>) -> T) -> T {
-        begin(&mut self.device, &mut self.effects)
+    /// Lets programs in the kernel begin with the device; what the device wishes for then is carried out in the
+    /// next turn.
+    pub fn begin_programs<T>(&mut self, begin: impl FnOnce(&mut Pipeline, &mut DeviceEffects) -> T) -> T {
+        begin(&mut self.device, &mut self.round.effects)
     }
 
-    /// Puts a fast path before the device.
-    pub fn set_fast_path(&mut self, fast: Box<dyn FastPath>) {
-        self.fast = Some(fast);
-    }
-
-    /// Brings the device up to date with the fast path, if there is one.
-    fn before(&mut self, now: Nanos, what: Before<'_>, notices: &mut Notices) {
-        let Some(fast) = &mut self.fast else { return };
-        if let Err(problem) = fast.before(now, what, &mut self.device, &mut self.effects) {
-            notices.alarm(&format!("{problem}; restart the daemon: the log is kept"));
-        }
-    }
-
-    /// Tells the fast path what the device has decided.
-    fn after(&mut self, notices: &mut Notices) {
-        let Some(fast) = &mut self.fast else { return };
-        if let Err(problem) = fast.after(&mut self.device) {
-            notices.alarm(&format!("{problem}; restart the daemon: the log is kept"));
-        }
+    /// Puts programs in the kernel before the path.
+    pub fn set_programs(&mut self, programs: Box<dyn Programs>) {
+        self.programs = Some(programs);
     }
 
     /// Has the device decide something that no message asks for, and carries it out.
     fn decide(
         &mut self,
         now: Nanos,
-        what: Before<'_>,
-        decide: impl FnOnce(&mut Device, &mut Effects<DeviceOwn>),
+        decide: impl FnOnce(&mut Pipeline, &mut DeviceEffects),
         out: &mut Outbox,
         notices: &mut Notices,
     ) {
-        self.before(now, what, notices);
-        decide(&mut self.device, &mut self.effects);
+        decide(&mut self.device, &mut self.round.effects);
         self.carry_out(now, None, out, notices);
-        self.after(notices);
     }
 
-    /// What went wrong between the device and its fast path.
-    pub fn mishaps(&self) -> Mishaps {
-        self.fast.as_ref().map_or(Mishaps::default(), |fast| fast.mishaps())
+    /// Tells of what went wrong in functions since the last time.
+    fn tell_of_functions(&mut self, notices: &mut Notices) {
+        self.device.check(&mut |word| match word {
+            Word::Alarm(text) => notices.alarm(&text),
+            Word::Notice(text) => notices.say(&text),
+        });
     }
 
-    /// Tells of what went wrong since the last time.
-    fn tell_mishaps(&mut self, notices: &mut Notices) {
-        let now = self.mishaps();
-        let told = std::mem::replace(&mut self.mishaps_told, now);
-        let Mishaps { damaged, stuck, without_slots } = now;
-        if (damaged, stuck) != (told.damaged, told.stuck) {
-            notices.alarm(&format!(
-                "{damaged} damaged and {stuck} unfinished entries in the kernel's log so far: they are not replayed"
-            ));
-        }
-        if without_slots != told.without_slots {
-            notices.say(&format!(
-                "the kernel's log had no room for {without_slots} sessions so far: their packets take the way \
-                 through the daemon; start with more --slots"
-            ));
-        }
-    }
-
-    /// Tells once that the fast path's log has lost what keeps it.
+    /// Tells once that the programs' log has lost what keeps it.
     fn tell_of_lost_pins(&mut self, notices: &mut Notices) {
-        let is_kept = self.fast.as_ref().is_none_or(|fast| fast.is_kept());
+        let is_kept = self.programs.as_ref().is_none_or(|programs| programs.is_kept());
         if self.was_kept && !is_kept {
             notices.alarm(
                 "the folder that keeps the kernel's log was removed: the log and the attachments end with this \
@@ -186,9 +149,9 @@ impl Datapath {
         self.was_kept = is_kept;
     }
 
-    /// Tells of ports whose other ends have begun or ceased to take what the fast path sends.
+    /// Tells of ports whose other ends have begun or ceased to take what programs send.
     fn tell_of_unreachable(&mut self, notices: &mut Notices) {
-        let now = self.fast.as_ref().map_or_else(Vec::new, |fast| fast.unreachable());
+        let now = self.programs.as_ref().map_or_else(Vec::new, |programs| programs.unreachable());
         for port in now.iter().filter(|port| !self.unreachable.contains(port)) {
             notices.alarm(&why_unreachable(port));
         }
@@ -198,12 +161,12 @@ impl Datapath {
         self.unreachable = now;
     }
 
-    /// The ports by which what the fast path sends left for nobody when that was last looked at.
+    /// The ports by which what programs send left for nobody when that was last looked at.
     pub fn unreachable(&self) -> &[String] {
         &self.unreachable
     }
 
-    /// Whether the fast path's log outlives this process, when that was last looked at.
+    /// Whether the programs' log outlives this process, when that was last looked at.
     pub fn was_kept(&self) -> bool {
         self.was_kept
     }
@@ -234,9 +197,16 @@ impl Datapath {
         }
     }
 
-    /// The fast path has logged an entry that is to go to disk.
-    pub fn on_entry(&mut self, now: Nanos, session: SessionId, out: &mut Outbox, notices: &mut Notices) {
-        self.decide(now, Before::Entry(session), |_, _| (), out, notices);
+    /// Programs have logged an entry that is to go to disk.
+    pub fn on_entry(
+        &mut self,
+        now: Nanos,
+        (server, session): (ServerIndex, SessionId),
+        out: &mut Outbox,
+        notices: &mut Notices,
+    ) {
+        let what = Before::Entry(server, session);
+        self.decide(now, |device, effects| device.before(now, &what, effects), out, notices);
     }
 
     /// A frame has come in.
@@ -355,7 +325,9 @@ impl Datapath {
         if address == self.control.ip() {
             return;
         }
-        if let Some(Err(problem)) = self.fast.as_mut().map(|fast| fast.heard(address, neighbour.port)) {
+        if let Some(Err(problem)) =
+            self.programs.as_mut().map(|programs| programs.heard(address, neighbour.port))
+        {
             notices.alarm(&format!("{problem}; nothing is acknowledged in the kernel"));
         }
         let mut released = std::mem::take(&mut self.released);
@@ -445,13 +417,11 @@ impl Datapath {
         let Link { source: mac, vlan, .. } = frame.link;
         let neighbour = Neighbour { mac, port: arrival.ingress, vlan: Vlan::of(vlan) };
         self.hear(now, frame.source.ip(), neighbour, out, notices);
-        self.before(now, Before::Message(frame.payload), notices);
         let port = PortNumber(arrival.ingress.0 as u32);
         let origin = Origin { address: frame.source, port: Some(port) };
-        self.device.on_arrival(now, origin, frame.destination, frame.payload, &mut self.effects);
+        self.device.on_arrival(now, origin, frame.destination, frame.payload, &mut self.round.effects);
         self.note_refusals(&frame, notices);
         self.carry_out(now, Some(Passing { arrival, frame: &frame, verdict }), out, notices);
-        self.after(notices);
     }
 
     fn note_refusals(&mut self, frame: &UdpFrame<'_>, notices: &mut Notices) {
@@ -481,41 +451,11 @@ impl Datapath {
         out: &mut Outbox,
         notices: &mut Notices,
     ) {
-        while !self.effects.is_empty() {
-            let mut effects = std::mem::replace(&mut self.effects, std::mem::take(&mut self.carried_out));
-            for effect in effects.iter() {
-                self.carry_out_one(now, effect, &effects, passing, out, notices);
-            }
-            effects.clear();
-            self.carried_out = effects;
-            self.collect_durable(now, notices);
-        }
-    }
-
-    fn carry_out_one(
-        &mut self,
-        now: Nanos,
-        effect: &Effect<DeviceOwn>,
-        effects: &Effects<DeviceOwn>,
-        passing: Option<Passing<'_>>,
-        out: &mut Outbox,
-        notices: &mut Notices,
-    ) {
-        match effect {
-            Effect::Send { from, to, bytes } => self.originate(now, *from, *to, effects.bytes(*bytes), out),
-            Effect::Persist { token, bytes } => self.logs.persist(*token, effects.bytes(*bytes), notices),
-            Effect::Erase { token } => self.logs.erase(*token, notices),
-            Effect::Own(DeviceOwn::Forward { bytes }) => {
-                if let Some(passing) = passing {
-                    self.forward(passing, effects.bytes(*bytes), out);
-                }
-            }
-            Effect::Own(DeviceOwn::SetMeta { boot_epoch, server_epoch }) => {
-                self.meta.boot_epoch = *boot_epoch;
-                self.meta.server_epoch = *server_epoch;
-                self.logs.set_meta(self.meta, notices);
-            }
-            Effect::Own(DeviceOwn::FlushErasures { token }) => self.logs.flush_erasures(*token),
+        let mut round = std::mem::take(&mut self.round);
+        carry_out(now, &mut round, &mut Surroundings { path: self, now, passing, out, notices });
+        self.round = round;
+        for trouble in self.device.take_troubles() {
+            notices.alarm(&format!("{trouble}; restart the daemon: the log is kept"));
         }
     }
 
@@ -529,13 +469,15 @@ impl Datapath {
         self.write_frame(&stamped, verdict, arrival.ingress, out);
     }
 
-    fn collect_durable(&mut self, now: Nanos, notices: &mut Notices) {
-        let mut durable = std::mem::take(&mut self.durable);
-        self.logs.completions(&mut durable, notices);
-        for token in durable.drain(..) {
-            self.device.on_persisted(now, token, &mut self.effects);
-        }
-        self.durable = durable;
+    /// Tells the device what the logs have completed, refused and lost.
+    fn collect_durable(&mut self, now: Nanos, out: &mut Outbox, notices: &mut Notices) {
+        let mut round = std::mem::take(&mut self.round);
+        let mut shell = Surroundings { path: self, now, passing: None, out, notices };
+        report(now, &mut round, &mut shell);
+        self.round = round;
+    }
+
+    fn note_losses(&mut self) {
         for token in self.logs.refused() {
             self.device.on_refused(token);
         }
@@ -549,9 +491,8 @@ impl Datapath {
 
     /// A log has completed something.
     pub fn on_completions(&mut self, now: Nanos, out: &mut Outbox, notices: &mut Notices) {
-        self.collect_durable(now, notices);
+        self.collect_durable(now, out, notices);
         self.carry_out(now, None, out, notices);
-        self.after(notices);
     }
 
     /// Writes what waits in logs that leave this to their owner. Whether something was written.
@@ -561,9 +502,8 @@ impl Datapath {
 
     /// Calls the timers that are due.
     pub fn on_timer(&mut self, now: Nanos, out: &mut Outbox, notices: &mut Notices) {
-        let due_in_front = self.fast.as_ref().is_some_and(|fast| fast.next_timer() <= now);
-        if due_in_front || self.device.next_timer().is_some_and(|due| due <= now) {
-            self.decide(now, Before::Timer, |device, effects| device.on_timer(now, effects), out, notices);
+        if self.device.next_timer().is_some_and(|due| due <= now) {
+            self.decide(now, |device, effects| device.on_timer(now, effects), out, notices);
         }
         if self.neighbours.next_timer().is_some_and(|due| due <= now) {
             let mut again = Vec::new();
@@ -576,50 +516,53 @@ impl Datapath {
 
     /// When to call [`Datapath::on_timer`] next.
     pub fn next_timer(&self) -> Option<Nanos> {
-        let in_front = self.fast.as_ref().map(|fast| fast.next_timer());
-        [self.device.next_timer(), self.neighbours.next_timer(), in_front].into_iter().flatten().min()
+        [self.device.next_timer(), self.neighbours.next_timer()].into_iter().flatten().min()
     }
 
     /// Looks whether the logs' files are still there, and what went wrong before the device.
-    pub fn check(&mut self, now: Nanos, notices: &mut Notices) {
+    pub fn check(&mut self, now: Nanos, out: &mut Outbox, notices: &mut Notices) {
         self.logs.check_files(notices);
-        self.collect_durable(now, notices);
-        self.after(notices);
-        self.tell_mishaps(notices);
+        self.on_completions(now, out, notices);
+        self.tell_of_functions(notices);
         self.tell_of_lost_pins(notices);
         self.tell_of_unreachable(notices);
     }
 
     /// Takes the cluster's key anew, after a rotation.
     pub fn set_cluster_key(&mut self, now: Nanos, key: ClusterKey, out: &mut Outbox, notices: &mut Notices) {
-        self.decide(now, Before::NewKey, |device, _| device.set_cluster_key(key), out, notices);
+        self.decide(now, |device, effects| device.set_cluster_key(now, key, effects), out, notices);
     }
 
     /// Makes this device the head of its chain, at the operator's word.
     pub fn promote(&mut self, now: Nanos, out: &mut Outbox, notices: &mut Notices) {
-        self.decide(now, Before::Promotion, Device::promote, out, notices);
+        self.decide(now, |device, effects| device.promote(now, effects), out, notices);
     }
 
     // ---- what it looks like
 
-    /// What device and fast path have counted together.
+    /// What device and programs have counted together.
     pub fn device_counters(&self) -> DeviceCounters {
         let own = *self.device.counters();
-        // A fast path whose counters cannot be read has raised an alarm elsewhere.
-        match self.fast.as_ref().map(|fast| fast.counters()) {
+        // Programs whose counters cannot be read have raised an alarm elsewhere.
+        match self.programs.as_ref().map(|programs| programs.counters()) {
             Some(Ok(in_front)) => own.plus(&in_front),
             Some(Err(_)) | None => own,
         }
     }
 
-    /// What is acknowledged and not yet stable, also in the fast path's log.
-    pub fn unsafe_now(&mut self, now: Nanos, notices: &mut Notices) -> UnsafeNow {
-        self.before(now, Before::Look, notices);
+    /// What the functions have counted.
+    pub fn function_counters(&self, out: &mut dyn FnMut(&'static str, Count)) {
+        self.device.function_counters(out);
+    }
+
+    /// What is acknowledged and not yet stable, also in the programs' log.
+    pub fn unsafe_now(&mut self, now: Nanos) -> UnsafeNow {
+        self.device.before(now, &Before::Look, &mut self.round.effects);
         self.device.unsafe_now()
     }
 
-    /// The persist device.
-    pub fn device(&self) -> &Device {
+    /// The device.
+    pub fn device(&self) -> &Pipeline {
         &self.device
     }
 
@@ -641,6 +584,56 @@ impl Datapath {
     /// What was done with frames so far.
     pub fn counters(&self) -> &DatapathCounters {
         &self.counters
+    }
+}
+
+/// What surrounds the device while it acts.
+struct Surroundings<'a> {
+    path: &'a mut Datapath,
+    now: Nanos,
+    passing: Option<Passing<'a>>,
+    out: &'a mut Outbox,
+    notices: &'a mut Notices,
+}
+
+impl Shell for Surroundings<'_> {
+    fn pipeline(&mut self) -> &mut Pipeline {
+        &mut self.path.device
+    }
+
+    fn send(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        self.path.originate(self.now, from, to, bytes, self.out);
+    }
+
+    fn forward(&mut self, bytes: &[u8]) {
+        if let Some(passing) = self.passing {
+            self.path.forward(passing, bytes, self.out);
+        }
+    }
+
+    fn persist(&mut self, token: Token, record: &[u8]) -> Completion {
+        self.path.logs.persist(token, record, self.notices);
+        Completion::Later
+    }
+
+    fn erase(&mut self, token: Token) {
+        self.path.logs.erase(token, self.notices);
+    }
+
+    fn set_meta(&mut self, boot_epoch: BootEpoch, server: ServerIndex, server_epoch: Epoch) {
+        self.path.meta.boot_epoch = boot_epoch;
+        self.path.meta.set_server_epoch(server, server_epoch);
+        self.path.logs.set_meta(self.path.meta, self.notices);
+    }
+
+    fn flush_erasures(&mut self, token: Token) -> Completion {
+        self.path.logs.flush_erasures(token);
+        Completion::Later
+    }
+
+    fn collect(&mut self, done: &mut Vec<Token>) {
+        self.path.logs.completions(done, self.notices);
+        self.path.note_losses();
     }
 }
 
@@ -674,9 +667,9 @@ pub(crate) fn scotfree_offset(ports: &RangeInclusive<u16>, ethernet: &Ethernet<'
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use remedy_persist::DeviceConfig;
-    use scotfree_core::{BootEpoch, DeviceId, Epoch, SessionId};
-    use scotfree_wire::{emit, Direction, Header, KeyEpoch, Kind, OpenTail, Packet, Tail};
+    use scotfree_core::DeviceId;
+    use scotfree_device::{Base, DeviceConfig, Function};
+    use scotfree_wire::{emit, Direction, Family, Header, KeyEpoch, Kind, OpenTail, Packet, Tail};
 
     use std::net::Ipv6Addr;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -705,16 +698,15 @@ mod tests {
 
     impl World {
         fn new() -> World {
+            World::with(vec![(remedy_persist::MAKER.make)(&scotfree_device::Settings::default())])
+        }
+
+        fn with(functions: Vec<Box<dyn Function>>) -> World {
             let (control, server) = (address("10.0.0.9:51000"), address("10.0.0.2:51000"));
             let config = SwitchConfig::new(DeviceId(1), &["p0", "p1"], control, server, key());
-            let device = Device::new(DeviceConfig::new(DeviceId(1), BootEpoch(1), control, server, key()));
-            let meta = LogMeta {
-                device: DeviceId(1),
-                window_max: 1,
-                sessions_max: 1,
-                boot_epoch: BootEpoch(1),
-                server_epoch: Epoch(0),
-            };
+            let device = DeviceConfig::new(DeviceId(1), BootEpoch(1), control, server, key());
+            let device = Pipeline::new(device, functions).expect("a list in order");
+            let meta = LogMeta::new(DeviceId(1), (1, 1), &[server]);
             World {
                 path: Datapath::new(&config, device, Logs::default(), meta),
                 out: Outbox::default(),
@@ -857,35 +849,45 @@ mod tests {
         }
     }
 
-    /// A fast path that does nothing but count what went wrong, and is kept or not.
-    #[derive(Clone)]
-    struct Clumsy(Arc<Mutex<Mishaps>>, Arc<AtomicBool>, Arc<Mutex<Vec<String>>>);
+    /// Programs that do nothing, and are kept or not; and a function that has something to say.
+    #[derive(Debug, Clone)]
+    struct Clumsy(Arc<Mutex<Vec<Word>>>, Arc<AtomicBool>, Arc<Mutex<Vec<String>>>);
 
-    impl FastPath for Clumsy {
-        fn before(
+    impl Function for Clumsy {
+        fn name(&self) -> &'static str {
+            "clumsy"
+        }
+
+        fn family(&self) -> Family {
+            Family::Trial
+        }
+
+        fn as_any(&self) -> &dyn std::any::Any {
+            self
+        }
+
+        fn as_any_mut(&mut self) -> &mut dyn std::any::Any {
+            self
+        }
+
+        fn on_packet(
             &mut self,
             _: Nanos,
-            _: Before<'_>,
-            _: &mut Device,
-            _: &mut Effects<DeviceOwn>,
-        ) -> Result<(), String> {
-            Ok(())
+            _: &mut Base,
+            _: &mut scotfree_device::Passing<'_>,
+            _: &mut DeviceEffects,
+        ) -> scotfree_device::Verdict {
+            scotfree_device::Verdict::Next
         }
 
-        fn after(&mut self, _: &mut Device) -> Result<(), String> {
-            Ok(())
+        fn check(&mut self, tell: &mut dyn FnMut(Word)) {
+            self.0.lock().expect("nobody panicked").drain(..).for_each(tell);
         }
+    }
 
-        fn next_timer(&self) -> Nanos {
-            Nanos(u64::MAX)
-        }
-
+    impl Programs for Clumsy {
         fn heard(&mut self, _: IpAddr, _: PortIndex) -> Result<(), String> {
             Ok(())
-        }
-
-        fn mishaps(&self) -> Mishaps {
-            *self.0.lock().expect("nobody panicked")
         }
 
         fn is_kept(&self) -> bool {
@@ -903,37 +905,28 @@ mod tests {
 
     /// A datapath before which something goes wrong, and what it tells.
     fn clumsy_world() -> (World, Clumsy, impl FnMut(&mut World) -> Vec<String>) {
-        let mut world = World::new();
+        let clumsy = Clumsy(Arc::default(), Arc::new(AtomicBool::new(true)), Arc::default());
+        let mut world = World::with(vec![Box::new(clumsy.clone())]);
         let lines = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&lines);
         let sink = move |line: &str| sink.lock().expect("nobody panicked").push(line.to_owned());
         world.notices = Notices::new(Box::new(sink));
-        let clumsy = Clumsy(Arc::default(), Arc::new(AtomicBool::new(true)), Arc::default());
-        world.path.set_fast_path(Box::new(clumsy.clone()));
+        world.path.set_programs(Box::new(clumsy.clone()));
         let told = move |world: &mut World| {
-            world.path.check(Nanos(1), &mut world.notices);
+            world.path.check(Nanos(1), &mut world.out, &mut world.notices);
             std::mem::take(&mut *lines.lock().expect("nobody panicked"))
         };
         (world, clumsy, told)
     }
 
     #[test]
-    fn what_went_wrong_before_the_device_is_told_once() {
+    fn what_a_function_has_to_say_is_told() {
         let (mut world, clumsy, mut told) = clumsy_world();
-        let damaged = Mishaps { damaged: 2, ..Mishaps::default() };
-        let also_stuck = Mishaps { stuck: 1, ..damaged };
-        let also_without_slots = Mishaps { without_slots: 3, ..also_stuck };
         assert_eq!(told(&mut world), [""; 0]);
-        for (now, expected) in [
-            (damaged, "ALARM: 2 damaged and 0 unfinished"),
-            (also_stuck, "ALARM: 2 damaged and 1 unfinished"),
-            (also_without_slots, "the kernel's log had no room for 3 sessions"),
-        ] {
-            *clumsy.0.lock().expect("nobody panicked") = now;
-            let lines = told(&mut world);
-            assert!(lines.len() == 1 && lines[0].starts_with(expected), "{lines:?}");
-            assert_eq!(told(&mut world), [""; 0]);
-        }
+        let words = [Word::Alarm("it burns".to_owned()), Word::Notice("it smells".to_owned())];
+        clumsy.0.lock().expect("nobody panicked").extend(words);
+        assert_eq!(told(&mut world), ["ALARM: it burns", "it smells"]);
+        assert_eq!(told(&mut world), [""; 0]);
     }
 
     #[test]

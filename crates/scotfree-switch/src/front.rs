@@ -4,12 +4,12 @@
 
 use crate::config::{PlaneConfig, SwitchConfig, XdpConfig};
 use crate::daemon::StartError;
-use crate::fast_path::why_unreachable;
 use crate::plane::Plane;
 use crate::plane_user::UserPlane;
 use crate::plane_xdp::{attached_program, Loaded};
-use remedy_persist::Device;
+use crate::programs::why_unreachable;
 use scotfree_core::BootEpoch;
+use scotfree_device::Pipeline;
 
 /// What deals with frames before the daemon does.
 pub(crate) enum Front {
@@ -57,8 +57,8 @@ impl Front {
     pub(crate) fn plane(
         self,
         config: &SwitchConfig,
-        device: Device,
-        common: impl FnOnce(Device) -> UserPlane,
+        device: Pipeline,
+        common: impl FnOnce(Pipeline) -> UserPlane,
     ) -> Result<Box<dyn Plane>, StartError> {
         match self {
             Front::None => Ok(Box::new(common(device))),

@@ -11,7 +11,6 @@ mod daemon;
 pub mod datapath;
 #[cfg(feature = "xdp")]
 mod events;
-pub mod fast_path;
 mod front;
 pub mod impair;
 mod link;
@@ -27,6 +26,7 @@ mod plane;
 pub mod plane_user;
 #[cfg_attr(not(feature = "xdp"), path = "plane_xdp/left_out.rs")]
 mod plane_xdp;
+pub mod programs;
 #[cfg(feature = "xdp")]
 pub mod sets;
 

@@ -6,8 +6,8 @@
 //! nothing else: requests flow on.
 
 use crate::notice::Notices;
-use remedy_persist::{Device, RestoreError, DISK_TOKEN_BIT};
-use scotfree_core::{BootEpoch, DeviceId, Durability, Epoch, Nanos, Token};
+use scotfree_core::{BootEpoch, DeviceId, Durability, Epoch, Nanos, ServerIndex, Token, SERVERS_MAX};
+use scotfree_device::{Pipeline, RestoreError, DISK_TOKEN_BIT};
 use scotfree_io::{DomainError, PersistenceDomain, ScanReport};
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -26,41 +26,121 @@ pub struct LogMeta {
     pub sessions_max: u32,
     /// The last incarnation of the device.
     pub boot_epoch: BootEpoch,
-    /// The largest server epoch that has polled it.
-    pub server_epoch: Epoch,
+    /// How many servers stand behind it; records name them by their places in its list.
+    pub server_count: u8,
+    /// What is kept of each.
+    pub servers: [ServerMeta; SERVERS_MAX],
 }
 
-const META_VERSION: u8 = 1;
-const META_BYTES: usize = 20;
+/// What a log keeps of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ServerMeta {
+    /// The largest of its epochs that has polled the device.
+    pub epoch: Epoch,
+    /// A checksum of its address; 0 if the log was written by a build that knew a single server.
+    pub address: u32,
+}
+
+const META_VERSION: u8 = 2;
+/// Written by builds that knew a single server: version 1, zero 1, device 2, `window_max` 4, `sessions_max` 4,
+/// boot epoch 4, server epoch 4.
+const META_VERSION_SINGLE: u8 = 1;
+const META_BYTES_SINGLE: usize = 20;
+const META_HEAD_BYTES: usize = 16;
+const META_SERVER_BYTES: usize = 8;
 
 impl LogMeta {
-    /// The blob: version 1, zero 1, device 2, `window_max` 4, `sessions_max` 4, boot epoch 4, server
-    /// epoch 4, little-endian.
-    pub fn to_bytes(self) -> [u8; META_BYTES] {
-        let mut out = [0; META_BYTES];
-        out[0] = META_VERSION;
-        out[2..4].copy_from_slice(&self.device.0.to_le_bytes());
-        let words = [self.window_max, self.sessions_max, self.boot_epoch.0, self.server_epoch.0];
-        for (place, word) in out[4..].chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
+    /// Of a device that begins, with its `window_max` and `sessions_max`.
+    pub fn new(
+        device: DeviceId,
+        (window_max, sessions_max): (u32, u32),
+        servers: &[std::net::SocketAddr],
+    ) -> LogMeta {
+        let mut meta = LogMeta {
+            device,
+            window_max,
+            sessions_max,
+            boot_epoch: BootEpoch(0),
+            server_count: servers.len() as u8,
+            servers: [ServerMeta::default(); SERVERS_MAX],
+        };
+        for (kept, address) in meta.servers.iter_mut().zip(servers) {
+            kept.address = crc32c::crc32c(address.to_string().as_bytes()).max(1);
+        }
+        meta
+    }
+
+    /// The blob, little-endian: version 1, server count 1, device 2, `window_max` 4, `sessions_max` 4, boot epoch 4;
+    /// then for each server epoch 4, checksum of its address 4.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut out = vec![META_VERSION, self.server_count];
+        out.extend_from_slice(&self.device.0.to_le_bytes());
+        for word in [self.window_max, self.sessions_max, self.boot_epoch.0] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        for server in self.servers() {
+            out.extend_from_slice(&server.epoch.0.to_le_bytes());
+            out.extend_from_slice(&server.address.to_le_bytes());
         }
         out
     }
 
-    /// Reads a blob; `None` if it is not one of this version.
+    /// Reads a blob; `None` if it is none, or of a version that this build does not know.
     pub fn from_bytes(bytes: &[u8]) -> Option<LogMeta> {
-        let bytes: &[u8; META_BYTES] = bytes.try_into().ok()?;
-        if bytes[0] != META_VERSION || bytes[1] != 0 {
-            return None;
+        let word = |at: usize| {
+            let word = bytes.get(at..at + 4)?;
+            Some(u32::from_le_bytes(word.try_into().ok()?))
+        };
+        let server_count = match *bytes.get(..2)? {
+            [META_VERSION_SINGLE, 0] if bytes.len() == META_BYTES_SINGLE => 1,
+            [META_VERSION, count] if (1..=SERVERS_MAX).contains(&usize::from(count)) => {
+                let expected = META_HEAD_BYTES + usize::from(count) * META_SERVER_BYTES;
+                (bytes.len() == expected).then_some(count)?
+            }
+            _ => return None,
+        };
+        let mut servers = [ServerMeta::default(); SERVERS_MAX];
+        for (place, server) in servers.iter_mut().take(usize::from(server_count)).enumerate() {
+            let at = META_HEAD_BYTES + place * META_SERVER_BYTES;
+            server.epoch = Epoch(word(at)?);
+            server.address = if bytes[0] == META_VERSION { word(at + 4)? } else { 0 };
         }
-        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         Some(LogMeta {
             device: DeviceId(u16::from_le_bytes([bytes[2], bytes[3]])),
-            window_max: word(4),
-            sessions_max: word(8),
-            boot_epoch: BootEpoch(word(12)),
-            server_epoch: Epoch(word(16)),
+            window_max: word(4)?,
+            sessions_max: word(8)?,
+            boot_epoch: BootEpoch(word(12)?),
+            server_count,
+            servers,
         })
+    }
+
+    /// What is kept of the servers.
+    pub fn servers(&self) -> &[ServerMeta] {
+        &self.servers[..usize::from(self.server_count)]
+    }
+
+    /// A server has polled the device.
+    pub fn set_server_epoch(&mut self, server: ServerIndex, epoch: Epoch) {
+        self.servers[usize::from(server.0)].epoch = epoch;
+    }
+
+    /// Takes over the later of both logs' epochs.
+    pub fn take_epochs(&mut self, other: &LogMeta) {
+        self.boot_epoch = self.boot_epoch.max(other.boot_epoch);
+        for (own, other) in self.servers.iter_mut().zip(other.servers()) {
+            own.epoch = own.epoch.max(other.epoch);
+        }
+    }
+
+    /// Whether a log with records of `self` can be gone on with by a device with the servers of `wanted`: records name
+    /// servers by their places. A server that has moved to another address keeps its place.
+    fn keeps_places(&self, wanted: &LogMeta) -> bool {
+        let elsewhere = |(place, server): (usize, &ServerMeta)| {
+            let found = wanted.servers().iter().position(|other| other.address == server.address);
+            server.address != 0 && found.is_some_and(|found| found != place)
+        };
+        self.server_count <= wanted.server_count && !self.servers().iter().enumerate().any(elsewhere)
     }
 }
 
@@ -82,6 +162,32 @@ pub enum LogError {
         written: String,
         /// The settings asked for.
         wanted: String,
+    },
+    /// The log names servers by other places in the list.
+    #[error(
+        "{} was written by a device with {written} servers, in an order that differs from that of the {wanted} of now, \
+         and its records name them by their places; list those first, in the order of then, and new ones after them",
+        path.display()
+    )]
+    Servers {
+        /// The file.
+        path: PathBuf,
+        /// How many servers it knows.
+        written: u8,
+        /// How many are configured.
+        wanted: u8,
+    },
+    /// A log of a build that is newer than this.
+    #[error(
+        "{} was written by a newer build of Scotfree (meta data of version {version}, this build reads {META_VERSION_SINGLE} \
+         and {META_VERSION}); start with that build, or give another file",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The version.
+        version: u8,
     },
     /// A record does not make sense to the device.
     #[error(
@@ -134,18 +240,33 @@ impl Log {
     fn check_meta(&self, wanted: LogMeta) -> Result<(), LogError> {
         let blob = self.domain.meta();
         let Some(written) = self.meta() else {
-            return if blob.is_empty() { Ok(()) } else { Err(self.mismatch("another program", wanted)) };
+            return match blob.first() {
+                None => Ok(()),
+                Some(version) if is_newer(blob) => {
+                    Err(LogError::Newer { path: self.path.clone(), version: *version })
+                }
+                Some(_) => Err(self.mismatch("another program", wanted)),
+            };
         };
         let numbering = |meta: LogMeta| (meta.device, meta.window_max, meta.sessions_max);
-        if numbering(written) == numbering(wanted) {
-            return Ok(());
+        if numbering(written) != numbering(wanted) {
+            return Err(self.mismatch(&settings(written), wanted));
         }
-        Err(self.mismatch(&settings(written), wanted))
+        if !written.keeps_places(&wanted) {
+            let (written, wanted) = (written.server_count, wanted.server_count);
+            return Err(LogError::Servers { path: self.path.clone(), written, wanted });
+        }
+        Ok(())
     }
 
     fn mismatch(&self, written: &str, wanted: LogMeta) -> LogError {
         LogError::Mismatch { path: self.path.clone(), written: written.to_owned(), wanted: settings(wanted) }
     }
+}
+
+/// Whether a blob looks like meta data of a later version: its head would fit, but for the version.
+fn is_newer(blob: &[u8]) -> bool {
+    blob.len() >= META_HEAD_BYTES && (META_VERSION + 1..META_VERSION + 32).contains(&blob[0])
 }
 
 fn settings(meta: LogMeta) -> String {
@@ -210,8 +331,7 @@ impl Logs {
         for log in self.all() {
             log.check_meta(wanted)?;
             if let Some(written) = log.meta() {
-                meta.boot_epoch = meta.boot_epoch.max(written.boot_epoch);
-                meta.server_epoch = meta.server_epoch.max(written.server_epoch);
+                meta.take_epochs(&written);
             }
         }
         let alive = wanted.boot_epoch;
@@ -224,7 +344,7 @@ impl Logs {
     }
 
     /// Gives every record to the device. Nothing was forwarded yet.
-    pub fn restore(&self, now: Nanos, device: &mut Device) -> Result<ScanReport, LogError> {
+    pub fn restore(&self, now: Nanos, device: &mut Pipeline) -> Result<ScanReport, LogError> {
         let mut total = ScanReport::default();
         for log in self.all() {
             let mut refused = None;
@@ -415,8 +535,9 @@ impl Logs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use remedy_persist::DeviceConfig;
+    use remedy_persist::PersistConfig;
     use scotfree_core::Survives;
+    use scotfree_device::DeviceConfig;
     use scotfree_wire::ClusterKey;
     use std::io;
     use std::sync::{Arc, Mutex};
@@ -511,13 +632,19 @@ mod tests {
     }
 
     fn wanted() -> LogMeta {
-        LogMeta {
-            device: DeviceId(3),
-            window_max: 16,
-            sessions_max: 4,
-            boot_epoch: BootEpoch(0),
-            server_epoch: Epoch(0),
-        }
+        of_servers(&["10.0.0.2:51000"])
+    }
+
+    fn of_servers(servers: &[&str]) -> LogMeta {
+        let servers: Vec<std::net::SocketAddr> =
+            servers.iter().map(|server| server.parse().expect("an address")).collect();
+        LogMeta::new(DeviceId(3), (16, 4), &servers)
+    }
+
+    fn with_epochs(meta: LogMeta, boot_epoch: u32, server_epoch: u32) -> LogMeta {
+        let mut meta = LogMeta { boot_epoch: BootEpoch(boot_epoch), ..meta };
+        meta.set_server_epoch(ServerIndex(0), Epoch(server_epoch));
+        meta
     }
 
     fn notices() -> Notices {
@@ -535,20 +662,69 @@ mod tests {
 
     #[test]
     fn meta_round_trips_and_foreign_meta_is_none() {
-        let meta = LogMeta { boot_epoch: BootEpoch(9), server_epoch: Epoch(8), ..wanted() };
+        let meta = with_epochs(wanted(), 9, 8);
         assert_eq!(LogMeta::from_bytes(&meta.to_bytes()), Some(meta));
         assert_eq!(LogMeta::from_bytes(&meta.to_bytes()[1..]), None);
-        assert_eq!(LogMeta::from_bytes(&[9; META_BYTES]), None);
+        assert_eq!(LogMeta::from_bytes(&[9; META_BYTES_SINGLE]), None);
+        let mut many = of_servers(&["10.0.0.2:51000", "10.0.0.3:51000"]);
+        many.set_server_epoch(ServerIndex(1), Epoch(5));
+        assert_eq!(LogMeta::from_bytes(&many.to_bytes()), Some(many));
+    }
+
+    /// What builds that knew a single server wrote.
+    fn single(boot_epoch: u32, server_epoch: u32) -> Vec<u8> {
+        let mut blob = vec![1, 0, 3, 0];
+        for word in [16, 4, boot_epoch, server_epoch] {
+            blob.extend_from_slice(&u32::to_le_bytes(word));
+        }
+        blob
+    }
+
+    #[test]
+    fn a_log_of_the_time_of_single_servers_is_gone_on_with() {
+        let fake = Fake::default();
+        fake.with(|inside| inside.meta = single(6, 2));
+        let wanted = of_servers(&["10.0.0.2:51000", "10.0.0.3:51000"]);
+        let meta = Logs::new(Some(fake.log()), None).begin(wanted).expect("it is ours");
+        assert_eq!((meta.boot_epoch, meta.servers[0].epoch), (BootEpoch(7), Epoch(2)));
+        assert_eq!(fake.with(|inside| inside.meta.clone()), meta.to_bytes());
+    }
+
+    #[test]
+    fn a_log_that_names_servers_by_other_places_is_refused_and_left() {
+        let fake = Fake::default();
+        let (first, second, third) = ("10.0.0.2:51000", "10.0.0.3:51000", "10.0.0.4:51000");
+        let written = of_servers(&[first, second]).to_bytes();
+        fake.with(|inside| inside.meta = written.clone());
+        let begin = |servers: &[&str]| Logs::new(Some(fake.log()), None).begin(of_servers(servers));
+        for other in [&[second, first] as &[&str], &[first], &[third, first, second]] {
+            let said = begin(other).expect_err("other places").to_string();
+            assert!(said.contains("2 servers") && said.contains("list those first"), "{said}");
+            assert_eq!(fake.with(|inside| inside.meta.clone()), written);
+        }
+        begin(&[first, third]).expect("the second has moved");
+        begin(&[first, third, second]).expect("a third stands behind them");
+    }
+
+    #[test]
+    fn a_log_of_a_newer_build_is_refused_by_its_version() {
+        let fake = Fake::default();
+        let mut blob = wanted().to_bytes();
+        blob[0] = 3;
+        fake.with(|inside| inside.meta = blob.clone());
+        let said = Logs::new(Some(fake.log()), None).begin(wanted()).expect_err("newer").to_string();
+        assert!(said.contains("newer build") && said.contains("version 3"), "{said}");
+        assert_eq!(fake.with(|inside| inside.meta.clone()), blob);
     }
 
     #[test]
     fn an_incarnation_is_larger_than_any_that_either_log_has_seen_and_durable_in_both() {
         let (ram, disk) = (Fake::default(), Fake::default());
-        let old = LogMeta { boot_epoch: BootEpoch(6), server_epoch: Epoch(2), ..wanted() };
+        let old = with_epochs(wanted(), 6, 2);
         disk.with(|inside| inside.meta = old.to_bytes().to_vec());
         let mut logs = Logs::new(Some(ram.log()), Some(disk.log()));
         let meta = logs.begin(wanted()).expect("they are ours");
-        assert_eq!((meta.boot_epoch, meta.server_epoch), (BootEpoch(7), Epoch(2)));
+        assert_eq!((meta.boot_epoch, meta.servers[0].epoch), (BootEpoch(7), Epoch(2)));
         for fake in [&ram, &disk] {
             assert_eq!(fake.with(|inside| inside.meta.clone()), meta.to_bytes());
         }
@@ -669,7 +845,8 @@ mod tests {
         let address = "10.0.0.9:51000".parse().expect("an address");
         let server = "10.0.0.2:51000".parse().expect("an address");
         let key = ClusterKey::from_bytes([1; 32]);
-        let mut device = Device::new(DeviceConfig::new(DeviceId(3), BootEpoch(1), address, server, key));
+        let config = DeviceConfig::new(DeviceId(3), BootEpoch(1), address, server, key);
+        let mut device = remedy_persist::device(config, PersistConfig::default());
         let error = logs.restore(Nanos(0), &mut device).expect_err("version 77");
         let text = error.to_string();
         assert!(text.contains("record 5") && text.contains("version 77"), "{text}");

@@ -9,8 +9,8 @@ use crate::impair::ImpairmentCounters;
 use crate::logs::LogCounters;
 use crate::neighbours::NeighbourCounters;
 use crate::plane_user::PortReport;
-use remedy_persist::{Device, DeviceCounters, Mishaps, UnsafeNow};
-use scotfree_core::{Durability, Nanos};
+use scotfree_core::{Durability, Nanos, ServerIndex};
+use scotfree_device::{Count, DeviceCounters, Pipeline, UnsafeNow};
 use scotfree_wire::WireError;
 use std::fmt::Write;
 
@@ -60,7 +60,7 @@ impl MetricsText {
         self.text
     }
 
-    /// What the persist device counted (rule 15).
+    /// What the device counted, whatever its functions (rule 15).
     pub fn device(&mut self, counters: &DeviceCounters) {
         let DeviceCounters {
             requests,
@@ -68,15 +68,9 @@ impl MetricsText {
             unadmitted,
             duplicate,
             bad,
-            admitted_updates,
-            logged,
-            ungranted,
-            persist_acks,
-            freed,
-            replays,
-            reforwarded,
+            answered,
+            passed_over,
             past_epoch,
-            without_lease,
             refused,
             sessions_refused,
         } = *counters;
@@ -86,19 +80,13 @@ impl MetricsText {
             ("scotfree_device_unadmitted_total", "Requests forwarded without a stamp.", unadmitted),
             ("scotfree_device_duplicate_total", "Requests seen before.", duplicate),
             ("scotfree_device_bad_total", "Requests dropped because they were not authentic.", bad),
-            ("scotfree_device_admitted_updates_total", "Admitted updates.", admitted_updates),
-            ("scotfree_device_logged_total", "Admitted updates that were logged.", logged),
-            ("scotfree_device_ungranted_total", "Admitted updates that were not logged.", ungranted),
-            ("scotfree_device_persist_acks_total", "PersistAcks sent.", persist_acks),
-            ("scotfree_device_freed_total", "Log entries freed by a ServerAck.", freed),
-            ("scotfree_device_replays_total", "Replays sent.", replays),
-            ("scotfree_device_reforwarded_total", "Replays sent because of age.", reforwarded),
-            ("scotfree_device_past_epoch_total", "Messages of past server epochs refused.", past_epoch),
+            ("scotfree_device_answered_total", "Reads that a function answered.", answered),
             (
-                "scotfree_device_without_lease_total",
-                "PersistAcks withheld for want of a lease.",
-                without_lease,
+                "scotfree_device_passed_over_total",
+                "Words to servers to pass over what was answered.",
+                passed_over,
             ),
+            ("scotfree_device_past_epoch_total", "Messages of past server epochs refused.", past_epoch),
             ("scotfree_device_sessions_refused_total", "Sessions not granted slots.", sessions_refused),
         ] {
             self.count(name, help, value);
@@ -114,6 +102,11 @@ impl MetricsText {
         }
     }
 
+    /// One count of a function's.
+    pub fn function(&mut self, _function: &str, count: Count) {
+        self.count_labelled(count.name, count.help, count.labels, count.value);
+    }
+
     /// What is acknowledged and not yet stable.
     pub fn unsafe_now(&mut self, now: Nanos, gauge: &UnsafeNow) {
         let age = gauge.oldest_since.map_or(0.0, |since| now.since(since).0 as f64 / 1e9);
@@ -124,23 +117,44 @@ impl MetricsText {
     }
 
     /// The state of the device.
-    pub fn state(&mut self, media: Durability, leased: bool, device: &Device) {
+    pub fn state(&mut self, now: Nanos, media: Durability, device: &Pipeline) {
         for (tier, durability) in [("ram", Durability::Ram), ("disk", Durability::Disk)] {
             let works = f64::from(u8::from(media.satisfies(durability)));
             let help = "Whether updates are acknowledged from this log.";
             self.add("scotfree_device_media", MetricKind::Gauge, help, &format!("tier=\"{tier}\""), works);
         }
         for (name, help, value) in [
-            ("scotfree_device_leased", "Whether the server lets it acknowledge.", u8::from(leased).into()),
             ("scotfree_device_sessions", "Sessions with slots.", device.session_count() as f64),
             ("scotfree_device_boot_epoch", "Its incarnation.", device.boot_epoch().0.into()),
-            (
-                "scotfree_device_server_epoch",
-                "The largest server epoch seen.",
-                device.server_epoch().0.into(),
-            ),
         ] {
             self.gauge(name, help, value);
+        }
+        self.servers(
+            "scotfree_device_leased",
+            "Whether the server lets it acknowledge.",
+            device,
+            |device, server| u8::from(device.has_lease(server, now)).into(),
+        );
+        self.servers(
+            "scotfree_device_server_epoch",
+            "The largest server epoch seen.",
+            device,
+            |device, server| device.server_epoch(server).0.into(),
+        );
+    }
+
+    /// One gauge of each server.
+    fn servers(
+        &mut self,
+        name: &'static str,
+        help: &str,
+        device: &Pipeline,
+        value: impl Fn(&Pipeline, ServerIndex) -> f64,
+    ) {
+        let base = device.base();
+        for server in (0..base.server_count()).map(|index| ServerIndex(index as u8)) {
+            let labels = format!("server=\"{}\"", base.server_address(server));
+            self.add(name, MetricKind::Gauge, help, &labels, value(device, server));
         }
     }
 
@@ -247,16 +261,6 @@ impl MetricsText {
         }
     }
 
-    /// What went wrong between the device and its fast path.
-    pub fn mishaps(&mut self, mishaps: &Mishaps) {
-        let Mishaps { damaged, stuck, without_slots } = *mishaps;
-        let values = [("damaged", damaged), ("stuck", stuck), ("without_slots", without_slots)];
-        for (kind, value) in values {
-            let help = "Entries or sessions that the device and its fast path could not share, by kind.";
-            self.count_labelled("scotfree_fast_path_mishaps_total", help, &format!("kind=\"{kind}\""), value);
-        }
-    }
-
     /// The ports by which frames of programs leave for nobody.
     pub fn unreachable(&mut self, ports: &[String]) {
         let help = "Ports whose other end takes no frames from programs: what is sent there vanishes.";
@@ -344,16 +348,18 @@ const IMPAIRMENT_VALUES: [Series<ImpairmentCounters>; 7] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use remedy_persist::DeviceConfig;
+    use remedy_persist::PersistConfig;
     use scotfree_core::{BootEpoch, DeviceId};
+    use scotfree_device::DeviceConfig;
     use scotfree_io::packet_port::PacketPortCounters;
     use scotfree_wire::ClusterKey;
 
-    fn device() -> Device {
+    fn device() -> Pipeline {
         let address = |text: &str| text.parse().expect("an address");
         let (control, server) = (address("10.0.0.9:51000"), address("10.0.0.2:51000"));
         let key = ClusterKey::from_bytes([1; 32]);
-        Device::new(DeviceConfig::new(DeviceId(1), BootEpoch(4), control, server, key))
+        let config = DeviceConfig::new(DeviceId(1), BootEpoch(4), control, server, key);
+        remedy_persist::device(config, PersistConfig::default())
     }
 
     #[test]
@@ -361,7 +367,9 @@ mod tests {
         let mut text = MetricsText::default();
         text.device(&DeviceCounters::default());
         text.unsafe_now(Nanos(5), &UnsafeNow { entries: 2, bytes: 9, oldest_since: Some(Nanos(1)) });
-        text.state(Durability::Ram, true, &device());
+        let device = device();
+        device.function_counters(&mut |function, count| text.function(function, count));
+        text.state(Nanos(1), Durability::Ram, &device);
         text.datapath(&DatapathCounters::default());
         text.logs(&LogCounters::default(), 1);
         text.bridge(&BridgeCounters::default(), 7);
@@ -389,5 +397,7 @@ mod tests {
         assert!(text.contains("scotfree_unsafe_entries 2\n"));
         assert!(text.contains("scotfree_impaired_lost_total{port=\"p0\",direction=\"ingress\"} 3\n"));
         assert!(text.contains("scotfree_device_media{tier=\"disk\"} 0\n"));
+        assert!(text.contains("scotfree_device_leased{server=\"10.0.0.2:51000\"} 0\n"));
+        assert!(text.contains("scotfree_device_logged_total 0\n"));
     }
 }

@@ -9,7 +9,7 @@ use crate::datapath::{scotfree_offset, Arrival, Datapath};
 use crate::impair::{Impairer, Impairment, ImpairmentCounters};
 use crate::notice::Notices;
 use crate::outbox::{FrameSource, Outbox};
-use scotfree_core::{Nanos, SessionId};
+use scotfree_core::{Nanos, ServerIndex, SessionId};
 use scotfree_io::frame::{complete_checksums, Checksums, Ethernet, ETHERNET_HEADER_BYTES, VLAN_TAG_BYTES};
 use scotfree_io::packet_port::{FrameBurst, PacketPort, PacketPortConfig, PacketPortCounters, PortError};
 use scotfree_wire::ClusterKey;
@@ -139,9 +139,9 @@ impl UserPlane {
         self.datapath.on_passed(now, ingress, frame, &mut self.outbox, notices);
     }
 
-    /// A fast path has logged an entry that is to go to disk.
-    pub fn on_entry(&mut self, now: Nanos, session: SessionId, notices: &mut Notices) {
-        self.datapath.on_entry(now, session, &mut self.outbox, notices);
+    /// Programs have logged an entry that is to go to disk.
+    pub fn on_entry(&mut self, now: Nanos, entry: (ServerIndex, SessionId), notices: &mut Notices) {
+        self.datapath.on_entry(now, entry, &mut self.outbox, notices);
     }
 
     /// Whether a port has more frames than the last burst held.
@@ -226,7 +226,7 @@ impl UserPlane {
 
     /// Looks whether the logs' files and the interfaces are still there and whether interfaces went down.
     pub fn check(&mut self, now: Nanos, notices: &mut Notices) {
-        self.datapath.check(now, notices);
+        self.datapath.check(now, &mut self.outbox, notices);
         for port in &mut self.ports {
             let times_down = port.socket.counters().link_down;
             if std::mem::replace(&mut port.times_down, times_down) != times_down {

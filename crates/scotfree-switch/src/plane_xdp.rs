@@ -6,26 +6,23 @@
 use crate::bridge::PortIndex;
 use crate::config::{SwitchConfig, XdpConfig};
 use crate::events::Events;
-use crate::fast_path::{Before, FastPath};
 use crate::metrics::MetricsText;
 use crate::notice::Notices;
 use crate::plane::Plane;
 use crate::plane_user::UserPlane;
-use remedy_persist::{Device, DeviceCounters, DeviceOwn, Mishaps};
-use remedy_persist_kernel::Mirror;
-use scotfree_core::{BootEpoch, Effects, Nanos, SessionId};
+use crate::programs::Programs;
+use scotfree_core::{BootEpoch, Nanos, ServerIndex, SessionId};
+use scotfree_device::{DeviceCounters, Pipeline};
 use scotfree_wire::{ClusterKey, Direction, KeyEpoch};
 use scotfree_xdp::{
     AttachMode, Functions, Interface, Kernel, KernelConfig, KernelError, KeyWords, Port, Settings, Upcall,
     Upcalls,
 };
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-/// The device's server among the programs' servers.
-const SERVER: usize = 0;
 /// How many slots a new log has, unless somebody says.
 pub(crate) const SLOTS_DEFAULT: u32 = 32_768;
 
@@ -41,7 +38,7 @@ impl Loaded {
     pub(crate) fn load(config: &SwitchConfig, xdp: &XdpConfig) -> Result<Loaded, KernelError> {
         let pin = Some(xdp.pin.clone());
         let slot_count = xdp.slots.or_else(|| scotfree_xdp::slot_count(&xdp.pin)).unwrap_or(SLOTS_DEFAULT);
-        let kernel = Kernel::load(&KernelConfig { slot_count, pin, functions: Functions::ALL })?;
+        let kernel = Kernel::load(&KernelConfig { slot_count, pin, functions: functions(config)? })?;
         // A daemon before may have been of an older epoch of the key.
         let stamp_keys = config.cluster_key.controls(Direction::Stamp);
         let mut stamp_keys: Vec<_> = stamp_keys.all().map(|key| KeyWords(key.words())).collect();
@@ -82,13 +79,15 @@ impl Loaded {
     pub(crate) fn attach(
         self,
         config: &SwitchConfig,
-        mut device: Device,
-        common: impl FnOnce(Device) -> UserPlane,
+        mut device: Pipeline,
+        common: impl FnOnce(Pipeline) -> UserPlane,
     ) -> Result<XdpPlane, KernelError> {
         self.kernel.shared().set(&settings(config, &self.config));
         if self.kernel.adopted() && self.kernel.shared().boot_epoch() == device.boot_epoch() {
-            let server = self.kernel.shared().server(SERVER);
-            device.resume(server.accepted(), server.lease());
+            for index in 0..config.servers.len() {
+                let server = self.kernel.shared().server(index);
+                device.resume(ServerIndex(index as u8), server.accepted(), server.lease());
+            }
         }
         let common_ports = |common: &UserPlane| -> Vec<Port> {
             let ports = common.interfaces().into_iter();
@@ -98,21 +97,27 @@ impl Loaded {
         let ports = common_ports(&common);
         let mode = if self.config.generic { AttachMode::Generic } else { AttachMode::Native };
         let kernel = self.kernel;
-        let known_server = kernel.shared().server(SERVER).ifindex();
-        if ports.iter().any(|port| port.ifindex == known_server) {
-            kernel.set_server_port(&ports, SERVER, known_server)?;
+        for index in 0..config.servers.len() {
+            let known = kernel.shared().server(index).ifindex();
+            if ports.iter().any(|port| port.ifindex == known) {
+                kernel.set_server_port(&ports, index, known)?;
+            }
         }
         let upcalls = kernel.upcalls()?;
         let shared = Arc::new(kernel);
         let path = common.datapath_mut();
-        let mirror = path.begin_fast_path(|device, effects| {
-            let numbers = ports.iter().map(|port| port.ifindex).collect();
-            Mirror::start(Arc::clone(&shared), numbers, device, effects)
+        let numbers: Vec<u32> = ports.iter().map(|port| port.ifindex).collect();
+        path.begin_programs(|device, effects| {
+            config.parts.iter().filter(|part| is_listed(config, part.function)).try_for_each(|part| {
+                device.put_in_kernel(part.function, |base, function| {
+                    (part.start)(&shared, &numbers, base, function, effects)
+                })
+            })
         })?;
-        path.set_fast_path(Box::new(KernelFastPath {
-            mirror,
+        path.set_programs(Box::new(KernelPrograms {
+            kernel: Arc::clone(&shared),
             ports: ports.clone(),
-            server: config.server.ip(),
+            servers: config.servers.iter().map(SocketAddr::ip).collect(),
             generic: self.config.generic,
         }));
         let links = shared.attach(&ports, mode)?;
@@ -123,6 +128,7 @@ impl Loaded {
             kernel: shared,
             events: Events::default(),
             entries: Vec::new(),
+            server_count: config.servers.len() as u8,
             more: false,
             generic: self.config.generic,
             _links: links,
@@ -149,7 +155,7 @@ fn settings(config: &SwitchConfig, xdp: &XdpConfig) -> Settings {
     let (first, last) = (*config.scotfree_ports.start(), *config.scotfree_ports.end());
     Settings {
         device: config.device,
-        servers: vec![config.server],
+        servers: config.servers.clone(),
         control: config.control,
         ports: (first, last),
         stamp_key: KeyWords(config.cluster_key.control(Direction::Stamp).words()),
@@ -172,6 +178,7 @@ pub(crate) struct XdpPlane {
     events: Events,
     /// Of one burst, the sessions with new entries that go to disk.
     entries: Vec<SessionId>,
+    server_count: u8,
     more: bool,
     generic: bool,
     /// The attachments end with these descriptors, unless they are kept.
@@ -211,8 +218,11 @@ impl Plane for XdpPlane {
             Upcall::Entry { session, .. } => entries.push(session),
             Upcall::Event(event) => events.add(event),
         });
+        // Sessions of several servers may bear the same name: each is looked at.
         for session in self.entries.drain(..) {
-            self.common.on_entry(now, session, notices);
+            for server in (0..self.server_count).map(ServerIndex) {
+                self.common.on_entry(now, (server, session), notices);
+            }
         }
         self.more = taken == scotfree_xdp::UPCALLS_BURST_MAX;
         Ok(())
@@ -238,55 +248,38 @@ impl Plane for XdpPlane {
     }
 }
 
-/// The programs as the device's fast path.
-struct KernelFastPath {
-    mirror: Mirror,
+/// The functions that the programs have a part of: all of the list, since what they do not see they cannot pass by.
+fn functions(config: &SwitchConfig) -> Result<Functions, KernelError> {
+    let names: Vec<&str> = config.functions.iter().map(|function| function.name).collect();
+    Functions::named(&names)
+}
+
+fn is_listed(config: &SwitchConfig, name: &str) -> bool {
+    config.functions.iter().any(|function| function.name == name)
+}
+
+/// The programs, as the path of a frame knows them.
+struct KernelPrograms {
+    kernel: Arc<Kernel>,
     ports: Vec<Port>,
-    server: IpAddr,
+    servers: Vec<IpAddr>,
     generic: bool,
 }
 
-impl FastPath for KernelFastPath {
-    fn before(
-        &mut self,
-        now: Nanos,
-        what: Before<'_>,
-        device: &mut Device,
-        effects: &mut Effects<DeviceOwn>,
-    ) -> Result<(), String> {
-        let done = match what {
-            Before::Message(message) => self.mirror.before_message(message, device, effects),
-            Before::Timer => self.mirror.before_timer(now, device, effects),
-            Before::Promotion | Before::NewKey => self.mirror.before_all(device, effects),
-            Before::Entry(session) => self.mirror.on_entry(session, device, effects),
-            Before::Look => self.mirror.sync_all(device, effects),
-        };
-        done.map_err(|error| error.to_string())
-    }
-
-    fn after(&mut self, device: &mut Device) -> Result<(), String> {
-        self.mirror.after(device).map_err(|error| error.to_string())
-    }
-
-    fn next_timer(&self) -> Nanos {
-        self.mirror.next_timer()
-    }
-
+impl Programs for KernelPrograms {
     fn heard(&mut self, host: IpAddr, port: PortIndex) -> Result<(), String> {
-        let kernel = self.mirror.kernel();
         let ifindex = self.ports[port.0].ifindex;
-        if host != self.server || kernel.shared().server(SERVER).ifindex() == ifindex {
-            return Ok(());
+        for (index, server) in self.servers.iter().enumerate() {
+            if *server == host && self.kernel.shared().server(index).ifindex() != ifindex {
+                let set = self.kernel.set_server_port(&self.ports, index, ifindex);
+                set.map_err(|error| error.to_string())?;
+            }
         }
-        kernel.set_server_port(&self.ports, SERVER, ifindex).map_err(|error| error.to_string())
-    }
-
-    fn mishaps(&self) -> Mishaps {
-        self.mirror.mishaps()
+        Ok(())
     }
 
     fn is_kept(&self) -> bool {
-        self.mirror.kernel().is_kept()
+        self.kernel.is_kept()
     }
 
     fn unreachable(&self) -> Vec<String> {
@@ -294,6 +287,17 @@ impl FastPath for KernelFastPath {
     }
 
     fn counters(&self) -> Result<DeviceCounters, String> {
-        remedy_persist_kernel::counters(self.mirror.kernel()).map_err(|error| error.to_string())
+        let counted = self.kernel.counters().map_err(|error| error.to_string())?;
+        Ok(DeviceCounters {
+            requests: counted.requests,
+            admitted: counted.admitted,
+            unadmitted: counted.unadmitted,
+            duplicate: counted.duplicate,
+            bad: counted.bad,
+            answered: counted.answered,
+            past_epoch: counted.past_epoch,
+            refused: counted.refused,
+            ..DeviceCounters::default()
+        })
     }
 }

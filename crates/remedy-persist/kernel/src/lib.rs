@@ -6,11 +6,13 @@
 
 mod counters;
 mod mirror;
+mod part;
 mod room;
 mod slots;
 
 pub use counters::counters;
 pub use mirror::Mirror;
+pub use part::PART;
 pub use slots::{SlotHead, SlotState, Slots};
 
 /// Persist's name in the list of functions.

@@ -10,26 +10,24 @@ mod free_slots;
 use crate::room::Room;
 use crate::slots::Slots;
 use free_slots::FreeSlots;
-use remedy_persist::{Device, DeviceOwn, Mishaps, OrderCounter, PortNumber};
-use scotfree_core::{Effects, Nanos, OrderNumber, SeqNum, SessionId};
+use remedy_persist::{FastSide, Mishaps};
+use scotfree_core::{Nanos, OrderNumber, SeqNum, ServerIndex, SessionId};
+use scotfree_device::{DeviceEffects, OrderCounter, PortNumber, SessionName};
 use scotfree_wire::{Key, Kind, Packet, Tail};
-use scotfree_xdp::{Kernel, KernelError, SharedServer, SESSIONS_MAX};
+use scotfree_xdp::{Kernel, KernelError, Session, SharedServer, SESSIONS_MAX};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How often the machine takes over what the programs have done, so that entries age in it.
 const SYNC_INTERVAL: Nanos = Nanos::from_millis(100);
 
-/// The machine's server among the programs' servers.
-const SERVER: usize = 0;
-
-/// The counter of order numbers in the memory that the programs share.
+/// The counter of a server's order numbers in the memory that the programs share.
 #[derive(Clone)]
-struct SharedOrder(Arc<Kernel>);
+struct SharedOrder(Arc<Kernel>, ServerIndex);
 
 impl SharedOrder {
     fn server(&self) -> SharedServer<'_> {
-        self.0.shared().server(SERVER)
+        self.0.shared().server(usize::from(self.1 .0))
     }
 }
 
@@ -80,9 +78,9 @@ pub struct Mirror {
     slots: Slots,
     /// The ports in the order in which the machine counts them, by the kernel's numbers.
     ports: Vec<u32>,
-    known: BTreeMap<SessionId, Known>,
+    known: BTreeMap<SessionName, Known>,
     free: FreeSlots,
-    held: Vec<SessionId>,
+    held: Vec<SessionName>,
     packet: Vec<u8>,
     seqs: Vec<SeqNum>,
     sync_at: Nanos,
@@ -95,8 +93,8 @@ impl Mirror {
     pub fn start(
         kernel: Arc<Kernel>,
         ports: Vec<u32>,
-        device: &mut Device,
-        effects: &mut Effects<DeviceOwn>,
+        device: &mut FastSide<'_>,
+        effects: &mut DeviceEffects,
     ) -> Result<Mirror, KernelError> {
         let slots = Slots::open(&kernel)?;
         let mut mirror = Mirror {
@@ -111,13 +109,17 @@ impl Mirror {
             sync_at: Nanos(0),
             mishaps: Mishaps::default(),
         };
-        device.share_with_fast_path(Box::new(SharedOrder(Arc::clone(&mirror.kernel))));
+        for server in servers(device) {
+            device.share(server, Box::new(SharedOrder(Arc::clone(&mirror.kernel), server)));
+        }
         if mirror.kernel.adopted() {
             mirror.take_over(device, effects)?;
         }
         if mirror.kernel.shared().boot_epoch() != device.boot_epoch() {
             // Every session is held.
-            mirror.kernel.shared().server(SERVER).order_restart();
+            for server in servers(device) {
+                mirror.kernel.shared().server(usize::from(server.0)).order_restart();
+            }
         }
         device.touch_all();
         mirror.after(device)?;
@@ -127,15 +129,16 @@ impl Mirror {
     /// Takes over the sessions that a daemon before left; such as the machine does not know are removed.
     fn take_over(
         &mut self,
-        device: &mut Device,
-        effects: &mut Effects<DeviceOwn>,
+        device: &mut FastSide<'_>,
+        effects: &mut DeviceEffects,
     ) -> Result<(), KernelError> {
         for index in 0..SESSIONS_MAX as u32 {
             let Some(state) = self.kernel.hold(index)? else {
                 self.kernel.release(index);
                 continue;
             };
-            let same = device.session_view(state.id).is_some_and(|view| view.region == index);
+            let name = name_of(&state);
+            let same = device.session_view(name).is_some_and(|view| view.region == index);
             if !same {
                 self.kernel.remove_session(&state)?;
                 self.kernel.release(index);
@@ -153,12 +156,12 @@ impl Mirror {
                 disorder_until: room.disorder_until,
                 held: true,
             };
-            self.known.insert(state.id, known);
-            self.held.push(state.id);
+            self.known.insert(name, known);
+            self.held.push(name);
             if let Some(port) = self.ports.iter().position(|ifindex| *ifindex == state.client_ifindex) {
-                device.absorb_port(state.id, PortNumber(port as u32));
+                device.absorb_port(name, PortNumber(port as u32));
             }
-            device.keep_log_key(state.id, Key::from_words(state.client_to_server.0));
+            device.keep_log_key(name, Key::from_words(state.client_to_server.0));
             self.absorb(&state, device, effects);
         }
         Ok(())
@@ -176,23 +179,24 @@ impl Mirror {
 
     // ---- before the machine decides
 
-    /// Before the machine sees a message.
-    pub fn before_message(
+    /// Before the machine sees a packet to or from a server.
+    pub fn before_packet(
         &mut self,
-        message: &[u8],
-        device: &mut Device,
-        effects: &mut Effects<DeviceOwn>,
+        packet: &Packet<'_>,
+        server: ServerIndex,
+        device: &mut FastSide<'_>,
+        effects: &mut DeviceEffects,
     ) -> Result<(), KernelError> {
-        let Ok(packet) = Packet::parse(message) else { return Ok(()) };
+        let name = SessionName { server, id: packet.session() };
         match packet.kind() {
             Kind::Update | Kind::Read | Kind::Bypass | Kind::ServerAck | Kind::Heartbeat | Kind::Drain => {
-                self.hold(packet.session(), device, effects)
+                self.hold(name, device, effects)
             }
-            Kind::SessionAccept if device.has_room() => self.hold(packet.session(), device, effects),
+            Kind::SessionAccept if device.has_room() => self.hold(name, device, effects),
             Kind::SessionAccept | Kind::RecoveryPoll => self.hold_all(device, effects),
-            Kind::SessionClose => self.hold(packet.session(), device, effects),
+            Kind::SessionClose => self.hold(name, device, effects),
             Kind::Retransmit if packet.session() == SessionId(0) => self.sync_all(device, effects),
-            Kind::Retransmit => self.sync(packet.session(), device, effects),
+            Kind::Retransmit => self.sync(name, device, effects),
             Kind::Lease => {
                 // A lease that raises the boot epoch begins the order anew.
                 let raises =
@@ -215,8 +219,8 @@ impl Mirror {
     pub fn before_timer(
         &mut self,
         now: Nanos,
-        device: &mut Device,
-        effects: &mut Effects<DeviceOwn>,
+        device: &mut FastSide<'_>,
+        effects: &mut DeviceEffects,
     ) -> Result<(), KernelError> {
         if device.forgets_at(now) {
             self.hold_all(device, effects)?;
@@ -233,8 +237,8 @@ impl Mirror {
     /// takes the cluster's key anew.
     pub fn before_all(
         &mut self,
-        device: &mut Device,
-        effects: &mut Effects<DeviceOwn>,
+        device: &mut FastSide<'_>,
+        effects: &mut DeviceEffects,
     ) -> Result<(), KernelError> {
         self.hold_all(device, effects)
     }
@@ -248,31 +252,35 @@ impl Mirror {
     /// acknowledged is left for the next decision: asking for each that lives would cost more than the entries.
     pub fn on_entry(
         &mut self,
-        id: SessionId,
-        device: &mut Device,
-        effects: &mut Effects<DeviceOwn>,
+        name: SessionName,
+        device: &mut FastSide<'_>,
+        effects: &mut DeviceEffects,
     ) -> Result<(), KernelError> {
-        let Some(known) = self.known.get(&id).filter(|known| !known.held) else { return Ok(()) };
+        let Some(known) = self.known.get(&name).filter(|known| !known.held) else { return Ok(()) };
         if let Some(state) = self.kernel.session(known.index)? {
             self.absorb_new(&state, device, effects);
         }
         Ok(())
     }
 
-    fn hold_all(&mut self, device: &mut Device, effects: &mut Effects<DeviceOwn>) -> Result<(), KernelError> {
-        let ids: Vec<SessionId> = self.known.keys().copied().collect();
-        ids.into_iter().try_for_each(|id| self.hold(id, device, effects))
+    fn hold_all(
+        &mut self,
+        device: &mut FastSide<'_>,
+        effects: &mut DeviceEffects,
+    ) -> Result<(), KernelError> {
+        let names: Vec<SessionName> = self.known.keys().copied().collect();
+        names.into_iter().try_for_each(|name| self.hold(name, device, effects))
     }
 
     fn hold(
         &mut self,
-        id: SessionId,
-        device: &mut Device,
-        effects: &mut Effects<DeviceOwn>,
+        name: SessionName,
+        device: &mut FastSide<'_>,
+        effects: &mut DeviceEffects,
     ) -> Result<(), KernelError> {
-        let Some(known) = self.known.get_mut(&id).filter(|known| !known.held) else { return Ok(()) };
+        let Some(known) = self.known.get_mut(&name).filter(|known| !known.held) else { return Ok(()) };
         known.held = true;
-        self.held.push(id);
+        self.held.push(name);
         if let Some(state) = self.kernel.hold(known.index)? {
             self.absorb(&state, device, effects);
         }
@@ -282,23 +290,33 @@ impl Mirror {
     /// Takes over what the programs have done so far with all sessions, without stopping them.
     pub fn sync_all(
         &mut self,
-        device: &mut Device,
-        effects: &mut Effects<DeviceOwn>,
+        device: &mut FastSide<'_>,
+        effects: &mut DeviceEffects,
     ) -> Result<(), KernelError> {
-        let ids: Vec<SessionId> = self.known.keys().copied().collect();
-        ids.into_iter().try_for_each(|id| self.sync(id, device, effects))
+        let names: Vec<SessionName> = self.known.keys().copied().collect();
+        names.into_iter().try_for_each(|name| self.sync(name, device, effects))
     }
 
     fn sync(
         &mut self,
-        id: SessionId,
-        device: &mut Device,
-        effects: &mut Effects<DeviceOwn>,
+        name: SessionName,
+        device: &mut FastSide<'_>,
+        effects: &mut DeviceEffects,
     ) -> Result<(), KernelError> {
-        let Some(known) = self.known.get(&id).filter(|known| !known.held) else { return Ok(()) };
+        let Some(known) = self.known.get(&name).filter(|known| !known.held) else { return Ok(()) };
         if let Some(state) = self.kernel.session(known.index)? {
             self.absorb(&state, device, effects);
         }
         Ok(())
     }
+}
+
+/// The name of a session in the programs' tables.
+fn name_of(state: &Session) -> SessionName {
+    SessionName { server: ServerIndex(state.server as u8), id: state.id }
+}
+
+/// The servers of the device.
+fn servers(device: &FastSide<'_>) -> impl Iterator<Item = ServerIndex> + use<> {
+    (0..device.base().server_count()).map(|index| ServerIndex(index as u8))
 }

@@ -1,8 +1,11 @@
 //! What happens at the limits that no configuration names: each `*_MAX` of the device, reached.
 
-use crate::device::{ENDED_MAX, FRAGMENT_BYTES_MAX, PAGE_RECORDS_MAX};
-use crate::{Device, DeviceConfig, DeviceOwn, Origin, PortNumber};
-use scotfree_core::{BootEpoch, DeviceId, Effect, Effects, Epoch, Machine, Nanos, SeqNum, SessionId};
+use crate::PersistConfig;
+use scotfree_core::{BootEpoch, DeviceId, Effect, Epoch, Machine, Nanos, SeqNum, ServerIndex, SessionId};
+use scotfree_device::{
+    DeviceConfig, DeviceEffects, DeviceOwn, Origin, Pipeline, PortNumber, ENDED_MAX, FRAGMENT_BYTES_MAX,
+    FRAGMENT_SETS_MAX, PAGE_RECORDS_MAX,
+};
 use scotfree_session::by_hand::{
     accept, address, barrier, client_address, cluster, device_address, header, nonce, packet, sent,
     server_address, session_keys, update, NOW,
@@ -13,8 +16,8 @@ use scotfree_wire::{
 };
 
 struct DeviceBench {
-    device: Device,
-    effects: Effects<DeviceOwn>,
+    device: Pipeline,
+    effects: DeviceEffects,
 }
 
 impl DeviceBench {
@@ -27,7 +30,10 @@ impl DeviceBench {
             DeviceConfig::new(DeviceId(1), BootEpoch(1), device_address(), server_address(), cluster());
         config.window_max = 128;
         adjust(&mut config);
-        let mut bench = DeviceBench { device: Device::new(config), effects: Effects::new() };
+        let mut bench = DeviceBench {
+            device: crate::device(config, PersistConfig::default()),
+            effects: DeviceEffects::new(),
+        };
         bench.lease(BootEpoch(1));
         bench
     }
@@ -36,7 +42,7 @@ impl DeviceBench {
         let duration = Nanos::from_secs(100);
         let tail = LeaseTail { asked_at: NOW, duration, device: DeviceId(1), boot_epoch };
         self.command(&header(Kind::Lease, 0, 0), &Tail::Lease(tail));
-        assert!(self.device.has_lease(NOW));
+        assert!(self.device.has_lease(ServerIndex(0), NOW));
     }
 
     fn command(&mut self, header: &Header, tail: &Tail) -> Vec<Vec<u8>> {
@@ -100,8 +106,7 @@ fn a_question_is_answered_with_replay_burst_max_entries_and_where_to_go_on() {
     }
     let range = RangeTail { first: 1, last: 100, boot_epoch: BootEpoch(0) };
     let answer = bench.command(&header(Kind::Retransmit, 1, 0), &Tail::Range(range));
-    let burst =
-        DeviceConfig::new(DeviceId(1), BootEpoch(1), address(1), address(2), cluster()).replay_burst_max;
+    let burst = PersistConfig::default().replay_burst_max;
     assert_eq!(answer.len(), burst as usize + 1);
     let last = Packet::parse(&answer[burst as usize]).expect("the end of the answer");
     assert!(last.flags().has(Flags::VOID));
@@ -137,10 +142,10 @@ fn a_follower_that_becomes_the_head_knows_of_writes_that_it_has_not_seen() {
     let by_head = Stamp { device: DeviceId(2), ..barrier(1, 0, 24) };
     emit_stamp(&mut read, &by_head, &cluster().control(Direction::Stamp)).expect("a request has room");
     bench.request(&read);
-    bench.device.promote(&mut bench.effects);
+    bench.device.promote(NOW, &mut bench.effects);
     bench.lease(BootEpoch(2));
     bench.request(&update(1, 26, b"x")[0]);
-    let entry = bench.device.entries().next().expect("the update is logged");
+    let entry = bench.device.entries()[0];
     assert_eq!((entry.seq, entry.stamp.previous_write), (SeqNum(26), SeqNum(24)));
 }
 
@@ -154,9 +159,12 @@ fn incomplete_updates_at_the_device_hold_at_most_fragment_bytes_max() {
         bench.learn(id);
         bench.request(&update(id, 1, &large)[0]);
     }
-    assert!(bench.device.fragments.bytes_reserved() <= FRAGMENT_BYTES_MAX);
-    assert_eq!(bench.device.fragments.set_count(), FRAGMENT_BYTES_MAX / REQUEST_BYTES_MAX);
-    assert!(bench.device.fragments.set_count() <= crate::device::FRAGMENT_SETS_MAX);
+    assert!(bench.device.base().fragments(ServerIndex(0)).bytes_reserved() <= FRAGMENT_BYTES_MAX);
+    assert_eq!(
+        bench.device.base().fragments(ServerIndex(0)).set_count(),
+        FRAGMENT_BYTES_MAX / REQUEST_BYTES_MAX
+    );
+    assert!(bench.device.base().fragments(ServerIndex(0)).set_count() <= FRAGMENT_SETS_MAX);
 }
 
 #[test]
@@ -227,24 +235,24 @@ fn of_a_session_whose_key_was_taken_away_the_entries_stay_and_nothing_else() {
     let secrets = vec![(KeyEpoch(0), [3; 32]), (KeyEpoch(1), [4; 32])];
     let both = ClusterKey::from_epochs(secrets.clone()).expect("they grow");
     let new = ClusterKey::from_epochs(secrets[1..].to_vec()).expect("one is enough");
-    bench.device.set_cluster_key(both);
+    bench.device.set_cluster_key(NOW, both, &mut bench.effects);
     bench.request(&update(1, 2, b"x")[0]);
-    assert_eq!(bench.device.counters().logged, 2, "its epoch is still there");
-    bench.device.set_cluster_key(new.clone());
+    assert_eq!(crate::counters(&bench.device).logged, 2, "its epoch is still there");
+    bench.device.set_cluster_key(NOW, new.clone(), &mut bench.effects);
     bench.request(&update(1, 3, b"x")[0]);
     bench.request(&update(1, 1, b"x")[0]);
-    let counters = *bench.device.counters();
-    assert_eq!((counters.logged, counters.persist_acks, counters.duplicate), (2, 2, 0));
+    let (counters, persist) = (*bench.device.counters(), crate::counters(&bench.device));
+    assert_eq!((persist.logged, persist.persist_acks, counters.duplicate), (2, 2, 0));
     assert_eq!(counters.refused[WireError::UnknownKeyEpoch as usize], 2);
     let mut stable = |key| {
         let word = packet(&header(Kind::ServerAck, 1, 1), &Tail::Empty, &[], &key);
         bench.device.on_message(NOW, server_address(), client_address(), &word, &mut bench.effects);
         bench.flush();
-        bench.device.counters().freed
+        crate::counters(&bench.device).freed
     };
     assert_eq!(stable(session_keys(1).server_to_client), 0, "a word under the key that is gone");
     assert_eq!(stable(new.session(&nonce(1), &[9; 16], SessionId(1), Epoch(1)).server_to_client), 1);
-    assert_eq!(bench.device.entries().count(), 1);
+    assert_eq!(bench.device.entry_count(), 1);
 }
 
 #[test]
@@ -270,12 +278,15 @@ fn a_slot_whose_record_was_refused_is_logged_again_later() {
     for seq in 1..=128 {
         update_into(&mut bench, seq, true);
     }
-    assert_eq!(bench.device.counters().persist_acks, 0);
+    assert_eq!(crate::counters(&bench.device).persist_acks, 0);
     let mut stable = header(Kind::ServerAck, 1, 128);
     stable.epoch = Epoch(1);
     bench.command(&stable, &Tail::Empty);
     update_into(&mut bench, 129, false);
-    assert_eq!((bench.device.counters().logged, bench.device.counters().persist_acks), (129, 1));
+    assert_eq!(
+        (crate::counters(&bench.device).logged, crate::counters(&bench.device).persist_acks),
+        (129, 1)
+    );
 }
 
 #[test]
@@ -288,9 +299,9 @@ fn at_sessions_max_a_device_lets_a_session_go_whose_client_never_spoke() {
     // The oldest that is silent has gone; the new one is taught again and stays.
     bench.learn(3);
     bench.request(&update(3, 1, b"x")[0]);
-    assert_eq!((bench.device.session_count(), bench.device.counters().logged), (2, 2));
+    assert_eq!((bench.device.session_count(), crate::counters(&bench.device).logged), (2, 2));
     bench.learn(4);
     bench.learn(4);
     bench.request(&update(4, 1, b"x")[0]);
-    assert_eq!((bench.device.session_count(), bench.device.counters().logged), (2, 2));
+    assert_eq!((bench.device.session_count(), crate::counters(&bench.device).logged), (2, 2));
 }

@@ -2,8 +2,8 @@
 //!
 //! Invariant: a token's high bit says which domain its record is for, as in the device's shells.
 
-use remedy_persist::DISK_TOKEN_BIT;
 use scotfree_core::{Durability, Token};
+use scotfree_device::DISK_TOKEN_BIT;
 use scotfree_sim::media::Domain;
 use scotfree_sim::rng::Rng;
 

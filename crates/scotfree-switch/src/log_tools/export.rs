@@ -4,8 +4,8 @@
 //! it was before or as it shall be.
 
 use super::{read, LogKind, LogToolError};
-use remedy_persist::Device;
 use scotfree_core::Durability;
+use scotfree_device::{Maker, Pipeline};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -24,13 +24,13 @@ pub enum Payloads {
 pub struct Export {
     file: (u64, u64),
     kind: LogKind,
-    device: Option<Device>,
+    device: Option<Pipeline>,
 }
 
 impl Export {
-    /// Reads the whole log at `path`, changing nothing.
-    pub fn read(path: &Path) -> Result<Export, LogToolError> {
-        let log = read(path)?;
+    /// Reads the whole log at `path`, changing nothing; `functions` are all that may have written it.
+    pub fn read(path: &Path, functions: &[Maker]) -> Result<Export, LogToolError> {
+        let log = read(path, functions)?;
         let file = identity(path).unwrap_or_default();
         Ok(Export { file, kind: log.contents.kind, device: log.device })
     }
@@ -41,14 +41,15 @@ impl Export {
             LogKind::Ram => Durability::Ram,
             LogKind::Disk => Durability::Disk,
         };
-        for entry in self.device.iter().flat_map(Device::entries) {
-            let (session, seq, stamp) = (entry.session.0, entry.seq.0, entry.stamp);
+        for entry in self.device.iter().flat_map(Pipeline::entries) {
+            let (session, seq, stamp) = (entry.session.id.0, entry.seq.0, entry.stamp);
             // Numbers, names of durabilities and hexadecimal digits need no escaping.
             write!(
                 out,
-                "{{\"session\":{session},\"seq\":{seq},\"stamp\":{{\"device\":{},\"boot_epoch\":{},\
+                "{{\"server\":{},\"session\":{session},\"seq\":{seq},\"stamp\":{{\"device\":{},\"boot_epoch\":{},\
                  \"order_number\":{},\"previous_write\":{}}},\"durability\":\"{durability}\",\"asked\":\"{}\",\
                  \"key_hash\":\"{:016x}\",\"payload_bytes\":{}",
+                entry.session.server.0,
                 stamp.device.0,
                 stamp.boot_epoch.0,
                 stamp.number.0,

@@ -12,7 +12,8 @@ pub use export::{Export, Payloads};
 pub use replay::{Replay, ReplayConfig, ReplayError, ReplayProgress};
 
 use crate::logs::LogMeta;
-use remedy_persist::{Device, DeviceConfig, RestoreError, DISK_TOKEN_BIT};
+use scotfree_device::{DeviceConfig, Maker, Pipeline, RestoreError, Served, Settings, DISK_TOKEN_BIT};
+
 use scotfree_core::{Durability, Nanos, Token};
 use scotfree_io::storage::Storage;
 use scotfree_io::DomainError;
@@ -107,15 +108,15 @@ struct RawLog {
 struct ReadLog {
     contents: LogContents,
     /// None if the log was never used.
-    device: Option<Device>,
+    device: Option<Pipeline>,
 }
 
-/// Reads the whole log at `path` and checks every record.
-pub fn read_log(path: &Path) -> Result<LogContents, LogToolError> {
-    Ok(read(path)?.contents)
+/// Reads the whole log at `path` and checks every record; `functions` are all that may have written it.
+pub fn read_log(path: &Path, functions: &[Maker]) -> Result<LogContents, LogToolError> {
+    Ok(read(path, functions)?.contents)
 }
 
-fn read(path: &Path) -> Result<ReadLog, LogToolError> {
+fn read(path: &Path, functions: &[Maker]) -> Result<ReadLog, LogToolError> {
     let (kind, raw) = read_raw(path)?;
     let mut contents = LogContents {
         kind,
@@ -127,7 +128,7 @@ fn read(path: &Path) -> Result<ReadLog, LogToolError> {
         entries: Vec::new(),
     };
     let device = match contents.meta {
-        Some(meta) => Some(decode(path, meta, &raw.records, &mut contents)?),
+        Some(meta) => Some(decode(path, meta, (&raw.records, functions), &mut contents)?),
         None if raw.meta.is_empty() && raw.records.is_empty() => None,
         None => return Err(LogToolError::ForeignMeta { path: path.to_owned(), meta: raw.meta }),
     };
@@ -147,24 +148,26 @@ fn read_raw(path: &Path) -> Result<(LogKind, RawLog), DomainError> {
 fn decode(
     path: &Path,
     meta: LogMeta,
-    records: &[(Token, Vec<u8>)],
+    (records, functions): (&[(Token, Vec<u8>)], &[Maker]),
     contents: &mut LogContents,
-) -> Result<Device, LogToolError> {
-    let nowhere: SocketAddr = ([0, 0, 0, 0], 0).into();
-    // The key is not used to read records; it only has to be some key.
+) -> Result<Pipeline, LogToolError> {
+    // The key is not used to read records; it only has to be some key. Nor are addresses, but each is another's.
     let key = ClusterKey::from_bytes([0; 32]);
-    let mut device = Device::new(DeviceConfig {
+    let nowhere = |port: u8| SocketAddr::from(([0, 0, 0, 0], u16::from(port)));
+    let config = DeviceConfig {
         window_max: meta.window_max,
         sessions_max: meta.sessions_max,
-        media: Durability::RamAndDisk,
-        ..DeviceConfig::new(meta.device, meta.boot_epoch, nowhere, nowhere, key)
-    });
+        servers: (1..=meta.server_count).map(|port| Served::new(nowhere(port))).collect(),
+        ..DeviceConfig::new(meta.device, meta.boot_epoch, nowhere(0), nowhere(1), key)
+    };
+    let mut device = with_functions(config, functions, Durability::RamAndDisk);
     restore(path, Nanos(0), &mut device, records)?;
     contents.session_count = device.session_count();
     contents.entries = device
         .entries()
+        .iter()
         .map(|entry| ListedEntry {
-            session: entry.session.0,
+            session: entry.session.id.0,
             seq: entry.seq.0,
             boot_epoch: entry.stamp.boot_epoch.0,
             order_number: entry.stamp.number.0,
@@ -174,10 +177,17 @@ fn decode(
     Ok(device)
 }
 
+/// A device with the functions that may have written a log.
+fn with_functions(config: DeviceConfig, functions: &[Maker], media: Durability) -> Pipeline {
+    let settings = Settings { media, ..Settings::default() };
+    let functions = functions.iter().map(|maker| (maker.make)(&settings)).collect();
+    Pipeline::new(config, functions).expect("the list of all functions is in order")
+}
+
 fn restore(
     path: &Path,
     now: Nanos,
-    device: &mut Device,
+    device: &mut Pipeline,
     records: &[(Token, Vec<u8>)],
 ) -> Result<(), LogToolError> {
     for (token, record) in records {
@@ -191,8 +201,8 @@ fn restore(
 }
 
 /// The text of `scot log ls`: one line per entry.
-pub fn ls(path: &Path) -> Result<String, LogToolError> {
-    let contents = read_log(path)?;
+pub fn ls(path: &Path, functions: &[Maker]) -> Result<String, LogToolError> {
+    let contents = read_log(path, functions)?;
     let mut text = String::from("boot epoch  order number  session  seq  bytes\n");
     for entry in &contents.entries {
         let ListedEntry { session, seq, boot_epoch, order_number, payload_bytes } = entry;
@@ -204,8 +214,8 @@ pub fn ls(path: &Path) -> Result<String, LogToolError> {
 }
 
 /// The text of `scot log verify`.
-pub fn verify(path: &Path) -> Result<String, LogToolError> {
-    let contents = read_log(path)?;
+pub fn verify(path: &Path, functions: &[Maker]) -> Result<String, LogToolError> {
+    let contents = read_log(path, functions)?;
     let torn = (contents.torn_count > 0).then(|| format!("{} torn", contents.torn_count));
     Ok(format!("{}: {}\n{}", path.display(), verdict(torn), summary(&contents)))
 }
@@ -230,9 +240,11 @@ fn summary(contents: &LogContents) -> String {
     let written_by = contents.meta.map_or_else(
         || "never used".to_owned(),
         |meta| {
-            let LogMeta { device, window_max, sessions_max, boot_epoch, server_epoch } = meta;
+            let LogMeta { device, window_max, sessions_max, boot_epoch, .. } = meta;
+            let epochs: Vec<String> = meta.servers().iter().map(|server| server.epoch.to_string()).collect();
+            let epochs = epochs.join(", ");
             format!(
-                "device {device} (boot epoch {boot_epoch}, server epoch {server_epoch}, window_max \
+                "device {device} (boot epoch {boot_epoch}, server epoch {epochs}, window_max \
                  {window_max}, sessions_max {sessions_max})"
             )
         },
@@ -280,6 +292,7 @@ mod tests {
 
     const WINDOW_MAX: u32 = 16;
     const SESSIONS_MAX: u32 = 2;
+    pub(super) const FUNCTIONS: &[Maker] = &[remedy_persist::MAKER];
 
     pub(super) fn key() -> ClusterKey {
         ClusterKey::from_bytes([1; 32])
@@ -317,21 +330,15 @@ mod tests {
             LogKind::Ram => Logs::new(log, None),
             LogKind::Disk => Logs::new(None, log),
         };
-        let wanted = LogMeta {
-            device: DeviceId(5),
-            window_max: WINDOW_MAX,
-            sessions_max: SESSIONS_MAX,
-            boot_epoch: BootEpoch(0),
-            server_epoch: Epoch(0),
-        };
-        let meta = logs.begin(wanted).expect("a new log");
         let (client, server) = (address("10.0.0.1:51001"), address("10.0.0.2:51000"));
-        let mut device = Device::new(DeviceConfig {
+        let wanted = LogMeta::new(DeviceId(5), (WINDOW_MAX, SESSIONS_MAX), &[server]);
+        let meta = logs.begin(wanted).expect("a new log");
+        let config = DeviceConfig {
             window_max: WINDOW_MAX,
             sessions_max: SESSIONS_MAX,
-            media: logs.media(),
             ..DeviceConfig::new(DeviceId(5), meta.boot_epoch, address("10.0.0.9:51000"), server, key())
-        });
+        };
+        let mut device = with_functions(config, FUNCTIONS, logs.media());
         let mut effects = Effects::new();
         let control = address("10.0.0.9:51000");
         device.on_message(Nanos(1), server, control, &lease(meta.boot_epoch), &mut effects);
@@ -394,15 +401,15 @@ mod tests {
             let path = folder.join("log");
             write(kind, &path, 9);
             let before = std::fs::read(&path).expect("the file");
-            let contents = read_log(&path).expect("a whole log");
+            let contents = read_log(&path, FUNCTIONS).expect("a whole log");
             assert_eq!((contents.kind, contents.record_count, contents.session_count), (kind, 10, 1));
             let listed: Vec<_> =
                 contents.entries.iter().map(|one| (one.session, one.seq, one.order_number)).collect();
             assert_eq!(listed, (1..=9).map(|seq| (11, seq, seq)).collect::<Vec<_>>());
             assert_eq!(contents.entries[8].payload_bytes, 109);
             assert_eq!(contents.meta.map(|meta| meta.boot_epoch), Some(BootEpoch(1)));
-            assert!(ls(&path).expect("a whole log").contains("9 entries of 1 sessions"));
-            assert!(verify(&path).expect("a whole log").contains("every record holds"));
+            assert!(ls(&path, FUNCTIONS).expect("a whole log").contains("9 entries of 1 sessions"));
+            assert!(verify(&path, FUNCTIONS).expect("a whole log").contains("every record holds"));
             assert!(std::fs::read(&path).expect("the file") == before, "{name} was written to");
             std::fs::remove_dir_all(&folder).expect("the scratch folder");
         }
@@ -415,7 +422,7 @@ mod tests {
             let path = folder.join("log");
             write(kind, &path, 9);
             let before = std::fs::read(&path).expect("the file");
-            let export = Export::read(&path).expect("a whole log");
+            let export = Export::read(&path, FUNCTIONS).expect("a whole log");
             let text = |payloads| {
                 let mut out = Vec::new();
                 export.write(&mut out, payloads).expect("memory takes all");
@@ -426,7 +433,7 @@ mod tests {
             assert_eq!(
                 lines[2],
                 format!(
-                    "{{\"session\":11,\"seq\":3,\"stamp\":{{\"device\":5,\"boot_epoch\":1,\"order_number\":3,\
+                    "{{\"server\":0,\"session\":11,\"seq\":3,\"stamp\":{{\"device\":5,\"boot_epoch\":1,\"order_number\":3,\
                      \"previous_write\":2}},\"durability\":\"{asked}\",\"asked\":\"{asked}\",\
                      \"key_hash\":\"0000000000000003\",\"payload_bytes\":103}}"
                 )
@@ -452,7 +459,7 @@ mod tests {
         let folder = folder("export-file");
         let (path, target) = (folder.join("log"), folder.join("entries.jsonl"));
         write(LogKind::Disk, &path, 3);
-        let export = Export::read(&path).expect("a whole log");
+        let export = Export::read(&path, FUNCTIONS).expect("a whole log");
         std::fs::write(&target, "older").expect("a file");
         export.write_file(&target, Payloads::Hex).expect("it can be written");
         let first = std::fs::read(&target).expect("it is there");
@@ -472,7 +479,7 @@ mod tests {
         refused(&target);
         assert!(std::fs::read(&target).expect("it is there") == first, "it was touched");
         assert_eq!(std::fs::read_dir(&folder).expect("it is there").count(), 3);
-        read_log(&path).expect("the log is whole");
+        read_log(&path, FUNCTIONS).expect("the log is whole");
         std::fs::remove_dir_all(&folder).expect("the scratch folder");
     }
 
@@ -484,7 +491,7 @@ mod tests {
             write(kind, &path, 3);
             let file = std::fs::OpenOptions::new().write(true).open(&path).expect("the file");
             file.set_len(bytes_left).expect("it can be cut");
-            assert!(Export::read(&path).is_err(), "{kind:?} of {bytes_left} bytes");
+            assert!(Export::read(&path, FUNCTIONS).is_err(), "{kind:?} of {bytes_left} bytes");
             std::fs::remove_file(&path).expect("the file");
         }
         std::fs::remove_dir_all(&folder).expect("the scratch folder");
@@ -504,7 +511,7 @@ mod tests {
                 .open(&path)
                 .and_then(|file| file.write_all_at(&bytes[at..=at], at as u64))
                 .expect("a flipped bit");
-            let error = verify(&path).expect_err("a flipped bit");
+            let error = verify(&path, FUNCTIONS).expect_err("a flipped bit");
             assert!(error.to_string().contains("damaged at byte"), "{error}");
             assert!(std::fs::read(&path).expect("the file") == bytes, "{name} was written to");
             std::fs::remove_dir_all(&folder).expect("the scratch folder");
@@ -525,16 +532,16 @@ mod tests {
             let path = folder.join(format!("{kind:?}"));
             write(kind, &path, 1);
             let owner = open(kind, &path);
-            let error = read_log(&path).expect_err("it is in use");
+            let error = read_log(&path, FUNCTIONS).expect_err("it is in use");
             assert!(matches!(error, LogToolError::Domain(DomainError::InUse { .. })), "{error}");
             drop(owner);
-            read_log(&path).expect("it is free");
+            read_log(&path, FUNCTIONS).expect("it is free");
         }
         let other = folder.join("other");
         std::fs::write(&other, b"something else").expect("a file");
-        let error = read_log(&other).expect_err("not a log");
+        let error = read_log(&other, FUNCTIONS).expect_err("not a log");
         assert!(matches!(error, LogToolError::Domain(DomainError::Foreign { .. })), "{error}");
-        assert!(read_log(&folder.join("none")).is_err());
+        assert!(read_log(&folder.join("none"), FUNCTIONS).is_err());
         std::fs::remove_dir_all(&folder).expect("the scratch folder");
     }
 
@@ -575,7 +582,7 @@ mod tests {
         assert_eq!(logs.media(), Durability::RamAndDisk);
         drop(logs);
         for name in ["ram", "disk"] {
-            let text = ls(&folder.join(name)).expect("an empty log");
+            let text = ls(&folder.join(name), FUNCTIONS).expect("an empty log");
             assert!(text.contains("never used: 0 entries"), "{text}");
         }
         std::fs::remove_dir_all(&folder).expect("the scratch folder");

@@ -4,10 +4,10 @@
 //! completion of any domain, so it logs nothing and acknowledges nothing; of its wishes only packets are carried
 //! out. In particular the end of a session is never confirmed, since the files still hold its entries.
 
-use super::{read_raw, restore, LogToolError, RawLog};
+use super::{read_raw, restore, with_functions, LogToolError, RawLog};
 use crate::logs::LogMeta;
-use remedy_persist::{Device, DeviceConfig, DeviceOwn};
-use scotfree_core::{BootEpoch, DeviceId, Durability, Effect, Effects, Machine, Nanos, SessionId};
+use scotfree_core::{BootEpoch, DeviceId, Durability, Effect, Machine, Nanos, ServerIndex};
+use scotfree_device::{DeviceConfig, DeviceEffects, Maker, Pipeline, Served, SessionName};
 use scotfree_io::advice::after_listening;
 use scotfree_io::storage::Storage;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
@@ -85,7 +85,7 @@ pub enum ReplayError {
 /// A device's logs, read and about to be replayed.
 pub struct Replay {
     config: ReplayConfig,
-    device: Device,
+    device: Pipeline,
     meta: LogMeta,
     entry_count: u64,
     torn_count: u64,
@@ -94,8 +94,9 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Reads the logs at `paths`, which are one device's: that in memory, that on disk, or both.
-    pub fn read(paths: &[PathBuf], config: ReplayConfig) -> Result<Replay, ReplayError> {
+    /// Reads the logs at `paths`, which are one device's: that in memory, that on disk, or both; `functions` are all
+    /// that may have written them.
+    pub fn read(paths: &[PathBuf], config: ReplayConfig, functions: &[Maker]) -> Result<Replay, ReplayError> {
         let mut logs = Vec::new();
         for path in paths {
             let (_, raw) = read_raw(path).map_err(LogToolError::from)?;
@@ -104,11 +105,12 @@ impl Replay {
         }
         let meta = common_meta(&logs, config.device)?;
         let now = now_monotonic();
-        let mut device = Device::new(device_config(&config, meta));
+        let device = device_config(&config, &meta)?;
+        let mut device = with_functions(device, functions, Durability::None);
         for (path, _, raw) in &logs {
             restore(path, now, &mut device, &raw.records)?;
         }
-        let entry_count = device.entries().count() as u64;
+        let entry_count = device.entry_count() as u64;
         let torn_count = logs.iter().map(|(_, _, raw)| raw.torn_count).sum();
         let files = logs.into_iter().map(|(_, _, raw)| raw.file).collect();
         Ok(Replay { config, device, meta, entry_count, torn_count, _files: files })
@@ -116,7 +118,7 @@ impl Replay {
 
     /// What would be sent, session by session.
     pub fn describe(&self) -> String {
-        let mut sessions: BTreeMap<SessionId, (u64, u64, u64, usize)> = BTreeMap::new();
+        let mut sessions: BTreeMap<SessionName, (u64, u64, u64, usize)> = BTreeMap::new();
         for entry in self.device.entries() {
             let (count, first, last, bytes) = sessions.entry(entry.session).or_insert((0, u64::MAX, 0, 0));
             (*count, *first, *last) = (*count + 1, entry.seq.0.min(*first), entry.seq.0.max(*last));
@@ -125,7 +127,7 @@ impl Replay {
         let mut text = String::from("session  entries  first seq  last seq  bytes\n");
         for (session, (count, first, last, bytes)) in &sessions {
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{:>7}  {count:>7}  {first:>9}  {last:>8}  {bytes}", session.0);
+            let _ = writeln!(text, "{:>7}  {count:>7}  {first:>9}  {last:>8}  {bytes}", session.id.0);
         }
         let ReplayConfig { device, control, server, .. } = &self.config;
         let (boot_epoch, entry_count, torn_count) = (self.meta.boot_epoch, self.entry_count, self.torn_count);
@@ -142,7 +144,7 @@ impl Replay {
     /// now and then how far that has come.
     pub fn run(mut self, tell: &mut dyn FnMut(ReplayProgress)) -> Result<ReplayProgress, ReplayError> {
         let mut sockets = Sockets::open(self.config.control)?;
-        let mut effects = Effects::new();
+        let mut effects = DeviceEffects::new();
         let (mut heard_at, mut tell_at) = (now_monotonic(), Nanos(0));
         loop {
             let now = now_monotonic();
@@ -150,7 +152,7 @@ impl Replay {
             sockets.carry_out(&mut effects)?;
             let progress = self.progress();
             // A lease means that the server has asked this incarnation what it holds, and has been answered.
-            if progress.left == 0 && self.device.has_lease(now) {
+            if progress.left == 0 && self.device.has_lease(ServerIndex(0), now) {
                 return Ok(progress);
             }
             if now.since(heard_at) > self.config.patience {
@@ -169,19 +171,19 @@ impl Replay {
     }
 
     fn progress(&self) -> ReplayProgress {
-        let counters = self.device.counters();
-        let (sent, resolved) = (counters.replays, counters.freed);
+        let (mut sent, mut resolved) = (0, 0);
+        self.device.function_counters(&mut |_, count| match count.name {
+            "scotfree_device_replays_total" => sent += count.value,
+            "scotfree_device_freed_total" => resolved += count.value,
+            _ => {}
+        });
         ReplayProgress { sent, resolved, left: self.entry_count - resolved }
     }
 
     /// Takes in what has come; whether something of it was the server's, under the cluster's key.
-    fn take_in(
-        &mut self,
-        sockets: &mut Sockets,
-        effects: &mut Effects<DeviceOwn>,
-    ) -> Result<bool, ReplayError> {
+    fn take_in(&mut self, sockets: &mut Sockets, effects: &mut DeviceEffects) -> Result<bool, ReplayError> {
         let now = now_monotonic();
-        let refused = |device: &Device| device.counters().refused.iter().sum::<u64>();
+        let refused = |device: &Pipeline| device.counters().refused.iter().sum::<u64>();
         let mut heard = false;
         for socket in [&mut sockets.control, &mut sockets.client] {
             let to = socket.local_address();
@@ -256,29 +258,29 @@ fn common_meta(logs: &[(&PathBuf, LogMeta, RawLog)], device: DeviceId) -> Result
                            device at one time";
             return Err(ReplayError::Refused(format!("{}: {problem}", path.display())));
         }
-        common.boot_epoch = common.boot_epoch.max(meta.boot_epoch);
-        common.server_epoch = common.server_epoch.max(meta.server_epoch);
+        common.take_epochs(meta);
     }
     Ok(common)
 }
 
 /// The device's next incarnation, as its daemon would begin it. It gives no order numbers, so one that is begun
 /// with the files later may bear the same number.
-fn device_config(config: &ReplayConfig, meta: LogMeta) -> DeviceConfig {
+fn device_config(config: &ReplayConfig, meta: &LogMeta) -> Result<DeviceConfig, ReplayError> {
+    if meta.server_count > 1 {
+        return Err(ReplayError::Refused(format!(
+            "the log holds updates for {} servers: start its device again (scot switch), with all of them, and wait until \
+             nothing is unstable (scotfree_unsafe_entries)",
+            meta.server_count
+        )));
+    }
     let boot_epoch = BootEpoch(meta.boot_epoch.0 + 1);
-    DeviceConfig {
-        server_epoch: meta.server_epoch,
+    let (server, key) = (config.server, config.cluster_key.clone());
+    Ok(DeviceConfig {
+        servers: vec![Served { epoch: meta.servers[0].epoch, ..Served::new(server) }],
         window_max: meta.window_max,
         sessions_max: meta.sessions_max,
-        media: Durability::None,
-        ..DeviceConfig::new(
-            config.device,
-            boot_epoch,
-            config.control,
-            config.server,
-            config.cluster_key.clone(),
-        )
-    }
+        ..DeviceConfig::new(config.device, boot_epoch, config.control, server, key)
+    })
 }
 
 /// Where the device speaks for itself, and where in the name of the clients whose requests it has: what the server
@@ -308,7 +310,7 @@ impl Sockets {
     }
 
     /// Sends what the device wishes to send. What finds no room is lost, as in any network.
-    fn carry_out(&mut self, effects: &mut Effects<DeviceOwn>) -> Result<(), ReplayError> {
+    fn carry_out(&mut self, effects: &mut DeviceEffects) -> Result<(), ReplayError> {
         for effect in effects.iter() {
             let Effect::Send { from, to, bytes } = effect else { continue };
             let socket =
@@ -332,7 +334,7 @@ fn receive(socket: &mut UdpTransport, burst: &mut RxBurst) -> Result<usize, Repl
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{address, folder, key, write};
+    use super::super::tests::{address, folder, key, write, FUNCTIONS};
     use super::super::LogKind;
     use super::*;
     use scotfree_io::DomainError;
@@ -349,7 +351,7 @@ mod tests {
     }
 
     fn refusal(paths: &[PathBuf], device: u16) -> String {
-        Replay::read(paths, config(device)).err().expect("it is refused").to_string()
+        Replay::read(paths, config(device), FUNCTIONS).err().expect("it is refused").to_string()
     }
 
     #[test]
@@ -357,7 +359,7 @@ mod tests {
         let folder = folder("replay");
         let paths = [folder.join("log")];
         write(LogKind::Ram, &paths[0], 9);
-        let replay = Replay::read(&paths, config(5)).expect("a whole log");
+        let replay = Replay::read(&paths, config(5), FUNCTIONS).expect("a whole log");
         let told = replay.describe();
         assert!(told.contains("     11        9          1         9  945\n"), "{told}");
         assert!(
@@ -366,7 +368,7 @@ mod tests {
         );
         assert!(refusal(&paths, 5).contains("in use"));
         drop(replay);
-        Replay::read(&paths, config(5)).expect("it is free again");
+        Replay::read(&paths, config(5), FUNCTIONS).expect("it is free again");
         std::fs::remove_dir_all(&folder).expect("the scratch folder");
     }
 
@@ -375,7 +377,7 @@ mod tests {
         let folder = folder("replay-silence");
         let paths = [folder.join("log")];
         write(LogKind::Ram, &paths[0], 9);
-        let replay = Replay::read(&paths, config(5)).expect("a whole log");
+        let replay = Replay::read(&paths, config(5), FUNCTIONS).expect("a whole log");
         let said = replay.silence(ReplayProgress { sent: 9, resolved: 0, left: 9 });
         assert!(
             said.contains("has not answered") && said.contains("0 of 9 entries are resolved, 9 left"),
@@ -395,7 +397,7 @@ mod tests {
         let both = [folder.join("ram"), folder.join("disk")];
         write(LogKind::Ram, &both[0], 4);
         write(LogKind::Disk, &both[1], 9);
-        let replay = Replay::read(&both, config(5)).expect("two whole logs");
+        let replay = Replay::read(&both, config(5), FUNCTIONS).expect("two whole logs");
         assert_eq!(replay.progress(), ReplayProgress { sent: 0, resolved: 0, left: 9 });
         drop(replay);
         let said = refusal(&both, 6);
@@ -413,7 +415,7 @@ mod tests {
             // Eight pages, then slots of two halves of two pages; a half's record begins at 32.
             file.write_at(b"?", (8 + 4 * slot) * 4_096 + 50).expect("it can be written");
         }
-        let error = Replay::read(&[path], config(5)).err().expect("it is refused");
+        let error = Replay::read(&[path], config(5), FUNCTIONS).err().expect("it is refused");
         let ReplayError::Log(LogToolError::Domain(DomainError::Damaged { found, .. })) = error else {
             panic!("{error}")
         };

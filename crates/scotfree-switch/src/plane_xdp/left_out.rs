@@ -5,8 +5,8 @@
 use crate::config::{SwitchConfig, XdpConfig};
 use crate::daemon::StartError;
 use crate::plane_user::UserPlane;
-use remedy_persist::Device;
 use scotfree_core::BootEpoch;
+use scotfree_device::Pipeline;
 
 /// The programs, if there were any.
 pub(crate) enum Loaded {}
@@ -39,8 +39,8 @@ impl Loaded {
     pub(crate) fn attach(
         self,
         _config: &SwitchConfig,
-        _device: Device,
-        _common: impl FnOnce(Device) -> UserPlane,
+        _device: Pipeline,
+        _common: impl FnOnce(Pipeline) -> UserPlane,
     ) -> Result<UserPlane, StartError> {
         match self {}
     }

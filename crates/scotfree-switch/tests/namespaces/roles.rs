@@ -408,6 +408,11 @@ pub fn config(v6: bool) -> SwitchConfig {
         if v6 { ("[fd77::9]:51000", "[fd77::2]:51000") } else { ("10.77.0.9:51000", "10.77.0.2:51000") };
     let mut config =
         SwitchConfig::new(DEVICE, &["p0", "p1"], address(control), address(server), cluster_key());
+    config.functions = vec![remedy_persist::MAKER];
+    #[cfg(feature = "xdp")]
+    {
+        config.parts = vec![remedy_persist_kernel::PART];
+    }
     config.window_max = 256;
     config.sessions_max = 4;
     config.reforward_after = Nanos::from_millis(50);

@@ -2,11 +2,12 @@
 //!
 //! Invariant: a slot that a program is still writing is not taken over, nor anything behind it.
 
-use super::{Known, Mirror};
+use super::{name_of, Known, Mirror};
 use crate::room::Room;
 use crate::slots::{SlotHead, SlotState};
-use remedy_persist::{Device, DeviceOwn, FastEntry, FastSession};
-use scotfree_core::{Effects, SeqNum};
+use remedy_persist::{FastEntry, FastSession, FastSide};
+use scotfree_core::{SeqNum, ServerIndex};
+use scotfree_device::DeviceEffects;
 use scotfree_xdp::Session;
 
 /// How often a slot that is being written is looked at again: a program leaves it within microseconds.
@@ -14,14 +15,14 @@ const LOOKS_MAX: u32 = 10_000_000;
 
 impl Mirror {
     /// Takes over what stands in a session's entry and in its slots.
-    pub(super) fn absorb(&mut self, state: &Session, device: &mut Device, effects: &mut Effects<DeviceOwn>) {
+    pub(super) fn absorb(&mut self, state: &Session, device: &mut FastSide<'_>, effects: &mut DeviceEffects) {
         self.absorb_new(state, device, effects);
-        let Some(known) = self.known.get(&state.id) else { return };
-        self.seqs.extend(device.unacknowledged(state.id));
+        let Some(known) = self.known.get(&name_of(state)) else { return };
+        self.seqs.extend(device.unacknowledged(name_of(state)));
         for seq in self.seqs.drain(..) {
             let head = known.place(seq).map(|place| self.slots.head(place));
             if head.is_some_and(|head| head.seq == seq && head.acknowledged) {
-                device.absorb_acknowledged(state.id, seq);
+                device.absorb_acknowledged(name_of(state), seq);
             }
         }
     }
@@ -30,10 +31,10 @@ impl Mirror {
     pub(super) fn absorb_new(
         &mut self,
         state: &Session,
-        device: &mut Device,
-        effects: &mut Effects<DeviceOwn>,
+        device: &mut FastSide<'_>,
+        effects: &mut DeviceEffects,
     ) {
-        let Some(mut known) = self.known.get(&state.id).copied() else { return };
+        let Some(mut known) = self.known.get(&name_of(state)).copied() else { return };
         let mut seqs = std::mem::take(&mut self.seqs);
         let room = Room::of(state);
         let reached = FastSession {
@@ -43,14 +44,14 @@ impl Mirror {
             heard_at: state.heard_at,
             confirmed: state.confirmed,
         };
-        device.absorb_session(state.id, &reached, effects);
+        device.absorb_session(name_of(state), &reached, effects);
         self.list_passed(state, &known, &mut seqs);
         let unfinished = seqs.drain(..).find(|seq| !self.absorb_slot(state, &known, *seq, device, effects));
         known.absorbed = unfinished.unwrap_or(state.next);
         self.seqs = seqs;
         known.logged = room.logged;
         known.disorder_until = room.disorder_until;
-        self.known.insert(state.id, known);
+        self.known.insert(name_of(state), known);
     }
 
     /// Lists in order the requests that passed since the last time and that slots may hold.
@@ -75,8 +76,8 @@ impl Mirror {
         state: &Session,
         known: &Known,
         seq: SeqNum,
-        device: &mut Device,
-        effects: &mut Effects<DeviceOwn>,
+        device: &mut FastSide<'_>,
+        effects: &mut DeviceEffects,
     ) -> bool {
         let Some(place) = known.place(seq) else { return true };
         let head = self.settled(place, known.held);
@@ -85,12 +86,12 @@ impl Mirror {
         }
         match head.state {
             SlotState::Writing => return false,
-            SlotState::Stamped => device.absorb_stamp(state.id, seq, head.stamp),
+            SlotState::Stamped => device.absorb_stamp(name_of(state), seq, head.stamp),
             // Stable: no entry any more, but its stamp is still its request's.
             SlotState::Valid if seq <= Room::of(state).stable => {
-                device.absorb_stamp(state.id, seq, head.stamp)
+                device.absorb_stamp(name_of(state), seq, head.stamp)
             }
-            SlotState::Valid => self.absorb_entry(place, seq, device, effects),
+            SlotState::Valid => self.absorb_entry(place, (name_of(state).server, seq), device, effects),
             SlotState::Empty | SlotState::Daemon => {}
         }
         true
@@ -114,9 +115,9 @@ impl Mirror {
     fn absorb_entry(
         &mut self,
         place: u32,
-        seq: SeqNum,
-        device: &mut Device,
-        effects: &mut Effects<DeviceOwn>,
+        (server, seq): (ServerIndex, SeqNum),
+        device: &mut FastSide<'_>,
+        effects: &mut DeviceEffects,
     ) {
         let Some(head) = self.slots.read(place, seq, &mut self.packet) else { return };
         let entry = FastEntry {
@@ -125,7 +126,7 @@ impl Mirror {
             logged_at: head.logged_at,
             packet: &self.packet,
         };
-        if device.absorb_entry(&entry, effects).is_err() {
+        if device.absorb_entry(server, &entry, effects).is_err() {
             self.mishaps.damaged += 1;
         }
     }

@@ -2,11 +2,12 @@
 //!
 //! Invariant: a session is changed only while it is held, and let go when all of it is written.
 
-use super::{Known, Mirror, SERVER};
+use super::{servers, Known, Mirror};
 use crate::room::Room;
 use crate::slots::{SlotHead, SlotState};
-use remedy_persist::{Device, SessionView, SlotView};
-use scotfree_core::{SeqNum, SessionId};
+use remedy_persist::{FastSide, SessionView, SlotView};
+use scotfree_core::SeqNum;
+use scotfree_device::SessionName;
 use scotfree_wire::Key;
 use scotfree_xdp::{KernelError, KeyWords, Session};
 
@@ -14,7 +15,7 @@ impl Mirror {
     // ---- after the machine has decided
 
     /// Makes known what the machine has decided, and lets the sessions go.
-    pub fn after(&mut self, device: &mut Device) -> Result<(), KernelError> {
+    pub fn after(&mut self, device: &mut FastSide<'_>) -> Result<(), KernelError> {
         self.export_device(device);
         let touched = device.take_touched();
         for id in &touched.sessions {
@@ -30,8 +31,8 @@ impl Mirror {
         for id in &touched.sessions {
             self.export_session(*id, device)?;
         }
-        for id in self.held.drain(..) {
-            if let Some(known) = self.known.get_mut(&id) {
+        for name in self.held.drain(..) {
+            if let Some(known) = self.known.get_mut(&name) {
                 known.held = false;
                 self.kernel.release(known.index);
             }
@@ -39,21 +40,23 @@ impl Mirror {
         Ok(())
     }
 
-    fn export_device(&self, device: &Device) {
+    fn export_device(&self, device: &FastSide<'_>) {
         let shared = self.kernel.shared();
-        let server = shared.server(SERVER);
-        server.set_lease(device.lease_until());
+        for index in servers(device) {
+            let server = shared.server(usize::from(index.0));
+            server.set_lease(device.lease_until(index));
+            server.set_epoch(device.server_epoch(index));
+            server.set_accepted(device.is_accepted(index));
+        }
         shared.set_stamp_key(words(&device.stamp_key()));
         shared.set_boot_epoch(device.boot_epoch());
         shared.set_boot_seen(device.boot_seen());
-        server.set_epoch(device.server_epoch());
-        server.set_accepted(device.is_accepted());
         shared.set_role(device.is_head(), device.media());
     }
 
     /// Gives a new session its slots and a place in the tables, still unknown to the programs.
-    fn enter(&mut self, id: SessionId, device: &Device) -> Result<(), KernelError> {
-        let Some(view) = device.session_view(id) else { return Ok(()) };
+    fn enter(&mut self, name: SessionName, device: &FastSide<'_>) -> Result<(), KernelError> {
+        let Some(view) = device.session_view(name) else { return Ok(()) };
         let slots = self.free.take(view.window);
         let (slot_first, window) = slots.as_ref().map_or((0, 0), |slots| (slots.start, view.window));
         if slots.is_none() {
@@ -72,17 +75,19 @@ impl Mirror {
             disorder_until: SeqNum(0),
             held: true,
         };
-        self.known.insert(id, known);
-        self.held.push(id);
-        self.kernel.add_session(&self.session_of(id, &known, &view))
+        self.known.insert(name, known);
+        self.held.push(name);
+        self.kernel.add_session(&self.session_of(name, &known, &view))
     }
 
-    fn export_session(&mut self, id: SessionId, device: &Device) -> Result<(), KernelError> {
-        let Some(known) = self.known.get_mut(&id) else { return Ok(()) };
-        let Some(view) = device.session_view(id) else {
+    fn export_session(&mut self, name: SessionName, device: &FastSide<'_>) -> Result<(), KernelError> {
+        let Some(known) = self.known.get_mut(&name) else { return Ok(()) };
+        let Some(view) = device.session_view(name) else {
             let known = *known;
-            self.known.remove(&id);
-            if let Some(state) = self.kernel.session(known.index)?.filter(|state| state.id == id) {
+            self.known.remove(&name);
+            if let Some(state) =
+                self.kernel.session(known.index)?.filter(|state| super::name_of(state) == name)
+            {
                 self.kernel.remove_session(&state)?;
             }
             self.free.give_back(known.slot_first, known.window);
@@ -92,7 +97,7 @@ impl Mirror {
         assert!(known.held, "a session is changed only while it is held");
         known.absorbed = known.absorbed.max(view.reached.next);
         let known = *known;
-        self.kernel.set_session(&self.session_of(id, &known, &view))
+        self.kernel.set_session(&self.session_of(name, &known, &view))
     }
 
     /// The port that a session's requests come in by, by the kernel's number; 0 if that is not known.
@@ -100,7 +105,7 @@ impl Mirror {
         view.port.and_then(|port| self.ports.get(port.0 as usize)).copied().unwrap_or(0)
     }
 
-    fn export_slot(&mut self, id: SessionId, known: Known, seq: SeqNum, view: &SlotView) {
+    fn export_slot(&mut self, name: SessionName, known: Known, seq: SeqNum, view: &SlotView) {
         let Some(place) = known.place(seq) else { return };
         let head = self.slots.head(place);
         if head.seq == seq && matches!(head.state, SlotState::Valid | SlotState::Daemon) {
@@ -110,7 +115,7 @@ impl Mirror {
         if !known.held || view.fast {
             return;
         }
-        let known = self.known.get_mut(&id).expect("it was looked up");
+        let known = self.known.get_mut(&name).expect("it was looked up");
         known.logged += u64::from(view.logged);
         if view.logged && seq.next() < known.absorbed {
             known.disorder_until = known.disorder_until.max(known.absorbed);
@@ -129,7 +134,7 @@ impl Mirror {
         self.slots.note(place, &head);
     }
 
-    fn session_of(&self, id: SessionId, known: &Known, view: &SessionView) -> Session {
+    fn session_of(&self, name: SessionName, known: &Known, view: &SessionView) -> Session {
         let client_ifindex = self.ifindex(view);
         let room = Room {
             stable: view.reached.stable,
@@ -139,7 +144,7 @@ impl Mirror {
         };
         Session {
             index: known.index,
-            id,
+            id: name.id,
             next: view.reached.next,
             last_write: view.reached.last_write,
             heard_at: view.reached.heard_at,
@@ -147,7 +152,7 @@ impl Mirror {
             client: view.client,
             window: known.window,
             slot_first: known.slot_first,
-            server: SERVER as u32,
+            server: u32::from(name.server.0),
             client_ifindex,
             client_port: self.kernel.shared().port_place(client_ifindex).unwrap_or(0),
             epoch: view.epoch,

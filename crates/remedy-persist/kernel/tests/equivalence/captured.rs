@@ -1,9 +1,9 @@
 //! Packets that devices were sent in runs of the simulator: with losses, doubles, damage, crashes and forgeries.
 
 use crate::packets::{Sent, PORT};
-use remedy_persist::DeviceConfig;
 use remedy_persist_world::{capture, Scenario, Seen};
-use scotfree_core::{Durability, Nanos};
+use scotfree_core::Nanos;
+use scotfree_device::DeviceConfig;
 use scotfree_wire::{emit, Direction, Packet, Tail, MAGIC};
 
 /// One life of a device, from its start to its end or its crash.
@@ -19,7 +19,8 @@ pub fn lives(seed: u64, head: bool) -> Vec<Life> {
     let mut lives: Vec<Life> = Vec::new();
     for seen in capture(seed, scenario, usize::from(!head)) {
         match (seen, lives.last_mut()) {
-            (Seen::Start(config), _) => lives.push(Life { config: of_memory(*config), packets: Vec::new() }),
+            // Here all domains are memory and complete at once, whatever they were there.
+            (Seen::Start(config), _) => lives.push(Life { config: config.0, packets: Vec::new() }),
             // Without the mark it is no packet of ours, and bridged before a device is asked.
             (Seen::Packet { bytes, .. }, _) if !bytes.starts_with(&MAGIC.to_le_bytes()) => {}
             (Seen::Packet { from, to, bytes }, Some(life)) => {
@@ -32,12 +33,6 @@ pub fn lives(seed: u64, head: bool) -> Vec<Life> {
     // In some runs the other device is the head.
     lives.retain(|life| life.config.head == head);
     lives
-}
-
-/// Here all domains are memory and complete at once.
-fn of_memory(mut config: DeviceConfig) -> DeviceConfig {
-    config.media = Durability::Ram;
-    config
 }
 
 /// The simulator's time is not this machine's: leases are written anew, to run for ever or not at all.

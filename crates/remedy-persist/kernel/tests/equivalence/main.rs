@@ -10,7 +10,7 @@ mod toy;
 use captured::lives;
 use packets::{script, Sent, Step};
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use remedy_persist::DeviceConfig;
+use scotfree_device::DeviceConfig;
 use scotfree_xdp::{Functions, Kernel, KernelConfig, KernelError};
 use sides::{KernelSide, MachineSide};
 use std::cell::Cell;

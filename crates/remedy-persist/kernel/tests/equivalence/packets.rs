@@ -4,8 +4,8 @@ use crate::sides::{MachineSide, CLIENTS, CONTROL, SERVER};
 use crate::toy::TOY_KEY_HASH;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use remedy_persist::PortNumber;
 use scotfree_core::{BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId};
+use scotfree_device::PortNumber;
 use scotfree_wire::{
     emit, emit_stamp, fragments, AcceptTail, CloseReason, CloseTail, ClusterKey, Direction, Flags, Header,
     HeartbeatTail, Key, KeyEpoch, Kind, LeaseTail, RangeTail, SessionKeys, Stamp, StampKind, Tail,

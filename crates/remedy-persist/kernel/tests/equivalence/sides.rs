@@ -2,11 +2,10 @@
 
 use crate::packets::{cluster, Sent};
 use crate::toy::{reached, Toy, TOY_KEY_HASH};
-use remedy_persist::{Device, DeviceConfig, DeviceCounters, DeviceOwn, Mishaps, Origin};
-use remedy_persist_kernel::{counters, Mirror};
-use scotfree_core::{
-    BootEpoch, DeviceId, Durability, Effect, Effects, Epoch, Machine, Nanos, SeqNum, SessionId, Token,
-};
+use remedy_persist::{PersistConfig, PersistCounters};
+use remedy_persist_kernel::{counters, PART};
+use scotfree_core::{BootEpoch, DeviceId, Epoch, Nanos, SeqNum, ServerIndex, SessionId, Token};
+use scotfree_device::{carry_out, Completion, DeviceConfig, DeviceCounters, Origin, Pipeline, Round, Shell};
 use scotfree_io::frame::{parse, Checksums, Frame, Link, MacAddress, UdpFrame};
 use scotfree_io::now_monotonic;
 use scotfree_wire::{ClusterKey, Direction, WIRE_ERROR_COUNT};
@@ -44,20 +43,20 @@ pub enum Leaving {
 /// The device's counters as numbers: those of the struct in its order, then refusals by reason.
 pub type Counts = [u64; 12 + WIRE_ERROR_COUNT];
 
-fn counts(counters: &DeviceCounters) -> Counts {
+fn counts(counters: &DeviceCounters, persist: &PersistCounters) -> Counts {
     let named = [
         counters.requests,
         counters.admitted,
         counters.unadmitted,
         counters.duplicate,
         counters.bad,
-        counters.admitted_updates,
-        counters.logged,
-        counters.ungranted,
-        counters.persist_acks,
-        counters.freed,
+        persist.admitted_updates,
+        persist.logged,
+        persist.ungranted,
+        persist.persist_acks,
+        persist.freed,
         counters.past_epoch,
-        counters.without_lease,
+        persist.without_lease,
     ];
     core::array::from_fn(|at| named.get(at).copied().unwrap_or_else(|| counters.refused[at - named.len()]))
 }
@@ -68,57 +67,64 @@ pub fn config(head: bool) -> DeviceConfig {
         window_max: WINDOW_MAX,
         sessions_max: 3,
         head,
-        media: Durability::Ram,
         ..DeviceConfig::new(DeviceId(1), BootEpoch(1), CONTROL, SERVER, cluster())
     }
 }
 
-/// Carries out what a device wishes for; its memory completes at once.
-fn carry_out(now: Nanos, device: &mut Device, effects: &mut Effects<DeviceOwn>) -> Vec<Leaving> {
-    let mut leaving = Vec::new();
-    while !effects.is_empty() {
-        let wished = std::mem::take(effects);
-        let mut durable: Vec<Token> = Vec::new();
-        for effect in wished.iter() {
-            match effect {
-                Effect::Send { to, bytes, .. } => {
-                    leaving.push(Leaving::Originated { to: *to, bytes: wished.bytes(*bytes).to_vec() });
-                }
-                Effect::Persist { token, .. } | Effect::Own(DeviceOwn::FlushErasures { token }) => {
-                    durable.push(*token);
-                }
-                Effect::Own(DeviceOwn::Forward { bytes }) => {
-                    leaving.push(Leaving::Forwarded(wished.bytes(*bytes).to_vec()));
-                }
-                Effect::Erase { .. } | Effect::Own(DeviceOwn::SetMeta { .. }) => {}
-            }
-        }
-        for token in durable {
-            device.on_persisted(now, token, effects);
-        }
+/// What leaves a device whose memory completes at once.
+struct Surroundings<'a> {
+    device: &'a mut Pipeline,
+    leaving: Vec<Leaving>,
+}
+
+impl Shell for Surroundings<'_> {
+    fn pipeline(&mut self) -> &mut Pipeline {
+        self.device
     }
+
+    fn send(&mut self, _from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        self.leaving.push(Leaving::Originated { to, bytes: bytes.to_vec() });
+    }
+
+    fn forward(&mut self, bytes: &[u8]) {
+        self.leaving.push(Leaving::Forwarded(bytes.to_vec()));
+    }
+
+    fn persist(&mut self, _token: Token, _record: &[u8]) -> Completion {
+        Completion::Done
+    }
+
+    fn erase(&mut self, _token: Token) {}
+
+    fn set_meta(&mut self, _boot_epoch: BootEpoch, _server: ServerIndex, _server_epoch: Epoch) {}
+
+    fn flush_erasures(&mut self, _token: Token) -> Completion {
+        Completion::Done
+    }
+}
+
+/// Carries out what a device wishes for.
+fn leaving(now: Nanos, device: &mut Pipeline, round: &mut Round) -> Vec<Leaving> {
+    let mut shell = Surroundings { device, leaving: Vec::new() };
+    carry_out(now, round, &mut shell);
+    let mut leaving = shell.leaving;
     leaving.sort();
     leaving
 }
 
 /// The machine alone.
 pub struct MachineSide {
-    device: Device,
-    effects: Effects<DeviceOwn>,
+    device: Pipeline,
+    round: Round,
     toy: Option<Toy>,
 }
 
 /// Has a machine handle a packet, and beside it the toy if there is one.
-fn handle(
-    device: &mut Device,
-    toy: &mut Option<Toy>,
-    packet: &Sent,
-    effects: &mut Effects<DeviceOwn>,
-) -> Vec<Leaving> {
+fn handle(device: &mut Pipeline, toy: &mut Option<Toy>, packet: &Sent, round: &mut Round) -> Vec<Leaving> {
     let now = now_monotonic();
     let before = reached(device, packet);
-    device.on_arrival(now, origin(packet), packet.to, &packet.bytes, effects);
-    let leaving = carry_out(now, device, effects);
+    device.on_arrival(now, origin(packet), packet.to, &packet.bytes, &mut round.effects);
+    let leaving = leaving(now, device, round);
     match toy {
         Some(toy) => toy.after(device, before, packet, leaving),
         None => leaving,
@@ -128,7 +134,8 @@ fn handle(
 impl MachineSide {
     pub fn new(config: &DeviceConfig, with_toy: bool) -> MachineSide {
         let toy = with_toy.then(|| Toy::new(config.device));
-        MachineSide { device: Device::new(config.clone()), effects: Effects::new(), toy }
+        let device = remedy_persist::device(config.clone(), PersistConfig::default());
+        MachineSide { device, round: Round::default(), toy }
     }
 
     /// How many reads the toy has seen of its key.
@@ -137,19 +144,19 @@ impl MachineSide {
     }
 
     pub fn receive(&mut self, packet: &Sent) -> Vec<Leaving> {
-        handle(&mut self.device, &mut self.toy, packet, &mut self.effects)
+        handle(&mut self.device, &mut self.toy, packet, &mut self.round)
     }
 
     pub fn counters(&self) -> Counts {
-        counts(self.device.counters())
+        counts(self.device.counters(), &remedy_persist::counters(&self.device))
     }
 
     pub fn take_key(&mut self, key: ClusterKey) {
-        self.device.set_cluster_key(key);
+        self.device.set_cluster_key(now_monotonic(), key, &mut self.round.effects);
     }
 
     pub fn next(&self, id: SessionId) -> SeqNum {
-        self.device.session_view(id).map_or(SeqNum(1), |view| view.reached.next)
+        next_of(&self.device, id).unwrap_or(SeqNum(1))
     }
 
     pub fn boot_epoch(&self) -> BootEpoch {
@@ -157,18 +164,17 @@ impl MachineSide {
     }
 
     pub fn server_epoch(&self) -> Epoch {
-        self.device.server_epoch()
+        self.device.server_epoch(ServerIndex(0))
     }
 }
 
 /// The programs, with a machine for what they pass up.
 pub struct KernelSide {
     kernel: Arc<Kernel>,
-    mirror: Mirror,
     upcalls: Upcalls,
-    device: Device,
-    effects: Effects<DeviceOwn>,
-    before: DeviceCounters,
+    device: Pipeline,
+    round: Round,
+    before: (DeviceCounters, PersistCounters),
     control: SocketAddr,
     server: SocketAddr,
     kept: u32,
@@ -190,7 +196,7 @@ impl KernelSide {
         kernel.clear_for_tests().expect("the tables can be written");
         let settings = Settings {
             device: config.device,
-            servers: vec![config.server],
+            servers: vec![config.servers[0].address],
             control: config.address,
             ports: (51_000, 52_000),
             stamp_key: KeyWords(config.cluster_key.control(Direction::Stamp).words()),
@@ -198,24 +204,27 @@ impl KernelSide {
             event_every: 0,
         };
         kernel.shared().set(&settings);
-        let server = StationName { mac: mac(config.server).0, vlan: 0 };
+        let server = StationName { mac: mac(config.servers[0].address).0, vlan: 0 };
         let station = Station { ifindex: SERVER_PORT, last_seen: now_monotonic() };
         kernel.set_station(server, station).expect("the tables can be written");
         kernel.shared().server(0).set_ifindex(SERVER_PORT);
-        let (mut device, mut effects) = (Device::new(config.clone()), Effects::new());
-        let mirror = Mirror::start(Arc::clone(kernel), PORTS.to_vec(), &mut device, &mut effects)
+        let mut device = remedy_persist::device(config.clone(), PersistConfig::default());
+        let mut round = Round::default();
+        device
+            .put_in_kernel(PART.function, |base, function| {
+                (PART.start)(kernel, &PORTS, base, function, &mut round.effects)
+            })
             .expect("the tables can be read");
         let upcalls = kernel.upcalls().expect("the ring opens");
-        let before = counters(kernel).expect("the tables can be read");
+        let before = programs_counters(kernel);
         KernelSide {
             kernel: Arc::clone(kernel),
-            mirror,
             upcalls,
             device,
-            effects,
+            round,
             before,
             control: config.address,
-            server: config.server,
+            server: config.servers[0].address,
             kept: 0,
             answered: 0,
             toy: with_toy.then(|| Toy::new(config.device)),
@@ -277,11 +286,11 @@ impl KernelSide {
         });
         assert_eq!(frames.len(), 1, "what was passed up has come");
         assert_eq!(payload_of(&frames[0]), packet.bytes);
-        let (device, effects) = (&mut self.device, &mut self.effects);
-        self.mirror.before_message(&packet.bytes, device, effects).expect("the tables can be read");
-        let leaving = handle(device, &mut self.toy, packet, effects);
-        self.mirror.after(device).expect("the tables can be written");
-        assert_eq!(self.mirror.mishaps(), Mishaps::default());
+        let leaving = handle(&mut self.device, &mut self.toy, packet, &mut self.round);
+        assert_eq!(self.device.take_troubles(), [""; 0], "the tables can be read and written");
+        self.device.function_counters(&mut |_, count| {
+            assert!(count.value == 0 || !count.name.contains("mishaps"), "{count:?}");
+        });
         leaving
     }
 
@@ -311,25 +320,15 @@ impl KernelSide {
     }
 
     pub fn counters(&self) -> Counts {
-        let (now, was) = (counters(&self.kernel).expect("the tables can be read"), &self.before);
-        let programs = DeviceCounters {
-            requests: now.requests - was.requests,
-            admitted: now.admitted - was.admitted,
-            unadmitted: now.unadmitted - was.unadmitted,
-            duplicate: now.duplicate - was.duplicate,
-            bad: now.bad - was.bad,
-            admitted_updates: now.admitted_updates - was.admitted_updates,
-            logged: now.logged - was.logged,
-            ungranted: now.ungranted - was.ungranted,
-            persist_acks: now.persist_acks - was.persist_acks,
-            freed: now.freed - was.freed,
-            past_epoch: now.past_epoch - was.past_epoch,
-            without_lease: now.without_lease - was.without_lease,
-            refused: core::array::from_fn(|at| now.refused[at] - was.refused[at]),
-            ..DeviceCounters::default()
-        };
-        let (programs, machine) = (counts(&programs), counts(self.device.counters()));
-        core::array::from_fn(|at| programs[at] + machine[at])
+        let (base, persist) = programs_counters(&self.kernel);
+        let (programs, before) = (counts(&base, &persist), counts(&self.before.0, &self.before.1));
+        // What persist has counted is counted with its programs' already.
+        let mut own = PersistCounters::default();
+        if let Some(persist) = self.device.function::<remedy_persist::Persist>() {
+            own = *persist.counters();
+        }
+        let machine = counts(self.device.counters(), &own);
+        core::array::from_fn(|at| programs[at] - before[at] + machine[at])
     }
 
     /// Has every packet told of.
@@ -348,16 +347,38 @@ impl KernelSide {
     }
 
     pub fn take_key(&mut self, key: ClusterKey) {
-        self.mirror.before_all(&mut self.device, &mut self.effects).expect("the tables can be read");
-        self.device.set_cluster_key(key);
-        carry_out(now_monotonic(), &mut self.device, &mut self.effects);
-        self.mirror.after(&mut self.device).expect("the tables can be written");
+        let now = now_monotonic();
+        self.device.set_cluster_key(now, key, &mut self.round.effects);
+        leaving(now, &mut self.device, &mut self.round);
+        assert_eq!(self.device.take_troubles(), [""; 0], "the tables can be read and written");
     }
 
     /// How many packets the programs dealt with by themselves.
     pub fn kept(&self) -> u32 {
         self.kept
     }
+}
+
+/// What the programs have counted, of the base's and of persist's.
+fn programs_counters(kernel: &Kernel) -> (DeviceCounters, PersistCounters) {
+    let counted = kernel.counters().expect("the tables can be read");
+    let base = DeviceCounters {
+        requests: counted.requests,
+        admitted: counted.admitted,
+        unadmitted: counted.unadmitted,
+        duplicate: counted.duplicate,
+        bad: counted.bad,
+        past_epoch: counted.past_epoch,
+        refused: counted.refused,
+        ..DeviceCounters::default()
+    };
+    (base, counters(kernel).expect("the tables can be read"))
+}
+
+/// How far a session has come.
+pub fn next_of(device: &Pipeline, id: SessionId) -> Option<SeqNum> {
+    let base = device.base();
+    Some(base.session(base.find(ServerIndex(0), id)?)?.next)
 }
 
 fn origin(packet: &Sent) -> Origin {

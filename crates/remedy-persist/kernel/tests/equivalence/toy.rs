@@ -4,9 +4,9 @@
 //! Invariant: only a read that has just become its session's next, and whose client has all before it, is answered.
 
 use crate::packets::Sent;
-use crate::sides::Leaving;
-use remedy_persist::Device;
-use scotfree_core::{DeviceId, SeqNum, SessionId};
+use crate::sides::{next_of, Leaving};
+use scotfree_core::{DeviceId, SeqNum, ServerIndex, SessionId};
+use scotfree_device::Pipeline;
 use scotfree_wire::{emit, Answerer, Family, Header, Kind, Packet, ResponseTail, Tail};
 
 /// The key whose reads are answered (`TOY_KEY_HASH`).
@@ -29,17 +29,19 @@ impl Toy {
     /// as `before`.
     pub fn after(
         &mut self,
-        device: &Device,
+        device: &Pipeline,
         before: Option<SeqNum>,
         sent: &Sent,
         leaving: Vec<Leaving>,
     ) -> Vec<Leaving> {
         let Ok(packet) = Packet::parse(&sent.bytes) else { return leaving };
         let (header, id) = (packet.header(), packet.session());
-        let Some(view) = device.session_view(id) else { return leaving };
+        let base = device.base();
+        let session = base.find(ServerIndex(0), id).and_then(|region| base.session(region));
+        let Some(session) = session else { return leaving };
         let took_place = header.kind == Kind::Read
             && before.is_some_and(|before| before <= header.seq_num)
-            && view.reached.next == header.seq_num.next()
+            && session.next == header.seq_num.next()
             && matches!(leaving[..], [Leaving::Forwarded(_)]);
         if !took_place || header.key_hash.0 != TOY_KEY_HASH {
             return leaving;
@@ -48,19 +50,19 @@ impl Toy {
         if header.completed.next() != header.seq_num {
             return leaving;
         }
-        let mut answer = Header::new(Kind::Response, id, device.server_epoch());
+        let mut answer = Header::new(Kind::Response, id, device.server_epoch(ServerIndex(0)));
         (answer.seq_num, answer.key_hash) = (header.seq_num, header.key_hash);
         let answered_by = Answerer::device(self.device, Family::Cache);
         let tail = Tail::Response(ResponseTail { answered_by, ..ResponseTail::default() });
         let payload = TOY_KEY_HASH.to_le_bytes();
         let mut bytes = Vec::new();
-        emit(&answer, &tail, &payload, &view.keys.server_to_client, &mut bytes);
+        emit(&answer, &tail, &payload, &session.keys.server_to_client, &mut bytes);
         vec![Leaving::Originated { to: sent.from, bytes }]
     }
 }
 
 /// How far the session of a packet has come.
-pub fn reached(device: &Device, sent: &Sent) -> Option<SeqNum> {
+pub fn reached(device: &Pipeline, sent: &Sent) -> Option<SeqNum> {
     let id: SessionId = Packet::parse(&sent.bytes).ok()?.session();
-    Some(device.session_view(id)?.reached.next)
+    next_of(device, id)
 }

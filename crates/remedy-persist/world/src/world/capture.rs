@@ -5,7 +5,8 @@
 use super::World;
 use crate::scenario::Scenario;
 use crate::trace::Depth;
-use remedy_persist::DeviceConfig;
+use remedy_persist::PersistConfig;
+use scotfree_device::DeviceConfig;
 use scotfree_sim::{come_to_rest, Protocol};
 use std::net::SocketAddr;
 
@@ -13,7 +14,7 @@ use std::net::SocketAddr;
 #[derive(Debug, Clone)]
 pub enum Seen {
     /// It started, with what its domains held.
-    Start(Box<DeviceConfig>),
+    Start(Box<(DeviceConfig, PersistConfig)>),
     /// A packet arrived.
     Packet {
         /// Its sender.

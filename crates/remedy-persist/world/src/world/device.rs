@@ -11,15 +11,16 @@ use crate::model::{Invariant, Violation};
 use crate::place::Place;
 use crate::scenario::{Repair, Scenario};
 use crate::trace::{Deed, Happening, Loss};
-use remedy_persist::{Device, DeviceConfig, DeviceOwn};
+use remedy_persist::PersistConfig;
 use scotfree_core::{
-    BootEpoch, ByteRange, DeviceId, Durability, Effect, Effects, Epoch, Machine, Nanos, SeqNum, SessionId,
-    Token,
+    BootEpoch, DeviceId, Durability, Effects, Epoch, Machine, Nanos, SeqNum, ServerIndex, SessionId, Token,
 };
+use scotfree_device::{carry_out, Completion, DeviceConfig, DeviceEffects, Pipeline, Shell};
 use scotfree_sim::clock::Clock;
 use scotfree_sim::rng::{PerMillion, Rng};
 use scotfree_sim::{Protocol, Travel};
 use scotfree_wire::{ClusterKey, Kind};
+use std::net::SocketAddr;
 
 /// What a device did when it got a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +43,7 @@ enum Service {
 }
 
 pub(super) struct DeviceNode {
-    machine: Option<Device>,
+    machine: Option<Pipeline>,
     incarnation: Incarnation,
     clock: Clock,
     alarm: Alarm,
@@ -99,8 +100,13 @@ impl DeviceNode {
         self.service != Service::In
     }
 
-    pub(super) fn machine(&self) -> Option<&Device> {
+    pub(super) fn machine(&self) -> Option<&Pipeline> {
         self.machine.as_ref()
+    }
+
+    /// How many entries its log holds.
+    pub(super) fn entry_count(&self) -> usize {
+        self.machine.as_ref().map_or(0, Pipeline::entry_count)
     }
 
     pub(super) fn media(&self) -> &Media {
@@ -151,12 +157,12 @@ impl World {
             SERVER_ADDRESS,
             self.keys.devices.key(),
         );
-        config.server_epoch = node.server_epoch;
+        config.servers[0].epoch = node.server_epoch;
         config.head = head;
-        configure(&mut config, &self.scenario);
-        config.planted = self.planted();
-        self.tap(device, || Seen::Start(Box::new(config.clone())));
-        let mut machine = Device::new(config);
+        let mut persist = configure(&mut config, &self.scenario);
+        (config.planted, persist.planted) = (self.planted(), self.planted());
+        self.tap(device, || Seen::Start(Box::new((config.clone(), persist))));
+        let mut machine = remedy_persist::device(config, persist);
         self.restore(device, &mut machine);
         let node = &mut self.devices[device];
         node.machine = Some(machine);
@@ -166,12 +172,15 @@ impl World {
 
     /// A device that is down reads its file when it starts.
     pub(super) fn rekey_device(&mut self, device: usize, key: ClusterKey) {
+        let now = self.devices[device].clock.read(self.engine.now);
+        let mut effects = Effects::new();
         if let Some(machine) = self.devices[device].machine.as_mut() {
-            machine.set_cluster_key(key);
+            machine.set_cluster_key(now, key, &mut effects);
         }
+        assert!(effects.is_empty(), "a new key alone moves nothing");
     }
 
-    fn restore(&mut self, device: usize, machine: &mut Device) {
+    fn restore(&mut self, device: usize, machine: &mut Pipeline) {
         let node = &self.devices[device];
         let now = node.clock.read(self.engine.now);
         let mut records = node.media.scan(&mut self.engine.chance.media);
@@ -188,10 +197,10 @@ impl World {
     }
 
     /// Whatever a record is, restoring it does not panic, and nonsense becomes no log entry.
-    fn check_nonsense_is_no_entry(&mut self, now: Nanos, machine: &mut Device) {
+    fn check_nonsense_is_no_entry(&mut self, now: Nanos, machine: &mut Pipeline) {
         let nonsense: [u8; 40] = self.engine.chance.media.bytes();
         let _ = machine.restore(now, Token(0), &nonsense);
-        if machine.entries().next().is_some() {
+        if machine.entry_count() > 0 {
             self.must(Err(Violation::new(
                 Invariant::Authentic,
                 "a record of random bytes became a log entry",
@@ -237,7 +246,7 @@ impl World {
 
     pub(super) fn wake_device(&mut self, device: usize) {
         if self.devices[device].alarm.rings(self.engine.now) {
-            self.act_on_device(device, Device::on_timer);
+            self.act_on_device(device, Pipeline::on_timer);
         }
     }
 
@@ -245,7 +254,7 @@ impl World {
     pub(super) fn act_on_device(
         &mut self,
         device: usize,
-        act: impl FnOnce(&mut Device, Nanos, &mut Effects<DeviceOwn>),
+        act: impl FnOnce(&mut Pipeline, Nanos, &mut DeviceEffects),
     ) {
         let mut forwarded = Vec::new();
         self.with_device(device, &mut forwarded, act);
@@ -257,27 +266,18 @@ impl World {
         &mut self,
         device: usize,
         forwarded: &mut Vec<Vec<u8>>,
-        act: impl FnOnce(&mut Device, Nanos, &mut Effects<DeviceOwn>),
+        act: impl FnOnce(&mut Pipeline, Nanos, &mut DeviceEffects),
     ) -> Did {
-        let mut effects = std::mem::take(&mut self.buffers.device);
+        let mut round = std::mem::take(&mut self.buffers.device);
         let now = self.devices[device].clock.read(self.engine.now);
+        let mut did = Did::Forward;
         if let Some(machine) = self.devices[device].machine.as_mut() {
-            act(machine, now, &mut effects);
+            act(machine, now, &mut round.effects);
+            let mut shell = Surroundings { world: self, device, forwarded, did, round: 0 };
+            carry_out(now, &mut round, &mut shell);
+            did = shell.did;
         }
-        let forwards = |effect: &Effect<DeviceOwn>| matches!(effect, Effect::Own(DeviceOwn::Forward { .. }));
-        let did = if effects.iter().all(forwards) { Did::Forward } else { Did::More };
-        let mut durable = self.carry_out(device, &effects, forwarded);
-        while !durable.is_empty() {
-            effects.clear();
-            if let Some(machine) = self.devices[device].machine.as_mut() {
-                for token in durable {
-                    machine.on_persisted(now, token, &mut effects);
-                }
-            }
-            durable = self.carry_out(device, &effects, forwarded);
-        }
-        effects.clear();
-        self.buffers.device = effects;
+        self.buffers.device = round;
         self.check_device(device);
         self.commit_if_wanted(device);
         self.rewind_device(device);
@@ -298,66 +298,11 @@ impl World {
                     | Kind::Lease
             )
         );
-        let speaker = self.devices[device].machine.as_ref().map_or(Epoch(0), Device::server_epoch);
+        let speaker = self.devices[device]
+            .machine
+            .as_ref()
+            .map_or(Epoch(0), |machine| machine.server_epoch(ServerIndex(0)));
         commands && packet.from == SERVER_ADDRESS && Epoch(packet.sight.epoch) < speaker
-    }
-
-    /// Returns what is durable at once.
-    fn carry_out(
-        &mut self,
-        device: usize,
-        effects: &Effects<DeviceOwn>,
-        forwarded: &mut Vec<Vec<u8>>,
-    ) -> Vec<Token> {
-        let mut durable = Vec::new();
-        for effect in effects.iter() {
-            match effect {
-                Effect::Send { from, to, bytes } => {
-                    self.send(Place::Device(device), *from, *to, effects.bytes(*bytes));
-                }
-                Effect::Persist { token, bytes } => {
-                    let record = effects.bytes(*bytes);
-                    self.note_logged(record);
-                    self.check_slot_is_free(device, *token, record);
-                    if self.devices[device].media.persist(*token, record) {
-                        durable.push(*token);
-                    }
-                }
-                Effect::Erase { token } => self.erase(device, *token),
-                Effect::Own(own) => self.device_says(device, own, effects, forwarded),
-            }
-        }
-        durable
-    }
-
-    fn device_says(
-        &mut self,
-        device: usize,
-        own: &DeviceOwn,
-        effects: &Effects<DeviceOwn>,
-        forwarded: &mut Vec<Vec<u8>>,
-    ) {
-        match own {
-            DeviceOwn::Forward { bytes } => forwarded.push(self.forwarded_copy(effects, *bytes)),
-            DeviceOwn::SetMeta { boot_epoch, server_epoch } => {
-                let node = &mut self.devices[device];
-                let forward = *boot_epoch >= node.boot_epoch && *server_epoch >= node.server_epoch;
-                node.boot_epoch = *boot_epoch;
-                node.server_epoch = *server_epoch;
-                self.note(
-                    Place::Device(device),
-                    Happening::Note("is in boot epoch", u64::from(boot_epoch.0)),
-                );
-                if !forward {
-                    self.must(Err(Violation::new(Invariant::Bounded, "an epoch of a device went backward")));
-                }
-            }
-            DeviceOwn::FlushErasures { token } => self.devices[device].media.flush(*token),
-        }
-    }
-
-    fn forwarded_copy(&mut self, effects: &Effects<DeviceOwn>, bytes: ByteRange) -> Vec<u8> {
-        self.engine.packets.copy(effects.bytes(bytes))
     }
 
     fn note_logged(&mut self, record: &[u8]) {
@@ -406,7 +351,7 @@ impl World {
 
     pub(super) fn rewind_device(&mut self, device: usize) {
         let node = &mut self.devices[device];
-        if let Some(at) = node.machine.as_ref().and_then(Device::next_timer) {
+        if let Some(at) = node.machine.as_ref().and_then(Pipeline::next_timer) {
             let at = node.clock.when(at).max(self.engine.now);
             node.alarm.set(Place::Device(device), at, &mut self.engine.queue);
         }
@@ -438,7 +383,7 @@ impl World {
         if let Some(head) = self.head() {
             if self.devices[head].is_alive() && !self.devices[head].head {
                 self.devices[head].head = true;
-                self.act_on_device(head, |machine, _, effects| machine.promote(effects));
+                self.act_on_device(head, |machine, now, effects| machine.promote(now, effects));
             }
         }
     }
@@ -453,11 +398,12 @@ impl World {
     pub(super) fn retire_device(&mut self, device: usize) {
         let Some(machine) = self.devices[device].machine.take() else { return };
         let counters = machine.counters();
-        self.engine.report.logged += counters.logged;
-        self.engine.report.replays += counters.replays;
-        self.engine.report.reforwarded += counters.reforwarded;
+        let persist = remedy_persist::counters(&machine);
+        self.engine.report.logged += persist.logged;
+        self.engine.report.replays += persist.replays;
+        self.engine.report.reforwarded += persist.reforwarded;
         self.engine.report.past_epoch += counters.past_epoch;
-        self.engine.report.without_lease += counters.without_lease;
+        self.engine.report.without_lease += persist.without_lease;
         self.engine.report.packets_refused += counters.refused.iter().sum::<u64>();
     }
 
@@ -475,16 +421,91 @@ impl World {
     }
 }
 
-fn configure(config: &mut DeviceConfig, scenario: &Scenario) {
-    config.media = scenario.asked;
+/// What surrounds a device while it acts.
+struct Surroundings<'w> {
+    world: &'w mut World,
+    device: usize,
+    forwarded: &'w mut Vec<Vec<u8>>,
+    did: Did,
+    round: u32,
+}
+
+impl Surroundings<'_> {
+    fn did_more(&mut self) {
+        if self.round == 0 {
+            self.did = Did::More;
+        }
+    }
+}
+
+impl Shell for Surroundings<'_> {
+    fn pipeline(&mut self) -> &mut Pipeline {
+        self.world.devices[self.device].machine.as_mut().expect("what acts is alive")
+    }
+
+    fn send(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        self.did_more();
+        self.world.send(Place::Device(self.device), from, to, bytes);
+    }
+
+    fn forward(&mut self, bytes: &[u8]) {
+        let copy = self.world.engine.packets.copy(bytes);
+        self.forwarded.push(copy);
+    }
+
+    fn persist(&mut self, token: Token, record: &[u8]) -> Completion {
+        self.did_more();
+        self.world.note_logged(record);
+        self.world.check_slot_is_free(self.device, token, record);
+        let done = self.world.devices[self.device].media.persist(token, record);
+        if done {
+            Completion::Done
+        } else {
+            Completion::Later
+        }
+    }
+
+    fn erase(&mut self, token: Token) {
+        self.did_more();
+        self.world.erase(self.device, token);
+    }
+
+    fn set_meta(&mut self, boot_epoch: BootEpoch, _server: ServerIndex, server_epoch: Epoch) {
+        self.did_more();
+        let node = &mut self.world.devices[self.device];
+        let forward = boot_epoch >= node.boot_epoch && server_epoch >= node.server_epoch;
+        node.boot_epoch = boot_epoch;
+        node.server_epoch = server_epoch;
+        let place = Place::Device(self.device);
+        self.world.note(place, Happening::Note("is in boot epoch", u64::from(boot_epoch.0)));
+        if !forward {
+            let detail = "an epoch of a device went backward";
+            self.world.must(Err(Violation::new(Invariant::Bounded, detail)));
+        }
+    }
+
+    fn flush_erasures(&mut self, token: Token) -> Completion {
+        self.did_more();
+        self.world.devices[self.device].media.flush(token);
+        Completion::Later
+    }
+
+    fn collect(&mut self, _done: &mut Vec<Token>) {
+        self.round += 1;
+    }
+}
+
+fn configure(config: &mut DeviceConfig, scenario: &Scenario) -> PersistConfig {
     config.window_max = scenario.window;
     config.sessions_max = scenario.device_sessions_max;
     config.lease_interval = Nanos::from_millis(8);
     config.idle_max = Nanos::from_millis(150);
-    config.reforward_after = Nanos::from_millis(20);
-    config.reforward_wait_max = Nanos::from_millis(100);
-    if !scenario.repairs_by(Repair::DeviceReforwarding) {
-        config.reforward_after = Nanos::MAX;
-        config.reforward_wait_max = Nanos::MAX;
+    let repairs = scenario.repairs_by(Repair::DeviceReforwarding);
+    let (after, wait_max) = (Nanos::from_millis(20), Nanos::from_millis(100));
+    PersistConfig {
+        media: scenario.asked,
+        reforward_after: if repairs { after } else { Nanos::MAX },
+        reforward_wait_max: if repairs { wait_max } else { Nanos::MAX },
+        ..PersistConfig::default()
     }
 }

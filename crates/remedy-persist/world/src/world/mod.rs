@@ -22,10 +22,10 @@ use capture::Tap;
 pub use capture::{capture, Seen};
 use client::ClientNode;
 use device::DeviceNode;
-use remedy_persist::DeviceOwn;
 use rest::Phase;
 use rotation::{KeyRange, Keys, Part};
 use scotfree_core::{Effects, Nanos, SeqNum, SessionId};
+use scotfree_device::Round;
 use scotfree_session::{ClientOwn, Planted, ServerOwn};
 use scotfree_sim::clock::Clock;
 use scotfree_sim::rng::Rng;
@@ -91,7 +91,7 @@ pub struct World {
 #[derive(Default)]
 struct Buffers {
     client: Effects<ClientOwn>,
-    device: Effects<DeviceOwn>,
+    device: Round,
     server: Effects<ServerOwn>,
 }
 

@@ -69,8 +69,7 @@ impl World {
 
     fn is_empty(&self) -> bool {
         let no_session = self.server.machine().is_some_and(|machine| machine.session_count() == 0);
-        let live = self.devices.iter().filter_map(super::DeviceNode::machine);
-        no_session && live.map(|machine| machine.entries().count()).all(|count| count == 0)
+        no_session && self.devices.iter().all(|node| node.entry_count() == 0)
     }
 
     /// How long the last completion was after the faults stopped.
@@ -100,7 +99,7 @@ impl World {
             left.push(format!("client {index} (open {open}, closed {closed}) waits for {outstanding}"));
         }
         for (index, node) in self.devices.iter().enumerate() {
-            let entries = node.machine().map_or(0, |machine| machine.entries().count());
+            let entries = node.entry_count();
             left.push(format!("device {index} (alive {}) holds {entries}", node.is_alive()));
         }
         let sessions = self.server.machine().map(scotfree_session::Server::session_count);

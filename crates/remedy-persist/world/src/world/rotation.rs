@@ -3,7 +3,7 @@
 //! Invariant: everybody has at each moment what the operator's file on his host says, also after a restart.
 
 use super::{Event, World};
-use scotfree_core::{Nanos, SessionId};
+use scotfree_core::{Nanos, ServerIndex, SessionId};
 use scotfree_wire::{key_epoch, ClusterKey, KeyEpoch};
 
 /// Whose file the operator changes.
@@ -96,8 +96,9 @@ impl World {
     /// Whether the device's file has the epoch of a session that the device knows.
     pub(super) fn device_may_speak(&self, device: usize, session: SessionId) -> bool {
         let machine = self.devices[device].machine();
-        let view = machine.and_then(|machine| machine.session_view(session));
-        view.is_none_or(|view| self.keys.devices.has(key_epoch(&view.server_nonce)))
+        let base = machine.map(scotfree_device::Pipeline::base);
+        let known = base.and_then(|base| base.session(base.find(ServerIndex(0), session)?));
+        known.is_none_or(|known| self.keys.devices.has(key_epoch(&known.server_nonce)))
     }
 
     /// Whether a session may have ended because its epoch was taken away.

@@ -110,11 +110,12 @@ impl World {
         let Some(machine) = self.devices[device].machine() else { return };
         let counters = machine.counters();
         let requests = counters.admitted + counters.unadmitted + counters.duplicate + counters.bad;
-        let updates = counters.logged + counters.ungranted;
-        let add_up = counters.requests == requests && counters.admitted_updates == updates;
+        let persist = remedy_persist::counters(machine);
+        let updates = persist.logged + persist.ungranted;
+        let add_up = counters.requests == requests && persist.admitted_updates == updates;
         let fits = machine.session_count() <= self.scenario.device_sessions_max as usize;
         if !add_up {
-            let detail = format!("device {device} has counted {counters:?}");
+            let detail = format!("device {device} has counted {counters:?} {persist:?}");
             self.must(Err(Violation::new(Invariant::Counters, detail)));
         } else if !fits {
             self.must(Err(Violation::new(

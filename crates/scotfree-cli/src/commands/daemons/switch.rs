@@ -6,10 +6,12 @@
 use super::{cluster_key, spin_time, take_key};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
+use crate::registry;
 use crate::serve::{changed_keys, keep_files_private, on_signals, say_ready, say_reload, Messages};
 use crate::settings::{Config, Plane, Switch, XdpMode};
 use crate::text::{LogSpec, LogTier, Size};
 use scotfree_core::{DeviceId, Nanos};
+use scotfree_device::{arrange, Maker};
 use scotfree_io::ram::Media;
 use scotfree_rpc::SharedKey;
 use scotfree_switch::impair::{Impairment, Rate, Share};
@@ -147,13 +149,22 @@ fn is_head(switch: &Switch) -> bool {
 /// What the settings mean to the daemon.
 pub fn config(switch: &Switch, key: ClusterKey) -> Result<SwitchConfig, Failure> {
     let missing = |value: Option<crate::text::Address>, name| required(value.as_ref(), "switch", name);
-    let (address, server) = (missing(switch.address, "address")?, missing(switch.server, "server")?);
+    let address = missing(switch.address, "address")?;
+    let server = missing(switch.server.first().copied(), "server")?;
     let device = required(switch.device_id.as_ref(), "switch", "device_id")?;
     if device == 0 {
         let allowed = format!("allowed are 1 to {}", u16::MAX);
         return Err(Failure::usage(format!("[switch] device_id: no device has the number 0; {allowed}")));
     }
     let mut config = SwitchConfig::new(DeviceId(device), &[], address.0, server.0, key);
+    let addresses = |list: &[crate::text::Address]| list.iter().map(|address| address.0).collect();
+    config.servers = addresses(&switch.server);
+    config.logged = addresses(&switch.logged);
+    config.functions = functions(switch)?;
+    #[cfg(feature = "xdp")]
+    {
+        config.parts = registry::PARTS.to_vec();
+    }
     config.ports = ports(switch)?;
     config.plane = plane(switch, config.device);
     config.head = is_head(switch);
@@ -166,6 +177,14 @@ pub fn config(switch: &Switch, key: ClusterKey) -> Result<SwitchConfig, Failure>
     }
     config.check().map_err(|problem| Failure::usage(format!("[switch]: {problem}")))?;
     Ok(config)
+}
+
+/// The functions that packets pass.
+fn functions(switch: &Switch) -> Result<Vec<Maker>, Failure> {
+    let named = switch.functions.clone();
+    let names = if named.is_empty() { registry::functions_default() } else { named };
+    let list = arrange(&names, registry::FUNCTIONS);
+    list.map_err(|problem| Failure::usage(format!("[switch] functions: {problem}")))
 }
 
 /// What moves the frames.
@@ -308,7 +327,7 @@ mod tests {
         Switch {
             ports: vec!["a".into(), "b".into()],
             address: "10.0.0.9".parse().ok(),
-            server: "10.0.0.2".parse().ok(),
+            server: vec!["10.0.0.2".parse().expect("an address")],
             device_id: Some(3),
             ..Switch::default()
         }
@@ -397,7 +416,7 @@ mod tests {
             (|switch| switch.device_id = None, "SCOT_SWITCH_DEVICE_ID"),
             (|switch| switch.loss = Some(101.0), "loss: 101"),
             (|switch| switch.ports.truncate(1), "2 to 16"),
-            (|switch| switch.server = switch.address, "server's own"),
+            (|switch| switch.server = switch.address.into_iter().collect(), "server's own"),
             (
                 |switch| {
                     switch.log = vec!["ram:/a".parse().expect("a log"), "ram:/b".parse().expect("a log")];

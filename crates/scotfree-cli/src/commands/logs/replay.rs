@@ -8,6 +8,7 @@ use crate::commands::daemons::cluster_key;
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::out;
+use crate::registry;
 use crate::settings::{Cluster, Config, Switch};
 use scotfree_core::{DeviceId, Nanos};
 use scotfree_switch::log_tools::{Replay, ReplayConfig, ReplayError, ReplayProgress};
@@ -18,12 +19,13 @@ use std::net::SocketAddr;
 pub fn run(sources: Sources, flags: &LogReplay) -> Result<(), Failure> {
     let LogReplay { server, address, device_id, key_file, .. } = flags.clone();
     let cluster = Cluster { key_file, ..Cluster::default() };
+    let server = server.into_iter().collect();
     let switch = Switch { address, server, device_id, ..Switch::default() };
     let settings = sources.flags("cluster", &cluster).flags("switch", &switch).read()?;
     let config = config(&settings, flags.patience_s)?;
     refuse_kept(config.device)?;
     let server = config.server;
-    let replay = Replay::read(&flags.files, config).map_err(not_replayed)?;
+    let replay = Replay::read(&flags.files, config, registry::FUNCTIONS).map_err(not_replayed)?;
     if flags.dry_run {
         out::text(replay.describe());
         return Ok(());
@@ -46,7 +48,12 @@ fn text(progress: &ReplayProgress) -> String {
 
 fn config(settings: &Config, patience_s: u64) -> Result<ReplayConfig, Failure> {
     let Switch { server, address, device_id, .. } = &settings.switch;
-    let server: SocketAddr = required(server.as_ref(), "switch", "server")?.0;
+    if let [_, second, ..] = server[..] {
+        return Err(Failure::usage(format!(
+            "a log is replayed to one server, and {second} is named too; name the one with --server"
+        )));
+    }
+    let server: SocketAddr = required(server.first(), "switch", "server")?.0;
     let control: SocketAddr = required(address.as_ref(), "switch", "address")?.0;
     let device = DeviceId(required(device_id.as_ref(), "switch", "device_id")?);
     if control.is_ipv4() != server.is_ipv4() {

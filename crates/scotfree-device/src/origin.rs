@@ -3,7 +3,7 @@
 //! Invariant: a session's requests are taken from its client's address alone, and, once one was the next,
 //! by the port that it came in by.
 
-use super::slots::Session;
+use crate::sessions::SessionBase;
 use std::net::SocketAddr;
 
 /// A port of the device, counted by its shell from 0.
@@ -19,9 +19,9 @@ pub struct Origin {
     pub port: Option<PortNumber>,
 }
 
-impl Session {
+impl SessionBase {
     /// Whether its client's requests come from there.
-    pub(super) fn may_come_from(&self, origin: &Origin) -> bool {
+    pub(crate) fn may_come_from(&self, origin: &Origin) -> bool {
         let other_port = |(bound, port)| bound != port;
         self.client == origin.address && !self.port.zip(origin.port).is_some_and(other_port)
     }
