@@ -414,7 +414,9 @@ pub fn render_table(results: &[ExperimentResult]) -> String {
     }
     let legend = machines.legend(|result| (result + 1).to_string());
     if let Some((first, rest)) = legend.split_first() {
-        line(&mut text, &format!("\n{first}\n"));
+        for said in ["", first, ""] {
+            line(&mut text, said);
+        }
         rest.iter().for_each(|machine| line(&mut text, &format!("- {machine}")));
     }
     text
