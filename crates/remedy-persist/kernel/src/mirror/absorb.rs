@@ -88,7 +88,7 @@ impl Mirror {
             SlotState::Stamped => device.absorb_stamp(state.id, seq, head.stamp),
             // Stable: no entry any more, but its stamp is still its request's.
             SlotState::Valid if seq <= Room::of(state).stable => {
-                device.absorb_stamp(state.id, seq, head.stamp)
+                device.absorb_stamp(state.id, seq, head.stamp);
             }
             SlotState::Valid => self.absorb_entry(place, seq, device, effects),
             SlotState::Empty | SlotState::Daemon => {}

@@ -182,6 +182,20 @@ fn a_function_that_is_off_does_nothing() {
     assert_eq!((play.programs.kept(), play.programs.answered()), (40, 0));
 }
 
+/// An entry that is nobody's has the id 0, and keys that everybody knows.
+#[test]
+fn a_request_of_no_session_is_nobodys() {
+    let Some(kernel) = kernel() else { return };
+    enter_namespace();
+    let kernel = kernel.lock().expect("no other test has failed with it");
+    let mut play = Play::new(&kernel, &sides::config(true), false);
+    begin(&mut play);
+    send_all(&mut play, &Step::Expire { session: 0 });
+    // One bit makes the id of the first session 0.
+    let flip = (16 - 4) * 8;
+    send_all(&mut play, &Step::Damaged { of: Box::new(Step::update(0)), flip, cut: None });
+}
+
 #[test]
 fn without_a_keeper_of_places_requests_are_the_daemons() {
     let Some(kernel) = load(Kernel::load_for_tests(&config_of(Functions::NONE))) else { return };
