@@ -5,26 +5,31 @@ CARGO ?= cargo
 SEEDS ?= 0..20000
 SECONDS_FUZZ ?= 60
 export CARGO_TERM_COLOR ?= auto
+# What scripts/build.sh has made, where cargo puts it.
+SCOT = . scripts/common.sh && "$$(target_folder)/release/scot"
 
-.PHONY: help setup setup-study demo report python-lock test check fmt lint sim fuzz fuzz-xdp bench lab experiment plots kernels doc claims
+.PHONY: help setup setup-report setup-study demo report python-lock test check fmt lint sim mutants fuzz fuzz-xdp bench lab experiment plots kernels doc claims package try-package
 
 help: ## list the verbs
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup:
 	@scripts/setup.sh
 
+setup-report:
+	@scripts/setup.sh --report
+
 setup-study:
 	@scripts/setup.sh --study
 
-demo: setup ## three namespaces, a real Redis, the nine stages, a kill and a recovery
+demo: setup ## three namespaces: the path beside Redis alone, the nine stages, a power failure, a count
 	@scripts/build.sh
-	@target/release/scot demo
+	@$(SCOT) demo
 
-report: setup-study ## the demo with the study of its calls: target/demo.html
+report: setup-report ## the demo with the study of its calls: target/demo.html
 	@scripts/build.sh
-	@scripts/python.sh >/dev/null
-	@target/release/scot demo --report target/demo.html
+	@scripts/python.sh --study >/dev/null
+	@$(SCOT) demo --report target/demo.html
 
 test: setup-study ## every test, then the simulator and the kill rounds
 	@scripts/test.sh
@@ -39,7 +44,10 @@ lint: ## clippy with warnings as errors
 	@$(CARGO) clippy -q --workspace --all-targets -- -D warnings
 
 sim: ## the deterministic world: SEEDS=0..20000, or SEED=n to replay one
-	@$(CARGO) run --release -q -p scotfree-sim --example sim -- $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
+	@$(CARGO) run --release -q -p remedy-persist-world --example sim -- $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
+
+mutants: ## change the machines in SAMPLE=100 random places (SEED=n repeats a sample): who notices?
+	@SAMPLE=$(or $(SAMPLE),100) SEED=$(SEED) scripts/mutants.sh
 
 fuzz: ## every parser, SECONDS_FUZZ=60 each
 	@FUZZ_SECONDS=$(SECONDS_FUZZ) scripts/fuzz.sh
@@ -52,16 +60,16 @@ bench: ## micro-benchmarks: printed, not judged
 
 lab: setup ## the experiments in lab/experiments (EXPERIMENT=name for one); writes lab/results
 	@scripts/build.sh
-	@target/release/scot lab run $(EXPERIMENT)
+	@$(SCOT) lab run $(EXPERIMENT)
 
 experiment: setup ## E=NAME: measure one experiment of lab/experiments and draw it
 	@[ -f "lab/experiments/$(E).toml" ] || { echo "make experiment E=NAME; there are:" $(basename $(notdir $(wildcard lab/experiments/*.toml))) >&2; exit 2; }
 	@scripts/build.sh
-	@target/release/scot lab run "$(E)" || missed=$$?; scripts/plots.sh "$(E)" && exit $${missed:-0}
+	@$(SCOT) lab run "$(E)" || missed=$$?; scripts/plots.sh "$(E)" && exit $${missed:-0}
 
 plots: ## draw all results again: lab/results/plots
 	@scripts/build.sh
-	@target/release/scot lab plot >/dev/null
+	@$(SCOT) lab plot >/dev/null
 	@scripts/plots.sh
 
 kernels: ## on which of Debian's kernels the device's programs run: boots them; writes docs/kernels.md
@@ -72,7 +80,13 @@ python-lock: ## the exact versions of what the study uses, anew: python/requirem
 
 claims: ## every claim with its verdict; exits 1 if a required value is missed
 	@scripts/build.sh
-	@target/release/scot claims
+	@$(SCOT) claims
+
+package: setup ## a Debian package, a wheel and an image to be carried away: target/package
+	@scripts/package.sh
+
+try-package: ## install, try and purge these in a clean tree of Debian 12 (root, debootstrap)
+	@scripts/try-package.sh
 
 doc: ## the documentation of all crates
 	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps

@@ -1,14 +1,7 @@
-# Sourced: what cargo is told where the plane in the kernel cannot be built.
+# Sourced after common.sh: what cargo is told where the plane in the kernel cannot be built.
 without_kernel_plane=()
-kernel_plane_can_be_built() {
-  command -v clang-14 >/dev/null 2>&1 || return 1
-  local header
-  for header in bpf/bpf_helpers.h libelf.h zlib.h; do
-    [ -e "/usr/include/$header" ] || return 1
-  done
-}
 if ! kernel_plane_can_be_built; then
-  echo "leaving the plane in the kernel out of scot: clang-14, libbpf-dev, libelf-dev or zlib1g-dev is missing (scripts/setup.sh installs them)" >&2
+  echo "leaving the plane in the kernel out of scot, which needs $kernel_plane_needs (scripts/setup.sh installs them)" >&2
   without_kernel_plane=(--no-default-features)
 fi
 

@@ -5,6 +5,7 @@
 # SECONDS_MAX=n bounds a guest; ACCELERATOR=kvm is faster where it works.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/common.sh
 packets=${PACKETS:-4000}
 seconds_max=${SECONDS_MAX:-420}
 accelerator=${ACCELERATOR:-tcg}
@@ -22,12 +23,11 @@ begins="the trial begins"
 boots_max=3
 meta=linux-image-cloud-amd64
 cache=$PWD/target/kernels
+kernels=$(target_folder)/debug/kernels
 keys=/usr/share/keyrings/debian-archive-keyring.gpg
-PATH="$PATH:/usr/sbin:/sbin"
 
 say() { printf 'kernels: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
-has() { command -v "$1" >/dev/null 2>&1; }
 
 # ---- what runs must not outlive this script
 
@@ -195,7 +195,7 @@ make_root() { # FOLDER: all but the kernel's modules
   ln -s /run "$root/var/run"
   cp "$cache/busybox" "$root/bin/busybox"
   for tool in ip ethtool; do cp -L "$(command -v $tool)" "$root/tools/$tool"; done
-  strip -o "$root/tools/kernels" target/debug/kernels
+  strip -o "$root/tools/kernels" "$kernels"
   strip -o "$root/tools/equivalence" "$equivalence"
   cp "$object" "$root/dispatcher.bpf.o"
   for library in $(ldd "$root"/tools/* | grep -oE '/[^ ]+\.so[^ ]*' | sort -u); do
@@ -257,7 +257,7 @@ try_kernel() { # NAME VERSION
     reason="the guest ended before its trial began"
     say "$reason"
   done
-  target/debug/kernels read "$console" "$package" "${package%%=*}" "$reason" | tee -a "$work/reports" >&2
+  "$kernels" read "$console" "$package" "${package%%=*}" "$reason" | tee -a "$work/reports" >&2
   say "the console is kept as ${console#"$PWD"/}"
 }
 
@@ -279,7 +279,7 @@ done
 if [ -n "${KERNELS:-}" ]; then
   say "docs/kernels.md is left as it is: not all kernels were tried"
 else
-  target/debug/kernels table "$work/reports" "$(date -u +%F)" "$(git rev-parse --short=10 HEAD)" >"$work/kernels.md"
+  "$kernels" table "$work/reports" "$(date -u +%F)" "$(git rev-parse --short=10 HEAD)" >"$work/kernels.md"
   mv "$work/kernels.md" docs/kernels.md
   say "wrote docs/kernels.md"
 fi

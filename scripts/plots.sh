@@ -3,6 +3,7 @@
 # the Python that can draw, in an environment of its own, which is made if need be; ends with 3 if it cannot be.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/common.sh
 requirements=scripts/plot-requirements.txt
 environment=target/plot-python
 

@@ -1,17 +1,24 @@
 #!/usr/bin/env bash
-# Makes the Python environment of the study in target/python, with the package and its module in Rust, and prints
-# the path of its interpreter. Does nothing where all is there. Ends with 3 if it cannot be made, and says why.
-# `--lock` instead makes the files of exact versions anew.
+# Makes the Python environment of the tests in target/python, with the package, all its extras and its module in
+# Rust, and prints the path of its interpreter. Does nothing where all is there. Ends with 3 if it cannot be made,
+# and says why. `--study` instead makes one for `scot study` and `scot plan` alone, in target/python-study, unless
+# the other is there. `--lock` makes the files of exact versions anew.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-environment=target/python
+. scripts/common.sh
 bootstrap=target/uv
-locks=(python/bootstrap.txt python/requirements.txt)
+environment=target/python
+requirements=python/requirements.txt
+holds="the package with all its extras and what its tests use: about 2.3 GB on disk, once"
+programs=(scot-study scot-plan scot-rag)
 
 # The authorities that this machine trusts, as pip does.
 export UV_SYSTEM_CERTS=true
 
 say() { echo "python: $*" >&2; }
+
+# Whether the environment is one of the versions that are wanted.
+is_made() { cat python/bootstrap.txt "$requirements" | cmp -s - "$environment/installed"; }
 
 make_bootstrap() {
   cmp -s python/bootstrap.txt "$bootstrap/installed" && return
@@ -22,18 +29,18 @@ make_bootstrap() {
 }
 
 make_environment() {
-  cat "${locks[@]}" | cmp -s - "$environment/installed" && return
+  is_made && return
   rm -rf "$environment"
   # pyspark comes as source: what builds it is installed first, at the version that the lock names.
   "$bootstrap/bin/uv" venv -q --python "$(command -v python3)" "$environment" &&
     build_tools | "$bootstrap/bin/uv" pip install -q --python "$environment/bin/python" --require-hashes -r - &&
-    "$bootstrap/bin/uv" pip sync -q --python "$environment/bin/python" --require-hashes --no-build-isolation python/requirements.txt &&
-    cat "${locks[@]}" >"$environment/installed"
+    "$bootstrap/bin/uv" pip sync -q --python "$environment/bin/python" --require-hashes --no-build-isolation "$requirements" &&
+    cat python/bootstrap.txt "$requirements" >"$environment/installed"
 }
 
 # The lock's entries of what builds source packages, with their hashes.
 build_tools() {
-  awk '/^[a-z]/{wanted = /^(setuptools|wheel|packaging)==/} wanted' python/requirements.txt
+  awk '/^[a-z]/{wanted = /^(setuptools|wheel|packaging)==/} wanted' "$requirements"
 }
 
 # The package as a link to its sources, its commands, and its module in Rust, built anew where its sources changed.
@@ -47,13 +54,34 @@ lock() {
   local compile=("$bootstrap/bin/uv" pip compile -q --generate-hashes --no-header --no-annotate --universal --python-version 3.11)
   echo "uv==$("$bootstrap/bin/uv" --version | cut -d' ' -f2)" | "${compile[@]}" - -o python/bootstrap.txt
   "${compile[@]}" --excludes python/excludes.txt --all-extras python/pyproject.toml python/requirements.in -o python/requirements.txt
+  lock_study "${compile[@]}"
 }
 
-if [ "${1:-}" = --lock ]; then
-  lock
-  exit
-fi
-cat "${locks[@]}" | cmp -s - "$environment/installed" || say "installing what the study uses (about 1.5 GB on disk, once)"
+# Of the same versions what the package asks for without extras, and what builds it.
+lock_study() { # COMPILE...
+  grep '^maturin' python/requirements.in | "$@" --constraint python/requirements.txt python/pyproject.toml - -o python/requirements-study.txt
+}
+
+case ${1:-} in
+  "") ;;
+  --lock)
+    lock
+    exit
+    ;;
+  --study)
+    if ! is_made; then
+      environment=target/python-study
+      requirements=python/requirements-study.txt
+      holds="what the study and the planner use: about 520 MB on disk, once"
+      programs=(scot-study scot-plan)
+    fi
+    ;;
+  *)
+    say "scripts/python.sh [--study | --lock], not $1"
+    exit 2
+    ;;
+esac
+is_made || say "installing $holds"
 why=$(mktemp)
 trap 'rm -f "$why"' EXIT
 if ! { make_bootstrap && make_environment && install_package; } >"$why" 2>&1; then
@@ -62,8 +90,9 @@ if ! { make_bootstrap && make_environment && install_package; } >"$why" 2>&1; th
   exit 3
 fi
 # `scot study` and the others find their programs beside scot.
-mkdir -p target/release
-for program in scot-study scot-plan scot-rag; do
-  [ ! -e "$environment/bin/$program" ] || ln -sf "../python/bin/$program" "target/release/$program"
+release=$(target_folder)/release
+mkdir -p "$release"
+for program in "${programs[@]}"; do
+  [ ! -e "$environment/bin/$program" ] || ln -sf "$PWD/$environment/bin/$program" "$release/$program"
 done
 echo "$PWD/$environment/bin/python"

@@ -1,16 +1,27 @@
 #!/usr/bin/env bash
-# Installs what is missing of the Debian packages that the tests and the demo use; does nothing where
-# all is there. What cannot be installed is named with the command that would install it. With `--study` also what
-# the study and its tests use: Python with venv, Java for Spark, a browser.
+# Installs what is missing of the Debian packages that the demo, the lab and the tests use, and says of each what it
+# is for; does nothing where all is there. What cannot be installed is named, with what is lost by it and the command
+# that would install it. `--report` also installs what the study needs, `--study` what its tests need beside that:
+# Java for Spark, a browser. Needs no make: without it run this, then scripts/build.sh and the program that it makes.
 set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/common.sh
 
-# command:package
-wanted=(clang-14:clang-14 pkg-config:pkg-config ip:iproute2 redis-server:redis-server redis-cli:redis-tools redis-benchmark:redis-tools ethtool:ethtool unshare:util-linux)
-required=(ip unshare)
+wish=${1:-}
+case $wish in
+  "" | --report | --study) ;;
+  *) echo "setup: scripts/setup.sh [--report | --study], not $wish" >&2; exit 2 ;;
+esac
+
+java_versions=(openjdk-17-jre-headless openjdk-21-jre-headless openjdk-25-jre-headless default-jre-headless)
+
 has_venv() { has python3 && python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
-PATH="$PATH:/usr/sbin:/sbin:$HOME/.cargo/bin"
-has() { command -v "$1" >/dev/null 2>&1; }
+has_java() {
+  local version
+  version=$(java -version 2>&1 | sed -nE '1s/.*version "([0-9]+).*/\1/p')
+  [ "${version:-0}" -ge 17 ]
+}
 
 # A compiler without the C library's headers and start files links nothing.
 links() {
@@ -22,61 +33,143 @@ links() {
   return $rc
 }
 
-# Headers for programs in the kernel, and the libraries that load them.
-compiles_bpf() {
-  local header
-  for header in bpf/bpf_helpers.h libelf.h zlib.h; do
-    [ -e "/usr/include/$header" ] || return 1
-  done
-  has make
+# ---- what is missing: what for, and the packages of which the first that is offered brings it
+
+purposes=()
+choices=()
+want() { # PURPOSE PACKAGE...
+  purposes+=("$1")
+  shift
+  choices+=("$*")
 }
 
-missing=()
-for pair in "${wanted[@]}"; do
-  has "${pair%%:*}" || missing+=("${pair##*:}")
-done
-links || missing+=(gcc libc6-dev)
-if [ "${1:-}" = --study ]; then
-  has_venv || missing+=(python3 python3-venv)
-  has java || missing+=(openjdk-17-jre-headless)
-  has chromium || missing+=(chromium)
+has ip || want "network namespaces, without which there is no demo and no lab" iproute2
+has unshare || want "the demo without being root" util-linux
+has redis-server || want "a real Redis in the demo and in tests" redis-server
+{ has redis-cli && has redis-benchmark; } || want "Redis' own clients in the demo and in tests" redis-tools
+has ethtool || want "a look at the offloads of a device's ports (scot doctor), and tests of them" ethtool
+has cc || want "a C compiler, without which scot does not link" gcc
+links || want "a C compiler's library, without which scot does not link" libc6-dev
+plane="the plane in the kernel (scot switch --plane xdp)"
+[ -n "$(find_clang || true)" ] || want "$plane: its compiler" clang
+has_kernel_headers || for package in libbpf-dev libelf-dev zlib1g-dev; do want "$plane: its libraries" $package; done
+# libbpf is built from its source, by make.
+has make || want "$plane: its library's build; and the verbs of the Makefile" make
+has pkg-config || want "$plane: how its libraries are found" pkg-config
+if [ -n "$wish" ]; then
+  has_venv || for package in python3 python3-venv; do want "the study, the planner and retrieval" $package; done
 fi
-# What the plane in the kernel is compiled and linked with.
-compiles_bpf || missing+=(libbpf-dev libelf-dev zlib1g-dev gcc libc6-dev make)
+if [ "$wish" = --study ]; then
+  has_java || want "the study on Spark" "${java_versions[@]}"
+  has chromium || want "tests of pages in a browser" chromium
+fi
 
-if [ ${#missing[@]} -gt 0 ]; then
-  mapfile -t packages < <(printf '%s\n' "${missing[@]}" | sort -u)
-  install=(apt-get install -y -qq --no-install-recommends "${packages[@]}")
-  run() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
-  echo "setup: installing ${packages[*]}"
-  if ! has apt-get; then
-    echo "setup: no apt-get here; install with your package manager: ${packages[*]}" >&2
-  elif ! { run apt-get update -qq && DEBIAN_FRONTEND=noninteractive run "${install[@]}" >/tmp/scot-setup.$$ 2>&1; }; then
-    echo "setup: could not install; as root: apt-get update && ${install[*]}" >&2
-    [ -s /tmp/scot-setup.$$ ] && tail -3 /tmp/scot-setup.$$ >&2
+# ---- which package, of those that the distribution offers
+
+offered() { apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'; }
+
+# clang-14, or the distribution's own if it is no older, or else the newest that there is.
+offered_clang() {
+  local usual newest
+  usual=$(apt-cache policy clang 2>/dev/null | sed -nE 's/^ *Candidate: ([0-9]+:)?([0-9]+).*/\2/p')
+  newest=$(apt-cache search --names-only '^clang-[0-9]+$' 2>/dev/null | sed -nE 's/^clang-([0-9]+) .*/\1/p' | sort -rn | sed -n 1p)
+  if offered "clang-$clang_version_min"; then
+    echo "clang-$clang_version_min"
+  elif [ "${usual:-0}" -ge "$clang_version_min" ]; then
+    echo clang
+  elif [ "${newest:-0}" -gt "$clang_version_min" ]; then
+    echo "clang-$newest"
+  else
+    echo "clang-$clang_version_min"
   fi
-  rm -f /tmp/scot-setup.$$
-fi
+}
+
+package_of() { # CHOICE...
+  if [ "$1" = clang ]; then
+    offered_clang
+    return
+  fi
+  local package
+  for package in "$@"; do
+    if offered "$package"; then
+      echo "$package"
+      return
+    fi
+  done
+  echo "$1"
+}
+
+# ---- installing: all at once, or one by one where that fails, since one name that is not there fails all
+
+say() { echo "setup: $*"; }
+warn() { say "$@" >&2; }
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
+install() { as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; }
+
+install_one_by_one() {
+  local place failed=()
+  for place in "${!packages[@]}"; do
+    install "${packages[place]}" >"$log" 2>&1 && continue
+    failed+=("${packages[place]}")
+    warn "could not install ${packages[place]}: $(grep -v '^ *$' "$log" | tail -1)"
+    warn "  lost by it: ${purposes[place]}"
+  done
+  [ ${#failed[@]} = 0 ] || warn "as root, when they can be had: apt-get update && apt-get install ${failed[*]}"
+}
+
+install_missing() {
+  local packages=() place
+  log=$(mktemp)
+  trap 'rm -f "$log"' EXIT
+  if ! has apt-get; then
+    warn "no apt-get here; install with your package manager what Debian calls:"
+  elif ! as_root true 2>/dev/null; then
+    warn "installing takes root, and sudo wants a password or is not there; as root, apt-get install:"
+  elif ! as_root apt-get update -qq >"$log" 2>&1; then
+    warn "apt-get update failed ($(grep -v '^ *$' "$log" | tail -1)); going on with the lists that are there"
+  fi
+  for place in "${!choices[@]}"; do
+    # shellcheck disable=SC2086
+    packages+=("$(package_of ${choices[place]})")
+  done
+  say "missing, and what for:"
+  for place in "${!packages[@]}"; do
+    printf 'setup:   %-24s %s\n' "${packages[place]}" "${purposes[place]}"
+  done
+  if ! has apt-get || ! as_root true 2>/dev/null; then
+    return
+  fi
+  say "installing them"
+  install "${packages[@]}" >"$log" 2>&1 || install_one_by_one
+}
+
+[ ${#choices[@]} = 0 ] || install_missing
+
+# ---- what there is now
 
 stop=0
-for tool in "${required[@]}"; do
-  has "$tool" || { echo "setup: $tool is needed and missing" >&2; stop=1; }
+for tool in ip unshare; do
+  has "$tool" || { warn "$tool is needed and missing"; stop=1; }
 done
-links || { echo "setup: no C compiler that links a program (Debian: apt-get install gcc libc6-dev)" >&2; stop=1; }
+links || { warn "no C compiler that links a program (Debian: apt-get install gcc libc6-dev)"; stop=1; }
+rust=$(rust_needed)
 if ! has cargo; then
-  echo "setup: cargo is needed and missing; install Rust 1.89 or newer (Ubuntu 24.04: apt-get install rustup && rustup default stable; Debian 12 packages an older one: use rustup's own installer)" >&2
+  warn "cargo is needed and missing; install Rust $rust or newer (Ubuntu 24.04: apt-get install rustup && rustup default stable; Debian 12 packages an older one: use rustup's own installer)"
   stop=1
-elif ! minor=$(cargo --version | sed -nE 's/^cargo 1\.([0-9]+)\..*/\1/p') || [ "${minor:-0}" -lt 89 ]; then
-  echo "setup: Rust 1.89 or newer is needed, this is $(cargo --version); with rustup: rustup update stable" >&2
+elif ! minor=$(cargo --version | sed -nE 's/^cargo 1\.([0-9]+)\..*/\1/p') || [ "${minor:-0}" -lt "${rust#1.}" ]; then
+  warn "Rust $rust or newer is needed, this is $(cargo --version); with rustup: rustup update stable"
   stop=1
 fi
-if [ "${1:-}" = --study ]; then
-  has_venv || { echo "setup: Python 3.11 or newer with venv is needed for the study and missing (apt-get install python3 python3-venv)" >&2; stop=1; }
-  has java || echo "setup: no Java 17: what runs on Spark is skipped with the reason" >&2
-  has chromium || echo "setup: no chromium: what is tried in a browser is skipped with the reason" >&2
+if [ -n "$wish" ]; then
+  has_venv || { warn "Python 3.11 or newer with venv is needed for the study and missing (apt-get install python3 python3-venv)"; stop=1; }
 fi
-if ! { has clang-14 && compiles_bpf; }; then
-  echo "setup: clang-14, libbpf-dev, libelf-dev or zlib1g-dev is missing: scot is built without the plane in the kernel (\`scot switch --plane xdp\`)" >&2
+if [ "$wish" = --study ]; then
+  has_java || warn "no Java 17 or newer: what runs on Spark is skipped with the reason"
+  has chromium || warn "no chromium: what is tried in a browser is skipped with the reason"
 fi
-has redis-server || echo "setup: no redis-server: the demo runs on the embedded scot kv, tests against Redis are skipped with the reason" >&2
+if ! kernel_plane_can_be_built; then
+  warn "of $kernel_plane_needs something is missing: scot is built without the plane in the kernel (\`scot switch --plane xdp\`)"
+fi
+has redis-server || warn "no redis-server: the demo runs on the embedded scot kv, tests against Redis are skipped with the reason"
+has make || warn "no make: its verbs are scripts; instead of \`make demo\`: scripts/build.sh && $(target_folder)/release/scot demo"
 exit $stop

@@ -2,7 +2,9 @@
 # All tests, from the cheapest to the dearest. Ends with a line that counts them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/common.sh
 . scripts/features.sh
+scot=$(target_folder)/release/scot
 workspace=(--workspace)
 [ ${#without_kernel_plane[@]} -eq 0 ] || workspace+=(--exclude scotfree-xdp --exclude scotfree-kernels "${without_kernel_plane[@]}")
 log=$(mktemp)
@@ -28,13 +30,16 @@ step "the environment of the study"
 study=$(scripts/python.sh)
 export PATH="${study%/*}:$PATH"
 
+step "the scripts"
+python3 -m unittest -q --buffer scripts/test_scripts.py
+
 step "tests of all crates"
 cargo build -q --locked --release -p scotfree-cli "${without_kernel_plane[@]}"
 cargo test --locked "${workspace[@]}" --no-fail-fast 2>&1 | tee "$log"
 
 step "plots are drawn"
 if python=$(scripts/plots.sh --python); then
-  "$python" -m unittest discover -q --buffer -s scripts -p 'test_*.py'
+  "$python" -m unittest discover -q --buffer -s scripts -p 'test_plot.py'
 else
   echo "SKIP: no plot is drawn here, for the reason above"
 fi
@@ -53,14 +58,14 @@ cargo test -q --locked --manifest-path fuzz/Cargo.toml 2>&1 | tee -a "$log"
 FUZZ_SECONDS=3 scripts/fuzz.sh
 
 step "2,000 seeds of the simulator"
-cargo run -q --locked --release -p scotfree-sim --example sim -- --seeds 0..2000
+cargo run -q --locked --release -p remedy-persist-world --example sim -- --seeds 0..2000
 
 step "100 rounds of kill -9 on real processes, and as many with the append-only file cut back to its last sync"
-target/release/scot lab run kill-rounds --rounds 100 --no-results
-target/release/scot lab run kill-rounds-cut --rounds 100 --no-results
+"$scot" lab run kill-rounds --rounds 100 --no-results
+"$scot" lab run kill-rounds-cut --rounds 100 --no-results
 
 step "the control, which must lose"
-target/release/scot lab run kill-rounds-control --rounds 2 --no-results
+"$scot" lab run kill-rounds-control --rounds 2 --no-results
 
 # Of cargo's runners ("test result: ok. 3 passed; …") and of pytest ("3 passed, 1 skipped in 2.1s").
 sum() {

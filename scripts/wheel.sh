@@ -2,6 +2,7 @@
 # Tries the Python package as its users get it: a wheel, in an environment of its own, where there is no Rust.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/common.sh
 python=$(scripts/python.sh)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

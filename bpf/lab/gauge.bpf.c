@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /* The lab's own programs: one that sends a request back to where it came from, with what that needs at the other
- * end of the cable, one that plays frames into the device's program, and one where what leaves the device ends.
+ * end of the cable, one that keeps a device's updates from a server, one that plays frames into the device's program,
+ * and one where what leaves the device ends.
  *
  * Invariant: at the device no frame goes up to the host's stack; every frame is counted.
  */
@@ -194,6 +195,25 @@ int gauge_end(struct xdp_md *context)
 		counters->ended[0]++;
 	}
 	return XDP_DROP;
+}
+
+/* ---- a server that is left alone */
+
+/* The updates that the device sends on end here; all else, such as leases and the opening of sessions, the server has. */
+SEC("xdp")
+int gauge_take(struct xdp_md *context)
+{
+	struct gauge_frame *frame = gauge_frame(context);
+	struct gauge_counters *counters = gauge_count();
+
+	if (!counters)
+		return XDP_ABORTED;
+	if (frame && gauge_is_stamped(context, frame)) {
+		counters->stamped++;
+		return XDP_DROP;
+	}
+	counters->passed++;
+	return XDP_PASS;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

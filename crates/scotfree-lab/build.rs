@@ -1,15 +1,15 @@
 //! Compiles the lab's own programs for the kernel, in a build with its plane there.
 
 #[cfg(feature = "xdp")]
+#[path = "../scotfree-xdp/clang.rs"]
+mod clang;
+
+#[cfg(feature = "xdp")]
 use libbpf_cargo::SkeletonBuilder;
 #[cfg(feature = "xdp")]
 use std::env;
 #[cfg(feature = "xdp")]
 use std::path::{Path, PathBuf};
-
-/// The compiler that the programs are written for; `CLANG` names another.
-#[cfg(feature = "xdp")]
-const CLANG: &str = "clang-14";
 
 fn main() {
     #[cfg(feature = "xdp")]
@@ -38,14 +38,10 @@ fn compile_one(source: &Path, include: &Path, object: &Path) {
     let built = SkeletonBuilder::new()
         .source(source)
         .obj(object)
-        .clang(env::var("CLANG").unwrap_or_else(|_| CLANG.to_owned()))
+        .clang(clang::find())
         .clang_args(fixed.map(str::to_owned).into_iter().chain(includes))
         .build();
     if let Err(error) = built {
-        panic!(
-            "compiling {} failed: {error:#}\nwanted: {CLANG} (or CLANG=PROGRAM) and libbpf's headers \
-             (Debian: apt-get install clang-14 libbpf-dev)",
-            source.display()
-        );
+        panic!("compiling {} failed: {error:#}\n{}", source.display(), clang::ADVICE);
     }
 }

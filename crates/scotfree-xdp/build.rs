@@ -1,13 +1,12 @@
 //! Makes the list of the device's functions, compiles the programs for the kernel, and makes Rust types of what they
 //! share with the daemon.
 
+mod clang;
+
 use libbpf_cargo::SkeletonBuilder;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// The compiler that the programs are written for; `CLANG` names another.
-const CLANG: &str = "clang-14";
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
@@ -104,15 +103,11 @@ fn build(root: &Path, out: &Path, name: &str, functions: &[Function]) {
     let built = SkeletonBuilder::new()
         .source(&source)
         .obj(out.join(format!("{name}.bpf.o")))
-        .clang(env::var("CLANG").unwrap_or_else(|_| CLANG.to_owned()))
+        .clang(clang::find())
         .clang_args(fixed.map(str::to_owned).into_iter().chain(includes).chain([arch_include]))
         .build_and_generate(out.join(format!("{name}.skel.rs")));
     if let Err(error) = built {
-        panic!(
-            "compiling {} failed: {error:#}\nwanted: {CLANG} (or CLANG=PROGRAM) and libbpf's headers \
-             (Debian: apt-get install clang-14 libbpf-dev)",
-            source.display()
-        );
+        panic!("compiling {} failed: {error:#}\n{}", source.display(), clang::ADVICE);
     }
 }
 

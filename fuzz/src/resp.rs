@@ -1,15 +1,15 @@
-//! The targets of scotfree-sidecar: RESP in both directions, and what the sidecars say to each other.
+//! The targets of scotfree-resp: RESP in both directions, and what the sidecars say to each other.
 //!
 //! Invariant: what comes out of a stream does not depend on how its bytes are cut, and whatever comes
 //! out can be judged without a panic.
 
-use scotfree_sidecar::classes::{classify, first_key, key_hash, keys};
-use scotfree_sidecar::payload::{parse_response, RequestFlags, RequestHead, RequestPayload};
-use scotfree_sidecar::resp::{
+use scotfree_resp::classes::{classify, first_key, key_hash, keys};
+use scotfree_resp::payload::{parse_response, RequestFlags, RequestHead, RequestPayload};
+use scotfree_resp::codec::{
     elements, is_error, text_of, write_command, Args, Command, Limits, ProtocolError, ReplyDecoder,
     ReplyError, RequestDecoder,
 };
-use scotfree_sidecar::{expiry, guard};
+use scotfree_resp::{expiry, guard};
 
 /// Small enough that inputs reach every limit.
 const LIMITS: Limits = Limits {

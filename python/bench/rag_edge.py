@@ -65,6 +65,7 @@ class OnDevice(EdgeIndex):
     def fix(self, cost_ns: float) -> None:
         """Caches what costs no less, whatever happens."""
         self._threshold = Threshold(step_ns=0.0, cost_ns=cost_ns)
+        self._is_step_old = False
 
     def clusters_bytes(self) -> list[int]:
         """What each cluster's embeddings are."""

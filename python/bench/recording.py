@@ -35,7 +35,8 @@ def tool(name: str) -> str:
 def scot() -> Path:
     """The built command of this tree, or SCOTFREE_PROGRAM, or the installed one."""
     given = os.environ.get("SCOTFREE_PROGRAM")
-    here = Path(__file__).parents[2] / "target" / "release" / "scot"
+    root = Path(__file__).parents[2]
+    here = root / os.environ.get("CARGO_TARGET_DIR", "target") / "release" / "scot"
     installed = shutil.which("scot")
     for path in (given, here, installed):
         if path is not None and Path(path).is_file():

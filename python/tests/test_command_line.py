@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from scotfree import command_line
+from scotfree.command_line import Command, Commands
 from scotfree.study import outside
 from scotfree.study.trouble import StudyError
 
@@ -31,6 +32,18 @@ class Failing:
         raise self._error
 
 
+class Only(Commands):
+    """One command, which is there already."""
+
+    def __init__(self, command: Command) -> None:
+        super().__init__("nowhere", {"fail": command.HELP})
+        self._command: Command
+        object.__setattr__(self, "_command", command)
+
+    def load(self, name: str) -> Command:
+        return self._command
+
+
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
@@ -46,7 +59,7 @@ class Failing:
 def test_every_error_has_its_code_and_words(
     error: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command_line.run("try", "tries", {"fail": Failing(error)}, ["fail"], outside.told) == code
+    assert command_line.run("try", "tries", Only(Failing(error)), ["fail"], outside.told) == code
     assert said in capsys.readouterr().err
 
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from bench.words import Words
-from scotfree.rag.edge.index import Configuration, EdgeIndex, Settings
+from scotfree.rag.edge.index import Configuration, EdgeIndex, Found, Settings
+from scotfree.rag.edge.threshold import STEP_SHARE, Threshold, step_ns
+from scotfree.rag.embed.embedder import Vectors
 
 TEXTS = [f"topic{place % 9}a topic{place % 9}b word{place} word{place % 31}" for place in range(300)]
 CLUSTERS = 10
@@ -152,3 +154,64 @@ def test_an_empty_index_takes_its_first_passage(tmp_path: Path) -> None:
     assert index.search(embedder.embed(["a"])[0], 3, 3).nearest == []
     index.insert(5, "a text")
     assert [one for one, _ in index.search(embedder.embed(["text"])[0], 3, 3).nearest] == [5]
+
+
+class Slow(EdgeIndex):
+    """On a machine where clusters cost seconds and nothing else takes time."""
+
+    spent_ns = 0.0
+    thresholds_ns: list[float]
+
+    def fix_step(self, fixed_ns: float | None) -> None:
+        """Its threshold moves so far, whatever clusters cost."""
+        self.thresholds_ns = []
+        if fixed_ns is not None:
+            self._threshold, self._is_step_old = Threshold(step_ns=fixed_ns), False
+
+    def _made(self, cluster: int) -> Vectors:
+        self.spent_ns += self.cost_ns(cluster)
+        return super()._made(cluster)
+
+    def _observe(self, latency_ns: int, found: Found) -> None:
+        spent, self.spent_ns = self.spent_ns, 0.0
+        super()._observe(round(spent), found)
+        self.thresholds_ns.append(self._threshold.cost_ns)
+
+
+def test_where_clusters_cost_seconds_the_threshold_moves_among_them(tmp_path: Path) -> None:
+    """Algorithm 3. A step of a fixed length is none there: a threshold that never moves keeps the same."""
+
+    def asked(name: str, fixed_ns: float | None) -> tuple[Slow, list[int]]:
+        embedder = Words()
+        room = len(TEXTS) * embedder.dimensions * 4 // 3
+        settings = Settings(letter_ns=2e6, slo_ns=1e12, cache_bytes=room)
+        index = Slow(tmp_path / name, embedder, lambda passages: [TEXTS[one] for one in passages], settings)
+        index.build(range(len(TEXTS)), embedder.embed(TEXTS), CLUSTERS)
+        index.fix_step(fixed_ns)
+        of_questions = [index.search(question, 10, 3).regenerated for _ in range(6) for question in questions()]
+        return index, of_questions
+
+    own, regenerated = asked("own", None)
+    costs = sorted(own.cost_ns(cluster) for cluster in range(CLUSTERS))
+    assert costs[0] > 0.1e9 and costs[CLUSTERS // 2] > 1e9
+    assert max(own.thresholds_ns) > costs[0] and 0.0 in own.thresholds_ns
+    _, never = asked("never", 0.0)
+    short, in_milliseconds = asked("milliseconds", 1e6)
+    assert regenerated != never, "what is cheap is no longer kept"
+    assert max(short.thresholds_ns) < costs[0] and in_milliseconds == never, "the step that it had before"
+
+
+def test_the_step_is_a_share_of_the_clusters_that_may_be_cached(tmp_path: Path) -> None:
+    assert step_ns([]) == 0 and step_ns([1e9, 2e9, 40e9]) == STEP_SHARE * 2e9
+    index, _ = built(tmp_path, Configuration.EDGERAG, slo_ns=0.98e6)
+    index.search(questions()[0], 10, CLUSTERS)
+    stored = set(index.stored)
+    assert 0 < len(stored) < CLUSTERS
+    costs = [index.cost_ns(cluster) for cluster in range(CLUSTERS) if cluster not in stored]
+    before = index._threshold.step_ns
+    assert before == step_ns(costs)
+    # Of clusters as they are now.
+    for passage in range(0, len(TEXTS), 2):
+        index.remove(passage)
+    index.search(questions()[0], 10, CLUSTERS)
+    assert 0 < index._threshold.step_ns < before

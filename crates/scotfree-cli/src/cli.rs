@@ -7,6 +7,7 @@ use crate::text::Address;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use scotfree_lab::edge::{Bytes, BytesPerSecond, Processors};
+use scotfree_lab::priority::Priority;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 #[command(name = "scot", version, propagate_version = false, arg_required_else_help = true)]
 #[command(after_help = "Begin here:
   scot doctor        what this machine lacks, and the command that mends it
-  scot demo          client, device and server in three namespaces, a kill and a recovery
+  scot demo          client, device and server in three namespaces, beside Redis alone; a power failure
 Settings come from scot.toml (--config FILE), variables SCOT_SECTION_KEY and flags; flags win.
 An unknown command NAME runs the program scot-NAME. Three such come with the Python package, which
 scripts/python.sh sets up in a clone (or pip installs):
@@ -42,7 +43,7 @@ pub enum Command {
     #[command(after_help = "Examples:
   scot demo                      as root, or as anybody where user namespaces are allowed
   scot demo --service kv         without a Redis
-  scot demo --report demo.html   with the study of its calls (needs the Python package: README)
+  scot demo --report demo.html   with the study of its calls (needs the Python package: scripts/python.sh)
   scot demo --json --seconds 3   one JSON object on standard output, for scripts
 Ends with 1 if an acknowledged update was lost or applied twice.")]
     Demo(Demo),
@@ -92,7 +93,7 @@ device becomes the head of its chain.")]
     /// Print every claim with its verdict; ends with 1 if a required value is missed
     #[command(after_help = "Examples:
   scot claims
-  scot claims --update-readme    write the table of results into README.md")]
+  scot claims --update    write the tables of results into docs/results.md and README.md")]
     Claims(Claims),
     /// List the remedies that are built in: what each takes off the critical path, and what it needs
     #[command(after_help = "Examples:
@@ -150,7 +151,7 @@ pub struct Demo {
     /// Print one JSON object on standard output, everything else on standard error
     #[arg(long)]
     pub json: bool,
-    /// How long requests are measured and how long tokens are written, each
+    /// How long tokens are written, and how long requests are measured: once more for Redis alone, where there is one
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub seconds: u64,
     /// What serves: a real Redis, the embedded server, or Redis where it is installed
@@ -306,7 +307,7 @@ pub enum Lab {
       --address 10.77.0.254 --server 10.77.0.2:51000 --device-id 1 --key-file cluster.key
 With --plane xdp enter by nsenter --net=/run/netns/scot-one-device-device instead: ip netns exec hides /sys/fs/bpf.")]
     Up {
-        /// Its name in lab/topologies, or its file
+        /// Its name, see scot lab list, or its file
         topology: PathBuf,
     },
     /// Run experiments and write lab/results
@@ -315,6 +316,14 @@ With --plane xdp enter by nsenter --net=/run/netns/scot-one-device-device instea
   scot lab run kill-rounds --rounds 100 --no-results
 Ends with 1 if a required value is missed.")]
     Run(LabRun),
+    /// Run experiments shortly and say which recorded results still hold
+    #[command(after_help = "Examples:
+  scot lab confirm                        results older than the code, but not retrieval's: 20 minutes at most
+  scot lab confirm kernel-ack probes
+What comes out as recorded is written into lab/results beside what is recorded; what does not is to be measured again.
+Ends with 0 if all is confirmed, with 1 if something is worse, with 3 if nothing is worse and not all is confirmed.
+See docs/confirming.md.")]
+    Confirm(LabConfirm),
     /// Make the plots of lab/results again, as Vega-Lite; `make plots` draws them
     #[command(after_help = "Examples:
   scot lab plot                           of all results
@@ -380,7 +389,30 @@ pub struct LabRun {
     /// Keep what the daemons print
     #[arg(long, value_name = "FOLDER")]
     pub log_folder: Option<PathBuf>,
+    /// At which priority what is measured runs: normal or real-time; real-time where that is permitted and the
+    /// experiment measures time
+    #[arg(long, value_name = "PRIORITY")]
+    pub priority: Option<Priority>,
     /// Do not write lab/results
+    #[arg(long)]
+    pub no_results: bool,
+}
+
+/// Flags of `scot lab confirm`.
+#[derive(Debug, Args)]
+pub struct LabConfirm {
+    /// Names in lab/experiments; if none is named, those whose results are older than the code, but not retrieval's
+    pub experiments: Vec<String>,
+    /// All there are, those with results of the code of now and retrieval's as well
+    #[arg(long, conflicts_with = "experiments")]
+    pub all: bool,
+    /// At which priority what is measured runs: normal or real-time; that of the recorded result if none is said
+    #[arg(long, value_name = "PRIORITY")]
+    pub priority: Option<Priority>,
+    /// Keep what the daemons print
+    #[arg(long, value_name = "FOLDER")]
+    pub log_folder: Option<PathBuf>,
+    /// Do not write into lab/results
     #[arg(long)]
     pub no_results: bool,
 }
@@ -450,9 +482,9 @@ pub struct TaxReport {
 /// Flags of `scot claims`.
 #[derive(Debug, Args)]
 pub struct Claims {
-    /// Write the table of results into README.md
-    #[arg(long)]
-    pub update_readme: bool,
+    /// Write the tables of results into docs/results.md and README.md
+    #[arg(long, alias = "update-readme")]
+    pub update: bool,
     /// The repository
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub repository: PathBuf,
@@ -635,5 +667,21 @@ mod tests {
             }
         }
         walk(&Cli::command(), "scot");
+    }
+
+    /// Those of the Python package are typed by python/tests/test_docs.py.
+    #[test]
+    fn what_the_documents_say_can_be_typed() {
+        let documents = [include_str!("../../../README.md"), include_str!("../../../docs/redis.md")];
+        let lines = documents.into_iter().flat_map(str::lines).filter(|line| line.starts_with("scot "));
+        let mut count = 0;
+        for line in lines {
+            let words: Vec<&str> = line.split_whitespace().take_while(|word| *word != "#").collect();
+            if !["study", "plan", "rag"].contains(&words[1]) {
+                count += 1;
+                Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
+            }
+        }
+        assert!(count >= 10, "only {count} lines were found");
     }
 }

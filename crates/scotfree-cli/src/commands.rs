@@ -4,6 +4,7 @@
 
 mod daemons;
 mod demo;
+mod described;
 mod doctor;
 mod evidence;
 mod external;

@@ -150,7 +150,7 @@ impl FromStr for Size {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = UNITS.iter().find(|(_, bytes)| self.0 > 0 && self.0 % bytes == 0);
+        let unit = UNITS.iter().find(|(_, bytes)| self.0 > 0 && self.0.is_multiple_of(*bytes));
         match unit {
             Some((name, bytes)) => write!(f, "{}{name}", self.0 / bytes),
             None => write!(f, "{}", self.0),

@@ -1,5 +1,6 @@
 //! The command as a user meets it: help, errors, exit codes, small commands.
 
+use scotfree_lab::netns::{access, Access};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -215,8 +216,23 @@ fn completions_and_manual_pages_are_made() {
     let folder = Folder::new("manual");
     assert!(assert_succeeds(&folder.scot(&["completions", "bash"])).contains("_scot"));
     assert_succeeds(&folder.scot(&["man", "pages"]));
-    let page = fs::read_to_string(folder.0.join("pages/scot-sidecar-client.1")).expect("it is there");
-    assert!(page.contains("early"), "{page}");
+    // Those of Python programs, whether these are installed or not.
+    for (name, says) in [
+        ("scot-sidecar-client", "early"),
+        ("scot-study-report", "spark"),
+        ("scot-plan-fit", "remedy"),
+        ("scot-rag-ask", "the passages nearest to a question"),
+    ] {
+        let page = fs::read_to_string(folder.0.join(format!("pages/{name}.1"))).expect("it is there");
+        assert!(page.contains(says), "{page}");
+        assert_eq!(page.contains("configuration file"), name == "scot-sidecar-client", "{page}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let offered = assert_succeeds(&folder.scot(&["completions", shell]));
+        for flag in ["spark-master", "time-to-stable", "no-llm"] {
+            assert!(offered.contains(flag), "{shell}: {flag}");
+        }
+    }
 }
 
 #[test]
@@ -257,7 +273,11 @@ fn what_the_lab_has_is_listed() {
     };
     let shown = assert_succeeds(&scot(&["lab", "list"]));
     assert!(shown.contains("one-device") && shown.contains("kill-rounds"), "{shown}");
-    assert_fails(&scot(&["lab", "up", "nowhere"]), 2, &["no lab/topologies/nowhere.toml", "one-device"]);
+    assert_fails(
+        &scot(&["lab", "up", "nowhere"]),
+        2,
+        &["no topology `nowhere`", "one-device", "./NAME.toml"],
+    );
     let folder = Folder::new("lab");
     assert_fails(&folder.scot(&["lab", "down", "nothing-of-this-name"]), 2, &["scot lab list"]);
 }
@@ -266,12 +286,33 @@ fn what_the_lab_has_is_listed() {
 fn names_of_the_lab_are_known_in_the_repository_only_and_said_to_be() {
     let folder = Folder::new("elsewhere");
     let where_to = "root of the repository";
-    for words in
-        [&["up", "one-device"][..], &["run", "probes"], &["load", "set-one", "--address", "127.0.0.1:1"]]
-    {
+    for words in [&["run", "probes"][..], &["load", "set-one", "--address", "127.0.0.1:1"]] {
         assert_fails(&folder.scot(&[&["lab"], words].concat()), 2, &[where_to]);
     }
-    assert!(err(&folder.scot(&["lab", "list"])).contains(where_to));
+    let listed = folder.scot(&["lab", "list"]);
+    assert!(err(&listed).contains(where_to));
+    assert!(out(&listed).contains("topologies: ") && out(&listed).contains("one-device"), "{}", out(&listed));
+    assert_fails(&folder.scot(&["lab", "up", "nowhere"]), 2, &["no topology `nowhere`", "one-device"]);
+}
+
+#[test]
+fn a_topology_of_the_lab_comes_up_anywhere() {
+    if access() != Access::Direct {
+        eprintln!("SKIP: a lab that stays takes root");
+        return;
+    }
+    // A folder that is called lab is not the repository's for that.
+    let folder = Folder::new("lab-anywhere");
+    fs::create_dir(folder.0.join("lab")).expect("temporary files can be written");
+    let name = "one-device-bad-wire";
+    if out(&folder.scot(&["lab", "list"])).lines().any(|line| line.starts_with("up: ") && line.contains(name))
+    {
+        eprintln!("SKIP: somebody has that one up");
+        return;
+    }
+    let shown = assert_succeeds(&folder.scot(&["lab", "up", name]));
+    assert_succeeds(&folder.scot(&["lab", "down", name]));
+    assert!(shown.contains(&format!("scot-{name}-device")), "{shown}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Daemons as processes on loopback: readiness, metrics, reload, drain.
 
+mod prometheus;
+
 use scotfree_io::conformance::ports::free_address;
 use scotfree_lab::config::Source;
 use scotfree_lab::netns::{access, Access, Lab};
@@ -78,7 +80,14 @@ fn get(metrics: SocketAddr, path: &str) -> String {
     write!(stream, "GET {path} HTTP/1.1\r\n\r\n").expect("a request");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("an answer");
+    if path == "/metrics" {
+        assert_eq!(prometheus::faults(body(&text)), Vec::<String>::new());
+    }
     text
+}
+
+fn body(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").map_or(answer, |(_, body)| body)
 }
 
 fn count_in(text: &str, name: &str) -> u64 {
@@ -146,6 +155,41 @@ fn a_client_is_served_traced_reloaded_and_drained() {
     let list = world.start("ls", &["log", "ls", "kv.wal"]);
     assert_eq!(list.wait(PATIENCE).and_then(|status| status.code()), Some(1));
     assert!(list.error_output().contains("the log of a `scot kv`"), "{}", list.error_output());
+}
+
+#[test]
+fn prometheus_takes_what_daemons_say() {
+    let world = World::new("prometheus");
+    world.write_config("");
+    let metrics = free_address();
+    let kv = world.serve("kv", &["kv", "--metrics", &metrics.to_string()]);
+    let client = world.serve("client", &["sidecar", "client"]);
+    for at in [metrics, world.metrics] {
+        assert!(wait_until(PATIENCE, || get(at, "/healthz").contains("200 OK")));
+        prometheus::check_by_promtool(body(&get(at, "/metrics")));
+    }
+    // It has recovered, and says how long that took.
+    assert!(get(metrics, "/metrics").contains("scotfree_server_recovery_seconds "));
+    stop(&client);
+    stop(&kv);
+}
+
+#[test]
+fn a_metric_that_prometheus_would_not_take_is_seen() {
+    let page = |name: &str, kind: &str| format!("# HELP {name} Something.\n# TYPE {name} {kind}\n{name} 1\n");
+    assert!(prometheus::faults(&page("scotfree_answers_total", "counter")).is_empty());
+    for (name, kind) in [
+        ("scotfree_server_recovery_us", "gauge"),
+        ("scotfree_answers", "counter"),
+        ("scotfree_open_total", "gauge"),
+        ("scotfree_open_gauge", "gauge"),
+        ("scotfree_Open", "gauge"),
+    ] {
+        assert_eq!(prometheus::faults(&page(name, kind)).len(), 1, "{name}");
+    }
+    let undeclared = page("scotfree_open", "gauge") + "scotfree_shut 1\n";
+    assert_eq!(prometheus::faults(&undeclared), ["scotfree_shut 1 is no sample of scotfree_open"]);
+    assert_eq!(prometheus::faults("# TYPE scotfree_open gauge\n"), ["scotfree_open no help text"]);
 }
 
 #[test]
@@ -352,8 +396,13 @@ fn a_device_takes_over_faults_on_purpose_and_names_the_rest() {
     };
     assert!(scot(&["key", "new", "key"]).wait(PATIENCE).is_some_and(|status| status.success()));
     write("loss = 0.5\n");
-    let switch = scot(&["switch"]);
+    let switch = scot(&["switch", "--metrics", "127.0.0.1:9102"]);
     switch.wait_for_output("scot: ready switch 10.77.0.254:51000", PATIENCE).expect("it serves");
+    let ask = "exec 3<>/dev/tcp/127.0.0.1/9102; printf 'GET /metrics HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3";
+    let answer = lab.run("device", "bash", ["-c", ask]).expect("it answers");
+    assert!(answer.contains("scotfree_device_leased "), "{answer}");
+    assert_eq!(prometheus::faults(body(&answer)), Vec::<String>::new());
+    prometheus::check_by_promtool(body(&answer));
     assert!(is_private(&folder.path().join("ram.log")));
     let second = scot(&["switch", "--metrics", "127.0.0.1:9101"]);
     assert_eq!(second.wait(PATIENCE).and_then(|status| status.code()), Some(3));

@@ -13,7 +13,7 @@ fn demo(words: &[&str]) -> Option<Output> {
     Some(output.expect("the command runs"))
 }
 
-fn assert_shown(output: &Output, plane: &str) {
+fn assert_shown(output: &Output, plane: &str) -> serde_json::Value {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {said}", output.status);
     let shown: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
@@ -29,8 +29,35 @@ fn assert_shown(output: &Output, plane: &str) {
     }
     let app = |arm: &str| shown["stages"][arm]["SET"]["stages_ns"]["server_app"].as_f64();
     assert!(app("baseline") > Some(0.0), "the server alone answers a SET without the remedy");
-    assert_eq!(app("remedy"), Some(0.0), "the device answers it with the remedy");
+    let of_remedy = shown["stages"]["remedy"]["SET"]["stages_ns"].as_object().expect("nine stages");
+    for stage in ["request_wire", "server_recv_queue", "server_app", "server_send_queue", "response_stack"] {
+        assert!(
+            of_remedy[stage].is_null(),
+            "the device answers it with the remedy, without {stage}: {shown}"
+        );
+    }
+    for way in ["without_remedy", "persist"] {
+        assert_seen(&shown, way);
+    }
     assert!(said.contains(" acknowledged, ") && said.contains(" 0 lost, 0 applied twice"), "{said}");
+    shown
+}
+
+/// A client has measured a way.
+fn assert_seen(shown: &serde_json::Value, way: &str) {
+    for method in ["SET", "GET"] {
+        let latency = &shown["seen"][way][method];
+        let time = |key: &str| latency[key].as_f64().unwrap_or_else(|| panic!("no {key}: {latency}"));
+        assert!(time("p50_ns") > 0.0 && time("p99_ns") >= time("p50_ns"), "{way} {method}: {latency}");
+        assert!(latency["count"].as_u64() > Some(0), "{way} {method}: {latency}");
+    }
+}
+
+/// Without a Redis nothing is compared with one, and nothing is cut.
+fn assert_no_redis(shown: &serde_json::Value) {
+    assert!(shown.get("power_failure").is_none(), "{shown}");
+    let seen: Vec<&String> = shown["seen"].as_object().expect("ways").keys().collect();
+    assert_eq!(seen, ["persist", "without_remedy"]);
 }
 
 /// What `--plane auto` comes to here.
@@ -47,16 +74,27 @@ fn best_plane() -> &'static str {
 #[test]
 fn the_embedded_server_loses_nothing() {
     if let Some(output) = demo(&["--json", "--seconds", "3", "--service", "kv"]) {
-        assert_shown(&output, best_plane());
+        assert_no_redis(&assert_shown(&output, best_plane()));
     }
 }
 
 #[test]
-fn a_real_redis_loses_nothing() {
+fn a_power_failure_takes_from_redis_alone_and_nothing_behind_the_device() {
     if scotfree_lab::process::find_tool("redis-server").is_none() {
         eprintln!("SKIP: redis-server is not installed (apt-get install redis-server)");
     } else if let Some(output) = demo(&["--json", "--seconds", "3", "--service", "redis"]) {
-        assert_shown(&output, best_plane());
+        let shown = assert_shown(&output, best_plane());
+        for way in ["redis_everysec", "redis_always"] {
+            assert_seen(&shown, way);
+        }
+        let control = &shown["power_failure"]["redis_everysec"];
+        let count = |key: &str| control[key].as_u64().unwrap_or_else(|| panic!("no {key} in {shown}"));
+        assert!(count("cut_bytes") > 0 && count("acked") > 100, "{shown}");
+        assert!(count("acked") > count("found"), "the control loses what was cut: {shown}");
+        assert_eq!(count("lost"), count("acked") - count("found"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        let rows = said.lines().filter(|line| line.starts_with(" Redis alone, ")).count();
+        assert!(rows == 2 && said.contains(" as Redis alone with everysec"), "{said}");
     }
 }
 

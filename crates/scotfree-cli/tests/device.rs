@@ -305,6 +305,7 @@ esac
 
 const EXPERIMENT: &str = "name = 'study-trees'
 title = 'Arms on a small machine'
+runner = 'study'
 repetitions = 2
 covers = ['lab']
 [[arm]]

@@ -8,19 +8,22 @@ use crate::index::IndexKind;
 use crate::journal::{Journal, JournalError, JournalLimits, Recovered};
 use crate::letters::Letters;
 use crate::op::Op;
-use crate::payload::{Request, EARLY_ALLOWED, REQUEST_HEAD_BYTES, VERSION};
+use crate::request::{is_early, Request};
 use crate::room::RoomWatch;
 use crate::snapshot::{self, Sessions};
-use crate::store::{command_lines, Call, Store, DATABASES};
-use crate::{payload, reply};
+use crate::store::{commands, Call, Store, DATABASES};
 use scotfree_core::{Epoch, Nanos, SeqNum, SessionId};
 use scotfree_io::{now_monotonic, now_realtime, PersistenceDomain, ScanReport};
+use scotfree_resp::codec::{is_error, write_bulk, write_error, write_header, write_simple};
+use scotfree_resp::description::Description;
+use scotfree_resp::payload::{
+    write_request, write_response, CommandReader, RequestFlags, ResponseFlags, REQUEST_HEAD_BYTES,
+};
 use scotfree_rpc::metrics::MetricsText;
-use scotfree_rpc::{DeadLetter, Execution, Replies, Service, Watch};
+use scotfree_rpc::{DeadLetter, Execution, Handler, Replies, Service, Watch};
 use scotfree_session::{RecoveredSession, RequestKind};
 use scotfree_wire::REQUEST_BYTES_MAX;
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::path::PathBuf;
 
 /// How a [`KvService`] is set up.
@@ -116,7 +119,7 @@ struct Waiting {
 struct State {
     store: Store,
     devices: u32,
-    spans: Vec<Range<usize>>,
+    reader: CommandReader,
     reply: Vec<u8>,
 }
 
@@ -212,19 +215,17 @@ impl<D: PersistenceDomain> KvService<D> {
                 record.position = seq;
             }
         }
-        let flags = if self.state.store.is_nearly_full() { 0 } else { EARLY_ALLOWED };
+        let early_allowed = !self.state.store.is_nearly_full();
+        let flags = ResponseFlags::NONE.with_if(early_allowed, ResponseFlags::EARLY_ALLOWED);
         let answer = &self.state.reply;
-        replies.reply(request.ticket, answer.first() == Some(&b'-'), |out| {
-            out.extend_from_slice(&[VERSION, flags]);
-            out.extend_from_slice(answer);
-        });
+        replies.reply(request.ticket, is_error(answer), |out| write_response(out, flags, answer));
     }
 
     /// An early update that was refused becomes a dead letter, before its place is taken: its client will
     /// not see the reply.
     fn keep_late_error(&mut self, request: &Execution<'_>) {
-        let is_late = request.kind == RequestKind::Update && payload::is_early(request.payload);
-        if !is_late || self.state.reply.first() != Some(&b'-') {
+        let is_late = request.kind == RequestKind::Update && is_early(request.payload);
+        if !is_late || !is_error(&self.state.reply) {
             return;
         }
         let (session, seq) = (request.session, request.seq);
@@ -295,7 +296,7 @@ impl<D: PersistenceDomain> KvService<D> {
     }
 }
 
-impl<D: PersistenceDomain> Service for KvService<D> {
+impl<D: PersistenceDomain> Handler for KvService<D> {
     fn execute(&mut self, request: &Execution<'_>, replies: &mut Replies) {
         if self.waiting.is_empty() && !self.journal.is_stalled() {
             return self.run(request, replies);
@@ -303,22 +304,6 @@ impl<D: PersistenceDomain> Service for KvService<D> {
         // How many can wait is bounded by the sessions' credits.
         let Execution { ticket, session, seq, kind, payload } = *request;
         self.waiting.push_back(Waiting { ticket, session, seq, kind, payload: payload.to_vec() });
-    }
-
-    fn record_session(&mut self, record: &RecoveredSession, _replies: &mut Replies) {
-        self.sessions.insert(record.session, *record);
-        self.note(&Op::Start(*record), Stands::Recorded(record.session));
-    }
-
-    fn delete_session(&mut self, session: SessionId, _replies: &mut Replies) {
-        self.sessions.remove(&session);
-        self.note(&Op::End(session), Stands::Deleted(session));
-    }
-
-    fn dead_letter(&mut self, letter: &DeadLetter<'_>) {
-        if let Err(error) = self.letters.write(letter) {
-            self.broken.get_or_insert(error.to_string());
-        }
     }
 
     fn poll(&mut self, _wants_stable: bool, replies: &mut Replies) {
@@ -370,69 +355,85 @@ impl<D: PersistenceDomain> Service for KvService<D> {
     }
 }
 
+impl<D: PersistenceDomain> Service for KvService<D> {
+    fn record_session(&mut self, record: &RecoveredSession, _replies: &mut Replies) {
+        self.sessions.insert(record.session, *record);
+        self.note(&Op::Start(*record), Stands::Recorded(record.session));
+    }
+
+    fn delete_session(&mut self, session: SessionId, _replies: &mut Replies) {
+        self.sessions.remove(&session);
+        self.note(&Op::End(session), Stands::Deleted(session));
+    }
+
+    fn dead_letter(&mut self, letter: &DeadLetter<'_>) {
+        if let Err(error) = self.letters.write(letter) {
+            self.broken.get_or_insert(error.to_string());
+        }
+    }
+}
+
 impl State {
     fn new(options: &KvOptions) -> State {
         let store = Store::new(options.index, 0);
-        State { store, devices: options.devices, spans: Vec::new(), reply: Vec::new() }
+        State { store, devices: options.devices, reader: CommandReader::default(), reply: Vec::new() }
     }
 
     /// Executes a request; its reply is in `self.reply`. Whether it may have changed the map.
     fn answer(&mut self, bytes: &[u8], may_write: bool) -> bool {
         self.reply.clear();
-        let request = match Request::parse(bytes, &mut self.spans) {
+        let request = match Request::parse(bytes, &mut self.reader) {
             Ok(request) => request,
             Err(error) => {
                 self.refuse(&format!("ERR scotfree: {error}"));
                 return false;
             }
         };
-        if request.head.describes() {
-            reply::bulk(description(&self.store, self.devices).as_bytes(), &mut self.reply);
+        if request.has(RequestFlags::DESCRIBE) {
+            let description = description(&self.store, self.devices);
+            write_bulk(&mut self.reply, description.to_text().as_bytes());
             return false;
         }
-        if request.head.is_transaction() {
-            reply::array(request.command_count, &mut self.reply);
+        if request.has(RequestFlags::TRANSACTION) {
+            write_header(&mut self.reply, request.command_count);
         } else if request.command_count == 0 {
             // A connection says that it needs nothing more.
-            reply::simple("OK", &mut self.reply);
+            write_simple(&mut self.reply, "OK");
         }
-        self.run_commands(&request, may_write);
+        self.run_commands(bytes, &request, may_write);
         // A single command that is refused has changed nothing.
-        let is_refused = self.reply.first() == Some(&b'-');
-        may_write && request.command_count > 0 && !is_refused
+        may_write && request.command_count > 0 && !is_error(&self.reply)
     }
 
     fn refuse(&mut self, text: &str) {
         self.reply.clear();
-        reply::error(text, &mut self.reply);
+        write_error(&mut self.reply, text);
     }
 
-    fn run_commands(&mut self, request: &Request<'_>, may_write: bool) {
+    fn run_commands(&mut self, bytes: &[u8], request: &Request, may_write: bool) {
+        let (db, is_resp3) = (request.head.db, request.has(RequestFlags::RESP3));
         let mut at = REQUEST_HEAD_BYTES;
-        while let Ok(Some(next)) = request.command(at, &mut self.spans) {
+        while let Ok(Some((args, next))) = self.reader.read(bytes, at) {
             at = next;
-            let arguments: Vec<&[u8]> = self.spans.iter().map(|span| request.argument(span)).collect();
-            let (db, is_resp3) = (request.head.db, request.head.is_resp3());
+            let arguments: Vec<&[u8]> = args.iter().collect();
             self.store.run(&Call { arguments: &arguments, db, is_resp3, may_write }, &mut self.reply);
         }
     }
 }
 
 /// What a client's sidecar has to know of this service.
-fn description(store: &Store, devices: u32) -> String {
-    let mut text = format!(
-        "scotfree 1\ntime_ms {}\nversion scot-kv-{}\ndatabases {DATABASES}\nreserved_db {}\nauth_required 0\n\
-         early_allowed {}\ndevices {devices}\n",
-        now_realtime().0 / 1_000_000,
-        env!("CARGO_PKG_VERSION"),
-        u16::MAX,
-        u8::from(!store.is_nearly_full())
-    );
-    for line in command_lines() {
-        text.push_str(&line);
-        text.push('\n');
+fn description(store: &Store, devices: u32) -> Description {
+    Description {
+        time_ms: (now_realtime().0 / 1_000_000) as i64,
+        version: format!("scot-kv-{}", env!("CARGO_PKG_VERSION")),
+        databases: DATABASES,
+        // None is: positions lie in the log.
+        reserved_db: u16::MAX,
+        auth_required: false,
+        early_allowed: !store.is_nearly_full(),
+        devices: Some(devices),
+        commands: commands().collect(),
     }
-    text
 }
 
 fn rebuild(recovered: &Recovered, state: &mut State, sessions: &mut Sessions) -> Result<(), JournalError> {
@@ -469,6 +470,6 @@ fn advance(sessions: &mut Sessions, session: SessionId, seq: SeqNum) -> Result<(
 /// A request for one command, for clients that are no sidecar.
 pub fn command(arguments: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::new();
-    payload::write_request(&[arguments], &mut out);
+    write_request(&mut out, RequestFlags::NONE, &[arguments]);
     out
 }

@@ -4,7 +4,11 @@
 //! never takes more than `data_bytes_max`, counted alike before and after a recovery.
 
 use crate::index::{Index, IndexKind};
-use crate::reply;
+use scotfree_resp::classes::Flags;
+use scotfree_resp::codec::{
+    parse_integer, write_bulk, write_error, write_header, write_integer, write_null, write_simple,
+};
+use scotfree_resp::description::CommandInfo;
 use std::collections::VecDeque;
 
 /// What an entry counts for beyond its bytes.
@@ -99,17 +103,17 @@ impl Store {
         let name = call.arguments[0].to_ascii_lowercase();
         let Some(verb) = VERBS.iter().find(|verb| verb.name.as_bytes() == name) else {
             let name: String = String::from_utf8_lossy(call.arguments[0]).chars().take(128).collect();
-            return reply::error(&format!("ERR unknown command '{name}'"), out);
+            return write_error(out, &format!("ERR unknown command '{name}'"));
         };
         let count = call.arguments.len() as i32;
         if count != verb.arity && (verb.arity > 0 || count < -verb.arity) {
-            return reply::error(&format!("ERR wrong number of arguments for '{}' command", verb.name), out);
+            return write_error(out, &format!("ERR wrong number of arguments for '{}' command", verb.name));
         }
         if call.db >= DATABASES {
-            return reply::error("ERR DB index is out of range", out);
+            return write_error(out, "ERR DB index is out of range");
         }
         if verb.writes && !call.may_write {
-            return reply::error("ERR a request that is sent as a read may not write", out);
+            return write_error(out, "ERR a request that is sent as a read may not write");
         }
         if verb.grows && self.would_be(call) > self.data_bytes_max {
             self.refused_count += 1;
@@ -118,7 +122,7 @@ impl Store {
                  with a larger --log-size",
                 self.data_bytes_max
             );
-            return reply::error(&problem, out);
+            return write_error(out, &problem);
         }
         (verb.run)(self, call, out);
     }
@@ -188,30 +192,30 @@ impl Store {
 
     fn set(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
         self.insert(call.key(1), Value::Text(call.arguments[2].to_vec()));
-        reply::simple("OK", out);
+        write_simple(out, "OK");
     }
 
     fn get(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
         match self.entries.get(&call.key(1)) {
-            Some(Value::Text(text)) => reply::bulk(text, out),
+            Some(Value::Text(text)) => write_bulk(out, text),
             Some(Value::List(_)) => wrong_type(out),
-            None => reply::null(call.is_resp3, out),
+            None => write_null(out, call.is_resp3),
         }
     }
 
     fn mget(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
-        reply::array(call.arguments.len() - 1, out);
+        write_header(out, call.arguments.len() - 1);
         for index in 1..call.arguments.len() {
             match self.entries.get(&call.key(index)) {
-                Some(Value::Text(text)) => reply::bulk(text, out),
-                Some(Value::List(_)) | None => reply::null(call.is_resp3, out),
+                Some(Value::Text(text)) => write_bulk(out, text),
+                Some(Value::List(_)) | None => write_null(out, call.is_resp3),
             }
         }
     }
 
     fn del(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
         let removed = (1..call.arguments.len()).filter(|index| self.remove(&call.key(*index))).count();
-        reply::integer(removed as i64, out);
+        write_integer(out, removed as i64);
     }
 
     fn incr(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
@@ -222,13 +226,13 @@ impl Store {
             None => Some(0),
         };
         let Some(value) = value else {
-            return reply::error("ERR value is not an integer or out of range", out);
+            return write_error(out, "ERR value is not an integer or out of range");
         };
         let Some(next) = value.checked_add(1) else {
-            return reply::error("ERR increment or decrement would overflow", out);
+            return write_error(out, "ERR increment or decrement would overflow");
         };
         self.insert(key, Value::Text(next.to_string().into_bytes()));
-        reply::integer(next, out);
+        write_integer(out, next);
     }
 
     fn append(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
@@ -237,24 +241,24 @@ impl Store {
             Some(Value::Text(text)) => {
                 text.extend_from_slice(added);
                 self.data_bytes += added.len();
-                reply::integer(text.len() as i64, out);
+                write_integer(out, text.len() as i64);
             }
             Some(Value::List(_)) => wrong_type(out),
             None => {
                 self.insert(key, Value::Text(added.to_vec()));
-                reply::integer(added.len() as i64, out);
+                write_integer(out, added.len() as i64);
             }
         }
     }
 
     fn mset(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
-        if call.arguments.len() % 2 == 0 {
-            return reply::error("ERR wrong number of arguments for 'mset' command", out);
+        if call.arguments.len().is_multiple_of(2) {
+            return write_error(out, "ERR wrong number of arguments for 'mset' command");
         }
         for index in (1..call.arguments.len()).step_by(2) {
             self.insert(call.key(index), Value::Text(call.arguments[index + 1].to_vec()));
         }
-        reply::simple("OK", out);
+        write_simple(out, "OK");
     }
 
     fn rpush(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
@@ -277,31 +281,31 @@ impl Store {
             push(elements, element.to_vec());
             self.data_bytes += element.len() + ELEMENT_BYTES;
         }
-        reply::integer(elements.len() as i64, out);
+        write_integer(out, elements.len() as i64);
     }
 
     fn lrange(&mut self, call: &Call<'_>, out: &mut Vec<u8>) {
         let bounds = (parse_integer(call.arguments[2]), parse_integer(call.arguments[3]));
         let (Some(first), Some(last)) = bounds else {
-            return reply::error("ERR value is not an integer or out of range", out);
+            return write_error(out, "ERR value is not an integer or out of range");
         };
         match self.entries.get(&call.key(1)) {
             Some(Value::List(elements)) => {
                 let range = clamp_range(first, last, elements.len());
-                reply::array(range.len(), out);
-                elements.range(range).for_each(|element| reply::bulk(element, out));
+                write_header(out, range.len());
+                elements.range(range).for_each(|element| write_bulk(out, element));
             }
             Some(Value::Text(_)) => wrong_type(out),
-            None => reply::array(0, out),
+            None => write_header(out, 0),
         }
     }
 }
 
 fn ping(call: &Call<'_>, out: &mut Vec<u8>) {
     match call.arguments {
-        [_] => reply::simple("PONG", out),
-        [_, text] => reply::bulk(text, out),
-        _ => reply::error("ERR wrong number of arguments for 'ping' command", out),
+        [_] => write_simple(out, "PONG"),
+        [_, text] => write_bulk(out, text),
+        _ => write_error(out, "ERR wrong number of arguments for 'ping' command"),
     }
 }
 
@@ -320,30 +324,26 @@ const SIDECAR_VERBS: [(&str, i32); 10] = [
     ("client|setinfo", 4),
 ];
 
-/// The commands, as a client's sidecar wants them described: name, arity, flags.
-pub fn command_lines() -> impl Iterator<Item = String> {
-    let sidecars = SIDECAR_VERBS.iter().map(|(name, arity)| format!("command {name} {arity} fast"));
-    let client = std::iter::once("command client -2 fast".to_owned());
-    let own = VERBS.iter().map(|verb| {
+/// The commands, as a client's sidecar wants them described.
+pub fn commands() -> impl Iterator<Item = (Vec<u8>, CommandInfo)> {
+    let described =
+        |(name, arity): (&str, i32), flags| (name.as_bytes().to_vec(), CommandInfo { arity, flags });
+    let client = std::iter::once(&("client", -2));
+    let sidecars = client.chain(&SIDECAR_VERBS).map(move |verb| described(*verb, Flags::default()));
+    let own = VERBS.iter().map(move |verb| {
         let flags = match (verb.writes, verb.grows, verb.name) {
-            (true, true, _) => "write|denyoom",
-            (true, false, _) => "write",
-            (false, _, "ping") => "fast",
-            (false, _, _) => "readonly",
+            (true, true, _) => Flags::WRITE.with(Flags::DENYOOM),
+            (true, false, _) => Flags::WRITE,
+            (false, _, "ping") => Flags::default(),
+            (false, _, _) => Flags::READONLY,
         };
-        format!("command {} {} {flags}", verb.name, verb.arity)
+        described((verb.name, verb.arity), flags)
     });
-    own.chain(client).chain(sidecars)
+    own.chain(sidecars)
 }
 
 fn wrong_type(out: &mut Vec<u8>) {
-    reply::error("WRONGTYPE Operation against a key holding the wrong kind of value", out);
-}
-
-/// An integer as Redis reads it: no plus sign, no leading zeros, no spaces.
-fn parse_integer(text: &[u8]) -> Option<i64> {
-    let value: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    (value.to_string().as_bytes() == text).then_some(value)
+    write_error(out, "WRONGTYPE Operation against a key holding the wrong kind of value");
 }
 
 /// The elements from `first` to `last`, both included; negative ones count from the end.

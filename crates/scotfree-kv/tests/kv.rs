@@ -7,8 +7,10 @@ use scotfree_core::SessionId;
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::storage::Storage;
 use scotfree_kv::KvService;
+use scotfree_resp::front::describe_request;
+use scotfree_resp::payload::{write_request, RequestFlags};
 use scotfree_rpc::metrics::MetricsText;
-use scotfree_rpc::Service;
+use scotfree_rpc::Handler;
 use scotfree_session::RequestKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -142,9 +144,7 @@ fn a_sidecar_gets_its_description() {
     let (service, _) = open(&storage, &options(1 << 20)).expect("a new log");
     let mut driver = Driver::new(service);
     driver.start_session(1);
-    let mut payload = Vec::new();
-    scotfree_kv::payload::write_describe(&mut payload);
-    let text = driver.run_payload(RequestKind::Read, 1, 1, &payload);
+    let text = driver.run_payload(RequestKind::Read, 1, 1, &describe_request().payload);
     assert!(text.contains("\r\nscotfree 1\n") && text.contains("\ncommand set 3 write|denyoom\n"), "{text}");
     assert!(text.contains("\ndevices 1\n"), "{text}");
 }
@@ -156,10 +156,8 @@ fn a_transaction_is_answered_by_one_array() {
     let mut driver = Driver::new(service);
     driver.start_session(1);
     let mut payload = Vec::new();
-    scotfree_kv::payload::write_request(
-        &[&[b"SET", b"k", b"1"], &[b"INCR", b"k"], &[b"NOSUCH"]],
-        &mut payload,
-    );
+    let commands: [&[&[u8]]; 3] = [&[b"SET", b"k", b"1"], &[b"INCR", b"k"], &[b"NOSUCH"]];
+    write_request(&mut payload, RequestFlags::NONE, &commands);
     let reply = driver.run_payload(RequestKind::Update, 1, 1, &payload);
     assert_eq!(reply, "*3\r\n+OK\r\n:2\r\n-ERR unknown command 'NOSUCH'\r\n");
 }
@@ -210,7 +208,7 @@ fn an_early_update_that_is_refused_is_a_dead_letter_and_a_covered_one_is_not() {
     driver.start_session(7);
     let long = "x".repeat(1_000);
     let mut early = Vec::new();
-    scotfree_kv::payload::write_early_request(&[b"SET", b"k", long.as_bytes()], &mut early);
+    write_request(&mut early, RequestFlags::EARLY, &[&[&b"SET"[..], b"k", long.as_bytes()]]);
     assert!(driver.run(RequestKind::Update, 7, 1, &format!("SET k {long}")).starts_with("-OOM"));
     assert!(!options.dead_letters.exists(), "whoever waits for the reply sees the error");
     assert!(driver.run_payload(RequestKind::Update, 7, 2, &early).starts_with("-OOM"));
@@ -237,8 +235,7 @@ fn early_answers_stop_at_nine_tenths_of_the_limit() {
     let (service, _) = open(&storage, &options(1 << 20)).expect("a new log");
     let mut driver = Driver::new(service);
     driver.start_session(1);
-    let mut describe = Vec::new();
-    scotfree_kv::payload::write_describe(&mut describe);
+    let describe = describe_request().payload;
     for seq in (1..).step_by(2) {
         let line = format!("SET key{seq} {}", "v".repeat(100));
         assert_eq!(driver.run(RequestKind::Update, 1, seq, &line), "+OK\r\n", "before anything is refused");

@@ -199,7 +199,12 @@ const TOOLS: [(&str, &str, State, &str); 6] = [
     ("redis-server", "redis-server", State::Should, "the demo runs on the embedded scot kv"),
     ("redis-cli", "redis-tools", State::Should, "the demo has no real Redis client"),
     ("redis-benchmark", "redis-tools", State::Should, "the demo has no real Redis client"),
-    ("ethtool", "ethtool", State::Should, "offloads cannot be switched off, checksums may be missing"),
+    (
+        "ethtool",
+        "ethtool",
+        State::Should,
+        "offloads of a device's ports cannot be looked at; a lab needs no ethtool",
+    ),
 ];
 
 fn tools(environment: &dyn Environment) -> Vec<Finding> {

@@ -19,8 +19,14 @@ pub(crate) const HALT_POLL_FILE: &str = "/sys/module/haltpoll/parameters/guest_h
 pub struct Environment {
     /// Processors, memory, and what idle processors do.
     pub machine: String,
+    /// The processor's model, to the stepping; results from before this was recorded do not say it.
+    #[serde(default = "unknown", skip_serializing_if = "is_unknown")]
+    pub processor: String,
     /// The kernel's release.
     pub kernel: String,
+    /// At which priority what was measured ran (priority.rs); results from before this was recorded do not say it.
+    #[serde(default = "unknown", skip_serializing_if = "is_unknown")]
+    pub priority: String,
     /// The commit whose code was measured.
     pub commit: String,
     /// Whether the code that was measured had changes that are in no commit.
@@ -37,7 +43,9 @@ impl Environment {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
         Environment {
             machine: machine(),
+            processor: processor(),
             kernel: kernel.map_or(UNKNOWN.to_owned(), |text| text.trim().to_owned()),
+            priority: UNKNOWN.to_owned(),
             commit: git(repository, &["rev-parse", "HEAD"]).unwrap_or(UNKNOWN.to_owned()),
             has_uncommitted_changes: has_uncommitted_changes(repository, covers),
             date: SystemTime::now()
@@ -46,6 +54,14 @@ impl Environment {
             load_average: load_average(),
         }
     }
+}
+
+fn unknown() -> String {
+    UNKNOWN.to_owned()
+}
+
+fn is_unknown(text: &str) -> bool {
+    text == UNKNOWN
 }
 
 /// Whether the code of a measurement is still the repository's.
@@ -90,6 +106,15 @@ fn git(repository: &Path, args: &[&str]) -> Result<String, String> {
     run("git", folder.into_iter().chain(args.iter().map(AsRef::as_ref)))
         .map(|text| text.trim().to_owned())
         .map_err(|trouble| trouble.problem)
+}
+
+/// The processor's model with what tells two of one name apart, where the kernel says it.
+fn processor() -> String {
+    let field = |key| field_of("/proc/cpuinfo", key);
+    let Some(model) = field("model name") else { return unknown() };
+    let parts = [("family", "cpu family"), ("model", "model"), ("stepping", "stepping")];
+    let parts = parts.into_iter().filter_map(|(name, key)| Some(format!(" {name} {}", field(key)?)));
+    parts.fold(model, |text, part| text + &part)
 }
 
 fn machine() -> String {
@@ -156,11 +181,11 @@ fn days_of_month(year: u64, month: usize) -> u64 {
 }
 
 fn is_leap(year: u64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::scratch::Scratch;
 
@@ -173,6 +198,14 @@ mod tests {
         ] {
             assert_eq!(idle(setting), said);
         }
+    }
+
+    #[test]
+    fn what_was_recorded_before_processor_and_priority_were_says_that_they_are_unknown() {
+        let text = r#"{"machine":"2 x test, 1.0 GiB","kernel":"6.1","commit":"c","has_uncommitted_changes":false,"date":"d","load_average":"l"}"#;
+        let environment: Environment = serde_json::from_str(text).expect("it is an environment");
+        assert_eq!((environment.processor.as_str(), environment.priority.as_str()), (UNKNOWN, UNKNOWN));
+        assert_eq!(serde_json::to_string(&environment).expect("it is JSON"), text);
     }
 
     #[test]
@@ -195,6 +228,8 @@ mod tests {
         assert_eq!(environment.commit, UNKNOWN);
         assert!(environment.has_uncommitted_changes);
         assert!(environment.machine.contains(" x "));
+        assert_ne!(environment.processor, UNKNOWN, "this machine says what it is");
+        assert_eq!(environment.priority, UNKNOWN, "who measures says that");
         assert!(matches!(freshness(folder.path(), UNKNOWN, &[]), Freshness::Unknown(_)));
         assert!(matches!(freshness(folder.path(), &"a".repeat(40), &[]), Freshness::Unknown(_)));
     }
@@ -218,10 +253,10 @@ mod tests {
         assert!(Environment::observe(repository.0.path(), &covers).has_uncommitted_changes);
     }
 
-    struct Repository(Scratch);
+    pub(crate) struct Repository(pub(crate) Scratch);
 
     impl Repository {
-        fn new() -> Option<Repository> {
+        pub(crate) fn new() -> Option<Repository> {
             let folder = Scratch::new("repository").expect("temporary files can be written");
             match git(folder.path(), &["init", "-q"]) {
                 Ok(_) => Some(Repository(folder)),
@@ -238,7 +273,7 @@ mod tests {
             fs::write(file, text).expect("it can be written");
         }
 
-        fn commit(&self, file: &str, text: &str) {
+        pub(crate) fn commit(&self, file: &str, text: &str) {
             self.write(file, text);
             git(self.0.path(), &["add", "-A"]).expect("git adds");
             let who = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"];

@@ -25,6 +25,10 @@ pub struct Experiment {
     pub name: String,
     /// What it shows, in a sentence.
     pub title: String,
+    /// What measures it, of the table in runs/runners.rs.
+    pub runner: String,
+    /// Whether it takes so long that it is run by name only.
+    pub by_name_only: bool,
     /// The topology's name in `lab/topologies`; none if nothing crosses a network.
     pub topology: Option<String>,
     /// The workload's name in `lab/workloads`.
@@ -118,10 +122,23 @@ impl Better {
 pub fn run_interleaved<Arm, Measured, Error>(
     arms: &[Arm],
     repetitions: u32,
+    measure: impl FnMut(&Arm, u32) -> Result<Measured, Error>,
+) -> Result<Vec<Measured>, Error> {
+    run_interleaved_while(arms, repetitions, |_| true, measure)
+}
+
+/// The same, as long as `goes_on` allows the next repetition; the first is always measured.
+pub fn run_interleaved_while<Arm, Measured, Error>(
+    arms: &[Arm],
+    repetitions: u32,
+    mut goes_on: impl FnMut(u32) -> bool,
     mut measure: impl FnMut(&Arm, u32) -> Result<Measured, Error>,
 ) -> Result<Vec<Measured>, Error> {
     let mut all = Vec::new();
     for repetition in 0..repetitions {
+        if repetition > 0 && !goes_on(repetition) {
+            break;
+        }
         for place in 0..arms.len() {
             let index = if repetition % 2 == 0 { place } else { arms.len() - 1 - place };
             all.push(measure(&arms[index], repetition)?);
@@ -174,6 +191,9 @@ impl Experiment {
 struct Form {
     name: Spanned<String>,
     title: String,
+    runner: String,
+    #[serde(default)]
+    by_name_only: bool,
     topology: Option<Spanned<String>>,
     workload: Option<Spanned<String>>,
     halt_poll_ns: Option<u64>,
@@ -258,6 +278,8 @@ impl Form {
         Ok(Experiment {
             name: self.name.into_inner(),
             title: self.title,
+            runner: self.runner,
+            by_name_only: self.by_name_only,
             topology: self.topology.map(Spanned::into_inner),
             workload: self.workload.map(Spanned::into_inner),
             halt_poll_ns: self.halt_poll_ns,
@@ -376,23 +398,23 @@ pub(crate) mod tests {
     fn what_is_not_allowed_is_named() {
         for (from, to, line, problem) in [
             ("name = \"speed\"", "name = \"other\"", 1, "the file is called `speed`"),
-            ("repetitions = 3", "repetitions = 0", 4, "allowed are 1 to"),
-            ("covers = [\"crates\"]", "covers = []", 5, "stale"),
-            ("name = \"fast\"", "name = \"slow\"", 9, "two arms"),
-            ("arm = \"fast\"\nname", "arm = \"quick\"\nname", 13, "allowed are slow, fast"),
-            ("at_least = 1", "", 14, "either `equals`"),
-            ("at_least = 1", "at_least = 1\nat_most = 0", 14, "no value is"),
-            ("over = \"fast\"", "over = \"quick\"", 22, "allowed are slow, fast"),
+            ("repetitions = 3", "repetitions = 0", 5, "allowed are 1 to"),
+            ("covers = [\"crates\"]", "covers = []", 6, "stale"),
+            ("name = \"fast\"", "name = \"slow\"", 10, "two arms"),
+            ("arm = \"fast\"\nname", "arm = \"quick\"\nname", 14, "allowed are slow, fast"),
+            ("at_least = 1", "", 15, "either `equals`"),
+            ("at_least = 1", "at_least = 1\nat_most = 0", 15, "no value is"),
+            ("over = \"fast\"", "over = \"quick\"", 23, "allowed are slow, fast"),
             (
                 RATIO,
                 "{ kind = \"geometric-mean\", metric = \"p50_us\", ratios = [] }",
-                22,
+                23,
                 "at least one ratio",
             ),
-            ("over = \"fast\"", "onto = \"fast\"", 22, "unknown field `onto`"),
-            ("kind = \"ratio\"", "kind = \"mode\"", 22, "unknown variant `mode`"),
-            ("goal = 3.0", "goal = 1.0", 17, "worse than the required"),
-            ("better = \"higher\"", "better = \"more\"", 21, "expected `higher` or `lower`"),
+            ("over = \"fast\"", "onto = \"fast\"", 23, "unknown field `onto`"),
+            ("kind = \"ratio\"", "kind = \"mode\"", 23, "unknown variant `mode`"),
+            ("goal = 3.0", "goal = 1.0", 18, "worse than the required"),
+            ("better = \"higher\"", "better = \"more\"", 22, "expected `higher` or `lower`"),
         ] {
             let text = TEXT.replace(from, to);
             let error = Experiment::parse(&Source::from_text("lab/speed.toml", text)).expect_err(problem);
@@ -442,10 +464,18 @@ pub(crate) mod tests {
         let failed =
             run_interleaved(&["a", "b"], 3, |arm, _| if *arm == "b" { Err("b broke") } else { Ok(()) });
         assert_eq!(failed, Err("b broke"));
+        let some = run_interleaved_while(
+            &["a", "b"],
+            5,
+            |next| next < 2,
+            |arm, repetition| Ok::<_, ()>(format!("{arm}{repetition}")),
+        );
+        assert_eq!(some.expect("no error").join(" "), "a0 b0 b1 a1");
     }
 
     const TEXT: &str = r#"name = "speed"
 title = "How much faster the fast arm is"
+runner = "update-ack"
 topology = "direct"
 repetitions = 3
 covers = ["crates"]

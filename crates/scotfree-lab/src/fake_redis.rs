@@ -2,9 +2,11 @@
 //!
 //! Invariant: it applies each command once, before it replies.
 
-use crate::resp::{read_reply, Reply};
+use scotfree_resp::codec::{
+    write_bulk, write_error, write_header, write_integer, write_null, write_simple, Limits, RequestDecoder,
+};
 use std::collections::BTreeMap;
-use std::io::{BufReader, Write};
+use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -84,19 +86,20 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 
 fn serve(mut stream: TcpStream, shared: &Shared) {
     stream.set_nodelay(true).expect("a socket has options");
-    let mut reader = BufReader::new(stream.try_clone().expect("a socket can be shared"));
-    while let Ok(Reply::Array(words)) = read_reply(&mut reader) {
-        let words: Vec<Vec<u8>> = words
-            .into_iter()
-            .map(|word| match word {
-                Reply::Bulk(bytes) => bytes,
-                other => panic!("a command is made of strings, not {other:?}"),
-            })
-            .collect();
-        let mut reply = Vec::new();
-        shared.execute(&words, &mut reply);
-        if stream.write_all(&reply).is_err() {
-            return;
+    let mut requests = RequestDecoder::new(Limits::default());
+    let mut buffer = [0; 4_096];
+    loop {
+        while let Some(args) = requests.pop(true).expect("a client of ours speaks RESP") {
+            let words: Vec<Vec<u8>> = args.iter().map(<[u8]>::to_vec).collect();
+            let mut reply = Vec::new();
+            shared.execute(&words, &mut reply);
+            if stream.write_all(&reply).is_err() {
+                return;
+            }
+        }
+        match stream.read(&mut buffer) {
+            Ok(0) | Err(_) => return,
+            Ok(count) => requests.push(&buffer[..count]),
         }
     }
 }
@@ -106,7 +109,7 @@ impl Shared {
         thread::sleep(Duration::from_micros(u64::from(self.delay_us.load(Ordering::SeqCst))));
         let refuse = |left: u32| left.checked_sub(1);
         if self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, refuse).is_ok() {
-            out.extend_from_slice(b"-LOADING not yet\r\n");
+            write_error(out, "LOADING not yet");
             return;
         }
         let mut lists = lock(&self.lists);
@@ -114,49 +117,43 @@ impl Shared {
             (b"RPUSH", [key, value]) => {
                 let list = lists.entry(key.clone()).or_default();
                 list.push(value.clone());
-                write!(out, ":{}\r\n", list.len()).expect("memory");
+                write_integer(out, list.len() as i64);
             }
             (b"SET", [key, value]) => {
                 lists.insert(key.clone(), vec![value.clone()]);
-                out.extend_from_slice(b"+OK\r\n");
+                write_simple(out, "OK");
             }
             (b"GET", [key]) => match lists.get(key).and_then(|list| list.first()) {
-                None => out.extend_from_slice(b"$-1\r\n"),
-                Some(value) => push_bulk(value, out),
+                None => write_null(out, false),
+                Some(value) => write_bulk(out, value),
             },
             (b"MGET", keys) => {
-                write!(out, "*{}\r\n", keys.len()).expect("memory");
+                write_header(out, keys.len());
                 for key in keys {
                     match lists.get(key).and_then(|list| list.first()) {
-                        None => out.extend_from_slice(b"$-1\r\n"),
-                        Some(value) => push_bulk(value, out),
+                        None => write_null(out, false),
+                        Some(value) => write_bulk(out, value),
                     }
                 }
             }
             (b"INCR", [key]) => {
                 let list = lists.entry(key.clone()).or_default();
                 list.push(Vec::new());
-                write!(out, ":{}\r\n", list.len()).expect("memory");
+                write_integer(out, list.len() as i64);
             }
             (b"LRANGE", [key, first, last]) => {
                 let number = |text: &[u8]| String::from_utf8_lossy(text).parse::<usize>().expect("an index");
                 let list = lists.get(key).map_or(&[][..], Vec::as_slice);
                 let end = (number(last) + 1).min(list.len());
                 let part = &list[number(first).min(end)..end];
-                write!(out, "*{}\r\n", part.len()).expect("memory");
+                write_header(out, part.len());
                 for value in part {
-                    push_bulk(value, out);
+                    write_bulk(out, value);
                 }
             }
-            _ => out.extend_from_slice(b"-ERR unknown command\r\n"),
+            _ => write_error(out, "ERR unknown command"),
         }
     }
-}
-
-fn push_bulk(value: &[u8], out: &mut Vec<u8>) {
-    write!(out, "${}\r\n", value.len()).expect("memory");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

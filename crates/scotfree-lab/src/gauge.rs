@@ -1,5 +1,5 @@
 //! The lab's own programs in the kernel (bpf/lab/gauge.bpf.c): a reflection, a player of frames, an end of the
-//! way.
+//! way, a server left alone.
 //!
 //! Invariant: only the program that was asked for is loaded, and what it counts begins at 0.
 
@@ -37,6 +37,8 @@ pub enum Part {
     Play { frames_max: u32 },
     /// Takes what comes and counts it.
     End,
+    /// Takes the updates that a device sends on, and lets all else pass.
+    Take,
 }
 
 impl Part {
@@ -46,6 +48,7 @@ impl Part {
             Part::Pass => "gauge_pass",
             Part::Play { .. } => "gauge_play",
             Part::End => "gauge_end",
+            Part::Take => "gauge_take",
         }
     }
 }
@@ -139,7 +142,7 @@ impl Gauge {
     /// How long that took, from when the first was taken until one was asked for that was not there. The kernel
     /// sends what it has redirected after each [`BATCH`], so they are to be a multiple of it.
     pub fn play(&self, frames: &[Vec<u8>], ifindex: u32) -> libbpf_rs::Result<Duration> {
-        assert!(!frames.is_empty() && frames.len() % BATCH == 0, "whole batches are played");
+        assert!(!frames.is_empty() && frames.len().is_multiple_of(BATCH), "whole batches are played");
         let bytes = frames[0].len();
         self.write_frames(frames)?;
         self.write_run(&Run { next: 0, count: frames.len() as u32, begin: 0, end: 0 })?;

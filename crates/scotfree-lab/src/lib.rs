@@ -22,6 +22,7 @@ pub mod keys;
 pub mod load;
 pub mod netns;
 pub mod plot;
+pub mod priority;
 pub mod process;
 pub mod resp;
 pub mod results;

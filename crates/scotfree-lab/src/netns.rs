@@ -10,6 +10,7 @@ mod state;
 use crate::process::{find_tool, run, Process, ProcessSpec, Supervisor};
 use crate::topology::{Host, Link, LinkEnd, Port, Topology};
 use crate::trouble::Trouble;
+use scotfree_io::offloads::{self, Offload};
 use state::{existing_namespaces, names_in, state_file_of, State};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -20,6 +21,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where state files lie if nothing else is said.
 pub const RUN_FOLDER: &str = "/run/scotfree";
+/// Where `ip` keeps the namespaces that it makes.
+const NAMESPACES: &str = "/run/netns";
 
 /// Namespaces that exist and their processes; dropping it removes both.
 #[derive(Debug)]
@@ -47,7 +50,6 @@ struct Inner {
     state: State,
     state_file: PathBuf,
     supervisor: Supervisor,
-    warnings: Vec<String>,
     // Whether dropping the lab leaves it up.
     is_kept: AtomicBool,
     // Whether it is removed already; the lock is held during removal, so that a second caller returns
@@ -76,8 +78,8 @@ impl Lab {
         state.require_free_names()?;
         state.claim(&state_file)?;
         // From here on dropping the lab removes what was made, also when making the rest fails.
-        let mut inner = Inner::new(state, state_file);
-        inner.warnings = build(topology)?;
+        let inner = Inner::new(state, state_file);
+        build(topology)?;
         Ok(Lab { inner: Arc::new(inner) })
     }
 
@@ -132,11 +134,6 @@ impl Lab {
     /// The namespace of a role.
     pub fn namespace(&self, role: &str) -> String {
         self.topology().namespace(role)
-    }
-
-    /// What could not be set up but does not prevent a run, such as offloads where ethtool is missing.
-    pub fn warnings(&self) -> &[String] {
-        &self.inner.warnings
     }
 
     /// Starts a program on a host, on the host's processor if it has one of its own.
@@ -210,7 +207,6 @@ impl Inner {
             state,
             state_file,
             supervisor: Supervisor::new(),
-            warnings: Vec::new(),
             is_kept: AtomicBool::new(false),
             is_down: Mutex::new(false),
         }
@@ -242,9 +238,7 @@ impl Drop for Inner {
     }
 }
 
-/// Makes everything; returns warnings.
-fn build(topology: &Topology) -> Result<Vec<String>, Trouble> {
-    let mut warnings = Vec::new();
+fn build(topology: &Topology) -> Result<(), Trouble> {
     for host in &topology.hosts {
         let namespace = topology.namespace(&host.role);
         run("ip", ["netns", "add", &namespace])?;
@@ -256,11 +250,10 @@ fn build(topology: &Topology) -> Result<Vec<String>, Trouble> {
     for host in &topology.hosts {
         for port in &host.ports {
             set_up_port(topology, host, port)?;
-            warnings.extend(set_offloads(&topology.namespace(&host.role), port).err());
+            set_offloads(&topology.namespace(&host.role), port)?;
         }
     }
-    warnings.truncate(1);
-    Ok(warnings.into_iter().map(|warning| warning.to_string()).collect())
+    Ok(())
 }
 
 fn add_cable(topology: &Topology, Link { a, b }: &Link) -> Result<(), Trouble> {
@@ -313,19 +306,17 @@ fn set_up_port(topology: &Topology, host: &Host, port: &Port) -> Result<(), Trou
 }
 
 /// Offloads as the device needs them (design.md section 6): whole checksums and no merged packets on the
-/// wire; GRO, which switches a veth to polling, where the port polls.
+/// wire; GRO, which switches a veth to polling, where the port polls. Without them packets would vanish unseen.
 fn set_offloads(namespace: &str, port: &Port) -> Result<(), Trouble> {
-    let gro = if port.polls { "on" } else { "off" };
-    let settings = ["tx", "off", "tso", "off", "gso", "off", "gro", gro];
-    let words = ["netns", "exec", namespace, "ethtool", "-K", &port.name];
-    if find_tool("ethtool").is_none() {
-        return Err(Trouble::new(
-            "switch checksum and segmentation offload off",
-            "ethtool is not installed",
-            "install it: apt-get install ethtool",
-        ));
-    }
-    run("ip", words.into_iter().chain(settings)).map(drop)
+    let off = [Offload::TxChecksums, Offload::Tso, Offload::Gso].map(|offload| (offload, false));
+    let settings = off.into_iter().chain([(Offload::Gro, port.polls)]).collect::<Vec<_>>();
+    offloads::set_in(&Path::new(NAMESPACES).join(namespace), &port.name, &settings).map_err(|error| {
+        Trouble::new(
+            format!("switch offloads of {} in {namespace} off", port.name),
+            error,
+            "it takes CAP_SYS_ADMIN and CAP_NET_ADMIN here; see: scot doctor",
+        )
+    })
 }
 
 /// What this process may do about network namespaces.
@@ -410,6 +401,8 @@ mod tests {
             neighbours.contains("10.77.0.254") && neighbours.contains("02:5c:07:00:00:fe"),
             "{neighbours}"
         );
+        assert_offloads(&lab, "client", "eth0", "on");
+        assert_offloads(&lab, "device", "client0", "off");
         // A child with a child of its own: both must go.
         let spec = ProcessSpec::new("idle", "sh", run_folder.path()).args(["-c", "sleep 1000 & sleep 1000"]);
         let process = lab.spawn("server", &spec).expect("sh starts");
@@ -541,6 +534,26 @@ mod tests {
             in_user_namespace(Path::new("/bin/sh"), ["-c", script]).output().expect("unshare starts");
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "scot-t-user-a", "{output:?}");
         assert!(namespaces_of("t-user").is_empty());
+    }
+
+    /// What a tool says of them that the lab itself does not use.
+    fn assert_offloads(lab: &Lab, role: &str, port: &str, gro: &str) {
+        if find_tool("ethtool").is_none() {
+            eprintln!("SKIP: there is no ethtool to say what offloads a port has");
+            return;
+        }
+        let told = lab.run(role, "ethtool", ["-k", port]).expect("ethtool runs there");
+        for (feature, state) in [
+            ("tx-checksumming", "off"),
+            ("tcp-segmentation-offload", "off"),
+            ("generic-segmentation-offload", "off"),
+            ("generic-receive-offload", gro),
+        ] {
+            assert!(
+                told.lines().any(|line| line.starts_with(&format!("{feature}: {state}"))),
+                "{feature}: {told}"
+            );
+        }
     }
 
     /// A run folder, or nothing where namespaces cannot be made; the reason is printed.

@@ -4,8 +4,11 @@
 //! `Supervisor` ends all, whichever is first, and by the kernel if this process is killed; a signal is only ever sent to a child that has not been
 //! reaped, so never to a stranger that was given its number.
 
+use crate::priority::Priority;
+use crate::scratch::is_scratch;
 use crate::trouble::Trouble;
 use scotfree_io::lifetime::end_with_starter;
+use scotfree_io::priority::{begin_at_real_time, Heirs};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -39,6 +42,10 @@ pub struct ProcessSpec {
     pub log_folder: PathBuf,
     /// The folder it starts in; ours if none.
     pub working_folder: Option<PathBuf>,
+    /// At which priority it runs.
+    pub priority: Priority,
+    /// Whether the threads and processes that it starts have its priority; otherwise they have the normal one.
+    pub gives_priority_on: bool,
 }
 
 impl ProcessSpec {
@@ -51,6 +58,8 @@ impl ProcessSpec {
             env: Vec::new(),
             log_folder: log_folder.into(),
             working_folder: None,
+            priority: Priority::Normal,
+            gives_priority_on: true,
         }
     }
 
@@ -58,6 +67,13 @@ impl ProcessSpec {
     #[must_use]
     pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> ProcessSpec {
         self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Runs it at a priority.
+    #[must_use]
+    pub fn at(mut self, priority: Priority) -> ProcessSpec {
+        self.priority = priority;
         self
     }
 
@@ -157,6 +173,10 @@ impl Process {
         command.stdin(Stdio::piped()).process_group(0);
         if let Some(folder) = &spec.working_folder {
             command.current_dir(folder);
+        }
+        if spec.priority == Priority::RealTime {
+            let heirs = if spec.gives_priority_on { Heirs::All } else { Heirs::None };
+            begin_at_real_time(&mut command, heirs);
         }
         let mut child = spawn_for_life(command).map_err(|error| not_started(&spec.name, program, &error))?;
         // The child reads an empty input. `/dev/null` would do, but not everyone may open it.
@@ -295,7 +315,14 @@ impl Process {
         let said = self.err.read(TAIL_BYTES_MAX) + &self.out.read(TAIL_BYTES_MAX);
         let said =
             if said.trim().is_empty() { "it printed nothing".into() } else { format!("it printed:\n{said}") };
-        Trouble::new(tried, problem, format!("see {}; {said}", self.err.path.display()))
+        let file = &self.err.path;
+        // Of a folder that goes with the run nobody can look into it.
+        let place = if is_scratch(file) {
+            "--log-folder FOLDER keeps all that is printed".to_owned()
+        } else {
+            format!("see {}", file.display())
+        };
+        Trouble::new(tried, problem, format!("{place}; {said}"))
     }
 }
 
@@ -464,7 +491,7 @@ pub(crate) fn sleeps_of(pid: u32) -> Option<u64> {
 }
 
 /// The same, of the text in its `status` file.
-fn sleeps_in(status: &str) -> Option<u64> {
+pub(crate) fn sleeps_in(status: &str) -> Option<u64> {
     status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
 }
 

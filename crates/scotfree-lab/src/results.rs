@@ -3,22 +3,31 @@
 //! Invariant: a claim's value follows from the series beside it by the formula beside it. It is computed
 //! when a result is made and computed again when it is read; a result in which it does not is refused.
 
+mod confirmed;
+mod documents;
+mod machines;
+mod stated;
+
+pub(crate) use confirmed::is_comparable_elsewhere;
+pub use confirmed::{add_confirmation, compare, Change, Comparison, Confirmation, CONFIRMED_MAX};
+pub use documents::update_documents;
+pub(crate) use machines::{is_same_machine, Machine};
+
 use crate::environment::{freshness, Environment, Freshness};
-use crate::experiment::{Better, Experiment, Formula, Measurement};
+use crate::experiment::{Better, ClaimRule, Experiment, Formula, Measurement};
+use crate::formula::Computed;
 use crate::stats::Spread;
 use crate::trouble::Trouble;
+use machines::Machines;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where README's table begins.
-pub const README_BEGIN: &str = "<!-- results -->";
-/// Where it ends.
-pub const README_END: &str = "<!-- /results -->";
-
 // Files of raw data beside the results; not committed, not read here.
 const RAW_ENDING: &str = ".raw.json";
+/// The verdict on a claim that has no value yet.
+const NOT_MEASURED: &str = "not measured";
 
 /// What one experiment measured: the content of `lab/results/NAME.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,6 +45,12 @@ pub struct ExperimentResult {
     pub series: Vec<Measurement>,
     /// The paths whose code was measured.
     pub covers: Vec<String>,
+    /// Short repetitions since that came out as recorded; last in the file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub confirmed: Vec<Confirmation>,
+    /// What its experiment states by now and its series has no value of.
+    #[serde(skip)]
+    pub unmeasured: Vec<ClaimRule>,
 }
 
 /// A claim with its value.
@@ -96,9 +111,26 @@ impl Claim {
         }
     }
 
-    fn bound(&self, bound: Option<f64>) -> String {
-        bound.map_or("-".into(), |bound| format!("{} {}", self.better.sign(), number(bound)))
+    fn of(rule: &ClaimRule, computed: Computed) -> Claim {
+        Claim {
+            claim: rule.claim.clone(),
+            value: computed.value,
+            unit: rule.unit.clone(),
+            required: rule.required,
+            goal: rule.goal,
+            spread: computed.spread,
+            better: rule.better,
+            formula: rule.formula.clone(),
+        }
     }
+
+    fn bound(&self, bound: Option<f64>) -> String {
+        bound_in_words(self.better, bound)
+    }
+}
+
+fn bound_in_words(better: Better, bound: Option<f64>) -> String {
+    bound.map_or("-".into(), |bound| format!("{} {}", better.sign(), number(bound)))
 }
 
 impl ExperimentResult {
@@ -124,19 +156,7 @@ impl ExperimentResult {
                 return Err(fault(format!("`{}` was measured {count} times instead of {wanted}", arm.name)));
             }
         }
-        let claims = experiment.claims.iter().map(|rule| {
-            let computed = rule.formula.compute(&series)?;
-            Ok(Claim {
-                claim: rule.claim.clone(),
-                value: computed.value,
-                unit: rule.unit.clone(),
-                required: rule.required,
-                goal: rule.goal,
-                spread: computed.spread,
-                better: rule.better,
-                formula: rule.formula.clone(),
-            })
-        });
+        let claims = experiment.claims.iter().map(|rule| Ok(Claim::of(rule, rule.formula.compute(&series)?)));
         let claims = claims.collect::<Result<_, String>>().map_err(fault)?;
         Ok(ExperimentResult {
             experiment: experiment.name.clone(),
@@ -145,18 +165,17 @@ impl ExperimentResult {
             claims,
             series,
             covers: experiment.covers.clone(),
+            confirmed: Vec::new(),
+            unmeasured: Vec::new(),
         })
     }
 
     /// Writes it to `FOLDER/NAME.json`, whole or not at all.
     pub fn write(&self, folder: &Path) -> Result<PathBuf, Trouble> {
         let file = folder.join(format!("{}.json", self.experiment));
-        let draft = folder.join(format!("{}.{}.draft", self.experiment, std::process::id()));
         let text = serde_json::to_string_pretty(self).expect("a result is JSON") + "\n";
-        fs::create_dir_all(folder)
-            .and_then(|()| fs::write(&draft, text))
-            .and_then(|()| fs::rename(&draft, &file))
-            .map_err(|error| Trouble::file("write", &file, &error))?;
+        fs::create_dir_all(folder).map_err(|error| Trouble::file("create the folder", folder, &error))?;
+        write_whole(&file, &text)?;
         Ok(file)
     }
 
@@ -183,6 +202,14 @@ impl ExperimentResult {
     }
 }
 
+/// Writes a file whole or not at all.
+fn write_whole(file: &Path, text: &str) -> Result<(), Trouble> {
+    let draft = file.with_extension(format!("{}.draft", std::process::id()));
+    fs::write(&draft, text)
+        .and_then(|()| fs::rename(&draft, file))
+        .map_err(|error| Trouble::file("write", file, &error))
+}
+
 // Numbers in JSON are exact enough for this; computing again may differ in the last digit.
 fn is_same(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
@@ -193,7 +220,8 @@ fn is_same_spread(a: Spread, b: Spread) -> bool {
     fields(a).into_iter().zip(fields(b)).all(|(a, b)| is_same(a, b))
 }
 
-/// Reads all results of a folder, by name. A folder that is not there has none.
+/// Reads all results of a folder, by name, with the claims that the files in `experiments` beside it state today. A
+/// folder that is not there has none.
 pub fn read_all(folder: &Path) -> Result<Vec<ExperimentResult>, Trouble> {
     let mut files: Vec<PathBuf> = match fs::read_dir(folder) {
         Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
@@ -206,7 +234,9 @@ pub fn read_all(folder: &Path) -> Result<Vec<ExperimentResult>, Trouble> {
     };
     files.retain(is_result);
     files.sort();
-    files.iter().map(|file| ExperimentResult::read(file)).collect()
+    let experiments = folder.with_file_name("experiments");
+    let read = |file: &PathBuf| ExperimentResult::read(file)?.as_stated(&experiments);
+    files.iter().map(read).collect()
 }
 
 /// All claims with their verdicts.
@@ -216,12 +246,15 @@ pub struct ClaimsReport {
     pub text: String,
     /// Claims whose required value is missed.
     pub missed_count: usize,
-    /// Claims whose measurement is older than the code, or of no known code.
+    /// Claims whose measurement is older than the code, or of no known code, and that nothing has confirmed since.
     pub stale_count: usize,
+    /// Claims that are stated and were not measured.
+    pub unmeasured_count: usize,
 }
 
 impl ClaimsReport {
-    /// What `scot claims` ends with: 1 if a required value is missed.
+    /// What `scot claims` ends with: 1 if a required value is missed. That a measurement is older than the code is
+    /// said, and is no defect.
     pub fn exit_code(&self) -> u8 {
         u8::from(self.missed_count > 0)
     }
@@ -229,26 +262,65 @@ impl ClaimsReport {
 
 /// Judges all claims and compares the code measured with the repository's.
 pub fn judge(results: &[ExperimentResult], repository: &Path) -> ClaimsReport {
-    let mut report = ClaimsReport { text: String::new(), missed_count: 0, stale_count: 0 };
-    for result in results {
-        let marks = marks_of(result, repository);
-        let Environment { machine, kernel, commit, date, load_average, .. } = &result.environment;
-        line(&mut report.text, &format!("{}: {}", result.experiment, result.title));
-        let circumstances = format!("{machine}, Linux {kernel}, load {load_average}");
-        line(&mut report.text, &format!("  measured {date} at {} on {circumstances}", short(commit)));
-        for mark in &marks {
-            line(&mut report.text, &format!("  STALE: {mark}"));
-        }
-        for claim in &result.claims {
-            report.missed_count += usize::from(claim.verdict() == Verdict::Missed);
-            report.stale_count += usize::from(!marks.is_empty());
-            line(&mut report.text, &claim_line(claim));
-        }
+    let mut report =
+        ClaimsReport { text: String::new(), missed_count: 0, stale_count: 0, unmeasured_count: 0 };
+    let machines = Machines::of(results);
+    for (index, result) in results.iter().enumerate() {
+        let mark = machines.mark(index).map_or(String::new(), |mark| format!(" [{mark}]"));
+        line(&mut report.text, &format!("{}{mark}: {}", result.experiment, result.title));
+        judge_one(&mut report, result, repository);
     }
-    let count: usize = results.iter().map(|result| result.claims.len()).sum();
-    let (missed, stale) = (report.missed_count, report.stale_count);
-    line(&mut report.text, &format!("{count} claims, {missed} missed, {stale} stale"));
+    let legend = machines.legend(|result| results[result].experiment.clone());
+    legend.iter().for_each(|said| line(&mut report.text, said));
+    let count: usize = results.iter().map(|result| result.claims.len() + result.unmeasured.len()).sum();
+    let ClaimsReport { missed_count, stale_count, unmeasured_count, .. } = &report;
+    let mut sum = format!("{count} claims, {missed_count} missed, {stale_count} older than the code");
+    if *unmeasured_count > 0 {
+        write!(sum, ", {unmeasured_count} not measured").expect("writing to memory does not fail");
+    }
+    line(&mut report.text, &sum);
     report
+}
+
+fn judge_one(report: &mut ClaimsReport, result: &ExperimentResult, repository: &Path) {
+    let marks = marks_of(result, repository);
+    let confirmed = confirmed_now(result, repository);
+    line(&mut report.text, &format!("  measured {}", circumstances(&result.environment)));
+    marks.iter().for_each(|mark| line(&mut report.text, &format!("  older than the code: {mark}")));
+    for confirmation in &result.confirmed {
+        let of_now = if Some(confirmation) == confirmed { ", the code of now" } else { "" };
+        let said = circumstances(&confirmation.environment);
+        line(&mut report.text, &format!("  confirmed {said}{of_now}"));
+    }
+    for claim in &result.claims {
+        report.missed_count += usize::from(claim.verdict() == Verdict::Missed);
+        report.stale_count += usize::from(!marks.is_empty() && confirmed.is_none());
+        line(&mut report.text, &claim_line(claim));
+    }
+    for rule in &result.unmeasured {
+        report.unmeasured_count += 1;
+        line(&mut report.text, &unmeasured_line(rule));
+    }
+}
+
+fn circumstances(environment: &Environment) -> String {
+    let Environment { machine, processor, kernel, priority, commit, date, load_average, .. } = environment;
+    let processor = format!("{machine} (processor {processor}), Linux {kernel}");
+    format!("{date} at {} on {processor}, {priority} priority, load {load_average}", short(commit))
+}
+
+/// The confirmation that is of the repository's code, if there is one.
+fn confirmed_now<'a>(result: &'a ExperimentResult, repository: &Path) -> Option<&'a Confirmation> {
+    let is_fresh = |confirmation: &&Confirmation| {
+        let Environment { commit, has_uncommitted_changes, .. } = &confirmation.environment;
+        !has_uncommitted_changes && freshness(repository, commit, &result.covers) == Freshness::Fresh
+    };
+    result.confirmed.iter().rev().find(is_fresh)
+}
+
+/// Whether nothing need be measured again: the code is that of the measurement or of a confirmation.
+pub(crate) fn is_of_now(result: &ExperimentResult, repository: &Path) -> bool {
+    marks_of(result, repository).is_empty() || confirmed_now(result, repository).is_some()
 }
 
 fn marks_of(result: &ExperimentResult, repository: &Path) -> Vec<String> {
@@ -258,33 +330,54 @@ fn marks_of(result: &ExperimentResult, repository: &Path) -> Vec<String> {
     }
     match freshness(repository, &result.environment.commit, &result.covers) {
         Freshness::Fresh => (),
-        Freshness::Stale(1) => marks.push("1 commit has changed the code since".to_owned()),
-        Freshness::Stale(count) => marks.push(format!("{count} commits have changed the code since")),
+        Freshness::Stale(1) => marks.push("1 commit has changed it since".to_owned()),
+        Freshness::Stale(count) => marks.push(format!("{count} commits have changed it since")),
         Freshness::Unknown(why) => {
-            marks.push(format!("whether the code has changed since is unknown: {why}"));
+            marks.push(format!("whether it has changed since is unknown: {why}"));
         }
     }
     marks
 }
 
 fn claim_line(claim: &Claim) -> String {
-    let Claim { claim: words, value, unit, required, goal, spread, .. } = claim;
+    let Claim { claim: words, value, unit, required, goal, spread, better, .. } = claim;
     let value = format!("{} {unit}", number(*value));
     let spread = format!("[{} .. {}]", number(spread.min), number(spread.max));
-    let mut bounds = String::new();
-    for (name, bound) in [("required", required), ("goal", goal)] {
-        if bound.is_some() {
-            write!(bounds, ", {name} {}", claim.bound(*bound)).expect("writing to memory does not fail");
-        }
-    }
+    let bounds = bounds_in_words(*better, *required, *goal);
     format!("  {:<6}  {value:<14} {spread:<20} {words}{bounds}", claim.verdict().word())
 }
 
+fn unmeasured_line(rule: &ClaimRule) -> String {
+    let bounds = bounds_in_words(rule.better, rule.required, rule.goal);
+    format!("  {NOT_MEASURED}, stated since  {}{bounds}", rule.claim)
+}
+
+fn bounds_in_words(better: Better, required: Option<f64>, goal: Option<f64>) -> String {
+    let mut bounds = String::new();
+    for (name, bound) in [("required", required), ("goal", goal)] {
+        if bound.is_some() {
+            write!(bounds, ", {name} {}", bound_in_words(better, bound))
+                .expect("writing to memory does not fail");
+        }
+    }
+    bounds
+}
+
+/// Whether a result's claims without a bound are all that it has.
+fn has_no_bound(result: &ExperimentResult) -> bool {
+    let measured = result.claims.iter().any(|claim| claim.required.or(claim.goal).is_some());
+    !measured && !result.unmeasured.iter().any(|rule| rule.required.or(rule.goal).is_some())
+}
+
 /// The claims of a result that have a bound; all of them if none has.
-fn bounded(result: &ExperimentResult) -> impl Iterator<Item = &Claim> {
-    let has_bound = |claim: &Claim| claim.required.or(claim.goal).is_some();
-    let all = !result.claims.iter().any(has_bound);
-    result.claims.iter().filter(move |claim| all || has_bound(claim))
+pub(crate) fn bounded(result: &ExperimentResult) -> impl Iterator<Item = &Claim> {
+    let all = has_no_bound(result);
+    result.claims.iter().filter(move |claim| all || claim.required.or(claim.goal).is_some())
+}
+
+/// Those that were not measured and have a bound.
+fn bounded_unmeasured(result: &ExperimentResult) -> impl Iterator<Item = &ClaimRule> {
+    result.unmeasured.iter().filter(|rule| rule.required.or(rule.goal).is_some())
 }
 
 /// The table of claims in Markdown, made of the results alone: those with a bound, and those of experiments that
@@ -293,11 +386,14 @@ pub fn render_table(results: &[ExperimentResult]) -> String {
     let mut text = String::from(
         "| claim | measured | spread | required | goal | verdict |\n|---|---|---|---|---|---|\n",
     );
+    let machines = Machines::of(results);
     for (index, result) in results.iter().enumerate() {
+        let mark = machines.mark(index).map_or(String::new(), |mark| format!(", {mark}"));
+        let note = format!("[{}{mark}]", index + 1);
         for claim in bounded(result) {
             let Claim { claim: words, value, unit, required, goal, spread, .. } = claim;
             let cells = [
-                format!("{} [{}]", cell(words), index + 1),
+                format!("{} {note}", cell(words)),
                 format!("{} {}", number(*value), cell(unit)),
                 format!("{} .. {}", number(spread.min), number(spread.max)),
                 claim.bound(*required),
@@ -306,56 +402,46 @@ pub fn render_table(results: &[ExperimentResult]) -> String {
             ];
             line(&mut text, &format!("| {} |", cells.join(" | ")));
         }
+        for ClaimRule { claim: words, required, goal, better, .. } in bounded_unmeasured(result) {
+            let bounds = [required, goal].map(|bound| bound_in_words(*better, *bound)).join(" | ");
+            line(&mut text, &format!("| {} {note} | - | - | {bounds} | {NOT_MEASURED} |", cell(words)));
+        }
     }
     text.push('\n');
     for (index, result) in results.iter().enumerate() {
-        let Environment { machine, kernel, commit, date, load_average, .. } = &result.environment;
-        let day = date.split('T').next().unwrap_or(date);
-        let repetitions =
-            result.series.iter().map(|measurement| measurement.repetition + 1).max().unwrap_or(0);
-        let circumstances = format!("{day}, commit {}, {machine}, Linux {kernel}", short(commit));
-        line(
-            &mut text,
-            &format!(
-                "{}. `{}`: {}. {circumstances}, load average before {load_average}, repetitions: {repetitions}.",
-                index + 1,
-                result.experiment,
-                result.title.trim_end_matches('.'),
-            ),
-        );
+        let note = format!("{}. `{}`: {}", index + 1, result.experiment, note_on(result));
+        line(&mut text, &note);
+    }
+    let legend = machines.legend(|result| (result + 1).to_string());
+    if let Some((first, rest)) = legend.split_first() {
+        line(&mut text, &format!("\n{first}\n"));
+        rest.iter().for_each(|machine| line(&mut text, &format!("- {machine}")));
     }
     text
 }
 
-/// Puts the table between README's markers. Says whether that changed the file.
-pub fn update_readme(readme: &Path, results: &[ExperimentResult]) -> Result<bool, Trouble> {
-    let (old, new) = with_table(readme, results)?;
-    if old == new {
-        return Ok(false);
+/// What a table says of a result beside its claims.
+fn note_on(result: &ExperimentResult) -> String {
+    let Environment { machine, kernel, commit, date, load_average, priority, .. } = &result.environment;
+    let day = |date: &str| date.split('T').next().unwrap_or(date).to_owned();
+    let repetitions = repetitions_of(result);
+    let title = result.title.trim_end_matches('.');
+    let circumstances = format!("{}, commit {}, {machine}, Linux {kernel}", day(date), short(commit));
+    let mut note = format!(
+        "{title}. {circumstances}, {priority} priority, load average before {load_average}, repetitions: {repetitions}."
+    );
+    for Confirmation { environment, .. } in &result.confirmed {
+        let Environment { commit, date, .. } = environment;
+        let on = Machine::of(environment).describe();
+        write!(note, " Confirmed {} at commit {} on {on}.", day(date), short(commit))
+            .expect("writing to memory does not fail");
     }
-    fs::write(readme, new).map_err(|error| Trouble::file("write", readme, &error))?;
-    Ok(true)
+    note
 }
 
-/// Whether the table between README's markers is that of the results.
-pub fn is_readme_current(readme: &Path, results: &[ExperimentResult]) -> Result<bool, Trouble> {
-    with_table(readme, results).map(|(old, new)| old == new)
-}
-
-/// The file's text as it is and as it should be.
-fn with_table(readme: &Path, results: &[ExperimentResult]) -> Result<(String, String), Trouble> {
-    let old = fs::read_to_string(readme).map_err(|error| Trouble::file("read", readme, &error))?;
-    let begin = old.find(README_BEGIN).map(|at| at + README_BEGIN.len());
-    let end = begin.and_then(|begin| old[begin..].find(README_END).map(|at| (begin, begin + at)));
-    let Some((begin, end)) = end else {
-        return Err(Trouble::new(
-            format!("find the table of results in {}", readme.display()),
-            "the markers are missing",
-            format!("add the lines `{README_BEGIN}` and `{README_END}` where the table belongs"),
-        ));
-    };
-    let new = format!("{}\n{}{}", &old[..begin], render_table(results), &old[end..]);
-    Ok((old, new))
+/// How often each arm was measured.
+pub(crate) fn repetitions_of(result: &ExperimentResult) -> u32 {
+    result.series.iter().map(|measurement| measurement.repetition + 1).max().unwrap_or(0)
 }
 
 /// Four significant digits, without what they do not need.
@@ -384,8 +470,9 @@ fn line(text: &mut String, line: &str) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::environment::tests::Repository;
     use crate::environment::UNKNOWN;
     use crate::experiment::tests::example;
     use crate::formula::tests::series;
@@ -463,14 +550,16 @@ mod tests {
         assert_eq!((report.missed_count, report.exit_code()), (1, 1));
         assert!(report.text.contains("MISSED") && report.text.contains("required >= 10"), "{}", report.text);
         assert_eq!(judge(&[result()], folder.path()).exit_code(), 0);
-        assert_eq!(judge(&[], folder.path()).text, "0 claims, 0 missed, 0 stale\n");
+        assert_eq!(judge(&[], folder.path()).text, "0 claims, 0 missed, 0 older than the code\n");
     }
 
     #[test]
     fn code_that_is_not_known_is_stale() {
         let folder = scratch();
         let mut result = result();
-        assert_eq!(judge(&[result.clone()], folder.path()).stale_count, 1);
+        let report = judge(&[result.clone()], folder.path());
+        assert_eq!((report.stale_count, report.exit_code()), (1, 0), "that is no defect");
+        assert!(report.text.contains("older than the code: whether it has changed since"), "{}", report.text);
         result.environment.has_uncommitted_changes = true;
         assert!(judge(&[result], folder.path()).text.contains("in no commit"));
     }
@@ -484,8 +573,67 @@ mod tests {
              | latency, slow over fast [1] | 3 x | 3 .. 4 | >= 2 | >= 3 | goal |\n\
              \n\
              1. `speed`: How much faster the fast arm is. 2025-01-31, commit unknown, 2 x test, 1.0 GiB, \
-             Linux 6.1, load average before 0.1 0.2 0.3, repetitions: 3.\n"
+             Linux 6.1, normal priority, load average before 0.1 0.2 0.3, repetitions: 3.\n"
         );
+    }
+
+    #[test]
+    fn a_table_of_several_machines_says_so() {
+        let mut other = result();
+        other.environment.kernel = "6.2".into();
+        let table = render_table(&[result(), other.clone()]);
+        assert!(
+            table.contains("slow over fast [1, M1]") && table.contains("slow over fast [2, M2]"),
+            "{table}"
+        );
+        let legend = "\n\nMeasured on 2 machines; times on different ones are not to be compared:\n\n\
+                      - M1: test family 1, Linux 6.1: 1\n- M2: test family 1, Linux 6.2: 2\n";
+        assert!(table.ends_with(legend), "{table}");
+        let text = judge(&[result(), other], scratch().path()).text;
+        assert!(
+            text.contains("speed [M2]: ") && text.contains("M2: test family 1, Linux 6.2: speed"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_was_confirmed_is_said_and_where_nothing_has_changed_since_it_is_of_now() {
+        let folder = scratch();
+        let mut result = result();
+        let values = [("latency".to_owned(), 3.0)].into();
+        result.confirmed.push(Confirmation { environment: environment(), repetitions: 2, values });
+        let report = judge(&[result.clone()], folder.path());
+        assert!(report.text.contains("  confirmed 2025-01-31T00:00:00Z at unknown on"), "{}", report.text);
+        assert_eq!(report.stale_count, 1, "of that commit nothing is known");
+        assert!(!is_of_now(&result, folder.path()));
+        let table = render_table(&[result]);
+        let said = "repetitions: 3. Confirmed 2025-01-31 at commit unknown on test family 1, Linux 6.1.\n";
+        assert!(table.ends_with(said), "{table}");
+    }
+
+    #[test]
+    fn a_result_older_than_the_code_is_of_now_once_it_is_confirmed() {
+        let Some(repository) = Repository::new() else { return };
+        let path = repository.0.path();
+        let mut result = result();
+        repository.commit("crates/a", "1");
+        result.environment = Environment::observe(path, &result.covers);
+        assert!(is_of_now(&result, path));
+        repository.commit("crates/a", "2");
+        let report = judge(&[result.clone()], path);
+        assert_eq!((report.stale_count, report.exit_code(), is_of_now(&result, path)), (1, 0, false));
+        assert!(
+            report.text.contains("older than the code: 1 commit has changed it since"),
+            "{}",
+            report.text
+        );
+        let environment = Environment::observe(path, &result.covers);
+        result.confirmed.push(Confirmation { environment, repetitions: 2, values: [].into() });
+        let report = judge(&[result.clone()], path);
+        assert_eq!((report.stale_count, is_of_now(&result, path)), (0, true));
+        assert!(report.text.contains("the code of now"), "{}", report.text);
+        result.confirmed[0].environment.has_uncommitted_changes = true;
+        assert!(!is_of_now(&result, path), "nobody knows that code");
     }
 
     #[test]
@@ -497,25 +645,6 @@ mod tests {
         assert!(!render_table(&[result.clone()]).contains("by the way"));
         result.claims.remove(0);
         assert!(render_table(&[result]).contains("by the way"));
-    }
-
-    #[test]
-    fn readme_is_updated_between_its_markers_only() {
-        let folder = scratch();
-        let readme = folder.path().join("README.md");
-        fs::write(&readme, format!("before\n{README_BEGIN}\nold\n{README_END}\nafter\n"))
-            .expect("it can be written");
-        assert_eq!(is_readme_current(&readme, &[result()]), Ok(false));
-        assert_eq!(update_readme(&readme, &[result()]), Ok(true));
-        assert_eq!(is_readme_current(&readme, &[result()]), Ok(true));
-        assert_eq!(update_readme(&readme, &[result()]), Ok(false));
-        let text = fs::read_to_string(&readme).expect("it is there");
-        assert!(
-            text.starts_with("before\n<!-- results -->\n| claim")
-                && text.ends_with("<!-- /results -->\nafter\n")
-        );
-        fs::write(&readme, "no markers").expect("it can be written");
-        assert!(update_readme(&readme, &[]).expect_err("no markers").to_string().contains(README_BEGIN));
     }
 
     #[test]
@@ -533,18 +662,20 @@ mod tests {
         }
     }
 
-    fn scratch() -> Scratch {
+    pub(crate) fn scratch() -> Scratch {
         Scratch::new("results").expect("temporary files can be written")
     }
 
-    fn result() -> ExperimentResult {
+    pub(crate) fn result() -> ExperimentResult {
         ExperimentResult::of(&example(), environment(), series()).expect("all was measured")
     }
 
-    fn environment() -> Environment {
+    pub(crate) fn environment() -> Environment {
         Environment {
             machine: "2 x test, 1.0 GiB".into(),
+            processor: "test family 1".into(),
             kernel: "6.1".into(),
+            priority: "normal".into(),
             commit: UNKNOWN.into(),
             has_uncommitted_changes: false,
             date: "2025-01-31T00:00:00Z".into(),

@@ -7,6 +7,7 @@
 #[cfg(feature = "xdp")]
 mod bare_calls;
 mod chain;
+pub mod confirm;
 mod daemon_deaths;
 pub mod demo;
 #[cfg(feature = "xdp")]
@@ -33,6 +34,7 @@ mod redis_load;
 mod redis_stand;
 #[cfg(feature = "xdp")]
 mod reflection;
+mod runners;
 mod settings;
 mod sidecar_overhead;
 mod site;
@@ -46,9 +48,10 @@ mod update_ack;
 pub mod worker;
 
 use crate::environment::Environment;
-use crate::experiment::{run_interleaved, Arm, Experiment, Measurement};
+use crate::experiment::{run_interleaved_while, Arm, Experiment, Measurement};
 use crate::netns::RUN_FOLDER;
 use crate::plot;
+use crate::priority::Priority;
 use crate::results::{judge, ExperimentResult, Verdict};
 use crate::sweep::sweep_before_run;
 use crate::topology::Topology;
@@ -57,81 +60,11 @@ use crate::workload::Workload;
 use idle::HaltPoll;
 use indicatif::{ProgressBar, ProgressStyle};
 use interrupt::Interrupt;
+use runners::{runner_names, runner_of, Runner};
+use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-
-/// What measures an experiment.
-type Runner = fn(&Context<'_>) -> Result<Vec<Measurement>, Trouble>;
-
-/// The experiments, the quick ones first.
-const EXPERIMENTS: &[(&str, Runner)] = &[
-    ("update-ack", update_ack::run),
-    ("kernel-ack", update_ack::run),
-    ("kernel-ack-awake", update_ack::run),
-    ("kernel-ack-spinning", update_ack::run),
-    ("kernel-ack-sizes", update_ack::run),
-    ("kernel-ram3-cost", update_ack::run),
-    #[cfg(feature = "xdp")]
-    ("kernel-reflection", reflection::run),
-    #[cfg(feature = "xdp")]
-    ("kernel-reflection-awake", reflection::run),
-    #[cfg(feature = "xdp")]
-    ("kernel-throughput", playback::run),
-    #[cfg(feature = "xdp")]
-    ("kernel-disk", disk_acks::run),
-    #[cfg(feature = "xdp")]
-    ("af-xdp-endpoints", endpoints::run),
-    ("ram3-cost", update_ack::run),
-    ("bandwidth-latency", update_ack::run),
-    ("placement", placement::run),
-    ("logging-designs", logging_designs::run),
-    ("logging-designs-replicated", logging_designs::run),
-    ("disk-domain", disk_domain::run),
-    ("hostile-packets", hostile_packets::run),
-    ("probes", probes::run),
-    ("records", probes::run),
-    ("redis-always", redis_always::run),
-    ("kernel-redis-always", redis_load::run),
-    ("kernel-redis-disk", redis_load::run),
-    ("redis-mixes", redis_load::run),
-    ("redis-mixes-always", redis_load::run),
-    ("twitter", transactions::run),
-    ("tpcc", transactions::run),
-    ("ram3-replication", ram3_replication::run),
-    ("kernel-ram3-replication", ram3_replication::run),
-    ("stores", stores::run),
-    ("chain-failures", chain::run),
-    ("kernel-deaths", daemon_deaths::run),
-    ("recovery-time", recovery_time::run),
-    ("sidecar-overhead", sidecar_overhead::run),
-    ("sidecar-overhead-asleep", sidecar_overhead::run),
-    ("linearizability", linearizability::run),
-    ("kernel-linearizability", linearizability::run),
-    ("study-ingest", study::run),
-    ("study-quantiles", study::run),
-    ("study-sketch", study::run),
-    ("study-trees", study::run),
-    ("study-what-if", study::run),
-    ("study-cycles", study::run),
-    ("study-report", study::run),
-    ("study-faults", study_faults::run),
-    ("study-forecast", study_forecast::run),
-    ("study-whole", study::run),
-    ("rag-churn", study::run),
-    ("rag-four-bits", study::run),
-    ("rag-codes", study::run),
-    ("rag-edge", study::run),
-    ("rag-first-token", study::run),
-    ("rag-planner", study::run),
-    ("rag-million", study::run),
-    ("rag-kills", study::run),
-    ("kill-rounds", kill_rounds::run),
-    ("kill-rounds-cut", kill_rounds::run),
-    ("kill-rounds-control", kill_rounds::run_control),
-];
-/// Those of them that take so long that they are run by name only.
-const LONG: [&str; 6] =
-    ["study-whole", "rag-million", "rag-kills", "kill-rounds", "kill-rounds-cut", "kill-rounds-control"];
+use std::time::{Duration, Instant};
 
 /// How experiments are run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,6 +85,10 @@ pub struct RunOptions {
     pub write_results: bool,
     /// Where what the daemons print is kept; removed with everything else if none is given.
     pub log_folder: Option<PathBuf>,
+    /// At which priority what is measured runs; real time where that can be if none is given.
+    pub priority: Option<Priority>,
+    /// After this time no further repetition of an experiment begins; the first is always measured.
+    pub time_max: Option<Duration>,
 }
 
 impl RunOptions {
@@ -166,6 +103,8 @@ impl RunOptions {
             seed: None,
             write_results: true,
             log_folder: None,
+            priority: None,
+            time_max: None,
         }
     }
 }
@@ -183,10 +122,39 @@ pub struct RunReport {
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// There is no such experiment.
-    #[error("there is no experiment `{name}`; there are {}", names().join(", "))]
+    #[error("there is no experiment `{name}`; there are {}", .known.join(", "))]
     Unknown {
         /// What was asked for.
         name: String,
+        /// Those there are.
+        known: Vec<String>,
+    },
+    /// An experiment's file names a runner that there is not.
+    #[error("the experiment `{experiment}` names the runner `{runner}`; there are {}", runner_names().join(", "))]
+    UnknownRunner {
+        /// The experiment.
+        experiment: String,
+        /// What its file says.
+        runner: String,
+    },
+    /// An experiment needs what this build leaves out.
+    #[error(
+        "the experiment `{experiment}` needs the runner `{runner}`, and this scot is built without the kernel plane; \
+         build it with it: cargo build --release"
+    )]
+    LeftOut {
+        /// The experiment.
+        experiment: String,
+        /// Its runner.
+        runner: String,
+    },
+    /// What is measured cannot run at the priority asked for.
+    #[error("run `{experiment}` at real-time priority: {problem}; leave it to the lab: without --priority")]
+    Priority {
+        /// The experiment.
+        experiment: String,
+        /// Why not.
+        problem: String,
     },
     /// A file of the lab cannot be used.
     #[error(transparent)]
@@ -199,65 +167,74 @@ pub enum RunError {
     Interrupted,
 }
 
-/// The names of the experiments.
-pub fn names() -> Vec<&'static str> {
-    EXPERIMENTS.iter().map(|(name, _)| *name).collect()
+/// The names of the experiments in a lab's folder.
+pub fn names(lab_folder: &Path) -> Result<Vec<String>, Trouble> {
+    let folder = lab_folder.join("experiments");
+    let entries = fs::read_dir(&folder).map_err(|error| Trouble::file("read the folder", &folder, &error))?;
+    let name = |entry: fs::DirEntry| Some(entry.file_name().to_str()?.strip_suffix(".toml")?.to_owned());
+    let mut names: Vec<String> = entries.flatten().filter_map(name).collect();
+    names.sort();
+    Ok(names)
 }
 
 /// Runs experiments by name; without names, all but those that take very long. Progress goes to standard
 /// error, claims with their verdicts to standard output. SIGINT and SIGTERM end it.
 pub fn run(wanted: &[String], options: &RunOptions) -> Result<RunReport, RunError> {
-    let chosen = choose(wanted)?;
+    let Chosen { experiments, not_run } = choose(wanted, &options.lab_folder)?;
     let interrupt = Interrupt::watch()?;
     sweep_before_run(&options.run_folder, &options.lab_folder);
     let mut report = RunReport { results: Vec::new(), missed_count: 0 };
-    for (name, runner) in chosen {
-        let result = run_one(name, runner, options, &interrupt);
+    for (experiment, runner) in experiments {
+        let result = run_one(experiment, runner, options, &interrupt);
         let result = if interrupt.has_come() { Err(RunError::Interrupted) } else { result }?;
         report.missed_count +=
             result.claims.iter().filter(|claim| claim.verdict() == Verdict::Missed).count();
         report.results.push(result);
     }
-    if wanted.is_empty() {
-        say(&format!("not run, since they take long: scot lab run {}", LONG.join(" ")));
+    if !not_run.is_empty() {
+        say(&format!("not run, since they take long: scot lab run {}", not_run.join(" ")));
     }
     Ok(report)
 }
 
-fn choose(wanted: &[String]) -> Result<Vec<(&'static str, Runner)>, RunError> {
-    let find = |name: &String| {
-        let found = EXPERIMENTS.iter().find(|(known, _)| known == name);
-        found.copied().ok_or_else(|| RunError::Unknown { name: name.clone() })
-    };
-    if wanted.is_empty() {
-        return Ok(EXPERIMENTS.iter().copied().filter(|(name, _)| !LONG.contains(name)).collect());
+/// What is to be run.
+struct Chosen {
+    experiments: Vec<(Experiment, Runner)>,
+    /// Those that are run by name only, if none was named.
+    not_run: Vec<String>,
+}
+
+fn choose(wanted: &[String], lab_folder: &Path) -> Result<Chosen, RunError> {
+    let known = names(lab_folder)?;
+    if let Some(name) = wanted.iter().find(|name| !known.contains(name)) {
+        return Err(RunError::Unknown { name: name.clone(), known });
     }
-    wanted.iter().map(find).collect()
+    let names = if wanted.is_empty() { &known[..] } else { wanted };
+    let mut chosen = Chosen { experiments: Vec::new(), not_run: Vec::new() };
+    for name in names {
+        let experiment = Experiment::read(&lab_folder.join("experiments").join(format!("{name}.toml")))?;
+        match runner_of(&experiment) {
+            // Who names none wants what can be run here.
+            Err(RunError::LeftOut { .. }) if wanted.is_empty() => {}
+            Ok(_) if wanted.is_empty() && experiment.by_name_only => chosen.not_run.push(name.clone()),
+            runner => chosen.experiments.push((experiment, runner?)),
+        }
+    }
+    Ok(chosen)
 }
 
 fn run_one(
-    name: &str,
+    mut experiment: Experiment,
     runner: Runner,
     options: &RunOptions,
     interrupt: &Interrupt,
 ) -> Result<ExperimentResult, RunError> {
-    let mut experiment = Experiment::read(&lab_file(options, "experiments", name))?;
     if let Some(repetitions) = options.repetitions {
         experiment.repetitions = repetitions.max(1);
     }
-    let repository = options.lab_folder.parent().filter(|path| !path.as_os_str().is_empty());
-    let repository = repository.unwrap_or(Path::new("."));
-    let halt_poll = experiment.halt_poll_ns.map(HaltPoll::set).transpose()?;
-    let environment = Environment::observe(repository, &experiment.covers);
-    let context = Context::new(&experiment, options, interrupt, halt_poll)?;
-    eprintln!("{name}: {}", experiment.title);
-    let series = runner(&context);
-    context.bar.finish_and_clear();
-    let series = series?;
-    // A run of killing has as many repetitions as it has blocks of rounds.
-    experiment.repetitions = series.iter().map(|one| one.repetition + 1).max().unwrap_or(0);
+    let Measurements { environment, series } = measure(&mut experiment, runner, options, interrupt)?;
     let result = ExperimentResult::of(&experiment, environment, series)?;
-    say(judge(std::slice::from_ref(&result), repository).text.trim_end());
+    say(judge(std::slice::from_ref(&result), repository(options)).text.trim_end());
     if options.write_results {
         let file = result.write(&options.lab_folder.join("results"))?;
         say(&format!("written: {}", file.display()));
@@ -268,6 +245,40 @@ fn run_one(
         }
     }
     Ok(result)
+}
+
+/// What was measured, and in which circumstances.
+struct Measurements {
+    environment: Environment,
+    series: Vec<Measurement>,
+}
+
+/// Measures an experiment, and tells it how many repetitions that were.
+fn measure(
+    experiment: &mut Experiment,
+    runner: Runner,
+    options: &RunOptions,
+    interrupt: &Interrupt,
+) -> Result<Measurements, RunError> {
+    let priority = Priority::decide(options.priority, runner.is_timed, experiment)
+        .map_err(|problem| RunError::Priority { experiment: experiment.name.clone(), problem })?;
+    let halt_poll = experiment.halt_poll_ns.map(HaltPoll::set).transpose()?;
+    let mut environment = Environment::observe(repository(options), &experiment.covers);
+    environment.priority = priority.name().to_owned();
+    let context = Context { priority, ..Context::new(experiment, options, interrupt, halt_poll)? };
+    eprintln!("{}: {} ({priority} priority)", experiment.name, experiment.title);
+    let series = (runner.run)(&context);
+    context.bar.finish_and_clear();
+    let series = series?;
+    // A run of killing has as many repetitions as it has blocks of rounds.
+    experiment.repetitions = series.iter().map(|one| one.repetition + 1).max().unwrap_or(0);
+    Ok(Measurements { environment, series })
+}
+
+/// The folder that the lab's is in.
+fn repository(options: &RunOptions) -> &Path {
+    let parent = options.lab_folder.parent().filter(|path| !path.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
 }
 
 fn lab_file(options: &RunOptions, kind: &str, name: &str) -> PathBuf {
@@ -281,6 +292,8 @@ struct Context<'a> {
     interrupt: &'a Interrupt,
     topology: Topology,
     workload: Option<Workload>,
+    /// At which priority what is measured runs.
+    priority: Priority,
     bar: ProgressBar,
     /// Ends with the experiment.
     halt_poll: Option<HaltPoll>,
@@ -301,7 +314,8 @@ impl<'a> Context<'a> {
         // A lab of its own, so that another experiment or a demonstration may run meanwhile.
         let topology = Topology { name: experiment.name.clone(), ..topology };
         let bar = progress_bar(&experiment.name);
-        Ok(Context { experiment, options, interrupt, topology, workload, bar, halt_poll })
+        let priority = Priority::Normal;
+        Ok(Context { experiment, options, interrupt, topology, workload, priority, bar, halt_poll })
     }
 
     /// Measures all arms in turns, as often as the experiment says.
@@ -311,7 +325,9 @@ impl<'a> Context<'a> {
     ) -> Result<Vec<Measurement>, Trouble> {
         let Experiment { arms, repetitions, .. } = self.experiment;
         self.bar.set_length(arms.len() as u64 * u64::from(*repetitions));
-        run_interleaved(arms, *repetitions, |arm, repetition| {
+        let begin = Instant::now();
+        let goes_on = |_| self.options.time_max.is_none_or(|time_max| begin.elapsed() < time_max);
+        run_interleaved_while(arms, *repetitions, goes_on, |arm, repetition| {
             self.interrupt.check()?;
             self.bar.set_message(arm.name.clone());
             let mut measured = measure(arm, repetition)?;
@@ -381,31 +397,44 @@ fn progress_bar(name: &str) -> ProgressBar {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+
+    fn lab() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab")
+    }
+
+    fn choose(wanted: &[&str]) -> Result<Chosen, RunError> {
+        let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
+        super::choose(&wanted, &lab())
+    }
 
     #[test]
-    fn each_experiment_has_a_file_and_each_file_a_runner() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/experiments");
-        let files = std::fs::read_dir(folder).expect("it is there").flatten();
-        let mut in_files: Vec<String> = files
-            .map(|file| file.path().file_stem().expect("a name").to_string_lossy().into_owned())
-            .collect();
-        in_files.sort();
-        let mut known = names();
-        known.sort_unstable();
-        assert_eq!(in_files, known);
-        assert!(LONG.iter().all(|name| known.contains(name)));
+    fn each_experiment_of_the_lab_has_a_runner() {
+        let mut used = BTreeSet::new();
+        for name in names(&lab()).expect("the folder is there") {
+            let experiment = Experiment::read(&lab().join(format!("experiments/{name}.toml")));
+            let experiment = experiment.expect("it is an experiment");
+            match runner_of(&experiment) {
+                Ok(runner) => used.insert(runner.name),
+                Err(RunError::LeftOut { .. }) => false,
+                Err(error) => panic!("{error}"),
+            };
+        }
+        assert_eq!(used.into_iter().collect::<Vec<_>>(), runner_names(), "in order, and none for nothing");
     }
 
     #[test]
     fn an_unknown_experiment_is_named_with_the_known_ones() {
-        let error = run(&["speed".into()], &RunOptions::new("scot")).expect_err("there is none").to_string();
+        let error = choose(&["speed"]).err().expect("there is none").to_string();
         assert!(error.contains("`speed`") && error.contains("update-ack"), "{error}");
     }
 
     #[test]
     fn without_names_the_long_ones_are_left_out() {
-        let chosen = choose(&[]).expect("all are known");
-        assert_eq!(chosen.len(), EXPERIMENTS.len() - LONG.len());
-        assert_eq!(choose(&["kill-rounds".into()]).expect("it is known").len(), 1);
+        let Chosen { experiments, not_run } = choose(&[]).expect("all are known");
+        assert!(not_run.contains(&"kill-rounds".to_owned()), "{not_run:?}");
+        assert!(experiments.iter().all(|(experiment, _)| !experiment.by_name_only));
+        assert!(experiments.iter().any(|(experiment, _)| experiment.name == "update-ack"));
+        assert_eq!(choose(&["kill-rounds"]).expect("it is known").experiments.len(), 1);
     }
 }

@@ -63,6 +63,11 @@ pub(crate) fn new_name(name: &str) -> String {
     format!("{PREFIX}{}-{count}-{name}", std::process::id())
 }
 
+/// Whether a path lies in a folder that goes with its process.
+pub(crate) fn is_scratch(path: &Path) -> bool {
+    path.iter().any(|name| name.to_str().is_some_and(|name| name.starts_with(PREFIX)))
+}
+
 /// Removes a folder with all that lies in it, also what is mounted there.
 fn remove(folder: &Path) -> std::io::Result<()> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();

@@ -18,6 +18,21 @@ pub const PORTS_MAX: usize = 64;
 // The kernel's IFNAMSIZ less the terminating zero.
 const PORT_NAME_BYTES_MAX: usize = 15;
 
+/// The topologies of the repository, for where it is not: name and text.
+const BUILT_IN: [(&str, &str); 11] = [
+    ("chain3", include_str!("../../../lab/topologies/chain3.toml")),
+    ("chain3-peers", include_str!("../../../lab/topologies/chain3-peers.toml")),
+    ("chain3-replicas", include_str!("../../../lab/topologies/chain3-replicas.toml")),
+    ("chain3-replicas-apart", include_str!("../../../lab/topologies/chain3-replicas-apart.toml")),
+    ("direct", include_str!("../../../lab/topologies/direct.toml")),
+    ("loop", include_str!("../../../lab/topologies/loop.toml")),
+    ("one-device", include_str!("../../../lab/topologies/one-device.toml")),
+    ("one-device-and-cable", include_str!("../../../lab/topologies/one-device-and-cable.toml")),
+    ("one-device-apart", include_str!("../../../lab/topologies/one-device-apart.toml")),
+    ("one-device-bad-wire", include_str!("../../../lab/topologies/one-device-bad-wire.toml")),
+    ("one-device-server-apart", include_str!("../../../lab/topologies/one-device-server-apart.toml")),
+];
+
 /// Hosts and cables; none of either by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
@@ -129,6 +144,17 @@ impl Topology {
     /// Reads a topology file.
     pub fn read(file: &Path) -> Result<Topology, ConfigError> {
         Topology::parse(&Source::read(file)?)
+    }
+
+    /// One of the repository's topologies, as it was when this was built.
+    pub fn built_in(name: &str) -> Option<Result<Topology, ConfigError>> {
+        let (_, text) = BUILT_IN.iter().find(|(known, _)| *known == name)?;
+        Some(Topology::parse(&Source::from_text(format!("{name}.toml"), *text)))
+    }
+
+    /// The names of those.
+    pub fn built_in_names() -> impl Iterator<Item = &'static str> {
+        BUILT_IN.iter().map(|(name, _)| *name)
     }
 
     /// Reads a topology.
@@ -358,6 +384,23 @@ mod tests {
             let head = topology.devices().next().map(|device| device.role.clone());
             assert_eq!(head.as_deref(), [None, Some("device"), None, Some("device-a")][devices]);
         }
+    }
+
+    #[test]
+    fn all_topologies_of_the_lab_are_built_in() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/topologies");
+        let files =
+            std::fs::read_dir(&folder).expect("it is there").map(|entry| entry.expect("an entry").path());
+        let mut names: Vec<String> =
+            files.filter_map(|file| file.file_stem()?.to_str().map(str::to_owned)).collect();
+        names.sort();
+        assert_eq!(names, Topology::built_in_names().collect::<Vec<_>>());
+        for name in names {
+            let built_in = Topology::built_in(&name).expect("it is known").expect("it is a topology");
+            let file = folder.join(format!("{name}.toml"));
+            assert_eq!(built_in, Topology::read(&file).expect("it is a topology"));
+        }
+        assert!(Topology::built_in("nowhere").is_none());
     }
 
     #[test]

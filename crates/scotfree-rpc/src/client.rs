@@ -97,6 +97,13 @@ pub struct SessionHandle {
     generation: u32,
 }
 
+impl SessionHandle {
+    /// A handle of another [`crate::Upstream`] than a runtime, by that one's own numbers.
+    pub const fn numbered(number: u64) -> SessionHandle {
+        SessionHandle { slot: number as u32, generation: (number >> 32) as u32 }
+    }
+}
+
 struct Slot {
     client: Client,
     generation: u32,

@@ -19,6 +19,8 @@ mod server_metrics;
 mod service;
 mod session;
 mod shared_key;
+mod upstream;
+mod volatile;
 
 pub use client::{
     CallError, ClientEvent, ClientOptions, ClientRuntime, ClientRuntimeCounters, ClientTotals, Reply,
@@ -26,13 +28,15 @@ pub use client::{
 };
 pub use dead_letters::DeadLetterFile;
 pub use listener::{Incoming, Listener, ListenerConfig, ListenerError, SessionKeeping};
-pub use noop::NoopService;
+pub use noop::NoopHandler;
 pub use probes::{CallLabel, ProbeOptions};
 pub use server::{exclusion_notice, Exclusions, ServerOptions, ServerRuntime, ServerRuntimeCounters, Stop};
 pub use server_metrics::{write_refused, write_udp_metrics, ServerMetrics};
-pub use service::{DeadLetter, Execution, Replies, ReplyCopy, Service, Watch};
+pub use service::{DeadLetter, Execution, Handler, Replies, ReplyCopy, Service, Watch};
 pub use session::{key_hash, start_session, Session, SessionConfig, SessionError};
 pub use shared_key::SharedKey;
+pub use upstream::Upstream;
+pub use volatile::Volatile;
 // Named by this interface: who runs a server or reads a reply needs no other crate.
 pub use scotfree_session::{
     AnsweredBy, ClosedReason, DeadLetterReason, Mode, RecoveredSession, Request, RequestKind, ServerConfig,

@@ -5,7 +5,7 @@
 //! request is reported as stable when all requests before it are acknowledged too.
 
 use crate::server::{ServerOptions, ServerRuntime};
-use crate::service::{DeadLetter, Execution, Replies, Service};
+use crate::service::{DeadLetter, Execution, Handler, Replies, Service};
 use scotfree_core::{DeviceId, Epoch, Nanos, SeqNum, SessionId};
 use scotfree_io::advice::after_listening;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
@@ -220,13 +220,19 @@ impl Inbox {
     }
 }
 
-impl Service for Inbox {
+impl Handler for Inbox {
     fn execute(&mut self, request: &Execution<'_>, _replies: &mut Replies) {
         let id = self.open(Open::Ticket(request.ticket));
         let Execution { session, seq, kind, payload, .. } = *request;
         self.waiting.push_back(Incoming::Request { id, session, seq, kind, payload: payload.to_vec() });
     }
 
+    fn poll(&mut self, _wants_stable: bool, replies: &mut Replies) {
+        replies.take_from(&mut self.reported);
+    }
+}
+
+impl Service for Inbox {
     fn record_session(&mut self, record: &RecoveredSession, replies: &mut Replies) {
         if !self.keeps_sessions {
             return replies.session_recorded(record.session);
@@ -246,9 +252,5 @@ impl Service for Inbox {
     fn dead_letter(&mut self, letter: &DeadLetter<'_>) {
         let DeadLetter { session, seq, reason, payload } = *letter;
         self.waiting.push_back(Incoming::DeadLetter { session, seq, reason, payload: payload.to_vec() });
-    }
-
-    fn poll(&mut self, _wants_stable: bool, replies: &mut Replies) {
-        replies.take_from(&mut self.reported);
     }
 }

@@ -1,45 +1,36 @@
-//! A service that does nothing, for measuring everything but the service.
+//! A handler that does nothing, for measuring everything but the handler.
 //!
-//! Invariant: a reply is as large as its request, and everything is stable at once: what remains is
-//! the runtime's own cost.
+//! Invariant: a reply is as large as its request: what remains is the runtime's own cost.
 
-use crate::service::{DeadLetter, Execution, Replies, Service};
-use scotfree_core::{Nanos, SessionId};
+use crate::service::{Execution, Handler, Replies};
+use scotfree_core::Nanos;
 use scotfree_io::now_monotonic;
-use scotfree_session::RecoveredSession;
 
 /// Echoes requests, after working for a while if it is told to.
 #[derive(Debug, Default)]
-pub struct NoopService {
+pub struct NoopHandler {
     work: Nanos,
     executed: u64,
-    last_ticket: Option<u64>,
-    dead_letters: u64,
 }
 
-impl NoopService {
-    /// A service that answers at once.
+impl NoopHandler {
+    /// A handler that answers at once.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A service that keeps its processor busy for `work` before each answer.
+    /// A handler that keeps its processor busy for `work` before each answer.
     pub fn working(work: Nanos) -> Self {
-        NoopService { work, ..Self::default() }
+        NoopHandler { work, ..Self::default() }
     }
 
     /// How many requests were executed.
     pub fn executed(&self) -> u64 {
         self.executed
     }
-
-    /// How many updates were never applied.
-    pub fn dead_letters(&self) -> u64 {
-        self.dead_letters
-    }
 }
 
-impl Service for NoopService {
+impl Handler for NoopHandler {
     fn execute(&mut self, request: &Execution<'_>, replies: &mut Replies) {
         if self.work > Nanos(0) {
             let until = now_monotonic().plus(self.work);
@@ -48,25 +39,6 @@ impl Service for NoopService {
             }
         }
         self.executed += 1;
-        self.last_ticket = Some(request.ticket);
         replies.reply(request.ticket, false, |out| out.extend_from_slice(request.payload));
-    }
-
-    fn record_session(&mut self, record: &RecoveredSession, replies: &mut Replies) {
-        replies.session_recorded(record.session);
-    }
-
-    fn delete_session(&mut self, session: SessionId, replies: &mut Replies) {
-        replies.session_deleted(session);
-    }
-
-    fn dead_letter(&mut self, _letter: &DeadLetter<'_>) {
-        self.dead_letters += 1;
-    }
-
-    fn poll(&mut self, _wants_stable: bool, replies: &mut Replies) {
-        if let Some(ticket) = self.last_ticket.take() {
-            replies.stable(ticket);
-        }
     }
 }

@@ -117,7 +117,7 @@ impl ProbeOptions {
 }
 
 fn is_every(every: u32, seq: SeqNum) -> bool {
-    every != 0 && seq.0 % u64::from(every) == 0
+    every != 0 && seq.0.is_multiple_of(u64::from(every))
 }
 
 /// What the caller says of a call beyond its request.

@@ -471,6 +471,12 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
                 Report::Stable { ticket } => {
                     self.machine.on_persisted(now, Token(ticket), &mut self.effects);
                 }
+                Report::StableAsAnswered => {
+                    let answered = self.first_ticket - 1;
+                    if answered > self.machine.ticket_stable() {
+                        self.machine.on_persisted(now, Token(answered), &mut self.effects);
+                    }
+                }
                 Report::SessionRecorded(session) => {
                     self.machine.on_session_recorded(now, session, &mut self.effects);
                 }

@@ -57,9 +57,8 @@ impl ServerMetrics {
         let help = "Executions that are not known to be stable.";
         text.gauge("scotfree_server_unstable", help, self.unstable_count);
         if let Some(recovered_after) = self.recovered_after {
-            let help =
-                "From the first question to the devices until what they held was executed, in microseconds.";
-            text.gauge("scotfree_server_recovery_us", help, recovered_after.0 / 1_000);
+            let help = "From the first question to the devices until what they held was executed.";
+            text.gauge("scotfree_server_recovery_seconds", help, recovered_after.0 as f64 / 1e9);
         }
     }
 

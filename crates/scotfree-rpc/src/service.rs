@@ -1,4 +1,5 @@
-//! What a server does with requests: the [`Service`] trait, and the reports by which it answers.
+//! What a server does with requests: the traits [`Handler`] and [`Service`], and the reports by which they
+//! answer.
 //!
 //! Invariant: a service executes requests in the order in which it is given them, once each; what it
 //! reports as stable survives whatever its storage says it survives, positions included.
@@ -36,7 +37,7 @@ pub struct DeadLetter<'a> {
     pub payload: &'a [u8],
 }
 
-/// A descriptor whose readiness calls for [`Service::poll`].
+/// A descriptor whose readiness calls for [`Handler::poll`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watch {
     /// The descriptor. It stays open as long as the service names it.
@@ -49,11 +50,39 @@ pub struct Watch {
     pub writable: bool,
 }
 
-/// What a server runs. One thread calls it; it never blocks longer than its work takes.
-pub trait Service {
-    /// Executes a request: at once, with [`Replies::reply`], or later, reported by [`Service::poll`].
+/// What executes requests. One thread calls it; it never blocks longer than its work takes.
+///
+/// A handler that keeps nothing beyond its process is served through [`crate::Volatile`]; one that stores
+/// what it executes is a [`Service`].
+pub trait Handler {
+    /// Executes a request: at once, with [`Replies::reply`], or later, reported by [`Handler::poll`].
     fn execute(&mut self, request: &Execution<'_>, replies: &mut Replies);
 
+    /// Called once per turn of the loop, after the turn's executions: starts what was batched and
+    /// reports what has come to an end. `wants_stable` says that replies wait for stability now.
+    fn poll(&mut self, _wants_stable: bool, _replies: &mut Replies) {}
+
+    /// Appends the descriptors to be watched.
+    fn watches(&self, _out: &mut Vec<Watch>) {}
+
+    /// When to call [`Handler::poll`] next even if nothing happens, in monotonic time.
+    fn next_poll(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// Appends what an operator wants to know of it.
+    fn write_metrics(&self, _text: &mut MetricsText) {}
+
+    /// Why it can go on no longer, if so: its storage broke. The loop ends with this error, and nothing
+    /// more is answered.
+    fn broken(&self) -> Option<String> {
+        None
+    }
+}
+
+/// What a server runs: a handler that stores, with what it executes, the records of the sessions, and
+/// that reports by [`Replies::stable`] what is stored.
+pub trait Service: Handler {
     /// Stores a new session's record durably, then reports [`Replies::session_recorded`].
     fn record_session(&mut self, record: &RecoveredSession, replies: &mut Replies);
 
@@ -62,27 +91,6 @@ pub trait Service {
 
     /// Keeps an update that was never applied where an operator finds it.
     fn dead_letter(&mut self, letter: &DeadLetter<'_>);
-
-    /// Called once per turn of the loop, after the turn's executions: starts what was batched and
-    /// reports what has come to an end. `wants_stable` says that replies wait for stability now.
-    fn poll(&mut self, wants_stable: bool, replies: &mut Replies);
-
-    /// Appends the descriptors to be watched.
-    fn watches(&self, _out: &mut Vec<Watch>) {}
-
-    /// Appends what an operator wants to know of the service.
-    fn write_metrics(&self, _text: &mut MetricsText) {}
-
-    /// Why the service can go on no longer, if so: its storage broke. The loop ends with this error,
-    /// and nothing more is answered.
-    fn broken(&self) -> Option<String> {
-        None
-    }
-
-    /// When to call [`Service::poll`] next even if nothing happens, in monotonic time.
-    fn next_poll(&self) -> Option<Nanos> {
-        None
-    }
 }
 
 /// One report of a service.
@@ -90,6 +98,7 @@ pub trait Service {
 pub(crate) enum Report {
     Reply { ticket: u64, start: usize, end: usize, failed: bool, ended: Nanos },
     Stable { ticket: u64 },
+    StableAsAnswered,
     SessionRecorded(SessionId),
     SessionDeleted(SessionId),
     SessionFailed(SessionId),
@@ -126,6 +135,12 @@ impl Replies {
     /// Everything executed up to `ticket` is on stable storage, with the sessions' positions.
     pub fn stable(&mut self, ticket: u64) {
         self.reports.push(Report::Stable { ticket });
+    }
+
+    /// Whatever has its answer is as stable as it will ever be, up to the first request that has none. For
+    /// those who keep nothing: see [`crate::Volatile`].
+    pub fn stable_as_answered(&mut self) {
+        self.reports.push(Report::StableAsAnswered);
     }
 
     /// A session's record is durable.

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{client, update, TestServer};
-use scotfree_rpc::{CallLabel, ClientEvent, NoopService, ProbeOptions, ServerOptions};
+use scotfree_rpc::{CallLabel, ClientEvent, NoopHandler, ProbeOptions, ServerOptions, Volatile};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -42,7 +42,7 @@ static ALLOCATOR: Counting = Counting;
 #[test]
 fn a_warm_client_does_not_allocate() {
     const CALLS: u64 = 20_000;
-    let server = TestServer::start(NoopService::new(), ServerOptions::default());
+    let server = TestServer::start(Volatile(NoopHandler::new()), ServerOptions::default());
     for probes in [ProbeOptions::OFF, ProbeOptions::default()] {
         let (mut client, session) = client(server.address, probes);
         let mut run = |calls: u64| {

@@ -5,8 +5,8 @@ mod common;
 use common::{client, end, request, socket, update, TestServer, KEY, PATIENCE};
 use scotfree_core::Nanos;
 use scotfree_rpc::{
-    CallError, CallLabel, ClientEvent, ClientOptions, ClientRuntime, NoopService, ProbeOptions,
-    ServerOptions, SessionHandle, SessionOptions, StartError,
+    CallError, CallLabel, ClientEvent, ClientOptions, ClientRuntime, NoopHandler, ProbeOptions,
+    ServerOptions, SessionHandle, SessionOptions, StartError, Volatile,
 };
 use scotfree_session::{AnsweredBy, ClosedReason, RequestKind, SubmitError};
 use scotfree_wire::{ClusterKey, REQUEST_BYTES_MAX};
@@ -17,7 +17,7 @@ const LABEL: CallLabel = CallLabel::new("SET");
 
 #[test]
 fn one_call() {
-    let server = TestServer::start(NoopService::new(), ServerOptions::default());
+    let server = TestServer::start(Volatile(NoopHandler::new()), ServerOptions::default());
     let (mut client, session) = client(server.address, ProbeOptions::default());
     let reply = client.call(session, update(b"hello"), LABEL, PATIENCE).expect("a reply");
     assert_eq!(
@@ -25,12 +25,12 @@ fn one_call() {
         (Some(&b"hello"[..]), AnsweredBy::Server, false)
     );
     assert_eq!(end(&mut client, session), ClosedReason::Finished);
-    assert_eq!(server.finish().executed(), 1);
+    assert_eq!(server.finish().0.executed(), 1);
 }
 
 #[test]
 fn every_kind_and_every_size_comes_back_whole() {
-    let server = TestServer::start(NoopService::new(), ServerOptions::default());
+    let server = TestServer::start(Volatile(NoopHandler::new()), ServerOptions::default());
     let (mut client, session) = client(server.address, ProbeOptions::default());
     for (index, bytes) in [0, 1, 1_000, 1_357, 1_358, 5_000, REQUEST_BYTES_MAX].into_iter().enumerate() {
         let payload: Vec<u8> = (0..bytes).map(|at| (at * 7 + index) as u8).collect();
@@ -42,14 +42,14 @@ fn every_kind_and_every_size_comes_back_whole() {
     let large = vec![0; REQUEST_BYTES_MAX + 1];
     let refused = client.call(session, update(&large), LABEL, PATIENCE);
     assert!(matches!(refused, Err(CallError::TooLarge)), "{refused:?}");
-    assert_eq!(server.finish().executed(), 21);
+    assert_eq!(server.finish().0.executed(), 21);
 }
 
 #[test]
 fn many_sessions_share_one_socket_and_keep_their_orders() {
     const SESSIONS: usize = 50;
     const CALLS: u32 = 400;
-    let server = TestServer::start(NoopService::new(), ServerOptions::default());
+    let server = TestServer::start(Volatile(NoopHandler::new()), ServerOptions::default());
     let options = ClientOptions {
         sessions_max: SESSIONS,
         ..ClientOptions::new(server.address, ClusterKey::from_bytes(KEY))
@@ -79,7 +79,7 @@ fn many_sessions_share_one_socket_and_keep_their_orders() {
         client.flush().expect("the socket works");
         client.wait(Some(PATIENCE)).expect("the socket works");
     }
-    assert_eq!(server.finish().executed(), u64::from(CALLS) * SESSIONS as u64);
+    assert_eq!(server.finish().0.executed(), u64::from(CALLS) * SESSIONS as u64);
     assert_eq!(client.totals().completed, u64::from(CALLS) * SESSIONS as u64);
 }
 
@@ -87,7 +87,7 @@ fn many_sessions_share_one_socket_and_keep_their_orders() {
 #[test]
 fn a_thousand_sessions_open_at_once_and_stay_though_idle() {
     const SESSIONS: usize = 1_000;
-    let server = TestServer::start(NoopService::new(), ServerOptions::default());
+    let server = TestServer::start(Volatile(NoopHandler::new()), ServerOptions::default());
     let options = ClientOptions::new(server.address, ClusterKey::from_bytes(KEY));
     let mut client = ClientRuntime::new(socket(), options);
     let start = |_| client.start_session(SessionOptions::default()).expect("room for a session");
@@ -101,7 +101,7 @@ fn a_thousand_sessions_open_at_once_and_stay_though_idle() {
         let reply = client.call(*session, update(b"x"), LABEL, PATIENCE).expect("the session is known");
         assert_eq!(reply.bytes, Some(&b"x"[..]));
     }
-    assert_eq!(server.finish().executed(), SESSIONS as u64 - 1);
+    assert_eq!(server.finish().0.executed(), SESSIONS as u64 - 1);
 }
 
 fn submit_all(
@@ -141,7 +141,7 @@ fn a_server_that_is_not_there_is_unreachable() {
 #[test]
 fn a_call_that_gets_no_answer_in_time_says_so_and_completes_later() {
     let work = Nanos::from_millis(300);
-    let server = TestServer::start(NoopService::working(work), ServerOptions::default());
+    let server = TestServer::start(Volatile(NoopHandler::working(work)), ServerOptions::default());
     let (mut client, session) = client(server.address, ProbeOptions::default());
     let error =
         client.call(session, update(b"slow"), LABEL, Duration::from_millis(20)).expect_err("too soon");
@@ -159,7 +159,7 @@ fn a_call_that_gets_no_answer_in_time_says_so_and_completes_later() {
 
 #[test]
 fn events_that_nobody_takes_stop_the_receiving_and_nothing_is_lost() {
-    let server = TestServer::start(NoopService::new(), ServerOptions::default());
+    let server = TestServer::start(Volatile(NoopHandler::new()), ServerOptions::default());
     let options =
         ClientOptions { events_max: 8, ..ClientOptions::new(server.address, ClusterKey::from_bytes(KEY)) };
     let mut client = ClientRuntime::new(socket(), options);
@@ -182,7 +182,7 @@ fn events_that_nobody_takes_stop_the_receiving_and_nothing_is_lost() {
 
 #[test]
 fn hostile_datagrams_are_counted_and_harm_nobody() {
-    let server = TestServer::start(NoopService::new(), ServerOptions::default());
+    let server = TestServer::start(Volatile(NoopHandler::new()), ServerOptions::default());
     let (mut client, session) = client(server.address, ProbeOptions::default());
     let attacker = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let here = scotfree_io::Transport::local_address(client.transport());
@@ -200,5 +200,5 @@ fn hostile_datagrams_are_counted_and_harm_nobody() {
     let refused: u64 = client.counters().refused.iter().sum();
     assert!(refused >= 190, "{:?}", client.counters());
     assert!(client.next_refusal().is_some_and(|line| line.contains("dropped a packet")));
-    assert_eq!(server.finish().executed(), 1);
+    assert_eq!(server.finish().0.executed(), 1);
 }

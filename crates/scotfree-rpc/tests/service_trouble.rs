@@ -7,8 +7,8 @@ use scotfree_core::{Nanos, SessionId};
 use scotfree_io::Transport;
 use scotfree_rpc::metrics::Health;
 use scotfree_rpc::{
-    CallError, CallLabel, ClientEvent, ClientOptions, ClientRuntime, DeadLetter, Execution, ProbeOptions,
-    Replies, ServerOptions, ServerRuntime, Service, SessionOptions, Stop,
+    CallError, CallLabel, ClientEvent, ClientOptions, ClientRuntime, DeadLetter, Execution, Handler,
+    ProbeOptions, Replies, ServerOptions, ServerRuntime, Service, SessionOptions, Stop,
 };
 use scotfree_session::{ClosedReason, RecoveredSession};
 use scotfree_wire::{CloseReason, ClusterKey};
@@ -136,7 +136,7 @@ struct Moody {
     polls: u32,
 }
 
-impl Service for Moody {
+impl Handler for Moody {
     fn execute(&mut self, request: &Execution<'_>, replies: &mut Replies) {
         match request.payload {
             b"fail" => {
@@ -156,17 +156,6 @@ impl Service for Moody {
         replies.reply(request.ticket, request.payload == b"refuse", |out| out.extend_from_slice(b"ok"));
     }
 
-    fn record_session(&mut self, record: &RecoveredSession, replies: &mut Replies) {
-        replies.session_recorded(record.session);
-    }
-
-    fn delete_session(&mut self, session: SessionId, replies: &mut Replies) {
-        self.deleted += 1;
-        replies.session_deleted(session);
-    }
-
-    fn dead_letter(&mut self, _letter: &DeadLetter<'_>) {}
-
     fn poll(&mut self, _wants_stable: bool, replies: &mut Replies) {
         self.polls += 1;
         if let Some(ticket) = self.last.filter(|_| self.is_stable) {
@@ -178,4 +167,17 @@ impl Service for Moody {
     fn broken(&self) -> Option<String> {
         self.broken.clone()
     }
+}
+
+impl Service for Moody {
+    fn record_session(&mut self, record: &RecoveredSession, replies: &mut Replies) {
+        replies.session_recorded(record.session);
+    }
+
+    fn delete_session(&mut self, session: SessionId, replies: &mut Replies) {
+        self.deleted += 1;
+        replies.session_deleted(session);
+    }
+
+    fn dead_letter(&mut self, _letter: &DeadLetter<'_>) {}
 }

@@ -3,13 +3,12 @@
 mod common;
 
 use common::{client, client_on, socket, update, TestServer, PATIENCE};
-use scotfree_core::{Boundary, Nanos, SessionId, Stage, StageTimes, StampSource};
+use scotfree_core::{Boundary, Nanos, Stage, StageTimes, StampSource};
 use scotfree_io::{now_realtime, RxBurst, Stamps, Transport, TxPacket};
 use scotfree_rpc::{
-    CallLabel, ClientRuntime, DeadLetter, Execution, NoopService, ProbeOptions, Replies, ServerOptions,
-    Service,
+    CallLabel, ClientRuntime, Execution, Handler, NoopHandler, ProbeOptions, Replies, ServerOptions, Volatile,
 };
-use scotfree_session::{ClosedReason, RecoveredSession};
+use scotfree_session::ClosedReason;
 use scotfree_trace::CallRecord;
 use std::io;
 use std::net::SocketAddr;
@@ -33,7 +32,7 @@ const SERVER: ServerOptions =
 
 #[test]
 fn a_delay_in_the_client_s_queue_is_found_there() {
-    let server = TestServer::start(NoopService::new(), SERVER);
+    let server = TestServer::start(Volatile(NoopHandler::new()), SERVER);
     let (mut client, session) = client(server.address, ALL_STAMPS);
     finds(Stage::ClientSendQueue, || {
         client.submit(session, update(b"x"), LABEL).expect("within the window");
@@ -44,7 +43,7 @@ fn a_delay_in_the_client_s_queue_is_found_there() {
 
 #[test]
 fn a_delay_in_the_client_s_send_path_is_found_there() {
-    let server = TestServer::start(NoopService::new(), SERVER);
+    let server = TestServer::start(Volatile(NoopHandler::new()), SERVER);
     let armed = Arc::new(AtomicBool::new(false));
     let (mut client, session) = client_on(SlowSending::new(&armed), server.address, ALL_STAMPS);
     finds(Stage::RequestStack, || {
@@ -58,7 +57,7 @@ fn a_delay_in_the_client_s_send_path_is_found_there() {
 #[test]
 fn a_delay_in_the_server_s_receive_queue_is_found_there() {
     // The second request waits for the first one's handler.
-    let server = TestServer::start(Sleepy::in_handler(), SERVER);
+    let server = TestServer::start(Volatile(Sleepy::in_handler()), SERVER);
     let (mut client, session) = client(server.address, ALL_STAMPS);
     finds(Stage::ServerRecvQueue, || {
         client.submit(session, update(b"sleep"), LABEL).expect("within the window");
@@ -70,7 +69,7 @@ fn a_delay_in_the_server_s_receive_queue_is_found_there() {
 
 #[test]
 fn a_delay_in_the_handler_is_found_there() {
-    let server = TestServer::start(Sleepy::in_handler(), SERVER);
+    let server = TestServer::start(Volatile(Sleepy::in_handler()), SERVER);
     let (mut client, session) = client(server.address, ALL_STAMPS);
     finds(Stage::ServerApp, || {
         client.submit(session, update(b"sleep"), LABEL).expect("within the window");
@@ -80,7 +79,7 @@ fn a_delay_in_the_handler_is_found_there() {
 
 #[test]
 fn a_delay_in_the_server_s_send_queue_is_found_there() {
-    let server = TestServer::start(Sleepy::before_reply(), SERVER);
+    let server = TestServer::start(Volatile(Sleepy::before_reply()), SERVER);
     let (mut client, session) = client(server.address, ALL_STAMPS);
     finds(Stage::ServerSendQueue, || {
         client.submit(session, update(b"sleep"), LABEL).expect("within the window");
@@ -91,7 +90,7 @@ fn a_delay_in_the_server_s_send_queue_is_found_there() {
 #[test]
 fn a_delay_in_the_server_s_send_path_is_found_there() {
     let armed = Arc::new(AtomicBool::new(false));
-    let server = TestServer::start_on(SlowSending::new(&armed), NoopService::new(), SERVER);
+    let server = TestServer::start_on(SlowSending::new(&armed), Volatile(NoopHandler::new()), SERVER);
     let (mut client, session) = client(server.address, ALL_STAMPS);
     finds(Stage::ResponseStack, || {
         armed.store(true, Ordering::SeqCst);
@@ -103,7 +102,7 @@ fn a_delay_in_the_server_s_send_path_is_found_there() {
 
 #[test]
 fn a_delay_in_the_client_s_receive_queue_is_found_there() {
-    let server = TestServer::start(NoopService::new(), SERVER);
+    let server = TestServer::start(Volatile(NoopHandler::new()), SERVER);
     let (mut client, session) = client(server.address, ALL_STAMPS);
     finds(Stage::ClientRecvQueue, || {
         client.submit(session, update(b"x"), LABEL).expect("within the window");
@@ -117,7 +116,7 @@ fn a_delay_in_the_client_s_receive_queue_is_found_there() {
 #[test]
 fn nine_stages_sum_to_the_call_and_know_their_sources() {
     const CALLS: usize = 3_000;
-    let server = TestServer::start(NoopService::new(), ServerOptions::default());
+    let server = TestServer::start(Volatile(NoopHandler::new()), ServerOptions::default());
     let (mut client, session) = client(server.address, ProbeOptions::default());
     let mut records = Vec::new();
     while records.len() < CALLS {
@@ -201,26 +200,24 @@ fn slept_as_told<T: Transport>(client: &mut ClientRuntime<T>) -> (CallRecord, Na
     (one_record(client), Nanos(DELAY.as_nanos() as u64))
 }
 
-/// A service that sleeps when the request says so, in the handler or behind it.
+/// A handler that sleeps when the request says so, in the handler or behind it.
 struct Sleepy {
     in_handler: bool,
     waiting: Option<(u64, Nanos)>,
-    last: Option<u64>,
 }
 
 impl Sleepy {
     fn in_handler() -> Sleepy {
-        Sleepy { in_handler: true, waiting: None, last: None }
+        Sleepy { in_handler: true, waiting: None }
     }
 
     fn before_reply() -> Sleepy {
-        Sleepy { in_handler: false, waiting: None, last: None }
+        Sleepy { in_handler: false, waiting: None }
     }
 }
 
-impl Service for Sleepy {
+impl Handler for Sleepy {
     fn execute(&mut self, request: &Execution<'_>, replies: &mut Replies) {
-        self.last = Some(request.ticket);
         if request.payload == b"sleep" && !self.in_handler {
             self.waiting = Some((request.ticket, now_realtime()));
             return;
@@ -231,23 +228,10 @@ impl Service for Sleepy {
         replies.reply(request.ticket, false, |out| out.push(b'x'));
     }
 
-    fn record_session(&mut self, record: &RecoveredSession, replies: &mut Replies) {
-        replies.session_recorded(record.session);
-    }
-
-    fn delete_session(&mut self, session: SessionId, replies: &mut Replies) {
-        replies.session_deleted(session);
-    }
-
-    fn dead_letter(&mut self, _letter: &DeadLetter<'_>) {}
-
     fn poll(&mut self, _wants_stable: bool, replies: &mut Replies) {
         if let Some((ticket, ended)) = self.waiting.take() {
             sleep();
             replies.reply_ended(ticket, false, ended, |out| out.push(b'x'));
-        }
-        if let Some(ticket) = self.last.take() {
-            replies.stable(ticket);
         }
     }
 }

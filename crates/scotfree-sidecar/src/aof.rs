@@ -5,9 +5,9 @@
 
 mod ending;
 
-pub use ending::{ending, Ending};
+pub use ending::ending;
 
-use crate::back::AofFiles;
+use scotfree_resp::back::AofFiles;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;

@@ -6,23 +6,26 @@
 mod connections;
 mod coverage;
 mod drain;
+mod early_rules;
 mod ended;
+mod fronts;
 mod input;
 mod learn;
 mod sessions;
 mod silence;
 
-use crate::front::{describe_request, EarlyRule, FrontConfig, FrontCounters};
 use crate::notices::Notices;
 use crate::server::SidecarError;
-pub use connections::EarlyRules;
-use connections::Fronts;
+use connections::Connections;
 use coverage::Coverage;
 use drain::Drain;
+pub use early_rules::EarlyRules;
+use fronts::Fronts;
 use learn::learn;
 use scotfree_core::Nanos;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
+use scotfree_resp::front::{describe_request, EarlyRule, FrontConfig, FrontCounters};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
 use scotfree_rpc::{
     write_refused, write_udp_metrics, CallLabel, ClientOptions, ClientRuntime, ProbeOptions, SessionHandle,
@@ -131,7 +134,7 @@ impl ClientSidecarConfig {
 /// The loop and what it owns.
 pub struct ClientSidecar {
     runtime: ClientRuntime<UdpTransport>,
-    fronts: Fronts,
+    connections: Connections,
     listeners: Vec<TcpListener>,
     poller: Poller,
     control: SessionHandle,
@@ -167,11 +170,12 @@ impl ClientSidecar {
         let coverage = Coverage::new(config.session, description.description.devices);
         let rules = config.listeners.iter().map(|listener| &listener.early);
         config.notices.say(&coverage.text(rules));
-        let fronts = Fronts::new(config, description, coverage, LISTENER_KEY + LISTENERS_MAX as u64);
+        let fronts = Fronts::new(config, description, coverage);
+        let connections = Connections::new(config, fronts, LISTENER_KEY + LISTENERS_MAX as u64);
         let describe_at = now_monotonic().plus(DESCRIBE_INTERVAL);
         Ok(ClientSidecar {
             runtime,
-            fronts,
+            connections,
             listeners,
             poller,
             control,
@@ -192,12 +196,12 @@ impl ClientSidecar {
 
     /// By which the rules of early answers are changed while it runs.
     pub fn early_rules(&self) -> EarlyRules {
-        self.fronts.early_rules.clone()
+        self.connections.fronts.early_rules.clone()
     }
 
     /// What all connections have counted, closed ones included.
     pub fn counters(&self) -> FrontCounters {
-        self.fronts.counters()
+        self.connections.fronts.counters()
     }
 
     /// Serves until somebody asks to stop. Records of calls go to `on_record`.
@@ -232,7 +236,7 @@ impl ClientSidecar {
 
     /// How many requests have no answer yet.
     fn waiting(&self) -> u64 {
-        self.fronts.outstanding() + self.runtime.outstanding(self.control) as u64
+        self.connections.fronts.outstanding() + self.runtime.outstanding(self.control) as u64
     }
 
     /// Says what an operator should know, seldom.
@@ -244,14 +248,14 @@ impl ClientSidecar {
         let received = self.runtime.counters().received;
         let waiting = self.waiting();
         let silence = self.silence.look(now, received, waiting);
-        let coverage = self.fronts.coverage.look(now, self.runtime.totals());
+        let coverage = self.connections.fronts.coverage.look(now, self.runtime.totals());
         if let Some(text) = silence {
             self.notices.alarm(&text);
         }
         while let Some(refusal) = self.runtime.next_refusal() {
             self.notices.say(&refusal);
         }
-        for text in [coverage, self.fronts.say_refusals(now)].into_iter().flatten() {
+        for text in [coverage, self.connections.say_refusals(now)].into_iter().flatten() {
             self.notices.say(&text);
         }
     }
@@ -259,14 +263,13 @@ impl ClientSidecar {
     /// Receives, answers and sends, without blocking.
     fn turn(&mut self, on_record: &mut dyn FnMut(CallRecord)) -> Result<(), SidecarError> {
         self.runtime.turn()?;
-        while let Some(event) = self.runtime.next_event() {
-            self.fronts.on_event(event, self.control);
-        }
+        let fronts = &mut self.connections.fronts;
+        fronts.hear(now_realtime(), self.control, &mut self.runtime);
         self.describe_if_due();
         loop {
-            self.fronts.submit(&mut self.runtime);
+            self.connections.fronts.submit(now_realtime(), &mut self.runtime);
             self.runtime.flush()?;
-            if !self.fronts.send(&self.poller) {
+            if !self.connections.send(&self.poller) {
                 break;
             }
         }
@@ -290,9 +293,9 @@ impl ClientSidecar {
         for event in ready.into_iter().flatten() {
             if (LISTENER_KEY..LISTENER_KEY + self.listeners.len() as u64).contains(&event.key) {
                 let index = (event.key - LISTENER_KEY) as usize;
-                self.fronts.accept(&self.listeners[index], index, &mut self.runtime, &self.poller);
+                self.connections.accept(&self.listeners[index], index, &mut self.runtime, &self.poller);
             } else if event.key > STOP_KEY {
-                self.fronts.on_ready(event, &mut self.runtime);
+                self.connections.on_ready(event, &mut self.runtime);
             }
         }
         Ok(())
@@ -326,15 +329,15 @@ impl ClientSidecar {
             return;
         }
         let request = describe_request();
-        self.fronts.description_asked_at = now_realtime();
+        self.connections.fronts.description_asked_at = now_realtime();
         let _ = self.runtime.submit(self.control, as_read(&request.payload), CallLabel::new("describe"));
     }
 
     fn publish(&self, board: &MetricsBoard, text: &mut MetricsText) {
         text.clear();
-        self.fronts.write_metrics(text);
+        self.connections.write_metrics(text);
         let totals = self.runtime.totals();
-        self.fronts.coverage.write_metrics(totals, text);
+        self.connections.fronts.coverage.write_metrics(totals, text);
         text.counter("scotfree_client_submitted_total", "Requests sent", totals.submitted);
         text.counter("scotfree_client_completed_total", "Requests completed", totals.completed);
         text.counter("scotfree_client_completed_early_total", "Completed by devices", totals.completed_early);

@@ -5,8 +5,8 @@
 //!
 //! Invariant: a letter is durable when [`DeadLetters::write`] returns, and never overwrites another.
 
-use crate::payload::RequestPayload;
 use scotfree_core::{Nanos, SeqNum, SessionId};
+use scotfree_resp::payload::RequestPayload;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

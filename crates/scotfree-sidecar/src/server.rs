@@ -1,4 +1,4 @@
-//! The server's sidecar as a [`Service`]: the machine of [`crate::back`] with its sockets.
+//! The server's sidecar as a [`Service`]: the machine of [`scotfree_resp::back`] with its sockets.
 //!
 //! Invariant: what the machine says is passed on in the order in which it says it. When the server is
 //! lost, nothing more is answered and the loop around starts again from the beginning.
@@ -10,17 +10,17 @@ mod syncer;
 pub use run::{run, ServerSidecarConfig, SidecarError};
 
 use crate::aof;
-use crate::back::{
-    Back, BackConfig, BackCounters, BackEvent, BackEvents, Execute, LaneId, Marker, Method, StopReason,
-};
 use crate::dead_letters::{commands_of, DeadLetters, Letter};
 use crate::notices::Notices;
 use crate::redis::{RedisAddress, RedisStream};
 use crate::seldom::Seldom;
 use scotfree_core::{Epoch, Nanos, SessionId};
 use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
+use scotfree_resp::back::{
+    Back, BackConfig, BackCounters, BackEvent, BackEvents, Execute, LaneId, Marker, Method, StopReason,
+};
 use scotfree_rpc::metrics::MetricsText;
-use scotfree_rpc::{DeadLetter, Execution, Replies, Service, Stop, Watch};
+use scotfree_rpc::{DeadLetter, Execution, Handler, Replies, Service, Stop, Watch};
 use scotfree_session::{DeadLetterReason, RecoveredSession};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};
@@ -481,38 +481,10 @@ impl RedisService {
     }
 }
 
-impl Service for RedisService {
+impl Handler for RedisService {
     fn execute(&mut self, request: &Execution<'_>, _replies: &mut Replies) {
         let Execution { ticket, session, seq, kind, payload } = *request;
         self.back.execute(&Execute { ticket, session, seq, kind, payload });
-    }
-
-    fn record_session(&mut self, record: &RecoveredSession, _replies: &mut Replies) {
-        let mut opaque = Vec::with_capacity(OPAQUE_BYTES);
-        opaque.extend_from_slice(&record.epoch.0.to_le_bytes());
-        opaque.extend_from_slice(&record.client_nonce);
-        opaque.extend_from_slice(&record.server_nonce);
-        self.back.record_session(record.session, &opaque);
-    }
-
-    fn delete_session(&mut self, session: SessionId, replies: &mut Replies) {
-        if self.refused.remove(&session) {
-            return replies.session_deleted(session);
-        }
-        self.back.delete_session(session);
-    }
-
-    fn dead_letter(&mut self, letter: &DeadLetter<'_>) {
-        let reason = match letter.reason {
-            DeadLetterReason::UnknownSession => {
-                self.strangers.happened(1);
-                "unknown_session"
-            }
-            DeadLetterReason::BehindGap => "behind_gap",
-        };
-        let commands = commands_of(letter.payload);
-        let (time, session, seq) = (now_realtime(), letter.session, letter.seq);
-        self.write_letter(&Letter { time, session, seq, reason, error: "", commands: &commands });
     }
 
     fn poll(&mut self, wants_stable: bool, replies: &mut Replies) {
@@ -547,6 +519,36 @@ impl Service for RedisService {
 
     fn next_poll(&self) -> Option<Nanos> {
         self.back.next_timer()
+    }
+}
+
+impl Service for RedisService {
+    fn record_session(&mut self, record: &RecoveredSession, _replies: &mut Replies) {
+        let mut opaque = Vec::with_capacity(OPAQUE_BYTES);
+        opaque.extend_from_slice(&record.epoch.0.to_le_bytes());
+        opaque.extend_from_slice(&record.client_nonce);
+        opaque.extend_from_slice(&record.server_nonce);
+        self.back.record_session(record.session, &opaque);
+    }
+
+    fn delete_session(&mut self, session: SessionId, replies: &mut Replies) {
+        if self.refused.remove(&session) {
+            return replies.session_deleted(session);
+        }
+        self.back.delete_session(session);
+    }
+
+    fn dead_letter(&mut self, letter: &DeadLetter<'_>) {
+        let reason = match letter.reason {
+            DeadLetterReason::UnknownSession => {
+                self.strangers.happened(1);
+                "unknown_session"
+            }
+            DeadLetterReason::BehindGap => "behind_gap",
+        };
+        let commands = commands_of(letter.payload);
+        let (time, session, seq) = (now_realtime(), letter.session, letter.seq);
+        self.write_letter(&Letter { time, session, seq, reason, error: "", commands: &commands });
     }
 }
 

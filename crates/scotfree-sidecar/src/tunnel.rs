@@ -7,12 +7,12 @@
 //! Invariant: nobody without the cluster's key gets a connection to the server, and no tunnel reaches the
 //! markers. There are never more than the configured number, and each is counted.
 
-use crate::back::LANE_NAME_PREFIX;
-use crate::guard;
 use crate::redis::RedisAddress;
-use crate::resp::{error_reply, write_command, write_words, Limits, ReplyDecoder, RequestDecoder};
 use scotfree_core::{Epoch, SessionId};
 use scotfree_io::{Interest, Poller, Waker};
+use scotfree_resp::back::LANE_NAME_PREFIX;
+use scotfree_resp::codec::{error_reply, write_command, write_words, Limits, ReplyDecoder, RequestDecoder};
+use scotfree_resp::guard;
 use scotfree_rpc::SharedKey;
 use scotfree_wire::{key_epoch, nonce_under, ClusterKey, KeyEpoch, Nonce, SessionKeys};
 use std::io::{self, ErrorKind, Read, Write};

@@ -3,9 +3,9 @@
 mod support;
 
 use scotfree_core::{Nanos, SeqNum, SessionId};
-use scotfree_sidecar::back::{BackConfig, Method, StopReason};
-use scotfree_sidecar::payload::{parse_response, RequestFlags, RequestHead, RequestKind, ResponseFlags};
-use scotfree_sidecar::resp::{elements, text_of, write_command, Command};
+use scotfree_resp::back::{BackConfig, BackEvents, LaneId, Method, StopReason, OPENINGS_MAX};
+use scotfree_resp::codec::{elements, text_of, write_command, Command};
+use scotfree_resp::payload::{parse_response, RequestFlags, RequestHead, RequestKind, ResponseFlags};
 use std::collections::BTreeMap;
 use support::driver::{BackDriver, Response};
 use support::proxy::{Fault, Proxy};
@@ -94,6 +94,37 @@ fn many_writes_share_a_transaction_and_keep_their_order() {
         sessions.iter().map(|session| position(&redis, *session)).collect::<Vec<_>>(),
         vec![Some(99); 4]
     );
+}
+
+#[test]
+fn transactions_and_pipelines_are_bounded() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let bounds = |batch_items_max, batch_bytes_max| BackConfig {
+        batch_items_max,
+        batch_bytes_max,
+        direct_max: 2,
+        ..BackConfig::default()
+    };
+    let request = one("INCR n");
+    let cases = [(1, bounds(3, 1 << 20), 4), (2, bounds(100, 2 * request.len()), 5)];
+    for (session, config, batches) in cases {
+        let mut driver = BackDriver::started(&redis.socket(), config);
+        let session = driver.open(session);
+        let before = driver.back.counters();
+        let tickets: Vec<u64> =
+            (1..=10).map(|seq| driver.execute(session, seq, RequestKind::Update, &request)).collect();
+        for ticket in tickets {
+            driver.response(ticket);
+        }
+        assert_eq!(driver.back.counters().batches - before.batches, batches);
+        for seq in 11..=16 {
+            driver.execute(session, seq, RequestKind::Read, &one("GET n"));
+        }
+        driver.back.flush(driver.now(), false, &mut BackEvents::new());
+        let lanes: Vec<LaneId> = driver.back.sending_lanes().collect();
+        let waiting: String = lanes.iter().map(|lane| text(driver.back.output(*lane))).collect();
+        assert_eq!(waiting.matches("GET").count(), 2, "{waiting}");
+    }
 }
 
 #[test]
@@ -669,7 +700,7 @@ fn a_connection_of_a_clients_own_that_cannot_be_opened_holds_nobody_up() {
     proxy.plant("private", Fault::DropBefore);
     let reply = driver.call(one_session, 1, RequestKind::Read, &watch);
     assert_eq!(reply.reply(), b"+OK\r\n", "once may be chance");
-    for _ in 0..3 {
+    for _ in 0..OPENINGS_MAX {
         proxy.plant("private", Fault::DropBefore);
     }
     let watch = driver.execute(other, 1, RequestKind::Read, &watch);
@@ -677,6 +708,7 @@ fn a_connection_of_a_clients_own_that_cannot_be_opened_holds_nobody_up() {
     let reply = driver.response(watch);
     let said = text(reply.reply());
     assert!(said.starts_with("-ERR scotfree:") && said.contains("did not run"), "{said}");
+    assert!(said.contains(&format!("closed {OPENINGS_MAX} times")), "{said}");
     assert_eq!(driver.response(behind).reply(), b":1\r\n");
     assert!(driver.lanes.is_empty() && driver.failed.is_empty() && driver.stopped.is_none());
 }

@@ -8,7 +8,7 @@ use scotfree_io::conformance::ports::free_address;
 use scotfree_io::now_monotonic;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_rpc::{
-    DeadLetter, Execution, Replies, ServerConfig, ServerOptions, ServerRuntime, Service, Stop,
+    DeadLetter, Execution, Handler, Replies, ServerConfig, ServerOptions, ServerRuntime, Service, Stop,
 };
 use scotfree_session::RecoveredSession;
 use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig};
@@ -191,13 +191,15 @@ struct Nonsense {
     asked: u32,
 }
 
-impl Service for Nonsense {
+impl Handler for Nonsense {
     fn execute(&mut self, request: &Execution<'_>, replies: &mut Replies) {
         self.asked += 1;
         replies.reply(request.ticket, false, |out| out.extend_from_slice(b"what?"));
         replies.stable(request.ticket);
     }
+}
 
+impl Service for Nonsense {
     fn record_session(&mut self, record: &RecoveredSession, replies: &mut Replies) {
         self.sessions += 1;
         replies.session_recorded(record.session);
@@ -208,8 +210,6 @@ impl Service for Nonsense {
     }
 
     fn dead_letter(&mut self, _letter: &DeadLetter<'_>) {}
-
-    fn poll(&mut self, _wants_stable: bool, _replies: &mut Replies) {}
 }
 
 /// A device that answers the server, and past which no request comes: it acknowledges nothing.

@@ -2,8 +2,8 @@
 
 mod support;
 
-use scotfree_sidecar::back::BackConfig;
-use scotfree_sidecar::front::{EarlyRule, FrontConfig};
+use scotfree_resp::back::BackConfig;
+use scotfree_resp::front::{EarlyRule, FrontConfig};
 use support::driver::Sidecars;
 use support::{text, RedisServer};
 

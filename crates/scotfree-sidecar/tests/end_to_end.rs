@@ -2,8 +2,8 @@
 
 mod support;
 
-use scotfree_sidecar::front::EarlyRule;
-use scotfree_sidecar::resp::{elements, text_of};
+use scotfree_resp::codec::{elements, text_of};
+use scotfree_resp::front::EarlyRule;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

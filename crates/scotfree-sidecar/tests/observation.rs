@@ -7,9 +7,9 @@
 
 mod support;
 
-use scotfree_sidecar::classes::{classify, rows, Class, Flags};
-use scotfree_sidecar::expiry::{make_absolute, Expiry};
-use scotfree_sidecar::resp::{is_error, Command};
+use scotfree_resp::classes::{classify, rows, Class, Flags};
+use scotfree_resp::codec::{is_error, Command};
+use scotfree_resp::expiry::{make_absolute, Expiry};
 use std::collections::BTreeSet;
 use support::{text, Connection, RedisServer};
 
@@ -223,7 +223,7 @@ impl Observer {
         assert_eq!(connection.line("DEBUG SET-ACTIVE-EXPIRE 0"), b"+OK\r\n");
         connection.line("SET k dumped");
         let dump = connection.line("DUMP k");
-        let dump = scotfree_sidecar::resp::text_of(&dump).expect("a dump is a string").to_vec();
+        let dump = scotfree_resp::codec::text_of(&dump).expect("a dump is a string").to_vec();
         Observer { connection, dump }
     }
 
@@ -400,8 +400,8 @@ fn the_table_knows_every_command_of_this_server_with_its_arity() {
 
 fn known_commands(connection: &mut Connection) -> BTreeSet<String> {
     let list = connection.line("COMMAND LIST");
-    let commands = scotfree_sidecar::resp::elements(&list)
-        .filter_map(scotfree_sidecar::resp::text_of)
+    let commands = scotfree_resp::codec::elements(&list)
+        .filter_map(scotfree_resp::codec::text_of)
         .map(|name| String::from_utf8_lossy(name).into_owned())
         .collect::<Vec<_>>();
     assert!(commands.len() > 200, "{}", text(&list));
@@ -410,8 +410,8 @@ fn known_commands(connection: &mut Connection) -> BTreeSet<String> {
 
 fn server_time_ms(connection: &mut Connection) -> i64 {
     let reply = connection.line("TIME");
-    let mut parts = scotfree_sidecar::resp::elements(&reply)
-        .filter_map(scotfree_sidecar::resp::text_of)
+    let mut parts = scotfree_resp::codec::elements(&reply)
+        .filter_map(scotfree_resp::codec::text_of)
         .filter_map(|text| std::str::from_utf8(text).ok()?.parse::<i64>().ok());
     let (seconds, micros) = (parts.next().expect("seconds"), parts.next().expect("microseconds"));
     seconds * 1_000 + micros / 1_000

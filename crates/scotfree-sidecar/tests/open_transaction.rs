@@ -4,10 +4,10 @@
 mod support;
 
 use scotfree_core::SessionId;
-use scotfree_sidecar::aof::Ending;
-use scotfree_sidecar::back::{BackConfig, StopReason};
-use scotfree_sidecar::payload::{RequestFlags, RequestHead, RequestKind};
-use scotfree_sidecar::resp::{text_of, write_command, Command};
+use scotfree_resp::back::Ending;
+use scotfree_resp::back::{BackConfig, StopReason};
+use scotfree_resp::codec::{text_of, write_command, Command};
+use scotfree_resp::payload::{RequestFlags, RequestHead, RequestKind};
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;

@@ -4,7 +4,7 @@
 
 mod support;
 
-use scotfree_sidecar::resp::{write_command, Command};
+use scotfree_resp::codec::{write_command, Command};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use support::pair::Pair;

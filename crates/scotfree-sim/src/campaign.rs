@@ -2,19 +2,18 @@
 //!
 //! Invariant: what a campaign reports does not depend on the number of threads.
 
-use crate::report::{Failure, Report};
-use crate::scenario::Scenario;
+use crate::protocol::{FailureOf, Outcome, Protocol};
+use crate::report::Counters;
+use crate::run::run;
 use crate::trace::Depth;
-use crate::world;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
 
 /// How a campaign is run.
-#[derive(Clone, Copy)]
-pub struct Options<'a> {
+pub struct Options<'a, P: Protocol> {
     /// The scenario of each seed.
-    pub scenario: &'a (dyn Fn(u64) -> Scenario + Sync),
+    pub scenario: &'a (dyn Fn(u64) -> P::Scenario + Sync),
     /// How many threads.
     pub threads_max: usize,
     /// After how many failures it ends early.
@@ -23,15 +22,15 @@ pub struct Options<'a> {
     pub depth: Depth,
 }
 
-impl Default for Options<'_> {
+impl<'a, P: Protocol + 'a> Default for Options<'a, P> {
     fn default() -> Self {
-        Options { scenario: &Scenario::random, threads_max: 2, failures_max: 100, depth: Depth::Last }
+        Options { scenario: &P::draw, threads_max: 2, failures_max: 100, depth: Depth::Last }
     }
 }
 
 /// What a campaign came to.
-#[derive(Debug, Default)]
-pub struct CampaignReport {
+#[derive(Debug)]
+pub struct CampaignReport<Report, Failure> {
     /// The numbers of all runs that passed.
     pub total: Report,
     /// The runs that failed, by seed.
@@ -49,13 +48,13 @@ pub struct Progress {
 
 /// Runs all seeds, or until there are enough failures. `progress` is called after each run, by one
 /// thread at a time.
-pub fn campaign(
+pub fn campaign<P: Protocol>(
     seeds: Range<u64>,
-    options: &Options<'_>,
+    options: &Options<'_, P>,
     progress: impl FnMut(Progress) + Send,
-) -> CampaignReport {
+) -> CampaignReport<P::Report, FailureOf<P>> {
     let next = AtomicU64::new(seeds.start);
-    let ledger = Mutex::new(Ledger { report: CampaignReport::default(), progress, done_count: 0 });
+    let ledger = Mutex::new(Ledger::<P, _>::new(progress));
     std::thread::scope(|scope| {
         for _ in 0..options.threads_max.max(1) {
             scope.spawn(|| work(&seeds, &next, options, &ledger));
@@ -66,17 +65,17 @@ pub fn campaign(
     report
 }
 
-struct Ledger<F> {
-    report: CampaignReport,
+struct Ledger<P: Protocol, F> {
+    report: CampaignReport<P::Report, FailureOf<P>>,
     progress: F,
     done_count: u64,
 }
 
-fn work<F: FnMut(Progress)>(
+fn work<P: Protocol, F: FnMut(Progress)>(
     seeds: &Range<u64>,
     next: &AtomicU64,
-    options: &Options<'_>,
-    ledger: &Mutex<Ledger<F>>,
+    options: &Options<'_, P>,
+    ledger: &Mutex<Ledger<P, F>>,
 ) {
     loop {
         // Only a number is shared, so no ordering with other memory is needed.
@@ -84,7 +83,7 @@ fn work<F: FnMut(Progress)>(
         if seed >= seeds.end {
             return;
         }
-        let result = world::run(seed, (options.scenario)(seed), options.depth);
+        let result = run::<P>(seed, (options.scenario)(seed), options.depth);
         let mut ledger = ledger.lock().expect("no thread of the campaign has panicked");
         ledger.note(result);
         if ledger.report.failures.len() >= options.failures_max {
@@ -93,8 +92,13 @@ fn work<F: FnMut(Progress)>(
     }
 }
 
-impl<F: FnMut(Progress)> Ledger<F> {
-    fn note(&mut self, result: Result<Report, Box<Failure>>) {
+impl<P: Protocol, F: FnMut(Progress)> Ledger<P, F> {
+    fn new(progress: F) -> Ledger<P, F> {
+        let report = CampaignReport { total: P::Report::default(), failures: Vec::new() };
+        Ledger { report, progress, done_count: 0 }
+    }
+
+    fn note(&mut self, result: Outcome<P>) {
         match result {
             Ok(report) => self.report.total.add(&report),
             Err(failure) => self.report.failures.push(*failure),

@@ -1,44 +1,32 @@
-//! The persistence domains of one simulated device.
+//! The persistence domains of one role's host.
 //!
 //! Invariant: a completion is reported only for what a crash would now leave in place: `ram` at
 //! once, `disk` after a group commit. At a crash every operation that the disk had not completed is
 //! done, not done or, for a write, torn, each as chance has it.
 
 use crate::rng::{PerMillion, Rng};
-use remedy_persist::DISK_TOKEN_BIT;
-use scotfree_core::{Durability, Nanos, Token};
+use scotfree_core::{Nanos, Token};
 use std::collections::BTreeMap;
 
-/// Where a log entry's record names its session and its place in it (see the layout in
-/// `remedy_persist`'s device/record.rs).
-const RECORD_TYPE_AT: usize = 1;
-const TYPE_ENTRY: u8 = 2;
-const SESSION_AT: usize = 20;
-const SEQ_AT: usize = 72;
-
-/// What a record is about: a session and a place in it.
-pub type EntryName = (u64, u64);
-
-/// Which log entry a record is, if it is one.
-pub fn entry_name(record: &[u8]) -> Option<EntryName> {
-    let number = |at: usize| {
-        let bytes = record.get(at..at + 8)?;
-        Some(u64::from_le_bytes(bytes.try_into().expect("a slice of eight bytes has eight bytes")))
-    };
-    (record.get(RECORD_TYPE_AT) == Some(&TYPE_ENTRY)).then_some(())?;
-    Some((number(SESSION_AT)?, number(SEQ_AT)?))
-}
-
-/// What goes wrong in a device's host.
+/// What goes wrong in a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeviceCrash {
+pub enum Crash {
     /// The process dies.
     Process,
     /// The host restarts: memory is lost unless it is declared to survive.
     Host,
 }
 
-/// The domains of one device.
+/// Where a record is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Domain {
+    /// In memory that outlives the process, and the host if that is declared.
+    Ram,
+    /// On a disk.
+    Disk,
+}
+
+/// The domains of one host.
 #[derive(Debug)]
 pub struct Media {
     ram_survives_host: bool,
@@ -71,22 +59,23 @@ impl Media {
     }
 
     /// Takes a record; `true` if it is durable at once.
-    pub fn persist(&mut self, token: Token, record: &[u8]) -> bool {
-        if token.0 & DISK_TOKEN_BIT == 0 {
-            self.ram.insert(token.0, record.to_vec());
-            true
-        } else {
-            self.waiting.push(DiskOp::Write(token.0, record.to_vec()));
-            false
+    pub fn persist(&mut self, domain: Domain, token: Token, record: &[u8]) -> bool {
+        match domain {
+            Domain::Ram => {
+                self.ram.insert(token.0, record.to_vec());
+            }
+            Domain::Disk => self.waiting.push(DiskOp::Write(token.0, record.to_vec())),
         }
+        domain == Domain::Ram
     }
 
     /// Forgets a record: from `ram` at once, from `disk` with the next commit.
-    pub fn erase(&mut self, token: Token) {
-        if token.0 & DISK_TOKEN_BIT == 0 {
-            self.ram.remove(&token.0);
-        } else {
-            self.waiting.push(DiskOp::Erase(token.0));
+    pub fn erase(&mut self, domain: Domain, token: Token) {
+        match domain {
+            Domain::Ram => {
+                self.ram.remove(&token.0);
+            }
+            Domain::Disk => self.waiting.push(DiskOp::Erase(token.0)),
         }
     }
 
@@ -95,30 +84,38 @@ impl Media {
         self.waiting.push(DiskOp::Flush(token.0));
     }
 
-    /// The log entry that an erasure of `token` would forget now.
-    pub fn entry_under(&self, token: Token) -> Option<EntryName> {
-        let latest = self.waiting.iter().chain(&self.committing).rev().find_map(|op| match op {
-            DiskOp::Write(written, record) if *written == token.0 => Some(Some(record)),
-            DiskOp::Erase(erased) if *erased == token.0 => Some(None),
-            DiskOp::Write(..) | DiskOp::Erase(_) | DiskOp::Flush(_) => None,
-        });
-        let kept =
-            || if token.0 & DISK_TOKEN_BIT == 0 { self.ram.get(&token.0) } else { self.disk.get(&token.0) };
-        entry_name(latest.unwrap_or_else(kept)?)
+    /// The record that an erasure of `token` would forget now. What a commit in progress has of it stands
+    /// before what waits for the next, until the commit has ended.
+    pub fn latest(&self, domain: Domain, token: Token) -> Option<&[u8]> {
+        let under_way = match domain {
+            Domain::Ram => None,
+            Domain::Disk => self.waiting.iter().chain(&self.committing).rev().find_map(|op| match op {
+                DiskOp::Write(written, record) if *written == token.0 => Some(Some(record)),
+                DiskOp::Erase(erased) if *erased == token.0 => Some(None),
+                DiskOp::Write(..) | DiskOp::Erase(_) | DiskOp::Flush(_) => None,
+            }),
+        };
+        under_way.unwrap_or_else(|| self.domain(domain).get(&token.0)).map(Vec::as_slice)
     }
 
-    /// Whether an entry is held at `level`.
-    pub fn holds(&self, entry: EntryName, level: Durability) -> bool {
-        let held =
-            |domain: &BTreeMap<u64, Vec<u8>>| domain.values().any(|record| entry_name(record) == Some(entry));
-        (!level.satisfies(Durability::Ram) || held(&self.ram))
-            && (!level.satisfies(Durability::Disk) || held(&self.disk))
+    /// All that a domain holds durably, by token.
+    pub fn records(&self, domain: Domain) -> impl Iterator<Item = (Token, &[u8])> {
+        self.domain(domain).iter().map(|(token, record)| (Token(*token), record.as_slice()))
     }
 
-    /// Whether an entry is under way to the disk.
-    pub fn is_writing(&self, entry: EntryName) -> bool {
-        let mut under_way = self.committing.iter().chain(&self.waiting);
-        under_way.any(|op| matches!(op, DiskOp::Write(_, record) if entry_name(record) == Some(entry)))
+    /// All that is under way to the disk.
+    pub fn under_way(&self) -> impl Iterator<Item = (Token, &[u8])> {
+        self.committing.iter().chain(&self.waiting).filter_map(|op| match op {
+            DiskOp::Write(token, record) => Some((Token(*token), record.as_slice())),
+            DiskOp::Erase(_) | DiskOp::Flush(_) => None,
+        })
+    }
+
+    fn domain(&self, domain: Domain) -> &BTreeMap<u64, Vec<u8>> {
+        match domain {
+            Domain::Ram => &self.ram,
+            Domain::Disk => &self.disk,
+        }
     }
 
     /// Whether a commit should begin: none is in progress and somebody waits for a completion.
@@ -144,7 +141,7 @@ impl Media {
     }
 
     /// What survives a crash, in no particular order, as the restarted process will find it.
-    pub fn crash(&mut self, kind: DeviceCrash, rng: &mut Rng) {
+    pub fn crash(&mut self, kind: Crash, rng: &mut Rng) {
         let unfinished =
             std::mem::take(&mut self.committing).into_iter().chain(std::mem::take(&mut self.waiting));
         for op in unfinished.collect::<Vec<_>>() {
@@ -157,12 +154,12 @@ impl Media {
                 _ => {}
             }
         }
-        if kind == DeviceCrash::Host && !self.ram_survives_host {
+        if kind == Crash::Host && !self.ram_survives_host {
             self.ram.clear();
         }
     }
 
-    /// All records, in an order that no device may rely on.
+    /// All records, in an order that no role may rely on.
     pub fn scan(&self, rng: &mut Rng) -> Vec<(Token, Vec<u8>)> {
         let both = self.ram.iter().chain(&self.disk);
         let mut found: Vec<_> = both.map(|(token, record)| (Token(*token), record.clone())).collect();
@@ -173,15 +170,8 @@ impl Media {
     }
 
     /// Whether a crash now could lose what was wished to be kept.
-    pub fn loses_at(&self, kind: DeviceCrash) -> bool {
-        let unfinished =
-            self.committing.iter().chain(&self.waiting).any(|op| matches!(op, DiskOp::Write(..)));
-        unfinished || (kind == DeviceCrash::Host && !self.ram_survives_host)
-    }
-
-    /// How many records there are.
-    pub fn record_count(&self) -> usize {
-        self.ram.len() + self.disk.len()
+    pub fn loses_at(&self, kind: Crash) -> bool {
+        self.under_way().next().is_some() || (kind == Crash::Host && !self.ram_survives_host)
     }
 
     fn carry_out(&mut self, op: DiskOp) {
@@ -228,45 +218,59 @@ impl DiskTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Domain::{Disk, Ram};
 
-    const DISK: Token = Token(DISK_TOKEN_BIT | 3);
-    const RAM: Token = Token(3);
+    const TOKEN: Token = Token(3);
 
-    fn entry(session: u64, seq: u64) -> Vec<u8> {
-        let mut record = vec![0; SEQ_AT];
-        record[RECORD_TYPE_AT] = TYPE_ENTRY;
-        record[SESSION_AT..SESSION_AT + 8].copy_from_slice(&session.to_le_bytes());
-        record.extend_from_slice(&seq.to_le_bytes());
-        record
+    fn held(media: &Media, domain: Domain) -> Vec<(u64, &[u8])> {
+        media.records(domain).map(|(token, record)| (token.0, record)).collect()
     }
 
     #[test]
     fn ram_is_done_at_once_and_disk_after_its_commit() {
         let mut media = Media::new(false);
-        assert!(media.persist(RAM, &entry(1, 1)));
-        assert!(media.holds((1, 1), Durability::Ram));
-        assert!(!media.persist(DISK, &entry(1, 1)));
+        assert!(media.persist(Ram, TOKEN, b"one"));
+        assert_eq!(held(&media, Ram), [(3, &b"one"[..])]);
+        assert!(!media.persist(Disk, TOKEN, b"one"));
         assert!(media.wants_commit());
         media.begin_commit();
-        assert!(!media.holds((1, 1), Durability::Disk));
-        assert_eq!(media.end_commit(), [DISK]);
-        assert!(media.holds((1, 1), Durability::RamAndDisk));
+        assert_eq!(held(&media, Disk), []);
+        assert_eq!(media.under_way().collect::<Vec<_>>(), [(TOKEN, &b"one"[..])]);
+        assert_eq!(media.end_commit(), [TOKEN]);
+        assert_eq!(held(&media, Disk), [(3, &b"one"[..])]);
     }
 
     #[test]
     fn erasures_wait_for_company_unless_flushed() {
         let mut media = Media::new(false);
-        media.persist(DISK, &entry(1, 1));
+        media.persist(Disk, TOKEN, b"one");
+        assert_eq!(media.latest(Disk, TOKEN), Some(&b"one"[..]));
         media.begin_commit();
         media.end_commit();
-        media.erase(DISK);
+        assert_eq!(media.latest(Disk, TOKEN), Some(&b"one"[..]));
+        media.erase(Disk, TOKEN);
         assert!(!media.wants_commit());
-        assert_eq!(media.entry_under(DISK), None);
+        assert_eq!(media.latest(Disk, TOKEN), None);
         media.flush(Token(99));
         assert!(media.wants_commit());
         media.begin_commit();
         assert_eq!(media.end_commit(), [Token(99)]);
-        assert!(!media.holds((1, 1), Durability::Disk));
+        assert_eq!(held(&media, Disk), []);
+    }
+
+    #[test]
+    fn what_is_being_committed_stands_before_what_waits() {
+        let mut media = Media::new(false);
+        media.persist(Ram, TOKEN, b"in memory");
+        media.persist(Disk, TOKEN, b"old");
+        media.begin_commit();
+        media.persist(Disk, TOKEN, b"new");
+        assert_eq!(media.latest(Disk, TOKEN), Some(&b"old"[..]));
+        media.end_commit();
+        assert_eq!(media.latest(Disk, TOKEN), Some(&b"new"[..]));
+        media.erase(Disk, TOKEN);
+        assert_eq!(media.latest(Disk, TOKEN), None);
+        assert_eq!(media.latest(Ram, TOKEN), Some(&b"in memory"[..]));
     }
 
     #[test]
@@ -275,34 +279,29 @@ mod tests {
         for seed in 0..50 {
             let mut rng = Rng::new(seed, 0);
             let mut media = Media::new(false);
-            media.persist(Token(DISK_TOKEN_BIT | 9), &entry(9, 9));
-            media.persist(DISK, &entry(1, 1));
+            media.persist(Disk, Token(9), b"other");
+            media.persist(Disk, TOKEN, b"old");
             media.begin_commit();
             media.end_commit();
-            media.persist(DISK, &entry(1, 2));
-            media.crash(DeviceCrash::Process, &mut rng);
-            assert!(media.holds((9, 9), Durability::Disk));
-            seen.insert((media.holds((1, 1), Durability::Disk), media.holds((1, 2), Durability::Disk)));
+            media.persist(Disk, TOKEN, b"new");
+            media.crash(Crash::Process, &mut rng);
+            assert_eq!(media.latest(Disk, Token(9)), Some(&b"other"[..]));
+            seen.insert(media.latest(Disk, TOKEN).map(<[u8]>::to_vec));
         }
-        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [(false, false), (false, true), (true, false)]);
+        let kept = [None, Some(b"new".to_vec()), Some(b"old".to_vec())];
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), kept);
     }
 
     #[test]
     fn memory_survives_its_host_only_if_declared() {
         for declared in [false, true] {
             let mut media = Media::new(declared);
-            media.persist(RAM, &entry(1, 1));
-            media.crash(DeviceCrash::Process, &mut Rng::new(0, 0));
-            assert!(media.holds((1, 1), Durability::Ram));
-            media.crash(DeviceCrash::Host, &mut Rng::new(0, 0));
-            assert_eq!(media.holds((1, 1), Durability::Ram), declared);
+            media.persist(Ram, TOKEN, b"one");
+            assert_eq!(media.loses_at(Crash::Host), !declared);
+            media.crash(Crash::Process, &mut Rng::new(0, 0));
+            assert_eq!(held(&media, Ram).len(), 1);
+            media.crash(Crash::Host, &mut Rng::new(0, 0));
+            assert_eq!(held(&media, Ram).len(), usize::from(declared));
         }
-    }
-
-    #[test]
-    fn an_entry_is_recognised_by_its_record() {
-        assert_eq!(entry_name(&entry(7, 8)), Some((7, 8)));
-        assert_eq!(entry_name(&[1, 1, 0]), None);
-        assert_eq!(entry_name(&[1, 2, 0]), None);
     }
 }

@@ -1,155 +1,154 @@
 //! What a run, or many, came to.
 //!
-//! Invariant: a run that passed says how much went wrong in it; a run in which nothing crashed
-//! proves nothing about crashes.
+//! Invariant: a run that passed says how much went wrong in it; a run in which nothing was lost
+//! proves nothing about losses.
 
-use crate::model::Violation;
-use crate::trace::Entry;
 use scotfree_core::Nanos;
-use std::fmt;
+use std::fmt::{self, Debug, Display};
 
+/// What is counted in every world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Runs.
+    pub runs: u64,
+    /// Steps.
+    pub steps: u64,
+    /// Virtual time, in nanoseconds.
+    pub virtual_ns: u64,
+    /// Links cut.
+    pub cuts: u64,
+    /// Packets lost.
+    pub packets_lost: u64,
+    /// Packets doubled.
+    pub packets_doubled: u64,
+    /// Packets damaged.
+    pub packets_damaged: u64,
+    /// Packets that went around the devices.
+    pub packets_detoured: u64,
+    /// Packets that were very late.
+    pub packets_late: u64,
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// The longest that anything outstanding took after all faults had stopped.
+    pub recovery_max: Nanos,
+    /// The hashes of all that happened, added up; 0 where they were not wanted.
+    pub trace_hash: u64,
+}
+
+impl Tally {
+    /// Adds another run's numbers.
+    pub fn add(&mut self, other: &Tally) {
+        self.runs += other.runs;
+        self.steps += other.steps;
+        self.virtual_ns += other.virtual_ns;
+        self.cuts += other.cuts;
+        self.packets_lost += other.packets_lost;
+        self.packets_doubled += other.packets_doubled;
+        self.packets_damaged += other.packets_damaged;
+        self.packets_detoured += other.packets_detoured;
+        self.packets_late += other.packets_late;
+        self.packets_sent += other.packets_sent;
+        self.recovery_max = self.recovery_max.max(other.recovery_max);
+        self.trace_hash = self.trace_hash.wrapping_add(other.trace_hash);
+    }
+
+    /// The numbers with their names.
+    pub fn numbers(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("runs", self.runs),
+            ("steps", self.steps),
+            ("virtual_ns", self.virtual_ns),
+            ("cuts", self.cuts),
+            ("packets_lost", self.packets_lost),
+            ("packets_doubled", self.packets_doubled),
+            ("packets_damaged", self.packets_damaged),
+            ("packets_detoured", self.packets_detoured),
+            ("packets_late", self.packets_late),
+            ("packets_sent", self.packets_sent),
+            ("recovery_max_ns", self.recovery_max.0),
+        ]
+    }
+}
+
+/// What is counted in a protocol's world, made by [`report!`](crate::report!).
+pub trait Counters: Clone + Debug + Default + Display + Send {
+    /// What the engine counts.
+    fn tally_mut(&mut self) -> &mut Tally;
+
+    /// Adds another run's numbers.
+    fn add(&mut self, other: &Self);
+}
+
+/// A report of what the engine counts and of the named counters.
+#[macro_export]
 macro_rules! report {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// How often what happened.
+    ($(#[$meta:meta])* $visibility:vis struct $Report:ident { $($(#[$doc:meta])* $name:ident,)* }) => {
+        $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-        pub struct Report {
+        $visibility struct $Report {
+            /// What is counted in every world.
+            pub tally: $crate::Tally,
             $($(#[$doc])* pub $name: u64,)*
-            /// The longest that anything outstanding took after all faults had stopped.
-            pub recovery_max: Nanos,
-            /// The hashes of all that happened, added up; 0 where they were not wanted.
-            pub trace_hash: u64,
         }
 
-        impl Report {
+        impl $Report {
             /// Adds another run's numbers.
-            pub fn add(&mut self, other: &Report) {
+            $visibility fn add(&mut self, other: &$Report) {
+                self.tally.add(&other.tally);
                 $(self.$name += other.$name;)*
-                self.recovery_max = self.recovery_max.max(other.recovery_max);
-                self.trace_hash = self.trace_hash.wrapping_add(other.trace_hash);
             }
 
             /// The numbers with their names.
-            pub fn numbers(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name),)* ("recovery_max_ns", self.recovery_max.0)]
+            $visibility fn numbers(&self) -> Vec<(&'static str, u64)> {
+                let mut numbers = self.tally.numbers();
+                numbers.extend([$((stringify!($name), self.$name)),*]);
+                numbers
+            }
+        }
+
+        impl $crate::Counters for $Report {
+            fn tally_mut(&mut self) -> &mut $crate::Tally {
+                &mut self.tally
+            }
+
+            fn add(&mut self, other: &$Report) {
+                $Report::add(self, other);
+            }
+        }
+
+        impl std::fmt::Display for $Report {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                for (name, number) in self.numbers() {
+                    writeln!(f, "{name:>20} {number}")?;
+                }
+                if self.tally.trace_hash != 0 {
+                    writeln!(f, "{:>20} {:016x}", "trace_hash", self.tally.trace_hash)?;
+                }
+                Ok(())
             }
         }
     };
 }
 
-report! {
-    /// Runs.
-    runs,
-    /// Steps.
-    steps,
-    /// Virtual time, in nanoseconds.
-    virtual_ns,
-    /// Requests made.
-    invoked,
-    /// Requests completed.
-    completed,
-    /// Of these, by devices alone.
-    completed_early,
-    /// Of these, reads.
-    completed_reads,
-    /// Requests whose client or session ended first.
-    outcome_unknown,
-    /// Virtual time until the last request of a client completed, in nanoseconds.
-    work_ns,
-    /// Requests sent again by clients.
-    retransmitted,
-    /// Requests executed.
-    executed,
-    /// Writes that a crash of the server took back.
-    taken_back,
-    /// Entries that devices logged.
-    logged,
-    /// Entries that devices sent to the server, on request or because of age.
-    replays,
-    /// Of these, because of age.
-    reforwarded,
-    /// Requests executed from a device's log.
-    executed_from_log,
-    /// Questions by the server for an order number.
-    orders_asked,
-    /// Questions by the server for the place of an unstamped request.
-    drains_asked,
-    /// Questions by the server for a session's missing request.
-    gaps_asked,
-    /// Replies held until stable.
-    replies_held,
-    /// Times the server said Busy.
-    busy,
-    /// Dead letters.
-    dead_letters,
-    /// Sessions that expired.
-    expired,
-    /// Sessions that ended although their client wanted to go on.
-    sessions_ended,
-    /// Crashes of servers.
-    server_crashes,
-    /// Crashes of device processes.
-    device_crashes,
-    /// Crashes of devices' hosts.
-    host_crashes,
-    /// Devices lost for good.
-    devices_lost,
-    /// Devices put back into service after they had been excluded.
-    devices_reinstated,
-    /// Crashes of clients.
-    client_crashes,
-    /// Records that devices found again after a crash.
-    records_restored,
-    /// Links cut.
-    cuts,
-    /// Clocks set.
-    clock_jumps,
-    /// Forged packets.
-    forged,
-    /// Times that a part of the cluster took its key anew.
-    rekeyed,
-    /// Mishaps left out because they would have broken more than was promised to hold.
-    mishaps_spared,
-    /// Runs whose clients' histories were judged for themselves.
-    histories_judged,
-    /// Of these, those of which it could not be told in time whether an order explains them.
-    histories_undecided,
-    /// Runs in which more was lost than the durability asked for survives.
-    weakened,
-    /// Packets lost.
-    packets_lost,
-    /// Packets doubled.
-    packets_doubled,
-    /// Packets damaged.
-    packets_damaged,
-    /// Packets that went around the devices.
-    packets_detoured,
-    /// Packets that were very late.
-    packets_late,
-    /// Packets sent.
-    packets_sent,
-    /// Packets refused by roles, for any reason.
-    packets_refused,
-    /// Messages of past server epochs that devices refused.
-    past_epoch,
-    /// Acknowledgements that devices withheld for want of a lease.
-    without_lease,
+/// A broken invariant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation<Invariant> {
+    /// Which.
+    pub invariant: Invariant,
+    /// How.
+    pub detail: String,
 }
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, number) in self.numbers() {
-            writeln!(f, "{name:>20} {number}")?;
-        }
-        if self.trace_hash != 0 {
-            writeln!(f, "{:>20} {:016x}", "trace_hash", self.trace_hash)?;
-        }
-        Ok(())
+impl<Invariant> Violation<Invariant> {
+    /// `invariant` is broken in the way that `detail` says.
+    pub fn new(invariant: Invariant, detail: impl Into<String>) -> Violation<Invariant> {
+        Violation { invariant, detail: detail.into() }
     }
 }
 
 /// A run that broke an invariant.
 #[derive(Debug, Clone)]
-pub struct Failure {
+pub struct Failure<Invariant, Entry> {
     /// The seed that replays it.
     pub seed: u64,
     /// The step in which it was noticed.
@@ -157,14 +156,14 @@ pub struct Failure {
     /// The world's time then.
     pub at: Nanos,
     /// What was broken, and how.
-    pub violation: Violation,
+    pub violation: Violation<Invariant>,
     /// The scenario, in a few words.
     pub scenario: String,
     /// What happened before.
     pub trace: Vec<Entry>,
 }
 
-impl fmt::Display for Failure {
+impl<Invariant: Debug, Entry: Display> Display for Failure<Invariant, Entry> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for entry in &self.trace {
             writeln!(f, "{entry}")?;
@@ -182,18 +181,34 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl<Invariant: Debug, Entry: Debug + Display> std::error::Error for Failure<Invariant, Entry> {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    report! {
+        /// Of a world with one counter.
+        struct Report {
+            /// Requests completed.
+            completed,
+        }
+    }
+
     #[test]
     fn reports_add_up() {
-        let one = Report { completed: 2, recovery_max: Nanos(7), ..Report::default() };
-        let mut sum = Report { completed: 3, recovery_max: Nanos(5), ..Report::default() };
+        let tally = |recovery, hash| Tally {
+            recovery_max: Nanos(recovery),
+            trace_hash: hash,
+            steps: 1,
+            ..Tally::default()
+        };
+        let one = Report { completed: 2, tally: tally(7, u64::MAX) };
+        let mut sum = Report { completed: 3, tally: tally(5, 3) };
         sum.add(&one);
-        assert_eq!((sum.completed, sum.recovery_max), (5, Nanos(7)));
+        assert_eq!((sum.completed, sum.tally), (5, Tally { steps: 2, ..tally(7, 2) }));
         assert!(sum.to_string().contains("completed 5"));
+        assert!(sum.to_string().contains("trace_hash 0000000000000002"));
+        assert!(sum.numbers().contains(&("steps", 2)));
     }
 }

@@ -176,7 +176,7 @@ fn bar_line(label: &str, row: &Row, scale_ns: f64, style: Style) -> String {
     let mut end_ns = 0.0;
     let mut used = 0;
     for stage in Stage::ALL {
-        end_ns += row.stages_ns.get(stage);
+        end_ns += row.stages_ns.get(stage).unwrap_or(0.0);
         // Rounding the ends, not the lengths, keeps the whole bar true to the total.
         let end = ((end_ns / scale_ns * columns as f64).round() as usize).min(columns);
         bar.push_str(&paint(stage, &digit_of(stage).repeat(end - used), style));
@@ -229,12 +229,8 @@ fn write_cells(name: &str, cells: impl IntoIterator<Item = String>, text: &mut S
 }
 
 /// A stage that did not occur has no time.
-fn stage_micros(nanos: f64) -> String {
-    if nanos == 0.0 {
-        "-".to_owned()
-    } else {
-        micros(nanos)
-    }
+fn stage_micros(nanos: Option<f64>) -> String {
+    nanos.map_or_else(|| "-".to_owned(), micros)
 }
 
 /// Microseconds with as many decimals as mean something.

@@ -12,7 +12,7 @@
 
 use crate::reader::{read_file, DamagedLine, ReadSummary};
 use crate::record::MeasuredCall;
-use scotfree_core::{Stage, STAGE_COUNT};
+use scotfree_core::{Stage, StageSet, STAGE_COUNT};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
@@ -91,13 +91,13 @@ pub struct Row {
     pub queue_ns: f64,
 }
 
-/// The nine stage times of a row.
+/// The nine stage times of a row. A stage that none of its calls had has no time; in JSON it is null.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct StagesNs(pub [f64; STAGE_COUNT]);
+pub struct StagesNs([Option<f64>; STAGE_COUNT]);
 
 impl StagesNs {
-    /// The time of one stage.
-    pub fn get(&self, stage: Stage) -> f64 {
+    /// The time of one stage, if any call had it.
+    pub fn get(&self, stage: Stage) -> Option<f64> {
         self.0[stage.index()]
     }
 }
@@ -257,12 +257,30 @@ impl ReportBuilder {
 struct Sample {
     total_ns: u64,
     stages_ns: [u64; STAGE_COUNT],
+    measured: StageSet,
 }
 
 impl Sample {
     fn of(call: &MeasuredCall) -> Sample {
         let stages_ns = Stage::ALL.map(|stage| call.stages.get(stage).0);
-        Sample { total_ns: call.stages.total().0, stages_ns }
+        Sample { total_ns: call.stages.total().0, stages_ns, measured: call.measured }
+    }
+}
+
+/// What calls took together, stage by stage.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    times_ns: [u128; STAGE_COUNT],
+    // Whether any of them had the stage.
+    is_measured: [bool; STAGE_COUNT],
+}
+
+impl Sums {
+    fn add(&mut self, sample: &Sample) {
+        for stage in Stage::ALL {
+            self.times_ns[stage.index()] += u128::from(sample.stages_ns[stage.index()]);
+            self.is_measured[stage.index()] |= sample.measured.contains(stage);
+        }
     }
 }
 
@@ -273,16 +291,14 @@ struct MethodCalls {
     sum_violation_count: u64,
     answered_by: BTreeMap<String, u64>,
     good_count: u64,
-    sums_ns: [u128; STAGE_COUNT],
+    sums: Sums,
     samples: Vec<Sample>,
 }
 
 impl MethodCalls {
     fn keep(&mut self, sample: Sample, samples_max: usize, random: u64) {
         self.good_count += 1;
-        for (sum, time) in self.sums_ns.iter_mut().zip(sample.stages_ns) {
-            *sum += u128::from(time);
-        }
+        self.sums.add(&sample);
         if self.samples.len() < samples_max {
             self.samples.push(sample);
             return;
@@ -295,7 +311,8 @@ impl MethodCalls {
     }
 
     fn into_report(mut self, method: String) -> MethodReport {
-        self.samples.sort_unstable_by_key(|sample| sample.total_ns);
+        // Stable: which of equal calls are near a percentile must not follow from how large a sample is in memory.
+        self.samples.sort_by_key(|sample| sample.total_ns);
         let rows = if self.good_count == 0 {
             Vec::new()
         } else {
@@ -314,16 +331,14 @@ impl MethodCalls {
 
     fn row(&self, percentile: Percentile) -> Row {
         match percentile.per_mille() {
-            None => Row::of(percentile, self.good_count, self.sums_ns),
+            None => Row::of(percentile, self.good_count, &self.sums),
             Some(per_mille) => {
                 let band = band(&self.samples, per_mille);
-                let mut sums_ns = [0; STAGE_COUNT];
+                let mut sums = Sums::default();
                 for sample in band {
-                    for (sum, time) in sums_ns.iter_mut().zip(sample.stages_ns) {
-                        *sum += u128::from(time);
-                    }
+                    sums.add(sample);
                 }
-                Row::of(percentile, band.len() as u64, sums_ns)
+                Row::of(percentile, band.len() as u64, &sums)
             }
         }
     }
@@ -338,11 +353,14 @@ fn band(sorted: &[Sample], per_mille: usize) -> &[Sample] {
 }
 
 impl Row {
-    fn of(percentile: Percentile, call_count: u64, sums_ns: [u128; STAGE_COUNT]) -> Row {
-        let stages_ns = StagesNs(sums_ns.map(|sum| sum as f64 / call_count as f64));
-        let sum_of = |stages: &[Stage]| stages.iter().map(|stage| stages_ns.get(*stage)).sum::<f64>();
+    fn of(percentile: Percentile, call_count: u64, sums: &Sums) -> Row {
+        let mean = |stage: Stage| sums.times_ns[stage.index()] as f64 / call_count as f64;
+        let stages_ns =
+            StagesNs(Stage::ALL.map(|stage| sums.is_measured[stage.index()].then(|| mean(stage))));
+        let time_of = |stage: Stage| stages_ns.get(stage).unwrap_or(0.0);
+        let sum_of = |stages: &[Stage]| stages.iter().map(|stage| time_of(*stage)).sum::<f64>();
         let total_ns = sum_of(&Stage::ALL);
-        let tax_ns = total_ns - stages_ns.get(Stage::ServerApp);
+        let tax_ns = total_ns - time_of(Stage::ServerApp);
         Row {
             percentile,
             call_count,
@@ -374,7 +392,7 @@ fn share(part: f64, whole: f64) -> f64 {
 pub(crate) mod tests {
     use super::*;
     use crate::record::AnsweredBy;
-    use scotfree_core::{DeviceId, Nanos, StageSet, StageTimes};
+    use scotfree_core::{DeviceId, Nanos, StageTimes};
 
     #[test]
     fn percentiles_of_few_calls_are_exact() {
@@ -453,15 +471,29 @@ pub(crate) mod tests {
         builder.finish()
     }
 
+    #[test]
+    fn a_stage_that_was_not_there_has_no_time_and_one_of_no_length_has() {
+        let mut call = call("SET", [1, 0, 4, 0, 0, 0, 0, 8, 9], AnsweredBy::Device(DeviceId(1)));
+        call.measured = StageSet::of(&[Stage::ClientSendQueue, Stage::RequestStack, Stage::ResponseWire]);
+        let row = of([call].into_iter()).methods[0].rows[0].clone();
+        let times =
+            [Stage::ClientSendQueue, Stage::RequestStack, Stage::ServerApp].map(|s| row.stages_ns.get(s));
+        assert_eq!(times, [Some(1.0), Some(0.0), None]);
+        let json = serde_json::to_value(row.stages_ns).expect("it is JSON");
+        assert_eq!((&json["request_stack"], &json["server_app"]), (&0.0.into(), &serde_json::Value::Null));
+    }
+
+    /// A call that has the stages which took any time.
     pub(crate) fn call(method: &str, stages_ns: [u64; STAGE_COUNT], answered_by: AnsweredBy) -> MeasuredCall {
         let mut stages = StageTimes::default();
         Stage::ALL.iter().zip(stages_ns).for_each(|(stage, time)| stages.set(*stage, Nanos(time)));
+        let had: Vec<Stage> = Stage::ALL.into_iter().filter(|stage| stages.get(*stage).0 > 0).collect();
         MeasuredCall {
             method: method.to_owned(),
             start_unix_ns: 0,
             duration: stages.total(),
             stages,
-            measured: StageSet::EMPTY,
+            measured: StageSet::of(&had),
             source: None,
             clock_bound_ns: None,
             answered_by,

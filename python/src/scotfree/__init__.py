@@ -1,3 +1,3 @@
 """Scotfree: what of a remote procedure call's time is tax, and what takes it off."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

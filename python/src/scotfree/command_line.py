@@ -7,13 +7,15 @@ the program's own, told with its traceback; 130 interrupted.
 from __future__ import annotations
 
 import argparse
+import importlib
 import io
 import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar, cast
 
 from scotfree.trouble import UserError, printable
 
@@ -33,20 +35,48 @@ class Command(Protocol):
         """Does it; the exit code."""
 
 
+@dataclass(frozen=True)
+class Commands:
+    """The commands of a program: modules of a package, of which only that one is imported which the words name.
+
+    What they stand on takes seconds to import, and `--help` is not to wait for it.
+    """
+
+    package: str
+    # In the order of the help: the name of each, and what its module says as `HELP`.
+    helps: Mapping[str, str]
+
+    def load(self, name: str) -> Command:
+        """The module of one."""
+        return cast(Command, importlib.import_module(f"{self.package}.{name}"))
+
+    def named(self, words: Sequence[str]) -> str | None:
+        """Which one the words name, if they do."""
+        first = next((word for word in words if not word.startswith("-")), None)
+        return first if first in self.helps else None
+
+
 # Says of an error of the system or of a library what the user can do; nothing, if it is a fault of ours.
 Told = Callable[[Exception], UserError | None]
 
 
-def run(program: str, description: str, commands: Mapping[str, Command], words: Sequence[str], told: Told) -> int:
+def run(program: str, description: str, commands: Commands, words: Sequence[str], told: Told) -> int:
     """Runs the command that the words name; returns the exit code."""
+    named = commands.named(words)
+    try:
+        command = commands.load(named) if named is not None else None
+    except KeyboardInterrupt:
+        return interrupted(program)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names are the user's, and not every terminal has all letters.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        flags = _parser(program, description, commands).parse_args(words)
+        flags = parser_of(program, description, commands, {named: command}).parse_args(words)
     except SystemExit as ended:
         raise SystemExit(_flushed(program, ended.code, told)) from None
-    return _flushed(program, _code(program, commands[flags.command], flags, told), told)
+    # The parser takes no other word for a command than the one that was loaded.
+    assert command is not None
+    return _flushed(program, _code(program, command, flags, told), told)
 
 
 def _code(program: str, command: Command, flags: argparse.Namespace, told: Told) -> int:
@@ -103,16 +133,21 @@ def _refuse(program: str, error: UserError) -> int:
     return 2
 
 
-def _parser(program: str, description: str, commands: Mapping[str, Command]) -> argparse.ArgumentParser:
+def parser_of(
+    program: str, description: str, commands: Commands, loaded: Mapping[str | None, Command | None]
+) -> argparse.ArgumentParser:
+    """What reads the words; it knows the flags of those commands that are loaded."""
     parser = argparse.ArgumentParser(prog=program, description=description)
     names = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, command in commands.items():
+    for name, text in commands.helps.items():
+        command = loaded.get(name)
         added = names.add_parser(
             name,
-            help=command.HELP,
-            description=command.HELP,
-            epilog=f"Examples:\n{command.EXAMPLES}",
+            help=text,
+            description=text,
+            epilog=f"Examples:\n{command.EXAMPLES}" if command else None,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        command.add(added)
+        if command:
+            command.add(added)
     return parser

@@ -60,7 +60,7 @@ impl Picture {
     fn plan(file: &Path) -> Result<Picture, Failure> {
         let program = external::find("study").ok_or_else(|| {
             let problem = "there is no program `scot-study` in the path";
-            Failure::environment(format!("draw {}: {problem}; {}", file.display(), external::PYTHON_ADVICE))
+            Failure::environment(format!("draw {}: {problem}; {}", file.display(), external::STUDY_ADVICE))
         })?;
         let traces = file.with_extension("traces");
         std::fs::create_dir_all(&traces).map_err(|error| {

@@ -15,11 +15,10 @@ pub fn claims(flags: &Claims) -> Result<(), Failure> {
     }
     let report = results::judge(&found, &flags.repository);
     out::text(&report.text);
-    if flags.update_readme {
-        let readme = flags.repository.join("README.md");
-        let has_changed = results::update_readme(&readme, &found)?;
-        let state = if has_changed { "is updated" } else { "was up to date" };
-        out::line(format_args!("{} {state}", readme.display()));
+    if flags.update {
+        for said in results::update_documents(&flags.repository, &found)? {
+            out::line(said);
+        }
     }
     match report.exit_code() {
         0 => Ok(()),

@@ -11,9 +11,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Commands whose programs the Python package brings, and what to do where it is not there.
-const OF_PYTHON: [&str; 3] = ["plan", "rag", "study"];
-pub const PYTHON_ADVICE: &str = "make it: scripts/python.sh, or install the Python package";
+/// What to do where the Python package is not there that brings a command's program.
+pub const STUDY_ADVICE: &str = "make it: scripts/python.sh --study, or install the Python package";
+const RETRIEVAL_ADVICE: &str =
+    "make it: scripts/python.sh, or install the Python package with its extra, scotfree[rag]";
 
 pub fn run(words: &[OsString]) -> Result<(), Failure> {
     let (name, args) = words.split_first().expect("an external command has a name");
@@ -31,7 +32,11 @@ pub fn run(words: &[OsString]) -> Result<(), Failure> {
     let (name, program) = (name.to_string_lossy(), program.to_string_lossy());
     if is_missing {
         let problem = format!("there is no command `{name}` and no program `{program}` in the path");
-        let next = if OF_PYTHON.contains(&&*name) { PYTHON_ADVICE } else { "see: scot --help" };
+        let next = match &*name {
+            "plan" | "study" => STUDY_ADVICE,
+            "rag" => RETRIEVAL_ADVICE,
+            _ => "see: scot --help",
+        };
         return Err(Failure::usage(format!("{problem}; {next}")));
     }
     Err(Failure::environment(format!("run {program}: {error}; see: command -v {program}")))

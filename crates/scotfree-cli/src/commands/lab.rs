@@ -1,10 +1,11 @@
 //! The command `scot lab`: topologies and experiments, commands under limits.
 //!
-//! Invariant: what is found by name lies in the repository's lab folder.
+//! Invariant: what is found by name lies in the repository's lab folder; its topologies are built in as well, for
+//! use elsewhere.
 
 mod device;
 
-use crate::cli::{Lab, LabRun};
+use crate::cli::{Lab, LabConfirm, LabRun};
 use crate::failure::Failure;
 use crate::out;
 use crate::variables::INSIDE;
@@ -13,6 +14,7 @@ use scotfree_lab::load;
 use scotfree_lab::netns::{self, Standing, RUN_FOLDER};
 use scotfree_lab::plot;
 use scotfree_lab::results;
+use scotfree_lab::runs::confirm::{confirm, ConfirmOptions, Standing as Confirmed};
 use scotfree_lab::runs::{self, RunError, RunOptions};
 use scotfree_lab::sweep::{sweep, sweep_before_run};
 use scotfree_lab::topology::Topology;
@@ -32,6 +34,7 @@ pub fn run(command: Lab) -> Result<(), Failure> {
     match command {
         Lab::Up { topology } => up(&topology),
         Lab::Run(flags) => experiments(&flags),
+        Lab::Confirm(flags) => confirmation(&flags),
         Lab::Device(flags) => device::run(&flags),
         Lab::Plot { experiments } => plots(&experiments),
         Lab::Down { name: Some(name), .. } => down(&name),
@@ -50,14 +53,11 @@ pub fn worker(spec: &Path) -> Result<(), Failure> {
 }
 
 fn up(name: &Path) -> Result<(), Failure> {
-    let topology = Topology::read(&file_of("topologies", name)?).map_err(Failure::usage)?;
+    let topology = topology_of(name)?;
     require_access()?;
     sweep_before_run(Path::new(RUN_FOLDER), Path::new(LAB_FOLDER));
     let lab = netns::Lab::up(&topology, Path::new(RUN_FOLDER))?;
     lab.keep()?;
-    for warning in lab.warnings() {
-        eprintln!("scot: warning: {warning}");
-    }
     for host in &topology.hosts {
         out::line(topology.namespace(&host.role));
     }
@@ -120,11 +120,12 @@ fn list() {
     let up: Vec<String> =
         netns::Lab::list(run_folder).into_iter().map(|name| whose(name, &standing)).collect();
     out::line(format_args!("up: {}", shown(&up)));
+    out::line(format_args!("topologies: {}", shown(&topologies())));
     if !Path::new(LAB_FOLDER).is_dir() {
-        eprintln!("scot: the folder {LAB_FOLDER}: {ELSEWHERE}");
+        eprintln!("scot: the folder {LAB_FOLDER} with workloads, devices and experiments: {ELSEWHERE}");
         return;
     }
-    for kind in ["topologies", "workloads", "devices", "experiments"] {
+    for kind in ["workloads", "devices", "experiments"] {
         out::line(format_args!("{kind}: {}", shown(&names_in(kind))));
     }
 }
@@ -161,13 +162,49 @@ fn load_service(workload: &Path, address: SocketAddr) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A topology by its file's path, or by its name: that of a file in the lab folder, or one that is built in.
+fn topology_of(name: &Path) -> Result<Topology, Failure> {
+    if is_path(name) {
+        return Topology::read(name).map_err(Failure::usage);
+    }
+    let file = file_named("topologies", name);
+    if file.exists() {
+        return Topology::read(&file).map_err(Failure::usage);
+    }
+    let known = name.to_str().and_then(Topology::built_in).ok_or_else(|| {
+        let there_are = shown(&topologies());
+        Failure::usage(format!(
+            "there is no topology `{}`; there are: {there_are}; one of your own is named by its file: ./NAME.toml",
+            name.display()
+        ))
+    })?;
+    known.map_err(Failure::usage)
+}
+
+/// The names of topologies, in the lab folder and built in.
+fn topologies() -> Vec<String> {
+    let mut names = names_in("topologies");
+    names.extend(Topology::built_in_names().map(str::to_owned));
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn is_path(name: &Path) -> bool {
+    name.extension().is_some() || name.components().count() > 1
+}
+
+fn file_named(kind: &str, name: &Path) -> PathBuf {
+    Path::new(LAB_FOLDER).join(kind).join(name).with_extension("toml")
+}
+
 /// A file by its path, or by its name in the lab folder.
 fn file_of(kind: &str, name: &Path) -> Result<PathBuf, Failure> {
-    if name.extension().is_some() || name.components().count() > 1 {
+    if is_path(name) {
         return Ok(name.to_owned());
     }
     require_lab_folder()?;
-    let file = Path::new(LAB_FOLDER).join(kind).join(name).with_extension("toml");
+    let file = file_named(kind, name);
     if !file.exists() {
         let there_are = shown(&names_in(kind));
         return Err(Failure::usage(format!("there is no {}; in lab/{kind}: {there_are}", file.display())));
@@ -225,6 +262,7 @@ fn experiments(flags: &LabRun) -> Result<(), Failure> {
         seed: flags.seed,
         write_results: !flags.no_results,
         log_folder: flags.log_folder.clone(),
+        priority: flags.priority,
         ..RunOptions::new(scot()?)
     };
     let report = runs::run(&flags.experiments, &options).map_err(failed)?;
@@ -232,6 +270,25 @@ fn experiments(flags: &LabRun) -> Result<(), Failure> {
         return Err(Failure::Verdict);
     }
     Ok(())
+}
+
+fn confirmation(flags: &LabConfirm) -> Result<(), Failure> {
+    require_lab_folder()?;
+    enter_namespaces()?;
+    let run = RunOptions {
+        write_results: !flags.no_results,
+        log_folder: flags.log_folder.clone(),
+        priority: flags.priority,
+        ..RunOptions::new(scot()?)
+    };
+    let report = confirm(&flags.experiments, &ConfirmOptions { all: flags.all, run }).map_err(failed)?;
+    match report.standing() {
+        Confirmed::Confirmed => Ok(()),
+        Confirmed::Worse => Err(Failure::Verdict),
+        Confirmed::Open => {
+            Err(Failure::environment("not all is confirmed, and nothing is worse; see the table"))
+        }
+    }
 }
 
 /// Makes the plots of results. One that cannot be made does not save the others.
@@ -264,7 +321,10 @@ fn plots(wanted: &[String]) -> Result<(), Failure> {
 /// Whose turn it is after a run that ended early.
 pub fn failed(error: RunError) -> Failure {
     match error {
-        RunError::Unknown { .. } | RunError::Config(_) => Failure::usage(error),
+        RunError::Unknown { .. } | RunError::UnknownRunner { .. } | RunError::Config(_) => {
+            Failure::usage(error)
+        }
+        RunError::LeftOut { .. } | RunError::Priority { .. } => Failure::environment(error),
         RunError::Trouble(_) | RunError::Interrupted => Failure::environment(error),
     }
 }

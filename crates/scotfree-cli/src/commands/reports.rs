@@ -5,7 +5,7 @@
 use crate::cli::TaxReport;
 use crate::failure::Failure;
 use crate::out;
-use scotfree_sidecar::classes;
+use scotfree_resp::classes;
 use scotfree_trace::{render_comparison, render_report, Report, Style};
 use std::io::IsTerminal;
 use std::path::PathBuf;

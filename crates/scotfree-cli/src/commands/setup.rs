@@ -87,7 +87,7 @@ mod kernel {
 
     fn left_out<T>() -> Result<T, Failure> {
         Err(Failure::environment(
-            "this scot was built without the plane in the kernel; build it where clang-14 and libbpf's headers are",
+            "this scot was built without the plane in the kernel; build it where clang (14 or newer) and libbpf's headers are",
         ))
     }
 

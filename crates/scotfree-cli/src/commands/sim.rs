@@ -5,7 +5,7 @@
 use crate::cli::Sim;
 use crate::failure::Failure;
 use crate::out;
-use scotfree_sim::{campaign, Depth, Options, Scenario};
+use remedy_persist_world::{campaign, Depth, Options, Scenario};
 use std::io::IsTerminal;
 use std::ops::Range;
 use std::time::Instant;
@@ -34,7 +34,7 @@ fn scenario(seed: u64, is_storm: bool) -> Scenario {
 }
 
 fn one(seed: u64, depth: Depth, is_storm: bool) -> Result<(), Failure> {
-    match scotfree_sim::run(seed, scenario(seed, is_storm), depth) {
+    match remedy_persist_world::run(seed, scenario(seed, is_storm), depth) {
         Ok(report) => {
             out::text(report);
             Ok(())

@@ -25,3 +25,22 @@ pub fn end_with_starter(command: &mut Command) {
     // allocate either.
     unsafe { command.pre_exec(before_exec) };
 }
+
+/// The lowest of the real-time priorities: above everything that is normal, below the kernel's own threads.
+const REAL_TIME_LOWEST: i32 = 1;
+
+/// Has the command's process begin at a real-time priority, first come, first served; `heirs` says whether the
+/// threads and processes that it starts have it, too.
+pub fn begin_at_real_time(command: &mut Command, heirs: bool) {
+    let before_exec = move || be_at_real_time(heirs);
+    // SAFETY: the closure makes one system call and allocates nothing.
+    unsafe { command.pre_exec(before_exec) };
+}
+
+/// Gives the calling thread a real-time priority.
+pub fn be_at_real_time(heirs: bool) -> io::Result<()> {
+    let policy = libc::SCHED_FIFO | if heirs { 0 } else { libc::SCHED_RESET_ON_FORK };
+    let lowest = libc::sched_param { sched_priority: REAL_TIME_LOWEST };
+    // SAFETY: the pointer is to `lowest`, which is read alone; 0 is the calling thread.
+    check(unsafe { libc::sched_setscheduler(0, policy, &raw const lowest) }).map(drop)
+}

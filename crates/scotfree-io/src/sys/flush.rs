@@ -104,8 +104,8 @@ mod processor {
     /// Copies past the caches, and waits until the memory has accepted it. `to` begins with a line and
     /// has whole lines.
     pub fn stream(to: &mut [u8], from: &[u8]) {
-        assert!(to.len() == from.len() && to.len() % LINE_BYTES == 0, "whole lines are streamed");
-        assert!(to.as_ptr() as usize % LINE_BYTES == 0, "lines are streamed from their beginning");
+        assert!(to.len() == from.len() && to.len().is_multiple_of(LINE_BYTES), "whole lines are streamed");
+        assert!((to.as_ptr() as usize).is_multiple_of(LINE_BYTES), "lines are streamed from their beginning");
         for (to, from) in to.chunks_exact_mut(STREAM_BYTES).zip(from.chunks_exact(STREAM_BYTES)) {
             // SAFETY: `from` is 16 bytes long, and the load asks no alignment.
             let piece = unsafe { _mm_loadu_si128(from.as_ptr().cast()) };

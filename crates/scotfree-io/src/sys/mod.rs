@@ -13,6 +13,7 @@ pub mod event;
 pub mod file;
 pub mod flush;
 pub mod map;
+pub mod namespace;
 pub mod processor;
 pub mod socket;
 

@@ -20,6 +20,11 @@ pub fn open_packet() -> io::Result<OwnedFd> {
     open(libc::AF_PACKET, libc::SOCK_RAW)
 }
 
+/// A socket that is only there to ask the kernel about interfaces.
+pub fn open_control() -> io::Result<OwnedFd> {
+    open(libc::AF_INET, libc::SOCK_DGRAM)
+}
+
 fn open(family: i32, kind: i32) -> io::Result<OwnedFd> {
     // SAFETY: takes integers only.
     let fd = unsafe { libc::socket(family, kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) };
@@ -171,15 +176,22 @@ pub fn interface_mtu(fd: &OwnedFd, name: &str) -> io::Result<usize> {
     Ok(unsafe { request.ifr_ifru.ifru_mtu } as usize)
 }
 
+/// An interface's name as the kernel takes it: with zeros behind it.
+pub fn interface_name(name: &str) -> io::Result<[libc::c_char; libc::IFNAMSIZ]> {
+    let mut out = [0; libc::IFNAMSIZ];
+    if name.len() >= out.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (place, byte) in out.iter_mut().zip(name.bytes()) {
+        *place = byte as libc::c_char;
+    }
+    Ok(out)
+}
+
 fn interface_request(fd: RawFd, name: &str, question: libc::c_ulong) -> io::Result<libc::ifreq> {
     // SAFETY: ifreq is plain data, for which zero is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    if name.len() >= request.ifr_name.len() {
-        return Err(io::Error::from_raw_os_error(libc::ENODEV));
-    }
-    for (place, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *place = byte as libc::c_char;
-    }
+    request.ifr_name = interface_name(name)?;
     // SAFETY: both questions asked here read and write one ifreq, which lives through the call.
     check(unsafe { libc::ioctl(fd, question as _, &raw mut request) })?;
     Ok(request)

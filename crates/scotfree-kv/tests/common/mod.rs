@@ -8,7 +8,7 @@ use scotfree_io::{Interest, Poller};
 use scotfree_kv::{
     command, IndexKind, JournalError, JournalLimits, KvOptions, KvRecovery, KvService, Store, Value,
 };
-use scotfree_rpc::{Execution, Replies, Service};
+use scotfree_rpc::{Execution, Handler, Replies, Service};
 use scotfree_session::{RecoveredSession, RequestKind};
 use std::collections::BTreeMap;
 use std::io;

@@ -116,7 +116,7 @@ pub(super) fn check(environment: &dyn Environment, wish: &KernelWish, interfaces
 fn left_out(wish: &KernelWish) -> Finding {
     let found = "this scot was built without the plane in the kernel";
     let mend = format!(
-        "apt-get install clang-14 libbpf-dev libelf-dev zlib1g-dev, then: cargo build --release -p scotfree-cli; {OTHERWISE}"
+        "apt-get install clang libbpf-dev libelf-dev zlib1g-dev, then: cargo build --release -p scotfree-cli; {OTHERWISE}"
     );
     Finding::lacks("kernel plane", wish.lacking(), found, mend)
 }

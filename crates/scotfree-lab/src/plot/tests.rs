@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 /// An experiment without its claims and plots.
 pub(super) const EXPERIMENT: &str = r#"name = "speed"
 title = "How much faster it is"
+runner = "update-ack"
 topology = "direct"
 repetitions = 3
 covers = ["crates"]
@@ -68,7 +69,9 @@ fn example(plots: &str) -> (Experiment, ExperimentResult) {
 fn environment() -> Environment {
     Environment {
         machine: "2 x test, 1.0 GiB".into(),
+        processor: "test family 1".into(),
         kernel: "6.1".into(),
+        priority: "normal".into(),
         commit: "0123456789abcdef".into(),
         has_uncommitted_changes: false,
         date: "2025-01-31T00:00:00Z".into(),

@@ -1,23 +1,30 @@
-//! The demonstration: a client, a device and a server in three namespaces; the nine stages of SETs and GETs
-//! without and with the persist remedy; then a kill in the middle of a run, a recovery, and a count.
+//! The demonstration: a client, a device and a server in three namespaces; SETs and GETs of Redis alone, and behind
+//! the sidecars without and with the persist remedy; then a power failure of the server's host, and a count.
 //!
 //! Invariant: every number shown was measured or counted in this run, and an error is shown instead of a
 //! number where something else happened than the words beside it say.
 
+mod alone;
 mod baseline;
+mod control;
 mod crash;
 mod plane;
+mod seen;
 mod stages;
+mod sync_watch;
 
 use super::interrupt::Interrupt;
+use super::kill_rounds::power_cut::PowerCut;
 use super::site::{await_ready, has_redis, AppendFsync, Redis, Site};
 use super::{Context, RunError, RunOptions};
 use crate::config::Source;
 use crate::experiment::Experiment;
+use crate::priority::Priority;
 use crate::process::Process;
 use crate::sweep::sweep_before_run;
 use crate::topology::Topology;
 use crate::trouble::Trouble;
+use alone::Alone;
 use indicatif::{ProgressBar, ProgressStyle};
 use plane::Plane;
 use scotfree_trace::{Row, Style};
@@ -33,6 +40,12 @@ const NAME: &str = "demo-";
 const REDIS: Redis = Redis { name: "redis", appendfsync: AppendFsync::EverySec, listen: &[] };
 /// Where the folder for temporary files is in memory, this one is not.
 const NOT_IN_MEMORY: &str = "/var/tmp";
+/// What is written at least on either side of the failure.
+const TOKENS_MIN: u64 = 50;
+/// What it is all compared with.
+const ALONE: &str =
+    "beside it, on the same host and disk and behind the same device, which bridges them: Redis alone with \
+     appendfsync everysec, and Redis alone with always";
 /// How long a sidecar may take to write its last records.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -56,7 +69,9 @@ impl Service {
     }
 }
 
+pub use control::{PowerFailure, Tally};
 pub use plane::PlaneWish;
+pub use seen::{Latency, Methods, Seen};
 
 /// How the demonstration is run.
 #[derive(Debug, Clone)]
@@ -65,7 +80,7 @@ pub struct DemoOptions {
     pub scot: PathBuf,
     /// Where the state of labs that are up is kept.
     pub run_folder: PathBuf,
-    /// How long requests are measured, and how long tokens are written.
+    /// How long requests are measured, each two of the ways, and how long tokens are written.
     pub span: Duration,
     /// What serves.
     pub service: Service,
@@ -97,6 +112,11 @@ pub struct DemoReport {
     pub lost: u64,
     /// Tokens found more than once.
     pub doubled: u64,
+    /// What the power failure took, and what it took of Redis alone; absent where the server was only killed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_failure: Option<PowerFailure>,
+    /// What a client saw of each way.
+    pub seen: Seen,
     /// Where the time of calls went.
     pub stages: Stages,
 }
@@ -164,13 +184,14 @@ fn show(options: &DemoOptions, interrupt: &Interrupt, teller: &mut Teller<'_>) -
         interrupt,
         topology,
         workload: None,
+        priority: Priority::Normal,
         bar: ProgressBar::hidden(),
         halt_poll: None,
     };
     let mut stage = Stage::up(&context, options, teller)?;
-    let stages = stage.measure(teller)?;
+    let (seen, stages) = stage.measure(teller)?;
     interrupt.check()?;
-    let (verdict, is_good) = stage.kill_and_count(interrupt, teller)?;
+    let (verdict, power_failure) = stage.fail_and_count(interrupt, teller)?;
     let report = DemoReport {
         plane: stage.plane.name,
         plane_reason: stage.plane.reason.clone(),
@@ -179,9 +200,11 @@ fn show(options: &DemoOptions, interrupt: &Interrupt, teller: &mut Teller<'_>) -
         found: verdict.acked - verdict.lost,
         lost: verdict.lost,
         doubled: verdict.doubled,
+        power_failure,
+        seen,
         stages,
     };
-    Ok(Shown { report, is_good })
+    Ok(Shown { report, is_good: verdict.is_good() })
 }
 
 /// The topology under a name of this process.
@@ -195,6 +218,8 @@ fn experiment(name: &str) -> Experiment {
     Experiment {
         name: name.to_owned(),
         title: String::new(),
+        runner: String::new(),
+        by_name_only: false,
         topology: None,
         workload: None,
         halt_poll_ns: None,
@@ -212,6 +237,8 @@ struct Stage<'a> {
     options: &'a DemoOptions,
     site: Site<'a>,
     server: Server,
+    // Where a Redis serves.
+    alone: Option<Alone>,
     plane: Plane,
     _switch: Process,
 }
@@ -219,13 +246,19 @@ struct Stage<'a> {
 /// What serves: a Redis and its sidecar, or the embedded server.
 struct Server {
     service: Service,
+    // The last one is what clients are answered by.
     processes: Vec<Process>,
 }
 
 impl Server {
     fn start(site: &Site<'_>, service: Service) -> Result<Server, Trouble> {
         let processes = match service {
-            Service::Redis => vec![site.start_redis(&REDIS)?, site.spawn_server_sidecar(&REDIS, &[])?],
+            Service::Redis => {
+                let power = PowerCut::new(site);
+                let sizes = power.sizes_file().to_string_lossy();
+                let redis = site.start_redis(&REDIS)?;
+                vec![redis, site.spawn_server_sidecar(&REDIS, &["--synced-sizes", &sizes])?]
+            }
             Service::Kv => vec![site.spawn_kv(&[])?],
         };
         Ok(Server { service, processes })
@@ -235,9 +268,9 @@ impl Server {
         self.processes.last().map_or(Ok(()), await_ready)
     }
 
-    /// SIGKILL for all of it.
+    /// SIGKILL for all of it; for the sidecar before the Redis that it speaks to.
     fn kill(&mut self) {
-        self.processes.iter().for_each(Process::kill);
+        self.processes.iter().rev().for_each(Process::kill);
     }
 }
 
@@ -257,13 +290,20 @@ impl<'a> Stage<'a> {
         let running = Server::start(&site, options.service)?;
         running.await_ready()?;
         teller.say(&describe(options.service));
-        Ok(Stage { options, site, server: running, plane, _switch: switch })
+        let alone = (options.service == Service::Redis).then(|| Alone::start(&site)).transpose()?;
+        if alone.is_some() {
+            teller.say(ALONE);
+        }
+        Ok(Stage { options, site, server: running, alone, plane, _switch: switch })
     }
 }
 
 impl Drop for Stage<'_> {
     fn drop(&mut self) {
         self.server.kill();
+        if let Some(alone) = &self.alone {
+            alone.kill();
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: nobody is told of a kill before it happens; what was killed is started again on the files it
 //! left, everything else stays up. A round counts when replies have come again after its kill.
 
-mod power_cut;
+pub(super) mod power_cut;
 
 use super::settings::settings_of;
 use super::site::{
@@ -234,10 +234,10 @@ impl<'a> World<'a> {
         let begin = Instant::now();
         for round in 0..rounds {
             self.round(round == 0)?;
-            if self.rounds_count % ROUNDS_PER_READING == 0 {
+            if self.rounds_count.is_multiple_of(ROUNDS_PER_READING) {
                 self.read_back()?;
             }
-            if self.rounds_count % ROUNDS_PER_REWRITE == 0 {
+            if self.rounds_count.is_multiple_of(ROUNDS_PER_REWRITE) {
                 self.rewrite()?;
             }
         }

@@ -1,4 +1,5 @@
-//! What the stamps of the nine stages and the records made of them cost in throughput.
+//! What the stamps of the nine stages and the records made of them cost: in processor time of both ends, and in
+//! throughput.
 //!
 //! Invariant: the arms differ in nothing but the stamps, at the client and at the server. Each has a server
 //! and a session of its own, which live side by side while the arms' slices take turns; after some slices
@@ -8,7 +9,7 @@ use super::settings::settings_of;
 use super::site::{Calls, Site};
 use super::update_ack::measured;
 use super::worker::calls::{Slice, TraceSpec};
-use super::Context;
+use super::{Context, Measured};
 use crate::experiment::Measurement;
 use crate::process::Process;
 use crate::trouble::Trouble;
@@ -46,12 +47,21 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
         context.interrupt.check()?;
         let count = SLICES_PER_START.min(repetitions - first);
         let slices = slices(&site, &settings, count)?;
-        all.extend(slices.into_iter().map(|Slice { caller, number, report }| {
-            measured(&report).into_measurement(&arms[caller].name, first + number)
+        all.extend(slices.into_iter().map(|slice| {
+            let (arm, repetition) = (&arms[slice.caller].name, first + slice.number);
+            of_both_ends(&slice).into_measurement(arm, repetition)
         }));
         context.bar.inc(u64::from(count));
     }
     Ok(all)
+}
+
+fn of_both_ends(slice: &Slice) -> Measured {
+    let mut measured = measured(&slice.report);
+    let (client, server) = (slice.report.cpu_us_per_request, slice.server_cpu_us_per_request);
+    measured.value("server_cpu_us_per_request", server);
+    measured.value("cpu_us_per_request", client + server);
+    measured
 }
 
 /// Slices of all arms, with servers and sessions of their own.
@@ -62,10 +72,10 @@ fn slices(site: &Site, settings: &[Settings], count: u32) -> Result<Vec<Slice>, 
     });
     let arms: Vec<_> = addresses.zip(settings).collect();
     let start = |(address, arm): &(SocketAddr, &Settings)| site.start_noop_at(*address, arm.probes);
-    let _servers = arms.iter().map(start).collect::<Result<Vec<Process>, _>>()?;
+    let servers = arms.iter().map(start).collect::<Result<Vec<Process>, _>>()?;
     let trace = site.folder().join("trace.jsonl");
     let callers: Vec<_> = arms.iter().map(|(address, arm)| (*address, calls(arm, &trace))).collect();
-    let slices = site.slices(&callers, count);
+    let slices = site.slices(&callers, &servers, count);
     // Each start writes to an empty file. Without probes there is none.
     let _ = fs::remove_file(&trace);
     slices

@@ -1,16 +1,21 @@
 //! The kernel plane's acknowledgement beside the least that an answer from the same port can cost: the same
-//! update sent back by a program that does nothing else.
+//! update sent back by a program that does nothing else. What the device costs alone, without waking a server that
+//! sleeps, is an arm of its own.
 //!
-//! Invariant: both arms have the same client, cable and port; in the arm without a device its program is replaced
-//! by the reflection, and after it by that of the device's next daemon.
+//! Invariant: all arms have the same client, cable and port; in the arm without a device its program is replaced
+//! by the reflection, and after it by that of the device's next daemon. Where updates were kept from the server, it
+//! and the device begin anew afterwards.
 
 use super::bare_calls::{bare_calls, BareCalls};
 use super::settings::settings_of;
-use super::site::{difference, Logs, Site};
+use super::site::{difference, report_of, Device, Logs, Site};
 use super::worker::bare_calls::Answerer;
+use super::worker::take::{TakeReport, TakeSpec};
+use super::worker::WorkerSpec;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
 use crate::gauge::{Gauge, Part};
+use crate::process::Process;
 use crate::trouble::Trouble;
 use scotfree_core::Tier;
 use serde::Deserialize;
@@ -31,6 +36,8 @@ const PLANE: [&str; 2] = ["--plane", "xdp"];
 const CALLS_BEFORE: u64 = 100;
 /// The client's port.
 const CLIENT_PORT: &str = "eth0";
+/// The server's port.
+const SERVER_PORT: &str = "eth0";
 /// The device's port to the client.
 const PORT: &str = "client0";
 
@@ -38,7 +45,7 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let site = Site::up(context)?;
     let device = site.device();
     let mut switch = site.start_switch_with(Logs::Ram, &PLANE)?;
-    let _server = site.start_noop(false)?;
+    let mut server = site.start_noop(false)?;
     context.measure_in_turns(|arm, _| {
         let Settings { answerer, durability, calls, interval_us, payload_bytes } = settings_of(arm)?;
         let calls = BareCalls {
@@ -53,6 +60,11 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
         };
         match answerer {
             Answerer::Device => by_device(&site, &calls),
+            Answerer::DeviceAlone => {
+                let measured = by_device_alone(&site, &calls)?;
+                (switch, server) = begin_anew(&site, &device, [&switch, &server])?;
+                Ok(measured)
+            }
             Answerer::Reflection => {
                 // So that the client knows the server's station: the reflection answers no questions.
                 bare_calls(&site, &BareCalls { answerer: Answerer::Device, count: CALLS_BEFORE, ..calls })?;
@@ -74,6 +86,30 @@ fn by_device(site: &Site<'_>, calls: &BareCalls) -> Result<Measured, Trouble> {
     measured.counter("logged", count("scotfree_device_logged_total"));
     measured.counter("passed_up", count("scotfree_kernel_passed_up_total"));
     Ok(measured)
+}
+
+/// With a program before the server's port that takes the updates.
+fn by_device_alone(site: &Site<'_>, calls: &BareCalls) -> Result<Measured, Trouble> {
+    let spec = WorkerSpec::Take(TakeSpec { interface: SERVER_PORT.to_owned() });
+    let taker = site.start_worker("server", "take", &spec)?;
+    let mut measured = by_device(site, calls)?;
+    taker.signal("TERM");
+    let TakeReport { taken } = report_of(&taker)?;
+    measured.counter("taken", taken);
+    Ok(measured)
+}
+
+/// A device without a log and a server without sessions, in the place of those that have updates of which the other
+/// knows nothing.
+fn begin_anew(
+    site: &Site<'_>,
+    device: &Device,
+    [switch, server]: [&Process; 2],
+) -> Result<(Process, Process), Trouble> {
+    server.kill();
+    switch.kill();
+    site.remove_kept()?;
+    Ok((site.start_device(device, Logs::Ram, &PLANE)?, site.start_noop(false)?))
 }
 
 fn by_reflection(site: &Site<'_>, role: &str, calls: &BareCalls) -> Result<Measured, Trouble> {

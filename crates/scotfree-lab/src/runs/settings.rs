@@ -61,7 +61,7 @@ mod tests {
     fn arms_that_share_processes_agree_on_their_settings() {
         let experiment = |second: u64| {
             let text = format!(
-                "name = 'x'\ntitle = 'x'\ntopology = 'direct'\nrepetitions = 1\ncovers = ['crates/x']\n\
+                "name = 'x'\ntitle = 'x'\nrunner = 'x'\ntopology = 'direct'\nrepetitions = 1\ncovers = ['crates/x']\n\
                  [[arm]]\nname = 'a'\nsettings = {{ calls = 3 }}\n\
                  [[arm]]\nname = 'b'\nsettings = {{ calls = {second} }}\n\
                  [[claim]]\nclaim = 'x'\nunit = 'x'\nbetter = 'higher'\n\

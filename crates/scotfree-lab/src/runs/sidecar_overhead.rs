@@ -163,7 +163,7 @@ impl<'a> Bench<'a> {
             "set",
             "--csv",
         ]);
-        let process = self.site.lab.spawn("client", &spec)?;
+        let process = self.site.lab.spawn("client", &spec.at(self.site.priority()))?;
         // Its processor time can be asked for only while it lives.
         let mut cpu = Duration::ZERO;
         process.wait_until("ends", BENCHMARK_TIME_MAX, || {
@@ -251,7 +251,8 @@ fn stages(trace: &Path, from: u64, requests: u64, measured: &mut Measured) -> Re
         Trouble::new("find the SETs in the trace", format!("it has {}", found.join(", ")), "see the trace")
     })?;
     for stage in Stage::ALL {
-        measured.value(&format!("stage_{}_us", stage.name()), row.stages_ns.get(stage) / 1_000.0);
+        measured
+            .value(&format!("stage_{}_us", stage.name()), row.stages_ns.get(stage).unwrap_or(0.0) / 1_000.0);
     }
     measured.value("stages_total_us", row.total_ns / 1_000.0);
     measured.counter("recorded", count);

@@ -17,6 +17,7 @@ use super::worker::{parse_report, WorkerSpec, READY};
 use super::{places, Context};
 use crate::history::HistoryOptions;
 use crate::netns::Lab;
+use crate::priority::Priority;
 use crate::process::{wait_until, Process, ProcessSpec};
 use crate::scratch::Scratch;
 use crate::topology::{Host, Topology};
@@ -45,6 +46,7 @@ const METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9_1
 pub(super) struct Site<'a> {
     pub lab: Lab,
     scot: &'a Path,
+    priority: Priority,
     key: [u8; 32],
     key_file: PathBuf,
     log_folder: PathBuf,
@@ -70,9 +72,6 @@ impl<'a> Site<'a> {
         let topology = Topology { name: name.to_owned(), ..context.topology.clone() };
         let lab = Lab::up(&topology, &context.options.run_folder)?;
         context.interrupt.removes(lab.cleanup_handle());
-        for warning in lab.warnings() {
-            eprintln!("warning: {warning}");
-        }
         let folder = Scratch::new(&topology.name)?;
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(|error| {
@@ -85,6 +84,7 @@ impl<'a> Site<'a> {
         let site = Site {
             lab,
             scot: &context.options.scot,
+            priority: context.priority,
             key,
             key_file,
             log_folder,
@@ -105,6 +105,11 @@ impl<'a> Site<'a> {
     /// Where logs in memory lie.
     pub fn memory_folder(&self) -> &Path {
         self.memory.path()
+    }
+
+    /// At which priority what is measured runs.
+    pub fn priority(&self) -> Priority {
+        self.priority
     }
 
     /// Where what processes print is kept.
@@ -227,7 +232,7 @@ impl<'a> Site<'a> {
         write_secret(&file, &text).map_err(|error| Trouble::file("write", &file, &error))?;
         let spec = ProcessSpec::new(name, self.scot, &self.log_folder)
             .args([OsString::from("lab-worker"), file.into_os_string()]);
-        self.lab.spawn(role, &spec)
+        self.lab.spawn(role, &spec.at(self.priority))
     }
 
     // ---- processes of scot
@@ -247,7 +252,7 @@ impl<'a> Site<'a> {
         let mut spec = ProcessSpec::new(name, self.scot, &self.log_folder).args(words).env("SCOT_TEST", "1");
         // No `scot.toml` of the caller's folder.
         spec.working_folder = Some(self.folder.path().to_owned());
-        self.lab.spawn(role, &spec)
+        self.lab.spawn(role, &spec.at(self.priority))
     }
 }
 

@@ -20,6 +20,8 @@ pub mod operations;
 pub mod playback;
 pub mod sets;
 pub mod stores;
+#[cfg(feature = "xdp")]
+pub mod take;
 pub mod transactions;
 
 use crate::load::{self, LoadReport};
@@ -48,6 +50,9 @@ pub enum WorkerSpec {
     #[cfg(feature = "xdp")]
     /// Make calls without the runtime and measure them.
     BareCalls(bare_calls::BareCallsSpec),
+    #[cfg(feature = "xdp")]
+    /// Keep a device's updates from a server.
+    Take(take::TakeSpec),
     #[cfg(feature = "xdp")]
     /// Play frames into a device's programs and measure them.
     Playback(playback::PlaybackSpec),
@@ -103,6 +108,8 @@ pub fn main(spec: &Path) -> Result<(), Trouble> {
         WorkerSpec::Calls(spec) => calls::measure(&spec).map(|report| print_report(&report)),
         #[cfg(feature = "xdp")]
         WorkerSpec::BareCalls(spec) => bare_calls::measure(&spec).map(|report| print_report(&report)),
+        #[cfg(feature = "xdp")]
+        WorkerSpec::Take(spec) => take::serve(&spec),
         #[cfg(feature = "xdp")]
         WorkerSpec::Playback(spec) => playback::measure(&spec).map(|report| print_report(&report)),
         #[cfg(feature = "xdp")]

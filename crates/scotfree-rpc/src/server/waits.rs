@@ -2,7 +2,7 @@
 //!
 //! Invariant: what the poller watches is what was wanted at the last wait.
 
-use crate::service::{Service, Watch};
+use crate::service::{Handler, Watch};
 use scotfree_core::Nanos;
 use scotfree_io::{Interest, Poller};
 use std::io;
@@ -60,7 +60,7 @@ impl Waits {
         transport: Option<RawFd>,
         receives: bool,
         stalled: bool,
-        service: &impl Service,
+        service: &impl Handler,
         timeout: Option<Duration>,
     ) -> io::Result<()> {
         self.watch_service(service)?;
@@ -93,7 +93,7 @@ impl Waits {
         Ok(())
     }
 
-    fn watch_service(&mut self, service: &impl Service) -> io::Result<()> {
+    fn watch_service(&mut self, service: &impl Handler) -> io::Result<()> {
         let mut wanted = std::mem::take(&mut self.wanted);
         wanted.clear();
         service.watches(&mut wanted);

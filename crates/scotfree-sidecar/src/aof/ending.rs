@@ -8,9 +8,9 @@
 //! cannot be read is never called whole.
 
 use super::open_regular;
-use crate::back::AofFiles;
+use scotfree_resp::back::{AofFiles, Ending};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A longer line is no part of an append-only file; only lengths and times stand on lines.
 const LINE_BYTES_MAX: u64 = 1_024;
@@ -18,27 +18,6 @@ const LINE_BYTES_MAX: u64 = 1_024;
 const NEAR_BYTES: usize = 32;
 /// How much is read at once.
 const READ_BYTES: usize = 256 << 10;
-
-/// What reading the files has shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ending {
-    /// Every transaction is complete.
-    Whole,
-    /// A transaction has no end, or another begins inside it.
-    Open {
-        /// Where it is.
-        file: PathBuf,
-        /// Where it begins.
-        offset: u64,
-    },
-    /// The file does not show it.
-    Unknown {
-        /// Which.
-        file: PathBuf,
-        /// Why not.
-        reason: String,
-    },
-}
 
 /// Reads the files that the server appends to.
 pub fn ending(files: &AofFiles) -> Ending {

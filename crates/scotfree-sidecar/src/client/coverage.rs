@@ -4,9 +4,9 @@
 //! server's own, at once, and that is said. Where it has one that is silent, updates are answered when
 //! they are stable (rule 13), and that is said too.
 
-use crate::front::EarlyRule;
 use crate::seldom::Seldom;
 use scotfree_core::{Nanos, Tier};
+use scotfree_resp::front::EarlyRule;
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{ClientTotals, SessionOptions};
 
@@ -173,8 +173,8 @@ mod tests {
     #[test]
     fn the_commands_named_are_those_of_class_early() {
         let early = |words: &[&str]| {
-            let command = crate::resp::Command::new(words);
-            crate::classes::classify(command.args()).class == crate::classes::Class::Early
+            let command = scotfree_resp::codec::Command::new(words);
+            scotfree_resp::classes::classify(command.args()).class == scotfree_resp::classes::Class::Early
         };
         assert!(
             early(&["SET", "k", "v"])

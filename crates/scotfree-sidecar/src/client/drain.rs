@@ -63,27 +63,27 @@ impl ClientSidecar {
         for listener in self.listeners.drain(..) {
             self.poller.remove(listener.as_raw_fd())?;
         }
-        let waiting = self.fronts.outstanding();
+        let waiting = self.connections.fronts.outstanding();
         if waiting > 0 {
             let most = self.drain_ns_max.0 as f64 / 1e9;
             let text = format!("stopping; {waiting} requests have up to {most:.1} s to be answered");
             self.notices.say(&text);
         }
-        self.fronts.stop_reading();
-        self.fronts.send(&self.poller);
+        self.connections.fronts.stop_reading();
+        self.connections.send(&self.poller);
         Ok(())
     }
 
     /// Whether a stop was asked for and nothing is on its way any more, or has had its time.
     pub(super) fn is_drained(&self, now: Nanos) -> bool {
-        self.drain.as_ref().is_some_and(|drain| now >= drain.until || self.fronts.is_drained())
+        self.drain.as_ref().is_some_and(|drain| now >= drain.until || self.connections.fronts.is_drained())
     }
 
     /// Ends the sessions, so that the server need not wait for their expiry.
     pub(super) fn finish(&mut self, on_record: &mut dyn FnMut(CallRecord)) -> Result<(), SidecarError> {
-        let unanswered = self.fronts.outstanding();
-        self.fronts.close_all();
-        let sessions: Vec<SessionHandle> = self.fronts.sessions().chain([self.control]).collect();
+        let unanswered = self.connections.fronts.outstanding();
+        self.connections.close_all();
+        let sessions: Vec<SessionHandle> = self.connections.fronts.sessions().chain([self.control]).collect();
         for session in &sessions {
             self.runtime.end_session(*session);
         }

@@ -4,13 +4,13 @@
 //! it has ended.
 
 use super::{as_read, control_options, ClientSidecarConfig};
-use crate::description::Description;
-use crate::front::describe_request;
-use crate::payload::parse_response;
-use crate::resp::text_of;
 use crate::server::SidecarError;
 use scotfree_core::Nanos;
 use scotfree_io::{now_monotonic, now_realtime, Transport};
+use scotfree_resp::codec::text_of;
+use scotfree_resp::description::Description;
+use scotfree_resp::front::describe_request;
+use scotfree_resp::payload::parse_response;
 use scotfree_rpc::{CallError, CallLabel, ClientRuntime, SessionHandle};
 use scotfree_session::{backoff, Jitter};
 use std::net::SocketAddr;
@@ -31,14 +31,15 @@ pub(super) struct Told {
 }
 
 impl Told {
-    pub fn parse(payload: &[u8], asked_at: Nanos) -> Result<Told, String> {
+    /// Reads what was asked for at `asked_at` and has come `now`, in real time.
+    pub fn parse(payload: &[u8], asked_at: Nanos, now: Nanos) -> Result<Told, String> {
         let (_, reply) = parse_response(payload).map_err(|error| error.to_string())?;
         let text = text_of(reply)
             .and_then(|text| std::str::from_utf8(text).ok())
             .ok_or("its description is no text")?;
         let description = Description::parse(text).map_err(|error| error.to_string())?;
         // The server looked at its clock somewhere between the question and now: take the middle.
-        let middle_ms = ((asked_at.0 / 2 + now_realtime().0 / 2) / 1_000_000) as i64;
+        let middle_ms = ((asked_at.0 / 2 + now.0 / 2) / 1_000_000) as i64;
         let ahead_ms = description.time_ms - middle_ms;
         Ok(Told { description: Arc::new(description), ahead_ms })
     }
@@ -87,7 +88,7 @@ fn learn_once<T: Transport>(
     let told = runtime
         .call(handle, as_read(&request.payload), CallLabel::new("describe"), left())
         .map_err(|error: CallError| error.to_string())
-        .and_then(|reply| Told::parse(reply.bytes.unwrap_or_default(), asked_at))?;
+        .and_then(|reply| Told::parse(reply.bytes.unwrap_or_default(), asked_at, now_realtime()))?;
     Ok((handle, told))
 }
 
@@ -110,7 +111,8 @@ fn wait_open<T: Transport>(
 /// What an operator should look at. A peer with another key drops our packets, as if it were not there.
 fn nothing_answers(server: SocketAddr) -> String {
     format!(
-        "nothing answers at {server}: is `scot sidecar server` running there, and is its key file the same?"
+        "nothing answers at {server}: is `scot sidecar server` running there, do packets get there with whole checksums \
+         (in a lab of your own: ethtool -K PORT tx off), and is its key file the same?"
     )
 }
 

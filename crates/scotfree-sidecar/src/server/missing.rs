@@ -30,7 +30,8 @@ impl Missing {
         self.said_at = Some(now);
         Some(format!(
             "not serving yet: {} did not say within {} s which updates it holds; it is asked again until it does: \
-             is `scot switch` running there, and is its key file the same? (scot doctor) If it will not come back: \
+             is `scot switch` running there, do packets get there with whole checksums (scot doctor), and is its key \
+             file the same? If it will not come back: \
              --exclude with its number; what only it held is lost",
             devices.join(", "),
             now.since(since).0 / 1_000_000_000

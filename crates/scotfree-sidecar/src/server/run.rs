@@ -5,7 +5,6 @@
 
 use super::missing::Missing;
 use super::{Recovered, RedisService, RedisServiceConfig};
-use crate::back::StopReason;
 use crate::notices::Notices;
 use crate::redis::RedisAddress;
 use crate::tunnel::{TunnelListener, TunnelOptions};
@@ -13,6 +12,7 @@ use scotfree_core::{DeviceId, Nanos};
 use scotfree_io::advice::after_listening;
 use scotfree_io::now_monotonic;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
+use scotfree_resp::back::StopReason;
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText, PublishTimes};
 use scotfree_rpc::{write_udp_metrics, Exclusions, ServerOptions, ServerRuntime, SharedKey, Stop};
 use scotfree_session::ServerConfig;

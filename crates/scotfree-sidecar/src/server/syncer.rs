@@ -3,8 +3,8 @@
 //! Invariant: one sync at a time, each answered once.
 
 use crate::aof::{self, Synced};
-use crate::back::AofFiles;
 use scotfree_io::Waker;
+use scotfree_resp::back::AofFiles;
 use std::fmt::Write as _;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};

@@ -6,16 +6,14 @@
 
 use super::PATIENCE;
 use scotfree_core::{Nanos, SeqNum, SessionId};
-use scotfree_sidecar::aof::{self, Ending, Synced};
-use scotfree_sidecar::back::{
-    Back, BackConfig, BackEvent, BackEvents, Execute, LaneId, LateError, StartReport, StopReason,
+use scotfree_resp::back::{
+    Back, BackConfig, BackEvent, BackEvents, Ending, Execute, LaneId, LateError, StartReport, StopReason,
 };
-use scotfree_sidecar::description::Description;
-use scotfree_sidecar::front::{
-    describe_request, ClientFront, FrontAction, FrontConfig, FrontRequest, Identity,
-};
-use scotfree_sidecar::payload::{parse_response, RequestKind};
-use scotfree_sidecar::resp::text_of;
+use scotfree_resp::codec::text_of;
+use scotfree_resp::description::Description;
+use scotfree_resp::front::{describe_request, ClientFront, FrontAction, FrontConfig, FrontRequest, Identity};
+use scotfree_resp::payload::{parse_response, RequestKind};
+use scotfree_sidecar::aof::{self, Synced};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -316,7 +314,7 @@ pub struct Client {
 
 impl Client {
     /// What the front has counted.
-    pub fn counters(&self) -> scotfree_sidecar::front::FrontCounters {
+    pub fn counters(&self) -> scotfree_resp::front::FrontCounters {
         self.front.counters()
     }
 }

@@ -7,7 +7,7 @@ pub mod driver;
 pub mod pair;
 pub mod proxy;
 
-use scotfree_sidecar::resp::{self, Command, ReplyDecoder};
+use scotfree_resp::codec::{self, Command, ReplyDecoder};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -158,7 +158,7 @@ impl Connection {
     /// Sends one command and waits for its reply.
     pub fn call<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        resp::write_command(&mut bytes, Command::new(words).args());
+        codec::write_command(&mut bytes, Command::new(words).args());
         self.send(&bytes);
         self.reply()
     }

@@ -6,10 +6,10 @@
 use super::{text, RedisServer, PATIENCE};
 use scotfree_core::DeviceId;
 use scotfree_io::conformance::ports::free_address;
+use scotfree_resp::front::FrontCounters;
 use scotfree_rpc::metrics::{MetricsBoard, MetricsListener};
 use scotfree_rpc::Stop;
 use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig};
-use scotfree_sidecar::front::FrontCounters;
 use scotfree_sidecar::redis::RedisAddress;
 use scotfree_sidecar::server::{self, RedisServiceConfig, ServerSidecarConfig, SidecarError};
 use scotfree_trace::CallRecord;

@@ -16,7 +16,7 @@ impl Bitmap {
     /// One more bit.
     #[inline]
     pub fn push(&mut self, bit: bool) {
-        if self.count % 8 == 0 {
+        if self.count.is_multiple_of(8) {
             self.bytes.push(0);
         }
         if let Some(last) = self.bytes.last_mut() {

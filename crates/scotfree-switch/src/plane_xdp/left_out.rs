@@ -14,7 +14,7 @@ pub(crate) enum Loaded {}
 impl Loaded {
     pub(crate) fn load(_config: &SwitchConfig, _xdp: &XdpConfig) -> Result<Loaded, StartError> {
         Err(StartError::Config(
-            "this scot was built without the plane in the kernel; build it where clang-14 and libbpf's headers \
+            "this scot was built without the plane in the kernel; build it where clang (14 or newer) and libbpf's headers \
              are, or give --plane user"
                 .to_owned(),
         ))

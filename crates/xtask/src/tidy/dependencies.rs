@@ -1,8 +1,8 @@
 //! Dependencies point one way: core <- wire <- remedies <- shells <- services <- cli.
 //!
 //! Invariant: a crate may use crates of a lower rank only; no remedy knows another, and who may know
-//! a remedy at all is listed here. A remedy's folder may hold crates beside its machine: remedy-NAME/kernel is
-//! `remedy-NAME-kernel`, its part of the plane in the kernel.
+//! a remedy at all is listed here. A remedy's folder holds its machine and, in crates of their own, its
+//! parts; a part may know its own machine.
 
 use super::{Complaint, Files};
 use toml::Table;
@@ -19,6 +19,7 @@ const RANKS: &[(&str, u8)] = &[
     ("scotfree-device", 3),
     ("scotfree-trace", 3),
     ("scotfree-io", 3),
+    ("scotfree-resp", 3),
     ("scotfree-rpc", 4),
     ("scotfree-sim", 5),
     ("scotfree-xdp", 5),
@@ -33,39 +34,37 @@ const RANKS: &[(&str, u8)] = &[
 const REMEDY_RANK: u8 = 4;
 /// What a remedy is made of: machines, whatever lies below it.
 const MACHINES: [&str; 4] = ["scotfree-core", "scotfree-wire", "scotfree-session", "scotfree-device"];
-/// The crates that a remedy's folder may hold beside its machine, their ranks, and what they name beyond what a machine
-/// may.
-const PARTS: [(&str, u8, &[&str]); 1] = [("kernel", 6, &["scotfree-xdp"])];
 /// Who may name a remedy: what runs it, what tries it, and the registry.
-const MAY_NAME_A_REMEDY: [&str; 3] = ["scotfree-cli", "scotfree-sim", "scotfree-switch"];
+const MAY_NAME_A_REMEDY: [&str; 2] = ["scotfree-cli", "scotfree-switch"];
+
+/// What a remedy may have in its folder beside its machine: `crates/remedy-NAME/PART`, whose crate is
+/// `remedy-NAME-PART`.
+struct Part {
+    name: &'static str,
+    /// What it is made of beside machines and its own.
+    uses: &'static [&'static str],
+}
+
+const PARTS: [Part; 2] = [
+    Part { name: "kernel", uses: &["scotfree-xdp"] },
+    Part { name: "world", uses: &["scotfree-sim", "scotfree-check"] },
+];
+const PART_RANK: u8 = 6;
 
 pub(super) fn check(files: &Files) -> Vec<Complaint> {
     let manifests = files.iter().filter_map(|(path, text)| Some((path, crate_of(path)?, text)));
     manifests.flat_map(|(path, name, text)| check_manifest(path, &name, text)).collect()
 }
 
-/// The name that a crate has by its folder: of one in a remedy's folder both names.
+/// The crate whose manifest this is, by its folder.
 fn crate_of(path: &str) -> Option<String> {
     let folder = path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
     match folder.split_once('/') {
         None => Some(folder.to_owned()),
-        Some((remedy, part)) if is_remedy(remedy) && !part.contains('/') => Some(format!("{remedy}-{part}")),
-        Some(_) => None,
+        Some((remedy, part)) => {
+            (is_remedy(remedy) && !part.contains('/')).then(|| format!("{remedy}-{part}"))
+        }
     }
-}
-
-/// Of a crate in a remedy's folder the remedy, and what it may name beyond what a machine may.
-fn part_of(name: &str) -> Option<(&str, u8, &'static [&'static str])> {
-    let of = |(part, rank, names): &(&str, u8, &'static [&'static str])| {
-        let remedy = name.strip_suffix(part)?.strip_suffix('-')?;
-        is_remedy(remedy).then_some((remedy, *rank, *names))
-    };
-    PARTS.iter().find_map(of)
-}
-
-/// The remedy that a crate is of: the crate itself, or that in whose folder it lies.
-fn remedy_of(name: &str) -> Option<&str> {
-    part_of(name).map(|(remedy, ..)| remedy).or_else(|| is_remedy(name).then_some(name))
 }
 
 fn check_manifest(path: &str, folder: &str, text: &str) -> Vec<Complaint> {
@@ -100,28 +99,55 @@ fn fault(user: &str, used: &str, for_tests: bool) -> Option<String> {
     if !is_ours {
         return (user == "scotfree-core").then(|| format!("the core uses nothing, yet it names `{used}`"));
     }
-    let own = remedy_of(user);
-    if is_remedy(used) && user != used {
-        if own.is_some() && own != remedy_of(used) {
-            return Some(format!("a remedy names another, `{used}`"));
-        }
+    let of_remedy = match (Member::of(user), Member::of(used)) {
+        _ if user == used => None,
+        (Some(user), used_member) => user.fault(used, used_member.as_ref(), for_tests),
         // What is tried beside it may be named by tests.
-        if own.is_none() && !for_tests && !MAY_NAME_A_REMEDY.contains(&user) {
-            return Some(format!("`{user}` must not know the remedy `{used}`"));
-        }
-    }
-    let more = part_of(user).map_or(&[][..], |(_, _, names)| names);
-    let is_own = own.is_some_and(|own| own == used);
-    if own.is_some() && !is_own && !for_tests && !MACHINES.contains(&used) && !more.contains(&used) {
-        return Some(format!("a remedy is a machine, yet it names `{used}`: dependencies point one way"));
-    }
-    match (rank(user), rank(used)) {
+        (None, Some(_)) => (!for_tests && !MAY_NAME_A_REMEDY.contains(&user))
+            .then(|| format!("`{user}` must not know the remedy `{used}`")),
+        (None, None) => None,
+    };
+    of_remedy.or_else(|| match (rank(user), rank(used)) {
         (None, _) => Some(format!("`{user}` has no rank in xtask's tidy/dependencies.rs")),
         (_, None) => Some(format!("`{used}` has no rank in xtask's tidy/dependencies.rs")),
         // What a crate's tests use does not reach its users.
         (Some(own), Some(other)) => (other >= own && !for_tests).then(|| {
             format!("`{used}` (rank {other}) is not below `{user}` (rank {own}): dependencies point one way")
         }),
+    })
+}
+
+/// A crate in a remedy's folder.
+struct Member<'a> {
+    remedy: &'a str,
+    part: Option<&'static Part>,
+}
+
+impl Member<'_> {
+    fn of(name: &str) -> Option<Member<'_>> {
+        if !is_remedy(name) {
+            return None;
+        }
+        let parted = PARTS.iter().find_map(|part| {
+            let remedy = name.strip_suffix(part.name)?.strip_suffix('-')?;
+            Some(Member { remedy, part: Some(part) })
+        });
+        Some(parted.unwrap_or(Member { remedy: name, part: None }))
+    }
+
+    fn fault(&self, used: &str, used_member: Option<&Member<'_>>, for_tests: bool) -> Option<String> {
+        match (used_member, self.part) {
+            (Some(other), _) if other.remedy != self.remedy => {
+                Some(format!("a remedy names another, `{used}`"))
+            }
+            _ if for_tests || MACHINES.contains(&used) => None,
+            (Some(Member { part: None, .. }), Some(_)) => None,
+            (_, None) => {
+                Some(format!("a remedy is a machine, yet it names `{used}`: dependencies point one way"))
+            }
+            (_, Some(part)) if part.uses.contains(&used) => None,
+            (_, Some(part)) => Some(format!("the {} of a remedy must not know `{used}`", part.name)),
+        }
     }
 }
 
@@ -130,9 +156,10 @@ fn is_remedy(name: &str) -> bool {
 }
 
 fn rank(name: &str) -> Option<u8> {
-    let listed = RANKS.iter().find(|(listed, _)| *listed == name).map(|(_, rank)| *rank);
-    let part = || part_of(name).map(|(_, rank, _)| rank);
-    listed.or_else(part).or(is_remedy(name).then_some(REMEDY_RANK))
+    if let Some(member) = Member::of(name) {
+        return Some(member.part.map_or(REMEDY_RANK, |_| PART_RANK));
+    }
+    RANKS.iter().find(|(listed, _)| *listed == name).map(|(_, rank)| *rank)
 }
 
 #[cfg(test)]
@@ -143,8 +170,11 @@ mod tests {
     fn complaints(user: &str, section: &str, used: &[&str]) -> Vec<String> {
         let uses = used.iter().map(|used| format!("{used}.workspace = true\n")).collect::<Vec<_>>().concat();
         let manifest = format!("[package]\nname = \"{user}\"\n[{section}]\n{uses}");
-        let folder = part_of(user).map(|(remedy, ..)| format!("{remedy}/{}", &user[remedy.len() + 1..]));
-        let path = format!("crates/{}/Cargo.toml", folder.as_deref().unwrap_or(user));
+        let part = ["kernel", "world"].into_iter().find_map(|part| {
+            Some((user.strip_suffix(part)?.strip_suffix('-')?, part)).filter(|_| is_remedy(user))
+        });
+        let folder = part.map_or(user.to_owned(), |(remedy, part)| format!("{remedy}/{part}"));
+        let path = format!("crates/{folder}/Cargo.toml");
         check(&Files::of(&[(&path, &manifest)])).into_iter().map(|complaint| complaint.text).collect()
     }
 
@@ -162,6 +192,14 @@ mod tests {
         assert_eq!(complaints("scotfree-rpc", "dependencies", &["scotfree-session", "scotfree-io"]), none);
         assert_eq!(complaints("scotfree-cli", "dependencies", &["scotfree-lab", "scotfree-kv"]), none);
         assert_eq!(complaints("remedy-persist", "dev-dependencies", &["scotfree-sim", "proptest"]), none);
+        let of_world =
+            ["remedy-cache", "scotfree-session", "scotfree-device", "scotfree-sim", "scotfree-check"];
+        assert_eq!(complaints("remedy-cache-world", "dependencies", &of_world), none);
+        let of_kernel = ["remedy-cache", "scotfree-wire", "scotfree-xdp", "libbpf-rs"];
+        assert_eq!(complaints("remedy-cache-kernel", "dependencies", &of_kernel), none);
+        assert_eq!(complaints("scotfree-cli", "dependencies", &["remedy-cache-world"]), none);
+        assert_eq!(complaints("scotfree-switch", "dependencies", &["remedy-cache-kernel"]), none);
+        assert_eq!(complaints("remedy-cache", "dev-dependencies", &["remedy-cache-world"]), none);
     }
 
     #[test]
@@ -187,20 +225,21 @@ mod tests {
     }
 
     #[test]
-    fn a_remedys_part_in_the_kernel_knows_its_remedy_and_the_plane_and_is_known_by_shells() {
-        let none: [String; 0] = [];
-        let own = ["remedy-cache", "scotfree-xdp", "scotfree-wire"];
-        assert_eq!(complaints("remedy-cache-kernel", "dependencies", &own), none);
-        assert_eq!(complaints("scotfree-switch", "dependencies", &["remedy-cache-kernel"]), none);
-        assert_refused("remedy-cache-kernel", "remedy-persist", "names another");
-        assert_refused("remedy-cache-kernel", "remedy-persist-kernel", "names another");
-        assert_refused("remedy-cache-kernel", "scotfree-io", "is a machine");
-        assert_refused("remedy-cache", "remedy-cache-kernel", "is a machine");
-        assert_refused("scotfree-xdp", "remedy-cache-kernel", "must not know");
-        assert_refused("scotfree-xdp", "remedy-cache", "must not know");
-        let other =
-            check(&Files::of(&[("crates/remedy-a/kernel/Cargo.toml", "[package]\nname = \"kernel\"")]));
-        assert!(other[0].text.contains("folder"), "{:?}", other[0].text);
+    fn the_parts_of_a_remedy_know_their_own_and_what_they_are_made_of() {
+        assert_refused("remedy-cache-world", "remedy-persist", "names another");
+        assert_refused("remedy-cache-world", "remedy-persist-world", "names another");
+        assert_refused("remedy-cache-world", "remedy-cache-kernel", "must not know");
+        assert_refused("remedy-cache-world", "scotfree-xdp", "must not know");
+        assert_refused("remedy-cache-world", "scotfree-rpc", "must not know");
+        assert_refused("remedy-cache-kernel", "scotfree-sim", "must not know");
+        assert_refused("remedy-cache", "remedy-cache-world", "is a machine");
+        assert_refused("scotfree-sim", "remedy-cache-world", "must not know");
+        assert_refused("scotfree-sim", "remedy-cache", "must not know");
+        let foreign =
+            check(&Files::of(&[("crates/remedy-a/world/Cargo.toml", "[package]\nname = \"world\"")]));
+        assert!(foreign[0].text.contains("remedy-a-world"), "{foreign:?}");
+        let unknown = "[package]\nname = \"remedy-a-shell\"\n[dependencies]\nremedy-a.workspace = true";
+        assert_eq!(check(&Files::of(&[("crates/remedy-a/shell/Cargo.toml", unknown)])).len(), 1);
     }
 
     #[test]

@@ -60,7 +60,8 @@ fn tested_words(files: &Files) -> BTreeSet<String> {
     let tests = files.iter().filter(|(path, _)| is_rust(path)).map(|(path, text)| {
         let is_test = path.contains("/tests/")
             || path.ends_with("/tests.rs")
-            || path.starts_with("crates/scotfree-sim/");
+            || path.starts_with("crates/scotfree-sim/")
+            || is_world(path);
         if is_test {
             text
         } else {
@@ -68,6 +69,12 @@ fn tested_words(files: &Files) -> BTreeSet<String> {
         }
     });
     tests.flat_map(words_of).map(str::to_lowercase).collect()
+}
+
+/// Whether a file is of a remedy's world.
+fn is_world(path: &str) -> bool {
+    let inside = path.strip_prefix("crates/remedy-").and_then(|path| path.split_once('/'));
+    inside.is_some_and(|(_, inside)| inside.starts_with("world/"))
 }
 
 /// Whether a word is the limit's name, or a test's name that contains it.
@@ -121,6 +128,8 @@ fn make() -> Table {
         let module = format!("fn f() {{}}\n{TESTS_BEGIN}tests {{ {text} }}");
         assert_eq!(unnamed(&[("crates/scotfree-wire/src/b.rs", &module)]).len(), 1);
         assert_eq!(unnamed(&[("crates/scotfree-sim/src/b.rs", text)]).len(), 1);
+        assert_eq!(unnamed(&[("crates/remedy-a/world/src/b.rs", text)]).len(), 1);
+        assert_eq!(unnamed(&[("crates/remedy-a/src/world/b.rs", text)]).len(), 4);
     }
 
     #[test]

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
-from typing import cast
 
 from scotfree import command_line
-from scotfree.command_line import Command
+from scotfree.command_line import Commands
 from scotfree.rag import trouble
 
+COMMANDS = Commands(
+    "scotfree.rag.commands",
+    {
+        "index": "index the files of a folder: text, Markdown, HTML, PDF, source code, also gzipped",
+        "ask": "find the passages nearest to a question, and let a language model answer from them",
+        "plan": "choose what to keep of embeddings, within memory, storage and latency",
+        "serve": "search in a browser on this machine, and see which passages, which stages, how long",
+        "eval": "measure recall, judged quality, time and memory on a collection in BEIR's layout",
+    },
+)
 DESCRIPTION = (
     "Answers questions from your own documents, in little memory; nothing leaves this machine unless you say so."
 )
-_COMMANDS = ("index", "ask", "plan", "serve", "eval")
 _REFUSED = 2
 
 
@@ -22,19 +29,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code (see `command_line`)."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        commands = _commands()
+        return command_line.run("scot rag", DESCRIPTION, COMMANDS, words, trouble.told)
     except ModuleNotFoundError as error:
+        # A wheel without its extra has not all that the commands stand on.
         print(
             f"scot rag: the package {error.name} is not installed; install what retrieval stands on: "
             "pip install 'scotfree[rag]'",
             file=sys.stderr,
         )
         return _REFUSED
-    except KeyboardInterrupt:
-        return command_line.interrupted("scot rag")
-    return command_line.run("scot rag", DESCRIPTION, commands, words, trouble.told)
-
-
-def _commands() -> dict[str, Command]:
-    """Imported here, since a wheel without its extra has not all that they stand on."""
-    return {name: cast(Command, importlib.import_module(f"scotfree.rag.commands.{name}")) for name in _COMMANDS}

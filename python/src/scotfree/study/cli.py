@@ -6,18 +6,20 @@ import sys
 from collections.abc import Sequence
 
 from scotfree import command_line
-from scotfree.command_line import Command
+from scotfree.command_line import Commands
 from scotfree.study import outside
-from scotfree.study.commands import compare, fleet, ingest, monitoring, report, serve
 
-COMMANDS: dict[str, Command] = {
-    "report": report,
-    "ingest": ingest,
-    "serve": serve,
-    "compare": compare,
-    "monitoring": monitoring,
-    "fleet": fleet,
-}
+COMMANDS = Commands(
+    "scotfree.study.commands",
+    {
+        "report": "read DATA and write one self-contained HTML file",
+        "ingest": "read DATA into a store, once for all that asks of it",
+        "serve": "look at services, methods and single calls in a browser",
+        "compare": "compare two data sets method by method; exit 1 if a method leaves its budget",
+        "monitoring": "write the live counterparts of a report: Prometheus' rules and Grafana's dashboard",
+        "fleet": "make the calls, metrics and profiles of a synthetic fleet",
+    },
+)
 DESCRIPTION = "Reads the RPC latency tax off traces, metrics and profiles."
 
 

@@ -2,8 +2,8 @@
 
 use crate::packets::{Sent, PORT};
 use remedy_persist::DeviceConfig;
+use remedy_persist_world::{capture, Scenario, Seen};
 use scotfree_core::{Durability, Nanos};
-use scotfree_sim::{capture, Scenario, Seen};
 use scotfree_wire::{emit, Direction, Packet, Tail, MAGIC};
 
 /// One life of a device, from its start to its end or its crash.

@@ -9,10 +9,10 @@ use crate::serve::{begin_quietly, changed_keys, say_ready, say_reload, Listening
 use crate::settings::{Client, Config, Mode};
 use crate::text::TraceTarget;
 use scotfree_core::Nanos;
+use scotfree_resp::front::EarlyRule;
 use scotfree_rpc::metrics::{MetricKind, MetricsBoard, MetricsText};
 use scotfree_rpc::{ProbeOptions, SharedKey};
 use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig, EarlyRules};
-use scotfree_sidecar::front::EarlyRule;
 use scotfree_trace::{Resource, TraceCounts, TraceHandle, TraceWriter, WriterOptions};
 use scotfree_wire::ClusterKey;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

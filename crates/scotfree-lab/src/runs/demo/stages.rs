@@ -1,8 +1,9 @@
-//! Where the time of SETs and GETs goes, without and with the remedy.
+//! What SETs and GETs take: of Redis alone, and behind the sidecars without and with the remedy, stage by stage.
 //!
-//! Invariant: both are measured in turns, and nothing is shown if the device did not log.
+//! Invariant: all are measured in turns, and nothing is shown if the device did not log.
 
 use super::baseline::Baseline;
+use super::seen::{beside_redis, latencies, table, Seen};
 use super::{bar, named, Plane, Stage, Stages, Teller, FLUSH_TIME_MAX};
 use crate::load::LoadReport;
 use crate::process::find_tool;
@@ -34,12 +35,18 @@ const REAL_MEANING: &str =
     "(300 requests each, through redis-benchmark's own TCP hop, both sidecars and the device: they show that an \
      unmodified client works, and are too few to compare. A SET with the remedy may be slower here: the server \
      is still at the one before, on the same processors. The bars below compare.)";
-/// How often the two are measured in turns.
+/// How often each is measured, in turns.
 const TURNS: u64 = 4;
+/// What a client's own clock says, and what of it the bars below have.
+const SEEN: &str =
+    "as a client of Redis sees them, one connection, one request at a time, each the median of 4 turns:";
+const SURVIVES: &str =
+    "(an answered SET survives kill -9 of Redis in all four. When its host loses power, everysec loses up to a second \
+     of them, always none; with persist none, as long as the device, another host, goes on: ram:1)";
 
 impl Stage<'_> {
     /// Measures and shows.
-    pub fn measure(&self, teller: &mut Teller<'_>) -> Result<Stages, Trouble> {
+    pub fn measure(&self, teller: &mut Teller<'_>) -> Result<(Seen, Stages), Trouble> {
         let baseline = Baseline::start(self.options, &self.site)?;
         let trace = self.site.folder().join("remedy.jsonl");
         let remedy = ClientSidecar {
@@ -53,10 +60,7 @@ impl Stage<'_> {
         let before = self.site.device_counts()?;
         let (plain, covered) = (baseline.address, self.site.client_sidecar_address(&remedy));
         self.real_client([(plain, "without the remedy"), (covered, "with the remedy")], teller)?;
-        let seconds = self.options.span.as_secs_f64();
-        teller
-            .say(&format!("measuring SET and GET for {seconds:.0} s, without and with the remedy in turns"));
-        self.load_in_turns(&[plain, covered])?;
+        let seen = self.load_all(plain, covered, teller)?;
         let after = self.site.device_counts()?;
         self.require_plane(&before, &after)?;
         let baseline_trace = baseline.finish();
@@ -64,10 +68,44 @@ impl Stage<'_> {
         self.keep(&[&baseline_trace, &trace])?;
         let baseline = report("without remedy", &baseline_trace)?;
         let remedy = report("persist, SET early", &trace)?;
-        teller.say("the median call and the slow ones, stage by stage:");
+        self.show_seen(&seen, teller);
+        teller.say(
+            "the same calls behind the sidecars, stage by stage (from the client's sidecar on), the median one and a slow one:",
+        );
         teller.show(&render_comparison(&baseline, &remedy, self.options.style));
         teller.say(&summary(&baseline, &remedy, &before, &after)?);
-        Ok(Stages { baseline: medians(&baseline), remedy: medians(&remedy) })
+        Ok((seen, Stages { baseline: medians(&baseline), remedy: medians(&remedy) }))
+    }
+
+    /// Loads Redis alone, where there is one, and what stands behind the sidecars.
+    fn load_all(
+        &self,
+        plain: SocketAddr,
+        covered: SocketAddr,
+        teller: &mut Teller<'_>,
+    ) -> Result<Seen, Trouble> {
+        let alone = self.alone.as_ref().map(|alone| [alone.every_second.address, alone.always.address]);
+        let addresses: Vec<SocketAddr> = alone.into_iter().flatten().chain([plain, covered]).collect();
+        let turn = self.options.span / (2 * TURNS as u32);
+        let seconds = (turn * TURNS as u32 * addresses.len() as u32).as_secs_f64();
+        let ways = if alone.is_some() { "Redis alone, and the path " } else { "the path " };
+        teller.say(&format!(
+            "measuring SET and GET for {seconds:.0} s: {ways}without and with the remedy, in turns"
+        ));
+        let mut loads = self.load_in_turns(&addresses, turn)?.into_iter().map(|turns| latencies(&turns));
+        let mut next = || loads.next().expect("every address was loaded");
+        let (redis_everysec, redis_always) =
+            if alone.is_some() { (Some(next()), Some(next())) } else { (None, None) };
+        Ok(Seen { redis_everysec, redis_always, without_remedy: next(), persist: next() })
+    }
+
+    fn show_seen(&self, seen: &Seen, teller: &mut Teller<'_>) {
+        teller.say(SEEN);
+        teller.show(&table(seen));
+        if let Some(beside_redis) = beside_redis(seen) {
+            teller.say(&beside_redis);
+            teller.say(SURVIVES);
+        }
     }
 
     /// Copies the records of calls to where somebody wants them.
@@ -121,20 +159,25 @@ impl Stage<'_> {
     }
 
     /// In turns, so that what else the machine does falls on all alike.
-    fn load_in_turns(&self, addresses: &[SocketAddr]) -> Result<(), Trouble> {
-        let turns = TURNS * addresses.len() as u64;
-        let bar = bar(turns, "measuring");
+    fn load_in_turns(
+        &self,
+        addresses: &[SocketAddr],
+        turn: Duration,
+    ) -> Result<Vec<Vec<LoadReport>>, Trouble> {
+        let bar = bar(TURNS * addresses.len() as u64, "measuring");
+        let mut loads: Vec<Vec<LoadReport>> = vec![Vec::new(); addresses.len()];
         for number in 0..TURNS {
-            for address in addresses {
-                let workload = workload(self.options.span / turns as u32, number);
+            for (address, loads) in addresses.iter().zip(&mut loads) {
+                let workload = workload(turn, number);
                 let spec = WorkerSpec::Load(LoadSpec { address: *address, workload });
                 let loaded: LoadReport = self.site.run_worker("client", "load", &spec)?;
                 require_answers(*address, &loaded)?;
+                loads.push(loaded);
                 bar.inc(1);
             }
         }
         bar.finish_and_clear();
-        Ok(())
+        Ok(loads)
     }
 }
 

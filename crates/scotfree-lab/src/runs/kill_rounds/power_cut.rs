@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// Cuts files back.
 #[derive(Debug)]
-pub(super) struct PowerCut {
+pub(in crate::runs) struct PowerCut {
     // Where the sidecar notes what is synced: lines of a size and a path.
     sizes: PathBuf,
 }
@@ -31,27 +31,50 @@ impl PowerCut {
     /// Cuts every file that was synced, in half of the cases to its synced size, else to some size above
     /// it. Returns how many bytes were lost.
     pub fn cut(&self, random: &mut Random) -> Result<u64, Trouble> {
-        let synced = match fs::read_to_string(&self.sizes) {
-            Ok(text) => text,
-            // Nothing has been synced yet, and nothing called stable.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-            Err(error) => return Err(Trouble::file("read", &self.sizes, &error)),
+        let kept_bytes = |unsynced_bytes| match random.below(2) {
+            0 => 0,
+            _ => random.below(unsynced_bytes + 1),
         };
-        let mut lost = 0;
-        for line in synced.lines() {
-            let Some((bytes, path)) = parse(line) else { continue };
-            lost += cut_file(path, bytes, random).map_err(|error| Trouble::file("cut", path, &error))?;
+        cut_back(&self.synced()?, kept_bytes)
+    }
+
+    /// Which files were synced, and how far. None while nothing was synced, and nothing called stable.
+    pub fn synced(&self) -> Result<Vec<SyncedFile>, Trouble> {
+        match fs::read_to_string(&self.sizes) {
+            Ok(text) => Ok(text.lines().filter_map(parse).collect()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(Trouble::file("read", &self.sizes, &error)),
         }
-        Ok(lost)
     }
 }
 
-fn parse(line: &str) -> Option<(u64, &Path)> {
-    let (bytes, path) = line.split_once(' ')?;
-    Some((bytes.parse().ok()?, Path::new(path)))
+/// A file, and how much of it a power failure leaves at least.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::runs) struct SyncedFile {
+    pub path: PathBuf,
+    pub bytes: u64,
 }
 
-fn cut_file(path: &Path, synced_bytes: u64, random: &mut Random) -> io::Result<u64> {
+fn parse(line: &str) -> Option<SyncedFile> {
+    let (bytes, path) = line.split_once(' ')?;
+    Some(SyncedFile { path: path.into(), bytes: bytes.parse().ok()? })
+}
+
+/// Cuts files back to what was synced, and to so many bytes more, of those that there are. Returns how many bytes
+/// were lost.
+pub(in crate::runs) fn cut_back(
+    files: &[SyncedFile],
+    mut kept_bytes: impl FnMut(u64) -> u64,
+) -> Result<u64, Trouble> {
+    let mut lost = 0;
+    for SyncedFile { path, bytes } in files {
+        lost +=
+            cut_file(path, *bytes, &mut kept_bytes).map_err(|error| Trouble::file("cut", path, &error))?;
+    }
+    Ok(lost)
+}
+
+fn cut_file(path: &Path, synced_bytes: u64, kept_bytes: &mut impl FnMut(u64) -> u64) -> io::Result<u64> {
     let file = match OpenOptions::new().write(true).open(path) {
         Ok(file) => file,
         // A rewrite has replaced it, and has synced what replaced it.
@@ -60,7 +83,7 @@ fn cut_file(path: &Path, synced_bytes: u64, random: &mut Random) -> io::Result<u
     };
     let bytes = file.metadata()?.len();
     let unsynced_bytes = bytes.saturating_sub(synced_bytes);
-    let kept_bytes = if random.below(2) == 0 { 0 } else { random.below(unsynced_bytes + 1) };
+    let kept_bytes = kept_bytes(unsynced_bytes);
     if unsynced_bytes > kept_bytes {
         file.set_len(synced_bytes + kept_bytes)?;
     }
@@ -89,6 +112,10 @@ mod tests {
             whole_rest += u32::from(left == 60);
         }
         assert!((20..50).contains(&whole_rest), "the whole rest is lost often, not always: {whole_rest}");
+        fs::write(&file, [1; 100]).expect("it can be written");
+        let synced = power.synced().expect("it was noted");
+        assert_eq!(synced.len(), 2, "nonsense is none: {synced:?}");
+        assert_eq!(cut_back(&synced, |_| 0), Ok(40), "nothing is kept that was not synced");
         fs::write(&file, [1; 40]).expect("it can be written");
         assert_eq!(power.cut(&mut random), Ok(0), "a file is never made longer");
         assert_eq!(file.metadata().expect("it is there").len(), 40);

@@ -74,10 +74,16 @@ impl Site<'_> {
         self.run_worker("client", "calls", &WorkerSpec::Calls(self.calls_spec(server, calls)))
     }
 
-    /// Makes calls to several servers, in slices that take turns.
-    pub fn slices(&self, callers: &[(SocketAddr, Calls)], slices: u32) -> Result<Vec<Slice>, Trouble> {
+    /// Makes calls to several servers, in slices that take turns. `servers` are their processes.
+    pub fn slices(
+        &self,
+        callers: &[(SocketAddr, Calls)],
+        servers: &[Process],
+        slices: u32,
+    ) -> Result<Vec<Slice>, Trouble> {
         let callers = callers.iter().map(|(server, calls)| self.calls_spec(*server, calls)).collect();
-        self.run_worker("client", "slices", &WorkerSpec::Slices(SlicesSpec { callers, slices }))
+        let servers = servers.iter().map(Process::pid).collect();
+        self.run_worker("client", "slices", &WorkerSpec::Slices(SlicesSpec { callers, servers, slices }))
     }
 
     fn calls_spec(&self, server: SocketAddr, calls: &Calls) -> CallsSpec {

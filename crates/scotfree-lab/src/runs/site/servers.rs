@@ -143,7 +143,8 @@ impl Site<'_> {
         // Port 0 is none.
         let port = if redis.listen.is_empty() { 0 } else { REDIS_PORT }.to_string();
         let bind = if redis.listen.is_empty() { &["127.0.0.1"][..] } else { redis.listen };
-        let spec = ProcessSpec::new(redis.name, "redis-server", &self.log_folder)
+        let mut spec = ProcessSpec::new(redis.name, "redis-server", &self.log_folder)
+            .at(self.priority)
             .args(["--port", &port, "--protected-mode", "no", "--save", "", "--bind"])
             .args(bind.iter().copied())
             .args(["--appendonly", "yes", "--appendfsync", redis.appendfsync.name()])
@@ -152,6 +153,9 @@ impl Site<'_> {
             .args(["--unixsocketperm", "700", "--unixsocket"])
             .args([self.redis_socket(redis).into_os_string(), "--dir".into(), folder.into_os_string()])
             .args(more);
+        // What syncs and rewrites its file beside it is no part of an answer, and would take processors from those
+        // that are.
+        spec.gives_priority_on = false;
         let process = self.lab.spawn(role, &spec)?;
         let socket = self.redis_socket(redis);
         // It listens before it has loaded its file, and says LOADING until then.

@@ -34,6 +34,9 @@ const WINDOW: u32 = 4_096;
 pub enum Answerer {
     /// A device, with an acknowledgement at the durability asked for.
     Device,
+    /// The same, while the server is not given the updates: it says of none that it is stable, so that all calls are
+    /// within one window.
+    DeviceAlone,
     /// Something that sends the update back as it came. There is no session then.
     Reflection,
 }
@@ -156,7 +159,7 @@ impl<'a> BareClient<'a> {
         socket.connect(spec.server)?;
         socket.set_read_timeout(Some(RETRY_AFTER))?;
         let session = match spec.answerer {
-            Answerer::Device => open_session(spec, &socket)?,
+            Answerer::Device | Answerer::DeviceAlone => open_session(spec, &socket)?,
             Answerer::Reflection => nobodys_session(spec),
         };
         let looking = (spec.spin_us > 0).then(|| looking_at(&socket, spec.spin_us)).transpose()?;
@@ -217,7 +220,7 @@ impl<'a> BareClient<'a> {
     /// Credit runs out when the server is slow to make things stable; a reflection knows no server.
     fn may_send(&self) -> bool {
         let has_credit = match self.spec.answerer {
-            Answerer::Device => self.next - self.stable <= self.session.window,
+            Answerer::Device | Answerer::DeviceAlone => self.next - self.stable <= self.session.window,
             Answerer::Reflection => true,
         };
         has_credit && self.in_flight.len() < self.spec.outstanding
@@ -285,7 +288,7 @@ impl<'a> BareClient<'a> {
         };
         let keys = &self.session.keys;
         let (answer, key) = match self.spec.answerer {
-            Answerer::Device => (Kind::PersistAck, keys.device_to_client),
+            Answerer::Device | Answerer::DeviceAlone => (Kind::PersistAck, keys.device_to_client),
             Answerer::Reflection => (Kind::Update, keys.client_to_server),
         };
         let is_answer = packet.kind() == answer;
@@ -305,7 +308,7 @@ impl<'a> BareClient<'a> {
     fn grants_enough(&self, packet: &Packet<'_>) -> bool {
         let asked = self.spec.tier.durability();
         match self.spec.answerer {
-            Answerer::Device => packet.header().granted.satisfies(asked),
+            Answerer::Device | Answerer::DeviceAlone => packet.header().granted.satisfies(asked),
             Answerer::Reflection => packet.header().granted == Durability::None,
         }
     }
@@ -324,9 +327,9 @@ impl<'a> BareClient<'a> {
     }
 
     /// Waits until everything is stable and has the server forget the session, so that the device has its room
-    /// back.
+    /// back. There is nothing to wait for where no server has the updates.
     fn close(&mut self) -> io::Result<()> {
-        if self.spec.answerer == Answerer::Reflection {
+        if self.spec.answerer != Answerer::Device {
             return Ok(());
         }
         let deadline = Instant::now() + RETRY_AFTER * RETRIES_MAX;

@@ -87,6 +87,8 @@ pub struct CallsReport {
 pub struct SlicesSpec {
     /// What each caller does; its `calls` are those of one slice.
     pub callers: Vec<CallsSpec>,
+    /// The process of each caller's server.
+    pub servers: Vec<u32>,
     /// How many slices each caller has.
     pub slices: u32,
 }
@@ -100,6 +102,8 @@ pub struct Slice {
     pub number: u32,
     /// What it measured; of what is counted, what came up in this slice.
     pub report: CallsReport,
+    /// The processor time of its server per call, in microseconds.
+    pub server_cpu_us_per_request: f64,
 }
 
 pub(super) fn measure(spec: &CallsSpec) -> Result<CallsReport, Trouble> {
@@ -113,13 +117,24 @@ pub(super) fn measure_slices(spec: &SlicesSpec) -> Result<Vec<Slice>, Trouble> {
     let mut callers = started.collect::<Result<Vec<_>, _>>()?;
     let order: Vec<usize> = (0..callers.len()).collect();
     let slices = run_interleaved(&order, spec.slices, |&caller, number| {
+        let cpu_before = cpu_time_of_server(spec, caller)?;
         let report = callers[caller].slice(&spec.callers[caller])?;
-        Ok(Slice { caller, number, report })
+        let cpu = cpu_time_of_server(spec, caller)?.saturating_sub(cpu_before);
+        let server_cpu_us_per_request = cpu.as_secs_f64() * 1e6 / spec.callers[caller].calls as f64;
+        Ok(Slice { caller, number, report, server_cpu_us_per_request })
     })?;
     for (caller, spec) in callers.into_iter().zip(&spec.callers) {
         caller.finish().map_err(|error| broke(spec, error))?;
     }
     Ok(slices)
+}
+
+fn cpu_time_of_server(spec: &SlicesSpec, caller: usize) -> Result<Duration, Trouble> {
+    let pid = spec.servers.get(caller).copied();
+    pid.and_then(cpu_time_of).ok_or_else(|| {
+        let problem = "its process is not there, or /proc does not say";
+        Trouble::new("read the processor time of a server", problem, "see the logs of the server")
+    })
 }
 
 fn measure_within(spec: &CallsSpec, patience: Duration) -> Result<CallsReport, Trouble> {
@@ -359,7 +374,8 @@ mod tests {
         let folder = Scratch::new("slices").expect("temporary files can be written");
         let trace = Some(TraceSpec { file: folder.path().join("trace.jsonl"), every: 10 });
         let callers = vec![example(server), CallsSpec { trace, ..example(server) }];
-        let slices = measure_slices(&SlicesSpec { callers, slices: 3 }).expect("the server answers");
+        let slices = measure_slices(&SlicesSpec { callers, servers: vec![std::process::id(); 2], slices: 3 })
+            .expect("the server answers");
         let turns: Vec<_> = slices.iter().map(|slice| (slice.number, slice.caller)).collect();
         assert_eq!(turns, [(0, 0), (0, 1), (1, 1), (1, 0), (2, 0), (2, 1)]);
         assert!(slices.iter().all(|slice| slice.report.latency.count == 200));

@@ -2,27 +2,18 @@
 //!
 //! Invariant: several commands are one transaction.
 
-use crate::resp::{encode_command, read_reply, Reply};
-
-/// The head of a request: its version, and its flags.
-const VERSION: u8 = 1;
-const EARLY: u8 = 1;
-const TRANSACTION: u8 = 2;
-/// What precedes a reply.
-const REPLY_HEAD_BYTES: usize = 2;
+use scotfree_resp::codec::{Limits, Reply};
+use scotfree_resp::payload::{self, parse_response, RequestFlags};
 
 /// Puts commands together, in the place of what `out` held. `is_early` says that their reply is known.
 pub fn write_request<Word: AsRef<[u8]>>(commands: &[&[Word]], is_early: bool, out: &mut Vec<u8>) {
     out.clear();
-    let flags = if is_early { EARLY } else { 0 } | if commands.len() > 1 { TRANSACTION } else { 0 };
-    out.extend_from_slice(&[VERSION, 0, flags, 0, 0, 0, 0, 0, 0, 0]);
-    for command in commands {
-        encode_command(command, out);
-    }
+    payload::write_request(out, RequestFlags::NONE.with_if(is_early, RequestFlags::EARLY), commands);
 }
 
 /// Takes a reply apart.
 pub fn parse_reply(bytes: &[u8]) -> Result<Reply, String> {
-    let mut text = bytes.get(REPLY_HEAD_BYTES..).unwrap_or_default();
-    read_reply(&mut text).map_err(|error| error.to_string())
+    let (_, reply) = parse_response(bytes).map_err(|error| error.to_string())?;
+    let reply = Reply::parse(reply, &Limits::default()).map_err(|error| error.to_string())?;
+    reply.ok_or_else(|| "the reply is not all there".to_owned())
 }

@@ -4,6 +4,7 @@
 //! Invariant: what is reported as acknowledged was completed by devices; no session ends in order, so that the
 //! server has the updates from the devices or not at all.
 
+use super::embedded::write_request;
 use super::READY;
 use crate::trouble::Trouble;
 use scotfree_core::Tier;
@@ -77,10 +78,9 @@ fn make_updates(session: &mut Session, number: usize, updates: u32) -> Result<u6
     Ok(session.runtime().totals().completed_early)
 }
 
-/// A SET of a key of ten bytes, as the embedded server takes it (crates/scotfree-kv/src/payload.rs).
+/// A SET of a key of ten bytes, as the embedded server takes it.
 fn set(key: &str) -> Vec<u8> {
-    // The version, and that the client has its answer.
-    let mut payload = vec![1, 0, 1, 0, 0, 0, 0, 0, 0, 0];
-    payload.extend(format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n$10\r\n{key}\r\n", key.len()).bytes());
+    let mut payload = Vec::new();
+    write_request(&[&["SET", key, key]], true, &mut payload);
     payload
 }

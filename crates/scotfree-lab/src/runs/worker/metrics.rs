@@ -1,7 +1,7 @@
 //! Reads a daemon's `/metrics` from inside its namespace.
 //!
-//! Invariant: only whole numbers are reported, those with labels under their whole name; what else a daemon says
-//! is left out.
+//! Invariant: only whole numbers are reported, those with labels under their whole name; seconds are reported as whole
+//! microseconds, with `_us` for `_seconds`; what else a daemon says is left out.
 
 use crate::trouble::Trouble;
 use serde::{Deserialize, Serialize};
@@ -49,6 +49,10 @@ fn parse(body: &str) -> Counts {
     let pair = |line: &str| {
         // A label may hold a blank, a value does not.
         let (name, value) = line.rsplit_once(' ')?;
+        if let Some(name) = name.strip_suffix("_seconds") {
+            let seconds: f64 = value.trim().parse().ok()?;
+            return Some((format!("{name}_us"), (seconds * 1e6).round() as u64));
+        }
         Some((name.to_owned(), value.trim().parse().ok()?))
     };
     lines.filter_map(pair).collect()
@@ -61,8 +65,13 @@ mod tests {
 
     #[test]
     fn counters_are_read_and_all_else_is_left_out() {
-        let counts = parse("# HELP a b\na_total 7\nb{c=\"d e\"} 8\nage 0.5\nlast 9\n");
-        let expected = [("a_total".into(), 7), ("b{c=\"d e\"}".into(), 8), ("last".into(), 9)];
+        let counts = parse("# HELP a b\na_total 7\nb{c=\"d e\"} 8\nage 0.5\nage_seconds 0.25\nlast 9\n");
+        let expected = [
+            ("a_total".into(), 7),
+            ("age_us".into(), 250_000),
+            ("b{c=\"d e\"}".into(), 8),
+            ("last".into(), 9),
+        ];
         assert_eq!(counts, Counts::from(expected));
     }
 

@@ -10,8 +10,8 @@ use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_io::{now_monotonic, Transport};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsListener};
 use scotfree_rpc::{
-    DeadLetter, Execution, NoopService, ProbeOptions, RecoveredSession, Replies, ServerConfig, ServerOptions,
-    ServerRuntime, Service, Stop,
+    DeadLetter, Execution, Handler, NoopHandler, ProbeOptions, RecoveredSession, Replies, ServerConfig,
+    ServerOptions, ServerRuntime, Service, Stop,
 };
 use scotfree_wire::{ClusterKey, Nonce};
 use serde::{Deserialize, Serialize};
@@ -90,7 +90,7 @@ pub(super) fn recovered<T: Transport>(spec: &NoopSpec, transport: T) -> io::Resu
     let spin = Nanos::from_micros(spec.spin_us);
     let options = ServerOptions { probes, spin, ..ServerOptions::default() };
     let service = Late {
-        service: NoopService::working(Nanos(spec.work_ns)),
+        handler: NoopHandler::working(Nanos(spec.work_ns)),
         delay: Nanos::from_millis(spec.stable_after_ms),
         unstable: VecDeque::new(),
     };
@@ -104,35 +104,23 @@ pub(super) fn recovered<T: Transport>(spec: &NoopSpec, transport: T) -> io::Resu
 
 /// A service whose executions become stable some time later.
 pub(super) struct Late {
-    service: NoopService,
+    handler: NoopHandler,
     delay: Nanos,
     // When the executions up to a ticket will be stable, in order.
     unstable: VecDeque<(Nanos, u64)>,
 }
 
-impl Service for Late {
+impl Handler for Late {
     fn execute(&mut self, request: &Execution<'_>, replies: &mut Replies) {
-        self.service.execute(request, replies);
+        self.handler.execute(request, replies);
         if self.delay > Nanos(0) {
             self.unstable.push_back((now_monotonic().plus(self.delay), request.ticket));
         }
     }
 
-    fn record_session(&mut self, record: &RecoveredSession, replies: &mut Replies) {
-        self.service.record_session(record, replies);
-    }
-
-    fn delete_session(&mut self, session: SessionId, replies: &mut Replies) {
-        self.service.delete_session(session, replies);
-    }
-
-    fn dead_letter(&mut self, letter: &DeadLetter<'_>) {
-        self.service.dead_letter(letter);
-    }
-
-    fn poll(&mut self, wants_stable: bool, replies: &mut Replies) {
+    fn poll(&mut self, _wants_stable: bool, replies: &mut Replies) {
         if self.delay == Nanos(0) {
-            return self.service.poll(wants_stable, replies);
+            return replies.stable_as_answered();
         }
         let now = now_monotonic();
         let due = self.unstable.iter().take_while(|(due, _)| *due <= now).count();
@@ -144,4 +132,16 @@ impl Service for Late {
     fn next_poll(&self) -> Option<Nanos> {
         self.unstable.front().map(|(due, _)| *due)
     }
+}
+
+impl Service for Late {
+    fn record_session(&mut self, record: &RecoveredSession, replies: &mut Replies) {
+        replies.session_recorded(record.session);
+    }
+
+    fn delete_session(&mut self, session: SessionId, replies: &mut Replies) {
+        replies.session_deleted(session);
+    }
+
+    fn dead_letter(&mut self, _letter: &DeadLetter<'_>) {}
 }

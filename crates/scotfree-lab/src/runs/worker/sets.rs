@@ -82,7 +82,7 @@ impl Setter<'_> {
             let is_good = self.set(&key, &value)?;
             latencies.record(begin.elapsed());
             self.refused += u64::from(!is_good);
-            if self.spec.read_every > 0 && self.count % self.spec.read_every == 0 {
+            if self.spec.read_every > 0 && self.count.is_multiple_of(self.spec.read_every) {
                 self.reads += 1;
                 let found = self.connection.call(&["GET", &key])?;
                 self.stale_reads += u64::from(found != Reply::Bulk(value.into_bytes()));

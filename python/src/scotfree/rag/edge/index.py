@@ -20,7 +20,7 @@ import numpy as np
 
 from scotfree.rag import clustering
 from scotfree.rag.cache import Cache
-from scotfree.rag.edge.threshold import Threshold
+from scotfree.rag.edge.threshold import Threshold, step_ns
 from scotfree.rag.embed.embedder import Embedder, Vectors
 from scotfree.rag.stages import Staged
 
@@ -108,6 +108,8 @@ class EdgeIndex:
         self._clusters: list[_Cluster] = []
         self._cache = Cache(settings.cache_bytes if settings.configuration is Configuration.EDGERAG else 0)
         self._threshold = Threshold(settings.is_pseudo_code)
+        # Whether clusters have changed since its step was set.
+        self._is_step_old = True
 
     def build(self, passages: Sequence[int], vectors: Vectors, clusters: int) -> None:
         """From passages and their embeddings, of length one; Flat has one cluster whatever is said."""
@@ -251,8 +253,16 @@ class EdgeIndex:
     def _observe(self, latency_ns: int, found: Found) -> None:
         if self.settings.configuration is not Configuration.EDGERAG:
             return
+        self._set_step()
         self._threshold.observe(latency_ns, has_missed=found.regenerated > 0)
         self._cache.drop_cheaper(self._threshold.cost_ns)
+
+    def _set_step(self) -> None:
+        """By what clusters cost that may be cached: those that are not stored."""
+        if self._is_step_old:
+            costs = [self.cost_ns(place) for place, of in enumerate(self._clusters) if not of.is_stored]
+            self._threshold.step_ns = step_ns(costs)
+            self._is_step_old = False
 
     def _made(self, cluster: int) -> Vectors:
         return self._embedder.embed(self._texts(self._clusters[cluster].passages))
@@ -271,7 +281,7 @@ class EdgeIndex:
 
     def _settle(self, cluster: int, vectors: Vectors | None) -> None:
         """Keeps, stores or forgets a cluster's embeddings, as configuration and cost say (Algorithm 1)."""
-        of = self._clusters[cluster]
+        of, self._is_step_old = self._clusters[cluster], True
         if self.settings.configuration.keeps_all:
             of.kept = self._made(cluster) if vectors is None else vectors
             return

@@ -6,10 +6,13 @@ slower. The text is taken, the other is a switch.
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-# The thesis counts in ones and gives no unit, and no weight for the average.
-STEP_NS = 1e6
+# The thesis counts in ones and gives no unit, and no weight for the average. A step is this share of what a
+# cluster costs in the median: ten steps are a cluster, in any unit.
+STEP_SHARE = 0.1
 WEIGHT = 0.1
 
 
@@ -19,7 +22,8 @@ class Threshold:
 
     # As the pseudo-code has it.
     is_pseudo_code: bool = False
-    step_ns: float = STEP_NS
+    # By how much it moves.
+    step_ns: float = 0.0
     weight: float = WEIGHT
     # Embeddings that cost less are not kept.
     cost_ns: float = 0.0
@@ -33,3 +37,8 @@ class Threshold:
         elif average_ns < latency_ns if self.is_pseudo_code else latency_ns < average_ns:
             self.cost_ns += self.step_ns
         self.average_ns = (1 - self.weight) * average_ns + self.weight * latency_ns
+
+
+def step_ns(costs_ns: Sequence[float]) -> float:
+    """How far a threshold moves among clusters that cost so much: nowhere, if there are none."""
+    return STEP_SHARE * statistics.median(costs_ns) if costs_ns else 0.0

@@ -10,22 +10,28 @@ import sys
 from collections.abc import Sequence
 
 from scotfree import command_line
-from scotfree.command_line import Command
+from scotfree.command_line import Commands
 from scotfree.study import outside
-from scotfree.study.plan.commands import capacity, fit, price
 
-COMMANDS: dict[str, Command] = {"price": price, "fit": fit, "capacity": capacity}
+COMMANDS = Commands(
+    "scotfree.study.plan.commands",
+    {
+        "price": "forecast what every remedy would leave of the calls in DATA (the default command)",
+        "fit": "fit a remedy's forecast on calls made on this machine, without and with it in turns",
+        "capacity": "size a device's log and queue, from flags or from the updates in DATA",
+    },
+)
 DESCRIPTION = (
     "Forecasts what each remedy would leave of your own calls. `scot plan DATA…` is `scot plan price DATA…`."
 )
-_DEFAULT = "price"
+DEFAULT = "price"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code (see `command_line`)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words and words[0] not in (*COMMANDS, "-h", "--help"):
-        words.insert(0, _DEFAULT)
+    if words and words[0] not in (*COMMANDS.helps, "-h", "--help"):
+        words.insert(0, DEFAULT)
     return command_line.run("scot plan", DESCRIPTION, COMMANDS, words, outside.told)
 
 

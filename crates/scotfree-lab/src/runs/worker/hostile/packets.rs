@@ -166,7 +166,7 @@ impl Forger {
     }
 
     fn cross_session(&mut self, number: u64) {
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             return self.request_under_no_key(number);
         }
         self.taken(number);
@@ -202,7 +202,7 @@ impl Forger {
     fn server_ack(&mut self, number: u64) {
         let mut header = Header::new(Kind::ServerAck, self.first.session, self.first.epoch);
         header.seq_num = SeqNum(1 + self.chance.draw() % 100_000);
-        let tail = if number % 2 == 0 {
+        let tail = if number.is_multiple_of(2) {
             Tail::Empty
         } else {
             header.kind = Kind::Heartbeat;

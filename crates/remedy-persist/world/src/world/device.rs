@@ -1,0 +1,490 @@
+//! Devices with their domains and what of them survives.
+//!
+//! Invariant: a device acknowledges what its domains hold and erases what is stable; both are
+//! checked when it does so.
+
+use super::capture::Seen;
+use super::Packet;
+use super::{device_address, Alarm, Event, Incarnation, World, SERVER_ADDRESS};
+use crate::media::{DeviceCrash, EntryName, Media};
+use crate::model::{Invariant, Violation};
+use crate::place::Place;
+use crate::scenario::{Repair, Scenario};
+use crate::trace::{Deed, Happening, Loss};
+use remedy_persist::{Device, DeviceConfig, DeviceOwn};
+use scotfree_core::{
+    BootEpoch, ByteRange, DeviceId, Durability, Effect, Effects, Epoch, Machine, Nanos, SeqNum, SessionId,
+    Token,
+};
+use scotfree_sim::clock::Clock;
+use scotfree_sim::rng::{PerMillion, Rng};
+use scotfree_sim::{Protocol, Travel};
+use scotfree_wire::{ClusterKey, Kind};
+
+/// What a device did when it got a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Did {
+    /// It passed it on, or nothing.
+    Forward,
+    /// Something else too.
+    More,
+}
+
+/// Whether a device is part of the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Service {
+    /// It is, even while it is down.
+    In,
+    /// It will not come back, and the operator does not know yet.
+    Lost,
+    /// The operator has excluded it, and packets pass its place.
+    Bridged,
+}
+
+pub(super) struct DeviceNode {
+    machine: Option<Device>,
+    incarnation: Incarnation,
+    clock: Clock,
+    alarm: Alarm,
+    media: Media,
+    /// What its shell keeps durably beside the log.
+    boot_epoch: BootEpoch,
+    server_epoch: Epoch,
+    head: bool,
+    service: Service,
+    /// The operator has said that it will not come back.
+    excluded: bool,
+    /// Until when the server has granted it to acknowledge, by the world's clock.
+    leased_until: Nanos,
+    /// Whether a crash has ever cost it entries that it should have kept.
+    pub(super) memory_lost: bool,
+}
+
+impl DeviceNode {
+    pub(super) fn new(scenario: &Scenario, rng: &mut Rng) -> DeviceNode {
+        DeviceNode {
+            machine: None,
+            incarnation: Incarnation::default(),
+            clock: super::draw_clock(rng, scenario.drift_ppm_max),
+            alarm: Alarm::NONE,
+            media: Media::new(scenario.ram_survives_host),
+            boot_epoch: BootEpoch(0),
+            server_epoch: Epoch(0),
+            head: false,
+            service: Service::In,
+            excluded: false,
+            leased_until: Nanos(0),
+            memory_lost: false,
+        }
+    }
+
+    pub(super) fn put_back(&mut self) {
+        self.service = Service::In;
+        self.excluded = false;
+    }
+
+    pub(super) fn exclude(&mut self) {
+        self.excluded = true;
+    }
+
+    pub(super) fn is_excluded(&self) -> bool {
+        self.excluded
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.machine.is_some()
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.service != Service::In
+    }
+
+    pub(super) fn machine(&self) -> Option<&Device> {
+        self.machine.as_ref()
+    }
+
+    pub(super) fn media(&self) -> &Media {
+        &self.media
+    }
+
+    pub(super) fn is_leased(&self, now: Nanos) -> bool {
+        now <= self.leased_until
+    }
+
+    /// Its clock was set back: by it, its lease ends later.
+    pub(super) fn extend_lease(&mut self, span: Nanos) {
+        self.leased_until = self.leased_until.plus(span);
+    }
+
+    /// The server grants until `until`.
+    pub(super) fn lease(&mut self, until: Nanos) {
+        self.leased_until = self.leased_until.max(until);
+    }
+
+    pub(super) fn clock_mut(&mut self) -> &mut Clock {
+        &mut self.clock
+    }
+}
+
+pub(super) fn device_id(index: usize) -> DeviceId {
+    DeviceId(index as u16 + 1)
+}
+
+pub(super) fn index_of(device: DeviceId) -> usize {
+    usize::from(device.0).saturating_sub(1)
+}
+
+impl World {
+    /// A device starts with what its domains hold.
+    pub(super) fn start_device(&mut self, device: usize) {
+        if self.devices[device].is_lost() || self.devices[device].is_alive() {
+            return;
+        }
+        let head = self.head() == Some(device);
+        let node = &mut self.devices[device];
+        node.boot_epoch = BootEpoch(node.boot_epoch.0 + 1);
+        node.head = head;
+        let mut config = DeviceConfig::new(
+            device_id(device),
+            node.boot_epoch,
+            device_address(device),
+            SERVER_ADDRESS,
+            self.keys.devices.key(),
+        );
+        config.server_epoch = node.server_epoch;
+        config.head = head;
+        configure(&mut config, &self.scenario);
+        config.planted = self.planted();
+        self.tap(device, || Seen::Start(Box::new(config.clone())));
+        let mut machine = Device::new(config);
+        self.restore(device, &mut machine);
+        let node = &mut self.devices[device];
+        node.machine = Some(machine);
+        node.incarnation = node.incarnation.next();
+        self.rewind_device(device);
+    }
+
+    /// A device that is down reads its file when it starts.
+    pub(super) fn rekey_device(&mut self, device: usize, key: ClusterKey) {
+        if let Some(machine) = self.devices[device].machine.as_mut() {
+            machine.set_cluster_key(key);
+        }
+    }
+
+    fn restore(&mut self, device: usize, machine: &mut Device) {
+        let node = &self.devices[device];
+        let now = node.clock.read(self.engine.now);
+        let mut records = node.media.scan(&mut self.engine.chance.media);
+        if self.engine.chance.media.chance(PerMillion::percent(10)) {
+            self.check_nonsense_is_no_entry(now, machine);
+        }
+        for (token, record) in records.drain(..) {
+            self.engine.report.records_restored += 1;
+            if let Err(error) = machine.restore(now, token, &record) {
+                let detail = format!("device {device} does not know its own record {}: {error}", token.0);
+                self.must(Err(Violation::new(Invariant::Authentic, detail)));
+            }
+        }
+    }
+
+    /// Whatever a record is, restoring it does not panic, and nonsense becomes no log entry.
+    fn check_nonsense_is_no_entry(&mut self, now: Nanos, machine: &mut Device) {
+        let nonsense: [u8; 40] = self.engine.chance.media.bytes();
+        let _ = machine.restore(now, Token(0), &nonsense);
+        if machine.entries().next().is_some() {
+            self.must(Err(Violation::new(
+                Invariant::Authentic,
+                "a record of random bytes became a log entry",
+            )));
+        }
+    }
+
+    /// The first device that is not out of service.
+    pub(super) fn head(&self) -> Option<usize> {
+        self.devices.iter().position(|node| node.service != Service::Bridged)
+    }
+
+    pub(super) fn arrive_at_device(&mut self, device: usize, packet: Packet) {
+        let here = Place::Device(device);
+        let for_itself = packet.to == device_address(device);
+        if self.devices[device].service == Service::Bridged && !for_itself {
+            return self.pass_on(here, packet);
+        }
+        if !self.devices[device].is_alive() {
+            return self.end(here, packet, Loss::Down);
+        }
+        self.note(here, Happening::Arrived { sight: packet.sight });
+        let mut forwarded = Vec::new();
+        self.tap(device, || Seen::Packet { from: packet.from, to: packet.to, bytes: packet.bytes.clone() });
+        let past = self.is_of_past_epoch(device, &packet);
+        let did = self.with_device(device, &mut forwarded, |machine, now, effects| {
+            machine.on_message(now, packet.from, packet.to, &packet.bytes, effects);
+        });
+        if past && did == Did::More {
+            let detail = format!("device {device} obeys {}, of a past epoch", packet.sight);
+            self.must(Err(Violation::new(Invariant::PastEpoch, detail)));
+        }
+        if forwarded.is_empty() {
+            return self.end(here, packet, Loss::Absorbed);
+        }
+        for bytes in forwarded {
+            let sight = crate::trace::Sight::of(&bytes);
+            self.spy_on_stamp(device, &sight, &bytes);
+            self.pass_on(here, Packet { bytes, sight, ..packet });
+        }
+        self.engine.packets.recycle(packet.bytes);
+    }
+
+    pub(super) fn wake_device(&mut self, device: usize) {
+        if self.devices[device].alarm.rings(self.engine.now) {
+            self.act_on_device(device, Device::on_timer);
+        }
+    }
+
+    /// Lets a device do something that cannot forward anything.
+    pub(super) fn act_on_device(
+        &mut self,
+        device: usize,
+        act: impl FnOnce(&mut Device, Nanos, &mut Effects<DeviceOwn>),
+    ) {
+        let mut forwarded = Vec::new();
+        self.with_device(device, &mut forwarded, act);
+        assert!(forwarded.is_empty(), "only a message just received can be forwarded");
+    }
+
+    /// Lets a device do something and carries out what it wishes for; `ram` completes at once.
+    fn with_device(
+        &mut self,
+        device: usize,
+        forwarded: &mut Vec<Vec<u8>>,
+        act: impl FnOnce(&mut Device, Nanos, &mut Effects<DeviceOwn>),
+    ) -> Did {
+        let mut effects = std::mem::take(&mut self.buffers.device);
+        let now = self.devices[device].clock.read(self.engine.now);
+        if let Some(machine) = self.devices[device].machine.as_mut() {
+            act(machine, now, &mut effects);
+        }
+        let forwards = |effect: &Effect<DeviceOwn>| matches!(effect, Effect::Own(DeviceOwn::Forward { .. }));
+        let did = if effects.iter().all(forwards) { Did::Forward } else { Did::More };
+        let mut durable = self.carry_out(device, &effects, forwarded);
+        while !durable.is_empty() {
+            effects.clear();
+            if let Some(machine) = self.devices[device].machine.as_mut() {
+                for token in durable {
+                    machine.on_persisted(now, token, &mut effects);
+                }
+            }
+            durable = self.carry_out(device, &effects, forwarded);
+        }
+        effects.clear();
+        self.buffers.device = effects;
+        self.check_device(device);
+        self.commit_if_wanted(device);
+        self.rewind_device(device);
+        did
+    }
+
+    /// Whether the server's past speaks: a message that commands, of an epoch before the one that
+    /// polled this device last.
+    fn is_of_past_epoch(&self, device: usize, packet: &Packet) -> bool {
+        let commands = matches!(
+            packet.sight.kind,
+            Some(
+                Kind::ServerAck
+                    | Kind::Heartbeat
+                    | Kind::RecoveryPoll
+                    | Kind::Retransmit
+                    | Kind::Drain
+                    | Kind::Lease
+            )
+        );
+        let speaker = self.devices[device].machine.as_ref().map_or(Epoch(0), Device::server_epoch);
+        commands && packet.from == SERVER_ADDRESS && Epoch(packet.sight.epoch) < speaker
+    }
+
+    /// Returns what is durable at once.
+    fn carry_out(
+        &mut self,
+        device: usize,
+        effects: &Effects<DeviceOwn>,
+        forwarded: &mut Vec<Vec<u8>>,
+    ) -> Vec<Token> {
+        let mut durable = Vec::new();
+        for effect in effects.iter() {
+            match effect {
+                Effect::Send { from, to, bytes } => {
+                    self.send(Place::Device(device), *from, *to, effects.bytes(*bytes));
+                }
+                Effect::Persist { token, bytes } => {
+                    let record = effects.bytes(*bytes);
+                    self.note_logged(record);
+                    self.check_slot_is_free(device, *token, record);
+                    if self.devices[device].media.persist(*token, record) {
+                        durable.push(*token);
+                    }
+                }
+                Effect::Erase { token } => self.erase(device, *token),
+                Effect::Own(own) => self.device_says(device, own, effects, forwarded),
+            }
+        }
+        durable
+    }
+
+    fn device_says(
+        &mut self,
+        device: usize,
+        own: &DeviceOwn,
+        effects: &Effects<DeviceOwn>,
+        forwarded: &mut Vec<Vec<u8>>,
+    ) {
+        match own {
+            DeviceOwn::Forward { bytes } => forwarded.push(self.forwarded_copy(effects, *bytes)),
+            DeviceOwn::SetMeta { boot_epoch, server_epoch } => {
+                let node = &mut self.devices[device];
+                let forward = *boot_epoch >= node.boot_epoch && *server_epoch >= node.server_epoch;
+                node.boot_epoch = *boot_epoch;
+                node.server_epoch = *server_epoch;
+                self.note(
+                    Place::Device(device),
+                    Happening::Note("is in boot epoch", u64::from(boot_epoch.0)),
+                );
+                if !forward {
+                    self.must(Err(Violation::new(Invariant::Bounded, "an epoch of a device went backward")));
+                }
+            }
+            DeviceOwn::FlushErasures { token } => self.devices[device].media.flush(*token),
+        }
+    }
+
+    fn forwarded_copy(&mut self, effects: &Effects<DeviceOwn>, bytes: ByteRange) -> Vec<u8> {
+        self.engine.packets.copy(effects.bytes(bytes))
+    }
+
+    fn note_logged(&mut self, record: &[u8]) {
+        if let Some((session, seq)) = crate::media::entry_name(record) {
+            self.model.logged(SessionId(session), SeqNum(seq));
+        }
+    }
+
+    /// A slot is written again only when what it held has been erased.
+    fn check_slot_is_free(&mut self, device: usize, token: Token, record: &[u8]) {
+        let held = self.devices[device].media.entry_under(token);
+        if held.is_some() && held != crate::media::entry_name(record) {
+            let detail = format!("device {device} writes over {held:?}, which it has not erased");
+            self.must(Err(Violation::new(Invariant::FreedBeforeStable, detail)));
+        }
+    }
+
+    fn erase(&mut self, device: usize, token: Token) {
+        if let Some((session, seq)) = self.devices[device].media.entry_under(token) {
+            self.note(Place::Device(device), Happening::Did(Deed::Erased { session, seq }));
+            let verdict = self.model.erased(SessionId(session), SeqNum(seq), &self.server.storage);
+            self.must(verdict);
+        }
+        self.devices[device].media.erase(token);
+    }
+
+    fn commit_if_wanted(&mut self, device: usize) {
+        let node = &mut self.devices[device];
+        if node.media.wants_commit() {
+            node.media.begin_commit();
+            let time = self.scenario.disk.draw(&mut self.engine.chance.media);
+            self.engine.after(time, Event::Committed(device, node.incarnation));
+        }
+    }
+
+    pub(super) fn committed(&mut self, device: usize, incarnation: Incarnation) {
+        let node = &mut self.devices[device];
+        if node.incarnation != incarnation || !node.is_alive() {
+            return;
+        }
+        for token in node.media.end_commit() {
+            self.act_on_device(device, |machine, now, effects| machine.on_persisted(now, token, effects));
+        }
+        self.commit_if_wanted(device);
+    }
+
+    pub(super) fn rewind_device(&mut self, device: usize) {
+        let node = &mut self.devices[device];
+        if let Some(at) = node.machine.as_ref().and_then(Device::next_timer) {
+            let at = node.clock.when(at).max(self.engine.now);
+            node.alarm.set(Place::Device(device), at, &mut self.engine.queue);
+        }
+    }
+
+    // ---- the end of a device
+
+    /// Takes a device out of the world, for now or for good; what its domains keep stays.
+    pub(super) fn stop_device(&mut self, device: usize, kind: DeviceCrash) {
+        self.retire_device(device);
+        let node = &mut self.devices[device];
+        node.media.crash(kind, &mut self.engine.chance.media);
+        node.alarm = Alarm::NONE;
+    }
+
+    pub(super) fn lose_device(&mut self, device: usize, keeps_log: bool) {
+        self.stop_device(device, DeviceCrash::Process);
+        self.devices[device].service = Service::Lost;
+        if !keeps_log {
+            self.devices[device].media = Media::new(false);
+        }
+    }
+
+    /// The operator tells everybody that a device will not come back.
+    pub(super) fn exclude_device(&mut self, device: usize) {
+        self.devices[device].service = Service::Bridged;
+        self.devices[device].exclude();
+        self.tell_of_exclusion(device);
+        if let Some(head) = self.head() {
+            if self.devices[head].is_alive() && !self.devices[head].head {
+                self.devices[head].head = true;
+                self.act_on_device(head, |machine, _, effects| machine.promote(effects));
+            }
+        }
+    }
+
+    /// The operator's word to the server.
+    pub(super) fn tell_of_exclusion(&mut self, device: usize) {
+        self.note(Place::Device(device), Happening::Note("is excluded", 0));
+        self.with_server(|machine, now, effects| machine.exclude(now, device_id(device), effects));
+    }
+
+    /// Takes what a device that is no more has counted.
+    pub(super) fn retire_device(&mut self, device: usize) {
+        let Some(machine) = self.devices[device].machine.take() else { return };
+        let counters = machine.counters();
+        self.engine.report.logged += counters.logged;
+        self.engine.report.replays += counters.replays;
+        self.engine.report.reforwarded += counters.reforwarded;
+        self.engine.report.past_epoch += counters.past_epoch;
+        self.engine.report.without_lease += counters.without_lease;
+        self.engine.report.packets_refused += counters.refused.iter().sum::<u64>();
+    }
+
+    /// Whether some device other than `except` has an entry, durably or in a process that lives.
+    pub(super) fn is_held_elsewhere(&self, entry: EntryName, except: Option<usize>) -> bool {
+        let holds = |node: &DeviceNode| {
+            let durable =
+                node.media.holds(entry, Durability::Ram) || node.media.holds(entry, Durability::Disk);
+            durable || (node.is_alive() && node.media.is_writing(entry))
+        };
+        self.devices
+            .iter()
+            .enumerate()
+            .any(|(index, node)| Some(index) != except && !node.is_lost() && holds(node))
+    }
+}
+
+fn configure(config: &mut DeviceConfig, scenario: &Scenario) {
+    config.media = scenario.asked;
+    config.window_max = scenario.window;
+    config.sessions_max = scenario.device_sessions_max;
+    config.lease_interval = Nanos::from_millis(8);
+    config.idle_max = Nanos::from_millis(150);
+    config.reforward_after = Nanos::from_millis(20);
+    config.reforward_wait_max = Nanos::from_millis(100);
+    if !scenario.repairs_by(Repair::DeviceReforwarding) {
+        config.reforward_after = Nanos::MAX;
+        config.reforward_wait_max = Nanos::MAX;
+    }
+}

@@ -1,0 +1,345 @@
+//! The server with its application, its storage and its one thread.
+//!
+//! Invariant: requests are executed in the order in which the machine hands them out, and the
+//! machine hears of stability only after the storage's watermark has moved.
+
+use super::device::device_id;
+use super::Packet;
+use super::{device_address, Alarm, Event, Incarnation, World, SERVER_ADDRESS};
+use crate::app::App;
+use crate::place::Place;
+use crate::scenario::{Repair, Scenario};
+use crate::storage::{Record, Storage};
+use crate::trace::{Deed, Happening, Loss};
+use scotfree_core::{Effect, Effects, Epoch, Machine, Nanos, SeqNum, SessionId, Token};
+use scotfree_session::{Server, ServerConfig, ServerOwn};
+use scotfree_sim::clock::Clock;
+use scotfree_sim::rng::Rng;
+use scotfree_sim::{Protocol, Travel};
+use scotfree_wire::ResponseTail;
+use std::collections::VecDeque;
+
+/// How many sessions the server takes: more than any scenario's clients open before they expire.
+pub(super) const SESSIONS_MAX: usize = 64;
+
+pub(super) struct ServerNode {
+    machine: Option<Server>,
+    incarnation: Incarnation,
+    clock: Clock,
+    alarm: Alarm,
+    /// The last epoch used; durable.
+    epoch: Epoch,
+    pub(super) storage: Storage,
+    app: App,
+    tasks: VecDeque<Task>,
+    /// The last ticket executed.
+    ticket: u64,
+    sync: Option<Sync>,
+    /// Session records that wait for a sync: the record's place, and the session.
+    recording: VecDeque<(usize, SessionId)>,
+    deleting: VecDeque<(usize, SessionId)>,
+}
+
+/// A request that waits for the application.
+struct Task {
+    ticket: u64,
+    session: SessionId,
+    seq: SeqNum,
+    call: usize,
+}
+
+/// What a sync in progress will have made stable.
+#[derive(Clone, Copy)]
+struct Sync {
+    written: usize,
+    ticket: u64,
+}
+
+impl ServerNode {
+    pub(super) fn new(scenario: &Scenario, rng: &mut Rng) -> ServerNode {
+        ServerNode {
+            machine: None,
+            incarnation: Incarnation::default(),
+            clock: super::draw_clock(rng, scenario.drift_ppm_max),
+            alarm: Alarm::NONE,
+            epoch: Epoch(0),
+            storage: Storage::default(),
+            app: App::new(scenario.work.cell_count),
+            tasks: VecDeque::new(),
+            ticket: 0,
+            sync: None,
+            recording: VecDeque::new(),
+            deleting: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn machine(&self) -> Option<&Server> {
+        self.machine.as_ref()
+    }
+
+    pub(super) fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    pub(super) fn is_serving(&self) -> bool {
+        self.machine.as_ref().is_some_and(Server::is_serving)
+    }
+
+    pub(super) fn clock_mut(&mut self) -> &mut Clock {
+        &mut self.clock
+    }
+}
+
+impl World {
+    /// The server starts with what its storage holds.
+    pub(super) fn start_server(&mut self) {
+        if self.server.machine.is_some() {
+            return;
+        }
+        let planted = self.planted();
+        let devices = 0..self.devices.len();
+        let devices = devices.map(|index| (device_id(index), device_address(index))).collect();
+        let node = &mut self.server;
+        node.epoch = Epoch(node.epoch.0 + 1);
+        node.incarnation = node.incarnation.next();
+        let nonce_seed = self.engine.chance.service.bytes();
+        let mut config =
+            ServerConfig::new(SERVER_ADDRESS, self.keys.server.key(), node.epoch, nonce_seed, devices);
+        configure(&mut config, &self.scenario);
+        config.planted = planted;
+        node.machine = Some(Server::new(config, &node.storage.sessions()));
+        node.app = self.model.replay(&node.storage, self.scenario.work.cell_count);
+        self.engine.after(self.scenario.service.sync_interval, Event::SyncDue(node.incarnation));
+        self.with_server(Server::start);
+        // The configuration names all devices; of those out of service the operator says so again.
+        for device in
+            (0..self.devices.len()).filter(|device| self.devices[*device].is_excluded()).collect::<Vec<_>>()
+        {
+            self.tell_of_exclusion(device);
+        }
+    }
+
+    pub(super) fn arrive_at_server(&mut self, packet: Packet) {
+        if self.server.machine.is_none() {
+            return self.end(Place::Server(0), packet, Loss::Down);
+        }
+        self.note(Place::Server(0), Happening::Arrived { sight: packet.sight });
+        self.with_server(|machine, now, effects| {
+            machine.on_message(now, packet.from, packet.to, &packet.bytes, effects);
+        });
+        self.engine.packets.recycle(packet.bytes);
+    }
+
+    pub(super) fn wake_server(&mut self) {
+        if self.server.alarm.rings(self.engine.now) {
+            self.with_server(Server::on_timer);
+        }
+    }
+
+    /// Lets the server do something and carries out what it wishes for.
+    pub(super) fn with_server(&mut self, act: impl FnOnce(&mut Server, Nanos, &mut Effects<ServerOwn>)) {
+        let mut effects = std::mem::take(&mut self.buffers.server);
+        let now = self.server.clock.read(self.engine.now);
+        if let Some(machine) = self.server.machine.as_mut() {
+            act(machine, now, &mut effects);
+        }
+        for effect in effects.iter() {
+            match effect {
+                Effect::Send { from, to, bytes } => {
+                    self.send(Place::Server(0), *from, *to, effects.bytes(*bytes));
+                }
+                Effect::Own(own) => self.server_says(own, &effects),
+                Effect::Persist { .. } | Effect::Erase { .. } => {
+                    unreachable!("a server's storage is its service's")
+                }
+            }
+        }
+        effects.clear();
+        self.buffers.server = effects;
+        self.check_server();
+        self.sync_if_wanted();
+        self.rewind_server();
+    }
+
+    fn server_says(&mut self, own: &ServerOwn, effects: &Effects<ServerOwn>) {
+        match own {
+            ServerOwn::Execute { ticket, session, seq, kind, payload } => {
+                match self.model.executing(*session, *seq, *kind, effects.bytes(*payload)) {
+                    Ok(call) => self.begin_task(Task { ticket: *ticket, session: *session, seq: *seq, call }),
+                    Err(violation) => self.must(Err(violation)),
+                }
+            }
+            ServerOwn::RecordSession { record } => {
+                self.server.recording.push_back((self.server.storage.written(), record.session));
+                self.server.storage.append(Record::Session(*record));
+                self.sync_now();
+            }
+            ServerOwn::DeleteSession { session } => {
+                self.server.deleting.push_back((self.server.storage.written(), *session));
+                self.server.storage.append(Record::Deleted(*session));
+            }
+            ServerOwn::DeadLetter { session, seq, .. } => {
+                self.engine.report.dead_letters += 1;
+                self.note(Place::Server(0), Happening::Note("puts a dead letter aside", seq.0));
+                let verdict = self.model.dead_letter(*session, *seq);
+                self.must(verdict);
+            }
+        }
+    }
+
+    // ---- the application
+
+    fn begin_task(&mut self, task: Task) {
+        self.server.tasks.push_back(task);
+        if self.server.tasks.len() == 1 {
+            self.begin_execution();
+        }
+    }
+
+    fn begin_execution(&mut self) {
+        let times = &self.scenario.service;
+        let time = self.engine.chance.service.span(times.execute_min, times.execute_max);
+        self.engine.after(time, Event::Executed(self.server.incarnation));
+    }
+
+    pub(super) fn executed(&mut self, incarnation: Incarnation) {
+        if self.server.incarnation != incarnation {
+            return;
+        }
+        let Some(task) = self.server.tasks.pop_front() else { return };
+        if !self.server.tasks.is_empty() {
+            self.begin_execution();
+        }
+        let Task { ticket, session, seq, call } = task;
+        self.note(Place::Server(0), Happening::Did(Deed::Executed { session, seq, ticket }));
+        let (op, sent) = self.model.sent(call);
+        let reply = self.server.app.apply(&op);
+        let logged_at = op.writes().then(|| self.server.storage.written());
+        if op.writes() {
+            self.server.storage.append(Record::Write { session, seq, call });
+        }
+        self.server.ticket = ticket;
+        self.engine.report.executed += 1;
+        let verdict = self.model.executed(call, reply, logged_at);
+        self.must(verdict);
+        let mut bytes = Vec::with_capacity(sent.reply_bytes);
+        reply.encode(sent.reply_bytes, &mut bytes);
+        self.with_server(|machine, now, effects| {
+            machine.on_executed(now, ticket, &bytes, reply.failed, ResponseTail::default(), effects);
+        });
+    }
+
+    // ---- the storage
+
+    fn sync_if_wanted(&mut self) {
+        if self.server.machine.as_ref().is_some_and(Server::wants_stable) {
+            self.sync_now();
+        }
+    }
+
+    fn sync_now(&mut self) {
+        let node = &mut self.server;
+        if node.sync.is_some() || node.storage.synced() == node.storage.written() {
+            return;
+        }
+        node.sync = Some(Sync { written: node.storage.written(), ticket: node.ticket });
+        let times = &self.scenario.service;
+        let time = self.engine.chance.service.span(times.sync_min, times.sync_max);
+        self.engine.after(time, Event::Synced(node.incarnation));
+    }
+
+    pub(super) fn sync_due(&mut self, incarnation: Incarnation) {
+        if self.server.incarnation == incarnation {
+            self.sync_now();
+            self.engine.after(self.scenario.service.sync_interval, Event::SyncDue(incarnation));
+        }
+    }
+
+    pub(super) fn synced(&mut self, incarnation: Incarnation) {
+        if self.server.incarnation != incarnation {
+            return;
+        }
+        let Some(Sync { written, ticket }) = self.server.sync.take() else { return };
+        self.server.storage.sync(written);
+        self.note(Place::Server(0), Happening::Did(Deed::Synced { written, ticket }));
+        self.with_server(|machine, now, effects| machine.on_persisted(now, Token(ticket), effects));
+        while let Some(session) = pop_before(&mut self.server.recording, written) {
+            self.with_server(|machine, now, effects| machine.on_session_recorded(now, session, effects));
+        }
+        while let Some(session) = pop_before(&mut self.server.deleting, written) {
+            self.model.deleted(session);
+            self.with_server(|machine, now, effects| machine.on_session_deleted(now, session, effects));
+        }
+        self.sync_if_wanted();
+    }
+
+    pub(super) fn rewind_server(&mut self) {
+        let node = &mut self.server;
+        if let Some(at) = node.machine.as_ref().and_then(Server::next_timer) {
+            let at = node.clock.when(at).max(self.engine.now);
+            node.alarm.set(Place::Server(0), at, &mut self.engine.queue);
+        }
+    }
+
+    // ---- the end of a server
+
+    /// The server dies; its storage is cut back.
+    pub(super) fn stop_server(&mut self) {
+        self.retire_server();
+        let node = &mut self.server;
+        node.incarnation = node.incarnation.next();
+        node.alarm = Alarm::NONE;
+        node.tasks.clear();
+        node.recording.clear();
+        node.deleting.clear();
+        node.sync = None;
+        node.ticket = 0;
+        let lost = node.storage.crash(&mut self.engine.chance.service);
+        let lost_writes = lost.iter().filter_map(|record| match record {
+            Record::Write { call, .. } => Some(*call),
+            Record::Session(_) | Record::Deleted(_) => None,
+        });
+        let lost_writes: Vec<usize> = lost_writes.collect();
+        self.engine.report.taken_back += lost_writes.len() as u64;
+        self.note(Place::Server(0), Happening::Note("crashes and loses writes", lost_writes.len() as u64));
+        self.model.cut_back(lost_writes.into_iter(), &self.server.storage);
+    }
+
+    /// Takes what a server that is no more has counted.
+    pub(super) fn retire_server(&mut self) {
+        let Some(machine) = self.server.machine.take() else { return };
+        let counters = machine.counters();
+        self.engine.report.executed_from_log += counters.replayed;
+        self.engine.report.orders_asked += counters.orders_asked;
+        self.engine.report.drains_asked += counters.drains_asked;
+        self.engine.report.gaps_asked += counters.gaps_asked;
+        self.engine.report.replies_held += counters.replies_held;
+        self.engine.report.expired += counters.expired;
+        self.engine.report.packets_refused += counters.refused.iter().sum::<u64>();
+    }
+}
+
+/// The next session whose record stands before `written`.
+fn pop_before(waiting: &mut VecDeque<(usize, SessionId)>, written: usize) -> Option<SessionId> {
+    let (at, session) = *waiting.front()?;
+    (at < written).then(|| waiting.pop_front())?;
+    Some(session)
+}
+
+fn configure(config: &mut ServerConfig, scenario: &Scenario) {
+    config.window = scenario.window;
+    config.sessions_max = SESSIONS_MAX;
+    config.unconfirmed_max = SESSIONS_MAX / 4;
+    config.lease = Nanos::from_millis(40);
+    config.lease_max = config.lease;
+    config.expiry = scenario.expiry;
+    config.gap_grace = Nanos::from_millis(120);
+    config.gap_ask_after = Nanos::from_millis(1);
+    config.retry_interval = Nanos::from_millis(4);
+    config.buffer_bytes_max = scenario.buffer_bytes_max;
+    config.replies_bytes_max = scenario.replies_bytes_max;
+    config.busy_backoff = Nanos::from_millis(2);
+    if !scenario.repairs_by(Repair::ServerQuestions) {
+        config.gap_ask_after = Nanos::MAX;
+    }
+}

@@ -1,0 +1,113 @@
+//! The runners: what can measure an experiment. An experiment's file names one (`runner = "update-ack"`).
+//!
+//! Invariant: a name is either in the table, or of those that this build leaves out, or refused with the names known.
+
+use super::{Context, RunError};
+use crate::experiment::{Experiment, Measurement};
+use crate::trouble::Trouble;
+
+/// Brings up what an experiment compares and measures it.
+type Run = fn(&Context<'_>) -> Result<Vec<Measurement>, Trouble>;
+
+/// What measures an experiment.
+#[derive(Clone, Copy)]
+pub(super) struct Runner {
+    /// By which experiments' files name it.
+    pub name: &'static str,
+    pub run: Run,
+    /// Whether it measures time with processes of the lab's own, so that another priority gives other values.
+    pub is_timed: bool,
+}
+
+/// A runner that measures time.
+const fn timed(name: &'static str, run: Run) -> Runner {
+    Runner { name, run, is_timed: true }
+}
+
+/// One that counts what is right and wrong, or that measures programs which take all processors for a long time.
+const fn untimed(name: &'static str, run: Run) -> Runner {
+    Runner { name, run, is_timed: false }
+}
+
+const RUNNERS: &[Runner] = &[
+    untimed("chain", super::chain::run),
+    untimed("daemon-deaths", super::daemon_deaths::run),
+    #[cfg(feature = "xdp")]
+    timed("disk-acks", super::disk_acks::run),
+    timed("disk-domain", super::disk_domain::run),
+    #[cfg(feature = "xdp")]
+    timed("endpoints", super::endpoints::run),
+    untimed("hostile-packets", super::hostile_packets::run),
+    untimed("kill-rounds", super::kill_rounds::run),
+    untimed("kill-rounds-control", super::kill_rounds::run_control),
+    untimed("linearizability", super::linearizability::run),
+    timed("logging-designs", super::logging_designs::run),
+    timed("placement", super::placement::run),
+    #[cfg(feature = "xdp")]
+    timed("playback", super::playback::run),
+    timed("probes", super::probes::run),
+    timed("ram3-replication", super::ram3_replication::run),
+    timed("recovery-time", super::recovery_time::run),
+    timed("redis-always", super::redis_always::run),
+    timed("redis-load", super::redis_load::run),
+    #[cfg(feature = "xdp")]
+    timed("reflection", super::reflection::run),
+    timed("sidecar-overhead", super::sidecar_overhead::run),
+    timed("stores", super::stores::run),
+    untimed("study", super::study::run),
+    untimed("study-faults", super::study_faults::run),
+    untimed("study-forecast", super::study_forecast::run),
+    timed("transactions", super::transactions::run),
+    timed("update-ack", super::update_ack::run),
+];
+
+/// Those of them that a build without the kernel plane lacks.
+const OF_THE_KERNEL_PLANE: [&str; 4] = ["disk-acks", "endpoints", "playback", "reflection"];
+
+/// The runner that an experiment's file names.
+pub(super) fn runner_of(experiment: &Experiment) -> Result<Runner, RunError> {
+    if let Some(runner) = RUNNERS.iter().find(|runner| runner.name == experiment.runner) {
+        return Ok(*runner);
+    }
+    let (experiment, runner) = (experiment.name.clone(), experiment.runner.clone());
+    if OF_THE_KERNEL_PLANE.contains(&runner.as_str()) {
+        return Err(RunError::LeftOut { experiment, runner });
+    }
+    Err(RunError::UnknownRunner { experiment, runner })
+}
+
+/// The names of all runners of this build.
+pub(super) fn runner_names() -> Vec<&'static str> {
+    RUNNERS.iter().map(|runner| runner.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::tests::example;
+
+    #[test]
+    fn an_unknown_runner_is_named_with_the_known_ones() {
+        let mut experiment = example();
+        assert_eq!(runner_of(&experiment).map(|runner| runner.name).ok(), Some("update-ack"));
+        experiment.runner = "update-akc".into();
+        let error = runner_of(&experiment).err().expect("there is none").to_string();
+        assert!(error.contains("`speed`") && error.contains("`update-akc`"), "{error}");
+        assert!(RUNNERS.iter().all(|runner| error.contains(runner.name)), "{error}");
+    }
+
+    #[test]
+    fn a_runner_of_the_kernel_plane_is_there_or_said_to_be_left_out() {
+        for name in OF_THE_KERNEL_PLANE {
+            let experiment = Experiment { runner: name.into(), ..example() };
+            let found = runner_of(&experiment).map(|runner| runner.name);
+            match found {
+                Ok(found) => assert_eq!((found, cfg!(feature = "xdp")), (name, true)),
+                Err(error) => {
+                    assert!(!cfg!(feature = "xdp"));
+                    assert!(error.to_string().contains("without the kernel plane"), "{error}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! What INFO and CONFIG GET say of the server: whether the promises can be kept on it.
+//!
+//! Invariant: a fact that is missing counts against the server.
+
+use crate::codec::{elements, text_of};
+use std::collections::BTreeMap;
+
+/// Early answers stop above this share of maxmemory, in percent.
+const EARLY_MEMORY_PERCENT_MAX: u64 = 90;
+
+/// The facts of an INFO reply.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Info(BTreeMap<String, String>);
+
+impl Info {
+    /// Reads the reply.
+    pub fn parse(reply: &[u8]) -> Info {
+        let text = String::from_utf8_lossy(text_of(reply).unwrap_or_default()).into_owned();
+        let facts = text.lines().filter_map(|line| line.split_once(':'));
+        Info(facts.map(|(name, value)| (name.to_owned(), value.trim_end().to_owned())).collect())
+    }
+
+    /// A fact; empty if it is missing.
+    pub fn get(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    /// Whether some key of a client has a time to live; true if it is not said.
+    pub fn has_expiring_keys(&self, reserved_db: u16) -> bool {
+        let none = |facts: &str| facts.split(',').any(|fact| fact == "expires=0");
+        let number = |name: &str| name.strip_prefix("db")?.parse::<u16>().ok();
+        let is_db = |name: &str| number(name).is_some_and(|db| db != reserved_db);
+        let mut databases = self.0.iter().filter(|(name, _)| is_db(name));
+        // Redis has keyspace_hits whenever it says anything of its databases: none may hold keys.
+        !self.0.contains_key("keyspace_hits") || databases.any(|(_, facts)| !none(facts))
+    }
+
+    /// A fact that is a number.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.get(name).parse().ok()
+    }
+}
+
+/// The settings of CONFIG GET replies.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings(BTreeMap<String, String>);
+
+impl Settings {
+    /// The settings that are asked for, one CONFIG GET each, since old servers take no more.
+    pub const NAMES: [&'static str; 9] = [
+        "databases",
+        "maxmemory-policy",
+        "appendonly",
+        "appendfsync",
+        "no-appendfsync-on-rewrite",
+        "dir",
+        "appenddirname",
+        "appendfilename",
+        "cluster-enabled",
+    ];
+
+    /// Adds what a reply says.
+    pub fn add(&mut self, reply: &[u8]) {
+        let texts: Vec<String> = elements(reply)
+            .map(|element| String::from_utf8_lossy(text_of(element).unwrap_or_default()).into_owned())
+            .collect();
+        for pair in texts.chunks_exact(2) {
+            self.0.insert(pair[0].clone(), pair[1].clone());
+        }
+    }
+
+    /// A setting; empty if it is missing.
+    pub fn get(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+}
+
+/// Redis' version as numbers.
+pub fn version(info: &Info) -> (u32, u32) {
+    let text = match info.get("valkey_version") {
+        // Valkey reports the Redis version that it is compatible with, which is what commands depend on.
+        "" => info.get("redis_version"),
+        _ if !info.get("redis_version").is_empty() => info.get("redis_version"),
+        valkey => valkey,
+    };
+    let mut parts = text.split('.').map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+}
+
+/// What forbids to serve at all: each with what to do about it.
+pub fn obstacles(info: &Info, settings: &Settings, reserved_db: u16, allow_unstable: bool) -> Vec<String> {
+    let mut found = Vec::new();
+    if info.get("role") != "master" {
+        found.push(format!(
+            "the server's role is `{}`, but only a master can be written; point the sidecar at the master or run: \
+             redis-cli REPLICAOF NO ONE",
+            info.get("role")
+        ));
+    }
+    if info.get("redis_mode") == "cluster" || settings.get("cluster-enabled") == "yes" {
+        found.push(
+            "the server is in cluster mode, which has one database only; run it with cluster-enabled no"
+                .into(),
+        );
+    }
+    if version(info) < (6, 2) {
+        found.push(format!(
+            "the server's version is {}; 6.2 or later is needed (SET … PXAT)",
+            info.get("redis_version")
+        ));
+    }
+    if settings.get("maxmemory-policy") != "noeviction" {
+        found.push(format!(
+            "maxmemory-policy is `{}`, which could evict the markers; run: redis-cli CONFIG SET maxmemory-policy \
+             noeviction",
+            settings.get("maxmemory-policy")
+        ));
+    }
+    let databases: u32 = settings.get("databases").parse().unwrap_or(0);
+    if databases <= u32::from(reserved_db) {
+        found.push(format!(
+            "the server has {databases} databases, so there is no database {reserved_db} for the markers; give another \
+             (--marker-db) or raise the server's `databases`"
+        ));
+    }
+    if settings.get("appendonly") != "yes" && !allow_unstable {
+        found.push(
+            "the server keeps no append-only file, so nothing ever becomes stable; run: redis-cli CONFIG SET \
+             appendonly yes (or start the sidecar with --allow-unstable to go without durability)"
+                .into(),
+        );
+    }
+    found
+}
+
+/// What to do about an error by which a server keeps a user out; none if it is another error.
+pub fn way_in(error: &str, user: &str) -> Option<String> {
+    let next = match error.trim_start_matches('-').split(' ').next()? {
+        "NOAUTH" => "give the sidecar its password: --redis-password-file FILE, with --redis-user NAME if it is not \
+             the default user's"
+            .to_owned(),
+        "WRONGPASS" => format!(
+            "put the password of the user `{user}` into the file of --redis-password-file; whether the user exists \
+             and is on says: redis-cli ACL GETUSER {user}"
+        ),
+        "NOPERM" => format!("give the user its rights: redis-cli ACL SETUSER {user} '+@all' '~*' '&*'"),
+        "DENIED" => "it takes the sidecar for another host (is it in a container?): let both meet on a unix socket \
+             (unixsocket PATH), or set a password (requirepass) and give it with --redis-password-file"
+            .to_owned(),
+        _ => return None,
+    };
+    Some(next)
+}
+
+/// Why early answers are not allowed at present; none if they are. `replication_id` is the one at the
+/// start.
+pub fn early_obstacle(info: &Info, replication_id: &str) -> Option<String> {
+    if info.get("role") != "master" {
+        return Some(format!("the server's role is `{}`", info.get("role")));
+    }
+    if info.get("master_replid") != replication_id {
+        return Some("the server's replication id has changed: its past may be another one".to_owned());
+    }
+    if info.get("maxmemory_policy") != "noeviction" {
+        return Some(format!("maxmemory-policy is `{}`", info.get("maxmemory_policy")));
+    }
+    if info.get("aof_enabled") == "1" && info.get("aof_last_write_status") != "ok" {
+        return Some("the server cannot write its append-only file".to_owned());
+    }
+    let (Some(used), Some(max)) = (info.number("used_memory"), info.number("maxmemory")) else {
+        return Some("the server does not say how much memory it uses".to_owned());
+    };
+    let near = max > 0 && used.saturating_mul(100) > max.saturating_mul(EARLY_MEMORY_PERCENT_MAX);
+    near.then(|| format!("the server uses {used} of {max} bytes of memory"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(facts: &[(&str, &str)]) -> Info {
+        Info(facts.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    }
+
+    fn good() -> Info {
+        info(&[
+            ("role", "master"),
+            ("master_replid", "a"),
+            ("redis_version", "7.0.15"),
+            ("maxmemory_policy", "noeviction"),
+            ("used_memory", "89"),
+            ("maxmemory", "100"),
+            ("aof_enabled", "1"),
+            ("aof_last_write_status", "ok"),
+        ])
+    }
+
+    #[test]
+    fn replies_are_read() {
+        let parsed = Info::parse(b"$30\r\n# Server\r\nrole:master\r\nnumber:5\r\n\r\n");
+        assert_eq!(
+            (parsed.get("role"), parsed.number("number"), parsed.get("none")),
+            ("master", Some(5), "")
+        );
+        let mut settings = Settings::default();
+        settings.add(b"*2\r\n$3\r\ndir\r\n$4\r\n/tmp\r\n");
+        settings.add(b"*0\r\n");
+        assert_eq!(settings.get("dir"), "/tmp");
+    }
+
+    #[test]
+    fn expiring_keys_are_seen() {
+        let mut facts = info(&[("keyspace_hits", "0")]);
+        assert!(!facts.has_expiring_keys(15));
+        facts.0.insert("db0".to_owned(), "keys=3,expires=0,avg_ttl=0".to_owned());
+        assert!(!facts.has_expiring_keys(15));
+        facts.0.insert("db15".to_owned(), "keys=3,expires=1,avg_ttl=0".to_owned());
+        assert!(!facts.has_expiring_keys(15));
+        facts.0.insert("db3".to_owned(), "keys=3,expires=10,avg_ttl=0".to_owned());
+        assert!(facts.has_expiring_keys(15));
+        assert!(Info::default().has_expiring_keys(15));
+    }
+
+    #[test]
+    fn early_answers_stop_for_each_reason() {
+        assert_eq!(early_obstacle(&good(), "a"), None);
+        for (name, value) in [
+            ("role", "slave"),
+            ("master_replid", "b"),
+            ("maxmemory_policy", "allkeys-lru"),
+            ("used_memory", "91"),
+            ("aof_last_write_status", "err"),
+        ] {
+            let mut changed = good();
+            changed.0.insert(name.to_owned(), value.to_owned());
+            assert!(early_obstacle(&changed, "a").is_some(), "{name}");
+        }
+        for (used, is_near) in [(EARLY_MEMORY_PERCENT_MAX, false), (EARLY_MEMORY_PERCENT_MAX + 1, true)] {
+            let mut changed = good();
+            changed.0.insert("used_memory".to_owned(), used.to_string());
+            assert_eq!(early_obstacle(&changed, "a").is_some(), is_near, "{used} of 100");
+        }
+        let mut unlimited = good();
+        unlimited.0.insert("maxmemory".to_owned(), "0".to_owned());
+        assert_eq!(early_obstacle(&unlimited, "a"), None);
+        unlimited.0.remove("used_memory");
+        assert!(early_obstacle(&unlimited, "a").is_some());
+    }
+
+    #[test]
+    fn who_is_kept_out_is_told_how_to_get_in() {
+        let next = |error| way_in(error, "ada").unwrap_or_default();
+        assert!(next("-NOAUTH Authentication required.").contains("--redis-password-file"));
+        assert!(next("-WRONGPASS invalid username-password pair").contains("ACL GETUSER ada"));
+        assert!(next("-NOPERM this user has no permissions").contains("ACL SETUSER ada '+@all'"));
+        assert!(next("-DENIED Redis is running in protected mode").contains("unixsocket"));
+        assert_eq!(way_in("-ERR max number of clients reached", "ada"), None);
+    }
+
+    #[test]
+    fn obstacles_name_what_to_do() {
+        let mut settings = Settings::default();
+        for (name, value) in [("databases", "16"), ("maxmemory-policy", "noeviction"), ("appendonly", "yes")]
+        {
+            settings.0.insert(name.to_owned(), value.to_owned());
+        }
+        assert!(obstacles(&good(), &settings, 15, false).is_empty());
+        assert!(obstacles(&good(), &settings, 16, false)[0].contains("--marker-db"));
+        settings.0.insert("maxmemory-policy".to_owned(), "allkeys-lru".to_owned());
+        settings.0.insert("appendonly".to_owned(), "no".to_owned());
+        let found = obstacles(&good(), &settings, 15, false);
+        assert!(found[0].contains("CONFIG SET maxmemory-policy noeviction"));
+        assert!(found[1].contains("CONFIG SET appendonly yes"));
+        assert_eq!(obstacles(&good(), &settings, 15, true).len(), 1);
+        assert!(!obstacles(&Info::default(), &settings, 15, true).is_empty());
+    }
+}

@@ -1,0 +1,323 @@
+//! One thing to be done by the server, and how it has to be done.
+//!
+//! Invariant: nothing reaches the server that could break the order of replies on a lane, touch the
+//! markers, or write under the name of a read, whatever the payload claims.
+
+use crate::classes::{arity_admits, classify, Class, Flags};
+use crate::codec::{error_reply, parse_integer, Args};
+use crate::description::{CommandInfo, Description};
+use crate::guard;
+use crate::payload::{RequestFlags, RequestKind, RequestPayload};
+use scotfree_core::{SeqNum, SessionId};
+
+/// How an item has to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Nature {
+    /// By itself; doing it again does no harm.
+    Direct {
+        /// The server will refuse it, and with it whatever it shares a transaction with.
+        inert: bool,
+    },
+    /// By itself; it may write, but the server does not take it inside MULTI.
+    Solo,
+    /// By itself and without a marker, since the server's memory is used up.
+    Bare,
+    /// Inside MULTI, with others or alone.
+    Batched {
+        /// The server will refuse it, and with it whatever it shares a transaction with.
+        alone: bool,
+    },
+    /// A command of the connection, on a lane of its own.
+    OnLane(LaneCommand),
+    /// HELLO: the reply is the server's, the version is the lane's affair.
+    Hello(u8),
+    /// Lets go of a lane.
+    Release,
+    /// Answered with the description.
+    Describe,
+    /// Bytes of a large request, to be kept.
+    Part,
+    /// Asks for the next part of a large reply.
+    Rest,
+    /// Answered with this; whether the client's connection is closed.
+    Refused(Vec<u8>, bool),
+    /// Stores a session's marker.
+    Record(Vec<u8>),
+    /// Deletes a session's marker.
+    Delete,
+    /// Stores the markers that are behind.
+    Flush,
+}
+
+/// A command that changes or asks the state of its own lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LaneCommand {
+    Auth { user: bool },
+    Watch,
+    Unwatch,
+    Ask,
+}
+
+/// One thing to be done.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    /// None for what the sidecar does for itself.
+    pub ticket: Option<u64>,
+    pub session: SessionId,
+    pub seq: SeqNum,
+    /// Whether its place is to be stored as the session's position.
+    pub writes: bool,
+    pub nature: Nature,
+    pub payload: Vec<u8>,
+    pub request: RequestPayload,
+    /// How often it was on its way when a lane broke.
+    pub tries: u8,
+}
+
+impl Item {
+    /// Something that the sidecar does for itself.
+    pub fn own(session: SessionId, nature: Nature) -> Item {
+        let request = RequestPayload::default();
+        let seq = SeqNum(0);
+        Item { ticket: None, session, seq, writes: false, nature, payload: Vec::new(), request, tries: 0 }
+    }
+
+    pub fn has(&self, flags: RequestFlags) -> bool {
+        self.request.head.flags.has(flags)
+    }
+
+    /// Whose parts these are.
+    pub fn owner(&self) -> (SessionId, u32) {
+        (self.session, self.request.head.connection)
+    }
+
+    /// The session's and the connection's numbers, if it has to run on a lane of its own.
+    pub fn private(&self) -> Option<(SessionId, u32)> {
+        self.has(RequestFlags::PRIVATE).then_some((self.session, self.request.head.connection))
+    }
+
+    /// Whether a reply of several elements is wanted.
+    pub fn is_transaction(&self) -> bool {
+        self.has(RequestFlags::TRANSACTION)
+    }
+
+    /// Whether one of the commands empties all databases.
+    pub fn flushes_all(&self) -> bool {
+        self.request.all(&self.payload).any(|args| args.is(0, "FLUSHALL"))
+    }
+
+    /// Whether one of the commands changes the server's settings.
+    pub fn configures(&self) -> bool {
+        self.request.all(&self.payload).any(|args| args.is(0, "CONFIG") && args.is(1, "SET"))
+    }
+
+    /// Whether the server may refuse it because its memory is used up.
+    pub fn may_grow(&self) -> bool {
+        let grows = |args: Args<'_>| classify(args).row.is_none_or(|row| row.flags.has(Flags::DENYOOM));
+        self.request.all(&self.payload).any(grows)
+    }
+
+    /// What it answers whenever it is executed, if that is always the same.
+    pub fn fixed_reply(&self) -> Option<&'static [u8]> {
+        let is_single = self.nature == Nature::Batched { alone: false } && !self.is_transaction();
+        let verdict = is_single.then(|| classify(self.request.args(&self.payload, 0)));
+        verdict.filter(|verdict| verdict.class == Class::Early)?.fixed_reply
+    }
+
+    /// The commands as words, for a dead letter.
+    pub fn words(&self) -> Vec<Vec<Vec<u8>>> {
+        self.request.all(&self.payload).map(|args| args.iter().map(<[u8]>::to_vec).collect()).collect()
+    }
+}
+
+/// Decides how a request has to be done.
+pub(super) fn judge(
+    description: &Description,
+    kind: RequestKind,
+    request: &RequestPayload,
+    payload: &[u8],
+) -> Nature {
+    let head = request.head;
+    if head.flags.has(RequestFlags::REST) {
+        return Nature::Rest;
+    }
+    if head.flags.has(RequestFlags::PART) && kind == RequestKind::Read {
+        return Nature::Part;
+    }
+    if head.flags.is_partial() {
+        return refused("ERR scotfree: a part of a request came out of place");
+    }
+    if head.flags.has(RequestFlags::DESCRIBE) {
+        return Nature::Describe;
+    }
+    if head.db == description.reserved_db {
+        return refused(&guard::reserved(head.db));
+    }
+    if head.db >= description.databases {
+        return refused("ERR DB index is out of range");
+    }
+    if request.is_empty() && !head.flags.has(RequestFlags::TRANSACTION) {
+        return Nature::Release;
+    }
+    for args in request.all(payload) {
+        if let Some(text) = guard::refusal(args, description.reserved_db) {
+            return refused(&text);
+        }
+    }
+    let known = |args| known(description, args);
+    let harmless =
+        |args| known(args).is_none() || !may_write(args, head.flags.has(RequestFlags::TRANSACTION));
+    if kind == RequestKind::Read && !request.all(payload).all(harmless) {
+        return refused(
+            "ERR scotfree: a command that writes came as a read; reconnect to learn the server's commands",
+        );
+    }
+    if head.flags.has(RequestFlags::TRANSACTION) {
+        if request.all(payload).any(|args| classify(args).in_transaction.is_none()) {
+            return refused("ERR scotfree: a command of the transaction is not supported there");
+        }
+        return Nature::Batched { alone: !request.all(payload).all(|args| known(args).is_some()) };
+    }
+    judge_one(description, kind, request.args(payload, 0), head.flags)
+}
+
+fn judge_one(description: &Description, kind: RequestKind, args: Args<'_>, flags: RequestFlags) -> Nature {
+    let Some(info) = known(description, args) else { return Nature::Direct { inert: true } };
+    let class = classify(args).class;
+    match class {
+        Class::Control => lane_command(args, flags),
+        Class::Tunnel => refused("ERR scotfree: a command that blocks or streams came as a request"),
+        Class::Read if kind == RequestKind::Read => Nature::Direct { inert: false },
+        _ if info.flags.has(Flags::NO_MULTI) => Nature::Solo,
+        Class::Early | Class::Covered | Class::Bypass | Class::Read => Nature::Batched { alone: false },
+    }
+}
+
+fn lane_command(args: Args<'_>, flags: RequestFlags) -> Nature {
+    if args.is(0, "HELLO") && args.len() == 2 {
+        return match args.get(1) {
+            b"2" => Nature::Hello(2),
+            b"3" => Nature::Hello(3),
+            _ => refused("NOPROTO unsupported protocol version"),
+        };
+    }
+    if flags.has(RequestFlags::PRIVATE) {
+        let asks = ["ID", "INFO", "GETREDIR", "TRACKINGINFO", "NO-EVICT", "NO-TOUCH", "CAPA"];
+        if args.is(0, "AUTH") {
+            let user = args.len() == 3 && args.get(1) != b"default";
+            return Nature::OnLane(LaneCommand::Auth { user });
+        } else if args.is(0, "WATCH") {
+            return Nature::OnLane(LaneCommand::Watch);
+        } else if args.is(0, "UNWATCH") {
+            return Nature::OnLane(LaneCommand::Unwatch);
+        } else if args.is(0, "CLIENT") && asks.iter().any(|word| args.is(1, word)) {
+            return Nature::OnLane(LaneCommand::Ask);
+        }
+    }
+    refused("ERR scotfree: a command of the connection came as a request")
+}
+
+fn refused(text: &str) -> Nature {
+    Nature::Refused(error_reply(text), false)
+}
+
+/// What the server knows of a command; none if it would refuse it for its name or number of arguments.
+fn known(description: &Description, args: Args<'_>) -> Option<CommandInfo> {
+    let mut name = args.get(0).to_ascii_lowercase();
+    let mut info = description.command(&name)?;
+    if args.len() > 1 && description.is_container(&name) {
+        name.push(b'|');
+        name.extend(args.get(1).iter().map(u8::to_ascii_lowercase));
+        info = description.command(&name)?;
+    }
+    arity_admits(info.arity, args.len()).then_some(info)
+}
+
+fn may_write(args: Args<'_>, in_transaction: bool) -> bool {
+    let verdict = classify(args);
+    let class = if in_transaction { verdict.in_transaction.unwrap_or(Class::Bypass) } else { verdict.class };
+    class.is_write()
+}
+
+/// The database that is selected after a command, if it changes it.
+pub(super) fn selected(args: Args<'_>, databases: u16) -> Option<u16> {
+    let db = args.is(0, "SELECT").then(|| parse_integer(args.get(1)))??;
+    u16::try_from(db).ok().filter(|db| *db < databases)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::{write_command, Command};
+    use crate::payload::RequestHead;
+
+    fn nature(kind: RequestKind, flags: RequestFlags, lines: &[&str]) -> Nature {
+        let mut payload = Vec::new();
+        RequestHead { flags, ..RequestHead::default() }.write(&mut payload);
+        for line in lines {
+            write_command(&mut payload, Command::new(line.split(' ')).args());
+        }
+        let request = RequestPayload::parse(&payload).expect("well-formed");
+        judge(&Description::of_table(), kind, &request, &payload)
+    }
+
+    #[test]
+    fn requests_are_done_as_their_commands_need() {
+        let none = RequestFlags::NONE;
+        assert_eq!(nature(RequestKind::Update, none, &["SET k v"]), Nature::Batched { alone: false });
+        assert_eq!(nature(RequestKind::Bypass, none, &["SPOP k"]), Nature::Batched { alone: false });
+        assert_eq!(nature(RequestKind::Bypass, none, &["NOSUCH k"]), Nature::Direct { inert: true });
+        assert_eq!(nature(RequestKind::Bypass, none, &["SETEX k"]), Nature::Direct { inert: true });
+        assert_eq!(nature(RequestKind::Read, none, &["GET k"]), Nature::Direct { inert: false });
+        assert_eq!(nature(RequestKind::Bypass, none, &["SAVE"]), Nature::Solo);
+        assert_eq!(nature(RequestKind::Read, none, &["HELLO 3"]), Nature::Hello(3));
+        let transaction = RequestFlags::TRANSACTION;
+        assert_eq!(nature(RequestKind::Read, transaction, &["GET k"]), Nature::Batched { alone: false });
+        assert_eq!(nature(RequestKind::Update, transaction, &["NOSUCH k"]), Nature::Batched { alone: true });
+        assert_eq!(
+            nature(RequestKind::Update, transaction, &["BLPOP k 0"]),
+            Nature::Batched { alone: false }
+        );
+        let private = RequestFlags::PRIVATE;
+        assert_eq!(nature(RequestKind::Read, private, &["WATCH k"]), Nature::OnLane(LaneCommand::Watch));
+        assert_eq!(nature(RequestKind::Read, private.with(RequestFlags::RELEASE), &[]), Nature::Release);
+    }
+
+    #[test]
+    fn a_hostile_request_is_refused() {
+        let none = RequestFlags::NONE;
+        for (kind, flags, line) in [
+            (RequestKind::Read, none, "SET k v"),
+            (RequestKind::Read, none, "SPOP k"),
+            (RequestKind::Read, RequestFlags::TRANSACTION, "DEL k"),
+            (RequestKind::Update, none, "BLPOP k 0"),
+            (RequestKind::Read, none, "MONITOR"),
+            (RequestKind::Read, none, "SUBSCRIBE c"),
+            (RequestKind::Read, none, "CLIENT REPLY OFF"),
+            (RequestKind::Read, RequestFlags::PRIVATE, "CLIENT REPLY SKIP"),
+            (RequestKind::Read, none, "SELECT 3"),
+            (RequestKind::Read, none, "WATCH k"),
+            (RequestKind::Read, none, "MULTI"),
+            (RequestKind::Read, none, "RESET"),
+            (RequestKind::Update, none, "MOVE k 15"),
+            (RequestKind::Update, RequestFlags::TRANSACTION, "SELECT 15"),
+            (RequestKind::Read, RequestFlags::TRANSACTION, "MONITOR"),
+            (RequestKind::Read, RequestFlags::TRANSACTION, "HELLO 3"),
+        ] {
+            assert!(matches!(nature(kind, flags, &[line]), Nature::Refused(..)), "{line}");
+        }
+    }
+
+    #[test]
+    fn no_request_starts_in_the_reserved_database() {
+        for db in [15, 16] {
+            let head = RequestHead { db, ..RequestHead::default() };
+            let mut payload = Vec::new();
+            head.write(&mut payload);
+            write_command(&mut payload, Command::new(["GET", "k"]).args());
+            let request = RequestPayload::parse(&payload).expect("well-formed");
+            let nature = judge(&Description::of_table(), RequestKind::Read, &request, &payload);
+            assert!(matches!(nature, Nature::Refused(..)));
+        }
+    }
+}

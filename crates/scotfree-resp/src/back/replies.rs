@@ -1,0 +1,465 @@
+//! What the server's replies lead to.
+//!
+//! Invariant: each reply belongs to the command that is first among those sent on its lane. A reply that
+//! cannot be that command's breaks the lane.
+
+use super::batch::{BatchError, Done, Outcome};
+use super::health::way_in;
+use super::item::LaneCommand;
+use super::markers::{foreign_epoch, integer_reply};
+use super::{
+    early_obstacle, Back, BackEvent, BackEvents, Batch, Expected, Health, HeldReply, Item, LaneId, LaneState,
+    LateError, Method, Nature, Phase, Progress, Purpose, Rewrite, Stability, Start, StartReport, StopReason,
+    Waiter,
+};
+use crate::codec::{error_reply, is_error, text_of};
+use crate::payload::{write_part, write_response, RequestFlags, ResponseFlags};
+use scotfree_core::Nanos;
+
+impl Back {
+    /// Takes one reply; an error says why the lane cannot be trusted any more.
+    pub(super) fn on_reply(
+        &mut self,
+        id: LaneId,
+        now: Nanos,
+        reply: &[u8],
+        events: &mut BackEvents,
+    ) -> Result<(), String> {
+        let lane = self.lanes.get_mut(&id).ok_or("the lane is closed")?;
+        if reply.first() == Some(&b'>') {
+            // A message that nobody asked for belongs to no command.
+            return Ok(());
+        }
+        let expected = lane.expected.pop_front().ok_or("the server sent a reply that nothing asked for")?;
+        match expected {
+            Expected::Ok | Expected::Epoch if is_error(reply) => self.on_refused(id, &line(reply), events),
+            Expected::Ok | Expected::Ignored => Ok(()),
+            Expected::Epoch => {
+                let found = text_of(reply).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+                if found != Some(self.markers.epoch) {
+                    self.stop(foreign_epoch(found, self.markers.epoch), events);
+                }
+                Ok(())
+            }
+            Expected::ClientId => {
+                lane.client_id = integer_reply(reply).ok_or("CLIENT ID answered no number")?;
+                lane.state = LaneState::Ready;
+                self.on_ready(id, now, events);
+                Ok(())
+            }
+            Expected::Queued => {
+                self.batch.as_mut().ok_or("a reply for a transaction that is over")?.on_queued(reply);
+                Ok(())
+            }
+            Expected::Exec => self.on_exec(now, reply, events),
+            Expected::Direct => self.on_direct(id, now, reply, events),
+            Expected::Step => self.on_step(id, now, reply, events),
+            Expected::Recovery => {
+                self.on_recovery(reply, events);
+                self.pump(now, events);
+                Ok(())
+            }
+        }
+    }
+
+    /// What to do about a server that does not let the sidecar in, if that is why the start has ended.
+    pub(super) fn refused_greeting(&self, reply: &str) -> Option<String> {
+        if !matches!(self.phase, Phase::Idle) {
+            return None;
+        }
+        let user = self.config.credentials.as_ref().map_or("default", |(user, _)| user);
+        way_in(reply, user).map(|next| format!("it answers `{reply}`; {next}"))
+    }
+
+    fn on_ready(&mut self, id: LaneId, now: Nanos, events: &mut BackEvents) {
+        self.on_let_in(id, events);
+        match (&self.phase, self.purpose(id)) {
+            (Phase::Idle, Some(Purpose::Control)) => {
+                if let Some(lane) = self.lanes.get_mut(&id) {
+                    self.phase = Phase::Starting(Box::new(Start::begin(lane)));
+                }
+            }
+            (Phase::Settling(_), _) => self.probe_if_due(now, events),
+            (Phase::Running, _) => self.pump(now, events),
+            _ => {}
+        }
+    }
+
+    fn on_step(
+        &mut self,
+        id: LaneId,
+        now: Nanos,
+        reply: &[u8],
+        events: &mut BackEvents,
+    ) -> Result<(), String> {
+        if self.probe == Some(id) {
+            return self.on_probe(now, reply, events);
+        }
+        if !matches!(self.phase, Phase::Starting(_)) {
+            self.on_health(now, reply, events);
+            return Ok(());
+        }
+        let (Phase::Starting(start), Some(lane)) = (&mut self.phase, self.lanes.get_mut(&id)) else {
+            return Ok(());
+        };
+        let progress = start.on_reply(now, reply, lane, &self.config);
+        self.on_progress(progress, now, events);
+        Ok(())
+    }
+
+    /// A step of the start has led to something.
+    pub(super) fn on_progress(&mut self, progress: Progress, now: Nanos, events: &mut BackEvents) {
+        match progress {
+            Progress::Going => {}
+            Progress::Waits(what) => events.push(BackEvent::Waits(what)),
+            Progress::Read(files) => events.push(BackEvent::ReadEnding(files)),
+            Progress::Done => self.on_read(now, events),
+            Progress::Refused(reasons) => self.stop(StopReason::Refused(reasons), events),
+            Progress::Foreign(reason) => self.stop(reason, events),
+        }
+    }
+
+    /// The markers are read: what is left is to make the epoch stable.
+    fn on_read(&mut self, now: Nanos, events: &mut BackEvents) {
+        let Phase::Starting(start) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
+        let start = *start;
+        let method = Method::of(&start.info, &start.settings, self.config.same_host);
+        self.stability = Stability::new(method.clone(), self.config.stable_interval);
+        self.cautious_method = match method {
+            Method::Never => Method::Never,
+            _ => Method::cautious(&start.info, &start.settings, self.config.same_host),
+        };
+        self.place.db = start.description.reserved_db;
+        self.place.databases = start.description.databases;
+        start.info.get("run_id").clone_into(&mut self.run_id);
+        self.health = Health {
+            replication_id: start.info.get("master_replid").to_owned(),
+            next_at: now.plus(self.config.health_interval),
+            ..Health::default()
+        };
+        self.place.may_expire = start.info.has_expiring_keys(self.place.db);
+        self.expiry_seen = false;
+        self.health.obstacle = early_obstacle(&start.info, &self.health.replication_id).unwrap_or_default();
+        self.description = start.description;
+        self.told_at = start.told_at;
+        self.markers = start.markers;
+        let sessions =
+            self.markers.sessions.iter().map(|(session, marker)| (*session, marker.clone())).collect();
+        let report = StartReport { epoch: self.markers.epoch, sessions, method, killed: start.killed };
+        self.phase = Phase::Settling(Box::new(report));
+        self.shared = Some(self.open(Purpose::Shared, events));
+        self.probe = Some(self.open(Purpose::Probe, events));
+        let effect = self.stability.effect();
+        self.waiters.push_back((effect, Waiter::Start));
+        self.report_stable(events);
+    }
+
+    fn on_exec(&mut self, now: Nanos, reply: &[u8], events: &mut BackEvents) -> Result<(), String> {
+        let Some(batch) = self.batch.take() else { return Err("EXEC answered twice".to_owned()) };
+        match batch.settle(reply) {
+            Ok(Outcome::Done(done)) => self.on_done(&batch, &done, events),
+            Ok(Outcome::Unwatched) => self.on_unwatched(batch, reply, events),
+            Ok(Outcome::Aborted(reason)) => self.on_aborted(batch, &reason, events),
+            Err(BatchError::Marker(error)) => {
+                self.stop(StopReason::Markers(error), events);
+                return Ok(());
+            }
+            Err(error @ BatchError::Nonsense) => {
+                self.batch = Some(batch);
+                return Err(error.to_string());
+            }
+        }
+        self.pump(now, events);
+        self.probe_if_due(now, events);
+        Ok(())
+    }
+
+    fn on_done(&mut self, batch: &Batch, done: &Done, events: &mut BackEvents) {
+        if done.lost {
+            self.counters.markers_rewritten += 1;
+            self.rewrite = Rewrite::Now;
+        }
+        for session in batch.marks.keys() {
+            self.late.remove(session);
+        }
+        let unmarked = self.unmarked.take();
+        let last = batch.items.iter().filter_map(|item| item.ticket).max().max(unmarked);
+        let effect = if batch.writes() { self.stability.effect() } else { self.stability.done() };
+        for (index, (item, reply)) in batch.items.iter().zip(&done.replies).enumerate() {
+            if done.volatile.contains(&index) && effect > self.stability.stable() {
+                // A replay after the key's time would answer something else, so this is said when no
+                // replay can happen any more; and so is everything computed from it.
+                self.hold_until = Some(effect);
+            }
+            match item.nature {
+                Nature::Record(_) => self.waiters.push_back((effect, Waiter::Recorded(item.session))),
+                Nature::Delete => self.waiters.push_back((effect, Waiter::Deleted(item.session))),
+                Nature::Flush => {}
+                _ => self.reply(item, reply, ResponseFlags::NONE, events),
+            }
+        }
+        if let Some(ticket) = last {
+            self.waiters.push_back((effect, Waiter::Ticket(ticket)));
+        }
+        self.forget_watch(batch);
+        self.report_stable(events);
+    }
+
+    /// EXEC was refused because a watched key had changed: nothing was executed.
+    fn on_unwatched(&mut self, batch: Batch, reply: &[u8], events: &mut BackEvents) {
+        self.restore(&batch);
+        self.forget_watch(&batch);
+        for item in batch.items {
+            self.consume(&item);
+            self.reply(&item, reply, ResponseFlags::NONE, events);
+        }
+    }
+
+    fn on_aborted(&mut self, batch: Batch, reason: &[u8], events: &mut BackEvents) {
+        self.counters.aborted += 1;
+        self.restore(&batch);
+        if batch.items.len() == 1 {
+            self.on_single_aborted(batch, reason, events);
+            return;
+        }
+        // One of them was refused, or all were: run singly, each meets its own fate.
+        self.singly += batch.items.len();
+        for item in batch.items.into_iter().rev() {
+            self.queue.push_front(item);
+        }
+    }
+
+    fn on_single_aborted(&mut self, batch: Batch, reason: &[u8], events: &mut BackEvents) {
+        let refusal = batch.refusal_of(0).map(<[u8]>::to_vec);
+        let batch_refusal = batch.refusals.first().map(|(_, error)| error.clone());
+        self.forget_watch(&batch);
+        let Some(item) = batch.items.into_iter().next() else { return };
+        match item.nature {
+            Nature::Flush => return self.give_up_markers(events),
+            Nature::Record(_) | Nature::Delete => {
+                // The first refusal says why; EXEC's answer only that there was one.
+                let error = line(&batch_refusal.unwrap_or_else(|| because(reason)));
+                self.markers.sessions.remove(&item.session);
+                events.push(marker_not_stored(&item, error));
+                return;
+            }
+            _ => {}
+        }
+        let marker_refusal = batch_refusal.filter(|error| refusal.is_none() && error.starts_with(b"-NOPERM"));
+        let error = refusal.or(marker_refusal.map(|_| no_permission(&self.config.marker_key)));
+        let error = error.unwrap_or_else(|| because(reason));
+        if item.is_transaction() {
+            let text: &[u8] = b"-EXECABORT Transaction discarded because of previous errors.\r\n";
+            let text = if reason.starts_with(b"-EXECABORT") { reason } else { text };
+            self.consume(&item);
+            self.reply(&item, text, ResponseFlags::NONE, events);
+        } else if error.starts_with(b"-OOM") && !item.may_grow() {
+            self.counters.bare += 1;
+            self.queue.push_front(Item { nature: Nature::Bare, ..item });
+        } else {
+            self.consume(&item);
+            self.reply(&item, &error, ResponseFlags::NONE, events);
+        }
+    }
+
+    /// The markers that are behind cannot be stored now: what they stand for is as durable as the server
+    /// alone makes it. They go with the next transaction that succeeds.
+    fn give_up_markers(&mut self, events: &mut BackEvents) {
+        if let Some(ticket) = self.unmarked.take() {
+            self.waiters.push_back((self.stability.done(), Waiter::Ticket(ticket)));
+            self.report_stable(events);
+        }
+    }
+
+    /// Takes back what a transaction that was not executed had done to the table of markers.
+    pub(super) fn restore(&mut self, batch: &Batch) {
+        for (session, position) in &batch.positions_before {
+            if let Some(marker) = self.markers.sessions.get_mut(session) {
+                marker.position = *position;
+            }
+        }
+        if batch.rewrites {
+            self.rewrite = Rewrite::WithNext;
+        }
+        if let Some(lane) = self.active.and_then(|id| self.lanes.get_mut(&id)) {
+            lane.db = batch.db_before;
+        }
+    }
+
+    fn forget_watch(&mut self, batch: &Batch) {
+        if !batch.items.iter().any(|item| item.has(RequestFlags::WATCHED)) {
+            return;
+        }
+        if let Some(lane) = self.active.and_then(|id| self.lanes.get_mut(&id)) {
+            lane.watches = false;
+        }
+    }
+
+    fn on_direct(
+        &mut self,
+        id: LaneId,
+        now: Nanos,
+        reply: &[u8],
+        events: &mut BackEvents,
+    ) -> Result<(), String> {
+        let item = self.direct.pop_front().ok_or("a reply for a command that is over")?;
+        let mut flags = ResponseFlags::NONE;
+        match item.nature {
+            Nature::OnLane(command) => self.on_lane_command(id, command, reply),
+            Nature::Solo | Nature::Bare => {
+                self.solo = false;
+                self.stability.effect();
+                flags = flags.with_if(item.nature == Nature::Bare, ResponseFlags::DURABILITY_NONE);
+                if item.flushes_all() {
+                    self.rewrite = Rewrite::Now;
+                }
+            }
+            _ => {}
+        }
+        self.consume(&item);
+        self.reply(&item, reply, flags, events);
+        if item.has(RequestFlags::RELEASE) && self.direct.is_empty() {
+            self.close(id, events);
+        }
+        self.pump(now, events);
+        Ok(())
+    }
+
+    fn on_lane_command(&mut self, id: LaneId, command: LaneCommand, reply: &[u8]) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        match command {
+            LaneCommand::Auth { user } if !is_error(reply) => lane.has_user = user,
+            LaneCommand::Watch => lane.watches = lane.watches || !is_error(reply),
+            LaneCommand::Unwatch => lane.watches = false,
+            LaneCommand::Auth { .. } | LaneCommand::Ask => {}
+        }
+    }
+
+    /// A request is over.
+    pub(super) fn reply(&mut self, item: &Item, reply: &[u8], flags: ResponseFlags, events: &mut BackEvents) {
+        let Some(ticket) = item.ticket else { return };
+        self.counters.executed += 1;
+        let failed = is_error(reply);
+        if failed && item.has(RequestFlags::EARLY) {
+            self.counters.late_errors += 1;
+            let (session, seq) = (item.session, item.seq);
+            events.push(BackEvent::LateError(LateError {
+                session,
+                seq,
+                error: line(reply),
+                commands: item.words(),
+            }));
+        }
+        let flags = flags.with_if(self.health.obstacle.is_empty(), ResponseFlags::EARLY_ALLOWED);
+        let mut response = std::mem::take(&mut self.scratch);
+        response.clear();
+        self.write_reply(item, ticket, reply, flags, &mut response);
+        if let Some(effect) = self.hold_until {
+            self.counters.held += 1;
+            self.held.push_back(HeldReply { ticket, failed, response });
+            self.waiters.push_back((effect, Waiter::Held));
+            return;
+        }
+        push_reply(ticket, failed, &response, events);
+        self.scratch = response;
+    }
+
+    /// Writes a reply, or the first part of one that is too large.
+    fn write_reply(
+        &mut self,
+        item: &Item,
+        ticket: u64,
+        reply: &[u8],
+        flags: ResponseFlags,
+        out: &mut Vec<u8>,
+    ) {
+        let (part_max, bytes_max) = (self.config.reply_bytes_max, self.config.parts_bytes_max);
+        if reply.len() <= part_max || item.nature == Nature::Rest {
+            return write_response(out, flags, reply);
+        }
+        if self.parts.keep_reply(item.owner(), ticket, reply, part_max, bytes_max) {
+            return write_part(out, flags, ticket, &reply[..part_max]);
+        }
+        let text = format!(
+            "ERR scotfree: the reply has {} bytes, which is over parts_bytes_max = {bytes_max}",
+            reply.len()
+        );
+        write_response(out, flags, &error_reply(&text));
+    }
+
+    fn release_held(&mut self, events: &mut BackEvents) {
+        let Some(HeldReply { ticket, failed, response }) = self.held.pop_front() else { return };
+        push_reply(ticket, failed, &response, events);
+    }
+
+    /// Somebody waits for effects to be stable.
+    pub(super) fn somebody_waits(&self) -> bool {
+        self.wants_stable || self.waiters.iter().any(|(_, waiter)| !matches!(waiter, Waiter::Ticket(_)))
+    }
+
+    pub(super) fn report_stable(&mut self, events: &mut BackEvents) {
+        let mut stable = None;
+        while let Some((effect, waiter)) = self.waiters.front().copied() {
+            if effect > self.stability.stable() {
+                break;
+            }
+            self.waiters.pop_front();
+            match waiter {
+                Waiter::Ticket(ticket) => stable = stable.max(Some(ticket)),
+                Waiter::Recorded(session) => events.push(BackEvent::SessionRecorded(session)),
+                Waiter::Deleted(session) => events.push(BackEvent::SessionDeleted(session)),
+                Waiter::Held => self.release_held(events),
+                Waiter::Start => self.started(events),
+            }
+        }
+        if self.hold_until.is_some_and(|effect| effect <= self.stability.stable()) {
+            self.hold_until = None;
+        }
+        if let Some(ticket) = stable {
+            events.push(BackEvent::Stable { ticket });
+        }
+    }
+
+    fn started(&mut self, events: &mut BackEvents) {
+        if let Phase::Settling(report) = std::mem::replace(&mut self.phase, Phase::Running) {
+            events.push(BackEvent::Started(report));
+            let reason = self.health.obstacle.clone();
+            events.push(BackEvent::Early { allowed: reason.is_empty(), reason });
+        }
+    }
+}
+
+fn push_reply(ticket: u64, failed: bool, response: &[u8], events: &mut BackEvents) {
+    let start = events.bytes.len();
+    events.bytes.extend_from_slice(response);
+    events.push(BackEvent::Reply { ticket, failed, response: start..events.bytes.len() });
+}
+
+/// The first line of a reply, without its type.
+pub(super) fn line(reply: &[u8]) -> String {
+    let text = String::from_utf8_lossy(reply.get(1..).unwrap_or_default());
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+fn marker_not_stored(item: &Item, error: String) -> BackEvent {
+    let session = item.session;
+    if matches!(item.nature, Nature::Record(_)) && error.starts_with("OOM") {
+        return BackEvent::SessionRefused { session, error };
+    }
+    BackEvent::SessionFailed { session, reason: format!("its marker cannot be stored: {error}") }
+}
+
+/// What a user of its own is told whose writes cannot be marked.
+fn no_permission(marker_key: &str) -> Vec<u8> {
+    error_reply(&format!(
+        "NOPERM scotfree: this user may not store its marker, so its writes cannot run exactly once; run: ACL SETUSER \
+         <user> +multi +exec +select +hset ~{marker_key}"
+    ))
+}
+
+/// The error inside "EXECABORT Transaction discarded because of: …".
+fn because(reason: &[u8]) -> Vec<u8> {
+    let text = line(reason);
+    let error = text.split_once("because of: ").map_or(text.as_str(), |(_, error)| error);
+    error_reply(error)
+}

@@ -1,0 +1,143 @@
+//! Looks at the server: what is stable, and whether the promises can still be kept.
+//!
+//! Invariant: both kinds of questions go on lanes of their own, so they never wait behind a client's
+//! command, and one of each kind is under way at a time.
+
+use super::health::{early_obstacle, Info, Settings};
+use super::lane::{Expected, LaneState};
+use super::markers::integer_reply;
+use super::stability::{Ask, Method};
+use super::start::time_ms;
+use super::{Back, BackEvent, BackEvents, Batch, Item, Phase, StopReason};
+use crate::codec::is_error;
+use scotfree_core::Nanos;
+
+/// A time that does not come: the year 3000.
+const PROBE_DEADLINE_MS: &[u8] = b"32503680000000";
+
+impl Back {
+    pub(super) fn probe_is_ready(&self) -> bool {
+        let lane = self.probe.and_then(|id| self.lanes.get(&id));
+        lane.is_some_and(|lane| lane.state == LaneState::Ready)
+    }
+
+    pub(super) fn probe_if_due(&mut self, now: Nanos, events: &mut BackEvents) {
+        if !self.probe_is_ready() {
+            return;
+        }
+        if let Some(ask) = self.stability.next(now, self.somebody_waits()) {
+            self.ask(ask, events);
+        }
+        // With "always" and without a file there is nothing to ask.
+        self.report_stable(events);
+    }
+
+    fn ask(&mut self, ask: Ask, events: &mut BackEvents) {
+        let Some(lane) = self.probe.and_then(|id| self.lanes.get_mut(&id)) else { return };
+        match ask {
+            Ask::Info => lane.say(&[b"INFO", b"persistence"], Expected::Step),
+            Ask::WaitAof => {
+                // WAITAOF waits for what its own connection has written, so that has to be something; and
+                // not in the hash of markers, which may be a successor's already.
+                lane.enter(self.place.db, 2);
+                let key = [self.place.key.as_slice(), b":probe"].concat();
+                lane.say(&[b"SET", &key, b"1"], Expected::Ignored);
+                // With memory used up SET is refused; this is not, if there was a key before.
+                lane.say(&[b"PEXPIREAT", &key, PROBE_DEADLINE_MS], Expected::Step);
+                self.probe_wrote = false;
+                lane.say(&[b"WAITAOF", b"1", b"0", b"0"], Expected::Step);
+            }
+            Ask::Sync(files) => events.push(BackEvent::Sync(files)),
+        }
+    }
+
+    pub(super) fn on_probe(
+        &mut self,
+        now: Nanos,
+        reply: &[u8],
+        events: &mut BackEvents,
+    ) -> Result<(), String> {
+        if is_error(reply) {
+            self.stability.failed(now);
+        } else if let Some(changed) = integer_reply(reply) {
+            self.probe_wrote = changed == 1;
+        } else if reply.first() == Some(&b'*') {
+            let synced = crate::codec::elements(reply)
+                .next()
+                .and_then(integer_reply)
+                .ok_or("WAITAOF answered nonsense")?;
+            if synced >= 1 && self.probe_wrote {
+                self.stability.on_synced(now);
+            } else {
+                self.stability.failed(now);
+            }
+            self.report_stable(events);
+        } else if let Some(ask) = self.stability.on_info(now, &Info::parse(reply)) {
+            self.ask(ask, events);
+        }
+        Ok(())
+    }
+
+    /// Asks how the server is, if it is time.
+    pub(super) fn check_health_if_due(&mut self, now: Nanos) {
+        let due = matches!(self.phase, Phase::Running)
+            && self.health.replies.is_none()
+            && now >= self.health.next_at;
+        let Some(lane) = self.control.filter(|_| due).and_then(|id| self.lanes.get_mut(&id)) else { return };
+        if lane.state != LaneState::Ready {
+            return;
+        }
+        self.health.replies = Some(0);
+        let configures = |batch: &Batch| batch.items.iter().any(Item::configures);
+        self.health.is_fresh = !self.batch.as_ref().is_some_and(configures);
+        self.health.settings = Settings::default();
+        // Whatever sets a time to live from here on may be missing in the answer.
+        self.expiry_seen = false;
+        lane.say(&[b"INFO"], Expected::Step);
+        lane.say(&[b"TIME"], Expected::Step);
+        for name in Settings::NAMES {
+            lane.say(&[b"CONFIG", b"GET", name.as_bytes()], Expected::Step);
+        }
+    }
+
+    pub(super) fn on_health(&mut self, now: Nanos, reply: &[u8], events: &mut BackEvents) {
+        let Some(count) = self.health.replies else { return };
+        match count {
+            0 => self.health.info = Info::parse(reply),
+            1 if !is_error(reply) => {
+                self.description.time_ms = time_ms(reply);
+                self.told_at = now;
+            }
+            1 => {}
+            _ => self.health.settings.add(reply),
+        }
+        self.health.replies = Some(count + 1);
+        if count + 1 == 2 + Settings::NAMES.len() {
+            self.health.replies = None;
+            let pause = if self.health.is_fresh { self.config.health_interval } else { Nanos(0) };
+            self.health.next_at = now.plus(pause);
+            self.judge_health(now, events);
+            self.try_opening(events);
+        }
+    }
+
+    fn judge_health(&mut self, now: Nanos, events: &mut BackEvents) {
+        let info = std::mem::take(&mut self.health.info);
+        let method = Method::of(&info, &self.health.settings, self.config.same_host);
+        if method == Method::Never && !self.config.allow_unstable {
+            // What was promised to become stable no longer can, and nobody should wait for it.
+            let text =
+                "the server no longer keeps an append-only file; run: redis-cli CONFIG SET appendonly yes";
+            self.stop(StopReason::Refused(vec![text.to_owned()]), events);
+            return;
+        }
+        self.stability.set_method(if self.health.is_fresh { method } else { self.cautious_method.clone() });
+        self.place.may_expire = self.expiry_seen || info.has_expiring_keys(self.place.db);
+        let obstacle = early_obstacle(&info, &self.health.replication_id).unwrap_or_default();
+        if obstacle != self.health.obstacle {
+            events.push(BackEvent::Early { allowed: obstacle.is_empty(), reason: obstacle.clone() });
+            self.health.obstacle = obstacle;
+        }
+        self.probe_if_due(now, events);
+    }
+}

@@ -1,0 +1,103 @@
+//! The keys among a command's arguments.
+//!
+//! Invariant: a key is only ever an argument that is there; a command whose keys cannot be found has none.
+
+use super::table::{lookup, streams};
+use crate::codec::{parse_integer, Args};
+use scotfree_core::KeyHash;
+
+/// All keys of a command.
+pub fn keys(args: Args<'_>) -> impl Iterator<Item = &[u8]> {
+    positions(args).filter(move |index| *index < args.len()).map(move |index| args.get(index))
+}
+
+/// The first key of a command, by which it is steered.
+pub fn first_key(args: Args<'_>) -> Option<&[u8]> {
+    keys(args).next()
+}
+
+/// The hash over database and key that goes on the wire; 0 for a command without a key.
+pub fn key_hash(db: u16, key: Option<&[u8]>) -> KeyHash {
+    let Some(key) = key else { return KeyHash(0) };
+    // FNV-1a, then a finalizer, since its upper bits move little for short keys.
+    let start = 0xcbf2_9ce4_8422_2325_u64;
+    let hash = db
+        .to_le_bytes()
+        .iter()
+        .chain(key)
+        .fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    let mixed = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    KeyHash((mixed ^ (mixed >> 32)).max(1))
+}
+
+fn positions(args: Args<'_>) -> Box<dyn Iterator<Item = usize>> {
+    let Some(row) = lookup(args) else { return Box::new(std::iter::empty()) };
+    if row.first_key > 0 {
+        let last =
+            if row.last_key < 0 { args.len() as i64 + i64::from(row.last_key) } else { row.last_key.into() };
+        let range = row.first_key..=usize::try_from(last).unwrap_or(0);
+        // SORT and GEORADIUS have a second key behind STORE, which a hash of the first covers.
+        return Box::new(range.step_by(row.key_step.max(1)));
+    }
+    match row.command.as_str() {
+        "EVAL" | "EVALSHA" | "EVAL_RO" | "EVALSHA_RO" | "FCALL" | "FCALL_RO" | "BLMPOP" | "BZMPOP" => {
+            counted(args, 2)
+        }
+        "LMPOP" | "ZMPOP" | "SINTERCARD" | "ZDIFF" | "ZINTER" | "ZINTERCARD" | "ZUNION" => counted(args, 1),
+        "XREAD" | "XREADGROUP" => {
+            let first = streams(args) + 1;
+            let count = args.len().saturating_sub(first) / 2;
+            Box::new(first..first + count)
+        }
+        _ => Box::new(std::iter::empty()),
+    }
+}
+
+/// Keys that stand behind their number.
+fn counted(args: Args<'_>, number: usize) -> Box<dyn Iterator<Item = usize>> {
+    let count = parse_integer(args.get(number)).and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+    let first = number + 1;
+    Box::new(first..first + count.min(args.len().saturating_sub(first)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::Command;
+
+    fn keys_of(line: &str) -> Vec<String> {
+        let command = Command::new(line.split(' '));
+        keys(command.args()).map(|key| String::from_utf8_lossy(key).into_owned()).collect()
+    }
+
+    #[test]
+    fn keys_are_found_wherever_they_stand() {
+        let cases: [(&str, &[&str]); 14] = [
+            ("SET k v", &["k"]),
+            ("MSET a 1 b 2", &["a", "b"]),
+            ("DEL a b c", &["a", "b", "c"]),
+            ("BLPOP a b 0", &["a", "b"]),
+            ("RENAME a b", &["a", "b"]),
+            ("EVAL s 2 a b c", &["a", "b"]),
+            ("EVAL s 0", &[]),
+            ("EVAL s 99 a", &["a"]),
+            ("EVAL s x a", &[]),
+            ("ZUNION 2 a b", &["a", "b"]),
+            ("XREAD COUNT 1 STREAMS a b 0 0", &["a", "b"]),
+            ("OBJECT ENCODING k", &["k"]),
+            ("PING", &[]),
+            ("GET", &[]),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(keys_of(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_hash_is_over_database_and_key() {
+        assert_eq!(key_hash(0, Some(b"k")), key_hash(0, Some(b"k")));
+        assert_ne!(key_hash(0, Some(b"k")), key_hash(1, Some(b"k")));
+        assert_ne!(key_hash(0, Some(b"k")), key_hash(0, Some(b"l")));
+        assert_eq!(key_hash(3, None), KeyHash(0));
+    }
+}

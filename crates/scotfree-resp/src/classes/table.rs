@@ -1,0 +1,358 @@
+//! The rows of `data/command_classes.csv`, found by a command's name and form.
+//!
+//! Invariant: every row of the file parses (a broken file stops the first look-up, so a test), and every
+//! command with several forms has one that applies to whatever is left.
+
+use super::Class;
+use crate::codec::Args;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+
+const TABLE: &str = include_str!("../../data/command_classes.csv");
+/// Longer than any command's name.
+const NAME_BYTES_MAX: usize = 40;
+
+/// Properties of a command that Redis itself declares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// Changes the dataset.
+    pub const WRITE: Flags = Flags(1);
+    /// Only reads the dataset.
+    pub const READONLY: Flags = Flags(2);
+    /// Refused when memory is used up.
+    pub const DENYOOM: Flags = Flags(4);
+    /// May block the connection.
+    pub const BLOCKING: Flags = Flags(8);
+    /// Refused inside MULTI.
+    pub const NO_MULTI: Flags = Flags(16);
+    /// For administrators.
+    pub const ADMIN: Flags = Flags(32);
+    /// Refused inside scripts.
+    pub const NOSCRIPT: Flags = Flags(64);
+
+    const NAMES: [(&'static str, Flags); 7] = [
+        ("write", Flags::WRITE),
+        ("readonly", Flags::READONLY),
+        ("denyoom", Flags::DENYOOM),
+        ("blocking", Flags::BLOCKING),
+        ("no_multi", Flags::NO_MULTI),
+        ("admin", Flags::ADMIN),
+        ("noscript", Flags::NOSCRIPT),
+    ];
+
+    /// Whether all flags of `other` are set.
+    pub const fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both sets of flags.
+    #[must_use]
+    pub const fn with(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+
+    /// The flag of a name that Redis uses; none of those we do not need.
+    pub fn named(name: &str) -> Flags {
+        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
+        found.map_or(Flags::default(), |(_, flag)| *flag)
+    }
+
+    /// The names of the flags that are set.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES.into_iter().filter(move |(_, flag)| self.has(*flag)).map(|(name, _)| name)
+    }
+}
+
+/// Which arguments a row applies to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Form {
+    /// Any.
+    Any,
+    /// What no other row of the command applies to.
+    Plain,
+    /// Every group has one of its words among the options.
+    With {
+        /// The groups of words.
+        groups: Vec<Vec<String>>,
+        /// As the table has it.
+        text: String,
+    },
+}
+
+impl Form {
+    /// As the table has it.
+    pub fn text(&self) -> &str {
+        match self {
+            Form::Any => "any",
+            Form::Plain => "plain",
+            Form::With { text, .. } => text,
+        }
+    }
+
+    fn parse(text: &str) -> Form {
+        match text.strip_prefix("with ") {
+            None if text == "plain" => Form::Plain,
+            None => Form::Any,
+            Some(words) => {
+                let groups = words.split(' ').map(|group| group.split('|').map(str::to_owned).collect());
+                Form::With { groups: groups.collect(), text: text.to_owned() }
+            }
+        }
+    }
+
+    fn applies(&self, command: &str, args: Args<'_>) -> bool {
+        let Form::With { groups, .. } = self else { return true };
+        let options = options(command, args);
+        let has = |word: &str| {
+            options.clone().any(|index| {
+                let is_chosen_id = word == "*" && args.get(index).ends_with(b"-*");
+                args.is(index, word) || is_chosen_id
+            })
+        };
+        groups.iter().all(|group| group.iter().any(|word| has(word)))
+    }
+}
+
+/// One form of one command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// The command's name, with its subcommand's.
+    pub command: String,
+    /// Which arguments it applies to.
+    pub form: Form,
+    /// Redis' group of commands.
+    pub group: String,
+    /// Whether some Redis has it.
+    pub in_redis: bool,
+    /// Whether some Valkey has it.
+    pub in_valkey: bool,
+    /// How many arguments with the name; at least as many if negative.
+    pub arity: i32,
+    /// The index of the first key; 0 if there is none or it is elsewhere.
+    pub first_key: usize,
+    /// The index of the last key, counted from the end if negative.
+    pub last_key: i32,
+    /// From one key to the next.
+    pub key_step: usize,
+    /// What Redis says of it.
+    pub flags: Flags,
+    /// What may be done with it.
+    pub class: Class,
+    /// The same inside a transaction; none if it is refused there.
+    pub in_transaction: Option<Class>,
+    /// The reply that is known in advance, on the wire.
+    pub fixed_reply: Option<String>,
+    /// Why it is so.
+    pub why: String,
+}
+
+impl Row {
+    /// Whether the command takes this many arguments, its name included.
+    pub fn admits(&self, argument_count: usize) -> bool {
+        arity_admits(self.arity, argument_count)
+    }
+
+    fn parse(line: &str) -> Option<Row> {
+        let fields: Vec<&str> = line.splitn(14, ',').collect();
+        let [command, form, group, redis, valkey, arity, first, last, step, flags, class, inside, fixed, why] =
+            fields[..]
+        else {
+            return None;
+        };
+        let class = Class::from_name(class)?;
+        let in_transaction = match inside {
+            "" => Some(class),
+            "refused" => None,
+            name => Some(Class::from_name(name)?),
+        };
+        Some(Row {
+            command: command.to_owned(),
+            form: Form::parse(form),
+            group: group.to_owned(),
+            in_redis: redis == "y",
+            in_valkey: valkey == "y",
+            arity: arity.parse().ok()?,
+            first_key: first.parse().ok()?,
+            last_key: last.parse().ok()?,
+            key_step: step.parse().ok()?,
+            flags: flags.split('|').map(Flags::named).fold(Flags::default(), Flags::with),
+            class,
+            in_transaction,
+            fixed_reply: (!fixed.is_empty()).then(|| format!("{fixed}\r\n")),
+            why: why.trim_matches('"').to_owned(),
+        })
+    }
+}
+
+/// Redis' rule of arity: exactly so many, or at least so many if negative.
+pub fn arity_admits(arity: i32, argument_count: usize) -> bool {
+    let wanted = arity.unsigned_abs() as usize;
+    if arity < 0 {
+        argument_count >= wanted
+    } else {
+        argument_count == wanted
+    }
+}
+
+/// All rows, sorted by command; those of one command in the order in which they are tried.
+pub fn rows() -> &'static [Row] {
+    &index().rows
+}
+
+/// The row that applies to a command with its arguments. An unknown subcommand gets the row of its
+/// command, since the server answers the same error for all of them.
+pub fn lookup(args: Args<'_>) -> Option<&'static Row> {
+    let index = index();
+    let mut name = Name::new();
+    name.push(args.get(0))?;
+    let of_command = index.by_name.get(name.bytes());
+    let of_subcommand = (args.len() > 1 && index.containers.contains(name.bytes()))
+        .then(|| name.push_word(args.get(1)))
+        .flatten()
+        .and_then(|()| index.by_name.get(name.bytes()));
+    let (first, count) = *of_subcommand.or(of_command)?;
+    let rows = &index.rows[first..first + count];
+    rows.iter().find(|row| row.form.applies(&row.command, args))
+}
+
+/// A name in upper case, without allocating.
+struct Name {
+    bytes: [u8; NAME_BYTES_MAX],
+    len: usize,
+}
+
+impl Name {
+    fn new() -> Name {
+        Name { bytes: [0; NAME_BYTES_MAX], len: 0 }
+    }
+
+    fn push(&mut self, text: &[u8]) -> Option<()> {
+        let room = self.bytes.get_mut(self.len..self.len + text.len())?;
+        room.copy_from_slice(text);
+        room.make_ascii_uppercase();
+        self.len += text.len();
+        Some(())
+    }
+
+    fn push_word(&mut self, text: &[u8]) -> Option<()> {
+        let before = self.len;
+        let pushed = self.push(b" ").and_then(|()| self.push(text));
+        if pushed.is_none() {
+            self.len = before;
+        }
+        pushed
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+struct Index {
+    rows: Vec<Row>,
+    /// Where a command's rows begin and how many there are.
+    by_name: BTreeMap<Vec<u8>, (usize, usize)>,
+    /// Commands that have subcommands.
+    containers: BTreeSet<Vec<u8>>,
+}
+
+fn index() -> &'static Index {
+    static INDEX: OnceLock<Index> = OnceLock::new();
+    INDEX.get_or_init(|| {
+        let rows: Vec<Row> = TABLE
+            .lines()
+            .skip(1)
+            .map(|line| {
+                Row::parse(line).unwrap_or_else(|| panic!("the class table has a broken row: {line}"))
+            })
+            .collect();
+        let mut by_name: BTreeMap<Vec<u8>, (usize, usize)> = BTreeMap::new();
+        let mut containers = BTreeSet::new();
+        for (at, row) in rows.iter().enumerate() {
+            by_name.entry(row.command.clone().into_bytes()).or_insert((at, 0)).1 += 1;
+            if let Some((container, _)) = row.command.split_once(' ') {
+                containers.insert(container.to_owned().into_bytes());
+            }
+        }
+        Index { rows, by_name, containers }
+    })
+}
+
+/// Where options can stand, so that keys and values are not taken for them.
+fn options(command: &str, args: Args<'_>) -> std::ops::Range<usize> {
+    match command {
+        "RESTORE" => 4..args.len(),
+        "SET" | "GEOSEARCHSTORE" => 3..args.len(),
+        "XADD" => 2..(entry_id(args) + 1).min(args.len()),
+        "XREAD" | "XREADGROUP" => 1..streams(args),
+        "GEORADIUS" => 6..args.len(),
+        "GEORADIUSBYMEMBER" => 5..args.len(),
+        _ => 2..args.len(),
+    }
+}
+
+/// The index of XADD's entry id.
+fn entry_id(args: Args<'_>) -> usize {
+    let mut at = 2;
+    loop {
+        if args.is(at, "NOMKSTREAM") {
+            at += 1;
+        } else if args.is(at, "MAXLEN") || args.is(at, "MINID") {
+            let has_operator = matches!(args.get(at + 1), b"=" | b"~");
+            at += if has_operator { 3 } else { 2 };
+        } else if args.is(at, "LIMIT") {
+            at += 2;
+        } else {
+            return at;
+        }
+    }
+}
+
+/// The index of the word STREAMS.
+pub(super) fn streams(args: Args<'_>) -> usize {
+    (1..args.len()).find(|index| args.is(*index, "STREAMS")).unwrap_or(args.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::Command;
+
+    #[test]
+    fn the_file_parses_and_every_command_has_a_last_resort() {
+        assert!(rows().len() > 400);
+        for (name, (first, count)) in &index().by_name {
+            let last = &rows()[first + count - 1];
+            assert!(matches!(last.form, Form::Any | Form::Plain), "{}", String::from_utf8_lossy(name));
+        }
+    }
+
+    #[test]
+    fn arity_is_exact_or_a_minimum() {
+        assert!(arity_admits(2, 2) && !arity_admits(2, 3));
+        assert!(arity_admits(-2, 2) && arity_admits(-2, 9) && !arity_admits(-2, 1));
+    }
+
+    #[test]
+    fn names_are_found_in_any_case_and_long_ones_are_unknown() {
+        let found = |words: &[&str]| lookup(Command::new(words).args()).map(|row| row.command.clone());
+        assert_eq!(found(&["gEt", "k"]), Some("GET".to_owned()));
+        assert_eq!(found(&["config", "get", "x"]), Some("CONFIG GET".to_owned()));
+        assert_eq!(found(&["config"]), Some("CONFIG".to_owned()));
+        assert_eq!(found(&["config", &"x".repeat(100)]), Some("CONFIG".to_owned()));
+        for length in [NAME_BYTES_MAX, NAME_BYTES_MAX + 1, 100] {
+            assert_eq!(found(&[&"x".repeat(length)]), None);
+        }
+        assert!(rows().iter().all(|row| row.command.len() <= NAME_BYTES_MAX));
+        assert_eq!(found(&[""]), None);
+    }
+
+    #[test]
+    fn flags_have_names() {
+        let flags = Flags::WRITE.with(Flags::DENYOOM);
+        assert_eq!(flags.names().collect::<Vec<_>>(), ["write", "denyoom"]);
+        assert!(flags.has(Flags::WRITE) && !flags.has(Flags::ADMIN));
+    }
+}

@@ -1,0 +1,719 @@
+//! One connection of a Redis client: its bytes in, requests out, and replies in the order it expects.
+//!
+//! Invariant: replies leave in the order of the commands, each exactly once, and are what Redis itself
+//! would have answered. No state of the connection changes before the reply that changes it is known.
+
+mod control;
+mod identity;
+mod pending;
+mod transaction;
+
+use crate::classes::{classify, first_key, key_hash, lookup, Class, Verdict};
+use crate::codec::{error_reply, write_command, Args, Command, Limits, ProtocolError, RequestDecoder};
+use crate::description::{CommandInfo, Description};
+use crate::expiry::{make_absolute, Expiry};
+use crate::guard;
+use crate::payload::{
+    parse_part, parse_response, split, RequestFlags, RequestHead, RequestKind, ResponseFlags,
+    REQUEST_HEAD_BYTES,
+};
+pub use identity::Identity;
+use pending::{Hook, Pending};
+use scotfree_core::KeyHash;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use transaction::Transaction;
+
+/// Which commands may be answered before the server has seen them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum EarlyRule {
+    /// None: every update is covered.
+    #[default]
+    Never,
+    /// Every command of class early.
+    Always,
+    /// Those whose key begins with one of these.
+    Prefixes(Vec<Vec<u8>>),
+}
+
+impl EarlyRule {
+    fn admits(&self, key: &[u8]) -> bool {
+        match self {
+            EarlyRule::Never => false,
+            EarlyRule::Always => true,
+            EarlyRule::Prefixes(prefixes) => prefixes.iter().any(|prefix| key.starts_with(prefix)),
+        }
+    }
+}
+
+/// What a front is told at its start; the same for all connections of a listener.
+#[derive(Debug, Clone)]
+pub struct FrontConfig {
+    /// Bounds on what a client may send. A transaction has the same bound on its bytes as a command.
+    pub limits: Limits,
+    /// Which commands are answered early.
+    pub early: EarlyRule,
+    /// How many commands may wait for their replies; no more input is read then.
+    pub pending_max: usize,
+    /// How many bytes may wait for the client to read them; no more input is read then.
+    pub output_bytes_max: usize,
+    /// How many commands a transaction may have; it is refused behind that, as after any other error.
+    pub transaction_commands_max: usize,
+    /// How large one request of the protocol may be; a larger command is sent in parts, and never logged.
+    pub request_bytes_max: usize,
+}
+
+impl Default for FrontConfig {
+    fn default() -> Self {
+        FrontConfig {
+            limits: Limits { whole_bytes_max: 64 << 20, ..Limits::default() },
+            early: EarlyRule::Never,
+            pending_max: 1_024,
+            output_bytes_max: 4 << 20,
+            transaction_commands_max: 1_024,
+            request_bytes_max: 48 << 10,
+        }
+    }
+}
+
+/// A request for the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrontRequest {
+    /// Names the command that waits for the reply; 0 if none does.
+    pub id: u64,
+    /// What kind of request.
+    pub kind: RequestKind,
+    /// Whether the device's acknowledgement completes it; then its reply is known.
+    pub early: Option<&'static [u8]>,
+    /// The command's name, for traces.
+    pub method: &'static str,
+    /// The hash over database and key.
+    pub key_hash: KeyHash,
+    /// What to send.
+    pub payload: Vec<u8>,
+}
+
+impl FrontRequest {
+    /// A read that concerns no key and that nobody waits for (yet).
+    fn read(method: &'static str, payload: Vec<u8>) -> FrontRequest {
+        FrontRequest { id: 0, kind: RequestKind::Read, early: None, method, key_hash: KeyHash(0), payload }
+    }
+}
+
+/// What a connection's shell has to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FrontAction {
+    /// Send a request.
+    Request(FrontRequest),
+    /// From now on, pass the connection's bytes straight to the server. Nothing is pending.
+    Tunnel {
+        /// What brings a new connection to the server into this one's state.
+        setup: Vec<u8>,
+        /// How many replies of the setup are to be dropped.
+        setup_replies: usize,
+        /// The client's bytes that have arrived already.
+        bytes: Vec<u8>,
+    },
+    /// Close the connection when its output is sent.
+    Close,
+}
+
+/// What a connection has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FrontCounters {
+    /// Commands read.
+    pub commands: u64,
+    /// Of these, sent as updates.
+    pub updates: u64,
+    /// Of these, to be answered early.
+    pub early: u64,
+    /// Sent as reads.
+    pub reads: u64,
+    /// Sent as bypass requests.
+    pub bypasses: u64,
+    /// Connections that became tunnels.
+    pub tunnels: u64,
+    /// Requests too large for one packet of the protocol.
+    pub large: u64,
+    /// Requests refused because a limit was reached.
+    pub over_limit: u64,
+    /// Replies that came with durability none.
+    pub not_durable: u64,
+}
+
+impl FrontCounters {
+    /// Adds another connection's counters.
+    pub fn add(&mut self, other: FrontCounters) {
+        self.commands += other.commands;
+        self.updates += other.updates;
+        self.early += other.early;
+        self.reads += other.reads;
+        self.bypasses += other.bypasses;
+        self.tunnels += other.tunnels;
+        self.large += other.large;
+        self.over_limit += other.over_limit;
+        self.not_durable += other.not_durable;
+    }
+}
+
+/// The machine of one client connection.
+#[derive(Debug)]
+pub struct ClientFront {
+    config: Arc<FrontConfig>,
+    description: Arc<Description>,
+    identity: Identity,
+    decoder: RequestDecoder,
+    pending: Pending,
+    output: Vec<u8>,
+    counters: FrontCounters,
+    state: State,
+}
+
+/// What Redis keeps of a connection.
+#[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)] // Independent facts about a connection, no states of one machine.
+struct State {
+    db: u16,
+    resp: u8,
+    authenticated: bool,
+    /// The user, if it is not the default one.
+    user: bool,
+    /// The last successful AUTH, for a tunnel.
+    credentials: Option<Command>,
+    client_name: Vec<u8>,
+    replies: ReplyMode,
+    transaction: Option<Transaction>,
+    watching: bool,
+    /// Whether the server's sidecar may hold a connection of our own.
+    private_open: bool,
+    /// The next command must wait for a reply.
+    stalled: bool,
+    early_allowed: bool,
+    closing: Closing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReplyMode {
+    On,
+    Off,
+    SkipNext,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closing {
+    No,
+    WhenAnswered,
+    Done,
+}
+
+impl State {
+    fn new(description: &Description) -> State {
+        State {
+            db: 0,
+            resp: 2,
+            authenticated: !description.auth_required,
+            user: false,
+            credentials: None,
+            client_name: Vec::new(),
+            replies: ReplyMode::On,
+            transaction: None,
+            watching: false,
+            private_open: false,
+            stalled: false,
+            early_allowed: description.early_allowed,
+            closing: Closing::No,
+        }
+    }
+}
+
+impl ClientFront {
+    /// The machine of a new connection.
+    pub fn new(config: Arc<FrontConfig>, description: Arc<Description>, identity: Identity) -> ClientFront {
+        ClientFront {
+            decoder: RequestDecoder::new(config.limits),
+            state: State::new(&description),
+            config,
+            description,
+            identity,
+            pending: Pending::default(),
+            output: Vec::new(),
+            counters: FrontCounters::default(),
+        }
+    }
+
+    /// The client sent bytes. `now_ms` is the server's Unix time in milliseconds.
+    pub fn on_bytes(&mut self, now_ms: i64, bytes: &[u8], actions: &mut Vec<FrontAction>) {
+        self.identity.begin(now_ms);
+        self.decoder.push(bytes);
+        self.run(now_ms, actions);
+    }
+
+    /// A response to the request `id` arrived.
+    pub fn on_response(&mut self, now_ms: i64, id: u64, payload: &[u8], actions: &mut Vec<FrontAction>) {
+        match parse_response(payload) {
+            Ok((flags, reply)) => self.on_reply(id, flags, reply, actions),
+            Err(error) => {
+                let text = format!(
+                    "ERR scotfree: the server's sidecar sent a response that cannot be read: {error}"
+                );
+                self.pending.complete(id, &error_reply(&text), true);
+            }
+        }
+        self.run(now_ms, actions);
+    }
+
+    /// The devices acknowledged the early request `id`: its known reply is its answer.
+    pub fn on_early(&mut self, now_ms: i64, id: u64, reply: &[u8], actions: &mut Vec<FrontAction>) {
+        self.pending.complete(id, reply, false);
+        self.run(now_ms, actions);
+    }
+
+    /// What the server said last of early answers, to another request than this connection's: one that is
+    /// answered by devices alone gets no word from the server.
+    pub fn allow_early(&mut self, allowed: bool) {
+        self.state.early_allowed = allowed;
+    }
+
+    /// The request `id` could not be sent or has an unknown outcome; the connection ends with an error.
+    pub fn on_failure(&mut self, now_ms: i64, id: u64, reason: &str, actions: &mut Vec<FrontAction>) {
+        self.on_refusal(now_ms, id, &format!("ERR scotfree: {reason}"), actions);
+    }
+
+    /// A request was not sent; its command is answered with this error and the connection ends.
+    pub fn on_refusal(&mut self, now_ms: i64, id: u64, error: &str, actions: &mut Vec<FrontAction>) {
+        self.pending.complete(id, &error_reply(error), true);
+        self.run(now_ms, actions);
+    }
+
+    /// What has arrived is given up, and the connection ends with an error.
+    pub fn refuse(&mut self, now_ms: i64, reason: &str, actions: &mut Vec<FrontAction>) {
+        self.counters.over_limit += 1;
+        self.decoder = RequestDecoder::default();
+        self.state.transaction = None;
+        self.answer_error(&format!("ERR scotfree: {reason}"));
+        self.state.closing = Closing::WhenAnswered;
+        self.run(now_ms, actions);
+    }
+
+    /// What the client's disconnection leaves to be said to the server, if anything.
+    pub fn farewell(&mut self) -> Option<FrontRequest> {
+        std::mem::take(&mut self.state.private_open).then(|| self.release_request())
+    }
+
+    /// The bytes to be sent to the client.
+    pub fn output(&self) -> &[u8] {
+        &self.output
+    }
+
+    /// The first `count` bytes of the output are sent.
+    pub fn sent(&mut self, count: usize) {
+        self.output.drain(..count);
+    }
+
+    /// Whether more of the client's bytes can be taken. What is not read slows the client down.
+    pub fn wants_input(&self) -> bool {
+        self.can_run()
+    }
+
+    /// How many bytes are held of what the client sent: requests in part, and those of a transaction.
+    pub fn input_bytes(&self) -> usize {
+        let queued = self.state.transaction.as_ref().map_or(0, Transaction::bytes);
+        self.decoder.held_bytes() + queued
+    }
+
+    /// How many commands wait for their replies.
+    pub fn pending_count(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// What this connection has counted.
+    pub fn counters(&self) -> FrontCounters {
+        self.counters
+    }
+
+    fn can_run(&self) -> bool {
+        !self.state.stalled
+            && self.state.closing == Closing::No
+            && self.pending.len() < self.config.pending_max
+            && self.output.len() < self.config.output_bytes_max
+    }
+
+    fn run(&mut self, now_ms: i64, actions: &mut Vec<FrontAction>) {
+        // The decoder lends out arguments while the rest of the machine changes.
+        let mut decoder = std::mem::take(&mut self.decoder);
+        loop {
+            self.release_replies();
+            if !self.can_run() {
+                break;
+            }
+            match decoder.pop(self.state.authenticated) {
+                Ok(None) => break,
+                Ok(Some(args)) => self.on_command(now_ms, args, actions),
+                Err(error) => {
+                    let too_long = matches!(error, ProtocolError::RequestTooLong { .. });
+                    self.counters.over_limit += u64::from(too_long);
+                    self.answer(&error.reply());
+                    self.state.closing = Closing::WhenAnswered;
+                    // What it holds is of no use any more.
+                    decoder = RequestDecoder::default();
+                }
+            }
+        }
+        self.decoder = decoder;
+        self.start_tunnel(actions);
+        self.release_replies();
+        if self.state.closing == Closing::WhenAnswered && self.pending.is_empty() {
+            self.state.closing = Closing::Done;
+            actions.push(FrontAction::Close);
+        }
+    }
+
+    fn release_replies(&mut self) {
+        if self.pending.release(&mut self.output) {
+            self.pending.clear();
+            self.state.closing = Closing::WhenAnswered;
+        }
+    }
+
+    fn on_command(&mut self, now_ms: i64, args: Args<'_>, actions: &mut Vec<FrontAction>) {
+        self.counters.commands += 1;
+        self.pending.suppress = self.state.replies != ReplyMode::On;
+        if self.state.replies == ReplyMode::SkipNext {
+            self.state.replies = ReplyMode::On;
+        }
+        if args.is(0, "quit") {
+            self.answer(b"+OK\r\n");
+            self.state.closing = Closing::WhenAnswered;
+            return;
+        }
+        if args.is(0, "post") || args.is(0, "host:") {
+            // A browser was led to speak to us; Redis hangs up without a word.
+            self.state.closing = Closing::WhenAnswered;
+            return;
+        }
+        match self.find(args) {
+            Err(text) => self.on_unknown(args, &text, actions),
+            Ok((name, info)) => self.on_known(now_ms, &name, info, args, actions),
+        }
+    }
+
+    /// What the server knows under this name with this many arguments, or the error it would answer.
+    fn find(&self, args: Args<'_>) -> Result<(Vec<u8>, CommandInfo), String> {
+        let mut name = args.get(0).to_ascii_lowercase();
+        let Some(mut info) = self.description.command(&name) else {
+            return Err(unknown_command(args));
+        };
+        if args.len() > 1 && self.description.is_container(&name) {
+            name.push(b'|');
+            name.extend(args.get(1).iter().map(u8::to_ascii_lowercase));
+            info = self.description.command(&name).ok_or_else(|| unknown_subcommand(args))?;
+        }
+        if !crate::classes::arity_admits(info.arity, args.len()) {
+            let name = String::from_utf8_lossy(&name);
+            return Err(format!("ERR wrong number of arguments for '{name}' command"));
+        }
+        Ok((name, info))
+    }
+
+    fn on_unknown(&mut self, args: Args<'_>, text: &str, actions: &mut Vec<FrontAction>) {
+        if args.is(0, "exec") {
+            self.state.transaction = None;
+            self.unwatch(actions);
+            let error = text.strip_prefix("ERR ").unwrap_or(text);
+            return self.answer_error(&format!("EXECABORT Transaction discarded because of: {error}"));
+        }
+        if let Some(transaction) = &mut self.state.transaction {
+            transaction.spoil();
+            self.answer_error(text);
+        } else if self.state.authenticated {
+            // The server answers in its own words, and nothing can happen there.
+            self.forward(RequestKind::Read, None, args, Hook::None, actions);
+        } else {
+            self.answer_error(text);
+        }
+    }
+
+    fn on_known(
+        &mut self,
+        now_ms: i64,
+        name: &[u8],
+        info: CommandInfo,
+        args: Args<'_>,
+        actions: &mut Vec<FrontAction>,
+    ) {
+        if !self.state.authenticated && !matches!(name, b"auth" | b"hello" | b"reset") {
+            if let Some(transaction) = &mut self.state.transaction {
+                transaction.spoil();
+            }
+            let text: &[u8] = match name {
+                b"exec" => {
+                    b"-EXECABORT Transaction discarded because of: NOAUTH Authentication required.\r\n"
+                }
+                _ => b"-NOAUTH Authentication required.\r\n",
+            };
+            self.answer(text);
+            return;
+        }
+        let at_once = matches!(name, b"multi" | b"exec" | b"discard" | b"watch" | b"reset");
+        if self.state.transaction.is_some() && !at_once {
+            self.queue(name, info, args);
+            return;
+        }
+        if self.control(now_ms, name, args, actions) {
+            return;
+        }
+        self.ordinary(now_ms, args, actions);
+    }
+
+    /// A command that only concerns data.
+    fn ordinary(&mut self, now_ms: i64, args: Args<'_>, actions: &mut Vec<FrontAction>) {
+        if let Some(text) = guard::refusal(args, self.description.reserved_db) {
+            self.answer_error(&text);
+            return;
+        }
+        let verdict = classify(args);
+        let kind = match verdict.class {
+            Class::Tunnel => return self.tunnel(args),
+            Class::Read | Class::Control => RequestKind::Read,
+            Class::Early | Class::Covered | Class::Bypass => self.write_kind(verdict.class),
+        };
+        let early = self.early_reply(&verdict, args);
+        if kind != RequestKind::Update {
+            self.forward(kind, None, args, Hook::None, actions);
+            return;
+        }
+        match make_absolute(args, now_ms) {
+            Expiry::Absolute(command) => {
+                self.forward(kind, early, command.args(), Hook::None, actions);
+            }
+            Expiry::Unchanged | Expiry::Invalid => self.forward(kind, early, args, Hook::None, actions),
+        }
+    }
+
+    /// A user of its own may have fewer rights than the connection over which a log is replayed, so its
+    /// writes are never logged.
+    fn write_kind(&self, class: Class) -> RequestKind {
+        match class {
+            Class::Early | Class::Covered if !self.state.user => RequestKind::Update,
+            _ => RequestKind::Bypass,
+        }
+    }
+
+    fn early_reply(&self, verdict: &Verdict, args: Args<'_>) -> Option<&'static [u8]> {
+        let allowed = verdict.class == Class::Early && self.state.early_allowed && !self.state.user;
+        verdict.fixed_reply.filter(|_| allowed && self.config.early.admits(args.get(1)))
+    }
+
+    /// Sends one command as a request of its own.
+    fn forward(
+        &mut self,
+        kind: RequestKind,
+        early: Option<&'static [u8]>,
+        args: Args<'_>,
+        hook: Hook,
+        actions: &mut Vec<FrontAction>,
+    ) {
+        let flags = RequestFlags::NONE.with_if(early.is_some(), RequestFlags::EARLY);
+        let key_hash = key_hash(self.state.db, first_key(args));
+        let mut payload = self.begin_payload(flags);
+        write_command(&mut payload, args);
+        let method = lookup(args).map_or("unknown", |row| row.command.as_str());
+        self.send(FrontRequest { id: 0, kind, early, method, key_hash, payload }, hook, actions);
+    }
+
+    /// A payload's head in the present state of the connection.
+    fn begin_payload(&self, flags: RequestFlags) -> Vec<u8> {
+        let own_user = RequestFlags::PRIVATE.with(RequestFlags::USER);
+        let flags =
+            flags.with_if(self.state.user, own_user).with_if(self.state.resp == 3, RequestFlags::RESP3);
+        let mut payload = Vec::with_capacity(REQUEST_HEAD_BYTES + 64);
+        RequestHead { flags, db: self.state.db, connection: self.identity.number }.write(&mut payload);
+        payload
+    }
+
+    /// Sends a request; false if it is too large and was answered here.
+    fn send(&mut self, mut request: FrontRequest, hook: Hook, actions: &mut Vec<FrontAction>) -> bool {
+        if request.payload.len() > self.config.limits.whole_bytes_max {
+            self.counters.over_limit += 1;
+            let text = format!(
+                "ERR scotfree: the request has {} bytes, more than whole_bytes_max = {}",
+                request.payload.len(),
+                self.config.limits.whole_bytes_max
+            );
+            self.answer_error(&text);
+            return false;
+        }
+        if request.payload.len() > self.config.request_bytes_max {
+            self.send_parts(&mut request, actions);
+        }
+        match request.kind {
+            RequestKind::Update => self.counters.updates += 1,
+            RequestKind::Read => self.counters.reads += 1,
+            RequestKind::Bypass => self.counters.bypasses += 1,
+        }
+        self.counters.early += u64::from(request.early.is_some());
+        request.id = self.pending.expect(hook);
+        actions.push(FrontAction::Request(request));
+        true
+    }
+
+    /// Sends all but the last part of a large request, which becomes the request. A device could log only
+    /// the last part, so a write becomes a bypass.
+    fn send_parts(&mut self, request: &mut FrontRequest, actions: &mut Vec<FrontAction>) {
+        let mut parts = split(&request.payload, self.config.request_bytes_max);
+        request.payload = parts.pop().unwrap_or_default();
+        request.early = None;
+        if request.kind == RequestKind::Update {
+            request.kind = RequestKind::Bypass;
+        }
+        self.counters.large += 1;
+        for part in parts {
+            actions.push(FrontAction::Request(FrontRequest::read("part", part)));
+        }
+    }
+
+    /// A reply goes on: asks for its next part.
+    fn ask_rest(&mut self, id: u64, name: u64, actions: &mut Vec<FrontAction>) {
+        let mut payload = Vec::new();
+        let head = RequestHead { flags: RequestFlags::REST, db: 0, connection: self.identity.number };
+        head.write(&mut payload);
+        payload.extend_from_slice(&name.to_le_bytes());
+        actions.push(FrontAction::Request(FrontRequest { id, ..FrontRequest::read("rest", payload) }));
+    }
+
+    /// A request that tells the server's sidecar to let go of our own connection to the server.
+    fn release_request(&mut self) -> FrontRequest {
+        let flags = RequestFlags::PRIVATE.with(RequestFlags::RELEASE);
+        let mut payload = Vec::new();
+        RequestHead { flags, db: 0, connection: self.identity.number }.write(&mut payload);
+        FrontRequest::read("release", payload)
+    }
+
+    fn answer(&mut self, reply: &[u8]) {
+        self.pending.answer(reply);
+    }
+
+    fn answer_error(&mut self, text: &str) {
+        self.answer(&error_reply(text));
+    }
+
+    fn on_reply(&mut self, id: u64, flags: ResponseFlags, reply: &[u8], actions: &mut Vec<FrontAction>) {
+        self.state.early_allowed = flags.has(ResponseFlags::EARLY_ALLOWED);
+        self.counters.not_durable += u64::from(flags.has(ResponseFlags::DURABILITY_NONE));
+        if let Some((name, part)) = parse_part(reply).filter(|_| flags.has(ResponseFlags::MORE)) {
+            self.pending.add_part(id, part);
+            return self.ask_rest(id, name, actions);
+        }
+        let whole = self.pending.take_parts(id, reply);
+        let reply = whole.as_deref().unwrap_or(reply);
+        let hook = self.pending.take_hook(id);
+        let own = self.identity.replace(&hook, reply);
+        if !self.run_hook(id, hook, reply, actions) {
+            self.pending.complete(id, own.as_deref().unwrap_or(reply), flags.has(ResponseFlags::CLOSE));
+        }
+    }
+
+    /// The connection becomes a tunnel as soon as nothing is pending.
+    fn tunnel(&mut self, args: Args<'_>) {
+        self.tunnel_from(vec![args.into()]);
+    }
+
+    /// As [`ClientFront::tunnel`]. The client has had the answers to all but the last of `commands`.
+    fn tunnel_from(&mut self, commands: Vec<Command>) {
+        self.counters.tunnels += 1;
+        self.pending.expect(Hook::Tunnel(commands));
+        self.state.stalled = true;
+    }
+
+    fn start_tunnel(&mut self, actions: &mut Vec<FrontAction>) {
+        let Some(mut commands) = self.pending.take_tunnel() else { return };
+        let Some(command) = commands.pop() else { return };
+        self.state.closing = Closing::Done;
+        let (setup, setup_replies) = self.tunnel_setup(&commands);
+        let mut bytes = Vec::new();
+        write_command(&mut bytes, command.args());
+        bytes.extend_from_slice(self.decoder.unread());
+        actions.push(FrontAction::Tunnel { setup, setup_replies, bytes });
+    }
+
+    /// What brings a new connection into this one's state, with `answered` commands last; and how many
+    /// replies it has.
+    fn tunnel_setup(&self, answered: &[Command]) -> (Vec<u8>, usize) {
+        let mut commands: Vec<Command> = self.state.credentials.iter().cloned().collect();
+        if self.state.resp == 3 {
+            commands.push(Command::new(["HELLO", "3"]));
+        }
+        if self.state.db != 0 {
+            commands.push(Command::new(["SELECT", &self.state.db.to_string()]));
+        }
+        if !self.state.client_name.is_empty() {
+            commands.push(Command::new([&b"CLIENT"[..], b"SETNAME", &self.state.client_name]));
+        }
+        let mut setup = Vec::new();
+        for command in &commands {
+            write_command(&mut setup, command.args());
+        }
+        let mut count = commands.len() + answered.len();
+        if self.state.replies == ReplyMode::Off {
+            crate::codec::write_words(&mut setup, &[b"CLIENT", b"REPLY", b"OFF"]);
+            count = commands.len();
+        }
+        for command in answered {
+            write_command(&mut setup, command.args());
+        }
+        (setup, count)
+    }
+}
+
+/// The request that asks a server's sidecar for its description.
+pub fn describe_request() -> FrontRequest {
+    let mut payload = Vec::new();
+    RequestHead { flags: RequestFlags::DESCRIBE, ..RequestHead::default() }.write(&mut payload);
+    FrontRequest::read("describe", payload)
+}
+
+/// How many bytes of a command's arguments Redis repeats in an error.
+const REPEATED_BYTES_MAX: usize = 128;
+
+fn unknown_command(args: Args<'_>) -> String {
+    let mut text = format!(
+        "ERR unknown command '{}', with args beginning with: ",
+        repeated(args.get(0), REPEATED_BYTES_MAX)
+    );
+    let mut listed = String::new();
+    for argument in args.iter().skip(1) {
+        if listed.len() >= REPEATED_BYTES_MAX {
+            break;
+        }
+        let room = REPEATED_BYTES_MAX - listed.len();
+        let _ = write!(listed, "'{}' ", repeated(argument, room));
+    }
+    text.push_str(&listed);
+    text
+}
+
+fn unknown_subcommand(args: Args<'_>) -> String {
+    let container = String::from_utf8_lossy(args.get(0)).to_uppercase();
+    format!("ERR unknown subcommand '{}'. Try {container} HELP.", repeated(args.get(1), REPEATED_BYTES_MAX))
+}
+
+fn repeated(argument: &[u8], room: usize) -> String {
+    let end = argument.iter().position(|byte| *byte == 0).unwrap_or(argument.len()).min(room);
+    String::from_utf8_lossy(&argument[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_an_unknown_command_as_much_is_repeated_as_redis_repeats() {
+        let text = |words: &[&str]| unknown_command(Command::new(words).args());
+        let long = "x".repeat(REPEATED_BYTES_MAX + 1);
+        let cut = &long[..REPEATED_BYTES_MAX];
+        assert_eq!(text(&["NO", "a", "b"]), "ERR unknown command 'NO', with args beginning with: 'a' 'b' ");
+        assert_eq!(text(&[&long]), format!("ERR unknown command '{cut}', with args beginning with: "));
+        let repeated = format!("ERR unknown command 'NO', with args beginning with: '{cut}' ");
+        assert_eq!(text(&["NO", &long, "b"]), repeated, "there is no room for more");
+    }
+}

@@ -1,0 +1,302 @@
+//! Commands that change or report the state of the connection.
+//!
+//! Invariant: they answer what Redis answers, and the server hears of them only where it has to.
+
+use super::pending::Hook;
+use super::{ClientFront, FrontAction, FrontRequest, ReplyMode, State};
+use crate::classes::lookup;
+use crate::codec::{elements, is_error, parse_integer, write_bulk, write_command, Args, Command};
+use crate::guard;
+use crate::payload::RequestFlags;
+
+/// What HELLO asks for besides AUTH.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Hello {
+    resp: Option<u8>,
+    name: Option<Vec<u8>>,
+}
+
+impl ClientFront {
+    /// Handles a command of the connection's state; false if it is none.
+    pub(super) fn control(
+        &mut self,
+        now_ms: i64,
+        name: &[u8],
+        args: Args<'_>,
+        actions: &mut Vec<FrontAction>,
+    ) -> bool {
+        match name {
+            b"multi" => self.multi(),
+            b"exec" => self.exec(now_ms, actions),
+            b"discard" => self.discard(actions),
+            b"watch" => self.watch(args, actions),
+            b"unwatch" => {
+                self.unwatch(actions);
+                self.answer(b"+OK\r\n");
+            }
+            b"select" => self.select(args),
+            b"auth" => self.auth(args, actions),
+            b"hello" => self.hello(args, actions),
+            b"reset" => self.reset(actions),
+            b"client|reply" => self.client_reply(args),
+            b"client|setname" => self.client_setname(args),
+            b"client|getname" => self.client_getname(),
+            b"client|setinfo" => self.client_setinfo(args),
+            b"client|id" => self.answer(format!(":{}\r\n", self.identity.id).as_bytes()),
+            b"client|info" => self.client_info(now_ms, args, actions),
+            b"client|getredir"
+            | b"client|trackinginfo"
+            | b"client|no-evict"
+            | b"client|no-touch"
+            | b"client|capa" => {
+                self.on_own_connection(args, Hook::None, actions);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// What a reply means for the connection; true if it is not (yet) the client's answer.
+    pub(super) fn run_hook(
+        &mut self,
+        id: u64,
+        hook: Hook,
+        reply: &[u8],
+        actions: &mut Vec<FrontAction>,
+    ) -> bool {
+        match hook {
+            Hook::None | Hook::Hello | Hook::ClientInfo(_) | Hook::Tunnel(_) => return false,
+            Hook::Auth { user, credentials } => self.authenticated(user, credentials, reply),
+            Hook::HelloAuth { user, credentials, hello } => {
+                self.authenticated(user, credentials, reply);
+                if !is_error(reply) {
+                    let request = self.hello_request(id, &hello);
+                    self.pending.set_hook(id, Hook::Hello);
+                    actions.push(FrontAction::Request(request));
+                    return true;
+                }
+            }
+            Hook::Exec { selects } => self.executed(&selects, reply),
+        }
+        false
+    }
+
+    fn executed(&mut self, selects: &[(usize, u16)], reply: &[u8]) {
+        self.state.stalled = false;
+        let replies: Vec<&[u8]> = elements(reply).collect();
+        for (index, db) in selects {
+            if replies.get(*index) == Some(&&b"+OK\r\n"[..]) {
+                self.state.db = *db;
+            }
+        }
+    }
+
+    fn authenticated(&mut self, user: bool, credentials: Command, reply: &[u8]) {
+        self.state.stalled = false;
+        if !is_error(reply) {
+            self.state.authenticated = true;
+            self.state.user = user;
+            self.state.credentials = Some(credentials);
+        }
+    }
+
+    fn select(&mut self, args: Args<'_>) {
+        let Some(db) = parse_integer(args.get(1)) else {
+            self.answer(b"-ERR value is not an integer or out of range\r\n");
+            return;
+        };
+        if i32::try_from(db).is_err() {
+            self.answer(b"-ERR value is out of range, value must between -2147483648 and 2147483647\r\n");
+            return;
+        }
+        match u16::try_from(db).ok().filter(|db| *db < self.description.databases) {
+            None => self.answer(b"-ERR DB index is out of range\r\n"),
+            Some(db) if db == self.description.reserved_db => self.answer_error(&guard::reserved(db)),
+            Some(db) => {
+                self.state.db = db;
+                self.answer(b"+OK\r\n");
+            }
+        }
+    }
+
+    fn watch(&mut self, args: Args<'_>, actions: &mut Vec<FrontAction>) {
+        if self.state.transaction.is_some() {
+            self.answer(b"-ERR WATCH inside MULTI is not allowed\r\n");
+            return;
+        }
+        self.state.watching = self.on_own_connection(args, Hook::None, actions) || self.state.watching;
+    }
+
+    /// Forgets what is watched.
+    pub(super) fn unwatch(&mut self, actions: &mut Vec<FrontAction>) {
+        if std::mem::take(&mut self.state.watching) {
+            let mut payload = self.begin_payload(RequestFlags::PRIVATE);
+            write_command(&mut payload, Command::new(["UNWATCH"]).args());
+            actions.push(FrontAction::Request(FrontRequest::read("UNWATCH", payload)));
+        }
+    }
+
+    /// A command that has to run on a connection to the server that is ours alone; false if it was not sent.
+    fn on_own_connection(&mut self, args: Args<'_>, hook: Hook, actions: &mut Vec<FrontAction>) -> bool {
+        // Whoever proves to be the default user needs no connection of its own afterwards.
+        let brief = matches!(hook, Hook::Auth { user: false, .. } | Hook::HelloAuth { user: false, .. });
+        let release = brief && !self.state.user && !self.state.watching;
+        let flags = RequestFlags::PRIVATE.with_if(release, RequestFlags::RELEASE);
+        self.state.private_open |= !release;
+        let mut payload = self.begin_payload(flags);
+        write_command(&mut payload, args);
+        let method = lookup(args).map_or("unknown", |row| row.command.as_str());
+        self.send(FrontRequest::read(method, payload), hook, actions)
+    }
+
+    fn auth(&mut self, args: Args<'_>, actions: &mut Vec<FrontAction>) {
+        if args.len() > 3 {
+            self.answer(b"-ERR syntax error\r\n");
+            return;
+        }
+        let user = args.len() == 3 && args.get(1) != b"default";
+        let hook = Hook::Auth { user, credentials: args.into() };
+        self.state.stalled = self.on_own_connection(args, hook, actions);
+    }
+
+    fn hello(&mut self, args: Args<'_>, actions: &mut Vec<FrontAction>) {
+        let (hello, credentials) = match parse_hello(args) {
+            Ok(parsed) => parsed,
+            Err(text) => return self.answer_error(&text),
+        };
+        if let Some(credentials) = credentials {
+            let user = credentials.args().get(1) != b"default";
+            let hook = Hook::HelloAuth { user, credentials: credentials.clone(), hello };
+            self.state.stalled = self.on_own_connection(credentials.args(), hook, actions);
+        } else if self.state.authenticated {
+            let id = self.pending.expect(Hook::Hello);
+            let request = self.hello_request(id, &hello);
+            actions.push(FrontAction::Request(request));
+        } else {
+            self.answer(
+                b"-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH \
+                  <user> <pass> option can be used to authenticate the client and select the RESP protocol \
+                  version at the same time\r\n",
+            );
+        }
+    }
+
+    /// Takes on what HELLO asks for, and asks the server for its answer.
+    fn hello_request(&mut self, id: u64, hello: &Hello) -> FrontRequest {
+        if let Some(resp) = hello.resp {
+            self.state.resp = resp;
+        }
+        if let Some(name) = &hello.name {
+            self.state.client_name.clone_from(name);
+        }
+        let resp = self.state.resp.to_string();
+        let mut payload = self.begin_payload(RequestFlags::NONE);
+        write_command(&mut payload, Command::new(["HELLO", &resp]).args());
+        self.counters.reads += 1;
+        FrontRequest { id, ..FrontRequest::read("HELLO", payload) }
+    }
+
+    fn reset(&mut self, actions: &mut Vec<FrontAction>) {
+        if self.state.private_open {
+            let request = self.release_request();
+            actions.push(FrontAction::Request(request));
+        }
+        let early_allowed = self.state.early_allowed;
+        self.state = State { early_allowed, ..State::new(&self.description) };
+        self.pending.suppress = false;
+        self.answer(b"+RESET\r\n");
+    }
+
+    fn client_reply(&mut self, args: Args<'_>) {
+        if args.is(2, "ON") {
+            self.state.replies = ReplyMode::On;
+            self.pending.suppress = false;
+            self.answer(b"+OK\r\n");
+        } else if args.is(2, "OFF") {
+            self.state.replies = ReplyMode::Off;
+        } else if args.is(2, "SKIP") {
+            if self.state.replies != ReplyMode::Off {
+                self.state.replies = ReplyMode::SkipNext;
+            }
+        } else {
+            self.answer(b"-ERR syntax error\r\n");
+        }
+    }
+
+    fn client_setname(&mut self, args: Args<'_>) {
+        if is_printable(args.get(2)) {
+            self.state.client_name = args.get(2).to_vec();
+            self.answer(b"+OK\r\n");
+        } else {
+            self.answer_error(BAD_NAME);
+        }
+    }
+
+    fn client_getname(&mut self) {
+        if self.state.client_name.is_empty() {
+            self.answer(if self.state.resp == 3 { b"_\r\n" } else { b"$-1\r\n" });
+        } else {
+            let mut reply = Vec::new();
+            write_bulk(&mut reply, &self.state.client_name);
+            self.answer(&reply);
+        }
+    }
+
+    /// The server describes a connection of our own to it; what is the client's is put in its place.
+    fn client_info(&mut self, now_ms: i64, args: Args<'_>, actions: &mut Vec<FrontAction>) {
+        let state = &self.state;
+        let facts = self.identity.facts(now_ms, &state.client_name, state.db, state.resp);
+        self.on_own_connection(args, Hook::ClientInfo(facts), actions);
+    }
+
+    /// The library's name would be that of our own connection's, so it stays here.
+    fn client_setinfo(&mut self, args: Args<'_>) {
+        let attribute = String::from_utf8_lossy(args.get(2)).to_ascii_lowercase();
+        if attribute != "lib-name" && attribute != "lib-ver" {
+            self.answer_error(&format!("ERR Unrecognized option '{}'", String::from_utf8_lossy(args.get(2))));
+        } else if is_printable(args.get(3)) {
+            self.answer(b"+OK\r\n");
+        } else {
+            self.answer_error(&format!(
+                "ERR {attribute} cannot contain spaces, newlines or special characters."
+            ));
+        }
+    }
+}
+
+const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
+
+fn is_printable(name: &[u8]) -> bool {
+    name.iter().all(u8::is_ascii_graphic)
+}
+
+/// HELLO [version [AUTH user password] [SETNAME name]]: what it asks, and its AUTH as a command.
+fn parse_hello(args: Args<'_>) -> Result<(Hello, Option<Command>), String> {
+    let mut hello = Hello::default();
+    let mut credentials = None;
+    if args.len() > 1 {
+        let version = parse_integer(args.get(1))
+            .ok_or_else(|| "ERR Protocol version is not an integer or out of range".to_owned())?;
+        if !(2..=3).contains(&version) {
+            return Err("NOPROTO unsupported protocol version".to_owned());
+        }
+        hello.resp = Some(version as u8);
+    }
+    let mut at = 2;
+    while at < args.len() {
+        if args.is(at, "AUTH") && at + 2 < args.len() {
+            credentials = Some(Command::new([b"AUTH", args.get(at + 1), args.get(at + 2)]));
+            at += 3;
+        } else if args.is(at, "SETNAME") && at + 1 < args.len() {
+            if !is_printable(args.get(at + 1)) {
+                return Err(BAD_NAME.to_owned());
+            }
+            hello.name = Some(args.get(at + 1).to_vec());
+            at += 2;
+        } else {
+            let option = String::from_utf8_lossy(args.get(at)).into_owned();
+            return Err(format!("ERR Syntax error in HELLO option '{option}'"));
+        }
+    }
+    Ok((hello, credentials))
+}

@@ -1,0 +1,199 @@
+//! The replies that a client waits for, in order.
+//!
+//! Invariant: replies leave in the order in which their commands came, whatever the order in which they
+//! become known; one that is not wanted keeps its place and leaves nothing.
+
+use crate::codec::Command;
+use std::collections::VecDeque;
+
+/// What else happens when a reply is known.
+#[derive(Debug, Default)]
+pub(super) enum Hook {
+    /// Nothing.
+    #[default]
+    None,
+    /// AUTH: the reply says whether the client is who it says. True: a user of its own.
+    Auth { user: bool, credentials: Command },
+    /// HELLO with AUTH: the reply is AUTH's; HELLO follows.
+    HelloAuth { user: bool, credentials: Command, hello: super::control::Hello },
+    /// EXEC of a transaction with SELECT inside: where each stands, and what it selects.
+    Exec { selects: Vec<(usize, u16)> },
+    /// HELLO: the reply names the connection.
+    Hello,
+    /// CLIENT INFO: the reply describes the connection.
+    ClientInfo(super::identity::Facts),
+    /// No reply: the connection becomes a tunnel when this is first. All but the last command are answered.
+    Tunnel(Vec<Command>),
+}
+
+#[derive(Debug)]
+struct Entry {
+    reply: Option<Vec<u8>>,
+    /// The first parts of a large reply.
+    parts: Vec<u8>,
+    wanted: bool,
+    close: bool,
+    hook: Hook,
+}
+
+/// The queue of replies.
+#[derive(Debug)]
+pub(super) struct Pending {
+    first_id: u64,
+    entries: VecDeque<Entry>,
+    /// The replies of the present command are not wanted.
+    pub suppress: bool,
+}
+
+impl Default for Pending {
+    fn default() -> Self {
+        // 0 names nobody.
+        Pending { first_id: 1, entries: VecDeque::new(), suppress: false }
+    }
+}
+
+impl Pending {
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Makes place for a reply that is not known yet, and names it.
+    pub fn expect(&mut self, hook: Hook) -> u64 {
+        self.entries.push_back(Entry {
+            reply: None,
+            parts: Vec::new(),
+            wanted: !self.suppress,
+            close: false,
+            hook,
+        });
+        self.first_id + self.entries.len() as u64 - 1
+    }
+
+    /// Adds a reply that is known.
+    pub fn answer(&mut self, reply: &[u8]) {
+        if !self.suppress {
+            let reply = Some(reply.to_vec());
+            self.entries.push_back(Entry {
+                reply,
+                parts: Vec::new(),
+                wanted: true,
+                close: false,
+                hook: Hook::None,
+            });
+        }
+    }
+
+    /// A reply is known now. A second one, or one for nobody, is dropped.
+    pub fn complete(&mut self, id: u64, reply: &[u8], close: bool) {
+        if let Some(entry) = self.entry(id).filter(|entry| entry.reply.is_none()) {
+            entry.reply = Some(reply.to_vec());
+            entry.close = close;
+        }
+    }
+
+    /// A part of a large reply came.
+    pub fn add_part(&mut self, id: u64, part: &[u8]) {
+        if let Some(entry) = self.entry(id) {
+            entry.parts.extend_from_slice(part);
+        }
+    }
+
+    /// The whole of a reply whose last part came; none if it has one part only.
+    pub fn take_parts(&mut self, id: u64, last: &[u8]) -> Option<Vec<u8>> {
+        let entry = self.entry(id).filter(|entry| !entry.parts.is_empty())?;
+        let mut whole = std::mem::take(&mut entry.parts);
+        whole.extend_from_slice(last);
+        Some(whole)
+    }
+
+    pub fn set_hook(&mut self, id: u64, hook: Hook) {
+        if let Some(entry) = self.entry(id) {
+            entry.hook = hook;
+        }
+    }
+
+    pub fn take_hook(&mut self, id: u64) -> Hook {
+        self.entry(id).map_or(Hook::None, |entry| std::mem::take(&mut entry.hook))
+    }
+
+    /// The commands with which the connection becomes a tunnel, if everything before them is answered.
+    pub fn take_tunnel(&mut self) -> Option<Vec<Command>> {
+        if !matches!(self.entries.front()?.hook, Hook::Tunnel(_)) {
+            return None;
+        }
+        self.first_id += 1;
+        match self.entries.pop_front()?.hook {
+            Hook::Tunnel(commands) => Some(commands),
+            _ => None,
+        }
+    }
+
+    /// Appends the replies that are next; true if the connection has to be closed behind them.
+    pub fn release(&mut self, output: &mut Vec<u8>) -> bool {
+        while self.entries.front().is_some_and(|entry| entry.reply.is_some()) {
+            let Some(entry) = self.entries.pop_front() else { break };
+            self.first_id += 1;
+            if entry.wanted || entry.close {
+                output.extend_from_slice(&entry.reply.unwrap_or_default());
+            }
+            if entry.close {
+                return true;
+            }
+        }
+        false
+    }
+
+    pub fn clear(&mut self) {
+        self.first_id += self.entries.len() as u64;
+        self.entries.clear();
+    }
+
+    fn entry(&mut self, id: u64) -> Option<&mut Entry> {
+        let index = usize::try_from(id.checked_sub(self.first_id)?).ok()?;
+        self.entries.get_mut(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_leave_in_the_order_of_their_commands() {
+        let mut pending = Pending::default();
+        let first = pending.expect(Hook::None);
+        pending.answer(b"2");
+        let third = pending.expect(Hook::None);
+        let mut output = Vec::new();
+        pending.complete(third, b"3", false);
+        assert!(!pending.release(&mut output) && output.is_empty());
+        pending.complete(first, b"1", false);
+        pending.complete(first, b"again", false);
+        assert!(!pending.release(&mut output));
+        assert_eq!((output.as_slice(), pending.len()), (&b"123"[..], 0));
+        pending.complete(third, b"late", false);
+        pending.complete(0, b"nobody", false);
+        assert!(pending.is_empty());
+    }
+
+    #[test]
+    fn an_unwanted_reply_leaves_nothing_and_a_last_one_ends() {
+        let mut pending = Pending { suppress: true, ..Pending::default() };
+        let silent = pending.expect(Hook::None);
+        pending.answer(b"silent too");
+        pending.suppress = false;
+        let last = pending.expect(Hook::None);
+        pending.answer(b"behind the end");
+        let mut output = Vec::new();
+        pending.complete(silent, b"x", false);
+        pending.complete(last, b"end", true);
+        assert!(pending.release(&mut output));
+        assert_eq!(output, b"end");
+        pending.clear();
+        assert_eq!(pending.expect(Hook::None), last + 2);
+    }
+}

@@ -1,0 +1,183 @@
+//! MULTI … EXEC, collected here and sent as one request.
+//!
+//! Invariant: what Redis would refuse when a command is queued is refused here, with its text, and EXEC
+//! then refuses the whole. A transaction's class is the most careful one among its commands.
+
+use super::{ClientFront, FrontAction, FrontRequest, Hook};
+use crate::classes::{classify, first_key, key_hash, Class, Flags};
+use crate::codec::{parse_integer, write_command, Args, Command};
+use crate::description::CommandInfo;
+use crate::expiry::{make_absolute, Expiry};
+use crate::guard;
+use crate::payload::{RequestFlags, RequestKind};
+
+/// The commands queued so far.
+#[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // Independent facts about the commands, no states of one machine.
+pub(super) struct Transaction {
+    commands: Vec<Command>,
+    bytes: usize,
+    spoiled: bool,
+    /// The most careful class so far.
+    writes: bool,
+    bypass: bool,
+    /// A command in it makes the connection a stream.
+    tunnels: bool,
+}
+
+impl Transaction {
+    /// How many bytes its commands take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// EXEC will refuse it.
+    pub fn spoil(&mut self) {
+        self.spoiled = true;
+    }
+
+    /// MULTI and all behind it, with EXEC, for a connection that has seen nothing of it.
+    fn whole(self) -> Vec<Command> {
+        let multi = std::iter::once(Command::new(["MULTI"]));
+        multi.chain(self.commands).chain([Command::new(["EXEC"])]).collect()
+    }
+
+    fn push(&mut self, class: Class, args: Args<'_>) {
+        self.tunnels |= class == Class::Tunnel;
+        self.writes |= class.is_write();
+        self.bypass |= class == Class::Bypass;
+        self.bytes += args.iter().map(|argument| argument.len() + 16).sum::<usize>();
+        self.commands.push(args.into());
+    }
+
+    /// Where a SELECT stands, and what it selects.
+    fn selects(&self) -> Vec<(usize, u16)> {
+        let commands = self.commands.iter().enumerate();
+        commands
+            .filter(|(_, command)| command.args().is(0, "SELECT"))
+            .filter_map(|(index, command)| {
+                Some((index, parse_integer(command.args().get(1)).and_then(|db| u16::try_from(db).ok())?))
+            })
+            .collect()
+    }
+}
+
+/// The class of a command inside MULTI; none if it is refused there. What makes the connection a stream takes
+/// the whole transaction with it.
+fn class_inside(args: Args<'_>) -> Option<Class> {
+    let verdict = classify(args);
+    verdict.in_transaction.or((verdict.class == Class::Tunnel).then_some(Class::Tunnel))
+}
+
+impl ClientFront {
+    /// A command inside MULTI.
+    pub(super) fn queue(&mut self, name: &[u8], info: CommandInfo, args: Args<'_>) {
+        let refusal = self.queue_refusal(name, info, args);
+        let Some(transaction) = &mut self.state.transaction else { return };
+        if let Some(text) = refusal {
+            transaction.spoil();
+            self.answer_error(&text);
+        } else {
+            transaction.push(class_inside(args).unwrap_or(Class::Bypass), args);
+            self.answer(b"+QUEUED\r\n");
+        }
+    }
+
+    fn queue_refusal(&mut self, name: &[u8], info: CommandInfo, args: Args<'_>) -> Option<String> {
+        if info.flags.has(Flags::NO_MULTI) {
+            return Some("ERR Command not allowed inside a transaction".to_owned());
+        }
+        if let Some(text) = guard::refusal(args, self.description.reserved_db) {
+            return Some(text);
+        }
+        if class_inside(args) == Some(Class::Tunnel) && self.state.watching {
+            let name = String::from_utf8_lossy(name).to_uppercase().replace('|', " ");
+            return Some(format!(
+                "ERR scotfree: {name} inside MULTI is not supported behind WATCH: it makes the connection a tunnel, \
+                 which cannot keep what is watched; UNWATCH first"
+            ));
+        }
+        if class_inside(args).is_none() {
+            let name = String::from_utf8_lossy(name).to_uppercase().replace('|', " ");
+            return Some(format!("ERR scotfree: {name} inside MULTI is not supported"));
+        }
+        let transaction = self.state.transaction.as_ref()?;
+        let full = transaction.commands.len() >= self.config.transaction_commands_max
+            || transaction.bytes >= self.config.limits.whole_bytes_max;
+        if full {
+            self.counters.over_limit += 1;
+            let max = self.config.transaction_commands_max;
+            return Some(format!(
+                "ERR scotfree: the transaction is larger than transaction_commands_max = {max} or \
+                 whole_bytes_max = {}",
+                self.config.limits.whole_bytes_max
+            ));
+        }
+        None
+    }
+
+    pub(super) fn multi(&mut self) {
+        if self.state.transaction.is_some() {
+            self.answer(b"-ERR MULTI calls can not be nested\r\n");
+        } else {
+            self.state.transaction = Some(Transaction::default());
+            self.answer(b"+OK\r\n");
+        }
+    }
+
+    pub(super) fn discard(&mut self, actions: &mut Vec<FrontAction>) {
+        if self.state.transaction.take().is_none() {
+            self.answer(b"-ERR DISCARD without MULTI\r\n");
+            return;
+        }
+        self.unwatch(actions);
+        self.answer(b"+OK\r\n");
+    }
+
+    pub(super) fn exec(&mut self, now_ms: i64, actions: &mut Vec<FrontAction>) {
+        let Some(transaction) = self.state.transaction.take() else {
+            self.answer(b"-ERR EXEC without MULTI\r\n");
+            return;
+        };
+        if transaction.spoiled {
+            self.unwatch(actions);
+            self.answer(b"-EXECABORT Transaction discarded because of previous errors.\r\n");
+        } else if transaction.tunnels {
+            self.tunnel_from(transaction.whole());
+        } else if transaction.commands.is_empty() && !self.state.watching {
+            self.answer(b"*0\r\n");
+        } else {
+            self.send_transaction(now_ms, &transaction, actions);
+        }
+    }
+
+    fn send_transaction(&mut self, now_ms: i64, transaction: &Transaction, actions: &mut Vec<FrontAction>) {
+        let watched = self.state.watching;
+        let careful = transaction.bypass || watched || self.state.user;
+        let kind = match (transaction.writes, careful) {
+            (false, _) => RequestKind::Read,
+            (true, false) => RequestKind::Update,
+            (true, true) => RequestKind::Bypass,
+        };
+        let on_own = RequestFlags::PRIVATE.with(RequestFlags::WATCHED);
+        let mut payload = self.begin_payload(RequestFlags::TRANSACTION.with_if(watched, on_own));
+        for command in &transaction.commands {
+            match make_absolute(command.args(), now_ms) {
+                Expiry::Absolute(absolute) => write_command(&mut payload, absolute.args()),
+                Expiry::Unchanged | Expiry::Invalid => write_command(&mut payload, command.args()),
+            }
+        }
+        let key = transaction.commands.iter().find_map(|command| first_key(command.args()));
+        let key_hash = key_hash(self.state.db, key);
+        let selects = transaction.selects();
+        let must_wait = !selects.is_empty();
+        let hook = if must_wait { Hook::Exec { selects } } else { Hook::None };
+        let request = FrontRequest { id: 0, kind, early: None, method: "EXEC", key_hash, payload };
+        if self.send(request, hook, actions) {
+            self.state.watching = false;
+            self.state.stalled = must_wait;
+        } else {
+            self.unwatch(actions);
+        }
+    }
+}

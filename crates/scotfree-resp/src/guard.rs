@@ -1,0 +1,107 @@
+//! What clients must not do, since the promise of "exactly once" rests on it.
+//!
+//! Invariant: no client's command reads or writes the reserved database. The client's sidecar asks here to
+//! answer soon, the server's to be sure.
+
+use crate::codec::{parse_integer, Args};
+
+/// Why a command is refused, as the text of the error reply; none if it may pass.
+pub fn refusal(args: Args<'_>, reserved_db: u16) -> Option<String> {
+    let touches = |index: usize| parse_integer(args.get(index)) == Some(i64::from(reserved_db));
+    let name = args.get(0);
+    let is = |word: &str| name.eq_ignore_ascii_case(word.as_bytes());
+    if is("SELECT") && touches(1)
+        || is("SWAPDB") && (touches(1) || touches(2))
+        || is("MOVE") && touches(2)
+        || is("COPY") && (3..args.len()).any(|index| args.is(index, "DB") && touches(index + 1))
+    {
+        return Some(reserved(reserved_db));
+    }
+    if is("CONFIG") && args.is(1, "SET") {
+        return setting(args);
+    }
+    if is("DEBUG") && args.is(1, "FLUSHALL") {
+        return Some("ERR scotfree: DEBUG FLUSHALL would delete the markers; use FLUSHALL".to_owned());
+    }
+    let script = if is("EVAL") || is("EVAL_RO") {
+        args.get(1)
+    } else if is("SCRIPT") && args.is(1, "LOAD") || is("FUNCTION") && args.is(1, "LOAD") {
+        args.get(args.len() - 1)
+    } else {
+        &[]
+    };
+    ["select", "swapdb", "flushall"].into_iter().find(|word| calls(script, word)).map(|word| {
+        format!("ERR scotfree: scripts may not call {word}, which could reach the markers in database {reserved_db}")
+    })
+}
+
+/// The text of the refusal to enter the reserved database.
+pub fn reserved(reserved_db: u16) -> String {
+    format!(
+        "ERR scotfree: database {reserved_db} holds the markers that make requests run exactly once; \
+         use another, or start the sidecar with another --marker-db"
+    )
+}
+
+fn setting(args: Args<'_>) -> Option<String> {
+    let evicts = |index: &usize| {
+        args.is(*index, "maxmemory-policy") && !args.is(index + 1, "noeviction") && index + 1 < args.len()
+    };
+    (2..args.len()).step_by(2).find(evicts).map(|_| {
+        "ERR scotfree: maxmemory-policy has to stay noeviction, or the markers could be evicted".to_owned()
+    })
+}
+
+/// Whether a script names a command as a string of its own.
+fn calls(script: &[u8], command: &str) -> bool {
+    let length = command.len() + 2;
+    script.windows(length).any(|window| {
+        let quotes = matches!((window[0], window[length - 1]), (b'\'', b'\'') | (b'"', b'"'));
+        quotes && window[1..length - 1].eq_ignore_ascii_case(command.as_bytes())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::Command;
+
+    fn is_refused(words: &[&str]) -> bool {
+        refusal(Command::new(words).args(), 15).is_some()
+    }
+
+    #[test]
+    fn every_way_into_the_reserved_database_is_closed() {
+        for line in ["SELECT 15", "swapdb 15 0", "SWAPDB 0 15", "MOVE k 15", "COPY a b REPLACE DB 15"] {
+            assert!(is_refused(&line.split(' ').collect::<Vec<_>>()), "{line}");
+        }
+        for line in
+            ["SELECT 14", "SWAPDB 0 1", "MOVE k 1", "COPY a b DB 1", "COPY DB 15", "SET 15 15", "SELECT"]
+        {
+            assert!(!is_refused(&line.split(' ').collect::<Vec<_>>()), "{line}");
+        }
+    }
+
+    #[test]
+    fn scripts_must_not_leave_their_database() {
+        assert!(is_refused(&["EVAL", "redis.call('SELECT', 15)", "0"]));
+        assert!(is_refused(&["EVAL", "redis.call(\"flushall\")", "0"]));
+        assert!(is_refused(&["SCRIPT", "LOAD", "redis.pcall('swapdb',0,15)"]));
+        assert!(is_refused(&["FUNCTION", "LOAD", "REPLACE", "redis.call('select', 15)"]));
+        assert!(!is_refused(&[
+            "EVAL",
+            "-- select what is best\nreturn redis.call('get', KEYS[1])",
+            "1",
+            "k"
+        ]));
+        assert!(!is_refused(&["SCRIPT", "FLUSH"]));
+    }
+
+    #[test]
+    fn the_markers_cannot_be_made_evictable() {
+        assert!(is_refused(&["CONFIG", "SET", "maxmemory", "1mb", "maxmemory-policy", "allkeys-lru"]));
+        assert!(!is_refused(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]));
+        assert!(!is_refused(&["CONFIG", "SET", "maxmemory-policy"]));
+        assert!(is_refused(&["DEBUG", "FLUSHALL"]));
+    }
+}

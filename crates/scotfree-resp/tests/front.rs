@@ -1,0 +1,305 @@
+//! The front half alone: limits, order, and what a hostile client can do.
+
+use proptest::prelude::*;
+use scotfree_resp::codec::Limits;
+use scotfree_resp::description::Description;
+use scotfree_resp::front::{ClientFront, EarlyRule, FrontAction, FrontConfig, FrontRequest, Identity};
+use scotfree_resp::payload::{
+    write_response, RequestFlags, RequestHead, RequestKind, RequestPayload, ResponseFlags,
+};
+use std::sync::Arc;
+
+const NOW_MS: i64 = 1_700_000_000_000;
+
+struct Bench {
+    front: ClientFront,
+    actions: Vec<FrontAction>,
+}
+
+impl Bench {
+    fn new(config: FrontConfig) -> Bench {
+        let description = Arc::new(Description::of_table());
+        Bench {
+            front: ClientFront::new(Arc::new(config), description, Identity::new(1, 77)),
+            actions: Vec::new(),
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Vec<FrontRequest> {
+        self.front.on_bytes(NOW_MS, bytes, &mut self.actions);
+        self.requests()
+    }
+
+    fn respond(&mut self, id: u64, flags: ResponseFlags, reply: &[u8]) -> Vec<FrontRequest> {
+        let mut response = Vec::new();
+        write_response(&mut response, flags, reply);
+        self.front.on_response(NOW_MS, id, &response, &mut self.actions);
+        self.requests()
+    }
+
+    fn requests(&mut self) -> Vec<FrontRequest> {
+        let mut requests = Vec::new();
+        self.actions.retain(|action| match action {
+            FrontAction::Request(request) => {
+                requests.push(request.clone());
+                false
+            }
+            FrontAction::Tunnel { .. } | FrontAction::Close => true,
+        });
+        requests
+    }
+
+    fn output(&mut self) -> String {
+        let text = String::from_utf8_lossy(self.front.output()).into_owned();
+        self.front.sent(text.len());
+        text
+    }
+}
+
+fn early_allowed() -> ResponseFlags {
+    ResponseFlags::NONE.with_if(true, ResponseFlags::EARLY_ALLOWED)
+}
+
+#[test]
+fn at_the_limit_of_waiting_commands_no_more_is_read_until_one_is_answered() {
+    let mut bench = Bench::new(FrontConfig { pending_max: 3, ..FrontConfig::default() });
+    let requests = bench.send(&b"GET k\r\n".repeat(5));
+    assert_eq!((requests.len(), bench.front.wants_input()), (3, false));
+    let more = bench.respond(requests[0].id, early_allowed(), b"$1\r\n1\r\n");
+    assert_eq!((more.len(), bench.front.wants_input()), (1, false));
+    assert_eq!(bench.output(), "$1\r\n1\r\n");
+    // Answered out of order, replies leave in order.
+    bench.respond(more[0].id, early_allowed(), b"$1\r\n4\r\n");
+    bench.respond(requests[2].id, early_allowed(), b"$1\r\n3\r\n");
+    assert_eq!(bench.output(), "");
+    bench.respond(requests[1].id, early_allowed(), b"$1\r\n2\r\n");
+    assert_eq!(bench.output(), "$1\r\n2\r\n$1\r\n3\r\n$1\r\n4\r\n");
+    assert!(bench.front.wants_input());
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_read() {
+    let mut bench = Bench::new(FrontConfig { output_bytes_max: 10, ..FrontConfig::default() });
+    bench.send(&b"MULTI\r\nDISCARD\r\n".repeat(5));
+    assert!(!bench.front.wants_input());
+    let said = bench.output();
+    assert!(said.len() < 40, "{said}");
+    bench.send(b"");
+    assert!(!bench.output().is_empty(), "what had arrived goes on when there is room");
+}
+
+#[test]
+fn early_is_for_the_prefixes_given_and_while_the_server_allows_it() {
+    let early = EarlyRule::Prefixes(vec![b"cache:".to_vec()]);
+    let mut bench = Bench::new(FrontConfig { early, ..FrontConfig::default() });
+    let requests = bench.send(b"SET cache:a 1\r\nSET other 1\r\nSETEX cache:b 10 x\r\nINCR cache:a\r\n");
+    let early: Vec<bool> = requests.iter().map(|request| request.early.is_some()).collect();
+    assert_eq!(early, [true, false, true, false]);
+    assert!(requests.iter().all(|request| request.kind == RequestKind::Update));
+    let head = RequestHead::parse(&requests[0].payload).expect("a payload");
+    assert!(head.flags.has(RequestFlags::EARLY));
+    // The device's word is enough, the server's later one changes nothing.
+    bench.front.on_early(NOW_MS, requests[0].id, b"+OK\r\n", &mut bench.actions);
+    assert_eq!(bench.output(), "+OK\r\n");
+    bench.respond(requests[0].id, ResponseFlags::NONE, b"-OOM\r\n");
+    assert_eq!(bench.output(), "");
+    let requests = bench.send(b"SET cache:a 2\r\n");
+    assert_eq!(requests[0].early, None, "the server has said that early answers stop");
+    bench.respond(requests[0].id, early_allowed(), b"+OK\r\n");
+    assert!(bench.send(b"SET cache:a 3\r\n")[0].early.is_some());
+}
+
+#[test]
+fn a_connection_that_only_devices_answer_is_told_that_early_answers_stop() {
+    let mut bench = Bench::new(FrontConfig { early: EarlyRule::Always, ..FrontConfig::default() });
+    let requests = bench.send(b"SET a 1\r\n");
+    bench.front.on_early(NOW_MS, requests[0].id, b"+OK\r\n", &mut bench.actions);
+    bench.front.allow_early(false);
+    assert_eq!(bench.send(b"SET a 2\r\n")[0].early, None);
+    bench.front.allow_early(true);
+    assert!(bench.send(b"SET a 3\r\n")[0].early.is_some());
+}
+
+#[test]
+fn an_early_command_with_wrong_arguments_is_not_answered_early() {
+    let mut bench = Bench::new(FrontConfig { early: EarlyRule::Always, ..FrontConfig::default() });
+    let requests = bench.send(b"SETEX k 0 v\r\nSET k v EX 0\r\nSET k v EX\r\nSET k v FOO\r\n");
+    assert!(requests.iter().all(|request| request.early.is_none() && request.kind == RequestKind::Bypass));
+}
+
+#[test]
+fn relative_times_are_absolute_in_the_payload() {
+    let mut bench = Bench::new(FrontConfig::default());
+    let requests = bench.send(b"SETEX k 10 v\r\nMULTI\r\nEXPIRE k 5\r\nEXEC\r\n");
+    let texts: Vec<String> =
+        requests.iter().map(|request| String::from_utf8_lossy(&request.payload).into_owned()).collect();
+    assert!(texts[0].contains("PXAT") && texts[0].contains("1700000010000"), "{}", texts[0]);
+    assert!(texts[1].contains("PEXPIREAT") && texts[1].contains("1700000005000"), "{}", texts[1]);
+}
+
+#[test]
+fn a_transaction_is_as_careful_as_its_most_careful_command() {
+    let mut bench = Bench::new(FrontConfig::default());
+    for (commands, kind) in [
+        ("GET a\r\nLRANGE l 0 -1", RequestKind::Read),
+        ("GET a\r\nSET a 1", RequestKind::Update),
+        ("SET a 1\r\nSPOP s", RequestKind::Bypass),
+        ("BLPOP l 0", RequestKind::Update),
+    ] {
+        let requests = bench.send(format!("MULTI\r\n{commands}\r\nEXEC\r\n").as_bytes());
+        assert_eq!(requests[0].kind, kind, "{commands}");
+        assert_eq!(
+            RequestPayload::parse(&requests[0].payload).expect("a payload").len(),
+            commands.lines().count()
+        );
+    }
+}
+
+#[test]
+fn limits_are_errors_that_name_the_setting() {
+    let limits = Limits { whole_bytes_max: 200, ..Limits::default() };
+    let config = FrontConfig { transaction_commands_max: 2, limits, ..FrontConfig::default() };
+    let mut bench = Bench::new(config);
+    bench.send(b"MULTI\r\nPING\r\nPING\r\nPING\r\nEXEC\r\n");
+    let said = bench.output();
+    assert!(said.contains("transaction_commands_max = 2") && said.contains("-EXECABORT"), "{said}");
+    assert!(bench.send(format!("SET k {}\r\n", "x".repeat(300)).as_bytes()).is_empty());
+    assert!(bench.output().contains("whole_bytes_max = 200"));
+    assert_eq!(bench.front.counters().over_limit, 2);
+}
+
+#[test]
+fn a_command_that_is_too_large_is_refused_when_its_length_is_announced() {
+    let limits = Limits { whole_bytes_max: 200, ..Limits::default() };
+    let mut bench = Bench::new(FrontConfig { limits, ..FrontConfig::default() });
+    assert!(bench.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$400000000\r\n").is_empty());
+    let said = bench.output();
+    assert!(said.starts_with("-ERR Protocol error: invalid bulk length"), "{said}");
+    assert!(said.contains("whole_bytes_max = 200"), "{said}");
+    assert_eq!(bench.actions, [FrontAction::Close]);
+    assert_eq!((bench.front.input_bytes(), bench.front.counters().over_limit), (0, 1));
+}
+
+#[test]
+fn what_cannot_be_answered_ends_the_connection_with_an_error() {
+    let mut bench = Bench::new(FrontConfig::default());
+    let requests = bench.send(b"INCR a\r\nINCR b\r\nINCR c\r\n");
+    bench.respond(requests[0].id, early_allowed(), b":1\r\n");
+    bench.front.on_failure(NOW_MS, requests[1].id, "the session has ended", &mut bench.actions);
+    assert_eq!(bench.output(), ":1\r\n-ERR scotfree: the session has ended\r\n");
+    assert_eq!(bench.actions, [FrontAction::Close]);
+    bench.respond(requests[2].id, early_allowed(), b":1\r\n");
+    assert!(bench.send(b"GET a\r\n").is_empty() && bench.output().is_empty());
+}
+
+#[test]
+fn a_response_that_is_none_ends_the_connection_with_an_error() {
+    let mut bench = Bench::new(FrontConfig::default());
+    let requests = bench.send(b"GET a\r\n");
+    bench.front.on_response(NOW_MS, requests[0].id, b"\x09\0junk", &mut bench.actions);
+    assert!(bench.output().starts_with("-ERR scotfree: the server's sidecar sent a response"));
+    assert_eq!(bench.actions, [FrontAction::Close]);
+}
+
+#[test]
+fn a_connection_becomes_a_tunnel_when_everything_before_is_answered() {
+    let mut bench = Bench::new(FrontConfig::default());
+    let requests =
+        bench.send(b"SELECT 3\r\nCLIENT SETNAME me\r\nHELLO 3\r\nINCR a\r\nBLPOP l 0\r\nINCR b\r\n");
+    assert_eq!(requests.len(), 2, "nothing behind the blocking command is sent");
+    bench.respond(requests[0].id, early_allowed(), b"%0\r\n");
+    assert!(bench.actions.is_empty());
+    bench.respond(requests[1].id, early_allowed(), b":1\r\n");
+    let [FrontAction::Tunnel { setup, setup_replies, bytes }] = &bench.actions[..] else {
+        panic!("no tunnel")
+    };
+    let setup = String::from_utf8_lossy(setup);
+    assert!(setup.contains("HELLO") && setup.contains("SELECT") && setup.contains("SETNAME"), "{setup}");
+    assert_eq!(*setup_replies, 3);
+    assert_eq!(bytes, b"*3\r\n$5\r\nBLPOP\r\n$1\r\nl\r\n$1\r\n0\r\nINCR b\r\n");
+}
+
+#[test]
+fn a_farewell_is_said_only_if_the_server_holds_something_for_the_connection() {
+    let mut bench = Bench::new(FrontConfig::default());
+    bench.send(b"GET a\r\n");
+    assert_eq!(bench.front.farewell(), None);
+    bench.send(b"WATCH a\r\n");
+    let farewell = bench.front.farewell().expect("the server holds a connection");
+    assert!(RequestHead::parse(&farewell.payload).expect("a payload").flags.has(RequestFlags::RELEASE));
+    assert_eq!(bench.front.farewell(), None);
+}
+
+/// Bytes that look enough like commands to get somewhere.
+fn commands() -> impl Strategy<Value = Vec<u8>> {
+    let words = vec![
+        "GET a",
+        "SET a 1",
+        "SET a 1 EX 10",
+        "MULTI",
+        "EXEC",
+        "DISCARD",
+        "WATCH a",
+        "UNWATCH",
+        "SELECT 1",
+        "SELECT 15",
+        "HELLO 3",
+        "HELLO 2 SETNAME x",
+        "HELLO 3 AUTH default x",
+        "AUTH x",
+        "RESET",
+        "QUIT",
+        "CLIENT REPLY OFF",
+        "CLIENT REPLY SKIP",
+        "CLIENT REPLY ON",
+        "CLIENT ID",
+        "BLPOP l 0",
+        "SPOP s",
+        "FOO",
+        "GET",
+        "FLUSHALL",
+        "\"",
+        "*1",
+        "$3",
+        "*2\r\n$3\r\nGET\r\n$1\r\na",
+        "*-1",
+        "EVAL x 0",
+        "SUBSCRIBE c",
+        "XREAD BLOCK 0 STREAMS s 0",
+    ];
+    let line = prop_oneof![
+        8 => proptest::sample::select(words).prop_map(|word| format!("{word}\r\n").into_bytes()),
+        1 => proptest::collection::vec(any::<u8>(), 0..8),
+    ];
+    proptest::collection::vec(line, 0..20).prop_map(|lines| lines.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn whatever_a_client_sends_every_command_is_answered_once(bytes in commands(), size in 1usize..9) {
+        let mut whole = Bench::new(FrontConfig::default());
+        let mut pieces = Bench::new(FrontConfig::default());
+        let answer = |bench: &mut Bench, mut requests: Vec<FrontRequest>| {
+            let mut seen = Vec::new();
+            while !requests.is_empty() {
+                let request = requests.remove(0);
+                RequestPayload::parse(&request.payload).expect("a payload that the other half can read");
+                requests.extend(bench.respond(request.id, ResponseFlags::NONE, b"+OK\r\n"));
+                seen.push(request);
+            }
+            seen
+        };
+        let requests = whole.send(&bytes);
+        let seen = answer(&mut whole, requests);
+        let mut seen_in_pieces = Vec::new();
+        for piece in bytes.chunks(size) {
+            let requests = pieces.send(piece);
+            seen_in_pieces.extend(answer(&mut pieces, requests));
+        }
+        prop_assert_eq!(seen.len(), seen_in_pieces.len());
+        prop_assert_eq!(whole.output(), pieces.output());
+        prop_assert_eq!(whole.front.pending_count(), 0);
+    }
+}
