@@ -212,7 +212,7 @@ boot() {
   mounted=()
   mount_in -t tmpfs tmpfs /run/systemd/nspawn
   mount_in -t bpf bpf "$work/bpf"
-  timeout --kill-after=10 180 systemd-nspawn --quiet -D "$tree" --register=no --keep-unit --private-network \
+  timeout --kill-after=10 600 systemd-nspawn --quiet -D "$tree" --register=no --keep-unit --private-network \
     --capability=all --system-call-filter=bpf --bind="$work/bpf:/sys/fs/bpf" --console=pipe \
     --boot systemd.log_target=null </dev/null >"$work/boot.log" 2>&1 || true
 }
