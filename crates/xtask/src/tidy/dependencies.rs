@@ -35,7 +35,7 @@ const REMEDY_RANK: u8 = 4;
 /// What a remedy is made of: machines, whatever lies below it.
 const MACHINES: [&str; 4] = ["scotfree-core", "scotfree-wire", "scotfree-session", "scotfree-device"];
 /// Who may name a remedy: what runs it, what tries it, and the registry.
-const MAY_NAME_A_REMEDY: [&str; 2] = ["scotfree-cli", "scotfree-switch"];
+const MAY_NAME_A_REMEDY: [&str; 1] = ["scotfree-cli"];
 
 /// What a remedy may have in its folder beside its machine: `crates/remedy-NAME/PART`, whose crate is
 /// `remedy-NAME-PART`.
@@ -198,7 +198,7 @@ mod tests {
         let of_kernel = ["remedy-cache", "scotfree-wire", "scotfree-xdp", "libbpf-rs"];
         assert_eq!(complaints("remedy-cache-kernel", "dependencies", &of_kernel), none);
         assert_eq!(complaints("scotfree-cli", "dependencies", &["remedy-cache-world"]), none);
-        assert_eq!(complaints("scotfree-switch", "dependencies", &["remedy-cache-kernel"]), none);
+        assert_eq!(complaints("scotfree-switch", "dev-dependencies", &["remedy-cache-kernel"]), none);
         assert_eq!(complaints("remedy-cache", "dev-dependencies", &["remedy-cache-world"]), none);
     }
 
@@ -219,6 +219,7 @@ mod tests {
         assert_refused("remedy-cache", "remedy-persist", "names another");
         assert_refused("scotfree-io", "remedy-persist", "must not know");
         assert_refused("scotfree-lab", "remedy-persist", "must not know");
+        assert_refused("scotfree-switch", "remedy-persist-kernel", "must not know");
         assert_refused("scotfree-wire", "remedy-persist", "must not know");
         let in_tests = complaints("remedy-cache", "dev-dependencies", &["remedy-persist"]);
         assert_eq!(in_tests.len(), 1, "not even in tests");
