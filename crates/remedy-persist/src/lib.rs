@@ -49,4 +49,5 @@ pub fn counters(device: &Pipeline) -> PersistCounters {
 #[cfg(test)]
 mod tests {
     mod limits;
+    mod servers;
 }

@@ -2,16 +2,17 @@
 //! goes wrong, and what a restart of each role does. Faults by the thousand are the simulator's.
 
 use remedy_persist::PersistConfig;
+use remedy_toy::Toy;
 use scotfree_core::{
     BootEpoch, DeviceId, Effect, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, ServerIndex, SessionId,
     Token,
 };
-use scotfree_device::{carry_out, Completion, DeviceConfig, Pipeline, Round, Shell};
+use scotfree_device::{carry_out, Completion, DeviceConfig, Function, Pipeline, Round, Shell};
 use scotfree_session::{
-    AnsweredBy, Client, ClientConfig, ClientOwn, ClosedReason, Mode, RecoveredSession, Request, RequestKind,
-    Server, ServerConfig, ServerOwn, SubmitError,
+    AnsweredBy, Client, ClientConfig, ClientOwn, ClosedReason, Fault, Mode, Planted, RecoveredSession,
+    Request, RequestKind, Server, ServerConfig, ServerOwn, SubmitError,
 };
-use scotfree_wire::{CloseReason, ClusterKey, ResponseTail};
+use scotfree_wire::{Answerer, CloseReason, ClusterKey, Family, ResponseTail};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
@@ -59,6 +60,15 @@ fn server(epoch: u32, recovered: &[RecoveredSession]) -> Server {
     )
 }
 
+/// A device with the toy before persist.
+fn device_with_toy(planted: Planted) -> Pipeline {
+    let mut config = DeviceConfig::new(DeviceId(1), BootEpoch(1), address(DEVICE), address(SERVER), key());
+    config.planted = planted;
+    let persist = remedy_persist::Persist::new(PersistConfig::default());
+    let functions: Vec<Box<dyn Function>> = vec![Box::new(Toy::new(b"toy", planted)), Box::new(persist)];
+    Pipeline::new(config, functions).expect("the list is in order")
+}
+
 fn device(boot: u32) -> Pipeline {
     let mut config = DeviceConfig::new(DeviceId(1), BootEpoch(boot), address(DEVICE), address(SERVER), key());
     config.sessions_max = 4;
@@ -96,7 +106,13 @@ impl Bench {
     }
 
     fn open() -> Bench {
+        Bench::open_with(device(1))
+    }
+
+    fn open_with(device: Pipeline) -> Bench {
         let mut bench = Bench::new();
+        bench.device = Some(device);
+        bench.run(Nanos::from_secs(1));
         bench.client.open(bench.now, &mut bench.client_effects);
         bench.run(Nanos::from_millis(100));
         assert!(bench.client.is_open());
@@ -104,15 +120,12 @@ impl Bench {
     }
 
     fn submit(&mut self, kind: RequestKind, mode: Mode, payload: &[u8]) -> SeqNum {
-        let request = Request {
-            kind,
-            mode,
-            fixed_reply: false,
-            relaxed: false,
-            traced: false,
-            key_hash: KeyHash(1),
-            payload,
-        };
+        self.submit_to(KeyHash(1), kind, mode, payload)
+    }
+
+    fn submit_to(&mut self, key_hash: KeyHash, kind: RequestKind, mode: Mode, payload: &[u8]) -> SeqNum {
+        let request =
+            Request { kind, mode, fixed_reply: false, relaxed: false, traced: false, key_hash, payload };
         self.client.submit(self.now, request, &mut self.client_effects).expect("the window is open")
     }
 
@@ -496,4 +509,76 @@ fn a_retry_whose_reply_is_gone_ends_the_session() {
     bench.run(Nanos::from_secs(3));
     assert_eq!(bench.applied_seqs(), [1]);
     assert_eq!(bench.closed, Some(ClosedReason::Server(CloseReason::ReplyGone)));
+}
+
+/// Two reads that the toy answers and an update behind them, all at once, and what the server has executed of it when
+/// nothing is under way any more.
+fn answered_and_behind(planted: Planted) -> (Bench, Vec<u64>) {
+    let mut bench = Bench::open_with(device_with_toy(planted));
+    for _ in 0..2 {
+        bench.submit_to(remedy_toy::ANSWERED, RequestKind::Read, Mode::Covered, b"get");
+    }
+    for _ in 0..4 {
+        bench.submit(RequestKind::Update, Mode::Covered, b"set");
+    }
+    bench.settle();
+    let applied = bench.applied_seqs();
+    (bench, applied)
+}
+
+#[test]
+fn the_server_goes_on_over_what_a_function_has_answered() {
+    let (mut bench, applied) = answered_and_behind(Planted::NONE);
+    assert_eq!(applied, [3, 4, 5, 6]);
+    bench.run(Nanos::from_secs(1));
+    let by = |bench: &Bench, at: usize| (bench.done[at].1, bench.done[at].2.clone());
+    let toy = AnsweredBy::Function(Answerer::device(DeviceId(1), Family::Trial));
+    assert_eq!(by(&bench, 0), (toy, Some(b"toy".to_vec())));
+    assert_eq!((bench.done.len(), by(&bench, 2).0), (6, AnsweredBy::Server));
+    let counters = bench.device.as_ref().expect("there").counters();
+    assert_eq!((counters.answered, counters.passed_over, counters.duplicate), (2, 1, 0));
+}
+
+#[test]
+fn a_server_that_is_not_told_what_to_pass_over_stalls() {
+    let (mut bench, applied) = answered_and_behind(Planted::some(Fault::StallBehindAnswered));
+    assert_eq!(applied, [0u64; 0], "the server waits for reads that nobody sends");
+    bench.run(Nanos::from_secs(3));
+    assert_eq!(bench.applied_seqs(), [3, 4, 5, 6], "until it asks the client");
+}
+
+#[test]
+fn an_update_that_a_function_absorbs_is_missed() {
+    let (_, applied) = answered_and_behind(Planted::some(Fault::AbsorbWrite));
+    assert_eq!(applied, [3, 4], "the fifth was absorbed, and what is behind it waits");
+}
+
+#[test]
+#[should_panic(expected = "only a read at its place is answered or absorbed")]
+fn no_function_absorbs_an_update() {
+    let mut config = DeviceConfig::new(DeviceId(1), BootEpoch(1), address(DEVICE), address(SERVER), key());
+    config.sessions_max = 4;
+    let toy = Toy::new(b"toy", Planted::some(Fault::AbsorbWrite));
+    let mut bench = Bench::open_with(Pipeline::new(config, vec![Box::new(toy)]).expect("one function"));
+    for _ in 0..5 {
+        bench.submit(RequestKind::Update, Mode::Covered, b"set");
+    }
+    bench.settle();
+}
+
+#[test]
+fn an_answer_is_given_again_until_the_client_has_it() {
+    let mut bench = Bench::open_with(device_with_toy(Planted::NONE));
+    let seq = bench.submit_to(remedy_toy::ANSWERED, RequestKind::Read, Mode::Covered, b"get");
+    bench.drain_client();
+    let (from, to, bytes, _) = bench.wire.pop_front().expect("the read");
+    for _ in 0..3 {
+        bench.deliver(from, to, &bytes, true);
+    }
+    let counters = *bench.device.as_ref().expect("there").counters();
+    assert_eq!((counters.answered, counters.duplicate), (1, 2));
+    assert_eq!(bench.server.as_ref().expect("there").counters().duplicates, 0, "nothing of it has gone on");
+    bench.settle();
+    bench.run(Nanos::from_millis(1));
+    assert_eq!(bench.done.iter().map(|done| done.0).collect::<Vec<_>>(), [seq]);
 }

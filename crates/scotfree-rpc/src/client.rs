@@ -82,11 +82,13 @@ pub struct SessionOptions {
     pub tier: Tier,
     /// How often the opening is tried before the session is given up.
     pub open_tries_max: u32,
+    /// With which server; the runtime's, if none is named.
+    pub server: Option<SocketAddr>,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        SessionOptions { window_asked: 1_024, tier: Tier::RAM, open_tries_max: 40 }
+        SessionOptions { window_asked: 1_024, tier: Tier::RAM, open_tries_max: 40, server: None }
     }
 }
 
@@ -106,6 +108,8 @@ impl SessionHandle {
 
 struct Slot {
     client: Client,
+    /// Whose session it is: those of two servers may bear the same id.
+    server: SocketAddr,
     generation: u32,
     id: Option<SessionId>,
     /// The earliest timer of this slot in the heap.
@@ -157,7 +161,7 @@ pub struct ClientRuntime<T> {
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     generation_next: u32,
-    by_id: HashMap<SessionId, usize>,
+    by_id: HashMap<(SocketAddr, SessionId), usize>,
     opening: HashMap<Nonce, usize>,
     /// Of these, the ones that wait to be sent.
     opening_later: VecDeque<SessionHandle>,
@@ -231,7 +235,7 @@ impl<T: Transport> ClientRuntime<T> {
         seed.copy_from_slice(&random[16..]);
         let mut config = ClientConfig::new(
             self.transport.local_address(),
-            self.options.server,
+            options.server.unwrap_or(self.options.server),
             self.options.cluster_key.clone(),
             nonce,
             u64::from_le_bytes(seed),
@@ -253,6 +257,7 @@ impl<T: Transport> ClientRuntime<T> {
         self.generation_next = generation.wrapping_add(1);
         let nonce = config.client_nonce;
         let entry = Slot {
+            server: config.server,
             client: Client::new(config),
             generation,
             id: None,
@@ -542,7 +547,7 @@ impl<T: Transport> ClientRuntime<T> {
                 return self.refusals.look(now, from, bytes.len(), &self.counters.refused);
             }
         };
-        let Some(slot) = self.addressee(&packet) else {
+        let Some(slot) = self.addressee(from, &packet) else {
             self.counters.unclaimed += 1;
             return;
         };
@@ -566,7 +571,7 @@ impl<T: Transport> ClientRuntime<T> {
     }
 
     /// The session that a packet is for. What answers an opening names the opening's nonce.
-    fn addressee(&self, packet: &Packet<'_>) -> Option<usize> {
+    fn addressee(&self, from: SocketAddr, packet: &Packet<'_>) -> Option<usize> {
         let opening = match packet.tail() {
             Tail::Accept(accept) => self.opening.get(&accept.client_nonce),
             Tail::Close(_) => {
@@ -574,7 +579,9 @@ impl<T: Transport> ClientRuntime<T> {
             }
             _ => None,
         };
-        opening.or_else(|| self.by_id.get(&packet.session())).copied()
+        // A server that speaks from another of its addresses is believed to be the runtime's; keys tell.
+        let of = |server| self.by_id.get(&(server, packet.session()));
+        opening.or_else(|| of(from)).or_else(|| of(self.options.server)).copied()
     }
 
     fn fire_timers(&mut self) {
@@ -632,7 +639,7 @@ impl<T: Transport> ClientRuntime<T> {
         let Some(entry) = self.slots[slot].as_mut() else { return };
         self.opening.remove(entry.client.client_nonce());
         entry.id = Some(id);
-        self.by_id.insert(id, slot);
+        self.by_id.insert((entry.server, id), slot);
         let session = entry.handle(slot);
         self.events.push_back(Event { slot, session, what: What::Opened { id, window } });
     }
@@ -656,7 +663,7 @@ impl<T: Transport> ClientRuntime<T> {
         let Some(entry) = self.slots[slot].as_mut() else { return };
         self.opening.remove(entry.client.client_nonce());
         if let Some(id) = entry.id {
-            self.by_id.remove(&id);
+            self.by_id.remove(&(entry.server, id));
         }
         let unknown_count = entry.calls.len() as u64;
         entry.calls.clear();
