@@ -17,7 +17,10 @@ use crate::restore::RestoreError;
 use crate::sessions::{Region, SessionName};
 use crate::DISK_TOKEN_BIT;
 use scotfree_core::{BootEpoch, Durability, Effects, Epoch, Machine, Nanos, SeqNum, ServerIndex, Token};
-use scotfree_wire::{key_epoch, CloseReason, CloseTail, ClusterKey, Family, Kind, Packet, Tail, WireError};
+use scotfree_wire::{
+    key_epoch, CloseReason, CloseTail, ClusterKey, Family, Kind, Packet, Tail, WireError, HEADER_BYTES,
+    MAGIC, VERSION,
+};
 use std::net::SocketAddr;
 use std::ops::Range;
 
@@ -247,7 +250,7 @@ impl Pipeline {
         message: &[u8],
         effects: &mut DeviceEffects,
     ) -> Result<(), WireError> {
-        if let Some(family) = Family::of_packet(message).filter(|family| *family != Family::Session) {
+        if let Some(family) = other_family(message) {
             return self.receive_of(now, family, origin, to, message, effects);
         }
         let packet = Packet::parse(message)?;
@@ -527,6 +530,13 @@ impl Pipeline {
         }
         self.base.idle_check_at = now.plus(Nanos(self.base.config.idle_max.0 / 4 + 1));
     }
+}
+
+/// The family of a packet that is not of sessions and devices; what is no whole header is left to be refused as theirs.
+fn other_family(message: &[u8]) -> Option<Family> {
+    let is_header =
+        message.len() >= HEADER_BYTES && message[..4] == MAGIC.to_le_bytes() && message[4] == VERSION;
+    Family::of_packet(message).filter(|family| is_header && *family != Family::Session)
 }
 
 impl Machine for Pipeline {

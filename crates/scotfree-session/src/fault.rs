@@ -69,7 +69,10 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All of them.
+    /// Those that need a function which answers, to be seen.
+    pub const OF_ANSWERS: [Fault; 2] = [Fault::AbsorbWrite, Fault::StallBehindAnswered];
+
+    /// All others.
     pub const ALL: [Fault; 29] = [
         Fault::AdmitOutOfOrder,
         Fault::RestampDuplicate,

@@ -36,9 +36,8 @@ const REMEDY_RANK: u8 = 4;
 const MACHINES: [&str; 4] = ["scotfree-core", "scotfree-wire", "scotfree-session", "scotfree-device"];
 /// Who may name a remedy: what runs it, what tries it, and the registry.
 const MAY_NAME_A_REMEDY: [&str; 1] = ["scotfree-cli"];
-
-/// Remedies that are no part of the product: any test may name them.
-const FIXTURES: [&str; 1] = ["remedy-toy"];
+/// The remedy that is for tests alone, and that any test may name.
+const FIXTURE: &str = "remedy-toy";
 
 /// What a remedy may have in its folder beside its machine: `crates/remedy-NAME/PART`, whose crate is
 /// `remedy-NAME-PART`.
@@ -104,6 +103,7 @@ fn fault(user: &str, used: &str, for_tests: bool) -> Option<String> {
     }
     let of_remedy = match (Member::of(user), Member::of(used)) {
         _ if user == used => None,
+        _ if used == FIXTURE => (!for_tests).then(|| format!("`{used}` is for tests alone")),
         (Some(user), used_member) => user.fault(used, used_member.as_ref(), for_tests),
         // What is tried beside it may be named by tests.
         (None, Some(_)) => (!for_tests && !MAY_NAME_A_REMEDY.contains(&user))
@@ -139,9 +139,6 @@ impl Member<'_> {
     }
 
     fn fault(&self, used: &str, used_member: Option<&Member<'_>>, for_tests: bool) -> Option<String> {
-        if for_tests && FIXTURES.contains(&used) {
-            return None;
-        }
         match (used_member, self.part) {
             (Some(other), _) if other.remedy != self.remedy => {
                 Some(format!("a remedy names another, `{used}`"))
@@ -204,7 +201,8 @@ mod tests {
         let of_kernel = ["remedy-cache", "scotfree-wire", "scotfree-xdp", "libbpf-rs"];
         assert_eq!(complaints("remedy-cache-kernel", "dependencies", &of_kernel), none);
         assert_eq!(complaints("scotfree-cli", "dependencies", &["remedy-cache-world"]), none);
-        assert_eq!(complaints("scotfree-switch", "dev-dependencies", &["remedy-cache-kernel"]), none);
+        assert_eq!(complaints("scotfree-cli", "dependencies", &["remedy-cache-kernel"]), none);
+        assert_eq!(complaints("remedy-cache", "dev-dependencies", &["remedy-toy"]), none);
         assert_eq!(complaints("remedy-cache", "dev-dependencies", &["remedy-cache-world"]), none);
     }
 
@@ -224,8 +222,9 @@ mod tests {
     fn remedies_are_known_to_few() {
         assert_refused("remedy-cache", "remedy-persist", "names another");
         assert_refused("scotfree-io", "remedy-persist", "must not know");
+        assert_refused("scotfree-switch", "remedy-persist", "must not know");
+        assert_refused("scotfree-cli", "remedy-toy", "for tests alone");
         assert_refused("scotfree-lab", "remedy-persist", "must not know");
-        assert_refused("scotfree-switch", "remedy-persist-kernel", "must not know");
         assert_refused("scotfree-wire", "remedy-persist", "must not know");
         let in_tests = complaints("remedy-cache", "dev-dependencies", &["remedy-persist"]);
         assert_eq!(in_tests.len(), 1, "not even in tests");

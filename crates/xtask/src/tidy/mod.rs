@@ -18,8 +18,14 @@ use std::path::Path;
 use std::process::Command;
 
 /// The crates whose code must be a function of its arguments.
-const MACHINE_CRATES: [&str; 5] =
-    ["scotfree-core", "scotfree-wire", "scotfree-session", "scotfree-resp", "remedy-persist"];
+const MACHINE_CRATES: [&str; 6] = [
+    "scotfree-core",
+    "scotfree-wire",
+    "scotfree-session",
+    "scotfree-device",
+    "scotfree-resp",
+    "remedy-persist",
+];
 /// Files that are longer than this are named in the report.
 const LINES_COMFORTABLE: usize = 400;
 

@@ -5,7 +5,9 @@ use crate::toy::{reached, Toy, TOY_KEY_HASH};
 use remedy_persist::{PersistConfig, PersistCounters};
 use remedy_persist_kernel::{counters, PART};
 use scotfree_core::{BootEpoch, DeviceId, Epoch, Nanos, SeqNum, ServerIndex, SessionId, Token};
-use scotfree_device::{carry_out, Completion, DeviceConfig, DeviceCounters, Origin, Pipeline, Round, Shell};
+use scotfree_device::{
+    carry_out, Before, Completion, DeviceConfig, DeviceCounters, Origin, Pipeline, Round, Shell,
+};
 use scotfree_io::frame::{parse, Checksums, Frame, Link, MacAddress, UdpFrame};
 use scotfree_io::now_monotonic;
 use scotfree_wire::{ClusterKey, Direction, WIRE_ERROR_COUNT};
@@ -122,6 +124,8 @@ pub struct MachineSide {
 /// Has a machine handle a packet, and beside it the toy if there is one.
 fn handle(device: &mut Pipeline, toy: &mut Option<Toy>, packet: &Sent, round: &mut Round) -> Vec<Leaving> {
     let now = now_monotonic();
+    // What the programs have done meanwhile is known first.
+    device.before(now, &Before::Look, &mut round.effects);
     let before = reached(device, packet);
     device.on_arrival(now, origin(packet), packet.to, &packet.bytes, &mut round.effects);
     let leaving = leaving(now, device, round);
