@@ -408,7 +408,7 @@ fn a_device_takes_over_faults_on_purpose_and_names_the_rest() {
     assert_eq!(second.wait(PATIENCE).and_then(|status| status.code()), Some(3));
     let said = second.error_output();
     assert!(said.contains(&format!("in use by process {}", switch.pid())), "{said}");
-    let pmem = scot(&["switch", "--log", "pmem:pmem.log"]);
+    let pmem = scot(&["switch", "--log", "pmem:pmem.log", "--metrics", "127.0.0.1:9103"]);
     assert_eq!(
         pmem.wait(PATIENCE).and_then(|status| status.code()),
         Some(3),
