@@ -383,7 +383,7 @@ impl World {
         if let Some(head) = self.head() {
             if self.devices[head].is_alive() && !self.devices[head].head {
                 self.devices[head].head = true;
-                self.act_on_device(head, |machine, now, effects| machine.promote(now, effects));
+                self.act_on_device(head, Pipeline::promote);
             }
         }
     }
