@@ -62,8 +62,12 @@ fn server(epoch: u32, recovered: &[RecoveredSession]) -> Server {
 
 /// A device with the toy before persist.
 fn device_with_toy(planted: Planted) -> Pipeline {
+    device_with_room(planted, 1 << 20)
+}
+
+fn device_with_room(planted: Planted, answers_bytes_max: usize) -> Pipeline {
     let mut config = DeviceConfig::new(DeviceId(1), BootEpoch(1), address(DEVICE), address(SERVER), key());
-    config.planted = planted;
+    (config.planted, config.answers_bytes_max) = (planted, answers_bytes_max);
     let persist = remedy_persist::Persist::new(PersistConfig::default());
     let functions: Vec<Box<dyn Function>> = vec![Box::new(Toy::new(b"toy", planted)), Box::new(persist)];
     Pipeline::new(config, functions).expect("the list is in order")
@@ -581,4 +585,21 @@ fn an_answer_is_given_again_until_the_client_has_it() {
     bench.settle();
     bench.run(Nanos::from_millis(1));
     assert_eq!(bench.done.iter().map(|done| done.0).collect::<Vec<_>>(), [seq]);
+}
+
+#[test]
+fn beyond_answers_bytes_max_reads_go_to_the_server() {
+    // Room for one answer with its head.
+    let mut bench = Bench::open_with(device_with_room(Planted::NONE, 100));
+    for _ in 0..3 {
+        bench.submit_to(remedy_toy::ANSWERED, RequestKind::Read, Mode::Covered, b"get");
+    }
+    bench.run(Nanos::from_secs(1));
+    let by: Vec<_> = bench.done.iter().map(|done| done.1).collect();
+    let toy = AnsweredBy::Function(Answerer::device(DeviceId(1), Family::Trial));
+    assert_eq!(by, [toy, AnsweredBy::Server, AnsweredBy::Server]);
+    // The client's next word makes room again.
+    bench.submit_to(remedy_toy::ANSWERED, RequestKind::Read, Mode::Covered, b"get");
+    bench.run(Nanos::from_secs(1));
+    assert_eq!(bench.done[3].1, toy);
 }
