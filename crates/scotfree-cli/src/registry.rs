@@ -3,21 +3,53 @@
 
 use scotfree_core::{RemedyEntry, Stage};
 use scotfree_device::Maker;
+#[cfg(feature = "xdp")]
+use scotfree_xdp::PartMaker;
 use serde::Serialize;
 
-/// All of them, in the order in which they are shown.
-pub const REMEDIES: &[&RemedyEntry] = &[&remedy_persist::ENTRY];
+/// A remedy, with what it hands out.
+#[derive(Debug, Clone, Copy)]
+pub struct Remedy {
+    /// What it says of itself.
+    pub entry: &'static RemedyEntry,
+    /// Its function of devices, if it has one.
+    pub function: Option<Maker>,
+    /// The part of that in the kernel, if it has one.
+    #[cfg(feature = "xdp")]
+    pub part: Option<PartMaker>,
+}
+
+/// A line of the registry: the remedy's crate and, if it has one, the crate of its part in the kernel.
+macro_rules! remedy {
+    ($machine:ident $(, $kernel:ident)?) => {
+        Remedy {
+            entry: &$machine::ENTRY,
+            function: Some($machine::MAKER),
+            #[cfg(feature = "xdp")]
+            part: remedy!(@part $($kernel)?),
+        }
+    };
+    (@part) => { None };
+    (@part $kernel:ident) => { Some($kernel::PART) };
+}
+
+/// All of them, in the order in which packets pass their functions unless the configuration says otherwise.
+pub const REMEDIES: &[Remedy] = &[remedy!(remedy_persist, remedy_persist_kernel)];
 
 /// Their functions of devices.
-pub const FUNCTIONS: &[Maker] = &[remedy_persist::MAKER];
+pub fn functions() -> Vec<Maker> {
+    REMEDIES.iter().filter_map(|remedy| remedy.function).collect()
+}
 
 /// The parts of these in the kernel.
 #[cfg(feature = "xdp")]
-pub const PARTS: &[scotfree_xdp::PartMaker] = &[remedy_persist_kernel::PART];
+pub fn parts() -> Vec<PartMaker> {
+    REMEDIES.iter().filter_map(|remedy| remedy.part).collect()
+}
 
 /// The functions of a device whose configuration names none: all, in the order in which they stand here.
 pub fn functions_default() -> Vec<String> {
-    FUNCTIONS.iter().map(|maker| maker.name.to_owned()).collect()
+    functions().iter().map(|maker| maker.name.to_owned()).collect()
 }
 
 /// A remedy as `scot remedies --json` prints it and the planner reads it.
@@ -49,7 +81,7 @@ impl Shown {
 
 /// The registry, for others to read.
 pub fn shown() -> Vec<Shown> {
-    REMEDIES.iter().map(|entry| Shown::of(entry)).collect()
+    REMEDIES.iter().map(|remedy| Shown::of(remedy.entry)).collect()
 }
 
 /// The registry as JSON, ending with a line break.
@@ -60,7 +92,7 @@ pub fn json() -> String {
 
 /// The registry in words.
 pub fn text() -> String {
-    REMEDIES.iter().map(|entry| in_words(entry)).collect::<Vec<_>>().join("\n")
+    REMEDIES.iter().map(|remedy| in_words(remedy.entry)).collect::<Vec<_>>().join("\n")
 }
 
 fn in_words(entry: &RemedyEntry) -> String {
@@ -79,10 +111,10 @@ mod tests {
 
     #[test]
     fn no_two_remedies_have_one_name_and_each_covers_folders_that_are_there() {
-        let names: BTreeSet<&str> = REMEDIES.iter().map(|entry| entry.name).collect();
+        let names: BTreeSet<&str> = REMEDIES.iter().map(|remedy| remedy.entry.name).collect();
         assert_eq!(names.len(), REMEDIES.len());
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        for path in REMEDIES.iter().flat_map(|entry| entry.covers) {
+        for path in REMEDIES.iter().flat_map(|remedy| remedy.entry.covers) {
             assert!(root.join(path).is_dir(), "{path}");
         }
     }

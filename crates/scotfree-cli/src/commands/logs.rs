@@ -18,10 +18,10 @@ use std::path::Path;
 /// Runs one of them.
 pub fn run(command: &Log, sources: Sources) -> Result<(), Failure> {
     match command {
-        Log::Ls { file } => show(log_tools::ls(file, registry::FUNCTIONS).map_err(no_entries))?,
+        Log::Ls { file } => show(log_tools::ls(file, &registry::functions()).map_err(no_entries))?,
         Log::Export(flags) => export(flags)?,
         Log::Replay(flags) => return replay::run(sources, flags),
-        Log::Verify { file } => show(match log_tools::verify(file, registry::FUNCTIONS) {
+        Log::Verify { file } => show(match log_tools::verify(file, &registry::functions()) {
             Err(LogToolError::ForeignMeta { .. }) => verify_any(file),
             told => told.map_err(failed),
         })?,
@@ -35,7 +35,7 @@ fn say_kept(command: &Log) {
     let (Log::Ls { file } | Log::Verify { file } | Log::Export(LogExport { file, .. })) = command else {
         return;
     };
-    let meta = log_tools::read_log(file, registry::FUNCTIONS).ok().and_then(|log| log.meta);
+    let meta = log_tools::read_log(file, &registry::functions()).ok().and_then(|log| log.meta);
     if let Some(said) = meta.and_then(|meta| replay::kept(meta.device)) {
         eprintln!("scot log: {} is not the whole log: {said}", file.display());
     }
@@ -43,7 +43,7 @@ fn say_kept(command: &Log) {
 
 fn export(flags: &LogExport) -> Result<(), Failure> {
     let payloads = if flags.payload { Payloads::Hex } else { Payloads::LeftOut };
-    let export = Export::read(&flags.file, registry::FUNCTIONS).map_err(no_entries)?;
+    let export = Export::read(&flags.file, &registry::functions()).map_err(no_entries)?;
     let Some(target) = &flags.to else {
         let mut out = BufWriter::new(io::stdout().lock());
         out::note(export.write(&mut out, payloads).and_then(|()| out.flush()));

@@ -163,7 +163,7 @@ pub fn config(switch: &Switch, key: ClusterKey) -> Result<SwitchConfig, Failure>
     config.functions = functions(switch)?;
     #[cfg(feature = "xdp")]
     {
-        config.parts = registry::PARTS.to_vec();
+        config.parts = registry::parts();
     }
     config.ports = ports(switch)?;
     config.plane = plane(switch, config.device);
@@ -183,7 +183,7 @@ pub fn config(switch: &Switch, key: ClusterKey) -> Result<SwitchConfig, Failure>
 fn functions(switch: &Switch) -> Result<Vec<Maker>, Failure> {
     let named = switch.functions.clone();
     let names = if named.is_empty() { registry::functions_default() } else { named };
-    let list = arrange(&names, registry::FUNCTIONS);
+    let list = arrange(&names, &registry::functions());
     list.map_err(|problem| Failure::usage(format!("[switch] functions: {problem}")))
 }
 

@@ -25,7 +25,7 @@ pub fn run(sources: Sources, flags: &LogReplay) -> Result<(), Failure> {
     let config = config(&settings, flags.patience_s)?;
     refuse_kept(config.device)?;
     let server = config.server;
-    let replay = Replay::read(&flags.files, config, registry::FUNCTIONS).map_err(not_replayed)?;
+    let replay = Replay::read(&flags.files, config, &registry::functions()).map_err(not_replayed)?;
     if flags.dry_run {
         out::text(replay.describe());
         return Ok(());
