@@ -89,7 +89,7 @@ impl Mirror {
             SlotState::Stamped => device.absorb_stamp(name_of(state), seq, head.stamp),
             // Stable: no entry any more, but its stamp is still its request's.
             SlotState::Valid if seq <= Room::of(state).stable => {
-                device.absorb_stamp(name_of(state), seq, head.stamp)
+                device.absorb_stamp(name_of(state), seq, head.stamp);
             }
             SlotState::Valid => self.absorb_entry(place, (name_of(state).server, seq), device, effects),
             SlotState::Empty | SlotState::Daemon => {}
