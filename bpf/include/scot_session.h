@@ -83,7 +83,8 @@ static __always_inline struct scot_session *scot_session(__u32 server, __u64 id)
 	struct scot_session *session = scot_session_by_index(*hint);
 	__u32 *index;
 
-	if (session && session->id == id && session->server == server)
+	// Nobody's entry has the id 0.
+	if (id != 0 && session && session->id == id && session->server == server)
 		return session;
 	index = bpf_map_lookup_elem(&scot_session_index, &name);
 	if (!index)

@@ -113,28 +113,27 @@ fn build(root: &Path, out: &Path, name: &str, functions: &[Function]) {
 
 /// The list as the dispatcher reads it.
 fn list_of(functions: &[Function]) -> String {
-    let mut text: String =
-        functions.iter().map(|function| format!("#include \"{}.bpf.c\"\n", function.name)).collect();
-    let calls: Vec<String> =
-        functions.iter().enumerate().map(|(at, function)| format!("each({}, {at})", function.name)).collect();
-    text += &format!("#define SCOT_FUNCTIONS(each) {}\n", calls.join(" "));
-    let mut keepers = functions.iter().enumerate().filter(|(_, function)| function.keeps_places());
-    if let Some((at, Function { name, .. })) = keepers.next() {
-        text += &format!("#define SCOT_KEEPER(hook) {name}_##hook\n#define SCOT_KEEPER_NUMBER {at}\n");
+    let names = functions.iter().map(|function| &function.name);
+    let calls: Vec<String> = names.clone().zip(0..).map(|(name, at)| format!("each({name}, {at})")).collect();
+    let mut lines: Vec<String> = names.map(|name| format!("#include \"{name}.bpf.c\"")).collect();
+    lines.push(format!("#define SCOT_FUNCTIONS(each) {}", calls.join(" ")));
+    let mut keepers = functions.iter().zip(0..).filter(|(function, _)| function.keeps_places());
+    if let Some((Function { name, .. }, at)) = keepers.next() {
+        lines.push(format!("#define SCOT_KEEPER(hook) {name}_##hook"));
+        lines.push(format!("#define SCOT_KEEPER_NUMBER {at}"));
     }
     assert!(keepers.next().is_none(), "one function keeps the places of sessions, not two");
-    text
+    lines.join("\n") + "\n"
 }
 
 /// Says in Rust which functions there are, in their order, and what each counts: the fields of `struct NAME_counters`.
 fn say(out: &Path, functions: &[Function]) {
     let types = fs::read_to_string(out.join("dispatcher.skel.rs")).expect("it was just made");
-    let mut text = String::from("pub(crate) const FUNCTIONS: &[(&str, &[&str])] = &[\n");
-    for Function { name, .. } in functions {
-        let counters = fields_of(&types, &format!("{name}_counters"));
-        text += &format!("    ({name:?}, &{counters:?}),\n");
-    }
-    text += "];\n";
+    let one = |Function { name, .. }: &Function| {
+        format!("({name:?}, &{:?})", fields_of(&types, &format!("{name}_counters")))
+    };
+    let all: Vec<String> = functions.iter().map(one).collect();
+    let text = format!("pub(crate) const FUNCTIONS: &[(&str, &[&str])] = &[{}];\n", all.join(", "));
     fs::write(out.join("functions.rs"), text).expect("the folder is cargo's");
 }
 

@@ -229,6 +229,18 @@ pub(crate) fn load_failed(source: libbpf_rs::Error) -> KernelError {
     KernelError::Load { hint: load_hint(&source), source }
 }
 
+/// What is kept in `folder` has another layout, which this build cannot even end.
+pub(crate) fn other_layout(folder: &Path, found: u32, wanted: u32) -> KernelError {
+    let give_up = if prepared::is_set(folder) {
+        "as root: scot setup --group GROUP --remove, then scot setup --group GROUP".to_owned()
+    } else {
+        format!("rm -r {}", folder.display())
+    };
+    let layout = |number: u32| format!("layout {number}");
+    let (found, wanted) = (format!("tables of {}", layout(found)), layout(wanted));
+    KernelError::Kept { path: folder.to_owned(), found, wanted, give_up }
+}
+
 /// What is kept in `folder` is not what is wanted.
 pub(crate) fn refused(folder: &Path, found: String, wanted: String) -> KernelError {
     let remove = if prepared::is_set(folder) { "scot setup --release" } else { "rm -r" };

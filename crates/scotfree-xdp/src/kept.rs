@@ -5,7 +5,7 @@
 use crate::error::{bpf, system, KernelError};
 use crate::functions;
 use crate::kernel::{require_layout, table_path, TABLE_SHARED};
-use crate::shared::{Shared, SharedServer};
+use crate::shared::Shared;
 use crate::tables::{counters_of, sums_of, Counters, FunctionCounters};
 use libbpf_rs::{MapCore, MapHandle};
 use scotfree_core::{BootEpoch, DeviceId, Nanos, OrderNumber};
@@ -47,16 +47,12 @@ impl Kept {
 
     /// The last order number that was given, of all servers' orders.
     pub fn order_current(&self) -> OrderNumber {
-        self.of_servers(|server| server.order_current())
+        self.shared.servers().map(|server| server.order_current()).max().unwrap_or_default()
     }
 
     /// Until when the programs may acknowledge, to whichever server's clients.
     pub fn lease_until(&self) -> Nanos {
-        self.of_servers(|server| server.lease())
-    }
-
-    fn of_servers<T: Ord + Default>(&self, what: impl Fn(&SharedServer<'_>) -> T) -> T {
-        self.shared.servers().map(|server| what(&server)).max().unwrap_or_default()
+        self.shared.servers().map(|server| server.lease()).max().unwrap_or_default()
     }
 
     /// What the function with this name counted, over all processors and all daemons; nothing if it counts nothing.

@@ -4,7 +4,7 @@
 
 use super::holder::holder_of;
 use super::{TABLE_SHARED, TABLE_SLOTS};
-use crate::error::{bpf, refused, shut_out, system, KernelError};
+use crate::error::{bpf, other_layout, refused, shut_out, system, KernelError};
 use crate::links::{c_path, kept_links, remove_link};
 use crate::shared::{layout_of, VERSION};
 use libbpf_rs::{MapCore, MapHandle, Object, OpenObject};
@@ -181,7 +181,7 @@ pub(crate) fn require_layout(folder: &Path) -> Result<(), KernelError> {
     if layout == VERSION || layout == 0 {
         return Ok(());
     }
-    Err(refused(folder, format!("tables of layout {layout}"), format!("layout {VERSION}")))
+    Err(other_layout(folder, layout, VERSION))
 }
 
 fn require_slots(folder: &Path, count: u32, bytes: u32) -> Result<(), KernelError> {
@@ -292,6 +292,10 @@ mod tests {
             assert!(refused.contains(&wanted), "{refused}");
             assert!(refused.ends_with(&format!("give it up: rm -r {}", folder.display())), "{refused}");
         }
+        // A set's log cannot be ended by a build that cannot read it: the set goes.
+        std::fs::create_dir(folder.join("program-ingress")).expect("it can be made");
+        let refused = super::require_layout(&folder).expect_err("it is of another layout").to_string();
+        assert!(refused.contains("scot setup --group GROUP --remove, then"), "{refused}");
         std::fs::remove_dir_all(&folder).expect("it is ours");
     }
 

@@ -182,6 +182,20 @@ fn a_function_that_is_off_does_nothing() {
     assert_eq!((play.programs.kept(), play.programs.answered()), (40, 0));
 }
 
+/// An entry that is nobody's has the id 0, and keys that everybody knows.
+#[test]
+fn a_request_of_no_session_is_nobodys() {
+    let Some(kernel) = kernel() else { return };
+    enter_namespace();
+    let kernel = kernel.lock().expect("no other test has failed with it");
+    let mut play = Play::new(&kernel, &sides::config(true), false);
+    begin(&mut play);
+    send_all(&mut play, &Step::Expire { session: 0 });
+    // One bit makes the id of the first session 0.
+    let flip = (16 - 4) * 8;
+    send_all(&mut play, &Step::Damaged { of: Box::new(Step::update(0)), flip, cut: None });
+}
+
 #[test]
 fn without_a_keeper_of_places_requests_are_the_daemons() {
     let Some(kernel) = load(Kernel::load_for_tests(&config_of(Functions::NONE))) else { return };
@@ -189,7 +203,9 @@ fn without_a_keeper_of_places_requests_are_the_daemons() {
     let kernel = kernel.lock().expect("it is this test's");
     let mut play = Play::new(&kernel, &sides::config(true), false);
     begin(&mut play);
-    (0..10).for_each(|_| send_all(&mut play, &Step::update(0)));
+    for _ in 0..10 {
+        send_all(&mut play, &Step::update(0));
+    }
     assert_eq!(play.programs.kept(), 0);
 }
 
@@ -228,7 +244,9 @@ fn a_sampled_packet_is_told_with_what_became_of_it() {
     let lease = Step::Lease { raise: false, refused: false };
     let damaged = Step::Damaged { of: Box::new(Step::update(0)), flip: 8 * 200, cut: None };
     let steps = [lease, Step::Accept { session: 0, window: 8 }, Step::update(0), Step::update(0), damaged];
-    steps.iter().for_each(|step| send_all(&mut play, step));
+    for step in &steps {
+        send_all(&mut play, step);
+    }
     // The first request tells by which port its client lives, and is the daemon's.
     let told = play.programs.told();
     let outcomes: Vec<&str> = told.iter().map(|event| event.outcome).collect();
