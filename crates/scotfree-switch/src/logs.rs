@@ -721,7 +721,7 @@ mod tests {
     fn an_incarnation_is_larger_than_any_that_either_log_has_seen_and_durable_in_both() {
         let (ram, disk) = (Fake::default(), Fake::default());
         let old = with_epochs(wanted(), 6, 2);
-        disk.with(|inside| inside.meta = old.to_bytes().to_vec());
+        disk.with(|inside| inside.meta = old.to_bytes());
         let mut logs = Logs::new(Some(ram.log()), Some(disk.log()));
         let meta = logs.begin(wanted()).expect("they are ours");
         assert_eq!((meta.boot_epoch, meta.servers[0].epoch), (BootEpoch(7), Epoch(2)));
@@ -735,7 +735,7 @@ mod tests {
     fn an_incarnation_that_outlived_its_daemon_goes_on_unless_a_later_one_was_begun() {
         let fake = Fake::default();
         let old = LogMeta { boot_epoch: BootEpoch(6), ..wanted() };
-        fake.with(|inside| inside.meta = old.to_bytes().to_vec());
+        fake.with(|inside| inside.meta = old.to_bytes());
         let begun = |alive| {
             let wanted = LogMeta { boot_epoch: BootEpoch(alive), ..wanted() };
             Logs::new(Some(fake.log()), None).begin(wanted).expect("it is ours").boot_epoch
@@ -749,7 +749,7 @@ mod tests {
     fn a_log_of_other_settings_is_refused_with_both_named() {
         let fake = Fake::default();
         let other = LogMeta { window_max: 32, ..wanted() };
-        fake.with(|inside| inside.meta = other.to_bytes().to_vec());
+        fake.with(|inside| inside.meta = other.to_bytes());
         let error = Logs::new(Some(fake.log()), None).begin(wanted()).expect_err("another window");
         let text = error.to_string();
         assert!(text.contains("window_max 32") && text.contains("window_max 16"), "{text}");
