@@ -1,4 +1,5 @@
-# Sourced after common.sh: what cargo is told where the plane in the kernel cannot be built.
+# Sourced, from the root of the repository: what cargo is told where the plane in the kernel cannot be built.
+. scripts/common.sh
 without_kernel_plane=()
 if ! kernel_plane_can_be_built; then
   echo "leaving the plane in the kernel out of scot, which needs $kernel_plane_needs (scripts/setup.sh installs them)" >&2

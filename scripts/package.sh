@@ -30,7 +30,8 @@ make_deb() {
   stage "$target/release/scot" "$tree"
   write_control "$tree"
   find "$tree" -exec touch --no-dereference --date="@$epoch" {} +
-  SOURCE_DATE_EPOCH=$epoch dpkg-deb --root-owner-group -Zxz --build "$tree" "$folder/$deb" >/dev/null
+  SOURCE_DATE_EPOCH=$epoch dpkg-deb --root-owner-group -Zxz --build "$tree" "$folder/$deb.part" >/dev/null
+  mv "$folder/$deb.part" "$folder/$deb"
   rm -rf "$tree"
   echo "$folder/$deb"
 }

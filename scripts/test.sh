@@ -2,7 +2,6 @@
 # All tests, from the cheapest to the dearest. Ends with a line that counts them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-. scripts/common.sh
 . scripts/features.sh
 scot=$(target_folder)/release/scot
 workspace=(--workspace)

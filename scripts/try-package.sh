@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Tries what `make package` has made where nothing of Scotfree or its tools is: in a tree of a minimal Debian 12,
 # made by debootstrap. The Debian package is installed with what it asks for, examined by `scot doctor`, shown by
-# `scot demo`, used, and purged, after which nothing of it is left; the wheel makes a report. Only as root.
+# `scot demo`, used, and purged, after which nothing of it is left; the wheel makes a report; the image is built; the
+# units are started by systemd. `deb`, `wheel`, `image`, `units` try one of these. Only as root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$PWD/target/package
@@ -19,6 +20,13 @@ fail() {
   exit 1
 }
 
+for part in "$@"; do
+  case $part in deb | wheel | image | units) ;; *)
+    echo "try-package: there is no $part; there are: deb, wheel, image, units" >&2
+    exit 2
+    ;;
+  esac
+done
 [ "$(id -u)" = 0 ] || refuse "making a tree, its mounts and namespaces takes root: sudo make try-package"
 command -v debootstrap >/dev/null || refuse "debootstrap is needed and missing (Debian: apt-get install debootstrap)"
 debs=("$folder"/scotfree_*.deb) wheels=("$folder"/scotfree-*.whl)
@@ -43,7 +51,7 @@ clean() {
     umount "$place" 2>/dev/null || umount --lazy "$place" || return
   done
   mounted=()
-  rm -rf --one-file-system "$tree"
+  rm -rf --one-file-system "$tree" "$work/images"
 }
 trap clean EXIT
 
@@ -80,6 +88,7 @@ prepare_tree() {
   mount_in -t tmpfs tmpfs "$tree/dev/shm"
   mount_in -t tmpfs tmpfs "$tree/run"
   mount_in -t tmpfs tmpfs "$tree/tmp"
+  cp "${debs[0]}" "$tree/tmp/scotfree.deb"
   inside apt-get update -qq
 }
 
@@ -89,8 +98,7 @@ state() {
   cat "$tree"/etc/{passwd,group,shadow,gshadow}
 }
 
-try_deb() {
-  cp "${debs[0]}" "$tree/tmp/scotfree.deb"
+try_installed() {
   say "apt-get install ./scotfree.deb, with what it depends on and recommends"
   install_in /tmp/scotfree.deb
   inside dpkg -s scotfree | grep -E '^(Version|Depends|Recommends):'
@@ -104,6 +112,12 @@ try_deb() {
     inside scot demo --service redis --plane "$plane" --seconds 3
   done
   try_papers
+}
+
+# The package: installed, used, purged.
+try_deb() {
+  try_installed
+  try_purge
 }
 
 # Pages, completions and units.
@@ -177,7 +191,7 @@ try_wheel() {
   inside /opt/study/bin/scot-study fleet --spans 20000 --methods 50 --to /tmp/fleet >/dev/null
   inside /opt/study/bin/scot-study report /tmp/fleet -o /tmp/report.html
   inside grep -q Content-Security-Policy /tmp/report.html
-  inside dpkg -i /tmp/scotfree.deb >/dev/null
+  install_in /tmp/scotfree.deb
   inside env PATH=/usr/sbin:/usr/bin:/opt/study/bin scot study --help | head -1
 }
 
@@ -189,7 +203,7 @@ try_units() {
   fi
   say "the units, under systemd"
   install_in --no-install-recommends systemd systemd-sysv dbus
-  inside dpkg -i /tmp/scotfree.deb >/dev/null
+  install_in /tmp/scotfree.deb
   install -m 0755 scripts/try-units.sh "$tree/opt/"
   cat >"$tree/etc/systemd/system/try-units.service" <<END
 [Unit]
@@ -212,7 +226,7 @@ boot() {
   mounted=()
   mount_in -t tmpfs tmpfs /run/systemd/nspawn
   mount_in -t bpf bpf "$work/bpf"
-  timeout --kill-after=10 180 systemd-nspawn --quiet -D "$tree" --register=no --keep-unit --private-network \
+  timeout --kill-after=10 600 systemd-nspawn --quiet -D "$tree" --register=no --keep-unit --private-network \
     --capability=all --system-call-filter=bpf --bind="$work/bpf:/sys/fs/bpf" --console=pipe \
     --boot systemd.log_target=null </dev/null >"$work/boot.log" 2>&1 || true
 }
@@ -250,9 +264,6 @@ in_store() { BUILDAH_ISOLATION=chroot buildah "${image_store[@]}" "$@"; }
 
 make_tree
 prepare_tree
-try_deb
-try_purge
-try_wheel
-try_image
-try_units
+[ $# -gt 0 ] || set -- deb wheel image units
+for part in "$@"; do "try_$part"; done
 say "tried: ${debs[0]##*/}, ${wheels[0]##*/}"

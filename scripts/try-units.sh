@@ -12,7 +12,7 @@ fail() {
 }
 # Waits until a unit's log has said something.
 said() {
-  tries=100
+  tries=300
   until journalctl --no-pager -q -o cat -u "$1" | grep -q "$2"; do
     tries=$((tries - 1))
     [ $tries -gt 0 ] || fail "$1 did not say: $2"

@@ -14,6 +14,7 @@ pub const ENTRY: RemedyEntry = RemedyEntry {
     ],
     covers: &[
         "crates/remedy-persist",
+        "crates/scotfree-device",
         "crates/scotfree-io",
         "crates/scotfree-rpc",
         "crates/scotfree-session",

@@ -669,7 +669,7 @@ mod tests {
         walk(&Cli::command(), "scot");
     }
 
-    /// Those of the Python package are typed by python/tests/test_docs.py.
+    /// Those of the Python package are typed by `python/tests/test_docs.py`.
     #[test]
     fn what_the_documents_say_can_be_typed() {
         let documents = [include_str!("../../../README.md"), include_str!("../../../docs/redis.md")];

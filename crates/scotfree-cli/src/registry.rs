@@ -60,15 +60,15 @@ pub fn json() -> String {
 
 /// The registry in words.
 pub fn text() -> String {
-    let one = |entry: &RemedyEntry| {
-        let removes = Shown::of(entry).removes.join(", ");
-        let needs: String = entry.preconditions.iter().map(|needed| format!("    - {needed}\n")).collect();
-        format!(
-            "{}: {}\n  takes off the critical path: {removes}\n  needs:\n{needs}",
-            entry.name, entry.about
-        )
-    };
-    REMEDIES.iter().map(|entry| one(entry)).collect()
+    REMEDIES.iter().map(|entry| in_words(entry)).collect::<Vec<_>>().join("\n")
+}
+
+fn in_words(entry: &RemedyEntry) -> String {
+    let removes = Shown::of(entry).removes.join(", ");
+    let head = format!("{}: {}", entry.name, entry.about);
+    let mut lines = vec![head, format!("  takes off the critical path: {removes}"), "  needs:".to_owned()];
+    lines.extend(entry.preconditions.iter().map(|needed| format!("    - {needed}")));
+    lines.join("\n")
 }
 
 #[cfg(test)]

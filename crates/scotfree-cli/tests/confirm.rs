@@ -88,7 +88,9 @@ fn said(output: &Output) -> String {
 fn ends(output: &Output, code: i32, parts: &[&str]) {
     let said = said(output);
     assert_eq!(output.status.code(), Some(code), "{said}");
-    parts.iter().for_each(|part| assert!(said.contains(part), "no `{part}` in: {said}"));
+    for part in parts {
+        assert!(said.contains(part), "no `{part}` in: {said}");
+    }
 }
 
 #[test]

@@ -395,8 +395,8 @@ fn a_device_takes_over_faults_on_purpose_and_names_the_rest() {
         lab.spawn("device", &spec).expect("the command runs")
     };
     assert!(scot(&["key", "new", "key"]).wait(PATIENCE).is_some_and(|status| status.success()));
-    write("loss = 0.5\n");
-    let switch = scot(&["switch", "--metrics", "127.0.0.1:9102"]);
+    write("loss = 0.5\nmetrics = \"127.0.0.1:9102\"\n");
+    let switch = scot(&["switch"]);
     switch.wait_for_output("scot: ready switch 10.77.0.254:51000", PATIENCE).expect("it serves");
     let ask = "exec 3<>/dev/tcp/127.0.0.1/9102; printf 'GET /metrics HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3";
     let answer = lab.run("device", "bash", ["-c", ask]).expect("it answers");
@@ -408,7 +408,7 @@ fn a_device_takes_over_faults_on_purpose_and_names_the_rest() {
     assert_eq!(second.wait(PATIENCE).and_then(|status| status.code()), Some(3));
     let said = second.error_output();
     assert!(said.contains(&format!("in use by process {}", switch.pid())), "{said}");
-    let pmem = scot(&["switch", "--log", "pmem:pmem.log"]);
+    let pmem = scot(&["switch", "--log", "pmem:pmem.log", "--metrics", "127.0.0.1:9103"]);
     assert_eq!(
         pmem.wait(PATIENCE).and_then(|status| status.code()),
         Some(3),

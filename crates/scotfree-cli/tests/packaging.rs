@@ -44,11 +44,7 @@ fn values<'t>(unit: &'t str, key: &str) -> Vec<&'t str> {
 /// The words that a unit gives to the command, at its start and before.
 fn command_lines(unit: &str) -> Vec<Vec<&str>> {
     let lines = [values(unit, "ExecStartPre"), values(unit, "ExecStart")].concat();
-    lines
-        .iter()
-        .filter_map(|line| Some(line.trim_start_matches('+').strip_prefix(INSTALLED)?))
-        .map(words)
-        .collect()
+    lines.iter().filter_map(|line| line.trim_start_matches('+').strip_prefix(INSTALLED)).map(words).collect()
 }
 
 fn words(line: &str) -> Vec<&str> {

@@ -141,3 +141,23 @@ impl DeviceConfig {
         &self.servers[usize::from(server.0)]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn servers(count: usize) -> Vec<Served> {
+        let address = |at: usize| SocketAddr::from(([10, 0, 0, at as u8], 51_000));
+        (0..count).map(|at| Served::new(address(at))).collect()
+    }
+
+    #[test]
+    fn a_device_serves_one_to_servers_max_servers_with_an_address_each() {
+        assert_eq!(check_servers(&servers(0)), Err(ConfigError::NoServer));
+        assert_eq!(check_servers(&servers(SERVERS_MAX)), Ok(()));
+        let one_more = check_servers(&servers(SERVERS_MAX + 1)).expect_err("one is too many");
+        assert!(one_more.to_string().contains("behind another device"), "{one_more}");
+        let twice = [servers(2), servers(1)].concat();
+        assert_eq!(check_servers(&twice), Err(ConfigError::ServerTwice(twice[0].address)));
+    }
+}

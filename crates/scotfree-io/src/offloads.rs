@@ -12,7 +12,7 @@ use std::path::Path;
 pub enum Offload {
     /// Checksums are filled in by the card, and on a cable of the kernel's own by nobody.
     TxChecksums,
-    /// Long TCP segments are cut by the card.
+    /// Long TCP segments are cut by the card; of its kinds those that a plain connection has.
     Tso,
     /// Long segments are cut late.
     Gso,

@@ -14,6 +14,7 @@ use scotfree_io::offloads::{self, Offload};
 use state::{existing_namespaces, names_in, state_file_of, State};
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -308,15 +309,30 @@ fn set_up_port(topology: &Topology, host: &Host, port: &Port) -> Result<(), Trou
 /// Offloads as the device needs them (design.md section 6): whole checksums and no merged packets on the
 /// wire; GRO, which switches a veth to polling, where the port polls. Without them packets would vanish unseen.
 fn set_offloads(namespace: &str, port: &Port) -> Result<(), Trouble> {
-    let off = [Offload::TxChecksums, Offload::Tso, Offload::Gso].map(|offload| (offload, false));
-    let settings = off.into_iter().chain([(Offload::Gro, port.polls)]).collect::<Vec<_>>();
-    offloads::set_in(&Path::new(NAMESPACES).join(namespace), &port.name, &settings).map_err(|error| {
+    if find_tool("ethtool").is_some() {
+        let gro = if port.polls { "on" } else { "off" };
+        let settings = ["tx", "off", "tso", "off", "gso", "off", "gro", gro];
+        let words = ["netns", "exec", namespace, "ethtool", "-K", &port.name];
+        return run("ip", words.into_iter().chain(settings)).map(drop);
+    }
+    set_offloads_ourselves(namespace, &port.name, false, port.polls).map_err(|error| {
         Trouble::new(
             format!("switch offloads of {} in {namespace} off", port.name),
             error,
-            "it takes CAP_SYS_ADMIN and CAP_NET_ADMIN here; see: scot doctor",
+            "it takes CAP_SYS_ADMIN and CAP_NET_ADMIN here (scot doctor); or install the tool: apt-get install ethtool",
         )
     })
+}
+
+/// The same where the tool is not installed: all that the kernel does to what a host sends, and GRO.
+fn set_offloads_ourselves(namespace: &str, port: &str, sending: bool, gro: bool) -> io::Result<()> {
+    let settings = [
+        (Offload::TxChecksums, sending),
+        (Offload::Tso, sending),
+        (Offload::Gso, sending),
+        (Offload::Gro, gro),
+    ];
+    offloads::set_in(&Path::new(NAMESPACES).join(namespace), port, &settings)
 }
 
 /// What this process may do about network namespaces.
@@ -401,8 +417,14 @@ mod tests {
             neighbours.contains("10.77.0.254") && neighbours.contains("02:5c:07:00:00:fe"),
             "{neighbours}"
         );
-        assert_offloads(&lab, "client", "eth0", "on");
-        assert_offloads(&lab, "device", "client0", "off");
+        assert_offloads(&lab, "client", "eth0", ["off", "on"]);
+        assert_offloads(&lab, "device", "client0", ["off", "off"]);
+        // As where there is no tool.
+        let namespace = lab.namespace("device");
+        for (sending, gro, states) in [(true, true, ["on", "on"]), (false, false, ["off", "off"])] {
+            set_offloads_ourselves(&namespace, "client0", sending, gro).expect("the kernel does it");
+            assert_offloads(&lab, "device", "client0", states);
+        }
         // A child with a child of its own: both must go.
         let spec = ProcessSpec::new("idle", "sh", run_folder.path()).args(["-c", "sleep 1000 & sleep 1000"]);
         let process = lab.spawn("server", &spec).expect("sh starts");
@@ -536,23 +558,22 @@ mod tests {
         assert!(namespaces_of("t-user").is_empty());
     }
 
-    /// What a tool says of them that the lab itself does not use.
-    fn assert_offloads(lab: &Lab, role: &str, port: &str, gro: &str) {
+    /// What the tool says of them: those of sending, and GRO.
+    fn assert_offloads(lab: &Lab, role: &str, port: &str, [sending, gro]: [&str; 2]) {
         if find_tool("ethtool").is_none() {
             eprintln!("SKIP: there is no ethtool to say what offloads a port has");
             return;
         }
         let told = lab.run(role, "ethtool", ["-k", port]).expect("ethtool runs there");
         for (feature, state) in [
-            ("tx-checksumming", "off"),
-            ("tcp-segmentation-offload", "off"),
-            ("generic-segmentation-offload", "off"),
+            ("tx-checksumming", sending),
+            ("tx-tcp-segmentation", sending),
+            ("tx-tcp6-segmentation", sending),
+            ("generic-segmentation-offload", sending),
             ("generic-receive-offload", gro),
         ] {
-            assert!(
-                told.lines().any(|line| line.starts_with(&format!("{feature}: {state}"))),
-                "{feature}: {told}"
-            );
+            let wanted = format!("{feature}: {state}");
+            assert!(told.lines().any(|line| line.trim().starts_with(&wanted)), "no {wanted} in {told}");
         }
     }
 

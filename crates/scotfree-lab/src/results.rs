@@ -271,7 +271,9 @@ pub fn judge(results: &[ExperimentResult], repository: &Path) -> ClaimsReport {
         judge_one(&mut report, result, repository);
     }
     let legend = machines.legend(|result| results[result].experiment.clone());
-    legend.iter().for_each(|said| line(&mut report.text, said));
+    for said in &legend {
+        line(&mut report.text, said);
+    }
     let count: usize = results.iter().map(|result| result.claims.len() + result.unmeasured.len()).sum();
     let ClaimsReport { missed_count, stale_count, unmeasured_count, .. } = &report;
     let mut sum = format!("{count} claims, {missed_count} missed, {stale_count} older than the code");
@@ -286,7 +288,9 @@ fn judge_one(report: &mut ClaimsReport, result: &ExperimentResult, repository: &
     let marks = marks_of(result, repository);
     let confirmed = confirmed_now(result, repository);
     line(&mut report.text, &format!("  measured {}", circumstances(&result.environment)));
-    marks.iter().for_each(|mark| line(&mut report.text, &format!("  older than the code: {mark}")));
+    for mark in &marks {
+        line(&mut report.text, &format!("  older than the code: {mark}"));
+    }
     for confirmation in &result.confirmed {
         let of_now = if Some(confirmation) == confirmed { ", the code of now" } else { "" };
         let said = circumstances(&confirmation.environment);
@@ -414,8 +418,12 @@ pub fn render_table(results: &[ExperimentResult]) -> String {
     }
     let legend = machines.legend(|result| (result + 1).to_string());
     if let Some((first, rest)) = legend.split_first() {
-        line(&mut text, &format!("\n{first}\n"));
-        rest.iter().for_each(|machine| line(&mut text, &format!("- {machine}")));
+        for said in ["", first, ""] {
+            line(&mut text, said);
+        }
+        for machine in rest {
+            line(&mut text, &format!("- {machine}"));
+        }
     }
     text
 }

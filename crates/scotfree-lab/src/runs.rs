@@ -263,8 +263,8 @@ fn measure(
     let priority = Priority::decide(options.priority, runner.is_timed, experiment)
         .map_err(|problem| RunError::Priority { experiment: experiment.name.clone(), problem })?;
     let halt_poll = experiment.halt_poll_ns.map(HaltPoll::set).transpose()?;
-    let mut environment = Environment::observe(repository(options), &experiment.covers);
-    environment.priority = priority.name().to_owned();
+    let observed = Environment::observe(repository(options), &experiment.covers);
+    let environment = Environment { priority: priority.name().to_owned(), ..observed };
     let context = Context { priority, ..Context::new(experiment, options, interrupt, halt_poll)? };
     eprintln!("{}: {} ({priority} priority)", experiment.name, experiment.title);
     let series = (runner.run)(&context);

@@ -64,19 +64,18 @@ def run(program: str, description: str, commands: Commands, words: Sequence[str]
     """Runs the command that the words name; returns the exit code."""
     named = commands.named(words)
     try:
-        command = commands.load(named) if named is not None else None
+        loaded = {} if named is None else {named: commands.load(named)}
     except KeyboardInterrupt:
         return interrupted(program)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names are the user's, and not every terminal has all letters.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        flags = parser_of(program, description, commands, {named: command}).parse_args(words)
+        flags = parser_of(program, description, commands, loaded).parse_args(words)
     except SystemExit as ended:
         raise SystemExit(_flushed(program, ended.code, told)) from None
     # The parser takes no other word for a command than the one that was loaded.
-    assert command is not None
-    return _flushed(program, _code(program, command, flags, told), told)
+    return _flushed(program, _code(program, loaded[flags.command], flags, told), told)
 
 
 def _code(program: str, command: Command, flags: argparse.Namespace, told: Told) -> int:
@@ -134,7 +133,7 @@ def _refuse(program: str, error: UserError) -> int:
 
 
 def parser_of(
-    program: str, description: str, commands: Commands, loaded: Mapping[str | None, Command | None]
+    program: str, description: str, commands: Commands, loaded: Mapping[str, Command]
 ) -> argparse.ArgumentParser:
     """What reads the words; it knows the flags of those commands that are loaded."""
     parser = argparse.ArgumentParser(prog=program, description=description)

@@ -67,7 +67,7 @@ pub fn compare(recorded: &Claim, repetitions: usize, now: &Computed) -> Comparis
     } else {
         (spread.min, spread.max)
     };
-    let is_exact = is_counted && least == most;
+    let is_exact = is_counted && least >= most;
     let margin = if is_exact { 0.0 } else { (most - least) / 2.0 + DRIFT * spread.median.abs() };
     let (low, high) = (least - margin, most + margin);
     let values = match recorded.formula {

@@ -94,12 +94,14 @@ fn render_beside_redis(results: &[ExperimentResult]) -> (String, Vec<String>) {
         match claim_of(results, row.experiment, row.claim) {
             Some(claim) => rows.push(render_row(row, claim)),
             None => {
-                missing.push(format!("README has no row of `{}`: no claim “{}”", row.experiment, row.claim))
+                missing.push(format!("README has no row of `{}`: no claim “{}”", row.experiment, row.claim));
             }
         }
     }
     let mut text = String::from("| beside Redis alone | with Scotfree | spread | |\n|---|---|---|---|\n");
-    rows.iter().for_each(|row| line(&mut text, row));
+    for row in &rows {
+        line(&mut text, row);
+    }
     if let Some(sentence) = sentence_on_cuts(results) {
         line(&mut text, "");
         line(&mut text, &sentence);

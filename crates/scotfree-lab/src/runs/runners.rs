@@ -101,13 +101,9 @@ mod tests {
         for name in OF_THE_KERNEL_PLANE {
             let experiment = Experiment { runner: name.into(), ..example() };
             let found = runner_of(&experiment).map(|runner| runner.name);
-            match found {
-                Ok(found) => assert_eq!((found, cfg!(feature = "xdp")), (name, true)),
-                Err(error) => {
-                    assert!(!cfg!(feature = "xdp"));
-                    assert!(error.to_string().contains("without the kernel plane"), "{error}");
-                }
-            }
+            let said = found.map_or_else(|error| error.to_string(), str::to_owned);
+            let wanted = if cfg!(feature = "xdp") { name } else { "built without the kernel plane" };
+            assert!(said.contains(wanted), "{said}");
         }
     }
 }

@@ -52,11 +52,11 @@ impl Toy {
         }
         let mut answer = Header::new(Kind::Response, id, device.server_epoch(ServerIndex(0)));
         (answer.seq_num, answer.key_hash) = (header.seq_num, header.key_hash);
-        let answered_by = Answerer::device(self.device, Family::Cache);
+        let answered_by = Answerer::device(self.device, Family::Trial);
         let tail = Tail::Response(ResponseTail { answered_by, ..ResponseTail::default() });
         let payload = TOY_KEY_HASH.to_le_bytes();
         let mut bytes = Vec::new();
-        emit(&answer, &tail, &payload, &session.keys.server_to_client, &mut bytes);
+        emit(&answer, &tail, &payload, &session.keys.device_to_client, &mut bytes);
         vec![Leaving::Originated { to: sent.from, bytes }]
     }
 }

@@ -12,20 +12,20 @@ fn parse(plot: &str) -> Result<Plot, ConfigError> {
 #[test]
 fn what_is_not_allowed_is_named_with_its_line() {
     for (plot, line, problem) in [
-        ("kind = 'pie'", 14, "unknown variant `pie`"),
-        ("kind = 'points'\nmetric = ['p50_us']", 15, "unknown field `metric`"),
-        ("kind = 'points'", 14, "0 metrics; allowed are 1 to 4"),
-        ("kind = 'bars'\nmetrics = ['a', 'b', 'c', 'd', 'e']", 15, "5 metrics"),
-        ("kind = 'points'\nmetrics = ['a']\nx = 'size'", 16, "allowed are title, arms, metrics"),
-        ("kind = 'cdf'\nmetrics = ['a']", 15, "a plot of kind `cdf` has none"),
-        ("kind = 'cdf'\narms = ['slow-2']", 15, "there is no arm `slow-2`"),
-        ("kind = 'bars'\nmetrics = ['a']\nby = 'kind'", 16, "`slow-8` has no setting `kind`"),
-        ("kind = 'bars'\nmetrics = ['a']\nx = 'size'", 14, "`slow-1` and `fast-1` stand in the same place"),
-        ("kind = 'curve'\nmetrics = ['a']", 14, "a curve needs either `x`"),
-        ("kind = 'curve'\nmetrics = ['a']\nx = 'size'\nx_metric = 'b'", 14, "not both"),
-        ("kind = 'curve'\nmetrics = ['a']\nx = 'mode'\nby = 'size'", 14, "the arm `slow-1` has `slow`"),
-        ("kind = 'ratio'\nmetrics = ['a']", 14, "a ratio needs `x`"),
-        ("kind = 'ratio'\nmetrics = ['a']\nx = 'size'", 14, "a ratio needs `compare"),
+        ("kind = 'pie'", 15, "unknown variant `pie`"),
+        ("kind = 'points'\nmetric = ['p50_us']", 16, "unknown field `metric`"),
+        ("kind = 'points'", 15, "0 metrics; allowed are 1 to 4"),
+        ("kind = 'bars'\nmetrics = ['a', 'b', 'c', 'd', 'e']", 16, "5 metrics"),
+        ("kind = 'points'\nmetrics = ['a']\nx = 'size'", 17, "allowed are title, arms, metrics"),
+        ("kind = 'cdf'\nmetrics = ['a']", 16, "a plot of kind `cdf` has none"),
+        ("kind = 'cdf'\narms = ['slow-2']", 16, "there is no arm `slow-2`"),
+        ("kind = 'bars'\nmetrics = ['a']\nby = 'kind'", 17, "`slow-8` has no setting `kind`"),
+        ("kind = 'bars'\nmetrics = ['a']\nx = 'size'", 15, "`slow-1` and `fast-1` stand in the same place"),
+        ("kind = 'curve'\nmetrics = ['a']", 15, "a curve needs either `x`"),
+        ("kind = 'curve'\nmetrics = ['a']\nx = 'size'\nx_metric = 'b'", 15, "not both"),
+        ("kind = 'curve'\nmetrics = ['a']\nx = 'mode'\nby = 'size'", 15, "the arm `slow-1` has `slow`"),
+        ("kind = 'ratio'\nmetrics = ['a']", 15, "a ratio needs `x`"),
+        ("kind = 'ratio'\nmetrics = ['a']\nx = 'size'", 15, "a ratio needs `compare"),
     ] {
         let error = parse(plot).expect_err(problem);
         assert!(error.to_string().contains(problem), "{error}");
@@ -47,7 +47,7 @@ fn what_cannot_be_divided_is_named() {
             Ok(_) => assert_eq!(problem, "", "{plot}"),
             Err(error) => {
                 assert!(!problem.is_empty() && error.to_string().contains(problem), "{error}");
-                assert_eq!(error.line, 17, "{error}");
+                assert_eq!(error.line, 18, "{error}");
             }
         }
     }

@@ -12,7 +12,9 @@ use std::path::Path;
 fn slower(times: f64) -> Vec<Measurement> {
     let mut series = series();
     for measurement in series.iter_mut().filter(|measurement| measurement.arm == "slow") {
-        measurement.values.values_mut().for_each(|value| *value *= times);
+        for value in measurement.values.values_mut() {
+            *value *= times;
+        }
     }
     series
 }

@@ -40,7 +40,9 @@ impl Alone {
 
     /// SIGKILL for both.
     pub fn kill(&self) {
-        [&self.every_second, &self.always].into_iter().for_each(|redis| redis.process.kill());
+        for redis in [&self.every_second, &self.always] {
+            redis.process.kill();
+        }
     }
 }
 

@@ -39,23 +39,19 @@ impl Stage<'_> {
         let _client = self.site.start_client_sidecar(&SIDECAR)?;
         let (_writers, mut history) = start_writers(&self.site, self.server.service)?;
         let half = self.options.span / 2;
-        let failure = match self.alone.take() {
-            Some(mut alone) => {
-                teller.say(&format!("{WRITERS}; beside them others write to Redis alone (everysec)"));
-                alone.always.process.kill();
-                let control = Control::start(&self.site, &mut alone.every_second)?;
-                let failure = Failure { site: &self.site, server: &mut self.server, interrupt, teller };
-                Some(failure.come(control, &mut history, half)?)
-            }
-            None => {
-                teller.say(&format!(
-                    "{WRITERS}; then kill -9 of the server, which a Redis alone survives as well"
-                ));
-                history.write()?;
-                write_for(&mut history, half, interrupt)?;
-                self.server.kill();
-                None
-            }
+        let failure = if let Some(mut alone) = self.alone.take() {
+            teller.say(&format!("{WRITERS}; beside them others write to Redis alone (everysec)"));
+            alone.always.process.kill();
+            let control = Control::start(&self.site, &mut alone.every_second)?;
+            let failure = Failure { site: &self.site, server: &mut self.server, interrupt, teller };
+            Some(failure.come(control, &mut history, half)?)
+        } else {
+            teller
+                .say(&format!("{WRITERS}; then kill -9 of the server, which a Redis alone survives as well"));
+            history.write()?;
+            write_for(&mut history, half, interrupt)?;
+            self.server.kill();
+            None
         };
         self.recover(interrupt, teller)?;
         write_for(&mut history, half, interrupt)?;

@@ -68,7 +68,7 @@ impl Stage<'_> {
         self.keep(&[&baseline_trace, &trace])?;
         let baseline = report("without remedy", &baseline_trace)?;
         let remedy = report("persist, SET early", &trace)?;
-        self.show_seen(&seen, teller);
+        show_seen(&seen, teller);
         teller.say(
             "the same calls behind the sidecars, stage by stage (from the client's sidecar on), the median one and a slow one:",
         );
@@ -97,15 +97,6 @@ impl Stage<'_> {
         let (redis_everysec, redis_always) =
             if alone.is_some() { (Some(next()), Some(next())) } else { (None, None) };
         Ok(Seen { redis_everysec, redis_always, without_remedy: next(), persist: next() })
-    }
-
-    fn show_seen(&self, seen: &Seen, teller: &mut Teller<'_>) {
-        teller.say(SEEN);
-        teller.show(&table(seen));
-        if let Some(beside_redis) = beside_redis(seen) {
-            teller.say(&beside_redis);
-            teller.say(SURVIVES);
-        }
     }
 
     /// Copies the records of calls to where somebody wants them.
@@ -178,6 +169,15 @@ impl Stage<'_> {
         }
         bar.finish_and_clear();
         Ok(loads)
+    }
+}
+
+fn show_seen(seen: &Seen, teller: &mut Teller<'_>) {
+    teller.say(SEEN);
+    teller.show(&table(seen));
+    if let Some(beside_redis) = beside_redis(seen) {
+        teller.say(&beside_redis);
+        teller.say(SURVIVES);
     }
 }
 

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# That a remedy is one folder and a line in the registry: in a copy of the tree each remedy's folder is deleted with
+# its lines, and everything else still builds; then the toy is added by its folder and its lines, and `scot` lists it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/common.sh
+export CARGO_TARGET_DIR=${APART_TARGET:-$(target_folder)/apart}
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+registry=crates/scotfree-cli/src/registry.rs
+
+copy_tree() {
+  rm -rf "$copy/tree"
+  mkdir -p "$copy/tree"
+  git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' path; do
+    [ ! -e "$path" ] || printf '%s\0' "$path"
+  done | tar -c --null -T - | tar -x -C "$copy/tree"
+}
+
+# Its folder, and every line of a manifest or of the registry that names it.
+delete_remedy() { # NAME
+  rm -rf "crates/remedy-$1"
+  find . -name Cargo.toml -exec sed -i "/remedy-$1\(-[a-z]*\)\?\(\.workspace\)\? *=/d; s/, \"dep:remedy-$1-kernel\"//" {} +
+  sed -i "/remedy_$1/d" "$registry"
+  sed -i "/^$1$/d" bpf/functions.order
+}
+
+for folder in crates/remedy-*; do
+  name=${folder#crates/remedy-}
+  copy_tree
+  (
+    cd "$copy/tree"
+    delete_remedy "$name"
+    cargo check -q --offline --workspace --lib --bins --no-default-features
+  ) || { echo "remedies-apart: without remedy-$name the rest does not build" >&2; exit 1; }
+  echo "without remedy-$name everything else builds"
+done
+
+copy_tree
+(
+  cd "$copy/tree"
+  git mv -k . . 2>/dev/null || true
+  mv fixtures/remedy-toy crates/remedy-toy
+  sed -i 's#fixtures/remedy-toy#crates/remedy-toy#; s#, "crates/remedy-toy"\]#]#' Cargo.toml
+  sed -i 's#^remedy-persist.workspace = true#&\nremedy-toy.workspace = true#' crates/scotfree-cli/Cargo.toml
+  sed -i 's#^\( *\)&remedy_persist::ENTRY,\?#&\n\1\&remedy_toy::ENTRY,#; s#remedy_persist::MAKER#remedy_toy::MAKER, &#' "$registry"
+  cargo run -q --offline -p scotfree-cli --no-default-features -- remedies | grep '^toy: '
+) || { echo "remedies-apart: the toy is not one folder and one line" >&2; exit 1; }
