@@ -289,8 +289,10 @@ pub fn failed(error: RunError) -> Failure {
         RunError::Unknown { .. } | RunError::UnknownRunner { .. } | RunError::Config(_) => {
             Failure::usage(error)
         }
-        RunError::LeftOut { .. } | RunError::Priority { .. } => Failure::environment(error),
-        RunError::Trouble(_) | RunError::Interrupted => Failure::environment(error),
+        RunError::LeftOut { .. }
+        | RunError::Priority { .. }
+        | RunError::Trouble(_)
+        | RunError::Interrupted => Failure::environment(error),
     }
 }
 
