@@ -23,6 +23,11 @@ delete_remedy() { # NAME
   find . -name Cargo.toml -exec sed -i "/remedy-$1\(-[a-z]*\)\?\(\.workspace\)\? *=/d; s/, \"dep:remedy-$1-kernel\"//" {} +
   sed -i "/remedy_$1/d" "$registry"
   sed -i "/^$1$/d" bpf/functions.order
+  # Cargo refuses a pattern of members that nothing fits.
+  local part
+  for part in kernel world; do
+    compgen -G "crates/remedy-*/$part" >/dev/null || sed -i "s#, \"crates/remedy-\*/$part\"##" Cargo.toml
+  done
 }
 
 for folder in crates/remedy-*; do
