@@ -171,8 +171,9 @@ fn a_command_that_the_memory_limit_has_ended_is_told_from_one_that_it_has_not() 
 }
 
 /// A command under limits that has said that it is up.
-fn start(folder: &Scratch, script: &str) -> Child {
-    let script = format!("echo $$ >pid.new; mv pid.new pid; {script}");
+/// A command that says who it is when it is ready: after `first`.
+fn start(folder: &Scratch, first: &str, script: &str) -> Child {
+    let script = format!("{first}; echo $$ >pid.new; mv pid.new pid; {script}");
     let mut command = Command::new(SCOT);
     command.args(["lab", "device", "--memory", "1GB", "--", "sh", "-c", &script]).current_dir(folder.path());
     let child = command.stderr(Stdio::piped()).spawn().expect("it runs");
@@ -218,7 +219,7 @@ fn a_signal_reaches_the_command_and_its_group_goes_with_it() {
         return;
     }
     let folder = folder("device-signal");
-    let child = start(&folder, "trap 'exit 7' TERM; while :; do sleep 0.02; done");
+    let child = start(&folder, "trap 'exit 7' TERM", "while :; do sleep 0.02; done");
     let groups = groups_of(pid_in(&folder));
     assert!(!groups.is_empty());
     signal("TERM", child.id());
@@ -233,8 +234,7 @@ fn who_does_not_heed_the_first_signal_is_ended_by_the_second() {
         return;
     }
     let folder = folder("device-deaf");
-    let child =
-        start(&folder, "trap 'touch heard' TERM; trap 'touch heard' HUP; while :; do sleep 0.02; done");
+    let child = start(&folder, "trap 'touch heard' TERM HUP", "while :; do sleep 0.02; done");
     signal("TERM", child.id());
     assert!(wait_until(PATIENCE, || folder.path().join("heard").exists()), "the first reaches it");
     signal("HUP", child.id());
@@ -248,7 +248,7 @@ fn what_a_killed_run_leaves_is_swept() {
         return;
     }
     let folder = folder("device-killed");
-    let mut child = start(&folder, "sleep 1000 & wait");
+    let mut child = start(&folder, ":", "sleep 1000 & wait");
     let pid = pid_in(&folder);
     let groups = groups_of(pid);
     child.kill().and_then(|()| child.wait()).expect("it is ours");
