@@ -8,6 +8,8 @@ export CARGO_TARGET_DIR=${APART_TARGET:-$(target_folder)/apart}
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 registry=crates/scotfree-cli/src/registry.rs
+# Built once and run for a moment: quickly built is what counts.
+quick=(--config profile.dev.opt-level=0 --config 'profile.dev.package."*".opt-level=0' --config profile.dev.debug=0)
 
 copy_tree() {
   rm -rf "$copy/tree"
@@ -37,7 +39,7 @@ for folder in crates/remedy-*; do
     cd "$copy/tree"
     delete_remedy "$name"
     # The command line is the one that names it: in its registry, and where it runs the simulator's world.
-    cargo check -q --offline --workspace --exclude scotfree-cli --exclude scotfree-kernels --exclude scotfree-xdp --lib --bins
+    cargo check -q "${quick[@]}" --offline --workspace --exclude scotfree-cli --exclude scotfree-kernels --exclude scotfree-xdp --lib --bins
   ) || { echo "remedies-apart: without remedy-$name the rest does not build" >&2; exit 1; }
   echo "without remedy-$name everything else builds"
 done
@@ -49,6 +51,6 @@ copy_tree
   sed -i 's#, "fixtures/remedy-toy"##; s#fixtures/remedy-toy#crates/remedy-toy#' Cargo.toml
   sed -i 's#^remedy-persist.workspace = true#&\nremedy-toy.workspace = true#' crates/scotfree-cli/Cargo.toml
   sed -i 's#remedy!(remedy_persist, remedy_persist_kernel)#remedy!(remedy_toy), &#' "$registry"
-  listed=$(cargo run -q --offline -p scotfree-cli --no-default-features -- remedies)
+  listed=$(cargo run -q "${quick[@]}" --offline -p scotfree-cli --no-default-features -- remedies)
   grep '^toy: ' <<<"$listed"
 ) || { echo "remedies-apart: the toy is not one folder and its lines" >&2; exit 1; }
