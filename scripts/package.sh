@@ -24,16 +24,27 @@ make_deb() {
   needs dpkg-deb dpkg
   needs dpkg-shlibdeps dpkg-dev
   needs strip binutils
-  scripts/build.sh
   local tree=$folder/deb
+  build_without_experiments "$folder/scot"
   rm -rf "$tree"
-  stage "$target/release/scot" "$tree"
+  stage "$folder/scot" "$tree"
   write_control "$tree"
   find "$tree" -exec touch --no-dereference --date="@$epoch" {} +
   SOURCE_DATE_EPOCH=$epoch dpkg-deb --root-owner-group -Zxz --build "$tree" "$folder/$deb.part" >/dev/null
   mv "$folder/$deb.part" "$folder/$deb"
   rm -rf "$tree"
   echo "$folder/$deb"
+}
+
+# The experiments are the repository's, and are run there: what is installed goes without them.
+build_without_experiments() {
+  . scripts/features.sh
+  local features=(--no-default-features)
+  [ ${#without_kernel_plane[@]} -gt 0 ] || features+=(--features xdp)
+  cargo build --release --locked -p scotfree-cli "${features[@]}"
+  cp "$target/release/scot" "$1"
+  # What lies in the target folder is the command with all.
+  scripts/build.sh
 }
 
 # The package's files: the binary without what only a debugger reads, and what it writes about itself.

@@ -6,8 +6,9 @@ use crate::settings::{Client, Cluster, Doctor, Kv, Plane, Server, Switch};
 use crate::text::Address;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use scotfree_lab::edge::{Bytes, BytesPerSecond, Processors};
-use scotfree_lab::priority::Priority;
+use scotfree_stage::confined::{Bytes, BytesPerSecond, Processors};
+#[cfg(feature = "lab")]
+use scotfree_stage::priority::Priority;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -90,6 +91,7 @@ device becomes the head of its chain.")]
     /// Show where the time of calls went
     #[command(subcommand)]
     Tax(Tax),
+    #[cfg(feature = "lab")]
     /// Print every claim with its verdict; ends with 1 if a required value is missed
     #[command(after_help = "Examples:
   scot claims
@@ -310,12 +312,14 @@ With --plane xdp enter by nsenter --net=/run/netns/scot-one-device-device instea
         /// Its name, see scot lab list, or its file
         topology: PathBuf,
     },
+    #[cfg(feature = "lab")]
     /// Run experiments and write lab/results
     #[command(after_help = "Examples:
   scot lab run                            all but those that take very long
   scot lab run kill-rounds --rounds 100 --no-results
 Ends with 1 if a required value is missed.")]
     Run(LabRun),
+    #[cfg(feature = "lab")]
     /// Run experiments shortly and say which recorded results still hold
     #[command(after_help = "Examples:
   scot lab confirm                        results older than the code, but not retrieval's: 20 minutes at most
@@ -324,6 +328,7 @@ What comes out as recorded is written into lab/results beside what is recorded; 
 Ends with 0 if all is confirmed, with 1 if something is worse, with 3 if nothing is worse and not all is confirmed.
 See docs/confirming.md.")]
     Confirm(LabConfirm),
+    #[cfg(feature = "lab")]
     /// Make the plots of lab/results again, as Vega-Lite; `make plots` draws them
     #[command(after_help = "Examples:
   scot lab plot                           of all results
@@ -370,8 +375,12 @@ Processor time is given out in slices of a period of 10 ms: means over seconds a
         #[arg(long)]
         address: SocketAddr,
     },
+    #[cfg(not(feature = "lab"))]
+    #[command(external_subcommand)]
+    Experiments(Vec<OsString>),
 }
 
+#[cfg(feature = "lab")]
 /// Flags of `scot lab run`.
 #[derive(Debug, Args)]
 pub struct LabRun {
@@ -398,6 +407,7 @@ pub struct LabRun {
     pub no_results: bool,
 }
 
+#[cfg(feature = "lab")]
 /// Flags of `scot lab confirm`.
 #[derive(Debug, Args)]
 pub struct LabConfirm {
@@ -479,6 +489,7 @@ pub struct TaxReport {
     pub json: bool,
 }
 
+#[cfg(feature = "lab")]
 /// Flags of `scot claims`.
 #[derive(Debug, Args)]
 pub struct Claims {

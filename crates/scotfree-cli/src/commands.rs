@@ -6,6 +6,7 @@ mod daemons;
 mod demo;
 mod described;
 mod doctor;
+#[cfg(feature = "lab")]
 mod evidence;
 mod external;
 mod lab;
@@ -46,6 +47,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         }
         Command::Lab(command) => lab::run(command),
         Command::Tax(Tax::Report(flags)) => reports::tax(&flags),
+        #[cfg(feature = "lab")]
         Command::Claims(flags) => evidence::claims(&flags),
         Command::Remedies(flags) => {
             remedies::run(&flags);

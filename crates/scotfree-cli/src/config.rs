@@ -9,7 +9,7 @@ use crate::variables::{self, Variable};
 use figment::providers::{Format, Serialized, Toml};
 use figment::value::Value;
 use figment::{Figment, Profile};
-use scotfree_lab::config::{with_allowed, Source};
+use scotfree_stage::config::{with_allowed, Source};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -146,7 +146,7 @@ fn blame(variable: &Variable, error: figment::Error) -> Failure {
 mod tests {
     use super::*;
     use crate::settings::{Kv, Switch};
-    use scotfree_lab::scratch::Scratch;
+    use scotfree_stage::scratch::Scratch;
     use std::fs;
 
     fn pairs(pairs: &[(&str, &str)]) -> Vec<(OsString, OsString)> {

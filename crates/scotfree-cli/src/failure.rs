@@ -3,7 +3,7 @@
 //! Invariant: the exit code says whose turn it is: 1 the result is bad, 2 the caller asked wrongly,
 //! 3 the machine cannot do it. A command that was run for the caller ends with its own.
 
-use scotfree_lab::trouble::Trouble;
+use scotfree_stage::trouble::Trouble;
 use std::fmt;
 use std::io;
 

@@ -6,7 +6,7 @@
 
 use crate::failure::Failure;
 use scotfree_io::lifetime::try_lock;
-use scotfree_lab::config::read_text;
+use scotfree_stage::config::read_text;
 use scotfree_wire::{ClusterKey, KeyEpoch, KEY_EPOCHS_MAX};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -223,7 +223,7 @@ fn decode(text: &str) -> Option<[u8; KEY_BYTES]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scotfree_lab::scratch::Scratch;
+    use scotfree_stage::scratch::Scratch;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]

@@ -120,7 +120,7 @@ mod tests {
     }
 
     fn toml_error(text: &str) -> String {
-        let read = scotfree_lab::config::Source::from_text("scot.toml", text).parse::<Config>();
+        let read = scotfree_stage::config::Source::from_text("scot.toml", text).parse::<Config>();
         read.map_or_else(|error| error.to_string(), |_| String::new())
     }
 

@@ -1,8 +1,9 @@
 //! Three devices in series with real processes: who acknowledges, who dies, what is lost. What must come out
 //! stands in lab/experiments/chain-failures.toml.
+#![cfg(feature = "lab")]
 
-use scotfree_lab::netns::{access, Access};
-use scotfree_lab::scratch::Scratch;
+use scotfree_stage::netns::{access, Access};
+use scotfree_stage::scratch::Scratch;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

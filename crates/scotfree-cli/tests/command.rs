@@ -1,6 +1,6 @@
 //! The command as a user meets it: help, errors, exit codes, small commands.
 
-use scotfree_lab::netns::{access, Access};
+use scotfree_stage::netns::{access, Access};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -66,13 +66,23 @@ fn help_says_where_to_begin_and_shows_examples() {
     let help = assert_succeeds(&folder.scot(&["--help"]));
     assert!(help.contains("scot doctor") && help.contains("scot demo") && help.contains("SCOT_SECTION_KEY"));
     assert!(!help.contains("lab-worker"), "what is for the lab alone is hidden");
-    for words in [&["switch", "--help"][..], &["sidecar", "client", "--help"], &["lab", "run", "--help"]] {
+    for words in [&["switch", "--help"][..], &["sidecar", "client", "--help"], &["lab", "up", "--help"]] {
         assert!(assert_succeeds(&folder.scot(words)).contains("Examples:"), "{words:?}");
     }
     assert_eq!(folder.scot::<&str>(&[]).status.code(), Some(2));
     assert_fails(&folder.scot(&["demo", "--seconds", "0"]), 2, &["1..=600"]);
 }
 
+#[cfg(not(feature = "lab"))]
+#[test]
+fn what_is_left_out_says_where_it_is() {
+    let folder = Folder::new("left-out");
+    for words in [&["lab", "run", "probes"][..], &["lab", "confirm"], &["claims"]] {
+        assert_fails(&folder.scot(words), 2, &["cargo build --release"]);
+    }
+}
+
+#[cfg(feature = "lab")]
 #[test]
 fn an_experiment_of_nothing_is_refused() {
     let folder = Folder::new("nothing");
@@ -253,6 +263,7 @@ fn a_file_that_is_no_log_is_called_that() {
     }
 }
 
+#[cfg(feature = "lab")]
 #[test]
 fn claims_without_results_say_how_to_measure() {
     let folder = Folder::new("claims");

@@ -1,7 +1,8 @@
 //! `scot lab confirm` on a repository of its own, whose experiment measures what a file says.
+#![cfg(feature = "lab")]
 
-use scotfree_lab::netns::{access, Access};
-use scotfree_lab::scratch::Scratch;
+use scotfree_stage::netns::{access, Access};
+use scotfree_stage::scratch::Scratch;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

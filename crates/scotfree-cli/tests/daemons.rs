@@ -3,12 +3,12 @@
 mod prometheus;
 
 use scotfree_io::conformance::ports::free_address;
-use scotfree_lab::config::Source;
-use scotfree_lab::netns::{access, Access, Lab};
-use scotfree_lab::process::{wait_until, Process, ProcessSpec, Socket, Supervisor};
-use scotfree_lab::resp::{Connection, Reply};
-use scotfree_lab::scratch::Scratch;
-use scotfree_lab::topology::Topology;
+use scotfree_stage::config::Source;
+use scotfree_stage::netns::{access, Access, Lab};
+use scotfree_stage::process::{wait_until, Process, ProcessSpec, Socket, Supervisor};
+use scotfree_stage::resp::{Connection, Reply};
+use scotfree_stage::scratch::Scratch;
+use scotfree_stage::topology::Topology;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,7 +1,7 @@
 //! The demonstration from end to end, with real processes in real namespaces.
 
-use scotfree_lab::kernel_plane::try_programs;
-use scotfree_lab::netns::{access, Access};
+use scotfree_stage::kernel_plane::try_programs;
+use scotfree_stage::netns::{access, Access};
 use std::process::{Command, Output};
 
 fn demo(words: &[&str]) -> Option<Output> {
@@ -80,7 +80,7 @@ fn the_embedded_server_loses_nothing() {
 
 #[test]
 fn a_power_failure_takes_from_redis_alone_and_nothing_behind_the_device() {
-    if scotfree_lab::process::find_tool("redis-server").is_none() {
+    if scotfree_stage::process::find_tool("redis-server").is_none() {
         eprintln!("SKIP: redis-server is not installed (apt-get install redis-server)");
     } else if let Some(output) = demo(&["--json", "--seconds", "3", "--service", "redis"]) {
         let shown = assert_shown(&output, best_plane());
@@ -110,11 +110,11 @@ fn the_plane_in_user_space_is_had_when_asked_for() {
 
 #[test]
 fn a_report_is_drawn_of_the_calls_that_were_shown() {
-    if scotfree_lab::process::find_tool("scot-study").is_none() {
+    if scotfree_stage::process::find_tool("scot-study").is_none() {
         eprintln!("SKIP: there is no scot-study in the path (scripts/python.sh; target/python/bin)");
         return;
     }
-    let folder = scotfree_lab::scratch::Scratch::new("picture").expect("a folder");
+    let folder = scotfree_stage::scratch::Scratch::new("picture").expect("a folder");
     let page = folder.path().join("demo.html");
     let words = ["--json", "--seconds", "2", "--service", "kv", "--plane", "user", "--report"];
     let words: Vec<&str> = words.into_iter().chain(page.to_str()).collect();

@@ -1,9 +1,10 @@
 //! Commands and arms of experiments under the limits of small machines, on this machine's control groups.
+#![cfg(feature = "lab")]
 
-use scotfree_lab::edge::{disks_of, Bytes, Disk, Group, Limits, Profile};
-use scotfree_lab::netns::{access, Access};
-use scotfree_lab::process::wait_until;
-use scotfree_lab::scratch::Scratch;
+use scotfree_stage::confined::{disks_of, Bytes, Disk, Group, Limits, Profile};
+use scotfree_stage::netns::{access, Access};
+use scotfree_stage::process::wait_until;
+use scotfree_stage::scratch::Scratch;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{symlink, PermissionsExt};

@@ -1,9 +1,10 @@
 //! The plane in the kernel with real processes: what the doctor says of it, and its daemon's deaths. What must
 //! come out of these stands in lab/experiments/kernel-deaths.toml.
+#![cfg(feature = "lab")]
 
-use scotfree_lab::kernel_plane::try_programs;
-use scotfree_lab::process::{wait_until, Process, ProcessSpec, Supervisor};
-use scotfree_lab::scratch::Scratch;
+use scotfree_stage::kernel_plane::try_programs;
+use scotfree_stage::process::{wait_until, Process, ProcessSpec, Supervisor};
+use scotfree_stage::scratch::Scratch;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};

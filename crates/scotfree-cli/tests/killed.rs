@@ -1,8 +1,8 @@
 //! What is left of a demonstration that was killed: nothing that runs, and nothing at all after a sweep.
 
-use scotfree_lab::netns::{access, Access};
-use scotfree_lab::process::{find_tool, wait_until};
-use scotfree_lab::scratch::Scratch;
+use scotfree_stage::netns::{access, Access};
+use scotfree_stage::process::{find_tool, wait_until};
+use scotfree_stage::scratch::Scratch;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command};

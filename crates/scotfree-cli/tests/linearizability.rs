@@ -1,6 +1,7 @@
 //! Histories of real processes: with strict reads some order explains them, with relaxed ones none does.
+#![cfg(feature = "lab")]
 
-use scotfree_lab::netns::{access, Access};
+use scotfree_stage::netns::{access, Access};
 use std::path::Path;
 use std::process::Command;
 

@@ -1,6 +1,6 @@
 //! What is in packaging/: units that systemd and the command understand, and papers that speak of one version.
 
-use scotfree_lab::scratch::Scratch;
+use scotfree_stage::scratch::Scratch;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,9 +1,10 @@
 //! The plane in the kernel for who is not root: a set that root has loaded for a group, and a service with three
 //! capabilities. Real traffic each time.
+#![cfg(feature = "lab")]
 
 mod wires;
 
-use scotfree_lab::kernel_plane::try_programs;
+use scotfree_stage::kernel_plane::try_programs;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -244,7 +245,7 @@ fn inside_a_service() {
         CAPABILITIES,
         SCOT,
     ];
-    let spec = scotfree_lab::process::ProcessSpec::new("switch", "setpriv", wires.file(""))
+    let spec = scotfree_stage::process::ProcessSpec::new("switch", "setpriv", wires.file(""))
         .args(words)
         .args(wires.switch_words(&["--pin", &set]));
     let switch = wires.supervisor.spawn(&spec).expect("it can be started");
@@ -269,7 +270,7 @@ fn the_unit_is_one_that_systemd_understands_and_grants_no_more() {
         ]
     );
     // It looks for the programs that it names, which need not be installed here.
-    let folder = scotfree_lab::scratch::Scratch::new("unit").expect("temporary files can be written");
+    let folder = scotfree_stage::scratch::Scratch::new("unit").expect("temporary files can be written");
     let here = folder.path().join("scot-switch.service");
     std::fs::write(&here, said.replace("/usr/local/bin/scot", SCOT)).expect("it can be written");
     match Command::new("systemd-analyze").arg("verify").arg("--man=no").arg(&here).output() {

@@ -1,6 +1,6 @@
 //! Starts that are refused: at once, with what is wrong and what to do, and with every file as it was.
 
-use scotfree_lab::scratch::Scratch;
+use scotfree_stage::scratch::Scratch;
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};

@@ -1,13 +1,13 @@
 //! A device that is gone for good, whose log was saved: what it had acknowledged reaches the server, once.
 
-use scotfree_lab::config::Source;
-use scotfree_lab::history::{HistoryOptions, Verdict};
-use scotfree_lab::netns::{access, Access, Lab};
-use scotfree_lab::process::{wait_until, Process, ProcessSpec};
-use scotfree_lab::runs::worker::history::{HistoryControl, HistorySpec};
-use scotfree_lab::runs::worker::WorkerSpec;
-use scotfree_lab::scratch::Scratch;
-use scotfree_lab::topology::Topology;
+use scotfree_stage::config::Source;
+use scotfree_stage::history::{HistoryOptions, Verdict};
+use scotfree_stage::netns::{access, Access, Lab};
+use scotfree_stage::process::{wait_until, Process, ProcessSpec};
+use scotfree_stage::scratch::Scratch;
+use scotfree_stage::topology::Topology;
+use scotfree_stage::worker::history::{HistoryControl, HistorySpec};
+use scotfree_stage::worker::WorkerSpec;
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};

@@ -1,10 +1,11 @@
 //! A device with its plane in the kernel and the daemons that it has one after the other: replaced under load,
 //! with other settings, with other ports, in the other mode.
+#![cfg(feature = "lab")]
 
 mod wires;
 
-use scotfree_lab::kernel_plane::try_programs;
-use scotfree_lab::process::wait_until;
+use scotfree_stage::kernel_plane::try_programs;
+use scotfree_stage::process::wait_until;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

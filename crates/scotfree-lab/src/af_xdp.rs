@@ -7,13 +7,13 @@ mod rings;
 mod steering;
 
 use crate::gauge::interface_number;
-use crate::process::wait_until;
-use crate::trouble::Trouble;
 use rings::{Rings, BURST_MAX};
 use scotfree_core::Nanos;
 use scotfree_io::frame::{parse, Checksums, Frame, Link, MacAddress, UdpFrame};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_io::{RxBurst, Stamps, Transport, TxPacket};
+use scotfree_stage::process::wait_until;
+use scotfree_stage::trouble::Trouble;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io;

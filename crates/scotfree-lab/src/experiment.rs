@@ -3,9 +3,9 @@
 //! Invariant: a claim's value is computed from the series of measurements by the formula that the
 //! experiment's file states (formula.rs), and is nowhere written by hand.
 
-use crate::config::{is_plain_name, Source, PLAIN_NAME_RULE};
 use crate::plot::rule::{Plot, PlotForm, PLOTS_MAX};
-use crate::trouble::ConfigError;
+use scotfree_stage::config::{is_plain_name, Source, PLAIN_NAME_RULE};
+use scotfree_stage::trouble::ConfigError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a value is a function of the series of measurements alone, and what was not measured has none.
 
-use crate::stats::Spread;
+use scotfree_stage::stats::Spread;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

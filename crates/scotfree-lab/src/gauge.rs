@@ -3,8 +3,8 @@
 //!
 //! Invariant: only the program that was asked for is loaded, and what it counts begins at 0.
 
-use crate::trouble::Trouble;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
+use scotfree_stage::trouble::Trouble;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the same sequence of random numbers gives the same sequence of keys.
 
-use crate::workload::Random;
+use scotfree_stage::workload::Random;
 use serde::{Deserialize, Serialize};
 
 /// The skew of YCSB's Zipfian distribution.

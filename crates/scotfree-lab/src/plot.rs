@@ -14,12 +14,12 @@ pub mod rule;
 
 pub use file::{text, write, FOLDER};
 
-use crate::environment::Environment;
 use crate::experiment::Experiment;
 use crate::formula::{pairwise, values_of};
 use crate::results::{short, ExperimentResult};
-use crate::stats::Spread;
 use rule::{Entry, Kind, Plot};
+use scotfree_stage::environment::Environment;
+use scotfree_stage::stats::Spread;
 use serde_json::{json, Value};
 
 /// The version of the grammar that specifications are written in.

@@ -1,14 +1,12 @@
-//! At which priority what is measured runs.
+//! Decides at which priority an experiment runs.
 //!
 //! Invariant: it is decided once for a run of an experiment and is the same for all its arms, and the result says which
 //! it was; the limits that the kernel sets to real-time work are left as they are.
 
 use crate::experiment::Experiment;
 use scotfree_io::priority::try_real_time;
-use serde::{Deserialize, Serialize};
-use std::fmt;
+use scotfree_stage::priority::Priority;
 use std::fs;
-use std::str::FromStr;
 use std::thread;
 
 /// How much of each second real-time work may take; -1 for all of it.
@@ -18,58 +16,16 @@ const LOOK_US_MAX: i64 = 1_000;
 /// Both ends of a call look for work.
 const SPINNING_ENDS: usize = 2;
 
-/// A priority.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Priority {
-    /// That of everything else on the machine.
-    #[default]
-    Normal,
-    /// Before everything else that is not the kernel's.
-    RealTime,
-}
-
-impl Priority {
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Priority::Normal => "normal",
-            Priority::RealTime => "real-time",
-        }
-    }
-
-    /// What an experiment runs at: what was asked for, else real time where that is allowed and starves nobody. An
-    /// error says why it cannot be what was asked for.
-    pub fn decide(
-        asked: Option<Priority>,
-        is_timed: bool,
-        experiment: &Experiment,
-    ) -> Result<Priority, String> {
-        let refusal = if is_timed { refusal(experiment) } else { Some("it measures no time".to_owned()) };
-        match (asked, refusal) {
-            (Some(Priority::Normal), _) | (None, Some(_)) => Ok(Priority::Normal),
-            // Who asks for it asks for the experiments that it is good for.
-            (Some(Priority::RealTime), Some(_)) if !is_timed => Ok(Priority::Normal),
-            (Some(Priority::RealTime), Some(why)) => Err(why),
-            (_, None) => Ok(Priority::RealTime),
-        }
-    }
-}
-
-impl fmt::Display for Priority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Priority {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Priority, String> {
-        let all = [Priority::Normal, Priority::RealTime];
-        all.into_iter()
-            .find(|priority| priority.name() == text)
-            .ok_or("allowed are normal, real-time".to_owned())
+/// What an experiment runs at: what was asked for, else real time where that is allowed and starves nobody. An
+/// error says why it cannot be what was asked for.
+pub fn decide(asked: Option<Priority>, is_timed: bool, experiment: &Experiment) -> Result<Priority, String> {
+    let refusal = if is_timed { refusal(experiment) } else { Some("it measures no time".to_owned()) };
+    match (asked, refusal) {
+        (Some(Priority::Normal), _) | (None, Some(_)) => Ok(Priority::Normal),
+        // Who asks for it asks for the experiments that it is good for.
+        (Some(Priority::RealTime), Some(_)) if !is_timed => Ok(Priority::Normal),
+        (Some(Priority::RealTime), Some(why)) => Err(why),
+        (_, None) => Ok(Priority::RealTime),
     }
 }
 
@@ -110,13 +66,13 @@ mod tests {
     #[test]
     fn what_is_not_timed_and_what_is_asked_so_is_normal() {
         let experiment = example();
-        assert_eq!(Priority::decide(None, false, &experiment), Ok(Priority::Normal));
-        assert_eq!(Priority::decide(Some(Priority::RealTime), false, &experiment), Ok(Priority::Normal));
-        assert_eq!(Priority::decide(Some(Priority::Normal), true, &experiment), Ok(Priority::Normal));
+        assert_eq!(decide(None, false, &experiment), Ok(Priority::Normal));
+        assert_eq!(decide(Some(Priority::RealTime), false, &experiment), Ok(Priority::Normal));
+        assert_eq!(decide(Some(Priority::Normal), true, &experiment), Ok(Priority::Normal));
         let is_allowed = refusal(&experiment).is_none();
         let wanted = if is_allowed { Priority::RealTime } else { Priority::Normal };
-        assert_eq!(Priority::decide(None, true, &experiment), Ok(wanted));
-        assert_eq!(Priority::decide(Some(Priority::RealTime), true, &experiment).is_ok(), is_allowed);
+        assert_eq!(decide(None, true, &experiment), Ok(wanted));
+        assert_eq!(decide(Some(Priority::RealTime), true, &experiment).is_ok(), is_allowed);
     }
 
     #[test]
@@ -130,13 +86,5 @@ mod tests {
         assert!(with("waits = \"spinning\""));
         assert!(with("what = { updates = { client-spin-us = 5000 } }"));
         assert!(!with("spin-us = 200\nwaits = \"sleeping\"\ncalls = 20000"));
-    }
-
-    #[test]
-    fn a_priority_is_known_by_its_name() {
-        for priority in [Priority::Normal, Priority::RealTime] {
-            assert_eq!(priority.name().parse(), Ok(priority));
-        }
-        assert!("idle".parse::<Priority>().expect_err("there is none").contains("normal, real-time"));
     }
 }

@@ -13,12 +13,12 @@ pub use confirmed::{add_confirmation, compare, Change, Comparison, Confirmation,
 pub use documents::update_documents;
 pub(crate) use machines::{is_same_machine, Machine};
 
-use crate::environment::{freshness, Environment, Freshness};
 use crate::experiment::{Better, ClaimRule, Experiment, Formula, Measurement};
 use crate::formula::Computed;
-use crate::stats::Spread;
-use crate::trouble::Trouble;
 use machines::Machines;
+use scotfree_stage::environment::{freshness, Environment, Freshness};
+use scotfree_stage::stats::Spread;
+use scotfree_stage::trouble::Trouble;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::fs;
@@ -480,11 +480,11 @@ fn line(text: &mut String, line: &str) {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::environment::tests::Repository;
-    use crate::environment::UNKNOWN;
     use crate::experiment::tests::example;
     use crate::formula::tests::series;
-    use crate::scratch::Scratch;
+    use scotfree_stage::environment::UNKNOWN;
+    use scotfree_stage::fakes::Repository;
+    use scotfree_stage::scratch::Scratch;
 
     #[test]
     fn a_result_is_computed_written_and_read_back() {
@@ -622,7 +622,7 @@ pub(crate) mod tests {
     #[test]
     fn a_result_older_than_the_code_is_of_now_once_it_is_confirmed() {
         let Some(repository) = Repository::new() else { return };
-        let path = repository.0.path();
+        let path = repository.folder.path();
         let mut result = result();
         repository.commit("crates/a", "1");
         result.environment = Environment::observe(path, &result.covers);

@@ -6,10 +6,10 @@
 
 #[cfg(feature = "xdp")]
 mod bare_calls;
+mod bare_services;
 mod chain;
 pub mod confirm;
 mod daemon_deaths;
-pub mod demo;
 #[cfg(feature = "xdp")]
 mod disk_acks;
 mod disk_domain;
@@ -17,13 +17,11 @@ mod disk_domain;
 mod endpoints;
 mod hostile_packets;
 mod idle;
-mod interrupt;
 mod kill_rounds;
 mod linearizability;
 mod logging_designs;
 mod on_device;
 mod placement;
-mod places;
 #[cfg(feature = "xdp")]
 mod playback;
 mod probes;
@@ -37,7 +35,6 @@ mod reflection;
 mod runners;
 mod settings;
 mod sidecar_overhead;
-mod site;
 mod stolen;
 mod stores;
 mod study;
@@ -47,20 +44,22 @@ mod transactions;
 mod update_ack;
 pub mod worker;
 
-use crate::environment::Environment;
 use crate::experiment::{run_interleaved_while, Arm, Experiment, Measurement};
-use crate::netns::RUN_FOLDER;
 use crate::plot;
-use crate::priority::Priority;
+use crate::priority::decide;
 use crate::results::{judge, ExperimentResult, Verdict};
-use crate::sweep::sweep_before_run;
-use crate::topology::Topology;
-use crate::trouble::{ConfigError, Trouble};
-use crate::workload::Workload;
 use idle::HaltPoll;
 use indicatif::{ProgressBar, ProgressStyle};
-use interrupt::Interrupt;
 use runners::{runner_names, runner_of, Runner};
+use scotfree_stage::environment::Environment;
+use scotfree_stage::interrupt::Interrupt;
+use scotfree_stage::netns::RUN_FOLDER;
+use scotfree_stage::priority::Priority;
+use scotfree_stage::site::{Ground, Site};
+use scotfree_stage::sweep::sweep_before_run;
+use scotfree_stage::topology::Topology;
+use scotfree_stage::trouble::{ConfigError, Trouble};
+use scotfree_stage::workload::Workload;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -260,7 +259,7 @@ fn measure(
     options: &RunOptions,
     interrupt: &Interrupt,
 ) -> Result<Measurements, RunError> {
-    let priority = Priority::decide(options.priority, runner.is_timed, experiment)
+    let priority = decide(options.priority, runner.is_timed, experiment)
         .map_err(|problem| RunError::Priority { experiment: experiment.name.clone(), problem })?;
     let halt_poll = experiment.halt_poll_ns.map(HaltPoll::set).transpose()?;
     let observed = Environment::observe(repository(options), &experiment.covers);
@@ -318,6 +317,28 @@ impl<'a> Context<'a> {
         Ok(Context { experiment, options, interrupt, topology, workload, priority, bar, halt_poll })
     }
 
+    /// Brings up the hosts of the experiment.
+    fn site(&self) -> Result<Site<'a>, Trouble> {
+        self.site_of(&self.topology)
+    }
+
+    /// The same under a name of its own, beside another one.
+    fn site_named(&self, name: &str) -> Result<Site<'a>, Trouble> {
+        self.site_of(&Topology { name: name.to_owned(), ..self.topology.clone() })
+    }
+
+    fn site_of(&self, topology: &Topology) -> Result<Site<'a>, Trouble> {
+        Site::up(&Ground {
+            topology,
+            scot: &self.options.scot,
+            run_folder: &self.options.run_folder,
+            disk_folder: &self.options.lab_folder,
+            log_folder: self.options.log_folder.as_deref(),
+            priority: self.priority,
+            interrupt: self.interrupt,
+        })
+    }
+
     /// Measures all arms in turns, as often as the experiment says.
     fn measure_in_turns(
         &self,
@@ -367,7 +388,7 @@ impl Measured {
     }
 
     /// The percentiles of latencies.
-    fn latency(&mut self, summary: &crate::stats::Summary) -> &mut Measured {
+    fn latency(&mut self, summary: &scotfree_stage::stats::Summary) -> &mut Measured {
         let us = |ns: u64| ns as f64 / 1_000.0;
         for (decile, ns) in (1..).zip(summary.deciles_ns) {
             self.value(&format!("p{decile}0_us"), us(ns));

@@ -14,8 +14,8 @@ mod order_status;
 mod payment;
 
 use crate::transactions::{Application, Client, Failure, Findings, Store};
-use crate::workload::Random;
 use books::Books;
+use scotfree_stage::workload::Random;
 use serde::{Deserialize, Serialize};
 
 const DISTRICTS: u32 = 10;

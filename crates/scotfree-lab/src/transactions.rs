@@ -4,9 +4,9 @@
 //! that is refused or not answered ends the run, so that what the clients noted has happened, all of it and
 //! once; at the end the application says what of it the store does not show.
 
-use crate::resp::{Connection, Reply, ReplyError};
-use crate::stats::{Latencies, Summary};
-use crate::workload::Random;
+use scotfree_stage::resp::{Connection, Reply, ReplyError};
+use scotfree_stage::stats::{Latencies, Summary};
+use scotfree_stage::workload::Random;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -314,7 +314,7 @@ fn report<C: Client>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake_redis::FakeRedis;
+    use scotfree_stage::fake_redis::FakeRedis;
 
     /// Counts up a number that all clients share.
     struct Counting;

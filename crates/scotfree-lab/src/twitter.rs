@@ -6,7 +6,7 @@
 pub mod pull;
 pub mod push;
 
-use crate::workload::Random;
+use scotfree_stage::workload::Random;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

@@ -3,16 +3,16 @@
 //!
 //! Invariant: the server is our own, on loopback, with its files in a folder of ours, and ended by its pid.
 
-use scotfree_lab::history::{History, HistoryOptions};
-use scotfree_lab::load;
-use scotfree_lab::process::{find_tool, Process, ProcessSpec, Socket, Supervisor};
-use scotfree_lab::scratch::Scratch;
 use scotfree_lab::tpcc::{Release, Tpcc};
 use scotfree_lab::transactions::{self, Application, Failure, Findings, LoopSpec, Store};
 use scotfree_lab::twitter::pull::Pull;
 use scotfree_lab::twitter::push::Push;
 use scotfree_lab::twitter::Users;
-use scotfree_lab::workload::{Random, Workload};
+use scotfree_stage::history::{History, HistoryOptions};
+use scotfree_stage::load;
+use scotfree_stage::process::{find_tool, Process, ProcessSpec, Socket, Supervisor};
+use scotfree_stage::scratch::Scratch;
+use scotfree_stage::workload::{Random, Workload};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -4,13 +4,13 @@
 //! namespaces gets a user namespace of his own, in this process's place.
 
 use super::external;
-use super::lab::{enter_namespaces, failed, scot};
+use super::lab::{enter_namespaces, scot};
 use crate::cli::{Demo, DemoPlane, DemoService};
 use crate::failure::Failure;
 use crate::out;
-use scotfree_lab::netns::RUN_FOLDER;
-use scotfree_lab::process::find_tool;
-use scotfree_lab::runs::demo::{self, DemoOptions, PlaneWish, Service};
+use scotfree_demo::{DemoError, DemoOptions, PlaneWish, Service};
+use scotfree_stage::netns::RUN_FOLDER;
+use scotfree_stage::process::find_tool;
 use scotfree_trace::Style;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub fn run(flags: &Demo) -> Result<(), Failure> {
         trace_folder: picture.as_ref().map(|picture| picture.traces.clone()),
     };
     let is_json = flags.json;
-    let shown = demo::run(&options, &mut |text| say(is_json, text)).map_err(failed)?;
+    let shown = scotfree_demo::run(&options, &mut |text| say(is_json, text)).map_err(failed)?;
     if is_json {
         out::line(serde_json::to_string(&shown.report).expect("a report is JSON"));
     }
@@ -45,6 +45,13 @@ pub fn run(flags: &Demo) -> Result<(), Failure> {
         Ok(())
     } else {
         Err(Failure::Verdict)
+    }
+}
+
+fn failed(error: DemoError) -> Failure {
+    match error {
+        DemoError::Config(_) => Failure::usage(error),
+        DemoError::Trouble(_) | DemoError::Interrupted => Failure::environment(error),
     }
 }
 

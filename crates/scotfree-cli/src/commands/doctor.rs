@@ -9,8 +9,8 @@ use crate::failure::Failure;
 use crate::out;
 use crate::settings::{Config, Doctor, Plane, Switch, XdpMode};
 use crate::text::{LogTier, PORT_DEFAULT};
-use scotfree_lab::doctor::{examine, KernelWish, LogDemand, LogRoom, PortWish, System, Wishes};
-use scotfree_lab::process::Socket;
+use scotfree_doctor::{examine, KernelWish, LogDemand, LogRoom, PortWish, System, Wishes};
+use scotfree_stage::process::Socket;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 

@@ -4,7 +4,7 @@
 //! Invariant: the program takes this process's place, so signals and exit code are its own.
 
 use crate::failure::Failure;
-use scotfree_lab::process::find_tool;
+use scotfree_stage::process::find_tool;
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
@@ -15,6 +15,8 @@ use std::process::Command;
 pub const STUDY_ADVICE: &str = "make it: scripts/python.sh --study, or install the Python package";
 const RETRIEVAL_ADVICE: &str =
     "make it: scripts/python.sh, or install the Python package with its extra, scotfree[rag]";
+const LAB_ADVICE: &str =
+    "it judges the results of the repository; one that is built there has it: cargo build --release";
 
 pub fn run(words: &[OsString]) -> Result<(), Failure> {
     let (name, args) = words.split_first().expect("an external command has a name");
@@ -35,6 +37,7 @@ pub fn run(words: &[OsString]) -> Result<(), Failure> {
         let next = match &*name {
             "plan" | "study" => STUDY_ADVICE,
             "rag" => RETRIEVAL_ADVICE,
+            "claims" => LAB_ADVICE,
             _ => "see: scot --help",
         };
         return Err(Failure::usage(format!("{problem}; {next}")));

@@ -4,22 +4,19 @@
 //! use elsewhere.
 
 mod device;
+#[cfg(feature = "lab")]
+mod experiments;
 
-use crate::cli::{Lab, LabConfirm, LabRun};
+use crate::cli::Lab;
 use crate::failure::Failure;
 use crate::out;
 use crate::variables::INSIDE;
-use scotfree_lab::experiment::Experiment;
-use scotfree_lab::load;
-use scotfree_lab::netns::{self, Standing, RUN_FOLDER};
-use scotfree_lab::plot;
-use scotfree_lab::results;
-use scotfree_lab::runs::confirm::{confirm, ConfirmOptions, Standing as Confirmed};
-use scotfree_lab::runs::{self, RunError, RunOptions};
-use scotfree_lab::sweep::{sweep, sweep_before_run};
-use scotfree_lab::topology::Topology;
-use scotfree_lab::trouble::Trouble;
-use scotfree_lab::workload::Workload;
+use scotfree_stage::load;
+use scotfree_stage::netns::{self, Standing, RUN_FOLDER};
+use scotfree_stage::sweep::{sweep, sweep_before_run};
+use scotfree_stage::topology::Topology;
+use scotfree_stage::trouble::Trouble;
+use scotfree_stage::workload::Workload;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
@@ -33,10 +30,15 @@ const ELSEWHERE: &str =
 pub fn run(command: Lab) -> Result<(), Failure> {
     match command {
         Lab::Up { topology } => up(&topology),
-        Lab::Run(flags) => experiments(&flags),
-        Lab::Confirm(flags) => confirmation(&flags),
+        #[cfg(feature = "lab")]
+        Lab::Run(flags) => experiments::run(&flags),
+        #[cfg(feature = "lab")]
+        Lab::Confirm(flags) => experiments::confirm(&flags),
+        #[cfg(feature = "lab")]
+        Lab::Plot { experiments } => experiments::plot(&experiments),
+        #[cfg(not(feature = "lab"))]
+        Lab::Experiments(words) => Err(left_out(&words)),
         Lab::Device(flags) => device::run(&flags),
-        Lab::Plot { experiments } => plots(&experiments),
         Lab::Down { name: Some(name), .. } => down(&name),
         Lab::Down { name: None, all } => tidy(all),
         Lab::List => {
@@ -47,9 +49,24 @@ pub fn run(command: Lab) -> Result<(), Failure> {
     }
 }
 
-/// What an experiment runs inside a host's namespace.
+/// What runs inside a host's namespace.
 pub fn worker(spec: &Path) -> Result<(), Failure> {
-    Ok(runs::worker::main(spec)?)
+    #[cfg(feature = "lab")]
+    let main = scotfree_lab::runs::worker::main;
+    #[cfg(not(feature = "lab"))]
+    let main = scotfree_stage::worker::main;
+    Ok(main(spec)?)
+}
+
+/// Why a command that others have is not here.
+#[cfg(not(feature = "lab"))]
+fn left_out(words: &[std::ffi::OsString]) -> Failure {
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    Failure::usage(format!(
+        "scot lab {}: this scot is built without the experiments; those of the repository are run there, by one that \
+         has them: cargo build --release; what there is here: scot lab --help",
+        words.join(" ")
+    ))
 }
 
 fn up(name: &Path) -> Result<(), Failure> {
@@ -251,84 +268,6 @@ pub fn enter_namespaces() -> Result<(), Failure> {
 pub fn scot() -> Result<PathBuf, Failure> {
     std::env::current_exe()
         .map_err(|error| Failure::tried("find the running program", &error, "see whether /proc is mounted"))
-}
-
-fn experiments(flags: &LabRun) -> Result<(), Failure> {
-    require_lab_folder()?;
-    enter_namespaces()?;
-    let options = RunOptions {
-        repetitions: flags.repetitions,
-        rounds: flags.rounds,
-        seed: flags.seed,
-        write_results: !flags.no_results,
-        log_folder: flags.log_folder.clone(),
-        priority: flags.priority,
-        ..RunOptions::new(scot()?)
-    };
-    let report = runs::run(&flags.experiments, &options).map_err(failed)?;
-    if report.missed_count > 0 {
-        return Err(Failure::Verdict);
-    }
-    Ok(())
-}
-
-fn confirmation(flags: &LabConfirm) -> Result<(), Failure> {
-    require_lab_folder()?;
-    enter_namespaces()?;
-    let run = RunOptions {
-        write_results: !flags.no_results,
-        log_folder: flags.log_folder.clone(),
-        priority: flags.priority,
-        ..RunOptions::new(scot()?)
-    };
-    let report = confirm(&flags.experiments, &ConfirmOptions { all: flags.all, run }).map_err(failed)?;
-    match report.standing() {
-        Confirmed::Confirmed => Ok(()),
-        Confirmed::Worse => Err(Failure::Verdict),
-        Confirmed::Open => {
-            Err(Failure::environment("not all is confirmed, and nothing is worse; see the table"))
-        }
-    }
-}
-
-/// Makes the plots of results. One that cannot be made does not save the others.
-fn plots(wanted: &[String]) -> Result<(), Failure> {
-    require_lab_folder()?;
-    let folder = Path::new(LAB_FOLDER).join("results");
-    let mut found = results::read_all(&folder)?;
-    if let Some(name) = wanted.iter().find(|name| found.iter().all(|result| result.experiment != **name)) {
-        return Err(Failure::usage(format!("`{name}` was not measured; measure it: scot lab run {name}")));
-    }
-    found.retain(|result| wanted.is_empty() || wanted.contains(&result.experiment));
-    let mut troubles = Vec::new();
-    for result in &found {
-        let file = file_of("experiments", Path::new(&result.experiment))?;
-        let written = Experiment::read(&file).map_err(|error| error.to_string()).and_then(|experiment| {
-            plot::write(&experiment, result, &folder).map_err(|error| error.to_string())
-        });
-        match written {
-            Ok(file) => out::line(file.display()),
-            Err(trouble) => troubles.push(trouble),
-        }
-    }
-    if troubles.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::environment(troubles.join("\nscot: ")))
-    }
-}
-
-/// Whose turn it is after a run that ended early.
-pub fn failed(error: RunError) -> Failure {
-    match error {
-        RunError::Unknown { .. } | RunError::UnknownRunner { .. } | RunError::Config(_) => {
-            Failure::usage(error)
-        }
-        RunError::LeftOut { .. }
-        | RunError::Priority { .. }
-        | RunError::Trouble(_)
-        | RunError::Interrupted => Failure::environment(error),
-    }
 }
 
 #[cfg(test)]

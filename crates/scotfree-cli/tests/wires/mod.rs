@@ -5,12 +5,13 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use scotfree_core::Tier;
-use scotfree_lab::process::{Process, ProcessSpec, Supervisor};
 use scotfree_lab::runs::worker::calls::{CallsReport, CallsSpec};
-use scotfree_lab::runs::worker::metrics::{Counts, MetricsSpec};
 use scotfree_lab::runs::worker::noop::NoopSpec;
-use scotfree_lab::runs::worker::{parse_report, WorkerSpec};
-use scotfree_lab::scratch::Scratch;
+use scotfree_lab::runs::worker::WorkerSpec;
+use scotfree_stage::process::{Process, ProcessSpec, Supervisor};
+use scotfree_stage::scratch::Scratch;
+use scotfree_stage::worker::metrics::{Counts, MetricsSpec};
+use scotfree_stage::worker::{self, parse_report};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -107,7 +108,7 @@ impl Wires {
         text(&output)
     }
 
-    fn write_spec(&self, name: &str, spec: &WorkerSpec) -> PathBuf {
+    fn write_spec(&self, name: &str, spec: &impl serde::Serialize) -> PathBuf {
         let file = self.file(&format!("{name}.json"));
         fs::write(&file, serde_json::to_vec(spec).expect("it is JSON")).expect("it can be written");
         file
@@ -156,7 +157,8 @@ impl Wires {
 
     /// What the device's daemon counts.
     pub fn metrics(&self, at: &str) -> Counts {
-        let file = self.write_spec("metrics", &WorkerSpec::Metrics(MetricsSpec { address: address(at) }));
+        let file =
+            self.write_spec("metrics", &worker::WorkerSpec::Metrics(MetricsSpec { address: address(at) }));
         parse_report(&run(SCOT, &["lab-worker".as_ref(), file.as_os_str()])).expect("it reports")
     }
 

@@ -7,7 +7,7 @@ use super::look::is_time;
 use crate::experiment::{Better, Formula};
 use crate::formula::values_of;
 use crate::results::{Claim, ExperimentResult};
-use crate::stats::median;
+use scotfree_stage::stats::median;
 
 /// A bound of an arm.
 #[derive(Debug, Clone, PartialEq)]

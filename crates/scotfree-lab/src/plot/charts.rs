@@ -7,7 +7,7 @@ use super::look::{self, COLOURS, GOAL, REFERENCE, REQUIRED, WIDTH};
 use super::measured;
 use super::rule::{At, Axis, Entry, Plot};
 use crate::results::{number, ExperimentResult};
-use crate::stats::Spread;
+use scotfree_stage::stats::Spread;
 use serde_json::{json, Value};
 
 /// With more repetitions than this their middle half is drawn instead of each.

@@ -6,7 +6,7 @@
 use super::specification;
 use crate::experiment::Experiment;
 use crate::results::{short, ExperimentResult};
-use crate::trouble::Trouble;
+use scotfree_stage::trouble::Trouble;
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use super::measured;
 use super::rule::{At, Axis, Entry, Kind, Plot};
 use crate::formula::values_of;
 use crate::results::ExperimentResult;
-use crate::stats::{median, Spread};
+use scotfree_stage::stats::{median, Spread};
 use serde_json::{json, Value};
 
 const HEIGHT: u32 = 280;

@@ -3,9 +3,9 @@
 //! Invariant: a plot that has been read can be drawn from every result that measured its arms and metrics:
 //! the settings it speaks of are there, and no two arms stand in the same place.
 
-use crate::config::Source;
 use crate::experiment::{unknown_arm, Arm};
-use crate::trouble::ConfigError;
+use scotfree_stage::config::Source;
+use scotfree_stage::trouble::ConfigError;
 use serde::Deserialize;
 use std::fmt;
 use toml::Spanned;

@@ -1,11 +1,11 @@
 //! What is drawn of results, and that the plots of the repository are those of its results.
 
 use super::*;
-use crate::config::Source;
-use crate::environment::Environment;
 use crate::experiment::{Arm, Measurement};
 use crate::results::read_all;
-use crate::scratch::Scratch;
+use scotfree_stage::config::Source;
+use scotfree_stage::environment::Environment;
+use scotfree_stage::scratch::Scratch;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

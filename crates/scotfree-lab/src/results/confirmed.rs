@@ -4,10 +4,10 @@
 //! that lies outside the recorded spread, widened by one rule for all.
 
 use super::{Claim, ExperimentResult};
-use crate::environment::Environment;
 use crate::experiment::{Better, Formula};
 use crate::formula::Computed;
-use crate::trouble::Trouble;
+use scotfree_stage::environment::Environment;
+use scotfree_stage::trouble::Trouble;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -120,7 +120,7 @@ pub fn add_confirmation(file: &Path, confirmation: Confirmation) -> Result<(), T
 mod tests {
     use super::super::tests::{environment, result, scratch};
     use super::*;
-    use crate::stats::Spread;
+    use scotfree_stage::stats::Spread;
     use std::path::PathBuf;
 
     fn claim(values: &[f64], better: Better, formula: Formula) -> Claim {

@@ -4,7 +4,7 @@
 //! row whose claim is not there is left out and named.
 
 use super::{cell, line, number, render_table, Claim, ExperimentResult};
-use crate::trouble::Trouble;
+use scotfree_stage::trouble::Trouble;
 use std::fs;
 use std::path::Path;
 
@@ -163,8 +163,8 @@ mod tests {
     use super::super::read_all;
     use super::super::tests::{result, scratch};
     use super::*;
-    use crate::scratch::Scratch;
-    use crate::stats::Spread;
+    use scotfree_stage::scratch::Scratch;
+    use scotfree_stage::stats::Spread;
     use std::path::PathBuf;
 
     /// A repository with both documents.

@@ -3,7 +3,7 @@
 //! Invariant: what a result does not say is `unknown`, and is no machine that another result names.
 
 use super::ExperimentResult;
-use crate::environment::{Environment, UNKNOWN};
+use scotfree_stage::environment::{Environment, UNKNOWN};
 
 /// A processor's model and a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use super::{Claim, ExperimentResult};
 use crate::experiment::{ClaimRule, Experiment};
-use crate::trouble::Trouble;
+use scotfree_stage::trouble::Trouble;
 use std::path::Path;
 
 impl ExperimentResult {

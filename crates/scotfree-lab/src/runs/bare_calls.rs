@@ -2,11 +2,11 @@
 //!
 //! Invariant: whatever answers them, the caller is the same.
 
-use super::site::Site;
 use super::worker::bare_calls::{Answerer, BareCallsReport, BareCallsSpec};
 use super::worker::WorkerSpec;
-use crate::trouble::Trouble;
 use scotfree_core::Tier;
+use scotfree_stage::site::Site;
+use scotfree_stage::trouble::Trouble;
 
 /// Calls to be made from the client's host without the runtime.
 #[derive(Debug, Clone, Copy)]

@@ -5,20 +5,20 @@
 //! files it left. Each arm has processes of its own.
 
 use super::settings::settings_of;
-use super::site::{
-    await_condition, await_ready, difference, ClientSidecar, Device, Logs, Site, PATIENCE, REDIS_PORT,
-    WITH_METRICS,
-};
-use super::worker::history::HistoryControl;
-use super::worker::metrics::Counts;
 use super::worker::sets::{SetsReport, SetsSpec};
 use super::worker::WorkerSpec;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
-use crate::history::Verdict;
-use crate::process::Process;
-use crate::trouble::Trouble;
 use scotfree_core::Tier;
+use scotfree_stage::history::Verdict;
+use scotfree_stage::process::Process;
+use scotfree_stage::site::{
+    await_condition, await_ready, difference, ClientSidecar, Device, Logs, Site, PATIENCE, REDIS_PORT,
+    WITH_METRICS,
+};
+use scotfree_stage::trouble::Trouble;
+use scotfree_stage::worker::history::HistoryControl;
+use scotfree_stage::worker::metrics::Counts;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -86,7 +86,7 @@ struct Chain<'a> {
 
 impl<'a> Chain<'a> {
     fn up(context: &Context<'a>, settings: &Settings) -> Result<Chain<'a>, Trouble> {
-        let site = Site::up(context)?;
+        let site = context.site()?;
         let switches = site.start_chain(&settings.logs, &["--plane", &settings.plane])?;
         let server = site.spawn_kv(&WITH_METRICS)?;
         await_ready(&server)?;

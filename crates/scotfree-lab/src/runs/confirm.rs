@@ -3,17 +3,17 @@
 //! Invariant: every counter must say what it must in a full run, and only a run of committed code that came out as
 //! recorded is written down; what came out otherwise is named, better or worse, and left to be measured again.
 
-use super::interrupt::Interrupt;
 use super::runners::Runner;
 use super::{choose, measure, repository, say, Chosen, Measurements, RunError, RunOptions};
-use crate::environment::Environment;
 use crate::experiment::Experiment;
-use crate::priority::Priority;
 use crate::results::{
     add_confirmation, bounded, compare, is_comparable_elsewhere, is_of_now, is_same_machine, number,
     repetitions_of, Change, Comparison, Confirmation, ExperimentResult, Machine,
 };
-use crate::sweep::sweep_before_run;
+use scotfree_stage::environment::Environment;
+use scotfree_stage::interrupt::Interrupt;
+use scotfree_stage::priority::Priority;
+use scotfree_stage::sweep::sweep_before_run;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -6,15 +6,15 @@
 
 use super::kill_rounds::SIDECAR;
 use super::settings::settings_of;
-use super::site::{await_ready, Logs, Site, PATIENCE};
-use super::worker::history::HistoryControl;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
-use crate::history::Verdict;
-use crate::kernel_plane::{kept, try_programs, Kept};
-use crate::process::{wait_until, Process};
-use crate::trouble::Trouble;
 use scotfree_core::{BootEpoch, Nanos, OrderNumber};
+use scotfree_stage::history::Verdict;
+use scotfree_stage::kernel_plane::{kept, try_programs, Kept};
+use scotfree_stage::process::{wait_until, Process};
+use scotfree_stage::site::{await_ready, Logs, Site, PATIENCE};
+use scotfree_stage::trouble::Trouble;
+use scotfree_stage::worker::history::HistoryControl;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fs;
@@ -85,7 +85,7 @@ struct World<'a> {
 
 impl<'a> World<'a> {
     fn up(context: &'a Context<'a>, settings: Settings) -> Result<World<'a>, Trouble> {
-        let site = Site::up(context)?;
+        let site = context.site()?;
         let switch = site.start_switch_with(Logs::Ram, &SWITCH)?;
         let server = site.spawn_kv(&[])?;
         await_ready(&server)?;

@@ -5,14 +5,15 @@
 //! server says later that an update is stable, so the device needs its entry until then.
 
 use super::bare_calls::{bare_calls, BareCalls};
+use super::bare_services::BareServices;
 use super::disk_domain::Writer;
 use super::settings::{settings_of, shared_by_arms};
-use super::site::{difference, Logs, Site};
 use super::worker::bare_calls::Answerer;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
-use crate::trouble::Trouble;
 use scotfree_core::{Durability, Tier};
+use scotfree_stage::site::{difference, Logs, Site};
+use scotfree_stage::trouble::Trouble;
 use serde::Deserialize;
 use std::io;
 use std::time::Duration;
@@ -47,7 +48,7 @@ enum What {
 const STABLE_AFTER_MS: u64 = 50;
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
-    let site = Site::up(context)?;
+    let site = context.site()?;
     let spin_us = shared_by_arms(context.experiment, |arm: &Settings| arm.spin_us)?.to_string();
     let _switch = site.start_switch_with(Logs::RamAndDisk, &["--plane", "xdp", "--spin-us", &spin_us])?;
     let _server = site.start_late_noop(STABLE_AFTER_MS)?;

@@ -5,13 +5,14 @@
 //! stable, as the device does when the server has it, so the log is measured at work, not filling up.
 
 use super::settings::settings_of;
-use super::{places, Context, Measured};
+use super::{Context, Measured};
 use crate::experiment::Measurement;
-use crate::stats::Latencies;
-use crate::trouble::Trouble;
 use scotfree_core::Token;
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::{DomainError, Interest, PersistenceDomain, Poller};
+use scotfree_stage::places;
+use scotfree_stage::stats::Latencies;
+use scotfree_stage::trouble::Trouble;
 use serde::Deserialize;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -186,7 +187,7 @@ fn system(source: io::Error) -> DomainError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use scotfree_stage::scratch::Scratch;
 
     #[test]
     fn every_record_counted_became_stable_and_none_is_left_behind() {

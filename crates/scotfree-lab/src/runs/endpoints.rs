@@ -5,16 +5,17 @@
 //! in the same manner. A server is started for each measurement and ended after it, so that none that spins stands
 //! beside another's measurement.
 
+use super::bare_services::BareServices;
 use super::settings::settings_of;
-use super::site::{difference, report_of, Logs, Site};
 use super::worker::endpoints::client::{EndpointCallsReport, EndpointCallsSpec};
 use super::worker::endpoints::{Access, Endpoint, EndpointReport, Waits};
-use super::worker::metrics::Counts;
 use super::worker::WorkerSpec;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
-use crate::trouble::Trouble;
 use scotfree_core::Tier;
+use scotfree_stage::site::{difference, report_of, Logs, Site};
+use scotfree_stage::trouble::Trouble;
+use scotfree_stage::worker::metrics::Counts;
 use serde::Deserialize;
 use std::net::SocketAddr;
 
@@ -51,7 +52,7 @@ impl Way {
 }
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
-    let site = Site::up(context)?;
+    let site = context.site()?;
     let _switch = site.start_switch_with(Logs::Ram, &["--plane", "xdp"])?;
     let mut epoch = 0;
     context.measure_in_turns(|arm, _| {

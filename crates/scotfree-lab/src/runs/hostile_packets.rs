@@ -4,15 +4,16 @@
 //! Invariant: kinds are sent one after the other, and what device and server have counted is compared before and
 //! after each, so a kind cannot hide behind another.
 
+use super::bare_services::BareServices;
 use super::settings::settings_of;
-use super::site::{await_condition, difference, Logs, Site};
 use super::worker::hostile::{HostileReport, HostileSpec, Hostility};
-use super::worker::metrics::Counts;
 use super::worker::WorkerSpec;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
-use crate::process::run as run_tool;
-use crate::trouble::Trouble;
+use scotfree_stage::process::run as run_tool;
+use scotfree_stage::site::{await_condition, difference, Logs, Site};
+use scotfree_stage::trouble::Trouble;
+use scotfree_stage::worker::metrics::Counts;
 use serde::Deserialize;
 use std::cell::Cell;
 
@@ -38,7 +39,7 @@ const fn share_percent(hostility: Hostility) -> u64 {
 }
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
-    let site = Site::up(context)?;
+    let site = context.site()?;
     let epoch = Cell::new(0);
     context.measure_in_turns(|arm, repetition| {
         let settings: Settings = settings_of(arm)?;

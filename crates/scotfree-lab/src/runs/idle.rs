@@ -2,8 +2,8 @@
 //!
 //! Invariant: what an experiment sets here is as it was before when the experiment is over, also if it fails.
 
-use crate::environment::HALT_POLL_FILE;
-use crate::trouble::Trouble;
+use scotfree_stage::environment::HALT_POLL_FILE;
+use scotfree_stage::trouble::Trouble;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -49,7 +49,7 @@ impl Drop for HaltPoll {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use scotfree_stage::scratch::Scratch;
 
     #[test]
     fn what_was_set_is_as_before_afterwards() {

@@ -3,25 +3,23 @@
 //! Invariant: nobody is told of a kill before it happens; what was killed is started again on the files it
 //! left, everything else stays up. A round counts when replies have come again after its kill.
 
-pub(super) mod power_cut;
-
 use super::settings::settings_of;
-use super::site::{
+use super::{Context, Measured};
+use crate::experiment::Measurement;
+use scotfree_core::Tier;
+use scotfree_stage::history::Verdict;
+use scotfree_stage::power_cut::PowerCut;
+use scotfree_stage::process::{wait_until, Process};
+use scotfree_stage::resp::Reply;
+use scotfree_stage::site::{
     ask_redis, await_ready, has_redis, require_redis, AppendFsync, ClientSidecar, Logs, Redis, Site,
     PATIENCE, REDIS_PORT, WITH_METRICS,
 };
-use super::worker::history::HistoryControl;
-use super::worker::metrics::Counts;
-use super::{Context, Measured};
-use crate::experiment::Measurement;
-use crate::history::Verdict;
-use crate::process::{wait_until, Process};
-use crate::resp::Reply;
-use crate::stats::Spread;
-use crate::trouble::Trouble;
-use crate::workload::Random;
-use power_cut::PowerCut;
-use scotfree_core::Tier;
+use scotfree_stage::stats::Spread;
+use scotfree_stage::trouble::Trouble;
+use scotfree_stage::worker::history::HistoryControl;
+use scotfree_stage::worker::metrics::Counts;
+use scotfree_stage::workload::Random;
 use serde::Deserialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -193,7 +191,7 @@ enum Replies {
 
 impl<'a> World<'a> {
     fn up(context: &'a Context<'a>, settings: Settings, seed: u64) -> Result<World<'a>, Trouble> {
-        let site = Site::up(context)?;
+        let site = context.site()?;
         let redis = Redis { name: "redis", appendfsync: settings.appendfsync, listen: &[] };
         let wants_redis = settings.service == Service::Redis;
         let redis = (wants_redis && has_redis()).then_some(redis);

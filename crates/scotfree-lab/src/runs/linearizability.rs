@@ -5,15 +5,16 @@
 //! scotfree-check, and a verdict that it cannot give is counted as such.
 
 use super::settings::{settings_of, shared_by_arms};
-use super::site::{await_condition, await_ready, Logs, Site, PATIENCE};
 use super::worker::operations::{lines_count, read_history, OperationsReport, OperationsSpec};
-use super::worker::{parse_report, WorkerSpec};
+use super::worker::WorkerSpec;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
-use crate::process::Process;
-use crate::trouble::Trouble;
-use crate::workload::Random;
 use scotfree_check::{check, Limits, Registers, Verdict};
+use scotfree_stage::process::Process;
+use scotfree_stage::site::{await_condition, await_ready, Logs, Site, PATIENCE};
+use scotfree_stage::trouble::Trouble;
+use scotfree_stage::worker::parse_report;
+use scotfree_stage::workload::Random;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -69,7 +70,7 @@ struct World<'a> {
 
 impl<'a> World<'a> {
     fn up(context: &'a Context<'a>, seed: u64, plane: String) -> Result<World<'a>, Trouble> {
-        let site = Site::up(context)?;
+        let site = context.site()?;
         let wire = site.start_bad_wire(BAD_PERCENT)?;
         let server = site.spawn_kv(&[])?;
         let switch = start_switch(&site, &plane)?;

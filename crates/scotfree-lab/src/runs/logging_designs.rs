@@ -4,8 +4,8 @@
 //! before its caller goes on, and it comes to its server in the end. The loggers compute no MACs, and their
 //! caller and application speak plain sockets: what is left out is to their advantage.
 
+use super::bare_services::BareServices;
 use super::settings::{settings_of, shared_by_arms};
-use super::site::{difference, Logs, Site};
 use super::worker::logging::application::ApplicationSpec;
 use super::worker::logging::caller::{CallerReport, CallerSpec, LogSpec};
 use super::worker::logging::logger::LoggerSpec;
@@ -13,9 +13,10 @@ use super::worker::logging::Door;
 use super::worker::WorkerSpec;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
-use crate::process::Process;
-use crate::trouble::Trouble;
 use scotfree_core::Tier;
+use scotfree_stage::process::Process;
+use scotfree_stage::site::{difference, Logs, Site};
+use scotfree_stage::trouble::Trouble;
 use serde::Deserialize;
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -48,7 +49,7 @@ const APPLICATION_PORT: u16 = 51_011;
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let copies = shared_by_arms(context.experiment, |arm: &Settings| arm.copies)?;
-    let site = Site::up(context)?;
+    let site = context.site()?;
     let logs = vec![Logs::Ram; site.devices().len()];
     let _switches = site.start_chain(&logs, &["--plane", "xdp"])?;
     let _server = site.start_noop(false)?;

@@ -4,9 +4,9 @@
 //! repetition was ended by the memory limit is a measurement only where its arm says that it may be.
 
 use super::Measured;
-use crate::edge::{self, disks_of, Disk, Group, Limits, Profile, Usage};
 use crate::experiment::Arm;
-use crate::trouble::Trouble;
+use scotfree_stage::confined::{self, disks_of, Disk, Group, Limits, Profile, Usage};
+use scotfree_stage::trouble::Trouble;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
@@ -75,7 +75,7 @@ impl Device {
     pub fn enter(&self, disks: &[Disk]) -> Result<Group, Trouble> {
         let group = self.group(disks)?;
         if self.is_cold {
-            edge::forget_files()?;
+            confined::forget_files()?;
         }
         Ok(group)
     }
@@ -138,8 +138,8 @@ fn taken<Value: DeserializeOwned>(table: &mut toml::Table, key: &str) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edge::Bytes;
     use crate::experiment::Experiment;
+    use scotfree_stage::confined::Bytes;
     use std::collections::BTreeMap;
 
     fn lab() -> PathBuf {

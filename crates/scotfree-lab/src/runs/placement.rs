@@ -4,15 +4,16 @@
 //! Invariant: in every arm a frame passes the same three bridges of the same kind on its way; one of them is the
 //! device, and the two others log nothing.
 
+use super::bare_services::{BareServices, Calls};
 use super::settings::settings_of;
-use super::site::{difference, Calls, Device, Logs, Site};
 use super::update_ack;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
-use crate::kernel_plane::try_programs;
-use crate::process::Process;
-use crate::trouble::Trouble;
 use scotfree_core::Tier;
+use scotfree_stage::kernel_plane::try_programs;
+use scotfree_stage::process::Process;
+use scotfree_stage::site::{difference, Device, Logs, Site};
+use scotfree_stage::trouble::Trouble;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -57,7 +58,7 @@ struct Path<'a> {
 
 impl<'a> Path<'a> {
     fn up(context: &Context<'a>, settings: &Settings) -> Result<Path<'a>, Trouble> {
-        let site = Site::up(context)?;
+        let site = context.site()?;
         let here = |(_, place): &(Device, Place)| *place == settings.place;
         let (device, others): (Vec<_>, Vec<_>) = site.devices().into_iter().zip(PLACES).partition(here);
         let (device, _) = device.into_iter().next().expect("the topology has a host for each place");

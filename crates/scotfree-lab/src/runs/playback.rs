@@ -4,12 +4,11 @@
 //! count it; that, and taking the frames in, is in the time measured.
 
 use super::settings::settings_of;
-use super::site::Site;
 use super::worker::playback::{PlaybackReport, PlaybackSpec};
 use super::worker::WorkerSpec;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
-use crate::trouble::Trouble;
+use scotfree_stage::trouble::Trouble;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -23,7 +22,7 @@ struct Settings {
 }
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
-    let site = Site::up(context)?;
+    let site = context.site()?;
     let ports = |side: &str| [format!("{side}0"), format!("{side}1")];
     context.measure_in_turns(|arm, _| {
         let Settings { sessions, window, payload_bytes, rounds, to_device } = settings_of(arm)?;

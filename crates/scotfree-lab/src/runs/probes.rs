@@ -5,15 +5,16 @@
 //! and a session of its own, which live side by side while the arms' slices take turns; after some slices
 //! all are started anew.
 
+use super::bare_services::{BareServices, Calls};
 use super::settings::settings_of;
-use super::site::{Calls, Site};
 use super::update_ack::measured;
 use super::worker::calls::{Slice, TraceSpec};
 use super::{Context, Measured};
 use crate::experiment::Measurement;
-use crate::process::Process;
-use crate::trouble::Trouble;
 use scotfree_core::Tier;
+use scotfree_stage::process::Process;
+use scotfree_stage::site::Site;
+use scotfree_stage::trouble::Trouble;
 use serde::Deserialize;
 use std::fs;
 use std::net::SocketAddr;
@@ -39,7 +40,7 @@ const SLICES_PER_START: u32 = 25;
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let arms = &context.experiment.arms;
     let settings = arms.iter().map(settings_of).collect::<Result<Vec<Settings>, _>>()?;
-    let site = Site::up(context)?;
+    let site = context.site()?;
     let repetitions = context.experiment.repetitions;
     context.bar.set_length(u64::from(repetitions));
     let mut all = Vec::new();

@@ -7,18 +7,18 @@
 
 use super::chain::{set_keys, Sets, VALUE_BYTES};
 use super::settings::{settings_of, shared_by_arms};
-use super::site::{
-    ask_redis, await_condition, require_redis, AppendFsync, ClientSidecar, Logs, Redis, Site, REDIS_PORT,
-    WITH_METRICS,
-};
 use super::worker::sets::{SetsReport, SetsSpec};
 use super::worker::WorkerSpec;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
-use crate::process::Process;
-use crate::resp::Reply;
-use crate::trouble::Trouble;
 use scotfree_core::Tier;
+use scotfree_stage::process::Process;
+use scotfree_stage::resp::Reply;
+use scotfree_stage::site::{
+    ask_redis, await_condition, require_redis, AppendFsync, ClientSidecar, Logs, Redis, Site, REDIS_PORT,
+    WITH_METRICS,
+};
+use scotfree_stage::trouble::Trouble;
 use serde::Deserialize;
 use std::net::SocketAddr;
 
@@ -68,7 +68,7 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let spin_us = shared_by_arms(context.experiment, |arm: &Settings| arm.spin_us)?.to_string();
     let plane = shared_by_arms(context.experiment, |arm: &Settings| arm.plane.clone())?;
     let spin = ["--spin-us", &spin_us];
-    let site = Site::up(context)?;
+    let site = context.site()?;
     let _redis = site.start_redis(&BEHIND)?;
     let _replicated = start_replicated(&site)?;
     let _switches = site.start_chain(&[Logs::Ram; 3], &[&["--plane", &plane], &spin[..]].concat())?;

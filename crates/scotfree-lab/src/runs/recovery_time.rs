@@ -4,14 +4,17 @@
 //! clients are gone before its next start: it can have them from the device only.
 
 use super::settings::settings_of;
-use super::site::{await_condition, await_ready, difference, report_of, Logs, Site, PATIENCE, WITH_METRICS};
 use super::worker::fill::{FillReport, FillSpec};
-use super::worker::metrics::Counts;
-use super::worker::{WorkerSpec, READY};
+use super::worker::WorkerSpec;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
-use crate::kernel_plane::try_programs;
-use crate::trouble::Trouble;
+use scotfree_stage::kernel_plane::try_programs;
+use scotfree_stage::site::{
+    await_condition, await_ready, difference, report_of, Logs, Site, PATIENCE, WITH_METRICS,
+};
+use scotfree_stage::trouble::Trouble;
+use scotfree_stage::worker::metrics::Counts;
+use scotfree_stage::worker::READY;
 use serde::Deserialize;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
@@ -30,7 +33,7 @@ const NOT_STABLE: &str = "scotfree_unsafe_entries";
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     try_programs()?;
     // Each measurement has processes and files of its own.
-    context.measure_in_turns(|arm, _| measure(&Site::up(context)?, &settings_of(arm)?))
+    context.measure_in_turns(|arm, _| measure(&context.site()?, &settings_of(arm)?))
 }
 
 fn measure(site: &Site<'_>, settings: &Settings) -> Result<Measured, Trouble> {

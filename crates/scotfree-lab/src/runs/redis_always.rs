@@ -5,13 +5,13 @@
 //! differ in what the sidecar in front of the client asks for and waits for.
 
 use super::settings::{settings_of, shared_by_arms};
-use super::site::{require_redis, AppendFsync, ClientSidecar, Logs, Redis, Site, REDIS_PORT};
-use super::worker::{LoadSpec, WorkerSpec};
 use super::{Context, Measured};
 use crate::experiment::Measurement;
-use crate::load::LoadReport;
-use crate::trouble::Trouble;
 use scotfree_core::Tier;
+use scotfree_stage::load::LoadReport;
+use scotfree_stage::site::{require_redis, AppendFsync, ClientSidecar, Logs, Redis, REDIS_PORT};
+use scotfree_stage::trouble::Trouble;
+use scotfree_stage::worker::{LoadSpec, WorkerSpec};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -29,7 +29,7 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let workload = context.workload()?;
     let spin_us = shared_by_arms(context.experiment, |arm: &Settings| arm.spin_us)?.to_string();
     let spin = ["--spin-us", &spin_us];
-    let site = Site::up(context)?;
+    let site = context.site()?;
     let _redis = site.start_redis(&REDIS)?;
     let _switch = site.start_switch_with(Logs::Ram, &spin)?;
     let _server = site.start_server_sidecar(&REDIS, &spin)?;
@@ -51,7 +51,7 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
             ("persist_acks", "scotfree_device_persist_acks_total"),
             ("logged", "scotfree_device_logged_total"),
         ] {
-            measured.counter(counter, super::site::difference(&before, &after, name));
+            measured.counter(counter, scotfree_stage::site::difference(&before, &after, name));
         }
         Ok(measured)
     })

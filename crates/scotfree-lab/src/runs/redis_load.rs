@@ -6,12 +6,12 @@
 use super::redis_always::measured;
 use super::redis_stand::{Access, Stand, StandSettings};
 use super::settings::{settings_of, shared_by_arms};
-use super::worker::{LoadSpec, WorkerSpec};
 use super::Context;
 use crate::experiment::Measurement;
-use crate::load::LoadReport;
-use crate::trouble::Trouble;
-use crate::workload::{Command, Workload};
+use scotfree_stage::load::LoadReport;
+use scotfree_stage::trouble::Trouble;
+use scotfree_stage::worker::{LoadSpec, WorkerSpec};
+use scotfree_stage::workload::{Command, Workload};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

@@ -4,13 +4,13 @@
 //! Invariant: all that is compared is up at the same time and goes over the same cables; what is not
 //! measured sleeps. What the device counted during a load belongs to that load.
 
-use super::site::{
+use super::{Context, Measured};
+use scotfree_core::Tier;
+use scotfree_stage::process::Process;
+use scotfree_stage::site::{
     difference, require_redis, AppendFsync, ClientSidecar, Logs, Redis, Site, REDIS_PORT, WITH_METRICS,
 };
-use super::{Context, Measured};
-use crate::process::Process;
-use crate::trouble::Trouble;
-use scotfree_core::Tier;
+use scotfree_stage::trouble::Trouble;
 use serde::Deserialize;
 use std::net::SocketAddr;
 
@@ -58,7 +58,7 @@ impl<'a> Stand<'a> {
             |name, port, durability| ClientSidecar { name, port, early: true, durability, trace: None };
         let memory = sidecar("sidecar-memory", REDIS_PORT, Tier::RAM);
         let disk = sidecar("sidecar-disk", REDIS_PORT + 1, "disk".parse().expect("it is a tier"));
-        let site = Site::up(context)?;
+        let site = context.site()?;
         let processes = vec![
             site.start_redis(&DIRECT)?,
             site.start_redis(&behind)?,

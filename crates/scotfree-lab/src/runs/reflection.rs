@@ -7,17 +7,18 @@
 //! and the device begin anew afterwards.
 
 use super::bare_calls::{bare_calls, BareCalls};
+use super::bare_services::BareServices;
 use super::settings::settings_of;
-use super::site::{difference, report_of, Device, Logs, Site};
 use super::worker::bare_calls::Answerer;
 use super::worker::take::{TakeReport, TakeSpec};
 use super::worker::WorkerSpec;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
 use crate::gauge::{Gauge, Part};
-use crate::process::Process;
-use crate::trouble::Trouble;
 use scotfree_core::Tier;
+use scotfree_stage::process::Process;
+use scotfree_stage::site::{difference, report_of, Device, Logs, Site};
+use scotfree_stage::trouble::Trouble;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -42,7 +43,7 @@ const SERVER_PORT: &str = "eth0";
 const PORT: &str = "client0";
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
-    let site = Site::up(context)?;
+    let site = context.site()?;
     let device = site.device();
     let mut switch = site.start_switch_with(Logs::Ram, &PLANE)?;
     let mut server = site.start_noop(false)?;

@@ -4,7 +4,7 @@
 
 use super::{Context, RunError};
 use crate::experiment::{Experiment, Measurement};
-use crate::trouble::Trouble;
+use scotfree_stage::trouble::Trouble;
 
 /// Brings up what an experiment compares and measures it.
 type Run = fn(&Context<'_>) -> Result<Vec<Measurement>, Trouble>;

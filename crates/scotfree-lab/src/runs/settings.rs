@@ -4,7 +4,7 @@
 //! measured that was not.
 
 use crate::experiment::{Arm, Experiment};
-use crate::trouble::Trouble;
+use scotfree_stage::trouble::Trouble;
 use serde::de::DeserializeOwned;
 
 /// The settings of an arm as the runner's own struct, which denies unknown fields.
@@ -40,7 +40,7 @@ pub(super) fn shared_by_arms<Settings: DeserializeOwned, Value: PartialEq>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Source;
+    use scotfree_stage::config::Source;
     use std::collections::BTreeMap;
 
     #[derive(Debug, PartialEq, serde::Deserialize)]

@@ -4,14 +4,14 @@
 //! and the same bridge, or over a cable of its own. What is not measured sleeps meanwhile.
 
 use super::settings::{settings_of, shared_by_arms};
-use super::site::{
-    await_condition, require_redis, AppendFsync, ClientSidecar, Logs, Redis, Site, REDIS_PORT,
-};
 use super::{Context, Measured};
 use crate::experiment::Measurement;
-use crate::process::{find_tool, Process, ProcessSpec};
-use crate::trouble::Trouble;
 use scotfree_core::{Stage, Tier};
+use scotfree_stage::process::{find_tool, Process, ProcessSpec};
+use scotfree_stage::site::{
+    await_condition, require_redis, AppendFsync, ClientSidecar, Logs, Redis, Site, REDIS_PORT,
+};
+use scotfree_stage::trouble::Trouble;
 use scotfree_trace::{read_calls, Percentile, ReportBuilder};
 use serde::Deserialize;
 use std::fs::File;
@@ -82,7 +82,7 @@ impl<'a> Bench<'a> {
     fn up(context: &Context<'a>) -> Result<Bench<'a>, Trouble> {
         let spin_us = shared_by_arms(context.experiment, |arm: &Settings| arm.spin_us)?.to_string();
         let spin = ["--spin-us", &spin_us];
-        let site = Site::up(context)?;
+        let site = context.site()?;
         let trace = site.folder().join("trace.jsonl");
         let sidecar =
             |name, port, trace| ClientSidecar { name, port, early: false, durability: Tier::RAM, trace };
@@ -136,7 +136,8 @@ impl<'a> Bench<'a> {
         measured.value("cpu_us_per_request_benchmark", per_request_us(benchmark.cpu));
         measured.value("cpu_us_per_request", per_request_us(cpu_sum));
         let acks_after = self.site.device_counts()?;
-        let logged = super::site::difference(&acks_before, &acks_after, "scotfree_device_logged_total");
+        let logged =
+            scotfree_stage::site::difference(&acks_before, &acks_after, "scotfree_device_logged_total");
         measured.counter("logged", logged);
         if settings.access == Access::SidecarsTraced {
             stages(&self.trace, trace_from, settings.requests, &mut measured)?;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is measured meanwhile says more of those others than of us, so it is measured once more.
 
-use crate::trouble::Trouble;
+use scotfree_stage::trouble::Trouble;
 use std::fs;
 use std::path::Path;
 

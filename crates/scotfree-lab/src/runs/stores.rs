@@ -6,15 +6,15 @@
 //! one write-ahead log, which all structures share: a server that ends hands it to the next.
 
 use super::settings::{settings_of, shared_by_arms};
-use super::site::{await_ready, difference, Logs, Medium, Site, PATIENCE, WITH_METRICS};
 use super::worker::stores::{FillSpec, StoreShape, UseReport, UseSpec};
 use super::worker::WorkerSpec;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
 use crate::keys::Popularity;
-use crate::process::Process;
-use crate::trouble::Trouble;
 use scotfree_core::Tier;
+use scotfree_stage::process::Process;
+use scotfree_stage::site::{await_ready, difference, Logs, Medium, Site, PATIENCE, WITH_METRICS};
+use scotfree_stage::trouble::Trouble;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ struct Server {
 
 impl<'a> World<'a> {
     fn up(context: &Context<'a>, stand: Stand) -> Result<World<'a>, Trouble> {
-        let site = Site::up(context)?;
+        let site = context.site()?;
         let switch = site.start_switch_with(Logs::Ram, &["--plane", &stand.plane])?;
         let mut world = World { site, stand, server: None, _switch: switch };
         world.serve("hash")?;

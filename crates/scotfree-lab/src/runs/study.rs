@@ -6,11 +6,11 @@
 
 use super::on_device::{settings_of_program, Device};
 use super::{Context, Measured};
-use crate::edge::{Disk, Group};
 use crate::experiment::{Arm, Measurement};
-use crate::process::{wait_until, ProcessSpec, Supervisor};
-use crate::scratch::Scratch;
-use crate::trouble::Trouble;
+use scotfree_stage::confined::{Disk, Group};
+use scotfree_stage::process::{wait_until, ProcessSpec, Supervisor};
+use scotfree_stage::scratch::Scratch;
+use scotfree_stage::trouble::Trouble;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

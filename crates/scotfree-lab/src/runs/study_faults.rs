@@ -3,16 +3,17 @@
 //! Invariant: calls without and with the fault take turns between the same hosts; the fault is removed before
 //! the next turn begins.
 
+use super::bare_services::{BareServices, Calls};
 use super::settings::settings_of;
-use super::site::{Calls, Logs, Site};
 use super::study::Bench;
 use super::worker::calls::TraceSpec;
 use super::Context;
 use crate::experiment::Measurement;
-use crate::process::{Process, ProcessSpec};
-use crate::scratch::Scratch;
-use crate::trouble::Trouble;
 use scotfree_core::Tier;
+use scotfree_stage::process::{Process, ProcessSpec};
+use scotfree_stage::scratch::Scratch;
+use scotfree_stage::site::{Logs, Site};
+use scotfree_stage::trouble::Trouble;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -71,7 +72,7 @@ struct Stand<'a> {
 
 impl<'a> Stand<'a> {
     fn up(context: &'a Context<'a>) -> Result<Stand<'a>, Trouble> {
-        let site = Site::up(context)?;
+        let site = context.site()?;
         let mut processes = site.start_chain(&[Logs::None], &["--plane", "user"])?;
         processes.push(site.start_working_noop(0)?);
         processes.push(site.start_working_noop_at(busy(&site), &[], WORK_US)?);

@@ -4,17 +4,18 @@
 //! Invariant: without and with the remedy take turns, as do the shape and what the forecast is fitted on; a turn
 //! in which the host takes processors away is made again; and a shape is never fitted on its own calls.
 
+use super::bare_services::{BareServices, Calls};
 use super::settings::settings_of;
-use super::site::{Calls, Logs, Site};
 use super::stolen::{undisturbed, Undisturbed};
 use super::study::Bench;
 use super::worker::calls::TraceSpec;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
-use crate::process::Process;
-use crate::scratch::Scratch;
-use crate::trouble::Trouble;
 use scotfree_core::Tier;
+use scotfree_stage::process::Process;
+use scotfree_stage::scratch::Scratch;
+use scotfree_stage::site::{Logs, Site};
+use scotfree_stage::trouble::Trouble;
 use serde::Deserialize;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -129,7 +130,7 @@ impl<'a> Stand<'a> {
     ) -> Result<Stand<'a>, Trouble> {
         let traces = folder.join(name);
         std::fs::create_dir(&traces).map_err(|error| Trouble::file("make the folder", &traces, &error))?;
-        let site = Site::up_named(context, &format!("{}-{name}", context.topology.name))?;
+        let site = context.site_named(&format!("{}-{name}", context.topology.name))?;
         let logs = vec![Logs::RamAndDisk; site.devices().len()];
         let mut processes = site.start_chain(&logs, &["--plane", &shapes[0].plane])?;
         processes.push(site.start_working_noop(shapes[0].work_us)?);

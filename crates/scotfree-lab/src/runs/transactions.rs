@@ -12,8 +12,8 @@ use super::{Context, Measured};
 use crate::experiment::Measurement;
 use crate::tpcc::{Release, Tpcc};
 use crate::transactions::{LoopReport, LoopSpec};
-use crate::trouble::Trouble;
 use crate::twitter::Users;
+use scotfree_stage::trouble::Trouble;
 use serde::Deserialize;
 
 #[derive(Deserialize)]

@@ -5,13 +5,14 @@
 //! server sleeps until something arrives, unless the experiment has it look for a while before; how often it slept
 //! is counted.
 
+use super::bare_services::{BareServices, Calls};
 use super::settings::{settings_of, shared_by_arms};
-use super::site::{difference, Calls, Logs, Site};
 use super::worker::calls::CallsReport;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
-use crate::trouble::Trouble;
 use scotfree_core::Tier;
+use scotfree_stage::site::{difference, Logs};
+use scotfree_stage::trouble::Trouble;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -45,7 +46,7 @@ const fn outstanding() -> usize {
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     let plane = shared_by_arms(context.experiment, |arm: &Settings| arm.plane.clone())?;
-    let site = Site::up(context)?;
+    let site = context.site()?;
     let logs = vec![Logs::RamAndDisk; site.devices().len()];
     let _switches = site.start_chain(&logs, &["--plane", &plane])?;
     let spin_us = shared_by_arms(context.experiment, |arm: &Settings| arm.spin_us)?;

@@ -10,10 +10,8 @@ mod embedded;
 #[cfg(feature = "xdp")]
 pub mod endpoints;
 pub mod fill;
-pub mod history;
 pub mod hostile;
 pub mod logging;
-pub mod metrics;
 pub mod noop;
 pub mod operations;
 #[cfg(feature = "xdp")]
@@ -24,20 +22,10 @@ pub mod stores;
 pub mod take;
 pub mod transactions;
 
-use crate::load::{self, LoadReport};
-use crate::trouble::Trouble;
-use crate::workload::Workload;
-use serde::de::DeserializeOwned;
+use scotfree_stage::trouble::Trouble;
+use scotfree_stage::worker::{self, print_report, read_spec};
 use serde::{Deserialize, Serialize};
-use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
-
-/// What a line of output begins with when a worker serves.
-pub const READY: &str = "scot: ready";
-/// What the line of a worker's report begins with.
-const REPORT: &str = "scot: report ";
 
 /// What a worker is to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -64,14 +52,10 @@ pub enum WorkerSpec {
     EndpointCalls(endpoints::client::EndpointCallsSpec),
     /// Make calls in slices that take turns, and measure each.
     Slices(calls::SlicesSpec),
-    /// Load a service that speaks RESP.
-    Load(LoadSpec),
     /// Set keys of such a service one behind the other.
     Sets(sets::SetsSpec),
     /// Run an application's transactions on it.
     Transactions(transactions::TransactionsSpec),
-    /// Append tokens through crashes, and read them back when told.
-    History(history::HistorySpec),
     /// Fill the logs of devices.
     Fill(fill::FillSpec),
     /// Read and write what others read and write too, and note what was seen.
@@ -88,17 +72,9 @@ pub enum WorkerSpec {
     Application(logging::application::ApplicationSpec),
     /// Make requests that are logged on their way, and measure them.
     CallLogged(logging::caller::CallerSpec),
-    /// Read what a daemon has counted.
-    Metrics(metrics::MetricsSpec),
-}
-
-/// A load of a service that speaks RESP.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct LoadSpec {
-    /// The service.
-    pub address: SocketAddr,
-    /// What to send.
-    pub workload: Workload,
+    /// What others than experiments want, too.
+    #[serde(untagged)]
+    Usual(worker::WorkerSpec),
 }
 
 /// Does what the file says. This is the whole of `scot lab-worker FILE`.
@@ -120,9 +96,7 @@ pub fn main(spec: &Path) -> Result<(), Trouble> {
         }
         WorkerSpec::Slices(spec) => calls::measure_slices(&spec).map(|report| print_report(&report)),
         WorkerSpec::Sets(spec) => sets::measure(&spec).map(|report| print_report(&report)),
-        WorkerSpec::Load(spec) => load_service(&spec).map(|report| print_report(&report)),
         WorkerSpec::Transactions(spec) => transactions::run(&spec).map(|report| print_report(&report)),
-        WorkerSpec::History(spec) => history::serve(&spec),
         WorkerSpec::Fill(spec) => fill::fill(&spec).map(|report| print_report(&report)),
         WorkerSpec::Operations(spec) => operations::run(&spec).map(|report| print_report(&report)),
         WorkerSpec::Hostile(spec) => hostile::send(&spec).map(|report| print_report(&report)),
@@ -131,58 +105,27 @@ pub fn main(spec: &Path) -> Result<(), Trouble> {
         WorkerSpec::Logger(spec) => logging::logger::serve(&spec),
         WorkerSpec::Application(spec) => logging::application::serve(&spec),
         WorkerSpec::CallLogged(spec) => logging::caller::measure(&spec).map(|report| print_report(&report)),
-        WorkerSpec::Metrics(spec) => metrics::read(&spec).map(|counts| print_report(&counts)),
+        WorkerSpec::Usual(spec) => worker::run(&spec),
     }
-}
-
-fn read_spec(file: &Path) -> Result<WorkerSpec, Trouble> {
-    let text = fs::read(file).map_err(|error| Trouble::file("read", file, &error))?;
-    serde_json::from_slice(&text).map_err(|error| {
-        let next = "workers are started by `scot lab run`, which writes their files";
-        Trouble::new(format!("read the worker's file {}", file.display()), error, next)
-    })
-}
-
-fn load_service(spec: &LoadSpec) -> Result<LoadReport, Trouble> {
-    load::run(spec.address, &spec.workload, &AtomicBool::new(false))
-}
-
-fn print_report(report: &impl Serialize) {
-    println!("{REPORT}{}", serde_json::to_string(report).expect("a report is JSON"));
-}
-
-/// The report in what a worker printed.
-pub fn parse_report<Report: DeserializeOwned>(output: &str) -> Result<Report, String> {
-    let line = output.lines().find_map(|line| line.strip_prefix(REPORT)).ok_or("it printed no report")?;
-    serde_json::from_str(line).map_err(|error| format!("its report cannot be read: {error}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake_redis::FakeRedis;
-    use crate::scratch::Scratch;
-    use crate::workload::tests::example;
+    use scotfree_stage::fakes::example_workload;
+    use scotfree_stage::scratch::Scratch;
+    use std::fs;
 
     #[test]
-    fn a_spec_travels_through_its_file() {
+    fn what_others_want_too_is_read_as_theirs() {
         let folder = Scratch::new("worker").expect("temporary files can be written");
         let file = folder.path().join("load.json");
-        let service = FakeRedis::start();
-        let spec = WorkerSpec::Load(LoadSpec { address: service.address(), workload: example() });
+        let address = "127.0.0.1:1".parse().expect("it is an address");
+        let spec = worker::WorkerSpec::Load(worker::LoadSpec { address, workload: example_workload() });
         fs::write(&file, serde_json::to_vec(&spec).expect("a spec is JSON")).expect("it can be written");
-        let WorkerSpec::Load(read) = read_spec(&file).expect("it can be read") else {
-            panic!("it is another kind");
-        };
-        assert_eq!(read.workload, example());
-        assert_eq!(load_service(&read).expect("it runs").measured_count, 1_000);
-    }
-
-    #[test]
-    fn a_report_is_found_among_other_lines() {
-        assert_eq!(parse_report::<u32>("scot: ready\nscot: report 7\n"), Ok(7));
-        assert!(parse_report::<u32>("scot: ready\n").expect_err("there is none").contains("no report"));
-        assert!(parse_report::<u32>("scot: report x\n").expect_err("no number").contains("cannot be read"));
+        let read = read_spec(&file).expect("it can be read");
+        let WorkerSpec::Usual(worker::WorkerSpec::Load(read)) = read else { panic!("{read:?}") };
+        assert_eq!(read.workload, example_workload());
     }
 
     #[test]

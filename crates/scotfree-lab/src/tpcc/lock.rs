@@ -4,8 +4,8 @@
 //! holder has it only when that has been executed.
 
 use super::{Release, TpccClient};
-use crate::resp::Reply;
 use crate::transactions::{Failure, Store};
+use scotfree_stage::resp::Reply;
 
 /// A holder that dies keeps the others waiting so long.
 const TIME_TO_LIVE_MS: &str = "30000";

@@ -6,7 +6,7 @@
 
 use super::{author_of, post_text, Users, FOLLOWS_PERCENT, SHOWN_MAX};
 use crate::transactions::{Application, Client, Failure, Findings, Store};
-use crate::workload::Random;
+use scotfree_stage::workload::Random;
 use std::collections::BTreeSet;
 
 /// The application.

@@ -3,9 +3,9 @@
 //! Invariant: a post's text is written before any list names it.
 
 use super::{author_of, post_text, Users, FOLLOWS_PERCENT, SHOWN_MAX};
-use crate::resp::Reply;
 use crate::transactions::{number, texts, Application, Client, Failure, Findings, Store};
-use crate::workload::Random;
+use scotfree_stage::resp::Reply;
+use scotfree_stage::workload::Random;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The application.

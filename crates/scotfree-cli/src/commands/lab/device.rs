@@ -5,10 +5,10 @@
 use super::{file_of, LAB_FOLDER};
 use crate::cli::LabDevice;
 use crate::failure::Failure;
-use scotfree_lab::edge::{self, Bytes, Disk, Ended, Group, Limits, Profile, Usage};
-use scotfree_lab::netns::RUN_FOLDER;
-use scotfree_lab::process::find_tool;
-use scotfree_lab::sweep::sweep_before_run;
+use scotfree_stage::confined::{self, Bytes, Disk, Ended, Group, Limits, Profile, Usage};
+use scotfree_stage::netns::RUN_FOLDER;
+use scotfree_stage::process::find_tool;
+use scotfree_stage::sweep::sweep_before_run;
 use serde::Serialize;
 use std::fmt::Write;
 use std::fs::File;
@@ -49,9 +49,9 @@ pub fn run(flags: &LabDevice) -> Result<(), Failure> {
     let name = profile.as_ref().map_or("limits", |profile| profile.name.as_str());
     let group = Group::new(name, &limits, &disks)?;
     if flags.cold {
-        edge::forget_files()?;
+        confined::forget_files()?;
     }
-    let ended = edge::run_foreground(&group, &flags.command)?;
+    let ended = confined::run_foreground(&group, &flags.command)?;
     // What it has left running is no part of it.
     group.end_processes();
     let used = group.usage();
@@ -109,7 +109,7 @@ fn disks(limits: &Limits, flags: &LabDevice) -> Result<Vec<Disk>, Failure> {
     }
     let current = [Path::new(".").to_owned()];
     let folders = if flags.disks.is_empty() { &current[..] } else { &flags.disks };
-    Ok(edge::disks_of(folders.iter().map(AsRef::as_ref))?)
+    Ok(confined::disks_of(folders.iter().map(AsRef::as_ref))?)
 }
 
 /// The report's file, made before the command runs: afterwards it would be too late to hear that it cannot be.
@@ -164,7 +164,7 @@ fn said(name: &str, ended: &Ended, limits: &Limits, disks: &[Disk], used: &Usage
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scotfree_lab::edge::Processors;
+    use scotfree_stage::confined::Processors;
     use std::process::ExitStatus;
     use std::time::Duration;
 

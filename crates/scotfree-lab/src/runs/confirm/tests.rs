@@ -1,11 +1,11 @@
 //! Confirming: what is compared, what is said of it, what is chosen.
 
 use super::*;
-use crate::environment::UNKNOWN;
 use crate::experiment::tests::example;
 use crate::experiment::Measurement;
 use crate::formula::tests::series;
 use crate::results::tests::{environment, result};
+use scotfree_stage::environment::UNKNOWN;
 use std::path::Path;
 
 /// The example's series with all values of the slow arm so many times as large.

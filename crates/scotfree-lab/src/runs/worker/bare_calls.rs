@@ -6,10 +6,10 @@
 //! and not measured.
 
 use crate::gauge::{interface_number, Gauge, Part};
-use crate::stats::{Latencies, Summary};
-use crate::trouble::Trouble;
 use scotfree_core::{Durability, Epoch, Nanos, SeqNum, SessionId, Tier};
 use scotfree_io::{Interest, Poller};
+use scotfree_stage::stats::{Latencies, Summary};
+use scotfree_stage::trouble::Trouble;
 use scotfree_wire::{
     emit, ClusterKey, Direction, Flags, Header, KeyEpoch, Kind, OpenTail, Packet, SessionKeys, Stamp, Tail,
     PACKET_BYTES_MAX,

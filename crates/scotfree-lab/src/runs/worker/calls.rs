@@ -4,11 +4,11 @@
 //! taken from it; requests of the warm-up are made but not measured.
 
 use crate::experiment::run_interleaved;
-use crate::process::{cpu_time_of, wait_until};
-use crate::stats::{Latencies, Summary};
-use crate::trouble::Trouble;
 use scotfree_core::Tier;
 use scotfree_rpc::{start_session, ProbeOptions, Session, SessionConfig, SessionError, SessionOptions};
+use scotfree_stage::process::{cpu_time_of, wait_until};
+use scotfree_stage::stats::{Latencies, Summary};
+use scotfree_stage::trouble::Trouble;
 use scotfree_trace::{Resource, TraceCounts, TraceWriter, WriterOptions};
 use scotfree_wire::ClusterKey;
 use serde::{Deserialize, Serialize};
@@ -348,8 +348,8 @@ impl Caller {
 mod tests {
     use super::*;
     use crate::runs::worker::noop::{self, NoopSpec};
-    use crate::scratch::Scratch;
     use scotfree_io::conformance::ports::free_address;
+    use scotfree_stage::scratch::Scratch;
     use std::net::UdpSocket;
 
     #[test]

@@ -8,9 +8,9 @@ pub mod client;
 pub mod server;
 
 use crate::af_xdp::{AfXdpTransport, RingCounters};
-use crate::trouble::Trouble;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_io::Transport;
+use scotfree_stage::trouble::Trouble;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
@@ -81,5 +81,5 @@ fn open_stack(address: SocketAddr) -> Result<UdpTransport, Trouble> {
 
 /// How often this thread's process has slept so far.
 fn sleeps() -> u64 {
-    crate::process::sleeps_of(std::process::id()).unwrap_or_default()
+    scotfree_stage::process::sleeps_of(std::process::id()).unwrap_or_default()
 }

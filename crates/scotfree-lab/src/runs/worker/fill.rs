@@ -5,10 +5,10 @@
 //! server has the updates from the devices or not at all.
 
 use super::embedded::write_request;
-use super::READY;
-use crate::trouble::Trouble;
 use scotfree_core::Tier;
 use scotfree_rpc::{start_session, Session, SessionConfig, SessionError, SessionOptions};
+use scotfree_stage::trouble::Trouble;
+use scotfree_stage::worker::READY;
 use scotfree_wire::ClusterKey;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;

@@ -6,7 +6,6 @@
 
 mod packets;
 
-use crate::trouble::Trouble;
 pub use packets::Hostility;
 use packets::{Forger, Frame};
 use scotfree_core::{KeyHash, Nanos};
@@ -18,6 +17,7 @@ use scotfree_rpc::{
     CallLabel, ClientEvent, ClientOptions, ClientRuntime, Mode, ProbeOptions, Request, RequestKind,
     SessionHandle, SessionOptions,
 };
+use scotfree_stage::trouble::Trouble;
 use scotfree_wire::ClusterKey;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;

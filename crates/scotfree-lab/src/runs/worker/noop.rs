@@ -3,8 +3,6 @@
 //! Invariant: it sleeps in the kernel while there is nothing to do, so what is measured is the wake-up of
 //! a real server, unless it is told to look for a while before.
 
-use super::READY;
-use crate::trouble::Trouble;
 use scotfree_core::{DeviceId, Epoch, Nanos, SessionId};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_io::{now_monotonic, Transport};
@@ -13,6 +11,8 @@ use scotfree_rpc::{
     DeadLetter, Execution, Handler, NoopHandler, ProbeOptions, RecoveredSession, Replies, ServerConfig,
     ServerOptions, ServerRuntime, Service, Stop,
 };
+use scotfree_stage::trouble::Trouble;
+use scotfree_stage::worker::READY;
 use scotfree_wire::{ClusterKey, Nonce};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;

@@ -5,12 +5,12 @@
 //! all processes of a host share.
 
 use super::embedded::{parse_reply, write_request};
-use crate::resp::Reply;
-use crate::trouble::Trouble;
-use crate::workload::Random;
 use scotfree_check::{Answer, Key, Op, Operation};
 use scotfree_io::now_monotonic;
 use scotfree_rpc::{start_session, Session, SessionConfig, SessionError};
+use scotfree_stage::resp::Reply;
+use scotfree_stage::trouble::Trouble;
+use scotfree_stage::workload::Random;
 use scotfree_wire::ClusterKey;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -317,7 +317,7 @@ pub fn read_history(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use scotfree_stage::scratch::Scratch;
 
     fn read(lines: &[Line], torn: &str) -> Vec<Operation<Op, scotfree_check::Reply>> {
         let folder = Scratch::new("operations").expect("temporary files can be written");

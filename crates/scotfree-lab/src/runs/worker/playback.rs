@@ -5,10 +5,10 @@
 //! that take what the device sends, is what the device's programs say.
 
 use crate::gauge::{interface_number, Gauge, GaugeCounters, Part};
-use crate::trouble::Trouble;
 use scotfree_core::{BootEpoch, DeviceId, Durability, Epoch, Nanos, SeqNum, SessionId};
 use scotfree_io::frame::{Link, MacAddress, UdpFrame};
 use scotfree_io::now_monotonic;
+use scotfree_stage::trouble::Trouble;
 use scotfree_wire::{emit, ClusterKey, Direction, Flags, Header, Key, Kind, SessionKeys, Stamp, Tail};
 use scotfree_xdp::{
     AttachMode, Functions, Kernel, KernelConfig, KernelError, KeyWords, Port, Session, Settings, Station,
@@ -77,7 +77,7 @@ pub(super) fn measure(spec: &PlaybackSpec) -> Result<PlaybackReport, Trouble> {
     let rates: Vec<f64> = rounds.iter().map(of_round).collect();
     Ok(PlaybackReport {
         requests_per_s: expected as f64 / rounds.iter().sum::<Duration>().as_secs_f64(),
-        requests_per_s_p50: crate::stats::median(&rates).unwrap_or(0.0),
+        requests_per_s_p50: scotfree_stage::stats::median(&rates).unwrap_or(0.0),
         counters: counts,
     })
 }
@@ -199,7 +199,9 @@ impl Stage {
             counts["acks_at_client"] >= expected && counts["stamped_at_server"] >= expected
         };
         // Those that never come are the counters' to tell.
-        crate::process::wait_until(PATIENCE, || self.counts().is_ok_and(|now| have_ended(&since(now))));
+        scotfree_stage::process::wait_until(PATIENCE, || {
+            self.counts().is_ok_and(|now| have_ended(&since(now)))
+        });
         self.counts().map(since)
     }
 }

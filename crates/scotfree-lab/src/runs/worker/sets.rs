@@ -3,9 +3,9 @@
 //! Invariant: a latency runs from before the SET is sent until everything it waits for has been answered. What
 //! is read back is asked for on the same connection as soon as the SET is answered.
 
-use crate::resp::{Connection, Reply, ReplyError};
-use crate::stats::{Latencies, Summary};
-use crate::trouble::Trouble;
+use scotfree_stage::resp::{Connection, Reply, ReplyError};
+use scotfree_stage::stats::{Latencies, Summary};
+use scotfree_stage::trouble::Trouble;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -108,7 +108,7 @@ impl Setter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake_redis::FakeRedis;
+    use scotfree_stage::fake_redis::FakeRedis;
 
     fn spec(service: &FakeRedis) -> SetsSpec {
         let address = service.address();

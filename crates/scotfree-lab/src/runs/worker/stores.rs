@@ -6,12 +6,12 @@
 
 use super::embedded::{parse_reply, write_request};
 use crate::keys::{KeyDraw, Popularity};
-use crate::resp::Reply;
-use crate::stats::Latencies;
-use crate::trouble::Trouble;
-use crate::workload::Random;
 use scotfree_core::Tier;
 use scotfree_rpc::{start_session, Session, SessionConfig, SessionError, SessionOptions};
+use scotfree_stage::resp::Reply;
+use scotfree_stage::stats::Latencies;
+use scotfree_stage::trouble::Trouble;
+use scotfree_stage::workload::Random;
 use scotfree_wire::ClusterKey;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -296,9 +296,9 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::wait_until;
     use crate::runs::worker::noop::{self, NoopSpec};
     use scotfree_io::conformance::ports::free_address;
+    use scotfree_stage::process::wait_until;
     use std::net::UdpSocket;
 
     #[test]

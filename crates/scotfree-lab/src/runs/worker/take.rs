@@ -2,10 +2,10 @@
 //!
 //! Invariant: nothing else is kept from the server; what was taken is counted, and reported when it is told to end.
 
-use super::{print_report, READY};
 use crate::gauge::{interface_number, Gauge, Part};
-use crate::trouble::Trouble;
 use scotfree_io::{Interest, Poller, Signals};
+use scotfree_stage::trouble::Trouble;
+use scotfree_stage::worker::{print_report, READY};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::AsRawFd;

@@ -2,10 +2,10 @@
 
 use crate::tpcc::Tpcc;
 use crate::transactions::{self, LoopReport, LoopSpec};
-use crate::trouble::Trouble;
 use crate::twitter::pull::Pull;
 use crate::twitter::push::Push;
 use crate::twitter::Users;
+use scotfree_stage::trouble::Trouble;
 use serde::{Deserialize, Serialize};
 
 /// Which application, and how.

@@ -5,13 +5,13 @@
 
 use super::{open_stack, sleeps, Access, Endpoint, EndpointReport, HasRings, Waits};
 use crate::af_xdp::AfXdpTransport;
-use crate::stats::{Latencies, Summary};
-use crate::trouble::Trouble;
 use scotfree_core::{KeyHash, Tier};
 use scotfree_rpc::{
     CallLabel, ClientEvent, ClientOptions, ClientRuntime, ClientTotals, Mode, ProbeOptions, Request,
     RequestKind, SessionHandle, SessionOptions, SubmitError,
 };
+use scotfree_stage::stats::{Latencies, Summary};
+use scotfree_stage::trouble::Trouble;
 use scotfree_wire::ClusterKey;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -214,9 +214,9 @@ impl<T: HasRings> Caller<T> {
 mod tests {
     use super::*;
     use crate::af_xdp::RingCounters;
-    use crate::process::wait_until;
     use crate::runs::worker::noop::{self, NoopSpec};
     use scotfree_io::conformance::ports::free_address;
+    use scotfree_stage::process::wait_until;
     use std::net::UdpSocket;
 
     #[test]

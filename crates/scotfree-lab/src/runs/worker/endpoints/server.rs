@@ -5,12 +5,12 @@
 //! end.
 
 use super::super::noop::{self, NoopSpec};
-use super::super::{print_report, READY};
 use super::{open_stack, sleeps, Access, Endpoint, EndpointReport, HasRings, Waits};
 use crate::af_xdp::AfXdpTransport;
-use crate::trouble::Trouble;
 use scotfree_io::{Interest, Poller, Signals};
 use scotfree_rpc::Stop;
+use scotfree_stage::trouble::Trouble;
+use scotfree_stage::worker::{print_report, READY};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::AsRawFd;

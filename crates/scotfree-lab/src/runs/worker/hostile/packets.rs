@@ -4,8 +4,8 @@
 //! honest one byte for byte, or all of it that is authenticated.
 
 use super::{broke, HostileSpec};
-use crate::trouble::Trouble;
 use scotfree_core::{BootEpoch, DeviceId, Nanos, OrderNumber, SeqNum, SessionId};
+use scotfree_stage::trouble::Trouble;
 use scotfree_wire::{
     emit, emit_stamp, CloseReason, CloseTail, Flags, Header, HeartbeatTail, Key, KeyEpoch, Kind, LeaseTail,
     ManifestTail, OpenTail, Packet, RangeTail, ResponseTail, Stamp, StampKind, Tail,

@@ -2,9 +2,9 @@
 //!
 //! Invariant: it sleeps in the kernel until a request comes, and answers each.
 
-use super::super::READY;
 use super::{Message, MESSAGE_BYTES_MAX};
-use crate::trouble::Trouble;
+use scotfree_stage::trouble::Trouble;
+use scotfree_stage::worker::READY;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

@@ -4,11 +4,11 @@
 //! requests the caller computes for a while, so that what nobody waits for is done when the next one is made.
 
 use super::{connect_udp, damaged, read_message, Done, Door, Message, MESSAGE_BYTES_MAX, PATIENCE, QUESTION};
-use crate::stats::{Latencies, Summary};
-use crate::trouble::Trouble;
 use scotfree_core::Tier;
 use scotfree_io::processor;
 use scotfree_rpc::{start_session, Session, SessionConfig, SessionOptions};
+use scotfree_stage::stats::{Latencies, Summary};
+use scotfree_stage::trouble::Trouble;
 use scotfree_wire::ClusterKey;
 use serde::{Deserialize, Serialize};
 use std::hint::spin_loop;

@@ -3,12 +3,12 @@
 //! Invariant: an entry is freed only after the application has applied its request; a caller waits while the
 //! log is full.
 
-use super::super::READY;
 use super::{connect_udp, damaged, Done, Door, Message, Requests, MESSAGE_BYTES_MAX, PATIENCE, QUESTION};
-use crate::trouble::Trouble;
 use scotfree_core::Token;
 use scotfree_io::ram::{RamConfig, RamDomain};
 use scotfree_io::{processor, PersistenceDomain};
+use scotfree_stage::trouble::Trouble;
+use scotfree_stage::worker::READY;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io;
