@@ -54,7 +54,7 @@ step "the study"
 ruff format -q --check python
 ruff check -q python
 (cd python && "$study" -m mypy src tests bench)
-(cd python && "$study" -m pytest -rs | tee -a "$log")
+(cd python && "$study" -m pytest -rs -n logical --dist loadfile | tee -a "$log")
 
 step "the study as a wheel"
 scripts/wheel.sh
