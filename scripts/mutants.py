@@ -2,8 +2,8 @@
 
 Invariant: a sample is a function of its seed and the code; what does not compile is replaced by the next.
 
-cargo-mutants lists the changes. Each is made in a copy of the tree, where the tests of all machine crates run,
-and where they pass, 200 seeds of the simulator.
+cargo-mutants lists the changes. Each is made in a copy of the tree, where the tests of all machine crates run and
+of the remedies' parts, and where they pass, 200 seeds of the simulator.
 """
 
 import argparse
@@ -19,6 +19,9 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OUT = ROOT / "target" / "mutants"
 TREE = OUT / "tree"
+# What lies in a remedy's folder beside its machine is tried with it: its world, and its programs, which must do
+# what the machine does.
+PARTS = ["world", "kernel"]
 MACHINES = ["scotfree-core", "scotfree-wire", "scotfree-session", "scotfree-device"]
 SEEDS = "0..200"
 # What only planted faults reach is no part of the product, and their tests are not run here; the same for what
@@ -98,12 +101,13 @@ class Trial:
 
     def __init__(self, crates):
         self.crates = crates
+        self.parts = [f"{name}-{part}" for name in crates for part in PARTS if (ROOT / "crates" / name / part).is_dir()]
         self.worlds = [name for name in crates if (ROOT / "crates" / name / "world").is_dir()]
 
     def verdict(self, first=None):
         """Of the copy as it is now. The tests of one crate may be asked first: they notice most, soonest."""
         stages = [[first], [name for name in self.crates if name != first]] if first else [self.crates]
-        for crates in stages:
+        for crates in [*stages, self.parts]:
             tests = ["test", "--quiet", "--locked", *(word for name in crates for word in ("--package", name))]
             if not passes(*tests, "--no-run"):
                 return "does not compile"
@@ -129,11 +133,15 @@ def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--sample", type=int, required=True, help="how many changes that compile")
     options.add_argument("--seed", type=int, required=True)
+    options.add_argument("--names", type=pathlib.Path, help="a file with names of changes, of which each is tried")
     options = options.parse_args()
 
     metadata = json.loads(read(["cargo", "metadata", "--no-deps", "--format-version", "1"]))
     crates = machine_crates(package["manifest_path"] for package in metadata["packages"])
     changes = shuffled(list_changes(crates), options.seed)
+    if options.names:
+        wanted = set(options.names.read_text().splitlines())
+        changes = [change for change in changes if change["name"] in wanted]
     print(f"SAMPLE={options.sample} SEED={options.seed} of {len(changes)} changes in {', '.join(crates)}", flush=True)
     copy_the_tree()
     trial = Trial(crates)
