@@ -7,6 +7,7 @@ mod clippy;
 mod dependencies;
 mod ignored;
 mod limits;
+mod modules;
 mod opening;
 mod plots;
 mod words;
@@ -123,6 +124,7 @@ fn check(files: &Files) -> Vec<Complaint> {
         words::check,
         dependencies::check,
         limits::check,
+        modules::check,
         ignored::check,
         clippy::check,
         plots::check,
@@ -162,7 +164,7 @@ mod tests {
     fn the_repository_is_read() {
         let files = Files::read(&crate::root()).expect("the tests run in a working tree");
         assert!(files.get("Cargo.toml").is_some_and(|text| text.contains("[workspace]")));
-        assert!(files.get("crates/xtask/src/tidy/mod.rs").is_some());
+        assert!(files.get("crates/xtask/src/tidy.rs").is_some());
         assert!(files.iter().all(|(path, _)| !path.starts_with("target/")));
     }
 
