@@ -5,6 +5,7 @@
 
 mod clippy;
 mod dependencies;
+mod edges;
 mod ignored;
 mod limits;
 mod modules;
@@ -123,6 +124,7 @@ fn check(files: &Files) -> Vec<Complaint> {
         opening::check,
         words::check,
         dependencies::check,
+        edges::check,
         limits::check,
         modules::check,
         ignored::check,
