@@ -4,7 +4,8 @@
 # Made again from the same binary the Debian package is the same to the byte.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-target=${CARGO_TARGET_DIR:-$PWD/target}
+. scripts/common.sh
+target=$(target_folder)
 folder=$PWD/target/package
 version=$(sed -nE 's/^version = "(.*)"/\1/p' Cargo.toml | head -1)
 architecture=$(dpkg --print-architecture 2>/dev/null || true)

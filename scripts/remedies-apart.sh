@@ -3,13 +3,19 @@
 # name it, and everything else builds; then the toy is added by its folder and its lines, and `scot` lists it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-. scripts/common.sh
+. scripts/features.sh
 export CARGO_TARGET_DIR=${APART_TARGET:-$(target_folder)/apart}
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 registry=crates/scotfree-cli/src/registry.rs
 # Built once and run for a moment: quickly built is what counts.
 quick=(--config profile.dev.opt-level=0 --config 'profile.dev.package."*".opt-level=0' --config profile.dev.debug=0)
+
+# All that is left, but what cannot be built here in any case.
+rest=(--workspace)
+if [ ${#without_kernel_plane[@]} -gt 0 ]; then
+  rest+=(--exclude scotfree-xdp --exclude scotfree-kernels --exclude 'remedy-*-kernel' "${without_kernel_plane[@]}")
+fi
 
 copy_tree() {
   rm -rf "$copy/tree"
@@ -38,8 +44,7 @@ for folder in crates/remedy-*; do
   (
     cd "$copy/tree"
     delete_remedy "$name"
-    # The command line is the one that names it: in its registry, and where it runs the simulator's world.
-    cargo check -q "${quick[@]}" --offline --workspace --exclude scotfree-cli --exclude scotfree-kernels --exclude scotfree-xdp --lib --bins
+    cargo check -q "${quick[@]}" --offline "${rest[@]}" --lib --bins
   ) || { echo "remedies-apart: without remedy-$name the rest does not build" >&2; exit 1; }
   echo "without remedy-$name everything else builds"
 done
@@ -50,7 +55,7 @@ copy_tree
   mv fixtures/remedy-toy crates/remedy-toy
   sed -i 's#, "fixtures/remedy-toy"##; s#fixtures/remedy-toy#crates/remedy-toy#' Cargo.toml
   sed -i 's#^remedy-persist.workspace = true#&\nremedy-toy.workspace = true#' crates/scotfree-cli/Cargo.toml
-  sed -i 's#remedy!(remedy_persist, remedy_persist_kernel)#remedy!(remedy_toy), &#' "$registry"
+  sed -i 's#^ *remedy!(remedy_persist,#    remedy!(remedy_toy),\n&#' "$registry"
   listed=$(cargo run -q "${quick[@]}" --offline -p scotfree-cli --no-default-features -- remedies)
   grep '^toy: ' <<<"$listed"
 ) || { echo "remedies-apart: the toy is not one folder and its lines" >&2; exit 1; }

@@ -524,6 +524,12 @@ pub struct Sim {
     /// Worlds in which everything goes wrong at once
     #[arg(long)]
     pub storm: bool,
+    /// The worlds of this remedy; without, of the first that has some
+    #[arg(long, value_name = "NAME")]
+    pub remedy: Option<String>,
+    /// Scenarios of this kind; an unknown name lists those that there are
+    #[arg(long, value_name = "NAME", conflicts_with = "storm")]
+    pub kind: Option<String>,
 }
 
 /// Words of a Redis command.

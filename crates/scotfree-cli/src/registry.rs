@@ -3,6 +3,7 @@
 
 use scotfree_core::{RemedyEntry, Stage};
 use scotfree_device::Maker;
+use scotfree_sim::Simulation;
 #[cfg(feature = "xdp")]
 use scotfree_xdp::PartMaker;
 use serde::Serialize;
@@ -17,24 +18,34 @@ pub struct Remedy {
     /// The part of that in the kernel, if it has one.
     #[cfg(feature = "xdp")]
     pub part: Option<PartMaker>,
+    /// Its worlds, if it has some.
+    pub simulation: Option<&'static dyn Simulation>,
 }
 
-/// A line of the registry: the remedy's crate and, if it has one, the crate of its part in the kernel.
+/// A line of the registry: the remedy's crate and, if it has them, the crates of its part in the kernel and of its
+/// worlds.
+#[allow(unused_macros)] // where there is no remedy
 macro_rules! remedy {
-    ($machine:ident $(, $kernel:ident)?) => {
+    ($machine:ident $(, kernel = $kernel:ident)? $(, world = $world:ident)?) => {
         Remedy {
             entry: &$machine::ENTRY,
             function: Some($machine::MAKER),
             #[cfg(feature = "xdp")]
             part: remedy!(@part $($kernel)?),
+            simulation: remedy!(@simulation $($world)?),
         }
     };
     (@part) => { None };
     (@part $kernel:ident) => { Some($kernel::PART) };
+    (@simulation) => { None };
+    (@simulation $world:ident) => { Some($world::SIMULATION) };
 }
 
-/// All of them, in the order in which packets pass their functions unless the configuration says otherwise.
-pub const REMEDIES: &[Remedy] = &[remedy!(remedy_persist, remedy_persist_kernel)];
+/// All of them.
+pub const REMEDIES: &[Remedy] = &[
+    // A line each, in the order in which packets pass their functions unless the configuration says otherwise.
+    remedy!(remedy_persist, kernel = remedy_persist_kernel, world = remedy_persist_world),
+];
 
 /// Their functions of devices.
 pub fn functions() -> Vec<Maker> {
@@ -45,6 +56,21 @@ pub fn functions() -> Vec<Maker> {
 #[cfg(feature = "xdp")]
 pub fn parts() -> Vec<PartMaker> {
     REMEDIES.iter().filter_map(|remedy| remedy.part).collect()
+}
+
+/// Worlds, by the name of their remedy.
+#[derive(Debug, Clone, Copy)]
+pub struct World {
+    /// Whose they are.
+    pub name: &'static str,
+    /// How they are run.
+    pub simulation: &'static dyn Simulation,
+}
+
+/// The worlds of all that have some.
+pub fn worlds() -> Vec<World> {
+    let one = |remedy: &Remedy| Some(World { name: remedy.entry.name, simulation: remedy.simulation? });
+    REMEDIES.iter().filter_map(one).collect()
 }
 
 /// The functions of a device whose configuration names none: all, in the order in which they stand here.

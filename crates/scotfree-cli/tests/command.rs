@@ -208,6 +208,11 @@ fn the_simulator_runs_many_seeds_or_one() {
     assert!(assert_succeeds(&folder.scot(&["sim", "--seeds", "0..2", "--storm"])).contains("wall clock"));
     assert_succeeds(&folder.scot(&["sim", "--seed", "7"]));
     assert_fails(&folder.scot(&["sim", "--seeds", "3..3"]), 2, &["FIRST..END"]);
+    let storm = assert_succeeds(&folder.scot(&["sim", "--seed", "7", "--storm"]));
+    let named = ["sim", "--seed", "7", "--remedy", "persist", "--kind", "storm"];
+    assert_eq!(assert_succeeds(&folder.scot(&named)), storm);
+    assert_fails(&folder.scot(&["sim", "--seed", "7", "--remedy", "cache"]), 2, &["`cache`", "persist"]);
+    assert_fails(&folder.scot(&["sim", "--seed", "7", "--kind", "calm"]), 2, &["`calm`", "random", "storm"]);
 }
 
 #[test]

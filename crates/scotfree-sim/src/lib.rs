@@ -20,6 +20,7 @@ pub mod queue;
 pub mod report;
 pub mod rng;
 mod run;
+mod simulation;
 pub mod trace;
 mod travel;
 
@@ -28,5 +29,6 @@ pub use engine::{Alarm, Chance, Course, Engine, Event, Incarnation, Mishap, When
 pub use protocol::{EntryOf, FailureOf, HappeningOf, Outcome, Protocol};
 pub use report::{Counters, Failure, Tally, Violation};
 pub use run::{come_to_rest, run, STEPS_MAX};
+pub use simulation::{Kind, Simulation, Told, Worlds};
 pub use trace::{Depth, Happening, Loss};
 pub use travel::{Packet, Packets, Travel};

@@ -32,6 +32,8 @@ pub mod strict;
 mod trace;
 mod world;
 
+use scotfree_sim::{Simulation, Worlds};
+
 pub use place::Place;
 pub use report::{Failure, Report};
 pub use scenario::Scenario;
@@ -43,3 +45,11 @@ pub use world::{capture, run, Seen, World};
 pub type Options<'a> = scotfree_sim::Options<'a, World>;
 /// What a campaign of this world came to.
 pub type CampaignReport = scotfree_sim::CampaignReport<Report, Failure>;
+
+/// This world, for who runs worlds by their names.
+pub const SIMULATION: &dyn Simulation = &Worlds::<World> {
+    kinds: &[
+        ("random", "any number of roles, and a few mishaps", Scenario::random),
+        ("storm", "worlds in which everything goes wrong at once", Scenario::storm),
+    ],
+};

@@ -5,15 +5,20 @@
 use crate::cli::Sim;
 use crate::failure::Failure;
 use crate::out;
-use remedy_persist_world::{campaign, Depth, Options, Scenario};
+use crate::registry::{self, World};
+use scotfree_sim::Depth;
 use std::io::IsTerminal;
 use std::ops::Range;
 use std::time::Instant;
 
+/// The kind of scenarios that `--storm` stands for.
+const STORM: &str = "storm";
+
 pub fn run(flags: &Sim) -> Result<(), Failure> {
+    let chosen = Chosen::of(flags, &registry::worlds())?;
     match (&flags.seeds, flags.seed) {
-        (Some(seeds), _) => many(range(seeds)?, flags.storm),
-        (None, Some(seed)) => one(seed, if flags.trace { Depth::All } else { Depth::Last }, flags.storm),
+        (Some(seeds), _) => chosen.many(range(seeds)?),
+        (None, Some(seed)) => chosen.one(seed, if flags.trace { Depth::All } else { Depth::Last }),
         (None, None) => Err(Failure::usage("give --seeds FIRST..END or --seed SEED")),
     }
 }
@@ -25,56 +30,163 @@ fn range(text: &str) -> Result<Range<u64>, Failure> {
     })
 }
 
-fn scenario(seed: u64, is_storm: bool) -> Scenario {
-    if is_storm {
-        Scenario::storm(seed)
-    } else {
-        Scenario::random(seed)
-    }
+/// Which worlds are run.
+struct Chosen {
+    world: World,
+    /// The place of its kind of scenarios.
+    kind: usize,
+    /// The flags that choose the same again.
+    repeat: String,
 }
 
-fn one(seed: u64, depth: Depth, is_storm: bool) -> Result<(), Failure> {
-    match remedy_persist_world::run(seed, scenario(seed, is_storm), depth) {
-        Ok(report) => {
-            out::text(report);
-            Ok(())
+impl Chosen {
+    fn of(flags: &Sim, worlds: &[World]) -> Result<Chosen, Failure> {
+        let world = world(worlds, flags.remedy.as_deref())?;
+        let kinds = world.simulation.kinds();
+        let wanted = if flags.storm { Some(STORM) } else { flags.kind.as_deref() };
+        let place = wanted.map_or(Some(0), |wanted| kinds.iter().position(|(name, _)| *name == wanted));
+        let kind = place.ok_or_else(|| {
+            let (wanted, name) = (wanted.unwrap_or_default(), world.name);
+            let known = kinds.iter().map(|(name, about)| format!("\n  {name}: {about}"));
+            let known = known.collect::<Vec<_>>().concat();
+            Failure::usage(format!("{name} has no scenarios of the kind `{wanted}`; it has:{known}"))
+        })?;
+        Ok(Chosen { world, kind, repeat: repeat(flags) })
+    }
+
+    fn one(&self, seed: u64, depth: Depth) -> Result<(), Failure> {
+        match self.world.simulation.one(self.kind, seed, depth) {
+            Ok(report) => {
+                out::text(report);
+                Ok(())
+            }
+            Err(failure) => {
+                out::text(failure);
+                Err(Failure::Verdict)
+            }
         }
-        Err(failure) => {
-            out::text(failure);
+    }
+
+    fn many(&self, seeds: Range<u64>) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let count = seeds.end - seeds.start;
+        let is_terminal = std::io::stderr().is_terminal();
+        let mut shown = Instant::now();
+        let told = self.world.simulation.many(self.kind, seeds, &mut |progress| {
+            if is_terminal && shown.elapsed().as_millis() >= 200 {
+                shown = Instant::now();
+                eprint!("\r{} of {count} seeds, {} failed ", progress.done_count, progress.failed_count);
+            }
+        });
+        if is_terminal {
+            eprint!("\r\x1b[K");
+        }
+        out::text(told.total);
+        out::line(format_args!("{:>20} {:.1} s", "wall clock", begun.elapsed().as_secs_f64()));
+        for (seed, broken) in &told.failures {
+            out::line(format_args!(
+                "seed {seed}: {broken}; repeat it: scot sim --seed {seed}{}",
+                self.repeat
+            ));
+        }
+        if told.failures.is_empty() {
+            Ok(())
+        } else {
             Err(Failure::Verdict)
         }
     }
 }
 
-fn many(seeds: Range<u64>, is_storm: bool) -> Result<(), Failure> {
-    let begun = Instant::now();
-    let maker = |seed| scenario(seed, is_storm);
-    let options = Options { scenario: &maker, ..Options::default() };
-    let count = seeds.end - seeds.start;
-    let is_terminal = std::io::stderr().is_terminal();
-    let mut shown = Instant::now();
-    let repeat = if is_storm { " --storm" } else { "" };
-    let report = campaign(seeds, &options, |progress| {
-        if is_terminal && shown.elapsed().as_millis() >= 200 {
-            shown = Instant::now();
-            eprint!("\r{} of {count} seeds, {} failed ", progress.done_count, progress.failed_count);
+fn world(worlds: &[World], wanted: Option<&str>) -> Result<World, Failure> {
+    let found = match wanted {
+        None => worlds.first(),
+        Some(wanted) => worlds.iter().find(|world| world.name == wanted),
+    };
+    found.copied().ok_or_else(|| {
+        let names: Vec<&str> = worlds.iter().map(|world| world.name).collect();
+        let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let problem = match wanted {
+            None => "no remedy that is built in has worlds".to_owned(),
+            Some(wanted) => format!("`{wanted}` is no remedy with worlds; those with worlds: {known}"),
+        };
+        Failure::usage(problem)
+    })
+}
+
+fn repeat(flags: &Sim) -> String {
+    let remedy = flags.remedy.as_ref().map(|name| format!(" --remedy {name}"));
+    let kind = flags.kind.as_ref().map(|name| format!(" --kind {name}"));
+    let storm = flags.storm.then(|| " --storm".to_owned());
+    remedy.into_iter().chain(kind).chain(storm).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scotfree_sim::{Progress, Simulation, Told};
+
+    /// Worlds of two kinds that always fail.
+    #[derive(Debug)]
+    struct Failing;
+
+    impl Simulation for Failing {
+        fn kinds(&self) -> Vec<(&'static str, &'static str)> {
+            vec![("plain", "nothing happens"), (STORM, "all happens")]
         }
-    });
-    if is_terminal {
-        eprint!("\r\x1b[K");
+
+        fn one(&self, kind: usize, seed: u64, _depth: Depth) -> Result<String, String> {
+            Err(format!("{kind} {seed}"))
+        }
+
+        fn many(&self, _: usize, seeds: Range<u64>, _: &mut (dyn FnMut(Progress) + Send)) -> Told {
+            Told {
+                total: String::new(),
+                failures: seeds.map(|seed| (seed, "Broken: by hand".into())).collect(),
+            }
+        }
     }
-    out::text(report.total);
-    out::line(format_args!("{:>20} {:.1} s", "wall clock", begun.elapsed().as_secs_f64()));
-    for failure in &report.failures {
-        let (seed, violation) = (failure.seed, &failure.violation);
-        out::line(format_args!(
-            "seed {seed}: {:?}: {}; repeat it: scot sim --seed {seed}{repeat}",
-            violation.invariant, violation.detail
-        ));
+
+    const WORLDS: [World; 2] =
+        [World { name: "first", simulation: &Failing }, World { name: "second", simulation: &Failing }];
+
+    fn flags(remedy: Option<&str>, kind: Option<&str>, storm: bool) -> Sim {
+        let (remedy, kind) = (remedy.map(str::to_owned), kind.map(str::to_owned));
+        Sim { seeds: None, seed: Some(7), trace: false, storm, remedy, kind }
     }
-    if report.failures.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::Verdict)
+
+    fn chosen(flags: &Sim) -> (&'static str, usize, String) {
+        let chosen = Chosen::of(flags, &WORLDS).expect("both are there");
+        (chosen.world.name, chosen.kind, chosen.repeat)
+    }
+
+    #[test]
+    fn remedy_and_kind_are_chosen_by_name_and_are_the_first_without() {
+        assert_eq!(chosen(&flags(None, None, false)), ("first", 0, String::new()));
+        assert_eq!(chosen(&flags(None, None, true)), ("first", 1, " --storm".into()));
+        let named = chosen(&flags(Some("second"), Some("plain"), false));
+        assert_eq!(named, ("second", 0, " --remedy second --kind plain".into()));
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_with_those_that_there_are() {
+        let refusal = |flags: &Sim, worlds: &[World]| {
+            Chosen::of(flags, worlds).err().map(|failure| (failure.code(), failure.to_string()))
+        };
+        let (code, text) = refusal(&flags(Some("third"), None, false), &WORLDS).expect("there is no third");
+        assert!(code == 2 && text.contains("`third`") && text.contains("first, second"), "{text}");
+        let (code, text) = refusal(&flags(None, Some("calm"), false), &WORLDS).expect("nothing is calm");
+        assert!(
+            code == 2 && text.contains("`calm`") && text.contains("\n  plain: nothing happens"),
+            "{text}"
+        );
+        let (code, text) = refusal(&flags(None, None, false), &[]).expect("there are none");
+        assert!(code == 2 && text.contains("no remedy"), "{text}");
+    }
+
+    #[test]
+    fn runs_that_fail_are_a_verdict() {
+        let chosen = Chosen::of(&flags(None, None, false), &WORLDS).expect("both are there");
+        assert!(matches!(chosen.one(7, Depth::Last), Err(Failure::Verdict)));
+        assert!(matches!(chosen.many(0..2), Err(Failure::Verdict)));
     }
 }

@@ -11,7 +11,7 @@ use scotfree_core::Nanos;
 use scotfree_sim::media::Crash;
 use scotfree_sim::network::Quality;
 use scotfree_sim::rng::PerMillion;
-use scotfree_sim::{campaign, run, Depth, Mishap, Options, Protocol, When};
+use scotfree_sim::{campaign, run, Depth, Mishap, Options, Protocol, Simulation, When, Worlds};
 use std::collections::BTreeSet;
 use world::{Invariant, Report, World};
 
@@ -54,6 +54,35 @@ fn every_planted_fault_is_found() {
         let found: Vec<_> = failures.iter().map(|failure| failure.violation.invariant).collect();
         assert!(found.contains(&broken), "{fault:?} broke {found:?}");
     }
+}
+
+fn careless(seed: u64) -> Scenario {
+    Scenario { planted: Some(Fault::CountTwice), ..World::draw(seed) }
+}
+
+#[test]
+fn worlds_are_run_by_kind_and_say_in_words_what_typed_runs_say() {
+    let worlds = Worlds::<World> {
+        kinds: &[
+            ("random", "what the seed says", World::draw),
+            ("careless", "an answer counts twice", careless),
+        ],
+    };
+    let simulation: &dyn Simulation = &worlds;
+    assert_eq!(simulation.kinds()[1], ("careless", "an answer counts twice"));
+
+    let mut done_count = 0;
+    let told = simulation.many(0, 0..SEED_COUNT, &mut |progress| done_count = progress.done_count);
+    assert_eq!(told.total, total(World::draw, &Options::default()).to_string());
+    assert!(told.failures.is_empty() && done_count == SEED_COUNT);
+
+    let failures = simulation.many(1, 0..SEED_COUNT, &mut |_| {}).failures;
+    let (seed, broken) = failures.first().expect("the fault is found");
+    let failure = run::<World>(*seed, careless(*seed), Depth::All).expect_err("it has failed before");
+    assert_eq!(*broken, format!("{:?}: {}", failure.violation.invariant, failure.violation.detail));
+    assert_eq!(simulation.one(1, *seed, Depth::All), Err(failure.to_string()));
+    let report = run::<World>(0, World::draw(0), Depth::Last).expect("no fault is planted");
+    assert_eq!(simulation.one(0, 0, Depth::Last), Ok(report.to_string()));
 }
 
 #[test]

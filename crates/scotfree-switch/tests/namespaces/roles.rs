@@ -409,10 +409,6 @@ pub fn config(v6: bool) -> SwitchConfig {
     let mut config =
         SwitchConfig::new(DEVICE, &["p0", "p1"], address(control), address(server), cluster_key());
     config.functions = vec![remedy_persist::MAKER];
-    #[cfg(feature = "xdp")]
-    {
-        config.parts = vec![remedy_persist_kernel::PART];
-    }
     config.window_max = 256;
     config.sessions_max = 4;
     config.reforward_after = Nanos::from_millis(50);

@@ -5,8 +5,10 @@
 
 mod clippy;
 mod dependencies;
+mod edges;
 mod ignored;
 mod limits;
+mod modules;
 mod opening;
 mod plots;
 mod words;
@@ -122,7 +124,9 @@ fn check(files: &Files) -> Vec<Complaint> {
         opening::check,
         words::check,
         dependencies::check,
+        edges::check,
         limits::check,
+        modules::check,
         ignored::check,
         clippy::check,
         plots::check,
@@ -162,7 +166,7 @@ mod tests {
     fn the_repository_is_read() {
         let files = Files::read(&crate::root()).expect("the tests run in a working tree");
         assert!(files.get("Cargo.toml").is_some_and(|text| text.contains("[workspace]")));
-        assert!(files.get("crates/xtask/src/tidy/mod.rs").is_some());
+        assert!(files.get("crates/xtask/src/tidy.rs").is_some());
         assert!(files.iter().all(|(path, _)| !path.starts_with("target/")));
     }
 
