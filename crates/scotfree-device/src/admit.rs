@@ -238,10 +238,11 @@ impl Pipeline {
             self.base.counters.unadmitted += 1;
             return self.pass_unplaced(now, request, Some(region), effects);
         }
-        if is_done {
+        let is_answered = self.base.answers_again(region, packet, effects);
+        if is_done || is_answered {
             self.base.counters.duplicate += 1;
         }
-        if self.base.answers_again(region, packet, effects) {
+        if is_answered {
             return Ok(());
         }
         let mut passing = Passing { stamp: Some(stamp), ..request.passing(Some(region), Place::Seen) };
@@ -356,8 +357,9 @@ impl Base {
         let may = passing.answerable || self.planted(Fault::AbsorbWrite);
         assert!(may, "only a read at its place is answered or absorbed, not {:?}", passing.header);
         let Some(region) = passing.session else { return false };
+        let completed = passing.header.completed;
         let Verdict::Answer(bytes) = verdict else {
-            self.withhold(region, passing.seq());
+            self.withhold(region, passing.seq(), completed, effects);
             return true;
         };
         let size = effects.bytes(bytes).len();
@@ -365,7 +367,7 @@ impl Base {
         if size > RESPONSE_BYTES_MAX || !self.answer_room.has(size) {
             return false;
         }
-        self.withhold(region, passing.seq());
+        self.withhold(region, passing.seq(), completed, effects);
         let (seq, key_hash, depends) = (passing.seq(), passing.header.key_hash, passing.depends);
         self.answer(region, Answered { seq, key_hash, by, depends, bytes }, effects);
         true

@@ -93,8 +93,19 @@ impl Answers {
 }
 
 impl Base {
-    /// A request takes no step at the server: it is not passed on.
-    pub(crate) fn withhold(&mut self, region: Region, seq: SeqNum) {
+    /// A request takes no step at the server: it is not passed on. What stands between it and the last such run, if
+    /// anything does, the server has to see: then that run ends here, and the server is told of it.
+    pub(crate) fn withhold(
+        &mut self,
+        region: Region,
+        seq: SeqNum,
+        completed: SeqNum,
+        effects: &mut DeviceEffects,
+    ) {
+        let run = self.sessions.get(region).and_then(|session| session.answers.run);
+        if run.is_some_and(|(_, last)| last.next() != seq) {
+            self.pass_over_answered(region, completed, effects);
+        }
         let Some(session) = self.sessions.get_mut(region) else { return };
         let first = session.answers.run.map_or(seq, |(first, _)| first);
         session.answers.run = Some((first, seq));

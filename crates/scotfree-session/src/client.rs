@@ -626,8 +626,11 @@ impl Client {
         header.flags = set(header.flags, entry.relaxed && entry.kind == RequestKind::Read, Flags::RELAXED);
         header.flags = set(header.flags, entry.traced, Flags::TRACED);
         header.flags = set(header.flags, entry.tries > 0, Flags::AGAIN);
-        // A read whose answer we have is not executed again; a filler takes its place.
-        let skip = entry.kind != RequestKind::Update && entry.done;
+        // A read whose answer we have is not executed again; a filler takes its place. So it is with one that a device
+        // has answered, also while it waits for its elders: the server may have passed over it, and has no reply.
+        let answered = |reply: &Reply| reply.times.answered_by != Answerer::SERVER;
+        let has_answer = entry.done || entry.reply.as_ref().is_some_and(answered);
+        let skip = entry.kind != RequestKind::Update && has_answer;
         header.flags = set(header.flags, skip, Flags::SKIP);
         if skip {
             header.kind = Kind::Read;
