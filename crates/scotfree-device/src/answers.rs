@@ -153,6 +153,23 @@ impl Base {
         }
     }
 
+    /// What answers depended on will not complete: whoever asks again is answered by the server, if it can.
+    pub(crate) fn forsake_answers(&mut self, token: Token) {
+        if self.answers_waiting == 0 {
+            return;
+        }
+        let regions: Vec<Region> = self.sessions.iter().map(|(region, _)| region).collect();
+        for region in regions {
+            let Some(session) = self.sessions.get_mut(region) else { continue };
+            let depends = |answer: &Answer| answer.depends == Some(token);
+            while let Some(at) = session.answers.kept.iter().position(depends) {
+                let Some(answer) = session.answers.kept.remove(at) else { break };
+                self.answers_waiting -= 1;
+                self.answer_room.give_back(answer.bytes);
+            }
+        }
+    }
+
     fn send_response(&self, session: &SessionBase, answer: &Answer, effects: &mut DeviceEffects) {
         // A client takes no answer of an epoch before the last that it has seen.
         let epoch: Epoch = session.epoch.max(self.server_epoch(session.name.server));

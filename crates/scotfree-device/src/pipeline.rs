@@ -187,6 +187,7 @@ impl Pipeline {
         if let Some(at) = self.owner(token) {
             self.functions[at].on_refused(&mut self.base, token);
         }
+        self.base.forsake_answers(token);
     }
 
     fn owner(&self, token: Token) -> Option<usize> {

@@ -301,6 +301,15 @@ struct Entry {
     done: bool,
 }
 
+impl Entry {
+    /// Whether its answer needs nobody any more: it is complete, or a device has answered it, and it waits for its
+    /// elders. The server passes over such a read, and has no reply.
+    fn has_answer(&self) -> bool {
+        let by_device = |reply: &Reply| reply.times.answered_by != Answerer::SERVER;
+        self.done || self.reply.as_ref().is_some_and(by_device)
+    }
+}
+
 /// The extensions of a request, kept as long as it is.
 #[derive(Debug)]
 struct Further {
@@ -626,11 +635,8 @@ impl Client {
         header.flags = set(header.flags, entry.relaxed && entry.kind == RequestKind::Read, Flags::RELAXED);
         header.flags = set(header.flags, entry.traced, Flags::TRACED);
         header.flags = set(header.flags, entry.tries > 0, Flags::AGAIN);
-        // A read whose answer we have is not executed again; a filler takes its place. So it is with one that a device
-        // has answered, also while it waits for its elders: the server may have passed over it, and has no reply.
-        let answered = |reply: &Reply| reply.times.answered_by != Answerer::SERVER;
-        let has_answer = entry.done || entry.reply.as_ref().is_some_and(answered);
-        let skip = entry.kind != RequestKind::Update && has_answer;
+        // A read whose answer we have is not executed again; a filler takes its place.
+        let skip = entry.kind != RequestKind::Update && entry.has_answer();
         header.flags = set(header.flags, skip, Flags::SKIP);
         if skip {
             header.kind = Kind::Read;
@@ -930,7 +936,7 @@ impl Client {
         match reason {
             // Only of interest while we still want that reply.
             CloseReason::ReplyGone => {
-                let wanted = self.index(seq).is_some_and(|index| !self.entries[index].done);
+                let wanted = self.index(seq).is_some_and(|index| !self.entries[index].has_answer());
                 if wanted {
                     self.end(ClosedReason::Server(reason), effects);
                 }
