@@ -8,10 +8,10 @@
 use crate::base::Base;
 use crate::effects::DeviceEffects;
 use crate::sessions::{Region, SessionBase};
-use scotfree_core::{ByteRange, Epoch, KeyHash, SeqNum, Token};
+use scotfree_core::{ByteRange, Epoch, KeyHash, SeqNum, ServerIndex, Token};
 use scotfree_session::Fault;
 use scotfree_wire::{
-    emit, emit_stamp, fragments, Answerer, Family, Flags, Header, Kind, ResponseTail, Stamp, Tail,
+    emit, emit_stamp, fragments, Answerer, Family, Flags, Header, Kind, Packet, ResponseTail, Stamp, Tail,
 };
 use std::collections::VecDeque;
 
@@ -130,6 +130,22 @@ impl Base {
             self.send_response(session, answer, effects);
         }
         true
+    }
+
+    /// A server says that it has no reply any more: to a straggler, perhaps, of a read that was answered here and
+    /// passed over there. Then the answer goes in the place of that word; whether it is so.
+    pub(crate) fn has_the_reply(
+        &self,
+        server: ServerIndex,
+        packet: &Packet<'_>,
+        effects: &mut DeviceEffects,
+    ) -> bool {
+        let Some(region) = self.find(server, packet.session()) else { return false };
+        let Some(session) = self.sessions.get(region).filter(|session| !session.answers.is_empty()) else {
+            return false;
+        };
+        packet.verify(&session.keys.server_to_client).is_ok()
+            && self.send_answer(region, packet.seq_num(), effects)
     }
 
     /// What an answer depended on has completed.

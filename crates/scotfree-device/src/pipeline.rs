@@ -337,6 +337,11 @@ impl Pipeline {
             (Kind::Heartbeat, Tail::Heartbeat(tail)) => {
                 self.on_stable(now, server, packet, tail.stable, effects)?;
             }
+            (Kind::SessionClose, Tail::Close(close)) if close.reason == CloseReason::ReplyGone => {
+                if self.base.has_the_reply(server, packet, effects) {
+                    return Ok(());
+                }
+            }
             (Kind::SessionAccept | Kind::Heartbeat, _) => return Err(WireError::InvalidField),
             // For the client alone.
             (
