@@ -188,7 +188,8 @@ impl Base {
 
     fn send_response(&self, session: &SessionBase, answer: &Answer, effects: &mut DeviceEffects) {
         // A client takes no answer of an epoch before the last that it has seen.
-        let epoch: Epoch = session.epoch.max(self.server_epoch(session.name.server));
+        let authority = self.authority(session.name.server);
+        let epoch: Epoch = session.epoch.max(authority.epoch).max(authority.heard);
         let mut header = Header::new(Kind::Response, session.name.id, epoch);
         header.seq_num = answer.seq;
         header.key_hash = answer.key_hash;

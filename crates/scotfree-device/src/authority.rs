@@ -33,6 +33,10 @@ impl Base {
     pub(crate) fn obeys(&mut self, server: ServerIndex, epoch: Epoch) -> bool {
         let current = epoch >= self.server_epoch(server) || self.planted(Fault::ObeyPastEpoch);
         self.counters.past_epoch += u64::from(!current);
+        if current {
+            let authority = self.authority_mut(server);
+            authority.heard = authority.heard.max(epoch);
+        }
         current
     }
 

@@ -1013,14 +1013,16 @@ impl Client {
     /// may show an older state: it is asked again.
     fn drop_outdated(&mut self, now: Nanos, index: usize) {
         let entry = &mut self.entries[index];
-        let Some(epoch) =
-            entry.reply.as_ref().map(|reply| reply.epoch).filter(|_| entry.kind == RequestKind::Read)
-        else {
-            return;
-        };
+        let reply = entry.reply.as_ref().filter(|_| entry.kind == RequestKind::Read);
+        let Some((epoch, by)) = reply.map(|reply| (reply.epoch, reply.times.answered_by)) else { return };
         if epoch < self.read_epoch {
             entry.reply = None;
-            self.schedule(index, now);
+            // A device that has not heard of the newer one yet would say the same again at once.
+            let wait = match by {
+                Answerer::SERVER => Nanos(0),
+                _ => self.trip.timeout(self.config.rto_min, self.config.rto_max),
+            };
+            self.schedule(index, now.plus(wait));
         }
         self.read_epoch = self.read_epoch.max(epoch);
     }
