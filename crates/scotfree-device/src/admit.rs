@@ -259,9 +259,12 @@ impl Pipeline {
             forward(effects, packet.bytes());
             return whole.map(|_| ());
         };
+        // Behind the head an update may come late and is logged; a read that comes late, or again, is as one seen before.
+        let is_late = packet.kind() == Kind::Read && seq < self.base.next_of(region);
         self.base.follow(region, packet, &stamp);
-        (passing.header, passing.payload, passing.place) = (&whole.header, &whole.payload, Place::Next);
-        passing.answerable = self.base.may_answer(now, &passing);
+        (passing.header, passing.payload) = (&whole.header, &whole.payload);
+        passing.place = if is_late { Place::Seen } else { Place::Next };
+        passing.answerable = !is_late && self.base.may_answer(now, &passing);
         if self.see(now, &mut passing, effects)? == Fate::PassesOn {
             self.base.pass_over_answered(region, whole.header.completed, effects);
             forward(effects, packet.bytes());
@@ -363,13 +366,16 @@ impl Base {
             return true;
         };
         let size = effects.bytes(bytes).len();
-        // The server has room where this device has none.
-        if size > RESPONSE_BYTES_MAX || !self.answer_room.has(size) {
+        let (seq, key_hash, depends) = (passing.seq(), passing.header.key_hash, passing.depends);
+        let answered = Answered { seq, key_hash, by, depends, bytes };
+        if size > RESPONSE_BYTES_MAX {
             return false;
         }
-        self.withhold(region, passing.seq(), completed, effects);
-        let (seq, key_hash, depends) = (passing.seq(), passing.header.key_hash, passing.depends);
-        self.answer(region, Answered { seq, key_hash, by, depends, bytes }, effects);
+        if !self.answer_room.has(size) {
+            return self.answer_unkept(region, &answered, completed, effects);
+        }
+        self.withhold(region, seq, completed, effects);
+        self.answer(region, answered, effects);
         true
     }
 

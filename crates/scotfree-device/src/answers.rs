@@ -3,7 +3,8 @@
 //!
 //! Invariant: a read that was answered here takes no step at the server: before the next request of its session is
 //! passed on, either its client's own word or one `Read | SKIP` in the client's name covers it. What was passed over
-//! nobody else can answer, so the answer stays until the client's word covers it.
+//! nobody else can answer, so the answer stays until the client's word covers it. Where there is no room to keep it,
+//! nothing is passed over either ([`Base::answer_unkept`]).
 
 use crate::base::Base;
 use crate::effects::DeviceEffects;
@@ -93,6 +94,11 @@ impl Answers {
 }
 
 impl Base {
+    /// From now on answers are not kept.
+    pub(crate) fn keep_no_answers(&mut self) {
+        self.answer_room = Room::new(0);
+    }
+
     /// A request takes no step at the server: it is not passed on. What stands between it and the last such run, if
     /// anything does, the server has to see: then that run ends here, and the server is told of it.
     pub(crate) fn withhold(
@@ -120,6 +126,27 @@ impl Base {
         self.counters.answered += 1;
         self.answers_waiting += usize::from(depends.is_some());
         self.send_answer(region, seq, effects);
+    }
+
+    /// Answers a request without keeping the answer, where that has to be: only if its client has all before it. Then
+    /// nothing has to be passed over, and if the answer is lost the client's retry goes to the server, which has more
+    /// room. Whether it was answered.
+    pub(crate) fn answer_unkept(
+        &mut self,
+        region: Region,
+        answered: &Answered,
+        completed: SeqNum,
+        effects: &mut DeviceEffects,
+    ) -> bool {
+        let Some(session) = self.sessions.get(region) else { return false };
+        if completed.next() != answered.seq || answered.depends.is_some() {
+            return false;
+        }
+        let Answered { seq, key_hash, by, bytes, .. } = *answered;
+        let bytes = effects.bytes(bytes).to_vec();
+        self.send_response(session, &Answer { seq, key_hash, by, depends: None, bytes }, effects);
+        self.counters.answered += 1;
+        true
     }
 
     /// Sends a kept answer if its time has come; whether there is one.
@@ -188,8 +215,7 @@ impl Base {
 
     fn send_response(&self, session: &SessionBase, answer: &Answer, effects: &mut DeviceEffects) {
         // A client takes no answer of an epoch before the last that it has seen.
-        let authority = self.authority(session.name.server);
-        let epoch: Epoch = session.epoch.max(authority.epoch).max(authority.heard);
+        let epoch: Epoch = session.epoch.max(self.heard_epoch(session.name.server));
         let mut header = Header::new(Kind::Response, session.name.id, epoch);
         header.seq_num = answer.seq;
         header.key_hash = answer.key_hash;

@@ -33,11 +33,14 @@ impl Base {
     pub(crate) fn obeys(&mut self, server: ServerIndex, epoch: Epoch) -> bool {
         let current = epoch >= self.server_epoch(server) || self.planted(Fault::ObeyPastEpoch);
         self.counters.past_epoch += u64::from(!current);
-        if current {
-            let authority = self.authority_mut(server);
-            authority.heard = authority.heard.max(epoch);
-        }
         current
+    }
+
+    /// A server has said something to this device that was obeyed. Of words to clients programs in the kernel may be
+    /// the only ones who see them, so that they count for nothing here.
+    pub(crate) fn hear(&mut self, server: ServerIndex, epoch: Epoch) {
+        let authority = self.authority_mut(server);
+        authority.heard = authority.heard.max(epoch);
     }
 
     // ---- sessions

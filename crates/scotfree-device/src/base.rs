@@ -73,7 +73,7 @@ impl DeviceCounters {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Authority {
     pub(crate) epoch: Epoch,
-    /// The largest epoch under which it has said anything that was obeyed; `epoch` is of its polls.
+    /// The largest epoch under which it has said anything to the device; `epoch` is of its polls.
     pub(crate) heard: Epoch,
     pub(crate) lease_until: Nanos,
     /// Whether it has accepted this boot epoch: before, nothing is stamped under it.
@@ -216,6 +216,12 @@ impl Base {
     /// The largest epoch of a server that has polled it.
     pub fn server_epoch(&self, server: ServerIndex) -> Epoch {
         self.authority(server).epoch
+    }
+
+    /// The largest epoch under which a server has said anything to the device: answers bear it.
+    pub fn heard_epoch(&self, server: ServerIndex) -> Epoch {
+        let authority = self.authority(server);
+        authority.epoch.max(authority.heard)
     }
 
     /// Whether it may acknowledge and answer for a server at `now` (rule 4).
