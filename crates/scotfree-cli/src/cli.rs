@@ -104,6 +104,7 @@ device becomes the head of its chain.")]
     #[command(after_help = "Examples:
   scot sim --seeds 0..2000
   scot sim --seed 7 --trace      one run, with everything that happened
+  scot sim --seeds 0..2000 --several
 Ends with 1 if a seed violates an invariant.")]
     Sim(Sim),
     /// Say what may be done with a Redis command, or print the whole table
@@ -511,8 +512,11 @@ pub struct Sim {
     #[arg(long, requires = "seed")]
     pub trace: bool,
     /// Worlds in which everything goes wrong at once
-    #[arg(long)]
+    #[arg(long, conflicts_with = "several")]
     pub storm: bool,
+    /// Worlds with several servers behind the devices
+    #[arg(long)]
+    pub several: bool,
 }
 
 /// Words of a Redis command.

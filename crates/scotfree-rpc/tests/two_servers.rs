@@ -44,8 +44,7 @@ fn client_of(
     second: &TestServer<Volatile<Letter>>,
 ) -> (ClientRuntime<UdpTransport>, [SessionHandle; 2]) {
     let key = ClusterKey::from_bytes(KEY);
-    let options =
-        ClientOptions { probes: ProbeOptions::default(), ..ClientOptions::new(first.address, key) };
+    let options = ClientOptions { probes: ProbeOptions::default(), ..ClientOptions::new(first.address, key) };
     let mut client = ClientRuntime::new(socket(), options);
     let named = SessionOptions { server: Some(second.address), ..SessionOptions::default() };
     let sessions = [SessionOptions::default(), named]

@@ -11,9 +11,10 @@ use std::ops::Range;
 use std::time::Instant;
 
 pub fn run(flags: &Sim) -> Result<(), Failure> {
+    let worlds = Worlds::of(flags);
     match (&flags.seeds, flags.seed) {
-        (Some(seeds), _) => many(range(seeds)?, flags.storm),
-        (None, Some(seed)) => one(seed, if flags.trace { Depth::All } else { Depth::Last }, flags.storm),
+        (Some(seeds), _) => many(range(seeds)?, &worlds),
+        (None, Some(seed)) => one(seed, if flags.trace { Depth::All } else { Depth::Last }, &worlds),
         (None, None) => Err(Failure::usage("give --seeds FIRST..END or --seed SEED")),
     }
 }
@@ -25,16 +26,24 @@ fn range(text: &str) -> Result<Range<u64>, Failure> {
     })
 }
 
-fn scenario(seed: u64, is_storm: bool) -> Scenario {
-    if is_storm {
-        Scenario::storm(seed)
-    } else {
-        Scenario::random(seed)
+/// Which worlds are run, and the flag that says so.
+struct Worlds {
+    scenario: fn(u64) -> Scenario,
+    flag: &'static str,
+}
+
+impl Worlds {
+    fn of(flags: &Sim) -> Worlds {
+        match (flags.storm, flags.several) {
+            (true, _) => Worlds { scenario: Scenario::storm, flag: " --storm" },
+            (false, true) => Worlds { scenario: Scenario::several, flag: " --several" },
+            (false, false) => Worlds { scenario: Scenario::random, flag: "" },
+        }
     }
 }
 
-fn one(seed: u64, depth: Depth, is_storm: bool) -> Result<(), Failure> {
-    match remedy_persist_world::run(seed, scenario(seed, is_storm), depth) {
+fn one(seed: u64, depth: Depth, worlds: &Worlds) -> Result<(), Failure> {
+    match remedy_persist_world::run(seed, (worlds.scenario)(seed), depth) {
         Ok(report) => {
             out::text(report);
             Ok(())
@@ -46,14 +55,13 @@ fn one(seed: u64, depth: Depth, is_storm: bool) -> Result<(), Failure> {
     }
 }
 
-fn many(seeds: Range<u64>, is_storm: bool) -> Result<(), Failure> {
+fn many(seeds: Range<u64>, worlds: &Worlds) -> Result<(), Failure> {
     let begun = Instant::now();
-    let maker = |seed| scenario(seed, is_storm);
-    let options = Options { scenario: &maker, ..Options::default() };
+    let options = Options { scenario: &worlds.scenario, ..Options::default() };
     let count = seeds.end - seeds.start;
     let is_terminal = std::io::stderr().is_terminal();
     let mut shown = Instant::now();
-    let repeat = if is_storm { " --storm" } else { "" };
+    let repeat = worlds.flag;
     let report = campaign(seeds, &options, |progress| {
         if is_terminal && shown.elapsed().as_millis() >= 200 {
             shown = Instant::now();

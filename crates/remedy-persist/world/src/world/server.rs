@@ -191,7 +191,7 @@ impl World {
             ServerOwn::Execute { ticket, session, seq, kind, payload } => {
                 match self.servers[server].model.executing(*session, *seq, *kind, effects.bytes(*payload)) {
                     Ok(call) => {
-                        self.begin_task(server, Task { ticket: *ticket, session: *session, seq: *seq, call })
+                        self.begin_task(server, Task { ticket: *ticket, session: *session, seq: *seq, call });
                     }
                     Err(violation) => self.must(Err(violation)),
                 }
@@ -294,13 +294,13 @@ impl World {
         self.with_server(server, |machine, now, effects| machine.on_persisted(now, Token(ticket), effects));
         while let Some(session) = pop_before(&mut self.servers[server].recording, written) {
             self.with_server(server, |machine, now, effects| {
-                machine.on_session_recorded(now, session, effects)
+                machine.on_session_recorded(now, session, effects);
             });
         }
         while let Some(session) = pop_before(&mut self.servers[server].deleting, written) {
             self.servers[server].model.deleted(session);
             self.with_server(server, |machine, now, effects| {
-                machine.on_session_deleted(now, session, effects)
+                machine.on_session_deleted(now, session, effects);
             });
         }
         self.sync_if_wanted(server);
