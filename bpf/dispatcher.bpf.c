@@ -198,13 +198,22 @@ struct scot_outcome {
 	__u32 by; /* the function that said it */
 };
 
-/* Only a read that has just become its session's next is answered here: any other request has gone on before, or its
- * answer is the server's to give.
+/* Only a read that has just become its session's next is answered here, while the device may speak for the server: any
+ * other request has gone on before, or its answer is the server's to give.
  */
-static __always_inline bool scot_may_answer(const struct scot_context *context)
+static __always_inline bool scot_may_answer(struct xdp_md *frame, const struct scot_context *context)
 {
-	return context->direction == SCOT_TO_SERVER && context->kind == SCOT_KIND_READ &&
-	       context->place == SCOT_PLACE_NEXT;
+	const struct scot_session *session;
+	const struct scot_header *header;
+
+	if (context->direction != SCOT_TO_SERVER || context->kind != SCOT_KIND_READ ||
+	    context->place != SCOT_PLACE_NEXT || context->now >= scot_server(context->server)->lease_until)
+		return false;
+	session = scot_session_by_index(context->session);
+	header = scot_at(frame, context->packet_at);
+	if (!session || (void *)(header + 1) > scot_data_end(frame))
+		return false;
+	return !session->closing && !(header->flags & SCOT_FLAG_SKIP);
 }
 
 /* Asks the functions in their order. */
@@ -214,7 +223,7 @@ static __always_inline void scot_ask(struct xdp_md *frame, struct scot_context *
 	if (scot_is_on(number) && outcome->verdict == SCOT_NEXT) {                                      \
 		outcome->verdict = name##_on_packet(frame, context);                                    \
 		outcome->by = (number);                                                                 \
-		if (outcome->verdict == SCOT_ANSWER && !scot_may_answer(context))                       \
+		if (outcome->verdict == SCOT_ANSWER && !scot_may_answer(frame, context))                     \
 			outcome->verdict = SCOT_NEXT;                                                   \
 	}
 	SCOT_FUNCTIONS(SCOT_ASK)

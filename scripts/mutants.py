@@ -24,6 +24,7 @@ TREE = OUT / "tree"
 PARTS = ["world", "kernel"]
 MACHINES = ["scotfree-core", "scotfree-wire", "scotfree-session", "scotfree-device"]
 SEEDS = "0..200"
+KINDS = [[], ["--storm"], ["--several"]]
 # What only planted faults reach is no part of the product, and their tests are not run here; the same for what
 # only tests are made of.
 UNTRIED = ("planted", "Planted", "Fault::", "/fault.rs", "/by_hand.rs")
@@ -116,8 +117,9 @@ class Trial:
                 return "killed by tests"
         for world in self.worlds:
             example = ["--release", "--quiet", "--locked", "--package", f"{world}-world", "--example", "sim"]
-            if not passes("run", *example, "--", "--seeds", SEEDS):
-                return "killed by seeds"
+            for kind in KINDS:
+                if not passes("run", *example, "--", "--seeds", SEEDS, *kind):
+                    return "killed by seeds"
         return "SURVIVES"
 
     def verdict_on(self, change):

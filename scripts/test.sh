@@ -64,6 +64,7 @@ FUZZ_SECONDS=3 scripts/fuzz.sh
 
 step "2,000 seeds of the simulator"
 cargo run -q --locked --release -p remedy-persist-world --example sim -- --seeds 0..2000
+cargo run -q --locked --release -p remedy-persist-world --example sim -- --seeds 0..2000 --several
 
 step "100 rounds of kill -9 on real processes, and as many with the append-only file cut back to its last sync"
 "$scot" lab run kill-rounds --rounds 100 --no-results

@@ -68,6 +68,15 @@ static __always_inline void scot_begin_answer(struct scot_header *header, __u8 k
 	header->fragment_count = 1;
 }
 
+/* The epoch that an answer bears: a client takes none of an epoch before the last that it has seen. */
+static __always_inline __u32 scot_answer_epoch(const struct scot_context *context, const struct scot_session *session)
+{
+	const struct scot_server *server = scot_server(context->server);
+	__u32 heard = server->heard_epoch > server->epoch ? server->heard_epoch : server->epoch;
+
+	return heard > session->epoch ? heard : session->epoch;
+}
+
 /* Gives an answer of `bytes`, a multiple of a step that is known when this is compiled, its MAC. */
 static __always_inline void scot_seal_answer(struct scot_answer *answer, const struct scot_key *key, __u32 bytes)
 {

@@ -43,7 +43,9 @@ struct scot_server {
 	__u32 epoch;            /* the largest that has polled the device */
 	__u32 ifindex;          /* behind which port it lives; 0 if that is not known */
 	__u8 accepted;          /* whether it has accepted the device's boot epoch */
-	__u8 zero[15];
+	__u8 zero[3];
+	__u32 heard_epoch;      /* the largest under which it has said anything to the device; answers bear it */
+	__u8 more_zero[8];
 };
 
 _Static_assert(sizeof(struct scot_server) == 64, "a cache line");

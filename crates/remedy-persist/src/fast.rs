@@ -318,6 +318,11 @@ impl<'a> FastSide<'a> {
         self.base.lease_until(server)
     }
 
+    /// The largest epoch under which a server has said anything to the device.
+    pub fn heard_epoch(&self, server: ServerIndex) -> Epoch {
+        self.base.heard_epoch(server)
+    }
+
     /// The largest epoch of a server that has polled it.
     pub fn server_epoch(&self, server: ServerIndex) -> Epoch {
         self.base.server_epoch(server)

@@ -5,7 +5,7 @@
 
 use crate::config::{PersistConfig, PersistCounters};
 use crate::index::{Aged, Due, OrderIndex, OrderPlace};
-use scotfree_core::{Durability, Epoch, KeyHash, Nanos, SeqNum, SessionId, Token};
+use scotfree_core::{Durability, Epoch, KeyHash, Nanos, SeqNum, ServerIndex, SessionId, Token};
 use scotfree_device::{Base, DeviceEffects, Noted, Passing, Region, SessionBase, DISK_TOKEN_BIT};
 use scotfree_session::Fault;
 use scotfree_wire::{emit, Flags, Header, Kind, Stamp, Tail};
@@ -155,7 +155,8 @@ impl Persist {
         let Some(slot) = self.slot(region, place) else { return false };
         let free = !session.noted_at(place).held && slot.writing == Durability::None
             || self.planted(Fault::OverwriteSlot);
-        let wanted = base.config().server(session.name.server).logged && asked != Durability::None;
+        let told = base.config().server(session.name.server).logged || self.planted(Fault::LogUntold);
+        let wanted = told && asked != Durability::None;
         free && !session.closing && wanted && self.config.media.satisfies(asked)
     }
 
@@ -277,6 +278,12 @@ impl Persist {
         Some((region, place, noted))
     }
 
+    /// Only a planted fault of rule 4 takes one server's lease for another's.
+    fn takes_any_lease(&self, now: Nanos, base: &Base) -> bool {
+        let mut servers = (0..base.server_count()).map(|server| ServerIndex(server as u8));
+        self.planted(Fault::LeaseOfAnother) && servers.any(|server| base.has_lease(server, now))
+    }
+
     /// Sends a `PersistAck` if the entry has reached what was asked for (rule 4).
     pub(crate) fn acknowledge(
         &mut self,
@@ -293,7 +300,8 @@ impl Persist {
             return;
         }
         let name = session.name;
-        if !base.has_lease(name.server, now) && !self.planted(Fault::AckWithoutLease) {
+        let leased = base.has_lease(name.server, now) || self.takes_any_lease(now, base);
+        if !leased && !self.planted(Fault::AckWithoutLease) {
             self.counters.without_lease += 1;
             return;
         }

@@ -84,7 +84,9 @@ impl Persist {
         header.key_hash = slot.key_hash;
         header.asked = slot.asked;
         header.flags = if slot.early { Flags::EARLY } else { Flags::NONE };
-        let route = Route { from: session.client, to: base.server_address(session.name.server) };
+        let elsewhere = self.planted(Fault::ReplayElsewhere);
+        let server = if elsewhere { ServerIndex(0) } else { session.name.server };
+        let route = Route { from: session.client, to: base.server_address(server) };
         let tail = Tail::Stamp(noted.stamp);
         send_whole(effects, route, &header, &tail, &slot.payload, &base.to_server_key())
             .expect("an update's payload was a request's");

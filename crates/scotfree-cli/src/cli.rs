@@ -106,6 +106,7 @@ device becomes the head of its chain.")]
     #[command(after_help = "Examples:
   scot sim --seeds 0..2000
   scot sim --seed 7 --trace      one run, with everything that happened
+  scot sim --seeds 0..2000 --kind several
 Ends with 1 if a seed violates an invariant.")]
     Sim(Sim),
     /// Say what may be done with a Redis command, or print the whole table

@@ -206,6 +206,8 @@ fn the_simulator_runs_many_seeds_or_one() {
     let folder = Folder::new("sim");
     assert!(assert_succeeds(&folder.scot(&["sim", "--seeds", "0..3"])).contains("wall clock"));
     assert!(assert_succeeds(&folder.scot(&["sim", "--seeds", "0..2", "--storm"])).contains("wall clock"));
+    assert!(assert_succeeds(&folder.scot(&["sim", "--seeds", "0..2", "--kind", "several"]))
+        .contains("servers_lost"));
     assert_succeeds(&folder.scot(&["sim", "--seed", "7"]));
     assert_fails(&folder.scot(&["sim", "--seeds", "3..3"]), 2, &["FIRST..END"]);
     let storm = assert_succeeds(&folder.scot(&["sim", "--seed", "7", "--storm"]));

@@ -238,10 +238,11 @@ impl Pipeline {
             self.base.counters.unadmitted += 1;
             return self.pass_unplaced(now, request, Some(region), effects);
         }
-        if is_done {
+        let is_answered = self.base.answers_again(region, packet, effects);
+        if is_done || is_answered {
             self.base.counters.duplicate += 1;
         }
-        if self.base.answers_again(region, packet, effects) {
+        if is_answered {
             return Ok(());
         }
         let mut passing = Passing { stamp: Some(stamp), ..request.passing(Some(region), Place::Seen) };
@@ -258,9 +259,12 @@ impl Pipeline {
             forward(effects, packet.bytes());
             return whole.map(|_| ());
         };
+        // Behind the head an update may come late and is logged; a read that comes late, or again, is as one seen before.
+        let is_late = packet.kind() == Kind::Read && seq < self.base.next_of(region);
         self.base.follow(region, packet, &stamp);
-        (passing.header, passing.payload, passing.place) = (&whole.header, &whole.payload, Place::Next);
-        passing.answerable = self.base.may_answer(now, &passing);
+        (passing.header, passing.payload) = (&whole.header, &whole.payload);
+        passing.place = if is_late { Place::Seen } else { Place::Next };
+        passing.answerable = !is_late && self.base.may_answer(now, &passing);
         if self.see(now, &mut passing, effects)? == Fate::PassesOn {
             self.base.pass_over_answered(region, whole.header.completed, effects);
             forward(effects, packet.bytes());
@@ -356,18 +360,22 @@ impl Base {
         let may = passing.answerable || self.planted(Fault::AbsorbWrite);
         assert!(may, "only a read at its place is answered or absorbed, not {:?}", passing.header);
         let Some(region) = passing.session else { return false };
+        let completed = passing.header.completed;
         let Verdict::Answer(bytes) = verdict else {
-            self.withhold(region, passing.seq());
+            self.withhold(region, passing.seq(), completed, effects);
             return true;
         };
         let size = effects.bytes(bytes).len();
-        // The server has room where this device has none.
-        if size > RESPONSE_BYTES_MAX || !self.answer_room.has(size) {
+        let (seq, key_hash, depends) = (passing.seq(), passing.header.key_hash, passing.depends);
+        let answered = Answered { seq, key_hash, by, depends, bytes };
+        if size > RESPONSE_BYTES_MAX {
             return false;
         }
-        self.withhold(region, passing.seq());
-        let (seq, key_hash, depends) = (passing.seq(), passing.header.key_hash, passing.depends);
-        self.answer(region, Answered { seq, key_hash, by, depends, bytes }, effects);
+        if !self.answer_room.has(size) {
+            return self.answer_unkept(region, &answered, completed, effects);
+        }
+        self.withhold(region, seq, completed, effects);
+        self.answer(region, answered, effects);
         true
     }
 

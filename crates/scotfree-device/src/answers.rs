@@ -3,15 +3,16 @@
 //!
 //! Invariant: a read that was answered here takes no step at the server: before the next request of its session is
 //! passed on, either its client's own word or one `Read | SKIP` in the client's name covers it. What was passed over
-//! nobody else can answer, so the answer stays until the client's word covers it.
+//! nobody else can answer, so the answer stays until the client's word covers it. Where there is no room to keep it,
+//! nothing is passed over either ([`Base::answer_unkept`]).
 
 use crate::base::Base;
 use crate::effects::DeviceEffects;
 use crate::sessions::{Region, SessionBase};
-use scotfree_core::{ByteRange, Epoch, KeyHash, SeqNum, Token};
+use scotfree_core::{ByteRange, Epoch, KeyHash, SeqNum, ServerIndex, Token};
 use scotfree_session::Fault;
 use scotfree_wire::{
-    emit, emit_stamp, fragments, Answerer, Family, Flags, Header, Kind, ResponseTail, Stamp, Tail,
+    emit, emit_stamp, fragments, Answerer, Family, Flags, Header, Kind, Packet, ResponseTail, Stamp, Tail,
 };
 use std::collections::VecDeque;
 
@@ -93,8 +94,24 @@ impl Answers {
 }
 
 impl Base {
-    /// A request takes no step at the server: it is not passed on.
-    pub(crate) fn withhold(&mut self, region: Region, seq: SeqNum) {
+    /// From now on answers are not kept.
+    pub(crate) fn keep_no_answers(&mut self) {
+        self.answer_room = Room::new(0);
+    }
+
+    /// A request takes no step at the server: it is not passed on. What stands between it and the last such run, if
+    /// anything does, the server has to see: then that run ends here, and the server is told of it.
+    pub(crate) fn withhold(
+        &mut self,
+        region: Region,
+        seq: SeqNum,
+        completed: SeqNum,
+        effects: &mut DeviceEffects,
+    ) {
+        let run = self.sessions.get(region).and_then(|session| session.answers.run);
+        if run.is_some_and(|(_, last)| last.next() != seq) {
+            self.pass_over_answered(region, completed, effects);
+        }
         let Some(session) = self.sessions.get_mut(region) else { return };
         let first = session.answers.run.map_or(seq, |(first, _)| first);
         session.answers.run = Some((first, seq));
@@ -111,6 +128,27 @@ impl Base {
         self.send_answer(region, seq, effects);
     }
 
+    /// Answers a request without keeping the answer, where that has to be: only if its client has all before it. Then
+    /// nothing has to be passed over, and if the answer is lost the client's retry goes to the server, which has more
+    /// room. Whether it was answered.
+    pub(crate) fn answer_unkept(
+        &mut self,
+        region: Region,
+        answered: &Answered,
+        completed: SeqNum,
+        effects: &mut DeviceEffects,
+    ) -> bool {
+        let Some(session) = self.sessions.get(region) else { return false };
+        if completed.next() != answered.seq || answered.depends.is_some() {
+            return false;
+        }
+        let Answered { seq, key_hash, by, bytes, .. } = *answered;
+        let bytes = effects.bytes(bytes).to_vec();
+        self.send_response(session, &Answer { seq, key_hash, by, depends: None, bytes }, effects);
+        self.counters.answered += 1;
+        true
+    }
+
     /// Sends a kept answer if its time has come; whether there is one.
     pub(crate) fn send_answer(&self, region: Region, seq: SeqNum, effects: &mut DeviceEffects) -> bool {
         let Some(session) = self.sessions.get(region) else { return false };
@@ -119,6 +157,22 @@ impl Base {
             self.send_response(session, answer, effects);
         }
         true
+    }
+
+    /// A server says that it has no reply any more: to a straggler, perhaps, of a read that was answered here and
+    /// passed over there. Then the answer goes in the place of that word; whether it is so.
+    pub(crate) fn has_the_reply(
+        &self,
+        server: ServerIndex,
+        packet: &Packet<'_>,
+        effects: &mut DeviceEffects,
+    ) -> bool {
+        let Some(region) = self.find(server, packet.session()) else { return false };
+        let Some(session) = self.sessions.get(region).filter(|session| !session.answers.is_empty()) else {
+            return false;
+        };
+        packet.verify(&session.keys.server_to_client).is_ok()
+            && self.send_answer(region, packet.seq_num(), effects)
     }
 
     /// What an answer depended on has completed.
@@ -142,9 +196,26 @@ impl Base {
         }
     }
 
+    /// What answers depended on will not complete: whoever asks again is answered by the server, if it can.
+    pub(crate) fn forsake_answers(&mut self, token: Token) {
+        if self.answers_waiting == 0 {
+            return;
+        }
+        let regions: Vec<Region> = self.sessions.iter().map(|(region, _)| region).collect();
+        for region in regions {
+            let Some(session) = self.sessions.get_mut(region) else { continue };
+            let depends = |answer: &Answer| answer.depends == Some(token);
+            while let Some(at) = session.answers.kept.iter().position(depends) {
+                let Some(answer) = session.answers.kept.remove(at) else { break };
+                self.answers_waiting -= 1;
+                self.answer_room.give_back(answer.bytes);
+            }
+        }
+    }
+
     fn send_response(&self, session: &SessionBase, answer: &Answer, effects: &mut DeviceEffects) {
         // A client takes no answer of an epoch before the last that it has seen.
-        let epoch: Epoch = session.epoch.max(self.server_epoch(session.name.server));
+        let epoch: Epoch = session.epoch.max(self.heard_epoch(session.name.server));
         let mut header = Header::new(Kind::Response, session.name.id, epoch);
         header.seq_num = answer.seq;
         header.key_hash = answer.key_hash;

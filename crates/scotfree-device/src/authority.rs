@@ -36,6 +36,13 @@ impl Base {
         current
     }
 
+    /// A server has said something to this device that was obeyed. Of words to clients programs in the kernel may be
+    /// the only ones who see them, so that they count for nothing here.
+    pub(crate) fn hear(&mut self, server: ServerIndex, epoch: Epoch) {
+        let authority = self.authority_mut(server);
+        authority.heard = authority.heard.max(epoch);
+    }
+
     // ---- sessions
 
     pub(crate) fn learn_session(

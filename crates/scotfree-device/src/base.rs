@@ -73,6 +73,8 @@ impl DeviceCounters {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Authority {
     pub(crate) epoch: Epoch,
+    /// The largest epoch under which it has said anything to the device; `epoch` is of its polls.
+    pub(crate) heard: Epoch,
     pub(crate) lease_until: Nanos,
     /// Whether it has accepted this boot epoch: before, nothing is stamped under it.
     pub(crate) accepted: bool,
@@ -127,6 +129,7 @@ impl Base {
     pub(crate) fn new(config: DeviceConfig) -> Base {
         let authority = |server: &crate::config::Served| Authority {
             epoch: server.epoch,
+            heard: server.epoch,
             lease_until: Nanos(0),
             accepted: false,
             lease_ask_at: Nanos(0),
@@ -213,6 +216,12 @@ impl Base {
     /// The largest epoch of a server that has polled it.
     pub fn server_epoch(&self, server: ServerIndex) -> Epoch {
         self.authority(server).epoch
+    }
+
+    /// The largest epoch under which a server has said anything to the device: answers bear it.
+    pub fn heard_epoch(&self, server: ServerIndex) -> Epoch {
+        let authority = self.authority(server);
+        authority.epoch.max(authority.heard)
     }
 
     /// Whether it may acknowledge and answer for a server at `now` (rule 4).

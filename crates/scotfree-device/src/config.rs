@@ -48,7 +48,8 @@ pub struct DeviceConfig {
     pub lease_interval: Nanos,
     /// How long a session without entries and without traffic is remembered.
     pub idle_max: Nanos,
-    /// How many bytes of answers that clients do not have for certain are kept; beyond, reads go to the server.
+    /// How many bytes of answers that clients do not have for certain are kept; beyond, only reads are answered whose
+    /// clients have all before them, and a retry goes to the server.
     pub answers_bytes_max: usize,
     /// A safety rule switched off, for tests.
     pub planted: Planted,

@@ -91,6 +91,8 @@ impl Pipeline {
         let at = self.functions.iter().position(|function| function.name() == name);
         let at = at.expect("a part in the kernel is a function's of the list");
         let part = start(&mut self.base, self.functions[at].as_mut())?;
+        // Programs pass retries on: what is kept here they would not find.
+        self.base.keep_no_answers();
         let function = self.functions.remove(at);
         self.functions.insert(at, Box::new(InKernel { function, part }));
         Ok(())
@@ -187,6 +189,7 @@ impl Pipeline {
         if let Some(at) = self.owner(token) {
             self.functions[at].on_refused(&mut self.base, token);
         }
+        self.base.forsake_answers(token);
     }
 
     fn owner(&self, token: Token) -> Option<usize> {
@@ -336,6 +339,11 @@ impl Pipeline {
             (Kind::Heartbeat, Tail::Heartbeat(tail)) => {
                 self.on_stable(now, server, packet, tail.stable, effects)?;
             }
+            (Kind::SessionClose, Tail::Close(close)) if close.reason == CloseReason::ReplyGone => {
+                if self.base.has_the_reply(server, packet, effects) {
+                    return Ok(());
+                }
+            }
             (Kind::SessionAccept | Kind::Heartbeat, _) => return Err(WireError::InvalidField),
             // For the client alone.
             (
@@ -449,6 +457,7 @@ impl Pipeline {
         if !self.base.obeys(server, packet.epoch()) {
             return Ok(());
         }
+        self.base.hear(server, packet.epoch());
         let name = SessionName { server, id: packet.session() };
         match (packet.kind(), packet.tail()) {
             (Kind::Lease, Tail::Lease(tail)) => self.base.on_lease(now, server, *tail, effects),

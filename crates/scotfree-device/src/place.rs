@@ -36,7 +36,8 @@ impl Base {
         }
         self.touch_session(name);
         let stamp = if logged {
-            let number = self.sequencer.next(name.server);
+            let order = if self.planted(Fault::ShareOrder) { ServerIndex(0) } else { name.server };
+            let number = self.sequencer.next(order);
             self.stamp(StampKind::Order, number)
         } else {
             self.stamp(StampKind::Barrier, self.sequencer.current(name.server))
@@ -76,7 +77,8 @@ impl Base {
             return;
         }
         let (id, first) = (packet.session(), packet.seq_num());
-        let region = self.sessions.find(SessionName { server, id });
+        let known_as = if self.planted(Fault::PlaceOfAnother) { ServerIndex(0) } else { server };
+        let region = self.sessions.find(SessionName { server: known_as, id });
         let noted = region.and_then(|region| self.sessions.get(region)?.noted(first));
         let asked_last = packet.header().run_last();
         let (stamp, last) = match (noted, region) {

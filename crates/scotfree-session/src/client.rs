@@ -301,6 +301,15 @@ struct Entry {
     done: bool,
 }
 
+impl Entry {
+    /// Whether its answer needs nobody any more: it is complete, or a device has answered it, and it waits for its
+    /// elders. The server passes over such a read, and has no reply.
+    fn has_answer(&self) -> bool {
+        let by_device = |reply: &Reply| reply.times.answered_by != Answerer::SERVER;
+        self.done || self.reply.as_ref().is_some_and(by_device)
+    }
+}
+
 /// The extensions of a request, kept as long as it is.
 #[derive(Debug)]
 struct Further {
@@ -627,7 +636,7 @@ impl Client {
         header.flags = set(header.flags, entry.traced, Flags::TRACED);
         header.flags = set(header.flags, entry.tries > 0, Flags::AGAIN);
         // A read whose answer we have is not executed again; a filler takes its place.
-        let skip = entry.kind != RequestKind::Update && entry.done;
+        let skip = entry.kind != RequestKind::Update && entry.has_answer();
         header.flags = set(header.flags, skip, Flags::SKIP);
         if skip {
             header.kind = Kind::Read;
@@ -927,7 +936,7 @@ impl Client {
         match reason {
             // Only of interest while we still want that reply.
             CloseReason::ReplyGone => {
-                let wanted = self.index(seq).is_some_and(|index| !self.entries[index].done);
+                let wanted = self.index(seq).is_some_and(|index| !self.entries[index].has_answer());
                 if wanted {
                     self.end(ClosedReason::Server(reason), effects);
                 }
@@ -1004,14 +1013,16 @@ impl Client {
     /// may show an older state: it is asked again.
     fn drop_outdated(&mut self, now: Nanos, index: usize) {
         let entry = &mut self.entries[index];
-        let Some(epoch) =
-            entry.reply.as_ref().map(|reply| reply.epoch).filter(|_| entry.kind == RequestKind::Read)
-        else {
-            return;
-        };
+        let reply = entry.reply.as_ref().filter(|_| entry.kind == RequestKind::Read);
+        let Some((epoch, by)) = reply.map(|reply| (reply.epoch, reply.times.answered_by)) else { return };
         if epoch < self.read_epoch {
             entry.reply = None;
-            self.schedule(index, now);
+            // A device that has not heard of the newer one yet would say the same again at once.
+            let wait = match by {
+                Answerer::SERVER => Nanos(0),
+                _ => self.trip.timeout(self.config.rto_min, self.config.rto_max),
+            };
+            self.schedule(index, now.plus(wait));
         }
         self.read_epoch = self.read_epoch.max(epoch);
     }

@@ -66,11 +66,30 @@ pub enum Fault {
     AbsorbWrite,
     /// Rule 16: the device does not tell the server what to pass over.
     StallBehindAnswered,
+    /// Rule 2: the device counts one order for all of its servers.
+    ShareOrder,
+    /// Rule 2: asked for a place, the device looks among the first server's sessions.
+    PlaceOfAnother,
+    /// Rule 4: the device acknowledges as long as any of its servers has granted it a lease.
+    LeaseOfAnother,
+    /// Rule 4: the device logs and acknowledges also for servers whose updates are not to be logged.
+    LogUntold,
+    /// Rule 5: the device sends every entry to the first of its servers again.
+    ReplayElsewhere,
 }
 
 impl Fault {
     /// Those that need a function which answers, to be seen.
     pub const OF_ANSWERS: [Fault; 2] = [Fault::AbsorbWrite, Fault::StallBehindAnswered];
+
+    /// Those that need several servers behind a device, to be seen.
+    pub const OF_SERVERS: [Fault; 5] = [
+        Fault::ShareOrder,
+        Fault::PlaceOfAnother,
+        Fault::LeaseOfAnother,
+        Fault::LogUntold,
+        Fault::ReplayElsewhere,
+    ];
 
     /// All others.
     pub const ALL: [Fault; 29] = [

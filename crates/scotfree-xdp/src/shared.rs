@@ -329,6 +329,11 @@ impl SharedServer<'_> {
         self.shared.half(self.at + offset_of!(scot_server, epoch)).store(epoch.0, Ordering::SeqCst);
     }
 
+    /// Sets the largest epoch under which it has said anything to the device.
+    pub fn set_heard_epoch(&self, epoch: Epoch) {
+        self.shared.half(self.at + offset_of!(scot_server, heard_epoch)).store(epoch.0, Ordering::SeqCst);
+    }
+
     /// Sets whether it has accepted the device's incarnation.
     pub fn set_accepted(&self, accepted: bool) {
         let place = self.shared.byte(self.at + offset_of!(scot_server, accepted));

@@ -4,8 +4,8 @@
 //! `cargo run --release -p remedy-persist-world --example sim -- --seed 7 --trace`
 //!
 //! `--hash` adds a hash over all that happened, to compare one build's runs with another's;
-//! `--plant IgnoreOrder` switches a safety rule off, to see what the simulator says of it; `--storm`
-//! and `--made NAME` take other scenarios than the random ones.
+//! `--plant IgnoreOrder` switches a safety rule off, to see what the simulator says of it; `--storm`,
+//! `--several` (servers behind one chain of devices) and `--made NAME` take other scenarios than the random ones.
 
 use remedy_persist_world::{campaign, made, run, Depth, Options, Scenario};
 use scotfree_session::Fault;
@@ -13,8 +13,8 @@ use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
 
-const USAGE: &str =
-    "usage: sim (--seeds FIRST..END | --seed SEED [--trace]) [--hash] [--storm | --made NAME] [--plant FAULT]";
+const USAGE: &str = "usage: sim (--seeds FIRST..END | --seed SEED [--trace]) [--hash] \
+    [--storm | --several | --made NAME] [--plant FAULT]";
 
 /// What is to be run.
 #[derive(Debug)]
@@ -37,6 +37,10 @@ fn main() -> ExitCode {
     }
 }
 
+fn faults() -> impl Iterator<Item = Fault> {
+    Fault::ALL.into_iter().chain(Fault::OF_SERVERS)
+}
+
 fn read_wish(mut words: impl Iterator<Item = String>) -> Option<Wish> {
     let mut wish = Wish { seeds: 0..0, depth: None, hashed: false, planted: None, maker: Scenario::random };
     while let Some(word) = words.next() {
@@ -54,13 +58,14 @@ fn read_wish(mut words: impl Iterator<Item = String>) -> Option<Wish> {
             "--trace" => wish.depth = Some(Depth::All),
             "--hash" => wish.hashed = true,
             "--storm" => wish.maker = Scenario::storm,
+            "--several" => wish.maker = Scenario::several,
             "--made" => {
                 let name = words.next()?;
                 wish.maker = made::ALL.into_iter().find(|(known, _)| *known == name)?.1;
             }
             "--plant" => {
                 let name = words.next()?;
-                wish.planted = Some(Fault::ALL.into_iter().find(|fault| format!("{fault:?}") == name)?);
+                wish.planted = Some(faults().find(|fault| format!("{fault:?}") == name)?);
             }
             _ => return None,
         }

@@ -5,6 +5,8 @@
 
 /// The largest length of a list; an append to a full list is refused, as an application does.
 pub const LIST_LENGTH_MAX: u64 = 40;
+/// The cell that no write touches: what it holds, a function of a device may know as well as the server.
+pub const KNOWN_CELL: u8 = 7;
 /// The first bytes of an encoded operation: code, two cells, zero, token.
 const OP_BYTES: usize = 12;
 const WORDS_MAX: usize = 8;
@@ -47,6 +49,8 @@ pub enum Op {
         /// Which.
         cells: [u8; 2],
     },
+    /// Read what no write changes.
+    Known,
 }
 
 impl Op {
@@ -54,7 +58,7 @@ impl Op {
     pub fn writes(&self) -> bool {
         match self {
             Op::Set { .. } | Op::Append { .. } | Op::Swap { .. } => true,
-            Op::Get { .. } | Op::GetTwo { .. } => false,
+            Op::Get { .. } | Op::GetTwo { .. } | Op::Known => false,
         }
     }
 
@@ -63,11 +67,17 @@ impl Op {
         matches!(self, Op::Set { .. }).then_some(Reply::DONE)
     }
 
+    /// The only reply that there is to it, if it reads what no write changes.
+    pub fn known_reply(&self) -> Option<Reply> {
+        matches!(self, Op::Known).then_some(Reply::KNOWN)
+    }
+
     /// The cells that it names; the second is the first again where there is one only.
     pub fn cells(&self) -> [u8; 2] {
         match *self {
             Op::Set { cell, .. } | Op::Append { cell, .. } | Op::Get { cell } => [cell, cell],
             Op::Swap { cells, .. } | Op::GetTwo { cells } => cells,
+            Op::Known => [KNOWN_CELL; 2],
         }
     }
 
@@ -80,6 +90,7 @@ impl Op {
             Op::Swap { token, .. } => (3, token.0),
             Op::Get { .. } => (4, 0),
             Op::GetTwo { .. } => (5, 0),
+            Op::Known => (6, 0),
         };
         let [first, second] = self.cells();
         out.extend_from_slice(&[code, first, second, 0]);
@@ -106,6 +117,9 @@ impl Reply {
     /// Done, and nothing to say.
     pub const DONE: Reply = Reply { failed: false, words: [0; WORDS_MAX], word_count: 0 };
 
+    /// What the cell holds that no write touches.
+    pub const KNOWN: Reply = Reply { failed: false, words: [7, 0, 0, 0, 0, 0, 0, 0], word_count: 1 };
+
     fn of(failed: bool, said: &[u64]) -> Reply {
         let mut words = [0; WORDS_MAX];
         words[..said.len()].copy_from_slice(said);
@@ -120,7 +134,7 @@ impl Reply {
     /// The writes that whoever gets this reply to `op` has seen.
     pub fn seen(&self, op: &Op) -> impl Iterator<Item = WriteToken> + '_ {
         let tokens: &[usize] = match op {
-            Op::Set { .. } | Op::Append { .. } => &[],
+            Op::Set { .. } | Op::Append { .. } | Op::Known => &[],
             Op::Swap { .. } => &[0, 1],
             Op::Get { .. } => &[0, 3],
             Op::GetTwo { .. } => &[0, 3, 4, 7],
@@ -211,12 +225,15 @@ impl App {
                 self.cells[second].register = held[0];
                 Reply::of(false, &[held[0].0, held[1].0])
             }
-            Op::Get { .. } | Op::GetTwo { .. } => self.look(op),
+            Op::Get { .. } | Op::GetTwo { .. } | Op::Known => self.look(op),
         }
     }
 
     /// What a read would be answered now.
     pub fn look(&self, op: &Op) -> Reply {
+        if let Some(reply) = op.known_reply() {
+            return reply;
+        }
         let [first, second] = op.cells();
         let shown = self.cells[usize::from(first)].words();
         match op {
@@ -226,7 +243,9 @@ impl App {
                 words[4..].copy_from_slice(&self.cells[usize::from(second)].words());
                 Reply::of(false, &words)
             }
-            Op::Get { .. } | Op::Set { .. } | Op::Append { .. } | Op::Swap { .. } => Reply::of(false, &shown),
+            Op::Get { .. } | Op::Set { .. } | Op::Append { .. } | Op::Swap { .. } | Op::Known => {
+                Reply::of(false, &shown)
+            }
         }
     }
 }

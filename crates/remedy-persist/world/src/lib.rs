@@ -51,5 +51,6 @@ pub const SIMULATION: &dyn Simulation = &Worlds::<World> {
     kinds: &[
         ("random", "any number of roles, and a few mishaps", Scenario::random),
         ("storm", "worlds in which everything goes wrong at once", Scenario::storm),
+        ("several", "several servers behind one chain of devices", Scenario::several),
     ],
 };

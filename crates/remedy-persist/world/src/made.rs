@@ -102,7 +102,7 @@ pub fn forgotten_run(seed: u64) -> Scenario {
     scenario.calm_at = Nanos::from_millis(30);
     let crashed_at = Nanos(rng.between(8_000_000, 16_000_000));
     let died_at = crashed_at.plus(Nanos(rng.between(100_000, 2_000_000)));
-    let crash = Trouble::CrashServer { down: Nanos::from_micros(100) };
+    let crash = Trouble::CrashServer { server: 0, down: Nanos::from_micros(100) };
     let died = Trouble::CrashClient { client: 0, down: None };
     scenario.mishaps = vec![
         Mishap { when: When::Time(crashed_at), what: crash },
@@ -129,7 +129,7 @@ pub fn rotated_key(seed: u64) -> Scenario {
     let step = Nanos::from_micros(rng.between(100, 4_000));
     let at = |span: u64, what| Mishap { when: When::Time(rotated_at.plus(Nanos(span * step.0))), what };
     let dies = if rng.index(2) == 0 {
-        Trouble::CrashServer { down: Nanos::from_micros(rng.between(10, 3_000)) }
+        Trouble::CrashServer { server: 0, down: Nanos::from_micros(rng.between(10, 3_000)) }
     } else {
         let down = Nanos::from_micros(rng.between(10, 3_000));
         Trouble::CrashDevice { device: 0, kind: DeviceCrash::Process, down }
@@ -157,7 +157,7 @@ pub fn excluded_alive(seed: u64) -> Scenario {
     let cut = Trouble::Cut { from: above, to: head, span: Nanos::from_millis(60) };
     let stays = Nanos::from_millis(rng.between(1, 30));
     scenario.mishaps = vec![
-        at(0, Trouble::CrashServer { down: Nanos::from_micros(rng.between(10, 1_000)) }),
+        at(0, Trouble::CrashServer { server: 0, down: Nanos::from_micros(rng.between(10, 1_000)) }),
         at(0, cut),
         at(excluded_after, Trouble::ExcludeDevice { device: 0, stays }),
     ];

@@ -13,11 +13,12 @@ pub use scotfree_sim::media::{Crash as DeviceCrash, DiskTimes};
 /// `remedy_persist`'s device/record.rs).
 const RECORD_TYPE_AT: usize = 1;
 const TYPE_ENTRY: u8 = 2;
+const TYPE_BITS: u8 = 0x0f;
 const SESSION_AT: usize = 20;
 const SEQ_AT: usize = 72;
 
-/// What a record is about: a session and a place in it.
-pub type EntryName = (u64, u64);
+/// What a record is about: a server's index, a session of its, and a place in that.
+pub type EntryName = (u8, u64, u64);
 
 /// Which log entry a record is, if it is one.
 pub fn entry_name(record: &[u8]) -> Option<EntryName> {
@@ -25,8 +26,9 @@ pub fn entry_name(record: &[u8]) -> Option<EntryName> {
         let bytes = record.get(at..at + 8)?;
         Some(u64::from_le_bytes(bytes.try_into().expect("a slice of eight bytes has eight bytes")))
     };
-    (record.get(RECORD_TYPE_AT) == Some(&TYPE_ENTRY)).then_some(())?;
-    Some((number(SESSION_AT)?, number(SEQ_AT)?))
+    let record_type = *record.get(RECORD_TYPE_AT)?;
+    (record_type & TYPE_BITS == TYPE_ENTRY).then_some(())?;
+    Some((record_type >> 4, number(SESSION_AT)?, number(SEQ_AT)?))
 }
 
 /// The domains of one device.
@@ -129,13 +131,13 @@ mod tests {
     fn ram_is_done_at_once_and_disk_after_its_commit() {
         let mut media = Media::new(false);
         assert!(media.persist(RAM, &entry(1, 1)));
-        assert!(media.holds((1, 1), Durability::Ram));
+        assert!(media.holds((0, 1, 1), Durability::Ram));
         assert!(!media.persist(DISK, &entry(1, 1)));
         assert!(media.wants_commit());
         media.begin_commit();
-        assert!(!media.holds((1, 1), Durability::Disk));
+        assert!(!media.holds((0, 1, 1), Durability::Disk));
         assert_eq!(media.end_commit(), [DISK]);
-        assert!(media.holds((1, 1), Durability::RamAndDisk));
+        assert!(media.holds((0, 1, 1), Durability::RamAndDisk));
     }
 
     #[test]
@@ -151,7 +153,7 @@ mod tests {
         assert!(media.wants_commit());
         media.begin_commit();
         assert_eq!(media.end_commit(), [Token(99)]);
-        assert!(!media.holds((1, 1), Durability::Disk));
+        assert!(!media.holds((0, 1, 1), Durability::Disk));
     }
 
     #[test]
@@ -166,8 +168,8 @@ mod tests {
             media.end_commit();
             media.persist(DISK, &entry(1, 2));
             media.crash(DeviceCrash::Process, &mut rng);
-            assert!(media.holds((9, 9), Durability::Disk));
-            seen.insert((media.holds((1, 1), Durability::Disk), media.holds((1, 2), Durability::Disk)));
+            assert!(media.holds((0, 9, 9), Durability::Disk));
+            seen.insert((media.holds((0, 1, 1), Durability::Disk), media.holds((0, 1, 2), Durability::Disk)));
         }
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), [(false, false), (false, true), (true, false)]);
     }
@@ -178,15 +180,15 @@ mod tests {
             let mut media = Media::new(declared);
             media.persist(RAM, &entry(1, 1));
             media.crash(DeviceCrash::Process, &mut Rng::new(0, 0));
-            assert!(media.holds((1, 1), Durability::Ram));
+            assert!(media.holds((0, 1, 1), Durability::Ram));
             media.crash(DeviceCrash::Host, &mut Rng::new(0, 0));
-            assert_eq!(media.holds((1, 1), Durability::Ram), declared);
+            assert_eq!(media.holds((0, 1, 1), Durability::Ram), declared);
         }
     }
 
     #[test]
     fn an_entry_is_recognised_by_its_record() {
-        assert_eq!(entry_name(&entry(7, 8)), Some((7, 8)));
+        assert_eq!(entry_name(&entry(7, 8)), Some((0, 7, 8)));
         assert_eq!(entry_name(&[1, 1, 0]), None);
         assert_eq!(entry_name(&[1, 2, 0]), None);
     }

@@ -8,7 +8,7 @@ use crate::app::{App, Op, Reply, WriteToken};
 use crate::history::{Call, Contradiction, Order};
 use crate::media::EntryName;
 use crate::storage::Storage;
-use scotfree_core::{BootEpoch, DeviceId, OrderNumber, SeqNum, SessionId};
+use scotfree_core::{BootEpoch, DeviceId, OrderNumber, SeqNum, ServerIndex, SessionId};
 use scotfree_session::{AnsweredBy, Mode, RequestKind};
 use scotfree_wire::{Stamp, StampKind};
 use std::collections::BTreeMap;
@@ -38,6 +38,8 @@ pub enum Invariant {
     StableClaim,
     /// A logged update keeps its place in a device's order, and orders agree with sessions.
     Stamped,
+    /// A device logs only updates of servers whose updates are to be logged.
+    LoggedAsTold,
     /// A device acknowledges only what its domains hold at the durability it names.
     PersistClaim,
     /// A device acknowledges only to its session's client.
@@ -50,6 +52,8 @@ pub enum Invariant {
     CompletionClaim,
     /// Completions come in session order.
     CompletionOrder,
+    /// Before a device passes a request on, the server can know what was answered before it.
+    PassedOver,
     /// The server executes only what a client has sent, as it sent it.
     Authentic,
     /// Nothing that was completed is put aside as a dead letter.
@@ -136,9 +140,10 @@ struct SessionModel {
     deleted: bool,
 }
 
-/// All that the checker knows.
+/// All that the checker knows of one server.
 #[derive(Debug)]
 pub struct Model {
+    server: ServerIndex,
     calls: Vec<Call>,
     progress: Vec<Progress>,
     sessions: Vec<SessionModel>,
@@ -156,8 +161,9 @@ pub struct Model {
 
 impl Model {
     /// Nothing has happened.
-    pub fn new(device_count: usize, device_acks: u8) -> Model {
+    pub fn new(server: ServerIndex, device_count: usize, device_acks: u8) -> Model {
         Model {
+            server,
             calls: Vec::new(),
             progress: Vec::new(),
             sessions: Vec::new(),
@@ -277,6 +283,11 @@ impl Model {
         check(!matches!(by, AnsweredBy::Device(_)) || early_by_device, Invariant::CompletionClaim, || {
             format!("{} was completed by a device alone", self.describe(call))
         })?;
+        let by_function = matches!(by, AnsweredBy::Function(_));
+        let is_known = self.calls[call].op.known_reply().is_some();
+        check(!by_function || is_known, Invariant::CompletionClaim, || {
+            format!("{} was answered by {by:?}, which does not know the answer", self.describe(call))
+        })?;
         let writes = self.calls[call].op.writes();
         let durable = !writes || self.device_count == 0 || self.is_safe(call, storage);
         check(durable || self.promise < Promise::Full, Invariant::CompletionClaim, || {
@@ -299,8 +310,11 @@ impl Model {
     /// What a client was told is what the server computed.
     fn check_told(&self, call: usize) -> Verdict {
         let (told, answer) = (self.calls[call].reply, self.progress[call].answer);
+        let known = self.calls[call].op.known_reply();
         let fits = match (told, answer) {
             (None, _) => false,
+            // Whoever answered: there is one reply only.
+            (Some(_), _) if known.is_some() => told == known,
             // Completed before the server has seen it: the reply is known in advance.
             (Some(told), None) => self.calls[call].op.fixed_reply() == Some(told),
             // A read that is executed again after a crash may well be answered otherwise; whether
@@ -558,7 +572,7 @@ impl Model {
 
     fn entry_name(&self, call: usize) -> EntryName {
         let Call { session, seq, .. } = self.calls[call];
-        (self.sessions[session].name.0, seq)
+        (self.server.0, self.sessions[session].name.0, seq)
     }
 
     /// How many requests a session has made.

@@ -16,6 +16,8 @@ scotfree_sim::report! {
         completed_early,
         /// Of these, reads.
         completed_reads,
+        /// Of these, by functions of devices in the server's place.
+        completed_by_function,
         /// Requests whose client or session ended first.
         outcome_unknown,
         /// Virtual time until the last request of a client completed, in nanoseconds.
@@ -52,6 +54,8 @@ scotfree_sim::report! {
         sessions_ended,
         /// Crashes of servers.
         server_crashes,
+        /// Servers lost for good.
+        servers_lost,
         /// Crashes of device processes.
         device_crashes,
         /// Crashes of devices' hosts.
@@ -80,6 +84,10 @@ scotfree_sim::report! {
         weakened,
         /// Packets refused by roles, for any reason.
         packets_refused,
+        /// Reads that functions of devices answered.
+        answered,
+        /// Times that a device told a server what to pass over.
+        passed_over,
         /// Messages of past server epochs that devices refused.
         past_epoch,
         /// Acknowledgements that devices withheld for want of a lease.

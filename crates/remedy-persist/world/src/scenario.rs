@@ -6,6 +6,7 @@
 use crate::media::{DeviceCrash, DiskTimes};
 use crate::place::Place;
 use scotfree_core::{Durability, Nanos, SeqNum};
+use scotfree_device::Maker;
 use scotfree_session::Fault;
 use scotfree_sim::network::Quality;
 use scotfree_sim::rng::{PerMillion, Rng};
@@ -20,6 +21,12 @@ pub struct Scenario {
     pub client_count: usize,
     /// How many devices stand on the path.
     pub device_count: usize,
+    /// How many servers stand behind them. Clients are dealt to them in turns.
+    pub server_count: usize,
+    /// The functions of each device, in their order.
+    pub functions: Vec<Maker>,
+    /// Whose updates the devices log.
+    pub logged: Logged,
     /// The durability that clients ask for.
     pub asked: Durability,
     /// How many devices must acknowledge.
@@ -73,6 +80,25 @@ pub enum Judge {
     ClientsAsIfStrict,
 }
 
+/// Of several servers, those whose updates are logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Logged {
+    /// All.
+    All,
+    /// This one.
+    Only(usize),
+}
+
+impl Logged {
+    /// Whether this server is one of them.
+    pub fn holds(self, server: usize) -> bool {
+        match self {
+            Logged::All => true,
+            Logged::Only(only) => server == only,
+        }
+    }
+}
+
 /// What the clients do.
 #[derive(Debug, Clone, Copy)]
 pub struct Work {
@@ -88,6 +114,8 @@ pub struct Work {
     pub think_max: Nanos,
     /// How many cells the application has.
     pub cell_count: usize,
+    /// Of the requests, reads of what no write changes, which a function of a device may answer.
+    pub known: PerMillion,
     /// Of a hundred requests, reads.
     pub reads: PerMillion,
     /// Of a hundred writes, bypassing.
@@ -161,10 +189,17 @@ pub type Mishap = scotfree_sim::Mishap<Trouble>;
 /// What can go wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
-    /// The server dies and comes back after a while.
+    /// A server dies and comes back after a while.
     CrashServer {
+        /// Which.
+        server: usize,
         /// How long it is away.
         down: Nanos,
+    },
+    /// A server is gone for good, with its storage; the last one stays.
+    LoseServer {
+        /// Which.
+        server: usize,
     },
     /// A device dies and comes back.
     CrashDevice {
@@ -241,6 +276,9 @@ impl Scenario {
         Scenario {
             client_count: 1,
             device_count: 1,
+            server_count: 1,
+            functions: vec![remedy_persist::MAKER],
+            logged: Logged::All,
             asked: Durability::Ram,
             device_acks: 1,
             ram_survives_host: true,
@@ -253,6 +291,7 @@ impl Scenario {
                 think_min: Nanos::from_micros(10),
                 think_max: Nanos::from_millis(2),
                 cell_count: 4,
+                known: PerMillion::NEVER,
                 reads: PerMillion::percent(30),
                 bypasses: PerMillion::percent(10),
                 early: PerMillion::percent(50),
@@ -326,6 +365,42 @@ impl Scenario {
         scenario
     }
 
+    /// As [`Scenario::random`], with two or three servers behind the devices. Each crashes for itself and may be lost,
+    /// and the updates of all or of one are logged.
+    pub fn several(seed: u64) -> Scenario {
+        let mut scenario = Scenario::random(seed);
+        let rng = &mut Rng::new(seed, 8);
+        scenario.server_count = rng.pick(&[2, 2, 3]);
+        scenario.client_count = scenario.server_count.max(rng.between(2, 5) as usize);
+        let requests = rng.between(80, 240) as usize;
+        scenario.work.requests_per_client = requests / scenario.client_count;
+        scenario.device_sessions_max = rng.pick(&[4, 16, 32, 32]);
+        if rng.chance(PerMillion::percent(25)) {
+            scenario.logged = Logged::Only(rng.index(scenario.server_count));
+        }
+        let count = rng.pick(&[0, 1, 2, 3, 4, 6]);
+        scenario.mishaps = (0..count).map(|_| draw_mishap(rng, &scenario)).collect();
+        if rng.chance(PerMillion::percent(20)) {
+            let server = rng.index(scenario.server_count);
+            let when = When::Time(Nanos(rng.below(80 * MILLI)));
+            scenario.mishaps.push(Mishap { when, what: Trouble::LoseServer { server } });
+        }
+        if rng.chance(PerMillion::percent(10)) {
+            let step = Nanos::from_micros(rng.between(100, 4_000));
+            let when = When::Time(Nanos(rng.below(40 * MILLI)));
+            scenario.mishaps.push(Mishap { when, what: Trouble::RotateKey { step } });
+        }
+        scenario
+    }
+
+    /// Which server a client has its sessions with. Behind the clients stand the auditors, one a server.
+    pub fn server_of(&self, client: usize) -> usize {
+        match client.checked_sub(self.client_count) {
+            Some(auditor) => auditor,
+            None => client % self.server_count,
+        }
+    }
+
     /// Whether a mechanism is switched on.
     pub fn repairs_by(&self, mechanism: Repair) -> bool {
         self.repair.contains(&mechanism)
@@ -357,6 +432,7 @@ fn draw_work(rng: &mut Rng, client_count: usize) -> Work {
         think_min: Nanos::from_micros(10),
         think_max: Nanos::from_millis(rng.pick(&[1, 3, 8])),
         cell_count: rng.between(2, 5) as usize,
+        known: PerMillion::NEVER,
         reads: percent(rng, &[10, 30, 60]),
         bypasses: percent(rng, &[0, 5, 20]),
         early: percent(rng, &[0, 50, 100]),
@@ -396,8 +472,9 @@ fn draw_mishap(rng: &mut Rng, scenario: &Scenario) -> Mishap {
     let down = Nanos(rng.between(MILLI / 10, 15 * MILLI));
     let client = rng.index(scenario.client_count);
     let device = rng.index(scenario.device_count.max(1));
+    let server = draw_server(rng, scenario);
     let what = match rng.below(100) {
-        0..30 => Trouble::CrashServer { down },
+        0..30 => Trouble::CrashServer { server, down },
         30..50 if scenario.device_count > 0 => {
             let kind = rng.pick(&[DeviceCrash::Process, DeviceCrash::Host]);
             Trouble::CrashDevice { device, kind, down }
@@ -418,14 +495,23 @@ fn draw_mishap(rng: &mut Rng, scenario: &Scenario) -> Mishap {
             let back = returns.then(|| Nanos(rng.between(20 * MILLI, 100 * MILLI)));
             Trouble::LoseDevice { device, noticed: down, back }
         }
-        _ => Trouble::CrashServer { down },
+        _ => Trouble::CrashServer { server, down },
     };
     Mishap { when, what }
 }
 
+/// Where there is one, chance is not asked.
+fn draw_server(rng: &mut Rng, scenario: &Scenario) -> usize {
+    if scenario.server_count == 1 {
+        0
+    } else {
+        rng.index(scenario.server_count)
+    }
+}
+
 fn draw_place(rng: &mut Rng, scenario: &Scenario, client: usize) -> Place {
     match rng.below(3) {
-        0 => Place::Server(0),
+        0 => Place::Server(draw_server(rng, scenario)),
         1 if scenario.device_count > 0 => Place::Device(rng.index(scenario.device_count)),
         _ => Place::Client(client),
     }
@@ -434,7 +520,7 @@ fn draw_place(rng: &mut Rng, scenario: &Scenario, client: usize) -> Place {
 fn draw_link(rng: &mut Rng, scenario: &Scenario, client: usize) -> (Place, Place) {
     let mut chain = vec![Place::Client(client)];
     chain.extend((0..scenario.device_count).map(Place::Device));
-    chain.push(Place::Server(0));
+    chain.push(Place::Server(scenario.server_of(client)));
     let at = rng.index(chain.len() - 1);
     let (near, far) = (chain[at], chain[at + 1]);
     if rng.chance(PerMillion::percent(50)) {
@@ -468,14 +554,14 @@ mod tests {
         let mut seen = [false; 8];
         for mishap in (0..500).flat_map(|seed| Scenario::random(seed).mishaps) {
             seen[match mishap.what {
-                Trouble::CrashServer { .. } => 0,
+                Trouble::CrashServer { .. } | Trouble::LoseServer { .. } => 0,
                 Trouble::CrashDevice { .. } => 1,
                 Trouble::LoseDevice { .. } | Trouble::ExcludeDevice { .. } => 2,
                 Trouble::CrashClient { .. } => 3,
                 Trouble::Cut { .. } => 4,
                 Trouble::JumpClock { .. } => 5,
                 Trouble::Forge { .. } => 6,
-                // Only made scenarios rotate keys.
+                // Only other scenarios rotate keys.
                 Trouble::FailSession { .. } | Trouble::RotateKey { .. } => 7,
             }] = true;
         }

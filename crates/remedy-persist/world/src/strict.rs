@@ -71,8 +71,8 @@ impl Model for Cells {
 
     fn may_show(&self, op: &Op, reply: &Reply, write: &Op) -> bool {
         match (op, write) {
-            (Op::Set { .. }, _)
-            | (_, Op::Get { .. } | Op::GetTwo { .. })
+            (Op::Set { .. } | Op::Known, _)
+            | (_, Op::Get { .. } | Op::GetTwo { .. } | Op::Known)
             | (Op::Append { .. }, Op::Swap { .. })
             | (Op::Swap { .. }, Op::Append { .. }) => false,
             // Registers change places, so another cell may show the token.

@@ -3,6 +3,7 @@
 //! Invariant: nothing happens but through the engine's queue, in its order, and everything that chance
 //! decides is drawn from its streams: one seed, one run.
 
+mod answered;
 mod capture;
 mod client;
 mod device;
@@ -12,12 +13,13 @@ mod rotation;
 mod server;
 mod spy;
 
-use crate::model::{Invariant, Model, Promise, Violation};
+use crate::model::{Invariant, Promise, Violation};
 use crate::place::{next_place, Place};
 use crate::report::{Failure, Report};
 use crate::scenario::{Drop, Judge, Scenario, Trouble};
 use crate::strict::{self, Judgement};
 use crate::trace::{Deed, Depth, Happening, Sight};
+use answered::AnsweredReads;
 use capture::Tap;
 pub use capture::{capture, Seen};
 use client::ClientNode;
@@ -47,12 +49,12 @@ pub fn run(seed: u64, scenario: Scenario, depth: Depth) -> Result<Report, Box<Fa
 pub enum Event {
     /// A client wants to make requests.
     Work(usize, Incarnation),
-    /// The application has finished a request.
-    Executed(Incarnation),
-    /// The server's storage is to be synced if something was written.
-    SyncDue(Incarnation),
+    /// A server's application has finished a request.
+    Executed(usize, Incarnation),
+    /// A server's storage is to be synced if something was written.
+    SyncDue(usize, Incarnation),
     /// It is synced.
-    Synced(Incarnation),
+    Synced(usize, Incarnation),
     /// A device's disk has completed a commit.
     Committed(usize, Incarnation),
     /// Everybody of this part takes the cluster's key anew, with these epochs.
@@ -67,20 +69,20 @@ pub enum Event {
     Deadline(Phase),
 }
 
-/// The world of one run: clients, devices, a server, and the model that judges them.
+/// The world of one run: clients, devices, and servers, each with the model that judges it.
 pub struct World {
     engine: Engine<World>,
     scenario: Scenario,
     clients: Vec<ClientNode>,
     devices: Vec<DeviceNode>,
-    server: ServerNode,
+    servers: Vec<ServerNode>,
     phase: Phase,
     phase_began: Nanos,
+    answered: AnsweredReads,
     /// How many sessions the application has ended.
-    failed_sessions: Vec<(Incarnation, SessionId)>,
+    failed_sessions: Vec<(usize, Incarnation, SessionId)>,
     /// Some clock was set: a lease may end early or late by it.
     clocks_were_set: bool,
-    model: Model,
     stamp_keys: ControlKeys,
     keys: Keys,
     buffers: Buffers,
@@ -95,7 +97,9 @@ struct Buffers {
     server: Effects<ServerOwn>,
 }
 
-const SERVER_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 51_000);
+fn server_address(index: usize) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(10, 0, 0, index as u8 + 1), 51_000))
+}
 
 fn device_address(index: usize) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(10, 0, 1, index as u8), 51_001))
@@ -109,7 +113,7 @@ fn client_address(index: usize, port: u16) -> SocketAddr {
 fn place_of(address: SocketAddr) -> Option<Place> {
     let std::net::IpAddr::V4(ip) = address.ip() else { return None };
     match ip.octets() {
-        [10, 0, 0, 1] => Some(Place::Server(0)),
+        [10, 0, 0, number] => Some(Place::Server(usize::from(number).checked_sub(1)?)),
         [10, 0, 1, index] => Some(Place::Device(usize::from(index))),
         [10, 0, 2, index] => Some(Place::Client(usize::from(index))),
         _ => None,
@@ -140,24 +144,26 @@ impl Protocol for World {
         };
         let mut engine = Engine::new(seed, depth, course);
         let chance = &mut engine.chance;
-        // The last client is the auditor, who reads everything when the world has come to rest.
-        let clients =
-            (0..=scenario.client_count).map(|index| ClientNode::new(index, &scenario, &mut chance.work));
+        // The last clients are the auditors, one a server, who read everything when the world has come to rest.
+        let clients = (0..scenario.client_count + scenario.server_count)
+            .map(|index| ClientNode::new(index, &scenario, &mut chance.work));
         World {
             clients: clients.collect(),
             devices: (0..scenario.device_count)
                 .map(|_| DeviceNode::new(&scenario, &mut chance.media))
                 .collect(),
-            server: ServerNode::new(&scenario, &mut chance.service),
-            model: Model::new(scenario.device_count, scenario.device_acks),
+            servers: (0..scenario.server_count)
+                .map(|server| ServerNode::new(server, &scenario, &mut chance.service))
+                .collect(),
+            keys: Keys::new(scenario.server_count),
             engine,
             scenario,
             phase: Phase::Faulty,
             phase_began: Nanos(0),
+            answered: AnsweredReads::default(),
             failed_sessions: Vec::new(),
             clocks_were_set: false,
             stamp_keys: KeyRange::ALL.key().controls(Direction::Stamp),
-            keys: Keys::default(),
             buffers: Buffers::default(),
             tap: None,
         }
@@ -210,7 +216,7 @@ impl Protocol for World {
     }
 
     fn begin(&mut self) {
-        self.start_server();
+        (0..self.servers.len()).for_each(|server| self.start_server(server));
         (0..self.devices.len()).for_each(|device| self.start_device(device));
         // Clients come when the server serves: where nothing is sent again, an opening is not either.
         for client in 0..self.scenario.client_count {
@@ -220,11 +226,13 @@ impl Protocol for World {
 
     fn start(&mut self, place: Place) {
         match place {
-            // Whoever comes back when all is being closed has nothing to do any more.
-            Place::Client(client) if self.phase <= Phase::Settle => self.open_client(client),
+            // Whoever comes back when all is being closed, or to a server that does not, has nothing to do any more.
+            Place::Client(client) if self.phase <= Phase::Settle && !self.is_given_up(client) => {
+                self.open_client(client);
+            }
             Place::Client(_) => {}
             Place::Device(device) => self.start_device(device),
-            Place::Server(_) => self.start_server(),
+            Place::Server(server) => self.start_server(server),
         }
     }
 
@@ -232,7 +240,7 @@ impl Protocol for World {
         match place {
             Place::Client(client) => self.arrive_at_client(client, packet),
             Place::Device(device) => self.arrive_at_device(device, packet),
-            Place::Server(_) => self.arrive_at_server(packet),
+            Place::Server(server) => self.arrive_at_server(server, packet),
         }
     }
 
@@ -240,16 +248,16 @@ impl Protocol for World {
         match place {
             Place::Client(client) => self.wake_client(client),
             Place::Device(device) => self.wake_device(device),
-            Place::Server(_) => self.wake_server(),
+            Place::Server(server) => self.wake_server(server),
         }
     }
 
     fn happen(&mut self, event: Event) {
         match event {
             Event::Work(client, incarnation) => self.work(client, incarnation),
-            Event::Executed(incarnation) => self.executed(incarnation),
-            Event::SyncDue(incarnation) => self.sync_due(incarnation),
-            Event::Synced(incarnation) => self.synced(incarnation),
+            Event::Executed(server, incarnation) => self.executed(server, incarnation),
+            Event::SyncDue(server, incarnation) => self.sync_due(server, incarnation),
+            Event::Synced(server, incarnation) => self.synced(server, incarnation),
             Event::Committed(device, incarnation) => self.committed(device, incarnation),
             Event::Rekey(part, range) => self.rekey(part, range),
             Event::Excluded(device) => self.exclude_device(device),
@@ -266,6 +274,7 @@ impl Protocol for World {
     /// Packets that are under way may still be late.
     fn calmed(&mut self) {
         self.note(Place::Server(0), Happening::Note("all faults stop", 0));
+        self.give_up_lost_servers();
         self.enter(Phase::Settle);
     }
 
@@ -283,10 +292,13 @@ impl Protocol for World {
 
     fn conclude(&mut self) {
         if !self.engine.is_broken() {
-            let verdict = self.model.check_history(&self.server.storage, self.scenario.work.cell_count);
-            self.must(verdict);
+            for server in 0..self.servers.len() {
+                let node = &self.servers[server];
+                let verdict = node.model.check_history(&node.storage, self.scenario.work.cell_count);
+                self.must(verdict);
+            }
         }
-        self.judge_clients();
+        (0..self.servers.len()).for_each(|server| self.judge_clients(server));
         self.collect_counters();
     }
 
@@ -307,14 +319,16 @@ impl World {
         self.engine.note(place, what);
     }
 
-    /// What clients saw must be explained by some order, if everything was promised.
-    fn judge_clients(&mut self) {
-        if self.model.promise() < Promise::Full || self.engine.is_broken() {
+    /// What a server's clients saw must be explained by some order, if everything was promised. Servers share
+    /// nothing, so that orders of each explain all.
+    fn judge_clients(&mut self, server: usize) {
+        let model = &self.servers[server].model;
+        if model.promise() < Promise::Full || self.engine.is_broken() {
             return;
         }
         let relaxed_too = self.scenario.judge == Judge::ClientsAsIfStrict;
         self.engine.report.histories_judged += 1;
-        match strict::judge(self.model.calls(), self.scenario.work.cell_count, relaxed_too) {
+        match strict::judge(self.servers[server].model.calls(), self.scenario.work.cell_count, relaxed_too) {
             Judgement::Explained => {}
             Judgement::Undecided => self.engine.report.histories_undecided += 1,
             Judgement::Unexplained(how) => self.engine.break_with(Violation::new(Invariant::Strict, how)),

@@ -44,7 +44,8 @@ const DOWN: Nanos = Nanos::from_millis(2);
 #[test]
 fn the_server_may_crash_at_each_step() {
     for (device_count, asked) in [(1, Durability::Ram), (1, Durability::Disk), (2, Durability::RamAndDisk)] {
-        let total = at_each_step(&short_run(device_count, asked), Trouble::CrashServer { down: DOWN });
+        let total =
+            at_each_step(&short_run(device_count, asked), Trouble::CrashServer { server: 0, down: DOWN });
         assert!(total.taken_back > 50 && total.executed_from_log > 100, "{total}");
         assert_eq!(total.weakened, 0);
     }
@@ -108,7 +109,8 @@ fn a_client_may_die_at_each_step() {
 #[test]
 fn the_server_may_crash_again_while_it_recovers() {
     let scenario = short_run(1, Durability::Ram);
-    let crash = |step| Mishap { when: When::Step(step), what: Trouble::CrashServer { down: DOWN } };
+    let crash =
+        |step| Mishap { when: When::Step(step), what: Trouble::CrashServer { server: 0, down: DOWN } };
     let with = |mishaps| Scenario { mishaps, ..scenario.clone() };
     let leaves_work = |step: &u64| pass(1, with(vec![crash(*step)])).executed_from_log > 0;
     let first = (100..300).find(leaves_work).expect("a crash at some step leaves work in the log");
@@ -243,7 +245,7 @@ fn packets_of_the_past_change_nothing() {
         scenario.mishaps = (1..=3)
             .map(|round| Mishap {
                 when: When::Time(Nanos::from_millis(20 * round + seed % 7)),
-                what: Trouble::CrashServer { down: DOWN },
+                what: Trouble::CrashServer { server: 0, down: DOWN },
             })
             .collect();
         total.add(&pass(seed, scenario));

@@ -35,6 +35,11 @@ fn storms_go_as_they_went() {
 }
 
 #[test]
+fn worlds_of_several_servers_go_as_they_went() {
+    assert_same(hash_of(Scenario::several, 0..40), 0x7d5d_d73e_1392_88fd, "several 0..40");
+}
+
+#[test]
 fn made_worlds_go_as_they_went() {
     let expected = [
         ("left-behind", 0x45ef_f2de_956d_a5a3),

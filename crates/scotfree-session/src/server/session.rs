@@ -236,7 +236,12 @@ impl Server {
             return Ok(());
         }
         if let Some(id) = self.by_nonce.get(&open.client_nonce).copied() {
-            self.open_again(now, from, id, effects);
+            if self.sessions.get(&id).is_some_and(|session| self.is_revoked(session)) {
+                // It is nobody's any more, and heard of it would stay: the client tries again, and finds its nonce free.
+                self.expire(now, id, effects);
+            } else {
+                self.open_again(now, from, id, effects);
+            }
             return Ok(());
         }
         let is_full = self.sessions.len() >= self.config.sessions_max;

@@ -46,6 +46,7 @@ impl Mirror {
             let server = shared.server(usize::from(index.0));
             server.set_lease(device.lease_until(index));
             server.set_epoch(device.server_epoch(index));
+            server.set_heard_epoch(device.heard_epoch(index));
             server.set_accepted(device.is_accepted(index));
         }
         shared.set_stamp_key(words(&device.stamp_key()));

@@ -5,7 +5,6 @@
 mod captured;
 mod packets;
 mod sides;
-mod toy;
 
 use captured::lives;
 use packets::{script, Sent, Step};

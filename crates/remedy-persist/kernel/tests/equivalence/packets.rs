@@ -1,9 +1,9 @@
 //! Scripts of packets: sessions, requests in and out of order, what the server says, and damage.
 
 use crate::sides::{MachineSide, CLIENTS, CONTROL, SERVER};
-use crate::toy::TOY_KEY_HASH;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use remedy_toy::ANSWERED;
 use scotfree_core::{BootEpoch, DeviceId, Durability, Epoch, KeyHash, Nanos, OrderNumber, SeqNum, SessionId};
 use scotfree_device::PortNumber;
 use scotfree_wire::{
@@ -130,7 +130,7 @@ impl Step {
                 header.seq_num = SeqNum(place(machine.next(id(*session)), *ahead));
                 header.asked = Durability::from_code(*asked % 4).expect("0 to 3 are codes");
                 // Some of a key whose reads another function answers, if their client has all before them.
-                header.key_hash = KeyHash(if bytes % 4 == 0 { TOY_KEY_HASH } else { u64::from(*bytes) << 7 });
+                header.key_hash = KeyHash(if bytes % 4 == 0 { ANSWERED.0 } else { u64::from(*bytes) << 7 });
                 header.completed = SeqNum(if bytes % 16 == 0 { 0 } else { header.seq_num.0 - 1 });
                 header.flags = if *early && kind == Kind::Update { Flags::EARLY } else { Flags::NONE };
                 header.device_acks_asked = 1;

@@ -1,12 +1,12 @@
 //! The two sides of the comparison: the machine alone, and the programs with the machine behind them.
 
 use crate::packets::{cluster, Sent};
-use crate::toy::{reached, Toy, TOY_KEY_HASH};
-use remedy_persist::{PersistConfig, PersistCounters};
+use remedy_persist::{Persist, PersistConfig, PersistCounters};
 use remedy_persist_kernel::{counters, PART};
+use remedy_toy::Toy;
 use scotfree_core::{BootEpoch, DeviceId, Epoch, Nanos, SeqNum, ServerIndex, SessionId, Token};
 use scotfree_device::{
-    carry_out, Before, Completion, DeviceConfig, DeviceCounters, Origin, Pipeline, Round, Shell,
+    carry_out, Before, Completion, DeviceConfig, DeviceCounters, Function, Origin, Pipeline, Round, Shell,
 };
 use scotfree_io::frame::{parse, Checksums, Frame, Link, MacAddress, UdpFrame};
 use scotfree_io::now_monotonic;
@@ -118,37 +118,45 @@ fn leaving(now: Nanos, device: &mut Pipeline, round: &mut Round) -> Vec<Leaving>
 pub struct MachineSide {
     device: Pipeline,
     round: Round,
-    toy: Option<Toy>,
 }
 
-/// Has a machine handle a packet, and beside it the toy if there is one.
-fn handle(device: &mut Pipeline, toy: &mut Option<Toy>, packet: &Sent, round: &mut Round) -> Vec<Leaving> {
+/// A device with persist, and with the toy before it if that is wanted.
+fn device_of(config: &DeviceConfig, with_toy: bool) -> Pipeline {
+    let toy =
+        || -> Box<dyn Function> { Box::new(Toy::new(&remedy_toy::ANSWERED.0.to_le_bytes(), config.planted)) };
+    let mut functions: Vec<Box<dyn Function>> = with_toy.then(toy).into_iter().collect();
+    functions.push(Box::new(Persist::new(PersistConfig::default())));
+    // As it is behind programs, which have no room for answers.
+    let config = DeviceConfig { answers_bytes_max: 0, ..config.clone() };
+    Pipeline::new(config, functions).expect("the list is in order")
+}
+
+/// How many reads of its key a machine's toy has seen.
+fn toy_reads_of(device: &Pipeline) -> u64 {
+    device.function::<Toy>().map_or(0, |toy| toy.reads(remedy_toy::ANSWERED))
+}
+
+/// Has a machine handle a packet.
+fn handle(device: &mut Pipeline, packet: &Sent, round: &mut Round) -> Vec<Leaving> {
     let now = now_monotonic();
     // What the programs have done meanwhile is known first.
     device.before(now, &Before::Look, &mut round.effects);
-    let before = reached(device, packet);
     device.on_arrival(now, origin(packet), packet.to, &packet.bytes, &mut round.effects);
-    let leaving = leaving(now, device, round);
-    match toy {
-        Some(toy) => toy.after(device, before, packet, leaving),
-        None => leaving,
-    }
+    leaving(now, device, round)
 }
 
 impl MachineSide {
     pub fn new(config: &DeviceConfig, with_toy: bool) -> MachineSide {
-        let toy = with_toy.then(|| Toy::new(config.device));
-        let device = remedy_persist::device(config.clone(), PersistConfig::default());
-        MachineSide { device, round: Round::default(), toy }
+        MachineSide { device: device_of(config, with_toy), round: Round::default() }
     }
 
     /// How many reads the toy has seen of its key.
     pub fn toy_reads(&self) -> u64 {
-        self.toy.as_ref().map_or(0, |toy| toy.reads)
+        toy_reads_of(&self.device)
     }
 
     pub fn receive(&mut self, packet: &Sent) -> Vec<Leaving> {
-        handle(&mut self.device, &mut self.toy, packet, &mut self.round)
+        handle(&mut self.device, packet, &mut self.round)
     }
 
     pub fn counters(&self) -> Counts {
@@ -185,13 +193,14 @@ pub struct KernelSide {
     answered: u32,
     told: Vec<Event>,
     settings: Settings,
-    toy: Option<Toy>,
+    with_toy: bool,
     toy_reads_before: u64,
 }
 
 /// How many reads the programs' toy has seen of its key.
 fn toy_reads_in(kernel: &Kernel) -> u64 {
-    let found = kernel.test_value("toy_reads", &TOY_KEY_HASH.to_ne_bytes()).expect("the table can be read");
+    let found =
+        kernel.test_value("toy_reads", &remedy_toy::ANSWERED.0.to_ne_bytes()).expect("the table can be read");
     found.map_or(0, |bytes| u64::from_ne_bytes(bytes.try_into().expect("a count has eight bytes")))
 }
 
@@ -212,7 +221,7 @@ impl KernelSide {
         let station = Station { ifindex: SERVER_PORT, last_seen: now_monotonic() };
         kernel.set_station(server, station).expect("the tables can be written");
         kernel.shared().server(0).set_ifindex(SERVER_PORT);
-        let mut device = remedy_persist::device(config.clone(), PersistConfig::default());
+        let mut device = device_of(config, with_toy);
         let mut round = Round::default();
         device
             .put_in_kernel(PART.function, |base, function| {
@@ -231,7 +240,7 @@ impl KernelSide {
             server: config.servers[0].address,
             kept: 0,
             answered: 0,
-            toy: with_toy.then(|| Toy::new(config.device)),
+            with_toy,
             toy_reads_before: if with_toy { toy_reads_in(kernel) } else { 0 },
             told: Vec::new(),
             settings,
@@ -273,7 +282,10 @@ impl KernelSide {
 
     /// How many reads of its key the toy has seen, in the kernel and behind it.
     pub fn toy_reads(&self) -> u64 {
-        self.toy.as_ref().map_or(0, |toy| toy.reads + toy_reads_in(&self.kernel) - self.toy_reads_before)
+        if !self.with_toy {
+            return 0;
+        }
+        toy_reads_of(&self.device) + toy_reads_in(&self.kernel) - self.toy_reads_before
     }
 
     /// How many requests the programs answered instead of the server.
@@ -290,7 +302,7 @@ impl KernelSide {
         });
         assert_eq!(frames.len(), 1, "what was passed up has come");
         assert_eq!(payload_of(&frames[0]), packet.bytes);
-        let leaving = handle(&mut self.device, &mut self.toy, packet, &mut self.round);
+        let leaving = handle(&mut self.device, packet, &mut self.round);
         assert_eq!(self.device.take_troubles(), [""; 0], "the tables can be read and written");
         self.device.function_counters(&mut |_, count| {
             assert!(count.value == 0 || !count.name.contains("mishaps"), "{count:?}");
@@ -328,7 +340,7 @@ impl KernelSide {
         let (programs, before) = (counts(&base, &persist), counts(&self.before.0, &self.before.1));
         // What persist has counted is counted with its programs' already.
         let mut own = PersistCounters::default();
-        if let Some(persist) = self.device.function::<remedy_persist::Persist>() {
+        if let Some(persist) = self.device.function::<Persist>() {
             own = *persist.counters();
         }
         let machine = counts(self.device.counters(), &own);

@@ -3,15 +3,16 @@
 //! Invariant: every request made and every completion told goes through the model.
 
 use super::Packet;
-use super::{client_address, Alarm, Event, Incarnation, World, SERVER_ADDRESS};
+use super::{client_address, server_address, Alarm, Event, Incarnation, World};
 use crate::app::{Op, Reply};
-use crate::model::{Invariant, Sent, Violation};
+use crate::model::{Invariant, Model, Sent, Violation};
 use crate::place::Place;
 use crate::scenario::{Repair, Scenario};
 use crate::trace::{Deed, Happening, Loss, Sight};
 use scotfree_core::{Effect, Effects, KeyHash, Machine, Nanos, SeqNum};
 use scotfree_session::{
-    Client, ClientConfig, ClientOwn, ClosedReason, Completion, Mode, Request, RequestKind, SubmitError,
+    AnsweredBy, Client, ClientConfig, ClientOwn, ClosedReason, Completion, Mode, Request, RequestKind,
+    SubmitError,
 };
 use scotfree_sim::clock::Clock;
 use scotfree_sim::rng::{PerMillion, Rng};
@@ -30,6 +31,8 @@ pub(super) struct ClientNode {
     clock: Clock,
     alarm: Alarm,
     port: u16,
+    /// Which server it has its sessions with.
+    server: usize,
     /// Its session, once it is open.
     session: Option<usize>,
     /// It would have made a request, had there been room.
@@ -52,6 +55,7 @@ impl ClientNode {
             clock: super::draw_clock(rng, scenario.drift_ppm_max),
             alarm: Alarm::NONE,
             port: 40_000,
+            server: scenario.server_of(index),
             session: None,
             waits_for_room: false,
             left: if index < scenario.client_count { scenario.work.requests_per_client } else { 0 },
@@ -72,6 +76,10 @@ impl ClientNode {
 
     pub(super) fn is_alive(&self) -> bool {
         self.machine.is_some()
+    }
+
+    pub(super) fn server(&self) -> usize {
+        self.server
     }
 
     pub(super) fn address(&self, index: usize) -> SocketAddr {
@@ -99,6 +107,15 @@ impl ClientNode {
 }
 
 impl World {
+    /// The model of the server that a client has its sessions with.
+    pub(super) fn model_of(&self, client: usize) -> &Model {
+        &self.servers[self.clients[client].server].model
+    }
+
+    fn model_of_mut(&mut self, client: usize) -> &mut Model {
+        &mut self.servers[self.clients[client].server].model
+    }
+
     /// A client begins a new session.
     pub(super) fn open_client(&mut self, client: usize) {
         self.retire_client(client);
@@ -108,7 +125,7 @@ impl World {
         node.port += u16::from(self.engine.chance.work.chance(PerMillion::percent(50)));
         let mut config = ClientConfig::new(
             client_address(client, node.port),
-            SERVER_ADDRESS,
+            server_address(node.server),
             self.keys.clients.key(),
             nonce,
             seed,
@@ -131,7 +148,8 @@ impl World {
         self.engine.report.retransmitted += counters.retransmitted;
         self.engine.report.busy += counters.busy;
         self.engine.report.packets_refused += counters.refused.iter().sum::<u64>();
-        let incomplete = self.clients[client].session.map_or(0, |session| self.model.incomplete_of(session));
+        let model = self.model_of(client);
+        let incomplete = self.clients[client].session.map_or(0, |session| model.incomplete_of(session));
         self.engine.report.outcome_unknown += incomplete;
     }
 
@@ -194,7 +212,7 @@ impl World {
 
     fn client_says(&mut self, client: usize, own: &ClientOwn, effects: &Effects<ClientOwn>) {
         match own {
-            ClientOwn::Opened { session, .. } => match self.model.opened(*session) {
+            ClientOwn::Opened { session, .. } => match self.model_of_mut(client).opened(*session) {
                 Ok(session) => {
                     let node = &mut self.clients[client];
                     node.session = Some(session);
@@ -219,18 +237,19 @@ impl World {
             return self.must(Err(Violation::new(Invariant::ReplyKept, detail)));
         }
         let by = completion.answered_by;
-        let verdict =
-            self.model.completed(session, completion.seq, by, reply.flatten(), &self.server.storage);
+        let server = &mut self.servers[self.clients[client].server];
+        let verdict = server.model.completed(session, completion.seq, by, reply.flatten(), &server.storage);
         self.must(verdict);
         self.engine.report.completed += 1;
         if client < self.scenario.client_count {
             self.engine.report.work_ns = self.engine.now.0;
         }
-        if let Some(call) = self.model.call_of(session, completion.seq) {
-            self.engine.report.completed_reads += u64::from(!self.model.sent(call).0.writes());
+        let model = &self.servers[self.clients[client].server].model;
+        if let Some(call) = model.call_of(session, completion.seq) {
+            self.engine.report.completed_reads += u64::from(!model.sent(call).0.writes());
         }
-        self.engine.report.completed_early +=
-            u64::from(matches!(by, scotfree_session::AnsweredBy::Device(_)));
+        self.engine.report.completed_early += u64::from(matches!(by, AnsweredBy::Device(_)));
+        self.engine.report.completed_by_function += u64::from(matches!(by, AnsweredBy::Function(_)));
         self.note_recovery_time();
     }
 
@@ -240,7 +259,7 @@ impl World {
             return;
         }
         self.engine.report.sessions_ended += 1;
-        self.must(self.may_close(reason));
+        self.must(self.may_close(client, reason));
         if self.is_faulty() {
             // It begins again, a little later.
             self.engine.comes_back(Nanos::from_millis(1), Place::Client(client));
@@ -248,7 +267,7 @@ impl World {
     }
 
     /// Whether what has gone wrong so far explains that a session ended against its client's will.
-    fn may_close(&self, reason: ClosedReason) -> Result<(), Violation> {
+    fn may_close(&self, client: usize, reason: ClosedReason) -> Result<(), Violation> {
         let short = self.scenario.expiry < self.scenario.calm_at.plus(Nanos::from_millis(500));
         let explained = match reason {
             ClosedReason::Finished
@@ -260,13 +279,14 @@ impl World {
             ClosedReason::Server(CloseReason::ReplyGone) => {
                 self.engine.report.server_crashes > 0
                     || self.replies_are_scarce()
+                    || self.answers_may_be_gone()
                     || self.engine.report.clock_jumps > 0
             }
             ClosedReason::Server(
                 CloseReason::UnknownSession | CloseReason::Expire | CloseReason::ByClient,
             ) => short || self.some_session_failed() || self.some_key_was_removed(),
             ClosedReason::KeyRemoved => self.some_key_was_removed(),
-            ClosedReason::Unreachable => false,
+            ClosedReason::Unreachable => self.servers[self.clients[client].server].is_lost(),
         };
         if explained {
             Ok(())
@@ -322,7 +342,7 @@ impl World {
             return false;
         }
         self.clients[client].left -= 1;
-        let op = self.draw_op();
+        let op = self.draw_op(client);
         let early = op.fixed_reply().is_some() && self.engine.chance.work.chance(self.scenario.work.early);
         let bypass =
             matches!(op, Op::Swap { .. }) || self.engine.chance.work.chance(self.scenario.work.bypasses);
@@ -342,13 +362,16 @@ impl World {
         true
     }
 
-    fn draw_op(&mut self) -> Op {
+    fn draw_op(&mut self, client: usize) -> Op {
+        let token = self.model_of(client).next_token();
         let rng = &mut self.engine.chance.work;
         let work = &self.scenario.work;
+        if work.known != PerMillion::NEVER && rng.chance(work.known) {
+            return Op::Known;
+        }
         let cell = rng.index(work.cell_count) as u8;
         let other = (usize::from(cell) + 1 + rng.index(work.cell_count - 1)) % work.cell_count;
         let cells = [cell, other as u8];
-        let token = self.model.next_token();
         if rng.chance(work.reads) {
             return rng.pick(&[Op::Get { cell }, Op::Get { cell }, Op::GetTwo { cells }]);
         }
@@ -362,9 +385,9 @@ impl World {
         let mut payload = Vec::with_capacity(sent.payload_bytes);
         op.encode(sent.payload_bytes, &mut payload);
         let Some(session) = self.clients[client].session else { return };
-        let seq = SeqNum(self.model.requests_of(session) as u64 + 1);
+        let seq = SeqNum(self.model_of(client).requests_of(session) as u64 + 1);
         // Invoked before it is sent: what is sent may be seen at once.
-        let verdict = self.model.invoked(session, seq, op, relaxed, sent);
+        let verdict = self.model_of_mut(client).invoked(session, seq, op, relaxed, sent);
         self.must(verdict);
         self.note(Place::Client(client), Happening::Did(Deed::Invoked { seq, op }));
         self.engine.report.invoked += 1;
@@ -407,12 +430,15 @@ impl World {
 
     // ---- the audit
 
-    /// The auditor opens a session to read every cell.
+    /// The auditors open a session with each server to read every cell.
     pub(super) fn begin_audit(&mut self) {
-        let auditor = self.scenario.client_count;
         let cell_count = self.scenario.work.cell_count as u8;
-        self.clients[auditor].audits = (0..cell_count).map(|cell| Op::Get { cell }).collect();
-        self.open_client(auditor);
+        for auditor in self.scenario.client_count..self.clients.len() {
+            if !self.is_given_up(auditor) {
+                self.clients[auditor].audits = (0..cell_count).map(|cell| Op::Get { cell }).collect();
+                self.open_client(auditor);
+            }
+        }
     }
 
     fn audit(&mut self, client: usize) {

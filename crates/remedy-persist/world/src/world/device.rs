@@ -5,17 +5,20 @@
 
 use super::capture::Seen;
 use super::Packet;
-use super::{device_address, Alarm, Event, Incarnation, World, SERVER_ADDRESS};
+use super::{device_address, place_of, server_address, Alarm, Event, Incarnation, World};
 use crate::media::{DeviceCrash, EntryName, Media};
 use crate::model::{Invariant, Violation};
 use crate::place::Place;
 use crate::scenario::{Repair, Scenario};
 use crate::trace::{Deed, Happening, Loss};
-use remedy_persist::PersistConfig;
+use remedy_persist::{Persist, PersistConfig};
 use scotfree_core::{
     BootEpoch, DeviceId, Durability, Effects, Epoch, Machine, Nanos, SeqNum, ServerIndex, SessionId, Token,
 };
-use scotfree_device::{carry_out, Completion, DeviceConfig, DeviceEffects, Pipeline, Shell};
+use scotfree_device::{
+    carry_out, Completion, DeviceConfig, DeviceEffects, Function, LogEntryView, Maker, Pipeline, Served,
+    Settings, Shell,
+};
 use scotfree_sim::clock::Clock;
 use scotfree_sim::rng::{PerMillion, Rng};
 use scotfree_sim::{Protocol, Travel};
@@ -50,13 +53,13 @@ pub(super) struct DeviceNode {
     media: Media,
     /// What its shell keeps durably beside the log.
     boot_epoch: BootEpoch,
-    server_epoch: Epoch,
+    server_epochs: Vec<Epoch>,
     head: bool,
     service: Service,
     /// The operator has said that it will not come back.
     excluded: bool,
-    /// Until when the server has granted it to acknowledge, by the world's clock.
-    leased_until: Nanos,
+    /// Until when each server has granted it to acknowledge, by the world's clock.
+    leased_until: Vec<Nanos>,
     /// Whether a crash has ever cost it entries that it should have kept.
     pub(super) memory_lost: bool,
 }
@@ -70,11 +73,11 @@ impl DeviceNode {
             alarm: Alarm::NONE,
             media: Media::new(scenario.ram_survives_host),
             boot_epoch: BootEpoch(0),
-            server_epoch: Epoch(0),
+            server_epochs: vec![Epoch(0); scenario.server_count],
             head: false,
             service: Service::In,
             excluded: false,
-            leased_until: Nanos(0),
+            leased_until: vec![Nanos(0); scenario.server_count],
             memory_lost: false,
         }
     }
@@ -104,27 +107,31 @@ impl DeviceNode {
         self.machine.as_ref()
     }
 
-    /// How many entries its log holds.
-    pub(super) fn entry_count(&self) -> usize {
-        self.machine.as_ref().map_or(0, Pipeline::entry_count)
+    /// How many entries its log holds of servers that are not `lost`.
+    pub(super) fn entry_count(&self, lost: impl Fn(usize) -> bool) -> usize {
+        let living = |machine: &Pipeline| {
+            let of_living = |entry: &LogEntryView<'_>| !lost(usize::from(entry.session.server.0));
+            machine.entries().iter().filter(|entry| of_living(entry)).count()
+        };
+        self.machine.as_ref().map_or(0, living)
     }
 
     pub(super) fn media(&self) -> &Media {
         &self.media
     }
 
-    pub(super) fn is_leased(&self, now: Nanos) -> bool {
-        now <= self.leased_until
+    pub(super) fn is_leased(&self, server: usize, now: Nanos) -> bool {
+        now <= self.leased_until[server]
     }
 
-    /// Its clock was set back: by it, its lease ends later.
-    pub(super) fn extend_lease(&mut self, span: Nanos) {
-        self.leased_until = self.leased_until.plus(span);
+    /// Its clock was set back: by it, its leases end later.
+    pub(super) fn extend_leases(&mut self, span: Nanos) {
+        self.leased_until.iter_mut().for_each(|until| *until = until.plus(span));
     }
 
-    /// The server grants until `until`.
-    pub(super) fn lease(&mut self, until: Nanos) {
-        self.leased_until = self.leased_until.max(until);
+    /// A server grants until `until`.
+    pub(super) fn lease(&mut self, server: usize, until: Nanos) {
+        self.leased_until[server] = self.leased_until[server].max(until);
     }
 
     pub(super) fn clock_mut(&mut self) -> &mut Clock {
@@ -154,20 +161,36 @@ impl World {
             device_id(device),
             node.boot_epoch,
             device_address(device),
-            SERVER_ADDRESS,
+            server_address(0),
             self.keys.devices.key(),
         );
-        config.servers[0].epoch = node.server_epoch;
+        config.servers = servers_behind(&self.scenario, &node.server_epochs);
         config.head = head;
         let mut persist = configure(&mut config, &self.scenario);
         (config.planted, persist.planted) = (self.planted(), self.planted());
         self.tap(device, || Seen::Start(Box::new((config.clone(), persist))));
-        let mut machine = remedy_persist::device(config, persist);
+        let mut machine = Pipeline::new(config, self.functions(persist))
+            .expect("a scenario's functions stand in an order that can work");
         self.restore(device, &mut machine);
         let node = &mut self.devices[device];
         node.machine = Some(machine);
         node.incarnation = node.incarnation.next();
+        self.answered.forget(device);
         self.rewind_device(device);
+    }
+
+    /// The functions of a device, persist with what the world knows of it.
+    fn functions(&self, persist: PersistConfig) -> Vec<Box<dyn Function>> {
+        let (media, reforward_after) = (persist.media, persist.reforward_after);
+        let settings = Settings { media, reforward_after, planted: persist.planted };
+        let make = |maker: &Maker| -> Box<dyn Function> {
+            if maker.name == remedy_persist::MAKER.name {
+                Box::new(Persist::new(persist))
+            } else {
+                (maker.make)(&settings)
+            }
+        };
+        self.scenario.functions.iter().map(make).collect()
     }
 
     /// A device that is down reads its file when it starts.
@@ -226,9 +249,11 @@ impl World {
         let mut forwarded = Vec::new();
         self.tap(device, || Seen::Packet { from: packet.from, to: packet.to, bytes: packet.bytes.clone() });
         let past = self.is_of_past_epoch(device, &packet);
+        let admitted = self.admitted(device);
         let did = self.with_device(device, &mut forwarded, |machine, now, effects| {
             machine.on_message(now, packet.from, packet.to, &packet.bytes, effects);
         });
+        let took_place = self.admitted(device) > admitted;
         if past && did == Did::More {
             let detail = format!("device {device} obeys {}, of a past epoch", packet.sight);
             self.must(Err(Violation::new(Invariant::PastEpoch, detail)));
@@ -236,12 +261,20 @@ impl World {
         if forwarded.is_empty() {
             return self.end(here, packet, Loss::Absorbed);
         }
+        if took_place {
+            self.spy_on_admitted(device, packet.to, &forwarded[0]);
+        }
         for bytes in forwarded {
             let sight = crate::trace::Sight::of(&bytes);
-            self.spy_on_stamp(device, &sight, &bytes);
+            self.spy_on_stamp(device, packet.to, &sight, &bytes);
             self.pass_on(here, Packet { bytes, sight, ..packet });
         }
         self.engine.packets.recycle(packet.bytes);
+    }
+
+    /// How many requests have taken their places at a device.
+    fn admitted(&self, device: usize) -> u64 {
+        self.devices[device].machine.as_ref().map_or(0, |machine| machine.counters().admitted)
     }
 
     pub(super) fn wake_device(&mut self, device: usize) {
@@ -298,16 +331,20 @@ impl World {
                     | Kind::Lease
             )
         );
-        let speaker = self.devices[device]
-            .machine
-            .as_ref()
-            .map_or(Epoch(0), |machine| machine.server_epoch(ServerIndex(0)));
-        commands && packet.from == SERVER_ADDRESS && Epoch(packet.sight.epoch) < speaker
+        let Some(Place::Server(server)) = place_of(packet.from) else { return false };
+        let machine = self.devices[device].machine.as_ref();
+        let obeyed = machine.map_or(Epoch(0), |machine| machine.server_epoch(ServerIndex(server as u8)));
+        commands && Epoch(packet.sight.epoch) < obeyed
     }
 
-    fn note_logged(&mut self, record: &[u8]) {
-        if let Some((session, seq)) = crate::media::entry_name(record) {
-            self.model.logged(SessionId(session), SeqNum(seq));
+    fn note_logged(&mut self, device: usize, record: &[u8]) {
+        let Some((server, session, seq)) = crate::media::entry_name(record) else { return };
+        let Some(node) = self.servers.get_mut(usize::from(server)) else { return };
+        node.model.logged(SessionId(session), SeqNum(seq));
+        if !self.scenario.logged.holds(usize::from(server)) {
+            let detail =
+                format!("device {device} logs {session:x}:{seq}, whose server {server} is not to be logged");
+            self.must(Err(Violation::new(Invariant::LoggedAsTold, detail)));
         }
     }
 
@@ -321,9 +358,10 @@ impl World {
     }
 
     fn erase(&mut self, device: usize, token: Token) {
-        if let Some((session, seq)) = self.devices[device].media.entry_under(token) {
+        if let Some((server, session, seq)) = self.devices[device].media.entry_under(token) {
             self.note(Place::Device(device), Happening::Did(Deed::Erased { session, seq }));
-            let verdict = self.model.erased(SessionId(session), SeqNum(seq), &self.server.storage);
+            let node = &self.servers[usize::from(server)];
+            let verdict = node.model.erased(SessionId(session), SeqNum(seq), &node.storage);
             self.must(verdict);
         }
         self.devices[device].media.erase(token);
@@ -379,7 +417,7 @@ impl World {
     pub(super) fn exclude_device(&mut self, device: usize) {
         self.devices[device].service = Service::Bridged;
         self.devices[device].exclude();
-        self.tell_of_exclusion(device);
+        self.tell_all_of_exclusion(device);
         if let Some(head) = self.head() {
             if self.devices[head].is_alive() && !self.devices[head].head {
                 self.devices[head].head = true;
@@ -388,10 +426,15 @@ impl World {
         }
     }
 
-    /// The operator's word to the server.
-    pub(super) fn tell_of_exclusion(&mut self, device: usize) {
-        self.note(Place::Device(device), Happening::Note("is excluded", 0));
-        self.with_server(|machine, now, effects| machine.exclude(now, device_id(device), effects));
+    /// The operator's word to all servers.
+    pub(super) fn tell_all_of_exclusion(&mut self, device: usize) {
+        (0..self.servers.len()).for_each(|server| self.tell_of_exclusion(server, device));
+    }
+
+    /// The operator's word to a server.
+    pub(super) fn tell_of_exclusion(&mut self, server: usize, device: usize) {
+        self.note(Place::Device(device), Happening::Note("is excluded", server as u64));
+        self.with_server(server, |machine, now, effects| machine.exclude(now, device_id(device), effects));
     }
 
     /// Takes what a device that is no more has counted.
@@ -402,6 +445,8 @@ impl World {
         self.engine.report.logged += persist.logged;
         self.engine.report.replays += persist.replays;
         self.engine.report.reforwarded += persist.reforwarded;
+        self.engine.report.answered += counters.answered;
+        self.engine.report.passed_over += counters.passed_over;
         self.engine.report.past_epoch += counters.past_epoch;
         self.engine.report.without_lease += persist.without_lease;
         self.engine.report.packets_refused += counters.refused.iter().sum::<u64>();
@@ -455,7 +500,7 @@ impl Shell for Surroundings<'_> {
 
     fn persist(&mut self, token: Token, record: &[u8]) -> Completion {
         self.did_more();
-        self.world.note_logged(record);
+        self.world.note_logged(self.device, record);
         self.world.check_slot_is_free(self.device, token, record);
         let done = self.world.devices[self.device].media.persist(token, record);
         if done {
@@ -470,12 +515,13 @@ impl Shell for Surroundings<'_> {
         self.world.erase(self.device, token);
     }
 
-    fn set_meta(&mut self, boot_epoch: BootEpoch, _server: ServerIndex, server_epoch: Epoch) {
+    fn set_meta(&mut self, boot_epoch: BootEpoch, server: ServerIndex, server_epoch: Epoch) {
         self.did_more();
         let node = &mut self.world.devices[self.device];
-        let forward = boot_epoch >= node.boot_epoch && server_epoch >= node.server_epoch;
+        let kept_epoch = &mut node.server_epochs[usize::from(server.0)];
+        let forward = boot_epoch >= node.boot_epoch && server_epoch >= *kept_epoch;
         node.boot_epoch = boot_epoch;
-        node.server_epoch = server_epoch;
+        *kept_epoch = server_epoch;
         let place = Place::Device(self.device);
         self.world.note(place, Happening::Note("is in boot epoch", u64::from(boot_epoch.0)));
         if !forward {
@@ -493,6 +539,16 @@ impl Shell for Surroundings<'_> {
     fn collect(&mut self, _done: &mut Vec<Token>) {
         self.round += 1;
     }
+}
+
+/// The servers, with the epochs that the device's shell has kept.
+fn servers_behind(scenario: &Scenario, epochs: &[Epoch]) -> Vec<Served> {
+    let served = |(server, epoch): (usize, &Epoch)| Served {
+        epoch: *epoch,
+        logged: scenario.logged.holds(server),
+        ..Served::new(server_address(server))
+    };
+    epochs.iter().enumerate().map(served).collect()
 }
 
 fn configure(config: &mut DeviceConfig, scenario: &Scenario) -> PersistConfig {

@@ -14,7 +14,8 @@ use scotfree_core::{Durability, Nanos};
 impl World {
     pub(super) fn go_wrong(&mut self, trouble: Trouble) {
         match trouble {
-            Trouble::CrashServer { down } => self.crash_server(down),
+            Trouble::CrashServer { server, down } => self.crash_server(server, down),
+            Trouble::LoseServer { server } => self.lose_server(server),
             Trouble::CrashDevice { device, kind, down } => self.crash_device(device, kind, down),
             Trouble::LoseDevice { device, noticed, back } => self.lose(device, noticed, back),
             Trouble::ExcludeDevice { device, stays } => self.exclude_living(device, stays),
@@ -27,36 +28,65 @@ impl World {
         }
     }
 
-    fn crash_server(&mut self, down: Nanos) {
-        if self.server.machine().is_none() {
+    fn crash_server(&mut self, server: usize, down: Nanos) {
+        if self.servers[server].machine().is_none() {
             return;
         }
-        self.take_server_down();
-        self.engine.comes_back(down, Place::Server(0));
+        self.take_server_down(server);
+        self.engine.comes_back(down, Place::Server(server));
     }
 
-    fn take_server_down(&mut self) {
-        if self.server.machine().is_none() {
+    fn take_server_down(&mut self, server: usize) {
+        if self.servers[server].machine().is_none() {
             return;
         }
         self.engine.report.server_crashes += 1;
-        self.spare_what_no_log_holds();
+        self.spare_what_no_log_holds(server);
         let taken_back = self.engine.report.taken_back;
-        self.stop_server();
+        self.stop_server(server);
         if self.devices.is_empty() && self.engine.report.taken_back > taken_back {
             // Alone, a server that answers before it is stable promises nothing across a crash.
-            self.weaken(Promise::Alone);
+            self.weaken(server, Promise::Alone);
         }
+    }
+
+    /// A server goes with its storage. Its clients ask in vain, devices keep what they hold for it, and all that is
+    /// the others' goes on as if nothing had happened. The last one stays.
+    fn lose_server(&mut self, server: usize) {
+        let living = self.servers.iter().filter(|node| !node.is_lost()).count();
+        if self.servers[server].machine().is_none() || living < 2 {
+            return;
+        }
+        self.take_server_down(server);
+        self.engine.report.servers_lost += 1;
+        self.note(Place::Server(server), Happening::Note("is lost", 0));
+        self.servers[server].lose();
+        self.weaken(server, Promise::Alone);
+    }
+
+    /// Nothing goes wrong any more: what has not come back by now never will, and its clients know.
+    pub(super) fn give_up_lost_servers(&mut self) {
+        for client in 0..self.clients.len() {
+            if self.servers[self.clients[client].server()].is_lost() {
+                self.retire_client(client);
+            }
+        }
+    }
+
+    /// Whether a client's server is lost and the client knows.
+    pub(super) fn is_given_up(&self, client: usize) -> bool {
+        !self.is_faulty() && self.servers[self.clients[client].server()].is_lost()
     }
 
     /// An update that was logged, executed and answered, and whose log has since been lost, lives
     /// in the server's unsynced storage alone: if that went too, two failures would have met.
-    fn spare_what_no_log_holds(&mut self) {
-        let lost_from_logs = self.model.unsynced_logged(&self.server.storage);
+    fn spare_what_no_log_holds(&mut self, server: usize) {
+        let node = &self.servers[server];
+        let lost_from_logs = node.model.unsynced_logged(&node.storage);
         let unprotected = |entry: &EntryName| !self.is_held_elsewhere(*entry, None);
         if let Some((at, _)) = lost_from_logs.iter().rev().find(|(_, entry)| unprotected(entry)) {
             self.engine.report.mishaps_spared += 1;
-            self.server.storage.spare(at + 1);
+            self.servers[server].storage.spare(at + 1);
         }
     }
 
@@ -98,7 +128,7 @@ impl World {
         }
         self.engine.report.devices_lost += 1;
         self.devices[device].exclude();
-        self.tell_of_exclusion(device);
+        self.tell_all_of_exclusion(device);
         self.engine.after(stays, Event::TakenOut(device));
     }
 
@@ -108,7 +138,7 @@ impl World {
             return;
         }
         if !self.prepare_for_total_loss(device) {
-            self.weaken(Promise::Sessions);
+            (0..self.servers.len()).for_each(|server| self.weaken(server, Promise::Sessions));
         }
         self.lose_device(device, false);
         self.exclude_device(device);
@@ -124,14 +154,14 @@ impl World {
         }
         self.engine.report.devices_reinstated += 1;
         self.note(Place::Device(device), Happening::Note("is put back into service", 0));
-        self.take_server_down();
+        (0..self.servers.len()).for_each(|server| self.take_server_down(server));
         self.devices[device].put_back();
         if let Some(head) = heads {
             self.stop_device(head, DeviceCrash::Process);
             self.start_device(head);
         }
         self.start_device(device);
-        self.engine.comes_back(Nanos(0), Place::Server(0));
+        (0..self.servers.len()).for_each(|server| self.engine.comes_back(Nanos(0), Place::Server(server)));
     }
 
     /// Decides what the loss of a device's volatile entries means; whether it may happen.
@@ -157,8 +187,12 @@ impl World {
             !keeps(world, entry) && !world.is_held_elsewhere(entry, Some(device))
         };
         // Executed once and seen, taken back by the server's crash, and now only here.
-        let seen = self.model.taken_back_and_logged();
-        if seen.iter().any(|entry| endangered(self, *entry)) {
+        let mut seen = self
+            .servers
+            .iter()
+            .filter(|node| !node.is_lost())
+            .flat_map(|node| node.model.taken_back_and_logged());
+        if seen.any(|entry| endangered(self, entry)) {
             self.engine.report.mishaps_spared += 1;
             return false;
         }
@@ -167,17 +201,30 @@ impl World {
         }
         self.devices[device].memory_lost = true;
         let losses = self.devices.iter().filter(|node| node.memory_lost).count();
-        let promised = self.model.acknowledged_unstable(&self.server.storage);
-        if losses > self.scenario.device_losses_max() && promised.iter().any(|entry| endangered(self, *entry))
-        {
-            self.weaken(Promise::Sessions);
+        for server in 0..self.servers.len() {
+            let node = &self.servers[server];
+            let promised = node.model.acknowledged_unstable(&node.storage);
+            if losses > self.scenario.device_losses_max()
+                && promised.iter().any(|entry| endangered(self, *entry))
+            {
+                self.weaken(server, Promise::Sessions);
+            }
         }
         true
     }
 
-    fn weaken(&mut self, promise: Promise) {
-        self.engine.report.weakened += u64::from(self.model.promise() == Promise::Full);
-        self.model.weaken(promise);
+    /// Answers that functions gave in a server's place are kept in memory, and not found by a client that gets around
+    /// its devices.
+    pub(super) fn answers_may_be_gone(&self) -> bool {
+        let report = &self.engine.report;
+        let died = report.device_crashes + report.host_crashes + report.devices_lost;
+        self.scenario.functions.len() > 1 && died + report.tally.packets_detoured > 0
+    }
+
+    fn weaken(&mut self, server: usize, promise: Promise) {
+        let model = &mut self.servers[server].model;
+        self.engine.report.weakened += u64::from(model.promise() == Promise::Full);
+        model.weaken(promise);
     }
 
     fn crash_client(&mut self, client: usize, down: Option<Nanos>) {
@@ -206,12 +253,12 @@ impl World {
                 self.devices[device].clock_mut().jump(now, jump_ns);
                 // A lease counted by a clock that was set back ends later by as much.
                 let set_back = Nanos(jump_ns.min(0).unsigned_abs());
-                self.devices[device].extend_lease(set_back);
+                self.devices[device].extend_leases(set_back);
                 self.rewind_device(device);
             }
-            Place::Server(_) => {
-                self.server.clock_mut().jump(now, jump_ns);
-                self.rewind_server();
+            Place::Server(server) => {
+                self.servers[server].clock_mut().jump(now, jump_ns);
+                self.rewind_server(server);
             }
         }
     }
@@ -219,9 +266,10 @@ impl World {
     fn fail_session(&mut self, client: usize) {
         let session = self.clients[client].machine().and_then(scotfree_session::Client::session);
         if let Some(session) = session {
-            let failed = (self.server.incarnation(), session);
+            let server = self.clients[client].server();
+            let failed = (server, self.servers[server].incarnation(), session);
             self.failed_sessions.push(failed);
-            self.with_server(|machine, now, effects| machine.fail_session(now, session, effects));
+            self.with_server(server, |machine, now, effects| machine.fail_session(now, session, effects));
         }
     }
 

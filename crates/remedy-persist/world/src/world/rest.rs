@@ -3,7 +3,7 @@
 //! Invariant: a phase ends when what it waits for is true, and breaks [`Invariant::Progress`] when
 //! that takes longer than the scenario allows.
 
-use super::{Event, World};
+use super::{Event, ServerNode, World};
 use crate::model::{Invariant, Violation};
 use scotfree_core::Nanos;
 use scotfree_session::Client;
@@ -64,12 +64,20 @@ impl World {
 
     fn is_settled(&self) -> bool {
         let devices_up = self.devices.iter().all(|node| node.is_alive() || node.is_lost());
-        devices_up && self.server.is_serving() && self.clients.iter().all(super::ClientNode::is_idle)
+        let servers_up = self.servers.iter().all(|node| node.is_serving() || node.is_lost());
+        devices_up && servers_up && self.clients.iter().all(super::ClientNode::is_idle)
     }
 
     fn is_empty(&self) -> bool {
-        let no_session = self.server.machine().is_some_and(|machine| machine.session_count() == 0);
-        no_session && self.devices.iter().all(|node| node.entry_count() == 0)
+        let has_ended =
+            |node: &ServerNode| node.machine().is_some_and(|machine| machine.session_count() == 0);
+        let all_ended = self.servers.iter().all(|node| node.is_lost() || has_ended(node));
+        all_ended && (0..self.devices.len()).all(|device| self.entry_count(device) == 0)
+    }
+
+    /// How many entries of servers that are there a device holds.
+    fn entry_count(&self, device: usize) -> usize {
+        self.devices[device].entry_count(|server| self.servers[server].is_lost())
     }
 
     /// How long the last completion was after the faults stopped.
@@ -99,17 +107,19 @@ impl World {
             left.push(format!("client {index} (open {open}, closed {closed}) waits for {outstanding}"));
         }
         for (index, node) in self.devices.iter().enumerate() {
-            let entries = node.entry_count();
+            let entries = self.entry_count(index);
             left.push(format!("device {index} (alive {}) holds {entries}", node.is_alive()));
         }
-        let sessions = self.server.machine().map(scotfree_session::Server::session_count);
-        left.push(format!("the server (serving {}) has {sessions:?} sessions", self.server.is_serving()));
+        for (index, node) in self.servers.iter().enumerate() {
+            let sessions = node.machine().map(scotfree_session::Server::session_count);
+            left.push(format!("server {index} (serving {}) has {sessions:?} sessions", node.is_serving()));
+        }
         left.join("; ")
     }
 
     pub(super) fn collect_counters(&mut self) {
         (0..self.clients.len()).for_each(|client| self.retire_client(client));
         (0..self.devices.len()).for_each(|device| self.retire_device(device));
-        self.retire_server();
+        (0..self.servers.len()).for_each(|server| self.retire_server(server));
     }
 }

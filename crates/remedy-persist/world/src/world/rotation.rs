@@ -9,7 +9,7 @@ use scotfree_wire::{key_epoch, ClusterKey, KeyEpoch};
 /// Whose file the operator changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    Server,
+    Server(usize),
     Devices,
     Clients,
 }
@@ -36,34 +36,31 @@ impl KeyRange {
 }
 
 /// Everybody's files.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Keys {
-    pub(super) server: KeyRange,
+    pub(super) servers: Vec<KeyRange>,
     pub(super) devices: KeyRange,
     pub(super) clients: KeyRange,
 }
 
-impl Default for Keys {
-    fn default() -> Keys {
+impl Keys {
+    pub(super) fn new(server_count: usize) -> Keys {
         let first = KeyRange { first: 0, last: 0 };
-        Keys { server: first, devices: first, clients: first }
+        Keys { servers: vec![first; server_count], devices: first, clients: first }
     }
 }
 
 impl World {
     /// Who accepts comes before who uses, and whoever may still be asked for the old one gives it up late.
     pub(super) fn rotate_key(&mut self, step: Nanos) {
-        let KeyRange { last, .. } = self.keys.server;
+        let KeyRange { last, .. } = self.keys.servers[0];
         let both = KeyRange { first: last, last: last + 1 };
         let new = KeyRange { first: last + 1, last: last + 1 };
-        let turns = [
-            (Part::Server, both),
-            (Part::Devices, both),
-            (Part::Clients, both),
-            (Part::Devices, new),
-            (Part::Server, new),
-            (Part::Clients, new),
-        ];
+        let servers = |range| (0..self.servers.len()).map(move |server| (Part::Server(server), range));
+        let mut turns: Vec<(Part, KeyRange)> = servers(both).collect();
+        turns.extend([(Part::Devices, both), (Part::Clients, both), (Part::Devices, new)]);
+        turns.extend(servers(new));
+        turns.push((Part::Clients, new));
         for (turn, (part, range)) in turns.into_iter().enumerate() {
             self.engine.after(Nanos(turn as u64 * step.0), Event::Rekey(part, range));
         }
@@ -72,9 +69,11 @@ impl World {
     pub(super) fn rekey(&mut self, part: Part, range: KeyRange) {
         self.engine.report.rekeyed += 1;
         match part {
-            Part::Server => {
-                self.keys.server = range;
-                self.with_server(|machine, now, effects| machine.set_cluster_key(now, range.key(), effects));
+            Part::Server(server) => {
+                self.keys.servers[server] = range;
+                self.with_server(server, |machine, now, effects| {
+                    machine.set_cluster_key(now, range.key(), effects);
+                });
             }
             Part::Devices => {
                 self.keys.devices = range;
@@ -94,15 +93,16 @@ impl World {
     }
 
     /// Whether the device's file has the epoch of a session that the device knows.
-    pub(super) fn device_may_speak(&self, device: usize, session: SessionId) -> bool {
+    pub(super) fn device_may_speak(&self, device: usize, server: usize, session: SessionId) -> bool {
         let machine = self.devices[device].machine();
         let base = machine.map(scotfree_device::Pipeline::base);
-        let known = base.and_then(|base| base.session(base.find(ServerIndex(0), session)?));
+        let known = base.and_then(|base| base.session(base.find(ServerIndex(server as u8), session)?));
         known.is_none_or(|known| self.keys.devices.has(key_epoch(&known.server_nonce)))
     }
 
     /// Whether a session may have ended because its epoch was taken away.
     pub(super) fn some_key_was_removed(&self) -> bool {
-        self.keys.server.first > 0 || self.keys.clients.first > 0 || self.keys.devices.first > 0
+        let removed = |range: &KeyRange| range.first > 0;
+        self.keys.servers.iter().any(removed) || removed(&self.keys.clients) || removed(&self.keys.devices)
     }
 }

@@ -1,17 +1,18 @@
-//! The server with its application, its storage and its one thread.
+//! Servers, each with its application, its storage and its one thread, and the model that judges it.
 //!
 //! Invariant: requests are executed in the order in which the machine hands them out, and the
 //! machine hears of stability only after the storage's watermark has moved.
 
 use super::device::device_id;
 use super::Packet;
-use super::{device_address, Alarm, Event, Incarnation, World, SERVER_ADDRESS};
+use super::{device_address, server_address, Alarm, Event, Incarnation, World};
 use crate::app::App;
+use crate::model::Model;
 use crate::place::Place;
 use crate::scenario::{Repair, Scenario};
 use crate::storage::{Record, Storage};
 use crate::trace::{Deed, Happening, Loss};
-use scotfree_core::{Effect, Effects, Epoch, Machine, Nanos, SeqNum, SessionId, Token};
+use scotfree_core::{Effect, Effects, Epoch, Machine, Nanos, SeqNum, ServerIndex, SessionId, Token};
 use scotfree_session::{Server, ServerConfig, ServerOwn};
 use scotfree_sim::clock::Clock;
 use scotfree_sim::rng::Rng;
@@ -30,6 +31,11 @@ pub(super) struct ServerNode {
     /// The last epoch used; durable.
     epoch: Epoch,
     pub(super) storage: Storage,
+    /// What its clients were told and what must be true of its storage. Servers share no data, so that each is judged
+    /// for itself.
+    pub(super) model: Model,
+    /// It will not come back, and its storage is gone with it.
+    lost: bool,
     app: App,
     tasks: VecDeque<Task>,
     /// The last ticket executed.
@@ -56,7 +62,7 @@ struct Sync {
 }
 
 impl ServerNode {
-    pub(super) fn new(scenario: &Scenario, rng: &mut Rng) -> ServerNode {
+    pub(super) fn new(index: usize, scenario: &Scenario, rng: &mut Rng) -> ServerNode {
         ServerNode {
             machine: None,
             incarnation: Incarnation::default(),
@@ -64,6 +70,8 @@ impl ServerNode {
             alarm: Alarm::NONE,
             epoch: Epoch(0),
             storage: Storage::default(),
+            model: Model::new(ServerIndex(index as u8), scenario.device_count, scenario.device_acks),
+            lost: false,
             app: App::new(scenario.work.cell_count),
             tasks: VecDeque::new(),
             ticket: 0,
@@ -85,70 +93,87 @@ impl ServerNode {
         self.machine.as_ref().is_some_and(Server::is_serving)
     }
 
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    pub(super) fn lose(&mut self) {
+        self.lost = true;
+    }
+
     pub(super) fn clock_mut(&mut self) -> &mut Clock {
         &mut self.clock
     }
 }
 
 impl World {
-    /// The server starts with what its storage holds.
-    pub(super) fn start_server(&mut self) {
-        if self.server.machine.is_some() {
+    /// A server starts with what its storage holds.
+    pub(super) fn start_server(&mut self, server: usize) {
+        if self.servers[server].machine.is_some() || self.servers[server].lost {
             return;
         }
         let planted = self.planted();
         let devices = 0..self.devices.len();
         let devices = devices.map(|index| (device_id(index), device_address(index))).collect();
-        let node = &mut self.server;
+        let node = &mut self.servers[server];
         node.epoch = Epoch(node.epoch.0 + 1);
         node.incarnation = node.incarnation.next();
         let nonce_seed = self.engine.chance.service.bytes();
-        let mut config =
-            ServerConfig::new(SERVER_ADDRESS, self.keys.server.key(), node.epoch, nonce_seed, devices);
+        let mut config = ServerConfig::new(
+            server_address(server),
+            self.keys.servers[server].key(),
+            node.epoch,
+            nonce_seed,
+            devices,
+        );
         configure(&mut config, &self.scenario);
         config.planted = planted;
         node.machine = Some(Server::new(config, &node.storage.sessions()));
-        node.app = self.model.replay(&node.storage, self.scenario.work.cell_count);
-        self.engine.after(self.scenario.service.sync_interval, Event::SyncDue(node.incarnation));
-        self.with_server(Server::start);
+        node.app = node.model.replay(&node.storage, self.scenario.work.cell_count);
+        self.engine.after(self.scenario.service.sync_interval, Event::SyncDue(server, node.incarnation));
+        self.with_server(server, Server::start);
         // The configuration names all devices; of those out of service the operator says so again.
         for device in
             (0..self.devices.len()).filter(|device| self.devices[*device].is_excluded()).collect::<Vec<_>>()
         {
-            self.tell_of_exclusion(device);
+            self.tell_of_exclusion(server, device);
         }
     }
 
-    pub(super) fn arrive_at_server(&mut self, packet: Packet) {
-        if self.server.machine.is_none() {
-            return self.end(Place::Server(0), packet, Loss::Down);
+    pub(super) fn arrive_at_server(&mut self, server: usize, packet: Packet) {
+        if self.servers[server].machine.is_none() {
+            return self.end(Place::Server(server), packet, Loss::Down);
         }
-        self.note(Place::Server(0), Happening::Arrived { sight: packet.sight });
-        self.with_server(|machine, now, effects| {
+        self.note(Place::Server(server), Happening::Arrived { sight: packet.sight });
+        self.with_server(server, |machine, now, effects| {
             machine.on_message(now, packet.from, packet.to, &packet.bytes, effects);
         });
         self.engine.packets.recycle(packet.bytes);
     }
 
-    pub(super) fn wake_server(&mut self) {
-        if self.server.alarm.rings(self.engine.now) {
-            self.with_server(Server::on_timer);
+    pub(super) fn wake_server(&mut self, server: usize) {
+        if self.servers[server].alarm.rings(self.engine.now) {
+            self.with_server(server, Server::on_timer);
         }
     }
 
     /// Lets the server do something and carries out what it wishes for.
-    pub(super) fn with_server(&mut self, act: impl FnOnce(&mut Server, Nanos, &mut Effects<ServerOwn>)) {
+    pub(super) fn with_server(
+        &mut self,
+        server: usize,
+        act: impl FnOnce(&mut Server, Nanos, &mut Effects<ServerOwn>),
+    ) {
         let mut effects = std::mem::take(&mut self.buffers.server);
-        let now = self.server.clock.read(self.engine.now);
-        if let Some(machine) = self.server.machine.as_mut() {
+        let now = self.servers[server].clock.read(self.engine.now);
+        if let Some(machine) = self.servers[server].machine.as_mut() {
             act(machine, now, &mut effects);
         }
         for effect in effects.iter() {
             match effect {
                 Effect::Send { from, to, bytes } => {
-                    self.send(Place::Server(0), *from, *to, effects.bytes(*bytes));
+                    self.send(Place::Server(server), *from, *to, effects.bytes(*bytes));
                 }
-                Effect::Own(own) => self.server_says(own, &effects),
+                Effect::Own(own) => self.server_says(server, own, &effects),
                 Effect::Persist { .. } | Effect::Erase { .. } => {
                     unreachable!("a server's storage is its service's")
                 }
@@ -156,32 +181,36 @@ impl World {
         }
         effects.clear();
         self.buffers.server = effects;
-        self.check_server();
-        self.sync_if_wanted();
-        self.rewind_server();
+        self.check_server(server);
+        self.sync_if_wanted(server);
+        self.rewind_server(server);
     }
 
-    fn server_says(&mut self, own: &ServerOwn, effects: &Effects<ServerOwn>) {
+    fn server_says(&mut self, server: usize, own: &ServerOwn, effects: &Effects<ServerOwn>) {
         match own {
             ServerOwn::Execute { ticket, session, seq, kind, payload } => {
-                match self.model.executing(*session, *seq, *kind, effects.bytes(*payload)) {
-                    Ok(call) => self.begin_task(Task { ticket: *ticket, session: *session, seq: *seq, call }),
+                match self.servers[server].model.executing(*session, *seq, *kind, effects.bytes(*payload)) {
+                    Ok(call) => {
+                        self.begin_task(server, Task { ticket: *ticket, session: *session, seq: *seq, call });
+                    }
                     Err(violation) => self.must(Err(violation)),
                 }
             }
             ServerOwn::RecordSession { record } => {
-                self.server.recording.push_back((self.server.storage.written(), record.session));
-                self.server.storage.append(Record::Session(*record));
-                self.sync_now();
+                let node = &mut self.servers[server];
+                node.recording.push_back((node.storage.written(), record.session));
+                node.storage.append(Record::Session(*record));
+                self.sync_now(server);
             }
             ServerOwn::DeleteSession { session } => {
-                self.server.deleting.push_back((self.server.storage.written(), *session));
-                self.server.storage.append(Record::Deleted(*session));
+                let node = &mut self.servers[server];
+                node.deleting.push_back((node.storage.written(), *session));
+                node.storage.append(Record::Deleted(*session));
             }
             ServerOwn::DeadLetter { session, seq, .. } => {
                 self.engine.report.dead_letters += 1;
-                self.note(Place::Server(0), Happening::Note("puts a dead letter aside", seq.0));
-                let verdict = self.model.dead_letter(*session, *seq);
+                self.note(Place::Server(server), Happening::Note("puts a dead letter aside", seq.0));
+                let verdict = self.servers[server].model.dead_letter(*session, *seq);
                 self.must(verdict);
             }
         }
@@ -189,104 +218,108 @@ impl World {
 
     // ---- the application
 
-    fn begin_task(&mut self, task: Task) {
-        self.server.tasks.push_back(task);
-        if self.server.tasks.len() == 1 {
-            self.begin_execution();
+    fn begin_task(&mut self, server: usize, task: Task) {
+        self.servers[server].tasks.push_back(task);
+        if self.servers[server].tasks.len() == 1 {
+            self.begin_execution(server);
         }
     }
 
-    fn begin_execution(&mut self) {
+    fn begin_execution(&mut self, server: usize) {
         let times = &self.scenario.service;
         let time = self.engine.chance.service.span(times.execute_min, times.execute_max);
-        self.engine.after(time, Event::Executed(self.server.incarnation));
+        self.engine.after(time, Event::Executed(server, self.servers[server].incarnation));
     }
 
-    pub(super) fn executed(&mut self, incarnation: Incarnation) {
-        if self.server.incarnation != incarnation {
+    pub(super) fn executed(&mut self, server: usize, incarnation: Incarnation) {
+        if self.servers[server].incarnation != incarnation {
             return;
         }
-        let Some(task) = self.server.tasks.pop_front() else { return };
-        if !self.server.tasks.is_empty() {
-            self.begin_execution();
+        let Some(task) = self.servers[server].tasks.pop_front() else { return };
+        if !self.servers[server].tasks.is_empty() {
+            self.begin_execution(server);
         }
         let Task { ticket, session, seq, call } = task;
-        self.note(Place::Server(0), Happening::Did(Deed::Executed { session, seq, ticket }));
-        let (op, sent) = self.model.sent(call);
-        let reply = self.server.app.apply(&op);
-        let logged_at = op.writes().then(|| self.server.storage.written());
+        self.note(Place::Server(server), Happening::Did(Deed::Executed { session, seq, ticket }));
+        let (op, sent) = self.servers[server].model.sent(call);
+        let reply = self.servers[server].app.apply(&op);
+        let logged_at = op.writes().then(|| self.servers[server].storage.written());
         if op.writes() {
-            self.server.storage.append(Record::Write { session, seq, call });
+            self.servers[server].storage.append(Record::Write { session, seq, call });
         }
-        self.server.ticket = ticket;
+        self.servers[server].ticket = ticket;
         self.engine.report.executed += 1;
-        let verdict = self.model.executed(call, reply, logged_at);
+        let verdict = self.servers[server].model.executed(call, reply, logged_at);
         self.must(verdict);
         let mut bytes = Vec::with_capacity(sent.reply_bytes);
         reply.encode(sent.reply_bytes, &mut bytes);
-        self.with_server(|machine, now, effects| {
+        self.with_server(server, |machine, now, effects| {
             machine.on_executed(now, ticket, &bytes, reply.failed, ResponseTail::default(), effects);
         });
     }
 
     // ---- the storage
 
-    fn sync_if_wanted(&mut self) {
-        if self.server.machine.as_ref().is_some_and(Server::wants_stable) {
-            self.sync_now();
+    fn sync_if_wanted(&mut self, server: usize) {
+        if self.servers[server].machine.as_ref().is_some_and(Server::wants_stable) {
+            self.sync_now(server);
         }
     }
 
-    fn sync_now(&mut self) {
-        let node = &mut self.server;
+    fn sync_now(&mut self, server: usize) {
+        let node = &mut self.servers[server];
         if node.sync.is_some() || node.storage.synced() == node.storage.written() {
             return;
         }
         node.sync = Some(Sync { written: node.storage.written(), ticket: node.ticket });
         let times = &self.scenario.service;
         let time = self.engine.chance.service.span(times.sync_min, times.sync_max);
-        self.engine.after(time, Event::Synced(node.incarnation));
+        self.engine.after(time, Event::Synced(server, node.incarnation));
     }
 
-    pub(super) fn sync_due(&mut self, incarnation: Incarnation) {
-        if self.server.incarnation == incarnation {
-            self.sync_now();
-            self.engine.after(self.scenario.service.sync_interval, Event::SyncDue(incarnation));
+    pub(super) fn sync_due(&mut self, server: usize, incarnation: Incarnation) {
+        if self.servers[server].incarnation == incarnation {
+            self.sync_now(server);
+            self.engine.after(self.scenario.service.sync_interval, Event::SyncDue(server, incarnation));
         }
     }
 
-    pub(super) fn synced(&mut self, incarnation: Incarnation) {
-        if self.server.incarnation != incarnation {
+    pub(super) fn synced(&mut self, server: usize, incarnation: Incarnation) {
+        if self.servers[server].incarnation != incarnation {
             return;
         }
-        let Some(Sync { written, ticket }) = self.server.sync.take() else { return };
-        self.server.storage.sync(written);
-        self.note(Place::Server(0), Happening::Did(Deed::Synced { written, ticket }));
-        self.with_server(|machine, now, effects| machine.on_persisted(now, Token(ticket), effects));
-        while let Some(session) = pop_before(&mut self.server.recording, written) {
-            self.with_server(|machine, now, effects| machine.on_session_recorded(now, session, effects));
+        let Some(Sync { written, ticket }) = self.servers[server].sync.take() else { return };
+        self.servers[server].storage.sync(written);
+        self.note(Place::Server(server), Happening::Did(Deed::Synced { written, ticket }));
+        self.with_server(server, |machine, now, effects| machine.on_persisted(now, Token(ticket), effects));
+        while let Some(session) = pop_before(&mut self.servers[server].recording, written) {
+            self.with_server(server, |machine, now, effects| {
+                machine.on_session_recorded(now, session, effects);
+            });
         }
-        while let Some(session) = pop_before(&mut self.server.deleting, written) {
-            self.model.deleted(session);
-            self.with_server(|machine, now, effects| machine.on_session_deleted(now, session, effects));
+        while let Some(session) = pop_before(&mut self.servers[server].deleting, written) {
+            self.servers[server].model.deleted(session);
+            self.with_server(server, |machine, now, effects| {
+                machine.on_session_deleted(now, session, effects);
+            });
         }
-        self.sync_if_wanted();
+        self.sync_if_wanted(server);
     }
 
-    pub(super) fn rewind_server(&mut self) {
-        let node = &mut self.server;
+    pub(super) fn rewind_server(&mut self, server: usize) {
+        let node = &mut self.servers[server];
         if let Some(at) = node.machine.as_ref().and_then(Server::next_timer) {
             let at = node.clock.when(at).max(self.engine.now);
-            node.alarm.set(Place::Server(0), at, &mut self.engine.queue);
+            node.alarm.set(Place::Server(server), at, &mut self.engine.queue);
         }
     }
 
     // ---- the end of a server
 
     /// The server dies; its storage is cut back.
-    pub(super) fn stop_server(&mut self) {
-        self.retire_server();
-        let node = &mut self.server;
+    pub(super) fn stop_server(&mut self, server: usize) {
+        self.retire_server(server);
+        let node = &mut self.servers[server];
         node.incarnation = node.incarnation.next();
         node.alarm = Alarm::NONE;
         node.tasks.clear();
@@ -301,13 +334,17 @@ impl World {
         });
         let lost_writes: Vec<usize> = lost_writes.collect();
         self.engine.report.taken_back += lost_writes.len() as u64;
-        self.note(Place::Server(0), Happening::Note("crashes and loses writes", lost_writes.len() as u64));
-        self.model.cut_back(lost_writes.into_iter(), &self.server.storage);
+        self.note(
+            Place::Server(server),
+            Happening::Note("crashes and loses writes", lost_writes.len() as u64),
+        );
+        let node = &mut self.servers[server];
+        node.model.cut_back(lost_writes.into_iter(), &node.storage);
     }
 
     /// Takes what a server that is no more has counted.
-    pub(super) fn retire_server(&mut self) {
-        let Some(machine) = self.server.machine.take() else { return };
+    pub(super) fn retire_server(&mut self, server: usize) {
+        let Some(machine) = self.servers[server].machine.take() else { return };
         let counters = machine.counters();
         self.engine.report.executed_from_log += counters.replayed;
         self.engine.report.orders_asked += counters.orders_asked;
