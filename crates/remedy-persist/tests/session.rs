@@ -9,7 +9,7 @@ use scotfree_core::{
 };
 use scotfree_device::{carry_out, Completion, DeviceConfig, Function, Pipeline, Round, Shell};
 use scotfree_session::{
-    AnsweredBy, Client, ClientConfig, ClientOwn, ClosedReason, Fault, Mode, Planted, RecoveredSession,
+    Client, ClientConfig, ClientOwn, ClosedReason, CompletedBy, Fault, Mode, Planted, RecoveredSession,
     Request, RequestKind, Server, ServerConfig, ServerOwn, SubmitError,
 };
 use scotfree_wire::{Answerer, CloseReason, ClusterKey, Family, ResponseTail};
@@ -34,7 +34,7 @@ struct Bench {
     server_effects: Effects<ServerOwn>,
     /// Messages between device and the sides: (from, to, bytes, towards the server).
     wire: VecDeque<(SocketAddr, SocketAddr, Vec<u8>, bool)>,
-    done: Vec<(SeqNum, AnsweredBy, Option<Vec<u8>>)>,
+    done: Vec<(SeqNum, CompletedBy, Option<Vec<u8>>)>,
     closed: Option<ClosedReason>,
     /// The device's log.
     ram: BTreeMap<Token, Vec<u8>>,
@@ -334,7 +334,7 @@ fn an_early_update_is_completed_by_the_device() {
     bench.to_server_lost = true;
     let seq = bench.submit(RequestKind::Update, Mode::Early, b"set");
     bench.settle();
-    assert_eq!(bench.done, [(seq, AnsweredBy::Device(DeviceId(1)), None)]);
+    assert_eq!(bench.done, [(seq, CompletedBy::Device(DeviceId(1)), None)]);
     assert_eq!(bench.device.as_ref().expect("there").unsafe_now().entries, 1);
     bench.to_server_lost = false;
     bench.run(Nanos::from_secs(2));
@@ -348,7 +348,7 @@ fn a_covered_update_waits_for_log_and_response() {
     let mut bench = Bench::open();
     let seq = bench.submit(RequestKind::Update, Mode::Covered, b"incr");
     bench.run(Nanos::from_millis(10));
-    assert_eq!(bench.done, [(seq, AnsweredBy::Server, Some(b"r1".to_vec()))]);
+    assert_eq!(bench.done, [(seq, CompletedBy::Server, Some(b"r1".to_vec()))]);
 }
 
 #[test]
@@ -536,9 +536,9 @@ fn the_server_goes_on_over_what_a_function_has_answered() {
     assert_eq!(applied, [3, 4, 5, 6]);
     bench.run(Nanos::from_secs(1));
     let by = |bench: &Bench, at: usize| (bench.done[at].1, bench.done[at].2.clone());
-    let toy = AnsweredBy::Function(Answerer::device(DeviceId(1), Family::Trial));
+    let toy = CompletedBy::Function(Answerer::device(DeviceId(1), Family::Trial));
     assert_eq!(by(&bench, 0), (toy, Some(b"toy".to_vec())));
-    assert_eq!((bench.done.len(), by(&bench, 2).0), (6, AnsweredBy::Server));
+    assert_eq!((bench.done.len(), by(&bench, 2).0), (6, CompletedBy::Server));
     let counters = bench.device.as_ref().expect("there").counters();
     assert_eq!((counters.answered, counters.passed_over, counters.duplicate), (2, 1, 0));
 }
@@ -596,8 +596,8 @@ fn beyond_answers_bytes_max_reads_go_to_the_server() {
     }
     bench.run(Nanos::from_secs(1));
     let by: Vec<_> = bench.done.iter().map(|done| done.1).collect();
-    let toy = AnsweredBy::Function(Answerer::device(DeviceId(1), Family::Trial));
-    assert_eq!(by, [toy, AnsweredBy::Server, AnsweredBy::Server]);
+    let toy = CompletedBy::Function(Answerer::device(DeviceId(1), Family::Trial));
+    assert_eq!(by, [toy, CompletedBy::Server, CompletedBy::Server]);
     // The client's next word makes room again.
     bench.submit_to(remedy_toy::ANSWERED, RequestKind::Read, Mode::Covered, b"get");
     bench.run(Nanos::from_secs(1));

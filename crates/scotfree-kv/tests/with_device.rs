@@ -15,7 +15,7 @@ use scotfree_rpc::{
     CallLabel, ClientEvent, ClientOptions, ClientRuntime, ServerOptions, ServerRuntime, SessionHandle,
     SessionOptions,
 };
-use scotfree_session::{AnsweredBy, Mode, Planted, Request, RequestKind, ServerConfig};
+use scotfree_session::{CompletedBy, Mode, Planted, Request, RequestKind, ServerConfig};
 use scotfree_wire::{Answerer, ClusterKey, Family};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -37,9 +37,9 @@ fn an_early_update_is_answered_by_the_device_and_still_reaches_the_server() {
     world.start_server();
     let session = world.open_session();
     world.submit(session, RequestKind::Update, Mode::Early, &["SET", "k", "v"]);
-    assert_eq!(world.reply(), (AnsweredBy::Device(DeviceId(1)), None));
+    assert_eq!(world.reply(), (CompletedBy::Device(DeviceId(1)), None));
     world.submit(session, RequestKind::Read, Mode::Covered, &["GET", "k"]);
-    assert_eq!(world.reply(), (AnsweredBy::Server, Some("$1\r\nv\r\n".to_owned())));
+    assert_eq!(world.reply(), (CompletedBy::Server, Some("$1\r\nv\r\n".to_owned())));
     let record = std::iter::from_fn(|| world.client.last_record()).next().expect("calls are recorded");
     assert_eq!(record.answered_by.to_string(), "device:1");
     // Boundaries four to eight are the server's.
@@ -126,7 +126,7 @@ fn what_a_function_answers_the_server_goes_on_over() {
     let session = world.open_session();
     world.submit(session, RequestKind::Update, Mode::Covered, &["INCR", "n"]);
     world.reply();
-    let by_toy = AnsweredBy::Function(Answerer::device(DeviceId(1), Family::Trial));
+    let by_toy = CompletedBy::Function(Answerer::device(DeviceId(1), Family::Trial));
     // One by one: the client's own word covers what was answered.
     for _ in 0..3 {
         world.submit_to(session, remedy_toy::ANSWERED, RequestKind::Read, Mode::Covered, &["GET", "toy"]);
@@ -144,7 +144,7 @@ fn what_a_function_answers_the_server_goes_on_over() {
     }
     for at in 0..9 {
         let (by, _) = world.reply();
-        assert_eq!(by, if at % 3 == 2 { AnsweredBy::Server } else { by_toy });
+        assert_eq!(by, if at % 3 == 2 { CompletedBy::Server } else { by_toy });
     }
     world.submit(session, RequestKind::Read, Mode::Covered, &["GET", "n"]);
     assert_eq!(world.reply().1, Some("$1\r\n7\r\n".to_owned()));
@@ -250,7 +250,7 @@ impl World {
     }
 
     /// The next reply, without the service's own head.
-    fn reply(&mut self) -> (AnsweredBy, Option<String>) {
+    fn reply(&mut self) -> (CompletedBy, Option<String>) {
         let mut found = None;
         self.until("a reply comes", |world| {
             while found.is_none() {

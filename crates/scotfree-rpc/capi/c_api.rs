@@ -8,7 +8,7 @@ use scotfree_core::{DeviceId, Durability, Epoch, SeqNum, SessionId, Tier};
 use scotfree_rpc::{
     Incoming, Listener, ListenerConfig, ListenerError, Session, SessionConfig, SessionError, SessionKeeping,
 };
-use scotfree_session::{AnsweredBy, RecoveredSession, RequestKind};
+use scotfree_session::{CompletedBy, RecoveredSession, RequestKind};
 use scotfree_wire::{ClusterKey, Nonce};
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_void, CStr, CString};
@@ -436,10 +436,10 @@ impl CSession {
         }
         let reply = self.session.next_reply(timeout)?;
         let answered_by = match reply.answered_by {
-            AnsweredBy::Server => -1,
-            AnsweredBy::ServerAck => -2,
-            AnsweredBy::Device(DeviceId(device)) => c_int::from(device),
-            AnsweredBy::Function(answerer) => c_int::from(answerer.device.0),
+            CompletedBy::Server => -1,
+            CompletedBy::ServerAck => -2,
+            CompletedBy::Device(DeviceId(device)) => c_int::from(device),
+            CompletedBy::Function(answerer) => c_int::from(answerer.device.0),
         };
         let info = ReplyInfo { seq: reply.seq.0, bytes: 0, failed: c_int::from(reply.failed), answered_by };
         Ok((info, reply.bytes.unwrap_or_default().to_vec()))

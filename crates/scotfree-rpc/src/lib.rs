@@ -39,6 +39,6 @@ pub use upstream::Upstream;
 pub use volatile::Volatile;
 // Named by this interface: who runs a server or reads a reply needs no other crate.
 pub use scotfree_session::{
-    AnsweredBy, ClosedReason, DeadLetterReason, Mode, RecoveredSession, Request, RequestKind, ServerConfig,
+    ClosedReason, CompletedBy, DeadLetterReason, Mode, RecoveredSession, Request, RequestKind, ServerConfig,
     SubmitError,
 };

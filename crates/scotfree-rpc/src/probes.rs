@@ -9,7 +9,7 @@ pub(crate) use tables::{Arrivals, TransmitTable};
 
 use scotfree_core::{Boundaries, Boundary, Nanos, SeqNum, StampSource};
 use scotfree_io::{now_monotonic, now_realtime, Stamps};
-use scotfree_session::{AnsweredBy, RequestKind};
+use scotfree_session::{CompletedBy, RequestKind};
 use scotfree_trace::{CallRecord, Ids, Sources, SpanId};
 use scotfree_wire::{Answerer, ResponseTail};
 use std::borrow::Cow;
@@ -203,7 +203,7 @@ impl Call {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ending {
     pub seq: SeqNum,
-    pub answered_by: AnsweredBy,
+    pub answered_by: CompletedBy,
     pub failed: bool,
     pub reply_bytes: usize,
     pub times: ResponseTail,
@@ -368,7 +368,7 @@ impl Recorder {
         joined.stamp(Boundary::Called, Stamped::lib(call.label.called));
         joined.stamp(Boundary::RequestDequeued, Stamped::lib(call.dequeued));
         joined.stamp(Boundary::RequestSent, self.request_sent(call, &ending.times));
-        if ending.answered_by == AnsweredBy::Server {
+        if ending.answered_by == CompletedBy::Server {
             self.join_server(&mut joined, &ending.times, call);
             joined.stamp(Boundary::ResponseReceived, call.response);
         } else {
@@ -385,11 +385,11 @@ impl Recorder {
             sources: joined.sources,
             clock_bound_ns: None,
             answered_by: match ending.answered_by {
-                AnsweredBy::Device(device) => scotfree_trace::AnsweredBy::Device(device),
-                AnsweredBy::Function(Answerer { function, device }) => {
+                CompletedBy::Device(device) => scotfree_trace::AnsweredBy::Device(device),
+                CompletedBy::Function(Answerer { function, device }) => {
                     scotfree_trace::AnsweredBy::Function(device, function.name())
                 }
-                AnsweredBy::Server | AnsweredBy::ServerAck => scotfree_trace::AnsweredBy::Server,
+                CompletedBy::Server | CompletedBy::ServerAck => scotfree_trace::AnsweredBy::Server,
             },
             request_bytes: u64::from(call.request_bytes),
             response_bytes: ending.reply_bytes as u64,
@@ -435,9 +435,9 @@ fn lacks_stamps(record: &CallRecord) -> bool {
 /// When the packet came that answered a call without the server's response.
 fn answer_arrival(call: &Call, ending: &Ending) -> Stamped {
     match ending.answered_by {
-        AnsweredBy::Device(_) if call.device_ack.is_some() => call.device_ack,
-        AnsweredBy::Function(_) => call.response,
-        AnsweredBy::Device(_) | AnsweredBy::Server | AnsweredBy::ServerAck => ending.completing,
+        CompletedBy::Device(_) if call.device_ack.is_some() => call.device_ack,
+        CompletedBy::Function(_) => call.response,
+        CompletedBy::Device(_) | CompletedBy::Server | CompletedBy::ServerAck => ending.completing,
     }
 }
 
@@ -486,7 +486,7 @@ mod tests {
     #[test]
     fn nine_stages_come_from_both_sides() {
         let mut recorder = Recorder::new(EVERY);
-        recorder.finish(0, &call(), &ending(1, AnsweredBy::Server));
+        recorder.finish(0, &call(), &ending(1, CompletedBy::Server));
         let record = recorder.take().expect("a record without late stamps is ready at once");
         let (times, moved) = record.boundaries.stages();
         assert_eq!(moved, Nanos(0));
@@ -498,7 +498,7 @@ mod tests {
     #[test]
     fn what_a_device_answers_has_no_server_stages() {
         let mut recorder = Recorder::new(EVERY);
-        let ending = ending(1, AnsweredBy::Device(DeviceId(3)));
+        let ending = ending(1, CompletedBy::Device(DeviceId(3)));
         recorder.finish(0, &Call { device_ack: Stamped::kernel(Nanos(150)), ..call() }, &ending);
         let record = recorder.take().expect("a record");
         assert_eq!(record.answered_by.to_string(), "device:3");
@@ -509,7 +509,7 @@ mod tests {
     #[test]
     fn a_sampled_call_waits_for_its_stamps_and_teaches_the_others() {
         let mut recorder = Recorder::new(EVERY);
-        recorder.finish(7, &call(), &ending(2, AnsweredBy::Server));
+        recorder.finish(7, &call(), &ending(2, CompletedBy::Server));
         recorder.settle(Nanos(200));
         assert_eq!(recorder.take(), None);
         recorder.late(6, SeqNum(2), Boundary::RequestSent, Nanos(1));
@@ -518,7 +518,7 @@ mod tests {
         let sampled = recorder.take().expect("its stamps are in");
         assert_eq!(&sampled.source_letters(), b"llkklllkkl");
         assert_eq!(sampled.boundaries.at(Boundary::RequestSent), Some(Nanos(115)));
-        recorder.finish(7, &call(), &ending(3, AnsweredBy::Server));
+        recorder.finish(7, &call(), &ending(3, CompletedBy::Server));
         let derived = recorder.take().expect("a record");
         assert_eq!(&derived.source_letters(), b"lldkllldkl");
         assert_eq!(derived.boundaries.at(Boundary::ResponseSent), Some(Nanos(166)));
@@ -528,7 +528,7 @@ mod tests {
     fn records_that_nobody_takes_are_bounded() {
         let mut recorder = Recorder::new(EVERY);
         for seq in 1..=20 {
-            recorder.finish(0, &call(), &ending(seq, AnsweredBy::Server));
+            recorder.finish(0, &call(), &ending(seq, CompletedBy::Server));
         }
         assert!(recorder.settling.len() <= 4 && recorder.ready.len() <= 4);
         let mut taken = 0;
@@ -560,7 +560,7 @@ mod tests {
         }
     }
 
-    fn ending(seq: u64, answered_by: AnsweredBy) -> Ending {
+    fn ending(seq: u64, answered_by: CompletedBy) -> Ending {
         Ending {
             seq: SeqNum(seq),
             answered_by,

@@ -8,7 +8,7 @@ use scotfree_rpc::{
     CallError, CallLabel, ClientEvent, ClientOptions, ClientRuntime, NoopHandler, ProbeOptions,
     ServerOptions, SessionHandle, SessionOptions, StartError, Volatile,
 };
-use scotfree_session::{AnsweredBy, ClosedReason, RequestKind, SubmitError};
+use scotfree_session::{ClosedReason, CompletedBy, RequestKind, SubmitError};
 use scotfree_wire::{ClusterKey, REQUEST_BYTES_MAX};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ fn one_call() {
     let reply = client.call(session, update(b"hello"), LABEL, PATIENCE).expect("a reply");
     assert_eq!(
         (reply.bytes, reply.answered_by, reply.failed),
-        (Some(&b"hello"[..]), AnsweredBy::Server, false)
+        (Some(&b"hello"[..]), CompletedBy::Server, false)
     );
     assert_eq!(end(&mut client, session), ClosedReason::Finished);
     assert_eq!(server.finish().0.executed(), 1);

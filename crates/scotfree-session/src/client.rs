@@ -182,7 +182,7 @@ pub enum ExtendedError {
 
 /// Who completed a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AnsweredBy {
+pub enum CompletedBy {
     /// The server's response.
     Server,
     /// A device's acknowledgement, the last one needed.
@@ -199,7 +199,7 @@ pub struct Completion {
     /// Which.
     pub seq: SeqNum,
     /// Who completed it.
-    pub answered_by: AnsweredBy,
+    pub answered_by: CompletedBy,
     /// The server's reply; `None` where the caller knows it.
     pub reply: Option<ByteRange>,
     /// The application refused the request.
@@ -997,7 +997,7 @@ impl Client {
                 self.send_heartbeat(now, effects);
             }
             self.counters.completed += 1;
-            self.counters.completed_early += u64::from(matches!(answered_by, AnsweredBy::Device(_)));
+            self.counters.completed_early += u64::from(matches!(answered_by, CompletedBy::Device(_)));
             if keep {
                 let wait = self.jitter.around(stable_retry);
                 self.schedule(index, now.plus(wait));
@@ -1028,24 +1028,26 @@ impl Client {
     }
 
     /// Who completes the request at `index`, if it is complete (rule 8).
-    fn ready(&self, index: usize) -> Option<AnsweredBy> {
+    fn ready(&self, index: usize) -> Option<CompletedBy> {
         let entry = &self.entries[index];
         let stable = self.stable.0 > self.base.0 + index as u64;
         if entry.kind != RequestKind::Update || self.config.asked == Durability::None {
             return entry.reply.as_ref().map(|reply| match reply.times.answered_by {
-                Answerer::SERVER => AnsweredBy::Server,
-                function => AnsweredBy::Function(function),
+                Answerer::SERVER => CompletedBy::Server,
+                function => CompletedBy::Function(function),
             });
         }
         let acknowledged = !self.lacks_acks(index);
-        let last = entry.acks.iter().flatten().last().map(|(device, _)| AnsweredBy::Device(*device));
+        let last = entry.acks.iter().flatten().last().map(|(device, _)| CompletedBy::Device(*device));
         match (entry.early, &entry.reply) {
             (true, _) if acknowledged => last,
-            (true, Some(_)) if stable => Some(AnsweredBy::Server),
-            (true, _) if stable => Some(AnsweredBy::ServerAck),
-            (false, Some(_)) if acknowledged || stable => Some(AnsweredBy::Server),
-            (false, Some(_)) if self.config.planted.is(Fault::CompleteWithoutAck) => Some(AnsweredBy::Server),
-            (false, None) if entry.fixed_reply && stable => Some(AnsweredBy::ServerAck),
+            (true, Some(_)) if stable => Some(CompletedBy::Server),
+            (true, _) if stable => Some(CompletedBy::ServerAck),
+            (false, Some(_)) if acknowledged || stable => Some(CompletedBy::Server),
+            (false, Some(_)) if self.config.planted.is(Fault::CompleteWithoutAck) => {
+                Some(CompletedBy::Server)
+            }
+            (false, None) if entry.fixed_reply && stable => Some(CompletedBy::ServerAck),
             (true | false, Some(_) | None) => None,
         }
     }

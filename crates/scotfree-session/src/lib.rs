@@ -15,7 +15,7 @@ mod retry;
 mod server;
 
 pub use client::{
-    AnsweredBy, Client, ClientConfig, ClientCounters, ClientOwn, ClosedReason, Completion, ExtendedError,
+    Client, ClientConfig, ClientCounters, ClientOwn, ClosedReason, CompletedBy, Completion, ExtendedError,
     Mode, Request, RequestKind, SubmitError,
 };
 pub use fault::{Fault, Planted};

@@ -22,7 +22,7 @@ use scotfree_wire::{
     key_epoch, ClusterKey, ControlKeys, Direction, ExtensionSet, Key, KeyEpoch, Kind, Nonce, Packet,
     Reassembly, WireError, REQUEST_BYTES_MAX, WIRE_ERROR_COUNT,
 };
-use session::Session;
+use session::ServedSession;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
@@ -231,7 +231,7 @@ pub struct Server {
     keys: ServerKeys,
     /// Under which epoch of the cluster's key each device has asked for its last lease.
     device_epochs: BTreeMap<DeviceId, KeyEpoch>,
-    sessions: BTreeMap<SessionId, Session>,
+    sessions: BTreeMap<SessionId, ServedSession>,
     by_nonce: BTreeMap<Nonce, SessionId>,
     session_count: u32,
     order: Order,
@@ -377,7 +377,7 @@ impl Server {
     }
 
     /// Whether the epoch of the session's keys has been taken away.
-    fn is_revoked(&self, session: &Session) -> bool {
+    fn is_revoked(&self, session: &ServedSession) -> bool {
         !self.config.cluster_key.has(key_epoch(&session.server_nonce))
     }
 

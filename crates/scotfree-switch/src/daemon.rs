@@ -6,11 +6,11 @@
 
 use crate::config::{DiskLogConfig, PlaneConfig, PortConfig, RamLogConfig, SwitchConfig};
 use crate::datapath::Datapath;
-use crate::front::Front;
 use crate::logs::{Log, LogError, LogMeta, Logs};
 use crate::metrics::MetricsText;
 use crate::metrics_http::{MetricsListener, Pages};
 use crate::notice::Notices;
+use crate::offload::Offload;
 use crate::plane::Plane;
 use crate::plane_user::{Ports, UserPlane};
 use scotfree_core::{Durability, Nanos};
@@ -189,19 +189,19 @@ impl Daemon {
         let ports = Ports::open(config)?;
         let outside = Outside::open(config)?;
         let interfaces = ports.interfaces();
-        let front = Front::load(config, &interfaces)?;
+        let offload = Offload::load(config, &interfaces)?;
         let mut logs = open_logs(config)?;
-        let meta = logs.begin(LogMeta { boot_epoch: front.alive(), ..meta_wanted(config) })?;
+        let meta = logs.begin(LogMeta { boot_epoch: offload.alive(), ..meta_wanted(config) })?;
         let media = logs.media();
         let mut device = device(config, &meta, media)?;
         let found = logs.restore(now, &mut device)?;
         let common = |device| UserPlane::new(config, ports, Datapath::new(config, device, logs, meta));
-        let front_notices = front.notices(config, &interfaces);
-        let mut plane = front.plane(config, device, common)?;
+        let offload_notices = offload.notices(config, &interfaces);
+        let mut plane = offload.plane(config, device, common)?;
         let restored = plane.common().datapath_mut().unsafe_now(now).entries;
         let device = plane.common_ref().datapath().device();
         notices.say(&describe_start(config, meta, media, &found, device, restored));
-        for notice in &front_notices {
+        for notice in &offload_notices {
             notices.say(notice);
         }
         warn_of_mtus(config, plane.common_ref(), &mut notices);

@@ -11,7 +11,6 @@ mod daemon;
 pub mod datapath;
 #[cfg(feature = "xdp")]
 mod events;
-mod front;
 pub mod impair;
 mod link;
 pub mod log_tools;
@@ -21,6 +20,7 @@ pub mod metrics_http;
 mod ndp;
 pub mod neighbours;
 mod notice;
+mod offload;
 pub mod outbox;
 mod plane;
 pub mod plane_user;

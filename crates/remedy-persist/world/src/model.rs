@@ -9,7 +9,7 @@ use crate::history::{Call, Contradiction, Order};
 use crate::media::EntryName;
 use crate::storage::Storage;
 use scotfree_core::{BootEpoch, DeviceId, OrderNumber, SeqNum, ServerIndex, SessionId};
-use scotfree_session::{AnsweredBy, Mode, RequestKind};
+use scotfree_session::{CompletedBy, Mode, RequestKind};
 use scotfree_wire::{Stamp, StampKind};
 use std::collections::BTreeMap;
 
@@ -250,7 +250,7 @@ impl Model {
         &mut self,
         session: usize,
         seq: SeqNum,
-        by: AnsweredBy,
+        by: CompletedBy,
         reply: Option<Reply>,
         storage: &Storage,
     ) -> Verdict {
@@ -277,13 +277,13 @@ impl Model {
     }
 
     /// Durable where it was asked for: logged by enough devices, or stable.
-    fn check_completion_claim(&self, call: usize, by: AnsweredBy, storage: &Storage) -> Verdict {
+    fn check_completion_claim(&self, call: usize, by: CompletedBy, storage: &Storage) -> Verdict {
         let progress = &self.progress[call];
         let early_by_device = progress.sent.mode == Mode::Early && progress.sent.kind == RequestKind::Update;
-        check(!matches!(by, AnsweredBy::Device(_)) || early_by_device, Invariant::CompletionClaim, || {
+        check(!matches!(by, CompletedBy::Device(_)) || early_by_device, Invariant::CompletionClaim, || {
             format!("{} was completed by a device alone", self.describe(call))
         })?;
-        let by_function = matches!(by, AnsweredBy::Function(_));
+        let by_function = matches!(by, CompletedBy::Function(_));
         let is_known = self.calls[call].op.known_reply().is_some();
         check(!by_function || is_known, Invariant::CompletionClaim, || {
             format!("{} was answered by {by:?}, which does not know the answer", self.describe(call))

@@ -4,7 +4,7 @@
 
 use super::SessionHandle;
 use scotfree_core::{SeqNum, SessionId};
-use scotfree_session::{AnsweredBy, ClientCounters, ClosedReason};
+use scotfree_session::{ClientCounters, ClosedReason, CompletedBy};
 use scotfree_wire::WIRE_ERROR_COUNT;
 use std::io;
 
@@ -58,7 +58,7 @@ pub struct Reply<'a> {
     /// The request's place in its session.
     pub seq: SeqNum,
     /// Who completed it.
-    pub answered_by: AnsweredBy,
+    pub answered_by: CompletedBy,
     /// The server's reply; `None` where the caller knows it, because a device or stability answered.
     pub bytes: Option<&'a [u8]>,
     /// The application refused the request.

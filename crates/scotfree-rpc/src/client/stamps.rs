@@ -7,7 +7,7 @@ use super::{Call, ClientRuntime, What};
 use crate::probes::{Ending, Stamped};
 use scotfree_core::{Boundary, Nanos, SeqNum};
 use scotfree_io::{now_monotonic, Transport};
-use scotfree_session::{AnsweredBy, Completion};
+use scotfree_session::{CompletedBy, Completion};
 use scotfree_wire::ResponseTail;
 
 impl<T: Transport> ClientRuntime<T> {
@@ -90,8 +90,8 @@ pub(super) fn ending(
 ) -> Ending {
     // Only the server's own answer carries stamps that belong to this call's path.
     let times = match completion.answered_by {
-        AnsweredBy::Server => completion.times,
-        AnsweredBy::Device(_) | AnsweredBy::Function(_) | AnsweredBy::ServerAck => ResponseTail::default(),
+        CompletedBy::Server => completion.times,
+        CompletedBy::Device(_) | CompletedBy::Function(_) | CompletedBy::ServerAck => ResponseTail::default(),
     };
     Ending {
         seq: completion.seq,

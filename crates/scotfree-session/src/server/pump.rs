@@ -367,7 +367,7 @@ impl Server {
                 if self.pass_completed_reads(id) {
                     continue;
                 }
-                let gap = self.sessions.get(&id).is_some_and(super::session::Session::has_gap);
+                let gap = self.sessions.get(&id).is_some_and(super::session::ServedSession::has_gap);
                 return self.note_question(now, id, gap.then_some(Wanted::Request), effects);
             };
             match self.turn(pending) {

@@ -281,7 +281,7 @@ impl Server {
         session.client = session.client.or(Some(from));
         self.take(id, packet, stamp, true, effects)?;
         let seq = packet.seq_num();
-        let here = |session: &super::session::Session| {
+        let here = |session: &super::session::ServedSession| {
             session.next > seq || session.buffer.contains_key(&seq) || session.buried.contains(&seq)
         };
         if self.sessions.get(&id).is_some_and(here) {

@@ -1,7 +1,7 @@
 //! Replies and stability: a reply leaves when nothing it depends on can be lost, and `ServerAck`
 //! says what storage itself holds (rules 6, 8 and 9).
 
-use super::session::Session;
+use super::session::ServedSession;
 use super::{Server, ServerOwn};
 use crate::fault::Fault;
 use crate::packets::{send_whole, Route};
@@ -74,7 +74,7 @@ impl Server {
     }
 
     pub(super) fn respond(&self, id: SessionId, seq: SeqNum, effects: &mut Effects<ServerOwn>) {
-        let answers = |session: &&Session| !session.failed || self.planted(Fault::AnswerFailed);
+        let answers = |session: &&ServedSession| !session.failed || self.planted(Fault::AnswerFailed);
         let Some(session) = self.sessions.get(&id).filter(answers) else { return };
         let (Some(client), Some(reply)) = (session.client, session.replies.get(&seq)) else { return };
         let Some(bytes) = &reply.bytes else { return };

@@ -15,7 +15,7 @@ use crate::client::RequestKind;
 
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools)] // Independent properties of one session.
-pub(super) struct Session {
+pub(super) struct ServedSession {
     pub(super) epoch: Epoch,
     pub(super) client_nonce: Nonce,
     pub(super) server_nonce: Nonce,
@@ -108,9 +108,9 @@ pub(super) struct Question {
     pub(super) ask_at: Nanos,
 }
 
-impl Session {
-    fn new(record: &RecoveredSession, keys: SessionKeys, replies_bytes_max: usize) -> Session {
-        Session {
+impl ServedSession {
+    fn new(record: &RecoveredSession, keys: SessionKeys, replies_bytes_max: usize) -> ServedSession {
+        ServedSession {
             epoch: record.epoch,
             client_nonce: record.client_nonce,
             server_nonce: record.server_nonce,
@@ -212,7 +212,7 @@ impl Server {
             record.session,
             record.epoch,
         );
-        let mut session = Session::new(record, keys, self.config.replies_bytes_max);
+        let mut session = ServedSession::new(record, keys, self.config.replies_bytes_max);
         if self.planted(Fault::ForgetPosition) {
             session.next = SeqNum(1);
         }
@@ -307,7 +307,7 @@ impl Server {
             position: SeqNum(0),
         };
         let keys = self.config.cluster_key.session(&client_nonce, &server_nonce, id, self.config.epoch);
-        let mut session = Session::new(&record, keys, self.config.replies_bytes_max);
+        let mut session = ServedSession::new(&record, keys, self.config.replies_bytes_max);
         session.client = Some(from);
         session.heard_at = now;
         self.by_nonce.insert(client_nonce, id);
@@ -372,7 +372,7 @@ impl Server {
 
     /// Also teaches the devices on the way.
     pub(super) fn send_accept(&self, id: SessionId, effects: &mut Effects<ServerOwn>) {
-        let ready = |session: &&Session| session.recorded && session.closing_since.is_none();
+        let ready = |session: &&ServedSession| session.recorded && session.closing_since.is_none();
         let Some(session) = self.sessions.get(&id).filter(ready) else { return };
         let Some(client) = session.client else { return };
         let mut header = Header::new(Kind::SessionAccept, id, session.epoch);

@@ -8,7 +8,7 @@ use crate::by_hand::{
 use crate::client::{DEVICES_MAX, RESPONSE_SETS_MAX, UNTOLD_BYTES_MAX};
 use crate::server::SEQ_MAX;
 use crate::{
-    AnsweredBy, Client, ClientConfig, ClientOwn, ExtendedError, Mode, Request, RequestKind, Server,
+    Client, ClientConfig, ClientOwn, CompletedBy, ExtendedError, Mode, Request, RequestKind, Server,
     ServerConfig, SubmitError,
 };
 use scotfree_core::{
@@ -341,7 +341,7 @@ fn a_function_of_a_device_answers_reads_under_its_own_key_and_nothing_else() {
             Effect::Own(ClientOwn::Complete(completion)) => Some(completion.answered_by),
             _ => None,
         });
-        let function = AnsweredBy::Function(Answerer::device(DeviceId(4), Family::Trial));
+        let function = CompletedBy::Function(Answerer::device(DeviceId(4), Family::Trial));
         assert_eq!(by, answered.then_some(function), "{kind:?}");
         assert_eq!(client.counters().refused.iter().sum::<u64>(), u64::from(!answered), "{kind:?}");
     }

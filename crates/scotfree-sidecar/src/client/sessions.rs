@@ -21,7 +21,7 @@ pub(super) struct Flight {
 
 /// One session.
 #[derive(Debug, Default)]
-pub(super) struct Session {
+pub(super) struct SharedSession {
     pub open: bool,
     pub owner: Option<ConnectionKey>,
     /// How many connections have used it.
@@ -34,14 +34,14 @@ pub(super) struct Session {
 /// All sessions that are used for clients.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    all: BTreeMap<SessionHandle, Session>,
+    all: BTreeMap<SessionHandle, SharedSession>,
     idle: Vec<SessionHandle>,
 }
 
 impl Sessions {
     /// Adds a session that is being opened, for a connection.
     pub fn insert(&mut self, handle: SessionHandle, owner: ConnectionKey) {
-        self.all.insert(handle, Session { owner: Some(owner), uses: 1, ..Session::default() });
+        self.all.insert(handle, SharedSession { owner: Some(owner), uses: 1, ..SharedSession::default() });
     }
 
     /// A session that waits for a connection, now that connection's; and the connection's number in it.
@@ -81,11 +81,11 @@ impl Sessions {
         outdated
     }
 
-    pub fn get_mut(&mut self, handle: SessionHandle) -> Option<&mut Session> {
+    pub fn get_mut(&mut self, handle: SessionHandle) -> Option<&mut SharedSession> {
         self.all.get_mut(&handle)
     }
 
-    pub fn remove(&mut self, handle: SessionHandle) -> Option<Session> {
+    pub fn remove(&mut self, handle: SessionHandle) -> Option<SharedSession> {
         self.idle.retain(|idle| *idle != handle);
         self.all.remove(&handle)
     }

@@ -9,7 +9,7 @@ use scotfree_io::packet_port::{FrameBurst, PacketPort, PacketPortConfig};
 use scotfree_io::ram::Media;
 use scotfree_io::{now_monotonic, Interest, Poller};
 use scotfree_session::{
-    AnsweredBy, Client, ClientConfig, ClientOwn, Mode, RecoveredSession, Request, RequestKind, Server,
+    Client, ClientConfig, ClientOwn, CompletedBy, Mode, RecoveredSession, Request, RequestKind, Server,
     ServerConfig, ServerOwn,
 };
 use scotfree_switch::impair::{Impairment, Share};
@@ -174,7 +174,8 @@ impl ClientShell {
                     if let Some(times) = &mut self.times {
                         times.push(now_monotonic().since(self.submitted_at).0.to_string());
                     }
-                    self.by_device += u64::from(matches!(completion.answered_by, AnsweredBy::Device(DEVICE)));
+                    self.by_device +=
+                        u64::from(matches!(completion.answered_by, CompletedBy::Device(DEVICE)));
                     if self.completed == self.wanted {
                         if let Some(times) = self.times.take() {
                             say(&format!("times {}", times.join(" ")));

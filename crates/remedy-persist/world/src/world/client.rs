@@ -11,7 +11,7 @@ use crate::scenario::{Repair, Scenario};
 use crate::trace::{Deed, Happening, Loss, Sight};
 use scotfree_core::{Effect, Effects, KeyHash, Machine, Nanos, SeqNum};
 use scotfree_session::{
-    AnsweredBy, Client, ClientConfig, ClientOwn, ClosedReason, Completion, Mode, Request, RequestKind,
+    Client, ClientConfig, ClientOwn, ClosedReason, CompletedBy, Completion, Mode, Request, RequestKind,
     SubmitError,
 };
 use scotfree_sim::clock::Clock;
@@ -248,8 +248,8 @@ impl World {
         if let Some(call) = model.call_of(session, completion.seq) {
             self.engine.report.completed_reads += u64::from(!model.sent(call).0.writes());
         }
-        self.engine.report.completed_early += u64::from(matches!(by, AnsweredBy::Device(_)));
-        self.engine.report.completed_by_function += u64::from(matches!(by, AnsweredBy::Function(_)));
+        self.engine.report.completed_early += u64::from(matches!(by, CompletedBy::Device(_)));
+        self.engine.report.completed_by_function += u64::from(matches!(by, CompletedBy::Function(_)));
         self.note_recovery_time();
     }
 

@@ -6,7 +6,7 @@ use scotfree_resp::description::Description;
 use scotfree_resp::front::EarlyRule;
 use scotfree_resp::payload::{write_response, RequestKind, RequestPayload, ResponseFlags};
 use scotfree_rpc::{Reply, SessionOptions};
-use scotfree_session::AnsweredBy;
+use scotfree_session::CompletedBy;
 use std::collections::BTreeMap;
 
 const NOW: Nanos = Nanos::from_secs(1_700_000_000);
@@ -94,7 +94,7 @@ impl Upstream for Listed {
             Happens::Opened(session) => ClientEvent::Opened { session, id: SessionId(5), window: 9 },
             Happens::Completed(session, bytes) => {
                 let answered_by =
-                    if bytes.is_some() { AnsweredBy::Server } else { AnsweredBy::Device(DeviceId(1)) };
+                    if bytes.is_some() { CompletedBy::Server } else { CompletedBy::Device(DeviceId(1)) };
                 let bytes = bytes.map(|bytes| {
                     self.handed_over = bytes;
                     &self.handed_over[..]

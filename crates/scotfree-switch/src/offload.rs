@@ -12,32 +12,32 @@ use scotfree_core::BootEpoch;
 use scotfree_device::Pipeline;
 
 /// What deals with frames before the daemon does.
-pub(crate) enum Front {
+pub(crate) enum Offload {
     /// Nothing.
     None,
     /// Programs in the kernel.
     Xdp(Box<Loaded>),
 }
 
-impl Front {
-    pub(crate) fn load(config: &SwitchConfig, ports: &[(String, u32)]) -> Result<Front, StartError> {
+impl Offload {
+    pub(crate) fn load(config: &SwitchConfig, ports: &[(String, u32)]) -> Result<Offload, StartError> {
         match &config.plane {
-            PlaneConfig::User => refuse_attached(config, ports).map(|()| Front::None),
-            PlaneConfig::Xdp(xdp) => Ok(Front::Xdp(Box::new(Loaded::load(config, xdp)?))),
+            PlaneConfig::User => refuse_attached(config, ports).map(|()| Offload::None),
+            PlaneConfig::Xdp(xdp) => Ok(Offload::Xdp(Box::new(Loaded::load(config, xdp)?))),
         }
     }
 
     /// The incarnation that has outlived its daemon; 0 if there is none.
     pub(crate) fn alive(&self) -> BootEpoch {
         match self {
-            Front::None => BootEpoch(0),
-            Front::Xdp(loaded) => loaded.alive(),
+            Offload::None => BootEpoch(0),
+            Offload::Xdp(loaded) => loaded.alive(),
         }
     }
 
     /// What the operator should know at the start.
     pub(crate) fn notices(&self, config: &SwitchConfig, ports: &[(String, u32)]) -> Vec<String> {
-        let Front::Xdp(loaded) = self else { return Vec::new() };
+        let Offload::Xdp(loaded) = self else { return Vec::new() };
         let retired = loaded.is_retired().then(|| {
             "the log was kept under an epoch of the cluster's key that the key file has no more: the sessions of that \
              epoch have ended, and what the log holds of them goes to the server"
@@ -61,8 +61,8 @@ impl Front {
         common: impl FnOnce(Pipeline) -> UserPlane,
     ) -> Result<Box<dyn Plane>, StartError> {
         match self {
-            Front::None => Ok(Box::new(common(device))),
-            Front::Xdp(loaded) => Ok(Box::new(loaded.attach(config, device, common)?)),
+            Offload::None => Ok(Box::new(common(device))),
+            Offload::Xdp(loaded) => Ok(Box::new(loaded.attach(config, device, common)?)),
         }
     }
 }
