@@ -170,7 +170,7 @@ struct scot_upcall {
 /* A note without a frame. */
 struct scot_entry_note {
 	__u32 type;
-	__u32 ifindex;
+	__u32 server;           /* whose session it is, as the daemon counts them */
 	__u64 session;
 	__u64 seq_num;
 };

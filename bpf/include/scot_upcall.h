@@ -51,7 +51,7 @@ static __always_inline void scot_tell(struct xdp_md *frame, const struct scot_co
 				      struct scot_counters *counters)
 {
 	struct scot_header *header = scot_at(frame, context->packet_at);
-	struct scot_entry_note note = { .type = SCOT_UPCALL_ENTRY, .ifindex = context->ingress };
+	struct scot_entry_note note = { .type = SCOT_UPCALL_ENTRY, .server = context->server };
 
 	if ((void *)(header + 1) > scot_data_end(frame))
 		return;

@@ -14,6 +14,7 @@ use wires::{report, require_inside, run, Wires, PATIENCE, SCOT};
 const PIN: &str = "TEST_PIN";
 /// How often the daemon is replaced, and how many updates are made meanwhile.
 const REPLACEMENTS: usize = 4;
+const ATTEMPTS_MAX: usize = 3 * REPLACEMENTS;
 const CALLS: u64 = 40_000;
 const INTERVAL_US: u64 = 300;
 const METRICS: &str = "127.0.0.1:9102";
@@ -55,18 +56,32 @@ fn inside_replaced_under_load() {
     let words = ["--pin", &pin, "--metrics", METRICS];
     let mut switch = wires.start_switch(&words);
     let _server = wires.start_server();
-    let calls = wires.start_calls(CALLS, INTERVAL_US);
-    for _ in 0..REPLACEMENTS {
+    let mut calls = wires.start_calls(CALLS, INTERVAL_US);
+    let (mut seen, mut replaced_count) = (Vec::new(), 0);
+    for _ in 0..ATTEMPTS_MAX {
+        if replaced_count == REPLACEMENTS {
+            break;
+        }
+        if !calls.is_running() {
+            seen.push(report(&calls));
+            calls = wires.start_calls(CALLS, INTERVAL_US);
+        }
         await_leases(&wires);
         let ended = switch.stop(PATIENCE);
         assert!(ended.is_some_and(|status| status.success()), "{ended:?}: {}", switch.error_output());
         switch = wires.start_switch(&words);
         let said = switch.error_output();
         assert!(said.contains("boot epoch 1,"), "{said}");
+        // On a busy machine a client may be through before the next daemon has begun: that one does not count.
+        replaced_count += usize::from(calls.is_running());
     }
-    assert!(calls.is_running(), "it was through before the last daemon began: {}", calls.output());
-    let seen = report(&calls);
-    assert_eq!((seen.completed_early, seen.completed_stable), (CALLS, 0), "{seen:?}");
+    assert_eq!(replaced_count, REPLACEMENTS, "clients were through before daemons began: {}", calls.output());
+    seen.push(report(&calls));
+    // Without a lease nothing is acknowledged, and it runs out if a replacement takes longer than it.
+    let withheld = wires.metrics(METRICS)["scotfree_device_without_lease_total"];
+    let stable: u64 = seen.iter().map(|report| report.completed_stable).sum();
+    assert!(seen.iter().all(|report| report.completed_early + report.completed_stable == CALLS), "{seen:?}");
+    assert!(stable <= withheld, "{stable} were not acknowledged, {withheld} for want of a lease: {seen:?}");
 }
 
 /// Waits until the server has renewed the lease: it covers one replacement, not two in a row. Almost all that the

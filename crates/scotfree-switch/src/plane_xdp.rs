@@ -128,7 +128,6 @@ impl Loaded {
             kernel: shared,
             events: Events::default(),
             entries: Vec::new(),
-            server_count: config.servers.len() as u8,
             more: false,
             generic: self.config.generic,
             _links: links,
@@ -177,8 +176,7 @@ pub(crate) struct XdpPlane {
     kernel: Arc<Kernel>,
     events: Events,
     /// Of one burst, the sessions with new entries that go to disk.
-    entries: Vec<SessionId>,
-    server_count: u8,
+    entries: Vec<(ServerIndex, SessionId)>,
     more: bool,
     generic: bool,
     /// The attachments end with these descriptors, unless they are kept.
@@ -214,15 +212,12 @@ impl Plane for XdpPlane {
                 }
             }
             // One look at a session finds all that it has.
-            Upcall::Entry { session, .. } if entries.contains(&session) => {}
-            Upcall::Entry { session, .. } => entries.push(session),
+            Upcall::Entry { server, session, .. } if entries.contains(&(server, session)) => {}
+            Upcall::Entry { server, session, .. } => entries.push((server, session)),
             Upcall::Event(event) => events.add(event),
         });
-        // Sessions of several servers may bear the same name: each is looked at.
-        for session in self.entries.drain(..) {
-            for server in (0..self.server_count).map(ServerIndex) {
-                self.common.on_entry(now, (server, session), notices);
-            }
+        for entry in self.entries.drain(..) {
+            self.common.on_entry(now, entry, notices);
         }
         self.more = taken == scotfree_xdp::UPCALLS_BURST_MAX;
         Ok(())

@@ -5,7 +5,7 @@
 use crate::events::Event;
 use crate::plain::value_of;
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
-use scotfree_core::{SeqNum, SessionId};
+use scotfree_core::{SeqNum, ServerIndex, SessionId};
 use std::cell::RefCell;
 use std::os::fd::RawFd;
 use std::rc::Rc;
@@ -29,6 +29,8 @@ pub enum Upcall<'a> {
     },
     /// An entry that waits for the daemon's disk.
     Entry {
+        /// The server of its session.
+        server: ServerIndex,
         /// Its session.
         session: SessionId,
         /// Its place there.
@@ -38,8 +40,8 @@ pub enum Upcall<'a> {
     Event(Event),
 }
 
-/// The layout of `struct scot_upcall` and `struct scot_entry_note`: type 4, ifindex 4, session 8,
-/// `seq_num` 8; of a frame: bytes 4, zero 4, the frame. The C side asserts the offsets.
+/// The layout of `struct scot_upcall` and `struct scot_entry_note`: type 4, ifindex 4 or of an entry its server,
+/// session 8, `seq_num` 8; of a frame: bytes 4, zero 4, the frame. The C side asserts the offsets.
 const NOTE_BYTES: usize = 24;
 const FRAME_AT: usize = 32;
 const TYPE_FRAME: u32 = 1;
@@ -56,7 +58,8 @@ impl Upcall<'_> {
         }
         let (kind, ifindex) = (word(0)?, word(4)?);
         if kind == TYPE_ENTRY {
-            return Some(Upcall::Entry { session: SessionId(long(8)?), seq: SeqNum(long(16)?) });
+            let server = ServerIndex(u8::try_from(ifindex).ok()?);
+            return Some(Upcall::Entry { server, session: SessionId(long(8)?), seq: SeqNum(long(16)?) });
         }
         if kind == TYPE_EVENT {
             return Event::read(record).map(Upcall::Event);
@@ -148,7 +151,8 @@ mod tests {
         let notice = record(TYPE_NOTICE, 2, b"abc");
         assert_eq!(Upcall::read(&notice), Some(Upcall::Notice { ifindex: 7, frame: b"ab" }));
         let note = &record(TYPE_ENTRY, 0, b"")[..NOTE_BYTES];
-        assert_eq!(Upcall::read(note), Some(Upcall::Entry { session: SessionId(5), seq: SeqNum(9) }));
+        let (server, session, seq) = (ServerIndex(7), SessionId(5), SeqNum(9));
+        assert_eq!(Upcall::read(note), Some(Upcall::Entry { server, session, seq }));
     }
 
     #[test]

@@ -190,19 +190,19 @@ impl Mirror {
         let name = SessionName { server, id: packet.session() };
         match packet.kind() {
             Kind::Update | Kind::Read | Kind::Bypass | Kind::ServerAck | Kind::Heartbeat | Kind::Drain => {
-                self.hold(name, device, effects)
+                self.take(name, Hold::Yes, device, effects)
             }
-            Kind::SessionAccept if device.has_room() => self.hold(name, device, effects),
-            Kind::SessionAccept | Kind::RecoveryPoll => self.hold_all(device, effects),
-            Kind::SessionClose => self.hold(name, device, effects),
+            Kind::SessionAccept if device.has_room() => self.take(name, Hold::Yes, device, effects),
+            Kind::SessionAccept | Kind::RecoveryPoll => self.take_all(Hold::Yes, device, effects),
+            Kind::SessionClose => self.take(name, Hold::Yes, device, effects),
             Kind::Retransmit if packet.session() == SessionId(0) => self.sync_all(device, effects),
-            Kind::Retransmit => self.sync(name, device, effects),
+            Kind::Retransmit => self.take(name, Hold::No, device, effects),
             Kind::Lease => {
                 // A lease that raises the boot epoch begins the order anew.
                 let raises =
                     matches!(packet.tail(), Tail::Lease(tail) if tail.boot_epoch > device.boot_epoch());
                 if raises {
-                    self.hold_all(device, effects)?;
+                    self.take_all(Hold::Yes, device, effects)?;
                 }
                 Ok(())
             }
@@ -223,7 +223,7 @@ impl Mirror {
         effects: &mut DeviceEffects,
     ) -> Result<(), KernelError> {
         if device.forgets_at(now) {
-            self.hold_all(device, effects)?;
+            self.take_all(Hold::Yes, device, effects)?;
         } else if self.sync_at <= now {
             self.sync_all(device, effects)?;
         }
@@ -240,7 +240,7 @@ impl Mirror {
         device: &mut FastSide<'_>,
         effects: &mut DeviceEffects,
     ) -> Result<(), KernelError> {
-        self.hold_all(device, effects)
+        self.take_all(Hold::Yes, device, effects)
     }
 
     /// When the machine should take over next what the programs have done.
@@ -263,52 +263,54 @@ impl Mirror {
         Ok(())
     }
 
-    fn hold_all(
-        &mut self,
-        device: &mut FastSide<'_>,
-        effects: &mut DeviceEffects,
-    ) -> Result<(), KernelError> {
-        let names: Vec<SessionName> = self.known.keys().copied().collect();
-        names.into_iter().try_for_each(|name| self.hold(name, device, effects))
-    }
-
-    fn hold(
-        &mut self,
-        name: SessionName,
-        device: &mut FastSide<'_>,
-        effects: &mut DeviceEffects,
-    ) -> Result<(), KernelError> {
-        let Some(known) = self.known.get_mut(&name).filter(|known| !known.held) else { return Ok(()) };
-        known.held = true;
-        self.held.push(name);
-        if let Some(state) = self.kernel.hold(known.index)? {
-            self.absorb(&state, device, effects);
-        }
-        Ok(())
-    }
-
     /// Takes over what the programs have done so far with all sessions, without stopping them.
     pub fn sync_all(
         &mut self,
         device: &mut FastSide<'_>,
         effects: &mut DeviceEffects,
     ) -> Result<(), KernelError> {
-        let names: Vec<SessionName> = self.known.keys().copied().collect();
-        names.into_iter().try_for_each(|name| self.sync(name, device, effects))
+        self.take_all(Hold::No, device, effects)
     }
 
-    fn sync(
+    fn take_all(
         &mut self,
-        name: SessionName,
+        hold: Hold,
         device: &mut FastSide<'_>,
         effects: &mut DeviceEffects,
     ) -> Result<(), KernelError> {
-        let Some(known) = self.known.get(&name).filter(|known| !known.held) else { return Ok(()) };
-        if let Some(state) = self.kernel.session(known.index)? {
+        let names: Vec<SessionName> = self.known.keys().copied().collect();
+        names.into_iter().try_for_each(|name| self.take(name, hold, device, effects))
+    }
+
+    /// Takes over what the programs have done so far with a session. One that is held was taken over then.
+    fn take(
+        &mut self,
+        name: SessionName,
+        hold: Hold,
+        device: &mut FastSide<'_>,
+        effects: &mut DeviceEffects,
+    ) -> Result<(), KernelError> {
+        let Some(known) = self.known.get_mut(&name).filter(|known| !known.held) else { return Ok(()) };
+        let state = match hold {
+            Hold::No => self.kernel.session(known.index)?,
+            Hold::Yes => {
+                known.held = true;
+                self.held.push(name);
+                self.kernel.hold(known.index)?
+            }
+        };
+        if let Some(state) = state {
             self.absorb(&state, device, effects);
         }
         Ok(())
     }
+}
+
+/// Whether the programs touch a session no more, once it is taken over, until they are told what was decided.
+#[derive(Debug, Clone, Copy)]
+enum Hold {
+    Yes,
+    No,
 }
 
 /// The name of a session in the programs' tables.

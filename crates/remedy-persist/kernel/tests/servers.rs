@@ -8,7 +8,7 @@ use scotfree_wire::{
 };
 use scotfree_xdp::{
     Functions, Kernel, KernelConfig, KernelError, KeyWords, Port, Session, Settings, Station, StationName,
-    TestRun, SESSION_ROOM,
+    TestRun, Upcall, SESSION_ROOM,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -127,8 +127,12 @@ impl Stage {
     }
 
     fn request(&self, place: usize, seq: u64, key: &Key) -> TestRun {
+        self.request_at(place, seq, key, Durability::Ram)
+    }
+
+    fn request_at(&self, place: usize, seq: u64, key: &Key, asked: Durability) -> TestRun {
         let mut header = Header::new(Kind::Update, ID, Epoch(1));
-        (header.seq_num, header.asked, header.device_acks_asked) = (SeqNum(seq), Durability::Ram, 1);
+        (header.seq_num, header.asked, header.device_acks_asked) = (SeqNum(seq), asked, 1);
         let bytes = packet(&header, &Tail::Stamp(Stamp::default()), key);
         self.kernel.test_ingress(&frame(client(), server(place), &bytes), CLIENT_IFINDEX).expect("it runs")
     }
@@ -229,6 +233,26 @@ fn what_one_server_says_is_stable_frees_only_its_own() {
     assert_eq!(stage.counted("freed"), 2);
     stage.server_ack(0, 3);
     assert_eq!(stage.counted("freed"), 5);
+}
+
+#[test]
+fn an_entry_for_the_disk_is_told_of_with_its_server() {
+    let Some(stage) = Stage::set_up() else { return };
+    stage.kernel.shared().set_role(true, Durability::RamAndDisk);
+    let mut upcalls = stage.kernel.upcalls().expect("the ring opens");
+    for (place, seq) in [(1, 1), (0, 1), (1, 2)] {
+        stage.request_at(place, seq, &keys(place).client_to_server, Durability::Disk);
+    }
+    let mut told = Vec::new();
+    upcalls.take(|upcall| told.push(upcall_in_numbers(&upcall)));
+    assert_eq!(told, [Some((1, ID, 1)), Some((0, ID, 1)), Some((1, ID, 2))]);
+}
+
+fn upcall_in_numbers(upcall: &Upcall<'_>) -> Option<(u8, SessionId, u64)> {
+    match upcall {
+        Upcall::Entry { server, session, seq } => Some((server.0, *session, seq.0)),
+        _ => None,
+    }
 }
 
 #[test]
