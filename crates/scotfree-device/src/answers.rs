@@ -138,13 +138,17 @@ impl Base {
         completed: SeqNum,
         effects: &mut DeviceEffects,
     ) -> bool {
-        let Some(session) = self.sessions.get(region) else { return false };
         if completed.next() != answered.seq || answered.depends.is_some() {
             return false;
         }
         let Answered { seq, key_hash, by, bytes, .. } = *answered;
-        let bytes = effects.bytes(bytes).to_vec();
-        self.send_response(session, &Answer { seq, key_hash, by, depends: None, bytes }, effects);
+        let mut lent = self.answer_room.spare.pop().unwrap_or_default();
+        lent.extend_from_slice(effects.bytes(bytes));
+        let mut answer = Answer { seq, key_hash, by, depends: None, bytes: lent };
+        let Some(session) = self.sessions.get(region) else { return false };
+        self.send_response(session, &answer, effects);
+        answer.bytes.clear();
+        self.answer_room.spare.push(answer.bytes);
         self.counters.answered += 1;
         true
     }
