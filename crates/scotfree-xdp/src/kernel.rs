@@ -24,7 +24,7 @@ use crate::plain::bytes_of;
 use crate::prepared::{self, SetPrograms};
 use crate::shared::{KeyWords, Settings, Shared};
 use crate::skeleton::types;
-use crate::tables::{sums_of, Counters, FunctionCounters, Session, Station, StationName, Tables};
+use crate::tables::{sums_of, Counters, FunctionCounters, SessionEntry, Station, StationName, Tables};
 use crate::upcalls::{Upcalls, UPCALLS_BURST_MAX};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 use scotfree_core::DeviceId;
@@ -228,7 +228,7 @@ impl Kernel {
 
     /// Holds a session: its packets are passed up until it is let go. When this returns, what a program
     /// had begun with it is over, but for a copy into a slot that says so.
-    pub fn hold(&self, index: u32) -> Result<Option<Session>, KernelError> {
+    pub fn hold(&self, index: u32) -> Result<Option<SessionEntry>, KernelError> {
         self.opened.shared.set_held(index, true);
         self.session(index)
     }
@@ -239,23 +239,23 @@ impl Kernel {
     }
 
     /// What stands in a session's place, read under its lock.
-    pub fn session(&self, index: u32) -> Result<Option<Session>, KernelError> {
+    pub fn session(&self, index: u32) -> Result<Option<SessionEntry>, KernelError> {
         self.opened.tables.session(index).map_err(bpf("reading a session's entry"))
     }
 
     /// Writes a session's entry, under its lock; the session is held or not yet known.
-    pub fn set_session(&self, session: &Session) -> Result<(), KernelError> {
+    pub fn set_session(&self, session: &SessionEntry) -> Result<(), KernelError> {
         self.opened.tables.set_session(session).map_err(bpf("writing a session's entry"))
     }
 
     /// Writes a new session's entry and makes it known.
-    pub fn add_session(&self, session: &Session) -> Result<(), KernelError> {
+    pub fn add_session(&self, session: &SessionEntry) -> Result<(), KernelError> {
         self.set_session(session)?;
         self.opened.tables.publish(session).map_err(bpf("making a session known"))
     }
 
     /// Forgets a session.
-    pub fn remove_session(&self, session: &Session) -> Result<(), KernelError> {
+    pub fn remove_session(&self, session: &SessionEntry) -> Result<(), KernelError> {
         self.opened.tables.remove(session).map_err(bpf("removing a session"))
     }
 

@@ -43,5 +43,5 @@ pub use part::{PartMaker, StartPart};
 pub use prepared::{is_set, owner, prepare, release, remove_all, slot_count, Prepared, SetConfig};
 pub use shared::{Endpoint, KeyWords, Settings, Shared, SharedServer, SERVERS_MAX, SESSIONS_MAX};
 pub use skeleton::types;
-pub use tables::{Counters, FunctionCounters, Session, Station, StationName, SESSION_ROOM};
+pub use tables::{Counters, FunctionCounters, SessionEntry, Station, StationName, SESSION_ROOM};
 pub use upcalls::{Upcall, Upcalls, UPCALLS_BURST_MAX};

@@ -16,7 +16,7 @@ pub const SESSION_ROOM: usize = 4;
 
 /// What the programs know of one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Session {
+pub struct SessionEntry {
     /// Its place in the tables.
     pub index: u32,
     /// Its name; 0 is nobody's.
@@ -67,7 +67,7 @@ fn key_of(plain: types::scot_key) -> KeyWords {
     KeyWords([plain.low, plain.high])
 }
 
-impl Session {
+impl SessionEntry {
     fn name(&self) -> types::scot_session_name {
         types::scot_session_name { id: self.id.0, server: self.server, zero: 0 }
     }
@@ -98,8 +98,8 @@ impl Session {
         }
     }
 
-    fn from_plain(plain: &types::scot_session) -> Session {
-        Session {
+    fn from_plain(plain: &types::scot_session) -> SessionEntry {
+        SessionEntry {
             index: plain.index,
             id: SessionId(plain.id),
             next: SeqNum(plain.next),
@@ -154,23 +154,23 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    pub(crate) fn session(&self, index: u32) -> libbpf_rs::Result<Option<Session>> {
+    pub(crate) fn session(&self, index: u32) -> libbpf_rs::Result<Option<SessionEntry>> {
         let bytes = self.sessions.lookup(bytes_of(&index), MapFlags::LOCK)?;
         let plain: Option<types::scot_session> = bytes.and_then(|bytes| value_of(&bytes));
-        Ok(plain.filter(|plain| plain.id != 0).map(|plain| Session::from_plain(&plain)))
+        Ok(plain.filter(|plain| plain.id != 0).map(|plain| SessionEntry::from_plain(&plain)))
     }
 
-    pub(crate) fn set_session(&self, session: &Session) -> libbpf_rs::Result<()> {
+    pub(crate) fn set_session(&self, session: &SessionEntry) -> libbpf_rs::Result<()> {
         self.sessions.update(bytes_of(&session.index), bytes_of(&session.to_plain()), MapFlags::LOCK)
     }
 
     /// Makes a session known by its name, after it has been written.
-    pub(crate) fn publish(&self, session: &Session) -> libbpf_rs::Result<()> {
+    pub(crate) fn publish(&self, session: &SessionEntry) -> libbpf_rs::Result<()> {
         self.index.update(bytes_of(&session.name()), bytes_of(&session.index), MapFlags::ANY)
     }
 
     /// Forgets a session: by its name first, so that no program finds an empty entry by it.
-    pub(crate) fn remove(&self, session: &Session) -> libbpf_rs::Result<()> {
+    pub(crate) fn remove(&self, session: &SessionEntry) -> libbpf_rs::Result<()> {
         // One that is not there was removed before.
         let _ = self.index.delete(bytes_of(&session.name()));
         let nobody = types::scot_session { index: session.index, ..types::scot_session::default() };

@@ -14,7 +14,7 @@ use remedy_persist::{FastSide, Mishaps};
 use scotfree_core::{Nanos, OrderNumber, SeqNum, ServerIndex, SessionId};
 use scotfree_device::{DeviceEffects, OrderCounter, PortNumber, SessionName};
 use scotfree_wire::{Key, Kind, Packet, Tail};
-use scotfree_xdp::{Kernel, KernelError, Session, SharedServer, SESSIONS_MAX};
+use scotfree_xdp::{Kernel, KernelError, SessionEntry, SharedServer, SESSIONS_MAX};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -314,7 +314,7 @@ enum Hold {
 }
 
 /// The name of a session in the programs' tables.
-fn name_of(state: &Session) -> SessionName {
+fn name_of(state: &SessionEntry) -> SessionName {
     SessionName { server: ServerIndex(state.server as u8), id: state.id }
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: the words stand in the order of `struct persist_session`.
 
 use scotfree_core::SeqNum;
-use scotfree_xdp::{Session, SESSION_ROOM};
+use scotfree_xdp::{SessionEntry, SESSION_ROOM};
 
 /// Persist's part of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    pub(crate) fn of(session: &Session) -> Room {
+    pub(crate) fn of(session: &SessionEntry) -> Room {
         let [stable, logged, freed, disorder_until] = session.room;
         Room { stable: SeqNum(stable), logged, freed, disorder_until: SeqNum(disorder_until) }
     }

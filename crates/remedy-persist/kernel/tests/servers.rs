@@ -7,8 +7,8 @@ use scotfree_wire::{
     emit, ClusterKey, Direction, Header, Key, Kind, Packet, SessionKeys, Stamp, StampKind, Tail,
 };
 use scotfree_xdp::{
-    Functions, Kernel, KernelConfig, KernelError, KeyWords, Port, Session, Settings, Station, StationName,
-    TestRun, Upcall, SESSION_ROOM,
+    Functions, Kernel, KernelConfig, KernelError, KeyWords, Port, SessionEntry, Settings, Station,
+    StationName, TestRun, Upcall, SESSION_ROOM,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -101,7 +101,7 @@ impl Stage {
     fn add_session(&self, place: usize) {
         let words = |key: &Key| KeyWords(key.words());
         let keys = keys(place);
-        let session = Session {
+        let session = SessionEntry {
             index: place as u32,
             id: ID,
             next: SeqNum(1),

@@ -8,14 +8,19 @@ use crate::slots::{SlotHead, SlotState};
 use remedy_persist::{FastEntry, FastSession, FastSide};
 use scotfree_core::{SeqNum, ServerIndex};
 use scotfree_device::DeviceEffects;
-use scotfree_xdp::Session;
+use scotfree_xdp::SessionEntry;
 
 /// How often a slot that is being written is looked at again: a program leaves it within microseconds.
 const LOOKS_MAX: u32 = 10_000_000;
 
 impl Mirror {
     /// Takes over what stands in a session's entry and in its slots.
-    pub(super) fn absorb(&mut self, state: &Session, device: &mut FastSide<'_>, effects: &mut DeviceEffects) {
+    pub(super) fn absorb(
+        &mut self,
+        state: &SessionEntry,
+        device: &mut FastSide<'_>,
+        effects: &mut DeviceEffects,
+    ) {
         self.absorb_new(state, device, effects);
         let Some(known) = self.known.get(&name_of(state)) else { return };
         self.seqs.extend(device.unacknowledged(name_of(state)));
@@ -30,7 +35,7 @@ impl Mirror {
     /// Takes over how far a session has come and the requests that passed since the last time.
     pub(super) fn absorb_new(
         &mut self,
-        state: &Session,
+        state: &SessionEntry,
         device: &mut FastSide<'_>,
         effects: &mut DeviceEffects,
     ) {
@@ -55,7 +60,7 @@ impl Mirror {
     }
 
     /// Lists in order the requests that passed since the last time and that slots may hold.
-    fn list_passed(&mut self, state: &Session, known: &Known, seqs: &mut Vec<SeqNum>) {
+    fn list_passed(&mut self, state: &SessionEntry, known: &Known, seqs: &mut Vec<SeqNum>) {
         // A late entry lies among those that were taken over before.
         let room = Room::of(state);
         let disorder = room.disorder_until > room.stable;
@@ -73,7 +78,7 @@ impl Mirror {
     /// Takes over one slot; `false` if a program is still writing it.
     fn absorb_slot(
         &mut self,
-        state: &Session,
+        state: &SessionEntry,
         known: &Known,
         seq: SeqNum,
         device: &mut FastSide<'_>,

@@ -9,7 +9,7 @@ use remedy_persist::{FastSide, SessionView, SlotView};
 use scotfree_core::SeqNum;
 use scotfree_device::SessionName;
 use scotfree_wire::Key;
-use scotfree_xdp::{KernelError, KeyWords, Session};
+use scotfree_xdp::{KernelError, KeyWords, SessionEntry};
 
 impl Mirror {
     // ---- after the machine has decided
@@ -135,7 +135,7 @@ impl Mirror {
         self.slots.note(place, &head);
     }
 
-    fn session_of(&self, name: SessionName, known: &Known, view: &SessionView) -> Session {
+    fn session_of(&self, name: SessionName, known: &Known, view: &SessionView) -> SessionEntry {
         let client_ifindex = self.ifindex(view);
         let room = Room {
             stable: view.reached.stable,
@@ -143,7 +143,7 @@ impl Mirror {
             freed: known.logged.saturating_sub(view.entry_count),
             disorder_until: known.disorder_until,
         };
-        Session {
+        SessionEntry {
             index: known.index,
             id: name.id,
             next: view.reached.next,

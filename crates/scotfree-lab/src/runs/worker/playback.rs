@@ -11,8 +11,8 @@ use scotfree_io::now_monotonic;
 use scotfree_stage::trouble::Trouble;
 use scotfree_wire::{emit, ClusterKey, Direction, Flags, Header, Key, Kind, SessionKeys, Stamp, Tail};
 use scotfree_xdp::{
-    AttachMode, Functions, Kernel, KernelConfig, KernelError, KeyWords, Port, Session, Settings, Station,
-    StationName, SESSION_ROOM,
+    AttachMode, Functions, Kernel, KernelConfig, KernelError, KeyWords, Port, SessionEntry, Settings,
+    Station, StationName, SESSION_ROOM,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -257,7 +257,7 @@ fn add_sessions(
 ) -> Result<(), KernelError> {
     for (index, keys) in (0_u32..).zip(keys) {
         let words = |key: &Key| KeyWords(key.words());
-        kernel.add_session(&Session {
+        kernel.add_session(&SessionEntry {
             index,
             id: id_of(index),
             next: SeqNum(1),
