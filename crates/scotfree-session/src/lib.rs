@@ -28,5 +28,7 @@ mod tests {
     mod bench;
     mod client;
     mod limits;
+    mod questions;
+    mod recovery;
     mod server;
 }
