@@ -215,6 +215,7 @@ fn the_window_counts_what_is_kept() {
     assert_eq!(bench.submit(Read, Covered), Err(SubmitError::WindowFull));
     let numbers = |client: &Client| (client.credit(), client.outstanding(), client.kept());
     assert_eq!(numbers(&bench.client), (0, 8, 8));
+    assert_eq!((bench.counters().submitted, bench.counters().completed), (8, 0));
     bench.acknowledge(1, 1, 1);
     bench.acknowledge(1, 1, 2);
     bench.acknowledge(1, 1, 4);
@@ -559,6 +560,28 @@ fn a_request_whose_answer_is_there_is_passed_over() {
         assert_eq!((sent[0].kind, sent[0].flags.has(Flags::SKIP)), (Kind::Update, false));
         assert_eq!((sent[1].kind, sent[1].flags.has(Flags::SKIP)), (Kind::Read, true), "{kind:?}");
         assert_eq!(sent[1].skip_first(), SeqNum(2));
+    }
+}
+
+/// Until its elder is complete, an answer of a function is there for good, and one of the server's may be outdated.
+#[test]
+fn a_read_that_waits_for_its_elder_is_passed_over_if_a_function_answered_it() {
+    let function = Answerer::device(DeviceId(4), Family::Trial);
+    let keys = session_keys(1);
+    for (answered_by, key, skipped) in
+        [(function, keys.device_to_client, true), (Answerer::SERVER, keys.server_to_client, false)]
+    {
+        let mut bench = ClientBench::open(|_| {});
+        bench.submit(Read, Covered).expect("the window is open");
+        bench.submit(Read, Covered).expect("the window is open");
+        let tail = Tail::Response(ResponseTail { answered_by, ..ResponseTail::default() });
+        bench.receive(&packet(&header(Kind::Response, 1, 2), &tail, b"", &key));
+        bench.sent.clear();
+        let range = RangeTail { first: 2, last: 2, boot_epoch: scotfree_core::BootEpoch(0) };
+        bench.server_says(&header(Kind::Retransmit, 1, 0), &Tail::Range(range));
+        assert_eq!(bench.take_sent()[0].flags.has(Flags::SKIP), skipped);
+        bench.close_reason(2, CloseReason::ReplyGone);
+        assert_eq!(bench.client.is_closed(), !skipped, "nobody wants it of the server");
     }
 }
 

@@ -107,6 +107,33 @@ fn a_server_serves_when_every_device_has_answered_the_poll_that_it_was_asked_las
 }
 
 #[test]
+fn a_stamp_settles_nothing_before_the_devices_have_said_what_they_hold() {
+    let mut bench = ServerBench::new(&[recovered(1, 0)], |_| {});
+    bench.request(Kind::Update, 1, 1, order(1, 5, 0));
+    assert_eq!((bench.server.is_serving(), bench.executed.len()), (false, 0));
+    // The poll that the stamp would begin is open already.
+    assert_eq!(bench.server.counters().polls, 1);
+    empty(1, 1, 1).said_to(&mut bench, &[]);
+    assert_eq!((bench.server.is_serving(), bench.executed.len()), (true, 0), "four are missing");
+}
+
+#[test]
+fn a_stamp_of_a_newer_head_makes_the_server_ask_and_of_an_older_or_of_no_head_counts_for_nothing() {
+    for (device, boot_epoch, polls, drains, executed) in
+        [(1, 3, 0, 0, 1), (1, 2, 0, 1, 0), (2, 3, 0, 1, 0), (1, 4, 1, 0, 0)]
+    {
+        let mut bench = ServerBench::new(&[recovered(1, 0)], |_| {});
+        empty(1, 3, 1).said_to(&mut bench, &[]);
+        let stamp = Stamp { device: DeviceId(device), ..order(boot_epoch, 1, 0) };
+        bench.request(Kind::Update, 1, 1, stamp);
+        let counters = bench.server.counters();
+        let case = format!("device {device} of boot {boot_epoch}");
+        assert_eq!((counters.polls - 1, counters.drains_asked), (polls, drains), "{case}");
+        assert_eq!(bench.executed.len(), executed, "{case}");
+    }
+}
+
+#[test]
 fn a_manifest_of_several_pages_counts_when_all_are_there_and_of_one_answer() {
     let mut bench = ServerBench::new(&[recovered(1, 0), recovered(2, 0)], |_| {});
     let page = |index, poll, session_count| Page { place: (index, 2), session_count, ..empty(1, 1, poll) };
