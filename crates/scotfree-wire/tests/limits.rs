@@ -3,8 +3,8 @@
 
 use scotfree_core::{DeviceId, Epoch, KeyHash, SeqNum, SessionId};
 use scotfree_wire::{
-    emit, ExtensionSet, Family, Flags, Header, Key, Kind, Packet, Stamp, Tail, WireError, PACKET_BYTES_MAX,
-    PAYLOAD_BYTES_MAX,
+    emit, emit_stamp, ClusterKey, Direction, ExtensionSet, Family, Flags, Header, Key, KeyEpoch, Kind,
+    Packet, Stamp, StampKind, Tail, WireError, PACKET_BYTES_MAX, PAYLOAD_BYTES_MAX,
 };
 
 const KEY: Key = Key::from_bytes([7; 16]);
@@ -133,6 +133,28 @@ fn a_key_is_the_two_words_from_which_siphash_starts() {
     let words = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
     assert_eq!(Key::from_bytes(bytes).words(), words);
     assert_eq!(Key::from_words(words), Key::from_bytes(bytes));
+}
+
+#[test]
+fn a_packet_and_its_stamp_are_authentic_under_any_epoch_that_is_held() {
+    let made = |epochs: &[u32]| {
+        let secrets = epochs.iter().map(|epoch| (KeyEpoch(*epoch), [*epoch as u8; 32]));
+        ClusterKey::from_epochs(secrets.collect()).expect("they grow").controls(Direction::Stamp)
+    };
+    let stamp = Stamp { kind: StampKind::Order, device: DeviceId(3), ..Stamp::default() };
+    let key = made(&[4]).newest();
+    let header = Header { seq_num: SeqNum(1), ..of(Kind::Update) };
+    let mut bytes = Vec::new();
+    emit(&header, &Tail::Stamp(Stamp::default()), b"", &key, &mut bytes);
+    emit_stamp(&mut bytes, &stamp, &key).expect("a request takes a stamp");
+    let packet = Packet::parse(&bytes).expect("it is whole");
+    for (epochs, held) in [(&[4][..], true), (&[2, 4, 6][..], true), (&[2, 6][..], false)] {
+        let keys = made(epochs);
+        assert_eq!(keys.verify(&packet), if held { Ok(KeyEpoch(4)) } else { Err(WireError::BadMac) });
+        let expected = if held { Ok(stamp) } else { Err(WireError::BadStampMac) };
+        assert_eq!(keys.verified_stamp(&packet), expected);
+        assert_eq!((keys.all().count(), keys.of(KeyEpoch(4)).is_ok()), (epochs.len(), held));
+    }
 }
 
 #[test]

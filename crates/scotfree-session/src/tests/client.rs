@@ -786,7 +786,9 @@ fn a_heartbeat_says_what_is_stable_and_brings_late_stamps() {
     bench.submit(Update, Early).expect("the window is open");
     let stamps = [1, 2].map(|seq| LateStamp { seq: SeqNum(seq), sent: Nanos(10 * seq) });
     let mut payload = Vec::new();
-    stamps.iter().for_each(|stamp| stamp.write(&mut payload));
+    for stamp in &stamps {
+        stamp.write(&mut payload);
+    }
     let tail = Tail::Heartbeat(HeartbeatTail { stable: SeqNum(1), ..HeartbeatTail::default() });
     let beat = header(Kind::Heartbeat, 1, 0);
     bench.receive(&packet(&beat, &tail, &payload, &session_keys(1).server_to_client));

@@ -5,7 +5,8 @@ use crate::by_hand::{address, barrier, device_address, header, nonce, order, NOW
 use crate::{DeadLetterReason, RecoveredSession, ServerConfig};
 use scotfree_core::{BootEpoch, DeviceId, Epoch, Machine, Nanos, OrderNumber, SeqNum, SessionId};
 use scotfree_wire::{
-    Flags, Header, Kind, LeaseTail, ManifestRecord, ManifestTail, Packet, Stamp, Tail, MANIFEST_RECORD_BYTES,
+    ClusterKey, Flags, Header, KeyEpoch, Kind, LeaseTail, ManifestRecord, ManifestTail, Packet, Stamp, Tail,
+    MANIFEST_RECORD_BYTES,
 };
 
 const RETRY: Nanos = Nanos::from_millis(20);
@@ -30,7 +31,9 @@ struct Page {
 impl Page {
     fn said_to(&self, bench: &mut ServerBench, records: &[ManifestRecord]) {
         let mut payload = Vec::new();
-        records.iter().for_each(|record| record.write(&mut payload));
+        for record in records {
+            record.write(&mut payload);
+        }
         assert_eq!(payload.len(), records.len() * MANIFEST_RECORD_BYTES);
         let tail = ManifestTail {
             device: DeviceId(self.device),
@@ -130,6 +133,32 @@ fn a_stamp_of_a_newer_head_makes_the_server_ask_and_of_an_older_or_of_no_head_co
         let case = format!("device {device} of boot {boot_epoch}");
         assert_eq!((counters.polls - 1, counters.drains_asked), (polls, drains), "{case}");
         assert_eq!(bench.executed.len(), executed, "{case}");
+    }
+}
+
+#[test]
+fn the_place_that_a_newer_head_gave_replaces_the_older_one() {
+    let mut bench = ServerBench::new(&[recovered(1, 0), recovered(2, 0)], |_| {});
+    empty(1, 1, 1).said_to(&mut bench, &[]);
+    bench.request(Kind::Update, 1, 2, order(1, 1, 0));
+    bench.request(Kind::Update, 1, 2, order(2, 1, 0));
+    empty(1, 2, 2).said_to(&mut bench, &[]);
+    bench.request(Kind::Update, 2, 1, order(2, 2, 0));
+    assert_eq!(bench.executed, []);
+    bench.request(Kind::Read, 1, 1, barrier(2, 0, 0));
+    assert_eq!(bench.executed, [(1, 1), (1, 2), (2, 1)].map(|(id, seq)| (SessionId(id), SeqNum(seq))));
+}
+
+#[test]
+fn every_session_ends_whose_epoch_of_the_key_is_taken_away() {
+    let epochs = |epochs: &[(u32, u8)]| {
+        let secrets = epochs.iter().map(|(epoch, secret)| (KeyEpoch(*epoch), [*secret; 32]));
+        ClusterKey::from_epochs(secrets.collect()).expect("they grow")
+    };
+    let mut bench = ServerBench::new(&[recovered(1, 0), recovered(2, 0)], |config| config.devices.clear());
+    for (key, revoked) in [(epochs(&[(0, 3), (5, 4)]), 0), (epochs(&[(5, 4)]), 2)] {
+        bench.act(|server, now, effects| server.set_cluster_key(now, key, effects));
+        assert_eq!((bench.server.counters().revoked, bench.deleted.len() as u64), (revoked, revoked));
     }
 }
 
