@@ -171,5 +171,8 @@ fn a_code_belongs_to_the_family_whose_range_it_lies_in() {
         assert_eq!(family.code(), if family == Family::Session { 0 } else { first });
     }
     assert_eq!([0, 80, 239].map(Family::of), [None; 3]);
+    // Metrics and records of calls know them by these.
+    let names = ["session", "cache", "objects", "replicate", "trial"];
+    assert_eq!(Family::ALL.map(Family::name), names);
     assert_eq!((Family::of_packet(&[1; 5]), Family::of_packet(&[1; 6])), (None, Some(Family::Session)));
 }
