@@ -30,6 +30,8 @@ struct ClientBench {
     effects: Effects<ClientOwn>,
     /// The headers of what it sent since somebody looked, with when.
     sent: Vec<(Nanos, Header)>,
+    /// What its last heartbeat called its highest request.
+    highest: SeqNum,
     done: Vec<Completion>,
     closed: Vec<ClosedReason>,
     late: Vec<LateStamp>,
@@ -48,6 +50,7 @@ impl ClientBench {
             now: NOW,
             effects: Effects::new(),
             sent: Vec::new(),
+            highest: SeqNum(0),
             done: Vec::new(),
             closed: Vec::new(),
             late: Vec::new(),
@@ -69,6 +72,9 @@ impl ClientBench {
                 Effect::Send { bytes, .. } => {
                     let packet = Packet::parse(self.effects.bytes(*bytes)).expect("it sends whole packets");
                     self.sent.push((self.now, *packet.header()));
+                    if let Tail::Heartbeat(tail) = packet.tail() {
+                        self.highest = tail.highest;
+                    }
                 }
                 Effect::Own(ClientOwn::Complete(done)) => self.done.push(*done),
                 Effect::Own(ClientOwn::Closed { reason }) => self.closed.push(*reason),
@@ -398,6 +404,7 @@ fn heartbeats_come_soon_while_anything_is_kept_and_seldom_while_not() {
     bench.pass(Nanos::from_millis(1));
     let beat = bench.take_sent();
     assert_eq!((beat[0].kind, beat[0].completed, beat.len()), (Kind::Heartbeat, SeqNum(1), 1));
+    assert_eq!(bench.highest, SeqNum(2));
     bench.acknowledge(1, 1, 2);
     bench.stable(2);
     bench.pass(soon);
