@@ -371,7 +371,7 @@ pub struct Client {
     state_timer: Nanos,
     heartbeat_at: Nanos,
     retry_at: Nanos,
-    spare: Vec<Vec<u8>>,
+    pub(crate) spare: Vec<Vec<u8>>,
     counters: ClientCounters,
 }
 
@@ -482,7 +482,7 @@ impl Client {
         });
         self.counters.submitted += 1;
         let seq = self.highest();
-        if self.heartbeat_at == Nanos::MAX || self.entries.len() == 1 {
+        if self.entries.len() == 1 {
             self.heartbeat_at = now.plus(self.config.heartbeat_interval);
         }
         if now >= self.busy_until {

@@ -26,6 +26,9 @@ pub use server::{DeadLetterReason, RecoveredSession, Server, ServerConfig, Serve
 #[cfg(test)]
 mod tests {
     mod bench;
+    mod client;
     mod limits;
+    mod questions;
+    mod recovery;
     mod server;
 }

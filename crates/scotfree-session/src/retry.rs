@@ -80,6 +80,34 @@ mod tests {
         assert_ne!(spans(1), spans(2));
     }
 
+    /// splitmix64's published answers.
+    #[test]
+    fn jitter_draws_what_its_algorithm_draws() {
+        let mut jitter = Jitter::new(0);
+        let drawn = [(); 3].map(|()| jitter.draw());
+        assert_eq!(drawn, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]);
+    }
+
+    #[test]
+    fn jitter_reaches_a_quarter_and_a_backoff_its_limit_without_overflow() {
+        let mut jitter = Jitter::new(1);
+        let most = (0..1_000).map(|_| jitter.around(Nanos(1_000)).0).max();
+        assert!(most > Some(1_240));
+        assert_eq!(jitter.around(Nanos(3)), Nanos(3), "a quarter of it is less than one");
+        assert_eq!(backoff(Nanos(10), Nanos::MAX, 99), Nanos(10 << 20));
+    }
+
+    /// RFC 6298 with its weights of an eighth and a quarter, and four deviations.
+    #[test]
+    fn the_timeout_is_that_of_tcp() {
+        let mut trip = RoundTrip::new(Nanos(500));
+        for (sample, timeout) in [(800, 800 + 4 * 400), (1_600, 900 + 4 * 500), (900, 900 + 4 * 375)] {
+            trip.measure(Nanos(sample));
+            assert_eq!(trip.timeout(Nanos(1), Nanos(10_000)), Nanos(timeout), "after {sample}");
+        }
+        assert_eq!(trip.timeout(Nanos(1), Nanos(2_000)), Nanos(2_000));
+    }
+
     #[test]
     fn the_timeout_follows_what_was_measured() {
         let mut trip = RoundTrip::new(Nanos(500));

@@ -108,7 +108,7 @@ impl ServerBench {
         self.act(|server, now, effects| server.on_message(now, from, server_address(), bytes, effects));
     }
 
-    fn device_says(&mut self, header: &Header, tail: &Tail, payload: &[u8]) {
+    pub(super) fn device_says(&mut self, header: &Header, tail: &Tail, payload: &[u8]) {
         let bytes = packet(header, tail, payload, &cluster().control(Direction::DeviceToServer));
         self.receive(device_address(), &bytes);
     }
