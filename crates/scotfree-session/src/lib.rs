@@ -28,4 +28,5 @@ mod tests {
     mod bench;
     mod limits;
     mod server;
+    mod waits;
 }
