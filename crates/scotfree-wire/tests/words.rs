@@ -66,12 +66,13 @@ fn a_layout_is_a_struct_in_c_whose_places_and_sizes_c_asserts() {
     expected += "\t__u8 zero[1];                /* reserved */\n";
     expected += "\t__le16 count;                /* how many */\n";
     expected += "\t__u8 nonce[16];              /* used once */\n};\n\n";
-    for (name, offset, bytes) in [("kind", 0, 1), ("zero", 1, 1), ("count", 2, 2), ("nonce", 4, 16)] {
-        expected += &format!(
+    let asserts = |(name, offset, bytes)| {
+        format!(
             "_Static_assert(__builtin_offsetof(struct scot_trial, {name}) == {offset}, \"trial.{name}\");\n\
              _Static_assert(sizeof(((struct scot_trial *)0)->{name}) == {bytes}, \"trial.{name}\");\n"
-        );
-    }
+        )
+    };
+    expected += &[("kind", 0, 1), ("zero", 1, 1), ("count", 2, 2), ("nonce", 4, 16)].map(asserts).concat();
     expected += "_Static_assert(sizeof(struct scot_trial) == 20, \"scot_trial\");\n\n";
     assert_eq!(struct_text(&layout), expected);
 }
