@@ -250,3 +250,17 @@ fn a_lease_is_granted_to_the_incarnation_that_has_said_what_it_holds() {
     assert_eq!(ask(&mut bench, 2), None);
     assert_eq!(bench.sent_to(device_address()), [], "it is asked already");
 }
+
+#[test]
+fn each_reply_that_is_taken_makes_room_for_one_more_of_its_size() {
+    let mut bench = serving(|config| config.replies_bytes_max = 8_000);
+    bench.reply = vec![b'x'; 1_000];
+    for seq in 1..=20 {
+        bench.request(Kind::Read, 1, seq, barrier(1, 0, 0));
+    }
+    assert_eq!(bench.executed.len(), 4, "half of what is kept");
+    for completed in [1, 2, 4] {
+        bench.heartbeat(1, completed, 20);
+        assert_eq!(bench.executed.len() as u64, completed + 4);
+    }
+}
