@@ -48,6 +48,7 @@ pub fn counters(device: &Pipeline) -> PersistCounters {
 
 #[cfg(test)]
 mod tests {
+    mod fast;
     mod limits;
     mod servers;
 }

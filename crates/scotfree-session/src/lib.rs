@@ -31,4 +31,5 @@ mod tests {
     mod questions;
     mod recovery;
     mod server;
+    mod waits;
 }

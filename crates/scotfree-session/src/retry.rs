@@ -118,4 +118,34 @@ mod tests {
         assert!(trip.timeout(Nanos(1), Nanos(10_000)).0 < 110);
         assert_eq!(trip.timeout(Nanos(200), Nanos(10_000)), Nanos(200));
     }
+
+    #[test]
+    fn backoff_never_overflows() {
+        assert_eq!(backoff(Nanos(1), Nanos::MAX, 64), Nanos(1 << 20));
+        assert_eq!(backoff(Nanos(1 << 60), Nanos::MAX, 20), Nanos::MAX);
+    }
+
+    /// The published numbers of splitmix64 from seed 0, as far as a quarter of the span shows them.
+    #[test]
+    fn jitter_is_splitmix64() {
+        let span = Nanos(1 << 62);
+        let mut jitter = Jitter::new(0);
+        let drawn: [u64; 3] = std::array::from_fn(|_| jitter.around(span).0 - span.0);
+        let published: [u64; 3] = [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f];
+        assert_eq!(drawn, published.map(|number| number % (1 << 60)));
+        assert_eq!(jitter.around(Nanos(0)), Nanos(0), "there is no quarter of nothing");
+        assert_eq!(jitter.around(Nanos::MAX), Nanos::MAX);
+    }
+
+    #[test]
+    fn the_timeout_is_the_smoothed_round_trip_and_four_deviations() {
+        let mut trip = RoundTrip::new(Nanos(500));
+        let mut timeout_after = |sample| {
+            trip.measure(Nanos(sample));
+            trip.timeout(Nanos(1), Nanos(10_000)).0
+        };
+        // The first counts whole, with half of it as deviation; a later one an eighth, its distance a quarter.
+        assert_eq!([100, 200, 40].map(&mut timeout_after), [100 + 4 * 50, 112 + 4 * 62, 103 + 4 * 64]);
+        assert_eq!(trip.timeout(Nanos(1), Nanos(300)), Nanos(300));
+    }
 }

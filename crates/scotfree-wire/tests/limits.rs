@@ -1,7 +1,7 @@
 //! The last value that a field may hold and the first that it may not, and what sets of flags and words of a
 //! header with several readings say.
 
-use scotfree_core::{DeviceId, Epoch, KeyHash, SeqNum, SessionId};
+use scotfree_core::{DeviceId, Epoch, SeqNum, SessionId};
 use scotfree_wire::{
     emit, emit_stamp, ClusterKey, Direction, ExtensionSet, Family, Flags, Header, Key, KeyEpoch, Kind,
     Packet, Stamp, StampKind, Tail, WireError, PACKET_BYTES_MAX, PAYLOAD_BYTES_MAX,
@@ -104,27 +104,6 @@ fn a_set_has_what_was_put_into_it_and_nothing_else() {
     assert_eq!(keys.with(object).with(object), ExtensionSet(5));
     let all = keys.with(ExtensionSet::IDENTITY).with(object);
     assert_eq!((all, keys.with(object).has(ExtensionSet::IDENTITY)), (ExtensionSet::ALL, false));
-}
-
-/// The words of the key hash and of `completed` have other names where a packet has no key and completes nothing.
-#[test]
-fn a_word_with_another_name_lies_in_the_field_that_the_protocol_says() {
-    let (seq, device) = (SeqNum(0x0807_0605_0403_0201), DeviceId(0x0201));
-    let changed = |change: &dyn Fn(&mut Header)| {
-        let mut header = of(Kind::Drain);
-        change(&mut header);
-        (header.key_hash, header.completed)
-    };
-    let (hash, none) = (KeyHash(seq.0), (KeyHash(0), SeqNum(0)));
-    assert_eq!(changed(&|header| header.set_offered(ExtensionSet(seq.0))), (hash, none.1));
-    assert_eq!(changed(&|header| header.set_skip_first(seq)), (hash, none.1));
-    assert_eq!(changed(&|header| header.set_run_last_write(seq)), (hash, none.1));
-    assert_eq!(changed(&|header| header.set_run_last(seq)), (none.0, seq));
-    assert_eq!(changed(&|header| header.set_confirming_device(device)), (KeyHash(0x0201), none.1));
-    let said = Header { key_hash: hash, completed: SeqNum(5), ..of(Kind::Drain) };
-    assert_eq!((said.offered(), said.skip_first()), (ExtensionSet(seq.0), seq));
-    assert_eq!((said.run_last_write(), said.run_last()), (seq, SeqNum(5)));
-    assert_eq!(said.confirming_device(), device);
 }
 
 #[test]

@@ -219,48 +219,59 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_not_here_is_missing_and_only_of_the_present_view() {
-        let mut order = settled(2);
-        assert_eq!(order.missing(), None, "nobody waits for more");
-        order.wait(key(1, 2), SessionId(9));
-        order.wait(key(2, 7), SessionId(9));
-        assert_eq!(order.missing(), None, "that barrier is passed, and this of another view");
-        order.forget_session(SessionId(8));
-        order.wait(key(1, 4), SessionId(9));
-        order.wait(key(2, 0), SessionId(8));
-        order.forget_session(SessionId(8));
-        order.hold(key(1, 6), SessionId(7), SeqNum(1));
-        assert_eq!(order.missing(), Some((BootEpoch(1), OrderNumber(3), OrderNumber(5))));
-        order.hold(key(1, 3), SessionId(7), SeqNum(1));
-        assert_eq!(order.missing(), None, "the next is here");
-        let mut risen = Order::default();
-        risen.settle((BootEpoch(2), DeviceId(1)), key(1, 5));
-        risen.hold(key(1, 8), SessionId(7), SeqNum(1));
-        assert_eq!(risen.missing(), None, "nobody can be asked for what another view gave");
-        assert_eq!(Order::default().missing(), None);
-    }
-
-    #[test]
-    fn a_key_is_given_up_when_it_is_reached_and_nothing_is_held_under_it() {
+    fn what_recovery_settled_is_given_up_unless_it_is_here() {
         let mut order = settled(5);
-        order.hold(key(1, 3), SessionId(7), SeqNum(1));
+        assert!(order.hold(key(1, 3), SessionId(7), SeqNum(1)));
         let given_up = [2, 3, 5, 6].map(|number| order.is_given_up(key(1, number)));
         assert_eq!(given_up, [true, false, true, false]);
-        assert_eq!(order.behind_recovered(key(1, 3)), key(1, 5));
-        assert_eq!(order.behind_recovered(key(1, 6)), key(1, 6));
+        assert_eq!(order.behind_recovered(key(1, 4)), key(1, 5));
+        assert_eq!(order.behind_recovered(key(1, 8)), key(1, 8));
+        order.settle((BootEpoch(1), DeviceId(1)), key(1, 4));
+        assert!(order.is_given_up(key(1, 5)), "what was settled stays so");
     }
 
     #[test]
-    fn nothing_is_held_twice_or_after_it_was_executed_and_what_is_done_is_noted_once() {
-        let mut order = settled(0);
-        assert!(order.hold(key(1, 1), SessionId(7), SeqNum(1)));
+    fn what_waits_first_is_seen_until_it_is_done() {
+        let mut order = settled(5);
+        assert_eq!(order.peek(), None);
+        assert!(order.hold(key(1, 3), SessionId(7), SeqNum(1)));
+        assert!(!order.hold(key(1, 3), SessionId(8), SeqNum(1)), "it is known already");
         assert_eq!(order.peek(), Some((SessionId(7), SeqNum(1))));
-        assert!(!order.hold(key(1, 1), SessionId(8), SeqNum(1)), "another holds it");
-        order.done(key(1, 1));
-        assert_eq!((order.peek(), order.next(), order.peek()), (None, None, None));
-        assert!(!order.hold(key(1, 1), SessionId(8), SeqNum(1)), "it is executed");
-        // Of what is passed nothing more is noted: it would seem to be on its way.
-        order.done(key(1, 1));
-        assert!(order.entries.is_empty() && order.is_passed(key(1, 1)));
+        order.done(key(1, 3));
+        assert_eq!((order.peek(), order.next()), (None, None));
+        // What is reached leaves nothing behind when it is done once more.
+        order.done(key(1, 5));
+        assert!(order.is_passed(key(1, 5)));
+        assert!(!order.hold(key(1, 3), SessionId(7), SeqNum(1)), "what was executed is not held again");
+    }
+
+    #[test]
+    fn a_session_that_is_gone_waits_for_nothing() {
+        let mut order = settled(5);
+        order.wait(key(1, 2), SessionId(7));
+        order.wait(key(1, 3), SessionId(8));
+        order.forget_session(SessionId(7));
+        assert_eq!((order.released(), order.released()), (Some(SessionId(8)), None));
+    }
+
+    #[test]
+    fn missing_is_what_stands_between_what_is_reached_and_what_is_here_or_waited_for() {
+        let missing = |first, last| Some((BootEpoch(1), OrderNumber(first), OrderNumber(last)));
+        assert_eq!(Order::default().missing(), None, "nobody gives numbers yet");
+        let mut order = settled(2);
+        assert_eq!(order.missing(), None);
+        order.wait(key(1, 2), SessionId(9));
+        assert_eq!(order.missing(), None, "it is passed");
+        order.wait(key(1, 6), SessionId(9));
+        assert_eq!(order.missing(), missing(3, 6));
+        assert!(order.hold(key(1, 5), SessionId(7), SeqNum(1)));
+        assert_eq!(order.missing(), missing(3, 4), "up to the next that is here");
+        assert!(order.hold(key(1, 3), SessionId(7), SeqNum(2)));
+        assert_eq!(order.missing(), None, "the next is here");
+        let mut order = settled(2);
+        order.wait(key(2, 9), SessionId(9));
+        assert_eq!(order.missing(), None, "numbers of another incarnation are not this one's");
+        order.settle((BootEpoch(2), DeviceId(1)), key(1, 2));
+        assert_eq!(order.missing(), None, "nothing of the new one is reached");
     }
 }

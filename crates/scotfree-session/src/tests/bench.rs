@@ -108,6 +108,7 @@ impl ServerBench {
         self.act(|server, now, effects| server.on_message(now, from, server_address(), bytes, effects));
     }
 
+    /// A word of the device's.
     pub(super) fn device_says(&mut self, header: &Header, tail: &Tail, payload: &[u8]) {
         let bytes = packet(header, tail, payload, &cluster().control(Direction::DeviceToServer));
         self.receive(device_address(), &bytes);
@@ -145,7 +146,14 @@ impl ServerBench {
         self.device_says(&header(Kind::Replay, id, seq), &Tail::Stamp(stamp), b"x");
     }
 
-    fn manifest_page(&mut self, polled: Header, boot_epoch: u32, current: u64, count: u32, payload: &[u8]) {
+    pub(super) fn manifest_page(
+        &mut self,
+        polled: Header,
+        boot_epoch: u32,
+        current: u64,
+        count: u32,
+        payload: &[u8],
+    ) {
         let tail = ManifestTail {
             device: DeviceId(1),
             boot_epoch: BootEpoch(boot_epoch),

@@ -4,7 +4,7 @@ use crate::by_hand::{
     accept, address, client_address, cluster, header, nonce, order, packet, server_address, session_keys, NOW,
 };
 use crate::{
-    AnsweredBy, Client, ClientConfig, ClientCounters, ClientOwn, ClosedReason, Completion, ExtendedError,
+    Client, ClientConfig, ClientCounters, ClientOwn, ClosedReason, CompletedBy, Completion, ExtendedError,
     Mode, Request, RequestKind, SubmitError,
 };
 use scotfree_core::{
@@ -15,7 +15,7 @@ use scotfree_wire::{
     Family, Flags, Header, HeartbeatTail, Key, KeyEpoch, Kind, LateStamp, OpenTail, Packet, RangeTail,
     ResponseTail, Stamp, Tail, WireError, FURTHER_KEYS_MAX, PAYLOAD_BYTES_MAX, REQUEST_BYTES_MAX,
 };
-use AnsweredBy::{Device, Server, ServerAck};
+use CompletedBy::{Device, Server, ServerAck};
 use Mode::{Covered, Early};
 use RequestKind::{Bypass, Read, Update};
 
@@ -147,7 +147,7 @@ impl ClientBench {
     }
 
     /// Who completed which requests so far.
-    fn done(&self) -> Vec<(u64, AnsweredBy)> {
+    fn done(&self) -> Vec<(u64, CompletedBy)> {
         self.done.iter().map(|done| (done.seq.0, done.answered_by)).collect()
     }
 
