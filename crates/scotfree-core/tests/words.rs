@@ -1,9 +1,6 @@
 //! What the core's words come to: times, places, codes and names.
 
-use scotfree_core::{
-    Boundaries, Boundary, Durability, Effect, Effects, Nanos, OrderNumber, SeqNum, SessionId, Stage,
-    StageSet, StageTimes, StampSource, Token,
-};
+use scotfree_core::{Boundaries, Boundary, Effect, Effects, Nanos, Stage, StageSet, StampSource, Token};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
