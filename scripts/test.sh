@@ -7,7 +7,7 @@ scot=$(target_folder)/release/scot
 workspace=(--workspace)
 if [ ${#without_kernel_plane[@]} -gt 0 ]; then
   echo "SKIP: tests of the plane in the kernel: its programs cannot be compiled here"
-  workspace+=(--exclude scotfree-xdp --exclude scotfree-kernels --exclude remedy-persist-kernel "${without_kernel_plane[@]}")
+  workspace+=(--exclude scotfree-xdp --exclude scotfree-kernels --exclude 'remedy-*-kernel' "${without_kernel_plane[@]}")
 fi
 log=$(mktemp)
 mounted=
