@@ -73,9 +73,12 @@ pub fn worlds() -> Vec<World> {
     REMEDIES.iter().filter_map(one).collect()
 }
 
-/// The functions of a device whose configuration names none: all, in the order in which they stand here.
+/// What a device does whose configuration names no functions. Another remedy that is built in is not thereby on.
+const DEFAULT: &str = "persist";
+
+/// The functions of a device whose configuration names none.
 pub fn functions_default() -> Vec<String> {
-    functions().iter().map(|maker| maker.name.to_owned()).collect()
+    functions().iter().map(|maker| maker.name.to_owned()).filter(|name| name == DEFAULT).collect()
 }
 
 /// A remedy as `scot remedies --json` prints it and the planner reads it.
@@ -143,6 +146,12 @@ mod tests {
         for path in REMEDIES.iter().flat_map(|remedy| remedy.entry.covers) {
             assert!(root.join(path).is_dir(), "{path}");
         }
+    }
+
+    #[test]
+    fn a_device_that_names_no_functions_has_persist_alone_where_it_is_built_in() {
+        let built_in = functions().iter().any(|maker| maker.name == DEFAULT);
+        assert_eq!(functions_default(), vec![DEFAULT.to_owned(); usize::from(built_in)]);
     }
 
     /// The Python package has no `scot` to ask: it carries what `scot remedies --json` prints.

@@ -107,8 +107,9 @@ class Endpoint:
         # A server may say time and again that it is there, and nothing else: no wait for its next word is long.
         late = threading.Timer(self._limits.answer_s, hang_up)
         late.daemon = True
-        late.start()
+        # Before the timer begins: what it ends has taken too long by this clock, too.
         began = time.monotonic()
+        late.start()
         try:
             with self._told(), self._opened(asked, hang_up) as response:
                 yield from self._pieces(response, began)
