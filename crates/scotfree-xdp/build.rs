@@ -20,13 +20,16 @@ fn main() {
     // What tests put into the list beside them; their package asks for it by what stands here.
     let fixtures = functions_of_fixtures(&root, &order);
     let object = out.join("fixtures.bpf.o");
+    let mut names = String::new();
     if fixtures.is_empty() {
         fs::write(&object, []).expect("the folder is cargo's");
     } else {
         let all = in_order(&order, functions.into_iter().chain(fixtures).collect());
         build(&root, &out, "fixtures", &all);
+        names = all.iter().map(|function| function.name.as_str()).collect::<Vec<_>>().join(",");
     }
     println!("cargo:fixtures={}", object.display());
+    println!("cargo:fixture_functions={names}");
 }
 
 /// A function of the device: its name, and the folder of its programs.
@@ -61,8 +64,16 @@ fn functions(place: &Path, order: &[String]) -> Vec<Function> {
         let name = entry.file_name().to_str()?.strip_prefix("remedy-")?.to_owned();
         Some(Function { name, folder: entry.path().join("bpf") })
     });
-    let found: Vec<Function> = remedies.filter(|function| function.source().exists()).collect();
-    for Function { name, folder } in &found {
+    let with_programs = remedies.filter(|function| function.folder.exists());
+    let found: Vec<Function> = with_programs.collect();
+    for function in &found {
+        let Function { name, folder } = function;
+        // A program of another name would be compiled into nothing, and nobody would notice.
+        assert!(
+            function.source().exists(),
+            "{} holds no {name}.bpf.c: a remedy's program bears its folder's name",
+            folder.display()
+        );
         // A new one is noticed by its line in the order.
         assert!(
             order.contains(name),

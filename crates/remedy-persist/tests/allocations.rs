@@ -1,6 +1,7 @@
 //! After warm-up, no step of a device allocates: neither for an update that is logged, acknowledged and freed, nor for
 //! a read, nor for one that a function answers.
 
+use allocation_counter::measure;
 use remedy_persist::{Persist, PersistConfig};
 use remedy_toy::Toy;
 use scotfree_core::{BootEpoch, DeviceId, Epoch, KeyHash, Machine, Nanos, SeqNum, ServerIndex, Token};
@@ -11,39 +12,7 @@ use scotfree_session::by_hand::{
 };
 use scotfree_session::Planted;
 use scotfree_wire::{Direction, Kind, LeaseTail, Stamp, Tail};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::net::SocketAddr;
-
-thread_local! {
-    /// How often this thread has allocated.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call is passed on to the system's allocator unchanged; the counter does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`, which is the system's too.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the block came from the system's allocator with this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the block came from the system's allocator with this layout.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// A device whose memory keeps everything at once, and whose packets go nowhere.
 struct Nowhere {
@@ -126,15 +95,15 @@ fn a_warm_device_does_not_allocate() {
         (server_address(), client_address(), accept(1, 64)),
     ];
     packets.extend(script(REQUESTS));
-    let mut warm = 0;
-    for (at, (from, to, bytes)) in packets.iter().enumerate() {
-        if at == packets.len() / 2 {
-            warm = ALLOCATIONS.get();
+    let mut play = |packets: &[(SocketAddr, SocketAddr, Vec<u8>)]| {
+        for (from, to, bytes) in packets {
+            shell.device.on_message(NOW, *from, *to, bytes, &mut round.effects);
+            carry_out(NOW, &mut round, &mut shell);
         }
-        shell.device.on_message(NOW, *from, *to, bytes, &mut round.effects);
-        carry_out(NOW, &mut round, &mut shell);
-    }
-    let allocated = ALLOCATIONS.get() - warm;
+    };
+    let (first, second) = packets.split_at(packets.len() / 2);
+    play(first);
+    let allocated = measure(|| play(second)).count_total;
     let (counters, persist) = (*shell.device.counters(), remedy_persist::counters(&shell.device));
     assert_eq!((counters.admitted, counters.answered), (REQUESTS, REQUESTS / 4));
     assert_eq!(
@@ -142,5 +111,5 @@ fn a_warm_device_does_not_allocate() {
         (REQUESTS / 2, REQUESTS / 2, REQUESTS / 2)
     );
     assert!(shell.packets > REQUESTS);
-    assert_eq!(allocated, 0, "allocations in {} packets of a warm device", packets.len() / 2);
+    assert_eq!(allocated, 0, "allocations in {} packets of a warm device", second.len());
 }

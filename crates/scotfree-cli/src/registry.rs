@@ -148,6 +148,21 @@ mod tests {
         }
     }
 
+    /// Who adds a remedy by copying another's line and forgets a name would find one under the other's.
+    #[test]
+    fn a_remedy_has_one_name_and_covers_its_own_folder() {
+        for Remedy { entry, function, .. } in REMEDIES {
+            assert!(function.is_none_or(|maker| maker.name == entry.name), "{}: {function:?}", entry.name);
+            let own = format!("/remedy-{}", entry.name);
+            assert!(
+                entry.covers.iter().any(|path| path.ends_with(&own)),
+                "{}: {:?}",
+                entry.name,
+                entry.covers
+            );
+        }
+    }
+
     #[test]
     fn a_device_that_names_no_functions_has_persist_alone_where_it_is_built_in() {
         let built_in = functions().iter().any(|maker| maker.name == DEFAULT);

@@ -167,6 +167,22 @@ pub enum Boundary {
     Resumed,
 }
 
+impl Boundary {
+    /// All of them, in order of time.
+    pub const ALL: [Boundary; BOUNDARY_COUNT] = [
+        Boundary::Called,
+        Boundary::RequestDequeued,
+        Boundary::RequestSent,
+        Boundary::RequestReceived,
+        Boundary::HandlerStarted,
+        Boundary::HandlerEnded,
+        Boundary::ResponseDequeued,
+        Boundary::ResponseSent,
+        Boundary::ResponseReceived,
+        Boundary::Resumed,
+    ];
+}
+
 /// The stamps of one call's boundaries; zero means "not stamped".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Boundaries([Nanos; BOUNDARY_COUNT]);

@@ -4,6 +4,7 @@
 
 use crate::function::Function;
 use crate::maker::{Maker, Settings};
+use scotfree_wire::Family;
 
 /// Why a list of functions cannot work.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +22,15 @@ pub enum ListError {
     NotLast(String),
     /// Two functions that acknowledge.
     TwoAcknowledge(String, String),
+    /// Two functions of one family.
+    OneFamily {
+        /// Whose packets are theirs.
+        family: Family,
+        /// The first of the list.
+        first: String,
+        /// The other.
+        second: String,
+    },
 }
 
 impl std::fmt::Display for ListError {
@@ -38,6 +48,11 @@ impl std::fmt::Display for ListError {
             ListError::TwoAcknowledge(first, second) => {
                 write!(f, "functions `{first}` and `{second}` both acknowledge updates; keep one of them")
             }
+            ListError::OneFamily { family, first, second } => write!(
+                f,
+                "functions `{first}` and `{second}` are both of the family {family:?}: its packets would reach the \
+                 first alone, and nobody could tell whose answer one is; keep one of them"
+            ),
         }
     }
 }
@@ -67,6 +82,7 @@ pub(crate) fn check(list: &[Box<dyn Function>]) -> Result<(), ListError> {
             return Err(ListError::Twice(function.name().to_owned()));
         }
     }
+    check_families(list)?;
     let acknowledging: Vec<&str> =
         list.iter().filter(|function| function.acknowledges()).map(|function| function.name()).collect();
     match acknowledging[..] {
@@ -78,4 +94,17 @@ pub(crate) fn check(list: &[Box<dyn Function>]) -> Result<(), ListError> {
         [only] => Err(ListError::NotLast(only.to_owned())),
         [first, second, ..] => Err(ListError::TwoAcknowledge(first.to_owned(), second.to_owned())),
     }
+}
+
+/// What belongs to sessions comes to all functions of that family; of another there is one.
+fn check_families(list: &[Box<dyn Function>]) -> Result<(), ListError> {
+    for (at, second) in list.iter().enumerate() {
+        let family = second.family();
+        let same = list[..at].iter().find(|first| first.family() == family && family != Family::Session);
+        if let Some(first) = same {
+            let (first, second) = (first.name().to_owned(), second.name().to_owned());
+            return Err(ListError::OneFamily { family, first, second });
+        }
+    }
+    Ok(())
 }

@@ -90,7 +90,7 @@ impl Function for Witness {
     }
 
     fn family(&self) -> Family {
-        Family::Trial
+        Family::Session
     }
 
     fn as_any(&self) -> &dyn Any {

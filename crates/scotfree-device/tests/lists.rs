@@ -1,12 +1,15 @@
 //! What is refused before anything begins: lists of servers and of functions that cannot work.
 
 use remedy_toy::Toy;
-use scotfree_core::{BootEpoch, DeviceId, SERVERS_MAX};
+use scotfree_core::{BootEpoch, DeviceId, Nanos, SERVERS_MAX};
 use scotfree_device::{
-    arrange, check_servers, ConfigError, DeviceConfig, Function, ListError, Maker, Pipeline, Served,
+    arrange, check_servers, Base, ConfigError, DeviceConfig, DeviceEffects, Function, ListError, Maker,
+    Passing, Pipeline, Served, Verdict,
 };
 use scotfree_session::by_hand::{address, cluster, device_address};
 use scotfree_session::Planted;
+use scotfree_wire::Family;
+use std::any::Any;
 
 const ALL: &[Maker] = &[remedy_persist::MAKER, remedy_toy::MAKER];
 
@@ -30,6 +33,49 @@ fn a_list_that_cannot_work_is_refused_with_the_mend() {
     assert_eq!(said(&["toy", "persist", "toy"]), "function `toy` is listed twice; name it once");
     let first = said(&["persist", "toy"]);
     assert!(first.contains("must be the last") && first.contains("move `persist` to the end"), "{first}");
+}
+
+/// What would have the toy's family, and is another.
+#[derive(Debug)]
+struct Twin(Toy);
+
+impl Function for Twin {
+    fn name(&self) -> &'static str {
+        "twin"
+    }
+
+    fn family(&self) -> Family {
+        self.0.family()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn on_packet(
+        &mut self,
+        _now: Nanos,
+        _base: &mut Base,
+        _passing: &mut Passing<'_>,
+        _effects: &mut DeviceEffects,
+    ) -> Verdict {
+        Verdict::Next
+    }
+}
+
+#[test]
+fn two_functions_of_one_family_are_refused() {
+    const TWIN: Maker =
+        Maker { name: "twin", make: |settings| Box::new(Twin(Toy::new(b"", settings.planted))) };
+    let names = ["toy", "twin"].map(str::to_owned);
+    let refused =
+        arrange(&names, &[TWIN, remedy_toy::MAKER]).expect_err("one of them hears nothing").to_string();
+    assert!(refused.starts_with("functions `toy` and `twin` are both of the family Trial"), "{refused}");
+    assert!(refused.ends_with("keep one of them"), "{refused}");
 }
 
 #[test]

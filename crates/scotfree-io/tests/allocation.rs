@@ -1,36 +1,11 @@
-//! After warm-up neither the UDP shell, nor the in-process one, nor the domains allocate per packet. A
-//! binary of its own: its allocator counts.
+//! After warm-up neither the UDP shell, nor the in-process one, nor the domains allocate per packet.
 
+use allocation_counter::measure;
 use scotfree_core::Token;
 use scotfree_io::memory::{pair, MemoryConfig};
 use scotfree_io::ram::{RamConfig, RamDomain};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_io::{PersistenceDomain, RxBurst, Transport, TxPacket};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-thread_local! {
-    static ALLOCATION_COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches no heap.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATION_COUNT.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the rules of `GlobalAlloc::alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the rules of `GlobalAlloc::dealloc`.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn udp_does_not_allocate_per_packet() {
@@ -64,7 +39,7 @@ fn ram_does_not_allocate_per_record() {
         }
     };
     round();
-    let count = allocations_of(|| (0..100).for_each(|_| round()));
+    let count = measure(|| (0..100).for_each(|_| round())).count_total;
     std::fs::remove_file(&path).expect("the log can be removed");
     assert_eq!(count, 0);
 }
@@ -85,13 +60,7 @@ fn does_not_allocate(mut a: impl Transport, mut b: impl Transport) {
         a.tx_stamps(&mut stamps);
     };
     round();
-    let count = allocations_of(|| (0..100).for_each(|_| round()));
+    let count = measure(|| (0..100).for_each(|_| round())).count_total;
     assert_eq!(count, 0, "3,200 packets were sent");
     assert!(received >= 3_200 && !stamps.is_empty(), "packets and stamps came: {received}");
-}
-
-fn allocations_of(work: impl FnOnce()) -> u64 {
-    let before = ALLOCATION_COUNT.with(Cell::get);
-    work();
-    ALLOCATION_COUNT.with(Cell::get) - before
 }

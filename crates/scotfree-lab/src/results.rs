@@ -385,38 +385,26 @@ fn bounded_unmeasured(result: &ExperimentResult) -> impl Iterator<Item = &ClaimR
 }
 
 /// The table of claims in Markdown, made of the results alone: those with a bound, and those of experiments that
-/// have none.
+/// have none. What was missed stands first, and behind it what is stated and was not measured.
 pub fn render_table(results: &[ExperimentResult]) -> String {
-    let mut text = String::from(
-        "| claim | measured | spread | required | goal | verdict |\n|---|---|---|---|---|---|\n",
-    );
     let machines = Machines::of(results);
+    let mut rows = Vec::new();
     for (index, result) in results.iter().enumerate() {
-        let mark = machines.mark(index).map_or(String::new(), |mark| format!(", {mark}"));
-        let note = format!("[{}{mark}]", index + 1);
-        for claim in bounded(result) {
-            let Claim { claim: words, value, unit, required, goal, spread, .. } = claim;
-            let cells = [
-                format!("{} {note}", cell(words)),
-                format!("{} {}", number(*value), cell(unit)),
-                format!("{} .. {}", number(spread.min), number(spread.max)),
-                claim.bound(*required),
-                claim.bound(*goal),
-                claim.verdict().word().to_owned(),
-            ];
-            line(&mut text, &format!("| {} |", cells.join(" | ")));
-        }
-        for ClaimRule { claim: words, required, goal, better, .. } in bounded_unmeasured(result) {
-            let bounds = [required, goal].map(|bound| bound_in_words(*better, *bound)).join(" | ");
-            line(&mut text, &format!("| {} {note} | - | - | {bounds} | {NOT_MEASURED} |", cell(words)));
-        }
+        let mark = machines.mark(index).map_or(String::new(), |mark| format!(" {mark}"));
+        rows.extend(rows_of(result, &format!("`{}`{mark}", result.experiment)));
+    }
+    rows.sort_by_key(|(rank, _)| *rank);
+    let mut text = String::from(
+        "| claim | measured | spread | required | goal | verdict | experiment |\n|---|---|---|---|---|---|---|\n",
+    );
+    for (_, row) in &rows {
+        line(&mut text, row);
     }
     text.push('\n');
-    for (index, result) in results.iter().enumerate() {
-        let note = format!("{}. `{}`: {}", index + 1, result.experiment, note_on(result));
-        line(&mut text, &note);
+    for result in results {
+        line(&mut text, &format!("- `{}`: {}", result.experiment, note_on(result)));
     }
-    let legend = machines.legend(|result| (result + 1).to_string());
+    let legend = machines.legend(|result| results[result].experiment.clone());
     if let Some((first, rest)) = legend.split_first() {
         for said in ["", first, ""] {
             line(&mut text, said);
@@ -426,6 +414,38 @@ pub fn render_table(results: &[ExperimentResult]) -> String {
         }
     }
     text
+}
+
+/// Where a row stands in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Missed,
+    NotMeasured,
+    Other,
+}
+
+/// A result's rows of the table, each with where it stands; `source` names the experiment and its machine.
+fn rows_of(result: &ExperimentResult, source: &str) -> Vec<(Rank, String)> {
+    let measured = |claim: &Claim| {
+        let Claim { claim: words, value, unit, required, goal, spread, .. } = claim;
+        let cells = [
+            cell(words),
+            format!("{} {}", number(*value), cell(unit)),
+            format!("{} .. {}", number(spread.min), number(spread.max)),
+            claim.bound(*required),
+            claim.bound(*goal),
+            claim.verdict().word().to_owned(),
+            source.to_owned(),
+        ];
+        let rank = if claim.verdict() == Verdict::Missed { Rank::Missed } else { Rank::Other };
+        (rank, format!("| {} |", cells.join(" | ")))
+    };
+    let unmeasured = |ClaimRule { claim: words, required, goal, better, .. }: &ClaimRule| {
+        let bounds = [required, goal].map(|bound| bound_in_words(*better, *bound)).join(" | ");
+        let row = format!("| {} | - | - | {bounds} | {NOT_MEASURED} | {source} |", cell(words));
+        (Rank::NotMeasured, row)
+    };
+    bounded(result).map(measured).chain(bounded_unmeasured(result).map(unmeasured)).collect()
 }
 
 /// What a table says of a result beside its claims.
@@ -576,13 +596,24 @@ pub(crate) mod tests {
     fn the_table_looks_like_this() {
         assert_eq!(
             render_table(&[result()]),
-            "| claim | measured | spread | required | goal | verdict |\n\
-             |---|---|---|---|---|---|\n\
-             | latency, slow over fast [1] | 3 x | 3 .. 4 | >= 2 | >= 3 | goal |\n\
+            "| claim | measured | spread | required | goal | verdict | experiment |\n\
+             |---|---|---|---|---|---|---|\n\
+             | latency, slow over fast | 3 x | 3 .. 4 | >= 2 | >= 3 | goal | `speed` |\n\
              \n\
-             1. `speed`: How much faster the fast arm is. 2025-01-31, commit unknown, 2 x test, 1.0 GiB, \
+             - `speed`: How much faster the fast arm is. 2025-01-31, commit unknown, 2 x test, 1.0 GiB, \
              Linux 6.1, normal priority, load average before 0.1 0.2 0.3, repetitions: 3.\n"
         );
+    }
+
+    #[test]
+    fn what_was_missed_stands_first_and_then_what_was_not_measured() {
+        let (good, mut unmeasured, mut missed) = (result(), result(), result());
+        missed.claims[0].required = Some(100.0);
+        let rule = ClaimRule { claim: "the rest".into(), ..example().claims[0].clone() };
+        unmeasured.unmeasured.push(rule);
+        let table = render_table(&[good, unmeasured, missed]);
+        let verdicts: Vec<&str> = table.lines().skip(2).map_while(|row| row.split(" | ").nth(5)).collect();
+        assert_eq!(verdicts, ["MISSED", NOT_MEASURED, "goal", "goal"], "{table}");
     }
 
     #[test]
@@ -591,11 +622,11 @@ pub(crate) mod tests {
         other.environment.kernel = "6.2".into();
         let table = render_table(&[result(), other.clone()]);
         assert!(
-            table.contains("slow over fast [1, M1]") && table.contains("slow over fast [2, M2]"),
+            table.contains("| goal | `speed` M1 |") && table.contains("| goal | `speed` M2 |"),
             "{table}"
         );
         let legend = "\n\nMeasured on 2 machines; times on different ones are not to be compared:\n\n\
-                      - M1: test family 1, Linux 6.1: 1\n- M2: test family 1, Linux 6.2: 2\n";
+                      - M1: test family 1, Linux 6.1: speed\n- M2: test family 1, Linux 6.2: speed\n";
         assert!(table.ends_with(legend), "{table}");
         let text = judge(&[result(), other], scratch().path()).text;
         assert!(

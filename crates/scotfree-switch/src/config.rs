@@ -279,7 +279,7 @@ impl SwitchConfig {
             let asked = self.sessions_max;
             return Err(format!("sessions_max {asked}: the kernel's table has {XDP_SESSIONS_MAX} places"));
         }
-        Ok(())
+        crate::plane_xdp::check_functions(self)
     }
 }
 
@@ -326,6 +326,19 @@ mod tests {
         }
         assert_eq!(check(1_024, 4_096), Ok(()));
         assert_eq!(check(8, 8), Ok(()));
+    }
+
+    /// A function without a part in the kernel would see nothing there.
+    #[cfg(feature = "xdp")]
+    #[test]
+    fn a_function_that_the_programs_have_no_part_of_is_refused_with_the_plane_in_the_kernel() {
+        let make = remedy_persist::MAKER.make;
+        let functions = vec![Maker { name: "user-only", make }, remedy_persist::MAKER];
+        let check = |plane| SwitchConfig { plane, functions: functions.clone(), ..config() }.check();
+        assert_eq!(check(PlaneConfig::User), Ok(()));
+        let refused = check(PlaneConfig::Xdp(XdpConfig::new(DeviceId(1)))).expect_err("it has no programs");
+        assert!(refused.contains("no part of function `user-only`"), "{refused}");
+        assert!(refused.contains("persist. Give --plane user"), "{refused}");
     }
 
     #[test]

@@ -243,6 +243,11 @@ impl Plane for XdpPlane {
     }
 }
 
+/// Refuses a list with a function that the programs have no part of.
+pub(crate) fn check_functions(config: &SwitchConfig) -> Result<(), String> {
+    functions(config).map(drop).map_err(|error| error.to_string())
+}
+
 /// The functions that the programs have a part of: all of the list, since what they do not see they cannot pass by.
 fn functions(config: &SwitchConfig) -> Result<Functions, KernelError> {
     let names: Vec<&str> = config.functions.iter().map(|function| function.name).collect();

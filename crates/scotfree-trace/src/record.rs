@@ -10,20 +10,6 @@ use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::str::FromStr;
 
-/// The boundaries in order of time.
-const BOUNDARIES: [Boundary; BOUNDARY_COUNT] = [
-    Boundary::Called,
-    Boundary::RequestDequeued,
-    Boundary::RequestSent,
-    Boundary::RequestReceived,
-    Boundary::HandlerStarted,
-    Boundary::HandlerEnded,
-    Boundary::ResponseDequeued,
-    Boundary::ResponseSent,
-    Boundary::ResponseReceived,
-    Boundary::Resumed,
-];
-
 /// Names a trace: all calls that one root call caused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceId(pub [u8; 16]);
@@ -233,7 +219,7 @@ impl CallRecord {
         let (times, moved) = self.boundaries.stages();
         let stages = Stage::ALL
             .into_iter()
-            .filter(|stage| self.boundaries.at(BOUNDARIES[stage.index() + 1]).is_some())
+            .filter(|stage| self.boundaries.at(Boundary::ALL[stage.index() + 1]).is_some())
             .map(move |stage| (stage, times.get(stage)));
         let bound =
             if moved == Nanos(0) { self.clock_bound_ns } else { self.clock_bound_ns.max(Some(moved.0)) };
@@ -243,7 +229,7 @@ impl CallRecord {
     /// The sources of all stamps that were made.
     pub fn source_set(&self) -> SourceSet {
         let mut set = SourceSet::default();
-        for boundary in BOUNDARIES.into_iter().filter(|boundary| self.boundaries.at(*boundary).is_some()) {
+        for boundary in Boundary::ALL.into_iter().filter(|boundary| self.boundaries.at(*boundary).is_some()) {
             set.insert(self.sources.get(boundary));
         }
         set
@@ -251,7 +237,7 @@ impl CallRecord {
 
     /// One letter for each boundary: `l`ib, `k`ernel, `d`erived or `-` for no stamp.
     pub fn source_letters(&self) -> [u8; BOUNDARY_COUNT] {
-        BOUNDARIES.map(|boundary| match self.boundaries.at(boundary) {
+        Boundary::ALL.map(|boundary| match self.boundaries.at(boundary) {
             Some(_) => letter(self.sources.get(boundary)),
             None => b'-',
         })
@@ -323,7 +309,7 @@ mod tests {
     #[test]
     fn a_stamp_that_had_to_be_moved_widens_the_clock_bound() {
         let mut boundaries = Boundaries::default();
-        for (boundary, at) in BOUNDARIES.into_iter().zip([10, 11, 13, 5, 25, 41, 42, 45, 50, 60]) {
+        for (boundary, at) in Boundary::ALL.into_iter().zip([10, 11, 13, 5, 25, 41, 42, 45, 50, 60]) {
             boundaries.stamp(boundary, Nanos(at));
         }
         let record = CallRecord { boundaries, clock_bound_ns: Some(3), ..example() };

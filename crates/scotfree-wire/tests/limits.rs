@@ -1,7 +1,7 @@
 //! The last value that a field may hold and the first that it may not, and what sets of flags and words of a
 //! header with several readings say.
 
-use scotfree_core::{DeviceId, Epoch, SeqNum, SessionId};
+use scotfree_core::{DeviceId, Epoch, KeyHash, SeqNum, SessionId};
 use scotfree_wire::{
     emit, emit_stamp, ClusterKey, Direction, ExtensionSet, Family, Flags, Header, Key, KeyEpoch, Kind,
     Packet, Stamp, StampKind, Tail, WireError, PACKET_BYTES_MAX, PAYLOAD_BYTES_MAX,
@@ -154,4 +154,38 @@ fn a_code_belongs_to_the_family_whose_range_it_lies_in() {
     let names = ["session", "cache", "objects", "replicate", "trial"];
     assert_eq!(Family::ALL.map(Family::name), names);
     assert_eq!((Family::of_packet(&[1; 5]), Family::of_packet(&[1; 6])), (None, Some(Family::Session)));
+}
+
+#[test]
+fn a_word_says_what_its_kind_says_there_and_nothing_else_of_the_header_changes() {
+    type Write = fn(&mut Header);
+    type Read = fn(&Header) -> u64;
+    let cases: [(Kind, Write, Read, u64, u64); 5] = [
+        (Kind::SessionOpen, |to| to.set_offered(ExtensionSet(5)), |of| of.offered().0, 5, 0),
+        (Kind::Read, |to| to.set_skip_first(SeqNum(7)), |of| of.skip_first().0, 7, 0),
+        (Kind::Drain, |to| to.set_run_last(SeqNum(8)), |of| of.run_last().0, 0, 8),
+        (Kind::Drain, |to| to.set_run_last_write(SeqNum(9)), |of| of.run_last_write().0, 9, 0),
+        (
+            Kind::SessionClose,
+            |to| to.set_confirming_device(DeviceId(6)),
+            |of| of.confirming_device().0.into(),
+            6,
+            0,
+        ),
+    ];
+    for (kind, write, read, key_hash, completed) in cases {
+        let empty = Header::new(kind, SessionId(3), Epoch(2));
+        let mut header = empty;
+        write(&mut header);
+        assert_eq!(read(&header), key_hash + completed, "{kind:?}");
+        assert_eq!(header, Header { key_hash: KeyHash(key_hash), completed: SeqNum(completed), ..empty });
+    }
+}
+
+#[test]
+fn a_run_and_its_last_write_are_said_together() {
+    let mut header = Header::new(Kind::Drain, SessionId(3), Epoch(2));
+    header.set_run_last(SeqNum(20));
+    header.set_run_last_write(SeqNum(18));
+    assert_eq!((header.run_last(), header.run_last_write()), (SeqNum(20), SeqNum(18)));
 }

@@ -130,7 +130,10 @@ pub enum KernelError {
         source: io::Error,
     },
     /// There is no such function.
-    #[error("the programs have no function `{name}`; those that they have: {known}")]
+    #[error(
+        "the programs in the kernel have no part of function `{name}`; those that they have: {known}. Give --plane user, \
+         or take `{name}` out of the functions"
+    )]
     NoFunction {
         /// The name.
         name: String,

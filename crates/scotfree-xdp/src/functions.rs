@@ -16,19 +16,17 @@ impl Functions {
     /// None: all of Scotfree's requests are the daemon's.
     pub const NONE: Functions = Functions(0);
 
-    /// Those with these numbers, of programs whose functions are not in this build's list.
-    pub fn numbered(numbers: &[u32]) -> Functions {
-        Functions(numbers.iter().fold(0, |bits, number| bits | 1 << number))
-    }
-
     /// Those with these names.
     pub fn named(names: &[&str]) -> Result<Functions, KernelError> {
+        let known: Vec<&str> = FUNCTIONS.iter().map(|(name, _)| *name).collect();
+        Functions::named_among(names, &known)
+    }
+
+    /// Those with these names, of programs compiled with the functions `known`, in their order.
+    pub fn named_among(names: &[&str], known: &[&str]) -> Result<Functions, KernelError> {
         let number = |name: &&str| {
-            let found = FUNCTIONS.iter().position(|(known, _)| known == name);
-            found.ok_or_else(|| KernelError::NoFunction {
-                name: (*name).to_owned(),
-                known: FUNCTIONS.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", "),
-            })
+            let found = known.iter().position(|known| known == name);
+            found.ok_or_else(|| KernelError::NoFunction { name: (*name).to_owned(), known: known.join(", ") })
         };
         names.iter().map(number).try_fold(Functions::NONE, |all, at| Ok(Functions(all.0 | 1 << at?)))
     }

@@ -85,7 +85,7 @@ formula = { kind = "ratio", metric = "p50_us", arm = "slow", over = "fast" }
         let report = judge(&read, folder.path());
         assert_eq!((report.missed_count, report.unmeasured_count, report.exit_code()), (0, 1, 0));
         assert!(report.text.contains("not measured") && report.text.contains("alone over fast"));
-        let row = "| alone over fast [1] | - | - | <= 2 | - | not measured |";
+        let row = "| alone over fast | - | - | <= 2 | - | not measured | `speed` |";
         assert!(render_table(&read).contains(row), "{}", render_table(&read));
         assert_eq!(fs::read(&file).expect("it is there"), recorded);
         fs::write(experiments.join("speed.toml"), "name = 'speed'").expect("it can be written");

@@ -70,7 +70,7 @@ pub(super) trait BareServices {
 
     /// Starts a server that does nothing and looks for requests for up to so long before it sleeps.
     fn start_looking_noop(&self, spin_us: u64) -> Result<Process, Trouble> {
-        let spec = noop_spec(self.site(), self.site().server(), &self.site().devices());
+        let spec = usual_noop_spec(self.site());
         start_noop_with(self.site(), &NoopSpec { spin_us, ..spec })
     }
 
@@ -97,14 +97,14 @@ pub(super) trait BareServices {
 
     /// Starts a server that does nothing but count, as an incarnation of its own.
     fn start_counting_noop(&self, epoch: u32) -> Result<Process, Trouble> {
-        let spec = noop_spec(self.site(), self.site().server(), &self.site().devices());
+        let spec = usual_noop_spec(self.site());
         start_noop_with(self.site(), &NoopSpec { epoch, metrics: Some(METRICS), ..spec })
     }
 
     /// Starts a server that does nothing, whose executions are stable some time later.
     #[cfg(feature = "xdp")]
     fn start_late_noop(&self, stable_after_ms: u64) -> Result<Process, Trouble> {
-        let spec = noop_spec(self.site(), self.site().server(), &self.site().devices());
+        let spec = usual_noop_spec(self.site());
         start_noop_with(self.site(), &NoopSpec { stable_after_ms, ..spec })
     }
 
@@ -144,6 +144,11 @@ fn noop_spec(site: &Site<'_>, listen: SocketAddr, devices: &[Device]) -> NoopSpe
         devices: devices.iter().map(|device| (device.id, device.control)).collect(),
         ..NoopSpec::new(listen, site.cluster_key())
     }
+}
+
+/// One at the server's address that knows all devices.
+fn usual_noop_spec(site: &Site<'_>) -> NoopSpec {
+    noop_spec(site, site.server(), &site.devices())
 }
 
 fn start_noop_with(site: &Site<'_>, spec: &NoopSpec) -> Result<Process, Trouble> {

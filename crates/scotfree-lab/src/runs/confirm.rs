@@ -8,7 +8,7 @@ use super::{choose, measure, repository, say, Chosen, Measurements, RunError, Ru
 use crate::experiment::Experiment;
 use crate::results::{
     add_confirmation, bounded, compare, is_comparable_elsewhere, is_of_now, is_same_machine, number,
-    repetitions_of, Change, Comparison, Confirmation, ExperimentResult, Machine,
+    repetitions_of, Change, Claim, Comparison, Confirmation, ExperimentResult, Machine,
 };
 use scotfree_stage::environment::Environment;
 use scotfree_stage::interrupt::Interrupt;
@@ -221,7 +221,19 @@ fn choose_to_confirm(
     if experiments.len() < count {
         say(&format!("not run, since the code is that of their results: {}", count - experiments.len()));
     }
+    // Of those whose times are of another machine only the counters can be held against anything: they come last.
+    let here = Environment::observe(repository(&options.run), &[]);
+    experiments.sort_by_key(|(experiment, _)| {
+        let recorded = ExperimentResult::read(&result_file(experiment, &options.run));
+        !recorded.is_ok_and(|recorded| comparable(&recorded, &here).next().is_some())
+    });
     Ok(experiments)
+}
+
+/// The claims of a result that measurements made here can be held against.
+fn comparable<'a>(recorded: &'a ExperimentResult, here: &Environment) -> impl Iterator<Item = &'a Claim> {
+    let is_here = is_same_machine(&recorded.environment, here);
+    bounded(recorded).filter(move |claim| is_here || is_comparable_elsewhere(&claim.formula))
 }
 
 fn result_file(experiment: &Experiment, options: &RunOptions) -> PathBuf {
@@ -302,9 +314,8 @@ fn judge(
     if !violations.is_empty() {
         return Err(Outcome::Changed { change: Change::Worse, what: violations });
     }
-    let is_here = is_same_machine(&recorded.environment, &environment);
     let (mut values, mut changes) = (BTreeMap::new(), Vec::new());
-    for claim in bounded(recorded).filter(|claim| is_here || is_comparable_elsewhere(&claim.formula)) {
+    for claim in comparable(recorded, &environment) {
         let now = claim.formula.compute(&series).map_err(Outcome::Failed)?;
         let comparison = compare(claim, repetitions_of(recorded) as usize, &now);
         values.insert(claim.claim.clone(), comparison.value);

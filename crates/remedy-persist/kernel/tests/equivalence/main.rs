@@ -24,25 +24,27 @@ type Loaded = OnceLock<Option<Mutex<Arc<Kernel>>>>;
 
 fn kernel() -> Option<&'static Mutex<Arc<Kernel>>> {
     static KERNEL: Loaded = OnceLock::new();
-    KERNEL.get_or_init(|| load(Kernel::load_for_tests(&config_of(Functions::ALL)))).as_ref()
+    let functions = || Functions::named(&["persist"]).expect("its programs are built in");
+    KERNEL.get_or_init(|| load(Kernel::load_for_tests(&config_of(functions())))).as_ref()
 }
 
 /// The same with the toy before persist.
 fn kernel_with_toy() -> Option<&'static Mutex<Arc<Kernel>>> {
     static KERNEL: Loaded = OnceLock::new();
-    KERNEL.get_or_init(|| load(load_with_toy(Functions::ALL))).as_ref()
+    KERNEL.get_or_init(|| load(load_with_fixtures(&["toy", "persist"]))).as_ref()
 }
 
 /// Aligned as their reader wants it.
 #[repr(align(16))]
 struct Aligned<const N: usize>([u8; N]);
 
-static WITH_TOY: &[u8] = &Aligned(*include_bytes!(env!("SCOT_OBJECT_WITH_FIXTURES"))).0;
-/// Persist's number in the list that begins with the toy.
-const PERSIST_BEHIND_TOY: u32 = 1;
+static WITH_FIXTURES: &[u8] = &Aligned(*include_bytes!(env!("SCOT_OBJECT_WITH_FIXTURES"))).0;
 
-fn load_with_toy(functions: Functions) -> Result<Kernel, KernelError> {
-    Kernel::load_object_for_tests(WITH_TOY, &config_of(functions))
+/// The programs that were compiled with all fixtures, of which these functions are on.
+fn load_with_fixtures(names: &[&str]) -> Result<Kernel, KernelError> {
+    let known: Vec<&str> = env!("SCOT_FUNCTIONS_WITH_FIXTURES").split(',').collect();
+    let functions = Functions::named_among(names, &known)?;
+    Kernel::load_object_for_tests(WITH_FIXTURES, &config_of(functions))
 }
 
 fn config_of(functions: Functions) -> KernelConfig {
@@ -169,7 +171,7 @@ fn programs_and_machine_say_the_same_with_two_functions_behind_the_head() {
 
 #[test]
 fn a_function_that_is_off_does_nothing() {
-    let Some(kernel) = load(load_with_toy(Functions::numbered(&[PERSIST_BEHIND_TOY]))) else { return };
+    let Some(kernel) = load(load_with_fixtures(&["persist"])) else { return };
     enter_namespace();
     let kernel = kernel.lock().expect("it is this test's");
     let mut play = Play::new(&kernel, &sides::config(true), false);

@@ -82,6 +82,28 @@ fn times_of_another_machine_are_not_compared_and_quotients_are() {
     assert!(why.contains("another machine: test family 1, Linux 6.1"), "{why}");
 }
 
+/// What could only be compared on another machine must not take the time of what can be compared here.
+#[test]
+fn what_cannot_be_compared_here_is_run_last() {
+    let lab_folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab");
+    let run = RunOptions { lab_folder, ..RunOptions::new("scot") };
+    let chosen = choose_to_confirm(&[], &ConfirmOptions { all: false, run: run.clone() });
+    let here = Environment::observe(repository(&run), &[]);
+    let can_be = |experiment: &Experiment| {
+        let recorded = ExperimentResult::read(&result_file(experiment, &run));
+        recorded.is_ok_and(|recorded| comparable(&recorded, &here).next().is_some())
+    };
+    let chosen: Vec<bool> =
+        chosen.expect("all are known").iter().map(|(experiment, _)| can_be(experiment)).collect();
+    assert!(chosen.is_sorted_by_key(|can_be| !can_be), "{chosen:?}");
+    let (mut elsewhere, mut recorded) = (environment(), result());
+    assert_eq!(comparable(&recorded, &elsewhere).count(), 1);
+    elsewhere.kernel = "6.2".into();
+    recorded.claims[0].formula =
+        crate::formula::Formula::Median { metric: "p50_us".into(), arm: "slow".into() };
+    assert_eq!(comparable(&recorded, &elsewhere).count(), 0);
+}
+
 #[test]
 fn a_short_run_is_short_and_at_the_recorded_priority() {
     let options = RunOptions::new("scot");

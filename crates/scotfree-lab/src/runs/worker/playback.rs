@@ -105,7 +105,8 @@ impl Stage {
     fn set_up(spec: &PlaybackSpec) -> Result<Stage, Trouble> {
         let load = |part| Gauge::load(part).map_err(failed("load the lab's programs"));
         let slot_count = spec.sessions * spec.window;
-        let kernel = Kernel::load(&KernelConfig { slot_count, pin: None, functions: Functions::ALL })
+        let functions = Functions::named(&["persist"]).map_err(failed("find the device's function"))?;
+        let kernel = Kernel::load(&KernelConfig { slot_count, pin: None, functions })
             .map_err(failed("load the device's programs"))?;
         let ports = [port(&spec.client_ports[0])?, port(&spec.server_ports[0])?];
         let attached = prepare(&kernel, &ports).map_err(failed("make the device's programs ready"))?;
