@@ -385,19 +385,20 @@ fn bounded_unmeasured(result: &ExperimentResult) -> impl Iterator<Item = &ClaimR
 }
 
 /// The table of claims in Markdown, made of the results alone: those with a bound, and those of experiments that
-/// have none. What was missed stands first, and behind it what is stated and was not measured.
+/// have none. Experiments that missed something stand first, and behind them those that state what was not measured.
 pub fn render_table(results: &[ExperimentResult]) -> String {
     let machines = Machines::of(results);
-    let mut rows = Vec::new();
-    for (index, result) in results.iter().enumerate() {
+    let rows = |(index, result): (usize, &ExperimentResult)| {
         let mark = machines.mark(index).map_or(String::new(), |mark| format!(" {mark}"));
-        rows.extend(rows_of(result, &format!("`{}`{mark}", result.experiment)));
-    }
-    rows.sort_by_key(|(rank, _)| *rank);
+        rows_of(result, &format!("`{}`{mark}", result.experiment))
+    };
+    let mut experiments: Vec<Vec<(Rank, String)>> = results.iter().enumerate().map(rows).collect();
+    // Rows of one experiment stay together: many begin with "the same".
+    experiments.sort_by_key(|rows| rows.iter().map(|(rank, _)| *rank).min());
     let mut text = String::from(
         "| claim | measured | spread | required | goal | verdict | experiment |\n|---|---|---|---|---|---|---|\n",
     );
-    for (_, row) in &rows {
+    for (_, row) in experiments.iter().flatten() {
         line(&mut text, row);
     }
     text.push('\n');
@@ -416,7 +417,7 @@ pub fn render_table(results: &[ExperimentResult]) -> String {
     text
 }
 
-/// Where a row stands in the table.
+/// Where a row, and its experiment with it, stands in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Missed,
@@ -606,14 +607,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_was_missed_stands_first_and_then_what_was_not_measured() {
+    fn experiments_that_missed_stand_first_and_then_those_not_measured_whole() {
         let (good, mut unmeasured, mut missed) = (result(), result(), result());
-        missed.claims[0].required = Some(100.0);
+        missed.claims.push(Claim { required: Some(100.0), ..missed.claims[0].clone() });
         let rule = ClaimRule { claim: "the rest".into(), ..example().claims[0].clone() };
         unmeasured.unmeasured.push(rule);
         let table = render_table(&[good, unmeasured, missed]);
         let verdicts: Vec<&str> = table.lines().skip(2).map_while(|row| row.split(" | ").nth(5)).collect();
-        assert_eq!(verdicts, ["MISSED", NOT_MEASURED, "goal", "goal"], "{table}");
+        assert_eq!(verdicts, ["goal", "MISSED", "goal", NOT_MEASURED, "goal"], "{table}");
     }
 
     #[test]
