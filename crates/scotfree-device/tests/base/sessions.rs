@@ -4,9 +4,10 @@ use super::bench::{name, Bench, FIRST, SECOND};
 use scotfree_core::{BootEpoch, Epoch, Machine, Nanos, SeqNum, ServerIndex, SessionId};
 use scotfree_device::{Base, Noted, Region, RestoreError, Restored, SessionName, ENDED_MAX};
 use scotfree_session::by_hand::{
-    accept, address, barrier, client_address, cluster, header, nonce, order, packet, session_keys, NOW,
+    accept, address, barrier, client_address, cluster, device_address, header, nonce, order, packet,
+    session_keys, NOW,
 };
-use scotfree_wire::{AcceptTail, Direction, Kind, Tail};
+use scotfree_wire::{AcceptTail, Direction, Family, Kind, Tail, WireError};
 
 #[test]
 fn ended_sessions_are_remembered_each_once_and_the_oldest_gives_way() {
@@ -204,4 +205,17 @@ fn an_acceptance_of_a_window_is_taken_as_it_was_made() {
     assert_eq!((session.window, session.client, session.epoch), (4, address(77), Epoch(1)));
     assert_eq!((session.next, session.stable, session.held_count()), (SeqNum(1), SeqNum(0), 0));
     assert_eq!([1, 4, 7].map(|seq| session.place(SeqNum(seq))), [1, 0, 3]);
+}
+
+#[test]
+fn packets_of_a_family_whose_function_takes_none_are_refused_here_and_pass_to_others() {
+    let mut bench = Bench::new(|_| {});
+    let mut bytes = accept(3, 16);
+    // The code of the first kind of the idle function's family.
+    bytes[5] = *Family::Trial.codes().start();
+    let refused = |bench: &Bench| bench.device.counters().refused[WireError::UnknownKind as usize];
+    bench.receive(NOW, 9, address(2), &bytes);
+    assert_eq!((refused(&bench), bench.effects.len()), (0, 1), "it goes on");
+    bench.receive(NOW, 9, device_address(), &bytes);
+    assert_eq!((refused(&bench), bench.effects.len()), (1, 1));
 }
