@@ -146,3 +146,18 @@ fn a_request_that_was_given_a_place_and_logged_later_fills_its_order_number() {
     bench.pass(Nanos::from_millis(100));
     assert_eq!(bench.server.counters().orders_asked, 0);
 }
+
+#[test]
+fn a_place_among_a_newer_incarnations_is_not_given_up_for_an_older_one() {
+    let mut bench = ServerBench::new(&[recovered(1, 0), recovered(2, 0)], |_| {});
+    bench.manifest(1, 0, 1, &[]);
+    // Behind the first number of the next incarnation, of which the server knows nothing yet; then an older copy comes.
+    bench.request(Kind::Read, 1, 2, barrier(2, 1, 0));
+    bench.request(Kind::Read, 1, 2, barrier(1, 0, 0));
+    bench.request(Kind::Read, 1, 1, barrier(1, 0, 0));
+    assert_eq!(bench.executed, [(SessionId(1), SeqNum(1))]);
+    bench.manifest(2, 0, 1, &[]);
+    assert_eq!(bench.executed.len(), 1, "what it stands behind has not come");
+    bench.request(Kind::Update, 2, 1, order(2, 1, 0));
+    assert_eq!(bench.executed[1..], [(SessionId(2), SeqNum(1)), (SessionId(1), SeqNum(2))]);
+}
