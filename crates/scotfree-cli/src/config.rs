@@ -201,6 +201,15 @@ mod tests {
         for (text, wanted) in [
             ("[switch]\nport = 1\n", ["scot.toml:2", "`port`", "expected one of `ports`, `address`"]),
             ("\n[swich]\n", ["scot.toml:2", "swich", "expected one of `cluster`, `switch`"]),
+            (
+                "[switch]\n\nserver = \"10.0.0.2:99999\"\n",
+                ["scot.toml:3", "`server`", "`10.0.0.2:99999` is no address; allowed are IP and IP:PORT"],
+            ),
+            (
+                "[switch]\nserver = [\"10.0.0.2\", \"redis.example\"]\n",
+                ["scot.toml:2", "`server`", "`redis.example` is no address"],
+            ),
+            ("[switch]\nserver = true\n", ["scot.toml:2", "`server`", "a word, or a list of words"]),
             ("[switch]\nlog = [\"tape:/x\"]\n", ["scot.toml:2", "`log`", "allowed are ram:PATH"]),
             ("[client]\n\nmode = \"late\"\n", ["scot.toml:3", "`mode`", "`covered` or `early`"]),
             (

@@ -3,7 +3,9 @@
 //!
 //! Invariant: a field that nobody set is absent, so that a flag never overrides a file by its default.
 
-use crate::text::{socket_address, Address, Asked, BitRate, DeviceSpec, LogSpec, Redis, Size, TraceTarget};
+use crate::text::{
+    socket_address, Address, Asked, BitRate, DeviceSpec, LogSpec, Redis, Size, TraceTarget, Word,
+};
 use clap::{Args, ValueEnum};
 use scotfree_kv::IndexKind;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -28,21 +30,26 @@ pub struct Config {
     pub doctor: Doctor,
 }
 
-/// The names of the sections.
-/// A list, or the one thing that it would hold.
-fn one_or_many<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+/// A list of words, or the one word that it would hold. What a word may be its own type says, so that a refusal does.
+fn one_or_many<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: TryFrom<Word, Error = String>,
+{
     #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum OneOrMany<T> {
-        One(T),
-        Many(Vec<T>),
+    #[serde(untagged, expecting = "allowed is a word, or a list of words")]
+    enum OneOrMany {
+        One(Word),
+        Many(Vec<Word>),
     }
-    Ok(match OneOrMany::deserialize(from)? {
+    let words = match OneOrMany::deserialize(from)? {
         OneOrMany::One(one) => vec![one],
         OneOrMany::Many(many) => many,
-    })
+    };
+    words.into_iter().map(|word| T::try_from(word).map_err(serde::de::Error::custom)).collect()
 }
 
+/// The names of the sections.
 #[cfg(test)]
 pub const SECTIONS: [&str; 6] = ["cluster", "switch", "kv", "server", "client", "doctor"];
 

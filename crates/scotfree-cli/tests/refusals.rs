@@ -127,3 +127,23 @@ fn a_variable_that_is_no_setting_is_refused_with_the_nearest() {
     assert_refused(&output, 2, &["SCOT_SWICTH_LOG", "SCOT_SWITCH_LOG"]);
     assert!(refusal.scot_with(&[("SCOT_TEST", "1")], &["config", "check"]).status.success());
 }
+
+#[test]
+fn a_server_names_each_device_once() {
+    let refusal = Refusal::new("refused-devices");
+    let (one, number) = ("1=10.0.0.254", "1=10.0.0.253");
+    for (again, parts) in [
+        (number, ["1=10.0.0.253:51000", "name each device once"]),
+        ("2=10.0.0.254", ["2=10.0.0.254:51000", "name each device once"]),
+    ] {
+        let words = ["kv", "--key-file", "key", "--log", "new.wal", "--listen", "127.0.0.1:0"];
+        let words = [&words[..], &["--device", one, "--device", again]].concat();
+        refusal.refuses(&words, 2, &parts, &refusal.path("new.wal"));
+        let config = format!(
+            "[cluster]\nkey_file = \"key\"\n[server]\nlisten = \"10.0.0.2\"\nredis = \"127.0.0.1:6379\"\ndead_letters = \"dead\"\n\
+             devices = [\"{one}\", \"{again}\"]\n"
+        );
+        fs::write(refusal.path("twice.toml"), config).expect("it can be written");
+        assert_refused(&refusal.scot(&["config", "check", "twice.toml"]), 2, &parts);
+    }
+}

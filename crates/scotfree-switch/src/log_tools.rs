@@ -56,7 +56,9 @@ pub struct LogContents {
 /// A log entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListedEntry {
-    /// Its session.
+    /// Whose it is, by its place among the servers of the device.
+    pub server: u8,
+    /// Its session, whose number is its server's own.
     pub session: u64,
     /// Its place in the session.
     pub seq: u64,
@@ -167,6 +169,7 @@ fn decode(
         .entries()
         .iter()
         .map(|entry| ListedEntry {
+            server: entry.session.server.0,
             session: entry.session.id.0,
             seq: entry.seq.0,
             boot_epoch: entry.stamp.boot_epoch.0,
@@ -203,11 +206,14 @@ fn restore(
 /// The text of `scot log ls`: one line per entry.
 pub fn ls(path: &Path, functions: &[Maker]) -> Result<String, LogToolError> {
     let contents = read_log(path, functions)?;
-    let mut text = String::from("boot epoch  order number  session  seq  bytes\n");
+    let mut text = String::from("boot epoch  order number  server  session  seq  bytes\n");
     for entry in &contents.entries {
-        let ListedEntry { session, seq, boot_epoch, order_number, payload_bytes } = entry;
+        let ListedEntry { server, session, seq, boot_epoch, order_number, payload_bytes } = entry;
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{boot_epoch:>10}  {order_number:>12}  {session:>7}  {seq}  {payload_bytes}");
+        let _ = writeln!(
+            text,
+            "{boot_epoch:>10}  {order_number:>12}  {server:>6}  {session:>7}  {seq}  {payload_bytes}"
+        );
     }
     text.push_str(&summary(&contents));
     Ok(text)
@@ -408,7 +414,13 @@ mod tests {
             assert_eq!(listed, (1..=9).map(|seq| (11, seq, seq)).collect::<Vec<_>>());
             assert_eq!(contents.entries[8].payload_bytes, 109);
             assert_eq!(contents.meta.map(|meta| meta.boot_epoch), Some(BootEpoch(1)));
-            assert!(ls(&path, FUNCTIONS).expect("a whole log").contains("9 entries of 1 sessions"));
+            let text = ls(&path, FUNCTIONS).expect("a whole log");
+            assert!(text.contains("9 entries of 1 sessions"), "{text}");
+            let columns: Vec<Vec<&str>> =
+                text.lines().take(2).map(|line| line.split("  ").map(str::trim).collect()).collect();
+            let first: Vec<_> = columns[1].iter().filter(|word| !word.is_empty()).copied().collect();
+            assert_eq!(columns[0], ["boot epoch", "order number", "server", "session", "seq", "bytes"]);
+            assert_eq!(first, ["1", "1", "0", "11", "1", "101"]);
             assert!(verify(&path, FUNCTIONS).expect("a whole log").contains("every record holds"));
             assert!(std::fs::read(&path).expect("the file") == before, "{name} was written to");
             std::fs::remove_dir_all(&folder).expect("the scratch folder");

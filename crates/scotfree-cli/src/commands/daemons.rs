@@ -74,8 +74,17 @@ fn notices(messages: &Messages) -> Notices {
     Notices::new(move |line| messages.say(line))
 }
 
-fn devices(specs: &[DeviceSpec]) -> Vec<(DeviceId, SocketAddr)> {
-    specs.iter().map(|spec| (DeviceId(spec.id), spec.address.0)).collect()
+/// The devices of a server, each once: one that is named twice would be waited for under an address that is not its.
+fn devices(specs: &[DeviceSpec]) -> Result<Vec<(DeviceId, SocketAddr)>, Failure> {
+    for (place, spec) in specs.iter().enumerate() {
+        let same = |other: &&DeviceSpec| other.id == spec.id || other.address == spec.address;
+        if let Some(first) = specs[..place].iter().find(same) {
+            return Err(Failure::usage(format!(
+                "device {spec} has the number or the address of device {first}; name each device once"
+            )));
+        }
+    }
+    Ok(specs.iter().map(|spec| (DeviceId(spec.id), spec.address.0)).collect())
 }
 
 /// Says that a server goes on without these devices.

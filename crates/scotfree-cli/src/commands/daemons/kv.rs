@@ -27,7 +27,7 @@ struct Plan {
     log: PathBuf,
     log_bytes: u64,
     index: IndexKind,
-    devices: u32,
+    devices: Vec<(DeviceId, SocketAddr)>,
     excluded: Vec<DeviceId>,
     dead_letters: PathBuf,
 }
@@ -113,7 +113,7 @@ fn plan(kv: &Kv) -> Result<Plan, Failure> {
     });
     Ok(Plan {
         listen: required(kv.listen.as_ref(), "kv", "listen")?.0,
-        devices: kv.devices.len() as u32,
+        devices: devices(&kv.devices)?,
         excluded: excluded(&kv.exclude, &kv.devices)?,
         log_bytes: kv.log_size.unwrap_or(LOG).0,
         index: kv.index.unwrap_or_default().kind(),
@@ -126,7 +126,7 @@ fn open(plan: &Plan) -> Result<(KvService<DiskDomain>, KvRecovery), Failure> {
     let config = DiskConfig { log_bytes: plan.log_bytes, ..DiskConfig::default() };
     let domain = DiskDomain::open(&plan.log, &config).map_err(Failure::environment)?;
     // An existing file keeps the size that it has.
-    let bounds = KvOptions::for_log(domain.log_bytes(), plan.devices, plan.dead_letters.clone());
+    let bounds = KvOptions::for_log(domain.log_bytes(), plan.devices.len() as u32, plan.dead_letters.clone());
     let options = KvOptions { index: plan.index, ..bounds };
     KvService::open(domain, &options).map_err(Failure::environment)
 }
@@ -147,7 +147,7 @@ fn runtime(
     let mut seed = Nonce::default();
     getrandom::fill(&mut seed)
         .map_err(|error| Failure::environment(format!("no random numbers: {error}")))?;
-    let config = ServerConfig::new(plan.listen, key, recovery.epoch, seed, devices(&kv.devices));
+    let config = ServerConfig::new(plan.listen, key, recovery.epoch, seed, plan.devices.clone());
     let options = ServerOptions { spin: spin_time(kv.spin_us), ..ServerOptions::default() };
     Ok(ServerRuntime::new(transport, service, config, &recovery.sessions, options))
 }

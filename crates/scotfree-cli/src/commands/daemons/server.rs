@@ -83,7 +83,7 @@ pub fn config(settings: &Server, key: ClusterKey) -> Result<ServerSidecarConfig,
         ));
     }
     let mut config = ServerSidecarConfig::new(listen, key, service);
-    config.devices = devices(&settings.devices);
+    config.devices = devices(&settings.devices)?;
     config.options.spin = spin_time(settings.spin_us);
     config.excluded = Exclusions::of(excluded(&settings.exclude, &settings.devices)?);
     Ok(config)
