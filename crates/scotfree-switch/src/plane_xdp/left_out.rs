@@ -8,11 +8,6 @@ use crate::plane_user::UserPlane;
 use scotfree_core::BootEpoch;
 use scotfree_device::Pipeline;
 
-/// What has no programs is refused as it is loaded, whatever its functions are.
-pub(crate) fn check_functions(_config: &SwitchConfig) -> Result<(), String> {
-    Ok(())
-}
-
 /// The programs, if there were any.
 pub(crate) enum Loaded {}
 
