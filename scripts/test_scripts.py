@@ -64,6 +64,8 @@ class Scripts(unittest.TestCase):
             "REAL_HOME": str(Path.home()),
             "HOME": str(self.folder),
         }
+        # Where rustup keeps the real cargo, if that is another place.
+        self.environment |= {name: value for name, value in os.environ.items() if name.startswith("RUSTUP_")}
         self.stub("cargo", CARGO)
         self.stub("cc", "#!/bin/sh\ncat >/dev/null\n")
 
