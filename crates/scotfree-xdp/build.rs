@@ -20,16 +20,16 @@ fn main() {
     // What tests put into the list beside them; their package asks for it by what stands here.
     let fixtures = functions_of_fixtures(&root, &order);
     let object = out.join("fixtures.bpf.o");
-    let mut names = String::new();
-    if fixtures.is_empty() {
-        fs::write(&object, []).expect("the folder is cargo's");
-    } else {
-        let all = in_order(&order, functions.into_iter().chain(fixtures).collect());
-        build(&root, &out, "fixtures", &all);
-        names = all.iter().map(|function| function.name.as_str()).collect::<Vec<_>>().join(",");
-    }
     println!("cargo:fixtures={}", object.display());
-    println!("cargo:fixture_functions={names}");
+    if fixtures.is_empty() {
+        println!("cargo:fixture_functions=");
+        fs::write(&object, []).expect("the folder is cargo's");
+        return;
+    }
+    let all = in_order(&order, functions.into_iter().chain(fixtures).collect());
+    build(&root, &out, "fixtures", &all);
+    let names: Vec<&str> = all.iter().map(|function| function.name.as_str()).collect();
+    println!("cargo:fixture_functions={}", names.join(","));
 }
 
 /// A function of the device: its name, and the folder of its programs.
@@ -64,8 +64,7 @@ fn functions(place: &Path, order: &[String]) -> Vec<Function> {
         let name = entry.file_name().to_str()?.strip_prefix("remedy-")?.to_owned();
         Some(Function { name, folder: entry.path().join("bpf") })
     });
-    let with_programs = remedies.filter(|function| function.folder.exists());
-    let found: Vec<Function> = with_programs.collect();
+    let found: Vec<Function> = remedies.filter(|function| function.folder.exists()).collect();
     for function in &found {
         let Function { name, folder } = function;
         // A program of another name would be compiled into nothing, and nobody would notice.

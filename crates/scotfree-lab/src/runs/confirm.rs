@@ -223,11 +223,14 @@ fn choose_to_confirm(
     }
     // Of those whose times are of another machine only the counters can be held against anything: they come last.
     let here = Environment::observe(repository(&options.run), &[]);
-    experiments.sort_by_key(|(experiment, _)| {
-        let recorded = ExperimentResult::read(&result_file(experiment, &options.run));
-        !recorded.is_ok_and(|recorded| comparable(&recorded, &here).next().is_some())
-    });
+    experiments.sort_by_cached_key(|(experiment, _)| !has_comparable(experiment, &options.run, &here));
     Ok(experiments)
+}
+
+/// Whether anything recorded of an experiment can be held against measurements made here.
+fn has_comparable(experiment: &Experiment, options: &RunOptions, here: &Environment) -> bool {
+    let recorded = ExperimentResult::read(&result_file(experiment, options));
+    recorded.is_ok_and(|recorded| comparable(&recorded, here).next().is_some())
 }
 
 /// The claims of a result that measurements made here can be held against.

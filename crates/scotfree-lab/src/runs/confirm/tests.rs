@@ -89,12 +89,9 @@ fn what_cannot_be_compared_here_is_run_last() {
     let run = RunOptions { lab_folder, ..RunOptions::new("scot") };
     let chosen = choose_to_confirm(&[], &ConfirmOptions { all: false, run: run.clone() });
     let here = Environment::observe(repository(&run), &[]);
-    let can_be = |experiment: &Experiment| {
-        let recorded = ExperimentResult::read(&result_file(experiment, &run));
-        recorded.is_ok_and(|recorded| comparable(&recorded, &here).next().is_some())
-    };
+    let chosen = chosen.expect("all are known");
     let chosen: Vec<bool> =
-        chosen.expect("all are known").iter().map(|(experiment, _)| can_be(experiment)).collect();
+        chosen.iter().map(|(experiment, _)| has_comparable(experiment, &run, &here)).collect();
     assert!(chosen.is_sorted_by_key(|can_be| !can_be), "{chosen:?}");
     let (mut elsewhere, mut recorded) = (environment(), result());
     assert_eq!(comparable(&recorded, &elsewhere).count(), 1);
