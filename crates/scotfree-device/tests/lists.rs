@@ -1,12 +1,12 @@
 //! What is refused before anything begins: lists of servers and of functions that cannot work.
 
 use remedy_toy::Toy;
-use scotfree_core::{BootEpoch, DeviceId, Nanos, SERVERS_MAX};
+use scotfree_core::{BootEpoch, DeviceId, Nanos, Token, SERVERS_MAX};
 use scotfree_device::{
     arrange, check_servers, Base, ConfigError, DeviceConfig, DeviceEffects, Function, ListError, Maker,
-    Passing, Pipeline, Served, Verdict,
+    Passing, Pipeline, RestoreError, Served, Verdict,
 };
-use scotfree_session::by_hand::{address, cluster, device_address};
+use scotfree_session::by_hand::{address, cluster, device_address, NOW};
 use scotfree_session::Planted;
 use scotfree_wire::Family;
 use std::any::Any;
@@ -85,6 +85,14 @@ fn a_device_begins_with_no_list_that_cannot_work() {
     let refused = Pipeline::new(config(), vec![toy(), toy()]).expect_err("the toy stands there twice");
     assert_eq!(refused, ListError::Twice("toy".to_owned()));
     assert!(Pipeline::new(config(), vec![toy()]).is_ok());
+}
+
+#[test]
+fn a_record_of_a_function_that_keeps_none_is_refused() {
+    let config = DeviceConfig::new(DeviceId(1), BootEpoch(1), device_address(), address(2), cluster());
+    let mut device =
+        Pipeline::new(config, vec![Box::new(Toy::new(b"", Planted::NONE))]).expect("one function");
+    assert_eq!(device.restore(NOW, Token(4), b"whose?"), Err(RestoreError::Layout));
 }
 
 #[test]

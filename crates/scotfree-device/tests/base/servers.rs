@@ -97,7 +97,7 @@ fn an_incarnation_that_the_server_outruns_begins_anew_for_every_server() {
     let mut bench = Bench::new(|_| {});
     bench.learn(NOW, 1);
     bench.grant(lease(7, 3, NOW, Nanos(1000)));
-    bench.base().resume(SECOND, true, Nanos(2 * NOW.0));
+    bench.device.resume(SECOND, true, Nanos(2 * NOW.0));
     assert!(bench.base().has_lease(SECOND, NOW) && bench.base().is_accepted(SECOND));
     bench.wishes();
     bench.grant(lease(7, 5, NOW, Nanos(1000)));
