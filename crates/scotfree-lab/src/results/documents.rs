@@ -144,7 +144,7 @@ fn sentence_on_cuts(results: &[ExperimentResult]) -> Option<String> {
     let lost = value("acknowledged updates lost")?;
     Some(format!(
         "Lost of {} acknowledged updates in {rounds} rounds of kills of server, device's daemon or client, most of them \
-         with the append-only file cut back to its last sync (`{CUTS}`): **{lost}**. The device's host kept its power.",
+         with the append-only file cut back to its last sync (`{CUTS}`): **{lost}**. Only the device's own host never lost its power.",
         with_commas(acknowledged)
     ))
 }

@@ -17,8 +17,9 @@ use crate::experiment::Measurement;
 use crate::gauge::{Gauge, Part};
 use scotfree_core::Tier;
 use scotfree_stage::process::Process;
-use scotfree_stage::site::{difference, report_of, Device, Logs, Site};
+use scotfree_stage::site::{await_condition, difference, report_of, Device, Logs, Site};
 use scotfree_stage::trouble::Trouble;
+use scotfree_stage::worker::metrics::Counts;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -39,6 +40,8 @@ const CALLS_BEFORE: u64 = 100;
 const CLIENT_PORT: &str = "eth0";
 /// The server's port.
 const SERVER_PORT: &str = "eth0";
+/// Whether the device has a server's lease.
+const LEASED: &str = "scotfree_device_leased";
 /// The device's port to the client.
 const PORT: &str = "client0";
 
@@ -110,7 +113,12 @@ fn begin_anew(
     server.kill();
     switch.kill();
     site.remove_kept()?;
-    Ok((site.start_device(device, Logs::Ram, &PLANE)?, site.start_noop(false)?))
+    site.remove_log(device)?;
+    let anew = (site.start_device(device, Logs::Ram, &PLANE)?, site.start_noop(false)?);
+    // Without a lease it acknowledges nothing, and a few calls would be over before it has one.
+    let leased = |counts: Counts| counts.iter().any(|(name, value)| name.starts_with(LEASED) && *value == 1);
+    await_condition("the device has a lease", || site.device_counts().is_ok_and(leased))?;
+    Ok(anew)
 }
 
 fn by_reflection(site: &Site<'_>, role: &str, calls: &BareCalls) -> Result<Measured, Trouble> {

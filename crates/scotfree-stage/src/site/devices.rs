@@ -74,7 +74,7 @@ impl Site<'_> {
         words.extend(["--server".into(), self.server().to_string().into()]);
         words.extend(["--metrics".into(), METRICS.to_string().into()]);
         if logs != Logs::None {
-            let file = self.memory.path().join(format!("{role}.ram"));
+            let file = self.ram_log(role);
             words.extend(["--log".into(), log_word("ram", &file)]);
         }
         if logs == Logs::RamAndDisk {
@@ -114,6 +114,16 @@ impl Site<'_> {
                 _ => Ok(()),
             }
         })
+    }
+
+    /// Removes the log that a device has in memory, with the sessions in it: its server must begin anew too.
+    pub fn remove_log(&self, device: &Device) -> Result<(), Trouble> {
+        let file = self.ram_log(&device.role);
+        fs::remove_file(&file).map_err(|error| Trouble::file("remove", &file, &error))
+    }
+
+    fn ram_log(&self, role: &str) -> PathBuf {
+        self.memory.path().join(format!("{role}.ram"))
     }
 
     /// Writes down whether a device is the head: it reads that at its start and on SIGHUP.

@@ -99,7 +99,7 @@ pub(super) fn measure(spec: &BareCallsSpec) -> Result<BareCallsReport, Trouble> 
     let elapsed_s = begin.elapsed().as_secs_f64();
     client.close().map_err(broke)?;
     Ok(BareCallsReport {
-        latency: latencies.summary().ok_or_else(|| broke(io::Error::other("no calls were to be made")))?,
+        latency: latencies.summary().ok_or_else(|| broke(client.unanswered()))?,
         requests_per_s: latencies.count() as f64 / elapsed_s,
         answered: latencies.count(),
         ended_stable: client.ended_stable,
@@ -215,6 +215,12 @@ impl<'a> BareClient<'a> {
             }
         }
         Ok(latencies)
+    }
+
+    /// Why there is nothing to be measured.
+    fn unanswered(&self) -> io::Error {
+        let (calls, stable) = (self.spec.calls, self.ended_stable);
+        io::Error::other(format!("none of {calls} calls was answered; {stable} ended since they were stable"))
     }
 
     /// Credit runs out when the server is slow to make things stable; a reflection knows no server.
