@@ -431,6 +431,7 @@ fn description(store: &Store, devices: u32) -> Description {
         reserved_db: u16::MAX,
         auth_required: false,
         early_allowed: !store.is_nearly_full(),
+        packs: false,
         devices: Some(devices),
         commands: commands().collect(),
     }

@@ -289,6 +289,8 @@ pub struct BackCounters {
     pub batches: u64,
     /// Items in them.
     pub batched_items: u64,
+    /// Commands that came in packs.
+    pub packed: u64,
     /// Transactions that the server refused, whose items then ran singly.
     pub aborted: u64,
     /// Requests that ran without marker because the server's memory was used up.

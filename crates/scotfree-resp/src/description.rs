@@ -37,6 +37,8 @@ pub struct Description {
     /// How many devices stand before it, if it says so. Without any, nothing is more durable than the server
     /// alone makes it.
     pub devices: Option<u32>,
+    /// Whether it takes several commands in one request; see [`crate::payload::pack`].
+    pub packs: bool,
     /// Its commands, in lower case, subcommands as "config|get".
     pub commands: BTreeMap<Vec<u8>, CommandInfo>,
 }
@@ -62,6 +64,7 @@ impl Default for Description {
             auth_required: false,
             early_allowed: true,
             devices: None,
+            packs: false,
             commands: BTreeMap::new(),
         }
     }
@@ -100,6 +103,7 @@ impl Description {
         if let Some(devices) = self.devices {
             let _ = writeln!(text, "devices {devices}");
         }
+        let _ = writeln!(text, "packs {}", u8::from(self.packs));
         for (name, info) in &self.commands {
             let flags: Vec<&str> = info.flags.names().collect();
             let name = String::from_utf8_lossy(name);
@@ -132,6 +136,7 @@ impl Description {
             "reserved_db" => self.reserved_db = rest.parse().ok()?,
             "auth_required" => self.auth_required = rest == "1",
             "early_allowed" => self.early_allowed = rest == "1",
+            "packs" => self.packs = rest == "1",
             "devices" => self.devices = Some(rest.parse().ok()?),
             "command" if self.commands.len() < COMMANDS_MAX => {
                 let mut parts = rest.splitn(3, ' ');
@@ -161,6 +166,7 @@ mod tests {
             auth_required: true,
             early_allowed: false,
             devices: Some(2),
+            packs: true,
             ..Description::of_table()
         };
         assert_eq!(Description::parse(&told.to_text()), Ok(told));

@@ -8,7 +8,7 @@ mod identity;
 mod pending;
 mod transaction;
 
-use crate::classes::{classify, first_key, key_hash, lookup, Class, Verdict};
+use crate::classes::{classify, first_key, key_hash, lookup, Class, Flags, Verdict};
 use crate::codec::{error_reply, write_command, Args, Command, Limits, ProtocolError, RequestDecoder};
 use crate::description::{CommandInfo, Description};
 use crate::expiry::{make_absolute, Expiry};
@@ -89,6 +89,8 @@ pub struct FrontRequest {
     pub method: &'static str,
     /// The hash over database and key.
     pub key_hash: KeyHash,
+    /// Whether it may share a packet with others; see [`crate::payload::pack`].
+    pub shares: bool,
     /// What to send.
     pub payload: Vec<u8>,
 }
@@ -96,7 +98,15 @@ pub struct FrontRequest {
 impl FrontRequest {
     /// A read that concerns no key and that nobody waits for (yet).
     fn read(method: &'static str, payload: Vec<u8>) -> FrontRequest {
-        FrontRequest { id: 0, kind: RequestKind::Read, early: None, method, key_hash: KeyHash(0), payload }
+        FrontRequest {
+            id: 0,
+            kind: RequestKind::Read,
+            early: None,
+            method,
+            key_hash: KeyHash(0),
+            shares: false,
+            payload,
+        }
     }
 }
 
@@ -186,6 +196,8 @@ struct State {
     watching: bool,
     /// Whether the server's sidecar may hold a connection of our own.
     private_open: bool,
+    /// Whether the server's sidecar may hold parts of our requests or replies.
+    parts_open: bool,
     /// The next command must wait for a reply.
     stalled: bool,
     early_allowed: bool,
@@ -219,6 +231,7 @@ impl State {
             transaction: None,
             watching: false,
             private_open: false,
+            parts_open: false,
             stalled: false,
             early_allowed: description.early_allowed,
             closing: Closing::No,
@@ -297,7 +310,9 @@ impl ClientFront {
 
     /// What the client's disconnection leaves to be said to the server, if anything.
     pub fn farewell(&mut self) -> Option<FrontRequest> {
-        std::mem::take(&mut self.state.private_open).then(|| self.release_request())
+        let parts_open = std::mem::take(&mut self.state.parts_open);
+        let private_open = std::mem::take(&mut self.state.private_open);
+        (private_open || parts_open).then(|| self.release_request())
     }
 
     /// The bytes to be sent to the client.
@@ -462,11 +477,11 @@ impl ClientFront {
         if self.control(now_ms, name, args, actions) {
             return;
         }
-        self.ordinary(now_ms, args, actions);
+        self.ordinary(now_ms, info, args, actions);
     }
 
     /// A command that only concerns data.
-    fn ordinary(&mut self, now_ms: i64, args: Args<'_>, actions: &mut Vec<FrontAction>) {
+    fn ordinary(&mut self, now_ms: i64, info: CommandInfo, args: Args<'_>, actions: &mut Vec<FrontAction>) {
         if let Some(text) = guard::refusal(args, self.description.reserved_db) {
             self.answer_error(&text);
             return;
@@ -478,16 +493,21 @@ impl ClientFront {
             Class::Early | Class::Covered | Class::Bypass => self.write_kind(verdict.class),
         };
         let early = self.early_reply(&verdict, args);
-        if kind != RequestKind::Update {
-            self.forward(kind, None, args, Hook::None, actions);
-            return;
-        }
-        match make_absolute(args, now_ms) {
-            Expiry::Absolute(command) => {
-                self.forward(kind, early, command.args(), Hook::None, actions);
-            }
-            Expiry::Unchanged | Expiry::Invalid => self.forward(kind, early, args, Hook::None, actions),
-        }
+        let absolute = match kind {
+            RequestKind::Update => make_absolute(args, now_ms),
+            RequestKind::Read | RequestKind::Bypass => Expiry::Unchanged,
+        };
+        let args = match &absolute {
+            Expiry::Absolute(command) => command.args(),
+            Expiry::Unchanged | Expiry::Invalid => args,
+        };
+        let mut request = self.request_of(kind, early, args);
+        request.shares = match kind {
+            RequestKind::Read => verdict.class == Class::Read,
+            RequestKind::Update => !info.flags.has(Flags::NO_MULTI),
+            RequestKind::Bypass => false,
+        };
+        self.send(request, Hook::None, actions);
     }
 
     /// A user of its own may have fewer rights than the connection over which a log is replayed, so its
@@ -513,12 +533,17 @@ impl ClientFront {
         hook: Hook,
         actions: &mut Vec<FrontAction>,
     ) {
+        let request = self.request_of(kind, early, args);
+        self.send(request, hook, actions);
+    }
+
+    fn request_of(&self, kind: RequestKind, early: Option<&'static [u8]>, args: Args<'_>) -> FrontRequest {
         let flags = RequestFlags::NONE.with_if(early.is_some(), RequestFlags::EARLY);
         let key_hash = key_hash(self.state.db, first_key(args));
         let mut payload = self.begin_payload(flags);
         write_command(&mut payload, args);
         let method = lookup(args).map_or("unknown", |row| row.command.as_str());
-        self.send(FrontRequest { id: 0, kind, early, method, key_hash, payload }, hook, actions);
+        FrontRequest { id: 0, kind, early, method, key_hash, shares: false, payload }
     }
 
     /// A payload's head in the present state of the connection.
@@ -563,10 +588,12 @@ impl ClientFront {
         let mut parts = split(&request.payload, self.config.request_bytes_max);
         request.payload = parts.pop().unwrap_or_default();
         request.early = None;
+        request.shares = false;
         if request.kind == RequestKind::Update {
             request.kind = RequestKind::Bypass;
         }
         self.counters.large += 1;
+        self.state.parts_open = true;
         for part in parts {
             actions.push(FrontAction::Request(FrontRequest::read("part", part)));
         }
@@ -574,6 +601,7 @@ impl ClientFront {
 
     /// A reply goes on: asks for its next part.
     fn ask_rest(&mut self, id: u64, name: u64, actions: &mut Vec<FrontAction>) {
+        self.state.parts_open = true;
         let mut payload = Vec::new();
         let head = RequestHead { flags: RequestFlags::REST, db: 0, connection: self.identity.number };
         head.write(&mut payload);
@@ -581,7 +609,8 @@ impl ClientFront {
         actions.push(FrontAction::Request(FrontRequest { id, ..FrontRequest::read("rest", payload) }));
     }
 
-    /// A request that tells the server's sidecar to let go of our own connection to the server.
+    /// A request that tells the server's sidecar to let go of what it holds of ours: a connection to the server,
+    /// parts.
     fn release_request(&mut self) -> FrontRequest {
         let flags = RequestFlags::PRIVATE.with(RequestFlags::RELEASE);
         let mut payload = Vec::new();

@@ -7,13 +7,22 @@
 //! Request: version (1 byte), 0 (1), flags (2), database (2), connection (4), then the commands as RESP
 //! arrays. Response: version (1), flags (1), then one RESP reply. Numbers are little endian.
 //!
+//! A request with the flag PACK carries commands of several requests, of one connection or many, so that they
+//! share a packet: the head's flags are all of theirs, its database and connection say nothing. Instead of
+//! commands come parts, each its length (4 bytes, of what follows), its database (2), its connection (4) and one
+//! command. The response with the flag PACK is as many responses, each behind its length (4). One without it
+//! answers every part.
+//!
 //! A request that is too large for one packet of the protocol comes in parts: requests with the flag PART,
 //! whose bytes behind the head are kept, and a last one with the flag ASSEMBLED, whose bytes behind the
 //! head are the length of the whole (4), then its last bytes. A response that is too large has the flag
 //! MORE, and before its bytes the reply's name (8); the next part of it is the response to a request with
 //! the flag REST and that name.
 
+pub mod pack;
+
 use crate::codec::{write_arguments, Args, Limits, RequestParser};
+pub use pack::PartHead;
 pub use scotfree_session::RequestKind;
 use std::ops::Range;
 
@@ -55,6 +64,8 @@ impl RequestFlags {
     pub const ASSEMBLED: RequestFlags = RequestFlags(512);
     /// No commands: asks for the next part of a large response.
     pub const REST: RequestFlags = RequestFlags(1_024);
+    /// Parts of one command each, which share nothing but the packet.
+    pub const PACK: RequestFlags = RequestFlags(2_048);
 
     /// Whether all flags of `other` are set.
     pub const fn has(self, other: RequestFlags) -> bool {
@@ -72,7 +83,7 @@ impl RequestFlags {
         let allowed = match count {
             0 => self.0 & may_be_empty.0 != 0,
             1 => true,
-            _ => self.has(RequestFlags::TRANSACTION),
+            _ => self.has(RequestFlags::TRANSACTION) || self.has(RequestFlags::PACK),
         };
         allowed.then_some(()).ok_or(PayloadError::CommandCount(count))
     }
@@ -155,7 +166,7 @@ pub enum PayloadError {
     /// Of a version we do not speak.
     #[error("the payload has version {0}, and version {VERSION} is spoken here")]
     Version(u8),
-    /// The commands are no well-formed RESP arrays.
+    /// The commands are no well-formed RESP arrays, or the parts of a pack are none.
     #[error("the payload's commands are malformed")]
     Malformed,
     /// No command, or several without being a transaction.
@@ -172,6 +183,8 @@ pub struct RequestPayload {
     commands: Vec<Vec<Range<usize>>>,
     /// Where each command lies.
     extents: Vec<Range<usize>>,
+    /// Of a pack, whose each command is.
+    owners: Vec<PartHead>,
 }
 
 impl RequestPayload {
@@ -181,8 +194,12 @@ impl RequestPayload {
         if head.flags.is_partial() {
             return Ok(RequestPayload { head, ..RequestPayload::default() });
         }
-        let mut parsed = RequestPayload { head, commands: Vec::new(), extents: Vec::new() };
-        parsed.parse_commands(payload)?;
+        let mut parsed = RequestPayload { head, ..RequestPayload::default() };
+        if head.flags.has(RequestFlags::PACK) {
+            parsed.parse_parts(payload)?;
+        } else {
+            parsed.parse_commands(payload)?;
+        }
         head.flags.check_count(parsed.commands.len())?;
         Ok(parsed)
     }
@@ -207,6 +224,12 @@ impl RequestPayload {
         self.commands.iter().map(move |spans| Args::new(payload, spans))
     }
 
+    /// Which database the command at `index` begins in, and which connection it is of.
+    pub fn part(&self, index: usize) -> PartHead {
+        let RequestHead { db, connection, .. } = self.head;
+        self.owners.get(index).copied().unwrap_or(PartHead { db, connection })
+    }
+
     /// The bytes of the command at `index`.
     pub fn bytes<'a>(&self, payload: &'a [u8], index: usize) -> &'a [u8] {
         &payload[self.extents[index].clone()]
@@ -220,6 +243,28 @@ impl RequestPayload {
             self.commands.push(spans.map(|span| at + span.start..at + span.end).collect());
             self.extents.push(at..next);
             at = next;
+        }
+        Ok(())
+    }
+
+    fn parse_parts(&mut self, payload: &[u8]) -> Result<(), PayloadError> {
+        if self.head.flags.without(pack::SHARED_FLAGS) != RequestFlags::PACK {
+            return Err(PayloadError::Malformed);
+        }
+        let mut reader = CommandReader::default();
+        let mut at = REQUEST_HEAD_BYTES;
+        while at < payload.len() {
+            let (owner, extent) = pack::read_part(payload, at)?;
+            at = extent.end;
+            let command = reader.read(&payload[..at], extent.start)?;
+            if command.is_none_or(|(_, end)| end != at) {
+                return Err(PayloadError::Malformed);
+            }
+            let spans = reader.parser.spans().iter();
+            self.commands
+                .push(spans.map(|span| extent.start + span.start..extent.start + span.end).collect());
+            self.extents.push(extent);
+            self.owners.push(owner);
         }
         Ok(())
     }
@@ -279,6 +324,8 @@ impl ResponseFlags {
     pub const DURABILITY_NONE: ResponseFlags = ResponseFlags(4);
     /// The reply goes on; the next part has to be asked for.
     pub const MORE: ResponseFlags = ResponseFlags(8);
+    /// One response for each part of a pack.
+    pub const PACK: ResponseFlags = ResponseFlags(16);
 
     /// Whether all flags of `other` are set.
     pub const fn has(self, other: ResponseFlags) -> bool {

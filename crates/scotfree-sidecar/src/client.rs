@@ -89,8 +89,10 @@ pub struct ClientSidecarConfig {
     pub input_bytes_max: usize,
     /// How many of them can be tunnels.
     pub tunnels_max: usize,
-    /// How many sessions without a client are kept for the next ones.
-    pub idle_sessions_max: usize,
+    /// How many sessions connections share, at most.
+    pub sessions_max: usize,
+    /// With how many connections in each a further session is opened.
+    pub connections_per_session: usize,
     /// Where lines for the operator go.
     pub notices: Notices,
     /// How long the start waits for the server's sidecar.
@@ -116,13 +118,15 @@ impl ClientSidecarConfig {
             tunnel: None,
             udp: UdpConfig::default(),
             cluster_key: cluster_key.into(),
-            session: SessionOptions::default(),
+            // Many connections share one.
+            session: SessionOptions { window_asked: 4_096, ..SessionOptions::default() },
             probes: ProbeOptions::default(),
             front: FrontConfig { request_bytes_max: REQUEST_BYTES_MAX, ..FrontConfig::default() },
             connections_max: 1_000,
             input_bytes_max: 512 << 20,
             tunnels_max: 64,
-            idle_sessions_max: 64,
+            sessions_max: 4,
+            connections_per_session: 256,
             notices: Notices::default(),
             start_time_max: Duration::from_secs(30),
             drain_ns_max: Nanos::from_secs(3),
@@ -295,9 +299,10 @@ impl ClientSidecar {
                 let index = (event.key - LISTENER_KEY) as usize;
                 self.connections.accept(&self.listeners[index], index, &mut self.runtime, &self.poller);
             } else if event.key > STOP_KEY {
-                self.connections.on_ready(event, &mut self.runtime);
+                self.connections.on_ready(event);
             }
         }
+        self.connections.fronts.submit(now_realtime(), &mut self.runtime);
         Ok(())
     }
 

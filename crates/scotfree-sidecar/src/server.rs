@@ -197,6 +197,7 @@ impl RedisService {
             "Requests sent in transactions",
             counters.batched_items,
         );
+        text.counter("scotfree_redis_packed_total", "Commands that shared a request", counters.packed);
         text.counter("scotfree_redis_aborted_total", "Transactions refused and run singly", counters.aborted);
         text.counter(
             "scotfree_redis_bare_total",

@@ -73,7 +73,8 @@ fn with_a_device_that_does_not_acknowledge_updates_are_answered_when_they_are_st
     let pair = Pair::start_at(server, &redis, &[(DeviceId(1), device.address)], |_| ());
     let mut stream = pair.connect();
     talk(&mut stream, b"SET a 1\r\nINCR a\r\n", b"+OK\r\n:2\r\n");
-    pair.until_metric("scotfree_client_completed_stable_total", |value| value == 2);
+    pair.until_metric("scotfree_client_completed_stable_total", |value| value == 1);
+    assert_eq!(pair.metric("scotfree_front_packed_total"), Some(2), "both in one request");
     pair.until_metric("scotfree_client_devices_silent", |value| value == 1);
     assert_eq!(pair.metric("scotfree_client_devices"), Some(1));
     assert_eq!(pair.metric("scotfree_client_durability_none"), Some(0));

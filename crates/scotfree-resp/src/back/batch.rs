@@ -18,8 +18,8 @@ pub(super) enum Element {
     Select,
     /// Asks whether a key that the item with this index depends on has a time to live.
     Expiry(usize),
-    /// A command of the item with this index.
-    Command(usize),
+    /// A command of the item with this index, by its place among the item's.
+    Command(usize, usize),
     /// Stores or deletes one session's marker for the item with this index.
     Record(usize),
     /// Stores positions.
@@ -64,9 +64,9 @@ pub(super) struct Batch {
 
 /// What an executed transaction answered.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Done {
-    /// Each item's reply.
-    pub replies: Vec<Vec<u8>>,
+pub(super) struct Done<'a> {
+    /// The replies to each item's commands.
+    pub replies: Vec<Vec<&'a [u8]>>,
     /// The items whose effect depends on a key that has a time to live.
     pub volatile: BTreeSet<usize>,
     /// The hash of markers had lost fields.
@@ -75,9 +75,9 @@ pub(super) struct Done {
 
 /// What EXEC answered.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum Outcome<'a> {
     /// Executed.
-    Done(Done),
+    Done(Done<'a>),
     /// A watched key had changed.
     Unwatched,
     /// Refused: nothing was executed. The server's reason.
@@ -157,7 +157,7 @@ impl Batch {
     }
 
     /// Takes EXEC's answer apart.
-    pub fn settle(&self, reply: &[u8]) -> Result<Outcome, BatchError> {
+    pub fn settle<'a>(&self, reply: &'a [u8]) -> Result<Outcome<'a>, BatchError> {
         if is_error(reply) {
             return Ok(Outcome::Aborted(reply.to_vec()));
         }
@@ -169,10 +169,10 @@ impl Batch {
             return Err(BatchError::Nonsense);
         }
         let mut done = Done { volatile: self.volatile.clone(), ..Done::default() };
-        done.replies = self.items.iter().map(Self::reply_head).collect();
+        done.replies = vec![Vec::new(); self.items.len()];
         for (element, part) in self.plan.iter().zip(parts) {
             match *element {
-                Element::Command(item) => done.replies[item].extend_from_slice(part),
+                Element::Command(item, _) => done.replies[item].push(part),
                 Element::Record(_) if integer_reply(part).is_none() => return Err(marker_error(part)),
                 Element::Expiry(item) if integer_reply(part).is_none_or(|left_ms| left_ms >= 0) => {
                     done.volatile.insert(item);
@@ -187,18 +187,12 @@ impl Batch {
         Ok(Outcome::Done(done))
     }
 
-    /// The error by which the first refused command of an item was refused.
-    pub fn refusal_of(&self, index: usize) -> Option<&[u8]> {
-        let of_item = |(at, _): &&(usize, Vec<u8>)| self.plan.get(*at) == Some(&Element::Command(index));
-        self.refusals.iter().find(of_item).map(|(_, error)| error.as_slice())
-    }
-
-    fn reply_head(item: &Item) -> Vec<u8> {
-        let mut head = Vec::new();
-        if item.is_transaction() {
-            write_header(&mut head, item.request.len());
-        }
-        head
+    /// The commands of an item that were refused, and by which errors.
+    pub fn refusals_of(&self, index: usize) -> impl Iterator<Item = (usize, &[u8])> {
+        self.refusals.iter().filter_map(move |(at, error)| match self.plan.get(*at) {
+            Some(Element::Command(item, command)) if *item == index => Some((*command, error.as_slice())),
+            _ => None,
+        })
     }
 
     fn add(&mut self, index: usize, item: &Item, lane: &mut Lane, place: &MarkerPlace) {
@@ -229,15 +223,16 @@ impl Batch {
     }
 
     fn add_commands(&mut self, index: usize, item: &Item, lane: &mut Lane, place: &MarkerPlace) {
-        if !item.request.is_empty() {
-            self.enter(item.request.head.db, lane);
-        }
         if self.asks_expiry && item.writes {
             self.ask_expiry(index, item, lane);
         }
-        for command in 0..item.request.len() {
+        for command in item.open_commands() {
+            // The first SELECT of a transaction decides where it goes on; parts go their own ways.
+            if command == 0 || item.is_pack() {
+                self.enter(item.db(command), lane);
+            }
             lane.output.extend_from_slice(item.request.bytes(&item.payload, command));
-            self.queue(Element::Command(index), lane);
+            self.queue(Element::Command(index, command), lane);
             if let Some(db) = selected(item.request.args(&item.payload, command), place.databases) {
                 self.db_after = Some(db);
             }
@@ -246,19 +241,22 @@ impl Batch {
 
     /// Asks for the times to live of the keys on which the item's effect depends.
     fn ask_expiry(&mut self, index: usize, item: &Item, lane: &mut Lane) {
-        let dependent = || item.request.all(&item.payload).filter(|args| expiry::is_dependent(*args));
+        let args_of = |command| item.request.args(&item.payload, command);
+        let dependent = || item.open_commands().filter(|command| expiry::is_dependent(args_of(*command)));
         if dependent().next().is_none() {
             return;
         }
-        let sets = item.request.all(&item.payload).any(expiry::may_set);
-        let count: usize = dependent().map(|args| keys(args).count()).sum();
-        // A transaction that makes its own times to live, or has many keys, is not asked about.
-        if item.is_transaction() && sets || count > EXPIRY_KEYS_MAX {
+        let sets = item.open_commands().any(|command| expiry::may_set(args_of(command)));
+        let count: usize = dependent().map(|command| keys(args_of(command)).count()).sum();
+        // What makes its own times to live, or has many keys, is not asked about.
+        if item.request.len() > 1 && sets || count > EXPIRY_KEYS_MAX {
             self.volatile.insert(index);
             return;
         }
-        for args in dependent() {
-            for key in keys(args) {
+        for command in dependent() {
+            // A transaction that selects another database on its way is asked about in its first.
+            self.enter(item.db(command), lane);
+            for key in keys(args_of(command)) {
                 write_words(&mut lane.output, &[b"PTTL", key]);
                 self.queue(Element::Expiry(index), lane);
             }

@@ -7,7 +7,7 @@ use crate::classes::{arity_admits, classify, Class, Flags};
 use crate::codec::{error_reply, parse_integer, Args};
 use crate::description::{CommandInfo, Description};
 use crate::guard;
-use crate::payload::{RequestFlags, RequestKind, RequestPayload};
+use crate::payload::{PartHead, RequestFlags, RequestKind, RequestPayload, ResponseFlags};
 use scotfree_core::{SeqNum, SessionId};
 
 /// How an item has to be done.
@@ -58,6 +58,20 @@ pub(super) enum LaneCommand {
     Ask,
 }
 
+/// What a part of a pack is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub reply: Vec<u8>,
+    pub flags: ResponseFlags,
+}
+
+impl Answer {
+    /// A reply with nothing more to be said.
+    pub fn plain(reply: &[u8]) -> Answer {
+        Answer { reply: reply.to_vec(), flags: ResponseFlags::NONE }
+    }
+}
+
 /// One thing to be done.
 #[derive(Debug, Clone)]
 pub(super) struct Item {
@@ -70,6 +84,8 @@ pub(super) struct Item {
     pub nature: Nature,
     pub payload: Vec<u8>,
     pub request: RequestPayload,
+    /// Of a pack: what its parts are answered, as far as that is known.
+    pub answers: Vec<Option<Answer>>,
     /// How often it was on its way when a lane broke.
     pub tries: u8,
 }
@@ -77,9 +93,17 @@ pub(super) struct Item {
 impl Item {
     /// Something that the sidecar does for itself.
     pub fn own(session: SessionId, nature: Nature) -> Item {
-        let request = RequestPayload::default();
-        let seq = SeqNum(0);
-        Item { ticket: None, session, seq, writes: false, nature, payload: Vec::new(), request, tries: 0 }
+        Item {
+            ticket: None,
+            session,
+            seq: SeqNum(0),
+            writes: false,
+            nature,
+            payload: Vec::new(),
+            request: RequestPayload::default(),
+            answers: Vec::new(),
+            tries: 0,
+        }
     }
 
     pub fn has(&self, flags: RequestFlags) -> bool {
@@ -94,6 +118,30 @@ impl Item {
     /// The session's and the connection's numbers, if it has to run on a lane of its own.
     pub fn private(&self) -> Option<(SessionId, u32)> {
         self.has(RequestFlags::PRIVATE).then_some((self.session, self.request.head.connection))
+    }
+
+    /// Whether its commands are parts that only share a packet.
+    pub fn is_pack(&self) -> bool {
+        self.has(RequestFlags::PACK)
+    }
+
+    /// The commands that are to be run: all but those of a pack that are answered already.
+    pub fn open_commands(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.request.len()).filter(|index| self.answers.get(*index).is_none_or(Option::is_none))
+    }
+
+    /// A reply to the first of a pack's open commands has come; whether it was the last.
+    pub fn answer_next(&mut self, answer: Answer) -> bool {
+        let next = self.open_commands().next();
+        if let Some(slot) = next.and_then(|index| self.answers.get_mut(index)) {
+            *slot = Some(answer);
+        }
+        self.open_commands().next().is_none()
+    }
+
+    /// Which database a command begins in.
+    pub fn db(&self, command: usize) -> u16 {
+        self.request.part(command).db
     }
 
     /// Whether a reply of several elements is wanted.
@@ -111,22 +159,27 @@ impl Item {
         self.request.all(&self.payload).any(|args| args.is(0, "CONFIG") && args.is(1, "SET"))
     }
 
-    /// Whether the server may refuse it because its memory is used up.
-    pub fn may_grow(&self) -> bool {
-        let grows = |args: Args<'_>| classify(args).row.is_none_or(|row| row.flags.has(Flags::DENYOOM));
-        self.request.all(&self.payload).any(grows)
+    /// Whether the server may refuse a command because its memory is used up.
+    pub fn may_grow(&self, command: usize) -> bool {
+        let args = self.request.args(&self.payload, command);
+        classify(args).row.is_none_or(|row| row.flags.has(Flags::DENYOOM))
     }
 
-    /// What it answers whenever it is executed, if that is always the same.
-    pub fn fixed_reply(&self) -> Option<&'static [u8]> {
-        let is_single = self.nature == Nature::Batched { alone: false } && !self.is_transaction();
-        let verdict = is_single.then(|| classify(self.request.args(&self.payload, 0)));
-        verdict.filter(|verdict| verdict.class == Class::Early)?.fixed_reply
+    /// What its open commands answer whenever they are executed, if that is always the same.
+    pub fn fixed_replies(&self) -> Option<Vec<&'static [u8]>> {
+        if self.nature != (Nature::Batched { alone: false }) || self.is_transaction() {
+            return None;
+        }
+        let fixed = |command| {
+            let verdict = classify(self.request.args(&self.payload, command));
+            Some(verdict).filter(|verdict| verdict.class == Class::Early)?.fixed_reply
+        };
+        self.open_commands().map(fixed).collect()
     }
 
-    /// The commands as words, for a dead letter.
-    pub fn words(&self) -> Vec<Vec<Vec<u8>>> {
-        self.request.all(&self.payload).map(|args| args.iter().map(<[u8]>::to_vec).collect()).collect()
+    /// A command as words, for a dead letter.
+    pub fn words(&self, command: usize) -> Vec<Vec<u8>> {
+        self.request.args(&self.payload, command).iter().map(<[u8]>::to_vec).collect()
     }
 }
 
@@ -150,11 +203,9 @@ pub(super) fn judge(
     if head.flags.has(RequestFlags::DESCRIBE) {
         return Nature::Describe;
     }
-    if head.db == description.reserved_db {
-        return refused(&guard::reserved(head.db));
-    }
-    if head.db >= description.databases {
-        return refused("ERR DB index is out of range");
+    let places = (0..request.len().max(1)).map(|command| request.part(command));
+    if let Some(text) = places.filter_map(|part| closed_database(description, part)).next() {
+        return refused(&text);
     }
     if request.is_empty() && !head.flags.has(RequestFlags::TRANSACTION) {
         return Nature::Release;
@@ -178,7 +229,39 @@ pub(super) fn judge(
         }
         return Nature::Batched { alone: !request.all(payload).all(|args| known(args).is_some()) };
     }
+    if head.flags.has(RequestFlags::PACK) {
+        return judge_pack(description, kind, request, payload);
+    }
     judge_one(description, kind, request.args(payload, 0), head.flags)
+}
+
+/// Why nothing is done in a part's database.
+fn closed_database(description: &Description, part: PartHead) -> Option<String> {
+    if part.db == description.reserved_db {
+        return Some(guard::reserved(part.db));
+    }
+    (part.db >= description.databases).then(|| "ERR DB index is out of range".to_owned())
+}
+
+/// Parts are run together, so none may be what has to be run by itself; a client's sidecar packs none such.
+fn judge_pack(
+    description: &Description,
+    kind: RequestKind,
+    request: &RequestPayload,
+    payload: &[u8],
+) -> Nature {
+    let mut refused_by_server = false;
+    for args in request.all(payload) {
+        match judge_one(description, kind, args, request.head.flags) {
+            Nature::Direct { inert } => refused_by_server |= inert,
+            Nature::Batched { .. } => {}
+            _ => return refused("ERR scotfree: a command that has to be run by itself came with others"),
+        }
+    }
+    match kind {
+        RequestKind::Read => Nature::Direct { inert: refused_by_server },
+        RequestKind::Update | RequestKind::Bypass => Nature::Batched { alone: refused_by_server },
+    }
 }
 
 fn judge_one(description: &Description, kind: RequestKind, args: Args<'_>, flags: RequestFlags) -> Nature {

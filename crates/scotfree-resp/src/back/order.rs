@@ -3,7 +3,7 @@
 //! Invariant: a transaction with writes is alone on its way. Items outside transactions share one lane at
 //! a time; before another lane is used, the last one has answered everything.
 
-use super::item::LaneCommand;
+use super::item::{Answer, LaneCommand};
 use super::{
     judge, Back, BackEvent, BackEvents, Batch, Execute, Expected, Item, LaneId, LaneState, Nature, Purpose,
     Rewrite,
@@ -47,6 +47,7 @@ impl Back {
             writes: request.kind != RequestKind::Read,
             nature,
             payload: payload.to_vec(),
+            answers: answers_of(parsed.as_ref().ok()),
             request: parsed.unwrap_or_default(),
             tries: 0,
         }
@@ -180,6 +181,7 @@ impl Back {
             return false;
         }
         let Some(item) = self.queue.pop_front() else { return false };
+        self.parts.forget_connection(item.owner());
         if let Some(lane) = item.private().and_then(|key| self.privates.get(&key).copied()) {
             self.close(lane, events);
         }
@@ -196,17 +198,18 @@ impl Back {
         let (Some(lane), Some(item)) = (self.lanes.get_mut(&id), self.queue.pop_front()) else {
             return false;
         };
-        let head = item.request.head;
-        if let Nature::Hello(resp) = item.nature {
-            lane.resp = resp;
-        } else {
-            lane.enter(head.db, head.resp());
-        }
         if item.nature == Nature::OnLane(LaneCommand::Watch) {
             lane.watches = true;
         }
-        lane.output.extend_from_slice(item.request.bytes(&item.payload, 0));
-        lane.expected.push_back(Expected::Direct);
+        for command in item.open_commands() {
+            if let Nature::Hello(resp) = item.nature {
+                lane.resp = resp;
+            } else {
+                lane.enter(item.db(command), item.request.head.resp());
+            }
+            lane.output.extend_from_slice(item.request.bytes(&item.payload, command));
+            lane.expected.push_back(Expected::Direct);
+        }
         self.singly = self.singly.saturating_sub(1);
         self.direct.push_back(item);
         self.active = Some(id);
@@ -373,6 +376,12 @@ impl Back {
             self.unmarked = self.unmarked.max(item.ticket);
         }
     }
+}
+
+/// Room for what the parts of a pack are answered.
+fn answers_of(request: Option<&RequestPayload>) -> Vec<Option<Answer>> {
+    let pack = request.filter(|request| request.head.flags.has(RequestFlags::PACK));
+    pack.map_or_else(Vec::new, |pack| vec![None; pack.len()])
 }
 
 /// A request that may have come in parts.

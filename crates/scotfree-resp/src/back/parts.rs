@@ -20,13 +20,11 @@ pub(super) struct Parts {
 impl Parts {
     /// Keeps a part of a request; false if it is too much.
     pub fn keep(&mut self, owner: Owner, part: &[u8], bytes_max: usize) -> bool {
-        // A session's earlier connections are gone.
-        self.requests.retain(|(session, connection), _| *session != owner.0 || *connection == owner.1);
-        let kept = self.requests.entry(owner).or_default();
-        if kept.len() + part.len() > bytes_max {
+        if self.held(owner.0) + part.len() > bytes_max {
             self.requests.remove(&owner);
             return false;
         }
+        let kept = self.requests.entry(owner).or_default();
         kept.extend_from_slice(part);
         true
     }
@@ -45,10 +43,7 @@ impl Parts {
         sent: usize,
         bytes_max: usize,
     ) -> bool {
-        self.replies.retain(|((session, connection), _), _| *session != owner.0 || *connection == owner.1);
-        let of_session = self.replies.iter().filter(|(((session, _), _), _)| *session == owner.0);
-        let held: usize = of_session.map(|(_, (rest, _))| rest.len()).sum();
-        if held + reply.len() > bytes_max {
+        if self.held(owner.0) + reply.len() > bytes_max {
             return false;
         }
         self.replies.insert((owner, name), (reply.to_vec(), sent));
@@ -68,7 +63,21 @@ impl Parts {
         Some((part, more))
     }
 
-    /// A session has ended, or a client's connection in it.
+    /// How many bytes a session has here.
+    fn held(&self, session: SessionId) -> usize {
+        let (first, last) = ((session, 0), (session, u32::MAX));
+        let requests = self.requests.range(first..=last).map(|(_, kept)| kept.len());
+        let replies = self.replies.range((first, 0)..=(last, u64::MAX)).map(|(_, (rest, _))| rest.len());
+        requests.chain(replies).sum()
+    }
+
+    /// A client's connection is gone.
+    pub fn forget_connection(&mut self, owner: Owner) {
+        self.requests.remove(&owner);
+        self.replies.retain(|(of, _), _| *of != owner);
+    }
+
+    /// A session has ended.
     pub fn forget(&mut self, session: SessionId) {
         self.requests.retain(|(owner, _), _| *owner != session);
         self.replies.retain(|((owner, _), _), _| *owner != session);
@@ -92,8 +101,12 @@ mod tests {
         assert_eq!(parts.next_part(owner, 7, 4), Some((b"4567".to_vec(), true)));
         assert_eq!(parts.next_part(owner, 7, 4), Some((b"89".to_vec(), false)));
         assert_eq!(parts.next_part(owner, 7, 4), None);
-        parts.keep(owner, b"abc", 5);
-        parts.keep_reply(owner, 9, b"abc", 0, 15);
+        let other = (SessionId(1), 2);
+        assert!(parts.keep(owner, b"abc", 9) && parts.keep_reply(other, 9, b"abc", 0, 9));
+        assert!(!parts.keep(other, b"defg", 9), "the limit is the session's");
+        parts.forget_connection(other);
+        assert_eq!(parts.next_part(other, 9, 4), None);
+        assert!(parts.keep_reply(owner, 9, b"abc", 0, 15));
         parts.forget(SessionId(1));
         assert_eq!((parts.take_request(owner), parts.next_part(owner, 9, 4)), (Vec::new(), None));
     }

@@ -214,8 +214,8 @@ impl Back {
                 _ if !item.writes && !writes_later(&batch.items[index..], item) => {
                     self.try_again(item.clone(), reason, again, events);
                 }
-                _ => match item.fixed_reply() {
-                    Some(reply) => self.reply(item, reply, ResponseFlags::NONE, events),
+                _ => match item.fixed_replies() {
+                    Some(replies) => self.reply_to_all(item, &replies, events),
                     None => self.answer_gone(item, reason, events),
                 },
             }
@@ -225,8 +225,13 @@ impl Back {
 
     fn answer_gone(&mut self, item: &Item, reason: &str, events: &mut BackEvents) {
         let text = format!("ERR scotfree: {reason}; whether the command ran can be seen in the data");
-        let flags = ResponseFlags::NONE.with_if(true, ResponseFlags::CLOSE);
-        self.reply(item, &error_reply(&text), flags, events);
+        let (error, flags) = (error_reply(&text), ResponseFlags::CLOSE);
+        if item.is_pack() {
+            let errors = vec![error.as_slice(); item.open_commands().count()];
+            self.reply_to_parts(item, &errors, flags, events);
+        } else {
+            self.reply(item, &error, flags, events);
+        }
     }
 
     /// What was on its way on a lane of a client's own has an unknown outcome.

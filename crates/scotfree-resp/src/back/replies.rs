@@ -5,16 +5,23 @@
 
 use super::batch::{BatchError, Done, Outcome};
 use super::health::way_in;
-use super::item::LaneCommand;
+use super::item::{Answer, LaneCommand};
 use super::markers::{foreign_epoch, integer_reply};
 use super::{
     early_obstacle, Back, BackEvent, BackEvents, Batch, Expected, Health, HeldReply, Item, LaneId, LaneState,
     LateError, Method, Nature, Phase, Progress, Purpose, Rewrite, Stability, Start, StartReport, StopReason,
     Waiter,
 };
-use crate::codec::{error_reply, is_error, text_of};
-use crate::payload::{write_part, write_response, RequestFlags, ResponseFlags};
-use scotfree_core::Nanos;
+use crate::codec::{error_reply, is_error, text_of, write_header};
+use crate::payload::{pack, write_part, write_response, RequestFlags, ResponseFlags};
+use scotfree_core::{Nanos, SessionId};
+use std::ops::Range;
+
+/// The bytes by which the rest of a reply is asked for.
+const NAME_BYTES: usize = 8;
+
+/// The rest of a part's reply is named by its pack's ticket and, above these bits, its place in it.
+const PART_NAME_SHIFT: u32 = 48;
 
 impl Back {
     /// Takes one reply; an error says why the lane cannot be trusted any more.
@@ -174,7 +181,7 @@ impl Back {
         Ok(())
     }
 
-    fn on_done(&mut self, batch: &Batch, done: &Done, events: &mut BackEvents) {
+    fn on_done(&mut self, batch: &Batch, done: &Done<'_>, events: &mut BackEvents) {
         if done.lost {
             self.counters.markers_rewritten += 1;
             self.rewrite = Rewrite::Now;
@@ -185,7 +192,7 @@ impl Back {
         let unmarked = self.unmarked.take();
         let last = batch.items.iter().filter_map(|item| item.ticket).max().max(unmarked);
         let effect = if batch.writes() { self.stability.effect() } else { self.stability.done() };
-        for (index, (item, reply)) in batch.items.iter().zip(&done.replies).enumerate() {
+        for (index, (item, replies)) in batch.items.iter().zip(&done.replies).enumerate() {
             if done.volatile.contains(&index) && effect > self.stability.stable() {
                 // A replay after the key's time would answer something else, so this is said when no
                 // replay can happen any more; and so is everything computed from it.
@@ -195,7 +202,7 @@ impl Back {
                 Nature::Record(_) => self.waiters.push_back((effect, Waiter::Recorded(item.session))),
                 Nature::Delete => self.waiters.push_back((effect, Waiter::Deleted(item.session))),
                 Nature::Flush => {}
-                _ => self.reply(item, reply, ResponseFlags::NONE, events),
+                _ => self.reply_to_all(item, replies, events),
             }
         }
         if let Some(ticket) = last {
@@ -230,7 +237,8 @@ impl Back {
     }
 
     fn on_single_aborted(&mut self, batch: Batch, reason: &[u8], events: &mut BackEvents) {
-        let refusal = batch.refusal_of(0).map(<[u8]>::to_vec);
+        let refused: Vec<(usize, Vec<u8>)> =
+            batch.refusals_of(0).map(|(command, error)| (command, error.to_vec())).collect();
         let batch_refusal = batch.refusals.first().map(|(_, error)| error.clone());
         self.forget_watch(&batch);
         let Some(item) = batch.items.into_iter().next() else { return };
@@ -245,6 +253,10 @@ impl Back {
             }
             _ => {}
         }
+        if item.is_pack() && !refused.is_empty() {
+            return self.on_parts_refused(item, refused, events);
+        }
+        let refusal = refused.into_iter().next().map(|(_, error)| error);
         let marker_refusal = batch_refusal.filter(|error| refusal.is_none() && error.starts_with(b"-NOPERM"));
         let error = refusal.or(marker_refusal.map(|_| no_permission(&self.config.marker_key)));
         let error = error.unwrap_or_else(|| because(reason));
@@ -253,12 +265,41 @@ impl Back {
             let text = if reason.starts_with(b"-EXECABORT") { reason } else { text };
             self.consume(&item);
             self.reply(&item, text, ResponseFlags::NONE, events);
-        } else if error.starts_with(b"-OOM") && !item.may_grow() {
+        } else if error.starts_with(b"-OOM") && !item.open_commands().any(|command| item.may_grow(command)) {
             self.counters.bare += 1;
             self.queue.push_front(Item { nature: Nature::Bare, ..item });
         } else {
             self.consume(&item);
-            self.reply(&item, &error, ResponseFlags::NONE, events);
+            let errors = vec![error.as_slice(); item.open_commands().count()];
+            self.reply_to_all(&item, &errors, events);
+        }
+    }
+
+    /// Nothing of a pack was executed, since the server refuses some of its parts: they have their answers, and the
+    /// others are run without them. Where memory is used up it refuses whatever is inside MULTI: then those that
+    /// need none run without a marker, and no others.
+    fn on_parts_refused(&mut self, mut item: Item, refused: Vec<(usize, Vec<u8>)>, events: &mut BackEvents) {
+        let out_of_memory = refused.iter().find(|(_, error)| error.starts_with(b"-OOM")).cloned();
+        for (command, error) in refused {
+            if !error.starts_with(b"-OOM") || item.may_grow(command) {
+                item.answers[command] = Some(Answer::plain(&error));
+            }
+        }
+        if let Some((_, error)) = out_of_memory {
+            let growing: Vec<usize> =
+                item.open_commands().filter(|command| item.may_grow(*command)).collect();
+            for command in growing {
+                item.answers[command] = Some(Answer::plain(&error));
+            }
+            item.nature = Nature::Bare;
+        }
+        let runs_bare = item.nature == Nature::Bare && item.open_commands().next().is_some();
+        self.counters.bare += u64::from(runs_bare);
+        if item.open_commands().next().is_some() {
+            self.queue.push_front(item);
+        } else {
+            self.consume(&item);
+            self.reply_to_all(&item, &[], events);
         }
     }
 
@@ -302,14 +343,17 @@ impl Back {
         reply: &[u8],
         events: &mut BackEvents,
     ) -> Result<(), String> {
-        let item = self.direct.pop_front().ok_or("a reply for a command that is over")?;
-        let mut flags = ResponseFlags::NONE;
+        let asked = self.direct.front_mut().ok_or("a reply for a command that is over")?;
+        let flags = ResponseFlags::NONE.with_if(asked.nature == Nature::Bare, ResponseFlags::DURABILITY_NONE);
+        if asked.is_pack() && !asked.answer_next(Answer { reply: reply.to_vec(), flags }) {
+            return Ok(());
+        }
+        let Some(item) = self.direct.pop_front() else { return Ok(()) };
         match item.nature {
             Nature::OnLane(command) => self.on_lane_command(id, command, reply),
             Nature::Solo | Nature::Bare => {
                 self.solo = false;
                 self.stability.effect();
-                flags = flags.with_if(item.nature == Nature::Bare, ResponseFlags::DURABILITY_NONE);
                 if item.flushes_all() {
                     self.rewrite = Rewrite::Now;
                 }
@@ -317,7 +361,11 @@ impl Back {
             _ => {}
         }
         self.consume(&item);
-        self.reply(&item, reply, flags, events);
+        if item.is_pack() {
+            self.reply_to_all(&item, &[], events);
+        } else {
+            self.reply(&item, reply, flags, events);
+        }
         if item.has(RequestFlags::RELEASE) && self.direct.is_empty() {
             self.close(id, events);
         }
@@ -335,25 +383,111 @@ impl Back {
         }
     }
 
-    /// A request is over.
+    /// A request is over, with this to all that it asked.
     pub(super) fn reply(&mut self, item: &Item, reply: &[u8], flags: ResponseFlags, events: &mut BackEvents) {
         let Some(ticket) = item.ticket else { return };
-        self.counters.executed += 1;
         let failed = is_error(reply);
-        if failed && item.has(RequestFlags::EARLY) {
-            self.counters.late_errors += 1;
-            let (session, seq) = (item.session, item.seq);
-            events.push(BackEvent::LateError(LateError {
-                session,
-                seq,
-                error: line(reply),
-                commands: item.words(),
-            }));
+        if failed && item.is_pack() {
+            (0..item.request.len())
+                .for_each(|command| self.note_late(item, command..command + 1, reply, events));
+        } else if failed {
+            self.note_late(item, 0..item.request.len(), reply, events);
         }
-        let flags = flags.with_if(self.health.obstacle.is_empty(), ResponseFlags::EARLY_ALLOWED);
+        let flags = self.with_word_of_early(flags);
         let mut response = std::mem::take(&mut self.scratch);
         response.clear();
         self.write_reply(item, ticket, reply, flags, &mut response);
+        self.respond(ticket, failed, response, events);
+    }
+
+    /// A request is over, with these replies to its commands; of a pack, to those that have no answer yet.
+    pub(super) fn reply_to_all(&mut self, item: &Item, replies: &[&[u8]], events: &mut BackEvents) {
+        if item.is_pack() {
+            return self.reply_to_parts(item, replies, ResponseFlags::NONE, events);
+        }
+        let mut whole = Vec::new();
+        if item.is_transaction() {
+            write_header(&mut whole, item.request.len());
+        }
+        replies.iter().for_each(|reply| whole.extend_from_slice(reply));
+        self.reply(item, &whole, ResponseFlags::NONE, events);
+    }
+
+    /// A pack is over: what its parts were answered before, and `replies`, with `flags`, for the others.
+    pub(super) fn reply_to_parts(
+        &mut self,
+        item: &Item,
+        replies: &[&[u8]],
+        flags: ResponseFlags,
+        events: &mut BackEvents,
+    ) {
+        let Some(ticket) = item.ticket else { return };
+        let mut fresh = replies.iter().copied();
+        let mut response = std::mem::take(&mut self.scratch);
+        response.clear();
+        pack::write_pack_response(&mut response, self.with_word_of_early(ResponseFlags::NONE));
+        let names_and_heads = pack::response_bytes(item.answers.len()) + item.answers.len() * NAME_BYTES;
+        let mut room = self.config.reply_bytes_max.saturating_sub(names_and_heads);
+        let mut failed = false;
+        for (command, known) in item.answers.iter().enumerate() {
+            let (reply, flags) = match known {
+                Some(answer) => (answer.reply.as_slice(), answer.flags),
+                None => (fresh.next().unwrap_or_default(), flags),
+            };
+            if is_error(reply) {
+                failed = true;
+                self.note_late(item, command..command + 1, reply, events);
+            }
+            let flags = self.with_word_of_early(flags);
+            let owner = (item.session, item.request.part(command).connection);
+            let name = ticket | (command as u64 + 1) << PART_NAME_SHIFT;
+            pack::write_response_part(&mut response, |out| {
+                room -= self.write_within(room, owner, name, (reply, flags), out);
+            });
+        }
+        self.counters.packed += item.answers.len() as u64;
+        self.respond(ticket, failed, response, events);
+    }
+
+    /// Writes a reply, or what it is asked for by if there is no room for it; returns how much room it took.
+    fn write_within(
+        &mut self,
+        room: usize,
+        owner: (SessionId, u32),
+        name: u64,
+        (reply, flags): (&[u8], ResponseFlags),
+        out: &mut Vec<u8>,
+    ) -> usize {
+        if reply.len() <= room {
+            write_response(out, flags, reply);
+            return reply.len();
+        }
+        let bytes_max = self.config.parts_bytes_max;
+        if self.parts.keep_reply(owner, name, reply, 0, bytes_max) {
+            write_part(out, flags, name, &[]);
+        } else {
+            write_response(out, flags, &error_reply(&too_large(reply, bytes_max)));
+        }
+        0
+    }
+
+    /// An answer that was given early turned out to be wrong.
+    fn note_late(&mut self, item: &Item, commands: Range<usize>, reply: &[u8], events: &mut BackEvents) {
+        if item.has(RequestFlags::EARLY) {
+            self.counters.late_errors += 1;
+            let commands = commands.map(|command| item.words(command)).collect();
+            let (session, seq, error) = (item.session, item.seq, line(reply));
+            events.push(BackEvent::LateError(LateError { session, seq, error, commands }));
+        }
+    }
+
+    fn with_word_of_early(&self, flags: ResponseFlags) -> ResponseFlags {
+        flags.with_if(self.health.obstacle.is_empty(), ResponseFlags::EARLY_ALLOWED)
+    }
+
+    /// Gives a response out, or keeps it until it can be.
+    fn respond(&mut self, ticket: u64, failed: bool, response: Vec<u8>, events: &mut BackEvents) {
+        self.counters.executed += 1;
         if let Some(effect) = self.hold_until {
             self.counters.held += 1;
             self.held.push_back(HeldReply { ticket, failed, response });
@@ -380,11 +514,7 @@ impl Back {
         if self.parts.keep_reply(item.owner(), ticket, reply, part_max, bytes_max) {
             return write_part(out, flags, ticket, &reply[..part_max]);
         }
-        let text = format!(
-            "ERR scotfree: the reply has {} bytes, which is over parts_bytes_max = {bytes_max}",
-            reply.len()
-        );
-        write_response(out, flags, &error_reply(&text));
+        write_response(out, flags, &error_reply(&too_large(reply, bytes_max)));
     }
 
     fn release_held(&mut self, events: &mut BackEvents) {
@@ -427,6 +557,10 @@ impl Back {
             events.push(BackEvent::Early { allowed: reason.is_empty(), reason });
         }
     }
+}
+
+fn too_large(reply: &[u8], bytes_max: usize) -> String {
+    format!("ERR scotfree: the reply has {} bytes, which is over parts_bytes_max = {bytes_max}", reply.len())
 }
 
 fn push_reply(ticket: u64, failed: bool, response: &[u8], events: &mut BackEvents) {

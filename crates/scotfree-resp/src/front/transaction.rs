@@ -172,7 +172,8 @@ impl ClientFront {
         let selects = transaction.selects();
         let must_wait = !selects.is_empty();
         let hook = if must_wait { Hook::Exec { selects } } else { Hook::None };
-        let request = FrontRequest { id: 0, kind, early: None, method: "EXEC", key_hash, payload };
+        let request =
+            FrontRequest { id: 0, kind, early: None, method: "EXEC", key_hash, shares: false, payload };
         if self.send(request, hook, actions) {
             self.state.watching = false;
             self.state.stalled = must_wait;

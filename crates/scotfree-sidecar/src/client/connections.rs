@@ -151,15 +151,15 @@ impl Connections {
     }
 
     /// A connection's socket is ready.
-    pub fn on_ready(&mut self, event: Event, upstream: &mut impl Upstream) {
+    pub fn on_ready(&mut self, event: Event) {
         let key = ConnectionKey(event.key);
         self.fronts.touch(key);
         if event.readable || event.error {
-            self.read(key, upstream);
+            self.read(key);
         }
     }
 
-    fn read(&mut self, key: ConnectionKey, upstream: &mut impl Upstream) {
+    fn read(&mut self, key: ConnectionKey) {
         let Some(socket) = self.sockets.get_mut(&key) else { return };
         if !self.fronts.admits(key) {
             // It was ready before the others took the room; it is watched no more from the end of this turn.
@@ -168,7 +168,7 @@ impl Connections {
         let called = now_realtime();
         match socket.stream.read(&mut self.buffer) {
             Ok(0) => self.fronts.on_input_end(key),
-            Ok(count) => self.fronts.on_bytes(called, key, &self.buffer[..count], upstream),
+            Ok(count) => self.fronts.on_bytes(called, key, &self.buffer[..count]),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(_) => self.drop_connection(key),
         }

@@ -10,6 +10,9 @@ pub(super) fn outcome_unknown(reason: ClosedReason) -> String {
     format!("the session with the server has ended, because {}; the outcome is unknown", cause(reason))
 }
 
+/// What a command is answered that comes behind the end of its session.
+pub(super) const OVER: &str = "ERR scotfree: the session with the server has ended";
+
 /// What a command is answered whose session has ended before it was sent.
 pub(super) fn not_sent(reason: ClosedReason) -> String {
     if reason == ClosedReason::Server(CloseReason::NoMemory) {

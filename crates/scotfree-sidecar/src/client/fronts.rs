@@ -4,6 +4,7 @@
 //! Invariant: a connection that does not read its replies, or whose session has no credit, is not read
 //! either; memory per connection stays bounded.
 
+mod packing;
 #[cfg(test)]
 mod tests;
 
@@ -12,14 +13,15 @@ use super::early_rules::EarlyRules;
 use super::ended::{not_sent, outcome_unknown};
 use super::input::{InputBudget, LITTLE_BYTES_MAX};
 use super::learn::Told;
-use super::sessions::{ConnectionKey, Flight, Sessions};
-use super::{as_read, ClientSidecarConfig};
+use super::sessions::{Asker, ConnectionKey, Flight, Sessions, SharedSession};
+use super::ClientSidecarConfig;
 use crate::notices::Notices;
 use scotfree_core::Nanos;
 use scotfree_resp::front::{ClientFront, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity};
+use scotfree_resp::payload::pack::{unpack, PackBuilder};
 use scotfree_rpc::metrics::MetricsText;
-use scotfree_rpc::{CallLabel, ClientEvent, SessionHandle, StartError, Upstream};
-use scotfree_session::{ClosedReason, Mode, Request, SubmitError};
+use scotfree_rpc::{ClientEvent, SessionHandle, StartError, Upstream};
+use scotfree_session::ClosedReason;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -88,10 +90,14 @@ pub(super) struct Fronts {
     touched: BTreeSet<ConnectionKey>,
     closed: FrontCounters,
     tunnels_asked: Vec<TunnelAsked>,
-    /// Sessions whose connections are gone, and what is still to be said in them.
-    released: Vec<(SessionHandle, Option<FrontRequest>)>,
+    /// What is still to be said of connections that are gone, and in which sessions.
+    released: Vec<(SessionHandle, FrontRequest)>,
     input: InputBudget,
-    idle_sessions_max: usize,
+    pack: PackBuilder,
+    packs: u64,
+    packed: u64,
+    /// Connections that have something to send and no session any more.
+    orphans: BTreeSet<ConnectionKey>,
     notices: Notices,
     reading: bool,
 }
@@ -103,7 +109,7 @@ impl Fronts {
             early_rules: EarlyRules::default(),
             coverage,
             connections: BTreeMap::new(),
-            sessions: Sessions::default(),
+            sessions: Sessions::new(config.sessions_max, config.connections_per_session),
             configs: config.listeners.iter().map(|listener| front(listener.early.clone())).collect(),
             told,
             description_asked_at: Nanos(0),
@@ -112,7 +118,10 @@ impl Fronts {
             tunnels_asked: Vec::new(),
             released: Vec::new(),
             input: InputBudget::new(config.input_bytes_max),
-            idle_sessions_max: config.idle_sessions_max,
+            pack: PackBuilder::default(),
+            packs: 0,
+            packed: 0,
+            orphans: BTreeSet::new(),
             notices: config.notices.clone(),
             reading: true,
         }
@@ -136,13 +145,15 @@ impl Fronts {
         peer: Peer,
         upstream: &mut impl Upstream,
     ) -> Result<(), StartError> {
-        let (session, number) = if let Some(found) = self.sessions.take_idle(key) {
-            found
-        } else {
-            let session = upstream.start_session(self.coverage.options())?;
-            self.sessions.insert(session, key);
-            (session, 1)
+        let session = match self.sessions.find() {
+            Some(session) => session,
+            None => {
+                let session = upstream.start_session(self.coverage.options())?;
+                self.sessions.insert(session);
+                session
+            }
         };
+        let number = self.sessions.join(session, key);
         let mut identity = Identity::new(number, peer.id);
         identity.address = peer.address;
         identity.listener = peer.local;
@@ -172,20 +183,13 @@ impl Fronts {
     }
 
     /// A client has sent bytes; `called` is when its call began, in real time.
-    pub fn on_bytes(
-        &mut self,
-        called: Nanos,
-        key: ConnectionKey,
-        bytes: &[u8],
-        upstream: &mut impl Upstream,
-    ) {
+    pub fn on_bytes(&mut self, called: Nanos, key: ConnectionKey, bytes: &[u8]) {
         let now_ms = self.server_time_ms(called);
         let mut actions = Vec::new();
         let Some(connection) = self.connections.get_mut(&key) else { return };
         connection.called = called;
         connection.front.on_bytes(now_ms, bytes, &mut actions);
         self.act(key, actions);
-        self.submit_one(called, key, upstream);
         self.count_input(key);
     }
 
@@ -202,7 +206,11 @@ impl Fronts {
         let Some(mut connection) = self.connections.remove(&key) else { return };
         self.input.forget(key, connection.held);
         self.closed.add(connection.front.counters());
-        self.released.push((connection.session, connection.front.farewell()));
+        if let Some(session) = self.sessions.get_mut(connection.session) {
+            session.users.remove(&key);
+            session.ready.remove(&key);
+        }
+        self.released.extend(connection.front.farewell().map(|farewell| (connection.session, farewell)));
     }
 
     // ---- sessions
@@ -220,7 +228,7 @@ impl Fronts {
             ClientEvent::Opened { session, .. } => {
                 if let Some(session) = self.sessions.get_mut(session) {
                     session.open = true;
-                    self.touched.extend(session.owner);
+                    self.touched.extend(&session.users);
                 }
             }
             ClientEvent::Completed { session, reply } if session == control => {
@@ -230,25 +238,43 @@ impl Fronts {
                 }
             }
             ClientEvent::Completed { session, reply } => {
-                let flight = self.sessions.get_mut(session).and_then(|session| session.flights.pop_front());
-                let Some(flight) = flight else { return };
-                let mut actions = Vec::new();
-                if let Some(connection) = self.connections.get_mut(&flight.connection) {
-                    let front = &mut connection.front;
-                    match (reply.bytes, flight.early) {
-                        (Some(bytes), _) => front.on_response(now_ms, flight.id, bytes, &mut actions),
-                        (None, Some(early)) => front.on_early(now_ms, flight.id, early, &mut actions),
-                        (None, None) => {
-                            let text = "the reply is gone; whether the command ran can be seen in the data";
-                            front.on_failure(now_ms, flight.id, text, &mut actions);
-                        }
-                    }
-                }
-                self.act(flight.connection, actions);
+                let Some(flight) = self.sessions.get_mut(session).and_then(SharedSession::land) else {
+                    return;
+                };
+                self.on_completed(now_ms, &flight, reply.bytes);
             }
             ClientEvent::Closed { session, reason, .. } => {
                 self.on_session_closed(now_ms, session, reason);
             }
+        }
+    }
+
+    /// What a request was answered, if not by devices alone, goes to those whose commands it carried.
+    fn on_completed(&mut self, now_ms: i64, flight: &Flight, bytes: Option<&[u8]>) {
+        let count = flight.count();
+        let responses = match bytes {
+            Some(bytes) if count > 1 => unpack(bytes, count).map(Some),
+            Some(bytes) => Ok(Some(vec![bytes])),
+            None => Ok(None),
+        };
+        for (at, asker) in flight.askers().enumerate() {
+            let mut actions = Vec::new();
+            if let Some(connection) = self.connections.get_mut(&asker.connection) {
+                let front = &mut connection.front;
+                match (&responses, asker.early) {
+                    (Ok(Some(all)), _) => front.on_response(now_ms, asker.id, all[at], &mut actions),
+                    (Ok(None), Some(early)) => front.on_early(now_ms, asker.id, early, &mut actions),
+                    (Ok(None), None) => {
+                        let text = "the reply is gone; whether the command ran can be seen in the data";
+                        front.on_failure(now_ms, asker.id, text, &mut actions);
+                    }
+                    (Err(error), _) => {
+                        let text = format!("the server's sidecar answered {count} commands wrongly: {error}");
+                        front.on_failure(now_ms, asker.id, &text, &mut actions);
+                    }
+                }
+            }
+            self.act(asker.connection, actions);
         }
     }
 
@@ -269,24 +295,26 @@ impl Fronts {
     fn on_session_closed(&mut self, now_ms: i64, session: SessionHandle, reason: ClosedReason) {
         let Some(session) = self.sessions.remove(session) else { return };
         let text = outcome_unknown(reason);
-        for flight in session.flights {
+        for asker in session.flights.iter().flat_map(Flight::askers) {
             let mut actions = Vec::new();
-            if let Some(connection) = self.connections.get_mut(&flight.connection) {
-                connection.front.on_failure(now_ms, flight.id, &text, &mut actions);
+            if let Some(connection) = self.connections.get_mut(&asker.connection) {
+                connection.front.on_failure(now_ms, asker.id, &text, &mut actions);
             }
-            self.act(flight.connection, actions);
+            self.act(asker.connection, actions);
         }
-        let mut actions = Vec::new();
-        if let Some(connection) = session.owner.and_then(|key| self.connections.get_mut(&key)) {
-            let error = not_sent(reason);
-            // A client that was never let in and has not asked yet is told when it asks.
-            connection.closing = session.open || !connection.waiting.is_empty();
-            connection.refusal = Some(error.clone());
-            for request in std::mem::take(&mut connection.waiting) {
-                connection.front.on_refusal(now_ms, request.id, &error, &mut actions);
+        let error = not_sent(reason);
+        for key in &session.users {
+            let mut actions = Vec::new();
+            if let Some(connection) = self.connections.get_mut(key) {
+                // A client that was never let in and has not asked yet is told when it asks.
+                connection.closing = session.open || !connection.waiting.is_empty();
+                connection.refusal = Some(error.clone());
+                for request in std::mem::take(&mut connection.waiting) {
+                    connection.front.on_refusal(now_ms, request.id, &error, &mut actions);
+                }
             }
+            self.act(*key, actions);
         }
-        self.touched.extend(session.owner);
     }
 
     fn act(&mut self, key: ConnectionKey, actions: Vec<FrontAction>) {
@@ -294,87 +322,15 @@ impl Fronts {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         for action in actions {
             match action {
-                FrontAction::Request(request) => connection.waiting.push_back(request),
+                FrontAction::Request(request) => {
+                    connection.waiting.push_back(request);
+                    let session = self.sessions.get_mut(connection.session);
+                    session.map_or(&mut self.orphans, |session| &mut session.ready).insert(key);
+                }
                 FrontAction::Close => connection.closing = true,
                 FrontAction::Tunnel { setup, setup_replies, bytes } => {
                     self.tunnels_asked.push(TunnelAsked { key, setup, setup_replies, bytes });
                 }
-            }
-        }
-    }
-
-    /// Sends the requests for which there is credit; `now` in real time.
-    pub fn submit(&mut self, now: Nanos, upstream: &mut impl Upstream) {
-        let keys: Vec<ConnectionKey> = self.touched.iter().copied().collect();
-        for key in keys {
-            self.submit_one(now, key, upstream);
-        }
-        self.release(upstream);
-    }
-
-    fn submit_one(&mut self, now: Nanos, key: ConnectionKey, upstream: &mut impl Upstream) {
-        let now_ms = self.server_time_ms(now);
-        let Some(connection) = self.connections.get_mut(&key) else { return };
-        let mut failed = Vec::new();
-        while let Some(request) = connection.waiting.front() {
-            let label = CallLabel { called: connection.called, ..CallLabel::new(request.method) };
-            let asked = Request {
-                kind: request.kind,
-                mode: if request.early.is_some() { Mode::Early } else { Mode::Covered },
-                fixed_reply: request.early.is_some(),
-                relaxed: false,
-                traced: false,
-                key_hash: request.key_hash,
-                payload: &request.payload,
-            };
-            match upstream.submit(connection.session, asked, label) {
-                Ok(_) => {
-                    let flight = Flight { connection: key, id: request.id, early: request.early };
-                    if let Some(session) = self.sessions.get_mut(connection.session) {
-                        session.flights.push_back(flight);
-                    }
-                }
-                Err(SubmitError::NotOpen | SubmitError::WindowFull) => break,
-                Err(SubmitError::TooLarge) => {
-                    failed.push((request.id, "ERR scotfree: the request is too large".to_owned()));
-                }
-                Err(SubmitError::Closed) => {
-                    let ended = || "ERR scotfree: the session with the server has ended".to_owned();
-                    failed.push((request.id, connection.refusal.clone().unwrap_or_else(ended)));
-                }
-            }
-            connection.waiting.pop_front();
-        }
-        let mut actions = Vec::new();
-        for (id, error) in failed {
-            connection.front.on_refusal(now_ms, id, &error, &mut actions);
-        }
-        if !actions.is_empty() {
-            self.act(key, actions);
-        }
-    }
-
-    /// Gives the sessions of gone connections to the next ones.
-    fn release(&mut self, upstream: &mut impl Upstream) {
-        for session in self.sessions.take_outdated() {
-            upstream.end_session(session);
-        }
-        for (handle, farewell) in std::mem::take(&mut self.released) {
-            let Some(session) = self.sessions.get_mut(handle) else { continue };
-            if let Some(request) = farewell {
-                let label = CallLabel::new(request.method);
-                match upstream.submit(handle, as_read(&request.payload), label) {
-                    Ok(_) => session.flights.push_back(Flight { connection: NOBODY, id: 0, early: None }),
-                    Err(SubmitError::WindowFull) => {
-                        self.released.push((handle, Some(request)));
-                        continue;
-                    }
-                    // It has nothing to forget.
-                    Err(SubmitError::NotOpen | SubmitError::TooLarge | SubmitError::Closed) => {}
-                }
-            }
-            if !self.sessions.give_back(handle, self.idle_sessions_max) {
-                upstream.end_session(handle);
             }
         }
     }
@@ -412,10 +368,6 @@ impl Fronts {
             self.input.pause(key);
         }
         let is_heard = self.reading && admits && !connection.input_ended && !connection.closing;
-        // Credit comes back with stability, which completes nothing: who waits for it asks every turn.
-        if !connection.waiting.is_empty() {
-            self.touched.insert(key);
-        }
         let to_read = is_heard && connection.front.wants_input() && connection.waiting.is_empty();
         Wish::Wait { to_read, to_write: !connection.front.output().is_empty() }
     }
@@ -524,6 +476,8 @@ impl Fronts {
             ("reads_total", "Commands sent as reads", counters.reads),
             ("bypasses_total", "Commands sent as bypass requests", counters.bypasses),
             ("tunnels_total", "Connections that became tunnels", counters.tunnels),
+            ("packs_total", "Requests that carried several commands", self.packs),
+            ("packed_total", "Commands that shared a request with others", self.packed),
             ("large_total", "Requests sent in parts", counters.large),
             ("over_limit_total", "Requests refused at a limit", counters.over_limit),
             (

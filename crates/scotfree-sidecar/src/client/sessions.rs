@@ -1,17 +1,18 @@
-//! The sessions that client connections use one after the other.
+//! The sessions that client connections share.
 //!
-//! Invariant: what completes is passed to the connection that asked, and to nobody if that is gone.
+//! Invariant: what completes is passed to the connection that asked, and to nobody if that is gone. A connection
+//! stays with its session, so what it asks is done in its order.
 
 use scotfree_rpc::SessionHandle;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Names a client connection; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ConnectionKey(pub u64);
 
-/// A request on its way.
+/// Whose command is on its way.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Flight {
+pub(super) struct Asker {
     pub connection: ConnectionKey,
     /// The front's name for it.
     pub id: u64,
@@ -19,50 +20,99 @@ pub(super) struct Flight {
     pub early: Option<&'static [u8]>,
 }
 
+/// A request on its way: of one command, or of several that share it.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub first: Asker,
+    pub others: Vec<Asker>,
+}
+
+impl Flight {
+    /// All whose commands it carries, in its order.
+    pub fn askers(&self) -> impl Iterator<Item = Asker> + '_ {
+        std::iter::once(self.first).chain(self.others.iter().copied())
+    }
+
+    /// How many commands it carries.
+    pub fn count(&self) -> usize {
+        1 + self.others.len()
+    }
+}
+
 /// One session.
 #[derive(Debug, Default)]
 pub(super) struct SharedSession {
     pub open: bool,
-    pub owner: Option<ConnectionKey>,
+    /// The connections that use it.
+    pub users: BTreeSet<ConnectionKey>,
+    /// Those of them that have something to send.
+    pub ready: BTreeSet<ConnectionKey>,
     /// How many connections have used it.
-    pub uses: u32,
+    uses: u32,
     pub flights: VecDeque<Flight>,
+    /// How many of the flights set out together, of each departure that is not back yet.
+    bursts: VecDeque<usize>,
+    /// Whose request led the last one that was sent.
+    pub served: Option<ConnectionKey>,
     /// It asks for what new sessions ask for no longer: no other connection uses it.
-    pub outdated: bool,
+    outdated: bool,
+    /// Its end is asked for.
+    ending: bool,
+}
+
+impl SharedSession {
+    /// So many flights have set out together.
+    pub fn set_out(&mut self, count: usize) {
+        if count > 0 {
+            self.bursts.push_back(count);
+        }
+    }
+
+    /// The oldest flight is over.
+    pub fn land(&mut self) -> Option<Flight> {
+        if let Some(left) = self.bursts.front_mut() {
+            *left -= 1;
+            if *left == 0 {
+                self.bursts.pop_front();
+            }
+        }
+        self.flights.pop_front()
+    }
 }
 
 /// All sessions that are used for clients.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sessions {
     all: BTreeMap<SessionHandle, SharedSession>,
-    idle: Vec<SessionHandle>,
+    sessions_max: usize,
+    connections_per_session: usize,
 }
 
 impl Sessions {
-    /// Adds a session that is being opened, for a connection.
-    pub fn insert(&mut self, handle: SessionHandle, owner: ConnectionKey) {
-        self.all.insert(handle, SharedSession { owner: Some(owner), uses: 1, ..SharedSession::default() });
+    /// No session. A further one is opened when all have so many connections, up to `sessions_max`.
+    pub fn new(sessions_max: usize, connections_per_session: usize) -> Sessions {
+        Sessions { all: BTreeMap::new(), sessions_max, connections_per_session }
     }
 
-    /// A session that waits for a connection, now that connection's; and the connection's number in it.
-    pub fn take_idle(&mut self, owner: ConnectionKey) -> Option<(SessionHandle, u32)> {
-        let handle = self.idle.pop()?;
-        let session = self.all.get_mut(&handle)?;
-        session.owner = Some(owner);
+    /// Adds a session that is being opened.
+    pub fn insert(&mut self, handle: SessionHandle) {
+        self.all.insert(handle, SharedSession::default());
+    }
+
+    /// The session for another connection; none if a further one is to be opened.
+    pub fn find(&self) -> Option<SessionHandle> {
+        let usable = || self.all.iter().filter(|(_, session)| !session.outdated);
+        let (handle, session) = usable().min_by_key(|(_, session)| session.users.len())?;
+        let has_room = session.users.len() < self.connections_per_session;
+        (has_room || usable().count() >= self.sessions_max).then_some(*handle)
+    }
+
+    /// A connection uses a session from now on; its number there.
+    pub fn join(&mut self, handle: SessionHandle, user: ConnectionKey) -> u32 {
+        let Some(session) = self.all.get_mut(&handle) else { return 0 };
+        session.users.insert(user);
         session.uses = session.uses.wrapping_add(1);
-        Some((handle, session.uses))
-    }
-
-    /// The connection is gone: the session waits for the next one. False if it is one too many.
-    pub fn give_back(&mut self, handle: SessionHandle, idle_max: usize) -> bool {
-        if let Some(session) = self.all.get_mut(&handle) {
-            session.owner = None;
-            if self.idle.len() >= idle_max || session.outdated {
-                return false;
-            }
-            self.idle.push(handle);
-        }
-        true
+        session.uses
     }
 
     /// New sessions ask for something else: those that are idle end, the others when their connections do.
@@ -72,13 +122,23 @@ impl Sessions {
         }
     }
 
-    /// Idle sessions that are to end.
+    /// Sessions that nobody will use any more, and that are to end.
     pub fn take_outdated(&mut self) -> Vec<SessionHandle> {
-        let all = &self.all;
-        let is_outdated = |handle: &SessionHandle| all.get(handle).is_some_and(|session| session.outdated);
-        let (outdated, idle) = std::mem::take(&mut self.idle).into_iter().partition(is_outdated);
-        self.idle = idle;
-        outdated
+        let over = |session: &SharedSession| {
+            session.outdated && !session.ending && session.users.is_empty() && session.flights.is_empty()
+        };
+        let over = self.all.iter_mut().filter(|(_, session)| over(session));
+        over.map(|(handle, session)| {
+            session.ending = true;
+            *handle
+        })
+        .collect()
+    }
+
+    /// Those in which somebody has something to send, and that have fewer departures under way.
+    pub fn due(&self, bursts_max: usize) -> Vec<SessionHandle> {
+        let is_due = |session: &SharedSession| !session.ready.is_empty() && session.bursts.len() < bursts_max;
+        self.all.iter().filter(|(_, session)| is_due(session)).map(|(handle, _)| *handle).collect()
     }
 
     pub fn get_mut(&mut self, handle: SessionHandle) -> Option<&mut SharedSession> {
@@ -86,7 +146,6 @@ impl Sessions {
     }
 
     pub fn remove(&mut self, handle: SessionHandle) -> Option<SharedSession> {
-        self.idle.retain(|idle| *idle != handle);
         self.all.remove(&handle)
     }
 

@@ -2,11 +2,14 @@
 
 use super::*;
 use scotfree_core::{DeviceId, SeqNum, SessionId, Tier};
+use scotfree_resp::codec::Args;
 use scotfree_resp::description::Description;
 use scotfree_resp::front::EarlyRule;
+use scotfree_resp::payload::pack::{write_pack_response, write_response_part};
 use scotfree_resp::payload::{write_response, RequestKind, RequestPayload, ResponseFlags};
-use scotfree_rpc::{Reply, SessionOptions};
-use scotfree_session::CompletedBy;
+use scotfree_rpc::{CallLabel, Reply, SessionOptions};
+use scotfree_session::{CompletedBy, Mode, Request, SubmitError};
+use scotfree_wire::PAYLOAD_BYTES_MAX;
 use std::collections::BTreeMap;
 
 const NOW: Nanos = Nanos::from_secs(1_700_000_000);
@@ -54,13 +57,24 @@ impl Listed {
         self.events.push_back(Happens::Completed(session, Some(payload)));
     }
 
-    /// The commands sent since the last time, one a line.
+    /// The oldest request of a session is answered part by part.
+    fn answers_parts(&mut self, session: SessionHandle, replies: &[&[u8]]) {
+        let mut payload = Vec::new();
+        write_pack_response(&mut payload, ResponseFlags::NONE);
+        for reply in replies {
+            write_response_part(&mut payload, |out| write_response(out, ResponseFlags::NONE, reply));
+        }
+        self.events.push_back(Happens::Completed(session, Some(payload)));
+    }
+
+    /// The commands sent since the last time, a request a line.
     fn take_sent(&mut self) -> Vec<String> {
         let text = |sent: Sent| {
             let payload = RequestPayload::parse(&sent.payload).expect("a front sends payloads");
-            let words = payload.all(&sent.payload).flat_map(|args| args.iter());
-            let words: Vec<_> = words.map(String::from_utf8_lossy).collect();
-            format!("{:?} {:?} {}", sent.kind, sent.mode, words.join(" "))
+            let command =
+                |args: Args<'_>| args.iter().map(String::from_utf8_lossy).collect::<Vec<_>>().join(" ");
+            let commands: Vec<_> = payload.all(&sent.payload).map(command).collect();
+            format!("{:?} {:?} {}", sent.kind, sent.mode, commands.join(", "))
         };
         self.sent.drain(..).map(text).collect()
     }
@@ -114,11 +128,24 @@ struct Bench {
 
 impl Bench {
     fn new(configure: impl FnOnce(&mut ClientSidecarConfig)) -> Bench {
+        Bench::told(Description::of_table(), configure)
+    }
+
+    /// The server's sidecar takes several commands in one request, and the first connection's session is open.
+    fn packing(credit: u32, configure: impl FnOnce(&mut ClientSidecarConfig)) -> Bench {
+        let mut bench = Bench::told(Description { packs: true, ..Description::of_table() }, configure);
+        bench.open(KEY);
+        bench.upstream.opens(FIRST, credit);
+        bench.turn();
+        bench
+    }
+
+    fn told(description: Description, configure: impl FnOnce(&mut ClientSidecarConfig)) -> Bench {
         let address = || "127.0.0.1:7".parse().expect("an address");
         let key = scotfree_wire::ClusterKey::from_bytes([1; 32]);
         let mut config = ClientSidecarConfig::new(address(), address(), address(), key);
         configure(&mut config);
-        let told = Told { description: Arc::new(Description::of_table()), ahead_ms: 0 };
+        let told = Told { description: Arc::new(description), ahead_ms: 0 };
         let fronts = Fronts::new(&config, told, Coverage::new(config.session, None));
         Bench { fronts, upstream: Listed::default() }
     }
@@ -128,8 +155,15 @@ impl Bench {
         self.fronts.open(key, peer, &mut self.upstream).expect("the upstream has room");
     }
 
+    /// A client's bytes come, and what may be sent is sent.
     fn says(&mut self, key: ConnectionKey, bytes: &[u8]) {
-        self.fronts.on_bytes(NOW, key, bytes, &mut self.upstream);
+        self.fronts.on_bytes(NOW, key, bytes);
+        self.fronts.submit(NOW, &mut self.upstream);
+    }
+
+    /// A client's bytes come, and nothing is sent yet.
+    fn hears(&mut self, key: ConnectionKey, bytes: &[u8]) {
+        self.fronts.on_bytes(NOW, key, bytes);
     }
 
     /// What a turn of the loop does before it writes to sockets.
@@ -227,6 +261,241 @@ fn a_session_serves_the_next_client_until_the_server_is_another_one() {
     bench.open(KEY);
     assert_eq!(bench.upstream.asked.len(), 2);
     assert_eq!(bench.upstream.asked[1].tier, Tier::NONE, "nobody is asked to acknowledge");
+}
+
+#[test]
+fn commands_that_wait_together_share_a_request_and_each_gets_its_reply() {
+    let mut bench = Bench::packing(9, |_| ());
+    bench.says(KEY, b"SET a 1\r\nINCR n\r\nGET a\r\nGET b\r\nSET c 3\r\n");
+    let sent = bench.upstream.take_sent();
+    assert_eq!(
+        sent,
+        ["Update Covered SET a 1, INCR n", "Read Covered GET a, GET b", "Update Covered SET c 3"]
+    );
+    assert_eq!(bench.fronts.outstanding(), 3, "requests, not commands");
+    bench.upstream.answers_parts(FIRST, &[b"+OK\r\n", b"-ERR no\r\n"]);
+    bench.turn();
+    assert_eq!(bench.read(KEY), "+OK\r\n-ERR no\r\n", "an error ends nothing but its command");
+    bench.upstream.answers_parts(FIRST, &[b"$1\r\n1\r\n", b"$-1\r\n"]);
+    bench.upstream.answers(FIRST, b"+OK\r\n");
+    bench.turn();
+    assert_eq!(bench.read(KEY), "$1\r\n1\r\n$-1\r\n+OK\r\n");
+    assert_eq!(bench.fronts.wish(KEY), Wish::Wait { to_read: true, to_write: false });
+}
+
+#[test]
+fn what_has_a_state_of_its_own_goes_alone_and_nothing_overtakes_it() {
+    let mut bench = Bench::packing(99, |_| ());
+    bench.says(
+        KEY,
+        b"SET a 1\r\nWATCH a\r\nSET b 1\r\nSET b 2\r\nMULTI\r\nSET c 1\r\nSET c 2\r\nEXEC\r\nSET d 1\r\n",
+    );
+    let sent = bench.upstream.take_sent();
+    assert_eq!(
+        sent,
+        [
+            "Update Covered SET a 1",
+            "Read Covered WATCH a",
+            "Update Covered SET b 1, SET b 2",
+            "Bypass Covered SET c 1, SET c 2",
+            "Update Covered SET d 1"
+        ],
+        "the fourth is the transaction"
+    );
+}
+
+#[test]
+fn a_pack_fills_a_packet_and_no_more() {
+    let mut bench = Bench::packing(99, |_| ());
+    let set = [&b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$100\r\n"[..], &[b'x'; 100], b"\r\n"].concat();
+    bench.says(KEY, &set.repeat(16));
+    let sizes: Vec<usize> = bench.upstream.sent.iter().map(|sent| sent.payload.len()).collect();
+    assert_eq!(sizes.len(), 2, "{sizes:?}");
+    assert!(sizes.iter().all(|size| *size <= PAYLOAD_BYTES_MAX), "{sizes:?}");
+    assert!(sizes[0] + set.len() + 10 > PAYLOAD_BYTES_MAX, "one more would have no room: {sizes:?}");
+}
+
+#[test]
+fn an_acknowledged_pack_answers_all_its_early_commands_and_no_covered_one() {
+    let mut bench =
+        Bench::packing(9, |config| config.listeners[0].early = EarlyRule::Prefixes(vec![b"e".to_vec()]));
+    bench.says(KEY, b"SET e1 1\r\nSET e2 1\r\nSET c 1\r\nSET e3 1\r\n");
+    let sent = bench.upstream.take_sent();
+    assert_eq!(sent, ["Update Early SET e1 1, SET e2 1", "Update Covered SET c 1", "Update Early SET e3 1"]);
+    bench.upstream.events.push_back(Happens::Completed(FIRST, None));
+    bench.turn();
+    assert_eq!(bench.read(KEY), "+OK\r\n+OK\r\n");
+    bench.upstream.answers(FIRST, b"+OK\r\n");
+    bench.upstream.events.push_back(Happens::Completed(FIRST, None));
+    bench.turn();
+    assert_eq!(bench.read(KEY), "+OK\r\n+OK\r\n");
+}
+
+#[test]
+fn a_pack_waits_for_credit_whole_and_what_ends_its_session_ends_all_its_commands() {
+    let mut bench = Bench::packing(1, |_| ());
+    bench.says(KEY, b"SET a 1\r\nSET b 2\r\n");
+    bench.says(KEY, b"SET c 3\r\n");
+    assert_eq!(bench.upstream.take_sent(), ["Update Covered SET a 1, SET b 2"]);
+    bench.says(KEY, b"SET d 4\r\n");
+    bench.upstream.credit.insert(FIRST, 1);
+    bench.turn();
+    assert_eq!(
+        bench.upstream.take_sent(),
+        ["Update Covered SET c 3, SET d 4"],
+        "what came meanwhile goes along"
+    );
+    bench.upstream.events.push_back(Happens::Closed(FIRST, ClosedReason::Unreachable));
+    bench.turn();
+    let said = bench.read(KEY);
+    assert!(said.contains("the outcome is unknown") && said.matches("-ERR").count() == 1, "{said}");
+}
+
+#[test]
+fn an_answer_with_fewer_replies_than_commands_ends_the_connection() {
+    let mut bench = Bench::packing(9, |_| ());
+    bench.says(KEY, b"SET a 1\r\nSET b 2\r\n");
+    bench.upstream.answers_parts(FIRST, &[b"+OK\r\n"]);
+    bench.turn();
+    let said = bench.read(KEY);
+    assert!(said.starts_with("-ERR scotfree: the server's sidecar answered 2 commands wrongly"), "{said}");
+    assert_eq!(bench.fronts.wish(KEY), Wish::Close);
+}
+
+#[test]
+fn what_is_said_to_a_whole_pack_is_said_to_each_of_its_commands() {
+    let mut bench = Bench::packing(9, |_| ());
+    bench.says(KEY, b"SET a 1\r\nSET b 2\r\n");
+    bench.upstream.answers(FIRST, b"-ERR all\r\n");
+    bench.turn();
+    assert_eq!(bench.read(KEY), "-ERR all\r\n-ERR all\r\n");
+}
+
+#[test]
+fn connections_share_a_session_and_requests_and_each_gets_its_own_replies() {
+    let mut bench = Bench::packing(9, |_| ());
+    bench.open(OTHER);
+    assert_eq!(bench.upstream.asked.len(), 1, "there is room in the first session");
+    bench.hears(KEY, b"SET a 1\r\nGET a\r\n");
+    bench.hears(OTHER, b"SET b 1\r\nSET c 1\r\n");
+    bench.turn();
+    assert_eq!(
+        bench.upstream.take_sent(),
+        ["Update Covered SET a 1, SET b 1, SET c 1", "Read Covered GET a"]
+    );
+    let replies: &[&[u8]] = &[b"+OK\r\n", b"-ERR b\r\n", b"-ERR c\r\n"];
+    bench.upstream.answers_parts(FIRST, replies);
+    bench.upstream.answers(FIRST, b"$1\r\n1\r\n");
+    bench.turn();
+    assert_eq!(bench.read(KEY), "+OK\r\n$1\r\n1\r\n");
+    assert_eq!(bench.read(OTHER), "-ERR b\r\n-ERR c\r\n");
+}
+
+#[test]
+fn what_comes_while_departures_are_under_way_makes_the_next_one_larger() {
+    let mut bench = Bench::packing(99, |_| ());
+    bench.open(OTHER);
+    for count in 1..=4 {
+        bench.says(KEY, b"SET a 1\r\n");
+        assert_eq!(bench.upstream.take_sent().len(), 1, "{count} departures may be under way");
+    }
+    bench.says(KEY, b"SET a 3\r\n");
+    bench.says(OTHER, b"SET b 1\r\n");
+    bench.says(KEY, b"GET a\r\n");
+    assert!(bench.upstream.take_sent().is_empty(), "and no more");
+    assert_eq!(bench.fronts.wish(KEY), Wish::Wait { to_read: false, to_write: false });
+    bench.upstream.answers(FIRST, b"+OK\r\n");
+    bench.turn();
+    let sent = bench.upstream.take_sent();
+    assert_eq!(sent, ["Update Covered SET b 1, SET a 3", "Read Covered GET a"], "who has led is last");
+    assert_eq!(bench.read(KEY), "+OK\r\n");
+    assert_eq!(bench.fronts.wish(KEY), Wish::Wait { to_read: true, to_write: false }, "it is read again");
+    for _ in 0..3 {
+        bench.upstream.answers(FIRST, b"+OK\r\n");
+    }
+    bench.turn();
+    for line in [b"SET b 2\r\n", b"SET b 3\r\n", b"SET b 4\r\n"] {
+        bench.says(OTHER, line);
+        assert_eq!(bench.upstream.take_sent().len(), 1);
+    }
+    bench.upstream.answers_parts(FIRST, &[b"+OK\r\n", b"+OK\r\n"]);
+    bench.turn();
+    bench.says(OTHER, b"SET b 5\r\n");
+    assert!(bench.upstream.take_sent().is_empty(), "a departure is back when all of it is");
+    bench.upstream.answers(FIRST, b"$1\r\n3\r\n");
+    bench.turn();
+    assert_eq!(bench.upstream.take_sent(), ["Update Covered SET b 5"]);
+}
+
+#[test]
+fn who_sends_much_holds_nobody_up() {
+    let mut bench = Bench::packing(2, |_| ());
+    bench.open(OTHER);
+    let set = [&b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$100\r\n"[..], &[b'x'; 100], b"\r\n"].concat();
+    bench.hears(KEY, &set.repeat(100));
+    bench.hears(OTHER, b"GET a\r\nSET b 1\r\n");
+    bench.turn();
+    let sent = bench.upstream.take_sent();
+    assert!(sent[0].starts_with("Update Covered SET key xxx") && sent[1] == "Read Covered GET a", "{sent:?}");
+    bench.upstream.answers_parts(FIRST, &[&b"+OK\r\n"[..]; 10]);
+    bench.upstream.credit.insert(FIRST, 2);
+    bench.turn();
+    let sent = bench.upstream.take_sent();
+    assert!(sent[0].ends_with("SET b 1") || sent[1].ends_with("SET b 1"), "{sent:?}");
+}
+
+#[test]
+fn what_was_taken_from_a_connection_that_is_gone_is_done_and_answered_to_nobody() {
+    let mut bench = Bench::packing(9, |_| ());
+    bench.open(OTHER);
+    bench.hears(KEY, b"SET a 1\r\n");
+    bench.hears(OTHER, b"INCR n\r\n");
+    bench.turn();
+    bench.fronts.close(KEY);
+    bench.upstream.answers_parts(FIRST, &[b"+OK\r\n", b":1\r\n"]);
+    bench.turn();
+    assert_eq!(bench.upstream.take_sent(), ["Update Covered SET a 1, INCR n"]);
+    assert_eq!(bench.read(OTHER), ":1\r\n");
+    // What was not taken is not sent any more.
+    bench.open(KEY);
+    bench.hears(KEY, b"SET a 2\r\n");
+    bench.fronts.close(KEY);
+    bench.turn();
+    assert!(bench.upstream.take_sent().is_empty() && bench.upstream.ended.is_empty());
+}
+
+#[test]
+fn the_end_of_a_session_is_that_of_its_connections_alone() {
+    let mut bench = Bench::packing(9, |config| config.connections_per_session = 2);
+    let third = ConnectionKey(72);
+    bench.open(OTHER);
+    bench.open(third);
+    assert_eq!(bench.upstream.asked.len(), 2, "the first session has its connections");
+    bench.upstream.opens(SessionHandle::numbered(2), 9);
+    bench.says(KEY, b"SET a 1\r\n");
+    bench.says(third, b"SET c 1\r\n");
+    bench.upstream.events.push_back(Happens::Closed(FIRST, ClosedReason::Unreachable));
+    bench.turn();
+    let said = [KEY, OTHER, third].map(|key| (bench.read(key), bench.fronts.wish(key)));
+    assert!(said[0].0.contains("the outcome is unknown") && said[0].1 == Wish::Close, "{said:?}");
+    assert!(said[1].0.is_empty() && said[1].1 == Wish::Close, "{said:?}");
+    assert_eq!(said[2].1, Wish::Wait { to_read: true, to_write: false });
+    bench.turn();
+    assert_eq!(bench.upstream.take_sent().len(), 2, "the third one's was sent");
+    bench.open(ConnectionKey(73));
+    assert_eq!(bench.upstream.asked.len(), 2, "the session that is left has room");
+    bench.open(ConnectionKey(74));
+    assert_eq!(bench.upstream.asked.len(), 3);
+}
+
+#[test]
+fn behind_sessions_max_the_sessions_have_more_connections() {
+    let mut bench =
+        Bench::packing(9, |config| (config.sessions_max, config.connections_per_session) = (2, 1));
+    for key in 80..90 {
+        bench.open(ConnectionKey(key));
+    }
+    assert_eq!(bench.upstream.asked.len(), 2);
 }
 
 #[test]

@@ -1,0 +1,228 @@
+//! What is sent when, and what shares a request.
+//!
+//! Invariant: a connection's requests are sent in their order. Nobody waits for a timer: what waits is sent as soon
+//! as its session has fewer than [`BURSTS_MAX`] departures under way, all of it together, so what comes meanwhile
+//! makes the next departure larger. Connections lead requests in turn, so one that sends much holds nobody up.
+
+use super::super::{as_read, ended};
+use super::{Asker, ConnectionKey, Flight, Fronts, NOBODY};
+use scotfree_core::{KeyHash, Nanos};
+use scotfree_resp::front::FrontRequest;
+use scotfree_resp::payload::pack::PackBuilder;
+use scotfree_rpc::{CallLabel, SessionHandle, Upstream};
+use scotfree_session::{Mode, Request, SubmitError};
+use scotfree_wire::PAYLOAD_BYTES_MAX;
+use std::collections::{BTreeSet, VecDeque};
+
+/// How many departures of a session may be under way.
+const BURSTS_MAX: usize = 4;
+
+/// How many connections are asked for requests that could share one.
+const COMPANIONS_MAX: usize = 64;
+
+/// Why nothing more is sent in a session now, or this request never.
+enum Unsent {
+    NotNow,
+    Refused(String),
+}
+
+impl Fronts {
+    /// Sends what may be sent now; `now` in real time.
+    pub fn submit(&mut self, now: Nanos, upstream: &mut impl Upstream) {
+        for key in std::mem::take(&mut self.orphans) {
+            let Some(connection) = self.connections.get(&key) else { continue };
+            let error = connection.refusal.clone().unwrap_or_else(|| ended::OVER.to_owned());
+            self.refuse(now, &[(key, connection.waiting.len())], &error);
+        }
+        // Credit comes back with stability, which completes nothing: who waits for it asks every turn.
+        for session in self.sessions.due(BURSTS_MAX) {
+            self.depart(now, session, upstream);
+        }
+        self.say_farewells(upstream);
+    }
+
+    /// Sends all that a session's connections wait to send, as far as it has credit.
+    fn depart(&mut self, now: Nanos, handle: SessionHandle, upstream: &mut impl Upstream) {
+        let Some(session) = self.sessions.get_mut(handle) else { return };
+        let ready = std::mem::take(&mut session.ready);
+        let first = session.served.map_or(ConnectionKey(0), |key| ConnectionKey(key.0 + 1));
+        let mut queue: VecDeque<ConnectionKey> =
+            ready.range(first..).chain(ready.range(..first)).copied().collect();
+        let mut count = 0;
+        while let Some(leader) = queue.front() {
+            if self.connections.get(leader).is_none_or(|connection| connection.waiting.is_empty()) {
+                queue.pop_front();
+                continue;
+            }
+            let taken = self.gather(&queue);
+            match self.send(handle, &taken, upstream) {
+                Ok(()) => count += 1,
+                Err(Unsent::NotNow) => break,
+                Err(Unsent::Refused(error)) => self.refuse(now, &taken, &error),
+            }
+            self.requeue(&mut queue, &taken);
+        }
+        if let Some(session) = self.sessions.get_mut(handle) {
+            session.ready.extend(queue);
+            session.set_out(count);
+        }
+    }
+
+    /// Who has nothing more to send leaves the queue, and who has led goes to its end.
+    fn requeue(&self, queue: &mut VecDeque<ConnectionKey>, taken: &[(ConnectionKey, usize)]) {
+        let leader = queue.pop_front();
+        let is_done = |key: &ConnectionKey| {
+            self.connections.get(key).is_none_or(|connection| connection.waiting.is_empty())
+        };
+        let companions: BTreeSet<ConnectionKey> = taken.iter().skip(1).map(|(key, _)| *key).collect();
+        for at in (0..queue.len().min(COMPANIONS_MAX)).rev() {
+            if companions.contains(&queue[at]) && is_done(&queue[at]) {
+                queue.remove(at);
+            }
+        }
+        queue.extend(leader.filter(|key| !is_done(key)));
+    }
+
+    /// How many of whose first requests are to be sent together: those of the first in the queue, and what of the
+    /// next may share a packet with them. Several are packed.
+    fn gather(&mut self, queue: &VecDeque<ConnectionKey>) -> Vec<(ConnectionKey, usize)> {
+        self.pack.clear();
+        let alone = vec![(queue[0], 1)];
+        let first = self.connections.get(&queue[0]).and_then(|connection| connection.waiting.front());
+        let Some(first) = first.filter(|first| first.shares && self.told.description.packs) else {
+            return alone;
+        };
+        let mut taken = Vec::new();
+        for key in queue.iter().take(COMPANIONS_MAX) {
+            let Some(connection) = self.connections.get(key) else { continue };
+            let count = add_first(&mut self.pack, first, &connection.waiting);
+            if count > 0 {
+                taken.push((*key, count));
+            } else if taken.is_empty() {
+                // It fills a packet by itself.
+                return alone;
+            }
+        }
+        taken
+    }
+
+    /// Sends what was gathered as one request.
+    fn send(
+        &mut self,
+        handle: SessionHandle,
+        taken: &[(ConnectionKey, usize)],
+        upstream: &mut impl Upstream,
+    ) -> Result<(), Unsent> {
+        let count: usize = taken.iter().map(|(_, count)| count).sum();
+        let Some(leader) = self.connections.get(&taken[0].0) else { return Ok(()) };
+        let Some(first) = leader.waiting.front() else { return Ok(()) };
+        // A pack is of no one key.
+        let (method, key_hash, payload) = match count {
+            1 => (first.method, first.key_hash, first.payload.as_slice()),
+            _ => (self.shared_method(first.method, taken), KeyHash(0), self.pack.payload()),
+        };
+        let label = CallLabel { called: leader.called, ..CallLabel::new(method) };
+        let asked = Request {
+            kind: first.kind,
+            mode: if first.early.is_some() { Mode::Early } else { Mode::Covered },
+            fixed_reply: first.early.is_some(),
+            relaxed: false,
+            traced: false,
+            key_hash,
+            payload,
+        };
+        match upstream.submit(handle, asked, label) {
+            Ok(_) => {}
+            Err(SubmitError::NotOpen | SubmitError::WindowFull) => return Err(Unsent::NotNow),
+            Err(SubmitError::TooLarge) => {
+                return Err(Unsent::Refused("ERR scotfree: the request is too large".to_owned()))
+            }
+            Err(SubmitError::Closed) => return Err(Unsent::Refused(ended::OVER.to_owned())),
+        }
+        if count > 1 {
+            self.packs += 1;
+            self.packed += count as u64;
+        }
+        let askers = self.take(taken);
+        if let Some(session) = self.sessions.get_mut(handle) {
+            session.served = Some(taken[0].0);
+            let mut askers = askers.into_iter();
+            session.flights.extend(askers.next().map(|first| Flight { first, others: askers.collect() }));
+        }
+        Ok(())
+    }
+
+    /// Takes what was gathered from those who wait; who asked what.
+    fn take(&mut self, taken: &[(ConnectionKey, usize)]) -> Vec<Asker> {
+        let mut askers = Vec::new();
+        for (key, count) in taken {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            // It may be read again.
+            self.touched.insert(*key);
+            askers.extend(connection.waiting.drain(..*count).map(|request| Asker {
+                connection: *key,
+                id: request.id,
+                early: request.early,
+            }));
+        }
+        askers
+    }
+
+    /// What was gathered cannot be sent.
+    fn refuse(&mut self, now: Nanos, taken: &[(ConnectionKey, usize)], error: &str) {
+        let now_ms = self.server_time_ms(now);
+        for asker in self.take(taken) {
+            let mut actions = Vec::new();
+            if let Some(connection) = self.connections.get_mut(&asker.connection) {
+                connection.front.on_refusal(now_ms, asker.id, error, &mut actions);
+            }
+            self.act(asker.connection, actions);
+        }
+    }
+
+    /// What is said in traces of commands that share a request.
+    fn shared_method(&self, first: &'static str, taken: &[(ConnectionKey, usize)]) -> &'static str {
+        let all_the_same = taken.iter().all(|(key, count)| {
+            let waiting = self.connections.get(key).map(|connection| connection.waiting.iter().take(*count));
+            waiting.into_iter().flatten().all(|request| request.method == first)
+        });
+        if all_the_same {
+            first
+        } else {
+            "pack"
+        }
+    }
+
+    /// Lets the server's sidecar forget connections that are gone, and ends sessions that nobody will use.
+    fn say_farewells(&mut self, upstream: &mut impl Upstream) {
+        for (handle, farewell) in std::mem::take(&mut self.released) {
+            let Some(session) = self.sessions.get_mut(handle) else { continue };
+            let label = CallLabel::new(farewell.method);
+            match upstream.submit(handle, as_read(&farewell.payload), label) {
+                Ok(_) => {
+                    let first = Asker { connection: NOBODY, id: 0, early: None };
+                    session.flights.push_back(Flight { first, others: Vec::new() });
+                    session.set_out(1);
+                }
+                Err(SubmitError::WindowFull) => self.released.push((handle, farewell)),
+                // It has nothing to forget.
+                Err(SubmitError::NotOpen | SubmitError::TooLarge | SubmitError::Closed) => {}
+            }
+        }
+        for session in self.sessions.take_outdated() {
+            upstream.end_session(session);
+        }
+    }
+}
+
+/// Packs as many of the first requests as may share a packet with `leader`; how many these are.
+fn add_first(pack: &mut PackBuilder, leader: &FrontRequest, waiting: &VecDeque<FrontRequest>) -> usize {
+    let may_share = |request: &&FrontRequest| {
+        request.shares && request.kind == leader.kind && request.early.is_some() == leader.early.is_some()
+    };
+    waiting
+        .iter()
+        .take_while(may_share)
+        .take_while(|request| pack.add(&request.payload, PAYLOAD_BYTES_MAX))
+        .count()
+}
