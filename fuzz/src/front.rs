@@ -4,10 +4,10 @@
 //! Invariant: whatever is sent to the server is a payload that its sidecar takes, whatever is sent to
 //! the client is RESP, and once everything is answered nothing is pending.
 
+use scotfree_resp::codec::{write_command, Command, Limits, ReplyDecoder};
 use scotfree_resp::description::Description;
 use scotfree_resp::front::{ClientFront, EarlyRule, FrontAction, FrontConfig, FrontRequest, Identity};
 use scotfree_resp::payload::{write_response, RequestPayload, ResponseFlags};
-use scotfree_resp::codec::{write_command, Command, Limits, ReplyDecoder};
 use std::sync::{Arc, LazyLock};
 
 const NOW_MS: i64 = 1_700_000_000_000;

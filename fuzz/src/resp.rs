@@ -4,11 +4,12 @@
 //! out can be judged without a panic.
 
 use scotfree_resp::classes::{classify, first_key, key_hash, keys};
-use scotfree_resp::payload::{parse_response, RequestFlags, RequestHead, RequestPayload};
 use scotfree_resp::codec::{
     elements, is_error, text_of, write_command, Args, Command, Limits, ProtocolError, ReplyDecoder,
     ReplyError, RequestDecoder,
 };
+use scotfree_resp::payload::pack::{unpack, PackBuilder};
+use scotfree_resp::payload::{parse_response, PartHead, RequestFlags, RequestHead, RequestPayload};
 use scotfree_resp::{expiry, guard};
 
 /// Small enough that inputs reach every limit.
@@ -181,17 +182,49 @@ pub fn payload_seeds() -> Vec<Vec<u8>> {
         payload(RequestFlags::NONE, &["SET colour blue"]),
         payload(RequestFlags::TRANSACTION.with(RequestFlags::RESP3), &["SET k v", "GET k"]),
         payload(RequestFlags::DESCRIBE, &[]),
+        pack_of([&payload(RequestFlags::EARLY, &["SET k v"]), &payload(RequestFlags::EARLY, &["SET l w"])]),
+        b"\x01\x11\x04\0\0\0\x01\0:1\x05\0\0\0\x01\0+OK".to_vec(),
         b"\x01\x01+OK\r\n".to_vec(),
     ]
+}
+
+/// One request of several.
+fn pack_of<'a>(requests: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {
+    let mut pack = PackBuilder::default();
+    for request in requests {
+        assert!(pack.add(request, usize::MAX), "a part cannot be packed again");
+    }
+    pack.payload().to_vec()
+}
+
+/// The parts of a pack make the same pack.
+fn check_parts(parsed: &RequestPayload, data: &[u8]) {
+    let part = |index| {
+        let PartHead { db, connection } = parsed.part(index);
+        let flags = parsed.head.flags.without(RequestFlags::PACK);
+        let mut request = Vec::new();
+        RequestHead { flags, db, connection }.write(&mut request);
+        request.extend_from_slice(parsed.bytes(data, index));
+        request
+    };
+    let parts: Vec<Vec<u8>> = (0..parsed.len()).map(part).collect();
+    assert_eq!(pack_of(&parts), data, "a pack has bytes that belong to no part");
 }
 
 /// Reads the input as what one sidecar says to the other.
 pub fn payload(data: &[u8]) {
     let _ = parse_response(data);
+    for count in 0..3 {
+        let parts = unpack(data, count).map_or(count, |parts| parts.len());
+        assert_eq!(parts, count, "a part has no response");
+    }
     let Ok(parsed) = RequestPayload::parse(data) else { return };
     if parsed.head.flags.is_partial() {
         // The bytes belong to a whole that is assembled from several payloads.
         return;
+    }
+    if parsed.head.flags.has(RequestFlags::PACK) {
+        return check_parts(&parsed, data);
     }
     let mut again = Vec::new();
     parsed.head.write(&mut again);

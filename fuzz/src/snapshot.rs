@@ -24,7 +24,8 @@ pub fn snapshot(data: &[u8]) {
     let Ok(snapshot) = Snapshot::of(bytes) else { return };
     assert_eq!(snapshot.passages().count(), snapshot.rows());
     let question = vec![0.1; snapshot.basis().dimensions];
-    let wanted = Wanted { question: &question, count: COUNT, probes: usize::MAX, bare_probes: 1, deviations: 2.0 };
+    let wanted =
+        Wanted { question: &question, count: COUNT, probes: usize::MAX, bare_probes: 1, deviations: 2.0 };
     let mut search = Search::new(&snapshot, wanted, Kernel::best(), |passage| passage % 5 == 0);
     assert!(search.estimated() + search.certain() <= snapshot.rows());
     loop {

@@ -6,8 +6,9 @@
 use scotfree_core::{Epoch, KeyHash, SeqNum, SessionId};
 use scotfree_wire::golden::{self, vectors, PACKET_KEY, STAMP_KEY};
 use scotfree_wire::{
-    emit, emit_extended, emit_stamp, fragments, Extensions, Flags, Header, Kind, ManifestRecord, Packet, Reassembly, ResponseTail,
-    Stamp, Tail, Whole, WireError, HEADER_BYTES, MANIFEST_RECORD_BYTES, PACKET_BYTES_MAX, STAMP_BYTES,
+    emit, emit_extended, emit_stamp, fragments, Extensions, Flags, Header, Kind, ManifestRecord, Packet,
+    Reassembly, ResponseTail, Stamp, Tail, Whole, WireError, HEADER_BYTES, MANIFEST_RECORD_BYTES,
+    PACKET_BYTES_MAX, STAMP_BYTES,
 };
 
 /// The golden packets and one that is not ours.

@@ -25,6 +25,17 @@ pub fn keep_files_private() {
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
 }
 
+/// Lets this process open as many files as it may at all; how many these are.
+pub fn open_files_max() -> u64 {
+    use rustix::process::{getrlimit, setrlimit, Resource};
+    let mut limit = getrlimit(Resource::Nofile);
+    let before = limit.current;
+    limit.current = limit.maximum;
+    let raised = setrlimit(Resource::Nofile, limit).is_ok();
+    // None is no limit.
+    (if raised { limit.maximum } else { before }).unwrap_or(u64::MAX)
+}
+
 /// Hears the process's signals in a thread of its own. `on_end` is called for the first SIGTERM or
 /// Ctrl-C; a second one ends the process.
 pub fn on_signals(

@@ -8,7 +8,7 @@
 //! arrays. Response: version (1), flags (1), then one RESP reply. Numbers are little endian.
 //!
 //! A request with the flag PACK carries commands of several requests, of one connection or many, so that they
-//! share a packet: the head's flags are all of theirs, its database and connection say nothing. Instead of
+//! share a packet: the head's flags are all of theirs, its database and connection are 0. Instead of
 //! commands come parts, each its length (4 bytes, of what follows), its database (2), its connection (4) and one
 //! command. The response with the flag PACK is as many responses, each behind its length (4). One without it
 //! answers every part.
@@ -248,7 +248,8 @@ impl RequestPayload {
     }
 
     fn parse_parts(&mut self, payload: &[u8]) -> Result<(), PayloadError> {
-        if self.head.flags.without(pack::SHARED_FLAGS) != RequestFlags::PACK {
+        let RequestHead { flags, db, connection } = self.head;
+        if flags.without(pack::SHARED_FLAGS) != RequestFlags::PACK || (db, connection) != (0, 0) {
             return Err(PayloadError::Malformed);
         }
         let mut reader = CommandReader::default();

@@ -122,7 +122,7 @@ impl ClientSidecarConfig {
             session: SessionOptions { window_asked: 4_096, ..SessionOptions::default() },
             probes: ProbeOptions::default(),
             front: FrontConfig { request_bytes_max: REQUEST_BYTES_MAX, ..FrontConfig::default() },
-            connections_max: 1_000,
+            connections_max: 10_000,
             input_bytes_max: 512 << 20,
             tunnels_max: 64,
             sessions_max: 4,

@@ -203,8 +203,8 @@ pub(super) fn judge(
     if head.flags.has(RequestFlags::DESCRIBE) {
         return Nature::Describe;
     }
-    let places = (0..request.len().max(1)).map(|command| request.part(command));
-    if let Some(text) = places.filter_map(|part| closed_database(description, part)).next() {
+    let mut places = (0..request.len().max(1)).map(|command| request.part(command));
+    if let Some(text) = places.find_map(|part| closed_database(description, part)) {
         return refused(&text);
     }
     if request.is_empty() && !head.flags.has(RequestFlags::TRANSACTION) {

@@ -409,7 +409,9 @@ impl Back {
         if item.is_transaction() {
             write_header(&mut whole, item.request.len());
         }
-        replies.iter().for_each(|reply| whole.extend_from_slice(reply));
+        for reply in replies {
+            whole.extend_from_slice(reply);
+        }
         self.reply(item, &whole, ResponseFlags::NONE, events);
     }
 

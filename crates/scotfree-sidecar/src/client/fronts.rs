@@ -145,13 +145,12 @@ impl Fronts {
         peer: Peer,
         upstream: &mut impl Upstream,
     ) -> Result<(), StartError> {
-        let session = match self.sessions.find() {
-            Some(session) => session,
-            None => {
-                let session = upstream.start_session(self.coverage.options())?;
-                self.sessions.insert(session);
-                session
-            }
+        let session = if let Some(found) = self.sessions.find() {
+            found
+        } else {
+            let begun = upstream.start_session(self.coverage.options())?;
+            self.sessions.insert(begun);
+            begun
         };
         let number = self.sessions.join(session, key);
         let mut identity = Identity::new(number, peer.id);

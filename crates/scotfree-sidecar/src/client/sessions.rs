@@ -84,14 +84,14 @@ impl SharedSession {
 #[derive(Debug)]
 pub(super) struct Sessions {
     all: BTreeMap<SessionHandle, SharedSession>,
-    sessions_max: usize,
+    count_max: usize,
     connections_per_session: usize,
 }
 
 impl Sessions {
     /// No session. A further one is opened when all have so many connections, up to `sessions_max`.
     pub fn new(sessions_max: usize, connections_per_session: usize) -> Sessions {
-        Sessions { all: BTreeMap::new(), sessions_max, connections_per_session }
+        Sessions { all: BTreeMap::new(), count_max: sessions_max, connections_per_session }
     }
 
     /// Adds a session that is being opened.
@@ -104,7 +104,7 @@ impl Sessions {
         let usable = || self.all.iter().filter(|(_, session)| !session.outdated);
         let (handle, session) = usable().min_by_key(|(_, session)| session.users.len())?;
         let has_room = session.users.len() < self.connections_per_session;
-        (has_room || usable().count() >= self.sessions_max).then_some(*handle)
+        (has_room || usable().count() >= self.count_max).then_some(*handle)
     }
 
     /// A connection uses a session from now on; its number there.

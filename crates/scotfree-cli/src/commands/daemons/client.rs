@@ -5,7 +5,7 @@
 use super::{cluster_key, notices, spin_time, take_key};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
-use crate::serve::{begin_quietly, changed_keys, say_ready, say_reload, Listening, Messages};
+use crate::serve::{begin_quietly, changed_keys, open_files_max, say_ready, say_reload, Listening, Messages};
 use crate::settings::{Client, Config, Mode};
 use crate::text::TraceTarget;
 use scotfree_core::Nanos;
@@ -16,6 +16,9 @@ use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig, EarlyRules};
 use scotfree_trace::{Resource, TraceCounts, TraceHandle, TraceWriter, WriterOptions};
 use scotfree_wire::ClusterKey;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// What is left of the open files for all but clients' connections: tunnels have two each.
+const OTHER_FILES: u64 = 256;
 
 /// What can be taken over without a restart; connections that are open keep their rule.
 const RELOADABLE: [&str; 5] = ["mode", "early_prefix", "log_level", "key_file", "key"];
@@ -28,6 +31,13 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let messages = Messages::new("sidecar client", settings.cluster.log_level);
     let listening = Listening::open(settings.client.metrics)?;
     config.notices = notices(&messages);
+    let files_max = open_files_max();
+    let room = connections_max(config.connections_max, files_max);
+    if room < config.connections_max {
+        messages
+            .say(&format!("at most {room} connections, since {files_max} files may be open (ulimit -Hn)"));
+    }
+    config.connections_max = room;
     let writer = open_trace(&settings.client)?;
     let mut sidecar = ClientSidecar::start(&config).map_err(Failure::environment)?;
     let rules = sidecar.early_rules();
@@ -149,6 +159,12 @@ fn config(settings: &Client, key: ClusterKey) -> Result<ClientSidecarConfig, Fai
     Ok(config)
 }
 
+/// Each connection is an open file; a further one is refused with Redis' own words, not by the kernel.
+fn connections_max(wanted: usize, files_max: u64) -> usize {
+    let others = files_max.saturating_sub(OTHER_FILES);
+    usize::try_from(others).map_or(wanted, |room| wanted.min(room)).max(1)
+}
+
 fn early_rule(settings: &Client) -> Result<EarlyRule, Failure> {
     let prefixes: Vec<Vec<u8>> =
         settings.early_prefix.iter().map(|prefix| prefix.clone().into_bytes()).collect();
@@ -186,6 +202,15 @@ mod tests {
 
     fn config_of(settings: &Client) -> Result<ClientSidecarConfig, Failure> {
         config(settings, ClusterKey::from_bytes([1; 32]))
+    }
+
+    #[test]
+    fn there_are_as_many_connections_as_files_may_be_open() {
+        assert_eq!(connections_max(10_000, u64::MAX), 10_000);
+        assert_eq!(connections_max(10_000, 4_096), 4_096 - 256);
+        assert_eq!(connections_max(10_000, 100), 1, "one is tried");
+        let may_be_open = open_files_max();
+        assert_eq!(open_files_max(), may_be_open, "what is raised stays so");
     }
 
     #[test]

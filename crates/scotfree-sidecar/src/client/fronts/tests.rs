@@ -307,7 +307,7 @@ fn what_has_a_state_of_its_own_goes_alone_and_nothing_overtakes_it() {
 #[test]
 fn a_pack_fills_a_packet_and_no_more() {
     let mut bench = Bench::packing(99, |_| ());
-    let set = [&b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$100\r\n"[..], &[b'x'; 100], b"\r\n"].concat();
+    let set = [&b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$100\r\n"[..], &[b'v'; 100], b"\r\n"].concat();
     bench.says(KEY, &set.repeat(16));
     let sizes: Vec<usize> = bench.upstream.sent.iter().map(|sent| sent.payload.len()).collect();
     assert_eq!(sizes.len(), 2, "{sizes:?}");
@@ -431,12 +431,12 @@ fn what_comes_while_departures_are_under_way_makes_the_next_one_larger() {
 fn who_sends_much_holds_nobody_up() {
     let mut bench = Bench::packing(2, |_| ());
     bench.open(OTHER);
-    let set = [&b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$100\r\n"[..], &[b'x'; 100], b"\r\n"].concat();
+    let set = [&b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$100\r\n"[..], &[b'v'; 100], b"\r\n"].concat();
     bench.hears(KEY, &set.repeat(100));
     bench.hears(OTHER, b"GET a\r\nSET b 1\r\n");
     bench.turn();
     let sent = bench.upstream.take_sent();
-    assert!(sent[0].starts_with("Update Covered SET key xxx") && sent[1] == "Read Covered GET a", "{sent:?}");
+    assert!(sent[0].starts_with("Update Covered SET key vvv") && sent[1] == "Read Covered GET a", "{sent:?}");
     bench.upstream.answers_parts(FIRST, &[&b"+OK\r\n"[..]; 10]);
     bench.upstream.credit.insert(FIRST, 2);
     bench.turn();
