@@ -312,7 +312,8 @@ impl ClientFront {
     pub fn farewell(&mut self) -> Option<FrontRequest> {
         let parts_open = std::mem::take(&mut self.state.parts_open);
         let private_open = std::mem::take(&mut self.state.private_open);
-        (private_open || parts_open).then(|| self.release_request())
+        // What is still to be answered may be too large for one packet: nobody will ask for its rest.
+        (private_open || parts_open || !self.pending.is_empty()).then(|| self.release_request())
     }
 
     /// The bytes to be sent to the client.

@@ -193,17 +193,32 @@ fn replies_for_which_a_packet_has_no_room_are_asked_for() {
     let parts = unpack(&response.bytes, 4).expect("parts");
     let (flags, rest) = parse_response(parts[1]).expect("a response");
     let (name, begun) = parse_part(rest).filter(|_| flags.has(ResponseFlags::MORE)).expect("more is to come");
-    let (mut whole, mut more) = (begun.to_vec(), true);
-    while more {
+    let rest_of = |name: u64| {
         let mut request = Vec::new();
         RequestHead { flags: RequestFlags::REST, db: 0, connection: 2 }.write(&mut request);
         request.extend_from_slice(&name.to_le_bytes());
-        let response = driver.call(session, 4, RequestKind::Read, &request);
+        request
+    };
+    let (mut whole, mut more) = (begun.to_vec(), true);
+    while more {
+        let response = driver.call(session, 4, RequestKind::Read, &rest_of(name));
         let (flags, part) = parse_response(&response.bytes).expect("a response");
         more = flags.has(ResponseFlags::MORE);
         whole.extend_from_slice(if more { parse_part(part).expect("named").1 } else { part });
     }
     assert_eq!(text(&whole), format!("$1500\\r\\n{}\\r\\n", value("b", 1_500)));
+    // A connection that is gone leaves nothing, and takes nothing of the others'.
+    for (gone, is_kept) in [(1, true), (2, false)] {
+        let response = driver.call(session, 5, RequestKind::Read, &pack(&["GET a", "GET b"]));
+        let part = unpack(&response.bytes, 2).expect("parts")[1];
+        let (name, _) = parse_part(parse_response(part).expect("a response").1).expect("more is to come");
+        let mut release = Vec::new();
+        let flags = RequestFlags::PRIVATE.with(RequestFlags::RELEASE);
+        RequestHead { flags, db: 0, connection: gone }.write(&mut release);
+        driver.call(session, 6, RequestKind::Read, &release);
+        let rest = driver.call(session, 7, RequestKind::Read, &rest_of(name));
+        assert_eq!(!text(rest.reply()).contains("is forgotten"), is_kept, "connection {gone}");
+    }
 }
 
 #[test]

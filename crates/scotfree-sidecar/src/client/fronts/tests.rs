@@ -454,14 +454,16 @@ fn what_was_taken_from_a_connection_that_is_gone_is_done_and_answered_to_nobody(
     bench.fronts.close(KEY);
     bench.upstream.answers_parts(FIRST, &[b"+OK\r\n", b":1\r\n"]);
     bench.turn();
-    assert_eq!(bench.upstream.take_sent(), ["Update Covered SET a 1, INCR n"]);
+    // The second lets the server's sidecar forget what it may keep of a reply that nobody takes.
+    assert_eq!(bench.upstream.take_sent(), ["Update Covered SET a 1, INCR n", "Read Covered "]);
     assert_eq!(bench.read(OTHER), ":1\r\n");
     // What was not taken is not sent any more.
     bench.open(KEY);
     bench.hears(KEY, b"SET a 2\r\n");
     bench.fronts.close(KEY);
     bench.turn();
-    assert!(bench.upstream.take_sent().is_empty() && bench.upstream.ended.is_empty());
+    assert_eq!(bench.upstream.take_sent(), ["Read Covered "]);
+    assert!(bench.upstream.ended.is_empty());
 }
 
 #[test]
