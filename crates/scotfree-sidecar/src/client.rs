@@ -89,7 +89,9 @@ pub struct ClientSidecarConfig {
     pub input_bytes_max: usize,
     /// How many of them can be tunnels.
     pub tunnels_max: usize,
-    /// How many sessions connections share, at most.
+    /// How many sessions without a client are kept for the next ones, where connections have their own.
+    pub idle_sessions_max: usize,
+    /// How many sessions the connections of listeners without early answers share, at most.
     pub sessions_max: usize,
     /// With how many connections in each a further session is opened.
     pub connections_per_session: usize,
@@ -125,6 +127,7 @@ impl ClientSidecarConfig {
             connections_max: 10_000,
             input_bytes_max: 512 << 20,
             tunnels_max: 64,
+            idle_sessions_max: 64,
             sessions_max: 4,
             connections_per_session: 256,
             notices: Notices::default(),

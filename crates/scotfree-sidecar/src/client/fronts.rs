@@ -17,11 +17,14 @@ use super::sessions::{Asker, ConnectionKey, Flight, Sessions, SharedSession};
 use super::ClientSidecarConfig;
 use crate::notices::Notices;
 use scotfree_core::Nanos;
-use scotfree_resp::front::{ClientFront, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity};
+use scotfree_resp::front::{
+    ClientFront, EarlyRule, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity,
+};
 use scotfree_resp::payload::pack::{unpack, PackBuilder};
 use scotfree_rpc::metrics::MetricsText;
-use scotfree_rpc::{ClientEvent, SessionHandle, StartError, Upstream};
+use scotfree_rpc::{ClientEvent, SessionHandle, SharedKey, StartError, Upstream};
 use scotfree_session::ClosedReason;
+use scotfree_wire::KeyEpoch;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -84,6 +87,8 @@ pub(super) struct Fronts {
     pub coverage: Coverage,
     connections: BTreeMap<ConnectionKey, Connection>,
     sessions: Sessions,
+    key: SharedKey,
+    key_epoch: KeyEpoch,
     configs: Vec<Arc<FrontConfig>>,
     told: Told,
     pub description_asked_at: Nanos,
@@ -109,7 +114,13 @@ impl Fronts {
             early_rules: EarlyRules::default(),
             coverage,
             connections: BTreeMap::new(),
-            sessions: Sessions::new(config.sessions_max, config.connections_per_session),
+            sessions: Sessions::new(
+                config.sessions_max,
+                config.connections_per_session,
+                config.idle_sessions_max,
+            ),
+            key_epoch: config.cluster_key.get().newest(),
+            key: config.cluster_key.clone(),
             configs: config.listeners.iter().map(|listener| front(listener.early.clone())).collect(),
             told,
             description_asked_at: Nanos(0),
@@ -145,18 +156,20 @@ impl Fronts {
         peer: Peer,
         upstream: &mut impl Upstream,
     ) -> Result<(), StartError> {
-        let session = if let Some(found) = self.sessions.find() {
+        let config = self.configs[peer.listener].clone();
+        self.notice_key();
+        let is_own = config.early != EarlyRule::Never;
+        let session = if let Some(found) = self.sessions.find(is_own) {
             found
         } else {
             let begun = upstream.start_session(self.coverage.options())?;
-            self.sessions.insert(begun);
+            self.sessions.insert(begun, is_own);
             begun
         };
         let number = self.sessions.join(session, key);
         let mut identity = Identity::new(number, peer.id);
         identity.address = peer.address;
         identity.listener = peer.local;
-        let config = self.configs[peer.listener].clone();
         let connection = Connection {
             front: ClientFront::new(config, self.told.description.clone(), identity),
             session,
@@ -169,6 +182,16 @@ impl Fronts {
         };
         self.connections.insert(key, connection);
         Ok(())
+    }
+
+    /// Sessions that were opened under another key than new ones are take no more connections: they end when their
+    /// key is retired.
+    fn notice_key(&mut self) {
+        let newest = self.key.get().newest();
+        if newest != self.key_epoch {
+            self.key_epoch = newest;
+            self.sessions.outdate();
+        }
     }
 
     /// How many connections there are.
@@ -205,10 +228,7 @@ impl Fronts {
         let Some(mut connection) = self.connections.remove(&key) else { return };
         self.input.forget(key, connection.held);
         self.closed.add(connection.front.counters());
-        if let Some(session) = self.sessions.get_mut(connection.session) {
-            session.users.remove(&key);
-            session.ready.remove(&key);
-        }
+        self.sessions.leave(connection.session, key);
         self.released.extend(connection.front.farewell().map(|farewell| (connection.session, farewell)));
     }
 

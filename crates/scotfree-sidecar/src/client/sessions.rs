@@ -43,6 +43,9 @@ impl Flight {
 #[derive(Debug, Default)]
 pub(super) struct SharedSession {
     pub open: bool,
+    /// Whether it has one connection at a time: requests of a session complete in its order, and an early answer
+    /// must not wait for what others are still to hear from the server.
+    is_own: bool,
     /// The connections that use it.
     pub users: BTreeSet<ConnectionKey>,
     /// Those of them that have something to send.
@@ -51,7 +54,7 @@ pub(super) struct SharedSession {
     uses: u32,
     pub flights: VecDeque<Flight>,
     /// How many of the flights set out together, of each departure that is not back yet.
-    bursts: VecDeque<usize>,
+    departures: VecDeque<usize>,
     /// Whose request led the last one that was sent.
     pub served: Option<ConnectionKey>,
     /// It asks for what new sessions ask for no longer: no other connection uses it.
@@ -64,16 +67,16 @@ impl SharedSession {
     /// So many flights have set out together.
     pub fn set_out(&mut self, count: usize) {
         if count > 0 {
-            self.bursts.push_back(count);
+            self.departures.push_back(count);
         }
     }
 
     /// The oldest flight is over.
     pub fn land(&mut self) -> Option<Flight> {
-        if let Some(left) = self.bursts.front_mut() {
+        if let Some(left) = self.departures.front_mut() {
             *left -= 1;
             if *left == 0 {
-                self.bursts.pop_front();
+                self.departures.pop_front();
             }
         }
         self.flights.pop_front()
@@ -86,22 +89,27 @@ pub(super) struct Sessions {
     all: BTreeMap<SessionHandle, SharedSession>,
     count_max: usize,
     connections_per_session: usize,
+    /// How many that are one connection's own are kept for the next ones.
+    idle_max: usize,
 }
 
 impl Sessions {
     /// No session. A further one is opened when all have so many connections, up to `sessions_max`.
-    pub fn new(sessions_max: usize, connections_per_session: usize) -> Sessions {
-        Sessions { all: BTreeMap::new(), count_max: sessions_max, connections_per_session }
+    pub fn new(sessions_max: usize, connections_per_session: usize, idle_max: usize) -> Sessions {
+        Sessions { all: BTreeMap::new(), count_max: sessions_max, connections_per_session, idle_max }
     }
 
-    /// Adds a session that is being opened.
-    pub fn insert(&mut self, handle: SessionHandle) {
-        self.all.insert(handle, SharedSession::default());
+    /// Adds a session that is being opened, for one connection at a time or for many.
+    pub fn insert(&mut self, handle: SessionHandle, is_own: bool) {
+        self.all.insert(handle, SharedSession { is_own, ..SharedSession::default() });
     }
 
-    /// The session for another connection; none if a further one is to be opened.
-    pub fn find(&self) -> Option<SessionHandle> {
-        let usable = || self.all.iter().filter(|(_, session)| !session.outdated);
+    /// The session for another connection, its own or a shared one; none if a further one is to be opened.
+    pub fn find(&self, is_own: bool) -> Option<SessionHandle> {
+        let usable = || self.all.iter().filter(|(_, session)| !session.outdated && session.is_own == is_own);
+        if is_own {
+            return usable().find(|(_, session)| session.users.is_empty()).map(|(handle, _)| *handle);
+        }
         let (handle, session) = usable().min_by_key(|(_, session)| session.users.len())?;
         let has_room = session.users.len() < self.connections_per_session;
         (has_room || usable().count() >= self.count_max).then_some(*handle)
@@ -113,6 +121,16 @@ impl Sessions {
         session.users.insert(user);
         session.uses = session.uses.wrapping_add(1);
         session.uses
+    }
+
+    /// A connection is gone.
+    pub fn leave(&mut self, handle: SessionHandle, user: ConnectionKey) {
+        let is_idle = |session: &&SharedSession| session.is_own && session.users.is_empty();
+        let idle = self.all.values().filter(is_idle).count();
+        let Some(session) = self.all.get_mut(&handle) else { return };
+        session.users.remove(&user);
+        session.ready.remove(&user);
+        session.outdated |= session.is_own && idle >= self.idle_max;
     }
 
     /// New sessions ask for something else: those that are idle end, the others when their connections do.
@@ -135,9 +153,11 @@ impl Sessions {
         .collect()
     }
 
-    /// Those in which somebody has something to send, and that have fewer departures under way.
-    pub fn due(&self, bursts_max: usize) -> Vec<SessionHandle> {
-        let is_due = |session: &SharedSession| !session.ready.is_empty() && session.bursts.len() < bursts_max;
+    /// Those in which somebody has something to send, and that have fewer departures under way, or one connection.
+    pub fn due(&self, departures_max: usize) -> Vec<SessionHandle> {
+        let may_depart =
+            |session: &SharedSession| session.is_own || session.departures.len() < departures_max;
+        let is_due = |session: &SharedSession| !session.ready.is_empty() && may_depart(session);
         self.all.iter().filter(|(_, session)| is_due(session)).map(|(handle, _)| *handle).collect()
     }
 

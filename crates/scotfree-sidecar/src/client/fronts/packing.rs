@@ -1,7 +1,7 @@
 //! What is sent when, and what shares a request.
 //!
 //! Invariant: a connection's requests are sent in their order. Nobody waits for a timer: what waits is sent as soon
-//! as its session has fewer than [`BURSTS_MAX`] departures under way, all of it together, so what comes meanwhile
+//! as its session has fewer than [`DEPARTURES_MAX`] departures under way, all of it together, so what comes meanwhile
 //! makes the next departure larger. Connections lead requests in turn, so one that sends much holds nobody up.
 
 use super::super::{as_read, ended};
@@ -15,7 +15,7 @@ use scotfree_wire::PAYLOAD_BYTES_MAX;
 use std::collections::{BTreeSet, VecDeque};
 
 /// How many departures of a session may be under way.
-const BURSTS_MAX: usize = 4;
+const DEPARTURES_MAX: usize = 4;
 
 /// How many connections are asked for requests that could share one.
 const COMPANIONS_MAX: usize = 64;
@@ -35,7 +35,7 @@ impl Fronts {
             self.refuse(now, &[(key, connection.waiting.len())], &error);
         }
         // Credit comes back with stability, which completes nothing: who waits for it asks every turn.
-        for session in self.sessions.due(BURSTS_MAX) {
+        for session in self.sessions.due(DEPARTURES_MAX) {
             self.depart(now, session, upstream);
         }
         self.say_farewells(upstream);

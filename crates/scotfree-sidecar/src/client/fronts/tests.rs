@@ -4,7 +4,6 @@ use super::*;
 use scotfree_core::{DeviceId, SeqNum, SessionId, Tier};
 use scotfree_resp::codec::Args;
 use scotfree_resp::description::Description;
-use scotfree_resp::front::EarlyRule;
 use scotfree_resp::payload::pack::{write_pack_response, write_response_part};
 use scotfree_resp::payload::{write_response, RequestKind, RequestPayload, ResponseFlags};
 use scotfree_rpc::{CallLabel, Reply, SessionOptions};
@@ -488,6 +487,50 @@ fn the_end_of_a_session_is_that_of_its_connections_alone() {
     assert_eq!(bench.upstream.asked.len(), 2, "the session that is left has room");
     bench.open(ConnectionKey(74));
     assert_eq!(bench.upstream.asked.len(), 3);
+}
+
+#[test]
+fn an_early_answer_waits_for_no_other_connection() {
+    let mut bench = Bench::packing(99, |config| {
+        config.listeners[0].early = EarlyRule::Always;
+        config.idle_sessions_max = 1;
+    });
+    bench.open(OTHER);
+    let second = SessionHandle::numbered(2);
+    bench.upstream.opens(second, 99);
+    bench.turn();
+    assert_eq!(bench.upstream.asked.len(), 2, "each has a session of its own");
+    bench.says(KEY, b"GET slow\r\n");
+    for _ in 0..9 {
+        bench.says(KEY, b"GET slow\r\n");
+        bench.says(OTHER, b"SET a 1\r\n");
+    }
+    assert_eq!(bench.upstream.take_sent().len(), 19, "and departs as often as it likes");
+    bench.upstream.events.push_back(Happens::Completed(second, None));
+    bench.turn();
+    assert_eq!((bench.read(KEY), bench.read(OTHER)), (String::new(), "+OK\r\n".to_owned()));
+    // One idle session waits for the next connection, the other ends once nothing is under way.
+    for (session, count) in [(FIRST, 10), (second, 8)] {
+        for _ in 0..count {
+            bench.upstream.answers(session, b"+OK\r\n");
+        }
+    }
+    bench.turn();
+    bench.fronts.close(KEY);
+    bench.fronts.close(OTHER);
+    bench.turn();
+    assert_eq!(bench.upstream.ended, [second]);
+    bench.open(KEY);
+    assert_eq!(bench.upstream.asked.len(), 2, "the idle session is used");
+}
+
+#[test]
+fn sessions_of_another_key_take_no_more_connections() {
+    let mut bench = Bench::packing(9, |_| ());
+    let secrets = vec![(KeyEpoch(0), [1; 32]), (KeyEpoch(1), [2; 32])];
+    bench.fronts.key.set(scotfree_wire::ClusterKey::from_epochs(secrets).expect("two secrets"));
+    bench.open(OTHER);
+    assert_eq!(bench.upstream.asked.len(), 2);
 }
 
 #[test]
