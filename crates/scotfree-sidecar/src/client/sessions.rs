@@ -41,6 +41,7 @@ impl Flight {
 
 /// One session.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // Independent facts, no states of one machine.
 pub(super) struct SharedSession {
     pub open: bool,
     /// Whether it has one connection at a time: requests of a session complete in its order, and an early answer
