@@ -18,7 +18,10 @@ ROUNDS = 12
 def test_what_was_acknowledged_is_there_after_each_of_many_kills(tmp_path: Path) -> None:
     chance, state = random.Random(4), State()
     kills = {"compact": 0, "put": 0, "remove": 0}
-    for seed in range(ROUNDS):
+    # Where a kill falls is the machine's affair: rounds are added until enough of them fell within a change.
+    for seed in range(5 * ROUNDS):
+        if seed >= ROUNDS and sum(kills.values()) > ROUNDS / 3:
+            break
         said = changed(tmp_path / "index", seed, chance.randrange(1, 60))
         certain, maybe = possible(state, said)
         state = found(tmp_path / "index")
