@@ -564,16 +564,8 @@ fn kill_rounds(rounds: u32, sync_lies: bool) -> Option<Toll> {
         }
         let goal = found + 20 + 13 * u64::from(round);
         driver.until("some stability", |driver| tickets.get(&driver.stable).is_some_and(|seq| *seq >= goal));
-        redis.kill();
-        driver.until("the loss", |driver| driver.stopped.is_some());
-        assert!(matches!(driver.stopped, Some(StopReason::Lost(_))), "{:?}", driver.stopped);
+        driver.cut_power(&mut redis);
         done = tickets[&driver.stable];
-        // As a power failure would: only what was synced is left.
-        for file in &driver.synced {
-            let handle = std::fs::OpenOptions::new().write(true).open(&file.path).expect("it is there");
-            handle.set_len(file.bytes).expect("it can be cut");
-        }
-        redis.restart();
     }
     Some(toll)
 }

@@ -3,7 +3,7 @@
 mod support;
 
 use scotfree_core::SessionId;
-use scotfree_resp::back::{BackConfig, StopReason};
+use scotfree_resp::back::BackConfig;
 use scotfree_resp::codec::{elements, text_of, write_command, Command};
 use scotfree_resp::payload::pack::{unpack, PackBuilder};
 use scotfree_resp::payload::{
@@ -304,14 +304,7 @@ fn packs_survive_kills_and_power_failures_whole_and_are_applied_once() {
         }
         let goal = found + 20 + 13 * round;
         driver.until("some stability", |driver| tickets.get(&driver.stable).is_some_and(|seq| *seq >= goal));
-        redis.kill();
-        driver.until("the loss", |driver| driver.stopped.is_some());
-        assert!(matches!(driver.stopped, Some(StopReason::Lost(_))), "{:?}", driver.stopped);
+        driver.cut_power(&mut redis);
         done = tickets[&driver.stable];
-        for file in &driver.synced {
-            let handle = std::fs::OpenOptions::new().write(true).open(&file.path).expect("it is there");
-            handle.set_len(file.bytes).expect("it can be cut");
-        }
-        redis.restart();
     }
 }

@@ -279,13 +279,12 @@ impl Back {
     /// others are run without them. Where memory is used up it refuses whatever is inside MULTI: then those that
     /// need none run without a marker, and no others.
     fn on_parts_refused(&mut self, mut item: Item, refused: Vec<(usize, Vec<u8>)>, events: &mut BackEvents) {
-        let out_of_memory = refused.iter().find(|(_, error)| error.starts_with(b"-OOM")).cloned();
-        for (command, error) in refused {
-            if !error.starts_with(b"-OOM") || item.may_grow(command) {
-                item.answers[command] = Some(Answer::plain(&error));
-            }
+        let (memory, others): (Vec<_>, Vec<_>) =
+            refused.into_iter().partition(|(_, error)| error.starts_with(b"-OOM"));
+        for (command, error) in others {
+            item.answers[command] = Some(Answer::plain(&error));
         }
-        if let Some((_, error)) = out_of_memory {
+        if let Some((_, error)) = memory.into_iter().next() {
             let growing: Vec<usize> =
                 item.open_commands().filter(|command| item.may_grow(*command)).collect();
             for command in growing {
@@ -293,9 +292,8 @@ impl Back {
             }
             item.nature = Nature::Bare;
         }
-        let runs_bare = item.nature == Nature::Bare && item.open_commands().next().is_some();
-        self.counters.bare += u64::from(runs_bare);
         if item.open_commands().next().is_some() {
+            self.counters.bare += u64::from(item.nature == Nature::Bare);
             self.queue.push_front(item);
         } else {
             self.consume(&item);

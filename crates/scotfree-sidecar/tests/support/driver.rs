@@ -4,7 +4,7 @@
 //! requests are passed on only when they are stable, as the protocol's server does.
 #![allow(dead_code)] // Each test file uses its own part.
 
-use super::PATIENCE;
+use super::{RedisServer, PATIENCE};
 use scotfree_core::{Nanos, SeqNum, SessionId};
 use scotfree_resp::back::{
     Back, BackConfig, BackEvent, BackEvents, Ending, Execute, LaneId, LateError, StartReport, StopReason,
@@ -149,6 +149,18 @@ impl BackDriver {
         let response = self.call(SessionId(0), 0, request.kind, &request.payload);
         let text = text_of(response.reply()).expect("a bulk string");
         Description::parse(std::str::from_utf8(text).expect("text")).expect("a description")
+    }
+
+    /// Kills the server and starts it again on what a power failure leaves: what was synced.
+    pub fn cut_power(&mut self, redis: &mut RedisServer) {
+        redis.kill();
+        self.until("the loss", |driver| driver.stopped.is_some());
+        assert!(matches!(self.stopped, Some(StopReason::Lost(_))), "{:?}", self.stopped);
+        for file in &self.synced {
+            let handle = std::fs::OpenOptions::new().write(true).open(&file.path).expect("it is there");
+            handle.set_len(file.bytes).expect("it can be cut");
+        }
+        redis.restart();
     }
 
     /// Turns the loop until a condition holds.
