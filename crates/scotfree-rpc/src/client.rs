@@ -114,15 +114,26 @@ struct Slot {
     id: Option<SessionId>,
     /// The earliest timer of this slot in the heap.
     armed: Nanos,
-    /// The calls that are not complete, in session order; the first is at `first_call`.
-    calls: VecDeque<Call>,
+    /// The calls from the first that is not complete on, in session order; that one is at `first_call`.
+    calls: VecDeque<Option<Call>>,
     first_call: SeqNum,
 }
 
 impl Slot {
     fn call(&mut self, seq: SeqNum) -> Option<&mut Call> {
         let index = seq.0.checked_sub(self.first_call.0)? as usize;
-        self.calls.get_mut(index)
+        self.calls.get_mut(index)?.as_mut()
+    }
+
+    /// Takes a call that is complete: early ones overtake others.
+    fn take_call(&mut self, seq: SeqNum) -> Option<Call> {
+        let index = seq.0.checked_sub(self.first_call.0)? as usize;
+        let call = self.calls.get_mut(index)?.take();
+        while let Some(None) = self.calls.front() {
+            self.calls.pop_front();
+            self.first_call = self.first_call.next();
+        }
+        call
     }
 
     fn handle(&self, slot: usize) -> SessionHandle {
@@ -364,7 +375,7 @@ impl<T: Transport> ClientRuntime<T> {
             if traced && label.called == Nanos(0) {
                 label.called = self.real_time.at(now);
             }
-            entry.calls.push_back(Call::new(label, bytes, traced));
+            entry.calls.push_back(Some(Call::new(label, bytes, traced)));
             if traced && self.effects.len() > effects {
                 self.fresh.push_back(Fresh { slot, seq, effect: self.effects.len() - 1 });
             }
@@ -646,9 +657,7 @@ impl<T: Transport> ClientRuntime<T> {
 
     fn on_complete(&mut self, slot: usize, completion: Completion, completing: Stamped) {
         let Some(entry) = self.slots[slot].as_mut() else { return };
-        debug_assert_eq!(completion.seq, entry.first_call);
-        let Some(call) = entry.calls.pop_front() else { return };
-        entry.first_call = entry.first_call.next();
+        let Some(call) = entry.take_call(completion.seq) else { return };
         let session = entry.handle(slot);
         let reply = completion.reply.map(|range| {
             let mut bytes = self.spare.pop().unwrap_or_default();
@@ -665,7 +674,7 @@ impl<T: Transport> ClientRuntime<T> {
         if let Some(id) = entry.id {
             self.by_id.remove(&(entry.server, id));
         }
-        let unknown_count = entry.calls.len() as u64;
+        let unknown_count = entry.calls.iter().flatten().count() as u64;
         entry.calls.clear();
         self.counters.sessions_ended += 1;
         self.counters.ended.add(entry.client.counters());

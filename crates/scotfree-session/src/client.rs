@@ -1,7 +1,7 @@
 //! The client's role: one machine is one session.
 //!
-//! Invariant: requests complete in session order, and no update is forgotten before it is stable
-//! (rules 8 and 9).
+//! Invariant: requests complete in session order, but that an early update waits for its elders' writes only to be
+//! safe; and no update is forgotten before it is stable (rules 8 and 9).
 
 use crate::fault::{Fault, Planted};
 use crate::packets::{send_whole, Route};
@@ -231,7 +231,8 @@ pub enum ClientOwn {
         /// Its credit.
         window: u32,
     },
-    /// A request is complete. Completions come in session order.
+    /// A request is complete. Completions come in session order, but for early updates: these come as soon as every
+    /// write before them is acknowledged or stable, even if it, or a read, has no answer yet.
     Complete(Completion),
     /// The session has ended; nothing more will complete.
     Closed {
@@ -357,6 +358,8 @@ pub struct Client {
     entries: VecDeque<Entry>,
     /// Every request up to this one is complete.
     completed: SeqNum,
+    /// No write up to this one can be lost: an early update up to here waits for no elder.
+    safe: SeqNum,
     /// The replies completed since the server was last told of `completed`.
     untold_bytes: usize,
     stable: SeqNum,
@@ -391,6 +394,7 @@ impl Client {
             base: SeqNum(0),
             entries: VecDeque::new(),
             completed: SeqNum(0),
+            safe: SeqNum(0),
             untold_bytes: 0,
             stable: SeqNum(0),
             read_epoch: Epoch(0),
@@ -971,41 +975,86 @@ impl Client {
 
     fn complete_ready(&mut self, now: Nanos, effects: &mut Effects<ClientOwn>) {
         while let Some(index) = self.index(self.completed.next()) {
-            self.drop_outdated(now, index);
-            let Some(answered_by) = self.ready(index) else { return };
-            self.counters.completed_stable += u64::from(self.lacks_acks(index));
+            if !self.entries[index].done {
+                self.drop_outdated(now, index);
+                let Some(answered_by) = self.ready(index) else { break };
+                self.complete(now, index, answered_by, effects);
+            }
             self.completed = self.completed.next();
-            let (seq, stable_retry) = (self.completed, self.config.stable_retry);
-            let entry = &mut self.entries[index];
-            entry.done = true;
-            let reply = entry.reply.take();
-            let range = reply.as_ref().map(|reply| effects.append(|out| out.extend_from_slice(&reply.bytes)));
-            effects.own(ClientOwn::Complete(Completion {
-                seq,
-                answered_by,
-                reply: range,
-                failed: reply.as_ref().is_some_and(|reply| reply.failed),
-                times: reply.as_ref().map(|reply| reply.times).unwrap_or_default(),
-            }));
-            entry.tries = 1;
-            let keep = entry.kind == RequestKind::Update;
-            if let Some(reply) = reply {
-                self.untold_bytes += reply.bytes.len();
-                self.recycle(reply.bytes);
+        }
+        self.complete_early(now, effects);
+    }
+
+    /// Completes the early updates that devices hold and that wait for the answers of their elders only. If the
+    /// client dies now, the server passes over the reads among these, and has every write from a log.
+    fn complete_early(&mut self, now: Nanos, effects: &mut Effects<ClientOwn>) {
+        if self.config.asked == Durability::None {
+            return;
+        }
+        self.safe = self.safe.max(self.completed);
+        while let Some(index) = self.index(self.safe.next()) {
+            let answered_by = self.ready(index).filter(|_| self.entries[index].early);
+            if !self.is_safe(index) {
+                return;
             }
-            if self.untold_bytes >= UNTOLD_BYTES_MAX {
-                self.send_heartbeat(now, effects);
+            self.safe = self.safe.next();
+            if let Some(answered_by) = answered_by.filter(|_| !self.entries[index].done) {
+                self.complete(now, index, answered_by, effects);
             }
-            self.counters.completed += 1;
-            self.counters.completed_early += u64::from(matches!(answered_by, CompletedBy::Device(_)));
-            if keep {
-                let wait = self.jitter.around(stable_retry);
-                self.schedule(index, now.plus(wait));
-            } else {
-                let payload = std::mem::take(&mut self.entries[index].payload);
-                self.recycle(payload);
-                self.entries[index].retry_at = Nanos::MAX;
-            }
+        }
+    }
+
+    /// Whether nothing that the request at `index` writes can be lost any more, should this client be lost.
+    fn is_safe(&self, index: usize) -> bool {
+        let stable = self.stable.0 > self.base.0 + index as u64;
+        match self.entries[index].kind {
+            RequestKind::Read => true,
+            _ if self.config.planted.is(Fault::OvertakeUnsafe) && !self.entries[index].early => true,
+            // Its answer was sent when it was stable.
+            RequestKind::Bypass => stable || self.entries[index].reply.is_some(),
+            RequestKind::Update => stable || !self.lacks_acks(index),
+        }
+    }
+
+    fn complete(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        answered_by: CompletedBy,
+        effects: &mut Effects<ClientOwn>,
+    ) {
+        self.counters.completed_stable += u64::from(self.lacks_acks(index));
+        let stable_retry = self.config.stable_retry;
+        let seq = SeqNum(self.base.0 + 1 + index as u64);
+        let entry = &mut self.entries[index];
+        entry.done = true;
+        let reply = entry.reply.take();
+        let range = reply.as_ref().map(|reply| effects.append(|out| out.extend_from_slice(&reply.bytes)));
+        effects.own(ClientOwn::Complete(Completion {
+            seq,
+            answered_by,
+            reply: range,
+            failed: reply.as_ref().is_some_and(|reply| reply.failed),
+            times: reply.as_ref().map(|reply| reply.times).unwrap_or_default(),
+        }));
+        entry.tries = 1;
+        let keep = entry.kind == RequestKind::Update;
+        if let Some(reply) = reply {
+            self.untold_bytes += reply.bytes.len();
+            self.recycle(reply.bytes);
+        }
+        if self.untold_bytes >= UNTOLD_BYTES_MAX {
+            self.send_heartbeat(now, effects);
+        }
+        self.counters.completed += 1;
+        self.counters.completed_early += u64::from(matches!(answered_by, CompletedBy::Device(_)));
+        if keep {
+            let wait = self.jitter.around(stable_retry);
+            self.schedule(index, now.plus(wait));
+        } else {
+            let payload = std::mem::take(&mut self.entries[index].payload);
+            self.recycle(payload);
+            self.entries[index].retry_at = Nanos::MAX;
         }
     }
 

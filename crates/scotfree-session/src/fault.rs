@@ -30,6 +30,8 @@ pub enum Fault {
     AckFirstFragment,
     /// Rule 8: the client completes a covered update on the response alone.
     CompleteWithoutAck,
+    /// Rule 8: the client completes an early update although an earlier write of its session may still be lost.
+    OvertakeUnsafe,
     /// Rule 8: the server sends replies that depend on unlogged, unstable writes.
     ReplyBeforeStable,
     /// Rule 9: the client forgets an update when it completes.
@@ -92,7 +94,7 @@ impl Fault {
     ];
 
     /// All others.
-    pub const ALL: [Fault; 29] = [
+    pub const ALL: [Fault; 30] = [
         Fault::AdmitOutOfOrder,
         Fault::RestampDuplicate,
         Fault::IgnoreOrder,
@@ -106,6 +108,7 @@ impl Fault {
         Fault::StableWhenApplied,
         Fault::AckFirstFragment,
         Fault::CompleteWithoutAck,
+        Fault::OvertakeUnsafe,
         Fault::ReplyBeforeStable,
         Fault::ForgetBeforeStable,
         Fault::ExecuteAgain,

@@ -50,7 +50,7 @@ pub enum Invariant {
     RemovedKey,
     /// A request completes only when what it asked for is true.
     CompletionClaim,
-    /// Completions come in session order.
+    /// Completions come in session order, but that early updates wait only until no earlier write can be lost.
     CompletionOrder,
     /// Before a device passes a request on, the server can know what was answered before it.
     PassedOver,
@@ -134,7 +134,7 @@ struct SessionModel {
     calls: Vec<usize>,
     /// The last request executed in the present timeline.
     executed: u64,
-    /// The last request that its client was told is complete.
+    /// Its client was told that all requests up to this one are complete.
     completed: u64,
     /// The record is gone from storage.
     deleted: bool,
@@ -261,18 +261,38 @@ impl Model {
             ));
         };
         let moment = self.tick();
-        let told = &mut self.sessions[session].completed;
-        let expected = *told + 1;
-        *told = seq.0;
-        check(expected == seq.0, Invariant::CompletionOrder, || {
-            format!("{seq} completed, {expected} was next")
-        })?;
+        self.check_completion_order(session, call, storage)?;
         self.check_completion_claim(call, by, storage)?;
         let reply = reply.or_else(|| self.calls[call].op.fixed_reply());
         self.calls[call].completed = Some(moment);
         self.calls[call].reply = reply;
+        self.note_complete(session);
         self.check_told(call)?;
         self.rely_on_seen(call, moment);
+        Ok(())
+    }
+
+    fn note_complete(&mut self, session: usize) {
+        let SessionModel { calls, completed, .. } = &mut self.sessions[session];
+        let is_complete = |call: &&usize| self.calls[**call].completed.is_some();
+        *completed += calls[*completed as usize..].iter().take_while(is_complete).count() as u64;
+    }
+
+    /// Only an early update overtakes, and only what cannot be lost.
+    fn check_completion_order(&self, session: usize, call: usize, storage: &Storage) -> Verdict {
+        let twice = self.calls[call].completed.is_some();
+        check(!twice, Invariant::CompletionOrder, || format!("{} completed twice", self.describe(call)))?;
+        let progress = &self.progress[call];
+        let may_overtake = progress.sent.mode == Mode::Early && progress.sent.kind == RequestKind::Update;
+        let first = self.sessions[session].completed as usize;
+        let elders = self.sessions[session].calls[first..].iter().take_while(|elder| **elder != call);
+        for elder in elders.filter(|elder| self.calls[**elder].completed.is_none()) {
+            let safe = !self.calls[*elder].op.writes() || self.is_safe(*elder, storage);
+            let fine = may_overtake && (safe || self.promise < Promise::Full);
+            check(fine, Invariant::CompletionOrder, || {
+                format!("{} completed before {}", self.describe(call), self.describe(*elder))
+            })?;
+        }
         Ok(())
     }
 
@@ -582,7 +602,13 @@ impl Model {
 
     /// How many of them are not complete.
     pub fn incomplete_of(&self, session: usize) -> u64 {
-        self.sessions[session].calls.len() as u64 - self.sessions[session].completed
+        let SessionModel { calls, completed, .. } = &self.sessions[session];
+        calls[*completed as usize..].iter().filter(|call| self.calls[**call].completed.is_none()).count() as u64
+    }
+
+    /// Whether requests of a session before this one are not complete.
+    pub fn has_elders(&self, session: usize, seq: SeqNum) -> bool {
+        self.sessions[session].completed < seq.0
     }
 
     /// The application's state after all writes that storage holds.

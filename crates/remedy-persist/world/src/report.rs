@@ -14,7 +14,9 @@ scotfree_sim::report! {
         completed,
         /// Of these, by devices alone.
         completed_early,
-        /// Of these, reads.
+        /// Of these, before elders of their session.
+        overtook,
+        /// Of the completed ones, reads.
         completed_reads,
         /// Of these, by functions of devices in the server's place.
         completed_by_function,

@@ -21,7 +21,7 @@ fn assert_same(found: u64, expected: u64, what: &str) {
 
 #[test]
 fn random_worlds_go_as_they_went() {
-    assert_same(hash_of(Scenario::random, 0..200), 0x7f10_8e51_3385_39c9, "seeds 0..200");
+    assert_same(hash_of(Scenario::random, 0..200), 0x35bd_1aa8_d8e4_0038, "seeds 0..200");
 }
 
 #[test]
@@ -31,23 +31,23 @@ fn a_world_in_which_a_record_is_erased_while_its_commit_runs_goes_as_it_went() {
 
 #[test]
 fn storms_go_as_they_went() {
-    assert_same(hash_of(Scenario::storm, 0..20), 0xb739_54e6_fa69_ed80, "storms 0..20");
+    assert_same(hash_of(Scenario::storm, 0..20), 0x20b8_bc1d_2757_ea54, "storms 0..20");
 }
 
 #[test]
 fn worlds_of_several_servers_go_as_they_went() {
-    assert_same(hash_of(Scenario::several, 0..40), 0x7d5d_d73e_1392_88fd, "several 0..40");
+    assert_same(hash_of(Scenario::several, 0..40), 0x90a3_e029_8780_c275, "several 0..40");
 }
 
 #[test]
 fn made_worlds_go_as_they_went() {
     let expected = [
-        ("left-behind", 0x45ef_f2de_956d_a5a3),
-        ("silent-death", 0x9fa1_0967_11d9_051f),
-        ("return-of-the-device", 0x8dd3_38aa_9a3b_53a5),
-        ("forgotten-run", 0xce7e_a63b_3f12_cf92),
-        ("excluded-alive", 0x2b33_1903_8b9a_c2e0),
-        ("rotated-key", 0x9c1d_49f4_93b7_7be9),
+        ("left-behind", 0xedfa_395d_769c_f4e8),
+        ("silent-death", 0x8537_33b2_e3c8_ce29),
+        ("return-of-the-device", 0x60b8_c808_166f_4013),
+        ("forgotten-run", 0x4f5b_20df_ce54_89a1),
+        ("excluded-alive", 0x9908_4145_917d_1898),
+        ("rotated-key", 0x00a9_977e_d2b7_941c),
     ];
     assert_eq!(made::ALL.map(|(name, _)| name), expected.map(|(name, _)| name));
     for ((name, maker), (_, hash)) in made::ALL.into_iter().zip(expected) {

@@ -249,6 +249,7 @@ impl World {
             self.engine.report.completed_reads += u64::from(!model.sent(call).0.writes());
         }
         self.engine.report.completed_early += u64::from(matches!(by, CompletedBy::Device(_)));
+        self.engine.report.overtook += u64::from(model.has_elders(session, completion.seq));
         self.engine.report.completed_by_function += u64::from(matches!(by, CompletedBy::Function(_)));
         self.note_recovery_time();
     }

@@ -49,6 +49,63 @@ fn a_request_is_complete_when_its_kind_and_mode_say_so() {
     }
 }
 
+/// Which elders an early update waits for (rule 8).
+#[test]
+fn an_early_update_overtakes_what_cannot_be_lost_and_nothing_else() {
+    let by_device = Device(DeviceId(1));
+    // (elder, whether it is acknowledged, answered, stable; whether the update behind it completes)
+    for (kind, mode, acknowledged, answered, stable, overtakes) in [
+        (Read, Covered, false, false, false, true),
+        (Update, Covered, true, false, false, true),
+        (Update, Covered, false, false, false, false),
+        (Update, Covered, false, true, false, false),
+        (Update, Covered, false, false, true, true),
+        (Bypass, Covered, false, false, false, false),
+        (Bypass, Covered, false, false, true, true),
+        (Update, Early, false, false, false, false),
+    ] {
+        let mut bench = ClientBench::open(|_| {});
+        bench.submit(kind, mode).expect("the window is open");
+        bench.submit(Update, Early).expect("the window is open");
+        if acknowledged {
+            bench.acknowledge(1, 1, 1);
+        }
+        if answered {
+            bench.respond(1);
+        }
+        if stable {
+            bench.stable(1);
+        }
+        bench.acknowledge(1, 1, 2);
+        let case = format!("{kind:?} {mode:?} {acknowledged} {answered} {stable}");
+        let expected = if overtakes { vec![(2, by_device)] } else { vec![] };
+        assert_eq!(bench.done(), expected, "{case}");
+        assert_eq!(bench.client.outstanding(), 2, "the elder is not complete: {case}");
+    }
+}
+
+/// What was overtaken completes afterwards, in its order, and what overtook does not complete again.
+#[test]
+fn what_was_overtaken_completes_later_and_once() {
+    let mut bench = ClientBench::open(|_| {});
+    for (kind, mode) in [(Read, Covered), (Update, Early), (Read, Covered), (Update, Covered), (Update, Early)] {
+        bench.submit(kind, mode).expect("the window is open");
+    }
+    for seq in [2, 4, 5] {
+        bench.acknowledge(1, 1, seq);
+    }
+    let early: Vec<u64> = bench.done().iter().map(|(seq, _)| *seq).collect();
+    assert_eq!(early, [2, 5]);
+    for seq in [4, 3, 1] {
+        bench.respond(seq);
+    }
+    let all: Vec<u64> = bench.done().iter().map(|(seq, _)| *seq).collect();
+    assert_eq!(all, [2, 5, 1, 3, 4]);
+    assert_eq!((bench.client.outstanding(), bench.client.kept()), (0, 4));
+    bench.stable(5);
+    assert_eq!((bench.done().len(), bench.client.kept()), (5, 0));
+}
+
 #[test]
 fn an_update_that_asks_for_no_durability_is_complete_and_forgotten_with_its_answer() {
     let mut bench = ClientBench::open(|config| config.asked = Durability::None);
