@@ -96,6 +96,14 @@ pub struct FrontRequest {
 }
 
 impl FrontRequest {
+    /// Whether nobody else should have to wait for it: it is answered only when storage holds it, or depends on
+    /// what the server keeps for its connection alone.
+    pub fn is_apart(&self) -> bool {
+        let own =
+            |head: RequestHead| head.flags.has(RequestFlags::PRIVATE) || head.flags.has(RequestFlags::PART);
+        self.kind == RequestKind::Bypass || RequestHead::parse(&self.payload).is_ok_and(own)
+    }
+
     /// A read that concerns no key and that nobody waits for (yet).
     fn read(method: &'static str, payload: Vec<u8>) -> FrontRequest {
         FrontRequest {

@@ -603,7 +603,8 @@ impl Model {
     /// How many of them are not complete.
     pub fn incomplete_of(&self, session: usize) -> u64 {
         let SessionModel { calls, completed, .. } = &self.sessions[session];
-        calls[*completed as usize..].iter().filter(|call| self.calls[**call].completed.is_none()).count() as u64
+        calls[*completed as usize..].iter().filter(|call| self.calls[**call].completed.is_none()).count()
+            as u64
     }
 
     /// Whether requests of a session before this one are not complete.

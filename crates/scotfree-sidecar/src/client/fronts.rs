@@ -35,6 +35,8 @@ const NOBODY: ConnectionKey = ConnectionKey(0);
 struct Connection {
     front: ClientFront,
     session: SessionHandle,
+    /// How many of its requests are on their way.
+    under_way: usize,
     /// Requests for which the session has no credit yet.
     waiting: VecDeque<FrontRequest>,
     /// What it holds of its client's requests, as counted last.
@@ -158,21 +160,22 @@ impl Fronts {
     ) -> Result<(), StartError> {
         let config = self.configs[peer.listener].clone();
         self.notice_key();
-        let is_own = config.early != EarlyRule::Never;
-        let session = if let Some(found) = self.sessions.find(is_own) {
+        let session = if let Some(found) = self.sessions.find() {
             found
         } else {
             let begun = upstream.start_session(self.coverage.options())?;
-            self.sessions.insert(begun, is_own);
+            self.sessions.insert(begun, false);
             begun
         };
-        let number = self.sessions.join(session, key);
+        self.sessions.join(session, key);
+        let number = self.sessions.next_number();
         let mut identity = Identity::new(number, peer.id);
         identity.address = peer.address;
         identity.listener = peer.local;
         let connection = Connection {
             front: ClientFront::new(config, self.told.description.clone(), identity),
             session,
+            under_way: 0,
             waiting: VecDeque::new(),
             held: 0,
             input_ended: false,
@@ -257,7 +260,8 @@ impl Fronts {
                 }
             }
             ClientEvent::Completed { session, reply } => {
-                let Some(flight) = self.sessions.get_mut(session).and_then(SharedSession::land) else {
+                let Some(flight) = self.sessions.get_mut(session).and_then(|session| session.land(reply.seq))
+                else {
                     return;
                 };
                 self.on_completed(now_ms, &flight, reply.bytes);
@@ -279,6 +283,11 @@ impl Fronts {
         for (at, asker) in flight.askers().enumerate() {
             let mut actions = Vec::new();
             if let Some(connection) = self.connections.get_mut(&asker.connection) {
+                connection.under_way -= 1;
+                if let Some(next) = connection.waiting.front().filter(|_| connection.under_way == 0) {
+                    let session = self.sessions.get_mut(connection.session);
+                    session.map(|session| session.want(asker.connection, next.early.is_some()));
+                }
                 let front = &mut connection.front;
                 match (&responses, asker.early) {
                     (Ok(Some(all)), _) => front.on_response(now_ms, asker.id, all[at], &mut actions),
@@ -314,7 +323,7 @@ impl Fronts {
     fn on_session_closed(&mut self, now_ms: i64, session: SessionHandle, reason: ClosedReason) {
         let Some(session) = self.sessions.remove(session) else { return };
         let text = outcome_unknown(reason);
-        for asker in session.flights.iter().flat_map(Flight::askers) {
+        for asker in session.flights.values().flat_map(Flight::askers) {
             let mut actions = Vec::new();
             if let Some(connection) = self.connections.get_mut(&asker.connection) {
                 connection.front.on_failure(now_ms, asker.id, &text, &mut actions);
@@ -343,8 +352,11 @@ impl Fronts {
             match action {
                 FrontAction::Request(request) => {
                     connection.waiting.push_back(request);
-                    let session = self.sessions.get_mut(connection.session);
-                    session.map_or(&mut self.orphans, |session| &mut session.ready).insert(key);
+                    let is_early = connection.waiting[0].early.is_some();
+                    match self.sessions.get_mut(connection.session) {
+                        Some(session) => session.want(key, is_early),
+                        None => _ = self.orphans.insert(key),
+                    }
                 }
                 FrontAction::Close => connection.closing = true,
                 FrontAction::Tunnel { setup, setup_replies, bytes } => {

@@ -1,10 +1,11 @@
 //! The sessions that client connections share.
 //!
 //! Invariant: what completes is passed to the connection that asked, and to nobody if that is gone. A connection
-//! stays with its session, so what it asks is done in its order.
+//! changes its session only while nothing of it is under way, so what it asks is done in its order.
 
+use scotfree_core::SeqNum;
 use scotfree_rpc::SessionHandle;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Names a client connection; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,9 +26,16 @@ pub(super) struct Asker {
 pub(super) struct Flight {
     pub first: Asker,
     pub others: Vec<Asker>,
+    /// With which of its session's departures it has set out.
+    departure: u64,
 }
 
 impl Flight {
+    /// A request of these commands.
+    pub fn new(first: Asker, others: Vec<Asker>) -> Flight {
+        Flight { first, others, departure: 0 }
+    }
+
     /// All whose commands it carries, in its order.
     pub fn askers(&self) -> impl Iterator<Item = Asker> + '_ {
         std::iter::once(self.first).chain(self.others.iter().copied())
@@ -37,25 +45,36 @@ impl Flight {
     pub fn count(&self) -> usize {
         1 + self.others.len()
     }
+
+    fn is_early(&self) -> bool {
+        self.first.early.is_some()
+    }
+}
+
+/// Early requests of a session, or all its others: neither waits for the other.
+#[derive(Debug, Default)]
+struct Traffic {
+    /// How many flights of each departure are not back yet.
+    departures: BTreeMap<u64, usize>,
+    /// Whether somebody may wait to set out.
+    is_wanted: bool,
 }
 
 /// One session.
 #[derive(Debug, Default)]
-#[allow(clippy::struct_excessive_bools)] // Independent facts, no states of one machine.
 pub(super) struct SharedSession {
     pub open: bool,
-    /// Whether it has one connection at a time: requests of a session complete in its order, and an early answer
-    /// must not wait for what others are still to hear from the server.
-    is_own: bool,
+    /// Whether it has one connection at a time.
+    pub is_own: bool,
     /// The connections that use it.
     pub users: BTreeSet<ConnectionKey>,
     /// Those of them that have something to send.
     pub ready: BTreeSet<ConnectionKey>,
-    /// How many connections have used it.
-    uses: u32,
-    pub flights: VecDeque<Flight>,
-    /// How many of the flights set out together, of each departure that is not back yet.
-    departures: VecDeque<usize>,
+    pub flights: BTreeMap<SeqNum, Flight>,
+    /// Of requests that are answered by the server, and of early ones.
+    traffic: [Traffic; 2],
+    /// How many departures there have been.
+    departed: u64,
     /// Whose request led the last one that was sent.
     pub served: Option<ConnectionKey>,
     /// It asks for what new sessions ask for no longer: no other connection uses it.
@@ -65,22 +84,54 @@ pub(super) struct SharedSession {
 }
 
 impl SharedSession {
-    /// So many flights have set out together.
-    pub fn set_out(&mut self, count: usize) {
-        if count > 0 {
-            self.departures.push_back(count);
-        }
+    /// A connection has something to send, first of all a request of this kind.
+    pub fn want(&mut self, key: ConnectionKey, is_early: bool) {
+        self.ready.insert(key);
+        self.traffic[usize::from(is_early)].is_wanted = true;
     }
 
-    /// The oldest flight is over.
-    pub fn land(&mut self) -> Option<Flight> {
-        if let Some(left) = self.departures.front_mut() {
+    /// Takes all who have something to send, to ask each of them.
+    pub fn take_ready(&mut self) -> BTreeSet<ConnectionKey> {
+        self.traffic.iter_mut().for_each(|traffic| traffic.is_wanted = false);
+        std::mem::take(&mut self.ready)
+    }
+
+    /// Whether requests of this kind may set out now: if no more than so many departures are under way, or if they
+    /// are of one connection.
+    pub fn may_depart(&self, is_early: bool, departures_max: usize) -> bool {
+        self.is_own || self.traffic[usize::from(is_early)].departures.len() < departures_max
+    }
+
+    /// What is sent from now on sets out together.
+    pub fn begin_departure(&mut self) {
+        self.departed += 1;
+    }
+
+    /// A request is on its way.
+    pub fn set_out(&mut self, seq: SeqNum, flight: Flight) {
+        let departures = &mut self.traffic[usize::from(flight.is_early())].departures;
+        *departures.entry(self.departed).or_default() += 1;
+        self.flights.insert(seq, Flight { departure: self.departed, ..flight });
+    }
+
+    /// A request is over.
+    pub fn land(&mut self, seq: SeqNum) -> Option<Flight> {
+        let flight = self.flights.remove(&seq)?;
+        let departures = &mut self.traffic[usize::from(flight.is_early())].departures;
+        if let Some(left) = departures.get_mut(&flight.departure) {
             *left -= 1;
             if *left == 0 {
-                self.departures.pop_front();
+                departures.remove(&flight.departure);
             }
         }
-        self.flights.pop_front()
+        Some(flight)
+    }
+
+    fn is_due(&self, departures_max: usize) -> bool {
+        let may = |is_early: bool| {
+            self.traffic[usize::from(is_early)].is_wanted && self.may_depart(is_early, departures_max)
+        };
+        !self.ready.is_empty() && (may(false) || may(true))
     }
 }
 
@@ -92,12 +143,20 @@ pub(super) struct Sessions {
     connections_per_session: usize,
     /// How many that are one connection's own are kept for the next ones.
     idle_max: usize,
+    /// How many connections there have been.
+    joined: u32,
 }
 
 impl Sessions {
     /// No session. A further one is opened when all have so many connections, up to `sessions_max`.
     pub fn new(sessions_max: usize, connections_per_session: usize, idle_max: usize) -> Sessions {
-        Sessions { all: BTreeMap::new(), count_max: sessions_max, connections_per_session, idle_max }
+        Sessions {
+            all: BTreeMap::new(),
+            count_max: sessions_max,
+            connections_per_session,
+            idle_max,
+            joined: 0,
+        }
     }
 
     /// Adds a session that is being opened, for one connection at a time or for many.
@@ -105,23 +164,32 @@ impl Sessions {
         self.all.insert(handle, SharedSession { is_own, ..SharedSession::default() });
     }
 
-    /// The session for another connection, its own or a shared one; none if a further one is to be opened.
-    pub fn find(&self, is_own: bool) -> Option<SessionHandle> {
-        let usable = || self.all.iter().filter(|(_, session)| !session.outdated && session.is_own == is_own);
-        if is_own {
-            return usable().find(|(_, session)| session.users.is_empty()).map(|(handle, _)| *handle);
-        }
+    /// The shared session for another connection; none if a further one is to be opened.
+    pub fn find(&self) -> Option<SessionHandle> {
+        let usable = || self.all.iter().filter(|(_, session)| !session.outdated && !session.is_own);
         let (handle, session) = usable().min_by_key(|(_, session)| session.users.len())?;
         let has_room = session.users.len() < self.connections_per_session;
         (has_room || usable().count() >= self.count_max).then_some(*handle)
     }
 
-    /// A connection uses a session from now on; its number there.
-    pub fn join(&mut self, handle: SessionHandle, user: ConnectionKey) -> u32 {
-        let Some(session) = self.all.get_mut(&handle) else { return 0 };
-        session.users.insert(user);
-        session.uses = session.uses.wrapping_add(1);
-        session.uses
+    /// A session that was a connection's own and that nobody uses.
+    pub fn find_idle(&self) -> Option<SessionHandle> {
+        let is_idle =
+            |session: &SharedSession| session.is_own && !session.outdated && session.users.is_empty();
+        self.all.iter().find(|(_, session)| is_idle(session)).map(|(handle, _)| *handle)
+    }
+
+    /// A number by which the server's sidecar tells a new connection from all others, whatever session it uses.
+    pub fn next_number(&mut self) -> u32 {
+        self.joined = self.joined.wrapping_add(1);
+        self.joined
+    }
+
+    /// A connection uses a session from now on.
+    pub fn join(&mut self, handle: SessionHandle, user: ConnectionKey) {
+        if let Some(session) = self.all.get_mut(&handle) {
+            session.users.insert(user);
+        }
     }
 
     /// A connection is gone.
@@ -154,12 +222,10 @@ impl Sessions {
         .collect()
     }
 
-    /// Those in which somebody has something to send, and that have fewer departures under way, or one connection.
+    /// Those in which somebody may have something to send that may set out.
     pub fn due(&self, departures_max: usize) -> Vec<SessionHandle> {
-        let may_depart =
-            |session: &SharedSession| session.is_own || session.departures.len() < departures_max;
-        let is_due = |session: &SharedSession| !session.ready.is_empty() && may_depart(session);
-        self.all.iter().filter(|(_, session)| is_due(session)).map(|(handle, _)| *handle).collect()
+        let due = self.all.iter().filter(|(_, session)| session.is_due(departures_max));
+        due.map(|(handle, _)| *handle).collect()
     }
 
     pub fn get_mut(&mut self, handle: SessionHandle) -> Option<&mut SharedSession> {

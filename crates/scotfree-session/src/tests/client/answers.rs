@@ -88,7 +88,9 @@ fn an_early_update_overtakes_what_cannot_be_lost_and_nothing_else() {
 #[test]
 fn what_was_overtaken_completes_later_and_once() {
     let mut bench = ClientBench::open(|_| {});
-    for (kind, mode) in [(Read, Covered), (Update, Early), (Read, Covered), (Update, Covered), (Update, Early)] {
+    for (kind, mode) in
+        [(Read, Covered), (Update, Early), (Read, Covered), (Update, Covered), (Update, Early)]
+    {
         bench.submit(kind, mode).expect("the window is open");
     }
     for seq in [2, 4, 5] {

@@ -1,24 +1,36 @@
 //! What is sent when, and what shares a request.
 //!
 //! Invariant: a connection's requests are sent in their order. Nobody waits for a timer: what waits is sent as soon
-//! as its session has fewer than [`DEPARTURES_MAX`] departures under way, all of it together, so what comes meanwhile
-//! makes the next departure larger. Connections lead requests in turn, so one that sends much holds nobody up.
+//! as its session has fewer than [`DEPARTURES_MAX`] departures of its kind under way, all of it together, so what
+//! comes meanwhile makes the next departure larger. Connections lead requests in turn, so one that sends much holds
+//! nobody up. A connection that others would have to wait for gets a session of its own.
 
 use super::super::{as_read, ended};
 use super::{Asker, ConnectionKey, Flight, Fronts, NOBODY};
 use scotfree_core::{KeyHash, Nanos};
 use scotfree_resp::front::FrontRequest;
 use scotfree_resp::payload::pack::PackBuilder;
-use scotfree_rpc::{CallLabel, SessionHandle, Upstream};
+use scotfree_rpc::{CallLabel, SessionHandle, StartError, Upstream};
 use scotfree_session::{Mode, Request, SubmitError};
 use scotfree_wire::PAYLOAD_BYTES_MAX;
 use std::collections::{BTreeSet, VecDeque};
 
-/// How many departures of a session may be under way.
+/// How many departures of a session may be under way, of early requests and of all others.
 const DEPARTURES_MAX: usize = 4;
 
 /// How many connections are asked for requests that could share one.
 const COMPANIONS_MAX: usize = 64;
+
+/// Whether a connection's first request may be sent now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Now,
+    Later,
+    /// In a session of the connection's own.
+    Elsewhere,
+    /// It has none to send.
+    Never,
+}
 
 /// Why nothing more is sent in a session now, or this request never.
 enum Unsent {
@@ -35,37 +47,106 @@ impl Fronts {
             self.refuse(now, &[(key, connection.waiting.len())], &error);
         }
         // Credit comes back with stability, which completes nothing: who waits for it asks every turn.
-        for session in self.sessions.due(DEPARTURES_MAX) {
-            self.depart(now, session, upstream);
+        let mut due = self.sessions.due(DEPARTURES_MAX);
+        while let Some(session) = due.pop() {
+            due.extend(self.depart(now, session, upstream));
         }
         self.say_farewells(upstream);
     }
 
-    /// Sends all that a session's connections wait to send, as far as it has credit.
-    fn depart(&mut self, now: Nanos, handle: SessionHandle, upstream: &mut impl Upstream) {
-        let Some(session) = self.sessions.get_mut(handle) else { return };
-        let ready = std::mem::take(&mut session.ready);
+    /// Sends all that a session's connections wait to send, as far as it has credit. Those sessions are returned
+    /// that some of the connections have moved to.
+    fn depart(
+        &mut self,
+        now: Nanos,
+        handle: SessionHandle,
+        upstream: &mut impl Upstream,
+    ) -> Vec<SessionHandle> {
+        let Some(session) = self.sessions.get_mut(handle) else { return Vec::new() };
+        session.begin_departure();
+        let may_depart = [false, true].map(|is_early| session.may_depart(is_early, DEPARTURES_MAX));
+        let is_own = session.is_own;
+        let ready = session.take_ready();
         let first = session.served.map_or(ConnectionKey(0), |key| ConnectionKey(key.0 + 1));
         let mut queue: VecDeque<ConnectionKey> =
             ready.range(first..).chain(ready.range(..first)).copied().collect();
-        let mut count = 0;
-        while let Some(leader) = queue.front() {
-            if self.connections.get(leader).is_none_or(|connection| connection.waiting.is_empty()) {
-                queue.pop_front();
-                continue;
+        let (mut left, mut moved) = (Vec::new(), Vec::new());
+        while let Some(leader) = queue.front().copied() {
+            match self.turn_of(leader, is_own, may_depart) {
+                Turn::Now => {}
+                turn => {
+                    queue.pop_front();
+                    match turn {
+                        Turn::Elsewhere => moved.extend(self.move_out(now, leader, upstream)),
+                        Turn::Later => left.push(leader),
+                        Turn::Never | Turn::Now => {}
+                    }
+                    continue;
+                }
             }
             let taken = self.gather(&queue);
             match self.send(handle, &taken, upstream) {
-                Ok(()) => count += 1,
+                Ok(()) => {}
                 Err(Unsent::NotNow) => break,
                 Err(Unsent::Refused(error)) => self.refuse(now, &taken, &error),
             }
             self.requeue(&mut queue, &taken);
         }
+        left.extend(queue);
         if let Some(session) = self.sessions.get_mut(handle) {
-            session.ready.extend(queue);
-            session.set_out(count);
+            for key in left {
+                let first = self.connections.get(&key).and_then(|connection| connection.waiting.front());
+                session.want(key, first.is_some_and(|first| first.early.is_some()));
+            }
         }
+        moved
+    }
+
+    /// Whether a connection's first request is sent now; `may_depart` says it of covered and early ones.
+    fn turn_of(&self, key: ConnectionKey, is_own: bool, may_depart: [bool; 2]) -> Turn {
+        let Some(connection) = self.connections.get(&key) else { return Turn::Never };
+        match connection.waiting.front() {
+            None => Turn::Never,
+            Some(first) if !is_own && first.is_apart() && connection.under_way == 0 => Turn::Elsewhere,
+            Some(first) if !is_own && first.is_apart() => Turn::Later,
+            Some(first) if may_depart[usize::from(first.early.is_some())] => Turn::Now,
+            Some(_) => Turn::Later,
+        }
+    }
+
+    /// Gives a connection a session of its own, from its first request that others should not wait for: one whose
+    /// answer waits for storage, or that depends on a state at the server that is the connection's alone. Nothing
+    /// of it is under way.
+    fn move_out(
+        &mut self,
+        now: Nanos,
+        key: ConnectionKey,
+        upstream: &mut impl Upstream,
+    ) -> Option<SessionHandle> {
+        let begun = self.sessions.find_idle().map_or_else(|| self.begin_own(upstream), Ok);
+        let connection = self.connections.get_mut(&key)?;
+        match begun {
+            Ok(session) => {
+                let is_early = connection.waiting.front().is_some_and(|first| first.early.is_some());
+                let left = std::mem::replace(&mut connection.session, session);
+                self.sessions.leave(left, key);
+                self.sessions.join(session, key);
+                self.sessions.get_mut(session)?.want(key, is_early);
+                Some(session)
+            }
+            Err(error) => {
+                let text = format!("ERR scotfree: the command needs a session of its own, and {error}");
+                let waiting = connection.waiting.len();
+                self.refuse(now, &[(key, waiting)], &text);
+                None
+            }
+        }
+    }
+
+    fn begin_own(&mut self, upstream: &mut impl Upstream) -> Result<SessionHandle, StartError> {
+        let begun = upstream.start_session(self.coverage.options())?;
+        self.sessions.insert(begun, true);
+        Ok(begun)
     }
 
     /// Who has nothing more to send leaves the queue, and who has led goes to its end.
@@ -131,14 +212,14 @@ impl Fronts {
             key_hash,
             payload,
         };
-        match upstream.submit(handle, asked, label) {
-            Ok(_) => {}
+        let seq = match upstream.submit(handle, asked, label) {
+            Ok(seq) => seq,
             Err(SubmitError::NotOpen | SubmitError::WindowFull) => return Err(Unsent::NotNow),
             Err(SubmitError::TooLarge) => {
                 return Err(Unsent::Refused("ERR scotfree: the request is too large".to_owned()))
             }
             Err(SubmitError::Closed) => return Err(Unsent::Refused(ended::OVER.to_owned())),
-        }
+        };
         if count > 1 {
             self.packs += 1;
             self.packed += count as u64;
@@ -147,7 +228,9 @@ impl Fronts {
         if let Some(session) = self.sessions.get_mut(handle) {
             session.served = Some(taken[0].0);
             let mut askers = askers.into_iter();
-            session.flights.extend(askers.next().map(|first| Flight { first, others: askers.collect() }));
+            if let Some(first) = askers.next() {
+                session.set_out(seq, Flight::new(first, askers.collect()));
+            }
         }
         Ok(())
     }
@@ -159,6 +242,7 @@ impl Fronts {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             // It may be read again.
             self.touched.insert(*key);
+            connection.under_way += *count;
             askers.extend(connection.waiting.drain(..*count).map(|request| Asker {
                 connection: *key,
                 id: request.id,
@@ -199,10 +283,10 @@ impl Fronts {
             let Some(session) = self.sessions.get_mut(handle) else { continue };
             let label = CallLabel::new(farewell.method);
             match upstream.submit(handle, as_read(&farewell.payload), label) {
-                Ok(_) => {
+                Ok(seq) => {
+                    session.begin_departure();
                     let first = Asker { connection: NOBODY, id: 0, early: None };
-                    session.flights.push_back(Flight { first, others: Vec::new() });
-                    session.set_out(1);
+                    session.set_out(seq, Flight::new(first, Vec::new()));
                 }
                 Err(SubmitError::WindowFull) => self.released.push((handle, farewell)),
                 // It has nothing to forget.
