@@ -134,7 +134,8 @@ impl Base {
         let interval = self.config.lease_interval;
         let interval = if self.has_lease(server, now) { interval } else { Nanos(interval.0 / 16 + 1) };
         self.authority_mut(server).lease_ask_at = now.plus(interval);
-        let header = Header::new(Kind::Lease, SessionId(0), self.server_epoch(server));
+        let mut header = Header::new(Kind::Lease, SessionId(0), self.server_epoch(server));
+        header.set_window_max(self.config.window_max);
         let tail = LeaseTail {
             asked_at: now,
             duration: Nanos(0),

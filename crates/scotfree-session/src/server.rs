@@ -231,6 +231,8 @@ pub struct Server {
     keys: ServerKeys,
     /// Under which epoch of the cluster's key each device has asked for its last lease.
     device_epochs: BTreeMap<DeviceId, KeyEpoch>,
+    /// The largest window that each device has slots for, as it says with its questions.
+    device_windows: BTreeMap<DeviceId, u32>,
     sessions: BTreeMap<SessionId, ServedSession>,
     by_nonce: BTreeMap<Nonce, SessionId>,
     session_count: u32,
@@ -301,6 +303,7 @@ impl Server {
         let mut server = Server {
             keys: ServerKeys::of(&config.cluster_key, Key::from_bytes(config.nonce_seed)),
             device_epochs: BTreeMap::new(),
+            device_windows: BTreeMap::new(),
             sessions: BTreeMap::new(),
             by_nonce: BTreeMap::new(),
             session_count: 0,

@@ -353,6 +353,16 @@ impl Header {
         self.key_hash = KeyHash(last_write.0);
     }
 
+    /// In a device's `Lease`: the largest window of a session that it has slots for; 0 if it does not say.
+    pub fn window_max(&self) -> u32 {
+        u32::try_from(self.key_hash.0).unwrap_or(u32::MAX)
+    }
+
+    /// Says the largest window.
+    pub fn set_window_max(&mut self, window_max: u32) {
+        self.key_hash = KeyHash(u64::from(window_max));
+    }
+
     /// In a confirmed `SessionClose`: the device that holds nothing of the session any more.
     pub fn confirming_device(&self) -> DeviceId {
         DeviceId(self.key_hash.0 as u16)

@@ -33,8 +33,10 @@ pub struct Scenario {
     pub device_acks: u8,
     /// Whether the devices' memory survives a restart of their hosts.
     pub ram_survives_host: bool,
-    /// The credit of a session.
+    /// The credit of a session, if every device has slots for it.
     pub window: u32,
+    /// How many slots a device has for a session.
+    pub device_window: u32,
     /// How many sessions a device has room for.
     pub device_sessions_max: u32,
     /// What the clients do.
@@ -283,6 +285,7 @@ impl Scenario {
             device_acks: 1,
             ram_survives_host: true,
             window: 16,
+            device_window: 16,
             device_sessions_max: 16,
             work: Work {
                 requests_per_client: 40,
@@ -346,6 +349,8 @@ impl Scenario {
         scenario.replies_bytes_max = rng.pick(&[300, 1 << 20, 1 << 20, 1 << 20]);
         let count = rng.pick(&[0, 1, 1, 2, 2, 3, 4, 6]);
         scenario.mishaps = (0..count).map(|_| draw_mishap(rng, &scenario)).collect();
+        let window = scenario.window;
+        scenario.device_window = rng.pick(&[window, window, window / 2, window / 4]);
         scenario
     }
 

@@ -230,6 +230,17 @@ fn no_device_acknowledges_what_the_server_goes_on_without() {
     assert!(total.devices_lost > 250 && total.completed_early > 1_000, "{total}");
 }
 
+#[test]
+fn a_device_with_few_slots_acknowledges_those_that_it_has_room_for() {
+    let mut total = Report::default();
+    for seed in 0..20 {
+        let mut scenario = short_run(1, Durability::Ram);
+        (scenario.window, scenario.device_window) = (32, 4);
+        total.add(&pass(seed, scenario));
+    }
+    assert!(total.logged > 100 && total.completed_early > 40, "{total}");
+}
+
 // ---- words of the past
 
 #[test]

@@ -15,6 +15,7 @@ const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goodput.txt")
 fn scenario(loss: u32, window: u32) -> Scenario {
     let mut scenario = Scenario::calm();
     scenario.window = window;
+    scenario.device_window = window;
     scenario.network.loss = PerMillion::percent(loss);
     scenario.work.requests_per_client = 300;
     scenario.work.outstanding_max = window as usize;

@@ -388,6 +388,7 @@ impl Server {
         let Tail::Lease(question) = *packet.tail() else { return Err(WireError::InvalidField) };
         let device = question.device;
         self.device_epochs.insert(device, key_epoch);
+        self.device_windows.insert(device, packet.header().window_max());
         let Some(address) = self.device_address(device) else { return Ok(()) };
         if self.excluded.contains(&device) || self.excluding.contains(&device) {
             return Ok(());

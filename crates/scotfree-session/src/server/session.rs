@@ -20,6 +20,8 @@ pub(super) struct ServedSession {
     pub(super) client_nonce: Nonce,
     pub(super) server_nonce: Nonce,
     pub(super) keys: SessionKeys,
+    /// What its client may have outstanding.
+    pub(super) window: u32,
     /// Where its client last spoke from.
     pub(super) client: Option<SocketAddr>,
     /// Whether storage has the record.
@@ -109,12 +111,18 @@ pub(super) struct Question {
 }
 
 impl ServedSession {
-    fn new(record: &RecoveredSession, keys: SessionKeys, replies_bytes_max: usize) -> ServedSession {
+    fn new(
+        record: &RecoveredSession,
+        keys: SessionKeys,
+        window: u32,
+        replies_bytes_max: usize,
+    ) -> ServedSession {
         ServedSession {
             epoch: record.epoch,
             client_nonce: record.client_nonce,
             server_nonce: record.server_nonce,
             keys,
+            window,
             client: None,
             recorded: false,
             confirmed: false,
@@ -212,7 +220,9 @@ impl Server {
             record.session,
             record.epoch,
         );
-        let mut session = ServedSession::new(record, keys, self.config.replies_bytes_max);
+        // What it was granted is not recorded; of more, its client makes no use.
+        let window = self.config.window;
+        let mut session = ServedSession::new(record, keys, window, self.config.replies_bytes_max);
         if self.planted(Fault::ForgetPosition) {
             session.next = SeqNum(1);
         }
@@ -307,12 +317,21 @@ impl Server {
             position: SeqNum(0),
         };
         let keys = self.config.cluster_key.session(&client_nonce, &server_nonce, id, self.config.epoch);
-        let mut session = ServedSession::new(&record, keys, self.config.replies_bytes_max);
+        let window = self.window_for(open.window_asked);
+        let mut session = ServedSession::new(&record, keys, window, self.config.replies_bytes_max);
         session.client = Some(from);
         session.heard_at = now;
         self.by_nonce.insert(client_nonce, id);
         self.sessions.insert(id, session);
         effects.own(ServerOwn::RecordSession { record });
+    }
+
+    /// The window of a session whose client asks for so much: no larger than any of the devices has slots for, as far
+    /// as they have said.
+    fn window_for(&self, asked: u32) -> u32 {
+        let devices = self.devices().filter_map(|(device, _)| self.device_windows.get(&device));
+        let least = devices.copied().filter(|window| *window > 0).min().unwrap_or(u32::MAX);
+        asked.min(self.config.window).min(least).max(1)
     }
 
     /// Storage has the session's record: its client may use it.
@@ -380,7 +399,7 @@ impl Server {
         let tail = Tail::Accept(AcceptTail {
             client_nonce: session.client_nonce,
             server_nonce: session.server_nonce,
-            window: self.config.window,
+            window: self.window_for(session.window),
             expiry_ms: (self.config.expiry.0 / 1_000_000) as u32,
         });
         let Ok(key) = self.keys.handshake.of(key_epoch(&session.server_nonce)) else { return };

@@ -58,13 +58,9 @@ impl Mirror {
     /// Gives a new session its slots and a place in the tables, still unknown to the programs.
     fn enter(&mut self, name: SessionName, device: &FastSide<'_>) -> Result<(), KernelError> {
         let Some(view) = device.session_view(name) else { return Ok(()) };
-        let slots = self.free.take(view.window);
-        let (slot_first, window) = slots.as_ref().map_or((0, 0), |slots| (slots.start, view.window));
-        if slots.is_none() {
+        let (slot_first, window) = self.take_slots(view.window).unwrap_or_default();
+        if window == 0 {
             self.mishaps.without_slots += 1;
-        }
-        for place in slot_first..slot_first + window {
-            self.slots.clear(place);
         }
         self.kernel.hold(view.region)?;
         let known = Known {
@@ -79,6 +75,33 @@ impl Mirror {
         self.known.insert(name, known);
         self.held.push(name);
         self.kernel.add_session(&self.session_of(name, &known, &view))
+    }
+
+    /// Cleared slots for a session of this window: the first, and how many; none if too few are free.
+    fn take_slots(&mut self, window: u32) -> Option<(u32, u32)> {
+        let slots = self.free.take(window)?;
+        let first = slots.start;
+        slots.for_each(|place| self.slots.clear(place));
+        Some((first, window))
+    }
+
+    /// A session that found no slots when it came has some as soon as others have left, once its log is empty. What its
+    /// latest requests were stamped is told with them.
+    fn make_up(&mut self, name: SessionName, view: &SessionView, device: &FastSide<'_>) {
+        let lacks = |known: &&Known| known.window == 0 && known.held && view.entry_count == 0;
+        if !self.known.get(&name).as_ref().is_some_and(lacks) {
+            return;
+        }
+        let Some((slot_first, window)) = self.take_slots(view.window) else { return };
+        let next = view.reached.next;
+        let Some(known) = self.known.get_mut(&name) else { return };
+        *known = Known { slot_first, window, absorbed: next, logged: 0, ..*known };
+        let known = *known;
+        for seq in next.0.saturating_sub(u64::from(window))..next.0 {
+            if let Some(view) = device.slot_view(name, SeqNum(seq)) {
+                self.export_slot(name, known, SeqNum(seq), &view);
+            }
+        }
     }
 
     fn export_session(&mut self, name: SessionName, device: &FastSide<'_>) -> Result<(), KernelError> {
@@ -96,6 +119,8 @@ impl Mirror {
             return Ok(());
         };
         assert!(known.held, "a session is changed only while it is held");
+        self.make_up(name, &view, device);
+        let Some(known) = self.known.get_mut(&name) else { return Ok(()) };
         known.absorbed = known.absorbed.max(view.reached.next);
         let known = *known;
         self.kernel.set_session(&self.session_of(name, &known, &view))

@@ -51,6 +51,12 @@ fn config_of(functions: Functions) -> KernelConfig {
     KernelConfig { slot_count: sides::SLOTS, pin: None, functions }
 }
 
+/// Persist's programs with fewer slots than the sessions of a script ask for.
+fn kernel_with_few_slots() -> Option<Mutex<Arc<Kernel>>> {
+    let functions = Functions::named(&["persist"]).expect("its programs are built in");
+    load(Kernel::load_for_tests(&KernelConfig { slot_count: 20, pin: None, functions }))
+}
+
 fn load(loaded: Result<Kernel, KernelError>) -> Option<Mutex<Arc<Kernel>>> {
     match loaded {
         Ok(kernel) => Some(Mutex::new(Arc::new(kernel))),
@@ -167,6 +173,37 @@ fn programs_and_machine_say_the_same_with_two_functions_at_the_head() {
 fn programs_and_machine_say_the_same_with_two_functions_behind_the_head() {
     let Some(kernel) = kernel_with_toy() else { return };
     compare(kernel, false, true);
+}
+
+#[test]
+fn programs_and_machine_say_the_same_where_slots_are_scarce() {
+    let Some(kernel) = kernel_with_few_slots() else { return };
+    compare(&kernel, true, false);
+}
+
+#[test]
+fn a_session_that_found_no_slots_has_some_when_another_has_left() {
+    let Some(kernel) = kernel_with_few_slots() else { return };
+    enter_namespace();
+    let kernel = kernel.lock().expect("it is this test's");
+    let mut play = Play::new(&kernel, &sides::config(true), false);
+    begin(&mut play);
+    let lives_by = |play: &mut Play, session: u8| {
+        let before = play.programs.kept();
+        (0..4).for_each(|_| send_all(play, &Step::update(session)));
+        play.programs.kept() - before
+    };
+    let stable = |session| Step::Stable { session, behind: 1, way: 0, epoch: 1 };
+    assert_eq!(lives_by(&mut play, 0), 4);
+    send_all(&mut play, &Step::Accept { session: 1, window: 16 });
+    assert_eq!(lives_by(&mut play, 1), 0, "8 of the 20 slots are another's");
+    send_all(&mut play, &stable(1));
+    assert_eq!(lives_by(&mut play, 1), 0, "still");
+    send_all(&mut play, &stable(0));
+    send_all(&mut play, &Step::Expire { session: 0 });
+    assert_eq!(lives_by(&mut play, 1), 0, "some of its entries are not stable");
+    send_all(&mut play, &stable(1));
+    assert!(lives_by(&mut play, 1) >= 3);
 }
 
 #[test]

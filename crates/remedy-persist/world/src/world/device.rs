@@ -552,7 +552,7 @@ fn servers_behind(scenario: &Scenario, epochs: &[Epoch]) -> Vec<Served> {
 }
 
 fn configure(config: &mut DeviceConfig, scenario: &Scenario) -> PersistConfig {
-    config.window_max = scenario.window;
+    config.window_max = scenario.device_window;
     config.sessions_max = scenario.device_sessions_max;
     config.lease_interval = Nanos::from_millis(8);
     config.idle_max = Nanos::from_millis(150);
