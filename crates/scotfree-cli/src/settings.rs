@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use scotfree_kv::IndexKind;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// The whole file.
@@ -343,6 +344,14 @@ pub struct Server {
     #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsafe_ack_when_applied: Option<bool>,
+    /// How many sessions there can be with clients' sidecars (16384 by default)
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions_max: Option<NonZeroUsize>,
+    /// How many tunnels there can be (4096 by default)
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tunnels_max: Option<usize>,
     /// Where to note how far the append-only files are synced, for a lab that cuts them back
     #[arg(long, value_name = "FILE", hide = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -387,6 +396,26 @@ pub struct Client {
     #[arg(long, value_name = "DURABILITY")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durability: Option<Asked>,
+    /// How many client connections there can be (10000 by default, or what open files allow)
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections_max: Option<NonZeroUsize>,
+    /// How many of them can be tunnels: connections that subscribe, block or watch (2048 by default)
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tunnels_max: Option<usize>,
+    /// How many commands a transaction (MULTI) may have (1024 by default)
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transaction_commands_max: Option<NonZeroUsize>,
+    /// How many sessions connections share (4 by default)
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions_max: Option<NonZeroUsize>,
+    /// With how many connections in each a further session is opened (256 by default)
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections_per_session: Option<NonZeroUsize>,
     /// How long a stop waits for answers, in nanoseconds (3 s by default); the rest is given up
     #[arg(long, value_name = "NS")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -216,6 +216,11 @@ pub enum BackEvent {
     Sync(AofFiles),
     /// To be kept where an operator finds it.
     LateError(LateError),
+    /// Clients are told to ask for no writes, and why; or for writes again.
+    Writes {
+        /// Why not.
+        refused: Option<String>,
+    },
     /// Early answers are allowed, or no longer, and why not.
     Early {
         /// Whether they are.

@@ -37,6 +37,8 @@ pub struct Description {
     /// How many devices stand before it, if it says so. Without any, nothing is more durable than the server
     /// alone makes it.
     pub devices: Option<u32>,
+    /// Why no writes are to be asked for at present.
+    pub writes_refused: Option<String>,
     /// Whether it takes several commands in one request; see [`crate::payload::pack`].
     pub packs: bool,
     /// Its commands, in lower case, subcommands as "config|get".
@@ -64,6 +66,7 @@ impl Default for Description {
             auth_required: false,
             early_allowed: true,
             devices: None,
+            writes_refused: None,
             packs: false,
             commands: BTreeMap::new(),
         }
@@ -103,6 +106,9 @@ impl Description {
         if let Some(devices) = self.devices {
             let _ = writeln!(text, "devices {devices}");
         }
+        if let Some(reason) = &self.writes_refused {
+            let _ = writeln!(text, "writes_refused {}", reason.replace(['\r', '\n'], " "));
+        }
         let _ = writeln!(text, "packs {}", u8::from(self.packs));
         for (name, info) in &self.commands {
             let flags: Vec<&str> = info.flags.names().collect();
@@ -137,6 +143,7 @@ impl Description {
             "auth_required" => self.auth_required = rest == "1",
             "early_allowed" => self.early_allowed = rest == "1",
             "packs" => self.packs = rest == "1",
+            "writes_refused" => self.writes_refused = Some(rest.to_owned()),
             "devices" => self.devices = Some(rest.parse().ok()?),
             "command" if self.commands.len() < COMMANDS_MAX => {
                 let mut parts = rest.splitn(3, ' ');

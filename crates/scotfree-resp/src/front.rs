@@ -209,6 +209,8 @@ struct State {
     /// The next command must wait for a reply.
     stalled: bool,
     early_allowed: bool,
+    /// Why writes are refused, if they are.
+    writes_refused: Option<Arc<str>>,
     closing: Closing,
 }
 
@@ -242,6 +244,7 @@ impl State {
             parts_open: false,
             stalled: false,
             early_allowed: description.early_allowed,
+            writes_refused: description.writes_refused.as_deref().map(Arc::from),
             closing: Closing::No,
         }
     }
@@ -293,6 +296,11 @@ impl ClientFront {
     /// answered by devices alone gets no word from the server.
     pub fn allow_early(&mut self, allowed: bool) {
         self.state.early_allowed = allowed;
+    }
+
+    /// What the server said last of writes: why they are refused here, if they are.
+    pub fn refuse_writes(&mut self, reason: Option<Arc<str>>) {
+        self.state.writes_refused = reason;
     }
 
     /// The request `id` could not be sent or has an unknown outcome; the connection ends with an error.
@@ -501,6 +509,10 @@ impl ClientFront {
             Class::Read | Class::Control => RequestKind::Read,
             Class::Early | Class::Covered | Class::Bypass => self.write_kind(verdict.class),
         };
+        if let Some(text) = self.refusal_of_writes().filter(|_| kind != RequestKind::Read) {
+            self.answer_error(&format!("ERR {text}"));
+            return;
+        }
         let early = self.early_reply(&verdict, args);
         let absolute = match kind {
             RequestKind::Update => make_absolute(args, now_ms),
@@ -517,6 +529,11 @@ impl ClientFront {
             RequestKind::Bypass => false,
         };
         self.send(request, Hook::None, actions);
+    }
+
+    fn refusal_of_writes(&self) -> Option<String> {
+        let reason = self.state.writes_refused.as_ref()?;
+        Some(format!("scotfree: writes are refused at present: {reason}"))
     }
 
     /// A user of its own may have fewer rights than the connection over which a log is replayed, so its

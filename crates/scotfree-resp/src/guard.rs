@@ -44,11 +44,16 @@ pub fn reserved(reserved_db: u16) -> String {
 }
 
 fn setting(args: Args<'_>) -> Option<String> {
-    let evicts = |index: &usize| {
-        args.is(*index, "maxmemory-policy") && !args.is(index + 1, "noeviction") && index + 1 < args.len()
-    };
-    (2..args.len()).step_by(2).find(evicts).map(|_| {
-        "ERR scotfree: maxmemory-policy has to stay noeviction, or the markers could be evicted".to_owned()
+    let settings = || (2..args.len().saturating_sub(1)).step_by(2);
+    let evicts = |index: usize| args.is(index, "maxmemory-policy") && !args.is(index + 1, "noeviction");
+    let forgets = |index: usize| args.is(index, "appendonly") && args.is(index + 1, "no");
+    if settings().any(evicts) {
+        let text = "ERR scotfree: maxmemory-policy has to stay noeviction, or the markers could be evicted";
+        return Some(text.to_owned());
+    }
+    settings().any(forgets).then(|| {
+        "ERR scotfree: without append-only files no write would last; appendonly can be set to no at the server itself"
+            .to_owned()
     })
 }
 
@@ -102,6 +107,9 @@ mod tests {
         assert!(is_refused(&["CONFIG", "SET", "maxmemory", "1mb", "maxmemory-policy", "allkeys-lru"]));
         assert!(!is_refused(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]));
         assert!(!is_refused(&["CONFIG", "SET", "maxmemory-policy"]));
+        assert!(is_refused(&["config", "set", "maxmemory", "1mb", "appendonly", "NO"]));
+        assert!(!is_refused(&["CONFIG", "SET", "appendonly", "yes"]));
+        assert!(!is_refused(&["CONFIG", "SET", "appendonly"]));
         assert!(is_refused(&["DEBUG", "FLUSHALL"]));
     }
 }

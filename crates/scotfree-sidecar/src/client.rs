@@ -41,6 +41,8 @@ use std::time::Duration;
 
 /// How often metrics are published.
 const PUBLISH_INTERVAL: Nanos = Nanos::from_millis(250);
+/// How long the start waits for the session of the first connections.
+const FIRST_OPEN_TIME_MAX: Duration = Duration::from_secs(1);
 /// How often the server's description and time are asked for again; early answers go on for so long after
 /// the server no longer allows them.
 const DESCRIBE_INTERVAL: Nanos = Nanos::from_secs(1);
@@ -89,9 +91,9 @@ pub struct ClientSidecarConfig {
     pub input_bytes_max: usize,
     /// How many of them can be tunnels.
     pub tunnels_max: usize,
-    /// How many sessions without a client are kept for the next ones, where connections have their own.
+    /// How many sessions that were a connection's own, and have none now, are kept for the next ones that need one.
     pub idle_sessions_max: usize,
-    /// How many sessions the connections of listeners without early answers share, at most.
+    /// How many sessions connections share, at most.
     pub sessions_max: usize,
     /// With how many connections in each a further session is opened.
     pub connections_per_session: usize,
@@ -126,7 +128,7 @@ impl ClientSidecarConfig {
             front: FrontConfig { request_bytes_max: REQUEST_BYTES_MAX, ..FrontConfig::default() },
             connections_max: 10_000,
             input_bytes_max: 512 << 20,
-            tunnels_max: 64,
+            tunnels_max: 2_048,
             idle_sessions_max: 64,
             sessions_max: 4,
             connections_per_session: 256,
@@ -177,8 +179,11 @@ impl ClientSidecar {
         let coverage = Coverage::new(config.session, description.description.devices);
         let rules = config.listeners.iter().map(|listener| &listener.early);
         config.notices.say(&coverage.text(rules));
-        let fronts = Fronts::new(config, description, coverage);
-        let connections = Connections::new(config, fronts, LISTENER_KEY + LISTENERS_MAX as u64);
+        let mut fronts = Fronts::new(config, description, coverage);
+        if let Some(session) = open_first(&mut runtime, fronts.coverage.options()) {
+            fronts.add_shared(session);
+        }
+        let connections = Connections::new(config, fronts, LISTENER_KEY + LISTENERS_MAX as u64)?;
         let describe_at = now_monotonic().plus(DESCRIBE_INTERVAL);
         Ok(ClientSidecar {
             runtime,
@@ -365,6 +370,17 @@ fn listen(config: &ListenerConfig) -> Result<TcpListener, SidecarError> {
     let listener = TcpListener::bind(address).map_err(wrap)?;
     listener.set_nonblocking(true).map_err(wrap)?;
     Ok(listener)
+}
+
+/// A session for the first connections: when they come, the server may have no memory for its record.
+fn open_first(runtime: &mut ClientRuntime<UdpTransport>, options: SessionOptions) -> Option<SessionHandle> {
+    let session = runtime.start_session(options).ok()?;
+    if runtime.wait_open(session, FIRST_OPEN_TIME_MAX).is_ok() {
+        return Some(session);
+    }
+    // It is no reason not to start: the connections themselves will be told.
+    runtime.end_session(session);
+    None
 }
 
 /// A session for what the sidecar wants to know itself.

@@ -171,6 +171,11 @@ impl RedisService {
         self.back.lanes_allowed()
     }
 
+    /// Whether writes are taken, as far as the server's state goes.
+    pub fn writes_allowed(&self) -> bool {
+        self.back.description().writes_refused.is_none()
+    }
+
     /// What an operator should know of updates whose sessions the server does not have, if it is time.
     pub fn say_strangers(&mut self, now: Nanos) -> Option<String> {
         let count = self.strangers.due(now)?;
@@ -427,6 +432,10 @@ impl RedisService {
                     commands: &error.commands,
                 });
             }
+            BackEvent::Writes { refused: Some(reason) } => {
+                self.notices.alarm(&format!("clients' writes are refused until this has passed: {reason}"));
+            }
+            BackEvent::Writes { refused: None } => self.notices.alarm("clients' writes are taken again"),
             BackEvent::Early { allowed: true, .. } => {}
             BackEvent::Early { allowed: false, reason } => {
                 self.notices.say(&format!("early answers stop: {reason}"));

@@ -30,8 +30,8 @@ const MAC_BYTES: usize = 8;
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(2);
 /// How many bytes wait in one direction; more are not read.
 const DIRECTION_BYTES_MAX: usize = 256 << 10;
-/// How often a quiet tunnel looks whether it should end.
-const STOP_LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// The stack of a tunnel's thread, which calls nothing deep: there may be thousands.
+const STACK_BYTES: usize = 256 << 10;
 /// No database is reserved yet: nothing is let through.
 const NOT_SERVING: u32 = u32::MAX;
 
@@ -46,10 +46,42 @@ pub struct TunnelOptions {
     pub tunnels_max: usize,
 }
 
+/// Tells all tunnels of one end that they are to end.
+pub struct Ending {
+    said: AtomicBool,
+    /// Is never drained, so it wakes every thread that waits for it.
+    waker: Waker,
+}
+
+impl Ending {
+    /// Not yet.
+    pub fn new() -> io::Result<Ending> {
+        Ok(Ending { said: AtomicBool::new(false), waker: Waker::new()? })
+    }
+
+    /// Now.
+    pub fn say(&self) {
+        // Release: whoever sees the flag sees everything before it.
+        self.said.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    fn is_said(&self) -> bool {
+        // Acquire pairs with the release of whoever says it.
+        self.said.load(Ordering::Acquire)
+    }
+}
+
+/// Runs a tunnel in a thread of its own.
+pub fn spawn(run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let thread = std::thread::Builder::new().name("scotfree-tunnel".to_owned()).stack_size(STACK_BYTES);
+    thread.spawn(run).map(drop)
+}
+
 struct Shared {
     options: TunnelOptions,
     reserved_db: AtomicU32,
-    stopped: AtomicBool,
+    ending: Ending,
     open: AtomicU64,
     total: AtomicU64,
     refused: AtomicU64,
@@ -58,7 +90,6 @@ struct Shared {
 /// Accepts tunnels beside the server.
 pub struct TunnelListener {
     shared: Arc<Shared>,
-    waker: Arc<Waker>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -70,19 +101,17 @@ impl TunnelListener {
         let shared = Arc::new(Shared {
             options,
             reserved_db: AtomicU32::new(NOT_SERVING),
-            stopped: AtomicBool::new(false),
+            ending: Ending::new()?,
             open: AtomicU64::new(0),
             total: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         });
-        let waker = Arc::new(Waker::new()?);
         let mut poller = Poller::new(4)?;
         poller.add(listener.as_raw_fd(), 0, Interest::Read)?;
-        poller.add(waker.as_raw_fd(), 1, Interest::Read)?;
+        poller.add(shared.ending.waker.as_raw_fd(), 1, Interest::Read)?;
         let for_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("scotfree-tunnels".to_owned()).spawn(move || {
-            // Acquire: see `drop`.
-            while !for_thread.stopped.load(Ordering::Acquire) {
+            while !for_thread.ending.is_said() {
                 if poller.wait(None).is_err() {
                     break;
                 }
@@ -91,7 +120,7 @@ impl TunnelListener {
                 }
             }
         })?;
-        Ok(TunnelListener { shared, waker, thread: Some(thread) })
+        Ok(TunnelListener { shared, thread: Some(thread) })
     }
 
     /// From now on tunnels may pass, but not into this database.
@@ -110,9 +139,7 @@ impl TunnelListener {
 
 impl Drop for TunnelListener {
     fn drop(&mut self) {
-        // Release: whoever sees the flag sees everything before it.
-        self.shared.stopped.store(true, Ordering::Release);
-        self.waker.wake();
+        self.shared.ending.say();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -127,7 +154,7 @@ fn accept(shared: &Arc<Shared>, stream: TcpStream) {
     }
     shared.open.fetch_add(1, Ordering::Relaxed);
     let for_thread = Arc::clone(shared);
-    let spawned = std::thread::Builder::new().name("scotfree-tunnel".to_owned()).spawn(move || {
+    let spawned = spawn(move || {
         let result = serve_one(&for_thread, stream);
         let counter = if result.is_ok() { &for_thread.total } else { &for_thread.refused };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -151,7 +178,7 @@ fn serve_one(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
     let mut pass = Pass { requests: RequestDecoder::new(Limits::default()), reserved_db };
     client.set_nonblocking(true)?;
     let waiting = Waiting { to_server: greeting, to_client: Vec::new() };
-    splice(&mut client, &mut server, waiting, SkipReplies::new(1), &shared.stopped, |bytes, out| {
+    splice(&mut client, &mut server, waiting, SkipReplies::new(1), &shared.ending, |bytes, out| {
         pass.pass(bytes, out)
     })
 }
@@ -195,8 +222,8 @@ pub struct TunnelStart {
 }
 
 impl TunnelStart {
-    /// Carries bytes until one side closes or `stopped` is set. The client is told if it cannot be made.
-    pub fn run(mut self, stopped: &AtomicBool) -> io::Result<()> {
+    /// Carries bytes until one side closes or the end is said. The client is told if it cannot be made.
+    pub fn run(mut self, ending: &Ending) -> io::Result<()> {
         match self.connect() {
             Ok(mut server) => {
                 self.client.set_nonblocking(true)?;
@@ -205,7 +232,7 @@ impl TunnelStart {
                 to_server.extend_from_slice(&self.bytes);
                 let waiting = Waiting { to_server, to_client: std::mem::take(&mut self.replies) };
                 let skip = SkipReplies::new(self.setup_replies);
-                splice(&mut self.client, &mut server, waiting, skip, stopped, |bytes, out| {
+                splice(&mut self.client, &mut server, waiting, skip, ending, |bytes, out| {
                     out.extend_from_slice(bytes);
                     Ok(())
                 })
@@ -331,7 +358,7 @@ fn splice<C: Read + Write + AsRawFd, S: Read + Write + AsRawFd>(
     server: &mut S,
     waiting: Waiting,
     mut skip: SkipReplies,
-    stopped: &AtomicBool,
+    ending: &Ending,
     mut pass: impl FnMut(&[u8], &mut Vec<u8>) -> Result<(), Vec<u8>>,
 ) -> io::Result<()> {
     let mut to_server = Direction { waiting: waiting.to_server, ended: false };
@@ -339,9 +366,9 @@ fn splice<C: Read + Write + AsRawFd, S: Read + Write + AsRawFd>(
     let mut poller = Poller::new(4)?;
     poller.add(client.as_raw_fd(), 0, Interest::Read)?;
     poller.add(server.as_raw_fd(), 1, Interest::Read)?;
+    poller.add(ending.waker.as_raw_fd(), 2, Interest::Read)?;
     let mut buffer = vec![0; 64 << 10];
-    // Acquire pairs with the release of whoever stops us.
-    while !stopped.load(Ordering::Acquire) {
+    while !ending.is_said() {
         send(server, &mut to_server)?;
         send(client, &mut to_client)?;
         if to_server.ended && to_server.waiting.is_empty() || to_client.ended && to_client.waiting.is_empty()
@@ -350,7 +377,7 @@ fn splice<C: Read + Write + AsRawFd, S: Read + Write + AsRawFd>(
         }
         poller.modify(client.as_raw_fd(), 0, interest(&to_client, &to_server))?;
         poller.modify(server.as_raw_fd(), 1, interest(&to_server, &to_client))?;
-        poller.wait(Some(STOP_LOOK_INTERVAL))?;
+        poller.wait(None)?;
         if let Some(bytes) = receive(client, &mut buffer, &mut to_server)? {
             if let Err(refusal) = pass(bytes, &mut to_server.waiting) {
                 to_client.waiting.extend_from_slice(&refusal);

@@ -247,6 +247,33 @@ fn without_durability_on_purpose_everything_counts_as_stable() {
     driver.until("stability", |driver| driver.stable >= ticket);
 }
 
+/// Whatever the server synced before, and although all is executed.
+#[test]
+fn without_append_only_files_nothing_is_stable_until_they_are_whole_again() {
+    for options in [EVERYSEC, ALWAYS] {
+        let Some(mut redis) = RedisServer::start(options) else { return };
+        let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+        driver.wants_stable = true;
+        let session = driver.open(1);
+        redis.connect().line("CONFIG SET appendonly no");
+        driver.until("a refusal", |driver| matches!(driver.writes.last(), Some(Some(_))));
+        let reason = driver.describe().writes_refused.expect("clients are told");
+        assert!(reason.contains("CONFIG SET appendonly yes"), "{reason}");
+        let ticket = driver.execute(session, 1, RequestKind::Update, &one("SET k v"));
+        assert_eq!(driver.response(ticket).reply(), b"+OK\r\n");
+        let get = driver.call(session, 2, RequestKind::Read, &one("GET k"));
+        assert_eq!(get.reply(), b"$1\r\nv\r\n");
+        assert!(driver.stable < ticket, "{} of {ticket}", driver.stable);
+        redis.connect().line("CONFIG SET appendonly yes");
+        driver.until("writes again", |driver| driver.writes.last() == Some(&None));
+        assert_eq!(driver.describe().writes_refused, None);
+        driver.until("stability", |driver| driver.stable >= ticket);
+        assert!(driver.stopped.is_none(), "{:?}", driver.stopped);
+        driver.cut_power(&mut redis);
+        assert_eq!(redis.connect().line("GET k"), b"$1\r\nv\r\n", "{options:?}");
+    }
+}
+
 #[test]
 fn a_successor_ends_its_predecessors_connections_before_it_reads_the_markers() {
     let Some(redis) = RedisServer::start(EVERYSEC) else { return };

@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::time::Instant;
 use support::pair::{talk, Left, Pair};
-use support::RedisServer;
+use support::{RedisServer, PATIENCE};
 
 #[test]
 fn a_client_talks_to_redis_through_both_sidecars() {
@@ -94,17 +95,90 @@ fn a_client_too_many_is_told_so() {
 #[test]
 fn a_client_that_finds_the_servers_memory_used_up_is_told_so() {
     let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
-    let pair = Pair::start(&redis);
     let mut admin = redis.connect();
     admin.line(&format!("SET pad {}", "x".repeat(1 << 20)));
+    let pair = Pair::start_with(&redis, |config| config.connections_per_session = 1);
     admin.line("CONFIG SET maxmemory 1mb");
+    let mut first = pair.connect();
+    talk(&mut first, b"STRLEN pad\r\n", b":1048576\r\n");
+    // It has the session that was opened at the start.
     let error = b"-OOM scotfree: no session can be opened: the server is over maxmemory\r\n";
     for command in ["PING", "GET pad", "DEL pad"] {
         talk(&mut pair.connect(), format!("{command}\r\n").as_bytes(), error);
     }
     admin.line("CONFIG SET maxmemory 0");
     talk(&mut pair.connect(), b"DEL pad\r\n", b":1\r\n");
+    drop(first);
     pair.end();
+}
+
+#[test]
+fn with_the_servers_memory_used_up_new_connections_read_and_delete() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let mut admin = redis.connect();
+    admin.line(&format!("SET pad {}", "x".repeat(1 << 20)));
+    let pair = Pair::start(&redis);
+    admin.line("CONFIG SET maxmemory 1mb");
+    talk(&mut pair.connect(), b"STRLEN pad\r\n", b":1048576\r\n");
+    talk(
+        &mut pair.connect(),
+        b"SET k v\r\n",
+        b"-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+    );
+    talk(&mut pair.connect(), b"DEL pad\r\n", b":1\r\n");
+    admin.line("CONFIG SET maxmemory 0");
+    talk(&mut pair.connect(), b"SET k v\r\n", b"+OK\r\n");
+    pair.end();
+}
+
+#[test]
+fn while_the_server_keeps_no_append_only_file_writes_are_refused_and_reads_go_on() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let pair = Pair::start(&redis);
+    let mut stream = pair.connect();
+    talk(&mut stream, b"SET k v\r\n", b"+OK\r\n");
+    let refused =
+        b"-ERR scotfree: without append-only files no write would last; appendonly can be set to no at the \
+                    server itself\r\n";
+    talk(&mut stream, b"CONFIG SET appendonly no\r\n", refused);
+    redis.connect().line("CONFIG SET appendonly no");
+    until_answered(
+        &mut stream,
+        b"SET k w\r\n",
+        "-ERR scotfree: writes are refused at present: the server no longer",
+    );
+    talk(&mut stream, b"MULTI\r\nGET k\r\nSET k x\r\n", b"+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+    until_answered(&mut stream, b"EXEC\r\n", "-EXECABORT Transaction discarded because of: scotfree: writes");
+    let get = reply(&mut stream, b"STRLEN k\r\n");
+    assert_eq!(get, ":1");
+    redis.connect().line("CONFIG SET appendonly yes");
+    until_answered(&mut stream, b"SET k y\r\n", "+OK");
+    talk(&mut stream, b"GET k\r\n", b"$1\r\ny\r\n");
+    pair.end();
+}
+
+/// The first line of the answer to a command.
+fn reply(stream: &mut TcpStream, command: &[u8]) -> String {
+    stream.write_all(command).expect("it reads");
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while !line.ends_with(b"\r\n") {
+        stream.read_exact(&mut byte).expect("a reply in time");
+        line.push(byte[0]);
+    }
+    String::from_utf8_lossy(&line).trim_end().to_owned()
+}
+
+/// Says a command until it is answered so.
+fn until_answered(stream: &mut TcpStream, command: &[u8], beginning: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let line = reply(stream, command);
+        if line.starts_with(beginning) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{line}");
+    }
 }
 
 #[test]

@@ -213,6 +213,7 @@ impl Start {
             reserved_db,
             auth_required: requires_password(&replies[3]),
             early_allowed: true,
+            writes_refused: None,
             packs: true,
             devices: config.devices,
             commands: commands(&replies[2]),

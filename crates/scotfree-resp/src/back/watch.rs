@@ -8,7 +8,7 @@ use super::lane::{Expected, LaneState};
 use super::markers::integer_reply;
 use super::stability::{Ask, Method};
 use super::start::time_ms;
-use super::{Back, BackEvent, BackEvents, Batch, Item, Phase, StopReason};
+use super::{Back, BackEvent, BackEvents, Batch, Item, Phase};
 use crate::codec::is_error;
 use scotfree_core::Nanos;
 
@@ -22,7 +22,7 @@ impl Back {
     }
 
     pub(super) fn probe_if_due(&mut self, now: Nanos, events: &mut BackEvents) {
-        if !self.probe_is_ready() {
+        if !self.probe_is_ready() || self.description.writes_refused.is_some() {
             return;
         }
         if let Some(ask) = self.stability.next(now, self.somebody_waits()) {
@@ -124,14 +124,9 @@ impl Back {
     fn judge_health(&mut self, now: Nanos, events: &mut BackEvents) {
         let info = std::mem::take(&mut self.health.info);
         let method = Method::of(&info, &self.health.settings, self.config.same_host);
-        if method == Method::Never && !self.config.allow_unstable {
-            // What was promised to become stable no longer can, and nobody should wait for it.
-            let text =
-                "the server no longer keeps an append-only file; run: redis-cli CONFIG SET appendonly yes";
-            self.stop(StopReason::Refused(vec![text.to_owned()]), events);
-            return;
-        }
-        self.stability.set_method(if self.health.is_fresh { method } else { self.cautious_method.clone() });
+        self.judge_writes(&info, &method, events);
+        let knows = self.health.is_fresh && self.description.writes_refused.is_none();
+        self.stability.set_method(if knows { method } else { self.cautious_method.clone() });
         self.place.may_expire = self.expiry_seen || info.has_expiring_keys(self.place.db);
         let obstacle = early_obstacle(&info, &self.health.replication_id).unwrap_or_default();
         if obstacle != self.health.obstacle {
@@ -140,4 +135,29 @@ impl Back {
         }
         self.probe_if_due(now, events);
     }
+
+    /// Without append-only files nothing becomes stable any more: what has come is executed and stays in the devices'
+    /// logs, and clients are told to ask for no more. Files that are begun anew hold all of that once they are
+    /// complete.
+    fn judge_writes(&mut self, info: &Info, method: &Method, events: &mut BackEvents) {
+        let before = self.description.writes_refused.take();
+        // What is asked in one breath is not answered in one: the server may have been told to begin in between.
+        let is_complete = info.get("aof_enabled") == "1"
+            && info.get("aof_rewrite_in_progress") != "1"
+            && info.get("aof_rewrite_scheduled") != "1"
+            && info.get("aof_last_bgrewrite_status") != "err";
+        self.description.writes_refused = match method {
+            Method::Never if !self.config.allow_unstable => Some(NO_FILES.to_owned()),
+            _ if before.is_some() && !is_complete => Some(INCOMPLETE_FILES.to_owned()),
+            _ => None,
+        };
+        if self.description.writes_refused != before {
+            let reason = self.description.writes_refused.clone();
+            events.push(BackEvent::Writes { refused: reason });
+        }
+    }
 }
+
+const NO_FILES: &str =
+    "the server no longer keeps an append-only file, so no write would last; run there: redis-cli CONFIG SET appendonly yes";
+const INCOMPLETE_FILES: &str = "the server is still writing its append-only files anew";

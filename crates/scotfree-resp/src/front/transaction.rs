@@ -139,9 +139,13 @@ impl ClientFront {
             self.answer(b"-ERR EXEC without MULTI\r\n");
             return;
         };
+        let refusal = self.refusal_of_writes().filter(|_| transaction.writes);
         if transaction.spoiled {
             self.unwatch(actions);
             self.answer(b"-EXECABORT Transaction discarded because of previous errors.\r\n");
+        } else if let Some(text) = refusal {
+            self.unwatch(actions);
+            self.answer_error(&format!("EXECABORT Transaction discarded because of: {text}"));
         } else if transaction.tunnels {
             self.tunnel_from(transaction.whole());
         } else if transaction.commands.is_empty() && !self.state.watching {

@@ -7,7 +7,7 @@ use super::sessions::ConnectionKey;
 use super::ClientSidecarConfig;
 use crate::notices::Notices;
 use crate::seldom::Seldom;
-use crate::tunnel::TunnelStart;
+use crate::tunnel::{self, Ending, TunnelStart};
 use scotfree_core::Nanos;
 use scotfree_io::{now_realtime, Event, Interest, Poller};
 use scotfree_resp::front::ClientFront;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 const READ_BYTES: usize = 64 << 10;
@@ -41,7 +41,7 @@ pub(super) struct Connections {
     refused: u64,
     refusals: Seldom,
     last_refusal: String,
-    tunnels: Arc<TunnelCounts>,
+    tunnels: Arc<Tunnels>,
     tunnels_refused: u64,
     limits: Limits,
     notices: Notices,
@@ -54,16 +54,16 @@ struct Limits {
     cluster_key: SharedKey,
 }
 
-#[derive(Default)]
-struct TunnelCounts {
+struct Tunnels {
     open: AtomicUsize,
-    stopped: AtomicBool,
+    ending: Ending,
 }
 
 impl Connections {
     /// None yet; the poller's keys of sockets begin at `first_key`.
-    pub fn new(config: &ClientSidecarConfig, fronts: Fronts, first_key: u64) -> Connections {
-        Connections {
+    pub fn new(config: &ClientSidecarConfig, fronts: Fronts, first_key: u64) -> io::Result<Connections> {
+        let tunnels = Tunnels { open: AtomicUsize::new(0), ending: Ending::new()? };
+        Ok(Connections {
             fronts,
             sockets: BTreeMap::new(),
             next_key: first_key,
@@ -73,7 +73,7 @@ impl Connections {
             refused: 0,
             refusals: Seldom::default(),
             last_refusal: String::new(),
-            tunnels: Arc::new(TunnelCounts::default()),
+            tunnels: Arc::new(tunnels),
             tunnels_refused: 0,
             limits: Limits {
                 connections_max: config.connections_max,
@@ -82,7 +82,7 @@ impl Connections {
                 cluster_key: config.cluster_key.clone(),
             },
             notices: config.notices.clone(),
-        }
+        })
     }
 
     /// Takes new connections of a listener.
@@ -225,8 +225,9 @@ impl Connections {
         let open = self.tunnels.open.load(Ordering::Relaxed);
         if open >= self.limits.tunnels_max {
             self.tunnels_refused += 1;
-            let text =
-                format!("-ERR scotfree: {open} connections are tunnels already, which is tunnels_max\r\n");
+            let text = format!(
+                "-ERR scotfree: {open} connections are tunnels already, which is tunnels_max; raise it\r\n"
+            );
             let _ = socket.stream.write(&[&replies, text.as_bytes()].concat());
             return;
         }
@@ -237,13 +238,13 @@ impl Connections {
         let (client, server) = (socket.stream, self.limits.tunnel);
         let cluster_key = self.limits.cluster_key.get();
         let start = TunnelStart { client, server, cluster_key, setup, setup_replies, bytes, replies };
-        let (counts, notices) = (Arc::clone(&self.tunnels), self.notices.clone());
-        counts.open.fetch_add(1, Ordering::Relaxed);
-        let spawned = std::thread::Builder::new().name("scotfree-tunnel".to_owned()).spawn(move || {
-            if let Err(error) = start.run(&counts.stopped) {
+        let (tunnels, notices) = (Arc::clone(&self.tunnels), self.notices.clone());
+        tunnels.open.fetch_add(1, Ordering::Relaxed);
+        let spawned = tunnel::spawn(move || {
+            if let Err(error) = start.run(&tunnels.ending) {
                 notices.say(&format!("a tunnel ended: {error}"));
             }
-            counts.open.fetch_sub(1, Ordering::Relaxed);
+            tunnels.open.fetch_sub(1, Ordering::Relaxed);
         });
         if spawned.is_err() {
             self.tunnels.open.fetch_sub(1, Ordering::Relaxed);
@@ -252,8 +253,7 @@ impl Connections {
 
     /// Closes all connections and tunnels.
     pub fn close_all(&mut self) {
-        // Release: whoever sees the flag sees everything before it.
-        self.tunnels.stopped.store(true, Ordering::Release);
+        self.tunnels.ending.say();
         self.sockets.clear();
         self.fronts.close_all();
     }

@@ -13,13 +13,11 @@ use super::early_rules::EarlyRules;
 use super::ended::{not_sent, outcome_unknown};
 use super::input::{InputBudget, LITTLE_BYTES_MAX};
 use super::learn::Told;
-use super::sessions::{Asker, ConnectionKey, Flight, Sessions, SharedSession};
+use super::sessions::{Asker, ConnectionKey, Flight, Sessions};
 use super::ClientSidecarConfig;
 use crate::notices::Notices;
 use scotfree_core::Nanos;
-use scotfree_resp::front::{
-    ClientFront, EarlyRule, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity,
-};
+use scotfree_resp::front::{ClientFront, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity};
 use scotfree_resp::payload::pack::{unpack, PackBuilder};
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{ClientEvent, SessionHandle, SharedKey, StartError, Upstream};
@@ -160,13 +158,7 @@ impl Fronts {
     ) -> Result<(), StartError> {
         let config = self.configs[peer.listener].clone();
         self.notice_key();
-        let session = if let Some(found) = self.sessions.find() {
-            found
-        } else {
-            let begun = upstream.start_session(self.coverage.options())?;
-            self.sessions.insert(begun, false);
-            begun
-        };
+        let session = self.sessions.find().map_or_else(|| self.begin_shared(upstream), Ok)?;
         self.sessions.join(session, key);
         let number = self.sessions.next_number();
         let mut identity = Identity::new(number, peer.id);
@@ -185,6 +177,20 @@ impl Fronts {
         };
         self.connections.insert(key, connection);
         Ok(())
+    }
+
+    /// A session that is open already is there for connections to come.
+    pub fn add_shared(&mut self, session: SessionHandle) {
+        self.sessions.insert(session, false);
+        if let Some(session) = self.sessions.get_mut(session) {
+            session.open = true;
+        }
+    }
+
+    fn begin_shared(&mut self, upstream: &mut impl Upstream) -> Result<SessionHandle, StartError> {
+        let begun = upstream.start_session(self.coverage.options())?;
+        self.sessions.insert(begun, false);
+        Ok(begun)
     }
 
     /// Sessions that were opened under another key than new ones are take no more connections: they end when their
@@ -313,8 +319,16 @@ impl Fronts {
             let rules = self.configs.iter().map(|config| &config.early);
             self.notices.say(&format!("for connections from now on: {}", self.coverage.text(rules)));
         }
+        let refused: Option<Arc<str>> = told.description.writes_refused.as_deref().map(Arc::from);
+        if told.description.writes_refused != self.told.description.writes_refused {
+            self.notices.alarm(&match &refused {
+                Some(reason) => format!("writes are refused: {reason}"),
+                None => "writes are taken again".to_owned(),
+            });
+        }
         for connection in self.connections.values_mut() {
             connection.front.allow_early(told.description.early_allowed);
+            connection.front.refuse_writes(refused.clone());
         }
         self.told = told;
     }

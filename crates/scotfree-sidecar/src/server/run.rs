@@ -70,10 +70,10 @@ impl ServerSidecarConfig {
             service,
             options: ServerOptions::default(),
             window: 4_096,
-            sessions_max: 1_024,
+            sessions_max: 16_384,
             expiry: Nanos::from_secs(60),
             tunnel_listen: Some(listen),
-            tunnels_max: 256,
+            tunnels_max: 4_096,
         }
     }
 }
@@ -297,6 +297,9 @@ fn health(runtime: &ServerRuntime<UdpTransport, RedisService>) -> Health {
     match runtime.health() {
         Health::Serving if !runtime.service().lanes_allowed() => {
             Health::NotServing("the Redis server lets the sidecar open no new connections")
+        }
+        Health::Serving if !runtime.service().writes_allowed() => {
+            Health::NotServing("writes are refused; see the alarm")
         }
         health => health,
     }

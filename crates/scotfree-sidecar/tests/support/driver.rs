@@ -57,6 +57,8 @@ pub struct BackDriver {
     pub refused: BTreeMap<SessionId, String>,
     pub late_errors: Vec<LateError>,
     pub early: Vec<(bool, String)>,
+    /// Why clients' writes are refused, as it was said.
+    pub writes: Vec<Option<String>>,
     /// Whether new lanes are let in, as it was said.
     pub lanes: Vec<(bool, String)>,
     /// Nonsense that the server answered, as it was said.
@@ -94,6 +96,7 @@ impl BackDriver {
             refused: BTreeMap::new(),
             late_errors: Vec::new(),
             early: Vec::new(),
+            writes: Vec::new(),
             lanes: Vec::new(),
             nonsense: Vec::new(),
             synced: Vec::new(),
@@ -251,6 +254,7 @@ impl BackDriver {
                 self.back.on_synced(now, !self.sync_fails, &mut self.events);
             }
             BackEvent::LateError(error) => self.late_errors.push(error),
+            BackEvent::Writes { refused } => self.writes.push(refused),
             BackEvent::Early { allowed, reason } => self.early.push((allowed, reason)),
             BackEvent::Lanes { allowed, reason } => self.lanes.push((allowed, reason)),
             BackEvent::Nonsense { lane, said } => self.nonsense.push(format!("{lane}: {said}")),

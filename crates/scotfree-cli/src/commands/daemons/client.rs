@@ -16,9 +16,12 @@ use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig, EarlyRules};
 use scotfree_trace::{Resource, TraceCounts, TraceHandle, TraceWriter, WriterOptions};
 use scotfree_wire::ClusterKey;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroUsize;
 
-/// What is left of the open files for all but clients' connections: tunnels have two each.
-const OTHER_FILES: u64 = 256;
+/// What is left of the open files for all but clients' connections and tunnels.
+const OTHER_FILES: u64 = 64;
+/// How many files a tunnel has open.
+const TUNNEL_FILES: usize = 3;
 
 /// What can be taken over without a restart; connections that are open keep their rule.
 const RELOADABLE: [&str; 5] = ["mode", "early_prefix", "log_level", "key_file", "key"];
@@ -32,12 +35,15 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let listening = Listening::open(settings.client.metrics)?;
     config.notices = notices(&messages);
     let files_max = open_files_max();
-    let room = connections_max(config.connections_max, files_max);
-    if room < config.connections_max {
-        messages
-            .say(&format!("at most {room} connections, since {files_max} files may be open (ulimit -Hn)"));
+    let wanted = (config.connections_max, config.tunnels_max);
+    let room = fit_files(wanted.0, wanted.1, files_max);
+    if room != wanted {
+        let (connections, tunnels) = room;
+        messages.say(&format!(
+            "at most {connections} connections and {tunnels} tunnels, since {files_max} files may be open (ulimit -Hn)"
+        ));
     }
-    config.connections_max = room;
+    (config.connections_max, config.tunnels_max) = room;
     let writer = open_trace(&settings.client)?;
     let mut sidecar = ClientSidecar::start(&config).map_err(Failure::environment)?;
     let rules = sidecar.early_rules();
@@ -156,13 +162,29 @@ fn config(settings: &Client, key: ClusterKey) -> Result<ClientSidecarConfig, Fai
     config.drain_ns_max = settings.drain_ns_max.map_or(config.drain_ns_max, Nanos);
     config.probes = probes(settings);
     config.spin = spin_time(settings.spin_us);
+    set_limits(settings, &mut config);
     Ok(config)
 }
 
-/// Each connection is an open file; a further one is refused with Redis' own words, not by the kernel.
-fn connections_max(wanted: usize, files_max: u64) -> usize {
-    let others = files_max.saturating_sub(OTHER_FILES);
-    usize::try_from(others).map_or(wanted, |room| wanted.min(room)).max(1)
+fn set_limits(settings: &Client, config: &mut ClientSidecarConfig) {
+    config.tunnels_max = settings.tunnels_max.unwrap_or(config.tunnels_max);
+    for (limit, wanted) in [
+        (&mut config.connections_max, settings.connections_max),
+        (&mut config.front.transaction_commands_max, settings.transaction_commands_max),
+        (&mut config.sessions_max, settings.sessions_max),
+        (&mut config.connections_per_session, settings.connections_per_session),
+    ] {
+        *limit = wanted.map_or(*limit, NonZeroUsize::get);
+    }
+}
+
+/// How many connections and tunnels the files that may be open allow: what is beyond that is refused in words, not
+/// by the kernel. A connection is an open file, a tunnel three; at least a quarter of the files is for connections.
+fn fit_files(connections_max: usize, tunnels_max: usize, files_max: u64) -> (usize, usize) {
+    let files = usize::try_from(files_max.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
+    let tunnels = tunnels_max.min(files / TUNNEL_FILES / 4 * 3);
+    let connections = connections_max.min(files - tunnels * TUNNEL_FILES);
+    (connections.max(1), tunnels)
 }
 
 fn early_rule(settings: &Client) -> Result<EarlyRule, Failure> {
@@ -206,9 +228,11 @@ mod tests {
 
     #[test]
     fn there_are_as_many_connections_as_files_may_be_open() {
-        assert_eq!(connections_max(10_000, u64::MAX), 10_000);
-        assert_eq!(connections_max(10_000, 4_096), 4_096 - 256);
-        assert_eq!(connections_max(10_000, 100), 1, "one is tried");
+        assert_eq!(fit_files(10_000, 2_048, u64::MAX), (10_000, 2_048));
+        assert_eq!(fit_files(10_000, 2_048, 20_064), (20_000 - 3 * 2_048, 2_048));
+        assert_eq!(fit_files(10_000, 2_048, 4_096), (4_032 - 3 * 1_008, 1_008));
+        assert_eq!(fit_files(10_000, 0, 100), (36, 0));
+        assert_eq!(fit_files(10_000, 2_048, 64), (1, 0), "one is tried");
         let may_be_open = open_files_max();
         assert_eq!(open_files_max(), may_be_open, "what is raised stays so");
     }

@@ -6,12 +6,13 @@ use super::{cluster_key, devices, exclude_more, excluded, notices, say_excluded,
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::key_file::read_secret;
-use crate::serve::{begin, changed_keys, say_reload, Listening, Messages};
+use crate::serve::{begin, changed_keys, open_files_max, say_reload, Listening, Messages};
 use crate::settings::{Config, Server};
 use crate::variables;
 use scotfree_rpc::{Exclusions, SharedKey};
 use scotfree_sidecar::server::{self, RedisServiceConfig, ServerSidecarConfig};
 use scotfree_wire::ClusterKey;
+use std::num::NonZeroUsize;
 
 /// Runs the sidecar until it is told to end.
 pub fn run(sources: Sources) -> Result<(), Failure> {
@@ -20,6 +21,8 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let mut config = config(&settings.server, key).map_err(|failure| sources.placed("server", failure))?;
     let what = format!("sidecar server {} for {}", config.listen, config.service.redis);
     let messages = Messages::new("sidecar server", settings.cluster.log_level);
+    // A tunnel has three open.
+    open_files_max();
     config.service.notices = notices(&messages);
     say_excluded(&messages, &excluded(&settings.server.exclude, &settings.server.devices)?);
     let exclusions = config.excluded.clone();
@@ -85,6 +88,8 @@ pub fn config(settings: &Server, key: ClusterKey) -> Result<ServerSidecarConfig,
     let mut config = ServerSidecarConfig::new(listen, key, service);
     config.devices = devices(&settings.devices)?;
     config.options.spin = spin_time(settings.spin_us);
+    config.sessions_max = settings.sessions_max.map_or(config.sessions_max, NonZeroUsize::get);
+    config.tunnels_max = settings.tunnels_max.unwrap_or(config.tunnels_max);
     config.excluded = Exclusions::of(excluded(&settings.exclude, &settings.devices)?);
     Ok(config)
 }

@@ -4,6 +4,7 @@ use super::*;
 use scotfree_core::{DeviceId, SeqNum, SessionId, Tier};
 use scotfree_resp::codec::Args;
 use scotfree_resp::description::Description;
+use scotfree_resp::front::EarlyRule;
 use scotfree_resp::payload::pack::{write_pack_response, write_response_part};
 use scotfree_resp::payload::{write_response, RequestKind, RequestPayload, ResponseFlags};
 use scotfree_rpc::{CallLabel, Reply, SessionOptions};
