@@ -66,6 +66,7 @@ impl Base {
         let fits = accept.window > 0 && accept.window <= self.config.window_max;
         let Some(region) = self.sessions.free_region().filter(|_| fits) else {
             self.counters.sessions_refused += 1;
+            self.refused_window = (!fits).then_some(accept.window);
             return if fits { Learnt::NoRoom } else { Learnt::Nothing };
         };
         let beginning = Beginning {

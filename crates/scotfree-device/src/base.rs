@@ -122,6 +122,8 @@ pub struct Base {
     pub(crate) answer_room: Room,
     pub(crate) answers_waiting: usize,
     pub(crate) counters: DeviceCounters,
+    /// The window of the session that was refused last, if it was too large.
+    pub(crate) refused_window: Option<u32>,
     touched: Option<Touched>,
 }
 
@@ -149,6 +151,7 @@ impl Base {
             answer_room: Room::new(config.answers_bytes_max),
             answers_waiting: 0,
             counters: DeviceCounters::default(),
+            refused_window: None,
             touched: None,
             config,
         }
@@ -168,7 +171,12 @@ impl Base {
 
     // ---- what functions see
 
-    /// What the device was told.
+    /// The window of the session that was refused last, if that was the reason; otherwise all places were taken.
+    pub fn refused_window(&self) -> Option<u32> {
+        self.refused_window
+    }
+
+    /// What it was told at its start.
     pub fn config(&self) -> &DeviceConfig {
         &self.config
     }

@@ -380,7 +380,9 @@ impl Pages for DaemonPages<'_> {
         }
         let works = self.plane.common_ref().datapath().logs().media();
         if works == self.media {
-            return (true, format!("well: acknowledges from {works}\n"));
+            let full = self.plane.common_ref().datapath().full();
+            let full = full.map_or(String::new(), |full| format!("; {full} (sessions_max)"));
+            return (true, format!("well: acknowledges from {works}{full}\n"));
         }
         let lost =
             format!("a log failed: acknowledges from {works}, should from {}; see the alarm\n", self.media);

@@ -74,11 +74,22 @@ pub struct Datapath {
     round: Round,
     released: Vec<WaitingPacket>,
     refused_seen: u64,
+    room: RoomTold,
     programs: Option<Box<dyn Programs>>,
     was_kept: bool,
     unreachable: Vec<String>,
     counters: DatapathCounters,
 }
+
+/// What was told of sessions without room.
+#[derive(Debug, Default)]
+struct RoomTold {
+    refused: u64,
+    next_at: Nanos,
+}
+
+/// How often it is told.
+const ROOM_INTERVAL: Nanos = Nanos::from_secs(60);
 
 impl Datapath {
     /// The path through `device`, which has been restored from `logs`; `meta` is what stands in them.
@@ -98,6 +109,7 @@ impl Datapath {
             round: Round::default(),
             released: Vec::new(),
             refused_seen: 0,
+            room: RoomTold::default(),
             programs: None,
             was_kept: true,
             unreachable: Vec::new(),
@@ -134,6 +146,33 @@ impl Datapath {
             Word::Alarm(text) => notices.alarm(&text),
             Word::Notice(text) => notices.say(&text),
         });
+    }
+
+    /// Tells, seldom, of sessions for which there was no room since it was told last.
+    fn tell_of_room(&mut self, now: Nanos, notices: &mut Notices) {
+        let refused = self.device.counters().sessions_refused;
+        if refused == self.room.refused || now < self.room.next_at {
+            return;
+        }
+        self.room = RoomTold { refused, next_at: now.plus(ROOM_INTERVAL) };
+        let base = self.device.base();
+        let (window_max, sessions_max) = (base.config().window_max, base.config().sessions_max);
+        let limit = match base.refused_window() {
+            None => format!("all {sessions_max} are taken; raise sessions_max"),
+            Some(window) => {
+                format!("a window of {window} is more than window_max = {window_max}; raise that")
+            }
+        };
+        notices.alarm(&format!(
+            "no room for a session ({refused} times so far): {limit}. Its updates are answered when the server's storage \
+             holds them, which is as safe and slower"
+        ));
+    }
+
+    /// How many sessions there are, if there is no room for more.
+    pub fn full(&self) -> Option<String> {
+        let (count, max) = (self.device.session_count(), self.device.base().config().sessions_max);
+        (count >= max as usize).then(|| format!("{count} of {max} sessions are taken"))
     }
 
     /// Tells once that the programs' log has lost what keeps it.
@@ -524,6 +563,7 @@ impl Datapath {
         self.logs.check_files(notices);
         self.on_completions(now, out, notices);
         self.tell_of_functions(notices);
+        self.tell_of_room(now, notices);
         self.tell_of_lost_pins(notices);
         self.tell_of_unreachable(notices);
     }
@@ -669,7 +709,9 @@ mod tests {
     use proptest::prelude::*;
     use scotfree_core::DeviceId;
     use scotfree_device::{Base, DeviceConfig, Function};
-    use scotfree_wire::{emit, Direction, Family, Header, KeyEpoch, Kind, OpenTail, Packet, Tail};
+    use scotfree_wire::{
+        emit, AcceptTail, Direction, Family, Header, KeyEpoch, Kind, OpenTail, Packet, Tail,
+    };
 
     use std::net::Ipv6Addr;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -771,6 +813,50 @@ mod tests {
     fn read(bytes: &[u8]) -> UdpFrame<'_> {
         let Ok(Frame::Udp(frame)) = parse(bytes, Checksums::Ready) else { panic!("it is a whole datagram") };
         frame
+    }
+
+    /// The server accepts the session of this number.
+    fn acceptance(number: u8, window: u32) -> Vec<u8> {
+        let header = Header::new(Kind::SessionAccept, SessionId(u64::from(number)), Epoch(1));
+        let (client_nonce, server_nonce) = ([number; 16], [0; 16]);
+        let tail = Tail::Accept(AcceptTail { client_nonce, server_nonce, window, expiry_ms: 1_000 });
+        let mut bytes = Vec::new();
+        emit(&header, &tail, &[], &key().control(Direction::Handshake), &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn the_operator_is_told_which_limit_leaves_no_room_for_a_session() {
+        let mut world = World::new();
+        world.teach();
+        let (sender, lines) = std::sync::mpsc::channel();
+        world.notices = Notices::new(Box::new(move |line| drop(sender.send(line.to_owned()))));
+        let link = Link { destination: mac(1), source: mac(2), vlan: None };
+        let (source, destination) = (address("10.0.0.2:51000"), address("10.0.0.1:9"));
+        let mut accept = |world: &mut World, number, window| {
+            let payload = &acceptance(number, window);
+            let frame = UdpFrame { link, source, destination, hop_limit: 64, traffic_class: 0, payload };
+            let mut bytes = Vec::new();
+            frame.write(&mut bytes).expect("it fits");
+            let frame = bytes;
+            world.arrive(SERVER, &frame, Checksums::Ready);
+            world.path.device().counters().sessions_refused
+        };
+        assert_eq!(accept(&mut world, 99, 4_097), 1);
+        world.path.check(Nanos(5), &mut world.out, &mut world.notices);
+        let sessions_max = world.path.device().base().config().sessions_max;
+        for number in 1..=sessions_max {
+            assert_eq!(accept(&mut world, number as u8, 4), 1, "there is room for {number}");
+        }
+        assert_eq!(world.path.full().as_deref(), Some("64 of 64 sessions are taken"));
+        assert_eq!(accept(&mut world, 100, 4), 2);
+        for now in [Nanos(6), ROOM_INTERVAL, Nanos(6).plus(ROOM_INTERVAL)] {
+            world.path.check(now, &mut world.out, &mut world.notices);
+        }
+        let said: Vec<String> =
+            lines.try_iter().filter(|line| line.contains("no room for a session")).collect();
+        assert!(said.len() == 2 && said[0].contains("4097 is more than window_max = 4096"), "{said:?}");
+        assert!(said[1].contains("(2 times so far): all 64 are taken; raise sessions_max"), "{said:?}");
     }
 
     fn opening() -> Vec<u8> {

@@ -89,7 +89,8 @@ impl Coverage {
         let count = self.unacknowledged.due(now)?;
         Some(format!(
             "no device acknowledges: {count} updates were answered only when the server's storage held them, \
-             which is as safe and slower; is the device running, on the path and with a log? (scot doctor)"
+             which is as safe and slower; is the device running, on the path, with a log, and with room for this session? \
+             (its own lines, scot doctor)"
         ))
     }
 

@@ -10,13 +10,16 @@ use super::{Asker, ConnectionKey, Flight, Fronts, NOBODY};
 use scotfree_core::{KeyHash, Nanos};
 use scotfree_resp::front::FrontRequest;
 use scotfree_resp::payload::pack::PackBuilder;
-use scotfree_rpc::{CallLabel, SessionHandle, StartError, Upstream};
+use scotfree_rpc::{CallLabel, SessionHandle, SessionOptions, StartError, Upstream};
 use scotfree_session::{Mode, Request, SubmitError};
 use scotfree_wire::PAYLOAD_BYTES_MAX;
 use std::collections::{BTreeSet, VecDeque};
 
 /// How many departures of a session may be under way, of early requests and of all others.
 const DEPARTURES_MAX: usize = 4;
+
+/// How many requests one connection alone may have outstanding: a device keeps as many slots for its session.
+const OWN_WINDOW: u32 = 512;
 
 /// How many connections are asked for requests that could share one.
 const COMPANIONS_MAX: usize = 64;
@@ -144,7 +147,9 @@ impl Fronts {
     }
 
     fn begin_own(&mut self, upstream: &mut impl Upstream) -> Result<SessionHandle, StartError> {
-        let begun = upstream.start_session(self.coverage.options())?;
+        let options = self.coverage.options();
+        let window_asked = options.window_asked.min(OWN_WINDOW);
+        let begun = upstream.start_session(SessionOptions { window_asked, ..options })?;
         self.sessions.insert(begun, true);
         Ok(begun)
     }
