@@ -30,7 +30,7 @@ use crate::codec::{is_error, Limits};
 use crate::description::Description;
 use crate::payload::RequestKind;
 use batch::{Batch, MarkerPlace};
-use health::{early_obstacle, Info, Settings};
+use health::{early_obstacle, Info, Past, Settings};
 use item::{judge, Item, Nature};
 use lane::{Expected, Lane, LaneState};
 use markers::Markers;
@@ -410,7 +410,7 @@ pub struct Back {
 /// What is known of the server's state.
 #[derive(Debug, Default)]
 struct Health {
-    replication_id: String,
+    past: Past,
     settings: Settings,
     next_at: Nanos,
     /// How many replies of the check under way have come.

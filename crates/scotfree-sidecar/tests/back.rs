@@ -275,6 +275,30 @@ fn without_append_only_files_nothing_is_stable_until_they_are_whole_again() {
 }
 
 #[test]
+fn early_answers_go_on_when_the_server_gets_its_first_replica() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let replication_id = |redis: &RedisServer| {
+        let info = redis.connect().line("INFO replication");
+        let info = String::from_utf8_lossy(&info);
+        info.lines()
+            .find_map(|line| line.strip_prefix("master_replid:").map(str::to_owned))
+            .expect("it says so")
+    };
+    let before = replication_id(&redis);
+    let mut replica = redis.connect();
+    replica.send(b"PSYNC ? -1\r\n");
+    driver.until("another id", |_| replication_id(&redis) != before);
+    // Two looks: one may have been under way.
+    for _ in 0..2 {
+        let told = driver.describe().time_ms;
+        driver.until("another look", |driver| driver.back.description().time_ms != told);
+    }
+    assert!(driver.describe().early_allowed, "{:?}", driver.early);
+    assert!(driver.early.iter().all(|(allowed, _)| *allowed), "{:?}", driver.early);
+}
+
+#[test]
 fn a_successor_ends_its_predecessors_connections_before_it_reads_the_markers() {
     let Some(redis) = RedisServer::start(EVERYSEC) else { return };
     for round in 1..=20 {

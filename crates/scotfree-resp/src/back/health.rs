@@ -152,13 +152,39 @@ pub fn way_in(error: &str, user: &str) -> Option<String> {
     Some(next)
 }
 
-/// Why early answers are not allowed at present; none if they are. `replication_id` is the one at the
-/// start.
-pub fn early_obstacle(info: &Info, replication_id: &str) -> Option<String> {
+/// By what one past of a server is told from another.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Past {
+    run_id: String,
+    replication_id: String,
+}
+
+impl Past {
+    /// The past that the server says it has.
+    pub fn of(info: &Info) -> Past {
+        let text = |name| info.get(name).to_owned();
+        Past { run_id: text("run_id"), replication_id: text("master_replid") }
+    }
+
+    /// Whether the server still has this past. When its first replica comes a server takes another replication id,
+    /// in the same run; one that has followed another server keeps that one's id as its second.
+    pub fn is_still(&mut self, info: &Info) -> bool {
+        let now = Past::of(info);
+        let has_followed_none = info.get("master_replid2").bytes().all(|byte| byte == b'0');
+        if now.run_id == self.run_id && !now.run_id.is_empty() && has_followed_none {
+            self.replication_id = now.replication_id;
+            return true;
+        }
+        now.replication_id == self.replication_id
+    }
+}
+
+/// Why early answers are not allowed at present; none if they are. `past` is the one at the start.
+pub fn early_obstacle(info: &Info, past: &mut Past) -> Option<String> {
     if info.get("role") != "master" {
         return Some(format!("the server's role is `{}`", info.get("role")));
     }
-    if info.get("master_replid") != replication_id {
+    if !past.is_still(info) {
         return Some("the server's replication id has changed: its past may be another one".to_owned());
     }
     if info.get("maxmemory_policy") != "noeviction" {
@@ -223,6 +249,10 @@ mod tests {
 
     #[test]
     fn early_answers_stop_for_each_reason() {
+        let early_obstacle = |info: &Info, id: &str| {
+            let mut past = Past { run_id: "r".to_owned(), replication_id: id.to_owned() };
+            super::early_obstacle(info, &mut past)
+        };
         assert_eq!(early_obstacle(&good(), "a"), None);
         for (name, value) in [
             ("role", "slave"),
@@ -245,6 +275,27 @@ mod tests {
         assert_eq!(early_obstacle(&unlimited, "a"), None);
         unlimited.0.remove("used_memory");
         assert!(early_obstacle(&unlimited, "a").is_some());
+    }
+
+    #[test]
+    fn a_first_replica_changes_no_past_and_a_master_of_its_own_does() {
+        let zeros = "0".repeat(40);
+        let said = |run: &str, id: &str, second: &str| {
+            info(&[("run_id", run), ("master_replid", id), ("master_replid2", second)])
+        };
+        for (run, id, second, is_still) in [
+            ("r", "a", zeros.as_str(), true),
+            ("r", "b", &zeros, true),
+            // A replica that became the master, or another run, which may have begun with other data.
+            ("r", "b", "a", false),
+            ("q", "b", &zeros, false),
+            ("q", "a", &zeros, true),
+        ] {
+            let mut past = Past::of(&said("r", "a", &zeros));
+            assert_eq!(past.is_still(&said(run, id, second)), is_still, "{run} {id} {second}");
+            // The second replica finds the id that the first one has brought.
+            assert_eq!(past.is_still(&said("q", id, &zeros)), is_still, "{run} {id} {second}");
+        }
     }
 
     #[test]

@@ -9,8 +9,8 @@ use super::item::{Answer, LaneCommand};
 use super::markers::{foreign_epoch, integer_reply};
 use super::{
     early_obstacle, Back, BackEvent, BackEvents, Batch, Expected, Health, HeldReply, Item, LaneId, LaneState,
-    LateError, Method, Nature, Phase, Progress, Purpose, Rewrite, Stability, Start, StartReport, StopReason,
-    Waiter,
+    LateError, Method, Nature, Past, Phase, Progress, Purpose, Rewrite, Stability, Start, StartReport,
+    StopReason, Waiter,
 };
 use crate::codec::{error_reply, is_error, text_of, write_header};
 use crate::payload::{pack, write_part, write_response, RequestFlags, ResponseFlags};
@@ -140,13 +140,13 @@ impl Back {
         self.place.databases = start.description.databases;
         start.info.get("run_id").clone_into(&mut self.run_id);
         self.health = Health {
-            replication_id: start.info.get("master_replid").to_owned(),
+            past: Past::of(&start.info),
             next_at: now.plus(self.config.health_interval),
             ..Health::default()
         };
         self.place.may_expire = start.info.has_expiring_keys(self.place.db);
         self.expiry_seen = false;
-        self.health.obstacle = early_obstacle(&start.info, &self.health.replication_id).unwrap_or_default();
+        self.health.obstacle = early_obstacle(&start.info, &mut self.health.past).unwrap_or_default();
         self.description = start.description;
         self.told_at = start.told_at;
         self.markers = start.markers;

@@ -128,7 +128,7 @@ impl Back {
         let knows = self.health.is_fresh && self.description.writes_refused.is_none();
         self.stability.set_method(if knows { method } else { self.cautious_method.clone() });
         self.place.may_expire = self.expiry_seen || info.has_expiring_keys(self.place.db);
-        let obstacle = early_obstacle(&info, &self.health.replication_id).unwrap_or_default();
+        let obstacle = early_obstacle(&info, &mut self.health.past).unwrap_or_default();
         if obstacle != self.health.obstacle {
             events.push(BackEvent::Early { allowed: obstacle.is_empty(), reason: obstacle.clone() });
             self.health.obstacle = obstacle;
