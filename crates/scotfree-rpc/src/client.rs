@@ -80,6 +80,9 @@ pub struct SessionOptions {
     pub window_asked: u32,
     /// What devices must give before an update is acknowledged.
     pub tier: Tier,
+    /// Whether an early update completes before its elders, as soon as none of their writes can be lost; otherwise all
+    /// complete in session order.
+    pub early_overtakes: bool,
     /// How often the opening is tried before the session is given up.
     pub open_tries_max: u32,
     /// With which server; the runtime's, if none is named.
@@ -88,7 +91,13 @@ pub struct SessionOptions {
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        SessionOptions { window_asked: 1_024, tier: Tier::RAM, open_tries_max: 40, server: None }
+        SessionOptions {
+            window_asked: 1_024,
+            tier: Tier::RAM,
+            early_overtakes: false,
+            open_tries_max: 40,
+            server: None,
+        }
     }
 }
 
@@ -254,6 +263,7 @@ impl<T: Transport> ClientRuntime<T> {
         config.window_asked = options.window_asked;
         config.asked = options.tier.durability();
         config.device_acks_asked = options.tier.device_count();
+        config.early_overtakes = options.early_overtakes;
         config.open_tries_max = options.open_tries_max;
         self.start_configured(config)
     }

@@ -1,7 +1,7 @@
 //! The client's role: one machine is one session.
 //!
-//! Invariant: requests complete in session order, but that an early update waits for its elders' writes only to be
-//! safe; and no update is forgotten before it is stable (rules 8 and 9).
+//! Invariant: requests complete in session order, but that, where it is wished for, an early update waits for its
+//! elders' writes only to be safe; and no update is forgotten before it is stable (rules 8 and 9).
 
 use crate::fault::{Fault, Planted};
 use crate::packets::{send_whole, Route};
@@ -48,6 +48,8 @@ pub struct ClientConfig {
     pub asked: Durability,
     /// How many distinct devices must acknowledge an update.
     pub device_acks_asked: u8,
+    /// Whether an early update completes before its elders, as soon as none of their writes can be lost.
+    pub early_overtakes: bool,
     /// The shortest wait before a retransmission.
     pub rto_min: Nanos,
     /// The longest.
@@ -84,6 +86,7 @@ impl ClientConfig {
             window_asked: 4096,
             asked: Durability::Ram,
             device_acks_asked: 1,
+            early_overtakes: false,
             rto_min: Nanos::from_millis(4),
             rto_max: Nanos::from_millis(500),
             stable_retry: Nanos::from_secs(1),
@@ -231,8 +234,8 @@ pub enum ClientOwn {
         /// Its credit.
         window: u32,
     },
-    /// A request is complete. Completions come in session order, but for early updates: these come as soon as every
-    /// write before them is acknowledged or stable, even if it, or a read, has no answer yet.
+    /// A request is complete. Completions come in session order; with `early_overtakes` early updates come as soon as
+    /// every write before them is acknowledged or stable, even if it, or a read, has no answer yet.
     Complete(Completion),
     /// The session has ended; nothing more will complete.
     Closed {
@@ -988,7 +991,7 @@ impl Client {
     /// Completes the early updates that devices hold and that wait for the answers of their elders only. If the
     /// client dies now, the server passes over the reads among these, and has every write from a log.
     fn complete_early(&mut self, now: Nanos, effects: &mut Effects<ClientOwn>) {
-        if self.config.asked == Durability::None {
+        if self.config.asked == Durability::None || !self.config.early_overtakes {
             return;
         }
         self.safe = self.safe.max(self.completed);

@@ -123,7 +123,11 @@ impl ClientSidecarConfig {
             udp: UdpConfig::default(),
             cluster_key: cluster_key.into(),
             // Many connections share one.
-            session: SessionOptions { window_asked: 4_096, ..SessionOptions::default() },
+            session: SessionOptions {
+                window_asked: 4_096,
+                early_overtakes: true,
+                ..SessionOptions::default()
+            },
             probes: ProbeOptions::default(),
             front: FrontConfig { request_bytes_max: REQUEST_BYTES_MAX, ..FrontConfig::default() },
             connections_max: 10_000,

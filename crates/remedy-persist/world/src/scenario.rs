@@ -33,6 +33,8 @@ pub struct Scenario {
     pub device_acks: u8,
     /// Whether the devices' memory survives a restart of their hosts.
     pub ram_survives_host: bool,
+    /// Whether early updates complete before their elders.
+    pub early_overtakes: bool,
     /// The credit of a session, if every device has slots for it.
     pub window: u32,
     /// How many slots a device has for a session.
@@ -284,6 +286,7 @@ impl Scenario {
             asked: Durability::Ram,
             device_acks: 1,
             ram_survives_host: true,
+            early_overtakes: true,
             window: 16,
             device_window: 16,
             device_sessions_max: 16,
@@ -351,6 +354,7 @@ impl Scenario {
         scenario.mishaps = (0..count).map(|_| draw_mishap(rng, &scenario)).collect();
         let window = scenario.window;
         scenario.device_window = rng.pick(&[window, window, window / 2, window / 4]);
+        scenario.early_overtakes = rng.chance(PerMillion::percent(75));
         scenario
     }
 

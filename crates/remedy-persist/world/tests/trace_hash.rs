@@ -21,7 +21,7 @@ fn assert_same(found: u64, expected: u64, what: &str) {
 
 #[test]
 fn random_worlds_go_as_they_went() {
-    assert_same(hash_of(Scenario::random, 0..200), 0xc7a5_b270_a569_683d, "seeds 0..200");
+    assert_same(hash_of(Scenario::random, 0..200), 0xe17e_3e48_7fde_a8e7, "seeds 0..200");
 }
 
 #[test]
@@ -31,12 +31,12 @@ fn a_world_in_which_a_record_is_erased_while_its_commit_runs_goes_as_it_went() {
 
 #[test]
 fn storms_go_as_they_went() {
-    assert_same(hash_of(Scenario::storm, 0..20), 0x281a_e652_7c7f_7ec5, "storms 0..20");
+    assert_same(hash_of(Scenario::storm, 0..20), 0x2052_495e_b98b_690e, "storms 0..20");
 }
 
 #[test]
 fn worlds_of_several_servers_go_as_they_went() {
-    assert_same(hash_of(Scenario::several, 0..40), 0x45d8_1574_1429_0779, "several 0..40");
+    assert_same(hash_of(Scenario::several, 0..40), 0x0a19_c3e3_a76f_008b, "several 0..40");
 }
 
 #[test]

@@ -466,6 +466,7 @@ fn configure(config: &mut ClientConfig, scenario: &Scenario) {
     config.window_asked = scenario.window;
     config.asked = scenario.asked;
     config.device_acks_asked = scenario.device_acks;
+    config.early_overtakes = scenario.early_overtakes;
     config.rto_min = unless(retransmits, Nanos::from_millis(1));
     config.rto_max = unless(retransmits, Nanos::from_millis(40));
     config.stable_retry = unless(retransmits, Nanos::from_millis(60));

@@ -64,30 +64,32 @@ fn an_early_update_overtakes_what_cannot_be_lost_and_nothing_else() {
         (Bypass, Covered, false, false, true, true),
         (Update, Early, false, false, false, false),
     ] {
-        let mut bench = ClientBench::open(|_| {});
-        bench.submit(kind, mode).expect("the window is open");
-        bench.submit(Update, Early).expect("the window is open");
-        if acknowledged {
-            bench.acknowledge(1, 1, 1);
+        for early_overtakes in [true, false] {
+            let mut bench = ClientBench::open(|config| config.early_overtakes = early_overtakes);
+            bench.submit(kind, mode).expect("the window is open");
+            bench.submit(Update, Early).expect("the window is open");
+            if acknowledged {
+                bench.acknowledge(1, 1, 1);
+            }
+            if answered {
+                bench.respond(1);
+            }
+            if stable {
+                bench.stable(1);
+            }
+            bench.acknowledge(1, 1, 2);
+            let case = format!("{early_overtakes} {kind:?} {mode:?} {acknowledged} {answered} {stable}");
+            let expected = if overtakes && early_overtakes { vec![(2, by_device)] } else { vec![] };
+            assert_eq!(bench.done(), expected, "{case}");
+            assert_eq!(bench.client.outstanding(), 2, "the elder is not complete: {case}");
         }
-        if answered {
-            bench.respond(1);
-        }
-        if stable {
-            bench.stable(1);
-        }
-        bench.acknowledge(1, 1, 2);
-        let case = format!("{kind:?} {mode:?} {acknowledged} {answered} {stable}");
-        let expected = if overtakes { vec![(2, by_device)] } else { vec![] };
-        assert_eq!(bench.done(), expected, "{case}");
-        assert_eq!(bench.client.outstanding(), 2, "the elder is not complete: {case}");
     }
 }
 
 /// What was overtaken completes afterwards, in its order, and what overtook does not complete again.
 #[test]
 fn what_was_overtaken_completes_later_and_once() {
-    let mut bench = ClientBench::open(|_| {});
+    let mut bench = ClientBench::open(|config| config.early_overtakes = true);
     for (kind, mode) in
         [(Read, Covered), (Update, Early), (Read, Covered), (Update, Covered), (Update, Early)]
     {
