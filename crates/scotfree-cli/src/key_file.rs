@@ -26,7 +26,7 @@ type Secrets = Vec<(KeyEpoch, [u8; KEY_BYTES])>;
 
 fn read_secrets(path: &Path) -> Result<(ClusterKey, Secrets), Failure> {
     let text = read_secret(path, "scot key new")?;
-    let secrets: Option<Secrets> = text.trim().lines().map(decode_line).collect();
+    let secrets = ClusterKey::secrets_of(&text);
     let key = secrets.clone().and_then(ClusterKey::from_epochs).zip(secrets);
     key.ok_or_else(|| {
         let allowed = format!(
@@ -200,24 +200,6 @@ pub fn create(path: &Path) -> Result<(), Failure> {
 
 fn encode(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
-}
-
-fn decode_line(line: &str) -> Option<(KeyEpoch, [u8; KEY_BYTES])> {
-    let (epoch, digits) = line.trim().split_once(' ').unwrap_or(("0", line.trim()));
-    let plain = !epoch.is_empty() && epoch.bytes().all(|digit| digit.is_ascii_digit());
-    let epoch = epoch.parse().ok().filter(|_| plain)?;
-    Some((KeyEpoch(epoch), decode(digits.trim())?))
-}
-
-fn decode(text: &str) -> Option<[u8; KEY_BYTES]> {
-    if text.len() != 2 * KEY_BYTES || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return None;
-    }
-    let mut key = [0; KEY_BYTES];
-    for (index, byte) in key.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
-    }
-    Some(key)
 }
 
 #[cfg(test)]

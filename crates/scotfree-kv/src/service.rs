@@ -430,6 +430,7 @@ fn description(store: &Store, devices: u32) -> Description {
         // None is: positions lie in the log.
         reserved_db: u16::MAX,
         auth_required: false,
+        writes_refused: None,
         early_allowed: !store.is_nearly_full(),
         packs: false,
         devices: Some(devices),

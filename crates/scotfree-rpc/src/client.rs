@@ -451,6 +451,17 @@ impl<T: Transport> ClientRuntime<T> {
         self.sent = 0;
     }
 
+    /// How long [`ClientRuntime::wait`] looks before it sleeps, at most ([`Poller::spin_for`]).
+    pub fn spin_for(&mut self, time: Duration) -> io::Result<()> {
+        if let Some(fd) = self.transport.poll_fd() {
+            let mut poller = Poller::new(4)?;
+            poller.add(fd, 0, Interest::Read)?;
+            poller.spin_for(Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
+            self.poller = Some(poller);
+        }
+        Ok(())
+    }
+
     /// Waits until there is something to do, at most `timeout`; follow it by [`ClientRuntime::turn`].
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let timer = self.next_timer().map(|at| Duration::from_nanos(at.since(now_monotonic()).0));

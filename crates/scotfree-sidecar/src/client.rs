@@ -1,14 +1,16 @@
 //! `scot sidecar client`: listens for Redis clients and speaks the protocol to the server's sidecar.
 //!
-//! Invariant: one session serves one client connection at a time, so a client waits only for itself and
-//! for the total order. What a connection cannot be answered any more ends it with an error.
+//! Invariant: a client's commands are executed in its order, and no client waits for another but as the total order
+//! wants it. What a connection cannot be answered any more ends it with an error.
 
+mod begin;
 mod connections;
 mod coverage;
 mod drain;
 mod early_rules;
 mod ended;
 mod fronts;
+pub mod in_process;
 mod input;
 mod learn;
 mod sessions;
@@ -16,20 +18,18 @@ mod silence;
 
 use crate::notices::Notices;
 use crate::server::SidecarError;
+use begin::{begin, Control};
 use connections::Connections;
-use coverage::Coverage;
 use drain::Drain;
 pub use early_rules::EarlyRules;
-use fronts::Fronts;
-use learn::learn;
 use scotfree_core::Nanos;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
-use scotfree_resp::front::{describe_request, EarlyRule, FrontConfig, FrontCounters};
+use scotfree_resp::front::{EarlyRule, FrontConfig, FrontCounters};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
 use scotfree_rpc::{
-    write_refused, write_udp_metrics, CallLabel, ClientOptions, ClientRuntime, ProbeOptions, SessionHandle,
-    SessionOptions, SharedKey, Stop,
+    write_refused, write_udp_metrics, ClientRuntime, ProbeOptions, SessionHandle, SessionOptions, SharedKey,
+    Stop,
 };
 use scotfree_session::{Mode, Request, RequestKind};
 use scotfree_trace::CallRecord;
@@ -41,11 +41,6 @@ use std::time::Duration;
 
 /// How often metrics are published.
 const PUBLISH_INTERVAL: Nanos = Nanos::from_millis(250);
-/// How long the start waits for the session of the first connections.
-const FIRST_OPEN_TIME_MAX: Duration = Duration::from_secs(1);
-/// How often the server's description and time are asked for again; early answers go on for so long after
-/// the server no longer allows them.
-const DESCRIBE_INTERVAL: Nanos = Nanos::from_secs(1);
 /// How often it is looked whether the server answers.
 const LOOK_INTERVAL: Nanos = Nanos::from_millis(500);
 /// The poller's keys: connections have larger ones.
@@ -150,8 +145,7 @@ pub struct ClientSidecar {
     connections: Connections,
     listeners: Vec<TcpListener>,
     poller: Poller,
-    control: SessionHandle,
-    describe_at: Nanos,
+    control: Control,
     runtime_writes: bool,
     notices: Notices,
     silence: Silence,
@@ -165,13 +159,7 @@ impl ClientSidecar {
     pub fn start(config: &ClientSidecarConfig) -> Result<ClientSidecar, SidecarError> {
         assert!(config.listeners.len() <= LISTENERS_MAX, "there are at most {LISTENERS_MAX} listeners");
         let listeners = config.listeners.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
-        let transport = UdpTransport::bind(config.bind, &config.udp)
-            .map_err(|error| SidecarError::Listen { address: config.bind, what: "the protocol", error })?;
-        let mut options = ClientOptions::new(config.server, config.cluster_key.get());
-        options.probes = config.probes;
-        let mut runtime = ClientRuntime::new(transport, options);
-        runtime.follow_key(config.cluster_key.clone());
-        let (control, description) = learn(&mut runtime, config)?;
+        let (runtime, control, fronts) = begin(config)?;
         let mut poller = Poller::new(256)?;
         poller.spin_for(config.spin);
         if let Some(fd) = runtime.poll_fd() {
@@ -180,22 +168,13 @@ impl ClientSidecar {
         for (index, listener) in listeners.iter().enumerate() {
             poller.add(listener.as_raw_fd(), LISTENER_KEY + index as u64, Interest::Read)?;
         }
-        let coverage = Coverage::new(config.session, description.description.devices);
-        let rules = config.listeners.iter().map(|listener| &listener.early);
-        config.notices.say(&coverage.text(rules));
-        let mut fronts = Fronts::new(config, description, coverage);
-        if let Some(session) = open_first(&mut runtime, fronts.coverage.options()) {
-            fronts.add_shared(session);
-        }
         let connections = Connections::new(config, fronts, LISTENER_KEY + LISTENERS_MAX as u64)?;
-        let describe_at = now_monotonic().plus(DESCRIBE_INTERVAL);
         Ok(ClientSidecar {
             runtime,
             connections,
             listeners,
             poller,
             control,
-            describe_at,
             runtime_writes: false,
             notices: config.notices.clone(),
             silence: Silence::default(),
@@ -252,7 +231,7 @@ impl ClientSidecar {
 
     /// How many requests have no answer yet.
     fn waiting(&self) -> u64 {
-        self.connections.fronts.outstanding() + self.runtime.outstanding(self.control) as u64
+        self.connections.fronts.outstanding() + self.runtime.outstanding(self.control.session) as u64
     }
 
     /// Says what an operator should know, seldom.
@@ -280,8 +259,10 @@ impl ClientSidecar {
     fn turn(&mut self, on_record: &mut dyn FnMut(CallRecord)) -> Result<(), SidecarError> {
         self.runtime.turn()?;
         let fronts = &mut self.connections.fronts;
-        fronts.hear(now_realtime(), self.control, &mut self.runtime);
-        self.describe_if_due();
+        fronts.hear(now_realtime(), self.control.session, &mut self.runtime);
+        if self.drain.is_none() {
+            self.control.ask_if_due(&mut self.runtime, fronts);
+        }
         loop {
             self.connections.fronts.submit(now_realtime(), &mut self.runtime);
             self.runtime.flush()?;
@@ -297,7 +278,9 @@ impl ClientSidecar {
 
     fn wait(&mut self, now: Nanos, publish_at: Nanos) -> Result<(), SidecarError> {
         self.watch_runtime()?;
-        let timer = self.runtime.next_timer().unwrap_or(Nanos::MAX).min(publish_at).min(self.describe_at);
+        let timer = self.runtime.next_timer().unwrap_or(Nanos::MAX).min(publish_at);
+        // While it drains nothing more is asked.
+        let timer = if self.drain.is_none() { timer.min(self.control.ask_at) } else { timer };
         let drain = self.drain.as_ref().map_or(Nanos::MAX, Drain::until);
         let timer = timer.min(self.look_at).min(drain);
         let mut ready = [None; 64];
@@ -328,28 +311,6 @@ impl ClientSidecar {
         Ok(())
     }
 
-    fn describe_if_due(&mut self) {
-        let now = now_monotonic();
-        if now < self.describe_at || self.drain.is_some() {
-            return;
-        }
-        self.describe_at = now.plus(DESCRIBE_INTERVAL);
-        if !self.runtime.is_alive(self.control) {
-            // The server has forgotten the session: another one takes its place.
-            if let Ok(session) = self.runtime.start_session(control_options()) {
-                self.control = session;
-            }
-            return;
-        }
-        // A server that is silent is not asked again and again.
-        if self.runtime.outstanding(self.control) > 0 {
-            return;
-        }
-        let request = describe_request();
-        self.connections.fronts.description_asked_at = now_realtime();
-        let _ = self.runtime.submit(self.control, as_read(&request.payload), CallLabel::new("describe"));
-    }
-
     fn publish(&self, board: &MetricsBoard, text: &mut MetricsText) {
         text.clear();
         self.connections.write_metrics(text);
@@ -374,22 +335,6 @@ fn listen(config: &ListenerConfig) -> Result<TcpListener, SidecarError> {
     let listener = TcpListener::bind(address).map_err(wrap)?;
     listener.set_nonblocking(true).map_err(wrap)?;
     Ok(listener)
-}
-
-/// A session for the first connections: when they come, the server may have no memory for its record.
-fn open_first(runtime: &mut ClientRuntime<UdpTransport>, options: SessionOptions) -> Option<SessionHandle> {
-    let session = runtime.start_session(options).ok()?;
-    if runtime.wait_open(session, FIRST_OPEN_TIME_MAX).is_ok() {
-        return Some(session);
-    }
-    // It is no reason not to start: the connections themselves will be told.
-    runtime.end_session(session);
-    None
-}
-
-/// A session for what the sidecar wants to know itself.
-fn control_options() -> SessionOptions {
-    SessionOptions { window_asked: 4, ..SessionOptions::default() }
 }
 
 fn as_read(payload: &[u8]) -> Request<'_> {

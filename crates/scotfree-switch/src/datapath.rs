@@ -833,7 +833,7 @@ mod tests {
         world.notices = Notices::new(Box::new(move |line| drop(sender.send(line.to_owned()))));
         let link = Link { destination: mac(1), source: mac(2), vlan: None };
         let (source, destination) = (address("10.0.0.2:51000"), address("10.0.0.1:9"));
-        let mut accept = |world: &mut World, number, window| {
+        let accept = |world: &mut World, number, window| {
             let payload = &acceptance(number, window);
             let frame = UdpFrame { link, source, destination, hop_limit: 64, traffic_class: 0, payload };
             let mut bytes = Vec::new();

@@ -143,6 +143,17 @@ impl ClusterKey {
         (fits && grows).then_some(ClusterKey { secrets })
     }
 
+    /// Reads the text of a key file: a line for each epoch, from the oldest to the newest, with the epoch's number and
+    /// 64 hexadecimal digits. A line without a number is of epoch 0.
+    pub fn from_text(text: &str) -> Option<ClusterKey> {
+        ClusterKey::secrets_of(text).and_then(ClusterKey::from_epochs)
+    }
+
+    /// The secrets in the text of a key file.
+    pub fn secrets_of(text: &str) -> Option<Vec<(KeyEpoch, [u8; 32])>> {
+        text.trim().lines().map(secret_of).collect()
+    }
+
     /// The epochs, from the oldest to the newest.
     pub fn epochs(&self) -> impl DoubleEndedIterator<Item = KeyEpoch> + '_ {
         self.secrets.iter().map(|(epoch, _)| *epoch)
@@ -237,4 +248,22 @@ pub struct SessionKeys {
     pub server_to_client: Key,
     /// Authenticates `PersistAck`s.
     pub device_to_client: Key,
+}
+
+fn secret_of(line: &str) -> Option<(KeyEpoch, [u8; 32])> {
+    let (epoch, digits) = line.trim().split_once(' ').unwrap_or(("0", line.trim()));
+    let plain = !epoch.is_empty() && epoch.bytes().all(|digit| digit.is_ascii_digit());
+    let epoch = epoch.parse().ok().filter(|_| plain)?;
+    Some((KeyEpoch(epoch), decode(digits.trim())?))
+}
+
+fn decode(text: &str) -> Option<[u8; 32]> {
+    if text.len() != 64 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut secret = [0; 32];
+    for (index, byte) in secret.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
+    }
+    Some(secret)
 }

@@ -251,7 +251,7 @@ mod tests {
     fn early_answers_stop_for_each_reason() {
         let early_obstacle = |info: &Info, id: &str| {
             let mut past = Past { run_id: "r".to_owned(), replication_id: id.to_owned() };
-            super::early_obstacle(info, &mut past)
+            early_obstacle(info, &mut past)
         };
         assert_eq!(early_obstacle(&good(), "a"), None);
         for (name, value) in [

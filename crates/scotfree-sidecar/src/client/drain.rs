@@ -83,7 +83,8 @@ impl ClientSidecar {
     pub(super) fn finish(&mut self, on_record: &mut dyn FnMut(CallRecord)) -> Result<(), SidecarError> {
         let unanswered = self.connections.fronts.outstanding();
         self.connections.close_all();
-        let sessions: Vec<SessionHandle> = self.connections.fronts.sessions().chain([self.control]).collect();
+        let sessions: Vec<SessionHandle> =
+            self.connections.fronts.sessions().chain([self.control.session]).collect();
         for session in &sessions {
             self.runtime.end_session(*session);
         }

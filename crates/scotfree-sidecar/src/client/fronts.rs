@@ -291,8 +291,9 @@ impl Fronts {
             if let Some(connection) = self.connections.get_mut(&asker.connection) {
                 connection.under_way -= 1;
                 if let Some(next) = connection.waiting.front().filter(|_| connection.under_way == 0) {
-                    let session = self.sessions.get_mut(connection.session);
-                    session.map(|session| session.want(asker.connection, next.early.is_some()));
+                    if let Some(session) = self.sessions.get_mut(connection.session) {
+                        session.want(asker.connection, next.early.is_some());
+                    }
                 }
                 let front = &mut connection.front;
                 match (&responses, asker.early) {

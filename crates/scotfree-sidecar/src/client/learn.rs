@@ -3,7 +3,8 @@
 //! Invariant: one session is asked again and again, with growing pauses; another one is opened only when
 //! it has ended.
 
-use super::{as_read, control_options, ClientSidecarConfig};
+use super::begin::control_options;
+use super::{as_read, ClientSidecarConfig};
 use crate::server::SidecarError;
 use scotfree_core::Nanos;
 use scotfree_io::{now_monotonic, now_realtime, Transport};

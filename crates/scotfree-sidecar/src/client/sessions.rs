@@ -62,6 +62,7 @@ struct Traffic {
 
 /// One session.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // Independent facts, no states of one machine.
 pub(super) struct SharedSession {
     pub open: bool,
     /// Whether it has one connection at a time.
