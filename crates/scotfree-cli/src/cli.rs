@@ -40,7 +40,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one, at the start")]
 pub enum Command {
-    /// Show all of it: three namespaces, a real Redis, nine stages, a kill and a recovery
+    /// Show all of it: three namespaces, a real Redis, nine stages, a power failure and a count
     #[command(after_help = "Examples:
   scot demo                      as root, or as anybody where user namespaces are allowed
   scot demo --service kv         without a Redis
@@ -685,6 +685,30 @@ mod tests {
             }
         }
         walk(&Cli::command(), "scot");
+    }
+
+    /// Who reads the key file first differs between the two, and a wrong order refuses openings or leases.
+    #[test]
+    fn the_order_of_a_rotation_is_that_of_the_documents() {
+        let said = include_str!("../../../SECURITY.md");
+        let rotation = said.lines().find(|line| line.contains("`scot key rotate FILE`")).expect("it is told");
+        let (adds, takes) = rotation.split_once("`scot key retire FILE`").expect("it is told whole");
+        for (name, told) in [("rotate", adds), ("retire", takes)] {
+            let command = Cli::command();
+            let key = command.find_subcommand("key").and_then(|key| key.find_subcommand(name));
+            let about = key.and_then(clap::Command::get_about).expect("it has one").to_string();
+            assert_eq!(
+                order(told),
+                order(about.split_once("SIGHUP").expect("it names it").1),
+                "{name}: {about}"
+            );
+        }
+    }
+
+    fn order(text: &str) -> [&str; 3] {
+        let mut roles = ["servers", "devices", "clients"];
+        roles.sort_by_key(|role| text.find(role).expect("all three read it"));
+        roles
     }
 
     /// Those of the Python package are typed by `python/tests/test_docs.py`.
