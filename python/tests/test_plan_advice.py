@@ -85,6 +85,17 @@ def test_compression_weighs_bytes_on_the_wire_against_the_work() -> None:
     assert "sizes that differ" in refusal(compress, one_method(stages=stages, req_bytes=np.full(COUNT, 100)))
 
 
+def test_a_handful_of_bytes_says_nothing_of_what_a_byte_takes() -> None:
+    """The median of 0 and 7 bytes may be 0, which any spread is a multiple of."""
+    stages = staged(COUNT, request_wire=10_000_000)
+    few = np.where(np.arange(COUNT) % 5 < 3, 0, 7)
+    assert "differ by 1,000 bytes" in refusal(compress, one_method(stages=stages, req_bytes=few, resp_bytes=few))
+    for most, is_told in ((999, False), (1_000, True)):
+        ends = np.where(np.arange(COUNT) % 2, 0, most)
+        effect = compress.forecast(one_method(stages=stages, req_bytes=ends), CONTEXT)
+        assert isinstance(effect, Effect) == is_told, most
+
+
 def test_a_hedging_budget_saves_work_and_promises_no_percentile() -> None:
     is_hedge = np.arange(COUNT) % 10 == 0
     calls = one_method(total_ns=np.full(COUNT, 1_000_000), is_hedge=is_hedge)

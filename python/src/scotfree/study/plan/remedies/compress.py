@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from scotfree.study.figures.words import number
+from scotfree.study.figures.words import number, percent
 from scotfree.study.plan.calls import Calls, Floats
 from scotfree.study.plan.context import Context
 from scotfree.study.plan.price import Effect, Refused
@@ -19,8 +19,11 @@ NAME: Final = "compress"
 IS_OURS: Final = False
 _WAYS: Final = (("request_wire", "req_bytes"), ("response_wire", "resp_bytes"))
 _PAIRS: Final = 20_000
-# Sizes must differ by this share of their median for a slope.
+# Sizes must differ by this share of their median for a slope, and by so many bytes whatever their median is: a
+# link of 1 Gbit/s carries 1,000 bytes in 8 us, about what the time between two kernels scatters by. The slope over
+# a handful of bytes is that scatter divided by a few.
 _SPREAD_MIN: Final = 0.2
+_SPREAD_BYTES_MIN: Final = 1_000
 _CALLS_MIN: Final = 100
 
 
@@ -32,7 +35,7 @@ def forecast(calls: Calls, context: Context) -> Effect | Refused:
     if not slopes:
         return Refused(
             f"request_wire beside rpc.request.size, or the response's, is needed of {_CALLS_MIN} calls, with "
-            "sizes that differ"
+            f"sizes that differ by {_SPREAD_BYTES_MIN:,} bytes, and by {percent(_SPREAD_MIN)} of their median"
         )
     change = np.sum([_change(np.nan_to_num(sizes), slope, context) for sizes, slope in slopes], axis=0)
     rates = ", ".join(f"{slope:.3g}" for _, slope in slopes)
@@ -48,12 +51,18 @@ def _change(sizes: Floats, slope: float, context: Context) -> Floats:
     return sizes * context.compress_ns_per_byte - saved
 
 
+def _differ(sizes: Floats) -> bool:
+    """Whether sizes are far enough apart to carry a slope; one in ten at either end counts for nothing."""
+    spread = np.subtract(*np.quantile(sizes, [0.9, 0.1]))
+    return bool(spread >= max(_SPREAD_BYTES_MIN, _SPREAD_MIN * np.median(sizes)))
+
+
 def _slope(calls: Calls, wire: str, size: str) -> float | None:
     """ns per byte; None where it cannot be told."""
     times, sizes = calls.ns(wire), calls.floats(size)
     known = ~np.isnan(times) & ~np.isnan(sizes)
     times, sizes = times[known], sizes[known]
-    if len(times) < _CALLS_MIN or np.subtract(*np.quantile(sizes, [0.9, 0.1])) < _SPREAD_MIN * np.median(sizes):
+    if len(times) < _CALLS_MIN or not _differ(sizes):
         return None
     one, other = np.random.default_rng(5).integers(0, len(times), (2, _PAIRS))
     differ = sizes[one] != sizes[other]
