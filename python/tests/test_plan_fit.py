@@ -84,6 +84,8 @@ def test_the_plan_without_a_fit_prices_the_rest_and_says_why(
     found = capsys.readouterr().out
     assert found.startswith(NONE_PAYS)
     assert "persist, Cart Put: not priced: use a fit of persist: there is none in" in found
+    # Nothing is made anew that was not there.
+    assert "make one, from calls that docs/plan.md says how to record: scot plan fit" in found
 
 
 def test_the_plan_by_a_fit(tmp_path: Path, fitted: Fit, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,3 +125,22 @@ def test_of_very_many_calls_of_one_trace_some_stand_for_the_others(
     monkeypatch.setattr(calls_of, "CALLS_MAX", 500)
     found = next(calls_of.methods(study_of(tmp_path, rows), 1))
     assert 350 < len(found) < 650 and found.weight.sum() == pytest.approx(2_000, rel=0.3)
+
+
+def test_a_fit_is_of_one_method_on_both_sides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With SETs answered early GETs take most time, and are nothing that the remedy touches."""
+    count = 800
+    both = {"method": ["SET"] * count + ["GET"] * count, "start_ns": np.tile(paced(count), 2)}
+    slow, quick = staged(count, app_ns=90_000), staged(count, app_ns=50_000)
+    study_of(tmp_path / "baseline", spans(stages=np.vstack([slow, quick]), **both))
+    early = staged(count, app_ns=1_000)
+    study_of(tmp_path / "remedy", spans(stages=np.vstack([early, quick]), **both))
+    to = tmp_path / "persist.json"
+    words = ["fit", str(tmp_path / "baseline"), "--remedy", str(tmp_path / "remedy"), "-o", str(to)]
+    assert cli.main(words) == 0
+    (only,) = read(to).answers
+    assert only.median_ns == pytest.approx(61_000, rel=0.05)
+    study_of(tmp_path / "other", spans(stages=quick, start_ns=paced(count)))
+    words[3] = str(tmp_path / "other")
+    assert cli.main(words) == 2
+    assert "SET, which takes most time without the remedy, never has 100 succ" in capsys.readouterr().err

@@ -316,7 +316,15 @@ def stale(fit: Fit, now: datetime) -> str | None:
 
 
 def _anew(path: Path) -> str:
-    return f"make it anew: scot plan fit BASELINE… --remedy REMEDY… -o {path}"
+    return f"make it anew: {_command(path)}"
+
+
+def _first(path: Path) -> str:
+    return f"make one, from calls that docs/plan.md says how to record: {_command(path)}"
+
+
+def _command(path: Path) -> str:
+    return f"scot plan fit BASELINE… --remedy REMEDY… -o {path}"
 
 
 def find(folder: Path, remedy: str, now: datetime) -> Fit:
@@ -328,8 +336,10 @@ def find(folder: Path, remedy: str, now: datetime) -> Fit:
         return max(usable, key=lambda one: datetime.fromisoformat(one.date))
     if not fits and others:
         raise others[0]
-    why = f"the one in {folder}: {stale(fits[-1], now)}" if fits else f"there is none in {folder}"
-    raise StudyError(f"use a fit of {remedy}: {why}", _anew(folder / f"{remedy}.json"))
+    path = folder / f"{remedy}.json"
+    if fits:
+        raise StudyError(f"use a fit of {remedy}: the one in {folder}: {stale(fits[-1], now)}", _anew(path))
+    raise StudyError(f"use a fit of {remedy}: there is none in {folder}", _first(path))
 
 
 def _fits(folder: Path) -> tuple[list[Fit], list[StudyError]]:

@@ -14,7 +14,8 @@ from scotfree.study.trouble import StudyError
 
 HELP = "fit a remedy's forecast on calls made on this machine, without and with it in turns"
 EXAMPLES = """\
-  scot plan fit baseline-*.jsonl --remedy remedy-*.jsonl -o fits/persist.json"""
+  scot plan fit baseline-*.jsonl --remedy remedy-*.jsonl -o fits/persist.json
+How such calls are recorded: docs/plan.md"""
 
 
 def add(parser: ArgumentParser) -> None:
@@ -39,16 +40,22 @@ def run(flags: Namespace) -> int:
         )
     with tempfile.TemporaryDirectory(prefix="scot-plan-") as scratch:
         baseline = _calls(flags, flags.data, Path(scratch) / "baseline")
-        remedy = _calls(flags, flags.remedy, Path(scratch) / "remedy")
+        remedy = _calls(flags, flags.remedy, Path(scratch) / "remedy", baseline.method)
     found = fit.fit(baseline, remedy)
     fit.write(found, flags.output)
     print(f"{flags.output}: {found.in_words}; from {found.remedy_calls:,} calls")
     return 0
 
 
-def _calls(flags: Namespace, data: list[Path], scratch: Path) -> calls_of.Calls:
-    """Of the method that takes most time: an experiment has one."""
-    found = list(calls_of.methods(open_study(flags, data, scratch), 1))
+def _calls(flags: Namespace, data: list[Path], scratch: Path, method: str | None = None) -> calls_of.Calls:
+    """Of that method or the one that takes most time.
+
+    Of an experiment with several, another may take most time with the remedy than without it.
+    """
+    study = open_study(flags, data, scratch)
+    only = None if method is None else [name for name in calls_of.names(study) if name[1] == method]
+    found = list(calls_of.methods(study, 1, only))
     if not found:
-        raise StudyError(f"fit on {data[0]}: no method has 100 successful calls", "name the experiment's traces")
+        which = "no method" if method is None else f"{method}, which takes most time without the remedy, never"
+        raise StudyError(f"fit on {data[0]}: {which} has 100 successful calls", "name the experiment's traces")
     return found[0]
