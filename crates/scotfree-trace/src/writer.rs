@@ -9,6 +9,7 @@ use crate::otlp::{encode_line, Resource};
 use crate::record::CallRecord;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender, TrySendError};
@@ -108,7 +109,7 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Writes to a file, behind what it already holds; creates it if it is not there.
+    /// Writes to a file, behind what it already holds; creates it, for its user alone, if it is not there.
     pub fn to_file(path: &Path, resource: Resource, options: WriterOptions) -> io::Result<TraceWriter> {
         let sink = FileSink::open(path, resource)?;
         Ok(TraceWriter::start(Box::new(sink), options, Duration::ZERO))
@@ -298,7 +299,8 @@ struct FileSink {
 
 impl FileSink {
     fn open(path: &Path, resource: Resource) -> io::Result<FileSink> {
-        let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        // Who calls what when is its user's alone; a file that is there keeps the mode that somebody gave it.
+        let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
         let needs_newline = ends_within_a_line(&mut file)?;
         Ok(FileSink { file, resource, lines: Vec::new(), needs_newline })
     }
@@ -359,6 +361,20 @@ mod tests {
         let mut right = 0;
         let summary = read_file(&file.0, |call| right += u64::from(call.sum_is_right())).expect("it reads");
         assert_eq!((summary.call_count, summary.damaged_count, right), (4_000, 0, 4_000));
+    }
+
+    #[test]
+    fn a_new_file_is_its_users_alone_and_another_keeps_its_mode() {
+        use std::os::unix::fs::PermissionsExt;
+        let file = Scratch::new("mode");
+        let mode_after = || {
+            let writer = TraceWriter::to_file(&file.0, resource(), WriterOptions::default());
+            drop(writer.expect("it opens"));
+            std::fs::metadata(&file.0).expect("it is there").permissions().mode() & 0o777
+        };
+        assert_eq!(mode_after(), 0o600);
+        std::fs::set_permissions(&file.0, std::fs::Permissions::from_mode(0o640)).expect("it is ours");
+        assert_eq!(mode_after(), 0o640);
     }
 
     #[test]
