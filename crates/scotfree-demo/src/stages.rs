@@ -3,7 +3,7 @@
 //! Invariant: all are measured in turns, and nothing is shown if the device did not log.
 
 use super::baseline::Baseline;
-use super::seen::{beside_redis, latencies, table, Seen};
+use super::seen::{beside_redis, gain, latencies, table, Seen};
 use super::{bar, named, Plane, Stage, Stages, Teller, FLUSH_TIME_MAX};
 use scotfree_core::Tier;
 use scotfree_stage::load::LoadReport;
@@ -73,7 +73,7 @@ impl Stage<'_> {
             "the same calls behind the sidecars, stage by stage (from the client's sidecar on), the median one and a slow one:",
         );
         teller.show(&render_comparison(&baseline, &remedy, self.options.style));
-        teller.say(&summary(&baseline, &remedy, &before, &after)?);
+        teller.say(&summary(&seen, &before, &after)?);
         Ok((seen, Stages { baseline: medians(&baseline), remedy: medians(&remedy) }))
     }
 
@@ -238,20 +238,15 @@ fn medians(report: &Report) -> BTreeMap<String, Row> {
     report.methods.iter().filter_map(row).collect()
 }
 
-/// What the bars come to, and whether the device did what they say.
-fn summary(baseline: &Report, remedy: &Report, before: &Counts, after: &Counts) -> Result<String, Trouble> {
+/// What the remedy changes for a client, and whether the device did what the bars say.
+fn summary(seen: &Seen, before: &Counts, after: &Counts) -> Result<String, Trouble> {
     let logged = difference(before, after, LOGGED);
     if logged == 0 {
         let next = "the bars do not show the remedy; see: scot doctor";
         return Err(Trouble::new("let the device log updates", "it logged none", next));
     }
-    let p50_us = |report: &Report| {
-        let set = medians(report).remove("SET");
-        set.map_or(0.0, |row| row.total_ns / 1_000.0)
-    };
-    let (without, with) = (p50_us(baseline), p50_us(remedy));
-    let ratio = if with > 0.0 { without / with } else { 0.0 };
-    Ok(format!("SET p50: {without:.0} us without, {with:.0} us with ({ratio:.1}x); the device logged {logged} updates"))
+    let gain = gain(seen).map_or_else(String::new, |gain| format!("{gain}; "));
+    Ok(format!("{gain}the device logged {logged} updates"))
 }
 
 #[cfg(test)]
@@ -299,10 +294,13 @@ mod tests {
     #[test]
     fn bars_that_do_not_show_the_remedy_are_an_error() {
         let counts = |logged| Counts::from([(LOGGED.to_owned(), logged)]);
-        let empty = Report::default();
-        assert!(summary(&empty, &empty, &counts(7), &counts(7)).is_err());
-        assert!(summary(&empty, &empty, &counts(7), &counts(9))
-            .expect("it logged")
-            .contains("logged 2 updates"));
+        let seen = Seen {
+            redis_everysec: None,
+            redis_always: None,
+            without_remedy: BTreeMap::new(),
+            persist: BTreeMap::new(),
+        };
+        assert!(summary(&seen, &counts(7), &counts(7)).is_err());
+        assert_eq!(summary(&seen, &counts(7), &counts(9)), Ok("the device logged 2 updates".to_owned()));
     }
 }
