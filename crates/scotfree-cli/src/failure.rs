@@ -1,11 +1,15 @@
 //! How a command ends that did not come to a good end.
 //!
 //! Invariant: the exit code says whose turn it is: 1 the result is bad, 2 the caller asked wrongly,
-//! 3 the machine cannot do it. A command that was run for the caller ends with its own.
+//! 3 the machine cannot do it, 130 somebody interrupted it. A command that was run for the caller ends with its own.
 
+use scotfree_io::stderr;
 use scotfree_stage::trouble::Trouble;
 use std::fmt;
 use std::io;
+
+/// The exit code of what a signal has ended, as shells have it for Ctrl-C.
+pub const INTERRUPTED: u8 = 130;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -18,6 +22,8 @@ pub enum Failure {
     Usage(String),
     /// The machine cannot do it.
     Environment(String),
+    /// Somebody ended it by a signal; what there is to say of that.
+    Interrupted(String),
     /// A command that was run for the caller ended with this code, and has said why.
     Command(u8),
 }
@@ -44,6 +50,7 @@ impl Failure {
             Failure::Verdict | Failure::Damaged(_) => 1,
             Failure::Usage(_) => 2,
             Failure::Environment(_) => 3,
+            Failure::Interrupted(_) => INTERRUPTED,
             Failure::Command(code) => *code,
         }
     }
@@ -52,7 +59,7 @@ impl Failure {
     pub fn report(&self) -> u8 {
         match self {
             Failure::Verdict | Failure::Command(_) => (),
-            other => eprintln!("scot: {other}"),
+            other => stderr::line(format_args!("scot: {other}")),
         }
         self.code()
     }
@@ -63,9 +70,10 @@ impl fmt::Display for Failure {
         match self {
             Failure::Verdict => f.write_str("the result is bad"),
             Failure::Command(code) => write!(f, "the command ended with {code}"),
-            Failure::Damaged(problem) | Failure::Usage(problem) | Failure::Environment(problem) => {
-                f.write_str(problem)
-            }
+            Failure::Damaged(problem)
+            | Failure::Usage(problem)
+            | Failure::Environment(problem)
+            | Failure::Interrupted(problem) => f.write_str(problem),
         }
     }
 }

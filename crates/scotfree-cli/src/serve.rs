@@ -3,10 +3,10 @@
 //! Invariant: `scot: ready` is printed once, on standard output, when requests are served and not before;
 //! SIGTERM and Ctrl-C drain, a second one ends at once.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, INTERRUPTED};
 use crate::out;
 use crate::settings::LogLevel;
-use scotfree_io::{Interest, Poller, Signal, Signals};
+use scotfree_io::{stderr, Interest, Poller, Signal, Signals};
 use scotfree_rpc::metrics::{MetricsBoard, MetricsListener};
 use scotfree_rpc::Stop;
 use serde::Serialize;
@@ -16,9 +16,6 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
 use std::thread;
-
-// What a process that Ctrl-C ended says of itself.
-const INTERRUPTED: i32 = 130;
 
 /// From now on what this process makes is its user's alone: a log holds what callers have sent.
 pub fn keep_files_private() {
@@ -53,7 +50,9 @@ pub fn on_signals(
             while let Some(signal) = signals.next_signal() {
                 match signal {
                     Signal::Hangup => survive(&mut on_hangup),
-                    Signal::Terminate | Signal::Interrupt if is_ending => std::process::exit(INTERRUPTED),
+                    Signal::Terminate | Signal::Interrupt if is_ending => {
+                        std::process::exit(INTERRUPTED.into())
+                    }
                     Signal::Terminate | Signal::Interrupt => {
                         is_ending = true;
                         on_end();
@@ -69,9 +68,9 @@ pub fn on_signals(
 /// over is kept as it was or taken over in part; the next reload compares with what was taken over last as a whole.
 fn survive(on_hangup: &mut impl FnMut()) {
     if catch_unwind(AssertUnwindSafe(on_hangup)).is_err() {
-        eprintln!(
+        stderr::line(
             "scot: ALARM: SIGHUP was not carried out to its end, by a fault of scot itself (above); the daemon goes on, \
-             and signals are heard; restart it to take over what has changed"
+             and signals are heard; restart it to take over what has changed",
         );
     }
 }
@@ -156,7 +155,7 @@ impl Messages {
     pub fn say(&self, line: &str) {
         let is_alarm = line.starts_with("ALARM");
         if is_alarm || self.level.load(Ordering::Relaxed) == LogLevel::Notices as u8 {
-            eprintln!("scot {}: {line}", self.name);
+            stderr::line(format_args!("scot {}: {line}", self.name));
         }
     }
 }

@@ -40,6 +40,13 @@ impl Drop for Folder {
     }
 }
 
+/// Where nobody reads any more, as behind `head`.
+fn closed_pipe() -> Stdio {
+    let (reader, writer) = std::io::pipe().expect("there are descriptors");
+    drop(reader);
+    writer.into()
+}
+
 fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -402,4 +409,15 @@ fn what_contradicts_itself_is_refused_with_its_line() {
     assert_fails(&folder.scot(&["config", "check"]), 2, &parts);
     assert_succeeds(&folder.scot(&["key", "new", "key"]));
     assert_fails(&folder.scot(&["switch", "--key-file", "key"]), 2, &parts);
+}
+
+#[test]
+fn who_does_not_read_errors_changes_no_exit_code() {
+    let folder = Folder::new("unheard");
+    for (words, code) in [(&["key", "retire", "nowhere"][..], 2), (&["classify", "SET", "a", "b"], 0)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_scot"));
+        command.args(words).current_dir(&folder.0).env_remove("SCOT_CONFIG");
+        let status = command.stdout(closed_pipe()).stderr(closed_pipe()).status();
+        assert_eq!(status.expect("the command runs").code(), Some(code), "{words:?}");
+    }
 }

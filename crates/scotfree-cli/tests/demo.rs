@@ -2,7 +2,8 @@
 
 use scotfree_stage::kernel_plane::try_programs;
 use scotfree_stage::netns::{access, Access};
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
 
 fn demo(words: &[&str]) -> Option<Output> {
     if let Access::None(trouble) = access() {
@@ -125,6 +126,42 @@ fn a_report_is_drawn_of_the_calls_that_were_shown() {
         assert!(page.contains(name), "the page names {name}");
     }
     assert!(folder.path().join("demo.traces/baseline.jsonl").is_file());
+}
+
+/// A report in a folder that is not there is refused before anything runs, and makes none.
+#[test]
+fn a_report_in_a_folder_that_is_not_there_is_refused() {
+    let folder = scotfree_stage::scratch::Scratch::new("no-folder").expect("a folder");
+    let page = folder.path().join("mistyped/demo.html");
+    let output = Command::new(env!("CARGO_BIN_EXE_scot")).args(["demo", "--report"]).arg(&page).output();
+    let output = output.expect("the command runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("there is no folder") && said.contains("mistyped"), "{said}");
+    assert!(output.stdout.is_empty() && !folder.path().join("mistyped").exists());
+}
+
+#[test]
+fn an_interrupted_demo_ends_as_shells_have_it() {
+    if let Access::None(trouble) = access() {
+        eprintln!("SKIP: {trouble}");
+        return;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scot"));
+    command.args(["demo", "--service", "kv", "--plane", "user", "--seconds", "60"]);
+    let mut demo = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command runs");
+    let mut lines = BufReader::new(demo.stdout.take().expect("it is piped")).lines();
+    let is_up = lines.any(|line| line.is_ok_and(|line| line.contains("measuring SET and GET")));
+    assert!(is_up, "it gets as far as measuring");
+    let id = demo.id().to_string();
+    let sent = Command::new("sh").args(["-c", "kill -s INT \"$1\"", "sh", &id]).status();
+    assert!(sent.expect("every system has a shell").success());
+    // What it says further is read, so that it does not wait for a reader.
+    lines.for_each(drop);
+    let output = demo.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("interrupted; what was made has been removed"), "{said}");
 }
 
 /// Who is not root has a user namespace of his own, where the kernel takes no programs.

@@ -27,6 +27,7 @@ pub mod ram;
 pub mod slot_memory;
 mod stamp_table;
 mod stamp_turns;
+pub mod stderr;
 pub mod storage;
 mod sys;
 pub mod transport;

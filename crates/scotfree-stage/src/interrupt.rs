@@ -5,7 +5,7 @@
 
 use crate::netns::CleanupHandle;
 use crate::trouble::Trouble;
-use scotfree_io::{Interest, Poller, Signals, Waker};
+use scotfree_io::{stderr, Interest, Poller, Signals, Waker};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -96,7 +96,7 @@ impl Shared {
     fn clean_up(&self) {
         for lab in lock(&self.labs).drain(..) {
             if let Err(trouble) = lab.cleanup() {
-                eprintln!("{trouble}");
+                stderr::line(trouble);
             }
         }
     }

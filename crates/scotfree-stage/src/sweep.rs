@@ -6,6 +6,7 @@ use crate::confined;
 use crate::netns::Lab;
 use crate::scratch;
 use crate::trouble::Trouble;
+use scotfree_io::stderr;
 use std::path::Path;
 
 /// What a sweep has done.
@@ -41,6 +42,6 @@ pub fn sweep(run_folder: &Path, lab_folder: &Path) -> Swept {
 /// The same at the beginning of a run, which goes on whatever comes of it.
 pub fn sweep_before_run(run_folder: &Path, lab_folder: &Path) {
     for trouble in sweep(run_folder, lab_folder).troubles {
-        eprintln!("warning: {trouble}");
+        stderr::line(format_args!("warning: {trouble}"));
     }
 }

@@ -4,6 +4,7 @@
 //! once per [`INTERVAL`], with the number of those left out.
 
 use scotfree_core::Nanos;
+use scotfree_io::stderr;
 use std::collections::BTreeMap;
 
 /// The shortest time between two lines of one subject.
@@ -34,7 +35,7 @@ impl Notices {
 
     /// Lines go to standard error.
     pub fn to_stderr() -> Notices {
-        Notices::new(Box::new(|line| eprintln!("scot switch: {line}")))
+        Notices::new(Box::new(|line| stderr::line(format_args!("scot switch: {line}"))))
     }
 
     /// Tells the time, by which lines are limited.

@@ -51,7 +51,8 @@ pub fn run(flags: &Demo) -> Result<(), Failure> {
 fn failed(error: DemoError) -> Failure {
     match error {
         DemoError::Config(_) => Failure::usage(error),
-        DemoError::Trouble(_) | DemoError::Interrupted => Failure::environment(error),
+        DemoError::Trouble(_) => Failure::environment(error),
+        DemoError::Interrupted => Failure::Interrupted(error.to_string()),
     }
 }
 
@@ -65,12 +66,13 @@ struct Picture {
 impl Picture {
     /// Finds what draws, before the demo has taken anybody's time, and makes a folder for the calls.
     fn plan(file: &Path) -> Result<Picture, Failure> {
+        require_folder_of(file)?;
         let program = external::find("study").ok_or_else(|| {
             let problem = "there is no program `scot-study` in the path";
             Failure::environment(format!("draw {}: {problem}; {}", file.display(), external::STUDY_ADVICE))
         })?;
         let traces = file.with_extension("traces");
-        std::fs::create_dir_all(&traces).map_err(|error| {
+        make_folder(&traces).map_err(|error| {
             Failure::tried(
                 format!("make {}", traces.display()),
                 &error,
@@ -95,6 +97,27 @@ impl Picture {
             ))),
             Err(error) => Err(Failure::environment(format!("run {}: {error}", self.program.display()))),
         }
+    }
+}
+
+/// A name that was mistyped must not make folders.
+fn require_folder_of(file: &Path) -> Result<(), Failure> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if folder.is_dir() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "draw {}: there is no folder {}; make it, or name a file in one that is there",
+        file.display(),
+        folder.display()
+    )))
+}
+
+/// It may be there, from an earlier demo.
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    match std::fs::create_dir(folder) {
+        Err(_) if folder.is_dir() => Ok(()),
+        made => made,
     }
 }
 

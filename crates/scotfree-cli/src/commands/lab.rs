@@ -11,6 +11,7 @@ use crate::cli::Lab;
 use crate::failure::Failure;
 use crate::out;
 use crate::variables::INSIDE;
+use scotfree_io::stderr;
 use scotfree_stage::load;
 use scotfree_stage::netns::{self, Standing, RUN_FOLDER};
 use scotfree_stage::sweep::{sweep, sweep_before_run};
@@ -139,7 +140,9 @@ fn list() {
     out::line(format_args!("up: {}", shown(&up)));
     out::line(format_args!("topologies: {}", shown(&topologies())));
     if !Path::new(LAB_FOLDER).is_dir() {
-        eprintln!("scot: the folder {LAB_FOLDER} with workloads, devices and experiments: {ELSEWHERE}");
+        stderr::line(format_args!(
+            "scot: the folder {LAB_FOLDER} with workloads, devices and experiments: {ELSEWHERE}"
+        ));
         return;
     }
     for kind in ["workloads", "devices", "experiments"] {

@@ -9,6 +9,7 @@ use crate::config::Sources;
 use crate::failure::Failure;
 use crate::out;
 use crate::registry;
+use scotfree_io::stderr;
 use scotfree_io::verify::{verify, LogKind, VerifyReport};
 use scotfree_io::DomainError;
 use scotfree_switch::log_tools::{self, Export, LogToolError, Payloads};
@@ -37,7 +38,7 @@ fn say_kept(command: &Log) {
     };
     let meta = log_tools::read_log(file, &registry::functions()).ok().and_then(|log| log.meta);
     if let Some(said) = meta.and_then(|meta| replay::kept(meta.device)) {
-        eprintln!("scot log: {} is not the whole log: {said}", file.display());
+        stderr::line(format_args!("scot log: {} is not the whole log: {said}", file.display()));
     }
 }
 

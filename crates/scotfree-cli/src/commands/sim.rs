@@ -6,6 +6,7 @@ use crate::cli::Sim;
 use crate::failure::Failure;
 use crate::out;
 use crate::registry::{self, World};
+use scotfree_io::stderr;
 use scotfree_sim::Depth;
 use std::io::IsTerminal;
 use std::ops::Range;
@@ -75,11 +76,14 @@ impl Chosen {
         let told = self.world.simulation.many(self.kind, seeds, &mut |progress| {
             if is_terminal && shown.elapsed().as_millis() >= 200 {
                 shown = Instant::now();
-                eprint!("\r{} of {count} seeds, {} failed ", progress.done_count, progress.failed_count);
+                stderr::text(format_args!(
+                    "\r{} of {count} seeds, {} failed ",
+                    progress.done_count, progress.failed_count
+                ));
             }
         });
         if is_terminal {
-            eprint!("\r\x1b[K");
+            stderr::text(format_args!("\r\x1b[K"));
         }
         out::text(told.total);
         out::line(format_args!("{:>20} {:.1} s", "wall clock", begun.elapsed().as_secs_f64()));

@@ -13,6 +13,7 @@ use crate::process::{run, wait_until};
 use crate::scratch::{is_left_behind, is_of_the_dead, new_name};
 use crate::trouble::Trouble;
 use scotfree_io::lifetime::try_lock;
+use scotfree_io::stderr;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
@@ -130,7 +131,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Err(trouble) = self.remove_parts() {
-            eprintln!("warning: {trouble}");
+            stderr::line(format_args!("warning: {trouble}"));
         }
     }
 }

@@ -5,6 +5,7 @@
 use super::{file_of, LAB_FOLDER};
 use crate::cli::LabDevice;
 use crate::failure::Failure;
+use scotfree_io::stderr;
 use scotfree_stage::confined::{self, Bytes, Disk, Ended, Group, Limits, Profile, Usage};
 use scotfree_stage::netns::RUN_FOLDER;
 use scotfree_stage::process::find_tool;
@@ -44,7 +45,7 @@ pub fn run(flags: &LabDevice) -> Result<(), Failure> {
     let report = flags.report.as_deref().map(create).transpose()?;
     sweep_before_run(Path::new(RUN_FOLDER), Path::new(LAB_FOLDER));
     for warning in limits.beyond_this_machine() {
-        eprintln!("scot: warning: {warning}");
+        stderr::line(format_args!("scot: warning: {warning}"));
     }
     let name = profile.as_ref().map_or("limits", |profile| profile.name.as_str());
     let group = Group::new(name, &limits, &disks)?;
@@ -56,7 +57,7 @@ pub fn run(flags: &LabDevice) -> Result<(), Failure> {
     group.end_processes();
     let used = group.usage();
     group.remove()?;
-    eprint!("{}", said(name, &ended, &limits, &disks, &used));
+    stderr::text(said(name, &ended, &limits, &disks, &used));
     if let Some(file) = report {
         let command = flags.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let report = Report {

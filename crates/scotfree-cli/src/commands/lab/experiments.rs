@@ -86,9 +86,9 @@ fn failed(error: RunError) -> Failure {
         RunError::Unknown { .. } | RunError::UnknownRunner { .. } | RunError::Config(_) => {
             Failure::usage(error)
         }
-        RunError::LeftOut { .. }
-        | RunError::Priority { .. }
-        | RunError::Trouble(_)
-        | RunError::Interrupted => Failure::environment(error),
+        RunError::LeftOut { .. } | RunError::Priority { .. } | RunError::Trouble(_) => {
+            Failure::environment(error)
+        }
+        RunError::Interrupted => Failure::Interrupted(error.to_string()),
     }
 }

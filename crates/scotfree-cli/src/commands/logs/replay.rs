@@ -11,6 +11,7 @@ use crate::out;
 use crate::registry;
 use crate::settings::{Cluster, Config, Switch};
 use scotfree_core::{DeviceId, Nanos};
+use scotfree_io::stderr;
 use scotfree_switch::log_tools::{Replay, ReplayConfig, ReplayError, ReplayProgress};
 use scotfree_switch::XdpConfig;
 use std::net::SocketAddr;
@@ -33,7 +34,7 @@ pub fn run(sources: Sources, flags: &LogReplay) -> Result<(), Failure> {
     let mut told = None;
     let done = replay.run(&mut |progress| {
         if told.replace(progress) != Some(progress) {
-            eprintln!("scot log replay: {}", text(&progress));
+            stderr::line(format_args!("scot log replay: {}", text(&progress)));
         }
     });
     let done = done.map_err(not_replayed)?;
