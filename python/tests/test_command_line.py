@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -98,3 +99,29 @@ def test_letters_that_the_terminal_lacks_are_written_otherwise() -> None:
     done = run_into(subprocess.PIPE, *CAPACITY, PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (0, "")
     assert "scot switch \\u2026 with one of" in done.stdout
+
+
+def test_whoever_does_not_read_what_is_told_gets_the_report(tmp_path: Path) -> None:
+    """As `scot study report … 2>&1 | head` does it."""
+    spans = [
+        {
+            "traceId": f"{call + 1:032x}",
+            "id": f"{call + 1:016x}",
+            "kind": "CLIENT",
+            "name": "get",
+            "timestamp": 1_700_000_000_000_000 + call * 10_000,
+            "duration": 1_000 + call,
+            "localEndpoint": {"serviceName": "Shop"},
+            "remoteEndpoint": {"serviceName": "Cart"},
+        }
+        for call in range(120)
+    ]
+    (tmp_path / "spans.json").write_text(json.dumps(spans))
+    reading, writing = os.pipe()
+    os.close(reading)
+    page = tmp_path / "report.html"
+    words = [sys.executable, "-m", "scotfree.study", "report", str(tmp_path / "spans.json"), "-o", str(page)]
+    done = subprocess.run(words, stdout=writing, stderr=writing, check=False)
+    os.close(writing)
+    assert done.returncode == 0
+    assert page.exists()

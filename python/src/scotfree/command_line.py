@@ -13,9 +13,9 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar, cast
+from typing import Final, Protocol, TextIO, TypeVar, cast
 
 from scotfree.trouble import UserError, printable
 
@@ -60,8 +60,48 @@ class Commands:
 Told = Callable[[Exception], UserError | None]
 
 
+class Unheard:
+    """Standard error, which a reader may close, such as `head`: what is said there is no result."""
+
+    def __init__(self, stream: TextIO) -> None:
+        """Around a stream that goes on to be used by nobody else."""
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Says it, if somebody reads."""
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            # What is left would be tried again at the end, with a code of Python's own.
+            _silence(self._stream)
+            return len(text)
+
+    def flush(self) -> None:
+        """As of any stream."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            _silence(self._stream)
+
+    def __getattr__(self, name: str) -> object:
+        """All else is the stream's."""
+        return getattr(self._stream, name)
+
+
+def _silence(stream: TextIO) -> None:
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def run(program: str, description: str, commands: Commands, words: Sequence[str], told: Told) -> int:
     """Runs the command that the words name; returns the exit code."""
+    if sys.stderr is None:
+        return _run(program, description, commands, words, told)
+    with redirect_stderr(cast(TextIO, Unheard(sys.stderr))):
+        return _run(program, description, commands, words, told)
+
+
+def _run(program: str, description: str, commands: Commands, words: Sequence[str], told: Told) -> int:
     named = commands.named(words)
     try:
         loaded = {} if named is None else {named: commands.load(named)}
@@ -118,9 +158,8 @@ def _flushed(program: str, code: Code, told: Told) -> Code | int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError as error:
-        # What is left would be tried again at the end, with a code of Python's own.
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # As above.
+        _silence(sys.stdout)
         if isinstance(error, BrokenPipeError):
             return code
         return _refuse(program, told(error) or UserError(str(error), "write to another place"))
