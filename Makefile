@@ -13,13 +13,13 @@ SCOT = . scripts/common.sh && "$$(target_folder)/release/scot"
 help: ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup:
+setup: ## install the Debian packages that are missing for the demo and the lab, and name them
 	@scripts/setup.sh
 
-setup-report:
+setup-report: ## the same, and what the study, the planner and retrieval need: Python
 	@scripts/setup.sh --report
 
-setup-study:
+setup-study: ## the same, and what their tests use: Java, a browser
 	@scripts/setup.sh --study
 
 demo: setup ## three namespaces: the path beside Redis alone, the nine stages, a power failure, a count

@@ -43,6 +43,31 @@ build_tools() {
   awk '/^[a-z]/{wanted = /^(setuptools|wheel|packaging)==/} wanted' "$requirements"
 }
 
+# Says of what takes longer than two seconds what it is, and then every ten how far it is. Nothing that it starts
+# holds on to the output of this script, which its caller may wait for the end of.
+tell() { # WHAT
+  local seconds=0
+  while sleep 1 >/dev/null 2>&1; do
+    seconds=$((seconds + 1))
+    if [ "$seconds" = 2 ]; then
+      say "$1 …"
+    elif [ $((seconds % 10)) = 0 ]; then
+      say "$1: $seconds s, $(du -sm "$environment" 2>/dev/null | cut -f1 || true) MB"
+    fi
+  done
+}
+
+step() { # WHAT FUNCTION
+  local failed=0
+  tell "$1" >/dev/null &
+  ticker=$!
+  "$2" >>"$why" 2>&1 || failed=$?
+  kill "$ticker" 2>/dev/null || true
+  wait "$ticker" 2>/dev/null || true
+  ticker=
+  return "$failed"
+}
+
 # The package as a link to its sources, its commands, and its module in Rust, built anew where its sources changed.
 install_package() {
   (cd python && VIRTUAL_ENV=$OLDPWD/$environment PATH="$OLDPWD/$bootstrap/bin:$PATH" \
@@ -83,10 +108,13 @@ case ${1:-} in
 esac
 is_made || say "installing $holds"
 why=$(mktemp)
-trap 'rm -f "$why"' EXIT
-if ! { make_bootstrap && make_environment && install_package; } >"$why" 2>&1; then
+ticker=
+trap 'rm -f "$why"; [ -z "$ticker" ] || kill "$ticker" 2>/dev/null || true' EXIT
+if ! { step "what installs the others" make_bootstrap && step "the packages" make_environment &&
+  step "the package's module in Rust" install_package; }; then
   tail -20 "$why" >&2
-  say "no environment for the study; it needs Python 3.11 with venv (Debian: apt-get install python3-venv), cargo and, once, a package index"
+  say "no environment for the study; it needs Python 3.11 with venv, cargo and, once, a package index"
+  say "on Debian and Ubuntu \`make setup-report\` installs what is missing (without make: scripts/setup.sh --report)"
   exit 3
 fi
 # `scot study` and the others find their programs beside scot.

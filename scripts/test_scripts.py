@@ -264,6 +264,34 @@ class Common(Scripts):
         self.assertEqual(self.sourced(find, CLANG="clang-3"), "none")
 
 
+class Python(Scripts):
+    def run_copy(self) -> subprocess.CompletedProcess[str]:
+        """In a clone in which nothing is made yet."""
+        clone = self.folder / "clone"
+        shutil.copytree(ROOT / "scripts", clone / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+        (clone / "python").mkdir()
+        for listed in (ROOT / "python").glob("*.txt"):
+            shutil.copy(listed, clone / "python")
+        for name in ("cmp", "tail", "kill", "rm"):
+            found = shutil.which(name)
+            if found and not (self.programs / name).exists():
+                (self.programs / name).symlink_to(found)
+        command = [str(clone / "scripts/python.sh"), "--study"]
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
+
+    def test_without_python_the_command_that_installs_it_is_named(self) -> None:
+        done = self.run_copy()
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("python3: command not found", done.stderr)
+        self.assertIn("`make setup-report` installs what is missing", done.stderr)
+
+    def test_what_takes_longer_says_what_it_is(self) -> None:
+        self.stub("python3", "#!/bin/sh\nsleep 3\nexit 1\n")
+        done = self.run_copy()
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("python: what installs the others …\n", done.stderr)
+
+
 class Locks(unittest.TestCase):
     def test_the_study_is_used_at_the_versions_that_it_is_tested_with(self) -> None:
         def pinned(name: str) -> set[str]:
