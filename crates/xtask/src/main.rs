@@ -15,7 +15,7 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
   header [--check]   make (or compare) the C header bpf/include/scotfree_wire.h
   golden [--check]   make (or compare) the golden vectors of scotfree-wire
-  tidy               check what no compiler checks, and that generated files are up to date";
+  tidy [--verbose]   check what no compiler checks, and that generated files are up to date; name the long files";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -35,15 +35,16 @@ fn run(arguments: &[String]) -> Result<()> {
         ["header", "--check"] => generated::check(&root(), &header::files(), "header"),
         ["golden"] => generated::write(&root(), &golden::files()),
         ["golden", "--check"] => generated::check(&root(), &golden::files(), "golden"),
-        ["tidy"] => tidy(),
+        ["tidy"] => tidy(false),
+        ["tidy", "--verbose"] => tidy(true),
         _ => bail!("{USAGE}"),
     }
 }
 
-fn tidy() -> Result<()> {
+fn tidy(is_verbose: bool) -> Result<()> {
     generated::check(&root(), &header::files(), "header")?;
     generated::check(&root(), &golden::files(), "golden")?;
-    tidy::run(&root())
+    tidy::run(&root(), is_verbose)
 }
 
 /// The repository's root: two folders above this crate.

@@ -105,10 +105,10 @@ impl fmt::Display for Complaint {
     }
 }
 
-/// Runs every check and refuses if one complains.
-pub fn run(root: &Path) -> Result<()> {
+/// Runs every check and refuses if one complains. With `is_verbose` the long files are named.
+pub fn run(root: &Path, is_verbose: bool) -> Result<()> {
     let files = Files::read(root)?;
-    print!("{}", report_lengths(&files));
+    print!("{}", report_lengths(&files, is_verbose));
     let complaints = check(&files);
     for complaint in &complaints {
         eprintln!("{complaint}");
@@ -134,19 +134,19 @@ fn check(files: &Files) -> Vec<Complaint> {
     checks.iter().flat_map(|check| check(files)).collect()
 }
 
-/// Names the files that one does not read in one sitting, longest first. Length alone is no fault.
-fn report_lengths(files: &Files) -> String {
+/// Counts the files that one does not read in one sitting, or names them, longest first. Length alone is no fault.
+fn report_lengths(files: &Files, is_verbose: bool) -> String {
     let rust = files.iter().filter(|(path, _)| is_rust(path));
     let mut lengths: Vec<(usize, &str)> = rust.map(|(path, text)| (text.lines().count(), path)).collect();
     lengths.sort_unstable_by(|left, right| right.cmp(left));
     let total: usize = lengths.iter().map(|(lines, _)| lines).sum();
-    let long = lengths.iter().filter(|(lines, _)| *lines > LINES_COMFORTABLE);
-    let list: Vec<String> = long.map(|(lines, path)| format!("  {lines:>5} {path}\n")).collect();
-    format!(
-        "{total} lines of Rust in {} files; longer than {LINES_COMFORTABLE}:\n{}",
-        lengths.len(),
-        list.concat()
-    )
+    let long: Vec<_> = lengths.iter().filter(|(lines, _)| *lines > LINES_COMFORTABLE).collect();
+    let found = format!("{total} lines of Rust in {} files", lengths.len());
+    if !is_verbose {
+        return format!("{found}, {} longer than {LINES_COMFORTABLE} (named with --verbose)\n", long.len());
+    }
+    let list: Vec<String> = long.iter().map(|(lines, path)| format!("  {lines:>5} {path}\n")).collect();
+    format!("{found}; longer than {LINES_COMFORTABLE}:\n{}", list.concat())
 }
 
 fn is_rust(path: &str) -> bool {
@@ -180,7 +180,10 @@ mod tests {
     fn long_files_are_reported_and_short_ones_are_not() {
         let long = "//! x\n".repeat(LINES_COMFORTABLE + 1);
         let files = Files::of(&[("a.rs", &long), ("b.rs", "//! x\n"), ("c.md", &long)]);
-        assert_eq!(report_lengths(&files), "402 lines of Rust in 2 files; longer than 400:\n    401 a.rs\n");
+        let named = "402 lines of Rust in 2 files; longer than 400:\n    401 a.rs\n";
+        assert_eq!(report_lengths(&files, true), named);
+        let counted = "402 lines of Rust in 2 files, 1 longer than 400 (named with --verbose)\n";
+        assert_eq!(report_lengths(&files, false), counted);
     }
 
     #[test]
