@@ -37,8 +37,12 @@ fn assert_shown(output: &Output, plane: &str) -> serde_json::Value {
             "the device answers it with the remedy, without {stage}: {shown}"
         );
     }
-    for way in ["without_remedy", "persist"] {
+    for way in ["without_remedy", "covered", "persist"] {
         assert_seen(&shown, way);
+    }
+    assert_eq!(shown["seen"]["many"]["connections"], 16);
+    for way in ["covered", "persist"] {
+        assert_rate(&shown, way);
     }
     assert!(said.contains(" acknowledged, ") && said.contains(" 0 lost, 0 applied twice"), "{said}");
     shown
@@ -54,11 +58,20 @@ fn assert_seen(shown: &serde_json::Value, way: &str) {
     }
 }
 
+/// Many connections have measured a way.
+fn assert_rate(shown: &serde_json::Value, way: &str) {
+    let rate = &shown["seen"]["many"]["ways"][way];
+    let number = |key: &str| rate[key].as_f64().unwrap_or_else(|| panic!("no {key}: {rate}"));
+    assert!(number("per_s") > 0.0 && number("p99_ns") >= number("p50_ns"), "{way}: {rate}");
+}
+
 /// Without a Redis nothing is compared with one, and nothing is cut.
 fn assert_no_redis(shown: &serde_json::Value) {
     assert!(shown.get("power_failure").is_none(), "{shown}");
     let seen: Vec<&String> = shown["seen"].as_object().expect("ways").keys().collect();
-    assert_eq!(seen, ["persist", "without_remedy"]);
+    assert_eq!(seen, ["covered", "many", "persist", "without_remedy"]);
+    let ways: Vec<&String> = shown["seen"]["many"]["ways"].as_object().expect("ways").keys().collect();
+    assert_eq!(ways, ["covered", "persist"]);
 }
 
 /// What `--plane auto` comes to here.
@@ -87,6 +100,7 @@ fn a_power_failure_takes_from_redis_alone_and_nothing_behind_the_device() {
         let shown = assert_shown(&output, best_plane());
         for way in ["redis_everysec", "redis_always"] {
             assert_seen(&shown, way);
+            assert_rate(&shown, way);
         }
         let control = &shown["power_failure"]["redis_everysec"];
         let count = |key: &str| control[key].as_u64().unwrap_or_else(|| panic!("no {key} in {shown}"));
@@ -95,7 +109,7 @@ fn a_power_failure_takes_from_redis_alone_and_nothing_behind_the_device() {
         assert_eq!(count("lost"), count("acked") - count("found"));
         let said = String::from_utf8_lossy(&output.stderr);
         let rows = said.lines().filter(|line| line.starts_with(" Redis alone, ")).count();
-        assert!(rows == 2 && said.contains(" as Redis alone with everysec"), "{said}");
+        assert!(rows == 4 && said.contains(" as Redis alone with everysec"), "{said}");
     }
 }
 

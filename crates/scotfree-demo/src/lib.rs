@@ -70,7 +70,7 @@ impl Service {
 
 pub use control::{PowerFailure, Tally};
 pub use plane::PlaneWish;
-pub use seen::{Latency, Methods, Seen};
+pub use seen::{Latency, Many, Methods, Rate, Seen};
 
 /// How the demonstration is run.
 #[derive(Debug, Clone)]

@@ -35,9 +35,67 @@ pub struct Seen {
     pub redis_always: Option<Methods>,
     /// Behind the sidecars, answered by the server.
     pub without_remedy: Methods,
+    /// Behind the sidecars, answered by the server once the device has it.
+    pub covered: Methods,
     /// Behind the sidecars, SETs answered by the device.
     pub persist: Methods,
+    /// SETs of many connections at a time.
+    pub many: Many,
 }
+
+/// What many connections get, each with one SET at a time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Many {
+    /// How many they are.
+    pub connections: u32,
+    /// By way.
+    pub ways: BTreeMap<&'static str, Rate>,
+}
+
+/// A rate and its latencies: medians over the turns.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Rate {
+    /// Answers in a second.
+    pub per_s: f64,
+    /// The median call.
+    pub p50_ns: f64,
+    /// 99 of 100 are at most this.
+    pub p99_ns: f64,
+}
+
+/// What the turns of one way come to where many connections ask; none if nothing was answered.
+pub(super) fn rate(turns: &[LoadReport]) -> Option<Rate> {
+    let set = latencies(turns).get(Command::Set.name()).copied()?;
+    let per_s = median(&turns.iter().map(|turn| turn.requests_per_s).collect::<Vec<_>>())?;
+    Some(Rate { per_s, p50_ns: set.p50_ns, p99_ns: set.p99_ns })
+}
+
+/// The table of rates, each beside the first: Redis alone, where there is one.
+pub(super) fn table_of_rates(many: &Many) -> String {
+    let first = WAYS.iter().find_map(|(way, _)| many.ways.get(way)).map_or(0.0, |rate| rate.per_s);
+    let mut text = format!(" {:<35}{:>11}{:>11}{:>11}{:>11}", "", "SETs/s", "beside", "SET P50", "SET P99");
+    for (way, words) in WAYS {
+        let Some(rate) = many.ways.get(way) else { continue };
+        let beside = format!("{:.2}x", rate.per_s / first.max(1.0));
+        let (p50, p99) = (micros(rate.p50_ns), micros(rate.p99_ns));
+        write!(text, "\n {words:<35}{:>11.0}{beside:>11}{p50:>11}{p99:>11}", rate.per_s)
+            .expect("writing to memory does not fail");
+    }
+    text
+}
+
+/// The ways by their names in the report, as the tables call them, in their order.
+const WAYS: [(&str, &str); 5] = [
+    (EVERYSEC, "Redis alone, everysec"),
+    (ALWAYS, "Redis alone, always"),
+    ("without_remedy", "both sidecars, without remedy"),
+    (COVERED, "both sidecars, persist, covered"),
+    (PERSIST, "both sidecars, persist, SET early"),
+];
+pub(super) const EVERYSEC: &str = "redis_everysec";
+pub(super) const ALWAYS: &str = "redis_always";
+pub(super) const COVERED: &str = "covered";
+pub(super) const PERSIST: &str = "persist";
 
 /// The methods of the load.
 const METHODS: [Command; 2] = [Command::Set, Command::Get];
@@ -59,12 +117,14 @@ pub(super) fn latencies(turns: &[LoadReport]) -> Methods {
 
 /// The table, and what an answered SET survives.
 pub(super) fn table(seen: &Seen) -> String {
-    let ways = [
-        (seen.redis_everysec.as_ref(), "Redis alone, everysec"),
-        (seen.redis_always.as_ref(), "Redis alone, always"),
-        (Some(&seen.without_remedy), "both sidecars, without remedy"),
-        (Some(&seen.persist), "both sidecars, persist, SET early"),
+    let measured = [
+        seen.redis_everysec.as_ref(),
+        seen.redis_always.as_ref(),
+        Some(&seen.without_remedy),
+        Some(&seen.covered),
+        Some(&seen.persist),
     ];
+    let ways = measured.into_iter().zip(WAYS.map(|(_, words)| words));
     let mut text = format!(" {:<35}", "");
     for title in ["SET P50", "SET P99", "GET P50", "GET P99"] {
         write!(text, "{title:>11}").expect("writing to memory does not fail");
@@ -138,8 +198,32 @@ mod tests {
             redis_everysec: Some(of(47)),
             redis_always: Some(of(6_360)),
             without_remedy: of(228),
+            covered: of(180),
             persist: of(111),
+            many: Many {
+                connections: 16,
+                ways: [(EVERYSEC, 60_000.0), (ALWAYS, 4_000.0), (COVERED, 30_000.0), (PERSIST, 33_000.0)]
+                    .map(|(way, per_s)| (way, Rate { per_s, p50_ns: 2e5, p99_ns: 1e6 }))
+                    .into(),
+            },
         }
+    }
+
+    #[test]
+    fn rates_stand_beside_redis_alone() {
+        let table = table_of_rates(&seen().many);
+        let rows: Vec<&str> = table.lines().collect();
+        assert_eq!(rows.len(), 5, "{table}");
+        for (row, shown) in [(1, "1.00x"), (2, "0.07x"), (3, "0.50x"), (4, "0.55x")] {
+            assert!(rows[row].contains(shown), "{table}");
+        }
+        assert!(rows[3].contains("covered") && rows[3].contains("200.0 us"), "{table}");
+        assert!(rows.iter().all(|row| row.len() <= 80), "{table}");
+        let of_kv = Many {
+            connections: 16,
+            ways: BTreeMap::from([(PERSIST, Rate { per_s: 5.0, p50_ns: 1.0, p99_ns: 2.0 })]),
+        };
+        assert!(table_of_rates(&of_kv).contains("1.00x"));
     }
 
     #[test]
@@ -150,7 +234,10 @@ mod tests {
         let table = table(&seen());
         let rows: Vec<&str> = table.lines().collect();
         assert!(rows[1].starts_with(" Redis alone, everysec") && rows[1].ends_with("80.0 us"), "{table}");
-        assert!(rows[2].contains("6360 us") && rows[4].contains("persist"), "{table}");
+        assert!(
+            rows[2].contains("6360 us") && rows[4].contains("covered") && rows[5].contains("early"),
+            "{table}"
+        );
         assert!(rows.iter().all(|row| row.len() <= 80), "{table}");
     }
 
@@ -174,7 +261,7 @@ mod tests {
     fn without_a_redis_nothing_is_compared_with_it() {
         let seen = Seen { redis_everysec: None, redis_always: None, ..seen() };
         assert_eq!(beside_redis(&seen), None);
-        assert_eq!(table(&seen).lines().count(), 3);
+        assert_eq!(table(&seen).lines().count(), 4);
         let json = serde_json::to_value(&seen).expect("it is JSON");
         assert!(json.get("redis_everysec").is_none() && json["persist"]["SET"]["count"] == 9, "{json}");
     }

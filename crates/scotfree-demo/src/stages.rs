@@ -3,7 +3,10 @@
 //! Invariant: all are measured in turns, and nothing is shown if the device did not log.
 
 use super::baseline::Baseline;
-use super::seen::{beside_redis, gain, latencies, table, Seen};
+use super::seen::{
+    beside_redis, gain, latencies, rate, table, table_of_rates, Many, Seen, ALWAYS, COVERED, EVERYSEC,
+    PERSIST,
+};
 use super::{bar, named, Plane, Stage, Stages, Teller, FLUSH_TIME_MAX};
 use scotfree_core::Tier;
 use scotfree_stage::load::LoadReport;
@@ -23,6 +26,10 @@ use std::time::Duration;
 const SEEN_IN_KERNEL: &str = "scotfree_kernel_scotfree_total";
 const LOGGED: &str = "scotfree_device_logged_total";
 const REMEDY_PORT: u16 = 6_380;
+const COVERED_PORT: u16 = 6_381;
+/// How many connections ask at a time where many do, and in how many turns.
+const MANY: u32 = 16;
+const MANY_TURNS: u64 = 2;
 /// Who calls and who is called, in the records.
 const CALLER: &str = "client-with-persist";
 const CALLEE: &str = "store-with-persist";
@@ -41,7 +48,7 @@ const TURNS: u64 = 4;
 const SEEN: &str =
     "as a client of Redis sees them, one connection, one request at a time, each the median of 4 turns:";
 const SURVIVES: &str =
-    "(an answered SET survives kill -9 of Redis in all four. When its host loses power, everysec loses up to a second \
+    "(an answered SET survives kill -9 of Redis in all of them. When its host loses power, everysec loses up to a second \
      of them, always none; with persist none, as long as the device, another host, goes on: ram:1)";
 
 impl Stage<'_> {
@@ -57,10 +64,20 @@ impl Stage<'_> {
             trace: Some(trace.clone()),
         };
         let sidecar = self.site.start_client_sidecar_with(&remedy, &named(CALLER, CALLEE))?;
+        let covered = ClientSidecar {
+            name: "covered",
+            port: COVERED_PORT,
+            early: false,
+            trace: None,
+            ..remedy.clone()
+        };
+        let covered_sidecar = self.site.start_client_sidecar(&covered)?;
         let before = self.site.device_counts()?;
-        let (plain, covered) = (baseline.address, self.site.client_sidecar_address(&remedy));
-        self.real_client([(plain, "without the remedy"), (covered, "with the remedy")], teller)?;
-        let seen = self.load_all(plain, covered, teller)?;
+        let (plain, early) = (baseline.address, self.site.client_sidecar_address(&remedy));
+        self.real_client([(plain, "without the remedy"), (early, "with the remedy")], teller)?;
+        let ways = Ways { plain, covered: self.site.client_sidecar_address(&covered), early };
+        let seen = self.load_all(&ways, teller)?;
+        covered_sidecar.stop(FLUSH_TIME_MAX);
         let after = self.site.device_counts()?;
         self.require_plane(&before, &after)?;
         let baseline_trace = baseline.finish();
@@ -78,25 +95,40 @@ impl Stage<'_> {
     }
 
     /// Loads Redis alone, where there is one, and what stands behind the sidecars.
-    fn load_all(
-        &self,
-        plain: SocketAddr,
-        covered: SocketAddr,
-        teller: &mut Teller<'_>,
-    ) -> Result<Seen, Trouble> {
+    fn load_all(&self, ways: &Ways, teller: &mut Teller<'_>) -> Result<Seen, Trouble> {
         let alone = self.alone.as_ref().map(|alone| [alone.every_second.address, alone.always.address]);
-        let addresses: Vec<SocketAddr> = alone.into_iter().flatten().chain([plain, covered]).collect();
+        let behind = [ways.plain, ways.covered, ways.early];
+        let addresses: Vec<SocketAddr> = alone.into_iter().flatten().chain(behind).collect();
         let turn = self.options.span / (2 * TURNS as u32);
         let seconds = (turn * TURNS as u32 * addresses.len() as u32).as_secs_f64();
-        let ways = if alone.is_some() { "Redis alone, and the path " } else { "the path " };
+        let first = if alone.is_some() { "Redis alone, and the path " } else { "the path " };
         teller.say(&format!(
-            "measuring SET and GET for {seconds:.0} s: {ways}without and with the remedy, in turns"
+            "measuring SET and GET for {seconds:.0} s: {first}without and with the remedy, in turns"
         ));
-        let mut loads = self.load_in_turns(&addresses, turn)?.into_iter().map(|turns| latencies(&turns));
+        let loads = self.load_in_turns(&addresses, TURNS, |number| workload(turn, number))?;
+        let many = self.load_many(ways, turn, teller)?;
+        let mut loads = loads.into_iter().map(|turns| latencies(&turns));
         let mut next = || loads.next().expect("every address was loaded");
         let (redis_everysec, redis_always) =
             if alone.is_some() { (Some(next()), Some(next())) } else { (None, None) };
-        Ok(Seen { redis_everysec, redis_always, without_remedy: next(), persist: next() })
+        let (without_remedy, covered, persist) = (next(), next(), next());
+        Ok(Seen { redis_everysec, redis_always, without_remedy, covered, persist, many })
+    }
+
+    /// Many connections that set at a time: Redis alone, where there is one, and both modes of the remedy.
+    fn load_many(&self, ways: &Ways, turn: Duration, teller: &mut Teller<'_>) -> Result<Many, Trouble> {
+        let alone = self
+            .alone
+            .as_ref()
+            .map(|alone| [(EVERYSEC, alone.every_second.address), (ALWAYS, alone.always.address)]);
+        let behind = [(COVERED, ways.covered), (PERSIST, ways.early)];
+        let asked: Vec<(&'static str, SocketAddr)> = alone.into_iter().flatten().chain(behind).collect();
+        let seconds = (turn * MANY_TURNS as u32 * asked.len() as u32).as_secs_f64();
+        teller.say(&format!("measuring SETs of {MANY} connections for {seconds:.0} s, in turns"));
+        let addresses: Vec<SocketAddr> = asked.iter().map(|(_, address)| *address).collect();
+        let loads = self.load_in_turns(&addresses, MANY_TURNS, |number| workload_of_many(turn, number))?;
+        let rates = asked.iter().zip(&loads).filter_map(|((way, _), turns)| Some((*way, rate(turns)?)));
+        Ok(Many { connections: MANY, ways: rates.collect() })
     }
 
     /// Copies the records of calls to where somebody wants them.
@@ -153,14 +185,14 @@ impl Stage<'_> {
     fn load_in_turns(
         &self,
         addresses: &[SocketAddr],
-        turn: Duration,
+        turns: u64,
+        workload: impl Fn(u64) -> Workload,
     ) -> Result<Vec<Vec<LoadReport>>, Trouble> {
-        let bar = bar(TURNS * addresses.len() as u64, "measuring");
+        let bar = bar(turns * addresses.len() as u64, "measuring");
         let mut loads: Vec<Vec<LoadReport>> = vec![Vec::new(); addresses.len()];
-        for number in 0..TURNS {
+        for number in 0..turns {
             for (address, loads) in addresses.iter().zip(&mut loads) {
-                let workload = workload(turn, number);
-                let spec = WorkerSpec::Load(LoadSpec { address: *address, workload });
+                let spec = WorkerSpec::Load(LoadSpec { address: *address, workload: workload(number) });
                 let loaded: LoadReport = self.site.run_worker("client", "load", &spec)?;
                 require_answers(*address, &loaded)?;
                 loads.push(loaded);
@@ -178,6 +210,24 @@ fn show_seen(seen: &Seen, teller: &mut Teller<'_>) {
     if let Some(beside_redis) = beside_redis(seen) {
         teller.say(&beside_redis);
         teller.say(SURVIVES);
+    }
+    teller.say(&format!("SETs of {} connections, each with one at a time:", seen.many.connections));
+    teller.show(&table_of_rates(&seen.many));
+}
+
+/// Where clients find what stands behind the sidecars.
+struct Ways {
+    plain: SocketAddr,
+    covered: SocketAddr,
+    early: SocketAddr,
+}
+
+fn workload_of_many(span: Duration, seed: u64) -> Workload {
+    Workload {
+        name: "set-of-many".into(),
+        connections: MANY,
+        mix: vec![(Command::Set, 1)],
+        ..workload(span, seed)
     }
 }
 
@@ -298,7 +348,9 @@ mod tests {
             redis_everysec: None,
             redis_always: None,
             without_remedy: BTreeMap::new(),
+            covered: BTreeMap::new(),
             persist: BTreeMap::new(),
+            many: Many { connections: MANY, ways: BTreeMap::new() },
         };
         assert!(summary(&seen, &counts(7), &counts(7)).is_err());
         assert_eq!(summary(&seen, &counts(7), &counts(9)), Ok("the device logged 2 updates".to_owned()));

@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn there_are_as_many_connections_as_files_may_be_open() {
         assert_eq!(fit_files(10_000, 2_048, u64::MAX), (10_000, 2_048));
-        assert_eq!(fit_files(10_000, 2_048, 20_064), (20_000 - 3 * 2_048, 2_048));
+        assert_eq!(fit_files(10_000, 2_048, 10_064), (10_000 - 3 * 2_048, 2_048));
         assert_eq!(fit_files(10_000, 2_048, 4_096), (4_032 - 3 * 1_008, 1_008));
         assert_eq!(fit_files(10_000, 0, 100), (36, 0));
         assert_eq!(fit_files(10_000, 2_048, 64), (1, 0), "one is tried");
