@@ -64,6 +64,28 @@ fn blocking_commands_work_through_a_tunnel_that_keeps_the_connections_state() {
 }
 
 #[test]
+fn hundreds_subscribe_and_one_too_many_is_told_the_setting() {
+    let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let pair = Pair::start_with(&redis, |config| config.tunnels_max = 200);
+    let subscribed = b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n";
+    let mut subscribers: Vec<TcpStream> = (0..200).map(|_| pair.connect()).collect();
+    for stream in &mut subscribers {
+        talk(stream, b"SUBSCRIBE c\r\n", subscribed);
+    }
+    let refused = "-ERR scotfree: 200 connections are tunnels already, which is tunnels_max";
+    until_answered(&mut pair.connect(), b"SUBSCRIBE c\r\n", refused);
+    talk(&mut pair.connect(), b"PUBLISH c hello\r\n", b":200\r\n");
+    for stream in &mut subscribers {
+        talk(stream, b"", b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$5\r\nhello\r\n");
+    }
+    // Their end is seen at once, however many they are.
+    drop(pair.end());
+    for stream in &mut subscribers {
+        assert_eq!(stream.read(&mut [0; 8]).expect("it ends"), 0);
+    }
+}
+
+#[test]
 fn a_broken_early_promise_is_in_the_dead_letter_file() {
     let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
     let pair = Pair::start_with(&redis, |config| config.listeners[0].early = EarlyRule::Always);
