@@ -348,6 +348,11 @@ pub struct Server {
     #[arg(long, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions_max: Option<NonZeroUsize>,
+    /// How many connections to the Redis there can be for clients that watch or have a user of their own (1024 by
+    /// default)
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub private_lanes_max: Option<usize>,
     /// How many tunnels there can be (4096 by default)
     #[arg(long, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]

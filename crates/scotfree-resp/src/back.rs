@@ -93,7 +93,7 @@ impl Default for BackConfig {
             batch_items_max: 128,
             batch_bytes_max: 256 << 10,
             direct_max: 256,
-            private_lanes_max: 64,
+            private_lanes_max: 1_024,
             reply_bytes_max: (1 << 20) - 64,
             parts_bytes_max: 64 << 20,
             devices: None,

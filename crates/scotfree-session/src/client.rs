@@ -26,6 +26,8 @@ const EXTENSIONS_TAKEN: ExtensionSet = ExtensionSet::OBJECT;
 pub(crate) const DEVICES_MAX: usize = TIER_DEVICES_MAX as usize;
 /// How many incomplete fragmented responses are kept.
 pub(crate) const RESPONSE_SETS_MAX: usize = 8;
+/// Larger buffers are given back: as many as requests may be outstanding are kept.
+pub(crate) const SPARE_BYTES_MAX: usize = 4 << 10;
 /// How many bytes of replies are taken before the server is told at once: it waits with further ones.
 pub(crate) const UNTOLD_BYTES_MAX: usize = 1 << 20;
 
@@ -984,6 +986,9 @@ impl Client {
                 self.complete(now, index, answered_by, effects);
             }
             self.completed = self.completed.next();
+            if self.untold_bytes >= UNTOLD_BYTES_MAX {
+                self.send_heartbeat(now, effects);
+            }
         }
         self.complete_early(now, effects);
     }
@@ -1045,9 +1050,6 @@ impl Client {
         if let Some(reply) = reply {
             self.untold_bytes += reply.bytes.len();
             self.recycle(reply.bytes);
-        }
-        if self.untold_bytes >= UNTOLD_BYTES_MAX {
-            self.send_heartbeat(now, effects);
         }
         self.counters.completed += 1;
         self.counters.completed_early += u64::from(matches!(answered_by, CompletedBy::Device(_)));
@@ -1129,7 +1131,7 @@ impl Client {
     }
 
     fn recycle(&mut self, mut bytes: Vec<u8>) {
-        if self.spare.len() < self.window as usize {
+        if self.spare.len() < self.window as usize && bytes.capacity() <= SPARE_BYTES_MAX {
             bytes.clear();
             self.spare.push(bytes);
         }

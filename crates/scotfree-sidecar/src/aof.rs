@@ -23,7 +23,14 @@ pub struct Synced {
 }
 
 /// Syncs all files that hold appended commands, and their folder.
+///
+/// An error, [`io::ErrorKind::WouldBlock`], while the server has given its files up and writes new ones: what it appends
+/// then counts only when these are complete.
 pub fn sync(files: &AofFiles) -> io::Result<Vec<Synced>> {
+    if files.is_rewriting && files.uncounted().exists() {
+        let text = "the server is writing its append-only files anew";
+        return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
+    }
     let mut synced = Vec::new();
     for entry in std::fs::read_dir(&files.folder)? {
         let entry = entry?;
@@ -76,12 +83,24 @@ pub(crate) mod tests {
     fn only_appended_files_are_synced_and_none_is_an_error() {
         let folder = std::env::temp_dir().join(format!("scot-aof-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
-        let files = AofFiles { folder: folder.clone(), name: "a.aof".to_owned() };
+        let files = AofFiles {
+            folder: folder.clone(),
+            name: "a.aof".to_owned(),
+            has_parts: true,
+            is_rewriting: false,
+        };
         std::fs::write(folder.join("a.aof.1.base.rdb"), b"base").expect("writable");
         assert_eq!(sync(&files).expect_err("nothing to sync").kind(), io::ErrorKind::NotFound);
         std::fs::write(folder.join("a.aof.1.incr.aof"), b"12345").expect("writable");
         let synced = sync(&files).expect("there is a file");
         assert_eq!(synced, [Synced { path: folder.join("a.aof.1.incr.aof"), bytes: 5 }]);
+        // What a server that died has left is no reason, but while files are written anew.
+        std::fs::write(files.uncounted(), b"6").expect("writable");
+        assert!(sync(&files).is_ok());
+        let anew = AofFiles { is_rewriting: true, ..files.clone() };
+        assert_eq!(sync(&anew).expect_err("it does not count yet").kind(), io::ErrorKind::WouldBlock);
+        std::fs::remove_file(files.uncounted()).expect("it is ours");
+        assert!(sync(&anew).is_ok(), "an ordinary rewrite");
         make_pipe(&folder.join("a.aof.2.incr.aof"));
         assert!(sync(&files).expect_err("a pipe").to_string().contains("no regular file"));
         std::fs::remove_dir_all(&folder).expect("it is ours");

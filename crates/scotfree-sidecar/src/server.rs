@@ -335,7 +335,7 @@ impl RedisService {
 
     fn collect_syncs(&mut self, now: Nanos) {
         while let Some(result) = self.syncer.result() {
-            self.back.on_synced(now, result.is_ok(), &mut self.events);
+            self.back.on_synced(now, result == Ok(true), &mut self.events);
             self.sync_error = result.err();
             if let Some(error) = &self.sync_error {
                 let next = "run the sidecar as a user who can read the server's files";

@@ -274,6 +274,44 @@ fn without_append_only_files_nothing_is_stable_until_they_are_whole_again() {
     }
 }
 
+/// Nobody has seen that there were none.
+#[test]
+fn while_append_only_files_that_were_given_up_are_written_anew_nothing_is_stable() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    driver.wants_stable = true;
+    let session = driver.open(1);
+    let first = driver.execute(session, 1, RequestKind::Update, &one("SET k v"));
+    driver.until("stability", |driver| driver.stable >= first);
+    let mut admin = redis.connect();
+    admin.line("DEBUG SET-ACTIVE-EXPIRE 0");
+    // The rewrite lasts as long as its writer is asked to pause between keys.
+    for line in ["CONFIG SET rdb-key-save-delay 200000", "DEBUG POPULATE 1000", "MULTI"] {
+        assert!(!admin.line(line).starts_with(b"-"), "{line}");
+    }
+    for line in ["CONFIG SET appendonly no", "CONFIG SET appendonly yes"] {
+        assert_eq!(admin.line(line), b"+QUEUED\r\n");
+    }
+    admin.line("EXEC");
+    let is_rewriting = |redis: &RedisServer| {
+        let info = redis.connect().line("INFO persistence");
+        String::from_utf8_lossy(&info).contains("aof_rewrite_in_progress:1")
+    };
+    driver.until("a rewrite", |_| is_rewriting(&redis));
+    let ticket = driver.execute(session, 2, RequestKind::Update, &one("SET k w"));
+    assert_eq!(driver.response(ticket).reply(), b"+OK\r\n");
+    // Some looks at the server, and probes between them.
+    for _ in 0..3 {
+        let told = driver.describe().time_ms;
+        driver.until("another look", |driver| driver.back.description().time_ms != told);
+    }
+    assert!(is_rewriting(&redis) && driver.stable < ticket, "{} of {ticket}", driver.stable);
+    admin.line("CONFIG SET rdb-key-save-delay 0");
+    admin.line("CONFIG SET appendonly no");
+    admin.line("CONFIG SET appendonly yes");
+    driver.until("stability", |driver| driver.stable >= ticket);
+}
+
 #[test]
 fn early_answers_go_on_when_the_server_gets_its_first_replica() {
     let Some(redis) = RedisServer::start(EVERYSEC) else { return };

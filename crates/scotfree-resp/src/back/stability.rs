@@ -67,13 +67,25 @@ pub struct AofFiles {
     pub folder: PathBuf,
     /// The name, or the beginning of the names of its parts.
     pub name: String,
+    /// Whether it has parts, as from 7.0 on.
+    pub has_parts: bool,
+    /// The server is writing them anew. If that is since they were given up and begun again, what it appends meanwhile
+    /// is in a file that does not count yet.
+    pub is_rewriting: bool,
 }
 
 impl AofFiles {
     pub(super) fn of(settings: &Settings) -> AofFiles {
         // Before 7.0 there is one file, beside the others.
         let folder = PathBuf::from(settings.get("dir")).join(settings.get("appenddirname"));
-        AofFiles { folder, name: settings.get("appendfilename").to_owned() }
+        let has_parts = !settings.get("appenddirname").is_empty();
+        AofFiles { folder, name: settings.get("appendfilename").to_owned(), has_parts, is_rewriting: false }
+    }
+
+    /// What the server appends to while files that were begun again do not count yet. It is there for no other reason,
+    /// but that a server which died then has left it.
+    pub fn uncounted(&self) -> PathBuf {
+        self.folder.join(format!("temp-{}.incr", self.name))
     }
 
     /// Whether a file of this name holds appended commands.
@@ -233,11 +245,18 @@ impl Stability {
             self.failed(now);
             return None;
         }
+        let busy = |name| info.get(name) == "1";
+        let is_rewriting = busy("aof_rewrite_in_progress") || busy("aof_rewrite_scheduled");
+        if is_rewriting && !files.has_parts {
+            // Nothing tells a rewrite of files that count from one of files that do not yet.
+            self.failed(now);
+            return None;
+        }
         // A rewrite starts the count anew, so the goal is only good for the same base.
         let reached = goal.is_some_and(|goal| goal.base == base && size >= goal.size);
         if buffer == 0 || reached {
             self.phase = Phase::Waiting;
-            return Some(Ask::Sync(files.clone()));
+            return Some(Ask::Sync(AofFiles { is_rewriting, ..files.clone() }));
         }
         let goal = goal.filter(|goal| goal.base == base).or(Some(Goal { size: size + buffer, base }));
         self.phase = Phase::Retry { at: now.plus(BUFFER_RETRY), goal };
@@ -287,7 +306,12 @@ mod tests {
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
     fn files() -> AofFiles {
-        AofFiles { folder: PathBuf::from("/d/appendonlydir"), name: "appendonly.aof".to_owned() }
+        AofFiles {
+            folder: PathBuf::from("/d/appendonlydir"),
+            name: "appendonly.aof".to_owned(),
+            has_parts: true,
+            is_rewriting: false,
+        }
     }
 
     fn observed() -> Stability {

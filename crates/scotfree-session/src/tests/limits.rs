@@ -5,7 +5,7 @@ use crate::by_hand::{
     accept, address, barrier, client_address, cluster, header, nonce, packet, sent, server_address,
     session_keys, update, NOW,
 };
-use crate::client::{DEVICES_MAX, RESPONSE_SETS_MAX, UNTOLD_BYTES_MAX};
+use crate::client::{DEVICES_MAX, RESPONSE_SETS_MAX, SPARE_BYTES_MAX, UNTOLD_BYTES_MAX};
 use crate::server::SEQ_MAX;
 use crate::{
     Client, ClientConfig, ClientOwn, CompletedBy, ExtendedError, Mode, Request, RequestKind, Server,
@@ -90,6 +90,17 @@ fn a_client_that_has_taken_untold_bytes_max_of_replies_says_so_at_once() {
         let expected = if seq == 1 { Vec::new() } else { vec![(Kind::Heartbeat, SeqNum(2))] };
         assert_eq!(told, expected, "after reply {seq}");
     }
+}
+
+/// As many buffers are kept as requests may be outstanding.
+#[test]
+fn a_client_keeps_no_buffer_larger_than_spare_bytes_max() {
+    let (mut client, mut effects) = open_client(1);
+    for seq in 1..=20 {
+        submit(&mut client, RequestKind::Read, &mut effects);
+        respond(&mut client, seq, &vec![0; 40 * SPARE_BYTES_MAX], &mut effects);
+    }
+    assert!(client.spare.iter().all(|buffer| buffer.capacity() <= SPARE_BYTES_MAX), "{}", client.spare.len());
 }
 
 fn respond(client: &mut Client, seq: u64, payload: &[u8], effects: &mut Effects<ClientOwn>) {

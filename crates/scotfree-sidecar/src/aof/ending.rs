@@ -264,7 +264,12 @@ mod tests {
     fn the_parts_that_are_appended_to_are_read_and_no_others() {
         let folder = std::env::temp_dir().join(format!("scot-ending-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
-        let files = AofFiles { folder: folder.clone(), name: "a.aof".to_owned() };
+        let files = AofFiles {
+            folder: folder.clone(),
+            name: "a.aof".to_owned(),
+            has_parts: true,
+            is_rewriting: false,
+        };
         let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).expect("writable");
         assert!(matches!(ending(&files), Ending::Unknown { .. }), "there is no file");
         write("a.aof", SET);

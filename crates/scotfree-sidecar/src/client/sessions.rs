@@ -26,14 +26,15 @@ pub(super) struct Asker {
 pub(super) struct Flight {
     pub first: Asker,
     pub others: Vec<Asker>,
+    is_read: bool,
     /// With which of its session's departures it has set out.
     departure: u64,
 }
 
 impl Flight {
     /// A request of these commands.
-    pub fn new(first: Asker, others: Vec<Asker>) -> Flight {
-        Flight { first, others, departure: 0 }
+    pub fn new(first: Asker, others: Vec<Asker>, is_read: bool) -> Flight {
+        Flight { first, others, is_read, departure: 0 }
     }
 
     /// All whose commands it carries, in its order.
@@ -72,6 +73,8 @@ pub(super) struct SharedSession {
     /// Those of them that have something to send.
     pub ready: BTreeSet<ConnectionKey>,
     pub flights: BTreeMap<SeqNum, Flight>,
+    /// How many of them are reads.
+    pub reads: usize,
     /// Of requests that are answered by the server, and of early ones.
     traffic: [Traffic; 2],
     /// How many departures there have been.
@@ -112,13 +115,18 @@ impl SharedSession {
     pub fn set_out(&mut self, seq: SeqNum, flight: Flight) {
         let departures = &mut self.traffic[usize::from(flight.is_early())].departures;
         *departures.entry(self.departed).or_default() += 1;
+        self.reads += usize::from(flight.is_read);
         self.flights.insert(seq, Flight { departure: self.departed, ..flight });
     }
 
     /// A request is over.
     pub fn land(&mut self, seq: SeqNum) -> Option<Flight> {
         let flight = self.flights.remove(&seq)?;
-        let departures = &mut self.traffic[usize::from(flight.is_early())].departures;
+        self.reads -= usize::from(flight.is_read);
+        let traffic = &mut self.traffic[usize::from(flight.is_early())];
+        // Somebody may have waited for this one.
+        traffic.is_wanted = true;
+        let departures = &mut traffic.departures;
         if let Some(left) = departures.get_mut(&flight.departure) {
             *left -= 1;
             if *left == 0 {

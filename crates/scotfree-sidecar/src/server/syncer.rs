@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 /// A thread that syncs on demand.
 pub struct Syncer {
     wishes: Option<Sender<AofFiles>>,
-    results: Receiver<Result<(), String>>,
+    results: Receiver<Result<bool, String>>,
     waker: Arc<Waker>,
     thread: Option<JoinHandle<()>>,
 }
@@ -50,8 +50,9 @@ impl Syncer {
         }
     }
 
-    /// What came of a sync, if one is over.
-    pub fn result(&self) -> Option<Result<(), String>> {
+    /// What came of a sync, if one is over: whether what the server has appended is on stable storage, or the server is
+    /// writing its files anew and none of them counts yet.
+    pub fn result(&self) -> Option<Result<bool, String>> {
         self.waker.drain();
         self.results.try_recv().ok()
     }
@@ -71,11 +72,13 @@ impl Drop for Syncer {
     }
 }
 
-fn sync(files: &AofFiles, sizes: Option<&Path>) -> Result<(), String> {
+fn sync(files: &AofFiles, sizes: Option<&Path>) -> Result<bool, String> {
     let name = files.folder.display();
-    let synced = aof::sync(files)
-        .map_err(|error| format!("syncing the append-only files in {name} failed: {error}"))?;
-    sizes.map_or(Ok(()), |path| note(path, &synced))
+    match aof::sync(files) {
+        Ok(synced) => sizes.map_or(Ok(()), |path| note(path, &synced)).map(|()| true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(format!("syncing the append-only files in {name} failed: {error}")),
+    }
 }
 
 /// Replaces the note of synced sizes: a size and a path a line.

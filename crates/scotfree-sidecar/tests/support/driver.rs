@@ -248,10 +248,15 @@ impl BackDriver {
                 self.refused.insert(session, error);
             }
             BackEvent::Sync(files) => {
-                if !self.sync_fails && !self.sync_lies {
-                    self.synced = aof::sync(&files).expect("files to sync");
+                let mut counts = !self.sync_fails;
+                if counts && !self.sync_lies {
+                    match aof::sync(&files) {
+                        Ok(synced) => self.synced = synced,
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => counts = false,
+                        Err(error) => panic!("files to sync: {error}"),
+                    }
                 }
-                self.back.on_synced(now, !self.sync_fails, &mut self.events);
+                self.back.on_synced(now, counts, &mut self.events);
             }
             BackEvent::LateError(error) => self.late_errors.push(error),
             BackEvent::Writes { refused } => self.writes.push(refused),

@@ -78,6 +78,8 @@ pub fn config(settings: &Server, key: ClusterKey) -> Result<ServerSidecarConfig,
     service.back.reserved_db = settings.marker_db;
     service.back.allow_unstable = settings.allow_unstable.unwrap_or(false);
     service.back.credentials = credentials(settings)?;
+    let lanes_max = &mut service.back.private_lanes_max;
+    *lanes_max = settings.private_lanes_max.unwrap_or(*lanes_max);
     service.synced_sizes.clone_from(&settings.synced_sizes);
     service.ack_when_applied = settings.unsafe_ack_when_applied.unwrap_or(false);
     if service.ack_when_applied && std::env::var_os(variables::TEST).is_none_or(|value| value != "1") {

@@ -11,12 +11,16 @@ use scotfree_core::{KeyHash, Nanos};
 use scotfree_resp::front::FrontRequest;
 use scotfree_resp::payload::pack::PackBuilder;
 use scotfree_rpc::{CallLabel, SessionHandle, SessionOptions, StartError, Upstream};
-use scotfree_session::{Mode, Request, SubmitError};
+use scotfree_session::{Mode, Request, RequestKind, SubmitError};
 use scotfree_wire::PAYLOAD_BYTES_MAX;
 use std::collections::{BTreeSet, VecDeque};
 
 /// How many departures of a session may be under way, of early requests and of all others.
 const DEPARTURES_MAX: usize = 4;
+
+/// How many reads of a shared session may be under way: each may be answered by 1 MiB, and what the server keeps of
+/// replies that were lost on the way is bounded.
+const READS_MAX: usize = 4;
 
 /// How many requests one connection alone may have outstanding: a device keeps as many slots for its session.
 const OWN_WINDOW: u32 = 512;
@@ -75,7 +79,8 @@ impl Fronts {
             ready.range(first..).chain(ready.range(..first)).copied().collect();
         let (mut left, mut moved) = (Vec::new(), Vec::new());
         while let Some(leader) = queue.front().copied() {
-            match self.turn_of(leader, is_own, may_depart) {
+            let reads = self.sessions.get_mut(handle).map_or(0, |session| session.reads);
+            match self.turn_of(leader, is_own, reads, may_depart) {
                 Turn::Now => {}
                 turn => {
                     queue.pop_front();
@@ -105,13 +110,15 @@ impl Fronts {
         moved
     }
 
-    /// Whether a connection's first request is sent now; `may_depart` says it of covered and early ones.
-    fn turn_of(&self, key: ConnectionKey, is_own: bool, may_depart: [bool; 2]) -> Turn {
+    /// Whether a connection's first request is sent now; `reads` are under way, and `may_depart` says it of covered and
+    /// early ones.
+    fn turn_of(&self, key: ConnectionKey, is_own: bool, reads: usize, may_depart: [bool; 2]) -> Turn {
         let Some(connection) = self.connections.get(&key) else { return Turn::Never };
         match connection.waiting.front() {
             None => Turn::Never,
             Some(first) if !is_own && first.is_apart() && connection.under_way == 0 => Turn::Elsewhere,
             Some(first) if !is_own && first.is_apart() => Turn::Later,
+            Some(first) if !is_own && first.kind == RequestKind::Read && reads >= READS_MAX => Turn::Later,
             Some(first) if may_depart[usize::from(first.early.is_some())] => Turn::Now,
             Some(_) => Turn::Later,
         }
@@ -208,6 +215,7 @@ impl Fronts {
             _ => (self.shared_method(first.method, taken), KeyHash(0), self.pack.payload()),
         };
         let label = CallLabel { called: leader.called, ..CallLabel::new(method) };
+        let is_read = first.kind == RequestKind::Read;
         let asked = Request {
             kind: first.kind,
             mode: if first.early.is_some() { Mode::Early } else { Mode::Covered },
@@ -234,7 +242,7 @@ impl Fronts {
             session.served = Some(taken[0].0);
             let mut askers = askers.into_iter();
             if let Some(first) = askers.next() {
-                session.set_out(seq, Flight::new(first, askers.collect()));
+                session.set_out(seq, Flight::new(first, askers.collect(), is_read));
             }
         }
         Ok(())
@@ -291,7 +299,7 @@ impl Fronts {
                 Ok(seq) => {
                     session.begin_departure();
                     let first = Asker { connection: NOBODY, id: 0, early: None };
-                    session.set_out(seq, Flight::new(first, Vec::new()));
+                    session.set_out(seq, Flight::new(first, Vec::new(), true));
                 }
                 Err(SubmitError::WindowFull) => self.released.push((handle, farewell)),
                 // It has nothing to forget.
