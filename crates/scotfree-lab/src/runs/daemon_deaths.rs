@@ -35,6 +35,9 @@ struct Settings {
 }
 
 const SWITCH: [&str; 2] = ["--plane", "xdp"];
+/// Each writer has a session of its own: one that the daemon holds when it dies waits for the next daemon, and shows
+/// nothing of what the programs do for the others.
+const ONE_EACH: [&str; 4] = ["--connections-per-session", "1", "--sessions-max", "64"];
 /// How many acknowledgements must come while there is no daemon.
 const ACKS_MIN: u64 = 20;
 /// How long they are waited for. The lease, which nobody renews meanwhile, runs longer: a daemon is killed when
@@ -89,7 +92,7 @@ impl<'a> World<'a> {
         let switch = site.start_switch_with(Logs::Ram, &SWITCH)?;
         let server = site.spawn_kv(&[])?;
         await_ready(&server)?;
-        let client = site.start_client_sidecar(&SIDECAR)?;
+        let client = site.start_client_sidecar_with(&SIDECAR, &ONE_EACH)?;
         let (writers, history) = site.start_writers(&SIDECAR, None)?;
         Ok(World {
             context,
