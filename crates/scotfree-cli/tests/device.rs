@@ -392,7 +392,7 @@ fn an_interrupted_experiment_takes_the_group_of_its_arm_with_it() {
     let groups = groups_of(pid);
     assert!(!groups.is_empty());
     signal("INT", child.id());
-    assert_refused(&child.wait_with_output().expect("it ends"), 3, &["interrupted"]);
+    assert_refused(&child.wait_with_output().expect("it ends"), 130, &["interrupted"]);
     assert!(groups.iter().all(|group| !group.exists()), "{groups:?}");
     assert!(!Path::new(&format!("/proc/{pid}")).exists(), "it was reaped");
 }
