@@ -1,0 +1,777 @@
+//! The machine of a proxy: gives requests their places, says what is to be logged and executed, and who may be told
+//! what came of it.
+//!
+//! Invariant: nobody is told anything that a crash of the proxy, of the server, of both or of the host could
+//! contradict (rules 1 to 7, docs/design/proxy.md). Requests are executed in the order of their places, each once.
+
+use crate::fault::Fault;
+use crate::record::{LoggedUpdate, RecordWriter};
+use crate::writes::Writes;
+use scotfree_core::{KeyHash, SeqNum, SessionId};
+use scotfree_session::RequestKind;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// How many places may be missing between two updates of a log.
+const GAP_MAX: u64 = 1 << 24;
+
+/// What the machine is told at its start.
+#[derive(Debug, Clone)]
+pub struct LedgerConfig {
+    /// How many requests there may be that are not dealt with: executed, answered, and stable if they write.
+    pub window_max: usize,
+    /// How many bytes these may have.
+    pub window_bytes_max: usize,
+    /// Behind how many bytes a record of the log takes no further update.
+    pub record_bytes_max: usize,
+    /// A rule that is switched off, for tests.
+    pub fault: Option<Fault>,
+}
+
+impl Default for LedgerConfig {
+    fn default() -> Self {
+        LedgerConfig {
+            window_max: 1 << 16,
+            window_bytes_max: 64 << 20,
+            record_bytes_max: 256 << 10,
+            fault: None,
+        }
+    }
+}
+
+/// What of the data a request touches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing.
+    None,
+    /// One key.
+    Key(KeyHash),
+    /// Several keys, or unknown ones.
+    Any,
+}
+
+/// A request.
+#[derive(Debug, Clone, Copy)]
+pub struct Submission<'a> {
+    /// Whose.
+    pub session: SessionId,
+    /// What kind.
+    pub kind: RequestKind,
+    /// Whether the log's word is its answer.
+    pub early: bool,
+    /// What it touches.
+    pub access: Access,
+    /// What is to be executed.
+    pub payload: &'a [u8],
+}
+
+/// Why a request is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unsubmitted {
+    /// The session is not there, or is ending.
+    #[error("the session is over")]
+    NoSession,
+    /// As many requests are under way as may be.
+    #[error("the window is full")]
+    WindowFull,
+}
+
+/// A request to be executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run<'a> {
+    /// Whose.
+    pub session: SessionId,
+    /// Its place.
+    pub seq: SeqNum,
+    /// What kind.
+    pub kind: RequestKind,
+    /// What is to be executed.
+    pub payload: &'a [u8],
+}
+
+/// Who answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answered {
+    /// The log holds it: the answer is known in advance.
+    ByLog,
+    /// The server: this is its reply, and whether it refused the request.
+    ByServer(Vec<u8>, bool),
+    /// It was executed before a crash, and its reply is gone.
+    Gone,
+}
+
+/// A request that may be answered now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Completion {
+    /// Whose.
+    pub session: SessionId,
+    /// Its place.
+    pub seq: SeqNum,
+    /// What it is answered.
+    pub answered: Answered,
+}
+
+/// What was found at the start: the log's records and how far the server is.
+#[derive(Debug, Clone, Default)]
+pub struct Found<'a> {
+    /// The first and the last place in each of the log's records, in order. By the last a record is called.
+    pub records: Vec<(SeqNum, SeqNum)>,
+    /// All updates in them, in order.
+    pub updates: Vec<LoggedUpdate<'a>>,
+    /// The sessions that the server knows of this log, and their positions.
+    pub positions: BTreeMap<SessionId, SeqNum>,
+}
+
+/// An update that is never executed: a write of its session before it was lost, so it was answered to nobody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// Whose.
+    pub session: SessionId,
+    /// Its place.
+    pub seq: SeqNum,
+    /// What is not executed.
+    pub payload: Vec<u8>,
+}
+
+/// The log's updates are further apart than any requests that were under way together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("between the updates {before} and {behind} of the log, more are missing than can be: it is damaged, or another server answers")]
+pub struct Torn {
+    before: u64,
+    behind: u64,
+}
+
+/// What has been counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LedgerCounters {
+    /// Requests taken.
+    pub submitted: u64,
+    /// Answered.
+    pub completed: u64,
+    /// Of these, by the log alone.
+    pub completed_early: u64,
+    /// Answers that waited for the log or for storage after the server had given them.
+    pub held: u64,
+    /// Updates handed to the log.
+    pub logged: u64,
+    /// Records of the log that held them.
+    pub records: u64,
+    /// Executed after a crash.
+    pub replayed: u64,
+    /// Never executed, since a write before them was lost.
+    pub lost: u64,
+}
+
+#[derive(Debug)]
+enum Reply {
+    None,
+    Given { bytes: Vec<u8>, failed: bool },
+    Gone,
+}
+
+/// A request that is not dealt with.
+#[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)] // Independent facts, no states of one machine.
+struct Entry {
+    session: SessionId,
+    kind: RequestKind,
+    early: bool,
+    /// It is still to be executed.
+    waits: bool,
+    /// Nobody waits for it any more.
+    is_complete: bool,
+    /// That was said.
+    is_told: bool,
+    /// It is never executed: it concerns nobody any more.
+    is_dropped: bool,
+    /// The last unlogged write of its session before it.
+    behind: u64,
+    /// What has to be logged, or stable, before the server's answer may leave.
+    needs_safe: u64,
+    /// What has to be stable before it may be answered.
+    needs_stable: u64,
+    reply: Reply,
+    payload: Vec<u8>,
+}
+
+impl Entry {
+    fn of_log(session: SessionId, behind: u64, payload: &[u8]) -> Entry {
+        Entry {
+            session,
+            kind: RequestKind::Update,
+            early: false,
+            waits: true,
+            is_complete: true,
+            is_told: true,
+            is_dropped: false,
+            behind,
+            needs_safe: 0,
+            needs_stable: 0,
+            reply: Reply::None,
+            payload: payload.to_vec(),
+        }
+    }
+
+    fn is_answered(&self) -> bool {
+        !matches!(self.reply, Reply::None)
+    }
+}
+
+/// What becomes of a request when the server has begun again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It is executed, perhaps again: what it did is lost, or it never did anything.
+    Run,
+    /// It was executed, and is not to be again.
+    Done,
+    /// It is never executed, and nobody is told.
+    Drop,
+    /// It is never executed, and an operator is told.
+    Lose,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    /// Its last write that the log does not hold.
+    unlogged: u64,
+    /// Its last write.
+    written: u64,
+    /// How many of its requests nobody was told of.
+    open: u64,
+    is_ending: bool,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Ledger {
+    config: LedgerConfig,
+    sessions: BTreeMap<SessionId, Session>,
+    entries: VecDeque<Entry>,
+    entries_bytes: usize,
+    /// The place of the first entry.
+    first: u64,
+    /// The next to be handed to the log, and to the server.
+    log_next: u64,
+    run_next: u64,
+    record: RecordWriter,
+    /// Every update up to here is in the log, and everything up to here stable.
+    logged: u64,
+    stable: u64,
+    /// How far the server was when it began last.
+    positions: BTreeMap<SessionId, SeqNum>,
+    /// The updates of which only the log knows yet, and the writes of which it never will.
+    unsafe_writes: Writes,
+    unlogged_writes: Writes,
+    /// Who waits for the log, or for storage, having been answered by the server: until when.
+    held_until_safe: BTreeSet<(u64, u64)>,
+    held_until_stable: BTreeSet<(u64, u64)>,
+    ready: VecDeque<u64>,
+    /// The first and last places of the records that were handed over and are not trimmed.
+    records: VecDeque<(SeqNum, SeqNum)>,
+    counters: LedgerCounters,
+}
+
+impl Ledger {
+    /// A machine that goes on where an earlier one was: with what its log holds and how far the server is. Updates
+    /// that can never be executed are returned.
+    pub fn recover(config: LedgerConfig, found: &Found<'_>) -> Result<(Ledger, Vec<Lost>), Torn> {
+        let last = found.updates.last().map_or(0, |update| update.seq.0);
+        let applied = highest(&found.positions);
+        let first = applied + 1;
+        let mut ledger = Ledger {
+            config,
+            sessions: BTreeMap::new(),
+            entries: VecDeque::new(),
+            entries_bytes: 0,
+            first,
+            log_next: 0,
+            run_next: first,
+            record: RecordWriter::default(),
+            logged: last,
+            stable: 0,
+            positions: BTreeMap::new(),
+            unsafe_writes: Writes::default(),
+            unlogged_writes: Writes::default(),
+            held_until_safe: BTreeSet::new(),
+            held_until_stable: BTreeSet::new(),
+            ready: VecDeque::new(),
+            records: found.records.iter().copied().collect(),
+            counters: LedgerCounters::default(),
+        };
+        for (session, position) in &found.positions {
+            let state = Session { written: position.0, is_ending: true, ..Session::default() };
+            ledger.sessions.insert(*session, state);
+        }
+        let planted = ledger.config.fault == Some(Fault::ExecuteAgain);
+        for update in found.updates.iter().filter(|update| update.seq.0 > applied || planted) {
+            ledger.remember(update)?;
+        }
+        ledger.log_next = ledger.next();
+        let lost = ledger.begin_again(&found.positions);
+        Ok((ledger, lost))
+    }
+
+    /// A session is there from now on.
+    pub fn open_session(&mut self, session: SessionId) {
+        self.sessions.insert(session, Session::default());
+    }
+
+    /// Takes a request and gives it its place.
+    pub fn submit(&mut self, submission: &Submission<'_>) -> Result<SeqNum, Unsubmitted> {
+        let Submission { session, kind, early, access, payload } = *submission;
+        let is_full = self.entries.len() >= self.config.window_max
+            || self.entries_bytes + payload.len() > self.config.window_bytes_max && !self.entries.is_empty();
+        let state = self.sessions.get_mut(&session).filter(|state| !state.is_ending);
+        let state = state.ok_or(Unsubmitted::NoSession)?;
+        if is_full {
+            return Err(Unsubmitted::WindowFull);
+        }
+        let seq = self.first + self.entries.len() as u64;
+        let behind = state.unlogged;
+        state.open += 1;
+        let seen = (self.unsafe_writes.seen_by(access), self.unlogged_writes.seen_by(access));
+        let early = early && kind == RequestKind::Update;
+        let (mut needs_safe, mut needs_stable) = seen;
+        match kind {
+            RequestKind::Read => {}
+            RequestKind::Update => {
+                // Its own record, and no gap before it: after a crash it is executed only behind no lost write.
+                needs_safe = seq;
+                // What an early one is answered says nothing of any other.
+                needs_stable = if early { behind } else { needs_stable.max(behind) };
+                state.written = seq;
+                self.unsafe_writes.note(access, seq);
+                if behind > self.stable {
+                    // It is lost with what is before it.
+                    self.unlogged_writes.note(access, behind);
+                }
+            }
+            RequestKind::Bypass => {
+                needs_stable = seq;
+                state.unlogged = seq;
+                state.written = seq;
+                self.unlogged_writes.note(access, seq);
+            }
+        }
+        self.counters.submitted += 1;
+        self.entries_bytes += payload.len();
+        self.entries.push_back(Entry {
+            session,
+            kind,
+            early,
+            waits: true,
+            is_complete: false,
+            is_told: false,
+            is_dropped: false,
+            behind,
+            needs_safe,
+            needs_stable,
+            reply: Reply::None,
+            payload: payload.to_vec(),
+        });
+        Ok(SeqNum(seq))
+    }
+
+    // ---- what is to be done
+
+    /// The next request to be executed.
+    pub fn next_run(&mut self) -> Option<Run<'_>> {
+        // What was forgotten was executed, or never will be.
+        self.run_next = self.run_next.max(self.first);
+        loop {
+            let seq = self.run_next;
+            let index = self.index(seq)?;
+            self.run_next += 1;
+            if self.entries[index].waits {
+                let entry = &mut self.entries[index];
+                entry.waits = false;
+                let (session, kind) = (entry.session, entry.kind);
+                return Some(Run { session, seq: SeqNum(seq), kind, payload: &entry.payload });
+            }
+        }
+    }
+
+    /// The next record for the log, and the place of its last update, by which it is called. The same until it is
+    /// taken.
+    pub fn next_record(&mut self) -> Option<(SeqNum, &[u8])> {
+        if self.record.bytes().is_empty() {
+            self.fill_record();
+        }
+        (!self.record.bytes().is_empty()).then(|| (self.record.last(), self.record.bytes()))
+    }
+
+    /// The log has taken the last [`Ledger::next_record`].
+    pub fn record_taken(&mut self) {
+        self.records.push_back((self.record.first(), self.record.last()));
+        self.counters.records += 1;
+        self.record.clear();
+    }
+
+    /// The next record that the log may forget.
+    pub fn next_trim(&mut self) -> Option<SeqNum> {
+        let through = match self.config.fault {
+            Some(Fault::TrimWhenExecuted) => self.run_next - 1,
+            _ => self.stable,
+        };
+        let (_, oldest) = self.records.front().copied().filter(|(_, last)| last.0 <= through)?;
+        self.records.pop_front();
+        Some(oldest)
+    }
+
+    /// The next request that may be answered.
+    pub fn next_completion(&mut self) -> Option<Completion> {
+        let seq = self.ready.pop_front()?;
+        let index = self.index(seq)?;
+        let entry = &mut self.entries[index];
+        let session = entry.session;
+        entry.is_told = true;
+        let answered = match &mut entry.reply {
+            Reply::None => Answered::ByLog,
+            // The same as it was promised; and it may have seen what can be lost.
+            Reply::Given { failed: false, .. } if entry.early => Answered::ByLog,
+            Reply::Given { bytes, failed } => Answered::ByServer(std::mem::take(bytes), *failed),
+            Reply::Gone => Answered::Gone,
+        };
+        self.counters.completed += 1;
+        self.counters.completed_early += u64::from(answered == Answered::ByLog);
+        self.forget_dealt_with();
+        Some(Completion { session, seq: SeqNum(seq), answered })
+    }
+
+    // ---- what has happened
+
+    /// The log holds the record of this name, and all before it.
+    pub fn on_logged(&mut self, through: SeqNum) {
+        let before = self.safe();
+        self.logged = self.logged.max(through.0);
+        self.on_safe(before);
+    }
+
+    /// The server has answered.
+    pub fn on_reply(&mut self, seq: SeqNum, bytes: &[u8], failed: bool) {
+        let Some(index) = self.index(seq.0) else { return };
+        let entry = &mut self.entries[index];
+        if entry.is_answered() {
+            return;
+        }
+        let bytes = if entry.is_complete { Vec::new() } else { bytes.to_vec() };
+        entry.reply = Reply::Given { bytes, failed };
+        if entry.is_complete {
+            self.forget_dealt_with();
+        } else {
+            self.complete_or_hold(seq.0);
+        }
+    }
+
+    /// Everything executed up to here is on stable storage.
+    pub fn on_stable(&mut self, through: SeqNum) {
+        // What was not executed cannot be stable.
+        let through = through.0.min(self.run_next.saturating_sub(1));
+        if through <= self.stable {
+            return;
+        }
+        let before = self.safe();
+        self.stable = through;
+        self.settle(before);
+        self.forget_dealt_with();
+    }
+
+    /// The server refuses a session from now on: nobody is told anything of what it has under way. How many requests
+    /// these are, and which answered updates will never be executed.
+    pub fn fail_session(&mut self, session: SessionId) -> (u64, Vec<Lost>) {
+        let Some(state) = self.sessions.get_mut(&session) else { return (0, Vec::new()) };
+        state.is_ending = true;
+        let open = std::mem::take(&mut state.open);
+        let mut lost = Vec::new();
+        for (index, entry) in self.entries.iter_mut().enumerate() {
+            if entry.session != session || entry.is_answered() && entry.is_complete {
+                continue;
+            }
+            if entry.is_complete && entry.kind == RequestKind::Update {
+                let seq = SeqNum(self.first + index as u64);
+                lost.push(Lost { session, seq, payload: entry.payload.clone() });
+            }
+            (entry.is_complete, entry.is_told) = (true, true);
+            if !entry.is_answered() {
+                (entry.waits, entry.is_dropped, entry.reply) = (false, true, Reply::Gone);
+            }
+        }
+        self.counters.lost += lost.len() as u64;
+        let before = self.safe();
+        self.settle(before);
+        self.forget_dealt_with();
+        (open, lost)
+    }
+
+    /// A session takes nothing more.
+    pub fn end_session(&mut self, session: SessionId) {
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.is_ending = true;
+        }
+    }
+
+    /// A session that is ending, of which everything is stable and nothing in the log any more. When what was trimmed
+    /// so far can be found in the log no more, the server may forget it.
+    pub fn next_ended(&mut self) -> Option<SessionId> {
+        let being_made = (!self.record.bytes().is_empty()).then(|| self.record.first());
+        let oldest =
+            self.records.front().map(|(first, _)| *first).or(being_made).map_or(u64::MAX, |seq| seq.0);
+        let stable = self.stable;
+        let over = |(_, state): &(&SessionId, &Session)| {
+            state.is_ending && state.open == 0 && state.written <= stable && state.written < oldest
+        };
+        let session = *self.sessions.iter().find(over)?.0;
+        self.sessions.remove(&session);
+        Some(session)
+    }
+
+    /// The server was lost and is there again; these are the positions that it has now. What it has not executed is
+    /// to be executed anew. Those are returned that never will be.
+    pub fn begin_again(&mut self, positions: &BTreeMap<SessionId, SeqNum>) -> Vec<Lost> {
+        // Requests are executed in the order of their places, so what is before the last one was executed, or was
+        // never to be. What was stable still is, also of sessions that the server has forgotten since.
+        let applied = highest(positions).max(self.stable);
+        self.positions.clone_from(positions);
+        self.held_until_safe.clear();
+        self.held_until_stable.clear();
+        let mut lost = Vec::new();
+        for index in 0..self.entries.len() {
+            let seq = self.first + index as u64;
+            let fate = self.fate(index, seq <= applied);
+            let entry = &mut self.entries[index];
+            entry.waits = fate == Fate::Run;
+            match fate {
+                Fate::Run => {
+                    entry.reply = Reply::None;
+                    self.counters.replayed += u64::from(entry.kind != RequestKind::Read);
+                }
+                Fate::Done if entry.is_answered() => {}
+                Fate::Done => entry.reply = Reply::Gone,
+                Fate::Drop | Fate::Lose => (entry.reply, entry.is_dropped) = (Reply::Gone, true),
+            }
+            if fate == Fate::Lose {
+                let payload = entry.payload.clone();
+                lost.push(Lost { session: entry.session, seq: SeqNum(seq), payload });
+            }
+        }
+        self.counters.lost += lost.len() as u64;
+        self.run_next = self.first;
+        // A server that has begun has made stable what it had executed.
+        let before = self.safe();
+        self.stable = self.stable.max(applied.min(self.next() - 1));
+        self.settle(before);
+        for seq in self.first..self.next() {
+            if self.index(seq).is_some_and(|index| !self.entries[index].early || seq <= self.safe()) {
+                self.complete_or_hold(seq);
+            }
+        }
+        self.forget_dealt_with();
+        lost
+    }
+
+    /// What becomes of a request when the server has begun again; `was_applied`, if it writes.
+    fn fate(&self, index: usize, was_applied: bool) -> Fate {
+        let entry = &self.entries[index];
+        let planted = |fault| self.config.fault == Some(fault);
+        match entry.kind {
+            RequestKind::Read if entry.is_complete => Fate::Done,
+            RequestKind::Read => Fate::Run,
+            _ if entry.is_dropped => Fate::Drop,
+            _ if was_applied && !planted(Fault::ExecuteAgain) => Fate::Done,
+            // Of a session that has failed: who is answered otherwise was told when it was stable.
+            RequestKind::Bypass if entry.is_complete => Fate::Drop,
+            RequestKind::Update if entry.is_complete && self.is_behind_gap(entry) => Fate::Lose,
+            RequestKind::Update | RequestKind::Bypass => Fate::Run,
+        }
+    }
+
+    /// Whether an unlogged write of its session before it was lost: its session's own position says so, also after a
+    /// second crash.
+    fn is_behind_gap(&self, entry: &Entry) -> bool {
+        let position = self.positions.get(&entry.session).map_or(0, |position| position.0);
+        entry.behind > position && self.config.fault != Some(Fault::ApplyBehindGap)
+    }
+
+    // ---- to be asked
+
+    /// How many requests are not dealt with.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether everything is dealt with.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether everything that was to be executed has its answer.
+    pub fn is_executed(&self) -> bool {
+        self.entries.iter().all(Entry::is_answered)
+    }
+
+    /// Whether somebody waits for storage.
+    pub fn wants_stable(&self) -> bool {
+        !self.held_until_stable.is_empty()
+            || self.entries.len() * 2 > self.config.window_max
+            || self.entries_bytes * 2 > self.config.window_bytes_max
+            || self.sessions.values().any(|session| session.is_ending)
+    }
+
+    /// Whether a session is there.
+    pub fn has_session(&self, session: SessionId) -> bool {
+        self.sessions.contains_key(&session)
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> LedgerCounters {
+        self.counters
+    }
+
+    // ---- inside
+
+    fn next(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+
+    fn index(&self, seq: u64) -> Option<usize> {
+        let index = seq.checked_sub(self.first)? as usize;
+        (index < self.entries.len()).then_some(index)
+    }
+
+    /// What cannot be lost: logged, or stable where the log lags behind.
+    fn safe(&self) -> u64 {
+        self.logged.max(self.stable)
+    }
+
+    /// An update that the log holds, and nobody waits for.
+    fn remember(&mut self, update: &LoggedUpdate<'_>) -> Result<(), Torn> {
+        if self.entries.is_empty() && self.config.fault == Some(Fault::ExecuteAgain) {
+            (self.first, self.run_next) = (update.seq.0, update.seq.0);
+        }
+        let next = self.next();
+        if update.seq.0 - next > GAP_MAX {
+            return Err(Torn { before: next - 1, behind: update.seq.0 });
+        }
+        // Places of what the log does not hold.
+        while self.next() < update.seq.0 {
+            let nothing = Entry::of_log(SessionId(0), 0, &[]);
+            self.entries.push_back(Entry { kind: RequestKind::Read, is_dropped: true, ..nothing });
+        }
+        let session = self.sessions.entry(update.session).or_default();
+        (session.is_ending, session.written) = (true, update.seq.0);
+        self.entries_bytes += update.payload.len();
+        self.entries.push_back(Entry::of_log(update.session, update.behind.0, update.payload));
+        Ok(())
+    }
+
+    fn fill_record(&mut self) {
+        self.log_next = self.log_next.max(self.first);
+        while let Some(index) = self.index(self.log_next) {
+            let entry = &self.entries[index];
+            let bytes = RecordWriter::cost(entry.payload.len());
+            let is_large = self.record.bytes().len() + bytes > self.config.record_bytes_max;
+            if is_large && !self.record.bytes().is_empty() {
+                return;
+            }
+            let seq = self.log_next;
+            self.log_next += 1;
+            if entry.kind == RequestKind::Update && !entry.is_dropped && seq > self.safe() {
+                self.counters.logged += 1;
+                let (session, behind) = (entry.session, SeqNum(entry.behind));
+                self.record.add(&LoggedUpdate { seq: SeqNum(seq), session, behind, payload: &entry.payload });
+            }
+        }
+    }
+
+    /// More is stable; what was safe `before` is known.
+    fn settle(&mut self, before: u64) {
+        // What is never executed, or writes nothing, is no reason to wait.
+        while let Some(index) = self.index(self.stable + 1) {
+            let entry = &self.entries[index];
+            if entry.kind != RequestKind::Read && !entry.is_dropped {
+                break;
+            }
+            self.stable += 1;
+        }
+        self.unlogged_writes.settle(self.stable);
+        self.on_safe(before);
+        while let Some((until, seq)) = self.held_until_stable.first().copied() {
+            if until > self.stable {
+                break;
+            }
+            self.held_until_stable.pop_first();
+            self.complete_or_hold(seq);
+        }
+    }
+
+    /// More cannot be lost than `before`.
+    fn on_safe(&mut self, before: u64) {
+        let safe = self.safe();
+        self.unsafe_writes.settle(safe);
+        for seq in before.max(self.first.saturating_sub(1)) + 1..=safe {
+            let Some(index) = self.index(seq) else { break };
+            if self.entries[index].early && !self.entries[index].is_complete {
+                self.complete_or_hold(seq);
+            }
+        }
+        while let Some((until, seq)) =
+            self.held_until_safe.first().copied().filter(|(until, _)| *until <= safe)
+        {
+            self.held_until_safe.remove(&(until, seq));
+            self.complete_or_hold(seq);
+        }
+    }
+
+    /// Answers a request if it may be, and remembers what it waits for if that is known.
+    fn complete_or_hold(&mut self, seq: u64) {
+        let safe = self.safe();
+        let (fault, stable) = (self.config.fault, self.stable);
+        let Some(index) = self.index(seq) else { return };
+        let entry = &mut self.entries[index];
+        if entry.is_complete || !entry.early && !entry.is_answered() {
+            return;
+        }
+        let (needs_safe, needs_stable) = (entry.needs_safe, entry.needs_stable);
+        let is_early = entry.early;
+        let ignores = |fault: Option<Fault>| match fault {
+            Some(Fault::EarlyBeforeLogged) => (is_early, false),
+            Some(Fault::EarlyBeforeStable) => (false, is_early),
+            Some(Fault::CoveredBeforeLogged) => (!is_early && entry.kind == RequestKind::Update, false),
+            Some(Fault::AnswerBeforeLogged) => (entry.kind == RequestKind::Read, false),
+            Some(Fault::AnswerBeforeStable) => (false, entry.kind != RequestKind::Bypass && !is_early),
+            Some(Fault::BypassBeforeStable) => (false, entry.kind == RequestKind::Bypass),
+            _ => (false, false),
+        };
+        let (unlogged, unstable) = ignores(fault);
+        if needs_safe > safe && !unlogged {
+            self.held_until_safe.insert((needs_safe, seq));
+        } else if needs_stable > stable && !unstable {
+            self.held_until_stable.insert((needs_stable, seq));
+        } else {
+            entry.is_complete = true;
+            let session = entry.session;
+            self.ready.push_back(seq);
+            if let Some(state) = self.sessions.get_mut(&session) {
+                state.open -= 1;
+            }
+            return;
+        }
+        self.counters.held += u64::from(self.entries[index].is_answered());
+    }
+
+    /// Forgets from the front what is answered, and stable if it wrote.
+    fn forget_dealt_with(&mut self) {
+        while let Some(entry) = self.entries.front() {
+            let is_stable = entry.kind == RequestKind::Read || self.first <= self.stable;
+            if !is_stable || !entry.is_told || !entry.is_answered() {
+                return;
+            }
+            self.entries_bytes -= entry.payload.len();
+            self.entries.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+fn highest(positions: &BTreeMap<SessionId, SeqNum>) -> u64 {
+    positions.values().map(|position| position.0).max().unwrap_or(0)
+}

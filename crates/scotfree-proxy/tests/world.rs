@@ -1,0 +1,632 @@
+//! The machine in a simulated world: a server that loses what it has not synced, a log that loses what it has not
+//! written, clients that believe what they are told. Crashes of the proxy, of the server and of the host at any moment.
+//!
+//! Checked: what a client was told stays true (its write is there once, what it saw is the beginning of what is there
+//! in the end), and of what a session wrote a beginning is there, without gaps.
+
+use scotfree_core::{KeyHash, SeqNum, SessionId};
+use scotfree_proxy::{
+    Access, Answered, Fault, Found, Ledger, LedgerConfig, LoggedUpdate, RecordReader, Submission,
+};
+use scotfree_session::RequestKind;
+use scotfree_sim::rng::Rng;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+const KEYS: u64 = 3;
+const STEPS: usize = 300;
+/// What the world does by chance, and how often.
+const WEIGHTS: [(Step, u64); 15] = [
+    (Step::Submit, 40),
+    (Step::Run, 30),
+    (Step::Answer, 30),
+    (Step::Record, 15),
+    (Step::Write, 15),
+    (Step::Sync, 4),
+    (Step::Stable, 4),
+    (Step::Tell, 30),
+    (Step::Trim, 10),
+    (Step::EndSession, 1),
+    (Step::LaneBreaks, 1),
+    (Step::LogFails, 0),
+    (Step::ServerCrash, 1),
+    (Step::ProxyCrash, 1),
+    (Step::HostCrash, 1),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Submit,
+    Run,
+    Answer,
+    Record,
+    Write,
+    Sync,
+    Stable,
+    Tell,
+    Trim,
+    EndSession,
+    LaneBreaks,
+    LogFails,
+    ServerCrash,
+    ProxyCrash,
+    HostCrash,
+}
+
+/// What an operation writes or reads.
+#[derive(Debug, Clone, Copy)]
+struct Operation {
+    id: u64,
+    kind: RequestKind,
+    key: u64,
+    /// It sees all keys, and says so.
+    any: bool,
+}
+
+impl Operation {
+    fn payload(self) -> Vec<u8> {
+        let kind = match self.kind {
+            RequestKind::Read => 0,
+            RequestKind::Update => 1,
+            RequestKind::Bypass => 2,
+        };
+        [self.id, kind, self.key, u64::from(self.any)].iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    fn parse(payload: &[u8]) -> Operation {
+        let word = |at: usize| u64::from_le_bytes(payload[at * 8..at * 8 + 8].try_into().expect("eight"));
+        let kind = [RequestKind::Read, RequestKind::Update, RequestKind::Bypass][word(1) as usize];
+        Operation { id: word(0), kind, key: word(2), any: word(3) == 1 }
+    }
+}
+
+/// What somebody saw: keys, and what had been appended to each.
+type Saw = Vec<(u64, Vec<u64>)>;
+
+/// The server's data: what was appended to each key, and the sessions' positions.
+#[derive(Debug, Clone, Default)]
+struct Data {
+    lists: BTreeMap<u64, Vec<u64>>,
+    positions: BTreeMap<SessionId, SeqNum>,
+}
+
+impl Data {
+    fn execute(&mut self, session: SessionId, seq: SeqNum, operation: Operation) -> Saw {
+        if operation.kind != RequestKind::Read {
+            self.lists.entry(operation.key).or_default().push(operation.id);
+            self.positions.insert(session, seq);
+        }
+        let of = |key: u64| (key, self.lists.get(&key).cloned().unwrap_or_default());
+        if operation.any {
+            (0..KEYS).map(of).collect()
+        } else {
+            vec![of(operation.key)]
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Server {
+    data: Data,
+    /// What a crash of the host leaves, and what it may leave besides: all states since.
+    synced: Data,
+    since: Vec<Data>,
+    executed: u64,
+    synced_through: u64,
+    waiting: VecDeque<(SessionId, SeqNum, Operation)>,
+    replies: VecDeque<(SeqNum, Saw)>,
+}
+
+/// One change of the log.
+#[derive(Debug, Clone)]
+enum Change {
+    Record(u64, Vec<u8>),
+    Erase(u64),
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    changes: Vec<Change>,
+    written: usize,
+    reported: usize,
+    has_failed: bool,
+}
+
+impl Log {
+    fn records(&self) -> BTreeMap<u64, Vec<u8>> {
+        let mut records = BTreeMap::new();
+        for change in &self.changes {
+            match change {
+                Change::Record(name, bytes) => drop(records.insert(*name, bytes.clone())),
+                Change::Erase(name) => drop(records.remove(name)),
+            }
+        }
+        records
+    }
+}
+
+/// What a client was told.
+#[derive(Debug)]
+struct Told {
+    id: u64,
+    writes: bool,
+    saw: Saw,
+}
+
+struct World {
+    rng: Rng,
+    fault: Option<Fault>,
+    ledger: Ledger,
+    log: Log,
+    server: Server,
+    operations: BTreeMap<u64, Operation>,
+    next_id: u64,
+    next_session: u64,
+    /// The sessions that take requests.
+    sessions: Vec<SessionId>,
+    /// The writes of each session, in order.
+    written: BTreeMap<SessionId, Vec<u64>>,
+    told: Vec<Told>,
+    /// Writes that were answered with an error.
+    refused: BTreeSet<u64>,
+    /// Which operation has which place now.
+    at: BTreeMap<SeqNum, u64>,
+    waiting_count: usize,
+    failures: Vec<String>,
+}
+
+impl World {
+    fn new(seed: u64, fault: Option<Fault>) -> World {
+        let mut world = World {
+            rng: Rng::new(seed, 0),
+            fault,
+            ledger: ledger(fault, &Found::default()),
+            log: Log::default(),
+            server: Server::default(),
+            operations: BTreeMap::new(),
+            next_id: 1,
+            next_session: 1,
+            sessions: Vec::new(),
+            written: BTreeMap::new(),
+            told: Vec::new(),
+            refused: BTreeSet::new(),
+            at: BTreeMap::new(),
+            waiting_count: 0,
+            failures: Vec::new(),
+        };
+        world.open_sessions();
+        world
+    }
+
+    fn run(mut self) -> Vec<String> {
+        // In some worlds the log breaks.
+        let log_fails = self.rng.below(8) == 0;
+        for _ in 0..STEPS {
+            let step = self.draw_step(log_fails);
+            if std::env::var_os("TRACE").is_some() {
+                let last = self.at.last_key_value().map(|(seq, id)| (seq.0, self.operations[id]));
+                let (server, log) = (&self.server, self.log.records());
+                eprintln!(
+                    "last {last:?}, positions {:?}, data {:?}, executed {} synced {}, log {:?} written {}; {step:?}",
+                    server.data.positions, server.data.lists, server.executed, server.synced_through, log.keys(),
+                    self.log.written,
+                );
+            }
+            self.step(step);
+        }
+        self.rest();
+        self.check();
+        self.failures
+    }
+
+    fn draw_step(&mut self, log_fails: bool) -> Step {
+        let weight =
+            |(step, weight): (Step, u64)| if step == Step::LogFails { u64::from(log_fails) } else { weight };
+        let total: u64 = WEIGHTS.iter().copied().map(weight).sum();
+        let mut drawn = self.rng.below(total);
+        for entry in WEIGHTS {
+            match drawn.checked_sub(weight(entry)) {
+                Some(left) => drawn = left,
+                None => return entry.0,
+            }
+        }
+        Step::Tell
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Submit => self.submit(),
+            Step::Run => self.run_one(),
+            Step::Answer => self.answer(),
+            Step::Record => self.record(),
+            Step::Write => self.write(),
+            Step::Sync => self.sync(),
+            Step::Stable => self.ledger.on_stable(SeqNum(self.server.synced_through)),
+            Step::Tell => self.tell(),
+            Step::Trim => self.trim(),
+            Step::EndSession => self.end_session(),
+            Step::LaneBreaks => self.break_lane(),
+            Step::LogFails => self.log.has_failed = true,
+            Step::ServerCrash => self.crash_server(),
+            Step::ProxyCrash => self.crash_proxy(),
+            Step::HostCrash => {
+                self.lose_unwritten();
+                self.lose_unsynced();
+                self.restart_proxy();
+            }
+        }
+    }
+
+    // ---- clients
+
+    fn open_sessions(&mut self) {
+        self.sessions.clear();
+        while self.sessions.len() < 3 {
+            let session = SessionId(self.next_session);
+            self.next_session += 1;
+            // Its marker is stored, and stable, before it is used.
+            self.server.data.positions.insert(session, SeqNum(0));
+            self.sync();
+            self.ledger.open_session(session);
+            self.sessions.push(session);
+        }
+    }
+
+    fn submit(&mut self) {
+        let session = self.sessions[self.rng.below(self.sessions.len() as u64) as usize];
+        let kind = [RequestKind::Read, RequestKind::Update, RequestKind::Update, RequestKind::Bypass];
+        let kind = kind[self.rng.below(4) as usize];
+        let (key, any) = (self.rng.below(KEYS), self.rng.below(4) == 0);
+        let operation = Operation { id: self.next_id, kind, key, any };
+        let access = if any { Access::Any } else { Access::Key(KeyHash(key + 1)) };
+        let early = self.rng.below(2) == 0;
+        let payload = operation.payload();
+        let submission = Submission { session, kind, early, access, payload: &payload };
+        if let Ok(seq) = self.ledger.submit(&submission) {
+            self.next_id += 1;
+            self.at.insert(seq, operation.id);
+            self.operations.insert(operation.id, operation);
+            self.waiting_count += 1;
+            if kind != RequestKind::Read {
+                self.written.entry(session).or_default().push(operation.id);
+            }
+        }
+    }
+
+    fn tell(&mut self) {
+        let Some(completion) = self.ledger.next_completion() else { return };
+        self.waiting_count -= 1;
+        let Some(operation) = self.at.get(&completion.seq).and_then(|id| self.operations.get(id)) else {
+            return self.failures.push(format!("an answer to nobody: {completion:?}"));
+        };
+        let saw = match completion.answered {
+            Answered::ByLog => Vec::new(),
+            Answered::ByServer(bytes, _) => decode(&bytes),
+            // Nobody is told what came of it.
+            Answered::Gone => return,
+        };
+        let writes = operation.kind != RequestKind::Read && !self.refused.contains(&operation.id);
+        self.told.push(Told { id: operation.id, writes, saw });
+    }
+
+    fn end_session(&mut self) {
+        let index = self.rng.below(self.sessions.len() as u64) as usize;
+        self.ledger.end_session(self.sessions[index]);
+        self.replace_session(index);
+    }
+
+    /// A lane of a client's own broke, and is ended before anything else is done: what was on it was executed or not,
+    /// and is answered with an error.
+    fn break_lane(&mut self) {
+        let Some((session, seq, operation)) = self.server.waiting.front().copied() else { return };
+        if operation.kind != RequestKind::Bypass {
+            return;
+        }
+        if self.rng.below(2) == 0 {
+            self.execute();
+            self.server.replies.pop_back();
+        } else {
+            self.server.waiting.pop_front();
+            self.written.get_mut(&session).expect("it wrote").retain(|id| *id != operation.id);
+            self.refused.insert(operation.id);
+            // It has taken its place, and storage holds it before it is called stable.
+            self.server.data.positions.insert(session, seq);
+            self.server.since.push(self.server.data.clone());
+            self.server.executed = self.server.executed.max(seq.0);
+        }
+        self.server.replies.push_back((seq, Vec::new()));
+    }
+
+    fn replace_session(&mut self, index: usize) {
+        self.sessions.remove(index);
+        let session = SessionId(self.next_session);
+        self.next_session += 1;
+        self.server.data.positions.insert(session, SeqNum(0));
+        self.sync();
+        self.ledger.open_session(session);
+        self.sessions.push(session);
+    }
+
+    // ---- the server
+
+    fn run_one(&mut self) {
+        if self.rng.below(2) == 0 {
+            if let Some(run) = self.ledger.next_run() {
+                self.server.waiting.push_back((run.session, run.seq, Operation::parse(run.payload)));
+            }
+        } else {
+            self.execute();
+        }
+    }
+
+    fn execute(&mut self) {
+        let server = &mut self.server;
+        let Some((session, seq, operation)) = server.waiting.pop_front() else { return };
+        let saw = server.data.execute(session, seq, operation);
+        server.since.push(server.data.clone());
+        server.executed = server.executed.max(seq.0);
+        server.replies.push_back((seq, saw));
+    }
+
+    fn answer(&mut self) {
+        let Some((seq, saw)) = self.server.replies.pop_front() else { return };
+        self.ledger.on_reply(seq, &encode(&saw), false);
+    }
+
+    fn sync(&mut self) {
+        let server = &mut self.server;
+        server.synced = server.data.clone();
+        server.since.clear();
+        server.synced_through = server.executed;
+    }
+
+    /// Of what the server has not synced, a beginning is left.
+    fn lose_unsynced(&mut self) {
+        let server = &mut self.server;
+        let left = self.rng.below(server.since.len() as u64 + 1) as usize;
+        let data = if left == 0 { server.synced.clone() } else { server.since[left - 1].clone() };
+        // A server that begins makes stable what it has.
+        self.server = Server { synced: data.clone(), data, ..Server::default() };
+    }
+
+    fn crash_server(&mut self) {
+        self.lose_unsynced();
+        let lost = self.ledger.begin_again(&self.server.data.positions);
+        self.expect_untold(lost.iter().map(|lost| Operation::parse(&lost.payload).id));
+    }
+
+    // ---- the log
+
+    fn record(&mut self) {
+        if self.log.has_failed {
+            return;
+        }
+        let Some((name, bytes)) = self.ledger.next_record() else { return };
+        self.log.changes.push(Change::Record(name.0, bytes.to_vec()));
+        self.ledger.record_taken();
+    }
+
+    fn write(&mut self) {
+        if self.log.has_failed {
+            return;
+        }
+        self.log.written = self.log.changes.len();
+        while self.log.reported < self.log.written {
+            if let Change::Record(name, _) = &self.log.changes[self.log.reported] {
+                self.ledger.on_logged(SeqNum(*name));
+            }
+            self.log.reported += 1;
+        }
+    }
+
+    fn trim(&mut self) {
+        while let Some(name) = self.ledger.next_trim() {
+            if !self.log.has_failed {
+                self.log.changes.push(Change::Erase(name.0));
+            }
+        }
+        // The server forgets a session when what was trimmed cannot be found in the log any more.
+        if let Some(session) = self.ledger.next_ended() {
+            if !self.log.has_failed {
+                self.log.written = self.log.changes.len();
+                self.server.data.positions.remove(&session);
+                self.server.since.push(self.server.data.clone());
+            }
+        }
+    }
+
+    fn lose_unwritten(&mut self) {
+        let most = self.log.changes.len() - self.log.written;
+        let left = self.log.written + self.rng.below(most as u64 + 1) as usize;
+        self.log.changes.truncate(left);
+    }
+
+    // ---- the proxy
+
+    fn crash_proxy(&mut self) {
+        // What was on its way to the server is executed as far as it had come.
+        for _ in 0..self.rng.below(self.server.waiting.len() as u64 + 1) {
+            self.execute();
+        }
+        let data = self.server.data.clone();
+        self.server = Server { synced: data.clone(), data, ..Server::default() };
+        self.restart_proxy();
+    }
+
+    fn restart_proxy(&mut self) {
+        self.log.written = self.log.changes.len();
+        self.log.reported = self.log.written;
+        let records = self.log.records();
+        let (mut updates, mut places) = (Vec::new(), Vec::new());
+        for bytes in records.values() {
+            let from = updates.len();
+            for update in RecordReader::new(bytes).expect("our version") {
+                updates.push(update.expect("whole"));
+            }
+            places.push((updates[from].seq, updates[updates.len() - 1].seq));
+        }
+        let positions = self.server.data.positions.clone();
+        let found = Found { records: places, updates, positions };
+        let (ledger, lost) = Ledger::recover(config(self.fault), &found).expect("no gaps");
+        self.expect_untold(lost.iter().map(|lost| Operation::parse(&lost.payload).id));
+        self.ledger = ledger;
+        self.at.clear();
+        self.waiting_count = 0;
+        // Nobody is served before what the log holds is executed.
+        while let Some(run) = self.ledger.next_run() {
+            self.server.waiting.push_back((run.session, run.seq, Operation::parse(run.payload)));
+        }
+        while !self.server.waiting.is_empty() {
+            self.execute();
+            self.answer();
+        }
+        self.open_sessions();
+    }
+
+    fn expect_untold(&mut self, lost: impl Iterator<Item = u64>) {
+        let lost: BTreeSet<u64> = lost.collect();
+        for told in self.told.iter().filter(|told| lost.contains(&told.id)) {
+            self.failures.push(format!("{} was answered and is given up", told.id));
+        }
+    }
+
+    // ---- the end
+
+    /// Nothing more goes wrong.
+    fn rest(&mut self) {
+        self.log.has_failed = false;
+        for _ in 0..20 * STEPS {
+            for step in
+                [Step::Run, Step::Run, Step::Answer, Step::Record, Step::Write, Step::Tell, Step::Trim]
+            {
+                self.step(step);
+            }
+            if self.server.waiting.is_empty() && self.server.replies.is_empty() {
+                self.sync();
+                self.step(Step::Stable);
+            }
+            if self.waiting_count == 0 && self.ledger.is_empty() {
+                return;
+            }
+        }
+        self.failures.push(format!("{} wait for ever", self.waiting_count));
+    }
+
+    fn check(&mut self) {
+        let lists = &self.server.data.lists;
+        let mut count: BTreeMap<u64, usize> = BTreeMap::new();
+        for id in lists.values().flatten() {
+            *count.entry(*id).or_default() += 1;
+        }
+        let twice = count.iter().filter(|(_, count)| **count > 1);
+        self.failures.extend(twice.map(|(id, _)| format!("{id} was executed twice")));
+        for told in &self.told {
+            if told.writes && !count.contains_key(&told.id) {
+                self.failures.push(format!("{} was answered and is lost", told.id));
+            }
+            for (key, saw) in &told.saw {
+                let is = lists.get(key).map_or(&[][..], Vec::as_slice);
+                if !is.starts_with(saw) {
+                    self.failures.push(format!("{} saw {saw:?} of {key}, and {is:?} is there", told.id));
+                }
+            }
+        }
+        for (session, written) in &self.written {
+            let mut pairs = written.windows(2).map(|pair| (pair[0], pair[1]));
+            if let Some((first, then)) =
+                pairs.find(|(first, then)| !count.contains_key(first) && count.contains_key(then))
+            {
+                self.failures
+                    .push(format!("of session {session} {then} is there, and {first} before it is not"));
+            }
+        }
+    }
+}
+
+fn encode(saw: &[(u64, Vec<u64>)]) -> Vec<u8> {
+    let words =
+        saw.iter().flat_map(|(key, ids)| [*key, ids.len() as u64].into_iter().chain(ids.iter().copied()));
+    words.flat_map(u64::to_le_bytes).collect()
+}
+
+fn decode(bytes: &[u8]) -> Saw {
+    let mut words = bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
+    let mut saw = Vec::new();
+    while let Some(key) = words.next() {
+        let count = words.next().expect("a count") as usize;
+        saw.push((key, words.by_ref().take(count).collect()));
+    }
+    saw
+}
+
+fn config(fault: Option<Fault>) -> LedgerConfig {
+    LedgerConfig { window_max: 40, record_bytes_max: 300, fault, ..LedgerConfig::default() }
+}
+
+fn ledger(fault: Option<Fault>, found: &Found<'_>) -> Ledger {
+    Ledger::recover(config(fault), found).expect("no gaps").0
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    if let Ok(seed) = std::env::var("SEED").unwrap_or_default().parse() {
+        return seed..seed + 1;
+    }
+    let count = std::env::var("SEEDS").ok().and_then(|count| count.parse().ok());
+    0..count.unwrap_or(if cfg!(debug_assertions) { 20_000 } else { 200_000 })
+}
+
+#[test]
+fn what_anybody_was_told_stays_true() {
+    let mut told = 0;
+    for seed in seeds() {
+        let failures = World::new(seed, None).run();
+        told += 1;
+        assert!(failures.is_empty(), "seed {seed}: {failures:#?}");
+    }
+    assert!(told > 0);
+}
+
+#[test]
+fn a_rule_that_is_switched_off_is_noticed() {
+    for fault in Fault::ALL {
+        let found = (0..4_000).find(|seed| !World::new(*seed, Some(fault)).run().is_empty());
+        assert!(found.is_some(), "nobody notices {fault:?}");
+    }
+}
+
+#[test]
+fn an_answer_waits_for_no_write_of_another_key() {
+    let mut ledger = ledger(None, &Found::default());
+    ledger.open_session(SessionId(1));
+    let mut submit = |kind, key: u64| {
+        let access = Access::Key(KeyHash(key));
+        let submission = Submission { session: SessionId(1), kind, early: false, access, payload: b"x" };
+        ledger.submit(&submission).expect("there is room")
+    };
+    let write = submit(RequestKind::Update, 1);
+    let (same, other) = (submit(RequestKind::Read, 1), submit(RequestKind::Read, 2));
+    for seq in [write, same, other] {
+        ledger.next_run().expect("it is to be executed");
+        ledger.on_reply(seq, b"y", false);
+    }
+    assert_eq!(answered(&mut ledger), [other]);
+    let (name, _) = ledger.next_record().expect("the write");
+    ledger.record_taken();
+    ledger.on_logged(name);
+    assert_eq!(answered(&mut ledger), [write, same]);
+}
+
+fn answered(ledger: &mut Ledger) -> Vec<SeqNum> {
+    let mut answered: Vec<SeqNum> =
+        std::iter::from_fn(|| ledger.next_completion()).map(|told| told.seq).collect();
+    answered.sort_unstable();
+    answered
+}
+
+#[test]
+fn a_log_whose_updates_are_too_far_apart_is_refused() {
+    let update =
+        |seq| LoggedUpdate { seq: SeqNum(seq), session: SessionId(1), behind: SeqNum(0), payload: b"x" };
+    let found = Found { updates: vec![update(1), update(1 << 40)], ..Found::default() };
+    let torn = Ledger::recover(LedgerConfig::default(), &found).expect_err("it is damaged");
+    assert!(torn.to_string().contains("1099511627776"), "{torn}");
+}
