@@ -2,7 +2,7 @@
 //!
 //! Invariant: every command's help ends with an example.
 
-use crate::settings::{Client, Cluster, Doctor, Kv, Plane, Server, Switch};
+use crate::settings::{Client, Cluster, Doctor, Kv, Plane, Proxy, Server, Switch};
 use crate::text::Address;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -85,6 +85,15 @@ device becomes the head of its chain.")]
     /// Run a sidecar: RESP in front of a client, or behind a server
     #[command(subcommand)]
     Sidecar(Sidecar),
+    /// Run a proxy before one Redis or Valkey, with a durable log of its own: no device, no second sidecar
+    #[command(after_help = "Examples:
+  scot proxy --listen 127.0.0.1:7379 --redis 127.0.0.1:6379 --log /var/lib/scot/proxy.log
+  scot proxy --config scot.toml --mode early --early-prefix session:
+The Redis needs its append-only file (appendonly yes; appendfsync everysec will do). Clients connect to the proxy
+instead; what they are answered is in the log and at the Redis. After a crash of either the proxy executes what the
+Redis lacks, each update once. SIGHUP reads the configuration again and takes over mode, prefixes and the log level.
+See docs/proxy.md.")]
+    Proxy(ProxyArgs),
     /// Bring up topologies and run experiments
     #[command(subcommand)]
     Lab(Lab),
@@ -257,6 +266,14 @@ pub struct KvArgs {
     /// Settings of the section.
     #[command(flatten)]
     pub settings: Kv,
+}
+
+/// Flags of the proxy.
+#[derive(Debug, Args)]
+pub struct ProxyArgs {
+    /// Settings of the section.
+    #[command(flatten)]
+    pub settings: Proxy,
 }
 
 /// The two sidecars.

@@ -45,6 +45,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Sidecar(Sidecar::Server(flags)) => {
             daemons::server::run(sources().flags("cluster", &flags.cluster).flags("server", &flags.settings))
         }
+        Command::Proxy(flags) => daemons::proxy::run(sources().flags("proxy", &flags.settings)),
         Command::Lab(command) => lab::run(command),
         Command::Tax(Tax::Report(flags)) => reports::tax(&flags),
         #[cfg(feature = "lab")]
@@ -108,6 +109,7 @@ fn set_sections(config: &Config) -> String {
         ("kv", config.kv != default.kv),
         ("server", config.server != default.server),
         ("client", config.client != default.client),
+        ("proxy", config.proxy != default.proxy),
         ("doctor", config.doctor != default.doctor),
     ];
     let set: Vec<&str> = sections.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| *name).collect();

@@ -27,6 +27,8 @@ pub struct Config {
     pub server: Server,
     /// `scot sidecar client`.
     pub client: Client,
+    /// `scot proxy`.
+    pub proxy: Proxy,
     /// `scot doctor`.
     pub doctor: Doctor,
 }
@@ -52,7 +54,7 @@ where
 
 /// The names of the sections.
 #[cfg(test)]
-pub const SECTIONS: [&str; 6] = ["cluster", "switch", "kv", "server", "client", "doctor"];
+pub const SECTIONS: [&str; 7] = ["cluster", "switch", "kv", "server", "client", "proxy", "doctor"];
 
 /// What all roles of a cluster share.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
@@ -454,6 +456,95 @@ pub struct Client {
     #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
+}
+
+/// The proxy with a log of its own, before one Redis.
+#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Proxy {
+    /// Where Redis clients connect (TCP)
+    #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<SocketAddr>,
+    /// The Redis or Valkey behind it, 127.0.0.1:PORT or unix:PATH
+    #[arg(long, value_name = "REDIS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis: Option<Redis>,
+    /// The file of the log, on a disk that keeps what it has said to have written
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log: Option<PathBuf>,
+    /// The size of the log when it is made (256M by default); an existing file keeps its own
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_size: Option<Size>,
+    /// Whether SET, SETEX and PSETEX are answered when the log holds them, before the Redis has seen them
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// In mode early, only keys that begin so; repeatable
+    #[arg(long = "early-prefix", value_name = "PREFIX")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub early_prefix: Vec<String>,
+    /// The user by which the proxy authenticates itself at the Redis (`default` if not given)
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis_user: Option<String>,
+    /// A file with the Redis's password, of mode 0600
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis_password_file: Option<PathBuf>,
+    /// The database of the markers (the Redis's last one by default)
+    #[arg(long, value_name = "NUMBER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub marker_db: Option<u16>,
+    /// Go on with a Redis that does not know this log, or that another stood before since: what only the log holds
+    /// is executed there, what only another log holds is not
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accept_server: Option<bool>,
+    /// Where updates go that are never applied, and late errors of early answers (the log's name with .dead by
+    /// default)
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dead_letters: Option<PathBuf>,
+    /// How many client connections there can be (10000 by default, or what open files allow)
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections_max: Option<NonZeroUsize>,
+    /// How many of them can be tunnels: connections that subscribe, block or watch (2048 by default)
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tunnels_max: Option<usize>,
+    /// How many commands a transaction (MULTI) may have (1024 by default)
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transaction_commands_max: Option<NonZeroUsize>,
+    /// How many connections to the Redis there can be for clients that watch or have a user of their own (1024 by
+    /// default)
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub private_lanes_max: Option<usize>,
+    /// How long a stop waits for answers, in nanoseconds (3 s by default); the rest is given up
+    #[arg(long, value_name = "NS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain_ns_max: Option<u64>,
+    /// Where to note how far the append-only files are synced, for a lab that cuts them back
+    #[arg(long, value_name = "FILE", hide = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub synced_sizes: Option<PathBuf>,
+    /// How long to look for events before sleeping, at most, in microseconds (0 by default)
+    #[arg(long, value_name = "MICROSECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spin_us: Option<u64>,
+    /// Where /metrics and /healthz are answered
+    #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<SocketAddr>,
+    /// What the proxy says on standard error
+    #[arg(long, value_name = "LEVEL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_level: Option<LogLevel>,
 }
 
 /// Who answers SET, SETEX and PSETEX.

@@ -5,7 +5,7 @@
 //! other is refused, as an unknown key of the file is.
 
 use crate::failure::Failure;
-use crate::settings::{Client, Cluster, Doctor, Kv, Server, Switch};
+use crate::settings::{Client, Cluster, Doctor, Kv, Proxy, Server, Switch};
 use clap::Args;
 use figment::value::Value;
 use std::ffi::{OsStr, OsString};
@@ -69,6 +69,7 @@ fn known() -> Vec<(String, String)> {
         ("kv", keys_of::<Kv>()),
         ("server", keys_of::<Server>()),
         ("client", keys_of::<Client>()),
+        ("proxy", keys_of::<Proxy>()),
         ("doctor", keys_of::<Doctor>()),
     ];
     let name = |section: &str, key: &str| format!("{PREFIX}{section}_{key}").to_uppercase();

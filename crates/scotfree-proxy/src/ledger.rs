@@ -608,6 +608,11 @@ impl Ledger {
         self.entries.iter().all(Entry::is_answered)
     }
 
+    /// How many are still to be executed, or have no answer.
+    pub fn unexecuted(&self) -> usize {
+        self.entries.iter().filter(|entry| !entry.is_answered()).count()
+    }
+
     /// Whether somebody waits for storage.
     pub fn wants_stable(&self) -> bool {
         !self.held_until_stable.is_empty()

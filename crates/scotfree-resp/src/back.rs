@@ -167,6 +167,13 @@ pub enum StopReason {
     Markers(String),
 }
 
+impl StopReason {
+    /// Whether starting again could help.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, StopReason::Lost(_))
+    }
+}
+
 /// What the machine wants done or has to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BackEvent {

@@ -32,7 +32,7 @@ pub use noop::NoopHandler;
 pub use probes::{CallLabel, ProbeOptions};
 pub use server::{exclusion_notice, Exclusions, ServerOptions, ServerRuntime, ServerRuntimeCounters, Stop};
 pub use server_metrics::{write_refused, write_udp_metrics, ServerMetrics};
-pub use service::{DeadLetter, Execution, Handler, Replies, ReplyCopy, Service, Watch};
+pub use service::{DeadLetter, Execution, Handler, Replies, ReplyCopy, Report, Service, Watch};
 pub use session::{key_hash, start_session, Session, SessionConfig, SessionError};
 pub use shared_key::SharedKey;
 pub use upstream::Upstream;

@@ -95,13 +95,34 @@ pub trait Service: Handler {
 
 /// One report of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Report {
-    Reply { ticket: u64, start: usize, end: usize, failed: bool, ended: Nanos },
-    Stable { ticket: u64 },
+pub enum Report {
+    /// An execution is over.
+    Reply {
+        /// Which.
+        ticket: u64,
+        /// Where its reply lies: from here, see [`Replies::bytes`],
+        start: usize,
+        /// to here.
+        end: usize,
+        /// Whether the application refused it.
+        failed: bool,
+        /// When the handler ended, in real time; 0 if nobody knows.
+        ended: Nanos,
+    },
+    /// Everything executed up to this ticket is stable.
+    Stable {
+        /// The ticket.
+        ticket: u64,
+    },
+    /// Whatever has its answer is as stable as it will ever be.
     StableAsAnswered,
+    /// A session's record is durable.
     SessionRecorded(SessionId),
+    /// A session is durably forgotten.
     SessionDeleted(SessionId),
+    /// The application can no longer serve a session.
     SessionFailed(SessionId),
+    /// The application has no memory for a new session's record.
     SessionRefused(SessionId),
 }
 
@@ -192,11 +213,13 @@ impl Replies {
         self.bytes.clear();
     }
 
-    pub(crate) fn report(&self, index: usize) -> Option<Report> {
+    /// A report, in the order in which they were made.
+    pub fn report(&self, index: usize) -> Option<Report> {
         self.reports.get(index).copied()
     }
 
-    pub(crate) fn bytes(&self, start: usize, end: usize) -> &[u8] {
+    /// The bytes of a reply.
+    pub fn bytes(&self, start: usize, end: usize) -> &[u8] {
         &self.bytes[start..end]
     }
 }

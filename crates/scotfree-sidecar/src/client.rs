@@ -13,6 +13,7 @@ mod fronts;
 pub mod in_process;
 mod input;
 mod learn;
+pub mod proxy;
 mod sessions;
 mod silence;
 
@@ -58,6 +59,23 @@ pub struct ListenerConfig {
     pub early: EarlyRule,
 }
 
+/// What is sent when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pacing {
+    /// Whether commands that wait together share a request.
+    pub packs: bool,
+    /// How many departures of a shared session may be under way, of early requests and of all others.
+    pub departures_max: usize,
+    /// How many reads of a shared session may be under way: each may be answered by 1 MiB, and what the server keeps of
+    /// replies that were lost on the way is bounded.
+    pub reads_max: usize,
+}
+
+impl Pacing {
+    /// Where a request is a datagram.
+    pub const DATAGRAMS: Pacing = Pacing { packs: true, departures_max: 4, reads_max: 4 };
+}
+
 /// What the sidecar is told at its start.
 #[derive(Debug, Clone)]
 pub struct ClientSidecarConfig {
@@ -92,6 +110,8 @@ pub struct ClientSidecarConfig {
     pub sessions_max: usize,
     /// With how many connections in each a further session is opened.
     pub connections_per_session: usize,
+    /// What is sent when.
+    pub pacing: Pacing,
     /// Where lines for the operator go.
     pub notices: Notices,
     /// How long the start waits for the server's sidecar.
@@ -131,6 +151,7 @@ impl ClientSidecarConfig {
             idle_sessions_max: 64,
             sessions_max: 4,
             connections_per_session: 256,
+            pacing: Pacing::DATAGRAMS,
             notices: Notices::default(),
             start_time_max: Duration::from_secs(30),
             drain_ns_max: Nanos::from_secs(3),

@@ -19,6 +19,7 @@ use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
 use scotfree_resp::back::{
     Back, BackConfig, BackCounters, BackEvent, BackEvents, Execute, LaneId, Marker, Method, StopReason,
 };
+use scotfree_resp::description::Description;
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{DeadLetter, Execution, Handler, Replies, Service, Stop, Watch};
 use scotfree_session::{DeadLetterReason, RecoveredSession};
@@ -164,6 +165,11 @@ impl RedisService {
     /// The database of the markers.
     pub fn reserved_db(&self) -> u16 {
         self.back.description().reserved_db
+    }
+
+    /// What clients are told of the server now.
+    pub fn describe(&self) -> Description {
+        self.back.describe(now_monotonic())
     }
 
     /// Whether the server lets the sidecar open new connections.

@@ -89,6 +89,7 @@ struct Shared {
 
 /// Accepts tunnels beside the server.
 pub struct TunnelListener {
+    address: SocketAddr,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -98,6 +99,7 @@ impl TunnelListener {
     pub fn start(address: SocketAddr, options: TunnelOptions) -> io::Result<TunnelListener> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             options,
             reserved_db: AtomicU32::new(NOT_SERVING),
@@ -120,7 +122,12 @@ impl TunnelListener {
                 }
             }
         })?;
-        Ok(TunnelListener { shared, thread: Some(thread) })
+        Ok(TunnelListener { address, shared, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// From now on tunnels may pass, but not into this database.

@@ -4,6 +4,7 @@
 
 pub mod client;
 pub mod kv;
+pub mod proxy;
 pub mod server;
 pub mod switch;
 
@@ -35,6 +36,9 @@ pub fn check(config: &Config, sources: &Sources) -> Result<(), Failure> {
     }
     if config.server != default.server {
         server::config(&config.server, key()).map_err(placed("server"))?;
+    }
+    if config.proxy != default.proxy {
+        proxy::check(&config.proxy).map_err(placed("proxy"))?;
     }
     if config.client != default.client {
         client::check(&config.client).map_err(placed("client"))?;

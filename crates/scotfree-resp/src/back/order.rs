@@ -166,13 +166,17 @@ impl Back {
         }
     }
 
-    /// The description as a reply.
-    fn told(&self, now: Nanos) -> Vec<u8> {
+    /// What clients are told of the server now.
+    pub fn describe(&self, now: Nanos) -> Description {
         let early_allowed = self.health.obstacle.is_empty();
         let time_ms = self.server_time_ms(now);
-        let told = Description { time_ms, early_allowed, ..self.description.clone() };
+        Description { time_ms, early_allowed, ..self.description.clone() }
+    }
+
+    /// The description as a reply.
+    fn told(&self, now: Nanos) -> Vec<u8> {
         let mut reply = Vec::new();
-        write_bulk(&mut reply, told.to_text().as_bytes());
+        write_bulk(&mut reply, self.describe(now).to_text().as_bytes());
         reply
     }
 

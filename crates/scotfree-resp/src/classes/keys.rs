@@ -16,6 +16,35 @@ pub fn first_key(args: Args<'_>) -> Option<&[u8]> {
     keys(args).next()
 }
 
+/// What of the data a command touches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Touches<'a> {
+    /// Nothing.
+    Nothing,
+    /// One key and no other.
+    Key(&'a [u8]),
+    /// Several keys, or nobody knows which.
+    Anything,
+}
+
+/// What of the data a command touches, by reading or by writing.
+pub fn touches(args: Args<'_>) -> Touches<'_> {
+    let Some(row) = lookup(args) else { return Touches::Anything };
+    // SORT reads by patterns; SORT and GEORADIUS write behind STORE.
+    let names_more = |name: &str| name.starts_with("SORT") || name.starts_with("GEORADIUS");
+    match row.command.as_str() {
+        "PING" | "ECHO" => Touches::Nothing,
+        name if row.first_key > 0 && row.last_key == row.first_key as i32 && !names_more(name) => {
+            Touches::Key(args.get(row.first_key))
+        }
+        name if row.first_key > 0 && !names_more(name) => {
+            let mut keys = keys(args);
+            keys.next().filter(|_| keys.next().is_none()).map_or(Touches::Anything, Touches::Key)
+        }
+        _ => Touches::Anything,
+    }
+}
+
 /// The hash over database and key that goes on the wire; 0 for a command without a key.
 pub fn key_hash(db: u16, key: Option<&[u8]>) -> KeyHash {
     let Some(key) = key else { return KeyHash(0) };
@@ -91,6 +120,49 @@ mod tests {
         for (line, expected) in cases {
             assert_eq!(keys_of(line), expected, "{line}");
         }
+    }
+
+    #[test]
+    fn one_key_is_known_only_where_there_can_be_no_other() {
+        let touched = |line: &str| {
+            let command = Command::new(line.split(' '));
+            match touches(command.args()) {
+                Touches::Nothing => "nothing".to_owned(),
+                Touches::Key(key) => String::from_utf8_lossy(key).into_owned(),
+                Touches::Anything => "anything".to_owned(),
+            }
+        };
+        for line in [
+            "SET k v",
+            "GET k",
+            "HSET k a b",
+            "OBJECT ENCODING k",
+            "XADD k * a b",
+            "EXPIRE k 9",
+            "DEL k",
+            "MSET k 1",
+        ] {
+            assert_eq!(touched(line), "k", "{line}");
+        }
+        for line in [
+            "MSET k 1 l 2",
+            "DEL k l",
+            "SORT k BY w_*",
+            "SORT_RO k GET l_*",
+            "GEORADIUS k 0 0 1 m STORE l",
+            "RENAME k l",
+            "EVAL s 1 k",
+            "FLUSHALL",
+            "KEYS *",
+            "DBSIZE",
+            "NOSUCH k",
+            "LMPOP 1 k LEFT",
+            "XREAD STREAMS k 0",
+            "BITOP AND k l",
+        ] {
+            assert_eq!(touched(line), "anything", "{line}");
+        }
+        assert_eq!(touched("PING"), "nothing");
     }
 
     #[test]

@@ -31,15 +31,15 @@ impl Drain {
 }
 
 /// What remained when the time was over.
-struct Remainder {
+pub(super) struct Remainder {
     /// Requests without an answer.
-    unanswered: u64,
+    pub unanswered: u64,
     /// Updates that were answered and are not known to be stable.
-    unstable: u64,
+    pub unstable: u64,
 }
 
 impl Remainder {
-    fn text(&self, after: Nanos) -> String {
+    pub fn text(&self, after: Nanos) -> String {
         let seconds = after.0 as f64 / 1e9;
         let Remainder { unanswered, unstable } = self;
         format!(

@@ -14,7 +14,7 @@ use super::ended::{not_sent, outcome_unknown};
 use super::input::{InputBudget, LITTLE_BYTES_MAX};
 use super::learn::Told;
 use super::sessions::{Asker, ConnectionKey, Flight, Sessions};
-use super::ClientSidecarConfig;
+use super::{ClientSidecarConfig, Pacing};
 use crate::notices::Notices;
 use scotfree_core::Nanos;
 use scotfree_resp::front::{ClientFront, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity};
@@ -98,6 +98,7 @@ pub(super) struct Fronts {
     /// What is still to be said of connections that are gone, and in which sessions.
     released: Vec<(SessionHandle, FrontRequest)>,
     input: InputBudget,
+    pacing: Pacing,
     pack: PackBuilder,
     packs: u64,
     packed: u64,
@@ -129,6 +130,7 @@ impl Fronts {
             tunnels_asked: Vec::new(),
             released: Vec::new(),
             input: InputBudget::new(config.input_bytes_max),
+            pacing: config.pacing,
             pack: PackBuilder::default(),
             packs: 0,
             packed: 0,
@@ -314,7 +316,7 @@ impl Fronts {
     }
 
     /// The server is another one than before. Sessions in use go on as they began.
-    fn learn(&mut self, told: Told) {
+    pub fn learn(&mut self, told: Told) {
         if self.coverage.learn(told.description.devices) {
             self.sessions.outdate();
             let rules = self.configs.iter().map(|config| &config.early);

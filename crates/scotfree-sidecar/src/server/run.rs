@@ -141,14 +141,14 @@ pub enum SidecarError {
 }
 
 impl SidecarError {
-    pub(super) fn of_start(redis: &RedisAddress, reason: StopReason) -> SidecarError {
+    pub(crate) fn of_start(redis: &RedisAddress, reason: StopReason) -> SidecarError {
         SidecarError::Server { redis: redis.to_string(), reason }
     }
 
     /// Whether trying again could help.
-    fn is_passing(&self) -> bool {
+    pub(crate) fn is_passing(&self) -> bool {
         match self {
-            SidecarError::Server { reason, .. } => matches!(reason, StopReason::Lost(_)),
+            SidecarError::Server { reason, .. } => reason.is_passing(),
             SidecarError::NotStarted { .. } => true,
             _ => false,
         }

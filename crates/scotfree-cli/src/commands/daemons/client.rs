@@ -180,7 +180,7 @@ fn set_limits(settings: &Client, config: &mut ClientSidecarConfig) {
 
 /// How many connections and tunnels the files that may be open allow: what is beyond that is refused in words, not
 /// by the kernel. A connection is an open file, a tunnel three; at least a quarter of the files is for connections.
-fn fit_files(connections_max: usize, tunnels_max: usize, files_max: u64) -> (usize, usize) {
+pub(super) fn fit_files(connections_max: usize, tunnels_max: usize, files_max: u64) -> (usize, usize) {
     let files = usize::try_from(files_max.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
     let tunnels = tunnels_max.min(files / TUNNEL_FILES / 4 * 3);
     let connections = connections_max.min(files - tunnels * TUNNEL_FILES);
@@ -188,13 +188,21 @@ fn fit_files(connections_max: usize, tunnels_max: usize, files_max: u64) -> (usi
 }
 
 fn early_rule(settings: &Client) -> Result<EarlyRule, Failure> {
-    let prefixes: Vec<Vec<u8>> =
-        settings.early_prefix.iter().map(|prefix| prefix.clone().into_bytes()).collect();
-    match (settings.mode.unwrap_or_default(), prefixes.is_empty()) {
+    early_rule_of("client", settings.mode, &settings.early_prefix)
+}
+
+/// Which commands are answered early, as a section says it.
+pub(super) fn early_rule_of(
+    section: &str,
+    mode: Option<Mode>,
+    prefixes: &[String],
+) -> Result<EarlyRule, Failure> {
+    let prefixes: Vec<Vec<u8>> = prefixes.iter().map(|prefix| prefix.clone().into_bytes()).collect();
+    match (mode.unwrap_or_default(), prefixes.is_empty()) {
         (Mode::Covered, true) => Ok(EarlyRule::Never),
-        (Mode::Covered, false) => Err(Failure::usage(
-            "[client] early_prefix is given, but mode is covered; give mode early, or no prefix",
-        )),
+        (Mode::Covered, false) => Err(Failure::usage(format!(
+            "[{section}] early_prefix is given, but mode is covered; give mode early, or no prefix"
+        ))),
         (Mode::Early, true) => Ok(EarlyRule::Always),
         (Mode::Early, false) => Ok(EarlyRule::Prefixes(prefixes)),
     }

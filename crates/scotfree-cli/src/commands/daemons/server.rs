@@ -13,6 +13,7 @@ use scotfree_rpc::{Exclusions, SharedKey};
 use scotfree_sidecar::server::{self, RedisServiceConfig, ServerSidecarConfig};
 use scotfree_wire::ClusterKey;
 use std::num::NonZeroUsize;
+use std::path::Path;
 
 /// Runs the sidecar until it is told to end.
 pub fn run(sources: Sources) -> Result<(), Failure> {
@@ -97,11 +98,19 @@ pub fn config(settings: &Server, key: ClusterKey) -> Result<ServerSidecarConfig,
 }
 
 fn credentials(settings: &Server) -> Result<Option<(String, String)>, Failure> {
-    let user = settings.redis_user.clone();
-    let Some(file) = &settings.redis_password_file else {
+    credentials_of("server", settings.redis_user.clone(), settings.redis_password_file.as_deref())
+}
+
+/// By what to authenticate at the Redis, as a section says it.
+pub(super) fn credentials_of(
+    section: &'static str,
+    user: Option<String>,
+    file: Option<&Path>,
+) -> Result<Option<(String, String)>, Failure> {
+    let Some(file) = file else {
         return match user {
             None => Ok(None),
-            Some(_) => required(None, "server", "redis_password_file"),
+            Some(_) => required(None, section, "redis_password_file"),
         };
     };
     let password = read_secret(file, "install -m 600 /dev/stdin")?;

@@ -1,7 +1,7 @@
 //! What is sent when, and what shares a request.
 //!
 //! Invariant: a connection's requests are sent in their order. Nobody waits for a timer: what waits is sent as soon
-//! as its session has fewer than [`DEPARTURES_MAX`] departures of its kind under way, all of it together, so what
+//! as its session has fewer than [`super::super::Pacing::departures_max`] departures of its kind under way, all of it together, so what
 //! comes meanwhile makes the next departure larger. Connections lead requests in turn, so one that sends much holds
 //! nobody up. A connection that others would have to wait for gets a session of its own.
 
@@ -14,13 +14,6 @@ use scotfree_rpc::{CallLabel, SessionHandle, SessionOptions, StartError, Upstrea
 use scotfree_session::{Mode, Request, RequestKind, SubmitError};
 use scotfree_wire::PAYLOAD_BYTES_MAX;
 use std::collections::{BTreeSet, VecDeque};
-
-/// How many departures of a session may be under way, of early requests and of all others.
-const DEPARTURES_MAX: usize = 4;
-
-/// How many reads of a shared session may be under way: each may be answered by 1 MiB, and what the server keeps of
-/// replies that were lost on the way is bounded.
-const READS_MAX: usize = 4;
 
 /// How many requests one connection alone may have outstanding: a device keeps as many slots for its session.
 const OWN_WINDOW: u32 = 512;
@@ -54,7 +47,7 @@ impl Fronts {
             self.refuse(now, &[(key, connection.waiting.len())], &error);
         }
         // Credit comes back with stability, which completes nothing: who waits for it asks every turn.
-        let mut due = self.sessions.due(DEPARTURES_MAX);
+        let mut due = self.sessions.due(self.pacing.departures_max);
         while let Some(session) = due.pop() {
             due.extend(self.depart(now, session, upstream));
         }
@@ -69,9 +62,10 @@ impl Fronts {
         handle: SessionHandle,
         upstream: &mut impl Upstream,
     ) -> Vec<SessionHandle> {
+        let departures_max = self.pacing.departures_max;
         let Some(session) = self.sessions.get_mut(handle) else { return Vec::new() };
         session.begin_departure();
-        let may_depart = [false, true].map(|is_early| session.may_depart(is_early, DEPARTURES_MAX));
+        let may_depart = [false, true].map(|is_early| session.may_depart(is_early, departures_max));
         let is_own = session.is_own;
         let ready = session.take_ready();
         let first = session.served.map_or(ConnectionKey(0), |key| ConnectionKey(key.0 + 1));
@@ -118,7 +112,9 @@ impl Fronts {
             None => Turn::Never,
             Some(first) if !is_own && first.is_apart() && connection.under_way == 0 => Turn::Elsewhere,
             Some(first) if !is_own && first.is_apart() => Turn::Later,
-            Some(first) if !is_own && first.kind == RequestKind::Read && reads >= READS_MAX => Turn::Later,
+            Some(first) if !is_own && first.kind == RequestKind::Read && reads >= self.pacing.reads_max => {
+                Turn::Later
+            }
             Some(first) if may_depart[usize::from(first.early.is_some())] => Turn::Now,
             Some(_) => Turn::Later,
         }
@@ -182,7 +178,9 @@ impl Fronts {
         self.pack.clear();
         let alone = vec![(queue[0], 1)];
         let first = self.connections.get(&queue[0]).and_then(|connection| connection.waiting.front());
-        let Some(first) = first.filter(|first| first.shares && self.told.description.packs) else {
+        let Some(first) =
+            first.filter(|first| first.shares && self.pacing.packs && self.told.description.packs)
+        else {
             return alone;
         };
         let mut taken = Vec::new();

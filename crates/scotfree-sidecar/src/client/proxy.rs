@@ -1,0 +1,523 @@
+//! `scot proxy`: RESP in, a durable log beside it, a Redis or Valkey behind, all in one process.
+//!
+//! Invariant: nobody is served before everything that the log holds and the server does not is executed there.
+
+mod log;
+mod path;
+mod starting;
+mod watching;
+
+use super::connections::Connections;
+use super::coverage::Coverage;
+use super::drain::Remainder;
+use super::fronts::Fronts;
+use super::learn::Told;
+use super::{listen, ClientSidecarConfig, EarlyRules, ListenerConfig, Pacing};
+use crate::notices::Notices;
+use crate::server::{Recovered, RedisService, RedisServiceConfig, SidecarError};
+use crate::tunnel::{TunnelListener, TunnelOptions};
+use log::{updates_of, LogName, ProxyLog};
+pub use log::{LogError, LOG_BYTES_MIN};
+use path::{ProxyPath, PROXY_MARK};
+use scotfree_core::{Nanos, SeqNum, SessionId};
+use scotfree_io::{now_monotonic, now_realtime};
+use scotfree_proxy::{Found, Ledger, LedgerConfig, Torn};
+use scotfree_resp::front::{FrontConfig, FrontCounters};
+use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
+use scotfree_rpc::{SessionHandle, SharedKey, Stop};
+use scotfree_wire::ClusterKey;
+use starting::Starting;
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use watching::Watching;
+
+/// The largest command that is logged; a larger one is answered when the server's storage holds it.
+pub const REQUEST_BYTES_MAX: usize = 1 << 20;
+/// How often it is looked what the server is now.
+const DESCRIBE_INTERVAL: Nanos = Nanos::from_millis(250);
+/// How often metrics are published.
+const PUBLISH_INTERVAL: Nanos = Nanos::from_millis(250);
+/// After how long a replay is said to go on.
+const REPLAY_SAID_AFTER: Nanos = Nanos::from_secs(2);
+/// Nobody's session.
+const NO_SESSION: SessionHandle = SessionHandle::numbered(0);
+
+/// What the proxy is told at its start.
+#[derive(Debug, Clone)]
+pub struct ProxyConfig {
+    /// Where clients connect.
+    pub listeners: Vec<ListenerConfig>,
+    /// The server behind it.
+    pub service: RedisServiceConfig,
+    /// The file of the log.
+    pub log: PathBuf,
+    /// Its size when it is made.
+    pub log_bytes: u64,
+    /// Goes on with a server that another stood before since, or that does not know this log.
+    pub accept_server: bool,
+    /// What is outstanding at once.
+    pub ledger: LedgerConfig,
+    /// What a connection may do; its early rule is the listener's.
+    pub front: FrontConfig,
+    /// How many client connections there can be.
+    pub connections_max: usize,
+    /// How many of them can be tunnels.
+    pub tunnels_max: usize,
+    /// Where lines for the operator go.
+    pub notices: Notices,
+    /// How long a stop waits for what is on its way.
+    pub drain_ns_max: Nanos,
+    /// How long to look for events before sleeping, at most.
+    pub spin: Nanos,
+}
+
+impl ProxyConfig {
+    /// Defaults, with one listener.
+    pub fn new(address: SocketAddr, service: RedisServiceConfig, log: PathBuf) -> ProxyConfig {
+        let early = scotfree_resp::front::EarlyRule::Never;
+        ProxyConfig {
+            listeners: vec![ListenerConfig { address, early }],
+            service,
+            log,
+            log_bytes: 256 << 20,
+            accept_server: false,
+            ledger: LedgerConfig::default(),
+            front: FrontConfig { request_bytes_max: REQUEST_BYTES_MAX, ..FrontConfig::default() },
+            connections_max: 10_000,
+            tunnels_max: 2_048,
+            notices: Notices::default(),
+            drain_ns_max: Nanos::from_secs(3),
+            spin: Nanos(0),
+        }
+    }
+}
+
+/// Why a proxy cannot do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyError {
+    /// Its log cannot be used.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// Its server, or an address, cannot be used.
+    #[error(transparent)]
+    Server(#[from] SidecarError),
+    /// The server is not the one that this log belongs to.
+    #[error(
+        "{0}; nothing was changed. Give the log that belongs to this server (--log), or, to go on with what is there, \
+         --accept-server"
+    )]
+    Stranger(String),
+    /// The log has gaps that cannot be.
+    #[error(transparent)]
+    Torn(#[from] Torn),
+}
+
+impl From<std::io::Error> for ProxyError {
+    fn from(error: std::io::Error) -> ProxyError {
+        ProxyError::Server(SidecarError::Io(error))
+    }
+}
+
+/// The loop and what it owns.
+pub struct Proxy {
+    path: ProxyPath,
+    connections: Connections,
+    listeners: Vec<TcpListener>,
+    watching: Watching,
+    tunnels: TunnelListener,
+    service: RedisServiceConfig,
+    notices: Notices,
+    describe_at: Nanos,
+    log_trouble_said: bool,
+    drain_ns_max: Nanos,
+    drain_until: Option<Nanos>,
+}
+
+impl Proxy {
+    /// Opens the log and the server, and executes what the server lacks. None if somebody asks to stop meanwhile.
+    pub fn start(config: &ProxyConfig, stop: &Stop) -> Result<Option<Proxy>, ProxyError> {
+        let listeners = config.listeners.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
+        let mut log = ProxyLog::open(&config.log, config.log_bytes)?;
+        let mut service = config.service.clone();
+        // The log counts as a device, so early answers are to be had.
+        service.back.devices = Some(1);
+        service.back.last_epoch = (log.meta().epoch > 0 && !config.accept_server).then_some(log.meta().epoch);
+        let Some((redis, recovered)) = RedisService::start(&service, stop)? else { return Ok(None) };
+        service.back.last_epoch = Some(recovered.epoch.0);
+        let records = log.records()?;
+        let (updates, places) = updates_of(&records)?;
+        let positions = positions_of(log.meta().name, &recovered);
+        refuse_strangers(config, &log, &recovered, &positions, updates.is_empty())?;
+        log.note_epoch(recovered.epoch.0)?;
+        let found = Found { records: places, updates, positions };
+        let (ledger, lost) = Ledger::recover(config.ledger.clone(), &found)?;
+        config.notices.say(&text_of(config, &found, &recovered));
+        let mut path = ProxyPath::new(ledger, log, redis, session_base()?);
+        path.bury(&lost);
+        let mut watching = Watching::new(config.spin)?;
+        if !replay(&mut path, &mut watching, stop, &config.notices)? {
+            return Ok(None);
+        }
+        let key = SharedKey::from(random_key()?);
+        let tunnels = start_tunnels(&key, &service, config.tunnels_max)?;
+        let fronts_config = fronts_config(config, tunnels.address(), key);
+        let told = told(&path).unwrap_or_else(|| Told { description: Arc::default(), ahead_ms: 0 });
+        tunnels.serve(told.description.reserved_db);
+        let coverage = Coverage::new(fronts_config.session, told.description.devices);
+        let fronts = Fronts::new(&fronts_config, told, coverage);
+        watching.listen(&listeners)?;
+        let connections = Connections::new(&fronts_config, fronts, watching::FIRST_CONNECTION)?;
+        Ok(Some(Proxy {
+            path,
+            connections,
+            listeners,
+            watching,
+            tunnels,
+            service,
+            notices: config.notices.clone(),
+            describe_at: Nanos(0),
+            log_trouble_said: false,
+            drain_ns_max: config.drain_ns_max,
+            drain_until: None,
+        }))
+    }
+
+    /// Where clients connect, in the order of the configuration.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
+    /// By which the rules of early answers are changed while it runs.
+    pub fn early_rules(&self) -> EarlyRules {
+        self.connections.fronts.early_rules.clone()
+    }
+
+    /// What all connections have counted.
+    pub fn counters(&self) -> FrontCounters {
+        self.connections.fronts.counters()
+    }
+
+    /// Serves until somebody asks to stop.
+    pub fn run(&mut self, stop: &Stop, board: Option<&MetricsBoard>) -> Result<(), ProxyError> {
+        self.watching.stop_on(stop)?;
+        let mut text = MetricsText::new();
+        let mut publish_at = if board.is_some() { Nanos(0) } else { Nanos::MAX };
+        loop {
+            self.turn()?;
+            let now = now_monotonic();
+            self.look_around(now)?;
+            if let Some(board) = board.filter(|_| now >= publish_at) {
+                publish_at = now.plus(PUBLISH_INTERVAL);
+                self.publish(board, &mut text);
+            }
+            if stop.is_stopped() && self.drain_until.is_none() {
+                self.begin_drain(now)?;
+            }
+            if self.is_drained(now) {
+                return Ok(self.finish(now));
+            }
+            self.wait(now, publish_at)?;
+        }
+    }
+
+    /// Takes what clients have sent to the log and the server, and what came of it back.
+    fn turn(&mut self) -> Result<(), ProxyError> {
+        loop {
+            self.connections.fronts.submit(now_realtime(), &mut self.path);
+            self.path.turn();
+            self.connections.fronts.hear(now_realtime(), NO_SESSION, &mut self.path);
+            if !self.connections.send(self.watching.poller()) {
+                break;
+            }
+        }
+        // What has just been answered may have made room for what waits.
+        self.connections.fronts.submit(now_realtime(), &mut self.path);
+        self.keep_server()
+    }
+
+    /// Notices that the server is lost, or there again.
+    fn keep_server(&mut self) -> Result<(), ProxyError> {
+        if let Some(reason) = self.path.broken() {
+            let stopped = self.path.service().and_then(|service| service.stopped().cloned());
+            if let Some(reason) = stopped.filter(|reason| !reason.is_passing()) {
+                return Err(SidecarError::of_start(&self.service.redis, reason).into());
+            }
+            self.notices.alarm(&format!("{reason}; the log goes on, and the server is waited for"));
+            self.path.lose_server(Starting::begin(self.service.clone(), self.notices.clone())?);
+        }
+        let Some(started) = self.path.starting().and_then(Starting::result) else { return Ok(()) };
+        if let Some((service, recovered)) = started? {
+            self.service.back.last_epoch = Some(recovered.epoch.0);
+            self.path.log.note_epoch(recovered.epoch.0)?;
+            let positions = positions_of(self.path.log.meta().name, &recovered);
+            let before = self.path.ledger.counters().replayed;
+            self.path.regain_server(service, &positions);
+            let again = self.path.ledger.counters().replayed - before;
+            let epoch = recovered.epoch;
+            self.notices.alarm(&format!(
+                "the server is there again, epoch {epoch}; {again} writes are executed anew"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Says what an operator should know, and tells the fronts what the server is.
+    fn look_around(&mut self, now: Nanos) -> Result<(), ProxyError> {
+        if now < self.describe_at {
+            return Ok(());
+        }
+        self.describe_at = now.plus(DESCRIBE_INTERVAL);
+        if let Some(told) = told(&self.path) {
+            self.connections.fronts.learn(told);
+        }
+        if let Some(reason) = self.path.log.failure().filter(|_| !self.log_trouble_said) {
+            self.log_trouble_said = true;
+            self.notices.alarm(&format!(
+                "the log takes nothing more: {reason}; every write is answered when the server's storage holds it, \
+                 which is as safe and slower; mend it and restart the proxy"
+            ));
+        }
+        if let Some(text) = self.connections.say_refusals(now) {
+            self.notices.say(&text);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, now: Nanos, publish_at: Nanos) -> Result<(), ProxyError> {
+        let timers = [Some(publish_at), Some(self.describe_at), self.drain_until, self.path.next_turn()];
+        let timer = timers.into_iter().flatten().min().unwrap_or(Nanos::MAX);
+        let time = if self.path.has_work() { Nanos(0) } else { timer.since(now) };
+        self.watching.follow(&self.path)?;
+        for event in self.watching.wait(time)? {
+            match watching::listener_of(event) {
+                Some(index) => {
+                    let listener = self.listeners.get(index);
+                    if let Some(listener) = listener {
+                        self.connections.accept(listener, index, &mut self.path, self.watching.poller());
+                    }
+                }
+                None if event.key >= watching::FIRST_CONNECTION => self.connections.on_ready(event),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_drain(&mut self, now: Nanos) -> Result<(), ProxyError> {
+        self.drain_until = Some(now.plus(self.drain_ns_max));
+        self.watching.end_listening(&self.listeners)?;
+        self.listeners.clear();
+        self.connections.fronts.stop_reading();
+        self.connections.send(self.watching.poller());
+        Ok(())
+    }
+
+    fn is_drained(&self, now: Nanos) -> bool {
+        self.drain_until.is_some_and(|until| now >= until || self.connections.fronts.is_drained())
+    }
+
+    fn finish(&mut self, now: Nanos) {
+        let unanswered = self.connections.fronts.outstanding();
+        let after = self.drain_until.map_or(Nanos(0), |until| self.drain_ns_max.since(until.since(now)));
+        self.connections.close_all();
+        if unanswered > 0 {
+            self.notices.alarm(&Remainder { unanswered, unstable: 0 }.text(after));
+        }
+    }
+
+    fn publish(&self, board: &MetricsBoard, text: &mut MetricsText) {
+        text.clear();
+        self.connections.write_metrics(text);
+        write_metrics(&self.path, text);
+        if let Some(service) = self.path.service() {
+            service.write_metrics(text);
+        }
+        let (open, total, refused) = self.tunnels.counts();
+        text.gauge("scotfree_proxy_tunnels_open", "Tunnels open now, at the server's end", open);
+        text.counter("scotfree_proxy_tunnels_total", "Tunnels that have ended", total);
+        text.counter("scotfree_proxy_tunnels_refused_total", "Tunnels refused", refused);
+        board.publish(text, self.health());
+    }
+
+    fn health(&self) -> Health {
+        match self.path.service() {
+            _ if self.drain_until.is_some() => Health::NotServing("draining"),
+            None => Health::NotServing("the Redis server is not there"),
+            Some(_) if self.path.log.failure().is_some() => {
+                Health::NotServing("the log takes nothing more; writes wait for the server's storage")
+            }
+            Some(service) if !service.writes_allowed() => {
+                Health::NotServing("writes are refused; see the alarm")
+            }
+            Some(_) => Health::Serving,
+        }
+    }
+}
+
+fn write_metrics(path: &ProxyPath, text: &mut MetricsText) {
+    let counters = path.ledger.counters();
+    let (used, size) = path.log.used();
+    text.gauge("scotfree_proxy_outstanding", "Requests not dealt with", path.ledger.len());
+    text.gauge(
+        "scotfree_proxy_log_used_bytes",
+        "What live records take of the log, half of which is theirs",
+        used,
+    );
+    text.gauge("scotfree_proxy_log_bytes", "The size of the log", size);
+    text.gauge(
+        "scotfree_proxy_log_failed",
+        "1: the log takes nothing more",
+        u8::from(path.log.failure().is_some()),
+    );
+    for (name, help, value) in [
+        ("submitted_total", "Requests taken", counters.submitted),
+        ("completed_total", "Requests answered", counters.completed),
+        ("completed_early_total", "Of these, by the log alone", counters.completed_early),
+        ("held_total", "Answers that waited for the log or for storage", counters.held),
+        ("logged_total", "Updates handed to the log", counters.logged),
+        ("records_total", "Records of the log that held them", counters.records),
+        ("replayed_total", "Writes executed anew after a crash", counters.replayed),
+        ("lost_total", "Updates never executed, since a write before them was lost", counters.lost),
+        ("log_full_total", "Times when the log had no room", path.log.times_full()),
+        ("server_losses_total", "Times when the server was lost", path.server_losses),
+    ] {
+        text.counter(&format!("scotfree_proxy_{name}"), help, value);
+    }
+}
+
+/// What the server is now; none while it is away.
+fn told(path: &ProxyPath) -> Option<Told> {
+    let description = path.service()?.describe();
+    let ahead_ms = description.time_ms - (now_realtime().0 / 1_000_000) as i64;
+    Some(Told { description: Arc::new(description), ahead_ms })
+}
+
+/// The positions of this log's sessions.
+fn positions_of(name: LogName, recovered: &Recovered) -> BTreeMap<SessionId, SeqNum> {
+    let ours = recovered
+        .sessions
+        .iter()
+        .filter(|session| session.server_nonce == PROXY_MARK && session.client_nonce == name);
+    ours.map(|session| (session.session, session.position)).collect()
+}
+
+/// Refuses a server that is not the one that this log belongs to.
+fn refuse_strangers(
+    config: &ProxyConfig,
+    log: &ProxyLog,
+    recovered: &Recovered,
+    positions: &BTreeMap<SessionId, SeqNum>,
+    is_empty: bool,
+) -> Result<(), ProxyError> {
+    if config.accept_server {
+        return Ok(());
+    }
+    let (server, path) = (&config.service.redis, config.log.display());
+    if positions.is_empty() && !is_empty {
+        return Err(ProxyError::Stranger(format!(
+            "the log {path} holds updates, and the Redis server at {server} does not know it: its data was lost or \
+             replaced, or it is another server"
+        )));
+    }
+    let name = log.meta().name;
+    let others = recovered
+        .sessions
+        .iter()
+        .any(|session| session.server_nonce == PROXY_MARK && session.client_nonce != name);
+    if others && log.meta().epoch == 0 {
+        return Err(ProxyError::Stranger(format!(
+            "another log stood before the Redis server at {server}, and may hold acknowledged updates that the server \
+             does not have; {path} is not it"
+        )));
+    }
+    Ok(())
+}
+
+fn text_of(config: &ProxyConfig, found: &Found<'_>, recovered: &Recovered) -> String {
+    let applied = found.positions.values().max().copied().unwrap_or(SeqNum(0));
+    let behind = found.updates.iter().filter(|update| update.seq > applied).count();
+    format!(
+        "epoch {}, log {}: {} updates in it, {behind} of them not executed yet; stable: {}",
+        recovered.epoch,
+        config.log.display(),
+        found.updates.len(),
+        recovered.method.text()
+    )
+}
+
+/// Executes what the log holds and the server lacks; false if somebody asked to stop.
+fn replay(
+    path: &mut ProxyPath,
+    watching: &mut Watching,
+    stop: &Stop,
+    notices: &Notices,
+) -> Result<bool, ProxyError> {
+    let mut say_at = now_monotonic().plus(REPLAY_SAID_AFTER);
+    loop {
+        path.turn();
+        if let Some(reason) = path.broken() {
+            let lost = scotfree_resp::back::StopReason::Lost(reason);
+            return Err(SidecarError::Server { redis: "the start".to_owned(), reason: lost }.into());
+        }
+        if path.ledger.is_executed() {
+            return Ok(true);
+        }
+        if stop.is_stopped() {
+            return Ok(false);
+        }
+        let now = now_monotonic();
+        if now >= say_at {
+            say_at = now.plus(REPLAY_SAID_AFTER);
+            notices.say(&format!("{} updates of the log are still to be executed", path.ledger.unexecuted()));
+        }
+        let timer =
+            path.next_turn().map_or(REPLAY_SAID_AFTER, |at| at.since(now)).min(Nanos::from_millis(100));
+        watching.follow(path)?;
+        watching.wait(timer)?;
+    }
+}
+
+fn start_tunnels(
+    key: &SharedKey,
+    service: &RedisServiceConfig,
+    tunnels_max: usize,
+) -> Result<TunnelListener, ProxyError> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let options = TunnelOptions { cluster_key: key.clone(), redis: service.redis.clone(), tunnels_max };
+    TunnelListener::start(address, options)
+        .map_err(|error| SidecarError::Listen { address, what: "tunnels", error }.into())
+}
+
+/// What the fronts are told: the way to the server is this process', so requests need no packing.
+fn fronts_config(config: &ProxyConfig, tunnel: SocketAddr, key: SharedKey) -> ClientSidecarConfig {
+    let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let mut common = ClientSidecarConfig::new(nowhere, nowhere, nowhere, key);
+    common.listeners.clone_from(&config.listeners);
+    common.tunnel = Some(tunnel);
+    common.front = config.front.clone();
+    common.connections_max = config.connections_max;
+    common.tunnels_max = config.tunnels_max;
+    common.notices = config.notices.clone();
+    common.pacing = Pacing { packs: false, departures_max: usize::MAX, reads_max: usize::MAX };
+    common
+}
+
+fn random_key() -> Result<ClusterKey, ProxyError> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(SidecarError::Random)?;
+    Ok(ClusterKey::from_bytes(bytes))
+}
+
+/// Where the numbers of this run's sessions begin: no other's are near.
+fn session_base() -> Result<u64, ProxyError> {
+    let random = getrandom::u64().map_err(SidecarError::Random)?;
+    Ok(random >> 1 << 20 >> 1)
+}
+
+/// Waits for a duration in nanoseconds.
+fn duration(time: Nanos) -> Duration {
+    Duration::from_nanos(time.0)
+}

@@ -1,0 +1,259 @@
+//! The log of a proxy: records in a domain on disk, and whose they are.
+//!
+//! Invariant: a log that broke takes nothing more and says so once; what it reported until then is kept.
+
+use scotfree_core::{SeqNum, SessionId, Token};
+use scotfree_io::disk::{DiskConfig, DiskDomain};
+use scotfree_io::{DomainError, PersistenceDomain};
+use scotfree_proxy::{Ledger, LoggedUpdate, RecordError, RecordReader};
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::RawFd;
+use std::path::Path;
+
+/// What the meta data of a proxy's log begin with; the last byte is the version.
+const MAGIC: [u8; 8] = *b"SCOTPXY\x01";
+/// Names a completion that is no record's: everything erased before it is gone.
+const FLUSH: u64 = 1 << 63;
+/// The largest record: one request of [`super::REQUEST_BYTES_MAX`] with its head, or many small ones.
+const RECORD_BYTES_MAX: usize = 2 << 20;
+/// How many bytes wait for the next write.
+const GROUP_BYTES_MAX: usize = 8 << 20;
+/// The smallest log that takes such a record, which is an eighth of it.
+pub const LOG_BYTES_MIN: u64 = 8 * (RECORD_BYTES_MAX as u64 + 4096);
+
+/// By which a log and its sessions at the server are told from others.
+pub type LogName = [u8; 16];
+
+/// Why a log cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The file cannot be.
+    #[error(transparent)]
+    Domain(#[from] DomainError),
+    /// It belongs to something else.
+    #[error("this log was not written by `scot proxy`; nothing in it was changed: choose another file")]
+    Foreign,
+    /// It contradicts itself.
+    #[error("the log is damaged: {0}; nothing in it was changed")]
+    Damaged(RecordError),
+    /// The system gave no random numbers.
+    #[error("no random numbers: {0}")]
+    Random(getrandom::Error),
+}
+
+/// What a log is called, and what it knows of its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogMeta {
+    /// Its name.
+    pub name: LogName,
+    /// The server's last incarnation that this log has stood before; 0 if there was none.
+    pub epoch: u32,
+}
+
+/// A log that is open.
+pub struct ProxyLog {
+    domain: DiskDomain,
+    meta: LogMeta,
+    completed: Vec<Token>,
+    /// Sessions that the server may forget when the erasures of this number are durable.
+    ended: VecDeque<(u64, SessionId)>,
+    flushes: u64,
+    failed: Option<String>,
+    is_full: bool,
+    times_full: u64,
+}
+
+impl ProxyLog {
+    /// Opens the log at `path`, or makes it with `bytes`.
+    pub fn open(path: &Path, bytes: u64) -> Result<ProxyLog, LogError> {
+        let config = DiskConfig {
+            log_bytes: bytes.max(LOG_BYTES_MIN),
+            record_bytes_max: RECORD_BYTES_MAX,
+            group_bytes_max: GROUP_BYTES_MAX,
+            ..DiskConfig::default()
+        };
+        let domain = DiskDomain::open(path, &config)?;
+        let meta = match read_meta(domain.meta()) {
+            Some(meta) => meta,
+            None if domain.meta().is_empty() => {
+                let mut name = LogName::default();
+                getrandom::fill(&mut name).map_err(LogError::Random)?;
+                LogMeta { name, epoch: 0 }
+            }
+            None => return Err(LogError::Foreign),
+        };
+        Ok(ProxyLog {
+            domain,
+            meta,
+            completed: Vec::new(),
+            ended: VecDeque::new(),
+            flushes: 0,
+            failed: None,
+            is_full: false,
+            times_full: 0,
+        })
+    }
+
+    /// What it is called, and what it knows of its server.
+    pub fn meta(&self) -> LogMeta {
+        self.meta
+    }
+
+    /// Notes the server's incarnation; durable when this returns.
+    pub fn note_epoch(&mut self, epoch: u32) -> Result<(), LogError> {
+        self.meta.epoch = epoch;
+        let meta = [&MAGIC[..], &self.meta.name, &epoch.to_le_bytes()].concat();
+        Ok(self.domain.set_meta(&meta)?)
+    }
+
+    /// All records in the log, by name.
+    pub fn records(&self) -> Result<BTreeMap<u64, Vec<u8>>, LogError> {
+        let mut records = BTreeMap::new();
+        self.domain.scan(&mut |token, record| drop(records.insert(token.0, record.to_vec())))?;
+        Ok(records)
+    }
+
+    /// Hands over what the ledger has for the log, and lets the log forget what may be forgotten.
+    pub fn take_from(&mut self, ledger: &mut Ledger) {
+        if self.failed.is_some() {
+            return;
+        }
+        let moved = self.submit_all(ledger).and_then(|()| self.erase_all(ledger));
+        if let Err(error) = moved {
+            self.failed = Some(error.to_string());
+        }
+    }
+
+    fn submit_all(&mut self, ledger: &mut Ledger) -> Result<(), DomainError> {
+        while let Some((name, bytes)) = ledger.next_record() {
+            match self.domain.submit(Token(name.0), bytes) {
+                Ok(()) => ledger.record_taken(),
+                Err(DomainError::Full { .. }) => {
+                    self.times_full += u64::from(!self.is_full);
+                    self.is_full = true;
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+            self.is_full = false;
+        }
+        Ok(())
+    }
+
+    fn erase_all(&mut self, ledger: &mut Ledger) -> Result<(), DomainError> {
+        while let Some(name) = ledger.next_trim() {
+            self.domain.erase(Token(name.0))?;
+        }
+        let before = self.ended.len();
+        while let Some(session) = ledger.next_ended() {
+            self.ended.push_back((self.flushes + 1, session));
+        }
+        if self.ended.len() > before {
+            self.flushes += 1;
+            self.domain.flush_erasures(Token(FLUSH | self.flushes));
+        }
+        Ok(())
+    }
+
+    /// Tells the ledger what is logged; `forget` is called with the sessions that the server may forget.
+    pub fn tell(&mut self, ledger: &mut Ledger, forget: &mut dyn FnMut(SessionId)) {
+        let mut completed = std::mem::take(&mut self.completed);
+        completed.clear();
+        if let Err(error) = self.domain.completions(&mut completed) {
+            self.failed.get_or_insert(error.to_string());
+        }
+        let (flushes, records): (Vec<&Token>, Vec<&Token>) =
+            completed.iter().partition(|token| token.0 & FLUSH != 0);
+        if let Some(last) = records.last() {
+            ledger.on_logged(SeqNum(last.0));
+        }
+        let flushed = flushes.last().map_or(0, |token| token.0 & !FLUSH);
+        while let Some((_, session)) = self.ended.front().copied().filter(|(number, _)| *number <= flushed) {
+            self.ended.pop_front();
+            forget(session);
+        }
+        self.completed = completed;
+    }
+
+    /// Why nothing more is logged, if so.
+    pub fn failure(&self) -> Option<&str> {
+        self.failed.as_deref()
+    }
+
+    /// Whether the last record had no room.
+    pub fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// How often the log has had no room.
+    pub fn times_full(&self) -> u64 {
+        self.times_full
+    }
+
+    /// What live records take, and the size of the log.
+    pub fn used(&self) -> (u64, u64) {
+        (self.domain.live_bytes(), self.domain.log_bytes())
+    }
+
+    /// Readable when something is logged.
+    pub fn fd(&self) -> Option<RawFd> {
+        self.domain.completion_fd()
+    }
+}
+
+/// All updates in records, in order, and the first and last places of each.
+#[allow(clippy::type_complexity)] // Two lists, taken apart at once.
+pub fn updates_of(
+    records: &BTreeMap<u64, Vec<u8>>,
+) -> Result<(Vec<LoggedUpdate<'_>>, Vec<(SeqNum, SeqNum)>), LogError> {
+    let (mut updates, mut places) = (Vec::new(), Vec::new());
+    for record in records.values() {
+        let from = updates.len();
+        for update in RecordReader::new(record).map_err(LogError::Damaged)? {
+            updates.push(update.map_err(LogError::Damaged)?);
+        }
+        if let [first, .., last] | [first @ last] = &updates[from..] {
+            places.push((first.seq, last.seq));
+        }
+    }
+    if !updates.is_sorted_by(|before, behind| before.seq < behind.seq) {
+        return Err(LogError::Damaged(RecordError::Order));
+    }
+    Ok((updates, places))
+}
+
+fn read_meta(meta: &[u8]) -> Option<LogMeta> {
+    let (name, epoch) = meta.strip_prefix(&MAGIC)?.split_first_chunk::<16>()?;
+    Some(LogMeta { name: *name, epoch: u32::from_le_bytes(epoch.try_into().ok()?) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_keeps_its_name_and_what_it_knows_of_its_server() {
+        let name = std::array::from_fn(|index| index as u8);
+        let bytes = [&MAGIC[..], &name, &7_u32.to_le_bytes()].concat();
+        assert_eq!(read_meta(&bytes), Some(LogMeta { name, epoch: 7 }));
+        for length in 0..bytes.len() {
+            assert_eq!(read_meta(&bytes[..length]), None, "{length}");
+        }
+    }
+
+    #[test]
+    fn records_that_contradict_each_other_are_damage() {
+        let record = |seq| {
+            let mut writer = scotfree_proxy::RecordWriter::default();
+            let (session, behind) = (SessionId(1), SeqNum(0));
+            writer.add(&LoggedUpdate { seq: SeqNum(seq), session, behind, payload: b"x" });
+            writer.bytes().to_vec()
+        };
+        let right = BTreeMap::from([(3, record(3)), (9, record(9))]);
+        let (updates, places) = updates_of(&right).expect("they are in order");
+        assert_eq!(updates.len(), 2);
+        assert_eq!(places, [(SeqNum(3), SeqNum(3)), (SeqNum(9), SeqNum(9))]);
+        let wrong = BTreeMap::from([(3, record(9)), (9, record(3))]);
+        assert!(matches!(updates_of(&wrong), Err(LogError::Damaged(RecordError::Order))));
+    }
+}

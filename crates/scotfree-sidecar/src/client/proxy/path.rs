@@ -1,0 +1,364 @@
+//! What is between the clients and the server in a proxy: the ledger, its log, and the service, in one thread.
+//!
+//! Invariant: what the ledger says is carried out in the turn in which it says it; a server that is lost is waited for
+//! in another thread, and the log goes on.
+
+use super::log::{LogName, ProxyLog};
+use super::starting::Starting;
+use crate::server::RedisService;
+use scotfree_core::{DeviceId, Epoch, Nanos, SeqNum, SessionId};
+use scotfree_io::now_monotonic;
+use scotfree_proxy::{Access, Answered, Completion, Ledger, Lost, Submission, Unsubmitted};
+use scotfree_resp::classes::{key_hash, touches, Touches};
+use scotfree_resp::payload::{CommandReader, RequestFlags, RequestHead, REQUEST_HEAD_BYTES};
+use scotfree_rpc::{
+    CallLabel, ClientEvent, CompletedBy, DeadLetter, Execution, Handler, Replies, Reply, Report, Service,
+    SessionHandle, SessionOptions, StartError, Upstream, Watch,
+};
+use scotfree_session::{
+    ClosedReason, DeadLetterReason, Mode, RecoveredSession, Request, RequestKind, SubmitError,
+};
+use scotfree_wire::CloseReason;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// What the sessions of proxies are known by at the server, in the place of a server's nonce.
+pub(super) const PROXY_MARK: [u8; 16] = *b"scotfree proxy 1";
+/// How many sessions there may be.
+const SESSIONS_MAX: usize = 16_384;
+
+/// What is to be told to the fronts.
+enum Event {
+    Opened(SessionHandle, SessionId),
+    Completed(Completion),
+    Closed(SessionHandle, CloseReason, u64),
+}
+
+/// Sessions as the fronts name them, and as the server does.
+#[derive(Default)]
+struct Names {
+    by_handle: BTreeMap<SessionHandle, SessionId>,
+    by_id: BTreeMap<SessionId, SessionHandle>,
+    /// Those whose record is being stored.
+    opening: BTreeSet<SessionId>,
+    /// Those whose connection has a state at the server that is lost with it.
+    with_state: BTreeSet<SessionId>,
+    begun: u64,
+}
+
+impl Names {
+    fn remove(&mut self, session: SessionId) -> Option<SessionHandle> {
+        self.opening.remove(&session);
+        self.with_state.remove(&session);
+        let handle = self.by_id.remove(&session)?;
+        self.by_handle.remove(&handle);
+        Some(handle)
+    }
+}
+
+/// The way from the fronts to the server and back.
+pub(super) struct ProxyPath {
+    pub ledger: Ledger,
+    pub log: ProxyLog,
+    server: Server,
+    name: LogName,
+    /// What the numbers of this run's sessions begin at.
+    session_base: u64,
+    names: Names,
+    replies: Replies,
+    events: VecDeque<Event>,
+    /// The reply that was passed on last.
+    told: Vec<u8>,
+    reader: CommandReader,
+    pub server_losses: u64,
+}
+
+/// The server, or who waits for it.
+enum Server {
+    There(Box<RedisService>),
+    Away(Starting),
+}
+
+impl ProxyPath {
+    /// A path whose server is there.
+    pub fn new(ledger: Ledger, log: ProxyLog, service: RedisService, session_base: u64) -> ProxyPath {
+        ProxyPath {
+            ledger,
+            name: log.meta().name,
+            log,
+            server: Server::There(Box::new(service)),
+            session_base,
+            names: Names::default(),
+            replies: Replies::new(),
+            events: VecDeque::new(),
+            told: Vec::new(),
+            reader: CommandReader::default(),
+            server_losses: 0,
+        }
+    }
+
+    /// The server, if it is there.
+    pub fn service(&self) -> Option<&RedisService> {
+        match &self.server {
+            Server::There(service) => Some(service),
+            Server::Away(_) => None,
+        }
+    }
+
+    /// Why the server serves no longer, if that has just come out.
+    pub fn broken(&self) -> Option<String> {
+        self.service().and_then(|service| service.broken())
+    }
+
+    /// Gives the lost server up: its successor is awaited.
+    pub fn lose_server(&mut self, starting: Starting) {
+        self.server_losses += 1;
+        self.server = Server::Away(starting);
+        // What these connections had at the server is lost with it.
+        for session in std::mem::take(&mut self.names.with_state) {
+            self.fail(session, CloseReason::ServerFailed);
+        }
+    }
+
+    /// Who waits for the server.
+    pub fn starting(&self) -> Option<&Starting> {
+        match &self.server {
+            Server::There(_) => None,
+            Server::Away(starting) => Some(starting),
+        }
+    }
+
+    /// The server is there again, and the positions of this log's sessions are these.
+    pub fn regain_server(&mut self, service: RedisService, positions: &BTreeMap<SessionId, SeqNum>) {
+        self.server = Server::There(Box::new(service));
+        let unknown: Vec<SessionId> = self
+            .names
+            .by_id
+            .keys()
+            .copied()
+            .filter(|session| !positions.contains_key(session) && !self.names.opening.contains(session))
+            .collect();
+        for session in unknown {
+            self.fail(session, CloseReason::UnknownSession);
+        }
+        let lost = self.ledger.begin_again(positions);
+        self.bury(&lost);
+        for session in self.names.opening.clone() {
+            self.record(session);
+        }
+    }
+
+    /// Keeps updates that are never executed where an operator finds them.
+    pub fn bury(&mut self, lost: &[Lost]) {
+        let Server::There(service) = &mut self.server else { return };
+        for Lost { session, seq, payload } in lost {
+            let reason = DeadLetterReason::BehindGap;
+            service.dead_letter(&DeadLetter { session: *session, seq: *seq, reason, payload });
+        }
+    }
+
+    /// Logs, executes, and takes what has come of it.
+    pub fn turn(&mut self) {
+        // First of all: the medium takes longest.
+        self.log.take_from(&mut self.ledger);
+        self.execute();
+        self.absorb();
+        let (names, server, events) = (&mut self.names, &mut self.server, &mut self.events);
+        self.log.tell(&mut self.ledger, &mut |session| forget(session, names, server, events));
+        while let Some(completion) = self.ledger.next_completion() {
+            self.events.push_back(Event::Completed(completion));
+        }
+    }
+
+    fn execute(&mut self) {
+        let Server::There(service) = &mut self.server else { return };
+        while let Some(run) = self.ledger.next_run() {
+            service.execute(
+                &Execution {
+                    ticket: run.seq.0,
+                    session: run.session,
+                    seq: run.seq,
+                    kind: run.kind,
+                    payload: run.payload,
+                },
+                &mut self.replies,
+            );
+        }
+        service.poll(self.ledger.wants_stable() || !self.names.opening.is_empty(), &mut self.replies);
+    }
+
+    fn absorb(&mut self) {
+        let mut index = 0;
+        while let Some(report) = self.replies.report(index) {
+            index += 1;
+            match report {
+                Report::Reply { ticket, start, end, failed, .. } => {
+                    self.ledger.on_reply(SeqNum(ticket), self.replies.bytes(start, end), failed);
+                }
+                Report::Stable { ticket } => self.ledger.on_stable(SeqNum(ticket)),
+                Report::SessionRecorded(session) => self.opened(session),
+                Report::SessionFailed(session) => self.fail(session, CloseReason::ServerFailed),
+                Report::SessionRefused(session) => self.fail(session, CloseReason::NoMemory),
+                Report::StableAsAnswered | Report::SessionDeleted(_) => {}
+            }
+        }
+        self.replies.clear();
+    }
+
+    fn opened(&mut self, session: SessionId) {
+        if !self.names.opening.remove(&session) {
+            return;
+        }
+        if let Some(handle) = self.names.by_id.get(&session) {
+            self.ledger.open_session(session);
+            self.events.push_back(Event::Opened(*handle, session));
+        }
+    }
+
+    fn fail(&mut self, session: SessionId, reason: CloseReason) {
+        let (unknown, lost) = self.ledger.fail_session(session);
+        self.bury(&lost);
+        if let Some(handle) = self.names.remove(session) {
+            self.events.push_back(Event::Closed(handle, reason, unknown));
+        }
+    }
+
+    fn record(&mut self, session: SessionId) {
+        let Server::There(service) = &mut self.server else { return };
+        let record = RecoveredSession {
+            session,
+            epoch: Epoch(1),
+            client_nonce: self.name,
+            server_nonce: PROXY_MARK,
+            position: SeqNum(0),
+        };
+        service.record_session(&record, &mut self.replies);
+    }
+
+    // ---- waiting
+
+    /// Whether another turn would find something to do.
+    pub fn has_work(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Appends what the path waits for.
+    pub fn watches(&self, out: &mut Vec<Watch>) {
+        match &self.server {
+            Server::There(service) => service.watches(out),
+            Server::Away(starting) => out.push(starting.watch()),
+        }
+        if let Some(fd) = self.log.fd() {
+            out.push(Watch { fd, generation: u64::MAX - 1, readable: true, writable: false });
+        }
+    }
+
+    /// When to turn again even if nothing happens.
+    pub fn next_turn(&self) -> Option<Nanos> {
+        let full = self.log.is_full().then(|| now_monotonic().plus(Nanos::from_millis(1)));
+        [full, self.service().and_then(Handler::next_poll)].into_iter().flatten().min()
+    }
+
+    fn access(&mut self, kind: RequestKind, payload: &[u8]) -> Access {
+        let Ok(head) = RequestHead::parse(payload) else { return Access::Any };
+        let has = |flags| head.flags.has(flags);
+        if kind == RequestKind::Read && (has(RequestFlags::DESCRIBE) || has(RequestFlags::PART)) {
+            return Access::None;
+        }
+        if has(RequestFlags::TRANSACTION) || head.flags.is_partial() {
+            return Access::Any;
+        }
+        match self.reader.read(payload, REQUEST_HEAD_BYTES) {
+            Ok(Some((args, _))) => match touches(args) {
+                Touches::Nothing => Access::None,
+                Touches::Key(key) => Access::Key(key_hash(head.db, Some(key))),
+                Touches::Anything => Access::Any,
+            },
+            // A connection that is gone.
+            Ok(None) => Access::None,
+            Err(_) => Access::Any,
+        }
+    }
+}
+
+/// The server may forget a session.
+fn forget(session: SessionId, names: &mut Names, server: &mut Server, events: &mut VecDeque<Event>) {
+    if let Server::There(service) = server {
+        service.delete_session(session, &mut Replies::new());
+    }
+    if let Some(handle) = names.remove(session) {
+        events.push_back(Event::Closed(handle, CloseReason::ByClient, 0));
+    }
+}
+
+impl Upstream for ProxyPath {
+    fn start_session(&mut self, _options: SessionOptions) -> Result<SessionHandle, StartError> {
+        if self.names.by_id.len() >= SESSIONS_MAX {
+            return Err(StartError::TooMany { sessions_max: SESSIONS_MAX });
+        }
+        self.names.begun += 1;
+        let handle = SessionHandle::numbered(self.names.begun);
+        let session = SessionId(self.session_base.wrapping_add(self.names.begun));
+        self.names.by_handle.insert(handle, session);
+        self.names.by_id.insert(session, handle);
+        self.names.opening.insert(session);
+        self.record(session);
+        Ok(handle)
+    }
+
+    fn end_session(&mut self, session: SessionHandle) {
+        if let Some(session) = self.names.by_handle.get(&session) {
+            self.ledger.end_session(*session);
+        }
+    }
+
+    fn submit(
+        &mut self,
+        session: SessionHandle,
+        request: Request<'_>,
+        _label: CallLabel,
+    ) -> Result<SeqNum, SubmitError> {
+        let session = *self.names.by_handle.get(&session).ok_or(SubmitError::Closed)?;
+        if self.names.opening.contains(&session) {
+            return Err(SubmitError::NotOpen);
+        }
+        let access = self.access(request.kind, request.payload);
+        let head = RequestHead::parse(request.payload).unwrap_or_default();
+        if head.flags.has(RequestFlags::PRIVATE) || head.flags.is_partial() {
+            self.names.with_state.insert(session);
+        }
+        let Request { kind, mode, payload, .. } = request;
+        let submission = Submission { session, kind, early: mode == Mode::Early, access, payload };
+        self.ledger.submit(&submission).map_err(|error| match error {
+            Unsubmitted::NoSession => SubmitError::Closed,
+            Unsubmitted::WindowFull => SubmitError::WindowFull,
+        })
+    }
+
+    fn next_event(&mut self) -> Option<ClientEvent<'_>> {
+        loop {
+            match self.events.pop_front()? {
+                Event::Opened(session, id) => {
+                    return Some(ClientEvent::Opened { session, id, window: u32::MAX });
+                }
+                Event::Closed(session, reason, unknown_count) => {
+                    let reason = ClosedReason::Server(reason);
+                    return Some(ClientEvent::Closed { session, reason, unknown_count });
+                }
+                Event::Completed(completion) => {
+                    let Some(session) = self.names.by_id.get(&completion.session).copied() else { continue };
+                    let seq = completion.seq;
+                    let (answered_by, bytes, failed) = match completion.answered {
+                        Answered::ByLog => (CompletedBy::Device(DeviceId(0)), None, false),
+                        Answered::Gone => (CompletedBy::ServerAck, None, false),
+                        Answered::ByServer(bytes, failed) => {
+                            self.told = bytes;
+                            (CompletedBy::Server, Some(self.told.as_slice()), failed)
+                        }
+                    };
+                    let reply = Reply { seq, answered_by, bytes, failed };
+                    return Some(ClientEvent::Completed { session, reply });
+                }
+            }
+        }
+    }
+}

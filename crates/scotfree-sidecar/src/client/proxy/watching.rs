@@ -1,0 +1,110 @@
+//! What a proxy waits for: clients, the server's connections, the log, and the word to stop.
+//!
+//! Invariant: what the poller watches is what was wanted at the last wait.
+
+use super::duration;
+use super::path::ProxyPath;
+use scotfree_core::Nanos;
+use scotfree_io::{Event, Interest, Poller};
+use scotfree_rpc::{Stop, Watch};
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, RawFd};
+
+/// The poller's keys.
+const STOP_KEY: u64 = 0;
+const PATH_KEY: u64 = 1;
+const LISTENER_KEY: u64 = 2;
+/// Those of connections are larger.
+pub(super) const FIRST_CONNECTION: u64 = LISTENER_KEY + super::super::LISTENERS_MAX as u64;
+/// How many descriptors one wait reports.
+const EVENTS_MAX: usize = 256;
+
+/// The poller.
+pub(super) struct Watching {
+    poller: Poller,
+    watched: Vec<Watch>,
+    wanted: Vec<Watch>,
+    stops: Option<RawFd>,
+    ready: Vec<Event>,
+}
+
+/// Which listener an event is of.
+pub(super) fn listener_of(event: Event) -> Option<usize> {
+    (LISTENER_KEY..FIRST_CONNECTION).contains(&event.key).then(|| (event.key - LISTENER_KEY) as usize)
+}
+
+impl Watching {
+    /// Watches nothing; looks for up to `spin` before it sleeps.
+    pub fn new(spin: Nanos) -> io::Result<Watching> {
+        let mut poller = Poller::new(EVENTS_MAX)?;
+        poller.spin_for(spin);
+        Ok(Watching { poller, watched: Vec::new(), wanted: Vec::new(), stops: None, ready: Vec::new() })
+    }
+
+    /// For clients' sockets.
+    pub fn poller(&self) -> &Poller {
+        &self.poller
+    }
+
+    /// Wakes for new clients.
+    pub fn listen(&self, listeners: &[TcpListener]) -> io::Result<()> {
+        for (index, listener) in listeners.iter().enumerate() {
+            self.poller.add(listener.as_raw_fd(), LISTENER_KEY + index as u64, Interest::Read)?;
+        }
+        Ok(())
+    }
+
+    /// Wakes when somebody asks to stop.
+    pub fn stop_on(&mut self, stop: &Stop) -> io::Result<()> {
+        self.stops = Some(stop.poll_fd());
+        self.poller.add(stop.poll_fd(), STOP_KEY, Interest::Read)
+    }
+
+    /// Wakes for no new client, nor for the word to stop, which was heard.
+    pub fn end_listening(&mut self, listeners: &[TcpListener]) -> io::Result<()> {
+        for listener in listeners {
+            self.poller.remove(listener.as_raw_fd())?;
+        }
+        self.stops.take().map_or(Ok(()), |fd| self.poller.remove(fd))
+    }
+
+    /// Watches what the path wants to be watched.
+    pub fn follow(&mut self, path: &ProxyPath) -> io::Result<()> {
+        let mut wanted = std::mem::take(&mut self.wanted);
+        wanted.clear();
+        path.watches(&mut wanted);
+        if wanted != self.watched {
+            for gone in self.watched.iter().filter(|old| !wanted.iter().any(|new| new.fd == old.fd)) {
+                // It was closed, most likely: then the poller has forgotten it already.
+                let _ = self.poller.remove(gone.fd);
+            }
+            for new in wanted.iter().filter(|new| !self.watched.contains(new)) {
+                watch(&self.poller, *new)?;
+            }
+        }
+        self.wanted = std::mem::replace(&mut self.watched, wanted);
+        Ok(())
+    }
+
+    /// Waits for at most `time`; what is ready.
+    pub fn wait(&mut self, time: Nanos) -> io::Result<Vec<Event>> {
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.clear();
+        ready.extend_from_slice(self.poller.wait(Some(duration(time)))?);
+        Ok(ready)
+    }
+}
+
+/// Watches a descriptor, whether or not it is watched already.
+fn watch(poller: &Poller, watch: Watch) -> io::Result<()> {
+    let interest = match (watch.readable, watch.writable) {
+        (true, true) => Interest::ReadWrite,
+        (false, true) => Interest::Write,
+        (true | false, false) => Interest::Read,
+    };
+    match poller.modify(watch.fd, PATH_KEY, interest) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => poller.add(watch.fd, PATH_KEY, interest),
+        other => other,
+    }
+}
