@@ -208,6 +208,12 @@ impl DiskDomain {
         self.counters
     }
 
+    /// As [`PersistenceDomain::write_waiting`], for an owner who has better things to do now than to wait for the
+    /// medium: the thread writes.
+    pub fn write_by_thread(&self) {
+        self.commit.write_due_by_thread();
+    }
+
     /// The size of the ring.
     pub fn log_bytes(&self) -> u64 {
         self.commit.medium().log_bytes

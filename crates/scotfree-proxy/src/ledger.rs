@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How many places may be missing between two updates of a log.
 const GAP_MAX: u64 = 1 << 24;
+/// Behind how many requests without a read reads are no longer expected.
+const READ_LATELY: u64 = 256;
 
 /// What the machine is told at its start.
 #[derive(Debug, Clone)]
@@ -265,6 +267,8 @@ pub struct Ledger {
     held_until_safe: BTreeSet<(u64, u64)>,
     held_until_stable: BTreeSet<(u64, u64)>,
     ready: VecDeque<u64>,
+    /// The last read.
+    read_last: u64,
     /// The first and last places of the records that were handed over and are not trimmed.
     records: VecDeque<(SeqNum, SeqNum)>,
     counters: LedgerCounters,
@@ -294,6 +298,7 @@ impl Ledger {
             held_until_safe: BTreeSet::new(),
             held_until_stable: BTreeSet::new(),
             ready: VecDeque::new(),
+            read_last: 0,
             records: found.records.iter().copied().collect(),
             counters: LedgerCounters::default(),
         };
@@ -332,7 +337,7 @@ impl Ledger {
         let early = early && kind == RequestKind::Update;
         let (mut needs_safe, mut needs_stable) = seen;
         match kind {
-            RequestKind::Read => {}
+            RequestKind::Read => self.read_last = seq,
             RequestKind::Update => {
                 // Its own record, and no gap before it: after a crash it is executed only behind no lost write.
                 needs_safe = seq;
@@ -611,6 +616,18 @@ impl Ledger {
     /// How many are still to be executed, or have no answer.
     pub fn unexecuted(&self) -> usize {
         self.entries.iter().filter(|entry| !entry.is_answered()).count()
+    }
+
+    /// Whether of what is to be executed next nobody waits for the server's answer.
+    pub fn runs_wait_for_log_alone(&self) -> bool {
+        let from = self.run_next.max(self.first) - self.first;
+        let mut waiting = self.entries.iter().skip(from as usize).peekable();
+        waiting.peek().is_some() && waiting.all(|entry| entry.early)
+    }
+
+    /// Whether one of the last requests was a read: who reads should not wait while a log is written.
+    pub fn has_read_lately(&self) -> bool {
+        self.next() - self.read_last < READ_LATELY
     }
 
     /// Whether somebody waits for storage.

@@ -37,6 +37,13 @@ impl Medium {
     }
 }
 
+/// On whose thread a write is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    Owner,
+    Thread,
+}
+
 /// What the owner and the thread share.
 pub struct Commit {
     medium: Medium,
@@ -47,6 +54,8 @@ pub struct Commit {
     written: Condvar,
     /// Set when there is something to report, so that asking costs no lock.
     reported: AtomicBool,
+    /// Set when the descriptor is readable: what the owner has written itself it knows of.
+    signalled: AtomicBool,
     eventfd: OwnedFd,
 }
 
@@ -66,6 +75,7 @@ impl Commit {
             work: Condvar::new(),
             written: Condvar::new(),
             reported: AtomicBool::new(false),
+            signalled: AtomicBool::new(false),
             eventfd,
         });
         let shared = Arc::clone(&commit);
@@ -108,7 +118,7 @@ impl Commit {
             self.wake(queue);
             return false;
         }
-        drop(self.write(queue));
+        drop(self.write(queue, Writer::Owner));
         true
     }
 
@@ -126,9 +136,20 @@ impl Commit {
         // After a failure the descriptor stays readable: the error is still to be fetched.
         if !queue.has_failed() {
             self.reported.store(false, Ordering::Release);
-            event::eventfd_clear(&self.eventfd);
+            // Relaxed: both are changed under the lock only.
+            if self.signalled.swap(false, Ordering::Relaxed) {
+                event::eventfd_clear(&self.eventfd);
+            }
         }
         Ok(())
+    }
+
+    /// Has what is due written by the thread.
+    pub fn write_due_by_thread(&self) {
+        let queue = self.queue();
+        if queue.due != Due::No && !queue.has_failed() {
+            self.wake(queue);
+        }
     }
 
     /// Blocks until everything that waits is written.
@@ -160,7 +181,7 @@ impl Commit {
                 return;
             }
             let closing = queue.closing;
-            let failed = self.write(queue).has_failed();
+            let failed = self.write(queue, Writer::Thread).has_failed();
             if closing || failed {
                 return;
             }
@@ -179,28 +200,31 @@ impl Commit {
     }
 
     /// Writes everything that waits, on the calling thread.
-    fn write(&self, mut queue: MutexGuard<'_, Queue>) -> MutexGuard<'_, Queue> {
+    fn write<'a>(&'a self, mut queue: MutexGuard<'a, Queue>, writer: Writer) -> MutexGuard<'a, Queue> {
         let mut round = queue.begin_round();
         drop(queue);
         let began = now_monotonic();
-        let result = self.write_records(&mut round).and_then(|()| self.write_state(&round));
+        let result = self.write_records(&mut round, writer).and_then(|()| self.write_state(&round));
         let took = now_monotonic().since(began);
         let mut queue = self.queue();
         if queue.end_round(round, result, took) {
-            self.report();
+            self.report(writer);
         }
-        self.written.notify_all();
+        // Who waits for a write to end is the owner.
+        if writer == Writer::Thread {
+            self.written.notify_all();
+        }
         queue
     }
 
-    fn write_records(&self, round: &mut Round) -> Result<(), Failure> {
+    fn write_records(&self, round: &mut Round, writer: Writer) -> Result<(), Failure> {
         if !round.group.bytes.is_empty() {
             let written = self.medium.ring().write(round.group.first.position, &round.group.bytes);
             written.map_err(|error| self.failure("writing records", &error))?;
         }
         let mut queue = self.queue();
         if queue.note_records(round) {
-            self.report();
+            self.report(writer);
         }
         Ok(())
     }
@@ -222,8 +246,12 @@ impl Commit {
     }
 
     /// Says that there is something to report; the queue is locked.
-    fn report(&self) {
+    fn report(&self, writer: Writer) {
         self.reported.store(true, Ordering::Release);
-        event::eventfd_set(&self.eventfd);
+        if writer == Writer::Thread {
+            // Relaxed: see above.
+            self.signalled.store(true, Ordering::Relaxed);
+            event::eventfd_set(&self.eventfd);
+        }
     }
 }

@@ -22,6 +22,7 @@ use path::{ProxyPath, PROXY_MARK};
 use scotfree_core::{Nanos, SeqNum, SessionId};
 use scotfree_io::{now_monotonic, now_realtime};
 use scotfree_proxy::{Found, Ledger, LedgerConfig, Torn};
+use scotfree_resp::back::StopReason;
 use scotfree_resp::front::{FrontConfig, FrontCounters};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
 use scotfree_rpc::{SessionHandle, SharedKey, Stop};
@@ -145,7 +146,8 @@ impl Proxy {
         // The log counts as a device, so early answers are to be had.
         service.back.devices = Some(1);
         service.back.last_epoch = (log.meta().epoch > 0 && !config.accept_server).then_some(log.meta().epoch);
-        let Some((redis, recovered)) = RedisService::start(&service, stop)? else { return Ok(None) };
+        let started = RedisService::start(&service, stop).map_err(of_server)?;
+        let Some((redis, recovered)) = started else { return Ok(None) };
         service.back.last_epoch = Some(recovered.epoch.0);
         let records = log.records()?;
         let (updates, places) = updates_of(&records)?;
@@ -158,7 +160,7 @@ impl Proxy {
         let mut path = ProxyPath::new(ledger, log, redis, session_base()?);
         path.bury(&lost);
         let mut watching = Watching::new(config.spin)?;
-        if !replay(&mut path, &mut watching, stop, &config.notices)? {
+        if !replay(&mut path, &mut watching, stop, config)? {
             return Ok(None);
         }
         let key = SharedKey::from(random_key()?);
@@ -208,7 +210,7 @@ impl Proxy {
         loop {
             self.turn()?;
             let now = now_monotonic();
-            self.look_around(now)?;
+            self.look_around(now);
             if let Some(board) = board.filter(|_| now >= publish_at) {
                 publish_at = now.plus(PUBLISH_INTERVAL);
                 self.publish(board, &mut text);
@@ -217,7 +219,8 @@ impl Proxy {
                 self.begin_drain(now)?;
             }
             if self.is_drained(now) {
-                return Ok(self.finish(now));
+                self.finish(now);
+                return Ok(());
             }
             self.wait(now, publish_at)?;
         }
@@ -243,13 +246,13 @@ impl Proxy {
         if let Some(reason) = self.path.broken() {
             let stopped = self.path.service().and_then(|service| service.stopped().cloned());
             if let Some(reason) = stopped.filter(|reason| !reason.is_passing()) {
-                return Err(SidecarError::of_start(&self.service.redis, reason).into());
+                return Err(of_server(SidecarError::of_start(&self.service.redis, reason)));
             }
             self.notices.alarm(&format!("{reason}; the log goes on, and the server is waited for"));
             self.path.lose_server(Starting::begin(self.service.clone(), self.notices.clone())?);
         }
         let Some(started) = self.path.starting().and_then(Starting::result) else { return Ok(()) };
-        if let Some((service, recovered)) = started? {
+        if let Some((service, recovered)) = started.map_err(of_server)? {
             self.service.back.last_epoch = Some(recovered.epoch.0);
             self.path.log.note_epoch(recovered.epoch.0)?;
             let positions = positions_of(self.path.log.meta().name, &recovered);
@@ -265,9 +268,9 @@ impl Proxy {
     }
 
     /// Says what an operator should know, and tells the fronts what the server is.
-    fn look_around(&mut self, now: Nanos) -> Result<(), ProxyError> {
+    fn look_around(&mut self, now: Nanos) {
         if now < self.describe_at {
-            return Ok(());
+            return;
         }
         self.describe_at = now.plus(DESCRIBE_INTERVAL);
         if let Some(told) = told(&self.path) {
@@ -283,7 +286,6 @@ impl Proxy {
         if let Some(text) = self.connections.say_refusals(now) {
             self.notices.say(&text);
         }
-        Ok(())
     }
 
     fn wait(&mut self, now: Nanos, publish_at: Nanos) -> Result<(), ProxyError> {
@@ -388,6 +390,21 @@ fn write_metrics(path: &ProxyPath, text: &mut MetricsText) {
     }
 }
 
+/// A server that is not what this log has stood before has words of its own: there is another way out.
+fn of_server(error: SidecarError) -> ProxyError {
+    match error {
+        SidecarError::Server { redis, reason: StopReason::Replaced } => ProxyError::Stranger(format!(
+            "the Redis server at {redis} has older data than this log has stood before, or none: it was started without \
+             its append-only files or from an old copy, or another server answers there; bring its data back"
+        )),
+        SidecarError::Server { redis, reason: StopReason::Fenced } => ProxyError::Stranger(format!(
+            "another proxy or sidecar has stood before the Redis server at {redis} since this log did, so what only the \
+             log holds may be older than what is there"
+        )),
+        other => other.into(),
+    }
+}
+
 /// What the server is now; none while it is away.
 fn told(path: &ProxyPath) -> Option<Told> {
     let description = path.service()?.describe();
@@ -453,14 +470,16 @@ fn replay(
     path: &mut ProxyPath,
     watching: &mut Watching,
     stop: &Stop,
-    notices: &Notices,
+    config: &ProxyConfig,
 ) -> Result<bool, ProxyError> {
+    let (redis, notices) = (&config.service.redis, &config.notices);
     let mut say_at = now_monotonic().plus(REPLAY_SAID_AFTER);
     loop {
         path.turn();
         if let Some(reason) = path.broken() {
-            let lost = scotfree_resp::back::StopReason::Lost(reason);
-            return Err(SidecarError::Server { redis: "the start".to_owned(), reason: lost }.into());
+            return Err(
+                SidecarError::Server { redis: redis.to_string(), reason: StopReason::Lost(reason) }.into()
+            );
         }
         if path.ledger.is_executed() {
             return Ok(true);

@@ -3,7 +3,7 @@
 //! Invariant: a log that broke takes nothing more and says so once; what it reported until then is kept.
 
 use scotfree_core::{SeqNum, SessionId, Token};
-use scotfree_io::disk::{DiskConfig, DiskDomain};
+use scotfree_io::disk::{DiskConfig, DiskDomain, DiskWriter};
 use scotfree_io::{DomainError, PersistenceDomain};
 use scotfree_proxy::{Ledger, LoggedUpdate, RecordError, RecordReader};
 use std::collections::{BTreeMap, VecDeque};
@@ -70,6 +70,7 @@ impl ProxyLog {
             log_bytes: bytes.max(LOG_BYTES_MIN),
             record_bytes_max: RECORD_BYTES_MAX,
             group_bytes_max: GROUP_BYTES_MAX,
+            writer: DiskWriter::OWNER,
             ..DiskConfig::default()
         };
         let domain = DiskDomain::open(path, &config)?;
@@ -153,6 +154,17 @@ impl ProxyLog {
             self.domain.flush_erasures(Token(FLUSH | self.flushes));
         }
         Ok(())
+    }
+
+    /// Writes what waits, here and now if `may_block` and the medium was quick of late, which spares two wake-ups;
+    /// whether it did.
+    pub fn write(&mut self, may_block: bool) -> bool {
+        if may_block {
+            self.domain.write_waiting()
+        } else {
+            self.domain.write_by_thread();
+            false
+        }
     }
 
     /// Tells the ledger what is logged; `forget` is called with the sessions that the server may forget.

@@ -106,7 +106,7 @@ impl ProxyPath {
 
     /// Why the server serves no longer, if that has just come out.
     pub fn broken(&self) -> Option<String> {
-        self.service().and_then(|service| service.broken())
+        self.service().and_then(Handler::broken)
     }
 
     /// Gives the lost server up: its successor is awaited.
@@ -158,9 +158,18 @@ impl ProxyPath {
 
     /// Logs, executes, and takes what has come of it.
     pub fn turn(&mut self) {
-        // First of all: the medium takes longest.
         self.log.take_from(&mut self.ledger);
-        self.execute();
+        if self.ledger.runs_wait_for_log_alone() {
+            // Nobody waits for the server, and beside it the medium is slower.
+            self.log.write(true);
+            self.execute();
+        } else {
+            self.execute();
+            if self.log.write(!self.ledger.has_read_lately()) {
+                // The server has worked meanwhile.
+                self.poll();
+            }
+        }
         self.absorb();
         let (names, server, events) = (&mut self.names, &mut self.server, &mut self.events);
         self.log.tell(&mut self.ledger, &mut |session| forget(session, names, server, events));
@@ -183,7 +192,14 @@ impl ProxyPath {
                 &mut self.replies,
             );
         }
-        service.poll(self.ledger.wants_stable() || !self.names.opening.is_empty(), &mut self.replies);
+        self.poll();
+    }
+
+    fn poll(&mut self) {
+        let wants_stable = self.ledger.wants_stable() || !self.names.opening.is_empty();
+        if let Server::There(service) = &mut self.server {
+            service.poll(wants_stable, &mut self.replies);
+        }
     }
 
     fn absorb(&mut self) {

@@ -1,0 +1,406 @@
+//! The proxy with its log before a real Redis: what clients see, and what is left when either is killed.
+
+use scotfree_io::conformance::ports::free_address;
+use scotfree_stage::power_cut::{cut_back, SyncedFile};
+use scotfree_stage::process::{wait_until, Process, ProcessSpec, Supervisor};
+use scotfree_stage::resp::{Connection, Place, Reply};
+use scotfree_stage::scratch::Scratch;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const SCOT: &str = env!("CARGO_BIN_EXE_scot");
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a client waits for a reply: a restart of the server takes less.
+const CLIENT_PATIENCE: Duration = Duration::from_secs(30);
+const WRITERS: u64 = 4;
+
+/// A Redis in a folder of its own, and a proxy before it.
+struct Site {
+    folder: Scratch,
+    supervisor: Supervisor,
+    listen: SocketAddr,
+}
+
+impl Site {
+    /// None where there is no Redis.
+    fn new(name: &str) -> Option<Site> {
+        let is_there = std::process::Command::new("redis-server").arg("--version").output().is_ok();
+        if !is_there {
+            eprintln!("SKIP: redis-server is not installed: apt-get install redis-server");
+            return None;
+        }
+        let folder = Scratch::new(name).expect("temporary files can be written");
+        Some(Site { folder, supervisor: Supervisor::new(), listen: free_address() })
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn spawn(&self, name: &str, program: &str, words: &[&str]) -> Process {
+        let mut spec = ProcessSpec::new(name, program, self.folder.path()).args(words);
+        spec.working_folder = Some(self.folder.path().to_owned());
+        // What one before has said is not this one's.
+        let _ = fs::remove_file(self.file(&format!("{name}.out")));
+        let _ = fs::remove_file(self.file(&format!("{name}.err")));
+        self.supervisor.spawn(&spec).expect("it starts")
+    }
+
+    fn redis(&self, more: &[&str]) -> Process {
+        let socket = self.file("redis.sock");
+        let _ = fs::remove_file(&socket);
+        let words = ["--port", "0", "--unixsocket", "redis.sock", "--save", ""];
+        let aof = ["--appendonly", "yes", "--appendfsync", "everysec"];
+        let redis = self.spawn("redis", "redis-server", &[&words[..], &aof, more].concat());
+        let answers = || {
+            let asked = Connection::open_at(&Place::Unix(socket.clone()), PATIENCE);
+            asked.is_ok_and(|mut asked| matches!(asked.call(&["PING"]), Ok(Reply::Simple(_))))
+        };
+        assert!(wait_until(PATIENCE, answers), "{}", redis.output());
+        redis
+    }
+
+    fn start_proxy(&self, more: &[&str]) -> Process {
+        let listen = self.listen.to_string();
+        let words = ["proxy", "--listen", &listen, "--redis", "unix:redis.sock", "--log", "proxy.log"];
+        self.spawn(
+            "proxy",
+            SCOT,
+            &[&words[..], &["--log-size", "32M", "--synced-sizes", "sizes"], more].concat(),
+        )
+    }
+
+    fn proxy(&self, more: &[&str]) -> Process {
+        let proxy = self.start_proxy(more);
+        proxy.wait_for_output("scot: ready", PATIENCE).unwrap_or_else(|trouble| {
+            panic!("{trouble}: {}", proxy.error_output());
+        });
+        proxy
+    }
+
+    /// What a proxy says that must not start.
+    fn refused(&self, more: &[&str]) -> (Option<i32>, String) {
+        let proxy = self.start_proxy(more);
+        let status = proxy.wait(PATIENCE).expect("it ends");
+        (status.code(), proxy.error_output())
+    }
+
+    fn connect(&self) -> Connection {
+        Connection::open(self.listen, CLIENT_PATIENCE).expect("the proxy listens")
+    }
+
+    /// What a power failure leaves of the server's files.
+    fn cut(&self, kept: &mut impl FnMut(u64) -> u64) -> u64 {
+        let text = fs::read_to_string(self.file("sizes")).unwrap_or_default();
+        let files = text.lines().filter_map(|line| {
+            let (bytes, path) = line.split_once(' ')?;
+            Some(SyncedFile { path: path.into(), bytes: bytes.parse().ok()? })
+        });
+        cut_back(&files.collect::<Vec<_>>(), kept).expect("the files can be cut")
+    }
+}
+
+fn text(reply: &Reply) -> String {
+    match reply {
+        Reply::Simple(text) | Reply::Error(text) => text.clone(),
+        Reply::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Reply::Integer(number) => number.to_string(),
+        Reply::Null => "nil".to_owned(),
+        array @ Reply::Array(_) => format!("{array:?}"),
+    }
+}
+
+fn call(client: &mut Connection, line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    text(&client.call(&words).unwrap_or_else(|error| panic!("{line}: {error}")))
+}
+
+#[test]
+fn to_a_client_the_proxy_is_the_redis_behind_it() {
+    let Some(site) = Site::new("proxy-client") else { return };
+    let _redis = site.redis(&[]);
+    let _proxy = site.proxy(&[]);
+    let mut client = site.connect();
+    for (line, expected) in [
+        ("SET k v", "OK"),
+        ("GET k", "v"),
+        ("INCR n", "1"),
+        ("INCR k", "ERR value is not an integer or out of range"),
+        ("SPOP k", "WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("EVAL return(redis.call('incr','n')) 0", "2"),
+        ("MULTI", "OK"),
+        ("INCR n", "QUEUED"),
+        ("NOSUCH", "ERR unknown command 'NOSUCH', with args beginning with: "),
+        ("EXEC", "EXECABORT Transaction discarded because of previous errors."),
+        ("WATCH n", "OK"),
+        ("SELECT 3", "OK"),
+        ("SET k other", "OK"),
+        ("SELECT 0", "OK"),
+        ("GET k", "v"),
+        ("DEL k n", "2"),
+    ] {
+        assert_eq!(call(&mut client, line), expected, "{line}");
+    }
+    // More than is logged at once.
+    let large = vec![b'x'; 3 << 20];
+    assert_eq!(text(&client.call(&[&b"SET"[..], b"large", &large]).expect("it is taken")), "OK");
+    assert_eq!(client.call(&["GET", "large"]).expect("it is there"), Reply::Bulk(large));
+    for number in 0..20_000 {
+        client.push(&["RPUSH", "list", &number.to_string()]);
+    }
+    client.flush().expect("it is sent");
+    for number in 1..=20_000 {
+        assert_eq!(client.read().expect("every command is answered"), Reply::Integer(number));
+    }
+    // A tunnel.
+    let mut listener = site.connect();
+    listener.push(&["SUBSCRIBE", "news"]);
+    listener.flush().expect("it is sent");
+    assert!(format!("{:?}", listener.read()).contains("Integer(1)"));
+    assert_eq!(call(&mut client, "PUBLISH news x"), "1");
+    assert!(listener.read().is_ok());
+}
+
+#[test]
+fn a_watched_key_that_was_changed_ends_the_transaction() {
+    let Some(site) = Site::new("proxy-watch") else { return };
+    let _redis = site.redis(&[]);
+    let _proxy = site.proxy(&[]);
+    let (mut one, mut other) = (site.connect(), site.connect());
+    for (expected, changes) in [("nil", true), ("Array([Simple(\"OK\")])", false)] {
+        assert_eq!(call(&mut one, "WATCH k"), "OK");
+        if changes {
+            assert_eq!(call(&mut other, "SET k 1"), "OK");
+        }
+        assert_eq!(call(&mut one, "MULTI"), "OK");
+        assert_eq!(call(&mut one, "SET k 2"), "QUEUED");
+        assert_eq!(call(&mut one, "EXEC"), expected);
+    }
+}
+
+/// What writers were told: of each list, the numbers that were appended; the keys that were set.
+#[derive(Default)]
+struct Told {
+    appended: Mutex<BTreeMap<u64, BTreeSet<i64>>>,
+    set: Mutex<BTreeSet<(u64, i64)>>,
+    count: AtomicU64,
+}
+
+/// Appends to a list of its own and sets keys of its own until it is told to end. What has no reply is not asked
+/// again.
+fn write(listen: SocketAddr, writer: u64, told: &Told, ends: &AtomicBool) {
+    let mut number = 0;
+    while !ends.load(Ordering::Relaxed) {
+        let Ok(mut client) = Connection::open(listen, CLIENT_PATIENCE) else {
+            std::thread::yield_now();
+            continue;
+        };
+        loop {
+            number += 1;
+            client.push(&["RPUSH".to_owned(), format!("list:{writer}"), number.to_string()]);
+            client.push(&["SET".to_owned(), format!("key:{writer}:{number}"), number.to_string()]);
+            let sent = client.flush();
+            let appended = sent.is_ok() && matches!(client.read(), Ok(Reply::Integer(_)));
+            if !appended {
+                break;
+            }
+            told.appended.lock().expect("no writer panics").entry(writer).or_default().insert(number);
+            if !matches!(client.read(), Ok(Reply::Simple(_))) {
+                break;
+            }
+            told.set.lock().expect("no writer panics").insert((writer, number));
+            // Relaxed: only how many there are matters.
+            told.count.fetch_add(1, Ordering::Relaxed);
+            if ends.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+}
+
+/// What is wrong with what is there.
+fn faults(site: &Site, told: &Told) -> Vec<String> {
+    let mut client = site.connect();
+    let mut faults = Vec::new();
+    for (writer, appended) in told.appended.lock().expect("no writer panics").iter() {
+        let list = client.call(&["LRANGE".to_owned(), format!("list:{writer}"), "0".into(), "-1".into()]);
+        let Ok(Reply::Array(list)) = list else { panic!("no list: {list:?}") };
+        let there: Vec<i64> = list.iter().map(|number| text(number).parse().expect("a number")).collect();
+        let lost = appended.iter().filter(|number| !there.contains(number)).count();
+        if lost > 0 {
+            faults.push(format!("of list {writer} {lost} of {} are lost", appended.len()));
+        }
+        if !there.is_sorted_by(|before, behind| before < behind) {
+            faults.push(format!("in list {writer} some are there twice, or out of order"));
+        }
+    }
+    let set = told.set.lock().expect("no writer panics").clone();
+    for (writer, number) in &set {
+        client.push(&["EXISTS".to_owned(), format!("key:{writer}:{number}")]);
+    }
+    client.flush().expect("it is sent");
+    let lost = set.iter().filter(|_| client.read().expect("it is answered") != Reply::Integer(1)).count();
+    if lost > 0 {
+        faults.push(format!("of {} keys {lost} are lost", set.len()));
+    }
+    faults
+}
+
+/// What is killed in a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Killed {
+    Proxy,
+    Redis,
+    /// And what it has not synced is lost.
+    RedisAndItsFiles,
+    Both,
+    BothAndFiles,
+    /// Ended, not killed.
+    ProxyInPeace,
+}
+
+const ROUNDS: [Killed; 8] = [
+    Killed::Proxy,
+    Killed::RedisAndItsFiles,
+    Killed::BothAndFiles,
+    Killed::Redis,
+    Killed::Both,
+    Killed::ProxyInPeace,
+    Killed::BothAndFiles,
+    Killed::RedisAndItsFiles,
+];
+
+/// Writers write while rounds go on.
+fn kill_rounds(site: &Site, rounds: &[Killed]) -> (Arc<Told>, u64) {
+    let early = ["--mode", "early"];
+    let (mut redis, mut proxy) = (site.redis(&[]), site.proxy(&early));
+    let told = Arc::new(Told::default());
+    let ends = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let (listen, told, ends) = (site.listen, Arc::clone(&told), Arc::clone(&ends));
+            std::thread::spawn(move || write(listen, writer, &told, &ends))
+        })
+        .collect();
+    let mut cut = 0;
+    // Half of what could be lost is, in turns with all of it.
+    let mut kept = 0;
+    for killed in rounds {
+        let from = told.count.load(Ordering::Relaxed);
+        let wrote = wait_until(PATIENCE, || told.count.load(Ordering::Relaxed) > from + 300);
+        assert!(wrote, "nothing is written any more: {}", proxy.error_output());
+        if *killed == Killed::ProxyInPeace {
+            assert!(proxy.stop(PATIENCE).is_some_and(|status| status.success()), "{}", proxy.error_output());
+        } else if !matches!(killed, Killed::Redis | Killed::RedisAndItsFiles) {
+            proxy.kill();
+        }
+        if !matches!(killed, Killed::Proxy | Killed::ProxyInPeace) {
+            redis.kill();
+            if matches!(killed, Killed::RedisAndItsFiles | Killed::BothAndFiles) {
+                kept = 1 - kept;
+                cut += site.cut(&mut |unsynced| unsynced / 2 * kept);
+            }
+            redis = site.redis(&[]);
+        }
+        if !matches!(killed, Killed::Redis | Killed::RedisAndItsFiles) {
+            proxy = site.proxy(&early);
+        }
+    }
+    ends.store(true, Ordering::Relaxed);
+    for writer in writers {
+        writer.join().expect("no writer panics");
+    }
+    // Read through the proxy, so what it still has to execute is there.
+    let found = faults(site, &told);
+    assert!(found.is_empty(), "{found:#?}\n{}", proxy.error_output());
+    drop((redis, proxy));
+    (told, cut)
+}
+
+#[test]
+fn what_was_acknowledged_survives_kills_and_cut_files_once() {
+    let Some(site) = Site::new("proxy-kills") else { return };
+    let (told, cut) = kill_rounds(&site, &ROUNDS);
+    let count = told.count.load(Ordering::Relaxed);
+    assert!(count > 300 * ROUNDS.len() as u64);
+    assert!(cut > 0, "no file was cut, so nothing was tried");
+}
+
+#[test]
+fn without_its_log_acknowledged_updates_are_lost_and_that_is_noticed() {
+    let Some(site) = Site::new("proxy-control") else { return };
+    let (redis, proxy) = (site.redis(&[]), site.proxy(&["--mode", "early"]));
+    let told = Told::default();
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| write(site.listen, 0, &told, &ends));
+        assert!(wait_until(PATIENCE, || told.count.load(Ordering::Relaxed) > 2_000));
+        redis.kill();
+        proxy.kill();
+        ends.store(true, Ordering::Relaxed);
+    });
+    assert!(site.cut(&mut |_| 0) > 0, "everything was synced");
+    fs::remove_file(site.file("proxy.log")).expect("it is there");
+    let _redis = site.redis(&[]);
+    // It is not done unless the operator means it.
+    let (code, said) = site.refused(&[]);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("another log stood before") && said.contains("--accept-server"), "{said}");
+    let _proxy = site.proxy(&["--accept-server"]);
+    let found = faults(&site, &told);
+    assert!(found.iter().any(|fault| fault.contains("lost")), "{found:?}");
+}
+
+#[test]
+fn a_proxy_does_not_go_on_with_what_is_not_its_own() {
+    let Some(site) = Site::new("proxy-refusals") else { return };
+    fs::write(site.file("proxy.log"), b"somebody's letters").expect("it can be written");
+    let redis = site.redis(&[]);
+    let (code, said) = site.refused(&[]);
+    assert!(code == Some(3) && said.contains("not usable as a log"), "{code:?} {said}");
+    fs::remove_file(site.file("proxy.log")).expect("it is there");
+    {
+        let proxy = site.proxy(&[]);
+        assert_eq!(call(&mut site.connect(), "SET k v"), "OK");
+        // The log is one proxy's.
+        let other = site.spawn(
+            "other",
+            SCOT,
+            &["proxy", "--listen", "127.0.0.1:0", "--redis", "unix:redis.sock", "--log", "proxy.log"],
+        );
+        assert!(other.wait(PATIENCE).is_some_and(|status| status.code() == Some(3)));
+        assert!(other.error_output().contains("is in use by process"), "{}", other.error_output());
+        proxy.kill();
+    }
+    // The server's data is gone.
+    redis.kill();
+    fs::remove_dir_all(site.file("appendonlydir")).expect("it is there");
+    let _redis = site.redis(&[]);
+    let (code, said) = site.refused(&[]);
+    assert!(code == Some(3) && said.contains("older data than this log"), "{code:?} {said}");
+    assert!(said.contains("--accept-server"), "{said}");
+    let _proxy = site.proxy(&["--accept-server"]);
+    assert_eq!(call(&mut site.connect(), "SET k w"), "OK");
+}
+
+#[test]
+fn without_an_append_only_file_writes_are_refused_and_reads_go_on() {
+    let Some(site) = Site::new("proxy-no-aof") else { return };
+    let _redis = site.redis(&[]);
+    let _proxy = site.proxy(&[]);
+    let mut client = site.connect();
+    assert_eq!(call(&mut client, "SET k v"), "OK");
+    let mut direct =
+        Connection::open_at(&Place::Unix(site.file("redis.sock")), PATIENCE).expect("it listens");
+    assert_eq!(text(&direct.call(&["CONFIG", "SET", "appendonly", "no"]).expect("it answers")), "OK");
+    let refused = || call(&mut site.connect(), "SET k w").contains("writes are refused");
+    assert!(wait_until(PATIENCE, refused));
+    assert!(["v", "w"].contains(&call(&mut client, "GET k").as_str()));
+    assert_eq!(text(&direct.call(&["CONFIG", "SET", "appendonly", "yes"]).expect("it answers")), "OK");
+    assert!(wait_until(PATIENCE, || call(&mut site.connect(), "SET k x") == "OK"));
+}
