@@ -5,13 +5,13 @@
 #![forbid(unsafe_code)]
 
 mod fault;
-mod ledger;
+mod queue;
 mod record;
 mod writes;
 
 pub use fault::Fault;
-pub use ledger::{
-    Access, Answered, Completion, Found, Ledger, LedgerConfig, LedgerCounters, Lost, Run, Submission, Torn,
-    Unsubmitted,
+pub use queue::{
+    Access, Answered, CommitQueue, Completion, Found, Lost, QueueConfig, QueueCounters, Run, Submission,
+    Torn, Unsubmitted,
 };
 pub use record::{LoggedUpdate, RecordError, RecordReader, RecordWriter};

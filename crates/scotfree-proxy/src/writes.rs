@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is said is never too early: where keys are not known, every write counts.
 
-use crate::ledger::Access;
+use crate::queue::Access;
 use scotfree_core::KeyHash;
 use std::collections::{BTreeMap, VecDeque};
 

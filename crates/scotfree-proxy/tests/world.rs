@@ -6,7 +6,7 @@
 
 use scotfree_core::{KeyHash, SeqNum, SessionId};
 use scotfree_proxy::{
-    Access, Answered, Fault, Found, Ledger, LedgerConfig, LoggedUpdate, RecordReader, Submission,
+    Access, Answered, CommitQueue, Fault, Found, LoggedUpdate, QueueConfig, RecordReader, Submission,
 };
 use scotfree_session::RequestKind;
 use scotfree_sim::rng::Rng;
@@ -155,7 +155,7 @@ struct Told {
 struct World {
     rng: Rng,
     fault: Option<Fault>,
-    ledger: Ledger,
+    queue: CommitQueue,
     log: Log,
     server: Server,
     operations: BTreeMap<u64, Operation>,
@@ -179,7 +179,7 @@ impl World {
         let mut world = World {
             rng: Rng::new(seed, 0),
             fault,
-            ledger: ledger(fault, &Found::default()),
+            queue: queue(fault, &Found::default()),
             log: Log::default(),
             server: Server::default(),
             operations: BTreeMap::new(),
@@ -240,7 +240,7 @@ impl World {
             Step::Record => self.record(),
             Step::Write => self.write(),
             Step::Sync => self.sync(),
-            Step::Stable => self.ledger.on_stable(SeqNum(self.server.synced_through)),
+            Step::Stable => self.queue.on_stable(SeqNum(self.server.synced_through)),
             Step::Tell => self.tell(),
             Step::Trim => self.trim(),
             Step::EndSession => self.end_session(),
@@ -266,7 +266,7 @@ impl World {
             // Its marker is stored, and stable, before it is used.
             self.server.data.positions.insert(session, SeqNum(0));
             self.sync();
-            self.ledger.open_session(session);
+            self.queue.open_session(session);
             self.sessions.push(session);
         }
     }
@@ -281,7 +281,7 @@ impl World {
         let early = self.rng.below(2) == 0;
         let payload = operation.payload();
         let submission = Submission { session, kind, early, access, payload: &payload };
-        if let Ok(seq) = self.ledger.submit(&submission) {
+        if let Ok(seq) = self.queue.submit(&submission) {
             self.next_id += 1;
             self.at.insert(seq, operation.id);
             self.operations.insert(operation.id, operation);
@@ -293,7 +293,7 @@ impl World {
     }
 
     fn tell(&mut self) {
-        let Some(completion) = self.ledger.next_completion() else { return };
+        let Some(completion) = self.queue.next_completion() else { return };
         self.waiting_count -= 1;
         let Some(operation) = self.at.get(&completion.seq).and_then(|id| self.operations.get(id)) else {
             return self.failures.push(format!("an answer to nobody: {completion:?}"));
@@ -310,7 +310,7 @@ impl World {
 
     fn end_session(&mut self) {
         let index = self.rng.below(self.sessions.len() as u64) as usize;
-        self.ledger.end_session(self.sessions[index]);
+        self.queue.end_session(self.sessions[index]);
         self.replace_session(index);
     }
 
@@ -342,7 +342,7 @@ impl World {
         self.next_session += 1;
         self.server.data.positions.insert(session, SeqNum(0));
         self.sync();
-        self.ledger.open_session(session);
+        self.queue.open_session(session);
         self.sessions.push(session);
     }
 
@@ -350,7 +350,7 @@ impl World {
 
     fn run_one(&mut self) {
         if self.rng.below(2) == 0 {
-            if let Some(run) = self.ledger.next_run() {
+            if let Some(run) = self.queue.next_run() {
                 self.server.waiting.push_back((run.session, run.seq, Operation::parse(run.payload)));
             }
         } else {
@@ -369,7 +369,7 @@ impl World {
 
     fn answer(&mut self) {
         let Some((seq, saw)) = self.server.replies.pop_front() else { return };
-        self.ledger.on_reply(seq, &encode(&saw), false);
+        self.queue.on_reply(seq, &encode(&saw), false);
     }
 
     fn sync(&mut self) {
@@ -390,7 +390,7 @@ impl World {
 
     fn crash_server(&mut self) {
         self.lose_unsynced();
-        let lost = self.ledger.begin_again(&self.server.data.positions);
+        let lost = self.queue.begin_again(&self.server.data.positions);
         self.expect_untold(lost.iter().map(|lost| Operation::parse(&lost.payload).id));
     }
 
@@ -400,9 +400,9 @@ impl World {
         if self.log.has_failed {
             return;
         }
-        let Some((name, bytes)) = self.ledger.next_record() else { return };
+        let Some((name, bytes)) = self.queue.next_record() else { return };
         self.log.changes.push(Change::Record(name.0, bytes.to_vec()));
-        self.ledger.record_taken();
+        self.queue.record_taken();
     }
 
     fn write(&mut self) {
@@ -412,20 +412,20 @@ impl World {
         self.log.written = self.log.changes.len();
         while self.log.reported < self.log.written {
             if let Change::Record(name, _) = &self.log.changes[self.log.reported] {
-                self.ledger.on_logged(SeqNum(*name));
+                self.queue.on_logged(SeqNum(*name));
             }
             self.log.reported += 1;
         }
     }
 
     fn trim(&mut self) {
-        while let Some(name) = self.ledger.next_trim() {
+        while let Some(name) = self.queue.next_trim() {
             if !self.log.has_failed {
                 self.log.changes.push(Change::Erase(name.0));
             }
         }
         // The server forgets a session when what was trimmed cannot be found in the log any more.
-        if let Some(session) = self.ledger.next_ended() {
+        if let Some(session) = self.queue.next_ended() {
             if !self.log.has_failed {
                 self.log.written = self.log.changes.len();
                 self.server.data.positions.remove(&session);
@@ -466,13 +466,13 @@ impl World {
         }
         let positions = self.server.data.positions.clone();
         let found = Found { records: places, updates, positions };
-        let (ledger, lost) = Ledger::recover(config(self.fault), &found).expect("no gaps");
+        let (queue, lost) = CommitQueue::recover(config(self.fault), &found).expect("no gaps");
         self.expect_untold(lost.iter().map(|lost| Operation::parse(&lost.payload).id));
-        self.ledger = ledger;
+        self.queue = queue;
         self.at.clear();
         self.waiting_count = 0;
         // Nobody is served before what the log holds is executed.
-        while let Some(run) = self.ledger.next_run() {
+        while let Some(run) = self.queue.next_run() {
             self.server.waiting.push_back((run.session, run.seq, Operation::parse(run.payload)));
         }
         while !self.server.waiting.is_empty() {
@@ -504,7 +504,7 @@ impl World {
                 self.sync();
                 self.step(Step::Stable);
             }
-            if self.waiting_count == 0 && self.ledger.is_empty() {
+            if self.waiting_count == 0 && self.queue.is_empty() {
                 return;
             }
         }
@@ -558,12 +558,12 @@ fn decode(bytes: &[u8]) -> Saw {
     saw
 }
 
-fn config(fault: Option<Fault>) -> LedgerConfig {
-    LedgerConfig { window_max: 40, record_bytes_max: 300, fault, ..LedgerConfig::default() }
+fn config(fault: Option<Fault>) -> QueueConfig {
+    QueueConfig { window_max: 40, record_bytes_max: 300, fault, ..QueueConfig::default() }
 }
 
-fn ledger(fault: Option<Fault>, found: &Found<'_>) -> Ledger {
-    Ledger::recover(config(fault), found).expect("no gaps").0
+fn queue(fault: Option<Fault>, found: &Found<'_>) -> CommitQueue {
+    CommitQueue::recover(config(fault), found).expect("no gaps").0
 }
 
 fn seeds() -> std::ops::Range<u64> {
@@ -595,29 +595,29 @@ fn a_rule_that_is_switched_off_is_noticed() {
 
 #[test]
 fn an_answer_waits_for_no_write_of_another_key() {
-    let mut ledger = ledger(None, &Found::default());
-    ledger.open_session(SessionId(1));
+    let mut queue = queue(None, &Found::default());
+    queue.open_session(SessionId(1));
     let mut submit = |kind, key: u64| {
         let access = Access::Key(KeyHash(key));
         let submission = Submission { session: SessionId(1), kind, early: false, access, payload: b"x" };
-        ledger.submit(&submission).expect("there is room")
+        queue.submit(&submission).expect("there is room")
     };
     let write = submit(RequestKind::Update, 1);
     let (same, other) = (submit(RequestKind::Read, 1), submit(RequestKind::Read, 2));
     for seq in [write, same, other] {
-        ledger.next_run().expect("it is to be executed");
-        ledger.on_reply(seq, b"y", false);
+        queue.next_run().expect("it is to be executed");
+        queue.on_reply(seq, b"y", false);
     }
-    assert_eq!(answered(&mut ledger), [other]);
-    let (name, _) = ledger.next_record().expect("the write");
-    ledger.record_taken();
-    ledger.on_logged(name);
-    assert_eq!(answered(&mut ledger), [write, same]);
+    assert_eq!(answered(&mut queue), [other]);
+    let (name, _) = queue.next_record().expect("the write");
+    queue.record_taken();
+    queue.on_logged(name);
+    assert_eq!(answered(&mut queue), [write, same]);
 }
 
-fn answered(ledger: &mut Ledger) -> Vec<SeqNum> {
+fn answered(queue: &mut CommitQueue) -> Vec<SeqNum> {
     let mut answered: Vec<SeqNum> =
-        std::iter::from_fn(|| ledger.next_completion()).map(|told| told.seq).collect();
+        std::iter::from_fn(|| queue.next_completion()).map(|told| told.seq).collect();
     answered.sort_unstable();
     answered
 }
@@ -627,6 +627,6 @@ fn a_log_whose_updates_are_too_far_apart_is_refused() {
     let update =
         |seq| LoggedUpdate { seq: SeqNum(seq), session: SessionId(1), behind: SeqNum(0), payload: b"x" };
     let found = Found { updates: vec![update(1), update(1 << 40)], ..Found::default() };
-    let torn = Ledger::recover(LedgerConfig::default(), &found).expect_err("it is damaged");
+    let torn = CommitQueue::recover(QueueConfig::default(), &found).expect_err("it is damaged");
     assert!(torn.to_string().contains("1099511627776"), "{torn}");
 }

@@ -21,7 +21,7 @@ pub use log::{LogError, LOG_BYTES_MIN};
 use path::{ProxyPath, PROXY_MARK};
 use scotfree_core::{Nanos, SeqNum, SessionId};
 use scotfree_io::{now_monotonic, now_realtime};
-use scotfree_proxy::{Found, Ledger, LedgerConfig, Torn};
+use scotfree_proxy::{CommitQueue, Found, QueueConfig, Torn};
 use scotfree_resp::back::StopReason;
 use scotfree_resp::front::{FrontConfig, FrontCounters};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
@@ -60,7 +60,7 @@ pub struct ProxyConfig {
     /// Goes on with a server that another stood before since, or that does not know this log.
     pub accept_server: bool,
     /// What is outstanding at once.
-    pub ledger: LedgerConfig,
+    pub queue: QueueConfig,
     /// What a connection may do; its early rule is the listener's.
     pub front: FrontConfig,
     /// How many client connections there can be.
@@ -85,7 +85,7 @@ impl ProxyConfig {
             log,
             log_bytes: 256 << 20,
             accept_server: false,
-            ledger: LedgerConfig::default(),
+            queue: QueueConfig::default(),
             front: FrontConfig { request_bytes_max: REQUEST_BYTES_MAX, ..FrontConfig::default() },
             connections_max: 10_000,
             tunnels_max: 2_048,
@@ -155,9 +155,9 @@ impl Proxy {
         refuse_strangers(config, &log, &recovered, &positions, updates.is_empty())?;
         log.note_epoch(recovered.epoch.0)?;
         let found = Found { records: places, updates, positions };
-        let (ledger, lost) = Ledger::recover(config.ledger.clone(), &found)?;
+        let (queue, lost) = CommitQueue::recover(config.queue.clone(), &found)?;
         config.notices.say(&text_of(config, &found, &recovered));
-        let mut path = ProxyPath::new(ledger, log, redis, session_base()?);
+        let mut path = ProxyPath::new(queue, log, redis, session_base()?);
         path.bury(&lost);
         let mut watching = Watching::new(config.spin)?;
         if !replay(&mut path, &mut watching, stop, config)? {
@@ -256,9 +256,9 @@ impl Proxy {
             self.service.back.last_epoch = Some(recovered.epoch.0);
             self.path.log.note_epoch(recovered.epoch.0)?;
             let positions = positions_of(self.path.log.meta().name, &recovered);
-            let before = self.path.ledger.counters().replayed;
+            let before = self.path.queue.counters().replayed;
             self.path.regain_server(service, &positions);
-            let again = self.path.ledger.counters().replayed - before;
+            let again = self.path.queue.counters().replayed - before;
             let epoch = recovered.epoch;
             self.notices.alarm(&format!(
                 "the server is there again, epoch {epoch}; {again} writes are executed anew"
@@ -360,9 +360,9 @@ impl Proxy {
 }
 
 fn write_metrics(path: &ProxyPath, text: &mut MetricsText) {
-    let counters = path.ledger.counters();
+    let counters = path.queue.counters();
     let (used, size) = path.log.used();
-    text.gauge("scotfree_proxy_outstanding", "Requests not dealt with", path.ledger.len());
+    text.gauge("scotfree_proxy_outstanding", "Requests not dealt with", path.queue.len());
     text.gauge(
         "scotfree_proxy_log_used_bytes",
         "What live records take of the log, half of which is theirs",
@@ -481,7 +481,7 @@ fn replay(
                 SidecarError::Server { redis: redis.to_string(), reason: StopReason::Lost(reason) }.into()
             );
         }
-        if path.ledger.is_executed() {
+        if path.queue.is_executed() {
             return Ok(true);
         }
         if stop.is_stopped() {
@@ -490,7 +490,7 @@ fn replay(
         let now = now_monotonic();
         if now >= say_at {
             say_at = now.plus(REPLAY_SAID_AFTER);
-            notices.say(&format!("{} updates of the log are still to be executed", path.ledger.unexecuted()));
+            notices.say(&format!("{} updates of the log are still to be executed", path.queue.unexecuted()));
         }
         let timer =
             path.next_turn().map_or(REPLAY_SAID_AFTER, |at| at.since(now)).min(Nanos::from_millis(100));

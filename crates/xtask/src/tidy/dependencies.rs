@@ -20,6 +20,7 @@ const RANKS: &[(&str, u8)] = &[
     ("scotfree-trace", 3),
     ("scotfree-io", 3),
     ("scotfree-resp", 3),
+    ("scotfree-proxy", 4),
     ("scotfree-rpc", 4),
     ("scotfree-sim", 5),
     ("scotfree-xdp", 5),

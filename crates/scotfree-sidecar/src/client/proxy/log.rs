@@ -5,7 +5,7 @@
 use scotfree_core::{SeqNum, SessionId, Token};
 use scotfree_io::disk::{DiskConfig, DiskDomain, DiskWriter};
 use scotfree_io::{DomainError, PersistenceDomain};
-use scotfree_proxy::{Ledger, LoggedUpdate, RecordError, RecordReader};
+use scotfree_proxy::{CommitQueue, LoggedUpdate, RecordError, RecordReader};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -114,21 +114,21 @@ impl ProxyLog {
         Ok(records)
     }
 
-    /// Hands over what the ledger has for the log, and lets the log forget what may be forgotten.
-    pub fn take_from(&mut self, ledger: &mut Ledger) {
+    /// Hands over what the queue has for the log, and lets the log forget what may be forgotten.
+    pub fn take_from(&mut self, queue: &mut CommitQueue) {
         if self.failed.is_some() {
             return;
         }
-        let moved = self.submit_all(ledger).and_then(|()| self.erase_all(ledger));
+        let moved = self.submit_all(queue).and_then(|()| self.erase_all(queue));
         if let Err(error) = moved {
             self.failed = Some(error.to_string());
         }
     }
 
-    fn submit_all(&mut self, ledger: &mut Ledger) -> Result<(), DomainError> {
-        while let Some((name, bytes)) = ledger.next_record() {
+    fn submit_all(&mut self, queue: &mut CommitQueue) -> Result<(), DomainError> {
+        while let Some((name, bytes)) = queue.next_record() {
             match self.domain.submit(Token(name.0), bytes) {
-                Ok(()) => ledger.record_taken(),
+                Ok(()) => queue.record_taken(),
                 Err(DomainError::Full { .. }) => {
                     self.times_full += u64::from(!self.is_full);
                     self.is_full = true;
@@ -141,12 +141,12 @@ impl ProxyLog {
         Ok(())
     }
 
-    fn erase_all(&mut self, ledger: &mut Ledger) -> Result<(), DomainError> {
-        while let Some(name) = ledger.next_trim() {
+    fn erase_all(&mut self, queue: &mut CommitQueue) -> Result<(), DomainError> {
+        while let Some(name) = queue.next_trim() {
             self.domain.erase(Token(name.0))?;
         }
         let before = self.ended.len();
-        while let Some(session) = ledger.next_ended() {
+        while let Some(session) = queue.next_ended() {
             self.ended.push_back((self.flushes + 1, session));
         }
         if self.ended.len() > before {
@@ -167,8 +167,8 @@ impl ProxyLog {
         }
     }
 
-    /// Tells the ledger what is logged; `forget` is called with the sessions that the server may forget.
-    pub fn tell(&mut self, ledger: &mut Ledger, forget: &mut dyn FnMut(SessionId)) {
+    /// Tells the queue what is logged; `forget` is called with the sessions that the server may forget.
+    pub fn tell(&mut self, queue: &mut CommitQueue, forget: &mut dyn FnMut(SessionId)) {
         let mut completed = std::mem::take(&mut self.completed);
         completed.clear();
         if let Err(error) = self.domain.completions(&mut completed) {
@@ -177,7 +177,7 @@ impl ProxyLog {
         let (flushes, records): (Vec<&Token>, Vec<&Token>) =
             completed.iter().partition(|token| token.0 & FLUSH != 0);
         if let Some(last) = records.last() {
-            ledger.on_logged(SeqNum(last.0));
+            queue.on_logged(SeqNum(last.0));
         }
         let flushed = flushes.last().map_or(0, |token| token.0 & !FLUSH);
         while let Some((_, session)) = self.ended.front().copied().filter(|(number, _)| *number <= flushed) {

@@ -1,6 +1,6 @@
-//! What is between the clients and the server in a proxy: the ledger, its log, and the service, in one thread.
+//! What is between the clients and the server in a proxy: the queue, its log, and the service, in one thread.
 //!
-//! Invariant: what the ledger says is carried out in the turn in which it says it; a server that is lost is waited for
+//! Invariant: what the queue says is carried out in the turn in which it says it; a server that is lost is waited for
 //! in another thread, and the log goes on.
 
 use super::log::{LogName, ProxyLog};
@@ -8,7 +8,7 @@ use super::starting::Starting;
 use crate::server::RedisService;
 use scotfree_core::{DeviceId, Epoch, Nanos, SeqNum, SessionId};
 use scotfree_io::now_monotonic;
-use scotfree_proxy::{Access, Answered, Completion, Ledger, Lost, Submission, Unsubmitted};
+use scotfree_proxy::{Access, Answered, CommitQueue, Completion, Lost, Submission, Unsubmitted};
 use scotfree_resp::classes::{key_hash, touches, Touches};
 use scotfree_resp::payload::{CommandReader, RequestFlags, RequestHead, REQUEST_HEAD_BYTES};
 use scotfree_rpc::{
@@ -57,7 +57,7 @@ impl Names {
 
 /// The way from the fronts to the server and back.
 pub(super) struct ProxyPath {
-    pub ledger: Ledger,
+    pub queue: CommitQueue,
     pub log: ProxyLog,
     server: Server,
     name: LogName,
@@ -80,9 +80,9 @@ enum Server {
 
 impl ProxyPath {
     /// A path whose server is there.
-    pub fn new(ledger: Ledger, log: ProxyLog, service: RedisService, session_base: u64) -> ProxyPath {
+    pub fn new(queue: CommitQueue, log: ProxyLog, service: RedisService, session_base: u64) -> ProxyPath {
         ProxyPath {
-            ledger,
+            queue,
             name: log.meta().name,
             log,
             server: Server::There(Box::new(service)),
@@ -140,7 +140,7 @@ impl ProxyPath {
         for session in unknown {
             self.fail(session, CloseReason::UnknownSession);
         }
-        let lost = self.ledger.begin_again(positions);
+        let lost = self.queue.begin_again(positions);
         self.bury(&lost);
         for session in self.names.opening.clone() {
             self.record(session);
@@ -158,29 +158,29 @@ impl ProxyPath {
 
     /// Logs, executes, and takes what has come of it.
     pub fn turn(&mut self) {
-        self.log.take_from(&mut self.ledger);
-        if self.ledger.runs_wait_for_log_alone() {
+        self.log.take_from(&mut self.queue);
+        if self.queue.runs_wait_for_log_alone() {
             // Nobody waits for the server, and beside it the medium is slower.
             self.log.write(true);
             self.execute();
         } else {
             self.execute();
-            if self.log.write(!self.ledger.has_read_lately()) {
+            if self.log.write(!self.queue.has_read_lately()) {
                 // The server has worked meanwhile.
                 self.poll();
             }
         }
         self.absorb();
         let (names, server, events) = (&mut self.names, &mut self.server, &mut self.events);
-        self.log.tell(&mut self.ledger, &mut |session| forget(session, names, server, events));
-        while let Some(completion) = self.ledger.next_completion() {
+        self.log.tell(&mut self.queue, &mut |session| forget(session, names, server, events));
+        while let Some(completion) = self.queue.next_completion() {
             self.events.push_back(Event::Completed(completion));
         }
     }
 
     fn execute(&mut self) {
         let Server::There(service) = &mut self.server else { return };
-        while let Some(run) = self.ledger.next_run() {
+        while let Some(run) = self.queue.next_run() {
             service.execute(
                 &Execution {
                     ticket: run.seq.0,
@@ -196,7 +196,7 @@ impl ProxyPath {
     }
 
     fn poll(&mut self) {
-        let wants_stable = self.ledger.wants_stable() || !self.names.opening.is_empty();
+        let wants_stable = self.queue.wants_stable() || !self.names.opening.is_empty();
         if let Server::There(service) = &mut self.server {
             service.poll(wants_stable, &mut self.replies);
         }
@@ -208,9 +208,9 @@ impl ProxyPath {
             index += 1;
             match report {
                 Report::Reply { ticket, start, end, failed, .. } => {
-                    self.ledger.on_reply(SeqNum(ticket), self.replies.bytes(start, end), failed);
+                    self.queue.on_reply(SeqNum(ticket), self.replies.bytes(start, end), failed);
                 }
-                Report::Stable { ticket } => self.ledger.on_stable(SeqNum(ticket)),
+                Report::Stable { ticket } => self.queue.on_stable(SeqNum(ticket)),
                 Report::SessionRecorded(session) => self.opened(session),
                 Report::SessionFailed(session) => self.fail(session, CloseReason::ServerFailed),
                 Report::SessionRefused(session) => self.fail(session, CloseReason::NoMemory),
@@ -225,13 +225,13 @@ impl ProxyPath {
             return;
         }
         if let Some(handle) = self.names.by_id.get(&session) {
-            self.ledger.open_session(session);
+            self.queue.open_session(session);
             self.events.push_back(Event::Opened(*handle, session));
         }
     }
 
     fn fail(&mut self, session: SessionId, reason: CloseReason) {
-        let (unknown, lost) = self.ledger.fail_session(session);
+        let (unknown, lost) = self.queue.fail_session(session);
         self.bury(&lost);
         if let Some(handle) = self.names.remove(session) {
             self.events.push_back(Event::Closed(handle, reason, unknown));
@@ -323,7 +323,7 @@ impl Upstream for ProxyPath {
 
     fn end_session(&mut self, session: SessionHandle) {
         if let Some(session) = self.names.by_handle.get(&session) {
-            self.ledger.end_session(*session);
+            self.queue.end_session(*session);
         }
     }
 
@@ -344,7 +344,7 @@ impl Upstream for ProxyPath {
         }
         let Request { kind, mode, payload, .. } = request;
         let submission = Submission { session, kind, early: mode == Mode::Early, access, payload };
-        self.ledger.submit(&submission).map_err(|error| match error {
+        self.queue.submit(&submission).map_err(|error| match error {
             Unsubmitted::NoSession => SubmitError::Closed,
             Unsubmitted::WindowFull => SubmitError::WindowFull,
         })

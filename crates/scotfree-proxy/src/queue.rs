@@ -18,7 +18,7 @@ const READ_LATELY: u64 = 256;
 
 /// What the machine is told at its start.
 #[derive(Debug, Clone)]
-pub struct LedgerConfig {
+pub struct QueueConfig {
     /// How many requests there may be that are not dealt with: executed, answered, and stable if they write.
     pub window_max: usize,
     /// How many bytes these may have.
@@ -29,9 +29,9 @@ pub struct LedgerConfig {
     pub fault: Option<Fault>,
 }
 
-impl Default for LedgerConfig {
+impl Default for QueueConfig {
     fn default() -> Self {
-        LedgerConfig {
+        QueueConfig {
             window_max: 1 << 16,
             window_bytes_max: 64 << 20,
             record_bytes_max: 256 << 10,
@@ -144,7 +144,7 @@ pub struct Torn {
 
 /// What has been counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LedgerCounters {
+pub struct QueueCounters {
     /// Requests taken.
     pub submitted: u64,
     /// Answered.
@@ -244,8 +244,8 @@ struct Session {
 
 /// The machine.
 #[derive(Debug)]
-pub struct Ledger {
-    config: LedgerConfig,
+pub struct CommitQueue {
+    config: QueueConfig,
     sessions: BTreeMap<SessionId, Session>,
     entries: VecDeque<Entry>,
     entries_bytes: usize,
@@ -271,17 +271,17 @@ pub struct Ledger {
     read_last: u64,
     /// The first and last places of the records that were handed over and are not trimmed.
     records: VecDeque<(SeqNum, SeqNum)>,
-    counters: LedgerCounters,
+    counters: QueueCounters,
 }
 
-impl Ledger {
+impl CommitQueue {
     /// A machine that goes on where an earlier one was: with what its log holds and how far the server is. Updates
     /// that can never be executed are returned.
-    pub fn recover(config: LedgerConfig, found: &Found<'_>) -> Result<(Ledger, Vec<Lost>), Torn> {
+    pub fn recover(config: QueueConfig, found: &Found<'_>) -> Result<(CommitQueue, Vec<Lost>), Torn> {
         let last = found.updates.last().map_or(0, |update| update.seq.0);
         let applied = highest(&found.positions);
         let first = applied + 1;
-        let mut ledger = Ledger {
+        let mut queue = CommitQueue {
             config,
             sessions: BTreeMap::new(),
             entries: VecDeque::new(),
@@ -300,19 +300,19 @@ impl Ledger {
             ready: VecDeque::new(),
             read_last: 0,
             records: found.records.iter().copied().collect(),
-            counters: LedgerCounters::default(),
+            counters: QueueCounters::default(),
         };
         for (session, position) in &found.positions {
             let state = Session { written: position.0, is_ending: true, ..Session::default() };
-            ledger.sessions.insert(*session, state);
+            queue.sessions.insert(*session, state);
         }
-        let planted = ledger.config.fault == Some(Fault::ExecuteAgain);
+        let planted = queue.config.fault == Some(Fault::ExecuteAgain);
         for update in found.updates.iter().filter(|update| update.seq.0 > applied || planted) {
-            ledger.remember(update)?;
+            queue.remember(update)?;
         }
-        ledger.log_next = ledger.next();
-        let lost = ledger.begin_again(&found.positions);
-        Ok((ledger, lost))
+        queue.log_next = queue.next();
+        let lost = queue.begin_again(&found.positions);
+        Ok((queue, lost))
     }
 
     /// A session is there from now on.
@@ -404,7 +404,7 @@ impl Ledger {
         (!self.record.bytes().is_empty()).then(|| (self.record.last(), self.record.bytes()))
     }
 
-    /// The log has taken the last [`Ledger::next_record`].
+    /// The log has taken the last [`CommitQueue::next_record`].
     pub fn record_taken(&mut self) {
         self.records.push_back((self.record.first(), self.record.last()));
         self.counters.records += 1;
@@ -644,7 +644,7 @@ impl Ledger {
     }
 
     /// What was counted.
-    pub fn counters(&self) -> LedgerCounters {
+    pub fn counters(&self) -> QueueCounters {
         self.counters
     }
 
