@@ -32,7 +32,7 @@ pub trait PersistenceDomain {
 
     /// Writes what waits, where a domain leaves that to its owner; then it may block as long as a write takes. To be
     /// called after submitting, as late as possible: what comes together is written together. Whether something
-    /// was written; its completions wait then, and do not make [`PersistenceDomain::completion_fd`] readable.
+    /// was written.
     fn write_waiting(&mut self) -> bool {
         false
     }

@@ -37,13 +37,6 @@ impl Medium {
     }
 }
 
-/// On whose thread a write is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Writer {
-    Owner,
-    Thread,
-}
-
 /// What the owner and the thread share.
 pub struct Commit {
     medium: Medium,
@@ -54,8 +47,6 @@ pub struct Commit {
     written: Condvar,
     /// Set when there is something to report, so that asking costs no lock.
     reported: AtomicBool,
-    /// Set when the descriptor is readable: what the owner has written itself it knows of.
-    signalled: AtomicBool,
     eventfd: OwnedFd,
 }
 
@@ -75,7 +66,6 @@ impl Commit {
             work: Condvar::new(),
             written: Condvar::new(),
             reported: AtomicBool::new(false),
-            signalled: AtomicBool::new(false),
             eventfd,
         });
         let shared = Arc::clone(&commit);
@@ -118,7 +108,7 @@ impl Commit {
             self.wake(queue);
             return false;
         }
-        drop(self.write(queue, Writer::Owner));
+        drop(self.write(queue));
         true
     }
 
@@ -136,10 +126,7 @@ impl Commit {
         // After a failure the descriptor stays readable: the error is still to be fetched.
         if !queue.has_failed() {
             self.reported.store(false, Ordering::Release);
-            // Relaxed: both are changed under the lock only.
-            if self.signalled.swap(false, Ordering::Relaxed) {
-                event::eventfd_clear(&self.eventfd);
-            }
+            event::eventfd_clear(&self.eventfd);
         }
         Ok(())
     }
@@ -181,7 +168,7 @@ impl Commit {
                 return;
             }
             let closing = queue.closing;
-            let failed = self.write(queue, Writer::Thread).has_failed();
+            let failed = self.write(queue).has_failed();
             if closing || failed {
                 return;
             }
@@ -200,31 +187,28 @@ impl Commit {
     }
 
     /// Writes everything that waits, on the calling thread.
-    fn write<'a>(&'a self, mut queue: MutexGuard<'a, Queue>, writer: Writer) -> MutexGuard<'a, Queue> {
+    fn write(&self, mut queue: MutexGuard<'_, Queue>) -> MutexGuard<'_, Queue> {
         let mut round = queue.begin_round();
         drop(queue);
         let began = now_monotonic();
-        let result = self.write_records(&mut round, writer).and_then(|()| self.write_state(&round));
+        let result = self.write_records(&mut round).and_then(|()| self.write_state(&round));
         let took = now_monotonic().since(began);
         let mut queue = self.queue();
         if queue.end_round(round, result, took) {
-            self.report(writer);
+            self.report();
         }
-        // Who waits for a write to end is the owner.
-        if writer == Writer::Thread {
-            self.written.notify_all();
-        }
+        self.written.notify_all();
         queue
     }
 
-    fn write_records(&self, round: &mut Round, writer: Writer) -> Result<(), Failure> {
+    fn write_records(&self, round: &mut Round) -> Result<(), Failure> {
         if !round.group.bytes.is_empty() {
             let written = self.medium.ring().write(round.group.first.position, &round.group.bytes);
             written.map_err(|error| self.failure("writing records", &error))?;
         }
         let mut queue = self.queue();
         if queue.note_records(round) {
-            self.report(writer);
+            self.report();
         }
         Ok(())
     }
@@ -246,12 +230,8 @@ impl Commit {
     }
 
     /// Says that there is something to report; the queue is locked.
-    fn report(&self, writer: Writer) {
+    fn report(&self) {
         self.reported.store(true, Ordering::Release);
-        if writer == Writer::Thread {
-            // Relaxed: see above.
-            self.signalled.store(true, Ordering::Relaxed);
-            event::eventfd_set(&self.eventfd);
-        }
+        event::eventfd_set(&self.eventfd);
     }
 }
