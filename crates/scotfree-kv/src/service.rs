@@ -435,6 +435,7 @@ fn description(store: &Store, devices: u32) -> Description {
         packs: false,
         devices: Some(devices),
         commands: commands().collect(),
+        ..Description::default()
     }
 }
 

@@ -4,8 +4,11 @@
 //! them.
 
 use crate::classes::{rows, Flags};
+use crate::codec::Args;
+use crate::names::NameTable;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+use std::sync::OnceLock;
 
 /// The most commands that are kept; further ones are unknown, and so bypass requests.
 const COMMANDS_MAX: usize = 4_096;
@@ -41,8 +44,62 @@ pub struct Description {
     pub writes_refused: Option<String>,
     /// Whether it takes several commands in one request; see [`crate::payload::pack`].
     pub packs: bool,
-    /// Its commands, in lower case, subcommands as "config|get".
+    /// Its commands, in lower case, subcommands as "config|get". They change only before anything is asked of them.
     pub commands: BTreeMap<Vec<u8>, CommandInfo>,
+    /// The same, to be found sooner; made when something is asked first.
+    pub found: Found,
+}
+
+/// What [`Description::command`] looks things up in. All are equal: they say what `commands` says.
+#[derive(Default)]
+pub struct Found(OnceLock<NameTable<(CommandInfo, bool)>>);
+
+impl Clone for Found {
+    fn clone(&self) -> Found {
+        Found::default()
+    }
+}
+
+impl PartialEq for Found {
+    fn eq(&self, _other: &Found) -> bool {
+        true
+    }
+}
+
+impl Eq for Found {}
+
+impl fmt::Debug for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Found")
+    }
+}
+
+/// What nobody knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unknown {
+    /// The command.
+    Command,
+    /// Its subcommand.
+    Subcommand,
+}
+
+/// Room for a command's name in lower case.
+pub struct NameBuffer([u8; 64]);
+
+impl Default for NameBuffer {
+    fn default() -> Self {
+        NameBuffer([0; 64])
+    }
+}
+
+impl NameBuffer {
+    /// Writes a part in lower case; where it ends, if there is room.
+    fn write(&mut self, at: usize, part: &[u8]) -> Option<usize> {
+        let room = self.0.get_mut(at..at + part.len())?;
+        room.copy_from_slice(part);
+        room.make_ascii_lowercase();
+        Some(at + part.len())
+    }
 }
 
 /// Why a description is refused.
@@ -69,6 +126,7 @@ impl Default for Description {
             writes_refused: None,
             packs: false,
             commands: BTreeMap::new(),
+            found: Found::default(),
         }
     }
 }
@@ -85,11 +143,41 @@ impl Description {
 
     /// What the server says of a command; `name` in lower case.
     pub fn command(&self, name: &[u8]) -> Option<CommandInfo> {
-        self.commands.get(name).copied()
+        self.find(name).map(|(info, _)| info)
+    }
+
+    /// What the server says of a command in any case, with its subcommand if it has some: under which name, and
+    /// what. An error says of which of the two it knows nothing.
+    pub fn command_of<'a>(
+        &self,
+        args: Args<'_>,
+        name: &'a mut NameBuffer,
+    ) -> Result<(&'a [u8], CommandInfo), Unknown> {
+        let length = name.write(0, args.get(0)).ok_or(Unknown::Command)?;
+        let (info, has_subcommands) = self.find(&name.0[..length]).ok_or(Unknown::Command)?;
+        if args.len() == 1 || !has_subcommands {
+            return Ok((&name.0[..length], info));
+        }
+        let bar = name.write(length, b"|").ok_or(Unknown::Subcommand)?;
+        let length = name.write(bar, args.get(1)).ok_or(Unknown::Subcommand)?;
+        let info = self.command(&name.0[..length]).ok_or(Unknown::Subcommand)?;
+        Ok((&name.0[..length], info))
+    }
+
+    fn find(&self, name: &[u8]) -> Option<(CommandInfo, bool)> {
+        let table = self.found.0.get_or_init(|| {
+            let commands = self.commands.iter();
+            NameTable::of(commands.map(|(name, info)| (name.as_slice(), (*info, self.has_help(name)))))
+        });
+        table.get(name)
     }
 
     /// Whether a command has subcommands.
     pub fn is_container(&self, name: &[u8]) -> bool {
+        self.find(name).is_some_and(|(_, has_subcommands)| has_subcommands)
+    }
+
+    fn has_help(&self, name: &[u8]) -> bool {
         // Containers are few, and every one has HELP.
         self.commands.contains_key([name, b"|help"].concat().as_slice())
     }

@@ -10,7 +10,7 @@ mod transaction;
 
 use crate::classes::{classify, first_key, key_hash, lookup, Class, Flags, Verdict};
 use crate::codec::{error_reply, write_command, Args, Command, Limits, ProtocolError, RequestDecoder};
-use crate::description::{CommandInfo, Description};
+use crate::description::{CommandInfo, Description, NameBuffer, Unknown};
 use crate::expiry::{make_absolute, Expiry};
 use crate::guard;
 use crate::payload::{
@@ -23,6 +23,9 @@ use scotfree_core::KeyHash;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use transaction::Transaction;
+
+/// How many bytes most commands have at most, as they are sent.
+const PAYLOAD_BYTES_USUAL: usize = 192;
 
 /// Which commands may be answered before the server has seen them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -423,25 +426,21 @@ impl ClientFront {
             self.state.closing = Closing::WhenAnswered;
             return;
         }
-        match self.find(args) {
+        let mut name = NameBuffer::default();
+        match self.find(args, &mut name) {
             Err(text) => self.on_unknown(args, &text, actions),
-            Ok((name, info)) => self.on_known(now_ms, &name, info, args, actions),
+            Ok((name, info)) => self.on_known(now_ms, name, info, args, actions),
         }
     }
 
     /// What the server knows under this name with this many arguments, or the error it would answer.
-    fn find(&self, args: Args<'_>) -> Result<(Vec<u8>, CommandInfo), String> {
-        let mut name = args.get(0).to_ascii_lowercase();
-        let Some(mut info) = self.description.command(&name) else {
-            return Err(unknown_command(args));
-        };
-        if args.len() > 1 && self.description.is_container(&name) {
-            name.push(b'|');
-            name.extend(args.get(1).iter().map(u8::to_ascii_lowercase));
-            info = self.description.command(&name).ok_or_else(|| unknown_subcommand(args))?;
-        }
+    fn find<'a>(&self, args: Args<'_>, name: &'a mut NameBuffer) -> Result<(&'a [u8], CommandInfo), String> {
+        let (name, info) = self.description.command_of(args, name).map_err(|unknown| match unknown {
+            Unknown::Command => unknown_command(args),
+            Unknown::Subcommand => unknown_subcommand(args),
+        })?;
         if !crate::classes::arity_admits(info.arity, args.len()) {
-            let name = String::from_utf8_lossy(&name);
+            let name = String::from_utf8_lossy(name);
             return Err(format!("ERR wrong number of arguments for '{name}' command"));
         }
         Ok((name, info))
@@ -577,7 +576,7 @@ impl ClientFront {
         let own_user = RequestFlags::PRIVATE.with(RequestFlags::USER);
         let flags =
             flags.with_if(self.state.user, own_user).with_if(self.state.resp == 3, RequestFlags::RESP3);
-        let mut payload = Vec::with_capacity(REQUEST_HEAD_BYTES + 64);
+        let mut payload = Vec::with_capacity(REQUEST_HEAD_BYTES + PAYLOAD_BYTES_USUAL);
         RequestHead { flags, db: self.state.db, connection: self.identity.number }.write(&mut payload);
         payload
     }

@@ -12,4 +12,5 @@ pub mod description;
 pub mod expiry;
 pub mod front;
 pub mod guard;
+mod names;
 pub mod payload;

@@ -5,7 +5,7 @@
 
 use crate::classes::{arity_admits, classify, Class, Flags};
 use crate::codec::{error_reply, parse_integer, Args};
-use crate::description::{CommandInfo, Description};
+use crate::description::{CommandInfo, Description, NameBuffer};
 use crate::guard;
 use crate::payload::{PartHead, RequestFlags, RequestKind, RequestPayload, ResponseFlags};
 use scotfree_core::{SeqNum, SessionId};
@@ -306,13 +306,7 @@ fn refused(text: &str) -> Nature {
 
 /// What the server knows of a command; none if it would refuse it for its name or number of arguments.
 fn known(description: &Description, args: Args<'_>) -> Option<CommandInfo> {
-    let mut name = args.get(0).to_ascii_lowercase();
-    let mut info = description.command(&name)?;
-    if args.len() > 1 && description.is_container(&name) {
-        name.push(b'|');
-        name.extend(args.get(1).iter().map(u8::to_ascii_lowercase));
-        info = description.command(&name)?;
-    }
+    let (_, info) = description.command_of(args, &mut NameBuffer::default()).ok()?;
     arity_admits(info.arity, args.len()).then_some(info)
 }
 

@@ -217,6 +217,7 @@ impl Start {
             packs: true,
             devices: config.devices,
             commands: commands(&replies[2]),
+            ..Description::default()
         };
         if self.settings.get("appendonly") != "yes" {
             return self.ask_epoch(lane, config);

@@ -18,6 +18,9 @@ const FLUSH: u64 = 1 << 63;
 const RECORD_BYTES_MAX: usize = 2 << 20;
 /// How many bytes wait for the next write.
 const GROUP_BYTES_MAX: usize = 8 << 20;
+/// Behind how much this thread has better things to do than to wait for the medium: what follows such a group is as
+/// much again.
+const LITTLE_BYTES_MAX: usize = 4 << 10;
 /// The smallest log that takes such a record, which is an eighth of it.
 pub const LOG_BYTES_MIN: u64 = 8 * (RECORD_BYTES_MAX as u64 + 4096);
 
@@ -61,6 +64,8 @@ pub struct ProxyLog {
     failed: Option<String>,
     is_full: bool,
     times_full: u64,
+    /// How many bytes were handed over since the last write.
+    unwritten_bytes: usize,
 }
 
 impl ProxyLog {
@@ -92,6 +97,7 @@ impl ProxyLog {
             failed: None,
             is_full: false,
             times_full: 0,
+            unwritten_bytes: 0,
         })
     }
 
@@ -128,7 +134,10 @@ impl ProxyLog {
     fn submit_all(&mut self, queue: &mut CommitQueue) -> Result<(), DomainError> {
         while let Some((name, bytes)) = queue.next_record() {
             match self.domain.submit(Token(name.0), bytes) {
-                Ok(()) => queue.record_taken(),
+                Ok(()) => {
+                    self.unwritten_bytes += bytes.len();
+                    queue.record_taken();
+                }
                 Err(DomainError::Full { .. }) => {
                     self.times_full += u64::from(!self.is_full);
                     self.is_full = true;
@@ -156,10 +165,11 @@ impl ProxyLog {
         Ok(())
     }
 
-    /// Writes what waits, here and now if `may_block` and the medium was quick of late, which spares two wake-ups;
-    /// whether it did.
+    /// Writes what waits, here and now if `may_block`, it is little, and the medium was quick of late, which spares two
+    /// wake-ups; whether it did.
     pub fn write(&mut self, may_block: bool) -> bool {
-        if may_block {
+        let is_little = std::mem::take(&mut self.unwritten_bytes) <= LITTLE_BYTES_MAX;
+        if may_block && is_little {
             self.domain.write_waiting()
         } else {
             self.domain.write_by_thread();
