@@ -404,3 +404,100 @@ fn without_an_append_only_file_writes_are_refused_and_reads_go_on() {
     assert_eq!(text(&direct.call(&["CONFIG", "SET", "appendonly", "yes"]).expect("it answers")), "OK");
     assert!(wait_until(PATIENCE, || call(&mut site.connect(), "SET k x") == "OK"));
 }
+
+#[test]
+fn a_proxy_that_is_refused_does_no_harm_to_the_one_that_serves() {
+    let Some(site) = Site::new("proxy-second") else { return };
+    let _redis = site.redis(&[]);
+    let proxy = site.proxy(&[]);
+    let mut client = site.connect();
+    assert_eq!(call(&mut client, "SET k v"), "OK");
+    let words = [
+        "proxy",
+        "--listen",
+        "127.0.0.1:0",
+        "--redis",
+        "unix:redis.sock",
+        "--log",
+        "other.log",
+        "--log-size",
+        "32M",
+    ];
+    let other = site.spawn("other", SCOT, &words);
+    assert!(other.wait(PATIENCE).is_some_and(|status| status.code() == Some(3)));
+    assert!(other.error_output().contains("another log stood before"), "{}", other.error_output());
+    for number in 1..=50 {
+        assert_eq!(call(&mut client, "INCR n"), number.to_string());
+    }
+    assert!(proxy.is_running(), "{}", proxy.error_output());
+    // Who means it takes its place, and the first ends.
+    let _other = site.spawn("other", SCOT, &[&words[..], &["--accept-server"]].concat());
+    assert!(proxy.wait(PATIENCE).is_some_and(|status| status.code() == Some(3)));
+    assert!(proxy.error_output().contains("another proxy or sidecar has stood"), "{}", proxy.error_output());
+}
+
+#[test]
+fn a_proxy_that_is_killed_while_it_starts_can_start_again() {
+    let Some(site) = Site::new("proxy-starts") else { return };
+    let _redis = site.redis(&[]);
+    {
+        let proxy = site.proxy(&[]);
+        assert_eq!(call(&mut site.connect(), "INCR n"), "1");
+        proxy.kill();
+    }
+    // It is killed at every moment of its start, by the number of bytes that the Redis has heard.
+    let mut direct =
+        Connection::open_at(&Place::Unix(site.file("redis.sock")), PATIENCE).expect("it listens");
+    for round in 0..40 {
+        let proxy = site.start_proxy(&[]);
+        let commands = |direct: &mut Connection| {
+            let info = text(&direct.call(&["INFO", "stats"]).expect("it answers"));
+            let line = info
+                .lines()
+                .find_map(|line| line.strip_prefix("total_commands_processed:"))
+                .map(str::to_owned);
+            line.and_then(|count| count.trim().parse::<u64>().ok()).unwrap_or(0)
+        };
+        let from = commands(&mut direct);
+        let mut asked = 0;
+        wait_until(PATIENCE, || {
+            asked += 1;
+            commands(&mut direct) >= from + asked + round || !proxy.is_running()
+        });
+        proxy.kill();
+        assert!(!proxy.error_output().contains("nothing was changed"), "{}", proxy.error_output());
+    }
+    let _proxy = site.proxy(&[]);
+    assert_eq!(call(&mut site.connect(), "INCR n"), "2");
+}
+
+#[test]
+fn a_command_that_ends_the_server_is_not_executed_again() {
+    let Some(site) = Site::new("proxy-shutdown") else { return };
+    let redis = site.redis(&[]);
+    let proxy = site.proxy(&[]);
+    let mut client = site.connect();
+    assert_eq!(call(&mut client, "INCR n"), "1");
+    client.push(&["SHUTDOWN", "NOSAVE"]);
+    client.flush().expect("it is sent");
+    assert!(redis.wait(PATIENCE).is_some(), "it is shut down");
+    let redis = site.redis(&[]);
+    assert!(wait_until(PATIENCE, || proxy.error_output().contains("the server is there again")));
+    // Behind the answer to this nothing of before is left to be executed.
+    assert_eq!(call(&mut site.connect(), "INCR n"), "2");
+    assert!(redis.is_running(), "{}", proxy.error_output());
+    // Who asked for it is told, or cut off.
+    assert!(client.read().map_or(true, |reply| matches!(reply, Reply::Error(_))));
+}
+
+#[test]
+fn a_log_that_is_deleted_under_the_proxy_is_noticed() {
+    let Some(site) = Site::new("proxy-deleted") else { return };
+    let _redis = site.redis(&[]);
+    let proxy = site.proxy(&[]);
+    let mut client = site.connect();
+    assert_eq!(call(&mut client, "INCR n"), "1");
+    fs::remove_file(site.file("proxy.log")).expect("it is there");
+    assert!(wait_until(PATIENCE, || proxy.error_output().contains("was deleted, replaced or cut")));
+    assert_eq!(call(&mut client, "INCR n"), "2", "the server's own files hold it");
+}

@@ -23,6 +23,9 @@ pub struct QueueConfig {
     pub window_max: usize,
     /// How many bytes these may have.
     pub window_bytes_max: usize,
+    /// Behind how many requests that a server which is there has not answered no further early update is taken: who
+    /// waits for an answer waits for all of them.
+    pub early_ahead_max: usize,
     /// Behind how many bytes a record of the log takes no further update.
     pub record_bytes_max: usize,
     /// A rule that is switched off, for tests.
@@ -34,6 +37,7 @@ impl Default for QueueConfig {
         QueueConfig {
             window_max: 1 << 16,
             window_bytes_max: 64 << 20,
+            early_ahead_max: 2_048,
             record_bytes_max: 256 << 10,
             fault: None,
         }
@@ -179,6 +183,8 @@ struct Entry {
     early: bool,
     /// It is still to be executed.
     waits: bool,
+    /// The server has had it.
+    was_run: bool,
     /// Nobody waits for it any more.
     is_complete: bool,
     /// That was said.
@@ -202,6 +208,7 @@ impl Entry {
             kind: RequestKind::Update,
             early: false,
             waits: true,
+            was_run: false,
             is_complete: true,
             is_told: true,
             is_dropped: false,
@@ -225,7 +232,7 @@ enum Fate {
     Run,
     /// It was executed, and is not to be again.
     Done,
-    /// It is never executed, and nobody is told.
+    /// It is never executed.
     Drop,
     /// It is never executed, and an operator is told.
     Lose,
@@ -267,6 +274,10 @@ pub struct CommitQueue {
     held_until_safe: BTreeSet<(u64, u64)>,
     held_until_stable: BTreeSet<(u64, u64)>,
     ready: VecDeque<u64>,
+    /// Everything before it is answered by the server.
+    answered_next: u64,
+    /// The server was lost, and is not there again.
+    is_server_away: bool,
     /// The last read.
     read_last: u64,
     /// The first and last places of the records that were handed over and are not trimmed.
@@ -298,6 +309,8 @@ impl CommitQueue {
             held_until_safe: BTreeSet::new(),
             held_until_stable: BTreeSet::new(),
             ready: VecDeque::new(),
+            answered_next: 0,
+            is_server_away: false,
             read_last: 0,
             records: found.records.iter().copied().collect(),
             counters: QueueCounters::default(),
@@ -325,11 +338,13 @@ impl CommitQueue {
         let Submission { session, kind, early, access, payload } = *submission;
         let is_full = self.entries.len() >= self.config.window_max
             || self.entries_bytes + payload.len() > self.config.window_bytes_max && !self.entries.is_empty();
-        let state = self.sessions.get_mut(&session).filter(|state| !state.is_ending);
-        let state = state.ok_or(Unsubmitted::NoSession)?;
-        if is_full {
+        if self.sessions.get(&session).is_none_or(|state| state.is_ending) {
+            return Err(Unsubmitted::NoSession);
+        }
+        if is_full || early && !self.is_server_away && self.ahead() >= self.config.early_ahead_max {
             return Err(Unsubmitted::WindowFull);
         }
+        let state = self.sessions.get_mut(&session).ok_or(Unsubmitted::NoSession)?;
         let seq = self.first + self.entries.len() as u64;
         let behind = state.unlogged;
         state.open += 1;
@@ -364,6 +379,7 @@ impl CommitQueue {
             kind,
             early,
             waits: true,
+            was_run: false,
             is_complete: false,
             is_told: false,
             is_dropped: false,
@@ -374,6 +390,20 @@ impl CommitQueue {
             payload: payload.to_vec(),
         });
         Ok(SeqNum(seq))
+    }
+
+    /// The server was lost, or is there again.
+    pub fn set_server_away(&mut self, is_away: bool) {
+        self.is_server_away = is_away;
+    }
+
+    /// How many requests there are from the first on that the server has not answered.
+    fn ahead(&mut self) -> usize {
+        self.answered_next = self.answered_next.max(self.first);
+        while self.index(self.answered_next).is_some_and(|index| self.entries[index].is_answered()) {
+            self.answered_next += 1;
+        }
+        (self.next() - self.answered_next) as usize
     }
 
     // ---- what is to be done
@@ -388,7 +418,7 @@ impl CommitQueue {
             self.run_next += 1;
             if self.entries[index].waits {
                 let entry = &mut self.entries[index];
-                entry.waits = false;
+                (entry.waits, entry.was_run) = (false, true);
                 let (session, kind) = (entry.session, entry.kind);
                 return Some(Run { session, seq: SeqNum(seq), kind, payload: &entry.payload });
             }
@@ -507,6 +537,24 @@ impl CommitQueue {
         (open, lost)
     }
 
+    /// Nobody is told anything more of a session. What of it was answered is executed nevertheless; other updates as
+    /// after a crash, and what else it has under way not at all. How many requests these are.
+    pub fn abandon_session(&mut self, session: SessionId) -> u64 {
+        let Some(state) = self.sessions.get_mut(&session) else { return 0 };
+        state.is_ending = true;
+        let open = std::mem::take(&mut state.open);
+        for entry in self.entries.iter_mut().filter(|entry| entry.session == session && !entry.is_complete) {
+            (entry.is_complete, entry.is_told) = (true, true);
+            if entry.kind != RequestKind::Update && !entry.is_answered() {
+                (entry.waits, entry.is_dropped, entry.reply) = (false, true, Reply::Gone);
+            }
+        }
+        let before = self.safe();
+        self.settle(before);
+        self.forget_dealt_with();
+        open
+    }
+
     /// A session takes nothing more.
     pub fn end_session(&mut self, session: SessionId) {
         if let Some(state) = self.sessions.get_mut(&session) {
@@ -527,6 +575,16 @@ impl CommitQueue {
         let session = *self.sessions.iter().find(over)?.0;
         self.sessions.remove(&session);
         Some(session)
+    }
+
+    /// The sessions of which the lost server has had a bypass that it has not answered: it is not executed again, since
+    /// what it was may have been the server's end, so they are to be abandoned before
+    /// [`CommitQueue::begin_again`].
+    pub fn in_doubt(&self) -> BTreeSet<SessionId> {
+        let is_in_doubt = |entry: &&Entry| {
+            entry.kind == RequestKind::Bypass && entry.was_run && !entry.is_complete && !entry.is_answered()
+        };
+        self.entries.iter().filter(is_in_doubt).map(|entry| entry.session).collect()
     }
 
     /// The server was lost and is there again; these are the positions that it has now. What it has not executed is
@@ -559,7 +617,7 @@ impl CommitQueue {
             }
         }
         self.counters.lost += lost.len() as u64;
-        self.run_next = self.first;
+        (self.run_next, self.answered_next) = (self.first, self.first);
         // A server that has begun has made stable what it had executed.
         let before = self.safe();
         self.stable = self.stable.max(applied.min(self.next() - 1));
@@ -706,7 +764,8 @@ impl CommitQueue {
 
     /// More is stable; what was safe `before` is known.
     fn settle(&mut self, before: u64) {
-        // What is never executed, or writes nothing, is no reason to wait.
+        // What is forgotten is dealt with; what is never executed, or writes nothing, is no reason to wait.
+        self.stable = self.stable.max(self.first - 1);
         while let Some(index) = self.index(self.stable + 1) {
             let entry = &self.entries[index];
             if entry.kind != RequestKind::Read && !entry.is_dropped {

@@ -390,6 +390,12 @@ impl World {
 
     fn crash_server(&mut self) {
         self.lose_unsynced();
+        for session in self.queue.in_doubt() {
+            self.waiting_count -= self.queue.abandon_session(session) as usize;
+            if let Some(index) = self.sessions.iter().position(|used| *used == session) {
+                self.replace_session(index);
+            }
+        }
         let lost = self.queue.begin_again(&self.server.data.positions);
         self.expect_untold(lost.iter().map(|lost| Operation::parse(&lost.payload).id));
     }
@@ -508,7 +514,7 @@ impl World {
                 return;
             }
         }
-        self.failures.push(format!("{} wait for ever", self.waiting_count));
+        self.failures.push(format!("{} wait for ever: {:?}", self.waiting_count, self.queue));
     }
 
     fn check(&mut self) {

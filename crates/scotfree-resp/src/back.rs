@@ -53,6 +53,9 @@ pub struct BackConfig {
     pub marker_key: String,
     /// The epoch of this process' last start, if there was one: any other since is another sidecar's.
     pub last_epoch: Option<u32>,
+    /// Who alone stands before the server, and takes no other's place: the epoch is counted up only if it was this
+    /// one that has counted last, or if it is new and nobody else has.
+    pub owner: Option<Owner>,
     /// Serve although nothing ever becomes stable.
     pub allow_unstable: bool,
     /// The server's files can be reached from here.
@@ -86,6 +89,7 @@ impl Default for BackConfig {
             reserved_db: None,
             marker_key: "scotfree:markers".to_owned(),
             last_epoch: None,
+            owner: None,
             allow_unstable: false,
             same_host: true,
             stable_interval: Nanos::from_millis(50),
@@ -100,6 +104,15 @@ impl Default for BackConfig {
             limits: Limits::default(),
         }
     }
+}
+
+/// Who counts the epoch up; see [`BackConfig::owner`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// By which it is told from others.
+    pub name: [u8; 16],
+    /// It takes the place of whoever stood there before.
+    pub takes_over: bool,
 }
 
 /// A request to be executed; they come in the order of execution.
@@ -159,6 +172,9 @@ pub enum StopReason {
          there; bring its data back, or start the sidecar again to serve what is there now"
     )]
     Replaced,
+    /// Another one stands, or stood last, before this server.
+    #[error("another proxy's log stands before this server")]
+    Owned,
     /// The server is gone, or is not one.
     #[error("the server is lost: {0}")]
     Lost(String),

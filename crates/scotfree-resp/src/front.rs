@@ -350,6 +350,11 @@ impl ClientFront {
         self.can_run()
     }
 
+    /// Whether the client has as many bytes to read as may wait for it.
+    pub fn is_full(&self) -> bool {
+        self.output.len() >= self.config.output_bytes_max
+    }
+
     /// How many bytes are held of what the client sent: requests in part, and those of a transaction.
     pub fn input_bytes(&self) -> usize {
         let queued = self.state.transaction.as_ref().map_or(0, Transaction::bytes);

@@ -49,6 +49,8 @@ const RUNTIME_KEY: u64 = 0;
 const STOP_KEY: u64 = 1;
 const LISTENER_KEY: u64 = 2;
 const LISTENERS_MAX: usize = 64;
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 4_096;
 
 /// One address that clients connect to.
 #[derive(Debug, Clone)]
@@ -355,6 +357,8 @@ fn listen(config: &ListenerConfig) -> Result<TcpListener, SidecarError> {
     let wrap = |error| SidecarError::Listen { address, what: "Redis clients", error };
     let listener = TcpListener::bind(address).map_err(wrap)?;
     listener.set_nonblocking(true).map_err(wrap)?;
+    // Who finds no place tries again a second later; the system has a limit of its own (net.core.somaxconn).
+    rustix::net::listen(&listener, BACKLOG).map_err(|error| wrap(error.into()))?;
     Ok(listener)
 }
 

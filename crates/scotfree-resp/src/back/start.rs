@@ -25,6 +25,9 @@ use std::collections::BTreeMap;
 pub const LANE_NAME_PREFIX: &str = "scotfree-";
 /// How long to wait before a server that is loading, or rewriting its file, is asked again.
 const BUSY_RETRY: Nanos = Nanos::from_millis(20);
+/// Where it is noted who has counted the epoch up, and how that is told from a session.
+const OWNER_FIELD: &[u8] = b"0:opaque";
+const OWNER_MARK: &[u8; 16] = b"scotfree owner 1";
 /// How often predecessors' connections are looked for; they are gone after the first time.
 const KILL_ROUNDS_MAX: u32 = 20;
 
@@ -45,6 +48,10 @@ enum Step {
     },
     /// It is being asked.
     Rewritten,
+    /// Who has counted the epoch up is being asked.
+    Owner,
+    /// That it will be counted up by this owner is being noted.
+    Claim,
     Epoch,
     Predecessors {
         round: u32,
@@ -62,6 +69,8 @@ pub(super) struct Start {
     replies: Vec<Vec<u8>>,
     wanted: usize,
     own_id: i64,
+    /// The epoch that this owner has said to count up to.
+    claimed: Option<u32>,
     pub info: Info,
     pub settings: Settings,
     pub description: Description,
@@ -98,6 +107,7 @@ impl Start {
             replies: Vec::new(),
             wanted: 0,
             own_id: lane.client_id,
+            claimed: None,
             info: Info::default(),
             settings: Settings::default(),
             description: Description::default(),
@@ -148,6 +158,8 @@ impl Start {
             Step::Loading { .. } | Step::Ending | Step::Rewriting { .. } => Progress::Going,
             Step::Rewrite => self.on_rewrite(now, &replies),
             Step::Rewritten => self.on_rewritten(now, &replies[0], lane, config),
+            Step::Owner => self.on_owner(&replies[0], lane, config),
+            Step::Claim => self.on_claim(&replies[0], lane, config),
             Step::Epoch => self.on_epoch(&replies, lane, config),
             Step::Predecessors { round } => self.on_predecessors(round, &replies[0], lane, config),
             Step::Kills { round } => {
@@ -276,7 +288,53 @@ impl Start {
     fn ask_epoch(&mut self, lane: &mut Lane, config: &BackConfig) -> Progress {
         lane.enter(self.description.reserved_db, 2);
         let key = config.marker_key.as_bytes();
+        if config.owner.is_some() {
+            self.ask(lane, Step::Owner, &[&[b"HMGET", key, EPOCH_FIELD, OWNER_FIELD]]);
+        } else {
+            self.count_up(lane, config);
+        }
+        Progress::Going
+    }
+
+    fn count_up(&mut self, lane: &mut Lane, config: &BackConfig) {
+        let key = config.marker_key.as_bytes();
         self.ask(lane, Step::Epoch, &[&[b"HINCRBY", key, EPOCH_FIELD, b"1"]]);
+    }
+
+    /// Nothing was changed yet: who is not the owner leaves no trace.
+    fn on_owner(&mut self, reply: &[u8], lane: &mut Lane, config: &BackConfig) -> Progress {
+        if is_error(reply) {
+            return Progress::Refused(vec![self.no_epoch(reply, config)]);
+        }
+        let Some(owner) = config.owner else { return Progress::Going };
+        let fields: Vec<Option<&[u8]>> = elements(reply).map(text_of).collect();
+        let field = |at: usize| fields.get(at).copied().flatten();
+        let found = field(0).and_then(parse_integer).and_then(|epoch| u32::try_from(epoch).ok()).unwrap_or(0);
+        // A claim that is older than the epoch was somebody's before the last one who has counted it up; one that is
+        // newer by one was made, and its maker died before it counted.
+        let is_last = |epoch: u32| epoch == found || epoch == found.wrapping_add(1);
+        let claim = field(1).and_then(read_claim).filter(|(epoch, _)| is_last(*epoch));
+        let is_ours = claim.is_some_and(|(_, name)| name == owner.name);
+        let is_right = match config.last_epoch {
+            _ if owner.takes_over || is_ours => true,
+            Some(last) if found == last => true,
+            Some(last) => return Progress::Foreign(foreign_epoch(Some(found), last)),
+            None => claim.is_none(),
+        };
+        if !is_right {
+            return Progress::Foreign(StopReason::Owned);
+        }
+        let claim = write_claim(found.wrapping_add(1), &owner.name);
+        self.ask(lane, Step::Claim, &[&[b"HSET", config.marker_key.as_bytes(), OWNER_FIELD, &claim]]);
+        self.claimed = Some(found.wrapping_add(1));
+        Progress::Going
+    }
+
+    fn on_claim(&mut self, reply: &[u8], lane: &mut Lane, config: &BackConfig) -> Progress {
+        if is_error(reply) {
+            return Progress::Refused(vec![self.no_epoch(reply, config)]);
+        }
+        self.count_up(lane, config);
         Progress::Going
     }
 
@@ -285,8 +343,9 @@ impl Start {
         let Some(epoch) = epoch else {
             return Progress::Refused(vec![self.no_epoch(&replies[0], config)]);
         };
-        if let Some(last) = config.last_epoch.filter(|last| epoch != last + 1) {
-            return Progress::Foreign(foreign_epoch(Some(epoch), last + 1));
+        let expected = self.claimed.or(config.last_epoch.map(|last| last + 1));
+        if let Some(expected) = expected.filter(|expected| epoch != *expected) {
+            return Progress::Foreign(foreign_epoch(Some(epoch), expected));
         }
         self.epoch = epoch;
         self.ask_predecessors(0, lane);
@@ -352,6 +411,18 @@ impl Start {
             Err(error) => Progress::Refused(vec![error.to_string()]),
         }
     }
+}
+
+/// A claim has the form of what is kept of a session, and stands where that of a session 0 would: who knows nothing
+/// of owners takes it for a session that never speaks.
+fn write_claim(epoch: u32, name: &[u8; 16]) -> Vec<u8> {
+    [&epoch.to_le_bytes()[..], name, OWNER_MARK].concat()
+}
+
+fn read_claim(claim: &[u8]) -> Option<(u32, [u8; 16])> {
+    let (epoch, rest) = claim.split_first_chunk::<4>()?;
+    let (name, mark) = rest.split_first_chunk::<16>()?;
+    (mark == OWNER_MARK).then_some((u32::from_le_bytes(*epoch), *name))
 }
 
 /// Says what a server refuses, and what to do about it as far as its answer tells.

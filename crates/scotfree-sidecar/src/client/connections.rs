@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 const READ_BYTES: usize = 64 << 10;
 /// How many connections one turn accepts.
-const ACCEPTS_MAX: usize = 64;
+const ACCEPTS_MAX: usize = 1_024;
 
 struct Socket {
     stream: TcpStream,

@@ -26,6 +26,12 @@ use scotfree_wire::KeyEpoch;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+/// How many bytes a read is taken to be answered with before one was.
+const READ_BYTES_ASSUMED: usize = 16 << 10;
+
+/// How many bytes of replies a session's reads may be on the way to at once, as far as can be told.
+const READS_BYTES_MAX: usize = 16 << 20;
+
 /// Waits for nothing.
 const NOBODY: ConnectionKey = ConnectionKey(0);
 
@@ -99,6 +105,8 @@ pub(super) struct Fronts {
     released: Vec<(SessionHandle, FrontRequest)>,
     input: InputBudget,
     pacing: Pacing,
+    /// How many bytes a read is answered with, of late.
+    read_bytes_usual: usize,
     pack: PackBuilder,
     packs: u64,
     packed: u64,
@@ -131,6 +139,7 @@ impl Fronts {
             released: Vec::new(),
             input: InputBudget::new(config.input_bytes_max),
             pacing: config.pacing,
+            read_bytes_usual: READ_BYTES_ASSUMED,
             pack: PackBuilder::default(),
             packs: 0,
             packed: 0,
@@ -282,6 +291,11 @@ impl Fronts {
 
     /// What a request was answered, if not by devices alone, goes to those whose commands it carried.
     fn on_completed(&mut self, now_ms: i64, flight: &Flight, bytes: Option<&[u8]>) {
+        if let Some(bytes) = bytes.filter(|_| flight.is_read()) {
+            // Soon when they are large, slowly when they are not.
+            let decayed = self.read_bytes_usual - self.read_bytes_usual / 64;
+            self.read_bytes_usual = decayed.max(bytes.len());
+        }
         let count = flight.count();
         let responses = match bytes {
             Some(bytes) if count > 1 => unpack(bytes, count).map(Some),

@@ -22,7 +22,7 @@ use path::{ProxyPath, PROXY_MARK};
 use scotfree_core::{Nanos, SeqNum, SessionId};
 use scotfree_io::{now_monotonic, now_realtime};
 use scotfree_proxy::{CommitQueue, Found, QueueConfig, Torn};
-use scotfree_resp::back::StopReason;
+use scotfree_resp::back::{Owner, StopReason};
 use scotfree_resp::front::{FrontConfig, FrontCounters};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
 use scotfree_rpc::{SessionHandle, SharedKey, Stop};
@@ -146,9 +146,15 @@ impl Proxy {
         // The log counts as a device, so early answers are to be had.
         service.back.devices = Some(1);
         service.back.last_epoch = (log.meta().epoch > 0 && !config.accept_server).then_some(log.meta().epoch);
+        if log.meta().epoch == 0 {
+            // Its name first: it may die as soon as the server knows it.
+            log.note_epoch(0)?;
+        }
+        service.back.owner = Some(Owner { name: log.meta().name, takes_over: config.accept_server });
         let started = RedisService::start(&service, stop).map_err(of_server)?;
         let Some((redis, recovered)) = started else { return Ok(None) };
         service.back.last_epoch = Some(recovered.epoch.0);
+        service.back.owner = Some(Owner { name: log.meta().name, takes_over: false });
         let records = log.records()?;
         let (updates, places) = updates_of(&records)?;
         let positions = positions_of(log.meta().name, &recovered);
@@ -276,6 +282,7 @@ impl Proxy {
         if let Some(told) = told(&self.path) {
             self.connections.fronts.learn(told);
         }
+        self.path.log.look();
         if let Some(reason) = self.path.log.failure().filter(|_| !self.log_trouble_said) {
             self.log_trouble_said = true;
             self.notices.alarm(&format!(
@@ -400,6 +407,10 @@ fn of_server(error: SidecarError) -> ProxyError {
         SidecarError::Server { redis, reason: StopReason::Fenced } => ProxyError::Stranger(format!(
             "another proxy or sidecar has stood before the Redis server at {redis} since this log did, so what only the \
              log holds may be older than what is there"
+        )),
+        SidecarError::Server { redis, reason: StopReason::Owned } => ProxyError::Stranger(format!(
+            "another log stood before the Redis server at {redis}, or still does, and may hold acknowledged updates that \
+             the server does not have"
         )),
         other => other.into(),
     }

@@ -47,6 +47,11 @@ impl Flight {
         1 + self.others.len()
     }
 
+    /// Whether it is a read.
+    pub fn is_read(&self) -> bool {
+        self.is_read
+    }
+
     fn is_early(&self) -> bool {
         self.first.early.is_some()
     }

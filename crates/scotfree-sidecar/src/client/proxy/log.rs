@@ -7,8 +7,10 @@ use scotfree_io::disk::{DiskConfig, DiskDomain, DiskWriter};
 use scotfree_io::{DomainError, PersistenceDomain};
 use scotfree_proxy::{CommitQueue, LoggedUpdate, RecordError, RecordReader};
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::os::fd::RawFd;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// What the meta data of a proxy's log begin with; the last byte is the version.
 const MAGIC: [u8; 8] = *b"SCOTPXY\x01";
@@ -36,6 +38,9 @@ pub enum LogError {
     /// It belongs to something else.
     #[error("this log was not written by `scot proxy`; nothing in it was changed: choose another file")]
     Foreign,
+    /// It cannot be asked for.
+    #[error("asking for the log failed: {0}")]
+    File(io::Error),
     /// It contradicts itself.
     #[error("the log is damaged: {0}; nothing in it was changed")]
     Damaged(RecordError),
@@ -55,6 +60,9 @@ pub struct LogMeta {
 
 /// A log that is open.
 pub struct ProxyLog {
+    path: PathBuf,
+    /// Which file it was, and how long.
+    file: (u64, u64),
     domain: DiskDomain,
     meta: LogMeta,
     completed: Vec<Token>,
@@ -88,7 +96,10 @@ impl ProxyLog {
             }
             None => return Err(LogError::Foreign),
         };
+        let file = identity(path).map_err(LogError::File)?;
         Ok(ProxyLog {
+            path: path.to_owned(),
+            file,
             domain,
             meta,
             completed: Vec::new(),
@@ -197,6 +208,14 @@ impl ProxyLog {
         self.completed = completed;
     }
 
+    /// Looks whether the file is still there: what is written to one that was deleted is lost with the process.
+    pub fn look(&mut self) {
+        if self.failed.is_none() && identity(&self.path).ok() != Some(self.file) {
+            let path = self.path.display();
+            self.failed = Some(format!("{path} was deleted, replaced or cut while it was in use"));
+        }
+    }
+
     /// Why nothing more is logged, if so.
     pub fn failure(&self) -> Option<&str> {
         self.failed.as_deref()
@@ -242,6 +261,12 @@ pub fn updates_of(
         return Err(LogError::Damaged(RecordError::Order));
     }
     Ok((updates, places))
+}
+
+/// The number of a file, and its length.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let found = std::fs::metadata(path)?;
+    Ok((found.ino(), found.len()))
 }
 
 fn read_meta(meta: &[u8]) -> Option<LogMeta> {

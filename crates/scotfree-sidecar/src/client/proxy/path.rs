@@ -112,10 +112,16 @@ impl ProxyPath {
     /// Gives the lost server up: its successor is awaited.
     pub fn lose_server(&mut self, starting: Starting) {
         self.server_losses += 1;
+        self.queue.set_server_away(true);
         self.server = Server::Away(starting);
-        // What these connections had at the server is lost with it.
-        for session in std::mem::take(&mut self.names.with_state) {
-            self.fail(session, CloseReason::ServerFailed);
+        // What these connections had at the server is lost with it, or may have been what has ended it.
+        let mut over = std::mem::take(&mut self.names.with_state);
+        over.extend(self.queue.in_doubt());
+        for session in over {
+            let unknown = self.queue.abandon_session(session);
+            if let Some(handle) = self.names.remove(session) {
+                self.events.push_back(Event::Closed(handle, CloseReason::ServerFailed, unknown));
+            }
         }
     }
 
@@ -140,6 +146,7 @@ impl ProxyPath {
         for session in unknown {
             self.fail(session, CloseReason::UnknownSession);
         }
+        self.queue.set_server_away(false);
         let lost = self.queue.begin_again(positions);
         self.bury(&lost);
         for session in self.names.opening.clone() {
