@@ -27,10 +27,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// How many bytes a read is taken to be answered with before one was.
-const READ_BYTES_ASSUMED: usize = 16 << 10;
+const READ_BYTES_ASSUMED: usize = 64 << 10;
 
-/// How many bytes of replies a session's reads may be on the way to at once, as far as can be told.
-const READS_BYTES_MAX: usize = 16 << 20;
+/// How many bytes of replies a connection's reads may be on the way to at once, as far as can be told.
+const READS_BYTES_MAX: usize = 4 << 20;
+
+/// How many reads of a connection may be under way however large their replies are, and however small: the next ones
+/// may be large.
+const READS_ANYWAY: usize = 4;
+const READS_AT_ONCE_MAX: usize = 128;
 
 /// Waits for nothing.
 const NOBODY: ConnectionKey = ConnectionKey(0);
@@ -41,6 +46,8 @@ struct Connection {
     session: SessionHandle,
     /// How many of its requests are on their way.
     under_way: usize,
+    /// How many bytes its reads are answered with, of late.
+    read_bytes_usual: usize,
     /// Requests for which the session has no credit yet.
     waiting: VecDeque<FrontRequest>,
     /// What it holds of its client's requests, as counted last.
@@ -105,8 +112,6 @@ pub(super) struct Fronts {
     released: Vec<(SessionHandle, FrontRequest)>,
     input: InputBudget,
     pacing: Pacing,
-    /// How many bytes a read is answered with, of late.
-    read_bytes_usual: usize,
     pack: PackBuilder,
     packs: u64,
     packed: u64,
@@ -139,7 +144,6 @@ impl Fronts {
             released: Vec::new(),
             input: InputBudget::new(config.input_bytes_max),
             pacing: config.pacing,
-            read_bytes_usual: READ_BYTES_ASSUMED,
             pack: PackBuilder::default(),
             packs: 0,
             packed: 0,
@@ -179,6 +183,7 @@ impl Fronts {
             front: ClientFront::new(config, self.told.description.clone(), identity),
             session,
             under_way: 0,
+            read_bytes_usual: READ_BYTES_ASSUMED,
             waiting: VecDeque::new(),
             held: 0,
             input_ended: false,
@@ -291,11 +296,6 @@ impl Fronts {
 
     /// What a request was answered, if not by devices alone, goes to those whose commands it carried.
     fn on_completed(&mut self, now_ms: i64, flight: &Flight, bytes: Option<&[u8]>) {
-        if let Some(bytes) = bytes.filter(|_| flight.is_read()) {
-            // Soon when they are large, slowly when they are not.
-            let decayed = self.read_bytes_usual - self.read_bytes_usual / 64;
-            self.read_bytes_usual = decayed.max(bytes.len());
-        }
         let count = flight.count();
         let responses = match bytes {
             Some(bytes) if count > 1 => unpack(bytes, count).map(Some),
@@ -310,6 +310,11 @@ impl Fronts {
                     if let Some(session) = self.sessions.get_mut(connection.session) {
                         session.want(asker.connection, next.early.is_some());
                     }
+                }
+                if let (Ok(Some(all)), true) = (&responses, flight.is_read()) {
+                    // At once when they are large, step by step when they are not.
+                    let decayed = connection.read_bytes_usual - connection.read_bytes_usual / 8;
+                    connection.read_bytes_usual = decayed.max(all[at].len());
                 }
                 let front = &mut connection.front;
                 match (&responses, asker.early) {
@@ -556,6 +561,12 @@ impl Fronts {
     fn server_time_ms(&self, now: Nanos) -> i64 {
         (now.0 / 1_000_000) as i64 + self.told.ahead_ms
     }
+}
+
+/// Whether a connection has as many reads under way as their replies allow.
+fn has_reads_enough(connection: &Connection) -> bool {
+    let most = READS_BYTES_MAX / connection.read_bytes_usual.max(1);
+    connection.under_way >= most.clamp(READS_ANYWAY, READS_AT_ONCE_MAX)
 }
 
 /// Whether the connection has nothing more to do.

@@ -6,7 +6,7 @@
 //! nobody up. A connection that others would have to wait for gets a session of its own.
 
 use super::super::{as_read, ended};
-use super::{Asker, ConnectionKey, Flight, Fronts, NOBODY, READS_BYTES_MAX};
+use super::{has_reads_enough, Asker, ConnectionKey, Flight, Fronts, NOBODY};
 use scotfree_core::{KeyHash, Nanos};
 use scotfree_resp::front::FrontRequest;
 use scotfree_resp::payload::pack::PackBuilder;
@@ -17,9 +17,6 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// How many requests one connection alone may have outstanding: a device keeps as many slots for its session.
 const OWN_WINDOW: u32 = 512;
-
-/// How many reads may be under way however large their replies are.
-const READS_ANYWAY: usize = 4;
 
 /// How many connections are asked for requests that could share one.
 const COMPANIONS_MAX: usize = 64;
@@ -115,20 +112,15 @@ impl Fronts {
             None => Turn::Never,
             Some(first) if !is_own && first.is_apart() && connection.under_way == 0 => Turn::Elsewhere,
             Some(first) if !is_own && first.is_apart() => Turn::Later,
-            Some(first) if !is_own && first.kind == RequestKind::Read && reads >= self.reads_max() => {
+            Some(first) if !is_own && first.kind == RequestKind::Read && reads >= self.pacing.reads_max => {
                 Turn::Later
             }
             // Whoever does not read is asked nothing more of the server.
             Some(_) if connection.front.is_full() => Turn::Later,
+            Some(first) if first.kind == RequestKind::Read && has_reads_enough(connection) => Turn::Later,
             Some(first) if may_depart[usize::from(first.early.is_some())] => Turn::Now,
             Some(_) => Turn::Later,
         }
-    }
-
-    /// How many reads of a shared session may be under way.
-    fn reads_max(&self) -> usize {
-        let by_bytes = READS_BYTES_MAX / self.read_bytes_usual.max(1);
-        self.pacing.reads_max.min(by_bytes.max(READS_ANYWAY))
     }
 
     /// Gives a connection a session of its own, from its first request that others should not wait for: one whose

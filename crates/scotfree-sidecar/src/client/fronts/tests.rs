@@ -642,3 +642,39 @@ fn behind_input_bytes_max_the_largest_is_refused_and_the_others_go_on() {
     assert!(bench.fronts.take_touched().contains(&OTHER), "it is looked at again");
     assert_eq!(bench.fronts.wish(OTHER), Wish::Wait { to_read: true, to_write: false });
 }
+
+#[test]
+fn of_whoever_reads_much_few_reads_are_under_way_and_none_while_it_takes_no_replies() {
+    let alone = |config: &mut ClientSidecarConfig| {
+        config.pacing = Pacing { packs: false, departures_max: usize::MAX, reads_max: usize::MAX };
+    };
+    let mut bench = Bench::packing(10_000, alone);
+    bench.says(KEY, &b"GET k\r\n".repeat(500));
+    let first = bench.upstream.take_sent().len();
+    assert_eq!(first, READS_BYTES_MAX / READ_BYTES_ASSUMED);
+    // Small replies: more at once, and not all.
+    let (mut under_way, mut most) = (first, first);
+    while under_way > 0 {
+        bench.upstream.answers(FIRST, b"+x\r\n");
+        bench.turn();
+        under_way = under_way - 1 + bench.upstream.take_sent().len();
+        most = most.max(under_way);
+    }
+    assert_eq!((most, bench.read(KEY).len()), (READS_AT_ONCE_MAX, 500 * 4));
+    // Large ones: few at once, and none behind as many bytes as may wait for the client.
+    let large = [b"$1000000\r\n".as_slice(), &vec![b'x'; 1_000_000], b"\r\n"].concat();
+    bench.says(KEY, &b"GET k\r\n".repeat(500));
+    under_way = bench.upstream.take_sent().len();
+    let mut answered = 0;
+    while under_way > 0 {
+        bench.upstream.answers(FIRST, &large);
+        answered += 1;
+        bench.turn();
+        under_way = under_way - 1 + bench.upstream.take_sent().len();
+    }
+    assert_eq!(answered, READS_AT_ONCE_MAX, "more was asked for than was under way already");
+    bench.read(KEY);
+    bench.turn();
+    let more = bench.upstream.take_sent().len();
+    assert!((1..=READS_ANYWAY).contains(&more), "{more} large reads at once");
+}
