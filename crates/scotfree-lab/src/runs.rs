@@ -25,6 +25,7 @@ mod placement;
 #[cfg(feature = "xdp")]
 mod playback;
 mod probes;
+mod proxy;
 mod ram3_replication;
 mod recovery_time;
 mod redis_always;

@@ -46,6 +46,7 @@ const RUNNERS: &[Runner] = &[
     #[cfg(feature = "xdp")]
     timed("playback", super::playback::run),
     timed("probes", super::probes::run),
+    timed("proxy", super::proxy::run),
     timed("ram3-replication", super::ram3_replication::run),
     timed("recovery-time", super::recovery_time::run),
     timed("redis-always", super::redis_always::run),

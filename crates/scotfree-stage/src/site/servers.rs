@@ -8,6 +8,7 @@ use crate::resp::{Connection, Place, Reply};
 use crate::trouble::Trouble;
 use std::ffi::OsString;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// Where clients find the sidecar in front of them, and Redis itself where it is reached directly.
@@ -116,6 +117,22 @@ impl Site<'_> {
         words.extend(self.device_words());
         words.extend(more.iter().map(OsString::from));
         self.spawn_scot("server", "sidecar-server", words)
+    }
+
+    /// Starts a proxy before a Redis, with a log of its own on the disk, and waits until it serves at this port.
+    pub fn start_proxy(
+        &self,
+        name: &str,
+        redis: &Redis,
+        port: u16,
+        more: &[&str],
+    ) -> Result<Process, Trouble> {
+        let listen = SocketAddr::new(self.address("server"), port).to_string();
+        let mut words: Vec<OsString> = ["proxy", "--listen", &listen].map(OsString::from).into();
+        words.extend(["--redis".into(), join("unix:", &self.redis_socket(redis))]);
+        words.extend(["--log".into(), self.disk.path().join(format!("{name}.log")).into()]);
+        words.extend(more.iter().map(OsString::from));
+        self.start_scot("server", name, words)
     }
 
     /// Starts the embedded server, or starts it again on the file that it left; whether it serves yet is
