@@ -80,7 +80,7 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
         let before = site.counts("server")?;
         let report: LoadReport = site.run_worker("client", "load", &WorkerSpec::Load(load))?;
         let mut measured = with_reads(&report);
-        // Of the proxy whose answers are covered: nobody else's updates are in its log.
+        // Of the proxy whose answers are covered; what it counted within the last 250 ms it tells the next one.
         let logged = difference(&before, &site.counts("server")?, "scotfree_proxy_logged_total");
         measured.counter("logged", logged);
         Ok(measured)
