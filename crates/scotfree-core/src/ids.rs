@@ -1,5 +1,6 @@
 //! Newtypes for what would otherwise be interchangeable integers.
 
+use crate::fnv::Fnv1a;
 use core::fmt;
 
 macro_rules! id {
@@ -41,6 +42,17 @@ id!(
     /// A hash over database and key.
     KeyHash(u64)
 );
+
+impl KeyHash {
+    /// The hash of a key in a database, as it goes on the wire; never 0, which is that of no key.
+    pub fn of(db: u16, key: &[u8]) -> KeyHash {
+        let hash = Fnv1a::EMPTY.and(&db.to_le_bytes()).and(key).value();
+        // A finalizer, since the hash's upper bits move little for short keys.
+        let mixed = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        KeyHash((mixed ^ (mixed >> 32)).max(1))
+    }
+}
+
 id!(
     /// A place in a device's total order of logged updates, from 1 in each boot epoch.
     OrderNumber(u64)

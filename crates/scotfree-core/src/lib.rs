@@ -6,6 +6,7 @@
 
 mod durability;
 mod effect;
+mod fnv;
 mod ids;
 mod machine;
 mod remedy;
@@ -14,6 +15,7 @@ mod tier;
 
 pub use durability::{Durability, Survives};
 pub use effect::{ByteRange, Effect, Effects, Token};
+pub use fnv::Fnv1a;
 pub use ids::{
     BootEpoch, DeviceId, Epoch, KeyHash, Nanos, OrderKey, OrderNumber, SeqNum, ServerIndex, SessionId,
     SlotIndex, SERVERS_MAX,

@@ -2,6 +2,8 @@
 //!
 //! Invariant: a name is found if and only if it was put in, byte for byte.
 
+use scotfree_core::Fnv1a;
+
 /// Values under names: open addressing, at most half full.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NameTable<T> {
@@ -41,10 +43,8 @@ impl<T: Copy> NameTable<T> {
     }
 }
 
-/// FNV-1a, folded: names are short.
 fn hash(name: &[u8]) -> u64 {
-    let start = 0xcbf2_9ce4_8422_2325_u64;
-    let hash = name.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = Fnv1a::of(name);
     hash ^ (hash >> 32)
 }
 

@@ -21,6 +21,7 @@ mod session;
 mod shared_key;
 mod upstream;
 mod volatile;
+mod watched;
 
 pub use client::{
     CallError, ClientEvent, ClientOptions, ClientRuntime, ClientRuntimeCounters, ClientTotals, Reply,
@@ -37,6 +38,7 @@ pub use session::{key_hash, start_session, Session, SessionConfig, SessionError}
 pub use shared_key::SharedKey;
 pub use upstream::Upstream;
 pub use volatile::Volatile;
+pub use watched::Watched;
 // Named by this interface: who runs a server or reads a reply needs no other crate.
 pub use scotfree_session::{
     ClosedReason, CompletedBy, DeadLetterReason, Mode, RecoveredSession, Request, RequestKind, ServerConfig,

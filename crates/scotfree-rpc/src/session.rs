@@ -263,13 +263,7 @@ impl<T: scotfree_io::Transport> ClientRuntime<T> {
 
 /// The hash by which a request names its key, as the sidecars compute it for database 0.
 pub fn key_hash(key: &[u8]) -> KeyHash {
-    let start = 0xcbf2_9ce4_8422_2325_u64;
-    let hash = [0, 0]
-        .iter()
-        .chain(key)
-        .fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-    let mixed = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    KeyHash((mixed ^ (mixed >> 32)).max(1))
+    KeyHash::of(0, key)
 }
 
 fn deadline(timeout: Duration) -> Nanos {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: recording allocates nothing once the ring is full, and never changes the run.
 
-use scotfree_core::Nanos;
+use scotfree_core::{Fnv1a, Nanos};
 use std::collections::VecDeque;
 use std::fmt::{self, Display, Write};
 use std::net::SocketAddr;
@@ -108,17 +108,15 @@ pub struct Trace<Entry> {
 
 /// FNV-1a over what would be shown: words outlive types, so that a run can be compared with one of another build.
 #[derive(Debug)]
-struct TextHash(u64);
+struct TextHash(Fnv1a);
 
 impl TextHash {
-    const EMPTY: TextHash = TextHash(0xcbf2_9ce4_8422_2325);
+    const EMPTY: TextHash = TextHash(Fnv1a::EMPTY);
 }
 
 impl Write for TextHash {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for byte in text.bytes() {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        self.0 = self.0.and(text.as_bytes());
         Ok(())
     }
 }
@@ -144,7 +142,7 @@ impl<Entry: Display> Trace<Entry> {
     /// The hash over all that happened; 0 unless it was wanted.
     pub fn hash(&self) -> u64 {
         if self.depth == Depth::Hashed {
-            self.hash.0
+            self.hash.0.value()
         } else {
             0
         }

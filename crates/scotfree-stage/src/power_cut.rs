@@ -41,11 +41,16 @@ impl PowerCut {
 
     /// Which files were synced, and how far. None while nothing was synced, and nothing called stable.
     pub fn synced(&self) -> Result<Vec<SyncedFile>, Trouble> {
-        match fs::read_to_string(&self.sizes) {
-            Ok(text) => Ok(text.lines().filter_map(parse).collect()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(Trouble::file("read", &self.sizes, &error)),
-        }
+        synced_in(&self.sizes)
+    }
+}
+
+/// What a file of synced sizes says; nothing if it is not there.
+pub fn synced_in(sizes: &Path) -> Result<Vec<SyncedFile>, Trouble> {
+    match fs::read_to_string(sizes) {
+        Ok(text) => Ok(text.lines().filter_map(parse).collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(Trouble::file("read", sizes, &error)),
     }
 }
 

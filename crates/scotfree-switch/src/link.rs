@@ -2,16 +2,14 @@
 //!
 //! Invariant: a [`Vlan`] holds a number of at most 12 bits.
 
+use scotfree_core::Fnv1a;
 use scotfree_io::frame::{MacAddress, VlanTag};
 use std::net::SocketAddr;
 
 /// The address that a device derives for itself from its control address: locally administered, the
 /// same at every start, different for different control addresses of one cluster.
 pub fn mac_of_device(control: SocketAddr) -> MacAddress {
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    for byte in control.to_string().bytes() {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
+    let hash = Fnv1a::of(control.to_string().as_bytes());
     let mut bytes = [0; 6];
     bytes.copy_from_slice(&(hash ^ (hash >> 17)).to_be_bytes()[2..]);
     // Bit 1 of the first byte: locally administered. Bit 0 clear: one station.

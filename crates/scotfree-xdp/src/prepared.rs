@@ -12,7 +12,7 @@ use crate::kernel::{
 use crate::links::{get_pinned, pin_descriptor};
 use crate::shared::{Shared, PORTS_MAX};
 use libbpf_rs::{MapCore, MapHandle, Object};
-use scotfree_core::DeviceId;
+use scotfree_core::{DeviceId, Fnv1a};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -128,9 +128,7 @@ fn keep(descriptor: RawFd, path: &Path) -> Result<(), KernelError> {
 
 /// FNV-1a over the compiled programs.
 fn build_number() -> u64 {
-    crate::OBJECT
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    Fnv1a::of(crate::OBJECT)
 }
 
 /// A folder's name is all that a BPF file system keeps beside its objects.

@@ -47,16 +47,7 @@ pub fn touches(args: Args<'_>) -> Touches<'_> {
 
 /// The hash over database and key that goes on the wire; 0 for a command without a key.
 pub fn key_hash(db: u16, key: Option<&[u8]>) -> KeyHash {
-    let Some(key) = key else { return KeyHash(0) };
-    // FNV-1a, then a finalizer, since its upper bits move little for short keys.
-    let start = 0xcbf2_9ce4_8422_2325_u64;
-    let hash = db
-        .to_le_bytes()
-        .iter()
-        .chain(key)
-        .fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-    let mixed = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    KeyHash((mixed ^ (mixed >> 32)).max(1))
+    key.map_or(KeyHash(0), |key| KeyHash::of(db, key))
 }
 
 fn positions(args: Args<'_>) -> Box<dyn Iterator<Item = usize>> {

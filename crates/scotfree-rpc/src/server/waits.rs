@@ -2,7 +2,8 @@
 //!
 //! Invariant: what the poller watches is what was wanted at the last wait.
 
-use crate::service::{Handler, Watch};
+use crate::service::Handler;
+use crate::watched::{watch, Watched};
 use scotfree_core::Nanos;
 use scotfree_io::{Interest, Poller};
 use std::io;
@@ -22,8 +23,7 @@ pub(super) struct Waits {
     /// What else wakes the loop.
     wakes: Vec<RawFd>,
     transport: Option<(RawFd, Interest)>,
-    service: Vec<Watch>,
-    wanted: Vec<Watch>,
+    service: Watched,
 }
 
 impl Waits {
@@ -63,7 +63,9 @@ impl Waits {
         service: &impl Handler,
         timeout: Option<Duration>,
     ) -> io::Result<()> {
-        self.watch_service(service)?;
+        self.poller()?;
+        let poller = self.poller.as_ref().expect("it was made just now");
+        self.service.follow(poller, SERVICE_KEY, |out| service.watches(out))?;
         let interest = match (receives, stalled) {
             (true, false) => Some(Interest::Read),
             (true, true) => Some(Interest::ReadWrite),
@@ -91,35 +93,5 @@ impl Waits {
         }
         self.transport = wanted;
         Ok(())
-    }
-
-    fn watch_service(&mut self, service: &impl Handler) -> io::Result<()> {
-        let mut wanted = std::mem::take(&mut self.wanted);
-        wanted.clear();
-        service.watches(&mut wanted);
-        let known = std::mem::take(&mut self.service);
-        for gone in known.iter().filter(|known| !wanted.iter().any(|wanted| wanted.fd == known.fd)) {
-            // The service has closed it, most likely: then the poller has forgotten it already.
-            let _ = self.poller()?.remove(gone.fd);
-        }
-        for changed in wanted.iter().filter(|wanted| !known.contains(wanted)) {
-            let interest = match (changed.readable, changed.writable) {
-                (true, true) => Interest::ReadWrite,
-                (false, true) => Interest::Write,
-                (true | false, false) => Interest::Read,
-            };
-            watch(self.poller()?, changed.fd, SERVICE_KEY, interest)?;
-        }
-        self.service = wanted;
-        self.wanted = known;
-        Ok(())
-    }
-}
-
-/// Watches a descriptor, whether or not it is watched already.
-fn watch(poller: &Poller, fd: RawFd, key: u64, interest: Interest) -> io::Result<()> {
-    match poller.modify(fd, key, interest) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => poller.add(fd, key, interest),
-        other => other,
     }
 }
