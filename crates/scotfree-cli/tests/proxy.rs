@@ -1,7 +1,7 @@
 //! The proxy with its log before a real Redis: what clients see, and what is left when either is killed.
 
 use scotfree_io::conformance::ports::free_address;
-use scotfree_stage::power_cut::{cut_back, SyncedFile};
+use scotfree_stage::power_cut::{cut_back, synced_in, SyncedFile};
 use scotfree_stage::process::{wait_until, Process, ProcessSpec, Supervisor};
 use scotfree_stage::resp::{Connection, Place, Reply};
 use scotfree_stage::scratch::Scratch;
@@ -94,14 +94,19 @@ impl Site {
         Connection::open(self.listen, CLIENT_PATIENCE).expect("the proxy listens")
     }
 
+    /// How many bytes a power failure could take of the server's files.
+    fn unsynced_bytes(&self) -> u64 {
+        let files = synced_in(&self.file("sizes")).expect("the note can be read");
+        let unsynced = |file: &SyncedFile| {
+            fs::metadata(&file.path).map_or(0, |found| found.len().saturating_sub(file.bytes))
+        };
+        files.iter().map(unsynced).sum()
+    }
+
     /// What a power failure leaves of the server's files.
     fn cut(&self, kept: &mut impl FnMut(u64) -> u64) -> u64 {
-        let text = fs::read_to_string(self.file("sizes")).unwrap_or_default();
-        let files = text.lines().filter_map(|line| {
-            let (bytes, path) = line.split_once(' ')?;
-            Some(SyncedFile { path: path.into(), bytes: bytes.parse().ok()? })
-        });
-        cut_back(&files.collect::<Vec<_>>(), kept).expect("the files can be cut")
+        let files = synced_in(&self.file("sizes")).expect("the note can be read");
+        cut_back(&files, kept).expect("the files can be cut")
     }
 }
 
@@ -340,6 +345,16 @@ fn without_its_log_acknowledged_updates_are_lost_and_that_is_noticed() {
     std::thread::scope(|scope| {
         scope.spawn(|| write(site.listen, 0, &told, &ends));
         assert!(wait_until(PATIENCE, || told.count.load(Ordering::Relaxed) > 2_000));
+        // A moment in which there is something to lose: while the proxy is stopped nothing more is synced.
+        let something_to_lose = wait_until(PATIENCE, || {
+            proxy.signal("STOP");
+            let found = site.unsynced_bytes() > 4_096;
+            if !found {
+                proxy.signal("CONT");
+            }
+            found
+        });
+        assert!(something_to_lose, "everything is always synced");
         redis.kill();
         proxy.kill();
         ends.store(true, Ordering::Relaxed);

@@ -183,8 +183,6 @@ struct Entry {
     early: bool,
     /// It is still to be executed.
     waits: bool,
-    /// The server has had it.
-    was_run: bool,
     /// Nobody waits for it any more.
     is_complete: bool,
     /// That was said.
@@ -208,7 +206,6 @@ impl Entry {
             kind: RequestKind::Update,
             early: false,
             waits: true,
-            was_run: false,
             is_complete: true,
             is_told: true,
             is_dropped: false,
@@ -222,6 +219,19 @@ impl Entry {
 
     fn is_answered(&self) -> bool {
         !matches!(self.reply, Reply::None)
+    }
+
+    /// Whether a planted fault has it answered before it is safe, or before what it needs is stable.
+    fn ignored_by(&self, fault: Option<Fault>) -> (bool, bool) {
+        match fault {
+            Some(Fault::EarlyBeforeLogged) => (self.early, false),
+            Some(Fault::EarlyBeforeStable) => (false, self.early),
+            Some(Fault::CoveredBeforeLogged) => (!self.early && self.kind == RequestKind::Update, false),
+            Some(Fault::AnswerBeforeLogged) => (self.kind == RequestKind::Read, false),
+            Some(Fault::AnswerBeforeStable) => (false, self.kind != RequestKind::Bypass && !self.early),
+            Some(Fault::BypassBeforeStable) => (false, self.kind == RequestKind::Bypass),
+            _ => (false, false),
+        }
     }
 }
 
@@ -246,7 +256,6 @@ struct Session {
     written: u64,
     /// How many of its requests nobody was told of.
     open: u64,
-    is_ending: bool,
 }
 
 /// The machine.
@@ -254,6 +263,8 @@ struct Session {
 pub struct CommitQueue {
     config: QueueConfig,
     sessions: BTreeMap<SessionId, Session>,
+    /// Those of them that take nothing more.
+    ending: BTreeSet<SessionId>,
     entries: VecDeque<Entry>,
     entries_bytes: usize,
     /// The place of the first entry.
@@ -295,6 +306,7 @@ impl CommitQueue {
         let mut queue = CommitQueue {
             config,
             sessions: BTreeMap::new(),
+            ending: BTreeSet::new(),
             entries: VecDeque::new(),
             entries_bytes: 0,
             first,
@@ -316,8 +328,9 @@ impl CommitQueue {
             counters: QueueCounters::default(),
         };
         for (session, position) in &found.positions {
-            let state = Session { written: position.0, is_ending: true, ..Session::default() };
+            let state = Session { written: position.0, ..Session::default() };
             queue.sessions.insert(*session, state);
+            queue.ending.insert(*session);
         }
         let planted = queue.config.fault == Some(Fault::ExecuteAgain);
         for update in found.updates.iter().filter(|update| update.seq.0 > applied || planted) {
@@ -338,7 +351,7 @@ impl CommitQueue {
         let Submission { session, kind, early, access, payload } = *submission;
         let is_full = self.entries.len() >= self.config.window_max
             || self.entries_bytes + payload.len() > self.config.window_bytes_max && !self.entries.is_empty();
-        if self.sessions.get(&session).is_none_or(|state| state.is_ending) {
+        if !self.sessions.contains_key(&session) || self.ending.contains(&session) {
             return Err(Unsubmitted::NoSession);
         }
         if is_full || early && !self.is_server_away && self.ahead() >= self.config.early_ahead_max {
@@ -379,7 +392,6 @@ impl CommitQueue {
             kind,
             early,
             waits: true,
-            was_run: false,
             is_complete: false,
             is_told: false,
             is_dropped: false,
@@ -418,7 +430,7 @@ impl CommitQueue {
             self.run_next += 1;
             if self.entries[index].waits {
                 let entry = &mut self.entries[index];
-                (entry.waits, entry.was_run) = (false, true);
+                entry.waits = false;
                 let (session, kind) = (entry.session, entry.kind);
                 return Some(Run { session, seq: SeqNum(seq), kind, payload: &entry.payload });
             }
@@ -514,8 +526,8 @@ impl CommitQueue {
     /// these are, and which answered updates will never be executed.
     pub fn fail_session(&mut self, session: SessionId) -> (u64, Vec<Lost>) {
         let Some(state) = self.sessions.get_mut(&session) else { return (0, Vec::new()) };
-        state.is_ending = true;
         let open = std::mem::take(&mut state.open);
+        self.ending.insert(session);
         let mut lost = Vec::new();
         for (index, entry) in self.entries.iter_mut().enumerate() {
             if entry.session != session || entry.is_answered() && entry.is_complete {
@@ -541,8 +553,8 @@ impl CommitQueue {
     /// after a crash, and what else it has under way not at all. How many requests these are.
     pub fn abandon_session(&mut self, session: SessionId) -> u64 {
         let Some(state) = self.sessions.get_mut(&session) else { return 0 };
-        state.is_ending = true;
         let open = std::mem::take(&mut state.open);
+        self.ending.insert(session);
         for entry in self.entries.iter_mut().filter(|entry| entry.session == session && !entry.is_complete) {
             (entry.is_complete, entry.is_told) = (true, true);
             if entry.kind != RequestKind::Update && !entry.is_answered() {
@@ -557,8 +569,8 @@ impl CommitQueue {
 
     /// A session takes nothing more.
     pub fn end_session(&mut self, session: SessionId) {
-        if let Some(state) = self.sessions.get_mut(&session) {
-            state.is_ending = true;
+        if self.sessions.contains_key(&session) {
+            self.ending.insert(session);
         }
     }
 
@@ -569,10 +581,10 @@ impl CommitQueue {
         let oldest =
             self.records.front().map(|(first, _)| *first).or(being_made).map_or(u64::MAX, |seq| seq.0);
         let stable = self.stable;
-        let over = |(_, state): &(&SessionId, &Session)| {
-            state.is_ending && state.open == 0 && state.written <= stable && state.written < oldest
-        };
-        let session = *self.sessions.iter().find(over)?.0;
+        let is_over = |state: &Session| state.open == 0 && state.written <= stable && state.written < oldest;
+        let mut ending = self.ending.iter().copied();
+        let session = ending.find(|session| self.sessions.get(session).is_some_and(is_over))?;
+        self.ending.remove(&session);
         self.sessions.remove(&session);
         Some(session)
     }
@@ -582,7 +594,7 @@ impl CommitQueue {
     /// [`CommitQueue::begin_again`].
     pub fn in_doubt(&self) -> BTreeSet<SessionId> {
         let is_in_doubt = |entry: &&Entry| {
-            entry.kind == RequestKind::Bypass && entry.was_run && !entry.is_complete && !entry.is_answered()
+            entry.kind == RequestKind::Bypass && !entry.waits && !entry.is_complete && !entry.is_answered()
         };
         self.entries.iter().filter(is_in_doubt).map(|entry| entry.session).collect()
     }
@@ -676,6 +688,11 @@ impl CommitQueue {
         self.entries.iter().filter(|entry| !entry.is_answered()).count()
     }
 
+    /// Whether something is to be executed.
+    pub fn has_runs(&self) -> bool {
+        self.run_next < self.next()
+    }
+
     /// Whether of what is to be executed next nobody waits for the server's answer.
     pub fn runs_wait_for_log_alone(&self) -> bool {
         let from = self.run_next.max(self.first) - self.first;
@@ -693,12 +710,7 @@ impl CommitQueue {
         !self.held_until_stable.is_empty()
             || self.entries.len() * 2 > self.config.window_max
             || self.entries_bytes * 2 > self.config.window_bytes_max
-            || self.sessions.values().any(|session| session.is_ending)
-    }
-
-    /// Whether a session is there.
-    pub fn has_session(&self, session: SessionId) -> bool {
-        self.sessions.contains_key(&session)
+            || !self.ending.is_empty()
     }
 
     /// What was counted.
@@ -737,7 +749,8 @@ impl CommitQueue {
             self.entries.push_back(Entry { kind: RequestKind::Read, is_dropped: true, ..nothing });
         }
         let session = self.sessions.entry(update.session).or_default();
-        (session.is_ending, session.written) = (true, update.seq.0);
+        session.written = update.seq.0;
+        self.ending.insert(update.session);
         self.entries_bytes += update.payload.len();
         self.entries.push_back(Entry::of_log(update.session, update.behind.0, update.payload));
         Ok(())
@@ -812,17 +825,7 @@ impl CommitQueue {
             return;
         }
         let (needs_safe, needs_stable) = (entry.needs_safe, entry.needs_stable);
-        let is_early = entry.early;
-        let ignores = |fault: Option<Fault>| match fault {
-            Some(Fault::EarlyBeforeLogged) => (is_early, false),
-            Some(Fault::EarlyBeforeStable) => (false, is_early),
-            Some(Fault::CoveredBeforeLogged) => (!is_early && entry.kind == RequestKind::Update, false),
-            Some(Fault::AnswerBeforeLogged) => (entry.kind == RequestKind::Read, false),
-            Some(Fault::AnswerBeforeStable) => (false, entry.kind != RequestKind::Bypass && !is_early),
-            Some(Fault::BypassBeforeStable) => (false, entry.kind == RequestKind::Bypass),
-            _ => (false, false),
-        };
-        let (unlogged, unstable) = ignores(fault);
+        let (unlogged, unstable) = entry.ignored_by(fault);
         if needs_safe > safe && !unlogged {
             self.held_until_safe.insert((needs_safe, seq));
         } else if needs_stable > stable && !unstable {

@@ -261,14 +261,18 @@ impl World {
     fn open_sessions(&mut self) {
         self.sessions.clear();
         while self.sessions.len() < 3 {
-            let session = SessionId(self.next_session);
-            self.next_session += 1;
-            // Its marker is stored, and stable, before it is used.
-            self.server.data.positions.insert(session, SeqNum(0));
-            self.sync();
-            self.queue.open_session(session);
-            self.sessions.push(session);
+            self.open_session();
         }
+    }
+
+    fn open_session(&mut self) {
+        let session = SessionId(self.next_session);
+        self.next_session += 1;
+        // Its marker is stored, and stable, before it is used.
+        self.server.data.positions.insert(session, SeqNum(0));
+        self.sync();
+        self.queue.open_session(session);
+        self.sessions.push(session);
     }
 
     fn submit(&mut self) {
@@ -338,12 +342,7 @@ impl World {
 
     fn replace_session(&mut self, index: usize) {
         self.sessions.remove(index);
-        let session = SessionId(self.next_session);
-        self.next_session += 1;
-        self.server.data.positions.insert(session, SeqNum(0));
-        self.sync();
-        self.queue.open_session(session);
-        self.sessions.push(session);
+        self.open_session();
     }
 
     // ---- the server

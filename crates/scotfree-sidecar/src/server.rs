@@ -8,6 +8,7 @@ mod run;
 mod syncer;
 
 pub use run::{run, ServerSidecarConfig, SidecarError};
+pub(crate) use run::{say_once, RETRY_INTERVAL};
 
 use crate::aof;
 use crate::dead_letters::{commands_of, DeadLetters, Letter};

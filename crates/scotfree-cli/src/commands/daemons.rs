@@ -19,6 +19,7 @@ use scotfree_rpc::{exclusion_notice, Exclusions, SharedKey};
 use scotfree_sidecar::notices::Notices;
 use scotfree_wire::ClusterKey;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 /// Checks what each section that is set says, as its daemon would at its start; a failure names the place.
 pub fn check(config: &Config, sources: &Sources) -> Result<(), Failure> {
@@ -70,6 +71,13 @@ pub fn cluster_key(cluster: &Cluster) -> Result<ClusterKey, Failure> {
 /// How long a daemon looks for events before it sleeps, at most: not at all unless told.
 fn spin_time(spin_us: Option<u64>) -> Nanos {
     Nanos::from_micros(spin_us.unwrap_or(0))
+}
+
+/// Where a log's dead letters go unless another file is named: beside it.
+fn dead_letters_of(log: &Path) -> PathBuf {
+    let mut name = log.as_os_str().to_owned();
+    name.push(".dead");
+    name.into()
 }
 
 /// A sidecar's lines become messages of the daemon, so `log_level` is obeyed, after a reload too.

@@ -16,8 +16,8 @@ use super::{listen, ClientSidecarConfig, EarlyRules, ListenerConfig, Pacing};
 use crate::notices::Notices;
 use crate::server::{Recovered, RedisService, RedisServiceConfig, SidecarError};
 use crate::tunnel::{TunnelListener, TunnelOptions};
+pub use log::LogError;
 use log::{updates_of, LogName, ProxyLog};
-pub use log::{LogError, LOG_BYTES_MIN};
 use path::{ProxyPath, PROXY_MARK};
 use scotfree_core::{Nanos, SeqNum, SessionId};
 use scotfree_io::{now_monotonic, now_realtime};
@@ -32,7 +32,6 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 use watching::Watching;
 
 /// The largest command that is logged; a larger one is answered when the server's storage holds it.
@@ -59,6 +58,8 @@ pub struct ProxyConfig {
     pub log_bytes: u64,
     /// Goes on with a server that another stood before since, or that does not know this log.
     pub accept_server: bool,
+    /// By which the rules of early answers are changed, also while it starts.
+    pub early_rules: EarlyRules,
     /// What is outstanding at once.
     pub queue: QueueConfig,
     /// What a connection may do; its early rule is the listener's.
@@ -85,6 +86,7 @@ impl ProxyConfig {
             log,
             log_bytes: 256 << 20,
             accept_server: false,
+            early_rules: EarlyRules::default(),
             queue: QueueConfig::default(),
             front: FrontConfig { request_bytes_max: REQUEST_BYTES_MAX, ..FrontConfig::default() },
             connections_max: 10_000,
@@ -175,7 +177,8 @@ impl Proxy {
         let told = told(&path).unwrap_or_else(|| Told { description: Arc::default(), ahead_ms: 0 });
         tunnels.serve(told.description.reserved_db);
         let coverage = Coverage::new(fronts_config.session, told.description.devices);
-        let fronts = Fronts::new(&fronts_config, told, coverage);
+        let mut fronts = Fronts::new(&fronts_config, told, coverage);
+        fronts.early_rules = config.early_rules.clone();
         watching.listen(&listeners)?;
         let connections = Connections::new(&fronts_config, fronts, watching::FIRST_CONNECTION)?;
         Ok(Some(Proxy {
@@ -196,11 +199,6 @@ impl Proxy {
     /// Where clients connect, in the order of the configuration.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
-    }
-
-    /// By which the rules of early answers are changed while it runs.
-    pub fn early_rules(&self) -> EarlyRules {
-        self.connections.fronts.early_rules.clone()
     }
 
     /// What all connections have counted.
@@ -234,17 +232,18 @@ impl Proxy {
 
     /// Takes what clients have sent to the log and the server, and what came of it back.
     fn turn(&mut self) -> Result<(), ProxyError> {
+        self.connections.fronts.submit(now_realtime(), &mut self.path);
         loop {
-            self.connections.fronts.submit(now_realtime(), &mut self.path);
             self.path.turn();
             self.connections.fronts.hear(now_realtime(), NO_SESSION, &mut self.path);
-            if !self.connections.send(self.watching.poller()) {
-                break;
+            let has_room = self.connections.send(self.watching.poller());
+            // What was answered, and what was sent, may have made room for what waits: nothing else wakes it.
+            self.connections.fronts.submit(now_realtime(), &mut self.path);
+            self.keep_server()?;
+            if !has_room && !self.path.has_work() {
+                return Ok(());
             }
         }
-        // What has just been answered may have made room for what waits.
-        self.connections.fronts.submit(now_realtime(), &mut self.path);
-        self.keep_server()
     }
 
     /// Notices that the server is lost, or there again.
@@ -298,9 +297,8 @@ impl Proxy {
     fn wait(&mut self, now: Nanos, publish_at: Nanos) -> Result<(), ProxyError> {
         let timers = [Some(publish_at), Some(self.describe_at), self.drain_until, self.path.next_turn()];
         let timer = timers.into_iter().flatten().min().unwrap_or(Nanos::MAX);
-        let time = if self.path.has_work() { Nanos(0) } else { timer.since(now) };
         self.watching.follow(&self.path)?;
-        for event in self.watching.wait(time)? {
+        for event in self.watching.wait(timer.since(now))? {
             match watching::listener_of(event) {
                 Some(index) => {
                     let listener = self.listeners.get(index);
@@ -545,9 +543,4 @@ fn random_key() -> Result<ClusterKey, ProxyError> {
 fn session_base() -> Result<u64, ProxyError> {
     let random = getrandom::u64().map_err(SidecarError::Random)?;
     Ok(random >> 1 << 20 >> 1)
-}
-
-/// Waits for a duration in nanoseconds.
-fn duration(time: Nanos) -> Duration {
-    Duration::from_nanos(time.0)
 }

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long to wait before a lost server is tried again.
-const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+pub(crate) const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What the sidecar is told at its start.
 #[derive(Debug, Clone)]
@@ -230,7 +230,7 @@ fn text_of(recovered: &Recovered) -> String {
 }
 
 /// Says what keeps the server from being used, unless that was the last thing said of it.
-fn say_once(notices: &Notices, last: &mut String, trouble: String) {
+pub(crate) fn say_once(notices: &Notices, last: &mut String, trouble: String) {
     if trouble != *last {
         notices.alarm(&format!("{trouble}; trying again until it can be used"));
         *last = trouble;

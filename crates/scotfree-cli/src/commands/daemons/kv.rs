@@ -2,7 +2,9 @@
 //!
 //! Invariant: its write-ahead file is read and its sessions are known before the first request is taken.
 
-use super::{cluster_key, devices, exclude_more, excluded, say_excluded, spin_time, take_key};
+use super::{
+    cluster_key, dead_letters_of, devices, exclude_more, excluded, say_excluded, spin_time, take_key,
+};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::serve::{begin, changed_keys, keep_files_private, say_reload, Listening, Messages};
@@ -106,11 +108,7 @@ pub fn check(kv: &Kv) -> Result<(), Failure> {
 
 fn plan(kv: &Kv) -> Result<Plan, Failure> {
     let log = required(kv.log.as_ref(), "kv", "log")?;
-    let dead_letters = kv.dead_letters.clone().unwrap_or_else(|| {
-        let mut name = log.clone().into_os_string();
-        name.push(".dead");
-        name.into()
-    });
+    let dead_letters = kv.dead_letters.clone().unwrap_or_else(|| dead_letters_of(&log));
     Ok(Plan {
         listen: required(kv.listen.as_ref(), "kv", "listen")?.0,
         devices: devices(&kv.devices)?,

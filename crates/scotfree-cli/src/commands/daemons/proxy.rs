@@ -1,10 +1,10 @@
 //! The command `scot proxy`: a durable log before one Redis, in the process that its clients connect to.
 //!
-//! Invariant: nothing is listened on before the settings are understood and the log is open.
+//! Invariant: nothing is opened before all settings are understood, and nobody is served before the log is replayed.
 
 use super::client::{early_rule_of, fit_files};
 use super::server::credentials_of;
-use super::{notices, spin_time};
+use super::{dead_letters_of, notices, spin_time};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::serve::{
@@ -18,7 +18,6 @@ use scotfree_sidecar::client::EarlyRules;
 use scotfree_sidecar::server::RedisServiceConfig;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// What can be taken over without a restart; connections that are open keep their rule.
 const RELOADABLE: [&str; 3] = ["mode", "early_prefix", "log_level"];
@@ -34,13 +33,11 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     config.service.notices = notices(&messages);
     (config.connections_max, config.tunnels_max) =
         fit_files(config.connections_max, config.tunnels_max, open_files_max());
-    let rules = Rules::default();
-    let mut reload =
-        Reload { sources, settings: settings.clone(), messages: messages.clone(), rules: rules.clone() };
+    let rules = config.early_rules.clone();
+    let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone(), rules };
     let serving = begin_quietly(listening, move || reload.run())?;
     let started = Proxy::start(&config, &serving.stop).map_err(Failure::environment)?;
     let Some(mut proxy) = started else { return Ok(()) };
-    rules.set(proxy.early_rules());
     let addresses: Vec<String> = proxy.addresses().iter().map(SocketAddr::to_string).collect();
     say_ready(&format!("proxy {} for {}", addresses.join(" "), config.service.redis));
     proxy.run(&serving.stop, Some(&serving.board)).map_err(Failure::environment)?;
@@ -48,25 +45,11 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the rules of early answers can be changed, once there is a proxy.
-#[derive(Clone, Default)]
-struct Rules(Arc<Mutex<Option<EarlyRules>>>);
-
-impl Rules {
-    fn set(&self, rules: EarlyRules) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(rules);
-    }
-
-    fn get(&self) -> Option<EarlyRules> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
 struct Reload {
     sources: Sources,
     settings: Config,
     messages: Messages,
-    rules: Rules,
+    rules: EarlyRules,
 }
 
 impl Reload {
@@ -80,9 +63,7 @@ impl Reload {
             Ok((rule, new)) => {
                 let changed = changed_keys(&self.settings.proxy, &new.proxy);
                 self.messages.set_level(new.proxy.log_level);
-                if let Some(rules) = self.rules.get() {
-                    rules.set(rule);
-                }
+                self.rules.set(rule);
                 say_reload(&self.messages, &changed, &RELOADABLE);
                 self.settings = new;
             }
@@ -100,11 +81,7 @@ fn config(settings: &Settings) -> Result<ProxyConfig, Failure> {
     let listen = required(settings.listen.as_ref(), "proxy", "listen")?;
     let redis = required(settings.redis.as_ref(), "proxy", "redis")?.0;
     let log = required(settings.log.as_ref(), "proxy", "log")?;
-    let dead_letters = settings.dead_letters.clone().unwrap_or_else(|| {
-        let mut name = log.clone().into_os_string();
-        name.push(".dead");
-        name.into()
-    });
+    let dead_letters = settings.dead_letters.clone().unwrap_or_else(|| dead_letters_of(&log));
     let mut service = RedisServiceConfig::new(redis, dead_letters);
     service.back.reserved_db = settings.marker_db;
     service.back.credentials =

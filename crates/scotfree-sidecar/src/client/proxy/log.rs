@@ -24,7 +24,7 @@ const GROUP_BYTES_MAX: usize = 8 << 20;
 /// much again.
 const LITTLE_BYTES_MAX: usize = 4 << 10;
 /// The smallest log that takes such a record, which is an eighth of it.
-pub const LOG_BYTES_MIN: u64 = 8 * (RECORD_BYTES_MAX as u64 + 4096);
+const LOG_BYTES_MIN: u64 = 8 * (RECORD_BYTES_MAX as u64 + 4096);
 
 /// By which a log and its sessions at the server are told from others.
 pub type LogName = [u8; 16];

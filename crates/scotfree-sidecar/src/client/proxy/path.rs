@@ -261,7 +261,7 @@ impl ProxyPath {
 
     /// Whether another turn would find something to do.
     pub fn has_work(&self) -> bool {
-        !self.events.is_empty()
+        !self.events.is_empty() || self.service().is_some() && self.queue.has_runs()
     }
 
     /// Appends what the path waits for.
@@ -281,8 +281,7 @@ impl ProxyPath {
         [full, self.service().and_then(Handler::next_poll)].into_iter().flatten().min()
     }
 
-    fn access(&mut self, kind: RequestKind, payload: &[u8]) -> Access {
-        let Ok(head) = RequestHead::parse(payload) else { return Access::Any };
+    fn access(&mut self, kind: RequestKind, head: RequestHead, payload: &[u8]) -> Access {
         let has = |flags| head.flags.has(flags);
         if kind == RequestKind::Read && (has(RequestFlags::DESCRIBE) || has(RequestFlags::PART)) {
             return Access::None;
@@ -344,9 +343,9 @@ impl Upstream for ProxyPath {
         if self.names.opening.contains(&session) {
             return Err(SubmitError::NotOpen);
         }
-        let access = self.access(request.kind, request.payload);
-        let head = RequestHead::parse(request.payload).unwrap_or_default();
-        if head.flags.has(RequestFlags::PRIVATE) || head.flags.is_partial() {
+        let head = RequestHead::parse(request.payload).ok();
+        let access = head.map_or(Access::Any, |head| self.access(request.kind, head, request.payload));
+        if head.is_some_and(|head| head.flags.has(RequestFlags::PRIVATE) || head.flags.is_partial()) {
             self.names.with_state.insert(session);
         }
         let Request { kind, mode, payload, .. } = request;

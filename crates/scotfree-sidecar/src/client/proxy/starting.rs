@@ -3,7 +3,7 @@
 //! Invariant: one result, behind which the thread ends; whoever no longer wants it ends the thread.
 
 use crate::notices::Notices;
-use crate::server::{Recovered, RedisService, RedisServiceConfig, SidecarError};
+use crate::server::{say_once, Recovered, RedisService, RedisServiceConfig, SidecarError, RETRY_INTERVAL};
 use scotfree_io::Waker;
 use scotfree_rpc::{Stop, Watch};
 use std::io;
@@ -11,10 +11,6 @@ use std::os::fd::AsRawFd;
 use std::sync::mpsc::{channel, Receiver};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
-
-/// How long to wait before a lost server is tried again.
-const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What came of it; none if the wait was ended.
 pub(super) type Started = Result<Option<(RedisService, Recovered)>, SidecarError>;
@@ -69,11 +65,7 @@ fn start(config: &RedisServiceConfig, notices: &Notices, stop: &Stop) -> Started
     loop {
         match RedisService::start(config, stop) {
             Err(error) if error.is_passing() && !stop.is_stopped() => {
-                let trouble = error.to_string();
-                if trouble != said {
-                    notices.alarm(&format!("{trouble}; trying again until it can be used"));
-                    said = trouble;
-                }
+                say_once(notices, &mut said, error.to_string());
                 std::thread::sleep(RETRY_INTERVAL);
             }
             other => return other,

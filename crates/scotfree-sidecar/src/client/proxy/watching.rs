@@ -2,14 +2,14 @@
 //!
 //! Invariant: what the poller watches is what was wanted at the last wait.
 
-use super::duration;
 use super::path::ProxyPath;
 use scotfree_core::Nanos;
 use scotfree_io::{Event, Interest, Poller};
-use scotfree_rpc::{Stop, Watch};
+use scotfree_rpc::{Stop, Watched};
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
 
 /// The poller's keys.
 const STOP_KEY: u64 = 0;
@@ -23,10 +23,8 @@ const EVENTS_MAX: usize = 256;
 /// The poller.
 pub(super) struct Watching {
     poller: Poller,
-    watched: Vec<Watch>,
-    wanted: Vec<Watch>,
+    watched: Watched,
     stops: Option<RawFd>,
-    ready: Vec<Event>,
 }
 
 /// Which listener an event is of.
@@ -39,7 +37,7 @@ impl Watching {
     pub fn new(spin: Nanos) -> io::Result<Watching> {
         let mut poller = Poller::new(EVENTS_MAX)?;
         poller.spin_for(spin);
-        Ok(Watching { poller, watched: Vec::new(), wanted: Vec::new(), stops: None, ready: Vec::new() })
+        Ok(Watching { poller, watched: Watched::default(), stops: None })
     }
 
     /// For clients' sockets.
@@ -71,40 +69,11 @@ impl Watching {
 
     /// Watches what the path wants to be watched.
     pub fn follow(&mut self, path: &ProxyPath) -> io::Result<()> {
-        let mut wanted = std::mem::take(&mut self.wanted);
-        wanted.clear();
-        path.watches(&mut wanted);
-        if wanted != self.watched {
-            for gone in self.watched.iter().filter(|old| !wanted.iter().any(|new| new.fd == old.fd)) {
-                // It was closed, most likely: then the poller has forgotten it already.
-                let _ = self.poller.remove(gone.fd);
-            }
-            for new in wanted.iter().filter(|new| !self.watched.contains(new)) {
-                watch(&self.poller, *new)?;
-            }
-        }
-        self.wanted = std::mem::replace(&mut self.watched, wanted);
-        Ok(())
+        self.watched.follow(&self.poller, PATH_KEY, |out| path.watches(out))
     }
 
     /// Waits for at most `time`; what is ready.
     pub fn wait(&mut self, time: Nanos) -> io::Result<Vec<Event>> {
-        let mut ready = std::mem::take(&mut self.ready);
-        ready.clear();
-        ready.extend_from_slice(self.poller.wait(Some(duration(time)))?);
-        Ok(ready)
-    }
-}
-
-/// Watches a descriptor, whether or not it is watched already.
-fn watch(poller: &Poller, watch: Watch) -> io::Result<()> {
-    let interest = match (watch.readable, watch.writable) {
-        (true, true) => Interest::ReadWrite,
-        (false, true) => Interest::Write,
-        (true | false, false) => Interest::Read,
-    };
-    match poller.modify(watch.fd, PATH_KEY, interest) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => poller.add(watch.fd, PATH_KEY, interest),
-        other => other,
+        Ok(self.poller.wait(Some(Duration::from_nanos(time.0)))?.to_vec())
     }
 }
