@@ -2,7 +2,7 @@
 //!
 //! Invariant: every command's help ends with an example.
 
-use crate::settings::{Client, Cluster, Doctor, Kv, Plane, Proxy, Server, Switch};
+use crate::settings::{Client, Cluster, Doctor, Kv, Peer, Plane, Proxy, Server, Switch};
 use crate::text::Address;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -89,11 +89,20 @@ device becomes the head of its chain.")]
     #[command(after_help = "Examples:
   scot proxy --listen 127.0.0.1:7379 --redis 127.0.0.1:6379 --log /var/lib/scot/proxy.log
   scot proxy --config scot.toml --mode early --early-prefix session:
+  scot proxy --listen 127.0.0.1:7379 --redis 127.0.0.1:6379 --log /var/lib/scot/proxy.log \
+      --peer peer1:7399 --peer peer2:7399 --key-file cluster.key     in the memory of two hosts, not on disk
 The Redis needs its append-only file (appendonly yes; appendfsync everysec will do). Clients connect to the proxy
 instead; what they are answered is in the log and at the Redis. After a crash of either the proxy executes what the
 Redis lacks, each update once. SIGHUP reads the configuration again and takes over mode, prefixes and the log level.
 See docs/proxy.md.")]
     Proxy(ProxyArgs),
+    /// Keep the logs of proxies in this host's memory: an answered write outlasts the Redis' host without its disk
+    #[command(after_help = "Examples:
+  scot peer --listen 10.0.0.3:7399 --key-file cluster.key
+  scot peer --config scot.toml --memory 4G
+A proxy names it by --peer, and asks it for the log after a crash. What it holds is gone with its process; an update
+leaves it when the Redis' own files hold it. See docs/proxy.md.")]
+    Peer(PeerArgs),
     /// Bring up topologies and run experiments
     #[command(subcommand)]
     Lab(Lab),
@@ -268,9 +277,23 @@ pub struct KvArgs {
     pub settings: Kv,
 }
 
+/// Flags of a proxy's peer.
+#[derive(Debug, Args)]
+pub struct PeerArgs {
+    /// Settings that all share.
+    #[command(flatten)]
+    pub cluster: Cluster,
+    /// Settings of the section.
+    #[command(flatten)]
+    pub settings: Peer,
+}
+
 /// Flags of the proxy.
 #[derive(Debug, Args)]
 pub struct ProxyArgs {
+    /// Settings that all share.
+    #[command(flatten)]
+    pub cluster: Cluster,
     /// Settings of the section.
     #[command(flatten)]
     pub settings: Proxy,

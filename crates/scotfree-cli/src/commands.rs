@@ -45,7 +45,12 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Sidecar(Sidecar::Server(flags)) => {
             daemons::server::run(sources().flags("cluster", &flags.cluster).flags("server", &flags.settings))
         }
-        Command::Proxy(flags) => daemons::proxy::run(sources().flags("proxy", &flags.settings)),
+        Command::Proxy(flags) => {
+            daemons::proxy::run(sources().flags("cluster", &flags.cluster).flags("proxy", &flags.settings))
+        }
+        Command::Peer(flags) => {
+            daemons::peer::run(sources().flags("cluster", &flags.cluster).flags("peer", &flags.settings))
+        }
         Command::Lab(command) => lab::run(command),
         Command::Tax(Tax::Report(flags)) => reports::tax(&flags),
         #[cfg(feature = "lab")]
@@ -110,6 +115,7 @@ fn set_sections(config: &Config) -> String {
         ("server", config.server != default.server),
         ("client", config.client != default.client),
         ("proxy", config.proxy != default.proxy),
+        ("peer", config.peer != default.peer),
         ("doctor", config.doctor != default.doctor),
     ];
     let set: Vec<&str> = sections.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| *name).collect();

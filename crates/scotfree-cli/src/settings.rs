@@ -29,6 +29,8 @@ pub struct Config {
     pub client: Client,
     /// `scot proxy`.
     pub proxy: Proxy,
+    /// `scot peer`.
+    pub peer: Peer,
     /// `scot doctor`.
     pub doctor: Doctor,
 }
@@ -54,7 +56,7 @@ where
 
 /// The names of the sections.
 #[cfg(test)]
-pub const SECTIONS: [&str; 7] = ["cluster", "switch", "kv", "server", "client", "proxy", "doctor"];
+pub const SECTIONS: [&str; 8] = ["cluster", "switch", "kv", "server", "client", "proxy", "peer", "doctor"];
 
 /// What all roles of a cluster share.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
@@ -474,10 +476,19 @@ pub struct Proxy {
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<PathBuf>,
-    /// The size of the log when it is made (256M by default); an existing file keeps its own
+    /// The size of the log when it is made (256M by default, 18M with peers); an existing file keeps its own
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_size: Option<Size>,
+    /// A `scot peer` that holds the log in its memory, instead of the disk: a write is answered when all that are named
+    /// hold it; repeatable. Both sides need the same key file
+    #[arg(long = "peer", value_name = "NAME:PORT")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<String>,
+    /// Go on although no peer gives back the last acknowledged updates: they are lost
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_peers: Option<bool>,
     /// Whether SET, SETEX and PSETEX are answered when the log holds them, before the Redis has seen them
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -541,10 +552,28 @@ pub struct Proxy {
     #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
-    /// What the proxy says on standard error
-    #[arg(long, value_name = "LEVEL")]
+}
+
+/// What keeps proxies' logs in memory.
+#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Peer {
+    /// Where proxies connect (TCP)
+    #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub log_level: Option<LogLevel>,
+    pub listen: Option<SocketAddr>,
+    /// How much memory the logs' records may take (1G by default)
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Size>,
+    /// How many logs it keeps, of a proxy each (64 by default)
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logs_max: Option<NonZeroUsize>,
+    /// Where /metrics and /healthz are answered
+    #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Who answers SET, SETEX and PSETEX.

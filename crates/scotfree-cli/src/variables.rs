@@ -5,7 +5,7 @@
 //! other is refused, as an unknown key of the file is.
 
 use crate::failure::Failure;
-use crate::settings::{Client, Cluster, Doctor, Kv, Proxy, Server, Switch};
+use crate::settings::{Client, Cluster, Doctor, Kv, Peer, Proxy, Server, Switch};
 use clap::Args;
 use figment::value::Value;
 use std::ffi::{OsStr, OsString};
@@ -70,6 +70,7 @@ fn known() -> Vec<(String, String)> {
         ("server", keys_of::<Server>()),
         ("client", keys_of::<Client>()),
         ("proxy", keys_of::<Proxy>()),
+        ("peer", keys_of::<Peer>()),
         ("doctor", keys_of::<Doctor>()),
     ];
     let name = |section: &str, key: &str| format!("{PREFIX}{section}_{key}").to_uppercase();

@@ -21,11 +21,23 @@ pub enum Fault {
     TrimWhenExecuted,
     /// Rule 7: an update behind a lost write of its session is executed after a crash.
     ApplyBehindGap,
+    /// Rule 9: what is logged on one peer counts as if every peer had it.
+    OnePeerIsEnough,
+    /// Rule 9: a peer that has come is not sent what was logged before.
+    AttachWithoutThePast,
+    /// Rule 9: a peer is relied upon before it has what was logged before.
+    ListBeforeFilled,
+    /// Rule 9: a lost peer is struck from the list while what it vouched for can be lost.
+    StrikeBeforeStable,
+    /// Rules 6 and 9: a session's marker leaves the server while a peer may still give its updates back.
+    ForgetUntrimmed,
+    /// Rule 9: after a restart the list is cleared before what a peer gave back is stable.
+    LeaveBeforeStable,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 9] = [
+    pub const ALL: [Fault; 15] = [
         Fault::ExecuteAgain,
         Fault::EarlyBeforeLogged,
         Fault::EarlyBeforeStable,
@@ -35,5 +47,11 @@ impl Fault {
         Fault::BypassBeforeStable,
         Fault::TrimWhenExecuted,
         Fault::ApplyBehindGap,
+        Fault::OnePeerIsEnough,
+        Fault::AttachWithoutThePast,
+        Fault::ListBeforeFilled,
+        Fault::StrikeBeforeStable,
+        Fault::ForgetUntrimmed,
+        Fault::LeaveBeforeStable,
     ];
 }

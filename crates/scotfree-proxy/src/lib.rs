@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod fault;
+pub mod peers;
 mod queue;
 mod record;
 mod writes;

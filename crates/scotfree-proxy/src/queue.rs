@@ -453,6 +453,37 @@ impl CommitQueue {
         self.record.clear();
     }
 
+    /// The updates behind a place that were handed to the log and are not stable: what a log lacks that is so far, and
+    /// is not sent later. As records that end where they have ended before, with the place of each one's last update:
+    /// a session's marker must not leave the server while one that straddles its last write is there (rule 6).
+    pub fn unstable_records(&self, behind: SeqNum, each: &mut dyn FnMut(SeqNum, &[u8])) {
+        let mut from = self.first.max(self.stable + 1).max(behind.0 + 1);
+        for (_, last) in &self.records {
+            let mut record = RecordWriter::default();
+            for seq in from..=last.0 {
+                let Some(entry) = self.index(seq).map(|index| &self.entries[index]) else { continue };
+                if entry.kind == RequestKind::Update && !entry.is_dropped {
+                    let (session, behind) = (entry.session, SeqNum(entry.behind));
+                    record.add(&LoggedUpdate { seq: SeqNum(seq), session, behind, payload: &entry.payload });
+                }
+            }
+            if !record.bytes().is_empty() {
+                each(*last, record.bytes());
+            }
+            from = from.max(last.0 + 1);
+        }
+    }
+
+    /// Whether all that was found at the start is executed and stable.
+    pub fn is_settled(&self) -> bool {
+        self.config.fault == Some(Fault::LeaveBeforeStable) || self.stable + 1 >= self.next()
+    }
+
+    /// Everything up to here is stable.
+    pub fn stable(&self) -> SeqNum {
+        SeqNum(self.stable)
+    }
+
     /// The next record that the log may forget.
     pub fn next_trim(&mut self) -> Option<SeqNum> {
         let through = match self.config.fault {

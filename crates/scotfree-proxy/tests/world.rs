@@ -1,9 +1,14 @@
 //! The machine in a simulated world: a server that loses what it has not synced, a log that loses what it has not
-//! written, clients that believe what they are told. Crashes of the proxy, of the server and of the host at any moment.
+//! written, or copies of it in the memory of peers, clients that believe what they are told. Crashes of the proxy, of
+//! the server, of the host and of peers at any moment.
 //!
 //! Checked: what a client was told stays true (its write is there once, what it saw is the beginning of what is there
 //! in the end), and of what a session wrote a beginning is there, without gaps.
 
+#[path = "world/peers.rs"]
+mod peers;
+
+use peers::Peers;
 use scotfree_core::{KeyHash, SeqNum, SessionId};
 use scotfree_proxy::{
     Access, Answered, CommitQueue, Fault, Found, LoggedUpdate, QueueConfig, RecordReader, Submission,
@@ -157,6 +162,8 @@ struct World {
     fault: Option<Fault>,
     queue: CommitQueue,
     log: Log,
+    /// They hold the log, and there is none on disk.
+    peers: Option<Peers>,
     server: Server,
     operations: BTreeMap<u64, Operation>,
     next_id: u64,
@@ -175,10 +182,13 @@ struct World {
 }
 
 impl World {
+    /// Every third world has its log on disk, the others have one or two peers.
     fn new(seed: u64, fault: Option<Fault>) -> World {
+        let peers = (seed % 3 > 0).then(|| Peers::new((seed % 3) as usize, fault));
         let mut world = World {
             rng: Rng::new(seed, 0),
             fault,
+            peers,
             queue: queue(fault, &Found::default()),
             log: Log::default(),
             server: Server::default(),
@@ -219,8 +229,8 @@ impl World {
     }
 
     fn draw_step(&mut self, log_fails: bool) -> Step {
-        let weight =
-            |(step, weight): (Step, u64)| if step == Step::LogFails { u64::from(log_fails) } else { weight };
+        let failures = if self.peers.is_some() { 3 } else { u64::from(log_fails) };
+        let weight = |(step, weight): (Step, u64)| if step == Step::LogFails { failures } else { weight };
         let total: u64 = WEIGHTS.iter().copied().map(weight).sum();
         let mut drawn = self.rng.below(total);
         for entry in WEIGHTS {
@@ -245,8 +255,11 @@ impl World {
             Step::Trim => self.trim(),
             Step::EndSession => self.end_session(),
             Step::LaneBreaks => self.break_lane(),
-            Step::LogFails => self.log.has_failed = true,
+            Step::LogFails => self.fail_log(),
             Step::ServerCrash => self.crash_server(),
+            // Nothing protects from the loss of all copies.
+            Step::ProxyCrash | Step::HostCrash
+                if self.peers.as_ref().is_some_and(|peers| !peers.can_restart()) => {}
             Step::ProxyCrash => self.crash_proxy(),
             Step::HostCrash => {
                 self.lose_unwritten();
@@ -401,7 +414,22 @@ impl World {
 
     // ---- the log
 
+    fn fail_log(&mut self) {
+        let Some(peers) = &mut self.peers else {
+            self.log.has_failed = true;
+            return;
+        };
+        peers.fail(&mut self.rng);
+        // What goes wrong together is what copies are for.
+        if self.rng.below(3) == 0 {
+            self.step(Step::HostCrash);
+        }
+    }
+
     fn record(&mut self) {
+        if let Some(peers) = &mut self.peers {
+            return peers.record(&mut self.queue);
+        }
         if self.log.has_failed {
             return;
         }
@@ -411,6 +439,12 @@ impl World {
     }
 
     fn write(&mut self) {
+        if let Some(peers) = &mut self.peers {
+            for _ in 0..self.rng.below(12) {
+                peers.step(&mut self.queue, &mut self.rng);
+            }
+            return;
+        }
         if self.log.has_failed {
             return;
         }
@@ -424,6 +458,18 @@ impl World {
     }
 
     fn trim(&mut self) {
+        if let Some(peers) = &mut self.peers {
+            let forgotten = peers.trim(&mut self.queue);
+            for session in &forgotten {
+                self.server.data.positions.remove(session);
+                self.server.since.push(self.server.data.clone());
+            }
+            // The moment in which a peer that was not trimmed would show.
+            if !forgotten.is_empty() && self.rng.below(4) == 0 {
+                self.step(Step::ProxyCrash);
+            }
+            return;
+        }
         while let Some(name) = self.queue.next_trim() {
             if !self.log.has_failed {
                 self.log.changes.push(Change::Erase(name.0));
@@ -460,7 +506,10 @@ impl World {
     fn restart_proxy(&mut self) {
         self.log.written = self.log.changes.len();
         self.log.reported = self.log.written;
-        let records = self.log.records();
+        let records = match &mut self.peers {
+            Some(peers) => peers.restart(&mut self.rng),
+            None => self.log.records(),
+        };
         let (mut updates, mut places) = (Vec::new(), Vec::new());
         for bytes in records.values() {
             let from = updates.len();
@@ -484,7 +533,31 @@ impl World {
             self.execute();
             self.answer();
         }
+        if self.peers.is_some() && !self.leave_peers() {
+            return self.restart_proxy();
+        }
         self.open_sessions();
+    }
+
+    /// Peers are relied on until what they gave back is stable; false if the host is lost before.
+    fn leave_peers(&mut self) -> bool {
+        let is_settled = self.queue.is_settled();
+        if !is_settled {
+            if self.rng.below(4) == 0 {
+                self.lose_unsynced();
+                return false;
+            }
+            self.sync();
+            self.queue.on_stable(SeqNum(self.server.synced_through));
+        }
+        if let Some(peers) = &mut self.peers {
+            peers.forget_all();
+        }
+        if is_settled && self.rng.below(4) == 0 {
+            self.lose_unsynced();
+            return false;
+        }
+        true
     }
 
     fn expect_untold(&mut self, lost: impl Iterator<Item = u64>) {
@@ -593,7 +666,8 @@ fn what_anybody_was_told_stays_true() {
 #[test]
 fn a_rule_that_is_switched_off_is_noticed() {
     for fault in Fault::ALL {
-        let found = (0..4_000).find(|seed| !World::new(*seed, Some(fault)).run().is_empty());
+        let found = (0..8_000).find(|seed| !World::new(*seed, Some(fault)).run().is_empty());
+        println!("{fault:?}: seed {found:?}");
         assert!(found.is_some(), "nobody notices {fault:?}");
     }
 }

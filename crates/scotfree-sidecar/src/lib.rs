@@ -11,6 +11,7 @@ pub mod aof;
 pub mod client;
 pub mod dead_letters;
 pub mod notices;
+pub mod peer;
 pub mod redis;
 mod seldom;
 pub mod server;

@@ -4,6 +4,7 @@
 
 pub mod client;
 pub mod kv;
+pub mod peer;
 pub mod proxy;
 pub mod server;
 pub mod switch;
@@ -40,6 +41,9 @@ pub fn check(config: &Config, sources: &Sources) -> Result<(), Failure> {
     }
     if config.proxy != default.proxy {
         proxy::check(&config.proxy).map_err(placed("proxy"))?;
+    }
+    if config.peer != default.peer {
+        peer::check(&config.peer).map_err(placed("peer"))?;
     }
     if config.client != default.client {
         client::check(&config.client).map_err(placed("client"))?;

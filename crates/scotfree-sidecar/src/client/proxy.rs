@@ -4,6 +4,7 @@
 
 mod log;
 mod path;
+mod peers;
 mod starting;
 mod watching;
 
@@ -17,8 +18,10 @@ use crate::notices::Notices;
 use crate::server::{Recovered, RedisService, RedisServiceConfig, SidecarError};
 use crate::tunnel::{TunnelListener, TunnelOptions};
 pub use log::LogError;
-use log::{updates_of, LogName, ProxyLog};
+use log::{updates_of, LogName, PeerList, ProxyLog};
 use path::{ProxyPath, PROXY_MARK};
+use peers::{records_of_peers, Links};
+pub use peers::{PeersConfig, PEERS_MAX};
 use scotfree_core::{Nanos, SeqNum, SessionId};
 use scotfree_io::{now_monotonic, now_realtime};
 use scotfree_proxy::{CommitQueue, Found, QueueConfig, Torn};
@@ -58,6 +61,10 @@ pub struct ProxyConfig {
     pub log_bytes: u64,
     /// Goes on with a server that another stood before since, or that does not know this log.
     pub accept_server: bool,
+    /// Other hosts whose memory holds the records, instead of the disk.
+    pub peers: Option<PeersConfig>,
+    /// Goes on without what only peers hold.
+    pub without_peers: bool,
     /// By which the rules of early answers are changed, also while it starts.
     pub early_rules: EarlyRules,
     /// What is outstanding at once.
@@ -86,6 +93,8 @@ impl ProxyConfig {
             log,
             log_bytes: 256 << 20,
             accept_server: false,
+            peers: None,
+            without_peers: false,
             early_rules: EarlyRules::default(),
             queue: QueueConfig::default(),
             front: FrontConfig { request_bytes_max: REQUEST_BYTES_MAX, ..FrontConfig::default() },
@@ -113,6 +122,11 @@ pub enum ProxyError {
          --accept-server"
     )]
     Stranger(String),
+    /// Peers hold what nobody asks them for.
+    #[error(
+        "the last acknowledged updates of the log {0} are in the memory of peers, and none is named: nothing was changed.          Name them (--peer), or, to go on without these updates, --without-peers"
+    )]
+    Peers(String),
     /// The log has gaps that cannot be.
     #[error(transparent)]
     Torn(#[from] Torn),
@@ -144,6 +158,7 @@ impl Proxy {
     pub fn start(config: &ProxyConfig, stop: &Stop) -> Result<Option<Proxy>, ProxyError> {
         let listeners = config.listeners.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
         let mut log = ProxyLog::open(&config.log, config.log_bytes)?;
+        let Some(records) = records_of(config, &mut log, stop)? else { return Ok(None) };
         let mut service = config.service.clone();
         // The log counts as a device, so early answers are to be had.
         service.back.devices = Some(1);
@@ -157,7 +172,6 @@ impl Proxy {
         let Some((redis, recovered)) = started else { return Ok(None) };
         service.back.last_epoch = Some(recovered.epoch.0);
         service.back.owner = Some(Owner { name: log.meta().name, takes_over: false });
-        let records = log.records()?;
         let (updates, places) = updates_of(&records)?;
         let positions = positions_of(log.meta().name, &recovered);
         refuse_strangers(config, &log, &recovered, &positions, updates.is_empty())?;
@@ -168,9 +182,12 @@ impl Proxy {
         let mut path = ProxyPath::new(queue, log, redis, session_base()?);
         path.bury(&lost);
         let mut watching = Watching::new(config.spin)?;
+        path.settles = config.peers.is_some() || !path.log.meta().peers.is_empty();
         if !replay(&mut path, &mut watching, stop, config)? {
             return Ok(None);
         }
+        path.settles = false;
+        begin_peers(config, &mut path)?;
         let key = SharedKey::from(random_key()?);
         let tunnels = start_tunnels(&key, &service, config.tunnels_max)?;
         let fronts_config = fronts_config(config, tunnels.address(), key);
@@ -224,7 +241,7 @@ impl Proxy {
             }
             if self.is_drained(now) {
                 self.finish(now);
-                return Ok(());
+                return self.leave_peers();
             }
             self.wait(now, publish_at)?;
         }
@@ -335,6 +352,29 @@ impl Proxy {
         }
     }
 
+    /// Peers are needed no longer when everything is stable; if it does not become so soon, the next start asks them.
+    fn leave_peers(&mut self) -> Result<(), ProxyError> {
+        if self.path.log.peers().is_none() {
+            return Ok(());
+        }
+        self.path.settles = true;
+        let until = now_monotonic().plus(self.drain_ns_max);
+        while !self.path.queue.is_settled() && self.path.service().is_some() {
+            let now = now_monotonic();
+            if now >= until {
+                return Ok(());
+            }
+            self.path.turn();
+            let timer = self.path.next_turn().map_or(until, |at| at.min(until));
+            self.watching.follow(&self.path)?;
+            self.watching.wait(timer.since(now))?;
+        }
+        if self.path.queue.is_settled() {
+            self.path.log.leave_peers()?;
+        }
+        Ok(())
+    }
+
     fn publish(&self, board: &MetricsBoard, text: &mut MetricsText) {
         text.clear();
         self.connections.write_metrics(text);
@@ -355,6 +395,9 @@ impl Proxy {
             None => Health::NotServing("the Redis server is not there"),
             Some(_) if self.path.log.failure().is_some() => {
                 Health::NotServing("the log takes nothing more; writes wait for the server's storage")
+            }
+            Some(_) if self.path.log.peers().is_some_and(|peers| !peers.is_whole()) => {
+                Health::NotServing("a peer does not hold the log; writes wait for the server's storage")
             }
             Some(service) if !service.writes_allowed() => {
                 Health::NotServing("writes are refused; see the alarm")
@@ -379,6 +422,16 @@ fn write_metrics(path: &ProxyPath, text: &mut MetricsText) {
         "1: the log takes nothing more",
         u8::from(path.log.failure().is_some()),
     );
+    if let Some(peers) = path.log.peers() {
+        let (count, all) = peers.count();
+        text.gauge("scotfree_proxy_peers", "Peers that are to hold the log", all);
+        text.gauge("scotfree_proxy_peers_whole", "Peers that hold it", count);
+        text.counter(
+            "scotfree_proxy_peer_losses_total",
+            "Times when one that held it was lost",
+            peers.losses,
+        );
+    }
     for (name, help, value) in [
         ("submitted_total", "Requests taken", counters.submitted),
         ("completed_total", "Requests answered", counters.completed),
@@ -462,6 +515,36 @@ fn refuse_strangers(
     Ok(())
 }
 
+/// What the log holds, on disk or at the peers that are relied on; none if somebody asks to stop.
+fn records_of(
+    config: &ProxyConfig,
+    log: &mut ProxyLog,
+    stop: &Stop,
+) -> Result<Option<BTreeMap<u64, Vec<u8>>>, ProxyError> {
+    let list = log.meta().peers.clone();
+    if list.is_empty() {
+        return Ok(Some(log.records()?));
+    }
+    if config.without_peers {
+        log.note_peers(&PeerList::new())?;
+        config.notices.alarm("goes on without what only peers held: acknowledged updates may be lost");
+        return Ok(Some(log.records()?));
+    }
+    let peers = config.peers.as_ref().ok_or_else(|| ProxyError::Peers(config.log.display().to_string()))?;
+    Ok(records_of_peers(peers, log.meta().name, &list, &config.notices, stop))
+}
+
+/// Everything that peers gave back is stable: they are relied on no longer, and hold what comes from now on.
+fn begin_peers(config: &ProxyConfig, path: &mut ProxyPath) -> Result<(), ProxyError> {
+    path.log.note_peers(&PeerList::new())?;
+    if let Some(peers) = &config.peers {
+        let (name, epoch) = (path.log.meta().name, path.log.meta().epoch);
+        let links = Links::new(peers, name, epoch, &config.notices)?;
+        path.log.go_to_peers(links)?;
+    }
+    Ok(())
+}
+
 fn text_of(config: &ProxyConfig, found: &Found<'_>, recovered: &Recovered) -> String {
     let applied = found.positions.values().max().copied().unwrap_or(SeqNum(0));
     let behind = found.updates.iter().filter(|update| update.seq > applied).count();
@@ -490,7 +573,7 @@ fn replay(
                 SidecarError::Server { redis: redis.to_string(), reason: StopReason::Lost(reason) }.into()
             );
         }
-        if path.queue.is_executed() {
+        if path.queue.is_executed() && (!path.settles || path.queue.is_settled()) {
             return Ok(true);
         }
         if stop.is_stopped() {

@@ -4,37 +4,43 @@
 
 use super::client::{early_rule_of, fit_files};
 use super::server::credentials_of;
-use super::{dead_letters_of, notices, spin_time};
+use super::{cluster_key, dead_letters_of, notices, spin_time, take_key};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::serve::{
     begin_quietly, changed_keys, keep_files_private, open_files_max, say_ready, say_reload, Listening,
     Messages,
 };
-use crate::settings::{Config, Proxy as Settings};
+use crate::settings::{Cluster, Config, Proxy as Settings};
 use scotfree_core::Nanos;
-use scotfree_sidecar::client::proxy::{Proxy, ProxyConfig};
+use scotfree_rpc::SharedKey;
+use scotfree_sidecar::client::proxy::{PeersConfig, Proxy, ProxyConfig, PEERS_MAX};
 use scotfree_sidecar::client::EarlyRules;
 use scotfree_sidecar::server::RedisServiceConfig;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
 /// What can be taken over without a restart; connections that are open keep their rule.
-const RELOADABLE: [&str; 3] = ["mode", "early_prefix", "log_level"];
+const RELOADABLE: [&str; 5] = ["mode", "early_prefix", "log_level", "key_file", "key"];
+/// With peers the file holds no records.
+const LOG_BYTES_WITH_PEERS: u64 = 18 << 20;
 
 /// Runs the proxy until it is told to end.
 pub fn run(sources: Sources) -> Result<(), Failure> {
     keep_files_private();
     let settings = sources.read()?;
     let mut config = config(&settings.proxy).map_err(|failure| sources.placed("proxy", failure))?;
-    let messages = Messages::new("proxy", settings.proxy.log_level);
+    config.peers =
+        peers(&settings.proxy, &settings.cluster).map_err(|failure| sources.placed("proxy", failure))?;
+    let messages = Messages::new("proxy", settings.cluster.log_level);
     let listening = Listening::open(settings.proxy.metrics)?;
     config.notices = notices(&messages);
     config.service.notices = notices(&messages);
     (config.connections_max, config.tunnels_max) =
         fit_files(config.connections_max, config.tunnels_max, open_files_max());
     let rules = config.early_rules.clone();
-    let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone(), rules };
+    let key = config.peers.as_ref().map(|peers| peers.key.clone());
+    let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone(), rules, key };
     let serving = begin_quietly(listening, move || reload.run())?;
     let started = Proxy::start(&config, &serving.stop).map_err(Failure::environment)?;
     let Some(mut proxy) = started else { return Ok(()) };
@@ -50,6 +56,8 @@ struct Reload {
     settings: Config,
     messages: Messages,
     rules: EarlyRules,
+    /// What peers are spoken to with.
+    key: Option<SharedKey>,
 }
 
 impl Reload {
@@ -57,12 +65,17 @@ impl Reload {
         let read = self.sources.read().and_then(|new| {
             check(&new.proxy).map_err(|failure| self.sources.placed("proxy", failure))?;
             let rule = early_rule_of("proxy", new.proxy.mode, &new.proxy.early_prefix)?;
-            Ok((rule, new))
+            let key = self.key.as_ref().map(|_| cluster_key(&new.cluster)).transpose()?;
+            Ok((rule, key, new))
         });
         match read {
-            Ok((rule, new)) => {
-                let changed = changed_keys(&self.settings.proxy, &new.proxy);
-                self.messages.set_level(new.proxy.log_level);
+            Ok((rule, key, new)) => {
+                let mut changed = changed_keys(&self.settings.proxy, &new.proxy);
+                changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
+                self.messages.set_level(new.cluster.log_level);
+                if let (Some(shared), Some(key)) = (&self.key, key) {
+                    changed.extend(take_key(&self.messages, shared, key).then(|| "key".to_owned()));
+                }
                 self.rules.set(rule);
                 say_reload(&self.messages, &changed, &RELOADABLE);
                 self.settings = new;
@@ -74,7 +87,43 @@ impl Reload {
 
 /// Refuses settings that are not complete or contradict each other.
 pub fn check(settings: &Settings) -> Result<(), Failure> {
+    check_peers(settings)?;
     config(settings).map(drop)
+}
+
+/// The peers, if there are any, and the key that they share.
+fn peers(settings: &Settings, cluster: &Cluster) -> Result<Option<PeersConfig>, Failure> {
+    check_peers(settings)?;
+    if settings.peers.is_empty() {
+        return Ok(None);
+    }
+    let key = SharedKey::from(cluster_key(cluster)?);
+    Ok(Some(PeersConfig { addresses: settings.peers.clone(), key }))
+}
+
+fn check_peers(settings: &Settings) -> Result<(), Failure> {
+    let peers = &settings.peers;
+    if peers.len() > PEERS_MAX {
+        return Err(Failure::usage(format!(
+            "[proxy] peers: {} are named, and {PEERS_MAX} are the most",
+            peers.len()
+        )));
+    }
+    for (index, peer) in peers.iter().enumerate() {
+        let has_port =
+            peer.rsplit_once(':').is_some_and(|(name, port)| !name.is_empty() && port.parse::<u16>().is_ok());
+        if !has_port {
+            return Err(Failure::usage(format!(
+                "[proxy] peers: `{peer}` is not NAME:PORT, such as peer1:7399"
+            )));
+        }
+        if peers[..index].contains(peer) {
+            return Err(Failure::usage(format!(
+                "[proxy] peers: {peer} is named twice: it would hold one copy"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn config(settings: &Settings) -> Result<ProxyConfig, Failure> {
@@ -91,7 +140,9 @@ fn config(settings: &Settings) -> Result<ProxyConfig, Failure> {
     service.synced_sizes.clone_from(&settings.synced_sizes);
     let mut config = ProxyConfig::new(listen, service, log);
     config.listeners[0].early = early_rule_of("proxy", settings.mode, &settings.early_prefix)?;
-    config.log_bytes = settings.log_size.map_or(config.log_bytes, |size| size.0);
+    let log_bytes = if settings.peers.is_empty() { config.log_bytes } else { LOG_BYTES_WITH_PEERS };
+    config.log_bytes = settings.log_size.map_or(log_bytes, |size| size.0);
+    config.without_peers = settings.without_peers.unwrap_or(false);
     config.accept_server = settings.accept_server.unwrap_or(false);
     config.drain_ns_max = settings.drain_ns_max.map_or(config.drain_ns_max, Nanos);
     config.spin = spin_time(settings.spin_us);
@@ -135,9 +186,11 @@ mod tests {
             (Settings { redis: None, ..proxy() }, "--redis is missing"),
             (Settings { log: None, ..proxy() }, "SCOT_PROXY_LOG"),
             (Settings { early_prefix: vec!["a".into()], ..proxy() }, "[proxy] early_prefix"),
+            (Settings { peers: vec!["peer1".into()], ..proxy() }, "is not NAME:PORT"),
+            (Settings { peers: vec!["a:1".into(), "a:1".into()], ..proxy() }, "named twice"),
             (Settings { redis_user: Some("u".into()), ..proxy() }, "redis_password_file"),
         ] {
-            let failure = config(&settings).expect_err(expected);
+            let failure = check(&settings).expect_err(expected);
             assert!(failure.code() == 2 && failure.to_string().contains(expected), "{failure}");
         }
     }

@@ -1,23 +1,26 @@
-//! The log of a proxy: records in a domain on disk, and whose they are.
+//! The log of a proxy: records in a domain on disk or in the memory of peers, and whose they are.
 //!
-//! Invariant: a log that broke takes nothing more and says so once; what it reported until then is kept.
+//! Invariant: a log that broke takes nothing more and says so once; what it reported until then is kept. Whose the log
+//! is, and which peers a restart may rely on, is on disk in either case.
 
-use scotfree_core::{SeqNum, SessionId, Token};
+use super::peers::Links;
+use scotfree_core::{Nanos, SeqNum, SessionId, Token};
 use scotfree_io::disk::{DiskConfig, DiskDomain, DiskWriter};
 use scotfree_io::{DomainError, PersistenceDomain};
+use scotfree_proxy::peers::{Incarnation, RECORD_BYTES_MAX};
 use scotfree_proxy::{CommitQueue, LoggedUpdate, RecordError, RecordReader};
-use std::collections::{BTreeMap, VecDeque};
+use scotfree_rpc::Watch;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::os::fd::RawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What the meta data of a proxy's log begin with; the last byte is the version.
 const MAGIC: [u8; 8] = *b"SCOTPXY\x01";
+/// The same, where peers are relied on: older versions would not ask them.
+const MAGIC_WITH_PEERS: [u8; 8] = *b"SCOTPXY\x02";
 /// Names a completion that is no record's: everything erased before it is gone.
 const FLUSH: u64 = 1 << 63;
-/// The largest record: one request of [`super::REQUEST_BYTES_MAX`] with its head, or many small ones.
-const RECORD_BYTES_MAX: usize = 2 << 20;
 /// How many bytes wait for the next write.
 const GROUP_BYTES_MAX: usize = 8 << 20;
 /// Behind how much this thread has better things to do than to wait for the medium: what follows such a group is as
@@ -26,8 +29,10 @@ const LITTLE_BYTES_MAX: usize = 4 << 10;
 /// The smallest log that takes such a record, which is an eighth of it.
 const LOG_BYTES_MIN: u64 = 8 * (RECORD_BYTES_MAX as u64 + 4096);
 
-/// By which a log and its sessions at the server are told from others.
-pub type LogName = [u8; 16];
+pub use scotfree_proxy::peers::LogName;
+
+/// The peers that hold what was answered and is not stable: any one of them is enough.
+pub type PeerList = BTreeSet<Incarnation>;
 
 /// Why a log cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -50,12 +55,38 @@ pub enum LogError {
 }
 
 /// What a log is called, and what it knows of its server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogMeta {
     /// Its name.
     pub name: LogName,
     /// The server's last incarnation that this log has stood before; 0 if there was none.
     pub epoch: u32,
+    /// The peers that a restart may rely on.
+    pub peers: PeerList,
+}
+
+impl LogMeta {
+    fn bytes(&self) -> Vec<u8> {
+        let magic = if self.peers.is_empty() { MAGIC } else { MAGIC_WITH_PEERS };
+        let mut bytes = [&magic[..], &self.name, &self.epoch.to_le_bytes()].concat();
+        self.peers.iter().for_each(|peer| bytes.extend_from_slice(peer));
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<LogMeta> {
+        let (magic, rest) = bytes.split_first_chunk::<8>()?;
+        let (name, rest) = rest.split_first_chunk::<16>()?;
+        let (epoch, rest) = rest.split_first_chunk()?;
+        let (peers, torn) = rest.as_chunks::<16>();
+        let fits = torn.is_empty()
+            && match *magic {
+                MAGIC => peers.is_empty(),
+                MAGIC_WITH_PEERS => !peers.is_empty(),
+                _ => false,
+            };
+        let (name, epoch) = (*name, u32::from_le_bytes(*epoch));
+        fits.then(|| LogMeta { name, epoch, peers: peers.iter().copied().collect() })
+    }
 }
 
 /// A log that is open.
@@ -64,6 +95,8 @@ pub struct ProxyLog {
     /// Which file it was, and how long.
     file: (u64, u64),
     domain: DiskDomain,
+    /// They hold the records, and the disk none.
+    peers: Option<Links>,
     meta: LogMeta,
     completed: Vec<Token>,
     /// Sessions that the server may forget when the erasures of this number are durable.
@@ -87,12 +120,12 @@ impl ProxyLog {
             ..DiskConfig::default()
         };
         let domain = DiskDomain::open(path, &config)?;
-        let meta = match read_meta(domain.meta()) {
+        let meta = match LogMeta::read(domain.meta()) {
             Some(meta) => meta,
             None if domain.meta().is_empty() => {
                 let mut name = LogName::default();
                 getrandom::fill(&mut name).map_err(LogError::Random)?;
-                LogMeta { name, epoch: 0 }
+                LogMeta { name, epoch: 0, peers: PeerList::new() }
             }
             None => return Err(LogError::Foreign),
         };
@@ -101,6 +134,7 @@ impl ProxyLog {
             path: path.to_owned(),
             file,
             domain,
+            peers: None,
             meta,
             completed: Vec::new(),
             ended: VecDeque::new(),
@@ -113,15 +147,57 @@ impl ProxyLog {
     }
 
     /// What it is called, and what it knows of its server.
-    pub fn meta(&self) -> LogMeta {
-        self.meta
+    pub fn meta(&self) -> &LogMeta {
+        &self.meta
     }
 
     /// Notes the server's incarnation; durable when this returns.
     pub fn note_epoch(&mut self, epoch: u32) -> Result<(), LogError> {
         self.meta.epoch = epoch;
-        let meta = [&MAGIC[..], &self.meta.name, &epoch.to_le_bytes()].concat();
-        Ok(self.domain.set_meta(&meta)?)
+        if let Some(peers) = &mut self.peers {
+            peers.set_epoch(epoch);
+        }
+        Ok(self.domain.set_meta(&self.meta.bytes())?)
+    }
+
+    /// Notes the peers that a restart may rely on; durable when this returns.
+    pub fn note_peers(&mut self, list: &PeerList) -> Result<(), LogError> {
+        if self.meta.peers != *list {
+            self.meta.peers.clone_from(list);
+            self.domain.set_meta(&self.meta.bytes())?;
+        }
+        Ok(())
+    }
+
+    /// From now on records go to peers: those on disk are stable, and a later start must not find them.
+    pub fn go_to_peers(&mut self, links: Links) -> Result<(), LogError> {
+        for name in self.records()?.into_keys() {
+            self.domain.erase(Token(name))?;
+        }
+        self.flushes += 1;
+        let flushed = Token(FLUSH | self.flushes);
+        self.domain.flush_erasures(flushed);
+        let mut completed = Vec::new();
+        while !completed.contains(&flushed) {
+            self.domain.write_waiting();
+            self.domain.completions(&mut completed)?;
+        }
+        self.peers = Some(links);
+        Ok(())
+    }
+
+    /// The peers, if they hold the records.
+    pub fn peers(&self) -> Option<&Links> {
+        self.peers.as_ref()
+    }
+
+    /// Everything is stable, and nobody is served any more: peers are needed no longer.
+    pub fn leave_peers(&mut self) -> Result<(), LogError> {
+        self.note_peers(&PeerList::new())?;
+        if let Some(peers) = &mut self.peers {
+            peers.leave();
+        }
+        Ok(())
     }
 
     /// All records in the log, by name.
@@ -135,6 +211,11 @@ impl ProxyLog {
     pub fn take_from(&mut self, queue: &mut CommitQueue) {
         if self.failed.is_some() {
             return;
+        }
+        if let Some(peers) = &mut self.peers {
+            peers.take_from(queue);
+            // Those first: what follows waits for them, and the server has enough to do.
+            peers.flush();
         }
         let moved = self.submit_all(queue).and_then(|()| self.erase_all(queue));
         if let Err(error) = moved {
@@ -163,7 +244,10 @@ impl ProxyLog {
 
     fn erase_all(&mut self, queue: &mut CommitQueue) -> Result<(), DomainError> {
         while let Some(name) = queue.next_trim() {
-            self.domain.erase(Token(name.0))?;
+            match &mut self.peers {
+                Some(peers) => peers.trim(name),
+                None => self.domain.erase(Token(name.0))?,
+            }
         }
         let before = self.ended.len();
         while let Some(session) = queue.next_ended() {
@@ -200,9 +284,18 @@ impl ProxyLog {
         if let Some(last) = records.last() {
             queue.on_logged(SeqNum(last.0));
         }
+        if let Some(peers) = &mut self.peers {
+            hear_peers(peers, queue, &mut self.meta, &mut self.domain, &mut self.failed);
+        }
         let flushed = flushes.last().map_or(0, |token| token.0 & !FLUSH);
         while let Some((_, session)) = self.ended.front().copied().filter(|(number, _)| *number <= flushed) {
             self.ended.pop_front();
+            match &mut self.peers {
+                Some(peers) => peers.end(session),
+                None => forget(session),
+            }
+        }
+        while let Some(session) = self.peers.as_mut().and_then(Links::next_ended) {
             forget(session);
         }
         self.completed = completed;
@@ -236,9 +329,48 @@ impl ProxyLog {
         (self.domain.live_bytes(), self.domain.log_bytes())
     }
 
-    /// Readable when something is logged.
-    pub fn fd(&self) -> Option<RawFd> {
-        self.domain.completion_fd()
+    /// Appends what is ready when something is logged.
+    pub fn watches(&self, out: &mut Vec<Watch>) {
+        if let Some(fd) = self.domain.completion_fd() {
+            out.push(Watch { fd, generation: u64::MAX - 1, readable: true, writable: false });
+        }
+        if let Some(peers) = &self.peers {
+            peers.watches(out);
+        }
+    }
+
+    /// When to turn again even if nothing happens.
+    pub fn next_turn(&self) -> Option<Nanos> {
+        self.peers.as_ref().and_then(Links::next_turn)
+    }
+
+    /// Whether answers wait for the server's storage, since the log does not hold what it should.
+    pub fn lags(&self) -> bool {
+        self.failed.is_some() || self.peers.as_ref().is_some_and(|peers| !peers.is_whole())
+    }
+}
+
+/// Takes what peers have said, and what a restart may rely on then.
+fn hear_peers(
+    peers: &mut Links,
+    queue: &mut CommitQueue,
+    meta: &mut LogMeta,
+    domain: &mut DiskDomain,
+    failed: &mut Option<String>,
+) {
+    peers.turn(queue, &mut |list| {
+        if failed.is_some() {
+            return false;
+        }
+        meta.peers.clone_from(list);
+        let noted = domain.set_meta(&meta.bytes());
+        if let Err(error) = &noted {
+            *failed = Some(error.to_string());
+        }
+        noted.is_ok()
+    });
+    if let Some(logged) = peers.logged() {
+        queue.on_logged(logged);
     }
 }
 
@@ -269,11 +401,6 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((found.ino(), found.len()))
 }
 
-fn read_meta(meta: &[u8]) -> Option<LogMeta> {
-    let (name, epoch) = meta.strip_prefix(&MAGIC)?.split_first_chunk::<16>()?;
-    Some(LogMeta { name: *name, epoch: u32::from_le_bytes(epoch.try_into().ok()?) })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,10 +408,13 @@ mod tests {
     #[test]
     fn a_log_keeps_its_name_and_what_it_knows_of_its_server() {
         let name = std::array::from_fn(|index| index as u8);
-        let bytes = [&MAGIC[..], &name, &7_u32.to_le_bytes()].concat();
-        assert_eq!(read_meta(&bytes), Some(LogMeta { name, epoch: 7 }));
-        for length in 0..bytes.len() {
-            assert_eq!(read_meta(&bytes[..length]), None, "{length}");
+        for peers in [PeerList::new(), PeerList::from([[1; 16], [2; 16]])] {
+            let meta = LogMeta { name, epoch: 7, peers };
+            let bytes = meta.bytes();
+            assert_eq!(LogMeta::read(&bytes).as_ref(), Some(&meta));
+            for length in (0..bytes.len()).filter(|length| *length != 44) {
+                assert_eq!(LogMeta::read(&bytes[..length]), None, "{length}");
+            }
         }
     }
 

@@ -70,6 +70,8 @@ pub(super) struct ProxyPath {
     told: Vec<u8>,
     reader: CommandReader,
     pub server_losses: u64,
+    /// Nothing more comes before everything is stable.
+    pub settles: bool,
 }
 
 /// The server, or who waits for it.
@@ -93,6 +95,7 @@ impl ProxyPath {
             told: Vec::new(),
             reader: CommandReader::default(),
             server_losses: 0,
+            settles: false,
         }
     }
 
@@ -203,7 +206,10 @@ impl ProxyPath {
     }
 
     fn poll(&mut self) {
-        let wants_stable = self.queue.wants_stable() || !self.names.opening.is_empty();
+        let wants_stable = self.queue.wants_stable()
+            || !self.names.opening.is_empty()
+            || self.log.lags() && !self.queue.is_settled()
+            || self.settles;
         if let Server::There(service) = &mut self.server {
             service.poll(wants_stable, &mut self.replies);
         }
@@ -270,15 +276,13 @@ impl ProxyPath {
             Server::There(service) => service.watches(out),
             Server::Away(starting) => out.push(starting.watch()),
         }
-        if let Some(fd) = self.log.fd() {
-            out.push(Watch { fd, generation: u64::MAX - 1, readable: true, writable: false });
-        }
+        self.log.watches(out);
     }
 
     /// When to turn again even if nothing happens.
     pub fn next_turn(&self) -> Option<Nanos> {
         let full = self.log.is_full().then(|| now_monotonic().plus(Nanos::from_millis(1)));
-        [full, self.service().and_then(Handler::next_poll)].into_iter().flatten().min()
+        [full, self.log.next_turn(), self.service().and_then(Handler::next_poll)].into_iter().flatten().min()
     }
 
     fn access(&mut self, kind: RequestKind, head: RequestHead, payload: &[u8]) -> Access {
