@@ -280,9 +280,14 @@ const ROUNDS: [Killed; 8] = [
     Killed::RedisAndItsFiles,
 ];
 
-/// Writers write while rounds go on.
-fn kill_rounds(site: &Site, rounds: &[Killed]) -> (Arc<Told>, u64) {
-    let early = ["--mode", "early"];
+/// Writers write while rounds go on; `before` is called before each.
+fn kill_rounds(
+    site: &Site,
+    rounds: &[Killed],
+    more: &[&str],
+    before: &mut dyn FnMut(&Process),
+) -> (Arc<Told>, u64) {
+    let early = [&["--mode", "early"], more].concat();
     let (mut redis, mut proxy) = (site.redis(&[]), site.proxy(&early));
     let told = Arc::new(Told::default());
     let ends = Arc::new(AtomicBool::new(false));
@@ -299,6 +304,7 @@ fn kill_rounds(site: &Site, rounds: &[Killed]) -> (Arc<Told>, u64) {
         let from = told.count.load(Ordering::Relaxed);
         let wrote = wait_until(PATIENCE, || told.count.load(Ordering::Relaxed) > from + 300);
         assert!(wrote, "nothing is written any more: {}", proxy.error_output());
+        before(&proxy);
         if *killed == Killed::ProxyInPeace {
             assert!(proxy.stop(PATIENCE).is_some_and(|status| status.success()), "{}", proxy.error_output());
         } else if !matches!(killed, Killed::Redis | Killed::RedisAndItsFiles) {
@@ -330,20 +336,148 @@ fn kill_rounds(site: &Site, rounds: &[Killed]) -> (Arc<Told>, u64) {
 #[test]
 fn what_was_acknowledged_survives_kills_and_cut_files_once() {
     let Some(site) = Site::new("proxy-kills") else { return };
-    let (told, cut) = kill_rounds(&site, &ROUNDS);
+    let (told, cut) = kill_rounds(&site, &ROUNDS, &[], &mut |_| ());
     let count = told.count.load(Ordering::Relaxed);
     assert!(count > 300 * ROUNDS.len() as u64);
     assert!(cut > 0, "no file was cut, so nothing was tried");
 }
 
+/// Two peers, and what a proxy is told of them.
+struct Peers {
+    addresses: [SocketAddr; 2],
+    processes: Vec<Option<Process>>,
+}
+
+impl Peers {
+    fn new(site: &Site) -> Peers {
+        let made =
+            std::process::Command::new(SCOT).args(["key", "new"]).arg(site.file("cluster.key")).output();
+        assert!(made.is_ok_and(|made| made.status.success()));
+        let mut peers = Peers { addresses: [free_address(), free_address()], processes: vec![None, None] };
+        (0..2).for_each(|index| peers.restart(site, index));
+        peers
+    }
+
+    /// Its memory is gone.
+    fn restart(&mut self, site: &Site, index: usize) {
+        if let Some(peer) = self.processes[index].take() {
+            peer.kill();
+        }
+        let listen = self.addresses[index].to_string();
+        let words = ["peer", "--listen", &listen, "--key-file", "cluster.key"];
+        let peer = site.spawn(&format!("peer{index}"), SCOT, &words);
+        peer.wait_for_output("scot: ready", PATIENCE).unwrap_or_else(|trouble| {
+            panic!("{trouble}: {}", peer.error_output());
+        });
+        self.processes[index] = Some(peer);
+    }
+
+    fn flags(&self) -> Vec<String> {
+        let [one, other] = self.addresses.map(|address| address.to_string());
+        ["--peer", &one, "--peer", &other, "--key-file", "cluster.key"].map(str::to_owned).to_vec()
+    }
+
+    /// Both hold the log.
+    fn wait_until_whole(&self, proxy: &Process) {
+        let holds = |address: &SocketAddr| {
+            let said = proxy.error_output();
+            let last = said.lines().rfind(|line| line.contains(&format!("peer {address}")));
+            last.is_some_and(|line| line.ends_with("holds the log"))
+        };
+        let whole = wait_until(PATIENCE, || self.addresses.iter().all(holds));
+        assert!(whole, "{}", proxy.error_output());
+    }
+}
+
 #[test]
-fn without_its_log_acknowledged_updates_are_lost_and_that_is_noticed() {
-    let Some(site) = Site::new("proxy-control") else { return };
-    let (redis, proxy) = (site.redis(&[]), site.proxy(&["--mode", "early"]));
+fn what_peers_hold_survives_the_loss_of_the_redis_host() {
+    let Some(site) = Site::new("proxy-peers") else { return };
+    let mut peers = Peers::new(&site);
+    let flags = peers.flags();
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let mut round = 0;
+    let (told, cut) = kill_rounds(&site, &ROUNDS, &flags, &mut |proxy| {
+        // One of them loses its memory at the same time, or a little before.
+        if round % 2 == 0 {
+            peers.wait_until_whole(proxy);
+            peers.restart(&site, round / 2 % 2);
+        }
+        round += 1;
+    });
+    assert!(told.count.load(Ordering::Relaxed) > 300 * ROUNDS.len() as u64);
+    assert!(cut > 0, "no file was cut, so nothing was tried");
+}
+
+#[test]
+fn without_its_peers_memory_acknowledged_updates_are_lost_and_that_is_said() {
+    let Some(site) = Site::new("proxy-peers-control") else { return };
+    let mut peers = Peers::new(&site);
+    let flags = peers.flags();
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let told = Told::default();
+    lose_what_is_unsynced(&site, &[&["--mode", "early"], &flags[..]].concat(), &told, &|proxy| {
+        peers.wait_until_whole(proxy);
+    });
+    (0..2).for_each(|index| peers.restart(&site, index));
+    let _redis = site.redis(&[]);
+    let waiting = site.start_proxy(&flags);
+    let says = |word: &str| waiting.error_output().contains(word);
+    assert!(wait_until(PATIENCE, || says("none of them gives them back")), "{}", waiting.error_output());
+    assert!(says("--without-peers") && says("its memory is not the one that was relied on"));
+    waiting.kill();
+    let (code, said) = site.refused(&[]);
+    assert!(code == Some(3) && said.contains("Name them (--peer)"), "{code:?} {said}");
+    let _proxy = site.proxy(&[&flags[..], &["--without-peers"]].concat());
+    let found = faults(&site, &told);
+    assert!(found.iter().any(|fault| fault.contains("lost")), "{found:?}");
+}
+
+#[test]
+fn a_peer_that_cannot_be_used_costs_time_and_no_write() {
+    let Some(site) = Site::new("proxy-peers-trouble") else { return };
+    let peers = Peers::new(&site);
+    let _redis = site.redis(&[]);
+    let made = std::process::Command::new(SCOT).args(["key", "new"]).arg(site.file("other.key")).output();
+    assert!(made.is_ok_and(|made| made.status.success()));
+    let address = peers.addresses[0].to_string();
+    let by_name = format!("localhost:{}", peers.addresses[0].port());
+    let nobody = free_address().to_string();
+    for (flags, expected) in [
+        (["--peer", &address, "--peer", &address, "--key-file", "other.key"], "named twice"),
+        (["--peer", &address, "--peer", &nobody, "--key-file", "other.key"], "not authentic"),
+        (
+            ["--peer", &address, "--peer", &by_name, "--key-file", "cluster.key"],
+            "the same process as another peer",
+        ),
+        (["--peer", &address, "--peer", &nobody, "--key-file", "cluster.key"], "refused"),
+    ] {
+        if expected == "named twice" {
+            let (code, said) = site.refused(&flags);
+            assert!(code == Some(2) && said.contains(expected), "{code:?} {said}");
+            continue;
+        }
+        let proxy = site.proxy(&flags);
+        assert!(wait_until(PATIENCE, || proxy.error_output().contains(expected)), "{}", proxy.error_output());
+        assert_eq!(call(&mut site.connect(), "SET k v"), "OK", "the server's own files hold it");
+        assert!(proxy.stop(PATIENCE).is_some_and(|status| status.success()), "{}", proxy.error_output());
+    }
+    // Who speaks something else is cut off, and does no harm.
+    let peer = peers.processes[0].as_ref().expect("it runs");
+    let mut stranger = Connection::open(peers.addresses[0], PATIENCE).expect("it listens");
+    assert!(stranger.call(&["PING"]).is_err());
+    assert!(wait_until(PATIENCE, || peer
+        .error_output()
+        .contains("no `scot peer` of this version, or no proxy")));
+    assert!(peer.is_running());
+}
+
+/// Redis and proxy are killed in a moment in which something is acknowledged and not synced, and that is cut away.
+fn lose_what_is_unsynced(site: &Site, flags: &[&str], told: &Told, ready: &dyn Fn(&Process)) {
+    let (redis, proxy) = (site.redis(&[]), site.proxy(flags));
+    ready(&proxy);
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| write(site.listen, 0, &told, &ends));
+        scope.spawn(|| write(site.listen, 0, told, &ends));
         assert!(wait_until(PATIENCE, || told.count.load(Ordering::Relaxed) > 2_000));
         // A moment in which there is something to lose: while the proxy is stopped nothing more is synced.
         let something_to_lose = wait_until(PATIENCE, || {
@@ -360,6 +494,13 @@ fn without_its_log_acknowledged_updates_are_lost_and_that_is_noticed() {
         ends.store(true, Ordering::Relaxed);
     });
     assert!(site.cut(&mut |_| 0) > 0, "everything was synced");
+}
+
+#[test]
+fn without_its_log_acknowledged_updates_are_lost_and_that_is_noticed() {
+    let Some(site) = Site::new("proxy-control") else { return };
+    let told = Told::default();
+    lose_what_is_unsynced(&site, &["--mode", "early"], &told, &|_| ());
     fs::remove_file(site.file("proxy.log")).expect("it is there");
     let _redis = site.redis(&[]);
     // It is not done unless the operator means it.

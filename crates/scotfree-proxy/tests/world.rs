@@ -184,7 +184,7 @@ struct World {
 impl World {
     /// Every third world has its log on disk, the others have one or two peers.
     fn new(seed: u64, fault: Option<Fault>) -> World {
-        let peers = (seed % 3 > 0).then(|| Peers::new((seed % 3) as usize, fault));
+        let peers = (!seed.is_multiple_of(3)).then(|| Peers::new((seed % 3) as usize, fault));
         let mut world = World {
             rng: Rng::new(seed, 0),
             fault,

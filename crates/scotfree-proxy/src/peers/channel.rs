@@ -203,7 +203,7 @@ impl Channel {
         let heard = &self.received[self.read..];
         match self.opening {
             Opening::Proxy { name, nonce } => {
-                check_magic(heard, &KEEPER_MAGIC)?;
+                check_magic(heard, KEEPER_MAGIC)?;
                 let Some((welcome, _)) = heard.split_first_chunk::<WELCOME_BYTES>() else { return Ok(false) };
                 let theirs: Nonce = part(welcome, 8);
                 if !self.cluster.has(key_epoch(&theirs)) {
@@ -215,7 +215,7 @@ impl Channel {
                 self.seals = Some((to_proxy, to_keeper));
             }
             Opening::Keeper { incarnation, fresh } => {
-                check_magic(heard, &PROXY_MAGIC)?;
+                check_magic(heard, PROXY_MAGIC)?;
                 let Some((hello, _)) = heard.split_first_chunk::<HELLO_BYTES>() else { return Ok(false) };
                 let newest = KeyEpoch(u32::from_le_bytes(part(hello, 40)));
                 let epoch = if self.cluster.has(newest) { newest } else { self.cluster.newest() };
@@ -235,7 +235,7 @@ impl Channel {
 }
 
 /// Whether the other end begins as it should: said as soon as it does not.
-fn check_magic(heard: &[u8], magic: &[u8; 8]) -> Result<(), ChannelError> {
+fn check_magic(heard: &[u8], magic: [u8; 8]) -> Result<(), ChannelError> {
     let there = heard.len().min(magic.len());
     if heard[..there] == magic[..there] {
         Ok(())
@@ -300,9 +300,8 @@ mod tests {
         let bytes = [sealed(&mut proxy, b"one"), sealed(&mut proxy, b"")].concat();
         for byte in &bytes[..bytes.len() - 1] {
             keeper.receive(&[*byte]);
-            if keeper.next_message().expect("authentic").is_some_and(|message| message != b"one") {
-                panic!("nothing else was said");
-            }
+            let read = keeper.next_message().expect("authentic");
+            assert!(read.is_none_or(|message| message == b"one"), "nothing else was said");
         }
         keeper.receive(&bytes[bytes.len() - 1..]);
         assert_eq!(keeper.next_message(), Ok(Some(&b""[..])));

@@ -138,7 +138,7 @@ impl Peers {
                 self.links[index].is_attached = true;
                 let links = &mut self.links;
                 self.copies.attach(index, incarnation, held, queue, &mut |index, message| {
-                    send(links, index, message)
+                    send(links, index, message);
                 });
             }
             FromKeeper::State(held) => self.copies.on_state(index, held.expect("it was begun")),

@@ -27,7 +27,7 @@ const SILENCE_MAX: Nanos = Nanos::from_secs(2);
 /// How much may wait for one peer: what can be under way at all, twice.
 const OUTGOING_MAX: usize = 160 << 20;
 /// How much is read at once.
-const PIECE_BYTES: usize = 64 << 10;
+const PIECE_BYTES: usize = 16 << 10;
 /// Sets what is watched here apart from what else the path watches.
 const FIRST_GENERATION: u64 = 1 << 62;
 /// How many peers there may be.
@@ -88,6 +88,8 @@ struct Link {
     line: Line,
     /// The last trouble that was said; empty: none.
     said: String,
+    /// It was said that it holds the log.
+    is_said_whole: bool,
 }
 
 /// All of them.
@@ -96,7 +98,7 @@ pub(super) struct Links {
     name: LogName,
     notices: Notices,
     copies: Copies,
-    links: Vec<Link>,
+    lines: Vec<Link>,
     waker: Arc<Waker>,
     generation: u64,
     /// Sessions that may be forgotten when no peer gives back what was trimmed before.
@@ -112,9 +114,10 @@ impl Links {
             address: address.clone(),
             line: Line::Away { retry_at: Nanos(0) },
             said: String::new(),
+            is_said_whole: false,
         };
         Ok(Links {
-            links: config.addresses.iter().map(link).collect(),
+            lines: config.addresses.iter().map(link).collect(),
             copies: Copies::new(config.addresses.len(), epoch, None),
             config: config.clone(),
             name,
@@ -129,13 +132,13 @@ impl Links {
 
     /// The Redis is in another incarnation.
     pub fn set_epoch(&mut self, epoch: u32) {
-        let links = &mut self.links;
+        let links = &mut self.lines;
         self.copies.set_epoch(epoch, &mut |index, message| send(links, index, message));
     }
 
     /// Takes what the queue has for the log.
     pub fn take_from(&mut self, queue: &mut CommitQueue) {
-        let links = &mut self.links;
+        let links = &mut self.lines;
         while let Some((last, record)) = queue.next_record() {
             self.copies.append(last, record, &mut |index, message| send(links, index, message));
             queue.record_taken();
@@ -145,7 +148,7 @@ impl Links {
     /// Records up to this place are needed no longer.
     pub fn trim(&mut self, through: SeqNum) {
         self.trimmed = self.trimmed.max(through);
-        let links = &mut self.links;
+        let links = &mut self.lines;
         self.copies.trim(through, &mut |index, message| send(links, index, message));
     }
 
@@ -166,8 +169,8 @@ impl Links {
 
     /// Sends what waits.
     pub fn flush(&mut self) {
-        for index in 0..self.links.len() {
-            let Line::Open(open) = &mut self.links[index].line else { continue };
+        for index in 0..self.lines.len() {
+            let Line::Open(open) = &mut self.lines[index].line else { continue };
             if let Err(error) = open.flush() {
                 self.cut(index, &error);
             }
@@ -179,7 +182,7 @@ impl Links {
     pub fn turn(&mut self, queue: &CommitQueue, write_list: &mut dyn FnMut(&PeerList) -> bool) {
         self.waker.drain();
         let now = now_monotonic();
-        for index in 0..self.links.len() {
+        for index in 0..self.lines.len() {
             self.connect(index, now);
             if let Err(error) = self.hear(index, queue, now) {
                 self.cut(index, &error);
@@ -206,7 +209,7 @@ impl Links {
 
     /// How many are.
     pub fn count(&self) -> (usize, usize) {
-        ((0..self.links.len()).filter(|index| self.copies.counts(*index)).count(), self.links.len())
+        ((0..self.lines.len()).filter(|index| self.copies.counts(*index)).count(), self.lines.len())
     }
 
     /// Appends what is waited for.
@@ -217,7 +220,7 @@ impl Links {
             readable: true,
             writable: false,
         });
-        for link in &self.links {
+        for link in &self.lines {
             if let Line::Open(open) = &link.line {
                 let writable = !open.channel.to_send().is_empty();
                 out.push(Watch {
@@ -237,19 +240,19 @@ impl Links {
             Line::Connecting(_) => None,
             Line::Open(open) => open.owes().then(|| open.heard_at.plus(SILENCE_MAX)),
         };
-        self.links.iter().filter_map(at).min()
+        self.lines.iter().filter_map(at).min()
     }
 
     /// Everything is stable: peers may forget the log.
     pub fn leave(&mut self) {
-        for index in 0..self.links.len() {
-            send(&mut self.links, index, &ToKeeper::Drop);
+        for index in 0..self.lines.len() {
+            send(&mut self.lines, index, &ToKeeper::Drop);
         }
         self.flush();
     }
 
     fn connect(&mut self, index: usize, now: Nanos) {
-        let link = &mut self.links[index];
+        let link = &mut self.lines[index];
         match &link.line {
             Line::Away { retry_at } if *retry_at <= now => {
                 let connecting = begin_connect(link.address.clone(), Arc::clone(&self.waker));
@@ -283,10 +286,10 @@ impl Links {
     }
 
     fn hear(&mut self, index: usize, queue: &CommitQueue, now: Nanos) -> Result<(), LinkError> {
-        let Line::Open(open) = &mut self.links[index].line else { return Ok(()) };
+        let Line::Open(open) = &mut self.lines[index].line else { return Ok(()) };
         let is_over = open.read(now)?;
         loop {
-            let Line::Open(open) = &mut self.links[index].line else { return Ok(()) };
+            let Line::Open(open) = &mut self.lines[index].line else { return Ok(()) };
             let is_attached = open.is_attached;
             let Some(message) = open.channel.next_message()? else { break };
             match FromKeeper::read(message)? {
@@ -303,7 +306,7 @@ impl Links {
                 FromKeeper::State(None) | FromKeeper::Record(_) | FromKeeper::End => {}
             }
         }
-        let Line::Open(open) = &self.links[index].line else { return Ok(()) };
+        let Line::Open(open) = &self.lines[index].line else { return Ok(()) };
         if is_over {
             return Err(LinkError::Closed);
         }
@@ -317,14 +320,14 @@ impl Links {
     }
 
     fn attach(&mut self, index: usize, held: Option<Held>, queue: &CommitQueue) -> Result<(), LinkError> {
-        let Line::Open(open) = &mut self.links[index].line else { return Ok(()) };
+        let Line::Open(open) = &mut self.lines[index].line else { return Ok(()) };
         let Some(peer) = open.channel.opened() else { return Ok(()) };
         if self.copies.is_attached(peer.incarnation) {
             return Err(LinkError::Double);
         }
         open.is_attached = true;
         open.stored = held.map_or(0, |held| held.stored);
-        let links = &mut self.links;
+        let links = &mut self.lines;
         self.copies.attach(index, peer.incarnation, held, queue, &mut |index, message| {
             send(links, index, message);
         });
@@ -334,11 +337,12 @@ impl Links {
     fn cut(&mut self, index: usize, error: &LinkError) {
         let was_relied_on = self.copies.counts(index);
         self.copies.lose(index);
-        let link = &mut self.links[index];
+        let link = &mut self.lines[index];
         link.line = Line::Away { retry_at: now_monotonic().plus(RETRY_INTERVAL) };
         let text = error.to_string();
-        if text != link.said {
-            self.losses += u64::from(was_relied_on);
+        self.losses += u64::from(was_relied_on);
+        if text != link.said || link.is_said_whole {
+            link.is_said_whole = false;
             self.notices.alarm(&format!(
                 "peer {}: {text}; until it is back every write is answered when the server's storage holds it, which is \
                  as safe and slower; it is tried again every second",
@@ -349,10 +353,11 @@ impl Links {
     }
 
     fn say_who_counts(&mut self) {
-        for (index, link) in self.links.iter_mut().enumerate() {
-            if self.copies.counts(index) && !(link.said.is_empty() && self.losses > 0) {
+        for (index, link) in self.lines.iter_mut().enumerate() {
+            if self.copies.counts(index) && !link.is_said_whole {
                 self.notices.say(&format!("peer {} holds the log", link.address));
                 link.said.clear();
+                link.is_said_whole = true;
             }
         }
     }
