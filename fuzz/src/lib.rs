@@ -8,6 +8,7 @@ pub mod frame;
 pub mod front;
 pub mod mutate;
 pub mod otlp;
+pub mod proxy;
 pub mod resp;
 pub mod snapshot;
 pub mod wire;
@@ -31,6 +32,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "resp_reply", run: resp::reply, seeds: resp::reply_seeds },
     Target { name: "resp_payload", run: resp::payload, seeds: resp::payload_seeds },
     Target { name: "resp_front", run: front::front, seeds: front::seeds },
+    Target { name: "proxy_record", run: proxy::record, seeds: proxy::record_seeds },
+    Target { name: "proxy_peers", run: proxy::peers, seeds: proxy::peers_seeds },
     Target { name: "frame", run: frame::frame, seeds: frame::seeds },
     Target { name: "otlp_proto", run: otlp::proto, seeds: otlp::proto_seeds },
     Target { name: "otlp_json", run: otlp::json, seeds: otlp::json_seeds },
