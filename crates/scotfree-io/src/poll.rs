@@ -4,9 +4,13 @@
 //! nothing is missed by reading too little. A poller that may spin does so only while that has paid lately,
 //! and leaves the processor to whoever else wants it.
 
+mod spin;
+
 use crate::clock::now_monotonic;
 use crate::sys::event;
 use scotfree_core::Nanos;
+use spin::Looking;
+pub use spin::Spin;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
@@ -41,7 +45,7 @@ pub struct Poller {
     epoll: OwnedFd,
     raw: Box<[event::RawEvent]>,
     events: Vec<Event>,
-    spin: Spin,
+    looking: Looking,
 }
 
 impl Poller {
@@ -52,15 +56,13 @@ impl Poller {
             epoll: event::epoll_create()?,
             raw: vec![event::RawEvent { events: 0, u64: 0 }; events_max].into(),
             events: Vec::with_capacity(events_max),
-            spin: Spin::default(),
+            looking: Looking::Never,
         })
     }
 
-    /// From now on looks for up to `time_max` before it sleeps, if events have lately come within that time:
-    /// waking a sleeping process takes tens of microseconds, and looking takes a processor. Zero, as at first,
-    /// for never.
-    pub fn spin_for(&mut self, time_max: Nanos) {
-        self.spin = Spin { time_max, time: Nanos(0) };
+    /// From now on looks so before it sleeps. At first it never does.
+    pub fn spin(&mut self, spin: Spin) {
+        self.looking = spin.into();
     }
 
     /// Watches `fd` from now on; its events carry `key`. A descriptor leaves when it is closed.
@@ -81,26 +83,29 @@ impl Poller {
     /// Blocks until a descriptor is ready or `timeout` is over (no timeout: for ever). An empty answer
     /// means that the time is over.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<&[Event]> {
-        if self.spin.time_max == Nanos(0) || timeout == Some(Duration::ZERO) {
+        if self.looking.is_never() || timeout == Some(Duration::ZERO) {
             let count = self.sleep(timeout)?;
             return Ok(self.report(count));
         }
         let began = now_monotonic();
         let mut count = self.look(began, timeout)?;
-        if count == 0 {
+        let in_vain = count == 0;
+        if in_vain {
             let left =
                 timeout.map(|span| span.saturating_sub(Duration::from_nanos(now_monotonic().since(began).0)));
             count = self.sleep(left)?;
-            // A time that is over would have come as late without sleeping.
-            let waited = if count > 0 { now_monotonic().since(began) } else { Nanos::MAX };
-            self.spin.learn(waited);
         }
+        let now = now_monotonic();
+        // A time that is over would have come as late without sleeping.
+        let waited = if count > 0 { now.since(began) } else { Nanos::MAX };
+        self.looking.learn(waited, in_vain, now);
         Ok(self.report(count))
     }
 
     /// Looks until something is ready, as long as that is likely; how many descriptors are.
     fn look(&mut self, began: Nanos, timeout: Option<Duration>) -> io::Result<usize> {
-        let time = timeout.map_or(self.spin.time, |timeout| self.spin.time.min(nanos(timeout)));
+        let time = self.looking.time();
+        let time = timeout.map_or(time, |timeout| time.min(nanos(timeout)));
         while now_monotonic().since(began) < time {
             match event::epoll_wait(&self.epoll, &mut self.raw, Some(Duration::ZERO)) {
                 Ok(0) => std::thread::yield_now(),
@@ -139,30 +144,6 @@ impl Poller {
         &self.events
     }
 }
-
-/// How long to look before sleeping: grows while that would have paid, and shrinks to nothing otherwise.
-#[derive(Debug, Clone, Copy, Default)]
-struct Spin {
-    time_max: Nanos,
-    time: Nanos,
-}
-
-impl Spin {
-    /// After looking in vain, waiting took so long in all.
-    fn learn(&mut self, waited: Nanos) {
-        if waited <= self.time_max {
-            self.time = Nanos((self.time.0 * 2).max(SPIN_FIRST.0)).min(self.time_max);
-        } else {
-            self.time = Nanos(self.time.0 / 2);
-            if self.time < SPIN_FIRST {
-                self.time = Nanos(0);
-            }
-        }
-    }
-}
-
-/// The first step, and the last before none.
-const SPIN_FIRST: Nanos = Nanos::from_micros(20);
 
 impl AsRawFd for Poller {
     fn as_raw_fd(&self) -> RawFd {
@@ -269,35 +250,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looking_grows_while_it_would_have_paid_and_ends_when_it_does_not() {
-        let mut spin = Spin { time_max: Nanos::from_micros(200), time: Nanos(0) };
-        let mut times = |waited: u64, count: usize| -> Vec<u64> {
-            (0..count)
-                .map(|_| {
-                    spin.learn(Nanos::from_micros(waited));
-                    spin.time.0 / 1_000
-                })
-                .collect()
-        };
-        assert_eq!(times(150, 5), [20, 40, 80, 160, 200]);
-        assert_eq!(times(201, 5), [100, 50, 25, 0, 0]);
-        let mut never = Spin::default();
-        never.learn(Nanos(0));
-        assert_eq!(never.time, Nanos(0));
-    }
-
-    #[test]
     fn a_poller_that_spins_finds_events_and_ends_in_time() {
         let waker = Waker::new().expect("a waker");
         let mut poller = Poller::new(1).expect("a poller");
         poller.add(waker.as_raw_fd(), 7, Interest::Read).expect("it can be watched");
-        poller.spin_for(Nanos::from_secs(3_600));
-        poller.spin.time = Nanos::from_secs(3_600);
+        let hour = Nanos::from_secs(3_600);
+        poller.looking = Looking::UpTo { time_max: hour, time: hour };
         let timeout = Duration::from_millis(2);
         let began = now_monotonic();
         assert!(poller.wait(Some(timeout)).expect("it waits").is_empty());
         assert!(now_monotonic().since(began) >= nanos(timeout));
-        poller.spin.time = Nanos::from_secs(3_600);
+        poller.looking = Looking::UpTo { time_max: hour, time: hour };
         waker.wake();
         assert_eq!(poller.wait(None).expect("it waits")[0].key, 7);
     }

@@ -18,7 +18,7 @@ use crate::probes::{Call, CallLabel, ProbeOptions, RealTime, Recorder, Stamped, 
 use crate::refusals::Refusals;
 use crate::shared_key::{KeyWatch, SharedKey};
 use scotfree_core::{Effects, Machine, Nanos, SeqNum, SessionId, Tier};
-use scotfree_io::{now_monotonic, Interest, Poller, RxBurst, Transport};
+use scotfree_io::{now_monotonic, Interest, Poller, RxBurst, Spin, Transport};
 use scotfree_session::{
     Client, ClientConfig, ClientCounters, ClientOwn, ClosedReason, Completion, Request, SubmitError,
 };
@@ -451,12 +451,12 @@ impl<T: Transport> ClientRuntime<T> {
         self.sent = 0;
     }
 
-    /// How long [`ClientRuntime::wait`] looks before it sleeps, at most ([`Poller::spin_for`]).
-    pub fn spin_for(&mut self, time: Duration) -> io::Result<()> {
+    /// How [`ClientRuntime::wait`] looks before it sleeps.
+    pub fn spin(&mut self, spin: Spin) -> io::Result<()> {
         if let Some(fd) = self.transport.poll_fd() {
             let mut poller = Poller::new(4)?;
             poller.add(fd, 0, Interest::Read)?;
-            poller.spin_for(Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
+            poller.spin(spin);
             self.poller = Some(poller);
         }
         Ok(())

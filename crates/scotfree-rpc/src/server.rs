@@ -22,7 +22,7 @@ use crate::service::{DeadLetter, Execution, Replies, Report, Service};
 use crate::shared_key::{KeyWatch, SharedKey};
 use late_stamps::LateStamps;
 use scotfree_core::{ByteRange, Effects, Machine, Nanos, SeqNum, SessionId, Token};
-use scotfree_io::{now_monotonic, RxBurst, Transport};
+use scotfree_io::{now_monotonic, RxBurst, Spin, Transport};
 use scotfree_session::{RecoveredSession, RequestKind, Server, ServerConfig, ServerOwn};
 use scotfree_wire::{Answerer, LateStamp, ResponseTail, PACKET_BYTES_MAX};
 use std::collections::VecDeque;
@@ -49,13 +49,17 @@ pub struct ServerOptions {
     pub probes: ProbeOptions,
     /// How long a stop waits for stability.
     pub drain_time_max: Nanos,
-    /// How long to look for events before sleeping, at most ([`scotfree_io::Poller::spin_for`]).
-    pub spin: Nanos,
+    /// Whether to look for events before sleeping.
+    pub spin: Spin,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        ServerOptions { probes: ProbeOptions::default(), drain_time_max: Nanos::from_secs(5), spin: Nanos(0) }
+        ServerOptions {
+            probes: ProbeOptions::default(),
+            drain_time_max: Nanos::from_secs(5),
+            spin: Spin::Never,
+        }
     }
 }
 

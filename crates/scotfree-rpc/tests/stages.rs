@@ -4,7 +4,7 @@ mod common;
 
 use common::{client, client_on, socket, update, TestServer, PATIENCE};
 use scotfree_core::{Boundary, Nanos, Stage, StageTimes, StampSource};
-use scotfree_io::{now_realtime, RxBurst, Stamps, Transport, TxPacket};
+use scotfree_io::{now_realtime, RxBurst, Spin, Stamps, Transport, TxPacket};
 use scotfree_rpc::{
     CallLabel, ClientRuntime, Execution, Handler, NoopHandler, ProbeOptions, Replies, ServerOptions, Volatile,
 };
@@ -28,7 +28,7 @@ const ALL_STAMPS: ProbeOptions = ProbeOptions {
     late_stamp_wait: Nanos::from_secs(30),
 };
 const SERVER: ServerOptions =
-    ServerOptions { probes: ALL_STAMPS, drain_time_max: Nanos::from_secs(5), spin: Nanos(0) };
+    ServerOptions { probes: ALL_STAMPS, drain_time_max: Nanos::from_secs(5), spin: Spin::Never };
 
 #[test]
 fn a_delay_in_the_client_s_queue_is_found_there() {

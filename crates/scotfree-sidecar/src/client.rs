@@ -25,7 +25,7 @@ use drain::Drain;
 pub use early_rules::EarlyRules;
 use scotfree_core::Nanos;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
-use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
+use scotfree_io::{now_monotonic, now_realtime, Interest, Poller, Spin};
 use scotfree_resp::front::{EarlyRule, FrontConfig, FrontCounters};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
 use scotfree_rpc::{
@@ -120,8 +120,8 @@ pub struct ClientSidecarConfig {
     pub start_time_max: Duration,
     /// How long a stop waits for what is on its way; what has no answer then is given up.
     pub drain_ns_max: Nanos,
-    /// How long to look for events before sleeping, at most ([`Poller::spin_for`]).
-    pub spin: Nanos,
+    /// Whether to look for events before sleeping.
+    pub spin: Spin,
 }
 
 impl ClientSidecarConfig {
@@ -157,7 +157,7 @@ impl ClientSidecarConfig {
             notices: Notices::default(),
             start_time_max: Duration::from_secs(30),
             drain_ns_max: Nanos::from_secs(3),
-            spin: Nanos(0),
+            spin: Spin::Never,
         }
     }
 }
@@ -184,7 +184,7 @@ impl ClientSidecar {
         let listeners = config.listeners.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
         let (runtime, control, fronts) = begin(config)?;
         let mut poller = Poller::new(256)?;
-        poller.spin_for(config.spin);
+        poller.spin(config.spin);
         if let Some(fd) = runtime.poll_fd() {
             poller.add(fd, RUNTIME_KEY, Interest::Read)?;
         }

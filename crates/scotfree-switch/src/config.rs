@@ -10,6 +10,7 @@ use scotfree_core::{DeviceId, Nanos};
 use scotfree_device::{check_servers, Maker, Served};
 use scotfree_io::frame::MacAddress;
 use scotfree_io::ram::Media;
+use scotfree_io::Spin;
 use scotfree_wire::ClusterKey;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -137,8 +138,8 @@ pub struct SwitchConfig {
     pub bridge: BridgeLimits,
     /// The bounds of the table of addresses.
     pub neighbours: NeighbourLimits,
-    /// How long it looks for the next frame before it sleeps, at most ([`scotfree_io::Poller::spin_for`]).
-    pub spin: Nanos,
+    /// Whether it looks for the next frame before it sleeps.
+    pub spin: Spin,
     /// Where `/metrics` and `/healthz` are answered, if anywhere.
     pub metrics: Option<SocketAddr>,
 }
@@ -175,7 +176,7 @@ impl SwitchConfig {
             lease_interval: Nanos::from_millis(300),
             bridge: BridgeLimits::default(),
             neighbours: NeighbourLimits::default(),
-            spin: Nanos(0),
+            spin: Spin::Never,
             metrics: None,
         }
     }

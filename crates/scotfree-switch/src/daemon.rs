@@ -123,7 +123,7 @@ impl Outside {
     fn open(config: &SwitchConfig) -> Result<Outside, StartError> {
         let failed = |doing| move |source| StartError::Io { doing, source };
         let mut poller = Poller::new(64).map_err(failed("making a poller"))?;
-        poller.spin_for(config.spin);
+        poller.spin(config.spin);
         let waker = Waker::new().map_err(failed("making a waker"))?;
         let listen = |address| {
             MetricsListener::bind(address, &poller, KEY_METRICS_FIRST)

@@ -16,6 +16,7 @@ use crate::serve::Messages;
 use crate::settings::{Cluster, Config};
 use crate::text::DeviceSpec;
 use scotfree_core::{DeviceId, Nanos};
+use scotfree_io::Spin;
 use scotfree_rpc::{exclusion_notice, Exclusions, SharedKey};
 use scotfree_sidecar::notices::Notices;
 use scotfree_wire::ClusterKey;
@@ -72,9 +73,9 @@ pub fn cluster_key(cluster: &Cluster) -> Result<ClusterKey, Failure> {
     key_file::read(&required(cluster.key_file.as_ref(), "cluster", "key_file")?)
 }
 
-/// How long a daemon looks for events before it sleeps, at most: not at all unless told.
-fn spin_time(spin_us: Option<u64>) -> Nanos {
-    Nanos::from_micros(spin_us.unwrap_or(0))
+/// Whether a daemon looks for events before it sleeps: unless told, while that pays.
+fn spin_of(spin_us: Option<u64>) -> Spin {
+    spin_us.map_or(Spin::WhileItPays, |time| Spin::UpTo(Nanos::from_micros(time)))
 }
 
 /// Where a log's dead letters go unless another file is named: beside it.

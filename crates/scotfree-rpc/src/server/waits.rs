@@ -4,8 +4,7 @@
 
 use crate::service::Handler;
 use crate::watched::{watch, Watched};
-use scotfree_core::Nanos;
-use scotfree_io::{Interest, Poller};
+use scotfree_io::{Interest, Poller, Spin};
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -19,7 +18,7 @@ const SERVICE_KEY: u64 = 2;
 #[derive(Default)]
 pub(super) struct Waits {
     poller: Option<Poller>,
-    spin: Nanos,
+    spin: Spin,
     /// What else wakes the loop.
     wakes: Vec<RawFd>,
     transport: Option<(RawFd, Interest)>,
@@ -27,15 +26,15 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Nothing yet; it looks for up to `spin` before it sleeps.
-    pub(super) fn spinning(spin: Nanos) -> Waits {
+    /// Nothing yet; it looks so before it sleeps.
+    pub(super) fn spinning(spin: Spin) -> Waits {
         Waits { spin, ..Waits::default() }
     }
 
     fn poller(&mut self) -> io::Result<&mut Poller> {
         if self.poller.is_none() {
             let mut poller = Poller::new(64)?;
-            poller.spin_for(self.spin);
+            poller.spin(self.spin);
             self.poller = Some(poller);
         }
         Ok(self.poller.as_mut().expect("it was made just now"))

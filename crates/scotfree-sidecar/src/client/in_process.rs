@@ -15,7 +15,7 @@ use crate::notices::Notices;
 use crate::server::SidecarError;
 use scotfree_core::{Nanos, Tier};
 use scotfree_io::udp::UdpTransport;
-use scotfree_io::{now_monotonic, now_realtime};
+use scotfree_io::{now_monotonic, now_realtime, Spin};
 use scotfree_resp::codec::{write_arguments, Limits, ReplyDecoder, ReplyError};
 use scotfree_resp::front::EarlyRule;
 use scotfree_rpc::{ClientRuntime, SharedKey, StartError};
@@ -123,7 +123,8 @@ impl RedisClient {
         common.notices = config.notices.clone();
         let (mut runtime, control, fronts) = begin(&common)?;
         if config.spin > Duration::ZERO {
-            runtime.spin_for(config.spin)?;
+            let time = u64::try_from(config.spin.as_nanos()).unwrap_or(u64::MAX);
+            runtime.spin(Spin::UpTo(Nanos(time)))?;
         }
         Ok(RedisClient {
             runtime,

@@ -23,7 +23,7 @@ use path::{ProxyPath, PROXY_MARK};
 use peers::{records_of_peers, Links};
 pub use peers::{PeersConfig, PEERS_MAX};
 use scotfree_core::{Nanos, SeqNum, SessionId};
-use scotfree_io::{now_monotonic, now_realtime};
+use scotfree_io::{now_monotonic, now_realtime, Spin};
 use scotfree_proxy::{CommitQueue, Found, QueueConfig, Torn};
 use scotfree_resp::back::{Owner, StopReason};
 use scotfree_resp::front::{FrontConfig, FrontCounters};
@@ -79,8 +79,8 @@ pub struct ProxyConfig {
     pub notices: Notices,
     /// How long a stop waits for what is on its way.
     pub drain_ns_max: Nanos,
-    /// How long to look for events before sleeping, at most.
-    pub spin: Nanos,
+    /// Whether to look for events before sleeping.
+    pub spin: Spin,
 }
 
 impl ProxyConfig {
@@ -102,7 +102,7 @@ impl ProxyConfig {
             tunnels_max: 2_048,
             notices: Notices::default(),
             drain_ns_max: Nanos::from_secs(3),
-            spin: Nanos(0),
+            spin: Spin::Never,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: records of calls never make a request wait; what could not be written is said and counted.
 
-use super::{cluster_key, notices, spin_time, take_key};
+use super::{cluster_key, notices, spin_of, take_key};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::serve::{begin_quietly, changed_keys, open_files_max, say_ready, say_reload, Listening, Messages};
@@ -161,7 +161,7 @@ fn config(settings: &Client, key: ClusterKey) -> Result<ClientSidecarConfig, Fai
     config.session.tier = settings.durability.map_or(config.session.tier, |asked| asked.0);
     config.drain_ns_max = settings.drain_ns_max.map_or(config.drain_ns_max, Nanos);
     config.probes = probes(settings);
-    config.spin = spin_time(settings.spin_us);
+    config.spin = spin_of(settings.spin_us);
     set_limits(settings, &mut config);
     Ok(config)
 }
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(config.listeners[0].early, EarlyRule::Prefixes(vec![b"a:".to_vec()]));
         assert_eq!(config.session.tier.to_string(), "ram:3+disk");
         assert_eq!((config.probes.record_every, config.drain_ns_max), (1, Nanos(7)));
-        assert_eq!(config.spin, Nanos::from_micros(9));
+        assert_eq!(config.spin, scotfree_io::Spin::UpTo(Nanos::from_micros(9)));
     }
 
     #[test]

@@ -2,9 +2,7 @@
 //!
 //! Invariant: its write-ahead file is read and its sessions are known before the first request is taken.
 
-use super::{
-    cluster_key, dead_letters_of, devices, exclude_more, excluded, say_excluded, spin_time, take_key,
-};
+use super::{cluster_key, dead_letters_of, devices, exclude_more, excluded, say_excluded, spin_of, take_key};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::serve::{begin, changed_keys, keep_files_private, say_reload, Listening, Messages};
@@ -146,7 +144,7 @@ fn runtime(
     getrandom::fill(&mut seed)
         .map_err(|error| Failure::environment(format!("no random numbers: {error}")))?;
     let config = ServerConfig::new(plan.listen, key, recovery.epoch, seed, plan.devices.clone());
-    let options = ServerOptions { spin: spin_time(kv.spin_us), ..ServerOptions::default() };
+    let options = ServerOptions { spin: spin_of(kv.spin_us), ..ServerOptions::default() };
     Ok(ServerRuntime::new(transport, service, config, &recovery.sessions, options))
 }
 

@@ -4,7 +4,7 @@
 
 use super::client::{early_rule_of, fit_files};
 use super::server::credentials_of;
-use super::{cluster_key, dead_letters_of, notices, spin_time, take_key};
+use super::{cluster_key, dead_letters_of, notices, spin_of, take_key};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::serve::{
@@ -145,7 +145,7 @@ fn config(settings: &Settings) -> Result<ProxyConfig, Failure> {
     config.without_peers = settings.without_peers.unwrap_or(false);
     config.accept_server = settings.accept_server.unwrap_or(false);
     config.drain_ns_max = settings.drain_ns_max.map_or(config.drain_ns_max, Nanos);
-    config.spin = spin_time(settings.spin_us);
+    config.spin = spin_of(settings.spin_us);
     config.tunnels_max = settings.tunnels_max.unwrap_or(config.tunnels_max);
     for (limit, wanted) in [
         (&mut config.connections_max, settings.connections_max),

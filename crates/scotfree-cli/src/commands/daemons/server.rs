@@ -2,7 +2,7 @@
 //!
 //! Invariant: the secret by which it authenticates itself comes from a file that only its owner may read.
 
-use super::{cluster_key, devices, exclude_more, excluded, notices, say_excluded, spin_time, take_key};
+use super::{cluster_key, devices, exclude_more, excluded, notices, say_excluded, spin_of, take_key};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::key_file::read_secret;
@@ -90,7 +90,7 @@ pub fn config(settings: &Server, key: ClusterKey) -> Result<ServerSidecarConfig,
     }
     let mut config = ServerSidecarConfig::new(listen, key, service);
     config.devices = devices(&settings.devices)?;
-    config.options.spin = spin_time(settings.spin_us);
+    config.options.spin = spin_of(settings.spin_us);
     config.sessions_max = settings.sessions_max.map_or(config.sessions_max, NonZeroUsize::get);
     config.tunnels_max = settings.tunnels_max.unwrap_or(config.tunnels_max);
     config.excluded = Exclusions::of(excluded(&settings.exclude, &settings.devices)?);

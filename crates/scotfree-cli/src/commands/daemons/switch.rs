@@ -3,7 +3,7 @@
 //! Invariant: what SIGHUP takes over is what the daemon can change while frames pass: faults on purpose, the
 //! level of messages, and that it becomes the head; all else is named as not taken over.
 
-use super::{cluster_key, spin_time, take_key};
+use super::{cluster_key, spin_of, take_key};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::registry;
@@ -170,7 +170,7 @@ pub fn config(switch: &Switch, key: ClusterKey) -> Result<SwitchConfig, Failure>
     config.head = is_head(switch);
     config.window_max = switch.window_max.unwrap_or(config.window_max);
     config.sessions_max = switch.sessions_max.unwrap_or(config.sessions_max);
-    config.spin = spin_time(switch.spin_us);
+    config.spin = spin_of(switch.spin_us);
     config.metrics = switch.metrics;
     for log in &switch.log {
         add_log(&mut config, switch, log)?;

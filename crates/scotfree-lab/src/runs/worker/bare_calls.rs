@@ -58,7 +58,7 @@ pub struct BareCallsSpec {
     /// The shortest time between the ends of two rests; meanwhile the processor is kept busy and what else comes
     /// is taken. 0 for none.
     pub interval_us: u64,
-    /// How long it looks for an answer before it sleeps ([`Poller::spin_for`]); 0 to sleep at once.
+    /// How long it looks for an answer before it sleeps ([`scotfree_io::Spin::UpTo`]); 0 to sleep at once.
     pub spin_us: u64,
     /// The size of an update.
     pub payload_bytes: usize,
@@ -354,7 +354,7 @@ impl<'a> BareClient<'a> {
 fn looking_at(socket: &UdpSocket, spin_us: u64) -> io::Result<Poller> {
     let mut poller = Poller::new(1)?;
     poller.add(socket.as_raw_fd(), 0, Interest::Read)?;
-    poller.spin_for(Nanos::from_micros(spin_us));
+    poller.spin(scotfree_io::Spin::UpTo(Nanos::from_micros(spin_us)));
     Ok(poller)
 }
 

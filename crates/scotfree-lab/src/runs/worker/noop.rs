@@ -88,7 +88,7 @@ pub(super) fn recovered<T: Transport>(spec: &NoopSpec, transport: T) -> io::Resu
     let config = ServerConfig::new(spec.listen, key, Epoch(spec.epoch), nonce_seed, devices);
     let probes = if spec.probes { ProbeOptions::default() } else { ProbeOptions::OFF };
     let spin = Nanos::from_micros(spec.spin_us);
-    let options = ServerOptions { probes, spin, ..ServerOptions::default() };
+    let options = ServerOptions { probes, spin: scotfree_io::Spin::UpTo(spin), ..ServerOptions::default() };
     let service = Late {
         handler: NoopHandler::working(Nanos(spec.work_ns)),
         delay: Nanos::from_millis(spec.stable_after_ms),

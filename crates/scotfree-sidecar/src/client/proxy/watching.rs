@@ -4,7 +4,7 @@
 
 use super::path::ProxyPath;
 use scotfree_core::Nanos;
-use scotfree_io::{Event, Interest, Poller};
+use scotfree_io::{Event, Interest, Poller, Spin};
 use scotfree_rpc::{Stop, Watched};
 use std::io;
 use std::net::TcpListener;
@@ -33,10 +33,10 @@ pub(super) fn listener_of(event: Event) -> Option<usize> {
 }
 
 impl Watching {
-    /// Watches nothing; looks for up to `spin` before it sleeps.
-    pub fn new(spin: Nanos) -> io::Result<Watching> {
+    /// Watches nothing; looks so before it sleeps.
+    pub fn new(spin: Spin) -> io::Result<Watching> {
         let mut poller = Poller::new(EVENTS_MAX)?;
-        poller.spin_for(spin);
+        poller.spin(spin);
         Ok(Watching { poller, watched: Watched::default(), stops: None })
     }
 
