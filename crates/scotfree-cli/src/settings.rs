@@ -170,8 +170,8 @@ pub struct Switch {
     #[arg(long, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions_max: Option<u32>,
-    /// How long to look for events before sleeping, at most, in microseconds (0 by default). Looks only while
-    /// events come so soon after each other; saves each of them a wake-up, and takes the processor meanwhile
+    /// How long to look for events before sleeping, at most, in microseconds (0: never; by default up to 200 while
+    /// that pays). Saves an event that comes so soon its wake-up, and takes the processor meanwhile
     #[arg(long, value_name = "MICROSECONDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spin_us: Option<u64>,
@@ -292,8 +292,8 @@ pub struct Kv {
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dead_letters: Option<PathBuf>,
-    /// How long to look for events before sleeping, at most, in microseconds (0 by default). Looks only while
-    /// events come so soon after each other; saves each of them a wake-up, and takes the processor meanwhile
+    /// How long to look for events before sleeping, at most, in microseconds (0: never; by default up to 200 while
+    /// that pays). Saves an event that comes so soon its wake-up, and takes the processor meanwhile
     #[arg(long, value_name = "MICROSECONDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spin_us: Option<u64>,
@@ -365,8 +365,8 @@ pub struct Server {
     #[arg(long, value_name = "FILE", hide = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub synced_sizes: Option<PathBuf>,
-    /// How long to look for events before sleeping, at most, in microseconds (0 by default). Looks only while
-    /// events come so soon after each other; saves each of them a wake-up, and takes the processor meanwhile
+    /// How long to look for events before sleeping, at most, in microseconds (0: never; by default up to 200 while
+    /// that pays). Saves an event that comes so soon its wake-up, and takes the processor meanwhile
     #[arg(long, value_name = "MICROSECONDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spin_us: Option<u64>,
@@ -449,8 +449,8 @@ pub struct Client {
     #[arg(long, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stamp_every: Option<u32>,
-    /// How long to look for events before sleeping, at most, in microseconds (0 by default). Looks only while
-    /// events come so soon after each other; saves each of them a wake-up, and takes the processor meanwhile
+    /// How long to look for events before sleeping, at most, in microseconds (0: never; by default up to 200 while
+    /// that pays). Saves an event that comes so soon its wake-up, and takes the processor meanwhile
     #[arg(long, value_name = "MICROSECONDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spin_us: Option<u64>,
@@ -544,7 +544,8 @@ pub struct Proxy {
     #[arg(long, value_name = "FILE", hide = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub synced_sizes: Option<PathBuf>,
-    /// How long to look for events before sleeping, at most, in microseconds (0 by default)
+    /// How long to look for events before sleeping, at most, in microseconds (0: never; by default up to 200 while
+    /// that pays). Saves an event that comes so soon its wake-up, and takes the processor meanwhile
     #[arg(long, value_name = "MICROSECONDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spin_us: Option<u64>,
