@@ -30,7 +30,7 @@ const ROWS: [Row; 9] = [
         claim: "the same over a cable without the device, p50",
     },
     Row {
-        words: "the same with the defaults, where daemons sleep whenever nothing is there; Redis through the device's bridge",
+        words: "the same where daemons are told to sleep whenever nothing is there (`spin_us = 0`); Redis through the device's bridge",
         experiment: "sidecar-overhead-asleep",
         claim: "asleep: sidecars and device add to a SET at one connection, over direct access through the same bridge, p50",
     },
