@@ -15,12 +15,12 @@ use std::ffi::{c_char, c_int, c_void, CStr, CString};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-const CLUSTER_KEY_BYTES: usize = 32;
+pub(crate) const CLUSTER_KEY_BYTES: usize = 32;
 
 /// What a call returns; `enum scot_code`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
-enum Code {
+pub(crate) enum Code {
     Ok = 0,
     TimedOut = 1,
     Invalid = 2,
@@ -28,6 +28,10 @@ enum Code {
     TooLarge = 4,
     System = 5,
     Unreachable = 6,
+    #[allow(dead_code)] // Of `scotfree_redis.h` alone, whose library has this file as a module.
+    Refused = 7,
+    #[allow(dead_code)] // As above.
+    Fault = 8,
 }
 
 /// `scot_session_options`.
@@ -106,14 +110,15 @@ pub struct CServer {
     payload: Vec<u8>,
 }
 
-struct Failure {
-    code: Code,
-    message: String,
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: Code,
+    pub(crate) message: String,
 }
 
-type Outcome = Result<(), Failure>;
+pub(crate) type Outcome = Result<(), Failure>;
 
-fn failure(code: Code, message: impl Into<String>) -> Failure {
+pub(crate) fn failure(code: Code, message: impl Into<String>) -> Failure {
     Failure { code, message: message.into() }
 }
 
@@ -144,7 +149,7 @@ thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
-fn finish(outcome: Outcome) -> c_int {
+pub(crate) fn finish(outcome: Outcome) -> c_int {
     let Err(failure) = outcome else { return Code::Ok as c_int };
     let message = CString::new(failure.message.replace('\0', " ")).unwrap_or_default();
     LAST_ERROR.with_borrow_mut(|last| *last = message);
@@ -157,35 +162,45 @@ fn finish(outcome: Outcome) -> c_int {
 ///
 /// # Safety
 /// `start` is NULL or points to `length` readable bytes that nobody changes during `'a`.
-unsafe fn bytes<'a>(start: *const c_void, length: usize, what: &str) -> Result<&'a [u8], Failure> {
+pub(crate) unsafe fn bytes<'a>(start: *const c_void, length: usize, what: &str) -> Result<&'a [u8], Failure> {
     if length == 0 {
         return Ok(&[]);
     }
     if start.is_null() {
         return Err(failure(Code::Invalid, format!("{what} is NULL and has {length} bytes")));
     }
+    require_size::<u8>(length, what)?;
     // SAFETY: not NULL, and as long as the caller of this function promises.
     Ok(unsafe { std::slice::from_raw_parts(start.cast(), length) })
+}
+
+/// No object is larger than half of the address space: such a count was negative, or is none.
+fn require_size<T>(count: usize, what: &str) -> Outcome {
+    let fits = count.checked_mul(size_of::<T>()).is_some_and(|size| isize::try_from(size).is_ok());
+    let refused =
+        || failure(Code::Invalid, format!("{what} cannot have {count} items: is the count negative?"));
+    fits.then_some(()).ok_or_else(refused)
 }
 
 /// The items at `start`.
 ///
 /// # Safety
 /// `start` is NULL or points to `count` readable items that nobody changes during `'a`.
-unsafe fn items<'a, T>(start: *const T, count: usize, what: &str) -> Result<&'a [T], Failure> {
+pub(crate) unsafe fn items<'a, T>(start: *const T, count: usize, what: &str) -> Result<&'a [T], Failure> {
     if count == 0 {
         return Ok(&[]);
     }
     if start.is_null() {
         return Err(failure(Code::Invalid, format!("{what} is NULL and has {count} items")));
     }
+    require_size::<T>(count, what)?;
     // SAFETY: not NULL, and as many as the caller of this function promises.
     Ok(unsafe { std::slice::from_raw_parts(start, count) })
 }
 
 /// # Safety
 /// `text` is NULL or points to a string with a closing zero.
-unsafe fn address(text: *const c_char, what: &str) -> Result<SocketAddr, Failure> {
+pub(crate) unsafe fn address(text: *const c_char, what: &str) -> Result<SocketAddr, Failure> {
     if text.is_null() {
         return Err(failure(Code::Invalid, format!("{what} is NULL")));
     }
@@ -201,7 +216,7 @@ unsafe fn address(text: *const c_char, what: &str) -> Result<SocketAddr, Failure
 
 /// # Safety
 /// `key` is NULL or points to [`CLUSTER_KEY_BYTES`] readable bytes.
-unsafe fn cluster_key(key: *const u8) -> Result<ClusterKey, Failure> {
+pub(crate) unsafe fn cluster_key(key: *const u8) -> Result<ClusterKey, Failure> {
     // SAFETY: the caller of this function promises the same.
     let key = unsafe { bytes(key.cast(), CLUSTER_KEY_BYTES, "the cluster key") }?;
     let mut copy = [0; CLUSTER_KEY_BYTES];
@@ -211,7 +226,7 @@ unsafe fn cluster_key(key: *const u8) -> Result<ClusterKey, Failure> {
 
 /// # Safety
 /// `pointer` is NULL or came from this library, was not freed, and no other thread uses it.
-unsafe fn handle<'a, T>(pointer: *mut T, what: &str) -> Result<&'a mut T, Failure> {
+pub(crate) unsafe fn handle<'a, T>(pointer: *mut T, what: &str) -> Result<&'a mut T, Failure> {
     // SAFETY: the caller of this function promises that it is NULL or a live object of ours.
     unsafe { pointer.as_mut() }.ok_or_else(|| failure(Code::Invalid, format!("{what} is NULL")))
 }
@@ -220,7 +235,7 @@ unsafe fn handle<'a, T>(pointer: *mut T, what: &str) -> Result<&'a mut T, Failur
 ///
 /// # Safety
 /// `place` is NULL or writable.
-unsafe fn give<T>(place: *mut *mut T, object: impl FnOnce() -> Result<T, Failure>) -> Outcome {
+pub(crate) unsafe fn give<T>(place: *mut *mut T, object: impl FnOnce() -> Result<T, Failure>) -> Outcome {
     if place.is_null() {
         return Err(failure(Code::Invalid, "there is no place for the result: it is NULL"));
     }
@@ -241,7 +256,7 @@ pub extern "C" fn scot_error_message() -> *const c_char {
 }
 
 /// In C, 0 devices stand for as many as the durability needs.
-fn tier(durability: Durability, device_acks: u32) -> Result<Tier, Failure> {
+pub(crate) fn tier(durability: Durability, device_acks: u32) -> Result<Tier, Failure> {
     let device_count = match (durability, device_acks) {
         (Durability::None, _) => return Ok(Tier::NONE),
         (_, 0) => 1,

@@ -36,7 +36,11 @@ enum scot_code {
 	/* The system refused something. */
 	SCOT_SYSTEM = 5,
 	/* Nobody answers at the server's address. */
-	SCOT_UNREACHABLE = 6
+	SCOT_UNREACHABLE = 6,
+	/* The server answered with an error, where another reply was expected. */
+	SCOT_REFUSED = 7,
+	/* A fault of this library. What it happened to can only be closed. */
+	SCOT_FAULT = 8
 };
 
 enum scot_durability {

@@ -268,10 +268,17 @@ impl RedisClient {
         }
         // Commands may have waited for room for their replies.
         self.fronts.resume(now_realtime(), key);
-        let Some(bytes) = self.replies.pop().map_err(RedisError::Nonsense)? else {
-            return Ok(None);
+        let popped =
+            self.replies.pop().map(|bytes| bytes.map(|bytes| Reply::parse(bytes, &Limits::default())));
+        let parsed = match popped {
+            Ok(None) => return Ok(None),
+            Ok(Some(Ok(parsed))) => parsed,
+            Ok(Some(Err(error))) | Err(error) => {
+                // Where the next reply begins is not known any more.
+                self.close_connection();
+                return Err(RedisError::Nonsense(error));
+            }
         };
-        let parsed = Reply::parse(bytes, &Limits::default()).map_err(RedisError::Nonsense)?;
         self.waiting = self.waiting.saturating_sub(1);
         let goes_on = self.wants_tunnel || self.fronts.wish(key) != Wish::Close;
         if goes_on || !self.replies.unread().is_empty() {
