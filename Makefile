@@ -22,7 +22,7 @@ setup-report: ## the same, and what the study, the planner and retrieval need: P
 setup-study: ## the same, and what their tests use: Java, a browser
 	@scripts/setup.sh --study
 
-demo: setup ## three namespaces: the path beside Redis alone, the nine stages, a power failure, a count
+demo: setup ## namespaces: SETs beside Redis alone, the nine stages, a power failure, a count
 	@scripts/build.sh
 	@$(SCOT) demo
 

@@ -17,10 +17,13 @@ KEPT, DRAWN = IMAGES / "demo.json", IMAGES / "demo.svg"
 WAYS = {
     "redis_everysec": ("Redis alone, everysec", "#777777"),
     "redis_always": ("Redis alone, always", "#777777"),
-    "without_remedy": ("through Scotfree, no remedy", "#c26a00"),
-    "persist": ("through Scotfree, persist", "#006d5b"),
+    "redis_wait2": ("Redis alone, 2 replicas, WAIT 2", "#777777"),
+    "proxy": ("scot proxy, covered", "#3b5b92"),
+    "covered": ("device, covered", "#006d5b"),
+    "persist": ("device, early", "#006d5b"),
 }
 WIDTH, LEFT, RIGHT, TOP, ROW = 800, 240, 60, 66, 34
+BAR_WIDTH = 400
 LOSS_WIDTH = 300
 
 
@@ -50,8 +53,8 @@ def text(x: float, y: float, words: str, more: str = "") -> str:
 
 
 def latencies(seen: dict[str, Any]) -> tuple[list[str], float]:
-    """A row for each way, and where the last one ends."""
-    ways = {name: seen[name]["SET"] for name in WAYS if name in seen}
+    """A row for each way with one connection, and where the last one ends."""
+    ways = {name: seen["one"]["ways"][name] for name in WAYS if name in seen["one"]["ways"]}
     axis = Axis([time for way in ways.values() for time in (way["p50_ns"], way["p99_ns"])])
     bottom = TOP + ROW * len(ways)
     parts = []
@@ -71,12 +74,28 @@ def latencies(seen: dict[str, Any]) -> tuple[list[str], float]:
     return parts, bottom
 
 
+def rates(seen: dict[str, Any], y: float) -> tuple[list[str], float]:
+    """A bar for each way with many connections."""
+    many = seen["many"]
+    ways = {name: many["ways"][name] for name in WAYS if name in many["ways"]}
+    most = max(way["per_s"] for way in ways.values())
+    parts = [text(20, y, f"SETs per second of {many['connections']} connections, each with one at a time, and the median SET", 'class="title"')]
+    for name, way in ways.items():
+        words, colour = WAYS[name]
+        y += 24
+        width = BAR_WIDTH * way["per_s"] / most
+        parts.append(text(LEFT - 14, y + 4, words, 'text-anchor="end"'))
+        parts.append(f'<rect x="{LEFT}" y="{y - 7}" width="{width:.1f}" height="14" fill="{colour}"/>')
+        parts.append(text(LEFT + width + 10, y + 4, f"{way['per_s']:,.0f}, {micros(way['p50_ns'])}", 'class="small"'))
+    return parts, y
+
+
 def losses(shown: dict[str, Any], y: float) -> tuple[list[str], float]:
     """What the power failure took, as shares of what was acknowledged."""
     control = shown["power_failure"]["redis_everysec"]
     rows = [
         ("Redis alone, everysec", control["acked"], control["lost"]),
-        ("through Scotfree, persist", shown["acked"], shown["lost"]),
+        ("behind the device", shown["acked"], shown["lost"]),
     ]
     parts = [text(20, y, "Then the Redis host lost power (both append-only files cut back to their last sync):", 'class="title"')]
     for words, acked, lost in rows:
@@ -95,12 +114,14 @@ def draw(shown: dict[str, Any]) -> str:
     """The picture of one run."""
     title = "One SET at a time, as its client sees it: ● median, ○ 99 of 100 (logarithmic)"
     body, bottom = latencies(shown["seen"])
-    more, bottom = losses(shown, bottom + 44)
+    bars, bottom = rates(shown["seen"], bottom + 44)
+    more, bottom = losses(shown, bottom + 40)
     plane = {"xdp": "a device with its plane in the kernel", "user": "a device that is a process"}[shown["plane"]]
     notes = [
         f"One run of scot demo on {shown['machine']}.",
-        f"In between {plane}, with its log in memory (ram:1); SETs are answered early.",
-        "All hosts are namespaces of that machine: trust the order, not the times. The device did not lose power.",
+        f"In between {plane}, with its log in memory (ram:1). The replicas keep no files; the proxy's log is on the disk.",
+        "All hosts are namespaces of that machine, and share its processors: trust the order, not the times.",
+        "The device did not lose power.",
     ]
     for line in notes:
         bottom += 24 if line is notes[0] else 18
@@ -114,6 +135,7 @@ def draw(shown: dict[str, Any]) -> str:
             '<rect width="100%" height="100%" fill="white"/>',
             text(20, 26, title, 'class="title"'),
             *body,
+            *bars,
             *more,
             "</svg>\n",
         ]

@@ -26,6 +26,9 @@ class Picture(unittest.TestCase):
         shown = words(demo_picture.draw(kept()))
         rows = [shown.index(title) for title, _ in demo_picture.WAYS.values()]
         self.assertEqual(rows, sorted(rows))
+        self.assertTrue(all(shown.count(title) >= 2 for title, _ in demo_picture.WAYS.values()), "one and many connections")
+        for way in kept()["seen"]["many"]["ways"].values():
+            self.assertTrue(any(text.startswith(f"{way['per_s']:,.0f}, ") for text in shown))
         lost = kept()["power_failure"]["redis_everysec"]
         self.assertGreater(lost["lost"], 0)
         self.assertIn(f"{lost['lost']:,} of {lost['acked']:,} lost", shown)
@@ -33,7 +36,8 @@ class Picture(unittest.TestCase):
 
     def test_a_run_without_a_redis_has_no_rows_of_one(self) -> None:
         run = copy.deepcopy(kept())
-        del run["seen"]["redis_everysec"], run["seen"]["redis_always"]
+        for sets in (run["seen"]["one"], run["seen"]["many"]):
+            sets["ways"] = {name: way for name, way in sets["ways"].items() if name in ("covered", "persist")}
         self.assertNotIn("Redis alone, always", words(demo_picture.draw(run)))
 
     def test_of_a_run_only_that_is_kept_which_is_shown(self) -> None:

@@ -172,7 +172,7 @@ pub struct Demo {
     /// Print one JSON object on standard output, everything else on standard error
     #[arg(long)]
     pub json: bool,
-    /// How long tokens are written, and how long requests are measured: once more for Redis alone, where there is one
+    /// How long tokens are written; requests are measured four times as long in all, without a Redis one and a half times
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub seconds: u64,
     /// What serves: a real Redis, the embedded server, or Redis where it is installed

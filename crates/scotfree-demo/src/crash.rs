@@ -41,7 +41,9 @@ impl Stage<'_> {
         let half = self.options.span / 2;
         let failure = if let Some(mut alone) = self.alone.take() {
             teller.say(&format!("{WRITERS}; beside them others write to Redis alone (everysec)"));
-            alone.always.process.kill();
+            // The processors are the writers' from here on.
+            alone.kill_others();
+            self.proxied = None;
             let control = Control::start(&self.site, &mut alone.every_second)?;
             let failure = Failure { site: &self.site, server: &mut self.server, interrupt, teller };
             Some(failure.come(control, &mut history, half)?)

@@ -1,5 +1,6 @@
-//! The demonstration: a client, a device and a server in three namespaces; SETs and GETs of Redis alone, and behind
-//! the sidecars without and with the persist remedy; then a power failure of the server's host, and a count.
+//! The demonstration: a client, a device and a server in three namespaces; SETs and GETs of Redis alone, with two
+//! replicas in namespaces of their own among others, behind `scot proxy`, and behind the sidecars without and with the
+//! persist remedy; then a power failure of the server's host, and a count.
 //!
 //! Invariant: every number shown was measured or counted in this run, and an error is shown instead of a
 //! number where something else happened than the words beside it say.
@@ -10,6 +11,7 @@ mod baseline;
 mod control;
 mod crash;
 mod plane;
+mod proxied;
 mod seen;
 mod stages;
 mod sync_watch;
@@ -17,6 +19,7 @@ mod sync_watch;
 use alone::Alone;
 use indicatif::{ProgressBar, ProgressStyle};
 use plane::Plane;
+use proxied::Proxied;
 use scotfree_stage::config::Source;
 use scotfree_stage::interrupt::Interrupt;
 use scotfree_stage::power_cut::PowerCut;
@@ -33,7 +36,9 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const TOPOLOGY: &str = include_str!("../../../lab/topologies/one-device.toml");
+/// With hosts for the replicas of a Redis alone, and without.
+const TOPOLOGY_OF_REDIS: &str = include_str!("../../../lab/topologies/one-device-and-replicas.toml");
+const TOPOLOGY_OF_KV: &str = include_str!("../../../lab/topologies/one-device.toml");
 /// What the namespaces' names begin with; the process's number follows.
 const NAME: &str = "demo-";
 const REDIS: Redis = Redis { name: "redis", appendfsync: AppendFsync::EverySec, listen: &[] };
@@ -44,7 +49,8 @@ const TOKENS_MIN: u64 = 50;
 /// What it is all compared with.
 const ALONE: &str =
     "beside it, on the same host and disk and behind the same device, which bridges them: Redis alone with \
-     appendfsync everysec, and Redis alone with always";
+     appendfsync everysec, with always, and with everysec and two replicas, in the memory of two more hosts, that each \
+     SET waits for (WAIT 2 0); and one behind scot proxy, covered";
 /// How long a sidecar may take to write its last records.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -70,7 +76,7 @@ impl Service {
 
 pub use control::{PowerFailure, Tally};
 pub use plane::PlaneWish;
-pub use seen::{Latency, Many, Methods, Rate, Seen};
+pub use seen::{Latency, Methods, Rate, Seen, Sets};
 
 /// How the demonstration is run.
 #[derive(Debug, Clone)]
@@ -79,7 +85,8 @@ pub struct DemoOptions {
     pub scot: PathBuf,
     /// Where the state of labs that are up is kept.
     pub run_folder: PathBuf,
-    /// How long requests are measured, each two of the ways, and how long tokens are written.
+    /// How long tokens are written; requests are measured about four times as long in all, without a Redis one and a
+    /// half times.
     pub span: Duration,
     /// What serves.
     pub service: Service,
@@ -183,7 +190,7 @@ impl Teller<'_> {
 }
 
 fn show(options: &DemoOptions, interrupt: &Interrupt, teller: &mut Teller<'_>) -> Result<Shown, DemoError> {
-    let topology = topology()?;
+    let topology = topology(options.service)?;
     let ground = Ground {
         topology: &topology,
         scot: &options.scot,
@@ -213,8 +220,12 @@ fn show(options: &DemoOptions, interrupt: &Interrupt, teller: &mut Teller<'_>) -
 }
 
 /// The topology under a name of this process.
-fn topology() -> Result<Topology, DemoError> {
-    let mut topology = Topology::parse(&Source::from_text("one-device.toml", TOPOLOGY))?;
+fn topology(service: Service) -> Result<Topology, DemoError> {
+    let text = match service {
+        Service::Redis => TOPOLOGY_OF_REDIS,
+        Service::Kv => TOPOLOGY_OF_KV,
+    };
+    let mut topology = Topology::parse(&Source::from_text("topology.toml", text))?;
     topology.name = format!("{NAME}{}", std::process::id());
     Ok(topology)
 }
@@ -226,6 +237,7 @@ struct Stage<'a> {
     server: Server,
     // Where a Redis serves.
     alone: Option<Alone>,
+    proxied: Option<Proxied>,
     plane: Plane,
     _switch: Process,
 }
@@ -277,11 +289,13 @@ impl<'a> Stage<'a> {
         let running = Server::start(&site, options.service)?;
         running.await_ready()?;
         teller.say(&describe(options.service));
-        let alone = (options.service == Service::Redis).then(|| Alone::start(&site)).transpose()?;
-        if alone.is_some() {
+        let (mut alone, mut proxied) = (None, None);
+        if options.service == Service::Redis {
+            alone = Some(Alone::start(&site)?);
+            proxied = Some(Proxied::start(&site)?);
             teller.say(ALONE);
         }
-        Ok(Stage { options, site, server: running, alone, plane, _switch: switch })
+        Ok(Stage { options, site, server: running, alone, proxied, plane, _switch: switch })
     }
 }
 
@@ -331,8 +345,10 @@ mod tests {
 
     #[test]
     fn the_topology_has_a_name_of_its_own() {
-        let topology = topology().expect("it is a topology");
-        assert_eq!(topology.name, format!("demo-{}", std::process::id()));
-        assert!(topology.host("device").is_some());
+        for (service, hosts) in [(Service::Redis, 5), (Service::Kv, 3)] {
+            let topology = topology(service).expect("it is a topology");
+            assert_eq!(topology.name, format!("demo-{}", std::process::id()));
+            assert!(topology.host("device").is_some() && topology.hosts.len() == hosts);
+        }
     }
 }

@@ -3,9 +3,10 @@
 //! Invariant: all are measured in turns, and nothing is shown if the device did not log.
 
 use super::baseline::Baseline;
+use super::proxied::{require_logged, Proxied};
 use super::seen::{
-    beside_redis, gain, latencies, rate, table, table_of_rates, Many, Seen, ALWAYS, COVERED, EVERYSEC,
-    PERSIST,
+    beside_redis, gain, latencies, rate, table, table_of_sets, Methods, Rate, Seen, Sets, ALWAYS, COVERED,
+    EVERYSEC, PERSIST, PROXY, WAIT2, WITHOUT,
 };
 use super::{bar, named, Plane, Stage, Stages, Teller, FLUSH_TIME_MAX};
 use scotfree_core::Tier;
@@ -27,9 +28,12 @@ const SEEN_IN_KERNEL: &str = "scotfree_kernel_scotfree_total";
 const LOGGED: &str = "scotfree_device_logged_total";
 const REMEDY_PORT: u16 = 6_380;
 const COVERED_PORT: u16 = 6_381;
-/// How many connections ask at a time where many do, and in how many turns.
+/// How many connections set at a time, where SETs alone are measured, and in how many turns.
+const ONE: u32 = 1;
 const MANY: u32 = 16;
-const MANY_TURNS: u64 = 2;
+const SETS_TURNS: u64 = 3;
+/// How many replicas a SET waits for, where it waits for some.
+const REPLICAS: u32 = 2;
 /// Who calls and who is called, in the records.
 const CALLER: &str = "client-with-persist";
 const CALLEE: &str = "store-with-persist";
@@ -42,14 +46,19 @@ const REAL_MEANING: &str =
     "(300 requests each, through redis-benchmark's own TCP hop, both sidecars and the device: they show that an \
      unmodified client works, and are too few to compare. A SET with the remedy may be slower here: the server \
      is still at the one before, on the same processors. The bars below compare.)";
-/// How often each is measured, in turns.
+/// How often each is measured, in turns, and how many of them a span has.
 const TURNS: u64 = 4;
+const TURNS_IN_SPAN: u32 = 16;
+const TURN_TRIES_MAX: u32 = 5;
 /// What a client's own clock says, and what of it the bars below have.
 const SEEN: &str =
     "as a client of Redis sees them, one connection, one request at a time, each the median of 4 turns:";
 const SURVIVES: &str =
     "(an answered SET survives kill -9 of Redis in all of them. When its host loses power, everysec loses up to a second \
-     of them, always none; with persist none, as long as the device, another host, goes on: ram:1)";
+     of them; always and the proxy none, whose log is on the same host's disk; WAIT 2 none, as long as a replica goes on \
+     that somebody makes the master; persist none, as long as the device, another host, goes on: ram:1. When the host \
+     does not come back, only the last two keep anything that is newer than a backup)";
+const SETS: &str = "SETs alone, each connection with one at a time (with WAIT 2, SET and WAIT together):";
 
 impl Stage<'_> {
     /// Measures and shows.
@@ -75,8 +84,13 @@ impl Stage<'_> {
         let before = self.site.device_counts()?;
         let (plain, early) = (baseline.address, self.site.client_sidecar_address(&remedy));
         self.real_client([(plain, "without the remedy"), (early, "with the remedy")], teller)?;
-        let ways = Ways { plain, covered: self.site.client_sidecar_address(&covered), early };
-        let seen = self.load_all(&ways, teller)?;
+        let behind =
+            [(WITHOUT, plain), (COVERED, self.site.client_sidecar_address(&covered)), (PERSIST, early)];
+        let proxy_before = self.proxied.as_ref().map(|_| Proxied::counts(&self.site)).transpose()?;
+        let seen = self.load_all(&self.ways(behind), teller)?;
+        if let Some(before) = proxy_before {
+            require_logged(&before, &Proxied::counts(&self.site)?)?;
+        }
         covered_sidecar.stop(FLUSH_TIME_MAX);
         let after = self.site.device_counts()?;
         self.require_plane(&before, &after)?;
@@ -94,41 +108,58 @@ impl Stage<'_> {
         Ok((seen, Stages { baseline: medians(&baseline), remedy: medians(&remedy) }))
     }
 
-    /// Loads Redis alone, where there is one, and what stands behind the sidecars.
-    fn load_all(&self, ways: &Ways, teller: &mut Teller<'_>) -> Result<Seen, Trouble> {
-        let alone = self.alone.as_ref().map(|alone| [alone.every_second.address, alone.always.address]);
-        let behind = [ways.plain, ways.covered, ways.early];
-        let addresses: Vec<SocketAddr> = alone.into_iter().flatten().chain(behind).collect();
-        let turn = self.options.span / (2 * TURNS as u32);
-        let seconds = (turn * TURNS as u32 * addresses.len() as u32).as_secs_f64();
-        let first = if alone.is_some() { "Redis alone, and the path " } else { "the path " };
+    /// All that is measured: Redis alone and behind the proxy, where there is one, and what stands behind the sidecars.
+    fn ways(&self, behind: [(&'static str, SocketAddr); 3]) -> Vec<Way> {
+        let way = |(name, address)| Way { name, address, replicas: 0 };
+        let alone = self.alone.iter().flat_map(|alone| {
+            let waits = Way { replicas: REPLICAS, ..way((WAIT2, alone.replicated.address)) };
+            [way((EVERYSEC, alone.every_second.address)), way((ALWAYS, alone.always.address)), waits]
+        });
+        let proxied = self.proxied.iter().map(|proxied| way((PROXY, proxied.address)));
+        alone.chain(proxied).chain(behind.map(way)).collect()
+    }
+
+    fn load_all(&self, ways: &[Way], teller: &mut Teller<'_>) -> Result<Seen, Trouble> {
+        let turn = self.options.span / TURNS_IN_SPAN;
+        let seconds = (turn * TURNS as u32 * ways.len() as u32).as_secs_f64();
+        let first = if self.alone.is_some() { "Redis alone, the proxy, and the path " } else { "the path " };
         teller.say(&format!(
             "measuring SET and GET for {seconds:.0} s: {first}without and with the remedy, in turns"
         ));
-        let loads = self.load_in_turns(&addresses, TURNS, |number| workload(turn, number))?;
-        let many = self.load_many(ways, turn, teller)?;
-        let mut loads = loads.into_iter().map(|turns| latencies(&turns));
-        let mut next = || loads.next().expect("every address was loaded");
-        let (redis_everysec, redis_always) =
-            if alone.is_some() { (Some(next()), Some(next())) } else { (None, None) };
-        let (without_remedy, covered, persist) = (next(), next(), next());
-        Ok(Seen { redis_everysec, redis_always, without_remedy, covered, persist, many })
+        let loads = self.load_in_turns(ways, TURNS, |number| workload(turn, number))?;
+        let mut seen: BTreeMap<&str, Methods> =
+            ways.iter().zip(&loads).map(|(way, turns)| (way.name, latencies(turns))).collect();
+        let mut take = |name: &str| seen.remove(name);
+        Ok(Seen {
+            redis_everysec: take(EVERYSEC),
+            redis_always: take(ALWAYS),
+            redis_wait2: take(WAIT2),
+            proxy: take(PROXY),
+            without_remedy: take(WITHOUT).expect("it was loaded"),
+            covered: take(COVERED).expect("it was loaded"),
+            persist: take(PERSIST).expect("it was loaded"),
+            one: self.load_sets(ONE, ways, turn, teller)?,
+            many: self.load_sets(MANY, ways, turn, teller)?,
+        })
     }
 
-    /// Many connections that set at a time: Redis alone, where there is one, and both modes of the remedy.
-    fn load_many(&self, ways: &Ways, turn: Duration, teller: &mut Teller<'_>) -> Result<Many, Trouble> {
-        let alone = self
-            .alone
-            .as_ref()
-            .map(|alone| [(EVERYSEC, alone.every_second.address), (ALWAYS, alone.always.address)]);
-        let behind = [(COVERED, ways.covered), (PERSIST, ways.early)];
-        let asked: Vec<(&'static str, SocketAddr)> = alone.into_iter().flatten().chain(behind).collect();
-        let seconds = (turn * MANY_TURNS as u32 * asked.len() as u32).as_secs_f64();
-        teller.say(&format!("measuring SETs of {MANY} connections for {seconds:.0} s, in turns"));
-        let addresses: Vec<SocketAddr> = asked.iter().map(|(_, address)| *address).collect();
-        let loads = self.load_in_turns(&addresses, MANY_TURNS, |number| workload_of_many(turn, number))?;
-        let rates = asked.iter().zip(&loads).filter_map(|((way, _), turns)| Some((*way, rate(turns)?)));
-        Ok(Many { connections: MANY, ways: rates.collect() })
+    /// Loads with SETs alone all but the path without the remedy.
+    fn load_sets(
+        &self,
+        connections: u32,
+        ways: &[Way],
+        turn: Duration,
+        teller: &mut Teller<'_>,
+    ) -> Result<Sets, Trouble> {
+        let ways: Vec<Way> = ways.iter().filter(|way| way.name != WITHOUT).copied().collect();
+        let seconds = (turn * SETS_TURNS as u32 * ways.len() as u32).as_secs_f64();
+        let plural = if connections == 1 { "" } else { "s" };
+        teller
+            .say(&format!("measuring SETs of {connections} connection{plural} for {seconds:.0} s, in turns"));
+        let loads =
+            self.load_in_turns(&ways, SETS_TURNS, |number| workload_of_sets(connections, turn, number))?;
+        let rates = ways.iter().zip(&loads).filter_map(|(way, turns)| Some((way.name, rate(turns)?)));
+        Ok(Sets { connections, ways: rates.collect::<BTreeMap<&'static str, Rate>>() })
     }
 
     /// Copies the records of calls to where somebody wants them.
@@ -181,21 +212,35 @@ impl Stage<'_> {
         self.site.lab.run("client", "redis-benchmark", flags)
     }
 
+    /// One turn. On a machine that does more than it can it may be over before its client has begun: then it is made
+    /// again.
+    fn load(&self, address: SocketAddr, workload: Workload) -> Result<LoadReport, Trouble> {
+        let spec = WorkerSpec::Load(LoadSpec { address, workload });
+        let run = || self.site.run_worker::<LoadReport>("client", "load", &spec);
+        let mut loaded = run()?;
+        for _ in 1..TURN_TRIES_MAX {
+            if loaded.sent_count > 0 {
+                break;
+            }
+            loaded = run()?;
+        }
+        require_answers(address, &loaded)?;
+        Ok(loaded)
+    }
+
     /// In turns, so that what else the machine does falls on all alike.
     fn load_in_turns(
         &self,
-        addresses: &[SocketAddr],
+        ways: &[Way],
         turns: u64,
         workload: impl Fn(u64) -> Workload,
     ) -> Result<Vec<Vec<LoadReport>>, Trouble> {
-        let bar = bar(turns * addresses.len() as u64, "measuring");
-        let mut loads: Vec<Vec<LoadReport>> = vec![Vec::new(); addresses.len()];
+        let bar = bar(turns * ways.len() as u64, "measuring");
+        let mut loads: Vec<Vec<LoadReport>> = vec![Vec::new(); ways.len()];
         for number in 0..turns {
-            for (address, loads) in addresses.iter().zip(&mut loads) {
-                let spec = WorkerSpec::Load(LoadSpec { address: *address, workload: workload(number) });
-                let loaded: LoadReport = self.site.run_worker("client", "load", &spec)?;
-                require_answers(*address, &loaded)?;
-                loads.push(loaded);
+            for (way, loads) in ways.iter().zip(&mut loads) {
+                let workload = Workload { replicas: way.replicas, ..workload(number) };
+                loads.push(self.load(way.address, workload)?);
                 bar.inc(1);
             }
         }
@@ -207,28 +252,28 @@ impl Stage<'_> {
 fn show_seen(seen: &Seen, teller: &mut Teller<'_>) {
     teller.say(SEEN);
     teller.show(&table(seen));
-    if let Some(beside_redis) = beside_redis(seen) {
-        teller.say(&beside_redis);
+    teller.say(SETS);
+    teller.show(&table_of_sets(seen));
+    for line in beside_redis(seen) {
+        teller.show(&line);
+    }
+    if seen.redis_everysec.is_some() {
         teller.say(SURVIVES);
     }
-    teller.say(&format!("SETs of {} connections, each with one at a time:", seen.many.connections));
-    teller.show(&table_of_rates(&seen.many));
 }
 
-/// Where clients find what stands behind the sidecars.
-struct Ways {
-    plain: SocketAddr,
-    covered: SocketAddr,
-    early: SocketAddr,
+/// One way to a server, and where clients find it.
+#[derive(Clone, Copy)]
+struct Way {
+    /// Its name in the report.
+    name: &'static str,
+    address: SocketAddr,
+    /// How many replicas a SET waits for.
+    replicas: u32,
 }
 
-fn workload_of_many(span: Duration, seed: u64) -> Workload {
-    Workload {
-        name: "set-of-many".into(),
-        connections: MANY,
-        mix: vec![(Command::Set, 1)],
-        ..workload(span, seed)
-    }
+fn workload_of_sets(connections: u32, span: Duration, seed: u64) -> Workload {
+    Workload { name: "set".into(), connections, mix: vec![(Command::Set, 1)], ..workload(span, seed) }
 }
 
 fn workload(span: Duration, seed: u64) -> Workload {
@@ -243,6 +288,7 @@ fn workload(span: Duration, seed: u64) -> Workload {
         duration_ms_max: span.as_millis() as u64,
         warmup_ms: 0,
         seed,
+        replicas: 0,
     }
 }
 
@@ -347,10 +393,13 @@ mod tests {
         let seen = Seen {
             redis_everysec: None,
             redis_always: None,
+            redis_wait2: None,
+            proxy: None,
             without_remedy: BTreeMap::new(),
             covered: BTreeMap::new(),
             persist: BTreeMap::new(),
-            many: Many { connections: MANY, ways: BTreeMap::new() },
+            one: Sets { connections: ONE, ways: BTreeMap::new() },
+            many: Sets { connections: MANY, ways: BTreeMap::new() },
         };
         assert!(summary(&seen, &counts(7), &counts(7)).is_err());
         assert_eq!(summary(&seen, &counts(7), &counts(9)), Ok("the device logged 2 updates".to_owned()));

@@ -26,6 +26,7 @@ struct Shared {
     connections: Mutex<Vec<TcpStream>>,
     refusals: AtomicU32,
     delay_us: AtomicU32,
+    replicas: AtomicU32,
     is_over: AtomicBool,
 }
 
@@ -61,6 +62,11 @@ impl FakeRedis {
     /// Works this long on each command.
     pub fn delay(&self, span: Duration) {
         self.shared.delay_us.store(span.as_micros() as u32, Ordering::SeqCst);
+    }
+
+    /// Says to who waits that so many replicas have his write.
+    pub fn replicate(&self, count: u32) {
+        self.shared.replicas.store(count, Ordering::SeqCst);
     }
 
     /// Changes a list as no client would.
@@ -129,6 +135,7 @@ impl Shared {
                 lists.insert(key.clone(), vec![value.clone()]);
                 write_simple(out, "OK");
             }
+            (b"WAIT", [_, _]) => write_integer(out, i64::from(self.replicas.load(Ordering::SeqCst))),
             (b"GET", [key]) => match lists.get(key).and_then(|list| list.first()) {
                 None => write_null(out, false),
                 Some(value) => write_bulk(out, value),

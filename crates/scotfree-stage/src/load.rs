@@ -7,7 +7,7 @@
 //! Each connection has a thread, an open loop's two: one sends, one receives. They sleep in the kernel
 //! while there is nothing to do.
 
-use crate::resp::{Connection, Receiver, Reply, Sender};
+use crate::resp::{Connection, Receiver, Reply, ReplyError, Sender};
 use crate::stats::{Latencies, Summary};
 use crate::trouble::Trouble;
 use crate::workload::{Arrivals, Command, Commands, Pace, Random, Workload, OUTSTANDING_MAX};
@@ -33,7 +33,7 @@ pub struct LoadReport {
     pub measured_count: u64,
     /// Requests sent, warm-up included.
     pub sent_count: u64,
-    /// Error replies.
+    /// Error replies, and writes that too few replicas had.
     pub refused_count: u64,
     /// Requests whose connection broke before the reply came.
     pub unanswered_count: u64,
@@ -127,6 +127,14 @@ struct Pending {
     due: Instant,
 }
 
+/// What became of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Given,
+    /// With an error, or before as many replicas had it as were asked for.
+    Refused,
+}
+
 impl<'a> Run<'a> {
     fn new(workload: &'a Workload, stop: &'a AtomicBool) -> Run<'a> {
         Run { workload, stop, begin: Instant::now(), quota: AtomicU64::new(workload.requests_max) }
@@ -179,8 +187,8 @@ impl<'a> Run<'a> {
             // All replies that came together are answered by new requests that go together.
             loop {
                 let Some(request) = pending.pop_front() else { return measured };
-                match connection.read() {
-                    Ok(reply) => self.measure(&mut measured, request, &reply),
+                match self.read_answer(request.command, || connection.read()) {
+                    Ok(answer) => self.measure(&mut measured, request, answer),
                     Err(error) => return measured.broken(&error, pending.len() + 1),
                 }
                 if pending.is_empty() || !connection.has_buffered() {
@@ -241,8 +249,8 @@ impl<'a> Run<'a> {
     fn receive_open(&self, mut receiver: Receiver, queue: Queue<Pending>) -> Measured {
         let mut measured = Measured::default();
         for request in queue {
-            match receiver.read() {
-                Ok(reply) => self.measure(&mut measured, request, &reply),
+            match self.read_answer(request.command, || receiver.read()) {
+                Ok(answer) => self.measure(&mut measured, request, answer),
                 Err(error) => {
                     measured.error = Some(error.to_string());
                     break;
@@ -252,10 +260,22 @@ impl<'a> Run<'a> {
         measured
     }
 
-    fn measure(&self, measured: &mut Measured, request: Pending, reply: &Reply) {
+    /// Reads the reply to a command, and that to the WAIT behind it.
+    fn read_answer(
+        &self,
+        command: Command,
+        mut read: impl FnMut() -> Result<Reply, ReplyError>,
+    ) -> Result<Answer, ReplyError> {
+        let is_refused = matches!(read()?, Reply::Error(_));
+        let has_reached = !self.workload.waits_for_replicas(command)
+            || matches!(read()?, Reply::Integer(count) if count >= i64::from(self.workload.replicas));
+        Ok(if is_refused || !has_reached { Answer::Refused } else { Answer::Given })
+    }
+
+    fn measure(&self, measured: &mut Measured, request: Pending, answer: Answer) {
         let now = Instant::now();
         let is_warm = request.due >= self.measured_begin();
-        if matches!(reply, Reply::Error(_)) {
+        if answer == Answer::Refused {
             measured.refused_count += 1;
         } else if is_warm {
             measured.last_reply = Some(now);
@@ -439,6 +459,25 @@ mod tests {
         let workload = Workload { requests_max: 100, warmup_ms: 60_000, ..example_workload() };
         let report = run(service.address(), &workload, &AtomicBool::new(false)).expect("it runs");
         assert_eq!((report.measured_count, report.all), (0, None));
+    }
+
+    #[test]
+    fn a_write_that_waits_for_replicas_is_answered_when_they_have_it() {
+        let service = FakeRedis::start();
+        for (reached, measured_count, refused_count) in [(2, 100, 0), (1, 0, 100)] {
+            service.replicate(reached);
+            let mix = vec![(Command::Set, 1)];
+            let workload = Workload { requests_max: 100, mix, replicas: 2, ..example_workload() };
+            for pace in [Pace::Closed { outstanding: 4 }, pace(10_000.0, Arrivals::Uniform)] {
+                let workload = Workload { pace, ..workload.clone() };
+                let report = run(service.address(), &workload, &AtomicBool::new(false)).expect("it runs");
+                assert_eq!((report.measured_count, report.refused_count), (measured_count, refused_count));
+            }
+        }
+        // A read waits for none.
+        let reads = Workload { mix: vec![(Command::Get, 1)], replicas: 2, ..example_workload() };
+        let report = run(service.address(), &reads, &AtomicBool::new(false)).expect("it runs");
+        assert_eq!((report.measured_count, report.refused_count), (1_000, 0));
     }
 
     #[test]

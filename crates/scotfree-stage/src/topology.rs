@@ -19,7 +19,7 @@ pub const PORTS_MAX: usize = 64;
 const PORT_NAME_BYTES_MAX: usize = 15;
 
 /// The topologies of the repository, for where it is not: name and text.
-const BUILT_IN: [(&str, &str); 11] = [
+const BUILT_IN: [(&str, &str); 12] = [
     ("chain3", include_str!("../../../lab/topologies/chain3.toml")),
     ("chain3-peers", include_str!("../../../lab/topologies/chain3-peers.toml")),
     ("chain3-replicas", include_str!("../../../lab/topologies/chain3-replicas.toml")),
@@ -28,6 +28,7 @@ const BUILT_IN: [(&str, &str); 11] = [
     ("loop", include_str!("../../../lab/topologies/loop.toml")),
     ("one-device", include_str!("../../../lab/topologies/one-device.toml")),
     ("one-device-and-cable", include_str!("../../../lab/topologies/one-device-and-cable.toml")),
+    ("one-device-and-replicas", include_str!("../../../lab/topologies/one-device-and-replicas.toml")),
     ("one-device-apart", include_str!("../../../lab/topologies/one-device-apart.toml")),
     ("one-device-bad-wire", include_str!("../../../lab/topologies/one-device-bad-wire.toml")),
     ("one-device-server-apart", include_str!("../../../lab/topologies/one-device-server-apart.toml")),
@@ -369,6 +370,7 @@ mod tests {
             ("direct", 0),
             ("one-device", 1),
             ("one-device-apart", 1),
+            ("one-device-and-replicas", 1),
             ("chain3", 3),
             ("chain3-replicas", 3),
             ("chain3-replicas-apart", 3),

@@ -35,6 +35,9 @@ pub enum Command {
     Incr,
 }
 
+/// What is said behind a write that is to have reached replicas, however long that takes.
+const WAIT: &[u8] = b"WAIT";
+
 impl Command {
     /// All commands.
     pub const ALL: [Command; 4] = [Command::Set, Command::Get, Command::Rpush, Command::Incr];
@@ -46,6 +49,13 @@ impl Command {
             Command::Get => "GET",
             Command::Rpush => "RPUSH",
             Command::Incr => "INCR",
+        }
+    }
+
+    const fn is_write(self) -> bool {
+        match self {
+            Command::Set | Command::Rpush | Command::Incr => true,
+            Command::Get => false,
         }
     }
 }
@@ -102,12 +112,21 @@ pub struct Workload {
     pub warmup_ms: u64,
     /// Where the randomness begins.
     pub seed: u64,
+    /// Behind each write WAIT is sent with it, until so many replicas have it: a write is answered when both are. 0:
+    /// none is asked for.
+    #[serde(default)]
+    pub replicas: u32,
 }
 
 impl Workload {
     /// Reads a workload file.
     pub fn read(file: &Path) -> Result<Workload, ConfigError> {
         Workload::parse(&Source::read(file)?)
+    }
+
+    /// Whether the answer to a command is two replies: its own, and how many replicas have it.
+    pub(crate) fn waits_for_replicas(&self, command: Command) -> bool {
+        self.replicas > 0 && command.is_write()
     }
 
     /// Reads a workload.
@@ -197,6 +216,7 @@ impl Form {
             duration_ms_max: self.duration_ms_max.into_inner(),
             warmup_ms: self.warmup_ms,
             seed: self.seed,
+            replicas: 0,
         })
     }
 }
@@ -282,9 +302,9 @@ impl<'a> Commands<'a> {
         Commands { workload, random, weight_sum, value }
     }
 
-    /// Hands the next command's words to `push`. Each command has keys of its own, since their types
+    /// Hands the next command's words to `push`, and those of the WAIT behind it. Each command has keys of its own, since their types
     /// differ; SET and GET share theirs.
-    pub(crate) fn next(&mut self, push: impl FnOnce(&[&[u8]])) -> Command {
+    pub(crate) fn next(&mut self, mut push: impl FnMut(&[&[u8]])) -> Command {
         let command = self.pick();
         let number = self.random.below(self.workload.keys);
         let key = match command {
@@ -296,6 +316,9 @@ impl<'a> Commands<'a> {
         match command {
             Command::Set | Command::Rpush => push(&[name, key, &self.value]),
             Command::Get | Command::Incr => push(&[name, key]),
+        }
+        if self.workload.waits_for_replicas(command) {
+            push(&[WAIT, self.workload.replicas.to_string().as_bytes(), b"0"]);
         }
         command
     }
