@@ -2,13 +2,13 @@
 
 use scotfree_io::conformance::ports::free_address;
 use scotfree_stage::power_cut::{cut_back, synced_in, SyncedFile};
-use scotfree_stage::process::{wait_until, Process, ProcessSpec, Supervisor};
+use scotfree_stage::process::{find_tool, wait_until, Process, ProcessSpec, Supervisor};
 use scotfree_stage::resp::{Connection, Place, Reply};
 use scotfree_stage::scratch::Scratch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -123,6 +123,57 @@ fn text(reply: &Reply) -> String {
 fn call(client: &mut Connection, line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     text(&client.call(&words).unwrap_or_else(|error| panic!("{line}: {error}")))
+}
+
+/// What docs/proxy.md tells a reader to type for one host, with a folder and a port of the test's own.
+struct OneHost {
+    folder: Scratch,
+    port: String,
+}
+
+impl OneHost {
+    fn run(&self, line: &str) -> std::process::Output {
+        let beside = Path::new(SCOT).parent().expect("it is in a folder").display();
+        let path = format!("{beside}:{}", std::env::var("PATH").expect("it is set"));
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", line]).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+        command.env("PATH", path).env("ONE_HOST", self.folder.path()).env("PORT", &self.port);
+        command.output().expect("every system has a shell")
+    }
+}
+
+impl Drop for OneHost {
+    fn drop(&mut self) {
+        self.run("docs/one-host.sh down");
+    }
+}
+
+#[test]
+fn what_the_page_tells_to_type_for_one_host_runs() {
+    let page = include_str!("../../../docs/proxy.md");
+    let lines: Vec<&str> = page.lines().filter(|line| line.starts_with("docs/one-host.sh ")).collect();
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    if ["redis-server", "redis-cli"].iter().any(|tool| find_tool(tool).is_none()) {
+        eprintln!(
+            "SKIP: redis-server or redis-cli is not installed: apt-get install redis-server redis-tools"
+        );
+        return;
+    }
+    let folder = Scratch::new("one-host").expect("temporary files can be written");
+    let host = OneHost { folder, port: free_address().port().to_string() };
+    let refused = host.run("docs/one-host.sh proxy");
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && words.contains("no Redis yet"), "{words}");
+    let mut said = String::new();
+    for line in &lines {
+        let output = host.run(line);
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{line}: {words}");
+        said += &String::from_utf8_lossy(&output.stdout);
+    }
+    assert!(said.contains("1000 steps, each once"), "{said}");
+    let left = host.run("docs/one-host.sh check");
+    assert!(!left.status.success(), "both have ended");
 }
 
 #[test]

@@ -56,8 +56,8 @@ const SEEN: &str =
 const SURVIVES: &str =
     "(an answered SET survives kill -9 of Redis in all of them. When its host loses power, everysec loses up to a second \
      of them; always and the proxy none, whose log is on the same host's disk; WAIT 2 none, as long as a replica goes on \
-     that somebody makes the master; persist none, as long as the device, another host, goes on: ram:1. When the host \
-     does not come back, only the last two keep anything that is newer than a backup)";
+     that somebody makes the master; persist none, as long as the device, another host, goes on: ram:1. When its disk is \
+     lost as well, only the replicas have the data)";
 const SETS: &str = "SETs alone, each connection with one at a time (with WAIT 2, SET and WAIT together):";
 
 impl Stage<'_> {
