@@ -119,7 +119,8 @@ def draw(shown: dict[str, Any]) -> str:
     plane = {"xdp": "a device with its plane in the kernel", "user": "a device that is a process"}[shown["plane"]]
     notes = [
         f"One run of scot demo on {shown['machine']}.",
-        f"In between {plane}, with its log in memory (ram:1). The replicas keep no files; the proxy's log is on the disk.",
+        f"In between {plane}, with its log in memory (ram:1).",
+        "The replicas keep no files; the proxy's log is on the disk.",
         "All hosts are namespaces of that machine, and share its processors: trust the order, not the times.",
         "The device did not lose power.",
     ]
