@@ -4,7 +4,8 @@
 //! Invariant: a field that nobody set is absent, so that a flag never overrides a file by its default.
 
 use crate::text::{
-    socket_address, Address, Asked, BitRate, DeviceSpec, LogSpec, Redis, Size, TraceTarget, Word,
+    socket_address, Address, Asked, BitRate, DeviceSpec, LogProcessor, LogSpec, Redis, Size, TraceTarget,
+    Word,
 };
 use clap::{Args, ValueEnum};
 use scotfree_kv::IndexKind;
@@ -480,6 +481,11 @@ pub struct Proxy {
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_size: Option<Size>,
+    /// The processor on which the log is written: disk (the one that the disk interrupts, if that is one; the
+    /// default), any, or a number
+    #[arg(long, value_name = "PROCESSOR")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_processor: Option<LogProcessor>,
     /// A `scot peer` that holds the log in its memory, instead of the disk: a write is answered when all that are named
     /// hold it; repeatable. Both sides need the same key file
     #[arg(long = "peer", value_name = "NAME:PORT")]

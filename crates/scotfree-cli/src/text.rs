@@ -158,6 +158,44 @@ impl fmt::Display for Size {
     }
 }
 
+/// On which processor a log is written: `disk`, the one that its disk interrupts if that is one; `any`; or a number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Word", into = "String")]
+pub enum LogProcessor {
+    /// The one that the disk interrupts.
+    #[default]
+    Disk,
+    /// Whichever the system chooses.
+    Any,
+    /// This one.
+    Number(usize),
+}
+as_text!(LogProcessor);
+
+impl FromStr for LogProcessor {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LogProcessor, String> {
+        match text {
+            "disk" => Ok(LogProcessor::Disk),
+            "any" => Ok(LogProcessor::Any),
+            number => number.parse().map(LogProcessor::Number).map_err(|_| {
+                format!("`{text}` is no processor; allowed are disk, any, or a number such as 1")
+            }),
+        }
+    }
+}
+
+impl fmt::Display for LogProcessor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogProcessor::Disk => f.write_str("disk"),
+            LogProcessor::Any => f.write_str("any"),
+            LogProcessor::Number(number) => write!(f, "{number}"),
+        }
+    }
+}
+
 /// Bits per second: `100M` or `1G`, as on the label of a cable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Word", into = "String")]

@@ -6,6 +6,7 @@
 //! of room, and old records that stay are copied forward instead of blocking the ring.
 
 mod commit;
+pub mod interrupt;
 mod layout;
 mod patience;
 mod queue;
@@ -85,6 +86,8 @@ pub struct DiskConfig {
     pub erasures_bytes_max: usize,
     /// Who writes.
     pub writer: DiskWriter,
+    /// The processor of the thread that writes, if that matters ([`interrupt::processor_of`]).
+    pub processor: Option<usize>,
 }
 
 impl Default for DiskConfig {
@@ -97,6 +100,7 @@ impl Default for DiskConfig {
             outstanding_max: 1 << 16,
             erasures_bytes_max: 64 << 10,
             writer: DiskWriter::Thread,
+            processor: None,
         }
     }
 }
@@ -180,7 +184,8 @@ impl DiskDomain {
         let medium =
             Medium { storage, log_bytes: log.log_bytes, salt: log.salt, name: path.display().to_string() };
         let end = Place { position: log.recovered.end_position, sequence: log.recovered.end_sequence };
-        let (commit, thread) = Commit::start(medium, end, &log.state, config.writer.patience())?;
+        let (commit, thread) =
+            Commit::start(medium, end, &log.state, config.writer.patience(), config.processor)?;
         let start = Place { position: log.state.start_position, sequence: log.state.start_sequence };
         let mut domain = DiskDomain {
             commit,

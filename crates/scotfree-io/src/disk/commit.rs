@@ -11,6 +11,7 @@ use crate::clock::now_monotonic;
 use crate::domain::DomainError;
 use crate::storage::Storage;
 use crate::sys::event;
+use crate::sys::processor::stay_on;
 use scotfree_core::Token;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -57,6 +58,7 @@ impl Commit {
         end: Place,
         state: &State,
         patience: Patience,
+        processor: Option<usize>,
     ) -> Result<(Arc<Commit>, JoinHandle<()>), DomainError> {
         let eventfd =
             event::eventfd().map_err(|error| DomainError::io("making an eventfd for completions", error))?;
@@ -71,7 +73,11 @@ impl Commit {
         let shared = Arc::clone(&commit);
         let thread = std::thread::Builder::new()
             .name("log-commit".to_owned())
-            .spawn(move || shared.run())
+            .spawn(move || {
+                // Where it may not be used, another does.
+                let _ = processor.map(stay_on);
+                shared.run();
+            })
             .map_err(|error| DomainError::io("starting the commit thread", error))?;
         Ok((commit, thread))
     }

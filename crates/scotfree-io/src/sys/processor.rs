@@ -14,10 +14,17 @@ pub fn stay_on_first() -> io::Result<()> {
         unsafe { libc::CPU_ISSET(*processor, &allowed) }
     };
     let first = (0..libc::CPU_SETSIZE as usize).find(is_allowed);
-    let first = first.ok_or_else(|| io::Error::other("this thread may use no processor"))?;
+    stay_on(first.ok_or_else(|| io::Error::other("this thread may use no processor"))?)
+}
+
+/// Keeps the calling thread, and those that it starts from here on, on this processor; an error if it may not use it.
+pub fn stay_on(processor: usize) -> io::Result<()> {
+    if processor >= libc::CPU_SETSIZE as usize {
+        return Err(io::Error::other(format!("there is no processor {processor}")));
+    }
     let mut only = empty();
-    // SAFETY: `first` is below `CPU_SETSIZE`.
-    unsafe { libc::CPU_SET(first, &mut only) };
+    // SAFETY: `processor` is below `CPU_SETSIZE`.
+    unsafe { libc::CPU_SET(processor, &mut only) };
     // SAFETY: size and pointer describe `only`, which is read alone; 0 is the calling thread.
     check(unsafe { libc::sched_setaffinity(0, size_of_val(&only), &raw const only) }).map(drop)
 }
@@ -38,6 +45,11 @@ fn empty() -> libc::cpu_set_t {
 mod tests {
     use super::*;
     use std::thread;
+
+    #[test]
+    fn a_processor_that_is_not_there_is_refused() {
+        assert!(stay_on(1 << 20).is_err());
+    }
 
     #[test]
     fn a_thread_that_stays_has_one_processor_and_others_keep_theirs() {

@@ -23,6 +23,7 @@ use path::{ProxyPath, PROXY_MARK};
 use peers::{records_of_peers, Links};
 pub use peers::{PeersConfig, PEERS_MAX};
 use scotfree_core::{Nanos, SeqNum, SessionId};
+use scotfree_io::processor::stay_on;
 use scotfree_io::{now_monotonic, now_realtime, Spin};
 use scotfree_proxy::{CommitQueue, Found, QueueConfig, Torn};
 use scotfree_resp::back::{Owner, StopReason};
@@ -59,6 +60,8 @@ pub struct ProxyConfig {
     pub log: PathBuf,
     /// Its size when it is made.
     pub log_bytes: u64,
+    /// The processor on which the log is written, if that matters.
+    pub log_processor: Option<usize>,
     /// Goes on with a server that another stood before since, or that does not know this log.
     pub accept_server: bool,
     /// Other hosts whose memory holds the records, instead of the disk.
@@ -92,6 +95,7 @@ impl ProxyConfig {
             service,
             log,
             log_bytes: 256 << 20,
+            log_processor: None,
             accept_server: false,
             peers: None,
             without_peers: false,
@@ -151,13 +155,14 @@ pub struct Proxy {
     log_trouble_said: bool,
     drain_ns_max: Nanos,
     drain_until: Option<Nanos>,
+    log_processor: Option<usize>,
 }
 
 impl Proxy {
     /// Opens the log and the server, and executes what the server lacks. None if somebody asks to stop meanwhile.
     pub fn start(config: &ProxyConfig, stop: &Stop) -> Result<Option<Proxy>, ProxyError> {
         let listeners = config.listeners.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
-        let mut log = ProxyLog::open(&config.log, config.log_bytes)?;
+        let mut log = ProxyLog::open(&config.log, config.log_bytes, config.log_processor)?;
         let Some(records) = records_of(config, &mut log, stop)? else { return Ok(None) };
         let mut service = config.service.clone();
         // The log counts as a device, so early answers are to be had.
@@ -210,6 +215,7 @@ impl Proxy {
             log_trouble_said: false,
             drain_ns_max: config.drain_ns_max,
             drain_until: None,
+            log_processor: config.log_processor,
         }))
     }
 
@@ -226,6 +232,8 @@ impl Proxy {
     /// Serves until somebody asks to stop.
     pub fn run(&mut self, stop: &Stop, board: Option<&MetricsBoard>) -> Result<(), ProxyError> {
         self.watching.stop_on(stop)?;
+        // It writes the log itself where the disk is quick. Where it may not be on this processor it is on another.
+        let _ = self.log_processor.map(stay_on);
         let mut text = MetricsText::new();
         let mut publish_at = if board.is_some() { Nanos(0) } else { Nanos::MAX };
         loop {

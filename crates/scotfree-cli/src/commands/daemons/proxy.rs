@@ -12,7 +12,9 @@ use crate::serve::{
     Messages,
 };
 use crate::settings::{Cluster, Config, Proxy as Settings};
+use crate::text::LogProcessor;
 use scotfree_core::Nanos;
+use scotfree_io::disk::interrupt;
 use scotfree_rpc::SharedKey;
 use scotfree_sidecar::client::proxy::{PeersConfig, Proxy, ProxyConfig, PEERS_MAX};
 use scotfree_sidecar::client::EarlyRules;
@@ -142,6 +144,12 @@ fn config(settings: &Settings) -> Result<ProxyConfig, Failure> {
     config.listeners[0].early = early_rule_of("proxy", settings.mode, &settings.early_prefix)?;
     let log_bytes = if settings.peers.is_empty() { config.log_bytes } else { LOG_BYTES_WITH_PEERS };
     config.log_bytes = settings.log_size.map_or(log_bytes, |size| size.0);
+    config.log_processor = match settings.log_processor.unwrap_or_default() {
+        _ if !settings.peers.is_empty() => None,
+        LogProcessor::Disk => interrupt::processor_of(&config.log),
+        LogProcessor::Any => None,
+        LogProcessor::Number(number) => Some(number),
+    };
     config.without_peers = settings.without_peers.unwrap_or(false);
     config.accept_server = settings.accept_server.unwrap_or(false);
     config.drain_ns_max = settings.drain_ns_max.map_or(config.drain_ns_max, Nanos);

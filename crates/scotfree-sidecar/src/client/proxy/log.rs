@@ -110,9 +110,10 @@ pub struct ProxyLog {
 }
 
 impl ProxyLog {
-    /// Opens the log at `path`, or makes it with `bytes`.
-    pub fn open(path: &Path, bytes: u64) -> Result<ProxyLog, LogError> {
+    /// Opens the log at `path`, or makes it with `bytes`; a thread that writes it does so on this processor.
+    pub fn open(path: &Path, bytes: u64, processor: Option<usize>) -> Result<ProxyLog, LogError> {
         let config = DiskConfig {
+            processor,
             log_bytes: bytes.max(LOG_BYTES_MIN),
             record_bytes_max: RECORD_BYTES_MAX,
             group_bytes_max: GROUP_BYTES_MAX,
