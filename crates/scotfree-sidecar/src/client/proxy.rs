@@ -10,7 +10,7 @@ mod watching;
 
 use super::connections::Connections;
 use super::coverage::Coverage;
-use super::drain::Remainder;
+use super::drain::given_up;
 use super::fronts::Fronts;
 use super::learn::Told;
 use super::{listen, ClientSidecarConfig, EarlyRules, ListenerConfig, Pacing};
@@ -348,7 +348,10 @@ impl Proxy {
         let after = self.drain_until.map_or(Nanos(0), |until| self.drain_ns_max.since(until.since(now)));
         self.connections.close_all();
         if unanswered > 0 {
-            self.notices.alarm(&Remainder { unanswered, unstable: 0 }.text(after));
+            let given_up = given_up(unanswered, after);
+            self.notices.alarm(&format!(
+                "{given_up}; what was answered is in the log or at the Redis, and the next start executes what the Redis lacks"
+            ));
         }
     }
 
