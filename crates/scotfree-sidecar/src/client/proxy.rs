@@ -84,11 +84,10 @@ pub struct ProxyConfig {
 }
 
 impl ProxyConfig {
-    /// Defaults, with one listener.
-    pub fn new(address: SocketAddr, service: RedisServiceConfig, log: PathBuf) -> ProxyConfig {
-        let early = scotfree_resp::front::EarlyRule::Never;
+    /// Defaults, with these listeners.
+    pub fn new(listeners: Vec<ListenerConfig>, service: RedisServiceConfig, log: PathBuf) -> ProxyConfig {
         ProxyConfig {
-            listeners: vec![ListenerConfig { address, early }],
+            listeners,
             service,
             log,
             log_bytes: 256 << 20,
@@ -299,6 +298,7 @@ impl Proxy {
             self.connections.fronts.learn(told);
         }
         self.path.log.look();
+        self.connections.end_slow_handshakes(now);
         if let Some(reason) = self.path.log.failure().filter(|_| !self.log_trouble_said) {
             self.log_trouble_said = true;
             self.notices.alarm(&format!(
