@@ -465,14 +465,55 @@ pub struct Client {
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Proxy {
-    /// Where Redis clients connect (TCP)
+    /// Where Redis clients connect (TCP), in plain form; may be left out where --tls-listen is given
     #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
-    /// The Redis or Valkey behind it, 127.0.0.1:PORT or unix:PATH
+    /// Where Redis clients connect under TLS
+    #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_listen: Option<SocketAddr>,
+    /// The certificate that clients are shown, with those between it and its authority (PEM)
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_cert: Option<PathBuf>,
+    /// Its key (PEM), which not everybody may read
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_key: Option<PathBuf>,
+    /// The authorities of clients' certificates (PEM): a client without a good one is turned away
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_client_ca: Option<PathBuf>,
+    /// The Redis or Valkey behind it: ADDRESS:PORT, NAME:PORT or unix:PATH
     #[arg(long, value_name = "REDIS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redis: Option<Redis>,
+    /// The Redis may be on another host; it has to be 7.2 or newer, or a Valkey, and nobody but the proxy may reach
+    /// it
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis_remote: Option<bool>,
+    /// Speak TLS with the Redis
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis_tls: Option<bool>,
+    /// The authorities of the Redis's certificate (PEM; those of the system by default)
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis_ca: Option<PathBuf>,
+    /// What the Redis's certificate is made out to, if not to the name or address in --redis
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis_server_name: Option<String>,
+    /// The certificate that the Redis is shown (PEM), if it asks for one
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis_cert: Option<PathBuf>,
+    /// Its key (PEM), which not everybody may read
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis_key: Option<PathBuf>,
     /// The file of the log, on a disk that keeps what it has said to have written
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,128 +1,35 @@
 //! The proxy with its log before a real Redis: what clients see, and what is left when either is killed.
 
+mod site;
+
 use scotfree_io::conformance::ports::free_address;
 use scotfree_stage::power_cut::{cut_back, synced_in, SyncedFile};
-use scotfree_stage::process::{find_tool, wait_until, Process, ProcessSpec, Supervisor};
+use scotfree_stage::process::{find_tool, wait_until, Process};
 use scotfree_stage::resp::{Connection, Place, Reply};
 use scotfree_stage::scratch::Scratch;
+use site::{call, text, Site, CLIENT_PATIENCE, PATIENCE, SCOT};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-const SCOT: &str = env!("CARGO_BIN_EXE_scot");
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a client waits for a reply: a restart of the server takes less.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(30);
 const WRITERS: u64 = 4;
 
-/// A Redis in a folder of its own, and a proxy before it.
-struct Site {
-    folder: Scratch,
-    supervisor: Supervisor,
-    listen: SocketAddr,
+/// How many bytes a power failure could take of the server's files.
+fn unsynced_bytes(site: &Site) -> u64 {
+    let files = synced_in(&site.file("sizes")).expect("the note can be read");
+    let unsynced = |file: &SyncedFile| {
+        fs::metadata(&file.path).map_or(0, |found| found.len().saturating_sub(file.bytes))
+    };
+    files.iter().map(unsynced).sum()
 }
 
-impl Site {
-    /// None where there is no Redis.
-    fn new(name: &str) -> Option<Site> {
-        let is_there = std::process::Command::new("redis-server").arg("--version").output().is_ok();
-        if !is_there {
-            eprintln!("SKIP: redis-server is not installed: apt-get install redis-server");
-            return None;
-        }
-        let folder = Scratch::new(name).expect("temporary files can be written");
-        Some(Site { folder, supervisor: Supervisor::new(), listen: free_address() })
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn spawn(&self, name: &str, program: &str, words: &[&str]) -> Process {
-        let mut spec = ProcessSpec::new(name, program, self.folder.path()).args(words);
-        spec.working_folder = Some(self.folder.path().to_owned());
-        // What one before has said is not this one's.
-        let _ = fs::remove_file(self.file(&format!("{name}.out")));
-        let _ = fs::remove_file(self.file(&format!("{name}.err")));
-        self.supervisor.spawn(&spec).expect("it starts")
-    }
-
-    fn redis(&self, more: &[&str]) -> Process {
-        let socket = self.file("redis.sock");
-        let _ = fs::remove_file(&socket);
-        let words = ["--port", "0", "--unixsocket", "redis.sock", "--save", ""];
-        let aof = ["--appendonly", "yes", "--appendfsync", "everysec"];
-        let redis = self.spawn("redis", "redis-server", &[&words[..], &aof, more].concat());
-        let answers = || {
-            let asked = Connection::open_at(&Place::Unix(socket.clone()), PATIENCE);
-            asked.is_ok_and(|mut asked| matches!(asked.call(&["PING"]), Ok(Reply::Simple(_))))
-        };
-        assert!(wait_until(PATIENCE, answers), "{}", redis.output());
-        redis
-    }
-
-    fn start_proxy(&self, more: &[&str]) -> Process {
-        let listen = self.listen.to_string();
-        let words = ["proxy", "--listen", &listen, "--redis", "unix:redis.sock", "--log", "proxy.log"];
-        self.spawn(
-            "proxy",
-            SCOT,
-            &[&words[..], &["--log-size", "32M", "--synced-sizes", "sizes"], more].concat(),
-        )
-    }
-
-    fn proxy(&self, more: &[&str]) -> Process {
-        let proxy = self.start_proxy(more);
-        proxy.wait_for_output("scot: ready", PATIENCE).unwrap_or_else(|trouble| {
-            panic!("{trouble}: {}", proxy.error_output());
-        });
-        proxy
-    }
-
-    /// What a proxy says that must not start.
-    fn refused(&self, more: &[&str]) -> (Option<i32>, String) {
-        let proxy = self.start_proxy(more);
-        let status = proxy.wait(PATIENCE).expect("it ends");
-        (status.code(), proxy.error_output())
-    }
-
-    fn connect(&self) -> Connection {
-        Connection::open(self.listen, CLIENT_PATIENCE).expect("the proxy listens")
-    }
-
-    /// How many bytes a power failure could take of the server's files.
-    fn unsynced_bytes(&self) -> u64 {
-        let files = synced_in(&self.file("sizes")).expect("the note can be read");
-        let unsynced = |file: &SyncedFile| {
-            fs::metadata(&file.path).map_or(0, |found| found.len().saturating_sub(file.bytes))
-        };
-        files.iter().map(unsynced).sum()
-    }
-
-    /// What a power failure leaves of the server's files.
-    fn cut(&self, kept: &mut impl FnMut(u64) -> u64) -> u64 {
-        let files = synced_in(&self.file("sizes")).expect("the note can be read");
-        cut_back(&files, kept).expect("the files can be cut")
-    }
-}
-
-fn text(reply: &Reply) -> String {
-    match reply {
-        Reply::Simple(text) | Reply::Error(text) => text.clone(),
-        Reply::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Reply::Integer(number) => number.to_string(),
-        Reply::Null => "nil".to_owned(),
-        array @ Reply::Array(_) => format!("{array:?}"),
-    }
-}
-
-fn call(client: &mut Connection, line: &str) -> String {
-    let words: Vec<&str> = line.split(' ').collect();
-    text(&client.call(&words).unwrap_or_else(|error| panic!("{line}: {error}")))
+/// What a power failure leaves of the server's files.
+fn cut_files(site: &Site, kept: &mut impl FnMut(u64) -> u64) -> u64 {
+    let files = synced_in(&site.file("sizes")).expect("the note can be read");
+    cut_back(&files, kept).expect("the files can be cut")
 }
 
 /// What docs/proxy.md tells a reader to type for one host, with a folder and a port of the test's own.
@@ -365,7 +272,7 @@ fn kill_rounds(
             redis.kill();
             if matches!(killed, Killed::RedisAndItsFiles | Killed::BothAndFiles) {
                 kept = 1 - kept;
-                cut += site.cut(&mut |unsynced| unsynced / 2 * kept);
+                cut += cut_files(site, &mut |unsynced| unsynced / 2 * kept);
             }
             redis = site.redis(&[]);
         }
@@ -533,7 +440,7 @@ fn lose_what_is_unsynced(site: &Site, flags: &[&str], told: &Told, ready: &dyn F
         // A moment in which there is something to lose: while the proxy is stopped nothing more is synced.
         let something_to_lose = wait_until(PATIENCE, || {
             proxy.signal("STOP");
-            let found = site.unsynced_bytes() > 4_096;
+            let found = unsynced_bytes(site) > 4_096;
             if !found {
                 proxy.signal("CONT");
             }
@@ -544,7 +451,7 @@ fn lose_what_is_unsynced(site: &Site, flags: &[&str], told: &Told, ready: &dyn F
         proxy.kill();
         ends.store(true, Ordering::Relaxed);
     });
-    assert!(site.cut(&mut |_| 0) > 0, "everything was synced");
+    assert!(cut_files(site, &mut |_| 0) > 0, "everything was synced");
 }
 
 #[test]
@@ -707,4 +614,23 @@ fn a_log_that_is_deleted_under_the_proxy_is_noticed() {
     fs::remove_file(site.file("proxy.log")).expect("it is there");
     assert!(wait_until(PATIENCE, || proxy.error_output().contains("was deleted, replaced or cut")));
     assert_eq!(call(&mut client, "INCR n"), "2", "the server's own files hold it");
+}
+
+#[test]
+fn a_stop_that_gives_requests_up_speaks_of_the_log_and_of_no_device() {
+    let Some(site) = Site::new("proxy-stop") else { return };
+    let redis = site.redis(&[]);
+    let proxy = site.proxy(&["--drain-ns-max", "1000000"]);
+    let mut client = site.connect();
+    assert_eq!(call(&mut client, "INCR n"), "1");
+    redis.signal("STOP");
+    client.push(&["INCR", "n"]);
+    client.flush().expect("it is sent");
+    // The proxy answers this by itself, behind what came before.
+    assert_eq!(call(&mut site.connect(), "SELECT 0"), "OK");
+    assert!(proxy.stop(PATIENCE).is_some_and(|status| status.success()), "{}", proxy.error_output());
+    let said = proxy.error_output();
+    assert!(said.contains("1 requests were given up") && said.contains("is in the log"), "{said}");
+    assert!(!said.contains("device"), "{said}");
+    redis.signal("CONT");
 }

@@ -385,6 +385,10 @@ pub struct Back {
     lanes: BTreeMap<LaneId, Lane>,
     next_lane: u32,
     control: Option<LaneId>,
+    /// The server was too busy to be greeted on the control lane, and is greeted again at this time.
+    greet_at: Option<Nanos>,
+    /// That was said, or that it is busy while it runs.
+    busy_said: bool,
     probe: Option<LaneId>,
     shared: Option<LaneId>,
     privates: BTreeMap<(SessionId, u32), LaneId>,
@@ -439,6 +443,8 @@ struct Health {
     /// How many replies of the check under way have come.
     replies: Option<usize>,
     info: Info,
+    /// What was answered in place of it, or of a setting.
+    error: Option<Vec<u8>>,
     /// No command that changes settings has been on its way since the check under way began.
     is_fresh: bool,
     /// Why early answers are not allowed; empty if they are.
@@ -461,6 +467,8 @@ impl Back {
             lanes: BTreeMap::new(),
             next_lane: 0,
             control: None,
+            greet_at: None,
+            busy_said: false,
             probe: None,
             shared: None,
             privates: BTreeMap::new(),
@@ -606,7 +614,11 @@ impl Back {
 
     /// Whether the start waits for something that may take any time.
     pub fn waits(&self) -> bool {
-        matches!(&self.phase, Phase::Starting(start) if start.waits())
+        self.greet_at.is_some() || matches!(&self.phase, Phase::Starting(start) if start.waits())
+    }
+
+    fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Idle)
     }
 
     /// The files are synced, or could not be.
@@ -621,6 +633,12 @@ impl Back {
 
     /// The time of [`Back::next_timer`] has come. Calling it early is harmless.
     pub fn on_timer(&mut self, now: Nanos, events: &mut BackEvents) {
+        if let Some(control) = self.control.filter(|_| self.greet_at.is_some_and(|at| now >= at)) {
+            if self.lanes.get(&control).is_some_and(|lane| lane.expected.is_empty()) {
+                self.greet_at = None;
+                self.on_connected(control, now, events);
+            }
+        }
         if let (Phase::Starting(start), Some(control)) = (&mut self.phase, self.control) {
             if let Some(lane) = self.lanes.get_mut(&control) {
                 start.on_timer(now, lane);
@@ -639,7 +657,7 @@ impl Back {
         let running = matches!(self.phase, Phase::Running);
         let health = (running && self.health.replies.is_none()).then_some(self.health.next_at);
         let probe = self.stability.timer(self.somebody_waits()).filter(|_| self.probe_is_ready());
-        [start, health, probe].into_iter().flatten().min()
+        [start, health, probe, self.greet_at].into_iter().flatten().min()
     }
 
     /// The lanes that have bytes to send.

@@ -19,6 +19,7 @@ mod silence;
 
 use crate::notices::Notices;
 use crate::server::SidecarError;
+use crate::tls::TlsAcceptor;
 use begin::{begin, Control};
 use connections::Connections;
 use drain::Drain;
@@ -59,6 +60,8 @@ pub struct ListenerConfig {
     pub address: SocketAddr,
     /// Which commands are answered early there.
     pub early: EarlyRule,
+    /// By what TLS is begun, if it is spoken there.
+    pub tls: Option<TlsAcceptor>,
 }
 
 /// What is sent when.
@@ -133,7 +136,7 @@ impl ClientSidecarConfig {
         cluster_key: impl Into<SharedKey>,
     ) -> Self {
         ClientSidecarConfig {
-            listeners: vec![ListenerConfig { address: listen, early: EarlyRule::Never }],
+            listeners: vec![ListenerConfig { address: listen, early: EarlyRule::Never, tls: None }],
             bind,
             server,
             tunnel: None,

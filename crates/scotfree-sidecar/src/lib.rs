@@ -15,4 +15,6 @@ pub mod peer;
 pub mod redis;
 mod seldom;
 pub mod server;
+pub mod stream;
+pub mod tls;
 pub mod tunnel;

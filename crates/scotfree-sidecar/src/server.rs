@@ -3,6 +3,7 @@
 //! Invariant: what the machine says is passed on in the order in which it says it. When the server is
 //! lost, nothing more is answered and the loop around starts again from the beginning.
 
+mod connector;
 mod missing;
 mod run;
 mod syncer;
@@ -13,8 +14,11 @@ pub(crate) use run::{say_once, RETRY_INTERVAL};
 use crate::aof;
 use crate::dead_letters::{commands_of, DeadLetters, Letter};
 use crate::notices::Notices;
-use crate::redis::{RedisAddress, RedisStream};
+use crate::redis::RedisServer;
 use crate::seldom::Seldom;
+use crate::stream::Stream;
+use crate::tls;
+use connector::Connector;
 use scotfree_core::{Epoch, Nanos, SessionId};
 use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
 use scotfree_resp::back::{
@@ -40,8 +44,8 @@ const OPAQUE_BYTES: usize = 4 + 16 + 16;
 /// What the service is told at its start.
 #[derive(Debug, Clone)]
 pub struct RedisServiceConfig {
-    /// Where the server listens.
-    pub redis: RedisAddress,
+    /// The server, and how it is reached.
+    pub redis: RedisServer,
     /// The machine's settings.
     pub back: BackConfig,
     /// Where letters go.
@@ -61,9 +65,9 @@ pub struct RedisServiceConfig {
 
 impl RedisServiceConfig {
     /// Defaults for a server at `redis`.
-    pub fn new(redis: RedisAddress, dead_letters: PathBuf) -> RedisServiceConfig {
+    pub fn new(redis: impl Into<RedisServer>, dead_letters: PathBuf) -> RedisServiceConfig {
         RedisServiceConfig {
-            redis,
+            redis: redis.into(),
             back: BackConfig::default(),
             dead_letters,
             dead_letter_bytes_max: 64 << 20,
@@ -89,14 +93,15 @@ pub struct Recovered {
 }
 
 struct Socket {
-    stream: RedisStream,
+    stream: Stream,
     generation: u64,
 }
 
 /// A Redis as a service.
 pub struct RedisService {
     back: Back,
-    redis: RedisAddress,
+    redis: RedisServer,
+    connector: Connector,
     sockets: BTreeMap<LaneId, Socket>,
     generation_next: u64,
     events: BackEvents,
@@ -126,9 +131,11 @@ impl RedisService {
         config: &RedisServiceConfig,
         stop: &Stop,
     ) -> Result<Option<(RedisService, Recovered)>, SidecarError> {
+        config.redis.look_up_again();
         let mut service = RedisService {
             back: Back::new(config.back.clone()),
             redis: config.redis.clone(),
+            connector: Connector::start(config.redis.clone())?,
             sockets: BTreeMap::new(),
             generation_next: 0,
             events: BackEvents::new(),
@@ -311,14 +318,15 @@ impl RedisService {
             match socket.stream.read(&mut self.buffer) {
                 Ok(0) => return self.lose(lane, now, "the server closed it"),
                 Ok(count) => {
+                    let may_have_more = count == self.buffer.len() || socket.stream.is_tls();
                     self.back.on_bytes(lane, now, &self.buffer[..count], &mut self.events);
-                    if count < self.buffer.len() {
+                    if !may_have_more {
                         return;
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return self.lose(lane, now, &error.to_string()),
+                Err(error) => return self.lose_by(lane, now, &error),
             }
         }
     }
@@ -330,9 +338,24 @@ impl RedisService {
             match socket.stream.write(self.back.output(lane)) {
                 Ok(count) => self.back.sent(lane, count),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-                Err(error) => self.lose(lane, now, &error.to_string()),
+                Err(error) => self.lose_by(lane, now, &error),
             }
         }
+        self.flush_lanes(now);
+    }
+
+    /// Sends what TLS has taken and the socket had no room for.
+    fn flush_lanes(&mut self, now: Nanos) {
+        let waiting = self.sockets.iter_mut().filter(|(_, socket)| socket.stream.wants_write());
+        let failed = waiting.filter_map(|(lane, socket)| Some((*lane, socket.stream.flush().err()?)));
+        for (lane, error) in failed.collect::<Vec<_>>() {
+            self.lose_by(lane, now, &error);
+        }
+    }
+
+    fn lose_by(&mut self, lane: LaneId, now: Nanos, error: &std::io::Error) {
+        let next = tls::mend(error).map(|next| format!("; {next}")).unwrap_or_default();
+        self.lose(lane, now, &format!("{error}{next}"));
     }
 
     fn lose(&mut self, lane: LaneId, now: Nanos, reason: &str) {
@@ -373,7 +396,7 @@ impl RedisService {
         replies: &mut Replies,
     ) {
         match event {
-            BackEvent::Connect(lane) => self.connect(*lane, now),
+            BackEvent::Connect(lane) => self.connector.connect(*lane),
             BackEvent::Disconnect(lane) => {
                 self.sockets.remove(lane);
             }
@@ -475,17 +498,23 @@ impl RedisService {
         }
     }
 
-    fn connect(&mut self, lane: LaneId, now: Nanos) {
-        match self.redis.connect() {
-            Ok(stream) => {
-                let generation = self.generation_next;
-                self.generation_next += 1;
-                self.sockets.insert(lane, Socket { stream, generation });
-                self.back.on_connected(lane, now, &mut self.events);
+    fn collect_connections(&mut self, now: Nanos) {
+        while let Some((lane, result)) = self.connector.result() {
+            if self.back.purpose(lane).is_none() {
+                // It was given up meanwhile.
+                continue;
             }
-            Err(error) => {
-                let text = format!("connecting failed: {error}; {}", self.redis.mend(&error));
-                self.back.on_closed(lane, now, &text, &mut self.events);
+            match result {
+                Ok(stream) => {
+                    let generation = self.generation_next;
+                    self.generation_next += 1;
+                    self.sockets.insert(lane, Socket { stream, generation });
+                    self.back.on_connected(lane, now, &mut self.events);
+                }
+                Err(error) => {
+                    let text = format!("connecting failed: {error}; {}", self.redis.mend(&error));
+                    self.back.on_closed(lane, now, &text, &mut self.events);
+                }
             }
         }
     }
@@ -506,6 +535,7 @@ impl Handler for RedisService {
 
     fn poll(&mut self, wants_stable: bool, replies: &mut Replies) {
         let now = now_monotonic();
+        self.collect_connections(now);
         self.read_lanes(now);
         self.collect_syncs(now);
         if self.back.next_timer().is_some_and(|at| at <= now) {
@@ -519,7 +549,7 @@ impl Handler for RedisService {
 
     fn watches(&self, out: &mut Vec<Watch>) {
         for (lane, socket) in &self.sockets {
-            let writable = !self.back.output(*lane).is_empty();
+            let writable = !self.back.output(*lane).is_empty() || socket.stream.wants_write();
             out.push(Watch {
                 fd: socket.stream.as_raw_fd(),
                 generation: socket.generation,
@@ -528,6 +558,12 @@ impl Handler for RedisService {
             });
         }
         out.push(Watch { fd: self.syncer.fd(), generation: u64::MAX, readable: true, writable: false });
+        out.push(Watch {
+            fd: self.connector.fd(),
+            generation: u64::MAX - 3,
+            readable: true,
+            writable: false,
+        });
     }
 
     fn broken(&self) -> Option<String> {

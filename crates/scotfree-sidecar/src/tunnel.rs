@@ -7,7 +7,8 @@
 //! Invariant: nobody without the cluster's key gets a connection to the server, and no tunnel reaches the
 //! markers. There are never more than the configured number, and each is counted.
 
-use crate::redis::RedisAddress;
+use crate::redis::RedisServer;
+use crate::stream::Stream;
 use scotfree_core::{Epoch, SessionId};
 use scotfree_io::{Interest, Poller, Waker};
 use scotfree_resp::back::LANE_NAME_PREFIX;
@@ -41,7 +42,7 @@ pub struct TunnelOptions {
     /// The secret that the cluster shares.
     pub cluster_key: SharedKey,
     /// The server.
-    pub redis: RedisAddress,
+    pub redis: RedisServer,
     /// How many tunnels there can be; a further one is refused.
     pub tunnels_max: usize,
 }
@@ -185,6 +186,7 @@ fn serve_one(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
     let mut pass = Pass { requests: RequestDecoder::new(Limits::default()), reserved_db };
     client.set_nonblocking(true)?;
     let waiting = Waiting { to_server: greeting, to_client: Vec::new() };
+    let mut client = Stream::Tcp(client);
     splice(&mut client, &mut server, waiting, SkipReplies::new(1), &shared.ending, |bytes, out| {
         pass.pass(bytes, out)
     })
@@ -213,7 +215,7 @@ impl Pass {
 /// A tunnel to be made by the client's sidecar.
 pub struct TunnelStart {
     /// The client's connection.
-    pub client: TcpStream,
+    pub client: Stream,
     /// Where the server's sidecar accepts tunnels.
     pub server: SocketAddr,
     /// The secret that the cluster shares.
@@ -232,9 +234,10 @@ impl TunnelStart {
     /// Carries bytes until one side closes or the end is said. The client is told if it cannot be made.
     pub fn run(mut self, ending: &Ending) -> io::Result<()> {
         match self.connect() {
-            Ok(mut server) => {
+            Ok(server) => {
                 self.client.set_nonblocking(true)?;
                 server.set_nonblocking(true)?;
+                let mut server = Stream::Tcp(server);
                 let mut to_server = std::mem::take(&mut self.setup);
                 to_server.extend_from_slice(&self.bytes);
                 let waiting = Waiting { to_server, to_client: std::mem::take(&mut self.replies) };
@@ -360,9 +363,9 @@ struct Direction {
 }
 
 /// Carries bytes both ways until one side closes.
-fn splice<C: Read + Write + AsRawFd, S: Read + Write + AsRawFd>(
-    client: &mut C,
-    server: &mut S,
+fn splice(
+    client: &mut Stream,
+    server: &mut Stream,
     waiting: Waiting,
     mut skip: SkipReplies,
     ending: &Ending,
@@ -378,13 +381,14 @@ fn splice<C: Read + Write + AsRawFd, S: Read + Write + AsRawFd>(
     while !ending.is_said() {
         send(server, &mut to_server)?;
         send(client, &mut to_client)?;
-        if to_server.ended && to_server.waiting.is_empty() || to_client.ended && to_client.waiting.is_empty()
-        {
+        if is_over(server, &to_server) || is_over(client, &to_client) {
             break;
         }
-        poller.modify(client.as_raw_fd(), 0, interest(&to_client, &to_server))?;
-        poller.modify(server.as_raw_fd(), 1, interest(&to_server, &to_client))?;
-        poller.wait(None)?;
+        poller.modify(client.as_raw_fd(), 0, interest(client, &to_client, &to_server))?;
+        poller.modify(server.as_raw_fd(), 1, interest(server, &to_server, &to_client))?;
+        // An end that was read already is reported by no socket.
+        let is_known = client.has_ended() && !to_server.ended || server.has_ended() && !to_client.ended;
+        poller.wait(is_known.then_some(Duration::ZERO))?;
         if let Some(bytes) = receive(client, &mut buffer, &mut to_server)? {
             if let Err(refusal) = pass(bytes, &mut to_server.waiting) {
                 to_client.waiting.extend_from_slice(&refusal);
@@ -398,18 +402,24 @@ fn splice<C: Read + Write + AsRawFd, S: Read + Write + AsRawFd>(
     Ok(())
 }
 
+/// Whether a side has been sent the last that it will be sent.
+fn is_over(stream: &Stream, direction: &Direction) -> bool {
+    direction.ended && direction.waiting.is_empty() && !stream.wants_write()
+}
+
 /// A side is read only while its bytes have room on the other.
-fn interest(out: &Direction, input: &Direction) -> Interest {
-    match (out.waiting.is_empty(), input.waiting.len() < DIRECTION_BYTES_MAX && !input.ended) {
-        (true, _) => Interest::Read,
-        (false, true) => Interest::ReadWrite,
-        (false, false) => Interest::Write,
+fn interest(stream: &Stream, out: &Direction, input: &Direction) -> Interest {
+    let to_write = !out.waiting.is_empty() || stream.wants_write();
+    match (to_write, input.waiting.len() < DIRECTION_BYTES_MAX && !input.ended) {
+        (false, _) => Interest::Read,
+        (true, true) => Interest::ReadWrite,
+        (true, false) => Interest::Write,
     }
 }
 
-fn send(stream: &mut impl Write, direction: &mut Direction) -> io::Result<()> {
+fn send(stream: &mut Stream, direction: &mut Direction) -> io::Result<()> {
     if direction.waiting.is_empty() {
-        return Ok(());
+        return stream.flush();
     }
     match stream.write(&direction.waiting) {
         Ok(count) => {
@@ -422,7 +432,7 @@ fn send(stream: &mut impl Write, direction: &mut Direction) -> io::Result<()> {
 }
 
 fn receive<'a>(
-    stream: &mut impl Read,
+    stream: &mut Stream,
     buffer: &'a mut [u8],
     direction: &mut Direction,
 ) -> io::Result<Option<&'a [u8]>> {

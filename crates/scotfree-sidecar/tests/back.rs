@@ -897,3 +897,30 @@ fn a_newer_server_is_asked_when_it_has_synced() {
     driver.until("stability", |driver| driver.stable >= ticket);
     assert_eq!((driver.synced.len(), driver.back.counters().lanes_broken), (0, 0));
 }
+
+#[test]
+fn a_server_on_another_host_says_itself_what_it_has_synced_and_its_files_are_not_looked_for_here() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let config = || BackConfig { same_host: false, ..BackConfig::default() };
+    let mut old = BackDriver::new(&redis.socket(), config());
+    old.until("the refusal", |driver| driver.stopped.is_some());
+    let said = old.stopped.as_ref().map(StopReason::to_string).unwrap_or_default();
+    assert!(said.contains("has no WAITAOF"), "{said}");
+    let proxy = Proxy::newer(&redis.socket());
+    // Files of the same name are whole here, and say nothing of those there.
+    let mut driver = BackDriver::started(&proxy.path, config());
+    assert_eq!(driver.started.as_ref().map(|report| report.method.clone()), Some(Method::WaitAof));
+    assert!(driver.waits.iter().any(|what| what.contains("it is on another host")), "{:?}", driver.waits);
+    let session = driver.open(1);
+    let ticket = driver.execute(session, 1, RequestKind::Bypass, &one("SPOP s"));
+    driver.wants_stable = true;
+    driver.until("stability", |driver| driver.stable >= ticket);
+    assert!(driver.synced.is_empty());
+    // It syncs no more by itself: WAITAOF would wait for ever.
+    redis.connect().line("CONFIG SET appendfsync no");
+    driver.until("the refusal of writes", |driver| driver.writes.len() == 1);
+    redis.connect().line("CONFIG SET appendfsync everysec");
+    driver.until("writes again", |driver| driver.writes.len() == 2);
+    assert!(driver.writes[0].as_ref().is_some_and(|reason| reason.contains("appendfsync is `no`")));
+    assert_eq!(driver.writes[1], None);
+}

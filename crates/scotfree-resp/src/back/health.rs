@@ -97,9 +97,10 @@ pub fn obstacles(info: &Info, settings: &Settings, reserved_db: u16, allow_unsta
             info.get("role")
         ));
     }
-    if info.get("redis_mode") == "cluster" || settings.get("cluster-enabled") == "yes" {
+    if is_cluster_node(info, settings) {
         found.push(
-            "the server is in cluster mode, which has one database only; run it with cluster-enabled no"
+            "this is a node of a Redis Cluster (cluster_enabled:1), which has one database only and a part of the keys; \
+             not supported: run one Redis with cluster-enabled no, and clients that do without a cluster"
                 .into(),
         );
     }
@@ -133,6 +134,64 @@ pub fn obstacles(info: &Info, settings: &Settings, reserved_db: u16, allow_unsta
     found
 }
 
+/// What keeps a server on another host from saying what it has synced, with what to do about it.
+pub fn remote_obstacle(info: &Info, settings: &Settings) -> Option<String> {
+    if version(info) < (7, 2) {
+        return Some(format!(
+            "remote Redis {} has no WAITAOF (7.2 or later, or Valkey), and its append-only files cannot be synced from \
+             here, so nothing would be known to last; upgrade it, or run this on its host without --redis-remote",
+            info.get("redis_version")
+        ));
+    }
+    never_syncs(settings).then(|| NEVER_SYNCS.to_owned())
+}
+
+/// Whether WAITAOF would wait for a sync that never comes.
+pub fn never_syncs(settings: &Settings) -> bool {
+    settings.get("appendfsync") == "no"
+}
+
+/// What to do about such a server on another host.
+pub const NEVER_SYNCS: &str =
+    "appendfsync is `no`, so a remote server never says that a write has reached its disk; run there: redis-cli CONFIG \
+     SET appendfsync everysec";
+
+fn is_cluster_node(info: &Info, settings: &Settings) -> bool {
+    info.get("redis_mode") == "cluster"
+        || info.get("cluster_enabled") == "1"
+        || settings.get("cluster-enabled") == "yes"
+}
+
+/// Why what answers is no server of data; none if it is one.
+pub fn no_data(info: &Info) -> Option<String> {
+    let is_sentinel = info.get("redis_mode") == "sentinel";
+    is_sentinel.then(|| {
+        "a Sentinel answers there (redis_mode:sentinel), which keeps no data, and is not asked who the master is: name \
+         the master itself; who it is now says: redis-cli SENTINEL GET-MASTER-ADDR-BY-NAME NAME, asked of the Sentinel"
+            .to_owned()
+    })
+}
+
+const SCRIPT: &str = "the server is busy with a script";
+
+/// What a server does that answers with this error, and will be over; none if it is another answer.
+pub fn passing(reply: &[u8]) -> Option<&'static str> {
+    if reply.starts_with(b"-BUSY ") {
+        Some(SCRIPT)
+    } else if reply.starts_with(b"-LOADING ") {
+        Some("the server is loading its files")
+    } else {
+        None
+    }
+}
+
+/// For the operator: that it is waited for.
+pub fn waiting(what: &str) -> String {
+    let next =
+        if what == SCRIPT { " (redis-cli SCRIPT KILL ends a script that has not written)" } else { "" };
+    format!("{what}; waiting until it is done{next}")
+}
+
 /// What to do about an error by which a server keeps a user out; none if it is another error.
 pub fn way_in(error: &str, user: &str) -> Option<String> {
     let next = match error.trim_start_matches('-').split(' ').next()? {
@@ -144,6 +203,7 @@ pub fn way_in(error: &str, user: &str) -> Option<String> {
              and is on says: redis-cli ACL GETUSER {user}"
         ),
         "NOPERM" => format!("give the user its rights: redis-cli ACL SETUSER {user} '+@all' '~*' '&*'"),
+        "BUSY" => "a script is running there: wait until it is done, or end it: redis-cli SCRIPT KILL".to_owned(),
         "DENIED" => "it takes the sidecar for another host (is it in a container?): let both meet on a unix socket \
              (unixsocket PATH), or set a password (requirepass) and give it with --redis-password-file"
             .to_owned(),
@@ -299,6 +359,20 @@ mod tests {
     }
 
     #[test]
+    fn a_server_on_another_host_has_to_say_what_it_has_synced() {
+        let settings = |fsync: &str| Settings([("appendfsync".to_owned(), fsync.to_owned())].into());
+        let old = remote_obstacle(&good(), &settings("always")).unwrap_or_default();
+        assert!(
+            old.contains("remote Redis 7.0.15 has no WAITAOF") && old.contains("--redis-remote"),
+            "{old}"
+        );
+        let new = info(&[("redis_version", "7.2.4"), ("valkey_version", "8.1.0")]);
+        assert_eq!(remote_obstacle(&new, &settings("everysec")), None);
+        let never = remote_obstacle(&new, &settings("no")).unwrap_or_default();
+        assert!(never.contains("CONFIG SET appendfsync everysec"), "{never}");
+    }
+
+    #[test]
     fn who_is_kept_out_is_told_how_to_get_in() {
         let next = |error| way_in(error, "ada").unwrap_or_default();
         assert!(next("-NOAUTH Authentication required.").contains("--redis-password-file"));
@@ -306,6 +380,29 @@ mod tests {
         assert!(next("-NOPERM this user has no permissions").contains("ACL SETUSER ada '+@all'"));
         assert!(next("-DENIED Redis is running in protected mode").contains("unixsocket"));
         assert_eq!(way_in("-ERR max number of clients reached", "ada"), None);
+    }
+
+    #[test]
+    fn what_passes_is_told_from_what_does_not() {
+        let said = |reply: &str| passing(reply.as_bytes()).unwrap_or_default();
+        assert!(said("-BUSY Redis is busy running a script.").contains("busy with a script"));
+        assert!(said("-LOADING Redis is loading the dataset in memory").contains("loading its files"));
+        // Another one, by which XGROUP speaks of a name that is taken.
+        assert_eq!(said("-BUSYGROUP Consumer Group name already exists"), "");
+        assert_eq!(said("-NOPERM this user has no permissions"), "");
+    }
+
+    #[test]
+    fn clusters_and_sentinels_are_told_from_one_server() {
+        for fact in [("redis_mode", "cluster"), ("cluster_enabled", "1")] {
+            let mut facts = good();
+            facts.0.insert(fact.0.to_owned(), fact.1.to_owned());
+            let found = obstacles(&facts, &Settings::default(), 15, true).join("; ");
+            assert!(found.contains("node of a Redis Cluster"), "{found}");
+        }
+        assert_eq!(no_data(&good()), None);
+        let sentinel = no_data(&info(&[("redis_mode", "sentinel")])).unwrap_or_default();
+        assert!(sentinel.contains("GET-MASTER-ADDR-BY-NAME"), "{sentinel}");
     }
 
     #[test]

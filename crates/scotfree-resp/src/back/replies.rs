@@ -4,9 +4,10 @@
 //! cannot be that command's breaks the lane.
 
 use super::batch::{BatchError, Done, Outcome};
-use super::health::way_in;
+use super::health::{passing, waiting, way_in};
 use super::item::{Answer, LaneCommand};
 use super::markers::{foreign_epoch, integer_reply};
+use super::start::BUSY_RETRY;
 use super::{
     early_obstacle, Back, BackEvent, BackEvents, Batch, Expected, Health, HeldReply, Item, LaneId, LaneState,
     LateError, Method, Nature, Past, Phase, Progress, Purpose, Rewrite, Stability, Start, StartReport,
@@ -32,12 +33,17 @@ impl Back {
         reply: &[u8],
         events: &mut BackEvents,
     ) -> Result<(), String> {
+        let is_first_greeting = self.control == Some(id) && self.is_idle();
         let lane = self.lanes.get_mut(&id).ok_or("the lane is closed")?;
         if reply.first() == Some(&b'>') {
             // A message that nobody asked for belongs to no command.
             return Ok(());
         }
         let expected = lane.expected.pop_front().ok_or("the server sent a reply that nothing asked for")?;
+        if let Some(what) = passing(reply).filter(|_| is_first_greeting) {
+            self.on_busy_greeting(what, now, events);
+            return Ok(());
+        }
         match expected {
             Expected::Ok | Expected::Epoch if is_error(reply) => self.on_refused(id, &line(reply), events),
             Expected::Ok | Expected::Ignored => Ok(()),
@@ -78,10 +84,20 @@ impl Back {
         way_in(reply, user).map(|next| format!("it answers `{reply}`; {next}"))
     }
 
+    /// The server has no time even for a greeting: it is greeted again, until it has.
+    fn on_busy_greeting(&mut self, what: &str, now: Nanos, events: &mut BackEvents) {
+        if !std::mem::replace(&mut self.busy_said, true) {
+            events.push(BackEvent::Waits(waiting(what)));
+        }
+        self.greet_at = Some(now.plus(BUSY_RETRY));
+    }
+
     fn on_ready(&mut self, id: LaneId, now: Nanos, events: &mut BackEvents) {
         self.on_let_in(id, events);
         match (&self.phase, self.purpose(id)) {
             (Phase::Idle, Some(Purpose::Control)) => {
+                self.greet_at = None;
+                self.busy_said = false;
                 if let Some(lane) = self.lanes.get_mut(&id) {
                     self.phase = Phase::Starting(Box::new(Start::begin(lane)));
                 }

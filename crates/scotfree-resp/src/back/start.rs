@@ -8,7 +8,7 @@
 //! transaction is dropped or executed twice by a later load (see [`super::Ending`]).
 
 use super::ending::Ending;
-use super::health::{obstacles, version, way_in, Info, Settings};
+use super::health::{no_data, obstacles, passing, remote_obstacle, version, waiting, way_in, Info, Settings};
 use super::lane::{Expected, Lane};
 use super::markers::{foreign_epoch, integer_reply, MarkerError, Markers, EPOCH_FIELD};
 use super::replies::line;
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 /// Connections whose names begin so are a sidecar's.
 pub const LANE_NAME_PREFIX: &str = "scotfree-";
 /// How long to wait before a server that is loading, or rewriting its file, is asked again.
-const BUSY_RETRY: Nanos = Nanos::from_millis(20);
+pub(super) const BUSY_RETRY: Nanos = Nanos::from_millis(20);
 /// Where it is noted who has counted the epoch up, and how that is told from a session.
 const OWNER_FIELD: &[u8] = b"0:opaque";
 const OWNER_MARK: &[u8; 16] = b"scotfree owner 1";
@@ -153,6 +153,11 @@ impl Start {
             return Progress::Going;
         }
         let replies = std::mem::take(&mut self.replies);
+        let busy = replies.iter().find_map(|reply| passing(reply));
+        if let Some(what) = busy.filter(|_| self.step != Step::Facts) {
+            // Some of what was asked may have been done: the whole start is repeated.
+            return Progress::Foreign(StopReason::Lost(what.to_owned()));
+        }
         match self.step {
             Step::Facts => self.on_facts(now, &replies, lane, config),
             Step::Loading { .. } | Step::Ending | Step::Rewriting { .. } => Progress::Going,
@@ -196,11 +201,16 @@ impl Start {
         config: &BackConfig,
     ) -> Progress {
         self.info = Info::parse(&replies[0]);
-        if self.info.get("loading") == "1" {
+        let is_loading = self.info.get("loading") == "1";
+        let busy = replies.iter().find_map(|reply| passing(reply));
+        if is_loading || busy.is_some() {
             self.step = Step::Loading { until: now.plus(BUSY_RETRY) };
-            return self.on_loading();
+            return self.on_busy(busy);
         }
         self.is_loading = false;
+        if let Some(text) = no_data(&self.info) {
+            return Progress::Refused(vec![text]);
+        }
         if let Some(error) = replies.iter().find(|reply| is_error(reply) && **reply != replies[3]) {
             return Progress::Refused(vec![refused(
                 "what the sidecar has to ask (INFO, CONFIG GET)",
@@ -213,7 +223,10 @@ impl Start {
         }
         let databases: u16 = self.settings.get("databases").parse().unwrap_or(0);
         let reserved_db = config.reserved_db.unwrap_or(databases.saturating_sub(1));
-        let found = obstacles(&self.info, &self.settings, reserved_db, config.allow_unstable);
+        let mut found = obstacles(&self.info, &self.settings, reserved_db, config.allow_unstable);
+        if !config.same_host && found.is_empty() {
+            found.extend(remote_obstacle(&self.info, &self.settings));
+        }
         if !found.is_empty() {
             return Progress::Refused(found);
         }
@@ -234,14 +247,22 @@ impl Start {
         if self.settings.get("appendonly") != "yes" {
             return self.ask_epoch(lane, config);
         }
+        let files = AofFiles::of(&self.settings);
+        if !config.same_host {
+            let reason = "it is on another host".to_owned();
+            return self.on_ending(Ending::Unknown { file: files.folder, reason }, lane, config);
+        }
         self.step = Step::Ending;
-        Progress::Read(AofFiles::of(&self.settings))
+        Progress::Read(files)
     }
 
     /// Says once what is waited for.
-    fn on_loading(&mut self) -> Progress {
+    fn on_busy(&mut self, busy: Option<&str>) -> Progress {
         if std::mem::replace(&mut self.is_loading, true) {
             return Progress::Going;
+        }
+        if let Some(what) = busy {
+            return Progress::Waits(waiting(what));
         }
         let percent = self.info.get("loading_loaded_perc");
         Progress::Waits(format!("the server is loading its files ({percent} %); waiting until it is done"))

@@ -3,9 +3,10 @@
 //! Invariant: both kinds of questions go on lanes of their own, so they never wait behind a client's
 //! command, and one of each kind is under way at a time.
 
-use super::health::{early_obstacle, Info, Settings};
+use super::health::{early_obstacle, never_syncs, passing, waiting, way_in, Info, Settings, NEVER_SYNCS};
 use super::lane::{Expected, LaneState};
 use super::markers::integer_reply;
+use super::replies::line;
 use super::stability::{Ask, Method};
 use super::start::time_ms;
 use super::{Back, BackEvent, BackEvents, Batch, Item, Phase};
@@ -91,6 +92,7 @@ impl Back {
         let configures = |batch: &Batch| batch.items.iter().any(Item::configures);
         self.health.is_fresh = !self.batch.as_ref().is_some_and(configures);
         self.health.settings = Settings::default();
+        self.health.error = None;
         // Whatever sets a time to live from here on may be missing in the answer.
         self.expiry_seen = false;
         lane.say(&[b"INFO"], Expected::Step);
@@ -102,6 +104,9 @@ impl Back {
 
     pub(super) fn on_health(&mut self, now: Nanos, reply: &[u8], events: &mut BackEvents) {
         let Some(count) = self.health.replies else { return };
+        if is_error(reply) {
+            self.health.error.get_or_insert_with(|| reply.to_vec());
+        }
         match count {
             0 => self.health.info = Info::parse(reply),
             1 if !is_error(reply) => {
@@ -116,12 +121,54 @@ impl Back {
             self.health.replies = None;
             let pause = if self.health.is_fresh { self.config.health_interval } else { Nanos(0) };
             self.health.next_at = now.plus(pause);
-            self.judge_health(now, events);
+            match self.health.error.take() {
+                None => self.judge_health(now, events),
+                Some(error) => self.on_unknown_health(&error, events),
+            }
             self.try_opening(events);
         }
     }
 
+    /// The server did not say how it is. While it is only busy nothing of what it has said changes, since nobody can
+    /// change it; otherwise nothing is known to last.
+    fn on_unknown_health(&mut self, error: &[u8], events: &mut BackEvents) {
+        let obstacle = if let Some(what) = passing(error) {
+            if !std::mem::replace(&mut self.busy_said, true) {
+                events.push(BackEvent::Waits(waiting(what)));
+            }
+            what.to_owned()
+        } else {
+            let reason = self.why_unknown(error);
+            self.stability.set_method(self.cautious_method.clone());
+            self.refuse_writes(Some(reason.clone()), events);
+            reason
+        };
+        self.set_obstacle(obstacle, events);
+    }
+
+    fn why_unknown(&self, error: &[u8]) -> String {
+        let user = self.config.credentials.as_ref().map_or("default", |(user, _)| user);
+        let said = line(error);
+        let next = way_in(&said, user).map(|next| format!("; {next}")).unwrap_or_default();
+        format!("the server does not say how it is (INFO, CONFIG GET): {said}{next}")
+    }
+
+    fn set_obstacle(&mut self, obstacle: String, events: &mut BackEvents) {
+        if obstacle != self.health.obstacle {
+            events.push(BackEvent::Early { allowed: obstacle.is_empty(), reason: obstacle.clone() });
+            self.health.obstacle = obstacle;
+        }
+    }
+
+    fn refuse_writes(&mut self, refused: Option<String>, events: &mut BackEvents) {
+        if self.description.writes_refused != refused {
+            self.description.writes_refused.clone_from(&refused);
+            events.push(BackEvent::Writes { refused });
+        }
+    }
+
     fn judge_health(&mut self, now: Nanos, events: &mut BackEvents) {
+        self.busy_said = false;
         let info = std::mem::take(&mut self.health.info);
         let method = Method::of(&info, &self.health.settings, self.config.same_host);
         self.judge_writes(&info, &method, events);
@@ -129,10 +176,7 @@ impl Back {
         self.stability.set_method(if knows { method } else { self.cautious_method.clone() });
         self.place.may_expire = self.expiry_seen || info.has_expiring_keys(self.place.db);
         let obstacle = early_obstacle(&info, &mut self.health.past).unwrap_or_default();
-        if obstacle != self.health.obstacle {
-            events.push(BackEvent::Early { allowed: obstacle.is_empty(), reason: obstacle.clone() });
-            self.health.obstacle = obstacle;
-        }
+        self.set_obstacle(obstacle, events);
         self.probe_if_due(now, events);
     }
 
@@ -140,21 +184,19 @@ impl Back {
     /// logs, and clients are told to ask for no more. Files that are begun anew hold all of that once they are
     /// complete.
     fn judge_writes(&mut self, info: &Info, method: &Method, events: &mut BackEvents) {
-        let before = self.description.writes_refused.take();
+        let was_refused = self.description.writes_refused.is_some();
         // What is asked in one breath is not answered in one: the server may have been told to begin in between.
         let is_complete = info.get("aof_enabled") == "1"
             && info.get("aof_rewrite_in_progress") != "1"
             && info.get("aof_rewrite_scheduled") != "1"
             && info.get("aof_last_bgrewrite_status") != "err";
-        self.description.writes_refused = match method {
+        let refused = match method {
             Method::Never if !self.config.allow_unstable => Some(NO_FILES.to_owned()),
-            _ if before.is_some() && !is_complete => Some(INCOMPLETE_FILES.to_owned()),
+            _ if !self.config.same_host && never_syncs(&self.health.settings) => Some(NEVER_SYNCS.to_owned()),
+            _ if was_refused && !is_complete => Some(INCOMPLETE_FILES.to_owned()),
             _ => None,
         };
-        if self.description.writes_refused != before {
-            let reason = self.description.writes_refused.clone();
-            events.push(BackEvent::Writes { refused: reason });
-        }
+        self.refuse_writes(refused, events);
     }
 }
 

@@ -7,13 +7,15 @@ use super::sessions::ConnectionKey;
 use super::ClientSidecarConfig;
 use crate::notices::Notices;
 use crate::seldom::Seldom;
+use crate::stream::Stream;
+use crate::tls::{TlsAcceptor, TlsStream};
 use crate::tunnel::{self, Ending, TunnelStart};
 use scotfree_core::Nanos;
-use scotfree_io::{now_realtime, Event, Interest, Poller};
+use scotfree_io::{now_monotonic, now_realtime, Event, Interest, Poller};
 use scotfree_resp::front::ClientFront;
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{SharedKey, Upstream};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -23,10 +25,16 @@ use std::sync::Arc;
 const READ_BYTES: usize = 64 << 10;
 /// How many connections one turn accepts.
 const ACCEPTS_MAX: usize = 1_024;
+/// How long a client may take for a handshake of TLS; it counts as a connection meanwhile.
+const HANDSHAKE_TIME_MAX: Nanos = Nanos::from_secs(5);
+/// By this a client begins TLS, and no command.
+const TLS_HANDSHAKE: u8 = 0x16;
 
 struct Socket {
-    stream: TcpStream,
+    stream: Stream,
     watched: Option<Interest>,
+    /// Nothing was read from it yet.
+    is_new: bool,
 }
 
 /// The sockets of all client connections.
@@ -41,6 +49,11 @@ pub(super) struct Connections {
     refused: u64,
     refusals: Seldom,
     last_refusal: String,
+    /// Of each listener that speaks TLS.
+    acceptors: Vec<Option<TlsAcceptor>>,
+    /// Those that have to have made their handshake by a time, or are over; the first ones first.
+    handshakes: VecDeque<(Nanos, ConnectionKey)>,
+    handshakes_failed: u64,
     tunnels: Arc<Tunnels>,
     tunnels_refused: u64,
     limits: Limits,
@@ -73,6 +86,9 @@ impl Connections {
             refused: 0,
             refusals: Seldom::default(),
             last_refusal: String::new(),
+            acceptors: config.listeners.iter().map(|listener| listener.tls.clone()).collect(),
+            handshakes: VecDeque::new(),
+            handshakes_failed: 0,
             tunnels: Arc::new(tunnels),
             tunnels_refused: 0,
             limits: Limits {
@@ -98,11 +114,32 @@ impl Connections {
             let Ok((stream, _)) = listener.accept() else { return };
             self.accepted += 1;
             if let Err(text) = self.add(stream, index, upstream, poller) {
-                self.refused += 1;
-                self.refusals.happened(1);
-                self.last_refusal = text;
+                self.turned_away(text);
             }
         }
+    }
+
+    fn turned_away(&mut self, text: String) {
+        self.refused += 1;
+        self.refusals.happened(1);
+        self.last_refusal = text;
+    }
+
+    /// Ends the connections whose handshake takes too long.
+    pub fn end_slow_handshakes(&mut self, now: Nanos) {
+        while let Some((_, key)) = self.handshakes.front().copied().filter(|(until, _)| *until <= now) {
+            self.handshakes.pop_front();
+            if self.sockets.get(&key).is_some_and(|socket| socket.stream.is_handshaking()) {
+                let seconds = HANDSHAKE_TIME_MAX.0 / 1_000_000_000;
+                self.handshake_failed(key, format!("it has made no TLS handshake within {seconds} s"));
+            }
+        }
+    }
+
+    fn handshake_failed(&mut self, key: ConnectionKey, text: String) {
+        self.handshakes_failed += 1;
+        self.turned_away(text);
+        self.drop_connection(key);
     }
 
     /// How many clients were turned away, if it is time to say so.
@@ -118,9 +155,12 @@ impl Connections {
         upstream: &mut impl Upstream,
         poller: &Poller,
     ) -> Result<(), String> {
+        let acceptor = self.acceptors.get(index).and_then(Option::as_ref);
         let refuse = |stream: &mut TcpStream, text: &str| {
-            // The client may not read it; it is told nevertheless.
-            let _ = stream.write_all(format!("-ERR {text}\r\n").as_bytes());
+            // The client may not read it; it is told nevertheless, but amid a handshake, where it is no words.
+            if acceptor.is_none() {
+                let _ = stream.write_all(format!("-ERR {text}\r\n").as_bytes());
+            }
             text.to_owned()
         };
         if self.fronts.len() >= self.limits.connections_max {
@@ -145,8 +185,16 @@ impl Connections {
         self.fronts
             .open(key, peer, upstream)
             .map_err(|error| refuse(&mut stream, &format!("scotfree: {error}")))?;
+        let stream = match acceptor {
+            None => Stream::Tcp(stream),
+            Some(acceptor) => {
+                self.handshakes.push_back((now_monotonic().plus(HANDSHAKE_TIME_MAX), key));
+                let begun = acceptor.accept(stream).inspect_err(|_| self.fronts.close(key));
+                Stream::Tls(Box::new(begun.map_err(|error| error.to_string())?))
+            }
+        };
         self.next_key += 1;
-        self.sockets.insert(key, Socket { stream, watched: Some(Interest::Read) });
+        self.sockets.insert(key, Socket { stream, watched: Some(Interest::Read), is_new: true });
         Ok(())
     }
 
@@ -166,12 +214,36 @@ impl Connections {
             return;
         }
         let called = now_realtime();
+        let is_handshaking = socket.stream.is_handshaking();
         match socket.stream.read(&mut self.buffer) {
+            Ok(0) if is_handshaking => {
+                self.handshake_failed(key, "it ended within the TLS handshake".to_owned());
+            }
             Ok(0) => self.fronts.on_input_end(key),
-            Ok(count) => self.fronts.on_bytes(called, key, &self.buffer[..count]),
+            Ok(_) if socket.is_new && self.buffer[0] == TLS_HANDSHAKE => self.refuse_tls(key),
+            Ok(count) => {
+                socket.is_new = false;
+                self.fronts.on_bytes(called, key, &self.buffer[..count]);
+                if socket.stream.has_ended() {
+                    self.fronts.on_input_end(key);
+                }
+            }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) if is_handshaking => {
+                self.handshake_failed(key, TlsStream::fault_of_client(&error));
+            }
             Err(_) => self.drop_connection(key),
         }
+    }
+
+    /// A client speaks TLS where commands are expected, and would wait for an answer that never comes.
+    fn refuse_tls(&mut self, key: ConnectionKey) {
+        let text = "this port speaks no TLS";
+        if let Some(socket) = self.sockets.get_mut(&key) {
+            let _ = socket.stream.write(format!("-ERR scotfree: {text}\r\n").as_bytes());
+        }
+        self.turned_away(format!("{text}, as the client does"));
+        self.drop_connection(key);
     }
 
     /// Sends what the clients are to be told, and says what to watch. True if that made room for commands
@@ -194,6 +266,8 @@ impl Connections {
                 continue;
             }
             let goes_on = match self.fronts.wish(key) {
+                // What it was told last is still to be sent.
+                Wish::Close if socket.stream.wants_write() => watch(poller, key, socket, false, true).is_ok(),
                 Wish::Close => false,
                 Wish::Wait { to_read, to_write } => watch(poller, key, socket, to_read, to_write).is_ok(),
             };
@@ -266,6 +340,11 @@ impl Connections {
             ("connections_total", "Client connections accepted", self.accepted),
             ("connections_refused_total", "Client connections turned away", self.refused),
             ("tunnels_refused_total", "Tunnels refused at their limit", self.tunnels_refused),
+            (
+                "handshakes_failed_total",
+                "Of clients turned away, those with whom TLS failed",
+                self.handshakes_failed,
+            ),
         ] {
             text.counter(&format!("scotfree_front_{name}"), help, value);
         }
@@ -280,7 +359,7 @@ fn id_base() -> u64 {
 }
 
 /// Sends what it takes; false if the connection is broken.
-fn write(stream: &mut TcpStream, front: &mut ClientFront) -> bool {
+fn write(stream: &mut Stream, front: &mut ClientFront) -> bool {
     while !front.output().is_empty() {
         match stream.write(front.output()) {
             Ok(count) => front.sent(count),
@@ -289,7 +368,7 @@ fn write(stream: &mut TcpStream, front: &mut ClientFront) -> bool {
             Err(_) => return false,
         }
     }
-    true
+    stream.flush().is_ok()
 }
 
 fn watch(
@@ -299,7 +378,7 @@ fn watch(
     to_read: bool,
     to_write: bool,
 ) -> io::Result<()> {
-    let wanted = match (to_read, to_write) {
+    let wanted = match (to_read, to_write || socket.stream.wants_write()) {
         (true, false) => Some(Interest::Read),
         (false, true) => Some(Interest::Write),
         (true, true) => Some(Interest::ReadWrite),

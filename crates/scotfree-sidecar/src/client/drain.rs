@@ -40,14 +40,20 @@ pub(super) struct Remainder {
 
 impl Remainder {
     pub fn text(&self, after: Nanos) -> String {
-        let seconds = after.0 as f64 / 1e9;
-        let Remainder { unanswered, unstable } = self;
+        let (given_up, unstable) = (given_up(self.unanswered, after), self.unstable);
         format!(
-            "stopped after {seconds:.1} s (drain_ns_max): {unanswered} requests were given up, and whether they \
-             ran can only be seen in the data; {unstable} acknowledged updates were not known to be stable yet, \
-             and are in the devices' logs"
+            "{given_up}; {unstable} acknowledged updates were not known to be stable yet, and are in the devices' logs"
         )
     }
+}
+
+/// What is said of requests that a stop has not waited for.
+pub(super) fn given_up(unanswered: u64, after: Nanos) -> String {
+    let seconds = after.0 as f64 / 1e9;
+    format!(
+        "stopped after {seconds:.1} s (drain_ns_max): {unanswered} requests were given up, and whether they ran can only \
+         be seen in the data"
+    )
 }
 
 impl ClientSidecar {

@@ -10,7 +10,7 @@ mod watching;
 
 use super::connections::Connections;
 use super::coverage::Coverage;
-use super::drain::Remainder;
+use super::drain::given_up;
 use super::fronts::Fronts;
 use super::learn::Told;
 use super::{listen, ClientSidecarConfig, EarlyRules, ListenerConfig, Pacing};
@@ -87,11 +87,10 @@ pub struct ProxyConfig {
 }
 
 impl ProxyConfig {
-    /// Defaults, with one listener.
-    pub fn new(address: SocketAddr, service: RedisServiceConfig, log: PathBuf) -> ProxyConfig {
-        let early = scotfree_resp::front::EarlyRule::Never;
+    /// Defaults, with these listeners.
+    pub fn new(listeners: Vec<ListenerConfig>, service: RedisServiceConfig, log: PathBuf) -> ProxyConfig {
         ProxyConfig {
-            listeners: vec![ListenerConfig { address, early }],
+            listeners,
             service,
             log,
             log_bytes: 256 << 20,
@@ -307,6 +306,7 @@ impl Proxy {
             self.connections.fronts.learn(told);
         }
         self.path.log.look();
+        self.connections.end_slow_handshakes(now);
         if let Some(reason) = self.path.log.failure().filter(|_| !self.log_trouble_said) {
             self.log_trouble_said = true;
             self.notices.alarm(&format!(
@@ -356,7 +356,10 @@ impl Proxy {
         let after = self.drain_until.map_or(Nanos(0), |until| self.drain_ns_max.since(until.since(now)));
         self.connections.close_all();
         if unanswered > 0 {
-            self.notices.alarm(&Remainder { unanswered, unstable: 0 }.text(after));
+            let given_up = given_up(unanswered, after);
+            self.notices.alarm(&format!(
+                "{given_up}; what was answered is in the log or at the Redis, and the next start executes what the Redis lacks"
+            ));
         }
     }
 

@@ -6,7 +6,7 @@
 use super::missing::Missing;
 use super::{Recovered, RedisService, RedisServiceConfig};
 use crate::notices::Notices;
-use crate::redis::RedisAddress;
+use crate::redis::RedisServer;
 use crate::tunnel::{TunnelListener, TunnelOptions};
 use scotfree_core::{DeviceId, Nanos};
 use scotfree_io::advice::after_listening;
@@ -141,7 +141,7 @@ pub enum SidecarError {
 }
 
 impl SidecarError {
-    pub(crate) fn of_start(redis: &RedisAddress, reason: StopReason) -> SidecarError {
+    pub(crate) fn of_start(redis: &RedisServer, reason: StopReason) -> SidecarError {
         SidecarError::Server { redis: redis.to_string(), reason }
     }
 

@@ -17,13 +17,27 @@ use scotfree_core::Nanos;
 use scotfree_io::disk::interrupt;
 use scotfree_rpc::SharedKey;
 use scotfree_sidecar::client::proxy::{PeersConfig, Proxy, ProxyConfig, PEERS_MAX};
-use scotfree_sidecar::client::EarlyRules;
+use scotfree_sidecar::client::{EarlyRules, ListenerConfig};
+use scotfree_sidecar::redis::{RedisAddress, RedisServer};
 use scotfree_sidecar::server::RedisServiceConfig;
+use scotfree_sidecar::tls::{AcceptFiles, ConnectFiles, IdentityFiles, TlsAcceptor, TlsConnector};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
 /// What can be taken over without a restart; connections that are open keep their rule.
-const RELOADABLE: [&str; 5] = ["mode", "early_prefix", "log_level", "key_file", "key"];
+const RELOADABLE: [&str; 11] = [
+    "mode",
+    "early_prefix",
+    "log_level",
+    "key_file",
+    "key",
+    "tls_cert",
+    "tls_key",
+    "tls_client_ca",
+    "redis_ca",
+    "redis_cert",
+    "redis_key",
+];
 /// With peers the file holds no records.
 const LOG_BYTES_WITH_PEERS: u64 = 18 << 20;
 
@@ -42,15 +56,45 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
         fit_files(config.connections_max, config.tunnels_max, open_files_max());
     let rules = config.early_rules.clone();
     let key = config.peers.as_ref().map(|peers| peers.key.clone());
-    let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone(), rules, key };
+    let tls = Tls::of(&config);
+    let mut reload =
+        Reload { sources, settings: settings.clone(), messages: messages.clone(), rules, key, tls };
     let serving = begin_quietly(listening, move || reload.run())?;
     let started = Proxy::start(&config, &serving.stop).map_err(Failure::environment)?;
     let Some(mut proxy) = started else { return Ok(()) };
-    let addresses: Vec<String> = proxy.addresses().iter().map(SocketAddr::to_string).collect();
+    let listeners = proxy.addresses().into_iter().zip(&config.listeners);
+    let addresses: Vec<String> = listeners.map(|(address, listener)| place(address, listener)).collect();
     say_ready(&format!("proxy {} for {}", addresses.join(" "), config.service.redis));
     proxy.run(&serving.stop, Some(&serving.board)).map_err(Failure::environment)?;
     messages.say("stopped");
     Ok(())
+}
+
+/// Where clients connect, and how.
+fn place(address: SocketAddr, listener: &ListenerConfig) -> String {
+    let scheme = if listener.tls.is_some() { "tls:" } else { "" };
+    format!("{scheme}{address}")
+}
+
+/// What was read of certificates.
+struct Tls {
+    acceptor: Option<TlsAcceptor>,
+    connector: Option<TlsConnector>,
+}
+
+impl Tls {
+    fn of(config: &ProxyConfig) -> Tls {
+        let acceptor = config.listeners.iter().find_map(|listener| listener.tls.clone());
+        Tls { acceptor, connector: config.service.redis.tls.clone() }
+    }
+
+    /// Connections made from now on go by what was read anew; whether something differs.
+    fn take_over(&self, new: &Tls) -> bool {
+        let clients = self.acceptor.as_ref().zip(new.acceptor.as_ref());
+        let server = self.connector.as_ref().zip(new.connector.as_ref());
+        clients.is_some_and(|(held, new)| held.take_over(new))
+            | server.is_some_and(|(held, new)| held.take_over(new))
+    }
 }
 
 struct Reload {
@@ -60,26 +104,34 @@ struct Reload {
     rules: EarlyRules,
     /// What peers are spoken to with.
     key: Option<SharedKey>,
+    tls: Tls,
 }
 
 impl Reload {
     fn run(&mut self) {
         let read = self.sources.read().and_then(|new| {
-            check(&new.proxy).map_err(|failure| self.sources.placed("proxy", failure))?;
+            let tls =
+                check_peers(&new.proxy).and_then(|()| config(&new.proxy)).map(|config| Tls::of(&config));
+            let tls = tls.map_err(|failure| self.sources.placed("proxy", failure))?;
             let rule = early_rule_of("proxy", new.proxy.mode, &new.proxy.early_prefix)?;
             let key = self.key.as_ref().map(|_| cluster_key(&new.cluster)).transpose()?;
-            Ok((rule, key, new))
+            Ok((rule, key, tls, new))
         });
         match read {
-            Ok((rule, key, new)) => {
+            Ok((rule, key, tls, new)) => {
                 let mut changed = changed_keys(&self.settings.proxy, &new.proxy);
                 changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
                 self.messages.set_level(new.cluster.log_level);
                 if let (Some(shared), Some(key)) = (&self.key, key) {
                     changed.extend(take_key(&self.messages, shared, key).then(|| "key".to_owned()));
                 }
+                let mut reloadable = RELOADABLE.to_vec();
+                if self.tls.take_over(&tls) {
+                    changed.push("certificates".to_owned());
+                    reloadable.push("certificates");
+                }
                 self.rules.set(rule);
-                say_reload(&self.messages, &changed, &RELOADABLE);
+                say_reload(&self.messages, &changed, &reloadable);
                 self.settings = new;
             }
             Err(failure) => self.messages.say(&format!("ALARM: not reloaded: {failure}")),
@@ -129,19 +181,19 @@ fn check_peers(settings: &Settings) -> Result<(), Failure> {
 }
 
 fn config(settings: &Settings) -> Result<ProxyConfig, Failure> {
-    let listen = required(settings.listen.as_ref(), "proxy", "listen")?;
-    let redis = required(settings.redis.as_ref(), "proxy", "redis")?.0;
+    let redis = redis(settings)?;
     let log = required(settings.log.as_ref(), "proxy", "log")?;
     let dead_letters = settings.dead_letters.clone().unwrap_or_else(|| dead_letters_of(&log));
+    let is_remote = redis.is_remote;
     let mut service = RedisServiceConfig::new(redis, dead_letters);
+    service.back.same_host = !is_remote;
     service.back.reserved_db = settings.marker_db;
     service.back.credentials =
         credentials_of("proxy", settings.redis_user.clone(), settings.redis_password_file.as_deref())?;
     let lanes_max = &mut service.back.private_lanes_max;
     *lanes_max = settings.private_lanes_max.unwrap_or(*lanes_max);
     service.synced_sizes.clone_from(&settings.synced_sizes);
-    let mut config = ProxyConfig::new(listen, service, log);
-    config.listeners[0].early = early_rule_of("proxy", settings.mode, &settings.early_prefix)?;
+    let mut config = ProxyConfig::new(listeners(settings)?, service, log);
     let log_bytes = if settings.peers.is_empty() { config.log_bytes } else { LOG_BYTES_WITH_PEERS };
     config.log_bytes = settings.log_size.map_or(log_bytes, |size| size.0);
     config.log_processor = match settings.log_processor.unwrap_or_default() {
@@ -162,6 +214,94 @@ fn config(settings: &Settings) -> Result<ProxyConfig, Failure> {
         *limit = wanted.map_or(*limit, NonZeroUsize::get);
     }
     Ok(config)
+}
+
+/// Where clients connect, in plain form and under TLS.
+fn listeners(settings: &Settings) -> Result<Vec<ListenerConfig>, Failure> {
+    let early = early_rule_of("proxy", settings.mode, &settings.early_prefix)?;
+    let listener = |address, tls| ListenerConfig { address, early: early.clone(), tls };
+    let mut listeners: Vec<ListenerConfig> =
+        settings.listen.iter().map(|address| listener(*address, None)).collect();
+    if let Some(address) = settings.tls_listen {
+        listeners.push(listener(address, Some(acceptor(settings)?)));
+        return Ok(listeners);
+    }
+    let given = [
+        ("--tls-cert", settings.tls_cert.is_some()),
+        ("--tls-key", settings.tls_key.is_some()),
+        ("--tls-client-ca", settings.tls_client_ca.is_some()),
+    ];
+    of_no_use(&given, "--tls-listen")?;
+    required(settings.listen.as_ref(), "proxy", "listen")?;
+    Ok(listeners)
+}
+
+fn acceptor(settings: &Settings) -> Result<TlsAcceptor, Failure> {
+    let files = AcceptFiles {
+        identity: IdentityFiles {
+            certificates: required(settings.tls_cert.as_ref(), "proxy", "tls_cert")?,
+            key: required(settings.tls_key.as_ref(), "proxy", "tls_key")?,
+        },
+        client_authorities: settings.tls_client_ca.clone(),
+    };
+    TlsAcceptor::read(&files).map_err(Failure::environment)
+}
+
+/// The Redis, whether it may be elsewhere, and under TLS.
+fn redis(settings: &Settings) -> Result<RedisServer, Failure> {
+    let address = required(settings.redis.as_ref(), "proxy", "redis")?.0;
+    let is_remote = settings.redis_remote.unwrap_or(false);
+    if address.is_elsewhere() && !is_remote {
+        return Err(Failure::usage(format!(
+            "{address} is no loopback address; for a Redis on another host, which has to be 7.2 or newer or a Valkey, \
+             add --redis-remote ([proxy] redis_remote = true)"
+        )));
+    }
+    let tls = connector(settings, &address)?;
+    let mut redis = RedisServer::from(address);
+    redis.is_remote = is_remote;
+    redis.tls = tls;
+    Ok(redis)
+}
+
+fn connector(settings: &Settings, address: &RedisAddress) -> Result<Option<TlsConnector>, Failure> {
+    let identity = match (&settings.redis_cert, &settings.redis_key) {
+        (None, None) => None,
+        (certificates, key) => Some(IdentityFiles {
+            certificates: required(certificates.as_ref(), "proxy", "redis_cert")?,
+            key: required(key.as_ref(), "proxy", "redis_key")?,
+        }),
+    };
+    if !settings.redis_tls.unwrap_or(false) {
+        let given = [
+            ("--redis-ca", settings.redis_ca.is_some()),
+            ("--redis-server-name", settings.redis_server_name.is_some()),
+            ("--redis-cert", identity.is_some()),
+        ];
+        return of_no_use(&given, "--redis-tls").map(|()| None);
+    }
+    let name = match (&settings.redis_server_name, address) {
+        (Some(name), _) => name.clone(),
+        (None, RedisAddress::Name { host, .. }) => host.clone(),
+        (None, RedisAddress::Tcp(address)) => address.ip().to_string(),
+        (None, RedisAddress::Unix(_)) => {
+            return Err(Failure::usage(format!(
+                "--redis-tls is of no use with {address}: Redis speaks no TLS on a unix socket; leave it out"
+            )))
+        }
+    };
+    let files = ConnectFiles { authorities: settings.redis_ca.clone(), identity };
+    TlsConnector::read(&files, &name).map(Some).map_err(Failure::environment)
+}
+
+/// Refuses flags that are given without the one that they belong to: somebody thinks that he has TLS.
+fn of_no_use(flags: &[(&str, bool)], without: &str) -> Result<(), Failure> {
+    match flags.iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((flag, _)) => Err(Failure::usage(format!(
+            "{flag} is of no use without {without}; give that too, or leave it out"
+        ))),
+    }
 }
 
 #[cfg(test)]
@@ -186,6 +326,15 @@ mod tests {
         assert_eq!(config.listeners[0].early, EarlyRule::Always);
         assert_eq!(config.log_bytes, 1 << 30);
         assert_eq!(config.service.dead_letters.to_str(), Some("/var/lib/scot/proxy.log.dead"));
+        assert!(config.service.back.same_host && !config.service.redis.is_remote);
+    }
+
+    #[test]
+    fn a_redis_on_another_host_is_named_as_such() {
+        let settings =
+            Settings { redis: "redis.example.org:6379".parse().ok(), redis_remote: Some(true), ..proxy() };
+        let config = config(&settings).expect("it can be used");
+        assert!(!config.service.back.same_host && config.service.redis.is_remote);
     }
 
     #[test]
@@ -196,6 +345,13 @@ mod tests {
             (Settings { early_prefix: vec!["a".into()], ..proxy() }, "[proxy] early_prefix"),
             (Settings { peers: vec!["peer1".into()], ..proxy() }, "is not NAME:PORT"),
             (Settings { peers: vec!["a:1".into(), "a:1".into()], ..proxy() }, "named twice"),
+            (Settings { redis: "10.0.0.1:6379".parse().ok(), ..proxy() }, "--redis-remote"),
+            (Settings { listen: None, ..proxy() }, "--listen is missing"),
+            (Settings { tls_key: Some("k".into()), ..proxy() }, "--tls-listen"),
+            (Settings { tls_listen: "127.0.0.1:1".parse().ok(), ..proxy() }, "tls_cert"),
+            (Settings { redis_ca: Some("c".into()), ..proxy() }, "--redis-tls"),
+            (Settings { redis_key: Some("k".into()), ..proxy() }, "redis_cert"),
+            (Settings { redis: "unix:r".parse().ok(), redis_tls: Some(true), ..proxy() }, "unix socket"),
             (Settings { redis_user: Some("u".into()), ..proxy() }, "redis_password_file"),
         ] {
             let failure = check(&settings).expect_err(expected);

@@ -74,6 +74,12 @@ impl Reload {
 pub fn config(settings: &Server, key: ClusterKey) -> Result<ServerSidecarConfig, Failure> {
     let listen = required(settings.listen.as_ref(), "server", "listen")?.0;
     let redis = required(settings.redis.as_ref(), "server", "redis")?.0;
+    if redis.is_elsewhere() {
+        return Err(Failure::usage(format!(
+            "{redis} is no loopback address; let the server listen on a unix socket (unixsocket) or on 127.0.0.1 (bind) \
+             and run the sidecar on its host"
+        )));
+    }
     let dead_letters = required(settings.dead_letters.as_ref(), "server", "dead_letters")?;
     let mut service = RedisServiceConfig::new(redis, dead_letters);
     service.back.reserved_db = settings.marker_db;
@@ -115,4 +121,25 @@ pub(super) fn credentials_of(
     };
     let password = read_secret(file, "install -m 600 /dev/stdin")?;
     Ok(Some((user.unwrap_or_else(|| "default".into()), password.trim_end_matches('\n').to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sidecar_stands_beside_its_redis() {
+        let settings = |redis: &str| Server {
+            listen: "127.0.0.1:51000".parse().ok(),
+            redis: redis.parse().ok(),
+            dead_letters: Some("dead".into()),
+            ..Server::default()
+        };
+        let key = || ClusterKey::from_bytes([0; 32]);
+        let far = config(&settings("10.0.0.1:6379"), key()).expect_err("it is on another host");
+        assert!(far.code() == 2 && far.to_string().contains("127.0.0.1 (bind)"), "{far}");
+        for near in ["127.0.0.1:6379", "localhost:6379", "unix:redis.sock"] {
+            assert!(config(&settings(near), key()).is_ok(), "{near}");
+        }
+    }
 }

@@ -46,6 +46,20 @@ pub enum LogError {
     /// It cannot be asked for.
     #[error("asking for the log failed: {0}")]
     File(io::Error),
+    /// There is not so much room.
+    #[error(
+        "the log {} is made with its whole size, {bytes} bytes (--log-size), and its file system has {free} bytes \
+         free; give a smaller size ({LOG_BYTES_MIN} at least), or a path where there is room",
+        path.display()
+    )]
+    NoRoom {
+        /// Where it would be.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+        /// What there is.
+        free: u64,
+    },
     /// It contradicts itself.
     #[error("the log is damaged: {0}; nothing in it was changed")]
     Damaged(RecordError),
@@ -112,9 +126,11 @@ pub struct ProxyLog {
 impl ProxyLog {
     /// Opens the log at `path`, or makes it with `bytes`; a thread that writes it does so on this processor.
     pub fn open(path: &Path, bytes: u64, processor: Option<usize>) -> Result<ProxyLog, LogError> {
+        let bytes = bytes.max(LOG_BYTES_MIN);
+        has_room(path, bytes)?;
         let config = DiskConfig {
             processor,
-            log_bytes: bytes.max(LOG_BYTES_MIN),
+            log_bytes: bytes,
             record_bytes_max: RECORD_BYTES_MAX,
             group_bytes_max: GROUP_BYTES_MAX,
             writer: DiskWriter::OWNER,
@@ -396,6 +412,21 @@ pub fn updates_of(
     Ok((updates, places))
 }
 
+/// Whether a log that is not there yet can be made.
+fn has_room(path: &Path, bytes: u64) -> Result<(), LogError> {
+    if std::fs::metadata(path).is_ok_and(|found| found.len() > 0) {
+        return Ok(());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // A folder that cannot be asked is spoken of when the file is made.
+    let Ok(found) = rustix::fs::statvfs(folder) else { return Ok(()) };
+    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    if bytes > free {
+        return Err(LogError::NoRoom { path: path.to_owned(), bytes, free });
+    }
+    Ok(())
+}
+
 /// The number of a file, and its length.
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     let found = std::fs::metadata(path)?;
@@ -417,6 +448,17 @@ mod tests {
                 assert_eq!(LogMeta::read(&bytes[..length]), None, "{length}");
             }
         }
+    }
+
+    #[test]
+    fn a_log_for_which_there_is_no_room_is_not_made() {
+        let folder = std::env::temp_dir();
+        let error = has_room(&folder.join("scot-no-such-log"), 1 << 62).expect_err("no disk is so large");
+        let (text, LogError::NoRoom { free, .. }) = (error.to_string(), &error) else { panic!("{error}") };
+        assert!(text.contains(&(1_u64 << 62).to_string()) && text.contains(&free.to_string()), "{text}");
+        assert!(has_room(&folder.join("scot-no-such-log"), 1).is_ok());
+        // One that is there keeps its size.
+        assert!(has_room(&std::env::current_exe().expect("it runs"), 1 << 62).is_ok());
     }
 
     #[test]

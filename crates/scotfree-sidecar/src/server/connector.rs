@@ -1,0 +1,68 @@
+//! The thread that connects to the server, since looking a name up, and a host that does not answer, take time.
+//!
+//! Invariant: each wish is answered once, in their order. Nobody waits for the thread: it ends by itself when what it
+//! is at is over.
+
+use crate::redis::RedisServer;
+use crate::stream::Stream;
+use scotfree_io::Waker;
+use scotfree_resp::back::LaneId;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::Arc;
+
+/// A lane, and what came of connecting it.
+pub(super) type Connected = (LaneId, io::Result<Stream>);
+
+/// A thread that connects on demand.
+pub(super) struct Connector {
+    wishes: Sender<LaneId>,
+    results: Receiver<Connected>,
+    waker: Arc<Waker>,
+    /// How many wishes are not answered.
+    open: usize,
+}
+
+impl Connector {
+    /// Starts the thread.
+    pub fn start(server: RedisServer) -> io::Result<Connector> {
+        let (wishes, wished) = channel();
+        let (answers, results) = channel();
+        let waker = Arc::new(Waker::new()?);
+        let wakes = Arc::clone(&waker);
+        let work = move || {
+            while let Ok(lane) = wished.recv() {
+                if answers.send((lane, server.connect())).is_err() {
+                    break;
+                }
+                wakes.wake();
+            }
+        };
+        std::thread::Builder::new().name("scotfree-connect".to_owned()).spawn(work)?;
+        Ok(Connector { wishes, results, waker, open: 0 })
+    }
+
+    /// Asks for a connection.
+    pub fn connect(&mut self, lane: LaneId) {
+        // The thread ends only with us, so somebody listens.
+        let _ = self.wishes.send(lane);
+        self.open += 1;
+    }
+
+    /// What came of a wish, if one is dealt with.
+    pub fn result(&mut self) -> Option<Connected> {
+        if self.open == 0 {
+            return None;
+        }
+        self.waker.drain();
+        let result = self.results.try_recv().ok()?;
+        self.open -= 1;
+        Some(result)
+    }
+
+    /// Readable when a result waits.
+    pub fn fd(&self) -> RawFd {
+        self.waker.as_raw_fd()
+    }
+}
