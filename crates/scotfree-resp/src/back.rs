@@ -3,6 +3,7 @@
 //! Invariant: a write is executed once, in order, and its session's position becomes true with it. What
 //! the server answers out of turn, or not at all, ends the sessions concerned; it is never guessed.
 
+mod aside;
 mod batch;
 mod ending;
 mod health;
@@ -29,6 +30,7 @@ pub use start::LANE_NAME_PREFIX;
 use crate::codec::{is_error, Limits};
 use crate::description::Description;
 use crate::payload::RequestKind;
+use aside::Aside;
 use batch::{Batch, MarkerPlace};
 use health::{early_obstacle, Info, Past, Settings};
 use item::{judge, Item, Nature};
@@ -211,6 +213,11 @@ pub enum BackEvent {
         failed: bool,
         /// The response, in [`BackEvents::bytes`].
         response: Range<usize>,
+    },
+    /// What this ticket, a read, is answered next says nothing of any data.
+    Independent {
+        /// The ticket.
+        ticket: u64,
     },
     /// Everything up to this ticket is stable.
     Stable {
@@ -420,6 +427,8 @@ pub struct Back {
     expiry_seen: bool,
     /// The probe under way has written something that WAITAOF waits for.
     probe_wrote: bool,
+    /// What is asked beside the order.
+    aside: Aside,
     parts: Parts,
     scratch: Vec<u8>,
     wants_stable: bool,
@@ -441,8 +450,19 @@ struct Health {
     info: Info,
     /// No command that changes settings has been on its way since the check under way began.
     is_fresh: bool,
+    /// Settings were changed since, or are being changed.
+    is_in_doubt: bool,
+    /// What the server answers to whatever it is asked while a script takes too long.
+    busy: Option<Vec<u8>>,
     /// Why early answers are not allowed; empty if they are.
     obstacle: String,
+}
+
+impl Health {
+    /// Whether nothing is known, and nothing in doubt, for which the server would refuse a write.
+    fn is_well(&self) -> bool {
+        self.obstacle.is_empty() && !self.is_in_doubt
+    }
 }
 
 impl Back {
@@ -484,6 +504,7 @@ impl Back {
             hold_until: None,
             expiry_seen: true,
             probe_wrote: false,
+            aside: Aside::default(),
             parts: Parts::default(),
             scratch: Vec::new(),
             wants_stable: false,
@@ -504,7 +525,11 @@ impl Back {
     /// A request is to be executed after all before it. It is sent by [`Back::flush`].
     pub fn execute(&mut self, request: &Execute<'_>) {
         let item = self.admit(request);
-        self.queue.push_back(item);
+        if item.nature == Nature::Ask || aside::is_unpause(&item) {
+            self.aside.ask(item);
+        } else {
+            self.queue.push_back(item);
+        }
     }
 
     /// Stores a session's marker, then reports [`BackEvent::SessionRecorded`].
@@ -529,6 +554,7 @@ impl Back {
         self.wants_stable = wants_stable;
         if matches!(self.phase, Phase::Running) {
             self.pump(now, events);
+            self.pass_by(events);
         }
         self.probe_if_due(now, events);
     }
@@ -667,7 +693,7 @@ impl Back {
 
     /// Whether early answers are allowed at present.
     pub fn early_allowed(&self) -> bool {
-        matches!(self.phase, Phase::Running) && self.health.obstacle.is_empty()
+        matches!(self.phase, Phase::Running) && self.health.is_well()
     }
 
     /// How many requests wait or are on their way.

@@ -33,6 +33,8 @@ pub(super) enum Nature {
     Hello(u8),
     /// Lets go of a lane.
     Release,
+    /// Would the server queue the command?
+    Ask,
     /// Answered with the description.
     Describe,
     /// Bytes of a large request, to be kept.
@@ -203,6 +205,9 @@ pub(super) fn judge(
     if head.flags.has(RequestFlags::DESCRIBE) {
         return Nature::Describe;
     }
+    if head.flags.has(RequestFlags::ASK) {
+        return judge_ask(description, kind, request, payload);
+    }
     let mut places = (0..request.len().max(1)).map(|command| request.part(command));
     if let Some(text) = places.find_map(|part| closed_database(description, part)) {
         return refused(&text);
@@ -233,6 +238,24 @@ pub(super) fn judge(
         return judge_pack(description, kind, request, payload);
     }
     judge_one(description, kind, request.args(payload, 0), head.flags)
+}
+
+/// What is asked about must be what MULTI only queues.
+fn judge_ask(
+    description: &Description,
+    kind: RequestKind,
+    request: &RequestPayload,
+    payload: &[u8],
+) -> Nature {
+    let is_queued = |args: Args<'_>| {
+        let runs = ["EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"].iter().any(|name| args.is(0, name));
+        !runs && known(description, args).is_some() && classify(args).in_transaction.is_some()
+    };
+    if kind == RequestKind::Read && request.len() == 1 && is_queued(request.args(payload, 0)) {
+        Nature::Ask
+    } else {
+        refused("ERR scotfree: it can only be asked whether one command that MULTI queues would be queued")
+    }
 }
 
 /// Why nothing is done in a part's database.

@@ -94,6 +94,7 @@ impl Back {
                 self.answer_here(now, events);
                 true
             }
+            Nature::Ask => self.move_aside(),
             Nature::Release => self.release(events),
             _ if self.is_applied(head) => self.refuse_applied(events),
             Nature::Direct { .. } | Nature::Hello(_) | Nature::OnLane(_) => self.send_direct(events),
@@ -168,7 +169,7 @@ impl Back {
 
     /// What clients are told of the server now.
     pub fn describe(&self, now: Nanos) -> Description {
-        let early_allowed = self.health.obstacle.is_empty();
+        let early_allowed = self.health.is_well();
         let time_ms = self.server_time_ms(now);
         Description { time_ms, early_allowed, ..self.description.clone() }
     }
@@ -239,6 +240,7 @@ impl Back {
             self.stability.set_method(self.cautious_method.clone());
             self.health.next_at = Nanos(0);
             self.health.is_fresh = false;
+            self.health.is_in_doubt = true;
         }
         let Some(lane) = self.lanes.get_mut(&id) else { return false };
         self.counters.batches += 1;

@@ -103,7 +103,10 @@ impl Back {
     pub(super) fn on_health(&mut self, now: Nanos, reply: &[u8], events: &mut BackEvents) {
         let Some(count) = self.health.replies else { return };
         match count {
-            0 => self.health.info = Info::parse(reply),
+            0 => {
+                self.health.busy = reply.starts_with(b"-BUSY ").then(|| reply.to_vec());
+                self.health.info = Info::parse(reply);
+            }
             1 if !is_error(reply) => {
                 self.description.time_ms = time_ms(reply);
                 self.told_at = now;
@@ -116,6 +119,10 @@ impl Back {
             self.health.replies = None;
             let pause = if self.health.is_fresh { self.config.health_interval } else { Nanos(0) };
             self.health.next_at = now.plus(pause);
+            if self.health.busy.is_some() {
+                // It has said nothing of itself.
+                return self.pass_by(events);
+            }
             self.judge_health(now, events);
             self.try_opening(events);
         }
@@ -125,6 +132,7 @@ impl Back {
         let info = std::mem::take(&mut self.health.info);
         let method = Method::of(&info, &self.health.settings, self.config.same_host);
         self.judge_writes(&info, &method, events);
+        self.health.is_in_doubt &= !self.health.is_fresh;
         let knows = self.health.is_fresh && self.description.writes_refused.is_none();
         self.stability.set_method(if knows { method } else { self.cautious_method.clone() });
         self.place.may_expire = self.expiry_seen || info.has_expiring_keys(self.place.db);
