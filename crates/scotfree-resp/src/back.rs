@@ -452,8 +452,12 @@ struct Health {
     is_fresh: bool,
     /// Settings were changed since, or are being changed.
     is_in_doubt: bool,
-    /// What the server answers to whatever it is asked while a script takes too long.
+    /// What the server answers to whatever it is asked while a script takes too long: one of the present transaction.
     busy: Option<Vec<u8>>,
+    /// The check under way was answered so, and says nothing else.
+    is_spoiled: bool,
+    /// How many transactions had been sent when it began.
+    batches: u64,
     /// Why early answers are not allowed; empty if they are.
     obstacle: String,
 }

@@ -24,6 +24,7 @@ pub struct CommandInfo {
 
 /// What a client's sidecar knows of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // Independent facts, no states of one machine.
 pub struct Description {
     /// The server's Unix time in milliseconds at the moment of telling.
     pub time_ms: i64,

@@ -281,6 +281,7 @@ fn while_something_is_in_doubt_exec_asks_about_the_command_that_would_be_refused
 fn of_a_large_command_it_is_asked_whether_its_like_would_be_queued() {
     let mut bench = Bench::doubtful();
     bench.send(b"MULTI\r\n");
+    // Above ASKED_BYTES_MAX.
     let large = "x".repeat(8 << 10);
     let id = bench.asks(&format!("RPUSH k {large}"), "SET");
     bench.respond(id, ResponseFlags::NONE, b"+QUEUED\r\n");

@@ -272,6 +272,8 @@ impl Back {
         let mut bytes = 0;
         // One transaction speaks one version of the protocol.
         let mut resp = None;
+        // Whether there is a read among them, and a script.
+        let mut shared = (false, false);
         while let Some(item) = self.queue.front() {
             let fits = items.first().is_none_or(|first| {
                 items.len() < self.config.batch_items_max
@@ -283,6 +285,14 @@ impl Back {
             if !fits || !items.is_empty() && self.is_applied(item) {
                 break;
             }
+            // A script may take too long: a read that shares its transaction would be answered only then.
+            let is_read = item.ticket.is_some() && !item.writes;
+            let is_script = item.runs_script();
+            let (has_read, has_script) = shared;
+            if !items.is_empty() && (is_script && has_read || is_read && has_script) {
+                break;
+            }
+            shared = (has_read || is_read, has_script || is_script);
             bytes += item.payload.len();
             resp = resp.or(item.ticket.map(|_| item.request.head.resp()));
             items.extend(self.queue.pop_front());

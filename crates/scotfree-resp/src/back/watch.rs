@@ -88,6 +88,8 @@ impl Back {
             return;
         }
         self.health.replies = Some(0);
+        self.health.is_spoiled = false;
+        self.health.batches = self.counters.batches;
         let configures = |batch: &Batch| batch.items.iter().any(Item::configures);
         self.health.is_fresh = !self.batch.as_ref().is_some_and(configures);
         self.health.settings = Settings::default();
@@ -102,11 +104,15 @@ impl Back {
 
     pub(super) fn on_health(&mut self, now: Nanos, reply: &[u8], events: &mut BackEvents) {
         let Some(count) = self.health.replies else { return };
-        match count {
-            0 => {
-                self.health.busy = reply.starts_with(b"-BUSY ").then(|| reply.to_vec());
-                self.health.info = Info::parse(reply);
+        if reply.starts_with(b"-BUSY ") {
+            self.health.is_spoiled = true;
+            // A later transaction may be none that takes long.
+            if self.batch.is_some() && self.health.batches == self.counters.batches {
+                self.health.busy = Some(reply.to_vec());
             }
+        }
+        match count {
+            0 => self.health.info = Info::parse(reply),
             1 if !is_error(reply) => {
                 self.description.time_ms = time_ms(reply);
                 self.told_at = now;
@@ -119,8 +125,7 @@ impl Back {
             self.health.replies = None;
             let pause = if self.health.is_fresh { self.config.health_interval } else { Nanos(0) };
             self.health.next_at = now.plus(pause);
-            if self.health.busy.is_some() {
-                // It has said nothing of itself.
+            if self.health.is_spoiled {
                 return self.pass_by(events);
             }
             self.judge_health(now, events);

@@ -85,7 +85,7 @@ impl ClientFront {
                 }
             }
             Hook::Exec { selects } => self.executed(&selects, reply),
-            Hook::Queue(queued) => self.asked_to_queue(queued, reply),
+            Hook::Queue(queued) => self.asked_to_queue(&queued, reply),
             Hook::AskExec(transaction) => {
                 self.asked_to_exec(now_ms, id, &transaction, reply, actions);
                 return true;

@@ -159,7 +159,7 @@ impl ClientFront {
         self.state.stalled = self.send(FrontRequest::read("MULTI", payload), hook, actions);
     }
 
-    pub(super) fn asked_to_queue(&mut self, queued: Queued, reply: &[u8]) {
+    pub(super) fn asked_to_queue(&mut self, queued: &Queued, reply: &[u8]) {
         self.state.stalled = false;
         let Some(transaction) = &mut self.state.transaction else { return };
         if is_error(reply) {
