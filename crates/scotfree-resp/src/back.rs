@@ -667,7 +667,8 @@ impl Back {
             _ => None,
         };
         let running = matches!(self.phase, Phase::Running);
-        let health = (running && self.health.replies.is_none()).then_some(self.health.next_at);
+        let may_look = running && self.health.replies.is_none() && !self.aside.is_in_multi();
+        let health = may_look.then_some(self.health.next_at);
         let probe = self.stability.timer(self.somebody_waits()).filter(|_| self.probe_is_ready());
         [start, health, probe].into_iter().flatten().min()
     }

@@ -29,6 +29,11 @@ pub(super) struct Aside {
 }
 
 impl Aside {
+    /// Whether its lane is inside MULTI, where nothing else may be said.
+    pub fn is_in_multi(&self) -> bool {
+        self.step == Step::Multi
+    }
+
     pub fn ask(&mut self, item: Item) {
         self.items.push_back(item);
     }

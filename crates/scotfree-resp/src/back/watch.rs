@@ -82,6 +82,7 @@ impl Back {
     pub(super) fn check_health_if_due(&mut self, now: Nanos) {
         let due = matches!(self.phase, Phase::Running)
             && self.health.replies.is_none()
+            && !self.aside.is_in_multi()
             && now >= self.health.next_at;
         let Some(lane) = self.control.filter(|_| due).and_then(|id| self.lanes.get_mut(&id)) else { return };
         if lane.state != LaneState::Ready {

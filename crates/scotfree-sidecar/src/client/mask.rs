@@ -73,9 +73,9 @@ fn without_markers(reply: &[u8], out: &mut Vec<u8>) {
     }
     let line = reply.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     out.extend_from_slice(&reply[..line]);
-    before.iter().for_each(|part| out.extend_from_slice(part));
+    out.extend_from_slice(&before.concat());
     write_header(out, others.len());
-    others.iter().for_each(|key| out.extend_from_slice(key));
+    out.extend_from_slice(&others.concat());
 }
 
 #[cfg(test)]

@@ -175,12 +175,11 @@ impl Tunnels {
         let key = start.key;
         let ready = self.take_ready();
         self.open.insert(key, tunnel);
-        match ready {
-            Some(end) => self.connected(key, end),
-            None => {
-                self.make(Some(key));
-                self.pump(key);
-            }
+        if let Some(end) = ready {
+            self.connected(key, end);
+        } else {
+            self.make(Some(key));
+            self.pump(key);
         }
     }
 
