@@ -8,7 +8,7 @@ export CARGO_TERM_COLOR ?= auto
 # What scripts/build.sh has made, where cargo puts it.
 SCOT = . scripts/common.sh && "$$(target_folder)/release/scot"
 
-.PHONY: help setup setup-report setup-study demo report python-lock test check fmt lint sim mutants fuzz fuzz-xdp bench lab experiment plots kernels doc claims package try-package
+.PHONY: help setup setup-report setup-study demo report python-lock test check fmt lint sim mutants fuzz fuzz-xdp bench lab experiment plots redis-suite kernels doc claims package try-package
 
 help: ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,10 @@ fuzz-xdp: setup ## the programs in the kernel against the machine, PACKETS=10000
 
 bench: ## micro-benchmarks: printed, not judged
 	@scripts/bench.sh
+
+redis-suite: setup ## Redis' own tests, directly and through the proxy: the share that passes both; fetches them by apt
+	@scripts/build.sh
+	@scripts/redis-suite.sh
 
 lab: setup ## the experiments in lab/experiments (EXPERIMENT=name for one); writes lab/results
 	@scripts/build.sh

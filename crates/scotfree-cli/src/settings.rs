@@ -414,7 +414,7 @@ pub struct Client {
     #[arg(long, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tunnels_max: Option<usize>,
-    /// How many commands a transaction (MULTI) may have (1024 by default)
+    /// How many commands a transaction (MULTI) may have (65536 by default)
     #[arg(long, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transaction_commands_max: Option<NonZeroUsize>,
@@ -574,7 +574,7 @@ pub struct Proxy {
     #[arg(long, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tunnels_max: Option<usize>,
-    /// How many commands a transaction (MULTI) may have (1024 by default)
+    /// How many commands a transaction (MULTI) may have (65536 by default)
     #[arg(long, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transaction_commands_max: Option<NonZeroUsize>,

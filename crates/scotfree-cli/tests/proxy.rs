@@ -129,6 +129,119 @@ fn to_a_client_the_proxy_is_the_redis_behind_it() {
     assert!(listener.read().is_ok());
 }
 
+/// Asks until the answer is this one.
+fn await_answer(client: &mut Connection, line: &str, expected: &str) {
+    let mut last = String::new();
+    let found = wait_until(PATIENCE, || {
+        last = call(client, line);
+        last.starts_with(expected)
+    });
+    assert!(found, "{line}: {last}");
+}
+
+#[test]
+fn a_script_that_does_not_end_keeps_others_busy_until_it_is_killed() {
+    let Some(site) = Site::new("proxy-busy") else { return };
+    let _redis = site.redis(&[]);
+    let _proxy = site.proxy(&[]);
+    let (mut client, mut runner) = (site.connect(), site.connect());
+    assert_eq!(call(&mut client, "CONFIG SET lua-time-limit 10"), "OK");
+    assert_eq!(call(&mut client, "MULTI"), "OK");
+    assert_eq!(call(&mut client, "SET k v"), "QUEUED");
+    runner.push(&["EVAL", "while true do end", "0"]);
+    runner.push(&["PING"]);
+    runner.flush().expect("it is sent");
+    let mut other = site.connect();
+    await_answer(&mut other, "PING", "BUSY");
+    assert!(call(&mut client, "GET k").starts_with("BUSY"), "the server would not queue it");
+    let aborted = call(&mut client, "EXEC");
+    assert!(aborted.starts_with("EXECABORT Transaction discarded because of: BUSY"), "{aborted}");
+    assert_eq!(call(&mut other, "SCRIPT KILL"), "OK");
+    let killed = text(&runner.read().expect("the script has an answer"));
+    assert!(killed.contains("killed by user"), "{killed}");
+    assert_eq!(text(&runner.read().expect("behind it, too")), "PONG");
+    assert_eq!(call(&mut client, "GET k"), "nil", "nothing of the transaction was executed");
+    assert_eq!(call(&mut other, "SET k v"), "OK");
+}
+
+#[test]
+fn where_memory_is_used_up_nothing_that_needs_some_is_queued() {
+    let Some(site) = Site::new("proxy-oom") else { return };
+    let _redis = site.redis(&[]);
+    let _proxy = site.proxy(&[]);
+    let (mut client, mut other) = (site.connect(), site.connect());
+    for (line, expected) in [("SET k v", "OK"), ("MULTI", "OK"), ("GET k", "QUEUED")] {
+        assert_eq!(call(&mut client, line), expected, "{line}");
+    }
+    // Nothing has been asked of the server since by the one whose transaction it is.
+    assert_eq!(call(&mut other, "CONFIG SET maxmemory 1"), "OK");
+    assert!(call(&mut client, "SET k w").starts_with("OOM"));
+    assert!(
+        call(&mut client, "EXEC").starts_with("EXECABORT Transaction discarded because of previous errors")
+    );
+    assert_eq!(call(&mut other, "CONFIG SET maxmemory 0"), "OK");
+    assert_eq!(call(&mut client, "MULTI"), "OK");
+    assert_eq!(call(&mut client, "SET k w"), "QUEUED");
+    assert_eq!(call(&mut other, "CONFIG SET maxmemory 1"), "OK");
+    let aborted = call(&mut client, "EXEC");
+    assert!(aborted.starts_with("EXECABORT Transaction discarded because of: OOM"), "{aborted}");
+    assert_eq!(call(&mut other, "CONFIG SET maxmemory 0"), "OK");
+    assert_eq!(call(&mut client, "GET k"), "v");
+}
+
+/// The fields of a client's line.
+fn line_of(list: &str, id: &str) -> String {
+    let start = format!("id={id} ");
+    list.lines().find(|line| line.starts_with(&start)).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn clients_are_listed_unblocked_and_ended_by_the_numbers_that_they_know() {
+    let Some(site) = Site::new("proxy-clients") else { return };
+    let _redis = site.redis(&[]);
+    let _proxy = site.proxy(&[]);
+    let (mut client, mut worker, mut idle) = (site.connect(), site.connect(), site.connect());
+    let id = |connection: &mut Connection| call(connection, "CLIENT ID");
+    let (own, blocked, victim) = (id(&mut client), id(&mut worker), id(&mut idle));
+    assert_eq!(call(&mut worker, "CLIENT SETNAME worker"), "OK");
+    worker.push(&["BLPOP", "jobs", "0"]);
+    worker.flush().expect("it is sent");
+    let blocks = || line_of(&call(&mut client, "CLIENT LIST"), &blocked).contains(" flags=b ");
+    assert!(wait_until(PATIENCE, blocks));
+    let list = call(&mut client, "CLIENT LIST");
+    assert_eq!(list.lines().count(), 3, "clients, and no connection of ours: {list}");
+    assert!(line_of(&list, &blocked).contains(" name=worker "), "{list}");
+    assert!(line_of(&list, &own).contains(" cmd=client|list "), "{list}");
+    assert_eq!(call(&mut client, &format!("CLIENT UNBLOCK {victim}")), "0");
+    assert_eq!(call(&mut client, &format!("CLIENT UNBLOCK {blocked} ERROR")), "1");
+    assert!(text(&worker.read().expect("it is let go")).starts_with("UNBLOCKED"));
+    assert_eq!(call(&mut client, &format!("CLIENT KILL ID {victim}")), "1");
+    assert!(idle.read().is_err(), "it is closed");
+    assert_eq!(call(&mut client, "CLIENT KILL TYPE normal"), "1", "all others, and none of ours");
+    assert!(worker.read().is_err(), "it is closed");
+    assert_eq!(call(&mut client, "SET k v"), "OK", "the proxy serves on");
+}
+
+#[test]
+fn who_tracks_keys_elsewhere_is_told_of_them_and_of_no_marker() {
+    let Some(site) = Site::new("proxy-tracking") else { return };
+    let _redis = site.redis(&[]);
+    let _proxy = site.proxy(&[]);
+    let (mut client, mut listener, mut writer) = (site.connect(), site.connect(), site.connect());
+    let target = call(&mut listener, "CLIENT ID");
+    listener.push(&["SUBSCRIBE", "__redis__:invalidate"]);
+    listener.flush().expect("it is sent");
+    assert!(listener.read().is_ok());
+    assert_eq!(call(&mut client, &format!("CLIENT TRACKING on REDIRECT {target} BCAST")), "OK");
+    for key in ["a", "b"] {
+        assert_eq!(call(&mut writer, &format!("SET {key} 1")), "OK");
+        let message = listener.read().expect("a message");
+        let keys = Reply::Array(vec![Reply::Bulk(key.as_bytes().to_vec())]);
+        let Reply::Array(parts) = &message else { panic!("{message:?}") };
+        assert_eq!(parts.last(), Some(&keys), "{message:?}");
+    }
+}
+
 #[test]
 fn a_watched_key_that_was_changed_ends_the_transaction() {
     let Some(site) = Site::new("proxy-watch") else { return };

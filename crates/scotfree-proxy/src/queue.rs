@@ -524,6 +524,16 @@ impl CommitQueue {
         self.on_safe(before);
     }
 
+    /// What the server is about to answer to a read says nothing of any data, so it waits for no write. Of a write
+    /// this is not believed.
+    pub fn on_independent(&mut self, seq: SeqNum) {
+        let Some(index) = self.index(seq.0) else { return };
+        let entry = &mut self.entries[index];
+        if entry.kind == RequestKind::Read {
+            (entry.needs_safe, entry.needs_stable) = (0, 0);
+        }
+    }
+
     /// The server has answered.
     pub fn on_reply(&mut self, seq: SeqNum, bytes: &[u8], failed: bool) {
         let Some(index) = self.index(seq.0) else { return };

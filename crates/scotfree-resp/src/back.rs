@@ -3,6 +3,7 @@
 //! Invariant: a write is executed once, in order, and its session's position becomes true with it. What
 //! the server answers out of turn, or not at all, ends the sessions concerned; it is never guessed.
 
+mod aside;
 mod batch;
 mod ending;
 mod health;
@@ -29,6 +30,7 @@ pub use start::LANE_NAME_PREFIX;
 use crate::codec::{is_error, Limits};
 use crate::description::Description;
 use crate::payload::RequestKind;
+use aside::Aside;
 use batch::{Batch, MarkerPlace};
 use health::{early_obstacle, Info, Past, Settings};
 use item::{judge, Item, Nature};
@@ -211,6 +213,11 @@ pub enum BackEvent {
         failed: bool,
         /// The response, in [`BackEvents::bytes`].
         response: Range<usize>,
+    },
+    /// What this ticket, a read, is answered next says nothing of any data.
+    Independent {
+        /// The ticket.
+        ticket: u64,
     },
     /// Everything up to this ticket is stable.
     Stable {
@@ -424,6 +431,8 @@ pub struct Back {
     expiry_seen: bool,
     /// The probe under way has written something that WAITAOF waits for.
     probe_wrote: bool,
+    /// What is asked beside the order.
+    aside: Aside,
     parts: Parts,
     scratch: Vec<u8>,
     wants_stable: bool,
@@ -447,8 +456,23 @@ struct Health {
     error: Option<Vec<u8>>,
     /// No command that changes settings has been on its way since the check under way began.
     is_fresh: bool,
+    /// Settings were changed since, or are being changed.
+    is_in_doubt: bool,
+    /// What the server answers to whatever it is asked while a script takes too long: one of the present transaction.
+    busy: Option<Vec<u8>>,
+    /// The check under way was answered so, and says nothing else.
+    is_spoiled: bool,
+    /// How many transactions had been sent when it began.
+    batches: u64,
     /// Why early answers are not allowed; empty if they are.
     obstacle: String,
+}
+
+impl Health {
+    /// Whether nothing is known, and nothing in doubt, for which the server would refuse a write.
+    fn is_well(&self) -> bool {
+        self.obstacle.is_empty() && !self.is_in_doubt
+    }
 }
 
 impl Back {
@@ -492,6 +516,7 @@ impl Back {
             hold_until: None,
             expiry_seen: true,
             probe_wrote: false,
+            aside: Aside::default(),
             parts: Parts::default(),
             scratch: Vec::new(),
             wants_stable: false,
@@ -512,7 +537,11 @@ impl Back {
     /// A request is to be executed after all before it. It is sent by [`Back::flush`].
     pub fn execute(&mut self, request: &Execute<'_>) {
         let item = self.admit(request);
-        self.queue.push_back(item);
+        if item.nature == Nature::Ask || aside::is_unpause(&item) {
+            self.aside.ask(item);
+        } else {
+            self.queue.push_back(item);
+        }
     }
 
     /// Stores a session's marker, then reports [`BackEvent::SessionRecorded`].
@@ -537,6 +566,7 @@ impl Back {
         self.wants_stable = wants_stable;
         if matches!(self.phase, Phase::Running) {
             self.pump(now, events);
+            self.pass_by(events);
         }
         self.probe_if_due(now, events);
     }
@@ -655,7 +685,8 @@ impl Back {
             _ => None,
         };
         let running = matches!(self.phase, Phase::Running);
-        let health = (running && self.health.replies.is_none()).then_some(self.health.next_at);
+        let may_look = running && self.health.replies.is_none() && !self.aside.is_in_multi();
+        let health = may_look.then_some(self.health.next_at);
         let probe = self.stability.timer(self.somebody_waits()).filter(|_| self.probe_is_ready());
         [start, health, probe, self.greet_at].into_iter().flatten().min()
     }
@@ -685,7 +716,7 @@ impl Back {
 
     /// Whether early answers are allowed at present.
     pub fn early_allowed(&self) -> bool {
-        matches!(self.phase, Phase::Running) && self.health.obstacle.is_empty()
+        matches!(self.phase, Phase::Running) && self.health.is_well()
     }
 
     /// How many requests wait or are on their way.

@@ -24,6 +24,7 @@ pub struct CommandInfo {
 
 /// What a client's sidecar knows of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // Independent facts, no states of one machine.
 pub struct Description {
     /// The server's Unix time in milliseconds at the moment of telling.
     pub time_ms: i64,
@@ -44,6 +45,8 @@ pub struct Description {
     pub writes_refused: Option<String>,
     /// Whether it takes several commands in one request; see [`crate::payload::pack`].
     pub packs: bool,
+    /// Whether it can be asked whether the server would queue a command; see [`crate::payload::RequestFlags::ASK`].
+    pub asks: bool,
     /// Its commands, in lower case, subcommands as "config|get". They change only before anything is asked of them.
     pub commands: BTreeMap<Vec<u8>, CommandInfo>,
     /// The same, to be found sooner; made when something is asked first.
@@ -125,6 +128,7 @@ impl Default for Description {
             devices: None,
             writes_refused: None,
             packs: false,
+            asks: false,
             commands: BTreeMap::new(),
             found: Found::default(),
         }
@@ -198,6 +202,7 @@ impl Description {
             let _ = writeln!(text, "writes_refused {}", reason.replace(['\r', '\n'], " "));
         }
         let _ = writeln!(text, "packs {}", u8::from(self.packs));
+        let _ = writeln!(text, "asks {}", u8::from(self.asks));
         for (name, info) in &self.commands {
             let flags: Vec<&str> = info.flags.names().collect();
             let name = String::from_utf8_lossy(name);
@@ -231,6 +236,7 @@ impl Description {
             "auth_required" => self.auth_required = rest == "1",
             "early_allowed" => self.early_allowed = rest == "1",
             "packs" => self.packs = rest == "1",
+            "asks" => self.asks = rest == "1",
             "writes_refused" => self.writes_refused = Some(rest.to_owned()),
             "devices" => self.devices = Some(rest.parse().ok()?),
             "command" if self.commands.len() < COMMANDS_MAX => {
@@ -262,6 +268,7 @@ mod tests {
             early_allowed: false,
             devices: Some(2),
             packs: true,
+            asks: true,
             ..Description::of_table()
         };
         assert_eq!(Description::parse(&told.to_text()), Ok(told));

@@ -3,6 +3,7 @@
 //! Invariant: replies leave in the order of the commands, each exactly once, and are what Redis itself
 //! would have answered. No state of the connection changes before the reply that changes it is known.
 
+pub mod clients;
 mod control;
 mod identity;
 mod pending;
@@ -73,7 +74,7 @@ impl Default for FrontConfig {
             early: EarlyRule::Never,
             pending_max: 1_024,
             output_bytes_max: 4 << 20,
-            transaction_commands_max: 1_024,
+            transaction_commands_max: 65_536,
             request_bytes_max: 48 << 10,
         }
     }
@@ -134,6 +135,15 @@ pub enum FrontAction {
         setup_replies: usize,
         /// The client's bytes that have arrived already.
         bytes: Vec<u8>,
+    },
+    /// The front is to be told by [`ClientFront::on_clients`] what came of a question about the clients.
+    Clients {
+        /// Names the command that waits.
+        id: u64,
+        /// What it asks.
+        question: clients::Question,
+        /// The server's own list, if it is needed.
+        list: Vec<u8>,
     },
     /// Close the connection when its output is sent.
     Close,
@@ -214,6 +224,12 @@ struct State {
     early_allowed: bool,
     /// Why writes are refused, if they are.
     writes_refused: Option<Arc<str>>,
+    /// Scripts are under way, of this connection or of others: the server may be busy.
+    scripts_run: bool,
+    /// When the client was heard last, in milliseconds.
+    heard_ms: i64,
+    /// What was asked of the server last.
+    last_command: &'static str,
     closing: Closing,
 }
 
@@ -248,6 +264,9 @@ impl State {
             stalled: false,
             early_allowed: description.early_allowed,
             writes_refused: description.writes_refused.as_deref().map(Arc::from),
+            scripts_run: false,
+            heard_ms: 0,
+            last_command: "",
             closing: Closing::No,
         }
     }
@@ -271,6 +290,9 @@ impl ClientFront {
     /// The client sent bytes. `now_ms` is the server's Unix time in milliseconds.
     pub fn on_bytes(&mut self, now_ms: i64, bytes: &[u8], actions: &mut Vec<FrontAction>) {
         self.identity.begin(now_ms);
+        if !bytes.is_empty() {
+            self.state.heard_ms = now_ms;
+        }
         self.decoder.push(bytes);
         self.run(now_ms, actions);
     }
@@ -278,7 +300,7 @@ impl ClientFront {
     /// A response to the request `id` arrived.
     pub fn on_response(&mut self, now_ms: i64, id: u64, payload: &[u8], actions: &mut Vec<FrontAction>) {
         match parse_response(payload) {
-            Ok((flags, reply)) => self.on_reply(id, flags, reply, actions),
+            Ok((flags, reply)) => self.on_reply(now_ms, id, flags, reply, actions),
             Err(error) => {
                 let text = format!(
                     "ERR scotfree: the server's sidecar sent a response that cannot be read: {error}"
@@ -304,6 +326,64 @@ impl ClientFront {
     /// What the server said last of writes: why they are refused here, if they are.
     pub fn refuse_writes(&mut self, reason: Option<Arc<str>>) {
         self.state.writes_refused = reason;
+    }
+
+    /// What came of a question about the clients. `is_end`: this connection is among those that are closed.
+    pub fn on_clients(
+        &mut self,
+        now_ms: i64,
+        id: u64,
+        outcome: clients::Outcome,
+        is_end: bool,
+        actions: &mut Vec<FrontAction>,
+    ) {
+        match outcome {
+            clients::Outcome::Reply(reply, _) => self.pending.complete(id, &reply, is_end),
+            clients::Outcome::Forward(command) => {
+                let request = self.request_of(RequestKind::Read, None, command.args());
+                self.send_at(Some(id), request, Hook::None, actions);
+            }
+        }
+        self.run(now_ms, actions);
+    }
+
+    /// What is known of the client.
+    pub fn facts(&self) -> clients::Facts {
+        let state = &self.state;
+        let user = state
+            .credentials
+            .as_ref()
+            .filter(|_| state.user)
+            .map(|credentials| credentials.args().get(1).to_vec());
+        clients::Facts {
+            begun_ms: self.identity.begun_ms().unwrap_or(state.heard_ms),
+            heard_ms: state.heard_ms,
+            name: state.client_name.clone(),
+            db: state.db,
+            resp: state.resp,
+            user: user.unwrap_or_else(|| b"default".to_vec()),
+            queued: state.transaction.as_ref().map(Transaction::len),
+            command: state.last_command.to_ascii_lowercase().replace(' ', "|").into_bytes(),
+            ..clients::Facts::of(&self.identity)
+        }
+    }
+
+    /// Becomes a tunnel without a command of its own, if nothing is pending; another one is to name its connection.
+    pub fn become_tunnel(&mut self, actions: &mut Vec<FrontAction>) {
+        if self.pending.is_empty() && self.state.transaction.is_none() && !self.state.watching {
+            self.tunnel_from(Vec::new());
+            self.start_tunnel(actions);
+        }
+    }
+
+    /// Whether scripts are under way, of whichever connection.
+    pub fn know_scripts(&mut self, run: bool) {
+        self.state.scripts_run = run;
+    }
+
+    /// How many of its scripts are under way.
+    pub fn scripts(&self) -> usize {
+        self.pending.scripts()
     }
 
     /// The request `id` could not be sent or has an unknown outcome; the connection ends with an error.
@@ -492,7 +572,7 @@ impl ClientFront {
         }
         let at_once = matches!(name, b"multi" | b"exec" | b"discard" | b"watch" | b"reset");
         if self.state.transaction.is_some() && !at_once {
-            self.queue(name, info, args);
+            self.queue(name, info, args, actions);
             return;
         }
         if self.control(now_ms, name, args, actions) {
@@ -587,7 +667,18 @@ impl ClientFront {
     }
 
     /// Sends a request; false if it is too large and was answered here.
-    fn send(&mut self, mut request: FrontRequest, hook: Hook, actions: &mut Vec<FrontAction>) -> bool {
+    fn send(&mut self, request: FrontRequest, hook: Hook, actions: &mut Vec<FrontAction>) -> bool {
+        self.send_at(None, request, hook, actions).is_some()
+    }
+
+    /// As [`ClientFront::send`], for a reply that may have its place already; its name.
+    fn send_at(
+        &mut self,
+        at: Option<u64>,
+        mut request: FrontRequest,
+        hook: Hook,
+        actions: &mut Vec<FrontAction>,
+    ) -> Option<u64> {
         if request.payload.len() > self.config.limits.whole_bytes_max {
             self.counters.over_limit += 1;
             let text = format!(
@@ -595,8 +686,8 @@ impl ClientFront {
                 request.payload.len(),
                 self.config.limits.whole_bytes_max
             );
-            self.answer_error(&text);
-            return false;
+            self.answer_at(at, &error_reply(&text));
+            return None;
         }
         if request.payload.len() > self.config.request_bytes_max {
             self.send_parts(&mut request, actions);
@@ -607,9 +698,17 @@ impl ClientFront {
             RequestKind::Bypass => self.counters.bypasses += 1,
         }
         self.counters.early += u64::from(request.early.is_some());
-        request.id = self.pending.expect(hook);
+        let id = match at {
+            Some(id) => self.pending.set_hook(id, hook),
+            None => self.pending.expect(hook),
+        };
+        request.id = id;
+        self.state.last_command = request.method;
+        if is_script(request.method) {
+            self.pending.mark_script(id);
+        }
         actions.push(FrontAction::Request(request));
-        true
+        Some(id)
     }
 
     /// Sends all but the last part of a large request, which becomes the request. A device could log only
@@ -652,11 +751,26 @@ impl ClientFront {
         self.pending.answer(reply);
     }
 
+    /// A reply that is known, to what has its place already or to the present command.
+    fn answer_at(&mut self, at: Option<u64>, reply: &[u8]) {
+        match at {
+            Some(id) => self.pending.complete(id, reply, false),
+            None => self.answer(reply),
+        }
+    }
+
     fn answer_error(&mut self, text: &str) {
         self.answer(&error_reply(text));
     }
 
-    fn on_reply(&mut self, id: u64, flags: ResponseFlags, reply: &[u8], actions: &mut Vec<FrontAction>) {
+    fn on_reply(
+        &mut self,
+        now_ms: i64,
+        id: u64,
+        flags: ResponseFlags,
+        reply: &[u8],
+        actions: &mut Vec<FrontAction>,
+    ) {
         self.state.early_allowed = flags.has(ResponseFlags::EARLY_ALLOWED);
         self.counters.not_durable += u64::from(flags.has(ResponseFlags::DURABILITY_NONE));
         if let Some((name, part)) = parse_part(reply).filter(|_| flags.has(ResponseFlags::MORE)) {
@@ -667,7 +781,7 @@ impl ClientFront {
         let reply = whole.as_deref().unwrap_or(reply);
         let hook = self.pending.take_hook(id);
         let own = self.identity.replace(&hook, reply);
-        if !self.run_hook(id, hook, reply, actions) {
+        if !self.run_hook(now_ms, id, hook, reply, actions) {
             self.pending.complete(id, own.as_deref().unwrap_or(reply), flags.has(ResponseFlags::CLOSE));
         }
     }
@@ -686,11 +800,13 @@ impl ClientFront {
 
     fn start_tunnel(&mut self, actions: &mut Vec<FrontAction>) {
         let Some(mut commands) = self.pending.take_tunnel() else { return };
-        let Some(command) = commands.pop() else { return };
+        let command = commands.pop();
         self.state.closing = Closing::Done;
         let (setup, setup_replies) = self.tunnel_setup(&commands);
         let mut bytes = Vec::new();
-        write_command(&mut bytes, command.args());
+        if let Some(command) = command {
+            write_command(&mut bytes, command.args());
+        }
         bytes.extend_from_slice(self.decoder.unread());
         actions.push(FrontAction::Tunnel { setup, setup_replies, bytes });
     }
@@ -708,6 +824,8 @@ impl ClientFront {
         if !self.state.client_name.is_empty() {
             commands.push(Command::new([&b"CLIENT"[..], b"SETNAME", &self.state.client_name]));
         }
+        // By the only number among the replies other connections' commands can name this one.
+        commands.push(Command::new(["CLIENT", "ID"]));
         let mut setup = Vec::new();
         for command in &commands {
             write_command(&mut setup, command.args());
@@ -729,6 +847,11 @@ pub fn describe_request() -> FrontRequest {
     let mut payload = Vec::new();
     RequestHead { flags: RequestFlags::DESCRIBE, ..RequestHead::default() }.write(&mut payload);
     FrontRequest::read("describe", payload)
+}
+
+/// Whether a request runs a script, during which the server may answer nothing but BUSY.
+fn is_script(method: &str) -> bool {
+    ["EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO"].contains(&method)
 }
 
 /// How many bytes of a command's arguments Redis repeats in an error.

@@ -66,6 +66,8 @@ impl RequestFlags {
     pub const REST: RequestFlags = RequestFlags(1_024);
     /// Parts of one command each, which share nothing but the packet.
     pub const PACK: RequestFlags = RequestFlags(2_048);
+    /// The command is not run: asks whether the server would queue it inside MULTI.
+    pub const ASK: RequestFlags = RequestFlags(4_096);
 
     /// Whether all flags of `other` are set.
     pub const fn has(self, other: RequestFlags) -> bool {

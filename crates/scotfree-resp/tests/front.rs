@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use scotfree_resp::codec::Limits;
 use scotfree_resp::description::Description;
+use scotfree_resp::front::clients::Outcome;
 use scotfree_resp::front::{ClientFront, EarlyRule, FrontAction, FrontConfig, FrontRequest, Identity};
 use scotfree_resp::payload::{
     write_response, RequestFlags, RequestHead, RequestKind, RequestPayload, ResponseFlags,
@@ -18,11 +19,31 @@ struct Bench {
 
 impl Bench {
     fn new(config: FrontConfig) -> Bench {
-        let description = Arc::new(Description::of_table());
+        Bench::told(config, Description::of_table())
+    }
+
+    fn told(config: FrontConfig, description: Description) -> Bench {
+        let identity = Identity::new(1, 77);
         Bench {
-            front: ClientFront::new(Arc::new(config), description, Identity::new(1, 77)),
+            front: ClientFront::new(Arc::new(config), Arc::new(description), identity),
             actions: Vec::new(),
         }
+    }
+
+    /// One whose server can be asked whether it would queue a command, and may have a reason not to.
+    fn doubtful() -> Bench {
+        let description = Description { asks: true, early_allowed: false, ..Description::of_table() };
+        Bench::told(FrontConfig::default(), description)
+    }
+
+    /// Sends one line, which leads to a question whether the server would queue this.
+    fn asks(&mut self, line: &str, about: &str) -> u64 {
+        let requests = self.send(format!("{line}\r\n").as_bytes());
+        let [request] = &requests[..] else { panic!("{line}: {requests:?}") };
+        let parsed = RequestPayload::parse(&request.payload).expect("a payload");
+        assert!(parsed.head.flags.has(RequestFlags::ASK) && request.kind == RequestKind::Read, "{line}");
+        assert!(parsed.args(&request.payload, 0).is(0, about), "{line}");
+        request.id
     }
 
     fn send(&mut self, bytes: &[u8]) -> Vec<FrontRequest> {
@@ -44,7 +65,7 @@ impl Bench {
                 requests.push(request.clone());
                 false
             }
-            FrontAction::Tunnel { .. } | FrontAction::Close => true,
+            FrontAction::Tunnel { .. } | FrontAction::Clients { .. } | FrontAction::Close => true,
         });
         requests
     }
@@ -215,8 +236,100 @@ fn a_connection_becomes_a_tunnel_when_everything_before_is_answered() {
     };
     let setup = String::from_utf8_lossy(setup);
     assert!(setup.contains("HELLO") && setup.contains("SELECT") && setup.contains("SETNAME"), "{setup}");
-    assert_eq!(*setup_replies, 3);
+    assert_eq!(*setup_replies, 4, "the last one is CLIENT ID's");
     assert_eq!(bytes, b"*3\r\n$5\r\nBLPOP\r\n$1\r\nl\r\n$1\r\n0\r\nINCR b\r\n");
+}
+
+#[test]
+fn while_something_is_in_doubt_the_server_has_the_word_on_each_command_that_is_queued() {
+    let mut bench = Bench::doubtful();
+    bench.send(b"MULTI\r\n");
+    let id = bench.asks("SET k v", "SET");
+    assert!(bench.send(b"DEL k\r\n").is_empty(), "what comes behind it waits");
+    let more = bench.respond(id, ResponseFlags::NONE, b"-OOM command not allowed\r\n");
+    assert_eq!(bench.output(), "+OK\r\n-OOM command not allowed\r\n");
+    bench.respond(more[0].id, ResponseFlags::NONE, b"+QUEUED\r\n");
+    assert_eq!(bench.output(), "+QUEUED\r\n");
+    let id = bench.asks("EXEC", "DEL");
+    assert!(bench.respond(id, ResponseFlags::NONE, b"+QUEUED\r\n").is_empty(), "nothing is executed");
+    assert_eq!(bench.output(), "-EXECABORT Transaction discarded because of previous errors.\r\n");
+    bench.send(b"MULTI\r\nDISCARD\r\n");
+    assert_eq!(bench.output(), "+OK\r\n+OK\r\n", "the transaction is over");
+}
+
+#[test]
+fn while_something_is_in_doubt_exec_asks_about_the_command_that_would_be_refused_first() {
+    let mut bench = Bench::doubtful();
+    for line in ["MULTI", "GET k", "DEL k", "SET k v"] {
+        for request in bench.send(format!("{line}\r\n").as_bytes()) {
+            bench.respond(request.id, ResponseFlags::NONE, b"+QUEUED\r\n");
+        }
+    }
+    let id = bench.asks("EXEC", "SET");
+    let sent = bench.respond(id, ResponseFlags::NONE, b"+QUEUED\r\n");
+    assert_eq!((sent.len(), sent[0].id), (1, id), "its reply takes the place of EXEC's");
+    bench.output();
+    bench.respond(id, ResponseFlags::NONE, b"*0\r\n");
+    assert_eq!(bench.output(), "*0\r\n");
+    bench.send(b"MULTI\r\n");
+    let id = bench.asks("EXEC", "PING");
+    bench.respond(id, ResponseFlags::NONE, b"-BUSY a script\r\n");
+    assert_eq!(bench.output(), "+OK\r\n-EXECABORT Transaction discarded because of: BUSY a script\r\n");
+}
+
+#[test]
+fn of_a_large_command_it_is_asked_whether_its_like_would_be_queued() {
+    let mut bench = Bench::doubtful();
+    bench.send(b"MULTI\r\n");
+    // Above ASKED_BYTES_MAX.
+    let large = "x".repeat(8 << 10);
+    let id = bench.asks(&format!("RPUSH k {large}"), "SET");
+    bench.respond(id, ResponseFlags::NONE, b"+QUEUED\r\n");
+    let id = bench.asks("EXEC", "SET");
+    let sent = bench.respond(id, ResponseFlags::NONE, b"+QUEUED\r\n");
+    assert!(
+        sent.iter().map(|request| request.payload.len()).sum::<usize>() > large.len(),
+        "the whole is sent"
+    );
+}
+
+#[test]
+fn a_script_under_way_is_a_doubt() {
+    let description = Description { asks: true, ..Description::of_table() };
+    let mut bench = Bench::told(FrontConfig::default(), description);
+    bench.send(b"MULTI\r\n");
+    assert!(bench.send(b"SET k v\r\nEXEC\r\n")[0].kind == RequestKind::Update, "all is well");
+    let script = bench.send(b"EVAL x 0\r\nMULTI\r\nSET k v\r\n");
+    assert_eq!((script.len(), bench.front.scripts()), (2, 1));
+    bench.respond(script[1].id, early_allowed(), b"+QUEUED\r\n");
+    bench.respond(script[0].id, early_allowed(), b"$-1\r\n");
+    assert_eq!(bench.front.scripts(), 0);
+    bench.front.know_scripts(true);
+    bench.asks("GET k", "GET");
+}
+
+#[test]
+fn a_question_about_the_clients_takes_the_servers_list_along() {
+    let mut bench = Bench::new(FrontConfig::default());
+    let list = bench.send(b"CLIENT LIST\r\n");
+    bench.respond(list[0].id, early_allowed(), b"$8\r\nid=5 x=y\r\n");
+    let [FrontAction::Clients { id, list: told, .. }] = &bench.actions[..] else {
+        panic!("{:?}", bench.actions)
+    };
+    assert_eq!((*id, told.as_slice()), (list[0].id, &b"$8\r\nid=5 x=y\r\n"[..]));
+    let outcome = Outcome::Reply(b"$0\r\n\r\n".to_vec(), Vec::new());
+    bench.front.on_clients(NOW_MS, list[0].id, outcome, false, &mut bench.actions);
+    assert_eq!(bench.output(), "$0\r\n\r\n");
+    for (line, error) in [
+        ("CLIENT LIST TYPE odd", "-ERR Unknown client type 'odd'\r\n"),
+        ("CLIENT LIST ID a", "-ERR Invalid client ID\r\n"),
+        ("CLIENT KILL ID 0", "-ERR client-id should be greater than 0\r\n"),
+        ("CLIENT KILL SKIPME maybe", "-ERR syntax error\r\n"),
+        ("CLIENT KILL MAXAGE 5", "-ERR syntax error\r\n"),
+    ] {
+        assert!(bench.send(format!("{line}\r\n").as_bytes()).is_empty(), "{line}");
+        assert_eq!(bench.output(), error, "{line}");
+    }
 }
 
 #[test]

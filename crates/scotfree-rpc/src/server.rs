@@ -472,6 +472,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
                     let reply = self.replies.bytes(start, end);
                     self.machine.on_executed(now, ticket, reply, failed, times, &mut self.effects);
                 }
+                Report::Independent { ticket } => self.machine.on_independent(ticket),
                 Report::Stable { ticket } => {
                     self.machine.on_persisted(now, Token(ticket), &mut self.effects);
                 }

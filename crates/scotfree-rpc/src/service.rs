@@ -109,6 +109,11 @@ pub enum Report {
         /// When the handler ended, in real time; 0 if nobody knows.
         ended: Nanos,
     },
+    /// What this ticket is answered says nothing of what was written before it, nor did it write.
+    Independent {
+        /// The ticket.
+        ticket: u64,
+    },
     /// Everything executed up to this ticket is stable.
     Stable {
         /// The ticket.
@@ -151,6 +156,12 @@ impl Replies {
         write(&mut self.bytes);
         assert!(self.bytes.len() >= start, "a reply's writer may only append");
         self.reports.push(Report::Reply { ticket, start, end: self.bytes.len(), failed, ended });
+    }
+
+    /// The reply to the read `ticket`, which is reported next, says nothing of anything that was written, so it
+    /// waits for nothing to be stable.
+    pub fn independent(&mut self, ticket: u64) {
+        self.reports.push(Report::Independent { ticket });
     }
 
     /// Everything executed up to `ticket` is on stable storage, with the sessions' positions.

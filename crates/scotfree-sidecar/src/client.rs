@@ -13,11 +13,14 @@ mod fronts;
 pub mod in_process;
 mod input;
 mod learn;
+mod mask;
 pub mod proxy;
 mod sessions;
 mod silence;
+mod tunnels;
 
 use crate::notices::Notices;
+use crate::redis::RedisServer;
 use crate::server::SidecarError;
 use crate::tls::TlsAcceptor;
 use begin::{begin, Control};
@@ -92,6 +95,8 @@ pub struct ClientSidecarConfig {
     pub server: SocketAddr,
     /// Where the server's sidecar accepts tunnels; its address of the protocol if not given.
     pub tunnel: Option<SocketAddr>,
+    /// The server, if it is on this host, so that tunnels lead there and to no sidecar.
+    pub tunnels_to: Option<RedisServer>,
     /// Our socket.
     pub udp: UdpConfig,
     /// The secret that the cluster shares.
@@ -140,6 +145,7 @@ impl ClientSidecarConfig {
             bind,
             server,
             tunnel: None,
+            tunnels_to: None,
             udp: UdpConfig::default(),
             cluster_key: cluster_key.into(),
             // Many connections share one.

@@ -422,6 +422,7 @@ impl RedisService {
                     }
                 }
             }
+            BackEvent::Independent { ticket } => replies.independent(*ticket),
             BackEvent::Reply { ticket, failed, response } => {
                 replies.reply_ended(*ticket, *failed, ended, |out| {
                     out.extend_from_slice(events.bytes(response.clone()));

@@ -12,7 +12,7 @@ use crate::stream::Stream;
 use scotfree_core::{Epoch, SessionId};
 use scotfree_io::{Interest, Poller, Waker};
 use scotfree_resp::back::LANE_NAME_PREFIX;
-use scotfree_resp::codec::{error_reply, write_command, write_words, Limits, ReplyDecoder, RequestDecoder};
+use scotfree_resp::codec::{write_command, write_words, Args, Command, Limits, ReplyDecoder, RequestDecoder};
 use scotfree_resp::guard;
 use scotfree_rpc::SharedKey;
 use scotfree_wire::{key_epoch, nonce_under, ClusterKey, KeyEpoch, Nonce, SessionKeys};
@@ -181,9 +181,8 @@ fn serve_one(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
     };
     let mut server = shared.options.redis.connect()?;
     let mut greeting = Vec::new();
-    let name = format!("{LANE_NAME_PREFIX}tunnel");
-    write_words(&mut greeting, &[b"CLIENT", b"SETNAME", name.as_bytes()]);
-    let mut pass = Pass { requests: RequestDecoder::new(Limits::default()), reserved_db };
+    write_words(&mut greeting, &[b"CLIENT", b"SETNAME", lane_name().as_bytes()]);
+    let mut pass = Pass::new(reserved_db);
     client.set_nonblocking(true)?;
     let waiting = Waiting { to_server: greeting, to_client: Vec::new() };
     let mut client = Stream::Tcp(client);
@@ -193,75 +192,91 @@ fn serve_one(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
 }
 
 /// Lets commands through but those that the guard refuses.
-struct Pass {
+#[derive(Debug)]
+pub(crate) struct Pass {
     requests: RequestDecoder,
     reserved_db: u16,
 }
 
 impl Pass {
+    pub(crate) fn new(reserved_db: u16) -> Pass {
+        Pass { requests: RequestDecoder::new(Limits::default()), reserved_db }
+    }
+
     /// What to send on; an error is what the client is told before the tunnel ends.
     fn pass(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Vec<u8>> {
+        self.pass_with(bytes, out, |_| None)
+    }
+
+    /// As [`Pass::pass`], with other commands in the place of some.
+    pub(crate) fn pass_with(
+        &mut self,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+        mut instead: impl FnMut(Args<'_>) -> Option<Command>,
+    ) -> Result<(), Vec<u8>> {
         self.requests.push(bytes);
         while let Some(args) = self.requests.pop(true).map_err(|error| error.reply())? {
             if let Some(text) = guard::refusal(args, self.reserved_db) {
-                return Err(error_reply(&text));
+                // The server alone knows when it is this command's turn to be answered: it repeats the name of a
+                // command that it does not know.
+                let text = text.strip_prefix("ERR ").unwrap_or(&text);
+                write_words(out, &[text.as_bytes()]);
+            } else if let Some(other) = instead(args) {
+                write_command(out, other.args());
+            } else {
+                write_command(out, args);
             }
-            write_command(out, args);
         }
         Ok(())
     }
 }
 
-/// A tunnel to be made by the client's sidecar.
-pub struct TunnelStart {
-    /// The client's connection.
-    pub client: Stream,
-    /// Where the server's sidecar accepts tunnels.
-    pub server: SocketAddr,
-    /// The secret that the cluster shares.
-    pub cluster_key: ClusterKey,
-    /// What brings the new connection into the state of the client's.
-    pub setup: Vec<u8>,
-    /// How many replies of the setup are to be dropped.
-    pub setup_replies: usize,
-    /// The client's bytes that have arrived already.
-    pub bytes: Vec<u8>,
-    /// Replies from before that the client has not been sent yet.
-    pub replies: Vec<u8>,
+/// Connects a tunnel to a server's sidecar; the connection does not block afterwards.
+pub(crate) fn connect(server: SocketAddr, cluster_key: &ClusterKey) -> io::Result<Stream> {
+    let mut stream = TcpStream::connect_timeout(&server, HANDSHAKE_TIME_MAX)?;
+    stream.set_nodelay(true)?;
+    ask_handshake(cluster_key, &mut stream)?;
+    stream.set_nonblocking(true)?;
+    Ok(Stream::Tcp(stream))
 }
 
-impl TunnelStart {
-    /// Carries bytes until one side closes or the end is said. The client is told if it cannot be made.
-    pub fn run(mut self, ending: &Ending) -> io::Result<()> {
-        match self.connect() {
-            Ok(server) => {
-                self.client.set_nonblocking(true)?;
-                server.set_nonblocking(true)?;
-                let mut server = Stream::Tcp(server);
-                let mut to_server = std::mem::take(&mut self.setup);
-                to_server.extend_from_slice(&self.bytes);
-                let waiting = Waiting { to_server, to_client: std::mem::take(&mut self.replies) };
-                let skip = SkipReplies::new(self.setup_replies);
-                splice(&mut self.client, &mut server, waiting, skip, ending, |bytes, out| {
-                    out.extend_from_slice(bytes);
-                    Ok(())
-                })
-            }
-            Err(error) => {
-                self.client.set_nonblocking(false)?;
-                let text = format!("ERR scotfree: no tunnel to {}: {error}", self.server);
-                self.client.write_all(&[self.replies, error_reply(&text)].concat())?;
-                Err(error)
-            }
+/// Connects to the server itself and names the connection. Returns once the server has taken it, so that what is sent
+/// from then on comes there in the order in which it is sent, whichever connection takes it; with its number there, if it
+/// is told before anybody has authenticated himself.
+pub(crate) fn connect_server(redis: &RedisServer) -> io::Result<(Stream, Option<i64>)> {
+    let mut stream = redis.connect()?;
+    let mut greeting = Direction::default();
+    write_words(&mut greeting.waiting, &[b"CLIENT", b"SETNAME", lane_name().as_bytes()]);
+    write_words(&mut greeting.waiting, &[b"CLIENT", b"ID"]);
+    let mut skip = SkipReplies::new(2);
+    let (mut buffer, mut none) = (vec![0; 1 << 10], Vec::new());
+    let mut answer = Direction::default();
+    let mut poller = Poller::new(1)?;
+    poller.add(stream.as_raw_fd(), 0, Interest::Read)?;
+    while skip.left > 0 {
+        send(&mut stream, &mut greeting)?;
+        let waits = if greeting.waiting.is_empty() && !stream.wants_write() {
+            Interest::Read
+        } else {
+            Interest::ReadWrite
+        };
+        poller.modify(stream.as_raw_fd(), 0, waits)?;
+        if poller.wait(Some(HANDSHAKE_TIME_MAX))?.is_empty() {
+            return Err(io::Error::new(ErrorKind::TimedOut, "the server does not answer"));
+        }
+        if let Some(bytes) = receive(&mut stream, &mut buffer, &mut answer)? {
+            skip.pass(bytes, &mut none)?;
+        }
+        if answer.ended {
+            return Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection"));
         }
     }
+    Ok((stream, skip.number))
+}
 
-    fn connect(&self) -> io::Result<TcpStream> {
-        let mut server = TcpStream::connect_timeout(&self.server, HANDSHAKE_TIME_MAX)?;
-        server.set_nodelay(true)?;
-        ask_handshake(&self.cluster_key, &mut server)?;
-        Ok(server)
-    }
+fn lane_name() -> String {
+    format!("{LANE_NAME_PREFIX}tunnel")
 }
 
 fn ask_handshake(cluster_key: &ClusterKey, server: &mut TcpStream) -> io::Result<()> {
@@ -321,17 +336,20 @@ fn nonce(epoch: KeyEpoch) -> io::Result<Nonce> {
 }
 
 /// Drops the first so many replies.
-struct SkipReplies {
-    left: usize,
+#[derive(Debug)]
+pub(crate) struct SkipReplies {
+    pub(crate) left: usize,
     replies: ReplyDecoder,
+    /// The last number among them: the connection's at the server.
+    pub(crate) number: Option<i64>,
 }
 
 impl SkipReplies {
-    fn new(left: usize) -> SkipReplies {
-        SkipReplies { left, replies: ReplyDecoder::default() }
+    pub(crate) fn new(left: usize) -> SkipReplies {
+        SkipReplies { left, replies: ReplyDecoder::default(), number: None }
     }
 
-    fn pass(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    pub(crate) fn pass(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         if self.left == 0 {
             out.extend_from_slice(bytes);
             return Ok(());
@@ -339,7 +357,11 @@ impl SkipReplies {
         self.replies.push(bytes);
         while self.left > 0 {
             match self.replies.pop() {
-                Ok(Some(_)) => self.left -= 1,
+                Ok(Some(reply)) => {
+                    self.left -= 1;
+                    let digits = reply.strip_prefix(b":").and_then(|rest| rest.strip_suffix(b"\r\n"));
+                    self.number = digits.and_then(scotfree_resp::codec::parse_integer).or(self.number);
+                }
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(io::Error::new(ErrorKind::InvalidData, error)),
             }
@@ -357,9 +379,9 @@ struct Waiting {
 
 /// Bytes on their way in one direction.
 #[derive(Debug, Default)]
-struct Direction {
-    waiting: Vec<u8>,
-    ended: bool,
+pub(crate) struct Direction {
+    pub(crate) waiting: Vec<u8>,
+    pub(crate) ended: bool,
 }
 
 /// Carries bytes both ways until one side closes.
@@ -403,12 +425,12 @@ fn splice(
 }
 
 /// Whether a side has been sent the last that it will be sent.
-fn is_over(stream: &Stream, direction: &Direction) -> bool {
+pub(crate) fn is_over(stream: &Stream, direction: &Direction) -> bool {
     direction.ended && direction.waiting.is_empty() && !stream.wants_write()
 }
 
 /// A side is read only while its bytes have room on the other.
-fn interest(stream: &Stream, out: &Direction, input: &Direction) -> Interest {
+pub(crate) fn interest(stream: &Stream, out: &Direction, input: &Direction) -> Interest {
     let to_write = !out.waiting.is_empty() || stream.wants_write();
     match (to_write, input.waiting.len() < DIRECTION_BYTES_MAX && !input.ended) {
         (false, _) => Interest::Read,
@@ -417,7 +439,7 @@ fn interest(stream: &Stream, out: &Direction, input: &Direction) -> Interest {
     }
 }
 
-fn send(stream: &mut Stream, direction: &mut Direction) -> io::Result<()> {
+pub(crate) fn send(stream: &mut Stream, direction: &mut Direction) -> io::Result<()> {
     if direction.waiting.is_empty() {
         return stream.flush();
     }
@@ -431,7 +453,7 @@ fn send(stream: &mut Stream, direction: &mut Direction) -> io::Result<()> {
     }
 }
 
-fn receive<'a>(
+pub(crate) fn receive<'a>(
     stream: &mut Stream,
     buffer: &'a mut [u8],
     direction: &mut Direction,
@@ -492,12 +514,15 @@ mod tests {
 
     #[test]
     fn the_guard_stands_in_a_tunnel_too() {
-        let mut pass = Pass { requests: RequestDecoder::default(), reserved_db: 15 };
+        let mut pass = Pass::new(15);
         let mut out = Vec::new();
         assert_eq!(pass.pass(b"SUBSCRIBE c\r\nSEL", &mut out), Ok(()));
         assert_eq!(out, b"*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\nc\r\n");
-        let refusal = pass.pass(b"ECT 15\r\n", &mut out).expect_err("refused");
-        assert!(refusal.starts_with(b"-ERR scotfree"));
+        out.clear();
+        assert_eq!(pass.pass(b"ECT 15\r\nPING\r\n", &mut out), Ok(()));
+        let sent = String::from_utf8_lossy(&out).into_owned();
+        assert!(sent.contains("\r\nscotfree: database 15 holds") && sent.ends_with("PING\r\n"), "{sent}");
+        assert!(!sent.contains("SELECT"), "{sent}");
     }
 
     #[test]

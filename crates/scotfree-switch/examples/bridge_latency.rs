@@ -118,7 +118,7 @@ fn daemon(spin: &str) {
     let (control, server) = (address("10.77.0.9:51000"), address("10.77.0.2:51000"));
     let mut config = SwitchConfig::new(DeviceId(1), &["p0", "p1"], control, server, key);
     config.functions = vec![remedy_persist::MAKER];
-    config.spin = Nanos::from_micros(spin.parse().expect("a number"));
+    config.spin = scotfree_io::Spin::UpTo(Nanos::from_micros(spin.parse().expect("a number")));
     let daemon = Daemon::start(&config, Notices::to_stderr()).expect("the daemon starts");
     println!("ready");
     let handle = daemon.handle();

@@ -81,19 +81,17 @@ impl Looking {
     /// For how long to look now.
     pub fn time(&self) -> Nanos {
         match self {
-            Looking::Never => Nanos(0),
             Looking::UpTo { time, .. } => *time,
             Looking::WhileItPays(trial) if trial.is_on => LOOK_TIME,
-            Looking::WhileItPays(_) => Nanos(0),
+            Looking::Never | Looking::WhileItPays(_) => Nanos(0),
         }
     }
 
     /// A wait that ended `now` took so long in all; `in_vain`, if looking did not end it.
     pub fn learn(&mut self, waited: Nanos, in_vain: bool, now: Nanos) {
         match self {
-            Looking::Never => {}
             Looking::UpTo { time_max, time } if in_vain => *time = step(*time, *time_max, waited),
-            Looking::UpTo { .. } => {}
+            Looking::Never | Looking::UpTo { .. } => {}
             Looking::WhileItPays(trial) => trial.learn(waited, now),
         }
     }

@@ -33,6 +33,8 @@ pub(super) enum Nature {
     Hello(u8),
     /// Lets go of a lane.
     Release,
+    /// Would the server queue the command?
+    Ask,
     /// Answered with the description.
     Describe,
     /// Bytes of a large request, to be kept.
@@ -159,6 +161,11 @@ impl Item {
         self.request.all(&self.payload).any(|args| args.is(0, "CONFIG") && args.is(1, "SET"))
     }
 
+    /// Whether one of the commands runs a script, which may take any time.
+    pub fn runs_script(&self) -> bool {
+        self.request.all(&self.payload).any(runs_script)
+    }
+
     /// Whether the server may refuse a command because its memory is used up.
     pub fn may_grow(&self, command: usize) -> bool {
         let args = self.request.args(&self.payload, command);
@@ -203,6 +210,9 @@ pub(super) fn judge(
     if head.flags.has(RequestFlags::DESCRIBE) {
         return Nature::Describe;
     }
+    if head.flags.has(RequestFlags::ASK) {
+        return judge_ask(description, kind, request, payload);
+    }
     let mut places = (0..request.len().max(1)).map(|command| request.part(command));
     if let Some(text) = places.find_map(|part| closed_database(description, part)) {
         return refused(&text);
@@ -233,6 +243,27 @@ pub(super) fn judge(
         return judge_pack(description, kind, request, payload);
     }
     judge_one(description, kind, request.args(payload, 0), head.flags)
+}
+
+/// What is asked about must be what MULTI only queues.
+fn judge_ask(
+    description: &Description,
+    kind: RequestKind,
+    request: &RequestPayload,
+    payload: &[u8],
+) -> Nature {
+    let is_queued = |args: Args<'_>| {
+        let runs = ["EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"].iter().any(|name| args.is(0, name));
+        !runs
+            && guard::refusal(args, description.reserved_db).is_none()
+            && known(description, args).is_some()
+            && classify(args).in_transaction.is_some()
+    };
+    if kind == RequestKind::Read && request.len() == 1 && is_queued(request.args(payload, 0)) {
+        Nature::Ask
+    } else {
+        refused("ERR scotfree: it can only be asked whether one command that MULTI queues would be queued")
+    }
 }
 
 /// Why nothing is done in a part's database.
@@ -270,6 +301,8 @@ fn judge_one(description: &Description, kind: RequestKind, args: Args<'_>, flags
     match class {
         Class::Control => lane_command(args, flags),
         Class::Tunnel => refused("ERR scotfree: a command that blocks or streams came as a request"),
+        // A script is what others must not wait behind: see `Back::take_batch`.
+        Class::Read if kind == RequestKind::Read && runs_script(args) => Nature::Batched { alone: false },
         Class::Read if kind == RequestKind::Read => Nature::Direct { inert: false },
         _ if info.flags.has(Flags::NO_MULTI) => Nature::Solo,
         Class::Early | Class::Covered | Class::Bypass | Class::Read => Nature::Batched { alone: false },
@@ -310,6 +343,11 @@ fn known(description: &Description, args: Args<'_>) -> Option<CommandInfo> {
     arity_admits(info.arity, args.len()).then_some(info)
 }
 
+fn runs_script(args: Args<'_>) -> bool {
+    let names = ["EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO"];
+    names.iter().any(|name| args.is(0, name))
+}
+
 fn may_write(args: Args<'_>, in_transaction: bool) -> bool {
     let verdict = classify(args);
     let class = if in_transaction { verdict.in_transaction.unwrap_or(Class::Bypass) } else { verdict.class };
@@ -347,6 +385,7 @@ mod tests {
         assert_eq!(nature(RequestKind::Bypass, none, &["SETEX k"]), Nature::Direct { inert: true });
         assert_eq!(nature(RequestKind::Read, none, &["GET k"]), Nature::Direct { inert: false });
         assert_eq!(nature(RequestKind::Bypass, none, &["SAVE"]), Nature::Solo);
+        assert_eq!(nature(RequestKind::Read, none, &["EVAL_RO x 0"]), Nature::Batched { alone: false });
         assert_eq!(nature(RequestKind::Read, none, &["HELLO 3"]), Nature::Hello(3));
         let transaction = RequestFlags::TRANSACTION;
         assert_eq!(nature(RequestKind::Read, transaction, &["GET k"]), Nature::Batched { alone: false });
@@ -355,6 +394,7 @@ mod tests {
             nature(RequestKind::Update, transaction, &["BLPOP k 0"]),
             Nature::Batched { alone: false }
         );
+        assert_eq!(nature(RequestKind::Read, RequestFlags::ASK, &["SET k v"]), Nature::Ask);
         let private = RequestFlags::PRIVATE;
         assert_eq!(nature(RequestKind::Read, private, &["WATCH k"]), Nature::OnLane(LaneCommand::Watch));
         assert_eq!(nature(RequestKind::Read, private.with(RequestFlags::RELEASE), &[]), Nature::Release);
@@ -380,6 +420,11 @@ mod tests {
             (RequestKind::Update, RequestFlags::TRANSACTION, "SELECT 15"),
             (RequestKind::Read, RequestFlags::TRANSACTION, "MONITOR"),
             (RequestKind::Read, RequestFlags::TRANSACTION, "HELLO 3"),
+            (RequestKind::Read, RequestFlags::ASK, "EXEC"),
+            (RequestKind::Read, RequestFlags::ASK, "DISCARD"),
+            (RequestKind::Read, RequestFlags::ASK, "MONITOR"),
+            (RequestKind::Read, RequestFlags::ASK, "SELECT 15"),
+            (RequestKind::Update, RequestFlags::ASK, "SET k v"),
         ] {
             assert!(matches!(nature(kind, flags, &[line]), Nature::Refused(..)), "{line}");
         }

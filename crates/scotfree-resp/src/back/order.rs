@@ -94,8 +94,11 @@ impl Back {
                 self.answer_here(now, events);
                 true
             }
+            Nature::Ask => self.move_aside(),
             Nature::Release => self.release(events),
             _ if self.is_applied(head) => self.refuse_applied(events),
+            // A server keeps what it has answered on a connection while that one's script runs.
+            Nature::Batched { .. } if head.runs_script() && !self.direct.is_empty() => false,
             Nature::Direct { .. } | Nature::Hello(_) | Nature::OnLane(_) => self.send_direct(events),
             Nature::Solo | Nature::Bare => self.send_solo(events),
             Nature::Batched { .. } | Nature::Record(_) | Nature::Delete | Nature::Flush => {
@@ -168,7 +171,7 @@ impl Back {
 
     /// What clients are told of the server now.
     pub fn describe(&self, now: Nanos) -> Description {
-        let early_allowed = self.health.obstacle.is_empty();
+        let early_allowed = self.health.is_well();
         let time_ms = self.server_time_ms(now);
         Description { time_ms, early_allowed, ..self.description.clone() }
     }
@@ -239,6 +242,7 @@ impl Back {
             self.stability.set_method(self.cautious_method.clone());
             self.health.next_at = Nanos(0);
             self.health.is_fresh = false;
+            self.health.is_in_doubt = true;
         }
         let Some(lane) = self.lanes.get_mut(&id) else { return false };
         self.counters.batches += 1;
@@ -270,6 +274,8 @@ impl Back {
         let mut bytes = 0;
         // One transaction speaks one version of the protocol.
         let mut resp = None;
+        // Whether there is a read among them, and a script.
+        let mut shared = (false, false);
         while let Some(item) = self.queue.front() {
             let fits = items.first().is_none_or(|first| {
                 items.len() < self.config.batch_items_max
@@ -281,6 +287,14 @@ impl Back {
             if !fits || !items.is_empty() && self.is_applied(item) {
                 break;
             }
+            // A script may take too long: a read that shares its transaction would be answered only then.
+            let is_read = item.ticket.is_some() && !item.writes;
+            let is_script = item.runs_script();
+            let (has_read, has_script) = shared;
+            if !items.is_empty() && (is_script && has_read || is_read && has_script) {
+                break;
+            }
+            shared = (has_read || is_read, has_script || is_script);
             bytes += item.payload.len();
             resp = resp.or(item.ticket.map(|_| item.request.head.resp()));
             items.extend(self.queue.pop_front());

@@ -67,6 +67,10 @@ impl Back {
             Expected::Exec => self.on_exec(now, reply, events),
             Expected::Direct => self.on_direct(id, now, reply, events),
             Expected::Step => self.on_step(id, now, reply, events),
+            Expected::Aside => {
+                self.on_aside(reply, events);
+                Ok(())
+            }
             Expected::Recovery => {
                 self.on_recovery(reply, events);
                 self.pump(now, events);
@@ -179,6 +183,7 @@ impl Back {
 
     fn on_exec(&mut self, now: Nanos, reply: &[u8], events: &mut BackEvents) -> Result<(), String> {
         let Some(batch) = self.batch.take() else { return Err("EXEC answered twice".to_owned()) };
+        self.health.busy = None;
         match batch.settle(reply) {
             Ok(Outcome::Done(done)) => self.on_done(&batch, &done, events),
             Ok(Outcome::Unwatched) => self.on_unwatched(batch, reply, events),
@@ -277,10 +282,9 @@ impl Back {
         let error = refusal.or(marker_refusal.map(|_| no_permission(&self.config.marker_key)));
         let error = error.unwrap_or_else(|| because(reason));
         if item.is_transaction() {
-            let text: &[u8] = b"-EXECABORT Transaction discarded because of previous errors.\r\n";
-            let text = if reason.starts_with(b"-EXECABORT") { reason } else { text };
+            let text = abort_text(&error, reason);
             self.consume(&item);
-            self.reply(&item, text, ResponseFlags::NONE, events);
+            self.reply(&item, &text, ResponseFlags::NONE, events);
         } else if error.starts_with(b"-OOM") && !item.open_commands().any(|command| item.may_grow(command)) {
             self.counters.bare += 1;
             self.queue.push_front(Item { nature: Nature::Bare, ..item });
@@ -497,8 +501,8 @@ impl Back {
         }
     }
 
-    fn with_word_of_early(&self, flags: ResponseFlags) -> ResponseFlags {
-        flags.with_if(self.health.obstacle.is_empty(), ResponseFlags::EARLY_ALLOWED)
+    pub(super) fn with_word_of_early(&self, flags: ResponseFlags) -> ResponseFlags {
+        flags.with_if(self.health.is_well(), ResponseFlags::EARLY_ALLOWED)
     }
 
     /// Gives a response out, or keeps it until it can be.
@@ -515,7 +519,7 @@ impl Back {
     }
 
     /// Writes a reply, or the first part of one that is too large.
-    fn write_reply(
+    pub(super) fn write_reply(
         &mut self,
         item: &Item,
         ticket: u64,
@@ -579,7 +583,21 @@ fn too_large(reply: &[u8], bytes_max: usize) -> String {
     format!("ERR scotfree: the reply has {} bytes, which is over parts_bytes_max = {bytes_max}", reply.len())
 }
 
-fn push_reply(ticket: u64, failed: bool, response: &[u8], events: &mut BackEvents) {
+/// What EXEC is answered whose transaction the server has refused to us: clients were told QUEUED, so the server's
+/// state is said as Redis says it at EXEC.
+fn abort_text(error: &[u8], reason: &[u8]) -> Vec<u8> {
+    let of_state = ["-OOM", "-MISCONF", "-NOREPLICAS", "-READONLY", "-MASTERDOWN", "-LOADING", "-BUSY"];
+    let text = line(error);
+    if of_state.iter().any(|code| error.starts_with(code.as_bytes())) {
+        error_reply(&format!("EXECABORT Transaction discarded because of: {text}"))
+    } else if reason.starts_with(b"-EXECABORT") {
+        reason.to_vec()
+    } else {
+        b"-EXECABORT Transaction discarded because of previous errors.\r\n".to_vec()
+    }
+}
+
+pub(super) fn push_reply(ticket: u64, failed: bool, response: &[u8], events: &mut BackEvents) {
     let start = events.bytes.len();
     events.bytes.extend_from_slice(response);
     events.push(BackEvent::Reply { ticket, failed, response: start..events.bytes.len() });

@@ -240,6 +240,7 @@ impl Start {
             early_allowed: true,
             writes_refused: None,
             packs: true,
+            asks: true,
             devices: config.devices,
             commands: commands(&replies[2]),
             ..Description::default()

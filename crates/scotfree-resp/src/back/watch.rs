@@ -83,12 +83,15 @@ impl Back {
     pub(super) fn check_health_if_due(&mut self, now: Nanos) {
         let due = matches!(self.phase, Phase::Running)
             && self.health.replies.is_none()
+            && !self.aside.is_in_multi()
             && now >= self.health.next_at;
         let Some(lane) = self.control.filter(|_| due).and_then(|id| self.lanes.get_mut(&id)) else { return };
         if lane.state != LaneState::Ready {
             return;
         }
         self.health.replies = Some(0);
+        self.health.is_spoiled = false;
+        self.health.batches = self.counters.batches;
         let configures = |batch: &Batch| batch.items.iter().any(Item::configures);
         self.health.is_fresh = !self.batch.as_ref().is_some_and(configures);
         self.health.settings = Settings::default();
@@ -107,6 +110,13 @@ impl Back {
         if is_error(reply) {
             self.health.error.get_or_insert_with(|| reply.to_vec());
         }
+        if reply.starts_with(b"-BUSY ") {
+            self.health.is_spoiled = true;
+            // A later transaction may be none that takes long.
+            if self.batch.is_some() && self.health.batches == self.counters.batches {
+                self.health.busy = Some(reply.to_vec());
+            }
+        }
         match count {
             0 => self.health.info = Info::parse(reply),
             1 if !is_error(reply) => {
@@ -121,7 +131,12 @@ impl Back {
             self.health.replies = None;
             let pause = if self.health.is_fresh { self.config.health_interval } else { Nanos(0) };
             self.health.next_at = now.plus(pause);
-            match self.health.error.take() {
+            let error = self.health.error.take();
+            if self.health.is_spoiled {
+                error.into_iter().for_each(|error| self.on_unknown_health(&error, events));
+                return self.pass_by(events);
+            }
+            match error {
                 None => self.judge_health(now, events),
                 Some(error) => self.on_unknown_health(&error, events),
             }
@@ -172,6 +187,7 @@ impl Back {
         let info = std::mem::take(&mut self.health.info);
         let method = Method::of(&info, &self.health.settings, self.config.same_host);
         self.judge_writes(&info, &method, events);
+        self.health.is_in_doubt &= !self.health.is_fresh;
         let knows = self.health.is_fresh && self.description.writes_refused.is_none();
         self.stability.set_method(if knows { method } else { self.cautious_method.clone() });
         self.place.may_expire = self.expiry_seen || info.has_expiring_keys(self.place.db);

@@ -2,12 +2,13 @@
 //!
 //! Invariant: they answer what Redis answers, and the server hears of them only where it has to.
 
+use super::clients::Question;
 use super::pending::Hook;
 use super::{ClientFront, FrontAction, FrontRequest, ReplyMode, State};
 use crate::classes::lookup;
 use crate::codec::{elements, is_error, parse_integer, write_bulk, write_command, Args, Command};
 use crate::guard;
-use crate::payload::RequestFlags;
+use crate::payload::{RequestFlags, RequestKind};
 
 /// What HELLO asks for besides AUTH.
 #[derive(Debug, Clone, Default)]
@@ -44,6 +45,7 @@ impl ClientFront {
             b"client|setinfo" => self.client_setinfo(args),
             b"client|id" => self.answer(format!(":{}\r\n", self.identity.id).as_bytes()),
             b"client|info" => self.client_info(now_ms, args, actions),
+            b"client|list" | b"client|kill" | b"client|unblock" => self.clients(name, args, actions),
             b"client|getredir"
             | b"client|trackinginfo"
             | b"client|no-evict"
@@ -59,6 +61,7 @@ impl ClientFront {
     /// What a reply means for the connection; true if it is not (yet) the client's answer.
     pub(super) fn run_hook(
         &mut self,
+        now_ms: i64,
         id: u64,
         hook: Hook,
         reply: &[u8],
@@ -66,6 +69,11 @@ impl ClientFront {
     ) -> bool {
         match hook {
             Hook::None | Hook::Hello | Hook::ClientInfo(_) | Hook::Tunnel(_) => return false,
+            Hook::Clients(_) if is_error(reply) => return false,
+            Hook::Clients(question) => {
+                actions.push(FrontAction::Clients { id, question, list: reply.to_vec() });
+                return true;
+            }
             Hook::Auth { user, credentials } => self.authenticated(user, credentials, reply),
             Hook::HelloAuth { user, credentials, hello } => {
                 self.authenticated(user, credentials, reply);
@@ -77,6 +85,11 @@ impl ClientFront {
                 }
             }
             Hook::Exec { selects } => self.executed(&selects, reply),
+            Hook::Queue(queued) => self.asked_to_queue(&queued, reply),
+            Hook::AskExec(transaction) => {
+                self.asked_to_exec(now_ms, id, &transaction, reply, actions);
+                return true;
+            }
         }
         false
     }
@@ -244,9 +257,29 @@ impl ClientFront {
 
     /// The server describes a connection of our own to it; what is the client's is put in its place.
     fn client_info(&mut self, now_ms: i64, args: Args<'_>, actions: &mut Vec<FrontAction>) {
-        let state = &self.state;
-        let facts = self.identity.facts(now_ms, &state.client_name, state.db, state.resp);
-        self.on_own_connection(args, Hook::ClientInfo(facts), actions);
+        let mut facts = self.facts();
+        facts.heard_ms = now_ms;
+        facts.command = b"client|info".to_vec();
+        let mut words = facts.plain_words(now_ms);
+        words.push(("qbuf", asked_bytes(args)));
+        self.on_own_connection(args, Hook::ClientInfo(words), actions);
+    }
+
+    /// A question about the clients. Who they are is known here, how the server describes clients is known there.
+    fn clients(&mut self, name: &[u8], args: Args<'_>, actions: &mut Vec<FrontAction>) {
+        let question = match Question::parse(name, args, &self.description.version) {
+            Ok(question) => question,
+            Err(text) => return self.answer_error(&text),
+        };
+        self.state.last_command = "CLIENT LIST";
+        if question.needs_list() {
+            let list = Command::new(["CLIENT", "LIST"]);
+            let request = self.request_of(RequestKind::Read, None, list.args());
+            self.send(request, Hook::Clients(question), actions);
+        } else {
+            let id = self.pending.expect(Hook::None);
+            actions.push(FrontAction::Clients { id, question, list: Vec::new() });
+        }
     }
 
     /// The library's name would be that of our own connection's, so it stays here.
@@ -262,6 +295,13 @@ impl ClientFront {
             ));
         }
     }
+}
+
+/// How many bytes a command takes as it is sent.
+fn asked_bytes(args: Args<'_>) -> Vec<u8> {
+    let mut sent = Vec::new();
+    write_command(&mut sent, args);
+    sent.len().to_string().into_bytes()
 }
 
 const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";

@@ -21,7 +21,7 @@ pub struct Identity {
 }
 
 /// What is true of the client's connection: fields of CLIENT INFO by name.
-pub(super) type Facts = Vec<(&'static str, Vec<u8>)>;
+pub(super) type Words = Vec<(&'static str, Vec<u8>)>;
 
 impl Identity {
     /// A connection by its number in its session and its ID.
@@ -34,31 +34,24 @@ impl Identity {
         self.begun_ms.get_or_insert(now_ms);
     }
 
-    pub(super) fn facts(&self, now_ms: i64, name: &[u8], db: u16, resp: u8) -> Facts {
-        let age_ms = now_ms.saturating_sub(self.begun_ms.unwrap_or(now_ms)).max(0);
-        let text = |value: &dyn ToString| value.to_string().into_bytes();
-        vec![
-            ("id", text(&self.id)),
-            ("addr", text(&self.address)),
-            ("laddr", text(&self.listener)),
-            ("name", name.to_vec()),
-            ("age", text(&(age_ms / 1_000))),
-            ("idle", text(&0)),
-            // Ours to the server may be a unix socket; the client's is none.
-            ("flags", text(&"N")),
-            ("db", text(&db)),
-            ("resp", text(&resp)),
-        ]
+    /// When the first bytes came, in milliseconds.
+    pub(super) fn begun_ms(&self) -> Option<i64> {
+        self.begun_ms
     }
 
     /// The reply that the client gets in place of the server's, if it is another.
     pub(super) fn replace(&self, hook: &Hook, reply: &[u8]) -> Option<Vec<u8>> {
         match hook {
             Hook::Hello => hello_with(reply, self.id),
-            Hook::ClientInfo(facts) => info_with(reply, facts),
-            Hook::None | Hook::Auth { .. } | Hook::HelloAuth { .. } | Hook::Exec { .. } | Hook::Tunnel(_) => {
-                None
-            }
+            Hook::ClientInfo(words) => info_with(reply, words),
+            Hook::None
+            | Hook::Auth { .. }
+            | Hook::HelloAuth { .. }
+            | Hook::Exec { .. }
+            | Hook::Queue(_)
+            | Hook::Clients(_)
+            | Hook::AskExec(_)
+            | Hook::Tunnel(_) => None,
         }
     }
 }
@@ -72,7 +65,7 @@ fn hello_with(reply: &[u8], id: u64) -> Option<Vec<u8>> {
 }
 
 /// CLIENT INFO's reply, a bulk or verbatim string of "name=value" words, with other values.
-fn info_with(reply: &[u8], facts: &Facts) -> Option<Vec<u8>> {
+fn info_with(reply: &[u8], facts: &Words) -> Option<Vec<u8>> {
     let kind = *reply.first().filter(|kind| matches!(kind, b'$' | b'='))?;
     let start = reply.iter().position(|byte| *byte == b'\n')? + 1;
     let body = reply.get(start..)?.strip_suffix(b"\r\n")?;
@@ -84,7 +77,7 @@ fn info_with(reply: &[u8], facts: &Facts) -> Option<Vec<u8>> {
     Some(out)
 }
 
-fn word_with(word: &[u8], facts: &Facts) -> Vec<u8> {
+pub(super) fn word_with(word: &[u8], facts: &Words) -> Vec<u8> {
     let Some(equals) = word.iter().position(|byte| *byte == b'=') else { return word.to_vec() };
     let (name, value) = word.split_at(equals);
     let known = facts.iter().find(|(known, _)| known.as_bytes() == name);
@@ -96,14 +89,22 @@ fn word_with(word: &[u8], facts: &Facts) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::clients::Facts;
     use super::*;
 
     #[test]
     fn the_clients_facts_take_the_place_of_ours() {
-        let mut identity = Identity::new(1, 77);
-        identity.address = "10.0.0.1:5".to_owned();
-        identity.begin(1_000);
-        let facts = identity.facts(4_500, b"joe", 3, 3);
+        let facts = Facts {
+            id: 77,
+            address: "10.0.0.1:5".to_owned(),
+            begun_ms: 1_000,
+            name: b"joe".to_vec(),
+            db: 3,
+            resp: 3,
+            command: b"client|info".to_vec(),
+            ..Facts::default()
+        };
+        let facts = facts.plain_words(4_500);
         let line = "id=5 addr=/s:0 name=scotfree age=9 flags=U db=15 cmd=client|info resp=2\n";
         let expected = "id=77 addr=10.0.0.1:5 name=joe age=3 flags=N db=3 cmd=client|info resp=3\n";
         let reply = |kind: char, prefix: &str, line: &str| {

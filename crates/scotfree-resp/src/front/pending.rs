@@ -18,10 +18,16 @@ pub(super) enum Hook {
     HelloAuth { user: bool, credentials: Command, hello: super::control::Hello },
     /// EXEC of a transaction with SELECT inside: where each stands, and what it selects.
     Exec { selects: Vec<(usize, u16)> },
+    /// A command inside MULTI that the server was asked about: it is queued if the server would.
+    Queue(super::transaction::Queued),
+    /// EXEC that the server was asked about: the transaction is sent if the server would take it.
+    AskExec(super::transaction::Transaction),
     /// HELLO: the reply names the connection.
     Hello,
     /// CLIENT INFO: the reply describes the connection.
-    ClientInfo(super::identity::Facts),
+    ClientInfo(super::identity::Words),
+    /// CLIENT LIST at the server, for a question about the clients here.
+    Clients(super::clients::Question),
     /// No reply: the connection becomes a tunnel when this is first. All but the last command are answered.
     Tunnel(Vec<Command>),
 }
@@ -33,6 +39,7 @@ struct Entry {
     parts: Vec<u8>,
     wanted: bool,
     close: bool,
+    is_script: bool,
     hook: Hook,
 }
 
@@ -41,6 +48,8 @@ struct Entry {
 pub(super) struct Pending {
     first_id: u64,
     entries: VecDeque<Entry>,
+    /// How many of them are scripts without a reply.
+    scripts: usize,
     /// The replies of the present command are not wanted.
     pub suppress: bool,
 }
@@ -48,7 +57,7 @@ pub(super) struct Pending {
 impl Default for Pending {
     fn default() -> Self {
         // 0 names nobody.
-        Pending { first_id: 1, entries: VecDeque::new(), suppress: false }
+        Pending { first_id: 1, entries: VecDeque::new(), scripts: 0, suppress: false }
     }
 }
 
@@ -68,6 +77,7 @@ impl Pending {
             parts: Vec::new(),
             wanted: !self.suppress,
             close: false,
+            is_script: false,
             hook,
         });
         self.first_id + self.entries.len() as u64 - 1
@@ -82,9 +92,23 @@ impl Pending {
                 parts: Vec::new(),
                 wanted: true,
                 close: false,
+                is_script: false,
                 hook: Hook::None,
             });
         }
+    }
+
+    /// What is waited for is a script.
+    pub fn mark_script(&mut self, id: u64) {
+        if let Some(entry) = self.entry(id) {
+            entry.is_script = true;
+            self.scripts += 1;
+        }
+    }
+
+    /// How many scripts are waited for.
+    pub fn scripts(&self) -> usize {
+        self.scripts
     }
 
     /// A reply is known now. A second one, or one for nobody, is dropped.
@@ -92,6 +116,8 @@ impl Pending {
         if let Some(entry) = self.entry(id).filter(|entry| entry.reply.is_none()) {
             entry.reply = Some(reply.to_vec());
             entry.close = close;
+            let was_script = std::mem::take(&mut entry.is_script);
+            self.scripts -= usize::from(was_script);
         }
     }
 
@@ -110,10 +136,12 @@ impl Pending {
         Some(whole)
     }
 
-    pub fn set_hook(&mut self, id: u64, hook: Hook) {
+    /// Sets what else happens when a reply is known; returns its name.
+    pub fn set_hook(&mut self, id: u64, hook: Hook) -> u64 {
         if let Some(entry) = self.entry(id) {
             entry.hook = hook;
         }
+        id
     }
 
     pub fn take_hook(&mut self, id: u64) -> Hook {
@@ -150,6 +178,7 @@ impl Pending {
     pub fn clear(&mut self) {
         self.first_id += self.entries.len() as u64;
         self.entries.clear();
+        self.scripts = 0;
     }
 
     fn entry(&mut self, id: u64) -> Option<&mut Entry> {

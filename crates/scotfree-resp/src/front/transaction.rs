@@ -4,8 +4,8 @@
 //! then refuses the whole. A transaction's class is the most careful one among its commands.
 
 use super::{ClientFront, FrontAction, FrontRequest, Hook};
-use crate::classes::{classify, first_key, key_hash, Class, Flags};
-use crate::codec::{parse_integer, write_command, Args, Command};
+use crate::classes::{classify, first_key, key_hash, lookup, Class, Flags};
+use crate::codec::{error_reply, is_error, parse_integer, write_command, Args, Command};
 use crate::description::CommandInfo;
 use crate::expiry::{make_absolute, Expiry};
 use crate::guard;
@@ -26,6 +26,11 @@ pub(super) struct Transaction {
 }
 
 impl Transaction {
+    /// How many commands it has.
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+
     /// How many bytes its commands take.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -50,6 +55,27 @@ impl Transaction {
         self.commands.push(args.into());
     }
 
+    /// Whether one of its commands may be refused where memory is used up.
+    fn grows(&self) -> bool {
+        let mut rows = self.commands.iter().map(|command| lookup(command.args()));
+        rows.any(|row| row.is_none_or(|row| row.flags.has(Flags::DENYOOM)))
+    }
+
+    /// Whether one of its commands runs a script.
+    fn runs_script(&self) -> bool {
+        let methods = self.commands.iter().filter_map(|command| lookup(command.args()));
+        methods.into_iter().any(|row| super::is_script(&row.command))
+    }
+
+    /// One of its commands that the server would refuse if it refused any.
+    fn most_refusable(&self) -> Command {
+        let with = |flag| {
+            let mut commands = self.commands.iter().map(Command::args);
+            commands.find(|args| lookup(*args).is_some_and(|row| row.flags.has(flag)))
+        };
+        with(Flags::DENYOOM).or_else(|| with(Flags::WRITE)).map_or_else(|| Command::new(["PING"]), like)
+    }
+
     /// Where a SELECT stands, and what it selects.
     fn selects(&self) -> Vec<(usize, u16)> {
         let commands = self.commands.iter().enumerate();
@@ -62,6 +88,32 @@ impl Transaction {
     }
 }
 
+/// A command that waits for the server's word before it is queued.
+#[derive(Debug)]
+pub(super) struct Queued {
+    class: Class,
+    command: Command,
+}
+
+/// The largest command that is sent to ask about it; the server is asked about a larger one by one like it.
+const ASKED_BYTES_MAX: usize = 4 << 10;
+
+/// What the server judges like a command when it queues: by its properties alone.
+fn like(command: Args<'_>) -> Command {
+    let bytes: usize = command.iter().map(<[u8]>::len).sum();
+    if bytes <= ASKED_BYTES_MAX {
+        return command.into();
+    }
+    let flags = lookup(command).map_or(Flags::default(), |row| row.flags);
+    if flags.has(Flags::DENYOOM) {
+        Command::new(["SET", "k", "v"])
+    } else if flags.has(Flags::WRITE) {
+        Command::new(["DEL", "k"])
+    } else {
+        Command::new(["GET", "k"])
+    }
+}
+
 /// The class of a command inside MULTI; none if it is refused there. What makes the connection a stream takes
 /// the whole transaction with it.
 fn class_inside(args: Args<'_>) -> Option<Class> {
@@ -71,16 +123,76 @@ fn class_inside(args: Args<'_>) -> Option<Class> {
 
 impl ClientFront {
     /// A command inside MULTI.
-    pub(super) fn queue(&mut self, name: &[u8], info: CommandInfo, args: Args<'_>) {
+    pub(super) fn queue(
+        &mut self,
+        name: &[u8],
+        info: CommandInfo,
+        args: Args<'_>,
+        actions: &mut Vec<FrontAction>,
+    ) {
         let refusal = self.queue_refusal(name, info, args);
+        let asks = self.must_ask();
         let Some(transaction) = &mut self.state.transaction else { return };
+        let class = class_inside(args).unwrap_or(Class::Bypass);
         if let Some(text) = refusal {
             transaction.spoil();
             self.answer_error(&text);
+        } else if asks && class != Class::Tunnel {
+            self.ask(&like(args), Hook::Queue(Queued { class, command: args.into() }), actions);
         } else {
-            transaction.push(class_inside(args).unwrap_or(Class::Bypass), args);
+            transaction.push(class, args);
             self.answer(b"+QUEUED\r\n");
         }
+    }
+
+    /// Whether the server may be in a state in which it refuses what it queues otherwise: its memory is used up or
+    /// nearly so, its settings are being changed, it cannot write its files, a script may keep it busy. The server
+    /// then has the word on each command, as if it queued it; else all that it judges is known here.
+    fn must_ask(&self) -> bool {
+        let scripts_run = self.state.scripts_run || self.pending.scripts() > 0;
+        self.description.asks && (scripts_run || !self.state.early_allowed)
+    }
+
+    fn ask(&mut self, command: &Command, hook: Hook, actions: &mut Vec<FrontAction>) {
+        let mut payload = self.begin_payload(RequestFlags::ASK);
+        write_command(&mut payload, command.args());
+        self.state.stalled = self.send(FrontRequest::read("MULTI", payload), hook, actions);
+    }
+
+    pub(super) fn asked_to_queue(&mut self, queued: &Queued, reply: &[u8]) {
+        self.state.stalled = false;
+        let Some(transaction) = &mut self.state.transaction else { return };
+        if is_error(reply) {
+            transaction.spoil();
+        } else {
+            transaction.push(queued.class, queued.command.args());
+        }
+    }
+
+    /// True if the transaction was sent, whose reply is the answer, or answered.
+    pub(super) fn asked_to_exec(
+        &mut self,
+        now_ms: i64,
+        id: u64,
+        transaction: &Transaction,
+        reply: &[u8],
+        actions: &mut Vec<FrontAction>,
+    ) {
+        self.state.stalled = false;
+        // Redis lets EXEC through where it queues nothing, if nothing that was queued takes memory.
+        let may_pass = reply.starts_with(b"-OOM") && !transaction.grows();
+        if !is_error(reply) || may_pass {
+            return self.settle(now_ms, Some(id), transaction, actions);
+        }
+        let error = String::from_utf8_lossy(reply.get(1..).unwrap_or_default()).into_owned();
+        self.abort(Some(id), error.trim_end(), actions);
+    }
+
+    /// EXEC executes nothing, because of an error.
+    fn abort(&mut self, at: Option<u64>, error: &str, actions: &mut Vec<FrontAction>) {
+        self.unwatch(actions);
+        let text = format!("EXECABORT Transaction discarded because of: {error}");
+        self.answer_at(at, &error_reply(&text));
     }
 
     fn queue_refusal(&mut self, name: &[u8], info: CommandInfo, args: Args<'_>) -> Option<String> {
@@ -139,23 +251,44 @@ impl ClientFront {
             self.answer(b"-ERR EXEC without MULTI\r\n");
             return;
         };
-        let refusal = self.refusal_of_writes().filter(|_| transaction.writes);
-        if transaction.spoiled {
-            self.unwatch(actions);
-            self.answer(b"-EXECABORT Transaction discarded because of previous errors.\r\n");
-        } else if let Some(text) = refusal {
-            self.unwatch(actions);
-            self.answer_error(&format!("EXECABORT Transaction discarded because of: {text}"));
-        } else if transaction.tunnels {
+        if self.must_ask() && !transaction.tunnels {
+            let command = transaction.most_refusable();
+            self.ask(&command, Hook::AskExec(transaction), actions);
+        } else if transaction.tunnels && !transaction.spoiled {
             self.tunnel_from(transaction.whole());
-        } else if transaction.commands.is_empty() && !self.state.watching {
-            self.answer(b"*0\r\n");
         } else {
-            self.send_transaction(now_ms, &transaction, actions);
+            self.settle(now_ms, None, &transaction, actions);
         }
     }
 
-    fn send_transaction(&mut self, now_ms: i64, transaction: &Transaction, actions: &mut Vec<FrontAction>) {
+    /// Sends a transaction, or says why not; `at` the place of the reply, if it has one.
+    fn settle(
+        &mut self,
+        now_ms: i64,
+        at: Option<u64>,
+        transaction: &Transaction,
+        actions: &mut Vec<FrontAction>,
+    ) {
+        let refusal = self.refusal_of_writes().filter(|_| transaction.writes);
+        if transaction.spoiled {
+            self.unwatch(actions);
+            self.answer_at(at, b"-EXECABORT Transaction discarded because of previous errors.\r\n");
+        } else if let Some(text) = refusal {
+            self.abort(at, &text, actions);
+        } else if transaction.commands.is_empty() && !self.state.watching {
+            self.answer_at(at, b"*0\r\n");
+        } else {
+            self.send_transaction(now_ms, at, transaction, actions);
+        }
+    }
+
+    fn send_transaction(
+        &mut self,
+        now_ms: i64,
+        at: Option<u64>,
+        transaction: &Transaction,
+        actions: &mut Vec<FrontAction>,
+    ) {
         let watched = self.state.watching;
         let careful = transaction.bypass || watched || self.state.user;
         let kind = match (transaction.writes, careful) {
@@ -178,7 +311,10 @@ impl ClientFront {
         let hook = if must_wait { Hook::Exec { selects } } else { Hook::None };
         let request =
             FrontRequest { id: 0, kind, early: None, method: "EXEC", key_hash, shares: false, payload };
-        if self.send(request, hook, actions) {
+        if let Some(id) = self.send_at(at, request, hook, actions) {
+            if transaction.runs_script() {
+                self.pending.mark_script(id);
+            }
             self.state.watching = false;
             self.state.stalled = must_wait;
         } else {

@@ -10,6 +10,14 @@ use scotfree_wire::{emit, Flags, Header, Kind, ResponseTail, Tail, RESPONSE_BYTE
 use std::collections::BTreeSet;
 
 impl Server {
+    /// The reply to come of a read depends on nothing that was written: it says nothing of any data. Of a write this
+    /// is not believed.
+    pub fn on_independent(&mut self, ticket: u64) {
+        if let Some(flight) = self.in_flight.get_mut(&ticket).filter(|flight| !flight.kind.writes()) {
+            flight.hold_until = 0;
+        }
+    }
+
     /// The application has executed a request.
     pub fn on_executed(
         &mut self,

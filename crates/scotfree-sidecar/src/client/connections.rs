@@ -4,23 +4,21 @@
 
 use super::fronts::{Fronts, Peer, TunnelAsked, Wish};
 use super::sessions::ConnectionKey;
+use super::tunnels::{TunnelStart, TunnelWay, Tunnels};
 use super::ClientSidecarConfig;
-use crate::notices::Notices;
 use crate::seldom::Seldom;
 use crate::stream::Stream;
 use crate::tls::{TlsAcceptor, TlsStream};
-use crate::tunnel::{self, Ending, TunnelStart};
 use scotfree_core::Nanos;
 use scotfree_io::{now_monotonic, now_realtime, Event, Interest, Poller};
+use scotfree_resp::front::clients::{redirect_of, Outcome, Row};
 use scotfree_resp::front::ClientFront;
 use scotfree_rpc::metrics::MetricsText;
-use scotfree_rpc::{SharedKey, Upstream};
+use scotfree_rpc::Upstream;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
 
 const READ_BYTES: usize = 64 << 10;
 /// How many connections one turn accepts.
@@ -54,32 +52,33 @@ pub(super) struct Connections {
     /// Those that have to have made their handshake by a time, or are over; the first ones first.
     handshakes: VecDeque<(Nanos, ConnectionKey)>,
     handshakes_failed: u64,
-    tunnels: Arc<Tunnels>,
+    tunnels: Tunnels,
     tunnels_refused: u64,
     limits: Limits,
-    notices: Notices,
 }
 
 struct Limits {
     connections_max: usize,
     tunnels_max: usize,
-    tunnel: SocketAddr,
-    cluster_key: SharedKey,
-}
-
-struct Tunnels {
-    open: AtomicUsize,
-    ending: Ending,
 }
 
 impl Connections {
+    /// The server was lost, and is there again, at another address perhaps.
+    pub fn forget_ready_tunnels(&mut self) {
+        self.tunnels.forget_ready();
+    }
+
     /// None yet; the poller's keys of sockets begin at `first_key`.
     pub fn new(config: &ClientSidecarConfig, fronts: Fronts, first_key: u64) -> io::Result<Connections> {
-        let tunnels = Tunnels { open: AtomicUsize::new(0), ending: Ending::new()? };
+        let way = match &config.tunnels_to {
+            Some(redis) => TunnelWay::Server(redis.clone()),
+            None => TunnelWay::Sidecar(config.tunnel.unwrap_or(config.server), config.cluster_key.clone()),
+        };
+        let tunnels = Tunnels::new(way, fronts.reserved_db(), config.notices.clone(), first_key)?;
         Ok(Connections {
             fronts,
             sockets: BTreeMap::new(),
-            next_key: first_key,
+            next_key: first_key + 1,
             id_base: id_base(),
             buffer: vec![0; READ_BYTES],
             accepted: 0,
@@ -89,15 +88,9 @@ impl Connections {
             acceptors: config.listeners.iter().map(|listener| listener.tls.clone()).collect(),
             handshakes: VecDeque::new(),
             handshakes_failed: 0,
-            tunnels: Arc::new(tunnels),
+            tunnels,
             tunnels_refused: 0,
-            limits: Limits {
-                connections_max: config.connections_max,
-                tunnels_max: config.tunnels_max,
-                tunnel: config.tunnel.unwrap_or(config.server),
-                cluster_key: config.cluster_key.clone(),
-            },
-            notices: config.notices.clone(),
+            limits: Limits { connections_max: config.connections_max, tunnels_max: config.tunnels_max },
         })
     }
 
@@ -200,6 +193,9 @@ impl Connections {
 
     /// A connection's socket is ready.
     pub fn on_ready(&mut self, event: Event) {
+        if self.tunnels.on_ready(event) {
+            return;
+        }
         let key = ConnectionKey(event.key);
         self.fronts.touch(key);
         if event.readable || event.error {
@@ -249,8 +245,8 @@ impl Connections {
     /// Sends what the clients are to be told, and says what to watch. True if that made room for commands
     /// which had arrived: their requests are to be submitted.
     pub fn send(&mut self, poller: &Poller) -> bool {
+        let mut resumed = self.answer_questions();
         self.start_tunnels(poller);
-        let mut resumed = false;
         for key in self.fronts.take_touched() {
             self.fronts.count_input(key);
             let Some(socket) = self.sockets.get_mut(&key) else { continue };
@@ -275,6 +271,7 @@ impl Connections {
                 self.drop_connection(key);
             }
         }
+        self.tunnels.watch(poller);
         resumed | self.fronts.make_room(now_realtime())
     }
 
@@ -283,20 +280,26 @@ impl Connections {
         self.fronts.close(key);
     }
 
-    fn start_tunnels(&mut self, poller: &Poller) {
+    /// Lets connections become tunnels, whose first commands are sent at once.
+    pub fn start_tunnels(&mut self, poller: &Poller) {
         for asked in self.fronts.take_tunnels() {
-            let key = asked.key;
+            if let Some(id) = redirect_of(&asked.bytes) {
+                // What it names must be a connection to the server, too.
+                self.fronts.make_tunnel(id);
+                self.fronts.take_tunnels().into_iter().for_each(|other| self.start_tunnel(other, poller));
+            }
             self.start_tunnel(asked, poller);
-            self.drop_connection(key);
         }
     }
 
     fn start_tunnel(&mut self, asked: TunnelAsked, poller: &Poller) {
         let TunnelAsked { key, setup, setup_replies, bytes } = asked;
         let Some(mut socket) = self.sockets.remove(&key) else { return };
-        let replies = self.fronts.front_mut(key).map_or_else(Vec::new, |front| front.output().to_vec());
-        // Relaxed: only this thread adds, so the limit holds.
-        let open = self.tunnels.open.load(Ordering::Relaxed);
+        let front = self.fronts.front_mut(key);
+        let (replies, facts) =
+            front.map_or_else(Default::default, |front| (front.output().to_vec(), front.facts()));
+        self.fronts.close(key);
+        let open = self.tunnels.len();
         if open >= self.limits.tunnels_max {
             self.tunnels_refused += 1;
             let text = format!(
@@ -305,37 +308,70 @@ impl Connections {
             let _ = socket.stream.write(&[&replies, text.as_bytes()].concat());
             return;
         }
-        // The poller must not report a connection that a tunnel's thread has taken over.
+        // The poller's key stays; what it is watched for is the tunnel's affair.
         if socket.watched.is_some() {
             let _ = poller.remove(socket.stream.as_raw_fd());
         }
-        let (client, server) = (socket.stream, self.limits.tunnel);
-        let cluster_key = self.limits.cluster_key.get();
-        let start = TunnelStart { client, server, cluster_key, setup, setup_replies, bytes, replies };
-        let (tunnels, notices) = (Arc::clone(&self.tunnels), self.notices.clone());
-        tunnels.open.fetch_add(1, Ordering::Relaxed);
-        let spawned = tunnel::spawn(move || {
-            if let Err(error) = start.run(&tunnels.ending) {
-                notices.say(&format!("a tunnel ended: {error}"));
+        let server_key = self.next_key;
+        self.next_key += 1;
+        let client = socket.stream;
+        let start = TunnelStart { key, client, setup, setup_replies, bytes, replies, facts };
+        self.tunnels.start(start, server_key);
+    }
+
+    /// Answers questions about the clients; true if there were some, which may leave something to be submitted.
+    fn answer_questions(&mut self) -> bool {
+        let asked = self.fronts.take_questions();
+        for asked in &asked {
+            let rows: BTreeMap<ConnectionKey, Row> = self.rows();
+            let asker = rows.get(&asked.key).map_or(0, |row| row.facts.id);
+            let all: Vec<Row> = rows.values().cloned().collect();
+            let now = now_realtime();
+            let now_ms = self.fronts.server_time_ms(now);
+            let outcome = asked.question.answer(now_ms, asker, &asked.list, &all);
+            let hit = match &outcome {
+                Outcome::Reply(_, hit) => hit.clone(),
+                Outcome::Forward(_) => Vec::new(),
+            };
+            self.fronts.on_clients(now, asked, outcome, hit.contains(&asker));
+            let others = |row: &Row| row.facts.id != asker && hit.contains(&row.facts.id);
+            for (key, row) in rows.iter().filter(|(_, row)| others(row)) {
+                if row.is_tunnel {
+                    self.tunnels.end(*key, None);
+                } else {
+                    self.drop_connection(*key);
+                }
             }
-            tunnels.open.fetch_sub(1, Ordering::Relaxed);
-        });
-        if spawned.is_err() {
-            self.tunnels.open.fetch_sub(1, Ordering::Relaxed);
         }
+        !asked.is_empty()
+    }
+
+    /// All clients, by their keys, which grow with their numbers.
+    fn rows(&self) -> BTreeMap<ConnectionKey, Row> {
+        let plain = self.fronts.facts();
+        let plain = plain.map(|(key, facts)| (key, Row { facts, server_id: None, is_tunnel: false }));
+        let tunnels = self
+            .tunnels
+            .facts()
+            .map(|(key, facts, server_id)| (key, Row { facts: facts.clone(), server_id, is_tunnel: true }));
+        plain.chain(tunnels).collect()
+    }
+
+    /// Tunnels open now, that have ended, and that never came to the server.
+    pub fn tunnel_counts(&self) -> (u64, u64, u64) {
+        (self.tunnels.len() as u64, self.tunnels.ended, self.tunnels.failed)
     }
 
     /// Closes all connections and tunnels.
     pub fn close_all(&mut self) {
-        self.tunnels.ending.say();
+        self.tunnels.clear();
         self.sockets.clear();
         self.fronts.close_all();
     }
 
     pub fn write_metrics(&self, text: &mut MetricsText) {
         self.fronts.write_metrics(text);
-        // Relaxed: a gauge.
-        text.gauge("scotfree_tunnels_open", "Tunnels open now", self.tunnels.open.load(Ordering::Relaxed));
+        text.gauge("scotfree_tunnels_open", "Tunnels open now", self.tunnels.len());
         for (name, help, value) in [
             ("connections_total", "Client connections accepted", self.accepted),
             ("connections_refused_total", "Client connections turned away", self.refused),

@@ -17,8 +17,10 @@ use super::sessions::{Asker, ConnectionKey, Flight, Sessions};
 use super::{ClientSidecarConfig, Pacing};
 use crate::notices::Notices;
 use scotfree_core::Nanos;
+use scotfree_resp::front::clients::{Facts, Outcome, Question};
 use scotfree_resp::front::{ClientFront, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity};
 use scotfree_resp::payload::pack::{unpack, PackBuilder};
+use scotfree_resp::payload::{parse_response, ResponseFlags};
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{ClientEvent, SessionHandle, SharedKey, StartError, Upstream};
 use scotfree_session::ClosedReason;
@@ -52,6 +54,8 @@ struct Connection {
     waiting: VecDeque<FrontRequest>,
     /// What it holds of its client's requests, as counted last.
     held: usize,
+    /// How many of its scripts are under way, as counted last.
+    scripts: usize,
     /// The client sends nothing more.
     input_ended: bool,
     closing: bool,
@@ -85,6 +89,16 @@ pub(super) struct TunnelAsked {
     pub bytes: Vec<u8>,
 }
 
+/// A question about the clients.
+pub(super) struct ClientsAsked {
+    pub key: ConnectionKey,
+    /// The front's name for the command.
+    pub id: u64,
+    pub question: Question,
+    /// The server's own list.
+    pub list: Vec<u8>,
+}
+
 /// What a connection's socket is to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wish {
@@ -108,6 +122,7 @@ pub(super) struct Fronts {
     touched: BTreeSet<ConnectionKey>,
     closed: FrontCounters,
     tunnels_asked: Vec<TunnelAsked>,
+    questions: Vec<ClientsAsked>,
     /// What is still to be said of connections that are gone, and in which sessions.
     released: Vec<(SessionHandle, FrontRequest)>,
     input: InputBudget,
@@ -119,10 +134,15 @@ pub(super) struct Fronts {
     orphans: BTreeSet<ConnectionKey>,
     notices: Notices,
     reading: bool,
+    /// What the server said last of early answers, to whichever connection.
+    early_allowed: bool,
+    /// How many scripts are under way.
+    scripts: usize,
 }
 
 impl Fronts {
     pub fn new(config: &ClientSidecarConfig, told: Told, coverage: Coverage) -> Fronts {
+        let told_early = told.description.early_allowed;
         let front = |early| Arc::new(FrontConfig { early, ..config.front.clone() });
         Fronts {
             early_rules: EarlyRules::default(),
@@ -141,6 +161,7 @@ impl Fronts {
             touched: BTreeSet::new(),
             closed: FrontCounters::default(),
             tunnels_asked: Vec::new(),
+            questions: Vec::new(),
             released: Vec::new(),
             input: InputBudget::new(config.input_bytes_max),
             pacing: config.pacing,
@@ -150,6 +171,8 @@ impl Fronts {
             orphans: BTreeSet::new(),
             notices: config.notices.clone(),
             reading: true,
+            early_allowed: told_early,
+            scripts: 0,
         }
     }
 
@@ -179,13 +202,16 @@ impl Fronts {
         let mut identity = Identity::new(number, peer.id);
         identity.address = peer.address;
         identity.listener = peer.local;
+        let mut front = ClientFront::new(config, self.told.description.clone(), identity);
+        front.allow_early(self.early_allowed && self.told.description.early_allowed);
         let connection = Connection {
-            front: ClientFront::new(config, self.told.description.clone(), identity),
+            front,
             session,
             under_way: 0,
             read_bytes_usual: READ_BYTES_ASSUMED,
             waiting: VecDeque::new(),
             held: 0,
+            scripts: 0,
             input_ended: false,
             closing: false,
             refusal: None,
@@ -219,6 +245,11 @@ impl Fronts {
         }
     }
 
+    /// The database that is closed to clients.
+    pub fn reserved_db(&self) -> u16 {
+        self.told.description.reserved_db
+    }
+
     /// How many connections there are.
     pub fn len(&self) -> usize {
         self.connections.len()
@@ -235,6 +266,7 @@ impl Fronts {
         let mut actions = Vec::new();
         let Some(connection) = self.connections.get_mut(&key) else { return };
         connection.called = called;
+        connection.front.know_scripts(self.scripts > 0);
         connection.front.on_bytes(now_ms, bytes, &mut actions);
         self.act(key, actions);
         self.count_input(key);
@@ -252,6 +284,7 @@ impl Fronts {
     pub fn close(&mut self, key: ConnectionKey) {
         let Some(mut connection) = self.connections.remove(&key) else { return };
         self.input.forget(key, connection.held);
+        self.scripts -= connection.scripts;
         self.closed.add(connection.front.counters());
         self.sessions.leave(connection.session, key);
         self.released.extend(connection.front.farewell().map(|farewell| (connection.session, farewell)));
@@ -302,6 +335,12 @@ impl Fronts {
             Some(bytes) => Ok(Some(vec![bytes])),
             None => Ok(None),
         };
+        if let Ok(Some(all)) = &responses {
+            let said = all.first().and_then(|response| parse_response(response).ok());
+            if let Some((flags, _)) = said {
+                self.spread_early(flags.has(ResponseFlags::EARLY_ALLOWED));
+            }
+        }
         for (at, asker) in flight.askers().enumerate() {
             let mut actions = Vec::new();
             if let Some(connection) = self.connections.get_mut(&asker.connection) {
@@ -317,6 +356,7 @@ impl Fronts {
                     connection.read_bytes_usual = decayed.max(all[at].len());
                 }
                 let front = &mut connection.front;
+                front.know_scripts(self.scripts > 0);
                 match (&responses, asker.early) {
                     (Ok(Some(all)), _) => front.on_response(now_ms, asker.id, all[at], &mut actions),
                     (Ok(None), Some(early)) => front.on_early(now_ms, asker.id, early, &mut actions),
@@ -334,6 +374,16 @@ impl Fronts {
         }
     }
 
+    /// What the server says of early answers to one connection holds for all: also that there may be a reason for
+    /// which it would refuse what they are about to ask.
+    fn spread_early(&mut self, allowed: bool) {
+        if std::mem::replace(&mut self.early_allowed, allowed) != allowed {
+            for connection in self.connections.values_mut() {
+                connection.front.allow_early(allowed);
+            }
+        }
+    }
+
     /// The server is another one than before. Sessions in use go on as they began.
     pub fn learn(&mut self, told: Told) {
         if self.coverage.learn(told.description.devices) {
@@ -348,6 +398,7 @@ impl Fronts {
                 None => "writes are taken again".to_owned(),
             });
         }
+        self.early_allowed = told.description.early_allowed;
         for connection in self.connections.values_mut() {
             connection.front.allow_early(told.description.early_allowed);
             connection.front.refuse_writes(refused.clone());
@@ -384,6 +435,8 @@ impl Fronts {
     fn act(&mut self, key: ConnectionKey, actions: Vec<FrontAction>) {
         self.touched.insert(key);
         let Some(connection) = self.connections.get_mut(&key) else { return };
+        let scripts = connection.front.scripts();
+        self.scripts = self.scripts + scripts - std::mem::replace(&mut connection.scripts, scripts);
         for action in actions {
             match action {
                 FrontAction::Request(request) => {
@@ -397,6 +450,9 @@ impl Fronts {
                 FrontAction::Close => connection.closing = true,
                 FrontAction::Tunnel { setup, setup_replies, bytes } => {
                     self.tunnels_asked.push(TunnelAsked { key, setup, setup_replies, bytes });
+                }
+                FrontAction::Clients { id, question, list } => {
+                    self.questions.push(ClientsAsked { key, id, question, list });
                 }
             }
         }
@@ -417,6 +473,35 @@ impl Fronts {
     /// The connections that are to become tunnels; nothing is pending in them.
     pub fn take_tunnels(&mut self) -> Vec<TunnelAsked> {
         std::mem::take(&mut self.tunnels_asked)
+    }
+
+    /// The questions about the clients that were asked.
+    pub fn take_questions(&mut self) -> Vec<ClientsAsked> {
+        std::mem::take(&mut self.questions)
+    }
+
+    /// What is known of each client that is no tunnel.
+    pub fn facts(&self) -> impl Iterator<Item = (ConnectionKey, Facts)> + '_ {
+        self.connections.iter().map(|(key, connection)| (*key, connection.front.facts()))
+    }
+
+    /// What came of a question about the clients; `is_end`: its connection is among those that are closed.
+    pub fn on_clients(&mut self, now: Nanos, asked: &ClientsAsked, outcome: Outcome, is_end: bool) {
+        let now_ms = self.server_time_ms(now);
+        let mut actions = Vec::new();
+        if let Some(connection) = self.connections.get_mut(&asked.key) {
+            connection.front.on_clients(now_ms, asked.id, outcome, is_end, &mut actions);
+        }
+        self.act(asked.key, actions);
+    }
+
+    /// A client that nothing is pending of becomes a tunnel: another one is to name its connection to the server.
+    pub fn make_tunnel(&mut self, id: u64) {
+        let found = self.connections.iter_mut().find(|(_, connection)| connection.front.facts().id == id);
+        let Some((key, connection)) = found else { return };
+        let (key, mut actions) = (*key, Vec::new());
+        connection.front.become_tunnel(&mut actions);
+        self.act(key, actions);
     }
 
     /// The front of a connection, for the socket that it writes to.
@@ -483,6 +568,7 @@ impl Fronts {
         let now_ms = self.server_time_ms(now);
         let mut actions = Vec::new();
         if let Some(connection) = self.connections.get_mut(&key) {
+            connection.front.know_scripts(self.scripts > 0);
             connection.front.on_bytes(now_ms, &[], &mut actions);
         }
         self.act(key, actions);
@@ -558,7 +644,7 @@ impl Fronts {
         }
     }
 
-    fn server_time_ms(&self, now: Nanos) -> i64 {
+    pub fn server_time_ms(&self, now: Nanos) -> i64 {
         (now.0 / 1_000_000) as i64 + self.told.ahead_ms
     }
 }

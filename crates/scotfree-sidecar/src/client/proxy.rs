@@ -16,7 +16,6 @@ use super::learn::Told;
 use super::{listen, ClientSidecarConfig, EarlyRules, ListenerConfig, Pacing};
 use crate::notices::Notices;
 use crate::server::{Recovered, RedisService, RedisServiceConfig, SidecarError};
-use crate::tunnel::{TunnelListener, TunnelOptions};
 pub use log::LogError;
 use log::{updates_of, LogName, PeerList, ProxyLog};
 use path::{ProxyPath, PROXY_MARK};
@@ -147,7 +146,6 @@ pub struct Proxy {
     connections: Connections,
     listeners: Vec<TcpListener>,
     watching: Watching,
-    tunnels: TunnelListener,
     service: RedisServiceConfig,
     notices: Notices,
     describe_at: Nanos,
@@ -193,10 +191,8 @@ impl Proxy {
         path.settles = false;
         begin_peers(config, &mut path)?;
         let key = SharedKey::from(random_key()?);
-        let tunnels = start_tunnels(&key, &service, config.tunnels_max)?;
-        let fronts_config = fronts_config(config, tunnels.address(), key);
+        let fronts_config = fronts_config(config, key);
         let told = told(&path).unwrap_or_else(|| Told { description: Arc::default(), ahead_ms: 0 });
-        tunnels.serve(told.description.reserved_db);
         let coverage = Coverage::new(fronts_config.session, told.description.devices);
         let mut fronts = Fronts::new(&fronts_config, told, coverage);
         fronts.early_rules = config.early_rules.clone();
@@ -207,7 +203,6 @@ impl Proxy {
             connections,
             listeners,
             watching,
-            tunnels,
             service,
             notices: config.notices.clone(),
             describe_at: Nanos(0),
@@ -256,6 +251,7 @@ impl Proxy {
 
     /// Takes what clients have sent to the log and the server, and what came of it back.
     fn turn(&mut self) -> Result<(), ProxyError> {
+        self.connections.start_tunnels(self.watching.poller());
         self.connections.fronts.submit(now_realtime(), &mut self.path);
         loop {
             self.path.turn();
@@ -287,6 +283,7 @@ impl Proxy {
             let positions = positions_of(self.path.log.meta().name, &recovered);
             let before = self.path.queue.counters().replayed;
             self.path.regain_server(service, &positions);
+            self.connections.forget_ready_tunnels();
             let again = self.path.queue.counters().replayed - before;
             let epoch = recovered.epoch;
             self.notices.alarm(&format!(
@@ -393,7 +390,7 @@ impl Proxy {
         if let Some(service) = self.path.service() {
             service.write_metrics(text);
         }
-        let (open, total, refused) = self.tunnels.counts();
+        let (open, total, refused) = self.connections.tunnel_counts();
         text.gauge("scotfree_proxy_tunnels_open", "Tunnels open now, at the server's end", open);
         text.counter("scotfree_proxy_tunnels_total", "Tunnels that have ended", total);
         text.counter("scotfree_proxy_tunnels_refused_total", "Tunnels refused", refused);
@@ -602,23 +599,12 @@ fn replay(
     }
 }
 
-fn start_tunnels(
-    key: &SharedKey,
-    service: &RedisServiceConfig,
-    tunnels_max: usize,
-) -> Result<TunnelListener, ProxyError> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let options = TunnelOptions { cluster_key: key.clone(), redis: service.redis.clone(), tunnels_max };
-    TunnelListener::start(address, options)
-        .map_err(|error| SidecarError::Listen { address, what: "tunnels", error }.into())
-}
-
 /// What the fronts are told: the way to the server is this process', so requests need no packing.
-fn fronts_config(config: &ProxyConfig, tunnel: SocketAddr, key: SharedKey) -> ClientSidecarConfig {
+fn fronts_config(config: &ProxyConfig, key: SharedKey) -> ClientSidecarConfig {
     let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut common = ClientSidecarConfig::new(nowhere, nowhere, nowhere, key);
     common.listeners.clone_from(&config.listeners);
-    common.tunnel = Some(tunnel);
+    common.tunnels_to = Some(config.service.redis.clone());
     common.front = config.front.clone();
     common.connections_max = config.connections_max;
     common.tunnels_max = config.tunnels_max;

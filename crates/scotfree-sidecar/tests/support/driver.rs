@@ -11,6 +11,7 @@ use scotfree_resp::back::{
 };
 use scotfree_resp::codec::text_of;
 use scotfree_resp::description::Description;
+use scotfree_resp::front::clients::Row;
 use scotfree_resp::front::{describe_request, ClientFront, FrontAction, FrontConfig, FrontRequest, Identity};
 use scotfree_resp::payload::{parse_response, RequestKind};
 use scotfree_sidecar::aof::{self, Synced};
@@ -224,6 +225,7 @@ impl BackDriver {
                 self.back.on_ending(ending, now, &mut self.events);
             }
             BackEvent::Started(report) => self.started = Some(*report),
+            BackEvent::Independent { .. } => {}
             BackEvent::Reply { ticket, failed, response } => {
                 let bytes = events.bytes(response).to_vec();
                 assert!(
@@ -443,6 +445,14 @@ impl Sidecars {
                 FrontAction::Request(request) => self.request(client, request),
                 FrontAction::Tunnel { setup, setup_replies, bytes } => {
                     self.clients[client].tunnel = Some((setup, setup_replies, bytes));
+                }
+                FrontAction::Clients { id, question, list } => {
+                    let facts = self.clients[client].front.facts();
+                    let row = Row { facts, server_id: None, is_tunnel: false };
+                    let outcome = question.answer(Self::now_ms(), row.facts.id, &list, &[row]);
+                    let mut more = Vec::new();
+                    self.clients[client].front.on_clients(Self::now_ms(), id, outcome, false, &mut more);
+                    self.act(client, more);
                 }
                 FrontAction::Close => self.clients[client].closed = true,
             }

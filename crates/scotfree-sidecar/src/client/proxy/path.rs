@@ -223,6 +223,7 @@ impl ProxyPath {
                 Report::Reply { ticket, start, end, failed, .. } => {
                     self.queue.on_reply(SeqNum(ticket), self.replies.bytes(start, end), failed);
                 }
+                Report::Independent { ticket } => self.queue.on_independent(SeqNum(ticket)),
                 Report::Stable { ticket } => self.queue.on_stable(SeqNum(ticket)),
                 Report::SessionRecorded(session) => self.opened(session),
                 Report::SessionFailed(session) => self.fail(session, CloseReason::ServerFailed),

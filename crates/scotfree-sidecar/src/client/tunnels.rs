@@ -1,0 +1,430 @@
+//! Client connections that are tunnels: bytes between their sockets and connections to the server.
+//!
+//! Invariant: what a client sends through a tunnel is sent on in the turn in which it came, before anything that came
+//! later on another connection; what cannot be is held, and its client is not read meanwhile.
+
+use super::mask::{leads_to_messages, Mask};
+use super::sessions::ConnectionKey;
+use crate::notices::Notices;
+use crate::redis::RedisServer;
+use crate::stream::Stream;
+use crate::tunnel::{
+    connect, connect_server, interest, is_over, receive, send, spawn, Direction, Pass, SkipReplies,
+};
+use scotfree_io::{Event, Interest, Poller, Waker};
+use scotfree_resp::codec::{error_reply, Args, Command};
+use scotfree_resp::front::clients::{is_replication, with_server_ids, Facts};
+use scotfree_rpc::SharedKey;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io::{self, ErrorKind, Read};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How many connections to a server on this host are kept for tunnels to come.
+const READY_MAX: usize = 8;
+const READ_BYTES: usize = 64 << 10;
+
+/// A connection to the server, and its number there, if it is known.
+type ServerEnd = (Stream, Option<i64>);
+
+/// Where tunnels lead to.
+#[derive(Debug, Clone)]
+pub enum TunnelWay {
+    /// To a server's sidecar.
+    Sidecar(SocketAddr, SharedKey),
+    /// To the server, which is on this host.
+    Server(RedisServer),
+}
+
+impl TunnelWay {
+    fn connect(&self) -> io::Result<ServerEnd> {
+        match self {
+            TunnelWay::Sidecar(address, key) => Ok((connect(*address, &key.get())?, None)),
+            TunnelWay::Server(redis) => connect_server(redis),
+        }
+    }
+}
+
+impl std::fmt::Display for TunnelWay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            TunnelWay::Sidecar(address, _) => write!(f, "{address}"),
+            TunnelWay::Server(redis) => write!(f, "{redis}"),
+        }
+    }
+}
+
+/// A connection that is to become a tunnel.
+pub(super) struct TunnelStart {
+    pub key: ConnectionKey,
+    pub client: Stream,
+    /// What brings a new connection to the server into the state of the client's.
+    pub setup: Vec<u8>,
+    /// How many of the replies to that are dropped.
+    pub setup_replies: usize,
+    /// The client's bytes that have arrived already.
+    pub bytes: Vec<u8>,
+    /// Replies from before that the client has not been sent yet.
+    pub replies: Vec<u8>,
+    /// What is known of the client.
+    pub facts: Facts,
+}
+
+struct Tunnel {
+    client: Stream,
+    server: Option<Stream>,
+    /// The poller's key of its connection to the server.
+    server_key: u64,
+    to_server: Direction,
+    to_client: Direction,
+    /// The client's bytes that wait until the setup is answered.
+    later: Vec<u8>,
+    skip: SkipReplies,
+    /// Its client may be told of keys.
+    mask: Option<Mask>,
+    pass: Pass,
+    facts: Facts,
+    watched: [Option<Interest>; 2],
+}
+
+/// Connections that threads have made, for a tunnel or for those to come.
+struct Made {
+    list: Mutex<Vec<(Option<ConnectionKey>, io::Result<ServerEnd>)>>,
+    waker: Waker,
+}
+
+/// All tunnels of the client's end.
+pub(super) struct Tunnels {
+    way: TunnelWay,
+    reserved_db: u16,
+    open: BTreeMap<ConnectionKey, Tunnel>,
+    by_server_key: BTreeMap<u64, ConnectionKey>,
+    touched: BTreeSet<ConnectionKey>,
+    ready: VecDeque<ServerEnd>,
+    /// How many are being made for tunnels to come.
+    filling: usize,
+    made: Arc<Made>,
+    made_key: u64,
+    is_watched: bool,
+    buffer: Vec<u8>,
+    notices: Notices,
+    /// How many tunnels have ended, and how many of them never were any.
+    pub ended: u64,
+    pub failed: u64,
+}
+
+impl Tunnels {
+    /// None yet; `made_key` is the poller's key by which they hear of connections.
+    pub fn new(way: TunnelWay, reserved_db: u16, notices: Notices, made_key: u64) -> io::Result<Tunnels> {
+        let made = Made { list: Mutex::default(), waker: Waker::new()? };
+        let mut tunnels = Tunnels {
+            way,
+            reserved_db,
+            open: BTreeMap::new(),
+            by_server_key: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            ready: VecDeque::new(),
+            filling: 0,
+            made: Arc::new(made),
+            made_key,
+            is_watched: false,
+            buffer: vec![0; READ_BYTES],
+            notices,
+            ended: 0,
+            failed: 0,
+        };
+        tunnels.fill();
+        Ok(tunnels)
+    }
+
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// What is known of each tunnel's client, and of its connection to the server the number there.
+    pub fn facts(&self) -> impl Iterator<Item = (ConnectionKey, &Facts, Option<i64>)> {
+        self.open.iter().map(|(key, tunnel)| (*key, &tunnel.facts, tunnel.skip.number))
+    }
+
+    /// Begins a tunnel; `server_key` is the poller's key of its connection to the server.
+    pub fn start(&mut self, start: TunnelStart, server_key: u64) {
+        let mut tunnel = Tunnel {
+            client: start.client,
+            server: None,
+            server_key,
+            to_server: Direction { waiting: start.setup, ended: false },
+            to_client: Direction { waiting: start.replies, ended: false },
+            later: Vec::new(),
+            skip: SkipReplies::new(start.setup_replies),
+            // One that only another's command has made is told what that one tracks.
+            mask: start.bytes.is_empty().then(Mask::default),
+            pass: Pass::new(self.reserved_db),
+            facts: start.facts,
+            watched: [None, None],
+        };
+        let mut commands = Vec::new();
+        let refused = self.rewrite(&mut tunnel, &start.bytes, &mut commands);
+        // A server starts no replication where replies wait.
+        if is_replication(&commands) {
+            tunnel.later = commands;
+        } else {
+            tunnel.to_server.waiting.extend_from_slice(&commands);
+        }
+        if let Err(refusal) = refused {
+            tunnel.to_client.waiting.extend_from_slice(&refusal);
+            tunnel.to_client.ended = true;
+        }
+        let key = start.key;
+        let ready = self.take_ready();
+        self.open.insert(key, tunnel);
+        if let Some(end) = ready {
+            self.connected(key, end);
+        } else {
+            self.make(Some(key));
+            self.pump(key);
+        }
+    }
+
+    /// A client's commands, with the server's numbers of connections in the place of ours.
+    fn rewrite(&self, tunnel: &mut Tunnel, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Vec<u8>> {
+        let mask = &mut tunnel.mask;
+        tunnel.pass.pass_with(bytes, out, |args| {
+            if leads_to_messages(args) {
+                mask.get_or_insert_with(Mask::default);
+            }
+            self.with_server_ids(args)
+        })
+    }
+
+    /// A command with the server's numbers in the place of ours, if it names tunnels.
+    fn with_server_ids(&self, args: Args<'_>) -> Option<Command> {
+        with_server_ids(args, |id| {
+            let mut tunnels = self.open.values();
+            tunnels.find(|tunnel| tunnel.facts.id == id).and_then(|tunnel| tunnel.skip.number)
+        })
+    }
+
+    // ---- connections to the server
+
+    fn take_ready(&mut self) -> Option<ServerEnd> {
+        let mut found = None;
+        while let Some((mut stream, number)) = self.ready.pop_front() {
+            // One that was closed meanwhile has something to say.
+            let silent = stream.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+            if silent {
+                found = Some((stream, number));
+                break;
+            }
+        }
+        self.fill();
+        found
+    }
+
+    /// The server was lost: those that are kept for tunnels to come may lead to another by now.
+    pub fn forget_ready(&mut self) {
+        self.ready.clear();
+        self.fill();
+    }
+
+    fn fill(&mut self) {
+        if matches!(self.way, TunnelWay::Sidecar(..)) {
+            return;
+        }
+        while self.ready.len() + self.filling < READY_MAX {
+            self.filling += 1;
+            self.make(None);
+        }
+    }
+
+    fn make(&mut self, key: Option<ConnectionKey>) {
+        let (way, made) = (self.way.clone(), Arc::clone(&self.made));
+        let spawned = spawn(move || {
+            let result = way.connect();
+            made.list.lock().unwrap_or_else(PoisonError::into_inner).push((key, result));
+            made.waker.wake();
+        });
+        if let Err(error) = spawned {
+            self.made.list.lock().unwrap_or_else(PoisonError::into_inner).push((key, Err(error)));
+            self.made.waker.wake();
+        }
+    }
+
+    fn take_made(&mut self) {
+        self.made.waker.drain();
+        let made = std::mem::take(&mut *self.made.list.lock().unwrap_or_else(PoisonError::into_inner));
+        for (key, result) in made {
+            match (key, result) {
+                (None, result) => {
+                    self.filling -= 1;
+                    // If it could not be made, the next tunnel tries.
+                    self.ready.extend(result.ok());
+                }
+                (Some(key), Ok(end)) => self.connected(key, end),
+                (Some(key), Err(error)) => self.not_connected(key, &error),
+            }
+        }
+    }
+
+    fn connected(&mut self, key: ConnectionKey, (stream, number): ServerEnd) {
+        let Some(tunnel) = self.open.get_mut(&key) else { return };
+        tunnel.server = Some(stream);
+        tunnel.skip.number = number;
+        self.by_server_key.insert(tunnel.server_key, key);
+        self.pump(key);
+    }
+
+    fn not_connected(&mut self, key: ConnectionKey, error: &io::Error) {
+        self.failed += 1;
+        self.notices.say(&format!("a tunnel ended: {error}"));
+        let Some(tunnel) = self.open.get_mut(&key) else { return };
+        let text = format!("ERR scotfree: no tunnel to {}: {error}", self.way);
+        tunnel.to_client.waiting.extend_from_slice(&error_reply(&text));
+        tunnel.to_client.ended = true;
+        self.pump(key);
+    }
+
+    // ---- bytes
+
+    /// Whether an event of the poller is of a tunnel; if so, it is dealt with.
+    pub fn on_ready(&mut self, event: Event) -> bool {
+        if event.key == self.made_key {
+            self.take_made();
+            return true;
+        }
+        let by_server = self.by_server_key.get(&event.key).copied();
+        let key = by_server.unwrap_or(ConnectionKey(event.key));
+        if !self.open.contains_key(&key) {
+            return false;
+        }
+        let heard = match (event.readable || event.error, by_server) {
+            (false, _) => Ok(()),
+            (true, None) => self.hear_client(key),
+            (true, Some(_)) => self.hear_server(key),
+        };
+        match heard {
+            Ok(()) => self.pump(key),
+            Err(error) => self.end(key, Some(&error)),
+        }
+        true
+    }
+
+    fn hear_client(&mut self, key: ConnectionKey) -> io::Result<()> {
+        let Some(mut tunnel) = self.open.remove(&key) else { return Ok(()) };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let received = receive(&mut tunnel.client, &mut buffer, &mut tunnel.to_server);
+        let result = received.map(|bytes| {
+            let Some(bytes) = bytes else { return };
+            let mut commands = Vec::new();
+            if let Err(refusal) = self.rewrite(&mut tunnel, bytes, &mut commands) {
+                tunnel.to_client.waiting.extend_from_slice(&refusal);
+                tunnel.to_client.ended = true;
+            }
+            let out = if tunnel.later.is_empty() { &mut tunnel.to_server.waiting } else { &mut tunnel.later };
+            out.extend_from_slice(&commands);
+        });
+        self.buffer = buffer;
+        self.open.insert(key, tunnel);
+        result
+    }
+
+    fn hear_server(&mut self, key: ConnectionKey) -> io::Result<()> {
+        let Some(tunnel) = self.open.get_mut(&key) else { return Ok(()) };
+        let Some(server) = &mut tunnel.server else { return Ok(()) };
+        if let Some(bytes) = receive(server, &mut self.buffer, &mut tunnel.to_client)? {
+            let mut passed = Vec::new();
+            tunnel.skip.pass(bytes, &mut passed)?;
+            let out = &mut tunnel.to_client.waiting;
+            let is_masked = tunnel.mask.as_mut().map(|mask| mask.pass(&passed, out));
+            match is_masked {
+                None => out.append(&mut passed),
+                Some(true) => {}
+                Some(false) => tunnel.mask = None,
+            }
+        }
+        if tunnel.skip.left == 0 {
+            tunnel.to_server.waiting.append(&mut tunnel.later);
+        }
+        Ok(())
+    }
+
+    /// Sends what can be sent, and ends what is over.
+    fn pump(&mut self, key: ConnectionKey) {
+        let Some(tunnel) = self.open.get_mut(&key) else { return };
+        match tunnel.send() {
+            Ok(true) => _ = self.touched.insert(key),
+            Ok(false) => self.end(key, None),
+            Err(error) => self.end(key, Some(&error)),
+        }
+    }
+
+    /// Closes the tunnel of a client.
+    pub fn end(&mut self, key: ConnectionKey, error: Option<&io::Error>) {
+        let Some(tunnel) = self.open.remove(&key) else { return };
+        self.by_server_key.remove(&tunnel.server_key);
+        self.ended += 1;
+        // A client that is gone is nothing to be told.
+        if let Some(error) = error.filter(|error| error.kind() != ErrorKind::ConnectionReset) {
+            self.notices.say(&format!("a tunnel ended: {error}"));
+        }
+    }
+
+    /// Says what is to be watched from now on.
+    pub fn watch(&mut self, poller: &Poller) {
+        if !self.is_watched {
+            self.is_watched = poller.add(self.made.waker.as_raw_fd(), self.made_key, Interest::Read).is_ok();
+        }
+        for key in std::mem::take(&mut self.touched) {
+            let watched = self.open.get_mut(&key).map(|tunnel| tunnel.watch(key, poller));
+            if let Some(Err(error)) = watched {
+                self.end(key, Some(&error));
+            }
+        }
+    }
+
+    /// Closes all.
+    pub fn clear(&mut self) {
+        self.open.clear();
+        self.by_server_key.clear();
+        self.ready.clear();
+    }
+}
+
+impl Tunnel {
+    /// False if it is over.
+    fn send(&mut self) -> io::Result<bool> {
+        if let Some(server) = &mut self.server {
+            send(server, &mut self.to_server)?;
+        }
+        send(&mut self.client, &mut self.to_client)?;
+        let server_over = match &self.server {
+            Some(server) => is_over(server, &self.to_server),
+            None => self.to_server.ended && self.to_server.waiting.is_empty(),
+        };
+        Ok(!server_over && !is_over(&self.client, &self.to_client))
+    }
+
+    fn watch(&mut self, key: ConnectionKey, poller: &Poller) -> io::Result<()> {
+        let wanted = interest(&self.client, &self.to_client, &self.to_server);
+        set(poller, self.client.as_raw_fd(), key.0, &mut self.watched[0], wanted)?;
+        let Some(server) = &self.server else { return Ok(()) };
+        let wanted = interest(server, &self.to_server, &self.to_client);
+        set(poller, server.as_raw_fd(), self.server_key, &mut self.watched[1], wanted)
+    }
+}
+
+fn set(
+    poller: &Poller,
+    fd: i32,
+    key: u64,
+    watched: &mut Option<Interest>,
+    wanted: Interest,
+) -> io::Result<()> {
+    match *watched {
+        Some(before) if before == wanted => {}
+        Some(_) => poller.modify(fd, key, wanted)?,
+        None => poller.add(fd, key, wanted)?,
+    }
+    *watched = Some(wanted);
+    Ok(())
+}
