@@ -133,7 +133,9 @@ impl Back {
             self.health.next_at = now.plus(pause);
             let error = self.health.error.take();
             if self.health.is_spoiled {
-                error.into_iter().for_each(|error| self.on_unknown_health(&error, events));
+                if let Some(error) = error {
+                    self.on_unknown_health(&error, events);
+                }
                 return self.pass_by(events);
             }
             match error {
