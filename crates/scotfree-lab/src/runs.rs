@@ -9,6 +9,7 @@ mod bare_calls;
 mod bare_services;
 mod chain;
 pub mod confirm;
+mod connections;
 mod daemon_deaths;
 #[cfg(feature = "xdp")]
 mod disk_acks;

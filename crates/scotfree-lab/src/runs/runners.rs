@@ -31,6 +31,7 @@ const fn untimed(name: &'static str, run: Run) -> Runner {
 
 const RUNNERS: &[Runner] = &[
     untimed("chain", super::chain::run),
+    timed("connections", super::connections::run),
     untimed("daemon-deaths", super::daemon_deaths::run),
     #[cfg(feature = "xdp")]
     timed("disk-acks", super::disk_acks::run),
