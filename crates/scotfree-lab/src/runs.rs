@@ -27,6 +27,7 @@ mod placement;
 mod playback;
 mod probes;
 mod proxy;
+mod ram2_replication;
 mod ram3_replication;
 mod recovery_time;
 mod redis_always;

@@ -50,6 +50,7 @@ const RUNNERS: &[Runner] = &[
     timed("proxy", super::proxy::run),
     untimed("proxy-kill-rounds", super::kill_rounds::proxy::run),
     untimed("proxy-kill-rounds-control", super::kill_rounds::proxy::run_control),
+    timed("ram2-replication", super::ram2_replication::run),
     timed("ram3-replication", super::ram3_replication::run),
     timed("recovery-time", super::recovery_time::run),
     timed("redis-always", super::redis_always::run),
