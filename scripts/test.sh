@@ -70,8 +70,13 @@ step "100 rounds of kill -9 on real processes, and as many with the append-only 
 "$scot" lab run kill-rounds --rounds 100 --no-results
 "$scot" lab run kill-rounds-cut --rounds 100 --no-results
 
-step "the control, which must lose"
+step "100 rounds of the same with a proxy, its log on the disk and in the memory of peers"
+"$scot" lab run proxy-kill-rounds --rounds 100 --no-results
+"$scot" lab run proxy-kill-rounds-peers --rounds 100 --no-results
+
+step "the controls, which must lose"
 "$scot" lab run kill-rounds-control --rounds 2 --no-results
+"$scot" lab run proxy-kill-rounds-control --rounds 4 --no-results
 
 # Of cargo's runners ("test result: ok. 3 passed; …") and of pytest ("3 passed, 1 skipped in 2.1s").
 sum() {

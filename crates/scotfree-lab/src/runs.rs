@@ -9,6 +9,7 @@ mod bare_calls;
 mod bare_services;
 mod chain;
 pub mod confirm;
+mod connections;
 mod daemon_deaths;
 #[cfg(feature = "xdp")]
 mod disk_acks;
@@ -26,6 +27,7 @@ mod placement;
 mod playback;
 mod probes;
 mod proxy;
+mod ram2_replication;
 mod ram3_replication;
 mod recovery_time;
 mod redis_always;

@@ -164,6 +164,7 @@ impl Shared {
                     write_bulk(out, value);
                 }
             }
+            (b"PING", []) => write_simple(out, "PONG"),
             _ => write_error(out, "ERR unknown command"),
         }
     }

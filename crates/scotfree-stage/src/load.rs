@@ -5,13 +5,14 @@
 //! omission). Every request sent is counted as answered, refused or unanswered.
 //!
 //! Each connection has a thread, an open loop's two: one sends, one receives. They sleep in the kernel
-//! while there is nothing to do.
+//! while there is nothing to do. Connections that are asked in turns share one, as only one of them waits for a reply.
 
 use crate::resp::{Connection, Receiver, Reply, ReplyError, Sender};
 use crate::stats::{Latencies, Summary};
 use crate::trouble::Trouble;
 use crate::workload::{Arrivals, Command, Commands, Pace, Random, Workload, OUTSTANDING_MAX};
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::process::{getrlimit, setrlimit, Resource};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IsTerminal;
@@ -23,6 +24,9 @@ use std::time::{Duration, Instant};
 
 /// How long a reply may take before its connection is given up.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+
+// Files that a load has open beside its connections.
+const FILES_BESIDE: u64 = 32;
 
 /// What a load measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -55,9 +59,15 @@ pub struct LoadReport {
 
 /// Runs a workload to its end or until `stop` is set.
 pub fn run(address: SocketAddr, workload: &Workload, stop: &AtomicBool) -> Result<LoadReport, Trouble> {
+    allow_open_files(workload.connections)?;
     let mut connections = Vec::new();
     for _ in 0..workload.connections {
         connections.push(connect(address)?);
+    }
+    if let Pace::Turns { rate } = workload.pace {
+        connections.iter_mut().try_for_each(|connection| greet(connection, address))?;
+        let run = Run::new(workload, stop);
+        return Ok(run.report(&[run.drive_in_turns(connections, rate)]));
     }
     let run = Run::new(workload, stop);
     let bar = progress_bar(workload);
@@ -77,6 +87,34 @@ pub fn run(address: SocketAddr, workload: &Workload, stop: &AtomicBool) -> Resul
     });
     bar.finish_and_clear();
     Ok(run.report(&measured))
+}
+
+/// Lets this process open as many files as it may at all, if so many connections need that.
+fn allow_open_files(connections: u32) -> Result<(), Trouble> {
+    let needed = u64::from(connections) + FILES_BESIDE;
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    let tried = format!("open {connections} connections");
+    if let Some(maximum) = limit.maximum.filter(|maximum| *maximum < needed) {
+        let problem = format!("this process may open {maximum} files, and needs {needed}");
+        let next = format!("raise the limit where it is started, as root: ulimit -Hn {needed}");
+        return Err(Trouble::new(tried, problem, next));
+    }
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).map_err(|error| Trouble::new(tried, error, "see ulimit -Hn"))
+}
+
+/// Waits until a connection is not only taken by the kernel but served.
+fn greet(connection: &mut Connection, address: SocketAddr) -> Result<(), Trouble> {
+    let problem = match connection.call(&["PING"]) {
+        Ok(Reply::Simple(_)) => return Ok(()),
+        Ok(reply) => format!("it answers {reply:?} to a PING"),
+        Err(error) => error.to_string(),
+    };
+    let next = "see how many connections the service allows, and its log";
+    Err(Trouble::new(format!("have all connections to {address} served"), problem, next))
 }
 
 fn connect(address: SocketAddr) -> Result<Connection, Trouble> {
@@ -147,7 +185,41 @@ impl<'a> Run<'a> {
                 let schedule = Schedule::new(self.begin, self.workload, number, rate, arrivals);
                 self.drive_open(connection, number, schedule)
             }
+            Pace::Turns { rate } => self.drive_in_turns(vec![connection], rate),
         }
+    }
+
+    /// Asks one connection at a time, at most so often in a second. Each latency runs from when its request was sent:
+    /// nothing waits behind it, and what it delays is not sent later.
+    fn drive_in_turns(&self, mut connections: Vec<Connection>, rate: f64) -> Measured {
+        let mut measured = Measured::default();
+        let mut commands = Commands::new(self.workload, 0);
+        let mut random = Random::new(!self.workload.seed, 0);
+        let gap = Duration::from_secs_f64(1.0 / rate);
+        let mut next = self.begin;
+        loop {
+            next = (next + gap).max(Instant::now());
+            self.sleep_until(next);
+            if !self.may_send() {
+                break;
+            }
+            let place = random.below(connections.len() as u64) as usize;
+            let connection = &mut connections[place];
+            let due = Instant::now();
+            let command = commands.next(|words| connection.push(words));
+            measured.sent_count += 1;
+            let sent = connection.flush().map_err(ReplyError::from);
+            let answer = sent.and_then(|()| self.read_answer(command, || connection.read()));
+            match answer {
+                Ok(answer) => self.measure(&mut measured, Pending { command, due }, answer),
+                Err(error) => {
+                    measured = measured.broken(&error, 1);
+                    break;
+                }
+            }
+        }
+        connections.into_iter().for_each(Connection::reset);
+        measured
     }
 
     /// Takes one request from the quota, unless the load is over.
@@ -387,6 +459,27 @@ mod tests {
     }
 
     #[test]
+    fn connections_in_turns_are_asked_one_at_a_time() {
+        let service = FakeRedis::start();
+        let pace = Pace::Turns { rate: 1e6 };
+        let workload = Workload { connections: 40, requests_max: 1_000, pace, ..example_workload() };
+        let report = run(service.address(), &workload, &AtomicBool::new(false)).expect("it runs");
+        assert_eq!((report.sent_count, report.measured_count), (1_000, 1_000));
+        assert_eq!((report.refused_count, report.unanswered_count, report.broken_count), (0, 0, 0));
+    }
+
+    #[test]
+    fn more_connections_than_files_may_be_open_are_refused_with_what_is_needed() {
+        let error = allow_open_files(u32::MAX);
+        if getrlimit(Resource::Nofile).maximum.is_none_or(|maximum| maximum > u64::from(u32::MAX)) {
+            eprintln!("SKIP: there is no limit of open files here");
+            return;
+        }
+        let error = error.expect_err("nobody may open so many").to_string();
+        assert!(error.contains("ulimit -Hn 4294967327") && error.contains("may open"), "{error}");
+    }
+
+    #[test]
     fn an_open_loop_charges_a_stall_to_all_who_would_have_waited() {
         // The service needs 2 ms for each request and 1 ms would be due: the delay grows to half of the
         // whole time, whereas a closed loop would see 2 ms throughout.
@@ -468,7 +561,8 @@ mod tests {
             service.replicate(reached);
             let mix = vec![(Command::Set, 1)];
             let workload = Workload { requests_max: 100, mix, replicas: 2, ..example_workload() };
-            for pace in [Pace::Closed { outstanding: 4 }, pace(10_000.0, Arrivals::Uniform)] {
+            let in_turns = Pace::Turns { rate: 10_000.0 };
+            for pace in [Pace::Closed { outstanding: 4 }, pace(10_000.0, Arrivals::Uniform), in_turns] {
                 let workload = Workload { pace, ..workload.clone() };
                 let report = run(service.address(), &workload, &AtomicBool::new(false)).expect("it runs");
                 assert_eq!((report.measured_count, report.refused_count), (measured_count, refused_count));

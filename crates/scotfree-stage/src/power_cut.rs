@@ -39,6 +39,15 @@ impl PowerCut {
         cut_back(&self.synced()?, kept_bytes)
     }
 
+    /// How many bytes it could take now; while the server runs, less a moment later.
+    pub fn unsynced_bytes(&self) -> Result<u64, Trouble> {
+        // A file that is gone has been replaced by one that was synced.
+        let unsynced = |file: &SyncedFile| {
+            fs::metadata(&file.path).map_or(0, |found| found.len().saturating_sub(file.bytes))
+        };
+        Ok(self.synced()?.iter().map(unsynced).sum())
+    }
+
     /// Which files were synced, and how far. None while nothing was synced, and nothing called stable.
     pub fn synced(&self) -> Result<Vec<SyncedFile>, Trouble> {
         synced_in(&self.sizes)
@@ -111,6 +120,7 @@ mod tests {
         let mut whole_rest = 0;
         for _ in 0..50 {
             fs::write(&file, [1; 100]).expect("it can be written");
+            assert_eq!(power.unsynced_bytes(), Ok(40));
             let lost = power.cut(&mut random).expect("it is cut");
             let left = file.metadata().expect("it is there").len();
             assert!((60..=100).contains(&left) && left + lost == 100, "{left} {lost}");

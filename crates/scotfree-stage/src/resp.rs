@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use scotfree_resp::codec::Reply;
@@ -87,10 +88,11 @@ impl fmt::Display for Place {
     }
 }
 
-#[derive(Debug)]
+/// A socket, of which both halves of a connection have a part: it is one open file.
+#[derive(Debug, Clone)]
 enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
+    Tcp(Arc<TcpStream>),
+    Unix(Arc<UnixStream>),
 }
 
 impl Stream {
@@ -101,21 +103,14 @@ impl Stream {
                 stream.set_nodelay(true)?;
                 stream.set_read_timeout(Some(timeout))?;
                 stream.set_write_timeout(Some(timeout))?;
-                Ok(Stream::Tcp(stream))
+                Ok(Stream::Tcp(Arc::new(stream)))
             }
             Place::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
                 stream.set_read_timeout(Some(timeout))?;
                 stream.set_write_timeout(Some(timeout))?;
-                Ok(Stream::Unix(stream))
+                Ok(Stream::Unix(Arc::new(stream)))
             }
-        }
-    }
-
-    fn try_clone(&self) -> io::Result<Stream> {
-        match self {
-            Stream::Tcp(stream) => stream.try_clone().map(Stream::Tcp),
-            Stream::Unix(stream) => stream.try_clone().map(Stream::Unix),
         }
     }
 
@@ -130,8 +125,8 @@ impl Stream {
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Stream::Tcp(stream) => stream.read(buffer),
-            Stream::Unix(stream) => stream.read(buffer),
+            Stream::Tcp(stream) => stream.as_ref().read(buffer),
+            Stream::Unix(stream) => stream.as_ref().read(buffer),
         }
     }
 }
@@ -139,8 +134,8 @@ impl Read for Stream {
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Stream::Tcp(stream) => stream.write(bytes),
-            Stream::Unix(stream) => stream.write(bytes),
+            Stream::Tcp(stream) => stream.as_ref().write(bytes),
+            Stream::Unix(stream) => stream.as_ref().write(bytes),
         }
     }
 
@@ -167,7 +162,7 @@ impl Connection {
     /// Connects; `timeout` bounds connecting and each read and write.
     pub fn open_at(place: &Place, timeout: Duration) -> io::Result<Connection> {
         let stream = Stream::open(place, timeout)?;
-        let reader = Reader::new(stream.try_clone()?);
+        let reader = Reader::new(stream.clone());
         Ok(Connection { stream, reader, out: Vec::new() })
     }
 
@@ -198,6 +193,15 @@ impl Connection {
         self.push(args);
         self.flush()?;
         self.read()
+    }
+
+    /// Ends the connection at once, without the minute in which its port is nobody's: who opens thousands of them
+    /// again and again would have none left.
+    pub fn reset(self) {
+        if let Stream::Tcp(stream) = &self.stream {
+            // Without it the port is free a minute later.
+            let _ = rustix::net::sockopt::set_socket_linger(stream.as_ref(), Some(Duration::ZERO));
+        }
     }
 
     /// The sending and the receiving half, for two threads.

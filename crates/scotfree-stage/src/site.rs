@@ -40,6 +40,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 const MEASUREMENT_TIME_MAX: Duration = Duration::from_secs(120);
 const DEVICE_PORT: u16 = 51_000;
 const SERVER_PORT: u16 = 51_001;
+const PEER_PORT: u16 = 7_399;
 /// Where a daemon says what it has counted, inside its own namespace. Of several daemons of one role only
 /// the first gets the address.
 pub const METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9_100);
@@ -207,6 +208,15 @@ impl<'a> Site<'a> {
         sidecar: &ClientSidecar,
         server: Option<PathBuf>,
     ) -> Result<(Process, HistoryControl), Trouble> {
+        self.start_writers_at(self.client_sidecar_address(sidecar), server)
+    }
+
+    /// The same, writing at an address.
+    pub fn start_writers_at(
+        &self,
+        address: SocketAddr,
+        server: Option<PathBuf>,
+    ) -> Result<(Process, HistoryControl), Trouble> {
         let socket = self.folder().join("history");
         let options = HistoryOptions {
             writers: 2,
@@ -215,7 +225,7 @@ impl<'a> Site<'a> {
             // A thousand rounds must fit into memory and be loaded in a fraction of a second.
             pause: Duration::from_millis(10),
             timeout: Duration::from_secs(5),
-            ..HistoryOptions::new(self.client_sidecar_address(sidecar))
+            ..HistoryOptions::new(address)
         };
         let spec = HistorySpec { socket: socket.clone(), options, server };
         let writers = self.start_worker("client", "writers", &WorkerSpec::History(spec))?;

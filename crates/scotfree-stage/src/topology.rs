@@ -19,12 +19,14 @@ pub const PORTS_MAX: usize = 64;
 const PORT_NAME_BYTES_MAX: usize = 15;
 
 /// The topologies of the repository, for where it is not: name and text.
-const BUILT_IN: [(&str, &str); 12] = [
+const BUILT_IN: [(&str, &str); 14] = [
+    ("chain2-replicas", include_str!("../../../lab/topologies/chain2-replicas.toml")),
     ("chain3", include_str!("../../../lab/topologies/chain3.toml")),
     ("chain3-peers", include_str!("../../../lab/topologies/chain3-peers.toml")),
     ("chain3-replicas", include_str!("../../../lab/topologies/chain3-replicas.toml")),
     ("chain3-replicas-apart", include_str!("../../../lab/topologies/chain3-replicas-apart.toml")),
     ("direct", include_str!("../../../lab/topologies/direct.toml")),
+    ("direct-replicas", include_str!("../../../lab/topologies/direct-replicas.toml")),
     ("loop", include_str!("../../../lab/topologies/loop.toml")),
     ("one-device", include_str!("../../../lab/topologies/one-device.toml")),
     ("one-device-and-cable", include_str!("../../../lab/topologies/one-device-and-cable.toml")),
@@ -368,9 +370,11 @@ mod tests {
     fn the_topologies_of_the_lab_are_right() {
         for (name, devices) in [
             ("direct", 0),
+            ("direct-replicas", 0),
             ("one-device", 1),
             ("one-device-apart", 1),
             ("one-device-and-replicas", 1),
+            ("chain2-replicas", 2),
             ("chain3", 3),
             ("chain3-replicas", 3),
             ("chain3-replicas-apart", 3),
@@ -384,7 +388,7 @@ mod tests {
             assert_eq!(topology.address_of("server"), Some("10.77.0.2".parse().expect("an address")));
             assert_eq!(topology.devices().count(), devices);
             let head = topology.devices().next().map(|device| device.role.clone());
-            assert_eq!(head.as_deref(), [None, Some("device"), None, Some("device-a")][devices]);
+            assert_eq!(head.as_deref(), [None, Some("device"), Some("device-a"), Some("device-a")][devices]);
         }
     }
 

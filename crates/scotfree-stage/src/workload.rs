@@ -10,6 +10,8 @@ use toml::Spanned;
 
 /// Connections of one load.
 pub const CONNECTIONS_MAX: u32 = 64;
+/// Connections of one that asks them in turns.
+pub const CONNECTIONS_IN_TURNS_MAX: u32 = 20_000;
 /// Requests of one connection that may wait for their replies.
 pub const OUTSTANDING_MAX: u32 = 4_096;
 /// Bytes of one value.
@@ -75,6 +77,11 @@ pub enum Pace {
         rate: f64,
         /// How their times are spread.
         arrivals: Arrivals,
+    },
+    /// One request waits for its reply at any time, on a connection chosen at random; all others rest.
+    Turns {
+        /// Requests per second over all connections, at most.
+        rate: f64,
     },
 }
 
@@ -142,6 +149,7 @@ struct Form {
     connections: Spanned<u32>,
     closed: Option<ClosedForm>,
     open: Option<OpenForm>,
+    turns: Option<TurnsForm>,
     mix: Spanned<MixForm>,
     value_bytes: Spanned<u32>,
     keys: Spanned<u64>,
@@ -172,6 +180,12 @@ struct OpenForm {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TurnsForm {
+    rate: Spanned<f64>,
+}
+
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "UPPERCASE")]
 struct MixForm {
     #[serde(default)]
@@ -186,7 +200,8 @@ struct MixForm {
 
 impl Form {
     fn check(self, source: &Source) -> Result<Workload, ConfigError> {
-        within(source, "connections", &self.connections, 1, CONNECTIONS_MAX)?;
+        let connections_max = if self.turns.is_some() { CONNECTIONS_IN_TURNS_MAX } else { CONNECTIONS_MAX };
+        within(source, "connections", &self.connections, 1, connections_max)?;
         within(source, "value_bytes", &self.value_bytes, 0, VALUE_BYTES_MAX)?;
         within(source, "keys", &self.keys, 1, KEYS_MAX)?;
         within(source, "duration_ms_max", &self.duration_ms_max, 1, DURATION_MS_MAX)?;
@@ -194,16 +209,22 @@ impl Form {
             within(source, "requests_max", requests_max, 1, u64::MAX)?;
         }
         let mix = check_mix(source, &self.mix)?;
-        let pace = match (self.closed, self.open) {
-            (Some(closed), None) => {
+        let pace = match (self.closed, self.open, self.turns) {
+            (Some(closed), None, None) => {
                 within(source, "outstanding", &closed.outstanding, 1, OUTSTANDING_MAX)?;
                 Pace::Closed { outstanding: closed.outstanding.into_inner() }
             }
-            (None, Some(open)) => {
+            (None, Some(open), None) => {
                 within(source, "rate", &open.rate, 0.001, RATE_MAX)?;
                 Pace::Open { rate: open.rate.into_inner(), arrivals: open.arrivals }
             }
-            _ => return Err(source.error_at_top("", "exactly one of [closed] and [open] is allowed")),
+            (None, None, Some(turns)) => {
+                within(source, "rate", &turns.rate, 0.001, RATE_MAX)?;
+                Pace::Turns { rate: turns.rate.into_inner() }
+            }
+            _ => {
+                return Err(source.error_at_top("", "exactly one of [closed], [open] and [turns] is allowed"))
+            }
         };
         Ok(Workload {
             name: self.name,
@@ -361,6 +382,8 @@ mod tests {
             ("[closed]\noutstanding = 1", "", 1, "exactly one"),
             ("outstanding = 1", "outstanding = 0", 10, "allowed are 1 to 4096"),
             ("[closed]\noutstanding = 1", "[open]\nrate = nan", 10, "NaN is not allowed"),
+            ("[closed]\noutstanding = 1", "[turns]\nrate = 0", 10, "0 is not allowed"),
+            ("[closed]\noutstanding = 1", "[turns]\nrate = 1\n[open]\nrate = 1", 1, "exactly one"),
             ("keys = 10", "keys = 0", 5, "allowed are 1 to"),
         ] {
             let text = TEXT.replace(from, to);
@@ -368,6 +391,18 @@ mod tests {
             assert!(error.to_string().contains(problem), "{error}");
             assert_eq!(error.line, line, "{error}");
         }
+    }
+
+    #[test]
+    fn of_connections_that_are_asked_in_turns_there_may_be_many() {
+        let text = TEXT
+            .replace("[closed]\noutstanding = 1", "[turns]\nrate = 1000")
+            .replace("connections = 2", "connections = 20000");
+        let workload = Workload::parse(&Source::from_text("w.toml", text.as_str())).expect("it is allowed");
+        assert_eq!((workload.connections, workload.pace), (20_000, Pace::Turns { rate: 1_000.0 }));
+        let text = text.replace("20000", "20001");
+        let error = Workload::parse(&Source::from_text("w.toml", text)).expect_err("they are too many");
+        assert!(error.to_string().contains("allowed are 1 to 20000"), "{error}");
     }
 
     #[test]

@@ -224,6 +224,7 @@ pub(super) fn set_keys(
     let before = AllCounts::once_told(site)?;
     let spec = SetsSpec {
         address: site.client_sidecar_address(sidecar),
+        connections: 1,
         sets: sets.count,
         warmup_sets: sets.warmup_count,
         value_bytes: VALUE_BYTES,

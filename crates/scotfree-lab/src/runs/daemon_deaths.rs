@@ -4,7 +4,7 @@
 //! Invariant: nothing but the daemon dies; what the programs did while there was none is read from what they
 //! keep, not from what a daemon says of it.
 
-use super::kill_rounds::SIDECAR;
+use super::kill_rounds::device::SIDECAR;
 use super::settings::settings_of;
 use super::{Context, Measured};
 use crate::experiment::Measurement;

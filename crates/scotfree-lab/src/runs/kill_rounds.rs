@@ -3,71 +3,66 @@
 //! Invariant: nobody is told of a kill before it happens; what was killed is started again on the files it
 //! left, everything else stays up. A round counts when replies have come again after its kill.
 
+pub(super) mod device;
+pub(super) mod proxy;
+
 use super::settings::settings_of;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
-use scotfree_core::Tier;
 use scotfree_stage::history::Verdict;
 use scotfree_stage::power_cut::PowerCut;
 use scotfree_stage::process::{wait_until, Process};
 use scotfree_stage::resp::Reply;
-use scotfree_stage::site::{
-    ask_redis, await_ready, has_redis, require_redis, AppendFsync, ClientSidecar, Logs, Redis, Site,
-    PATIENCE, REDIS_PORT, WITH_METRICS,
-};
+use scotfree_stage::site::{ask_redis, Redis, Site, PATIENCE};
 use scotfree_stage::stats::Spread;
 use scotfree_stage::trouble::Trouble;
 use scotfree_stage::worker::history::HistoryControl;
 use scotfree_stage::worker::metrics::Counts;
 use scotfree_stage::workload::Random;
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
-#[derive(Deserialize, Clone, Copy)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Settings {
-    /// What serves.
-    #[serde(default)]
-    service: Service,
+/// What serves the writers, and who of it dies.
+pub(super) trait Cast<'a>: Sized {
+    /// What its experiments' arms say.
+    type Settings: DeserializeOwned + Clone;
+    /// Who may die, as metrics name them; a victim is a place here.
+    const VICTIMS: &'static [&'static str];
+    /// The victim with which a control loses: it takes what the server's files had not synced.
+    const POWER_CUT: usize;
+    /// What daemons count that tells whether what is tried was at work: counters by the daemons' names for them.
+    const COUNTERS: &'static [(&'static str, &'static str)];
+    /// The hosts whose daemons are asked for that.
+    const COUNTED_AT: &'static [&'static str];
+
     /// How many rounds, unless the command line says.
-    rounds: u64,
-    appendfsync: AppendFsync,
-    /// Whether the append-only file is cut back while the server is dead.
-    cut: bool,
-    /// Whether the server says stable when it means applied.
-    #[serde(default)]
-    ack_when_applied: bool,
+    fn rounds(settings: &Self::Settings) -> u64;
+    /// Starts all of it.
+    fn up(scene: &mut Scene<'a>, settings: Self::Settings) -> Result<Self, Trouble>;
+    /// Where writers write.
+    fn address(&self, site: &Site<'a>) -> SocketAddr;
+    /// The Redis that holds the data at last, if it is one.
+    fn redis(&self) -> Option<&Redis>;
+    /// Chooses who dies next.
+    fn choose(&self, random: &mut Random) -> usize;
+    /// Waits until a victim may die, and asks it what is not to die with it.
+    fn before_kill(&mut self, _victim: usize, _scene: &mut Scene<'a>) -> Result<(), Trouble> {
+        Ok(())
+    }
+    /// Ends a victim without a word.
+    fn kill(&mut self, victim: usize, scene: &mut Scene<'a>);
+    /// Starts it again; whether it serves yet is not waited for.
+    fn revive(&mut self, victim: usize, scene: &mut Scene<'a>) -> Result<(), Trouble>;
+    /// Waits until it serves.
+    fn wait_until_ready(&self) -> Result<(), Trouble>;
+    /// All that is to run.
+    fn processes(&self) -> Vec<&Process>;
 }
 
-/// What serves.
-#[derive(Deserialize, Clone, Copy, Default, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-enum Service {
-    /// A Redis where one is installed, else the embedded server.
-    #[default]
-    Redis,
-    /// The embedded server.
-    Kv,
-}
-
-/// Who is killed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Victim {
-    /// Redis and its sidecar, as if their host died.
-    Server,
-    /// The device's daemon.
-    Device,
-    /// The sidecar in front of the writers.
-    Client,
-}
-
-// A killed client's sessions live on until they expire, a minute: they need more room than a device usually
-// has.
-const SWITCH: [&str; 2] = ["--sessions-max", "512"];
-// Of so many kills one is of the client, for the same reason.
-const KILLS_PER_CLIENT: u64 = 5;
 // How long after replies have come again the next kill may come, at most.
 const CALM_MS_MAX: u64 = 120;
 // How long what was killed stays dead, at most, beyond what a start takes.
@@ -84,42 +79,33 @@ const BLOCK_ROUNDS_MIN: u64 = 50;
 // How long the readings of a control may wait for what is lost for good.
 const LOST_FOR_GOOD: Duration = Duration::from_secs(2);
 
-/// The sidecar that writers speak to, while processes die.
-pub(super) const SIDECAR: ClientSidecar = ClientSidecar {
-    name: "sidecar-client",
-    port: REDIS_PORT,
-    early: true,
-    durability: Tier::RAM,
-    trace: None,
-};
-
 /// Blocks of rounds in each of which one set of processes lives on: nothing may be lost.
-pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
+fn run<'a, C: Cast<'a>>(context: &Context<'a>) -> Result<Vec<Measurement>, Trouble> {
     let arm = &context.experiment.arms[0];
-    let settings: Settings = settings_of(arm)?;
-    let rounds = context.options.rounds.unwrap_or(settings.rounds).max(1);
+    let settings: C::Settings = settings_of(arm)?;
+    let rounds = context.options.rounds.unwrap_or(C::rounds(&settings)).max(1);
     let blocks = u64::from(context.experiment.repetitions).min(rounds.div_ceil(BLOCK_ROUNDS_MIN));
     let seed = seed(context)?;
     context.bar.set_length(rounds);
     let mut series = Vec::new();
     for block in 0..blocks {
         let count = rounds * (block + 1) / blocks - rounds * block / blocks;
-        let measured = World::up(context, settings, seed ^ block)?.block(count)?;
+        let measured = World::<C>::up(context, settings.clone(), seed ^ block)?.block(count)?;
         series.push(measured.into_measurement(&arm.name, block as u32));
     }
     Ok(series)
 }
 
 /// The same, each round with a new set of processes, since what loses cannot go on.
-pub(super) fn run_control(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
+fn run_control<'a, C: Cast<'a>>(context: &Context<'a>) -> Result<Vec<Measurement>, Trouble> {
     let arm = &context.experiment.arms[0];
-    let settings: Settings = settings_of(arm)?;
-    let rounds = context.options.rounds.unwrap_or(settings.rounds).max(1);
+    let settings: C::Settings = settings_of(arm)?;
+    let rounds = context.options.rounds.unwrap_or(C::rounds(&settings)).max(1);
     let seed = seed(context)?;
     context.bar.set_length(rounds);
     let mut series = Vec::new();
     for round in 0..rounds {
-        let mut world = World::up(context, settings, seed ^ round)?;
+        let mut world = World::<C>::up(context, settings.clone(), seed ^ round)?;
         let measured = world.control_round()?;
         series.push(measured.into_measurement(&arm.name, round as u32));
     }
@@ -135,48 +121,64 @@ pub(super) fn seed(context: &Context<'_>) -> Result<u64, Trouble> {
     Ok(seed)
 }
 
-/// All processes, and the history that they must keep.
-struct World<'a> {
-    context: &'a Context<'a>,
-    site: Site<'a>,
-    settings: Settings,
-    server: Server,
-    switch: Option<Process>,
-    client: Option<Process>,
-    writers: Process,
-    history: HistoryControl,
-    power: PowerCut,
-    random: Random,
-    rounds_count: u64,
+/// Where the rounds are played, and what they have come to.
+pub(super) struct Scene<'a> {
+    pub site: Site<'a>,
+    pub power: PowerCut,
+    pub random: Random,
     tally: Tally,
-    verdict: Verdict,
 }
 
-/// What serves.
-struct Server {
-    redis: Option<Redis>,
-    // Redis and its sidecar, or the embedded server alone.
-    store: Option<Process>,
-    sidecar: Option<Process>,
+impl<'a> Scene<'a> {
+    fn up(context: &Context<'a>, seed: u64) -> Result<Scene<'a>, Trouble> {
+        let site = context.site()?;
+        let power = PowerCut::new(&site);
+        Ok(Scene { site, power, random: Random::new(seed, 0), tally: Tally::default() })
+    }
+
+    /// Takes from a server's files what a power failure would.
+    pub fn cut(&mut self) -> Result<(), Trouble> {
+        self.tally.cut_bytes += self.power.cut(&mut self.random)?;
+        Ok(())
+    }
+
+    /// Adds what the daemon of a host has counted, which dies with it.
+    pub fn keep_counts(&mut self, role: &str) {
+        // A count that cannot be had is one that is missing at the end.
+        if let Ok(counts) = self.site.counts(role) {
+            self.tally.add(counts);
+        }
+    }
+}
+
+/// All processes, and the history that they must keep.
+struct World<'c, 'a, C: Cast<'a>> {
+    context: &'c Context<'a>,
+    scene: Scene<'a>,
+    cast: C,
+    writers: Process,
+    history: HistoryControl,
+    rounds_count: u64,
+    verdict: Verdict,
 }
 
 /// What happened in the rounds of a block.
 #[derive(Default)]
 struct Tally {
-    kills: [u64; 3],
+    // By victim.
+    kills: BTreeMap<usize, u64>,
     // From a kill until every writer had a reply again, by victim.
-    recovery_ms: [Vec<f64>; 3],
+    recovery_ms: BTreeMap<usize, Vec<f64>>,
     cut_bytes: u64,
-    // What the device's daemons have counted, as far as they could be asked.
-    persist_acks: u64,
-    sessions_refused: u64,
+    // What daemons have counted, as far as they could be asked.
+    counts: Counts,
 }
 
 impl Tally {
-    fn add(&mut self, counts: &Counts) {
-        let count = |name: &str| counts.get(name).copied().unwrap_or(0);
-        self.persist_acks += count("scotfree_device_persist_acks_total");
-        self.sessions_refused += count("scotfree_device_sessions_refused_total");
+    fn add(&mut self, counts: Counts) {
+        for (name, count) in counts {
+            *self.counts.entry(name).or_default() += count;
+        }
     }
 }
 
@@ -189,41 +191,13 @@ enum Replies {
     All,
 }
 
-impl<'a> World<'a> {
-    fn up(context: &'a Context<'a>, settings: Settings, seed: u64) -> Result<World<'a>, Trouble> {
-        let site = context.site()?;
-        let redis = Redis { name: "redis", appendfsync: settings.appendfsync, listen: &[] };
-        let wants_redis = settings.service == Service::Redis;
-        let redis = (wants_redis && has_redis()).then_some(redis);
-        if redis.is_none() && settings.cut {
-            require_redis()?;
-        }
-        if wants_redis && redis.is_none() {
-            super::say("redis-server is not installed: the embedded server takes its place");
-        }
-        let power = PowerCut::new(&site);
-        let mut server = Server { redis, store: None, sidecar: None };
-        server.start(&site, &settings, &power)?;
-        let switch = site.start_switch_with(Logs::Ram, &SWITCH)?;
-        server.wait_until_ready()?;
-        let client = site.start_client_sidecar_with(&SIDECAR, &WITH_METRICS)?;
-        let socket = redis.as_ref().map(|redis| site.redis_socket(redis));
-        let (writers, history) = site.start_writers(&SIDECAR, socket)?;
-        Ok(World {
-            context,
-            site,
-            settings,
-            server,
-            switch: Some(switch),
-            client: Some(client),
-            writers,
-            history,
-            power,
-            random: Random::new(seed, 0),
-            rounds_count: 0,
-            tally: Tally::default(),
-            verdict: Verdict::default(),
-        })
+impl<'c, 'a, C: Cast<'a>> World<'c, 'a, C> {
+    fn up(context: &'c Context<'a>, settings: C::Settings, seed: u64) -> Result<Self, Trouble> {
+        let mut scene = Scene::up(context, seed)?;
+        let cast = C::up(&mut scene, settings)?;
+        let socket = cast.redis().map(|redis| scene.site.redis_socket(redis));
+        let (writers, history) = scene.site.start_writers_at(cast.address(&scene.site), socket)?;
+        Ok(World { context, scene, cast, writers, history, rounds_count: 0, verdict: Verdict::default() })
     }
 
     /// So many rounds; at the end everything is read back, from the server itself too.
@@ -244,7 +218,10 @@ impl<'a> World<'a> {
         self.judge(verdict);
         // Whether the remedy was at work at all. The daemon says so some time later.
         thread::sleep(COUNTS_AGE_MAX);
-        self.tally.add(&self.site.device_counts()?);
+        for role in C::COUNTED_AT {
+            let counts = self.scene.site.counts(role)?;
+            self.scene.tally.add(counts);
+        }
         let mut measured = self.measured(before, rounds);
         measured.value("round_ms", begin.elapsed().as_secs_f64() * 1e3 / rounds as f64);
         Ok(measured)
@@ -256,71 +233,31 @@ impl<'a> World<'a> {
         self.context.interrupt.check()?;
         self.history.write()?;
         self.await_replies(Replies::Any)?;
-        thread::sleep(Duration::from_millis(self.random.below(CALM_MS_MAX + 1)));
-        let victim = if self.settings.cut {
-            // A power cut is the server's; now and then somebody else dies as well.
-            if self.random.below(4) == 0 {
-                self.any_victim()
-            } else {
-                Victim::Server
-            }
-        } else {
-            self.any_victim()
-        };
-        self.context.bar.set_message(format!("{victim:?}"));
+        self.sleep_up_to(CALM_MS_MAX);
+        let victim = self.cast.choose(&mut self.scene.random);
+        self.context.bar.set_message(C::VICTIMS[victim]);
+        self.cast.before_kill(victim, &mut self.scene)?;
         let killed = Instant::now();
-        self.kill(victim);
-        thread::sleep(Duration::from_millis(self.random.below(DEAD_MS_MAX + 1)));
-        self.revive(victim)?;
-        if waits_for_all || self.random.below(4) > 0 {
+        self.cast.kill(victim, &mut self.scene);
+        self.sleep_up_to(DEAD_MS_MAX);
+        self.cast.revive(victim, &mut self.scene)?;
+        if waits_for_all || self.scene.random.below(4) > 0 {
             self.await_replies(Replies::All)?;
-            self.tally.recovery_ms[victim as usize].push(killed.elapsed().as_secs_f64() * 1e3);
+            let recovery_ms = killed.elapsed().as_secs_f64() * 1e3;
+            self.scene.tally.recovery_ms.entry(victim).or_default().push(recovery_ms);
         }
-        self.tally.kills[victim as usize] += 1;
+        self.count_round(victim);
+        Ok(())
+    }
+
+    fn sleep_up_to(&mut self, ms_max: u64) {
+        thread::sleep(Duration::from_millis(self.scene.random.below(ms_max + 1)));
+    }
+
+    fn count_round(&mut self, victim: usize) {
+        *self.scene.tally.kills.entry(victim).or_default() += 1;
         self.rounds_count += 1;
         self.context.bar.inc(1);
-        Ok(())
-    }
-
-    fn any_victim(&mut self) -> Victim {
-        match self.random.below(KILLS_PER_CLIENT) {
-            0 => Victim::Client,
-            other if other % 2 == 0 => Victim::Device,
-            _ => Victim::Server,
-        }
-    }
-
-    fn kill(&mut self, victim: Victim) {
-        match victim {
-            Victim::Server => {
-                let sidecar_first = self.random.below(2) == 0;
-                self.server.kill(sidecar_first);
-            }
-            Victim::Device => {
-                // What it has counted dies with it; a count that cannot be had is one that is missing below.
-                if let Ok(counts) = self.site.device_counts() {
-                    self.tally.add(&counts);
-                }
-                self.switch = None;
-            }
-            Victim::Client => drop(self.client.take()),
-        }
-    }
-
-    fn revive(&mut self, victim: Victim) -> Result<(), Trouble> {
-        match victim {
-            Victim::Server => {
-                if self.settings.cut {
-                    self.tally.cut_bytes += self.power.cut(&mut self.random)?;
-                }
-                self.server.start(&self.site, &self.settings, &self.power)?;
-            }
-            Victim::Device => self.switch = Some(self.site.start_switch_with(Logs::Ram, &SWITCH)?),
-            Victim::Client => {
-                self.client = Some(self.site.start_client_sidecar_with(&SIDECAR, &WITH_METRICS)?);
-            }
-        }
-        Ok(())
     }
 
     /// Waits until further tokens are acknowledged.
@@ -368,7 +305,8 @@ impl<'a> World<'a> {
     /// Where logs are kept, what the daemons have counted when it went on no longer is kept too.
     fn keep_counts(&mut self) {
         let Some(logs) = &self.context.options.log_folder else { return };
-        let counts = ["client", "device", "server"].map(|role| (role, self.site.counts(role)));
+        let roles = C::COUNTED_AT.iter().copied();
+        let counts: Vec<_> = roles.map(|role| (role, self.scene.site.counts(role))).collect();
         let text = format!("writers {:?}\n{counts:#?}\n", self.history.counts());
         let file = logs.join("counts");
         match fs::write(&file, text) {
@@ -379,11 +317,11 @@ impl<'a> World<'a> {
 
     /// Where logs are kept, what the server held at the first fault is kept too.
     fn keep_evidence(&self) {
-        let (Some(logs), Some(redis)) = (&self.context.options.log_folder, &self.server.redis) else {
+        let (Some(logs), Some(redis)) = (&self.context.options.log_folder, self.cast.redis()) else {
             return;
         };
         let kept = logs.join(format!("redis-after-round-{}", self.rounds_count));
-        match copy_folder(&self.site.redis_folder(redis), &kept) {
+        match copy_folder(&self.scene.site.redis_folder(redis), &kept) {
             Ok(()) => eprintln!("kept: {}", kept.display()),
             Err(error) => eprintln!("could not keep {}: {error}", kept.display()),
         }
@@ -391,8 +329,8 @@ impl<'a> World<'a> {
 
     /// Lets Redis rewrite its append-only file, and waits until it has.
     fn rewrite(&mut self) -> Result<(), Trouble> {
-        let Some(redis) = &self.server.redis else { return Ok(()) };
-        let socket = self.site.redis_socket(redis);
+        let Some(redis) = self.cast.redis() else { return Ok(()) };
+        let socket = self.scene.site.redis_socket(redis);
         let asked = ask_redis(&socket, &["BGREWRITEAOF"]);
         let done = wait_until(PATIENCE, || match ask_redis(&socket, &["INFO", "persistence"]) {
             Ok(Reply::Bulk(text)) => {
@@ -417,28 +355,28 @@ impl<'a> World<'a> {
         let before = self.verdict;
         self.history.write()?;
         self.await_replies(Replies::All)?;
-        thread::sleep(Duration::from_millis(100 + self.random.below(CALM_MS_MAX + 1)));
-        self.kill(Victim::Server);
+        thread::sleep(Duration::from_millis(100));
+        self.sleep_up_to(CALM_MS_MAX);
+        self.cast.before_kill(C::POWER_CUT, &mut self.scene)?;
+        self.cast.kill(C::POWER_CUT, &mut self.scene);
         self.history.rest()?;
-        self.revive(Victim::Server)?;
-        self.server.wait_until_ready()?;
-        self.tally.kills[Victim::Server as usize] += 1;
-        self.rounds_count += 1;
+        self.cast.revive(C::POWER_CUT, &mut self.scene)?;
+        self.cast.wait_until_ready()?;
+        self.count_round(C::POWER_CUT);
         let mut verdict = self.history.verify_all(PATIENCE)?;
         let deadline = Instant::now() + LOST_FOR_GOOD;
         while verdict.lost > 0 && Instant::now() < deadline {
-            // The device may still be replaying.
+            // What is left may still be replayed.
             thread::sleep(Duration::from_millis(100));
             self.context.interrupt.check()?;
             verdict = self.history.verify_all(PATIENCE)?;
         }
         self.verdict = verdict;
-        self.context.bar.inc(1);
         Ok(self.measured(before, 1))
     }
 
     fn measured(&mut self, before: Verdict, rounds: u64) -> Measured {
-        let tally = std::mem::take(&mut self.tally);
+        let tally = std::mem::take(&mut self.scene.tally);
         let Verdict { acked, unknown, lost, doubled, out_of_order, foreign, .. } = self.verdict;
         let mut measured = Measured::default();
         let mut grown = |name: &str, now: u64, then: u64| {
@@ -451,27 +389,28 @@ impl<'a> World<'a> {
         grown("out_of_order", out_of_order, before.out_of_order);
         grown("foreign", foreign, before.foreign);
         measured.value("rounds", rounds as f64);
-        for (name, count) in ["kills_server", "kills_device", "kills_client"].iter().zip(tally.kills) {
-            measured.value(name, count as f64);
-        }
-        if let Some(spread) = Spread::of(&tally.recovery_ms.concat()) {
+        let times: Vec<f64> = tally.recovery_ms.values().flatten().copied().collect();
+        if let Some(spread) = Spread::of(&times) {
             measured.value("recovery_ms_p50", spread.median);
         }
         measured.value("cut_bytes", tally.cut_bytes as f64);
-        for (victim, times) in ["server", "device", "client"].iter().zip(&tally.recovery_ms) {
+        for (victim, name) in C::VICTIMS.iter().enumerate() {
+            let kills = tally.kills.get(&victim).copied().unwrap_or(0);
+            measured.value(&format!("kills_{name}"), kills as f64);
             // None if this victim was spared.
-            let longest = times.iter().copied().fold(0.0, f64::max);
-            measured.value(&format!("recovery_ms_max_{victim}"), longest);
+            let times = tally.recovery_ms.get(&victim).into_iter().flatten();
+            let longest = times.copied().fold(0.0, f64::max);
+            measured.value(&format!("recovery_ms_max_{name}"), longest);
         }
         measured.counter("acknowledged", acked.saturating_sub(before.acked));
-        measured.counter("persist_acks", tally.persist_acks);
-        measured.counter("sessions_refused", tally.sessions_refused);
+        for (name, of_daemon) in C::COUNTERS {
+            measured.counter(name, tally.counts.get(*of_daemon).copied().unwrap_or(0));
+        }
         measured
     }
 
     fn last_words(&self) -> String {
-        let processes = [&self.server.store, &self.server.sidecar, &self.switch, &self.client];
-        let words = processes.into_iter().flatten().map(|process| {
+        let words = self.cast.processes().into_iter().map(|process| {
             let said = process.error_output() + &process.output();
             let last = said.lines().last().unwrap_or("nothing").to_owned();
             let state = process.exit_status().map_or("runs".into(), |status| status.to_string());
@@ -481,43 +420,9 @@ impl<'a> World<'a> {
     }
 }
 
-impl Drop for World<'_> {
+impl<'a, C: Cast<'a>> Drop for World<'_, 'a, C> {
     fn drop(&mut self) {
         self.writers.kill();
-    }
-}
-
-impl Server {
-    fn start(&mut self, site: &Site<'_>, settings: &Settings, power: &PowerCut) -> Result<(), Trouble> {
-        match &self.redis {
-            Some(redis) => {
-                self.store = Some(site.start_redis(redis)?);
-                let sizes = power.sizes_file().to_string_lossy().into_owned();
-                let mut more = WITH_METRICS.to_vec();
-                if settings.cut {
-                    more.extend(["--synced-sizes", &sizes]);
-                }
-                if settings.ack_when_applied {
-                    more.push("--unsafe-ack-when-applied");
-                }
-                self.sidecar = Some(site.spawn_server_sidecar(redis, &more)?);
-            }
-            None => self.store = Some(site.spawn_kv(&WITH_METRICS)?),
-        }
-        Ok(())
-    }
-
-    fn wait_until_ready(&self) -> Result<(), Trouble> {
-        let last = self.sidecar.as_ref().or(self.store.as_ref());
-        last.map_or(Ok(()), await_ready)
-    }
-
-    fn kill(&mut self, sidecar_first: bool) {
-        if sidecar_first {
-            self.sidecar = None;
-        }
-        self.store = None;
-        self.sidecar = None;
     }
 }
 

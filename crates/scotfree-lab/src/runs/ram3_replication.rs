@@ -47,14 +47,14 @@ enum Copies {
 
 const BEHIND: Redis = Redis { name: "redis", appendfsync: AppendFsync::EverySec, listen: &[] };
 // The addresses behind the devices, on the cable, and towards the replicas.
-const BRIDGE_ADDRESS: &str = "10.77.0.2";
-const CABLE_ADDRESS: &str = "10.78.0.2";
+pub(super) const BRIDGE_ADDRESS: &str = "10.77.0.2";
+pub(super) const CABLE_ADDRESS: &str = "10.78.0.2";
 const PRIMARY: Redis = Redis {
     name: "redis-primary",
     appendfsync: AppendFsync::EverySec,
     listen: &[BRIDGE_ADDRESS, CABLE_ADDRESS, "10.79.0.1", "10.80.0.1"],
 };
-const REPLICAS: [(&str, Redis, &str); 2] = [
+pub(super) const REPLICAS: [(&str, Redis, &str); 2] = [
     ("replica-a", replica("redis-replica-a", &["10.79.0.2"]), "10.79.0.1"),
     ("replica-b", replica("redis-replica-b", &["10.80.0.2"]), "10.80.0.1"),
 ];
@@ -98,7 +98,7 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
 }
 
 /// A Redis and two replicas that follow it.
-fn start_replicated(site: &Site<'_>) -> Result<Vec<Process>, Trouble> {
+pub(super) fn start_replicated(site: &Site<'_>) -> Result<Vec<Process>, Trouble> {
     // It does not wait for further replicas before it sends the first one its data.
     let mut processes =
         vec![site.start_redis_on("server", &PRIMARY, &["--repl-diskless-sync-delay", "0"])?];
@@ -127,6 +127,7 @@ fn set_with_replicas(
 ) -> Result<Measured, Trouble> {
     let spec = SetsSpec {
         address: SocketAddr::new(address.parse().expect("it is an address"), REDIS_PORT),
+        connections: 1,
         sets,
         warmup_sets,
         value_bytes: VALUE_BYTES,

@@ -31,6 +31,7 @@ const fn untimed(name: &'static str, run: Run) -> Runner {
 
 const RUNNERS: &[Runner] = &[
     untimed("chain", super::chain::run),
+    timed("connections", super::connections::run),
     untimed("daemon-deaths", super::daemon_deaths::run),
     #[cfg(feature = "xdp")]
     timed("disk-acks", super::disk_acks::run),
@@ -38,8 +39,8 @@ const RUNNERS: &[Runner] = &[
     #[cfg(feature = "xdp")]
     timed("endpoints", super::endpoints::run),
     untimed("hostile-packets", super::hostile_packets::run),
-    untimed("kill-rounds", super::kill_rounds::run),
-    untimed("kill-rounds-control", super::kill_rounds::run_control),
+    untimed("kill-rounds", super::kill_rounds::device::run),
+    untimed("kill-rounds-control", super::kill_rounds::device::run_control),
     untimed("linearizability", super::linearizability::run),
     timed("logging-designs", super::logging_designs::run),
     timed("placement", super::placement::run),
@@ -47,6 +48,9 @@ const RUNNERS: &[Runner] = &[
     timed("playback", super::playback::run),
     timed("probes", super::probes::run),
     timed("proxy", super::proxy::run),
+    untimed("proxy-kill-rounds", super::kill_rounds::proxy::run),
+    untimed("proxy-kill-rounds-control", super::kill_rounds::proxy::run_control),
+    timed("ram2-replication", super::ram2_replication::run),
     timed("ram3-replication", super::ram3_replication::run),
     timed("recovery-time", super::recovery_time::run),
     timed("redis-always", super::redis_always::run),

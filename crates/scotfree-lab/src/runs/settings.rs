@@ -37,6 +37,16 @@ pub(super) fn shared_by_arms<Settings: DeserializeOwned, Value: PartialEq>(
     Ok(first)
 }
 
+/// What moves a device's frames where an experiment leaves that to the build: programs in the kernel if they are built
+/// in, else the daemon.
+pub(super) const fn plane_of_this_build() -> &'static str {
+    if cfg!(feature = "xdp") {
+        "xdp"
+    } else {
+        "user"
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

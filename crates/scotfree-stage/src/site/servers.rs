@@ -2,7 +2,7 @@
 //!
 //! Invariant: a server that is started again under the same name has the files that it left.
 
-use super::{await_ready, join, Site, PATIENCE};
+use super::{await_ready, join, Site, PATIENCE, PEER_PORT};
 use crate::process::{find_tool, Process, ProcessSpec};
 use crate::resp::{Connection, Place, Reply};
 use crate::trouble::Trouble;
@@ -127,12 +127,56 @@ impl Site<'_> {
         port: u16,
         more: &[&str],
     ) -> Result<Process, Trouble> {
-        let listen = SocketAddr::new(self.address("server"), port).to_string();
-        let mut words: Vec<OsString> = ["proxy", "--listen", &listen].map(OsString::from).into();
+        let listen = SocketAddr::new(self.address("server"), port);
+        let process = self.spawn_proxy(name, redis, listen, more)?;
+        await_ready(&process)?;
+        Ok(process)
+    }
+
+    /// Starts a proxy at any address of the server's host, or starts it again on the log that it left; whether it serves
+    /// yet is not waited for.
+    pub fn spawn_proxy(
+        &self,
+        name: &str,
+        redis: &Redis,
+        listen: SocketAddr,
+        more: &[&str],
+    ) -> Result<Process, Trouble> {
+        let mut words: Vec<OsString> = ["proxy", "--listen", &listen.to_string()].map(OsString::from).into();
         words.extend(["--redis".into(), join("unix:", &self.redis_socket(redis))]);
-        words.extend(["--log".into(), self.disk.path().join(format!("{name}.log")).into()]);
+        words.extend(["--log".into(), self.proxy_log(name).into()]);
         words.extend(more.iter().map(OsString::from));
-        self.start_scot("server", name, words)
+        self.spawn_scot("server", name, words)
+    }
+
+    fn proxy_log(&self, name: &str) -> PathBuf {
+        self.disk.path().join(format!("{name}.log"))
+    }
+
+    /// Removes the log of a proxy that is dead, with what only it holds.
+    pub fn remove_proxy_log(&self, name: &str) -> Result<(), Trouble> {
+        let file = self.proxy_log(name);
+        fs::remove_file(&file).map_err(|error| Trouble::file("remove", &file, &error))
+    }
+
+    /// Starts what keeps a proxy's log in a host's memory; what one before it there held is gone.
+    pub fn start_peer(&self, role: &str) -> Result<Process, Trouble> {
+        let listen = self.peer_address(role).to_string();
+        self.start_scot(role, &format!("peer-{role}"), self.words(&["peer", "--listen", &listen]))
+    }
+
+    fn peer_address(&self, role: &str) -> SocketAddr {
+        SocketAddr::new(self.address(role), PEER_PORT)
+    }
+
+    /// Flags that have a proxy keep its log in the memory of these hosts; none if there are none.
+    pub fn peer_words(&self, roles: &[&str]) -> Vec<String> {
+        let peer = |role: &&str| ["--peer".to_owned(), self.peer_address(role).to_string()];
+        let mut words: Vec<String> = roles.iter().flat_map(peer).collect();
+        if !words.is_empty() {
+            words.extend(["--key-file".to_owned(), self.key_file.to_string_lossy().into_owned()]);
+        }
+        words
     }
 
     /// Starts the embedded server, or starts it again on the file that it left; whether it serves yet is
