@@ -25,8 +25,35 @@ pub fn stay_on(processor: usize) -> io::Result<()> {
     let mut only = empty();
     // SAFETY: `processor` is below `CPU_SETSIZE`.
     unsafe { libc::CPU_SET(processor, &mut only) };
-    // SAFETY: size and pointer describe `only`, which is read alone; 0 is the calling thread.
-    check(unsafe { libc::sched_setaffinity(0, size_of_val(&only), &raw const only) }).map(drop)
+    allow(&only)
+}
+
+/// A processor that a thread stays on at some times, and at others is free again.
+pub struct Home {
+    processor: usize,
+    elsewhere: libc::cpu_set_t,
+    is_there: bool,
+}
+
+impl Home {
+    /// For the calling thread, which is free now.
+    pub fn new(processor: usize) -> io::Result<Home> {
+        Ok(Home { processor, elsewhere: allowed()?, is_there: false })
+    }
+
+    /// Stays there from now on, or is free. Where it may not be there it stays free.
+    pub fn stay(&mut self, stays: bool) {
+        if stays == self.is_there {
+            return;
+        }
+        self.is_there = stays;
+        let _ = if stays { stay_on(self.processor) } else { allow(&self.elsewhere) };
+    }
+}
+
+fn allow(set: &libc::cpu_set_t) -> io::Result<()> {
+    // SAFETY: size and pointer describe `set`, which is read alone; 0 is the calling thread.
+    check(unsafe { libc::sched_setaffinity(0, size_of_val(set), &raw const *set) }).map(drop)
 }
 
 fn allowed() -> io::Result<libc::cpu_set_t> {
@@ -45,6 +72,20 @@ fn empty() -> libc::cpu_set_t {
 mod tests {
     use super::*;
     use std::thread;
+
+    #[test]
+    fn a_thread_comes_home_and_leaves_again() {
+        thread::spawn(|| {
+            let before = thread::available_parallelism().expect("it is known");
+            let mut home = Home::new(0).expect("its processors are known");
+            home.stay(true);
+            assert_eq!(thread::available_parallelism().expect("it is known").get(), 1);
+            home.stay(false);
+            assert_eq!(thread::available_parallelism().expect("it is known"), before);
+        })
+        .join()
+        .expect("no panic");
+    }
 
     #[test]
     fn a_processor_that_is_not_there_is_refused() {

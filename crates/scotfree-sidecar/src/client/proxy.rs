@@ -22,7 +22,7 @@ use path::{ProxyPath, PROXY_MARK};
 use peers::{records_of_peers, Links};
 pub use peers::{PeersConfig, PEERS_MAX};
 use scotfree_core::{Nanos, SeqNum, SessionId};
-use scotfree_io::processor::stay_on;
+use scotfree_io::processor::Home;
 use scotfree_io::{now_monotonic, now_realtime, Spin};
 use scotfree_proxy::{CommitQueue, Found, QueueConfig, Torn};
 use scotfree_resp::back::{Owner, StopReason};
@@ -226,12 +226,15 @@ impl Proxy {
     /// Serves until somebody asks to stop.
     pub fn run(&mut self, stop: &Stop, board: Option<&MetricsBoard>) -> Result<(), ProxyError> {
         self.watching.stop_on(stop)?;
-        // It writes the log itself where the disk is quick. Where it may not be on this processor it is on another.
-        let _ = self.log_processor.map(stay_on);
+        let mut home = self.log_processor.and_then(|processor| Home::new(processor).ok());
         let mut text = MetricsText::new();
         let mut publish_at = if board.is_some() { Nanos(0) } else { Nanos::MAX };
         loop {
             self.turn()?;
+            // There who writes is woken sooner; with more to do than to write, the Redis would be in its way.
+            if let (Some(home), Some(is_written_here)) = (&mut home, self.path.log.is_written_here()) {
+                home.stay(is_written_here);
+            }
             let now = now_monotonic();
             self.look_around(now);
             if let Some(board) = board.filter(|_| now >= publish_at) {

@@ -26,6 +26,8 @@ const GROUP_BYTES_MAX: usize = 8 << 20;
 /// Behind how much this thread has better things to do than to wait for the medium: what follows such a group is as
 /// much again.
 const LITTLE_BYTES_MAX: usize = 4 << 10;
+/// How far one looks back for who has written.
+const OWN_WRITES_MAX: u32 = 64;
 /// The smallest log that takes such a record, which is an eighth of it.
 const LOG_BYTES_MIN: u64 = 8 * (RECORD_BYTES_MAX as u64 + 4096);
 
@@ -121,6 +123,8 @@ pub struct ProxyLog {
     times_full: u64,
     /// How many bytes were handed over since the last write.
     unwritten_bytes: usize,
+    /// Grows with each record that the owner has written itself, and shrinks with others.
+    own_writes: u32,
 }
 
 impl ProxyLog {
@@ -160,6 +164,7 @@ impl ProxyLog {
             is_full: false,
             times_full: 0,
             unwritten_bytes: 0,
+            own_writes: 0,
         })
     }
 
@@ -280,12 +285,23 @@ impl ProxyLog {
     /// Writes what waits, here and now if `may_block`, it is little, and the medium was quick of late, which spares two
     /// wake-ups; whether it did.
     pub fn write(&mut self, may_block: bool) -> bool {
-        let is_little = std::mem::take(&mut self.unwritten_bytes) <= LITTLE_BYTES_MAX;
-        if may_block && is_little {
+        let bytes = std::mem::take(&mut self.unwritten_bytes);
+        if may_block && bytes <= LITTLE_BYTES_MAX {
+            self.own_writes = (self.own_writes + u32::from(bytes > 0)).min(OWN_WRITES_MAX);
             self.domain.write_waiting()
         } else {
+            self.own_writes = self.own_writes.saturating_sub(4 * u32::from(bytes > 0));
             self.domain.write_by_thread();
             false
+        }
+    }
+
+    /// Whether the caller has written most of the last records itself; none if it is now the one and now the other.
+    pub fn is_written_here(&self) -> Option<bool> {
+        match self.own_writes {
+            0..=16 => Some(false),
+            48.. => Some(true),
+            _ => None,
         }
     }
 
