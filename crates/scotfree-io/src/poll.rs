@@ -65,6 +65,13 @@ impl Poller {
         self.looking = spin.into();
     }
 
+    /// Waits as [`Poller::wait`] does, but sleeps at once, and learns nothing from that: looking now would be in
+    /// somebody's way.
+    pub fn wait_asleep(&mut self, timeout: Option<Duration>) -> io::Result<&[Event]> {
+        let count = self.sleep(timeout)?;
+        Ok(self.report(count))
+    }
+
     /// Watches `fd` from now on; its events carry `key`. A descriptor leaves when it is closed.
     pub fn add(&self, fd: RawFd, key: u64, interest: Interest) -> io::Result<()> {
         event::epoll_control(&self.epoll, libc::EPOLL_CTL_ADD, fd, interest.mask(), key)

@@ -153,6 +153,25 @@ pub struct Proxy {
     drain_ns_max: Nanos,
     drain_until: Option<Nanos>,
     log_processor: Option<usize>,
+    crowd: Crowd,
+}
+
+/// How many requests come together: where it is more than one, a loop that looks before it sleeps is in the way of the
+/// Redis and of who writes the log, on the same host.
+#[derive(Debug, Default)]
+struct Crowd {
+    submitted: u64,
+    /// The most in one turn, of late; in eighths.
+    recent: u64,
+}
+
+impl Crowd {
+    /// Whether of late one came at a time, now that so many have come in all.
+    fn is_one(&mut self, submitted: u64) -> bool {
+        let new = submitted - std::mem::replace(&mut self.submitted, submitted);
+        self.recent = (self.recent - self.recent.div_ceil(8)).max(new.min(1 << 10) * 8);
+        self.recent <= 8
+    }
 }
 
 impl Proxy {
@@ -210,6 +229,7 @@ impl Proxy {
             drain_ns_max: config.drain_ns_max,
             drain_until: None,
             log_processor: config.log_processor,
+            crowd: Crowd::default(),
         }))
     }
 
@@ -323,7 +343,8 @@ impl Proxy {
         let timers = [Some(publish_at), Some(self.describe_at), self.drain_until, self.path.next_turn()];
         let timer = timers.into_iter().flatten().min().unwrap_or(Nanos::MAX);
         self.watching.follow(&self.path)?;
-        for event in self.watching.wait(timer.since(now))? {
+        let looks = self.crowd.is_one(self.path.queue.counters().submitted);
+        for event in self.watching.wait(timer.since(now), looks)? {
             match watching::listener_of(event) {
                 Some(index) => {
                     let listener = self.listeners.get(index);
@@ -378,7 +399,7 @@ impl Proxy {
             self.path.turn();
             let timer = self.path.next_turn().map_or(until, |at| at.min(until));
             self.watching.follow(&self.path)?;
-            self.watching.wait(timer.since(now))?;
+            self.watching.wait(timer.since(now), false)?;
         }
         if self.path.queue.is_settled() {
             self.path.log.leave_peers()?;
@@ -598,7 +619,7 @@ fn replay(
         let timer =
             path.next_turn().map_or(REPLAY_SAID_AFTER, |at| at.since(now)).min(Nanos::from_millis(100));
         watching.follow(path)?;
-        watching.wait(timer)?;
+        watching.wait(timer, false)?;
     }
 }
 
@@ -626,4 +647,21 @@ fn random_key() -> Result<ClusterKey, ProxyError> {
 fn session_base() -> Result<u64, ProxyError> {
     let random = getrandom::u64().map_err(SidecarError::Random)?;
     Ok(random >> 1 << 20 >> 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_request_at_a_time_is_no_crowd_and_several_are_one_for_a_while() {
+        let mut crowd = Crowd::default();
+        assert!((1..10).all(|submitted| crowd.is_one(submitted)));
+        assert!(!crowd.is_one(13));
+        let mut turns = 0;
+        while !crowd.is_one(13) {
+            turns += 1;
+        }
+        assert!((3..30).contains(&turns), "{turns}");
+    }
 }

@@ -72,8 +72,10 @@ impl Watching {
         self.watched.follow(&self.poller, PATH_KEY, |out| path.watches(out))
     }
 
-    /// Waits for at most `time`; what is ready.
-    pub fn wait(&mut self, time: Nanos) -> io::Result<Vec<Event>> {
-        Ok(self.poller.wait(Some(Duration::from_nanos(time.0)))?.to_vec())
+    /// Waits for at most `time`; what is ready. Looks before it sleeps, if that is not in anybody's way.
+    pub fn wait(&mut self, time: Nanos, looks: bool) -> io::Result<Vec<Event>> {
+        let time = Some(Duration::from_nanos(time.0));
+        let events = if looks { self.poller.wait(time)? } else { self.poller.wait_asleep(time)? };
+        Ok(events.to_vec())
     }
 }
