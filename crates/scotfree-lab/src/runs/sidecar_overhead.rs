@@ -25,9 +25,23 @@ struct Settings {
     access: Access,
     connections: u32,
     requests: u64,
-    /// How long device and sidecars look for events before they sleep; the same in every arm, since they are.
-    #[serde(default)]
-    spin_us: u64,
+    /// How many requests of each connection are under way.
+    #[serde(default = "one")]
+    pipeline: u32,
+    /// How long device and sidecars look for events before they sleep; the same in every arm, since they are. Their
+    /// default if it is not said.
+    spin_us: Option<u64>,
+    /// What moves the device's frames; the same in every arm.
+    #[serde(default = "user_plane")]
+    plane: String,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+fn user_plane() -> String {
+    "user".to_owned()
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +55,8 @@ enum Access {
     Sidecars,
     /// The same, and every call is recorded.
     SidecarsTraced,
+    /// The same, and the device's acknowledgement is the answer.
+    SidecarsEarly,
 }
 
 const VALUE_BYTES: &str = "100";
@@ -73,31 +89,38 @@ struct Bench<'a> {
     server: Process,
     client: Process,
     client_traced: Process,
+    client_early: Process,
     plain: ClientSidecar,
     traced: ClientSidecar,
+    early: ClientSidecar,
     trace: PathBuf,
 }
 
 impl<'a> Bench<'a> {
     fn up(context: &Context<'a>) -> Result<Bench<'a>, Trouble> {
-        let spin_us = shared_by_arms(context.experiment, |arm: &Settings| arm.spin_us)?.to_string();
-        let spin = ["--spin-us", &spin_us];
+        let spin_us = shared_by_arms(context.experiment, |arm: &Settings| arm.spin_us)?;
+        let spin_us = spin_us.map(|time| time.to_string());
+        let spin: Vec<&str> = spin_us.iter().flat_map(|time| ["--spin-us", time]).collect();
+        let plane = shared_by_arms(context.experiment, |arm: &Settings| arm.plane.clone())?;
         let site = context.site()?;
         let trace = site.folder().join("trace.jsonl");
         let sidecar =
-            |name, port, trace| ClientSidecar { name, port, early: false, durability: Tier::RAM, trace };
-        let plain = sidecar("sidecar-client", REDIS_PORT, None);
-        let traced = sidecar("sidecar-client-traced", REDIS_PORT + 1, Some(trace.clone()));
+            |name, port, early, trace| ClientSidecar { name, port, early, durability: Tier::RAM, trace };
+        let plain = sidecar("sidecar-client", REDIS_PORT, false, None);
+        let traced = sidecar("sidecar-client-traced", REDIS_PORT + 1, false, Some(trace.clone()));
+        let early = sidecar("sidecar-client-early", REDIS_PORT + 2, true, None);
         Ok(Bench {
             behind: site.start_redis(&BEHIND)?,
             direct: site.start_redis(&DIRECT)?,
-            switch: site.start_switch_with(Logs::Ram, &spin)?,
+            switch: site.start_switch_with(Logs::Ram, &[&["--plane", &plane], &spin[..]].concat())?,
             server: site.start_server_sidecar(&BEHIND, &spin)?,
             client: site.start_client_sidecar_with(&plain, &spin)?,
             client_traced: site.start_client_sidecar_with(&traced, &spin)?,
+            client_early: site.start_client_sidecar_with(&early, &spin)?,
             site,
             plain,
             traced,
+            early,
             trace,
         })
     }
@@ -108,9 +131,12 @@ impl<'a> Bench<'a> {
             Access::Bridge => {
                 (BRIDGE_ADDRESS.to_owned(), vec![("redis", &self.direct), ("switch", &self.switch)])
             }
-            Access::Sidecars | Access::SidecarsTraced => {
-                let is_traced = settings.access == Access::SidecarsTraced;
-                let client = if is_traced { &self.client_traced } else { &self.client };
+            Access::Sidecars | Access::SidecarsTraced | Access::SidecarsEarly => {
+                let client = match settings.access {
+                    Access::SidecarsTraced => &self.client_traced,
+                    Access::SidecarsEarly => &self.client_early,
+                    _ => &self.client,
+                };
                 let working = vec![
                     ("redis", &self.behind),
                     ("sidecar_server", &self.server),
@@ -120,21 +146,26 @@ impl<'a> Bench<'a> {
                 (self.site.address("client").to_string(), working)
             }
         };
-        let port = if settings.access == Access::SidecarsTraced { self.traced.port } else { self.plain.port };
+        let port = match settings.access {
+            Access::SidecarsTraced => self.traced.port,
+            Access::SidecarsEarly => self.early.port,
+            _ => self.plain.port,
+        };
         let trace_from = self.trace.metadata().map_or(0, |file| file.len());
         let acks_before = self.site.device_counts()?;
         let cpu_before: Vec<Duration> = working.iter().map(|(_, process)| cpu_of(process)).collect();
         let benchmark = self.benchmark(&address, port, settings)?;
         let mut measured = benchmark.measured();
         let per_request_us = |span: Duration| span.as_secs_f64() * 1e6 / settings.requests as f64;
-        let mut cpu_sum = benchmark.cpu;
+        let mut behind_client = Duration::ZERO;
         for ((name, process), before) in working.iter().zip(cpu_before) {
             let used = cpu_of(process).saturating_sub(before);
-            cpu_sum += used;
+            behind_client += used;
             measured.value(&format!("cpu_us_per_request_{name}"), per_request_us(used));
         }
         measured.value("cpu_us_per_request_benchmark", per_request_us(benchmark.cpu));
-        measured.value("cpu_us_per_request", per_request_us(cpu_sum));
+        measured.value("cpu_us_per_request_behind_client", per_request_us(behind_client));
+        measured.value("cpu_us_per_request", per_request_us(behind_client + benchmark.cpu));
         let acks_after = self.site.device_counts()?;
         let logged =
             scotfree_stage::site::difference(&acks_before, &acks_after, "scotfree_device_logged_total");
@@ -147,6 +178,7 @@ impl<'a> Bench<'a> {
 
     fn benchmark(&self, address: &str, port: u16, settings: &Settings) -> Result<Benchmark, Trouble> {
         let (connections, requests) = (settings.connections.to_string(), settings.requests.to_string());
+        let pipeline = settings.pipeline.to_string();
         let spec = ProcessSpec::new("redis-benchmark", "redis-benchmark", self.site.log_folder()).args([
             "-h",
             address,
@@ -156,6 +188,8 @@ impl<'a> Bench<'a> {
             &connections,
             "-n",
             &requests,
+            "-P",
+            &pipeline,
             "-d",
             VALUE_BYTES,
             "-r",
@@ -183,7 +217,9 @@ impl<'a> Bench<'a> {
 impl Drop for Bench<'_> {
     fn drop(&mut self) {
         // The sidecars before those that they speak to.
-        for process in [&self.client_traced, &self.client, &self.server, &self.switch, &self.behind] {
+        for process in
+            [&self.client_traced, &self.client_early, &self.client, &self.server, &self.switch, &self.behind]
+        {
             process.kill();
         }
     }
