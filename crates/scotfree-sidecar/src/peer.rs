@@ -19,12 +19,14 @@ use std::time::Duration;
 
 /// How many connections there are at most.
 const CONNECTIONS_MAX: usize = 256;
-/// How long a connection may take to say whose log it is about.
+/// How long a connection may take to show that it has the key.
 const OPENING_TIME_MAX: Nanos = Nanos::from_secs(5);
 /// How often it is looked who is too slow, and metrics are published.
 const LOOK_INTERVAL: Nanos = Nanos::from_millis(250);
 /// How much is read at once.
 const PIECE_BYTES: usize = 64 << 10;
+/// How often in a row one connection is read before others have their turn.
+const READS_MAX: usize = 32;
 /// How many descriptors one wait reports.
 const EVENTS_MAX: usize = 256;
 const STOP_KEY: u64 = 0;
@@ -52,6 +54,10 @@ struct Connection {
     /// What it was told last.
     told: Option<Held>,
     since: Nanos,
+    /// It has said something that only who has the key can say.
+    is_proven: bool,
+    /// It has taken its log over since this was asked last.
+    has_taken_over: bool,
     waits_to_write: bool,
 }
 
@@ -169,8 +175,16 @@ impl Peer {
         getrandom::fill(&mut fresh).map_err(|error| io::Error::other(error.to_string()))?;
         self.poller.add(stream.as_raw_fd(), self.next, Interest::Read)?;
         let channel = Channel::of_keeper(self.key.get(), self.incarnation, fresh);
-        let connection =
-            Connection { stream, channel, name: None, told: None, since: now, waits_to_write: false };
+        let connection = Connection {
+            stream,
+            channel,
+            name: None,
+            told: None,
+            since: now,
+            is_proven: false,
+            has_taken_over: false,
+            waits_to_write: false,
+        };
         self.connections.insert(self.next, connection);
         self.next += 1;
         Ok(())
@@ -184,6 +198,7 @@ impl Peer {
             .and_then(|()| connection.flush());
         match sent {
             Ok(()) => {
+                let taken_over = std::mem::take(&mut connection.has_taken_over).then_some(connection.name);
                 let waits = !connection.channel.to_send().is_empty();
                 if waits != connection.waits_to_write {
                     connection.waits_to_write = waits;
@@ -192,6 +207,10 @@ impl Peer {
                     if self.poller.modify(connection.stream.as_raw_fd(), event.key, interest).is_err() {
                         self.connections.remove(&event.key);
                     }
+                }
+                // Whoever had the log before is a proxy that is gone, or that should be.
+                if let Some(name) = taken_over {
+                    self.connections.retain(|key, other| *key == event.key || other.name != name);
                 }
             }
             Err(reason) => {
@@ -215,9 +234,8 @@ impl Peer {
 
     fn end_slow_openings(&mut self, now: Nanos) {
         let before = self.connections.len();
-        self.connections.retain(|_, connection| {
-            connection.name.is_some() || now.since(connection.since) < OPENING_TIME_MAX
-        });
+        self.connections
+            .retain(|_, connection| connection.is_proven || now.since(connection.since) < OPENING_TIME_MAX);
         if self.connections.len() < before || !self.accepts {
             self.accept_again();
         }
@@ -247,7 +265,7 @@ impl Connection {
         if !self.channel.to_send().is_empty() {
             return Ok(());
         }
-        loop {
+        for _ in 0..READS_MAX {
             let count = match self.stream.read(piece) {
                 Ok(0) => return Err(String::new()),
                 Ok(count) => count,
@@ -277,6 +295,8 @@ impl Connection {
                 let Some(name) = self.name else {
                     return Err("it says something before its name".to_owned());
                 };
+                self.is_proven = true;
+                self.has_taken_over |= matches!(message, ToKeeper::Begin(_) | ToKeeper::Resume(_));
                 keeper.take(&name, number, &message, &mut |answer| {
                     if let FromKeeper::Refused(text) = answer {
                         is_over = Some((*text).to_owned());
