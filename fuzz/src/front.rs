@@ -156,14 +156,20 @@ impl Talk {
 
     /// Does what the connection's shell would do.
     fn follow(&mut self) {
-        for action in std::mem::take(&mut self.actions) {
-            match action {
-                FrontAction::Request(request) => self.take_request(request),
-                FrontAction::Tunnel { .. } => {
-                    self.is_tunnel = true;
-                    self.end();
+        while !self.actions.is_empty() {
+            for action in std::mem::take(&mut self.actions) {
+                match action {
+                    FrontAction::Request(request) => self.take_request(request),
+                    FrontAction::Tunnel { .. } => {
+                        self.is_tunnel = true;
+                        self.end();
+                    }
+                    FrontAction::Clients { id, question, list } => {
+                        let outcome = question.answer(NOW_MS, 1, &list, &[]);
+                        self.front.on_clients(NOW_MS, id, outcome, false, &mut self.actions);
+                    }
+                    FrontAction::Close => self.end(),
                 }
-                FrontAction::Close => self.end(),
             }
         }
         assert!(self.front.pending_count() <= PENDING_MAX, "more is pending than allowed");
