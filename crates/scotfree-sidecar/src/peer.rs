@@ -134,7 +134,7 @@ impl Peer {
                 }
             }
         }
-        if !self.keeper.is_empty() && self.keeper.bytes() > 0 {
+        if self.keeper.bytes() > 0 {
             self.notices.alarm(&format!(
                 "ends with {} bytes of {} logs that are in no Redis' files yet: their proxies go on without this peer",
                 self.keeper.bytes(),
@@ -335,15 +335,20 @@ impl Connection {
     }
 
     fn flush(&mut self) -> Result<(), String> {
-        while !self.channel.to_send().is_empty() {
-            match self.stream.write(self.channel.to_send()) {
-                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).to_string()),
-                Ok(count) => self.channel.sent(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-        Ok(())
+        flush(&mut self.stream, &mut self.channel).map_err(|error| error.to_string())
     }
+}
+
+/// Sends what waits, as far as the socket takes it.
+pub(crate) fn flush(stream: &mut TcpStream, channel: &mut Channel) -> io::Result<()> {
+    while !channel.to_send().is_empty() {
+        match stream.write(channel.to_send()) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => channel.sent(count),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }

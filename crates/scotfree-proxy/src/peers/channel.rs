@@ -277,13 +277,18 @@ mod tests {
         bytes
     }
 
+    /// Both openings are said and heard.
+    fn greet(proxy: &mut Channel, keeper: &mut Channel) {
+        carry(proxy, keeper);
+        assert_eq!(keeper.next_message(), Ok(None));
+        carry(keeper, proxy);
+        assert_eq!(proxy.next_message(), Ok(None));
+    }
+
     fn open() -> (Channel, Channel) {
         let key = ClusterKey::from_bytes([5; 32]);
         let (mut proxy, mut keeper) = pair(&key, &key);
-        carry(&mut proxy, &mut keeper);
-        assert_eq!(keeper.next_message(), Ok(None));
-        carry(&mut keeper, &mut proxy);
-        assert_eq!(proxy.next_message(), Ok(None));
+        greet(&mut proxy, &mut keeper);
         (proxy, keeper)
     }
 
@@ -336,10 +341,7 @@ mod tests {
     fn who_has_another_key_or_speaks_otherwise_is_refused() {
         let (ours, theirs) = (ClusterKey::from_bytes([5; 32]), ClusterKey::from_bytes([6; 32]));
         let (mut proxy, mut keeper) = pair(&ours, &theirs);
-        carry(&mut proxy, &mut keeper);
-        assert_eq!(keeper.next_message(), Ok(None));
-        carry(&mut keeper, &mut proxy);
-        assert_eq!(proxy.next_message(), Ok(None));
+        greet(&mut proxy, &mut keeper);
         let said = sealed(&mut proxy, b"hello");
         keeper.receive(&said);
         assert_eq!(keeper.next_message(), Err(ChannelError::Mac));
@@ -367,10 +369,7 @@ mod tests {
             .expect("two epochs");
         for (proxy_key, keeper_key) in [(&old, &both), (&both, &old)] {
             let (mut proxy, mut keeper) = pair(proxy_key, keeper_key);
-            carry(&mut proxy, &mut keeper);
-            assert_eq!(keeper.next_message(), Ok(None));
-            carry(&mut keeper, &mut proxy);
-            assert_eq!(proxy.next_message(), Ok(None));
+            greet(&mut proxy, &mut keeper);
             let said = sealed(&mut proxy, b"hello");
             keeper.receive(&said);
             assert_eq!(keeper.next_message(), Ok(Some(&b"hello"[..])));

@@ -126,7 +126,8 @@ pub enum ProxyError {
     Stranger(String),
     /// Peers hold what nobody asks them for.
     #[error(
-        "the last acknowledged updates of the log {0} are in the memory of peers, and none is named: nothing was changed.          Name them (--peer), or, to go on without these updates, --without-peers"
+        "the last acknowledged updates of the log {0} are in the memory of peers, and none is named: nothing was changed. \
+         Name them (--peer), or, to go on without these updates, --without-peers"
     )]
     Peers(String),
     /// The log has gaps that cannot be.

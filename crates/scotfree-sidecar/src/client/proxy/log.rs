@@ -273,7 +273,10 @@ impl ProxyLog {
         }
         let before = self.ended.len();
         while let Some(session) = queue.next_ended() {
-            self.ended.push_back((self.flushes + 1, session));
+            match &mut self.peers {
+                Some(peers) => peers.end(session),
+                None => self.ended.push_back((self.flushes + 1, session)),
+            }
         }
         if self.ended.len() > before {
             self.flushes += 1;
@@ -323,10 +326,7 @@ impl ProxyLog {
         let flushed = flushes.last().map_or(0, |token| token.0 & !FLUSH);
         while let Some((_, session)) = self.ended.front().copied().filter(|(number, _)| *number <= flushed) {
             self.ended.pop_front();
-            match &mut self.peers {
-                Some(peers) => peers.end(session),
-                None => forget(session),
-            }
+            forget(session);
         }
         while let Some(session) = self.peers.as_mut().and_then(Links::next_ended) {
             forget(session);

@@ -5,6 +5,7 @@
 
 use super::log::{LogName, PeerList};
 use crate::notices::Notices;
+use crate::peer::flush;
 use scotfree_core::{Nanos, SeqNum, SessionId};
 use scotfree_io::{now_monotonic, Waker};
 use scotfree_proxy::peers::{Channel, ChannelError, Copies, FromKeeper, Held, MessageError, ToKeeper};
@@ -171,8 +172,8 @@ impl Links {
     pub fn flush(&mut self) {
         for index in 0..self.lines.len() {
             let Line::Open(open) = &mut self.lines[index].line else { continue };
-            if let Err(error) = open.flush() {
-                self.cut(index, &error);
+            if let Err(error) = flush(&mut open.stream, &mut open.channel) {
+                self.cut(index, &error.into());
             }
         }
     }
@@ -389,19 +390,6 @@ impl Open {
             }
         }
     }
-
-    fn flush(&mut self) -> Result<(), LinkError> {
-        while !self.channel.to_send().is_empty() {
-            match self.stream.write(self.channel.to_send()) {
-                Ok(0) => return Err(LinkError::Closed),
-                Ok(count) => self.channel.sent(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
-    }
 }
 
 fn send(links: &mut [Link], index: usize, message: &ToKeeper<'_>) {
@@ -499,13 +487,11 @@ fn read_records(
             return Err(LinkError::Closed);
         }
         channel.receive(&piece[..count]);
-        let opened = channel.opened();
         while let Some(message) = channel.next_message()? {
             match FromKeeper::read(message)? {
                 FromKeeper::State(_) if !is_asked => {
                     is_asked = true;
-                    let is_listed =
-                        opened.or(channel.opened()).is_some_and(|peer| list.contains(&peer.incarnation));
+                    let is_listed = channel.opened().is_some_and(|peer| list.contains(&peer.incarnation));
                     if !is_listed {
                         return Err(LinkError::Refused(
                             "its memory is not the one that was relied on".to_owned(),
