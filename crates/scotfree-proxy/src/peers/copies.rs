@@ -199,6 +199,11 @@ impl Copies {
         Some(SeqNum(logged))
     }
 
+    /// Up to which place peers were told to trim.
+    pub fn trim_sent(&self) -> SeqNum {
+        SeqNum(self.trimmed)
+    }
+
     /// Up to which place a restart finds nothing, whomever it asks.
     pub fn trimmed(&self) -> SeqNum {
         if self.fault == Some(Fault::ForgetUntrimmed) {

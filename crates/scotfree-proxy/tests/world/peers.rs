@@ -31,7 +31,6 @@ pub struct Peers {
     list: BTreeSet<Incarnation>,
     /// Sessions that may be forgotten when records up to these places are found no more.
     ended: VecDeque<(SeqNum, SessionId)>,
-    trimmed: SeqNum,
     begun: u64,
 }
 
@@ -45,7 +44,6 @@ impl Peers {
             epoch: 1,
             list: BTreeSet::new(),
             ended: VecDeque::new(),
-            trimmed: SeqNum(0),
             begun: 0,
         };
         peers.keepers = (0..count).map(|_| peers.new_keeper()).collect();
@@ -77,11 +75,10 @@ impl Peers {
 
     pub fn trim(&mut self, queue: &mut CommitQueue) -> Vec<SessionId> {
         while let Some(last) = queue.next_trim() {
-            self.trimmed = last;
             self.copies.trim(last, &mut |index, message| send(&mut self.links, index, message));
         }
         if let Some(session) = queue.next_ended() {
-            self.ended.push_back((self.trimmed, session));
+            self.ended.push_back((self.copies.trim_sent(), session));
         }
         let trimmed = self.copies.trimmed();
         let count = self.ended.iter().take_while(|(through, _)| *through <= trimmed).count();

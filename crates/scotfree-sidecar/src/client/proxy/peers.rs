@@ -104,7 +104,6 @@ pub(super) struct Links {
     generation: u64,
     /// Sessions that may be forgotten when no peer gives back what was trimmed before.
     ended: VecDeque<(SeqNum, SessionId)>,
-    trimmed: SeqNum,
     pub losses: u64,
 }
 
@@ -126,7 +125,6 @@ impl Links {
             waker: Arc::new(Waker::new()?),
             generation: FIRST_GENERATION,
             ended: VecDeque::new(),
-            trimmed: SeqNum(0),
             losses: 0,
         })
     }
@@ -148,14 +146,13 @@ impl Links {
 
     /// Records up to this place are needed no longer.
     pub fn trim(&mut self, through: SeqNum) {
-        self.trimmed = self.trimmed.max(through);
         let links = &mut self.lines;
         self.copies.trim(through, &mut |index, message| send(links, index, message));
     }
 
     /// A session is over.
     pub fn end(&mut self, session: SessionId) {
-        self.ended.push_back((self.trimmed, session));
+        self.ended.push_back((self.copies.trim_sent(), session));
     }
 
     /// A session that the server may forget.
