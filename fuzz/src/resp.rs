@@ -3,7 +3,7 @@
 //! Invariant: what comes out of a stream does not depend on how its bytes are cut, and whatever comes
 //! out can be judged without a panic.
 
-use scotfree_resp::classes::{classify, first_key, key_hash, keys};
+use scotfree_resp::classes::{classify, first_key, key_hash, keys, lookup};
 use scotfree_resp::codec::{
     elements, is_error, text_of, write_command, Args, Command, Limits, ProtocolError, ReplyDecoder,
     ReplyError, RequestDecoder,
@@ -91,7 +91,7 @@ fn check_command(args: Args<'_>) {
     assert!(!args.is_empty(), "an empty request came out");
     let _ = classify(args);
     let _ = keys(args).count();
-    let _ = key_hash(0, first_key(args));
+    let _ = key_hash(0, first_key(lookup(args), args));
     let _ = expiry::make_absolute(args, NOW_MS);
     let _ = expiry::is_valid(args);
     let _ = guard::refusal(args, RESERVED_DB);

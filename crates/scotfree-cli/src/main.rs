@@ -19,6 +19,10 @@ mod variables;
 use clap::Parser;
 use std::process::ExitCode;
 
+/// Requests of pipelines come and go by the hundred thousand a second, a few blocks of memory each.
+#[global_allocator]
+static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     scotfree_io::lifetime::outlive_file_limits();
     let code = match cli::Cli::try_parse() {

@@ -4,12 +4,12 @@
 
 use crate::queue::Access;
 use scotfree_core::KeyHash;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 /// The last writes of each key, as long as they can be lost.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
-    of_key: BTreeMap<KeyHash, u64>,
+    of_key: HashMap<KeyHash, u64>,
     /// In order, for forgetting.
     noted: VecDeque<(u64, KeyHash)>,
     of_any: u64,

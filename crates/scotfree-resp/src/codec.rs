@@ -222,13 +222,32 @@ pub fn error_reply(text: &str) -> Vec<u8> {
 
 /// A number as Redis reads it: no plus, no leading zeros, no spaces, within 64 bits.
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
-    let digits = text.strip_prefix(b"-").unwrap_or(text);
-    let plain = !digits.is_empty() && digits.len() <= 19 && digits.iter().all(u8::is_ascii_digit);
-    let canonical = digits.first() != Some(&b'0') || text == b"0";
-    if !plain || !canonical {
+    let (is_negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    let is_canonical = match digits {
+        [] => false,
+        [b'0', rest @ ..] => rest.is_empty() && !is_negative,
+        // As many as can be summed up in 64 bits.
+        _ => digits.len() <= 19,
+    };
+    if !is_canonical {
         return None;
     }
-    std::str::from_utf8(text).ok()?.parse().ok()
+    let mut sum = 0_u64;
+    for digit in digits {
+        let value = digit.wrapping_sub(b'0');
+        if value > 9 {
+            return None;
+        }
+        sum = sum * 10 + u64::from(value);
+    }
+    if is_negative {
+        0_i64.checked_sub_unsigned(sum)
+    } else {
+        i64::try_from(sum).ok()
+    }
 }
 
 /// Above this much used-up space a buffer is moved to its front.

@@ -99,8 +99,7 @@ impl NameBuffer {
     /// Writes a part in lower case; where it ends, if there is room.
     fn write(&mut self, at: usize, part: &[u8]) -> Option<usize> {
         let room = self.0.get_mut(at..at + part.len())?;
-        room.copy_from_slice(part);
-        room.make_ascii_lowercase();
+        room.iter_mut().zip(part).for_each(|(to, from)| *to = from.to_ascii_lowercase());
         Some(at + part.len())
     }
 }

@@ -9,7 +9,7 @@ mod identity;
 mod pending;
 mod transaction;
 
-use crate::classes::{classify, first_key, key_hash, lookup, Class, Flags, Verdict};
+use crate::classes::{classify, first_key, key_hash, lookup, Class, Flags, Row, Verdict};
 use crate::codec::{error_reply, write_command, Args, Command, Limits, ProtocolError, RequestDecoder};
 use crate::description::{CommandInfo, Description, NameBuffer, Unknown};
 use crate::expiry::{make_absolute, Expiry};
@@ -602,11 +602,11 @@ impl ClientFront {
             RequestKind::Update => make_absolute(args, now_ms),
             RequestKind::Read | RequestKind::Bypass => Expiry::Unchanged,
         };
-        let args = match &absolute {
-            Expiry::Absolute(command) => command.args(),
-            Expiry::Unchanged | Expiry::Invalid => args,
+        let mut request = match &absolute {
+            // Another command, perhaps of another name.
+            Expiry::Absolute(command) => self.request_of(kind, early, command.args()),
+            Expiry::Unchanged | Expiry::Invalid => self.request_of_row(kind, early, args, verdict.row),
         };
-        let mut request = self.request_of(kind, early, args);
         request.shares = match kind {
             RequestKind::Read => verdict.class == Class::Read,
             RequestKind::Update => !info.flags.has(Flags::NO_MULTI),
@@ -648,11 +648,22 @@ impl ClientFront {
     }
 
     fn request_of(&self, kind: RequestKind, early: Option<&'static [u8]>, args: Args<'_>) -> FrontRequest {
+        self.request_of_row(kind, early, args, lookup(args))
+    }
+
+    /// As [`ClientFront::request_of`], for who has found the command's row.
+    fn request_of_row(
+        &self,
+        kind: RequestKind,
+        early: Option<&'static [u8]>,
+        args: Args<'_>,
+        row: Option<&'static Row>,
+    ) -> FrontRequest {
         let flags = RequestFlags::NONE.with_if(early.is_some(), RequestFlags::EARLY);
-        let key_hash = key_hash(self.state.db, first_key(args));
+        let key_hash = key_hash(self.state.db, first_key(row, args));
         let mut payload = self.begin_payload(flags);
         write_command(&mut payload, args);
-        let method = lookup(args).map_or("unknown", |row| row.command.as_str());
+        let method = row.map_or("unknown", |row| row.command.as_str());
         FrontRequest { id: 0, kind, early, method, key_hash, shares: false, payload }
     }
 

@@ -30,6 +30,9 @@ pub fn refusal(args: Args<'_>, reserved_db: u16) -> Option<String> {
     } else {
         &[]
     };
+    if script.is_empty() {
+        return None;
+    }
     ["select", "swapdb", "flushall"].into_iter().find(|word| calls(script, word)).map(|word| {
         format!("ERR scotfree: scripts may not call {word}, which could reach the markers in database {reserved_db}")
     })

@@ -181,12 +181,20 @@ pub enum PayloadError {
 pub struct RequestPayload {
     /// Its head.
     pub head: RequestHead,
-    /// Where each command's arguments lie in the payload.
-    commands: Vec<Vec<Range<usize>>>,
-    /// Where each command lies.
-    extents: Vec<Range<usize>>,
+    /// Where the arguments of all commands lie in the payload.
+    spans: Vec<Range<usize>>,
+    commands: Vec<CommandPlace>,
     /// Of a pack, whose each command is.
     owners: Vec<PartHead>,
+}
+
+/// Where one command is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct CommandPlace {
+    /// Which of the spans are its arguments'.
+    spans: Range<usize>,
+    /// Where it lies in the payload.
+    extent: Range<usize>,
 }
 
 impl RequestPayload {
@@ -218,12 +226,12 @@ impl RequestPayload {
 
     /// The arguments of the command at `index` of the payload this was parsed from.
     pub fn args<'a>(&'a self, payload: &'a [u8], index: usize) -> Args<'a> {
-        Args::new(payload, &self.commands[index])
+        Args::new(payload, &self.spans[self.commands[index].spans.clone()])
     }
 
     /// The arguments of all commands.
     pub fn all<'a>(&'a self, payload: &'a [u8]) -> impl Iterator<Item = Args<'a>> {
-        self.commands.iter().map(move |spans| Args::new(payload, spans))
+        (0..self.len()).map(move |index| self.args(payload, index))
     }
 
     /// Which database the command at `index` begins in, and which connection it is of.
@@ -234,16 +242,14 @@ impl RequestPayload {
 
     /// The bytes of the command at `index`.
     pub fn bytes<'a>(&self, payload: &'a [u8], index: usize) -> &'a [u8] {
-        &payload[self.extents[index].clone()]
+        &payload[self.commands[index].extent.clone()]
     }
 
     fn parse_commands(&mut self, payload: &[u8]) -> Result<(), PayloadError> {
         let mut reader = CommandReader::default();
         let mut at = REQUEST_HEAD_BYTES;
         while let Some((_, next)) = reader.read(payload, at)? {
-            let spans = reader.parser.spans().iter();
-            self.commands.push(spans.map(|span| at + span.start..at + span.end).collect());
-            self.extents.push(at..next);
+            self.add(reader.parser.spans(), at..next);
             at = next;
         }
         Ok(())
@@ -263,13 +269,22 @@ impl RequestPayload {
             if command.is_none_or(|(_, end)| end != at) {
                 return Err(PayloadError::Malformed);
             }
-            let spans = reader.parser.spans().iter();
-            self.commands
-                .push(spans.map(|span| extent.start + span.start..extent.start + span.end).collect());
-            self.extents.push(extent);
+            self.add(reader.parser.spans(), extent);
             self.owners.push(owner);
         }
         Ok(())
+    }
+
+    /// Adds a command that lies there and whose arguments have these places in it.
+    fn add(&mut self, spans: &[Range<usize>], extent: Range<usize>) {
+        let (before, start) = (self.spans.len(), extent.start);
+        self.spans.extend(spans.iter().map(|span| start + span.start..start + span.end));
+        let spans = before..self.spans.len();
+        if self.commands.is_empty() {
+            // Most requests have one, for which the vector's own first room would be four times too large.
+            self.commands.reserve_exact(1);
+        }
+        self.commands.push(CommandPlace { spans, extent });
     }
 }
 

@@ -10,6 +10,7 @@ use crate::codec::{elements, is_error, write_bulk, write_header, write_words};
 use crate::expiry;
 use scotfree_core::{SeqNum, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// What one command of a batch is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,12 +66,31 @@ pub(super) struct Batch {
 /// What an executed transaction answered.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Done<'a> {
-    /// The replies to each item's commands.
-    pub replies: Vec<Vec<&'a [u8]>>,
+    /// The replies to all items' commands.
+    replies: Vec<&'a [u8]>,
+    /// Which of them are each item's.
+    of_items: Vec<Range<usize>>,
     /// The items whose effect depends on a key that has a time to live.
     pub volatile: BTreeSet<usize>,
     /// The hash of markers had lost fields.
     pub lost: bool,
+}
+
+impl<'a> Done<'a> {
+    /// The replies to an item's commands.
+    pub fn replies_to(&self, item: usize) -> &[&'a [u8]] {
+        &self.replies[self.of_items[item].clone()]
+    }
+
+    /// The next reply is one of this item's, as those before it if any were.
+    fn add(&mut self, item: usize, reply: &'a [u8]) {
+        let (place, count) = (&mut self.of_items[item], self.replies.len());
+        if place.start == place.end {
+            place.start = count;
+        }
+        place.end = count + 1;
+        self.replies.push(reply);
+    }
 }
 
 /// What EXEC answered.
@@ -164,15 +184,17 @@ impl Batch {
         if matches!(reply, b"*-1\r\n" | b"_\r\n") {
             return Ok(Outcome::Unwatched);
         }
-        let parts: Vec<&[u8]> = elements(reply).collect();
+        let mut parts = Vec::with_capacity(self.plan.len());
+        parts.extend(elements(reply));
         if reply.first() != Some(&b'*') || parts.len() != self.plan.len() || !self.refusals.is_empty() {
             return Err(BatchError::Nonsense);
         }
         let mut done = Done { volatile: self.volatile.clone(), ..Done::default() };
-        done.replies = vec![Vec::new(); self.items.len()];
+        done.replies.reserve_exact(parts.len());
+        done.of_items.resize(self.items.len(), 0..0);
         for (element, part) in self.plan.iter().zip(parts) {
             match *element {
-                Element::Command(item, _) => done.replies[item].push(part),
+                Element::Command(item, _) => done.add(item, part),
                 Element::Record(_) if integer_reply(part).is_none() => return Err(marker_error(part)),
                 Element::Expiry(item) if integer_reply(part).is_none_or(|left_ms| left_ms >= 0) => {
                     done.volatile.insert(item);

@@ -213,7 +213,7 @@ impl Back {
         let unmarked = self.unmarked.take();
         let last = batch.items.iter().filter_map(|item| item.ticket).max().max(unmarked);
         let effect = if batch.writes() { self.stability.effect() } else { self.stability.done() };
-        for (index, (item, replies)) in batch.items.iter().zip(&done.replies).enumerate() {
+        for (index, item) in batch.items.iter().enumerate() {
             if done.volatile.contains(&index) && effect > self.stability.stable() {
                 // A replay after the key's time would answer something else, so this is said when no
                 // replay can happen any more; and so is everything computed from it.
@@ -223,7 +223,7 @@ impl Back {
                 Nature::Record(_) => self.waiters.push_back((effect, Waiter::Recorded(item.session))),
                 Nature::Delete => self.waiters.push_back((effect, Waiter::Deleted(item.session))),
                 Nature::Flush => {}
-                _ => self.reply_to_all(item, replies, events),
+                _ => self.reply_to_all(item, done.replies_to(index), events),
             }
         }
         if let Some(ticket) = last {
@@ -422,6 +422,9 @@ impl Back {
     pub(super) fn reply_to_all(&mut self, item: &Item, replies: &[&[u8]], events: &mut BackEvents) {
         if item.is_pack() {
             return self.reply_to_parts(item, replies, ResponseFlags::NONE, events);
+        }
+        if let ([reply], false) = (replies, item.is_transaction()) {
+            return self.reply(item, reply, ResponseFlags::NONE, events);
         }
         let mut whole = Vec::new();
         if item.is_transaction() {

@@ -2,18 +2,27 @@
 //!
 //! Invariant: a key is only ever an argument that is there; a command whose keys cannot be found has none.
 
-use super::table::{lookup, streams};
+use super::table::{lookup, streams, Row};
 use crate::codec::{parse_integer, Args};
 use scotfree_core::KeyHash;
+use std::iter::StepBy;
+use std::ops::RangeInclusive;
 
 /// All keys of a command.
 pub fn keys(args: Args<'_>) -> impl Iterator<Item = &[u8]> {
     positions(args).filter(move |index| *index < args.len()).map(move |index| args.get(index))
 }
 
-/// The first key of a command, by which it is steered.
-pub fn first_key(args: Args<'_>) -> Option<&[u8]> {
-    keys(args).next()
+/// The first key of a command whose row this is, by which it is steered.
+pub fn first_key<'a>(row: Option<&Row>, args: Args<'a>) -> Option<&'a [u8]> {
+    match row {
+        None => None,
+        Some(row) if row.first_key > 0 => {
+            let index = regular(row, args.len()).next()?;
+            (index < args.len()).then(|| args.get(index))
+        }
+        Some(_) => keys(args).next(),
+    }
 }
 
 /// What of the data a command touches.
@@ -53,11 +62,7 @@ pub fn key_hash(db: u16, key: Option<&[u8]>) -> KeyHash {
 fn positions(args: Args<'_>) -> Box<dyn Iterator<Item = usize>> {
     let Some(row) = lookup(args) else { return Box::new(std::iter::empty()) };
     if row.first_key > 0 {
-        let last =
-            if row.last_key < 0 { args.len() as i64 + i64::from(row.last_key) } else { row.last_key.into() };
-        let range = row.first_key..=usize::try_from(last).unwrap_or(0);
-        // SORT and GEORADIUS have a second key behind STORE, which a hash of the first covers.
-        return Box::new(range.step_by(row.key_step.max(1)));
+        return Box::new(regular(row, args.len()));
     }
     match row.command.as_str() {
         "EVAL" | "EVALSHA" | "EVAL_RO" | "EVALSHA_RO" | "FCALL" | "FCALL_RO" | "BLMPOP" | "BZMPOP" => {
@@ -71,6 +76,16 @@ fn positions(args: Args<'_>) -> Box<dyn Iterator<Item = usize>> {
         }
         _ => Box::new(std::iter::empty()),
     }
+}
+
+/// Keys at the same places in all commands of a row; SORT and GEORADIUS have a second one behind STORE, which a hash of
+/// the first covers.
+fn regular(row: &Row, argument_count: usize) -> StepBy<RangeInclusive<usize>> {
+    let last = match row.last_key {
+        from_end if from_end < 0 => argument_count as i64 + i64::from(from_end),
+        last => last.into(),
+    };
+    (row.first_key..=usize::try_from(last).unwrap_or(0)).step_by(row.key_step.max(1))
 }
 
 /// Keys that stand behind their number.

@@ -7,6 +7,7 @@ use super::Class;
 use crate::codec::Args;
 use crate::names::NameTable;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 const TABLE: &str = include_str!("../../data/command_classes.csv");
@@ -79,6 +80,8 @@ pub enum Form {
         groups: Vec<Vec<String>>,
         /// As the table has it.
         text: String,
+        /// Where the command's options can stand.
+        options: Options,
     },
 }
 
@@ -92,20 +95,23 @@ impl Form {
         }
     }
 
-    fn parse(text: &str) -> Form {
+    fn parse(command: &str, text: &str) -> Form {
         match text.strip_prefix("with ") {
             None if text == "plain" => Form::Plain,
             None => Form::Any,
             Some(words) => {
                 let groups = words.split(' ').map(|group| group.split('|').map(str::to_owned).collect());
-                Form::With { groups: groups.collect(), text: text.to_owned() }
+                Form::With { groups: groups.collect(), text: text.to_owned(), options: Options::of(command) }
             }
         }
     }
 
-    fn applies(&self, command: &str, args: Args<'_>) -> bool {
-        let Form::With { groups, .. } = self else { return true };
-        let options = options(command, args);
+    fn applies(&self, args: Args<'_>) -> bool {
+        let Form::With { groups, options, .. } = self else { return true };
+        let options = options.range(args);
+        if options.is_empty() {
+            return false;
+        }
         let has = |word: &str| {
             options.clone().any(|index| {
                 let is_chosen_id = word == "*" && args.get(index).ends_with(b"-*");
@@ -170,7 +176,7 @@ impl Row {
         };
         Some(Row {
             command: command.to_owned(),
-            form: Form::parse(form),
+            form: Form::parse(command, form),
             group: group.to_owned(),
             in_redis: redis == "y",
             in_valkey: valkey == "y",
@@ -215,7 +221,7 @@ pub fn lookup(args: Args<'_>) -> Option<&'static Row> {
         .and_then(|()| index.by_name.get(name.bytes()));
     let Place { first, count, .. } = of_subcommand.unwrap_or(of_command);
     let rows = &index.rows[first..first + count];
-    rows.iter().find(|row| row.form.applies(&row.command, args))
+    rows.iter().find(|row| row.form.applies(args))
 }
 
 /// A name in upper case, without allocating.
@@ -231,8 +237,8 @@ impl Name {
 
     fn push(&mut self, text: &[u8]) -> Option<()> {
         let room = self.bytes.get_mut(self.len..self.len + text.len())?;
-        room.copy_from_slice(text);
-        room.make_ascii_uppercase();
+        // Byte by byte: names are short.
+        room.iter_mut().zip(text).for_each(|(to, from)| *to = from.to_ascii_uppercase());
         self.len += text.len();
         Some(())
     }
@@ -295,16 +301,36 @@ fn places(rows: &[Row]) -> BTreeMap<String, Place> {
     places
 }
 
-/// Where options can stand, so that keys and values are not taken for them.
-fn options(command: &str, args: Args<'_>) -> std::ops::Range<usize> {
-    match command {
-        "RESTORE" => 4..args.len(),
-        "SET" | "GEOSEARCHSTORE" => 3..args.len(),
-        "XADD" => 2..(entry_id(args) + 1).min(args.len()),
-        "XREAD" | "XREADGROUP" => 1..streams(args),
-        "GEORADIUS" => 6..args.len(),
-        "GEORADIUSBYMEMBER" => 5..args.len(),
-        _ => 2..args.len(),
+/// Where a command's options can stand, so that keys and values are not taken for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Options {
+    /// From this argument on.
+    From(usize),
+    /// Up to XADD's entry id.
+    ToEntryId,
+    /// Before the word STREAMS.
+    ToStreams,
+}
+
+impl Options {
+    fn of(command: &str) -> Options {
+        match command {
+            "RESTORE" => Options::From(4),
+            "SET" | "GEOSEARCHSTORE" => Options::From(3),
+            "XADD" => Options::ToEntryId,
+            "XREAD" | "XREADGROUP" => Options::ToStreams,
+            "GEORADIUS" => Options::From(6),
+            "GEORADIUSBYMEMBER" => Options::From(5),
+            _ => Options::From(2),
+        }
+    }
+
+    fn range(self, args: Args<'_>) -> Range<usize> {
+        match self {
+            Options::From(first) => first..args.len(),
+            Options::ToEntryId => 2..(entry_id(args) + 1).min(args.len()),
+            Options::ToStreams => 1..streams(args),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! then refuses the whole. A transaction's class is the most careful one among its commands.
 
 use super::{ClientFront, FrontAction, FrontRequest, Hook};
-use crate::classes::{classify, first_key, key_hash, lookup, Class, Flags};
+use crate::classes::{classify, key_hash, keys, lookup, Class, Flags};
 use crate::codec::{error_reply, is_error, parse_integer, write_command, Args, Command};
 use crate::description::CommandInfo;
 use crate::expiry::{make_absolute, Expiry};
@@ -304,7 +304,7 @@ impl ClientFront {
                 Expiry::Unchanged | Expiry::Invalid => write_command(&mut payload, command.args()),
             }
         }
-        let key = transaction.commands.iter().find_map(|command| first_key(command.args()));
+        let key = transaction.commands.iter().find_map(|command| keys(command.args()).next());
         let key_hash = key_hash(self.state.db, key);
         let selects = transaction.selects();
         let must_wait = !selects.is_empty();

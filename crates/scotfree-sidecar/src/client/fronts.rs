@@ -410,7 +410,7 @@ impl Fronts {
     fn on_session_closed(&mut self, now_ms: i64, session: SessionHandle, reason: ClosedReason) {
         let Some(session) = self.sessions.remove(session) else { return };
         let text = outcome_unknown(reason);
-        for asker in session.flights.values().flat_map(Flight::askers) {
+        for asker in session.flights.iter().flat_map(Flight::askers) {
             let mut actions = Vec::new();
             if let Some(connection) = self.connections.get_mut(&asker.connection) {
                 connection.front.on_failure(now_ms, asker.id, &text, &mut actions);

@@ -71,7 +71,7 @@ impl Fronts {
         let first = session.served.map_or(ConnectionKey(0), |key| ConnectionKey(key.0 + 1));
         let mut queue: VecDeque<ConnectionKey> =
             ready.range(first..).chain(ready.range(..first)).copied().collect();
-        let (mut left, mut moved) = (Vec::new(), Vec::new());
+        let (mut left, mut moved, mut taken) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(leader) = queue.front().copied() {
             let reads = self.sessions.get_mut(handle).map_or(0, |session| session.reads);
             match self.turn_of(leader, is_own, reads, may_depart) {
@@ -86,7 +86,7 @@ impl Fronts {
                     continue;
                 }
             }
-            let taken = self.gather(&queue);
+            self.gather(&queue, &mut taken);
             match self.send(handle, &taken, upstream) {
                 Ok(()) => {}
                 Err(Unsent::NotNow) => break,
@@ -166,6 +166,9 @@ impl Fronts {
         let is_done = |key: &ConnectionKey| {
             self.connections.get(key).is_none_or(|connection| connection.waiting.is_empty())
         };
+        if taken.len() == 1 {
+            return queue.extend(leader.filter(|key| !is_done(key)));
+        }
         let companions: BTreeSet<ConnectionKey> = taken.iter().skip(1).map(|(key, _)| *key).collect();
         for at in (0..queue.len().min(COMPANIONS_MAX)).rev() {
             if companions.contains(&queue[at]) && is_done(&queue[at]) {
@@ -176,17 +179,24 @@ impl Fronts {
     }
 
     /// How many of whose first requests are to be sent together: those of the first in the queue, and what of the
-    /// next may share a packet with them. Several are packed.
-    fn gather(&mut self, queue: &VecDeque<ConnectionKey>) -> Vec<(ConnectionKey, usize)> {
+    /// next may share a packet with them; they become `taken`. Several are packed.
+    fn gather(&mut self, queue: &VecDeque<ConnectionKey>, taken: &mut Vec<(ConnectionKey, usize)>) {
         self.pack.clear();
-        let alone = vec![(queue[0], 1)];
+        taken.clear();
+        self.gather_sharers(queue, taken);
+        if taken.is_empty() {
+            taken.push((queue[0], 1));
+        }
+    }
+
+    /// Leaves it empty if the first one goes alone.
+    fn gather_sharers(&mut self, queue: &VecDeque<ConnectionKey>, taken: &mut Vec<(ConnectionKey, usize)>) {
         let first = self.connections.get(&queue[0]).and_then(|connection| connection.waiting.front());
         let Some(first) =
             first.filter(|first| first.shares && self.pacing.packs && self.told.description.packs)
         else {
-            return alone;
+            return;
         };
-        let mut taken = Vec::new();
         for key in queue.iter().take(COMPANIONS_MAX) {
             let Some(connection) = self.connections.get(key) else { continue };
             let count = add_first(&mut self.pack, first, &connection.waiting);
@@ -194,10 +204,9 @@ impl Fronts {
                 taken.push((*key, count));
             } else if taken.is_empty() {
                 // It fills a packet by itself.
-                return alone;
+                return;
             }
         }
-        taken
     }
 
     /// Sends what was gathered as one request.
@@ -238,38 +247,40 @@ impl Fronts {
             self.packs += 1;
             self.packed += count as u64;
         }
-        let askers = self.take(taken);
+        let (first, others) = self.take(taken);
         if let Some(session) = self.sessions.get_mut(handle) {
             session.served = Some(taken[0].0);
-            let mut askers = askers.into_iter();
-            if let Some(first) = askers.next() {
-                session.set_out(seq, Flight::new(first, askers.collect(), is_read));
+            if let Some(first) = first {
+                session.set_out(seq, Flight::new(first, others, is_read));
             }
         }
         Ok(())
     }
 
-    /// Takes what was gathered from those who wait; who asked what.
-    fn take(&mut self, taken: &[(ConnectionKey, usize)]) -> Vec<Asker> {
-        let mut askers = Vec::new();
+    /// Takes what was gathered from those who wait; who asked what first, and who else.
+    fn take(&mut self, taken: &[(ConnectionKey, usize)]) -> (Option<Asker>, Vec<Asker>) {
+        let (mut first, mut others) = (None, Vec::new());
         for (key, count) in taken {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             // It may be read again.
             self.touched.insert(*key);
             connection.under_way += *count;
-            askers.extend(connection.waiting.drain(..*count).map(|request| Asker {
-                connection: *key,
-                id: request.id,
-                early: request.early,
-            }));
+            for request in connection.waiting.drain(..*count) {
+                let asker = Asker { connection: *key, id: request.id, early: request.early };
+                match first {
+                    None => first = Some(asker),
+                    Some(_) => others.push(asker),
+                }
+            }
         }
-        askers
+        (first, others)
     }
 
     /// What was gathered cannot be sent.
     fn refuse(&mut self, now: Nanos, taken: &[(ConnectionKey, usize)], error: &str) {
         let now_ms = self.server_time_ms(now);
-        for asker in self.take(taken) {
+        let (first, others) = self.take(taken);
+        for asker in first.into_iter().chain(others) {
             let mut actions = Vec::new();
             if let Some(connection) = self.connections.get_mut(&asker.connection) {
                 connection.front.on_refusal(now_ms, asker.id, error, &mut actions);
