@@ -734,6 +734,11 @@ impl CommitQueue {
         self.run_next < self.next()
     }
 
+    /// Whether the log has been handed something that it does not hold yet.
+    pub fn is_logging(&self) -> bool {
+        self.records.back().is_some_and(|(_, last)| last.0 > self.safe())
+    }
+
     /// Whether of what is to be executed next nobody waits for the server's answer.
     pub fn runs_wait_for_log_alone(&self) -> bool {
         let from = self.run_next.max(self.first) - self.first;

@@ -697,6 +697,11 @@ impl Back {
         self.lanes.iter().filter(move |(_, lane)| connected(lane)).map(|(id, _)| *id)
     }
 
+    /// Whether a transaction with writes is under way, so that nothing else is sent to the server before its answer.
+    pub fn has_transaction(&self) -> bool {
+        self.batch.is_some()
+    }
+
     /// The bytes to be sent on a lane.
     pub fn output(&self, lane: LaneId) -> &[u8] {
         self.lanes.get(&lane).map_or(&[], |lane| &lane.output)

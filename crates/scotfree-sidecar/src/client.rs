@@ -6,6 +6,7 @@
 mod begin;
 mod connections;
 mod coverage;
+mod crowd;
 mod drain;
 mod early_rules;
 mod ended;
@@ -25,6 +26,7 @@ use crate::server::SidecarError;
 use crate::tls::TlsAcceptor;
 use begin::{begin, Control};
 use connections::Connections;
+use crowd::Crowd;
 use drain::Drain;
 pub use early_rules::EarlyRules;
 use scotfree_core::Nanos;
@@ -48,6 +50,9 @@ use std::time::Duration;
 const PUBLISH_INTERVAL: Nanos = Nanos::from_millis(250);
 /// How often it is looked whether the server answers.
 const LOOK_INTERVAL: Nanos = Nanos::from_millis(500);
+/// With more requests under way the loop sleeps at once. Measured beside a Redis and its sidecar on two processors: at
+/// 16 looking gives a tenth more, at 64 it takes as much, and a third of the loop's processor time.
+const FEW: u64 = 16;
 /// The poller's keys: connections have larger ones.
 const RUNTIME_KEY: u64 = 0;
 const STOP_KEY: u64 = 1;
@@ -177,6 +182,7 @@ pub struct ClientSidecar {
     connections: Connections,
     listeners: Vec<TcpListener>,
     poller: Poller,
+    crowd: Crowd,
     control: Control,
     runtime_writes: bool,
     notices: Notices,
@@ -206,6 +212,7 @@ impl ClientSidecar {
             connections,
             listeners,
             poller,
+            crowd: Crowd::above(FEW),
             control,
             runtime_writes: false,
             notices: config.notices.clone(),
@@ -316,7 +323,9 @@ impl ClientSidecar {
         let drain = self.drain.as_ref().map_or(Nanos::MAX, Drain::until);
         let timer = timer.min(self.look_at).min(drain);
         let mut ready = [None; 64];
-        let events = self.poller.wait(Some(Duration::from_nanos(timer.since(now).0)))?;
+        let time = Some(Duration::from_nanos(timer.since(now).0));
+        let looks = self.crowd.are_few(self.connections.fronts.under_way());
+        let events = if looks { self.poller.wait(time)? } else { self.poller.wait_asleep(time)? };
         // The rest is reported again by the next wait.
         for (slot, event) in ready.iter_mut().zip(events) {
             *slot = Some(*event);

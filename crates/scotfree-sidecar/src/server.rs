@@ -185,6 +185,11 @@ impl RedisService {
         self.back.lanes_allowed()
     }
 
+    /// Whether nothing more is sent to the server before it has answered what is under way.
+    pub fn is_busy(&self) -> bool {
+        self.back.has_transaction()
+    }
+
     /// Whether writes are taken, as far as the server's state goes.
     pub fn writes_allowed(&self) -> bool {
         self.back.description().writes_refused.is_none()

@@ -11,7 +11,7 @@ use crate::clock::now_monotonic;
 use crate::domain::DomainError;
 use crate::storage::Storage;
 use crate::sys::event;
-use crate::sys::processor::stay_on;
+use crate::sys::processor::{go_first, stay_on};
 use scotfree_core::Token;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -76,6 +76,8 @@ impl Commit {
             .spawn(move || {
                 // Where it may not be used, another does.
                 let _ = processor.map(stay_on);
+                // Where it may not, it takes its turn.
+                let _ = go_first();
                 shared.run();
             })
             .map_err(|error| DomainError::io("starting the commit thread", error))?;

@@ -28,6 +28,25 @@ pub fn stay_on(processor: usize) -> io::Result<()> {
     allow(&only)
 }
 
+/// Of a process that runs with a real-time priority, the calling thread goes before the others from now on, if it may:
+/// whoever all of them wait for, and who has little to do, should not wait for a processor behind them. Other processes
+/// are scheduled so anyway.
+pub fn go_first() -> io::Result<()> {
+    // SAFETY: 0 is the calling thread.
+    let policy = check(unsafe { libc::sched_getscheduler(0) })?;
+    if !matches!(policy, libc::SCHED_FIFO | libc::SCHED_RR) {
+        return Ok(());
+    }
+    let mut priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: `priority` is there to be written.
+    check(unsafe { libc::sched_getparam(0, &raw mut priority) })?;
+    // SAFETY: it takes and returns numbers.
+    let most = check(unsafe { libc::sched_get_priority_max(policy) })?;
+    priority.sched_priority = (priority.sched_priority + 1).min(most);
+    // SAFETY: `priority` is only read.
+    check(unsafe { libc::sched_setscheduler(0, policy, &raw const priority) }).map(drop)
+}
+
 /// A processor that a thread stays on at some times, and at others is free again.
 pub struct Home {
     processor: usize,
@@ -82,6 +101,22 @@ mod tests {
             assert_eq!(thread::available_parallelism().expect("it is known").get(), 1);
             home.stay(false);
             assert_eq!(thread::available_parallelism().expect("it is known"), before);
+        })
+        .join()
+        .expect("no panic");
+    }
+
+    #[test]
+    fn without_a_real_time_priority_nobody_goes_first() {
+        let policy = || {
+            // SAFETY: 0 is the calling thread.
+            unsafe { libc::sched_getscheduler(0) }
+        };
+        thread::spawn(move || {
+            let before = policy();
+            // Under a real-time priority it may be refused, and nothing has changed either.
+            let _ = go_first();
+            assert_eq!(policy(), before);
         })
         .join()
         .expect("no panic");

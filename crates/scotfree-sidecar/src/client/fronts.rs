@@ -587,6 +587,11 @@ impl Fronts {
         self.sessions.in_flight() == 0 && self.connections.is_empty()
     }
 
+    /// How many commands are on their way.
+    pub fn under_way(&self) -> u64 {
+        self.sessions.commands_under_way() as u64
+    }
+
     /// How many requests are on their way, or wait for credit.
     pub fn outstanding(&self) -> u64 {
         let waiting: usize = self.connections.values().map(|connection| connection.waiting.len()).sum();

@@ -10,6 +10,7 @@ mod watching;
 
 use super::connections::Connections;
 use super::coverage::Coverage;
+use super::crowd::Crowd;
 use super::drain::given_up;
 use super::fronts::Fronts;
 use super::learn::Told;
@@ -35,7 +36,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
-use watching::Watching;
+use watching::{Manner, Watching};
 
 /// The largest command that is logged; a larger one is answered when the server's storage holds it.
 pub const REQUEST_BYTES_MAX: usize = 1 << 20;
@@ -45,6 +46,8 @@ const DESCRIBE_INTERVAL: Nanos = Nanos::from_millis(250);
 const PUBLISH_INTERVAL: Nanos = Nanos::from_millis(250);
 /// After how long a replay is said to go on.
 const REPLAY_SAID_AFTER: Nanos = Nanos::from_secs(2);
+/// With more requests under way, a loop that looks takes a processor that the Redis or who writes the log could use.
+const FEW: u64 = 1;
 /// Nobody's session.
 const NO_SESSION: SessionHandle = SessionHandle::numbered(0);
 
@@ -157,24 +160,6 @@ pub struct Proxy {
     crowd: Crowd,
 }
 
-/// How many requests come together: where it is more than one, a loop that looks before it sleeps is in the way of the
-/// Redis and of who writes the log, on the same host.
-#[derive(Debug, Default)]
-struct Crowd {
-    submitted: u64,
-    /// The most in one turn, of late; in eighths.
-    recent: u64,
-}
-
-impl Crowd {
-    /// Whether of late one came at a time, now that so many have come in all.
-    fn is_one(&mut self, submitted: u64) -> bool {
-        let new = submitted - std::mem::replace(&mut self.submitted, submitted);
-        self.recent = (self.recent - self.recent.div_ceil(8)).max(new.min(1 << 10) * 8);
-        self.recent <= 8
-    }
-}
-
 impl Proxy {
     /// Opens the log and the server, and executes what the server lacks. None if somebody asks to stop meanwhile.
     pub fn start(config: &ProxyConfig, stop: &Stop) -> Result<Option<Proxy>, ProxyError> {
@@ -230,7 +215,7 @@ impl Proxy {
             drain_ns_max: config.drain_ns_max,
             drain_until: None,
             log_processor: config.log_processor,
-            crowd: Crowd::default(),
+            crowd: Crowd::above(FEW),
         }))
     }
 
@@ -344,8 +329,14 @@ impl Proxy {
         let timers = [Some(publish_at), Some(self.describe_at), self.drain_until, self.path.next_turn()];
         let timer = timers.into_iter().flatten().min().unwrap_or(Nanos::MAX);
         self.watching.follow(&self.path)?;
-        let looks = self.crowd.is_one(self.path.queue.counters().submitted);
-        for event in self.watching.wait(timer.since(now), looks)? {
+        let counters = self.path.queue.counters();
+        let are_few = self.crowd.are_few(counters.submitted.saturating_sub(counters.completed));
+        let manner = match (are_few, self.path.is_busy()) {
+            (true, _) => Manner::Looking,
+            (false, true) => Manner::Holding,
+            (false, false) => Manner::Asleep,
+        };
+        for event in self.watching.wait(timer.since(now), manner)? {
             match watching::listener_of(event) {
                 Some(index) => {
                     let listener = self.listeners.get(index);
@@ -400,7 +391,7 @@ impl Proxy {
             self.path.turn();
             let timer = self.path.next_turn().map_or(until, |at| at.min(until));
             self.watching.follow(&self.path)?;
-            self.watching.wait(timer.since(now), false)?;
+            self.watching.wait(timer.since(now), Manner::Asleep)?;
         }
         if self.path.queue.is_settled() {
             self.path.log.leave_peers()?;
@@ -620,7 +611,7 @@ fn replay(
         let timer =
             path.next_turn().map_or(REPLAY_SAID_AFTER, |at| at.since(now)).min(Nanos::from_millis(100));
         watching.follow(path)?;
-        watching.wait(timer, false)?;
+        watching.wait(timer, Manner::Asleep)?;
     }
 }
 
@@ -648,21 +639,4 @@ fn random_key() -> Result<ClusterKey, ProxyError> {
 fn session_base() -> Result<u64, ProxyError> {
     let random = getrandom::u64().map_err(SidecarError::Random)?;
     Ok(random >> 1 << 20 >> 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_request_at_a_time_is_no_crowd_and_several_are_one_for_a_while() {
-        let mut crowd = Crowd::default();
-        assert!((1..10).all(|submitted| crowd.is_one(submitted)));
-        assert!(!crowd.is_one(13));
-        let mut turns = 0;
-        while !crowd.is_one(13) {
-            turns += 1;
-        }
-        assert!((3..30).contains(&turns), "{turns}");
-    }
 }

@@ -64,11 +64,14 @@ pub(super) struct Flights {
     /// Begins with one that is on its way; None are over.
     queue: VecDeque<(SeqNum, Option<Flight>)>,
     count: usize,
+    /// How many commands they carry.
+    commands: usize,
 }
 
 impl Flights {
     fn set_out(&mut self, seq: SeqNum, flight: Flight) {
         debug_assert!(self.queue.back().is_none_or(|(last, _)| *last < seq), "{seq} sets out late");
+        self.commands += flight.count();
         self.queue.push_back((seq, Some(flight)));
         self.count += 1;
     }
@@ -80,6 +83,7 @@ impl Flights {
         };
         let landed = self.queue[at].1.take()?;
         self.count -= 1;
+        self.commands -= landed.count();
         while self.queue.front().is_some_and(|(_, flight)| flight.is_none()) {
             self.queue.pop_front();
         }
@@ -298,6 +302,11 @@ impl Sessions {
         self.all.len()
     }
 
+    /// How many commands are on their way.
+    pub fn commands_under_way(&self) -> usize {
+        self.all.values().map(|session| session.flights.commands).sum()
+    }
+
     pub fn in_flight(&self) -> usize {
         self.all.values().map(|session| session.flights.len()).sum()
     }
@@ -325,6 +334,6 @@ mod tests {
         assert_eq!([4, 3].map(|seq| landed(&mut flights, seq)), [Some(4), Some(3)]);
         assert_eq!((flights.len(), flights.queue.len()), (1, 1), "what is over in front is forgotten");
         assert_eq!(landed(&mut flights, 9), Some(9));
-        assert_eq!((flights.len(), flights.queue.len()), (0, 0));
+        assert_eq!((flights.len(), flights.queue.len(), flights.commands), (0, 0, 0));
     }
 }

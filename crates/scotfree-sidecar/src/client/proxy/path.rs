@@ -271,6 +271,11 @@ impl ProxyPath {
         !self.events.is_empty() || self.service().is_some() && self.queue.has_runs()
     }
 
+    /// Whether whatever is asked now would wait for what the log and the server have under way.
+    pub fn is_busy(&self) -> bool {
+        self.queue.is_logging() && self.service().is_some_and(RedisService::is_busy)
+    }
+
     /// Appends what the path waits for.
     pub fn watches(&self, out: &mut Vec<Watch>) {
         match &self.server {

@@ -19,10 +19,26 @@ const LISTENER_KEY: u64 = 2;
 pub(super) const FIRST_CONNECTION: u64 = LISTENER_KEY + super::super::LISTENERS_MAX as u64;
 /// How many descriptors one wait reports.
 const EVENTS_MAX: usize = 256;
+/// How long clients are not listened to at most: there may be some who ask for nothing that waits, and tunnels.
+const HOLD: Nanos = Nanos::from_micros(200);
+
+/// How to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// For anything; asleep at once.
+    Asleep,
+    /// For anything; looks before it sleeps, since that is in nobody's way.
+    Looking,
+    /// First for the log and the server: whatever clients ask now would wait for these anyway, and heard together it
+    /// costs a turn, a record and a transaction instead of one of each for every few requests.
+    Holding,
+}
 
 /// The poller.
 pub(super) struct Watching {
     poller: Poller,
+    /// Of the log and the server; the other one watches it.
+    of_path: Poller,
     watched: Watched,
     stops: Option<RawFd>,
 }
@@ -37,7 +53,9 @@ impl Watching {
     pub fn new(spin: Spin) -> io::Result<Watching> {
         let mut poller = Poller::new(EVENTS_MAX)?;
         poller.spin(spin);
-        Ok(Watching { poller, watched: Watched::default(), stops: None })
+        let of_path = Poller::new(EVENTS_MAX)?;
+        poller.add(of_path.as_raw_fd(), PATH_KEY, Interest::Read)?;
+        Ok(Watching { poller, of_path, watched: Watched::default(), stops: None })
     }
 
     /// For clients' sockets.
@@ -69,13 +87,25 @@ impl Watching {
 
     /// Watches what the path wants to be watched.
     pub fn follow(&mut self, path: &ProxyPath) -> io::Result<()> {
-        self.watched.follow(&self.poller, PATH_KEY, |out| path.watches(out))
+        self.watched.follow(&self.of_path, PATH_KEY, |out| path.watches(out))
     }
 
-    /// Waits for at most `time`; what is ready. Looks before it sleeps, if that is not in anybody's way.
-    pub fn wait(&mut self, time: Nanos, looks: bool) -> io::Result<Vec<Event>> {
-        let time = Some(Duration::from_nanos(time.0));
-        let events = if looks { self.poller.wait(time)? } else { self.poller.wait_asleep(time)? };
+    /// Waits for at most `time`; what is ready, but for what is the path's.
+    pub fn wait(&mut self, time: Nanos, manner: Manner) -> io::Result<Vec<Event>> {
+        let mut time = time;
+        if manner == Manner::Holding {
+            let held = time.min(HOLD);
+            let is_over = !self.of_path.wait_asleep(duration(held))?.is_empty();
+            time = if is_over { Nanos(0) } else { time.since(held) };
+        }
+        let events = match manner {
+            Manner::Looking => self.poller.wait(duration(time))?,
+            Manner::Asleep | Manner::Holding => self.poller.wait_asleep(duration(time))?,
+        };
         Ok(events.to_vec())
     }
+}
+
+fn duration(time: Nanos) -> Option<Duration> {
+    Some(Duration::from_nanos(time.0))
 }
