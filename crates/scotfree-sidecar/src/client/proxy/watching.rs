@@ -95,17 +95,17 @@ impl Watching {
         let mut time = time;
         if manner == Manner::Holding {
             let held = time.min(HOLD);
-            let is_over = !self.of_path.wait_asleep(duration(held))?.is_empty();
+            let is_over = !self.of_path.wait_asleep(Some(duration(held)))?.is_empty();
             time = if is_over { Nanos(0) } else { time.since(held) };
         }
         let events = match manner {
-            Manner::Looking => self.poller.wait(duration(time))?,
-            Manner::Asleep | Manner::Holding => self.poller.wait_asleep(duration(time))?,
+            Manner::Looking => self.poller.wait(Some(duration(time)))?,
+            Manner::Asleep | Manner::Holding => self.poller.wait_asleep(Some(duration(time)))?,
         };
         Ok(events.to_vec())
     }
 }
 
-fn duration(time: Nanos) -> Option<Duration> {
-    Some(Duration::from_nanos(time.0))
+fn duration(time: Nanos) -> Duration {
+    Duration::from_nanos(time.0)
 }
