@@ -22,7 +22,7 @@ use crate::config::Sources;
 use crate::failure::Failure;
 use crate::key_file;
 use crate::out;
-use crate::settings::Config;
+use crate::settings::{Config, Proxies};
 use scotfree_wire::{ClusterKey, KeyEpoch};
 use std::path::Path;
 
@@ -108,13 +108,17 @@ fn check_config(sources: &Sources) -> Result<(), Failure> {
 
 fn set_sections(config: &Config) -> String {
     let default = Config::default();
+    let proxy = match &config.proxy {
+        Proxies::One(_) => "proxy".to_owned(),
+        Proxies::Several(proxies) => format!("{} of proxy", proxies.len()),
+    };
     let sections = [
         ("cluster", config.cluster != default.cluster),
         ("switch", config.switch != default.switch),
         ("kv", config.kv != default.kv),
         ("server", config.server != default.server),
         ("client", config.client != default.client),
-        ("proxy", config.proxy != default.proxy),
+        (&proxy, config.proxy != default.proxy),
         ("peer", config.peer != default.peer),
         ("doctor", config.doctor != default.doctor),
     ];

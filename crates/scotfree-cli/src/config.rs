@@ -4,7 +4,7 @@
 //! place and with what is allowed, before anything is started.
 
 use crate::failure::Failure;
-use crate::settings::Config;
+use crate::settings::{Config, Proxies};
 use crate::variables::{self, Variable};
 use figment::providers::{Format, Serialized, Toml};
 use figment::value::Value;
@@ -12,6 +12,7 @@ use figment::{Figment, Profile};
 use scotfree_stage::config::{with_allowed, Source};
 use serde::Serialize;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// Where the file is looked for if nobody names it.
@@ -60,22 +61,80 @@ impl Sources {
     /// Reads everything; may be called again to see what has changed.
     pub fn read(&self) -> Result<Config, Failure> {
         let mut figment = Figment::new();
+        let mut over = OverSeveral::default();
         if let Some(file) = &self.file {
             // The file alone first: this parser knows lines.
             let source = Source::read(file).map_err(Failure::usage)?;
-            source.parse::<Config>().map_err(Failure::usage)?;
+            let config = source.parse::<Config>().map_err(Failure::usage)?;
+            over.are_several = matches!(config.proxy, Proxies::Several(_));
             figment = figment.merge(Toml::string(source.text()));
         }
         for variable in &self.variables {
             let (key, value) = variable.setting()?;
+            if over.takes(&format!("variable {}", variable.name), &key, &value, |e| blame(variable, e))? {
+                continue;
+            }
             figment = figment.merge(layer(&key, &value));
             // Each at once, so that the one to blame is known.
             figment.extract::<Config>().map_err(|error| blame(variable, error))?;
         }
         for (section, value) in &self.flags {
-            figment = figment.merge(layer(section, value));
+            if !over.takes_flags(section, value)? {
+                figment = figment.merge(layer(section, value));
+            }
         }
-        figment.extract().map_err(Failure::usage)
+        let mut config: Config = figment.extract().map_err(Failure::usage)?;
+        over.put_over(&mut config);
+        Ok(config)
+    }
+}
+
+/// What may be set over several sections `[[proxy]]`: nothing that is one proxy's, since nobody could know whose.
+#[derive(Default)]
+struct OverSeveral {
+    are_several: bool,
+    /// Where the whole process answers.
+    metrics: Option<SocketAddr>,
+}
+
+impl OverSeveral {
+    /// Takes a setting that is not to be put into the file's section: that would replace all sections.
+    fn takes(
+        &mut self,
+        what: &str,
+        key: &str,
+        value: &Value,
+        blame: impl Fn(figment::Error) -> Failure,
+    ) -> Result<bool, Failure> {
+        match key.strip_prefix("proxy.").filter(|_| self.are_several) {
+            None => Ok(false),
+            Some("metrics") => {
+                self.metrics = Some(value.deserialize().map_err(blame)?);
+                Ok(true)
+            }
+            Some(key) => Err(Failure::usage(format!(
+                "{what} sets `{key}` of one proxy, and the file has sections [[proxy]], each of which is whole: write it \
+                 there. --metrics, --key-file, --log-level and their variables go over all of them"
+            ))),
+        }
+    }
+
+    fn takes_flags(&mut self, section: &str, flags: &Value) -> Result<bool, Failure> {
+        if section != "proxy" || !self.are_several {
+            return Ok(false);
+        }
+        for (key, value) in flags.as_dict().into_iter().flatten() {
+            self.takes("a flag", &format!("proxy.{key}"), value, Failure::usage)?;
+        }
+        Ok(true)
+    }
+
+    fn put_over(&self, config: &mut Config) {
+        let (Some(metrics), Proxies::Several(proxies)) = (self.metrics, &mut config.proxy) else { return };
+        proxies.iter_mut().for_each(|proxy| proxy.metrics = None);
+        if let Some(first) = proxies.first_mut() {
+            first.metrics = Some(metrics);
+        }
     }
 }
 
@@ -83,19 +142,23 @@ impl Sources {
     /// Puts the place in the file before what a daemon's check has against a section: it sees values, wherever
     /// they came from.
     pub fn placed(&self, section: &str, failure: Failure) -> Failure {
-        match (&failure, self.place(section, &failure.to_string())) {
+        match (&failure, self.place(section, 0, &failure.to_string())) {
             (Failure::Usage(problem), Some(place)) => Failure::Usage(format!("{place}: {problem}")),
             _ => failure,
         }
     }
 
-    /// File and line of the key that a problem names first, or of the section; none if the file has no part in
-    /// it.
-    fn place(&self, section: &str, problem: &str) -> Option<String> {
+    /// File and line of the key that a problem names first, or of the section, the one at `index` where several have
+    /// its name; none if the file has no part in it.
+    pub fn place(&self, section: &str, index: usize, problem: &str) -> Option<String> {
         let file = self.file.as_ref()?;
         let source = Source::read(file).ok()?;
         let figment = Figment::from(Toml::string(source.text()));
-        let keys = figment.find_value(section).ok()?.into_dict()?;
+        let keys = match figment.find_value(section).ok()? {
+            Value::Array(_, sections) => sections.into_iter().nth(index)?,
+            one => one,
+        };
+        let keys = keys.into_dict()?;
         let over = self.set_over_the_file(section);
         let words: Vec<&str> = problem.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
         let named =
@@ -103,7 +166,8 @@ impl Sources {
         if named.is_some_and(|key| over.iter().any(|set| set == key)) {
             return None;
         }
-        let line = line_of(source.text(), section, named).map(|line| format!(":{line}")).unwrap_or_default();
+        let line =
+            line_of(source.text(), section, index, named).map(|line| format!(":{line}")).unwrap_or_default();
         let is_mixed = named.is_none() && !over.is_empty();
         let more = if is_mixed { ", with flags or variables over it" } else { "" };
         Some(format!("{}{line}{more}", file.display()))
@@ -121,11 +185,12 @@ impl Sources {
     }
 }
 
-/// The line of a key in its section, or of the section's head.
-fn line_of(text: &str, section: &str, key: Option<&str>) -> Option<usize> {
-    let head = format!("[{section}]");
+/// The line of a key in its section, or of the section's head; of the section at `index` where several have the name.
+fn line_of(text: &str, section: &str, index: usize, key: Option<&str>) -> Option<usize> {
+    let heads = [format!("[{section}]"), format!("[[{section}]]")];
     let lines = || text.lines().map(str::trim_start).zip(1..);
-    let (_, begin) = lines().find(|(line, _)| line.starts_with(&head))?;
+    let is_head = |line: &str| heads.iter().any(|head| line.starts_with(head));
+    let (_, begin) = lines().filter(|(line, _)| is_head(line)).nth(index)?;
     let inside = lines().skip(begin).take_while(|(line, _)| !line.starts_with('['));
     let is_key = |line: &str, key| line.split('=').next().map(str::trim) == Some(key);
     let at = key.and_then(|key| inside.into_iter().find(|(line, _)| is_key(line, key)));
@@ -145,7 +210,7 @@ fn blame(variable: &Variable, error: figment::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Kv, Switch};
+    use crate::settings::{Kv, Proxy, Switch};
     use scotfree_stage::scratch::Scratch;
     use std::fs;
 
@@ -254,6 +319,63 @@ mod tests {
         }
         let failure = plain.placed("client", Failure::usage("acks"));
         assert_eq!(failure.to_string(), "acks", "the file has no such section");
+    }
+
+    const TWO: &str =
+        "[[proxy]]\nname = \"a\"\nlog = \"a.log\"\nmetrics = \"127.0.0.1:1\"\n\n[[proxy]]\nlog = \"b.log\"\n";
+
+    fn logs_and_metrics(config: &Config) -> Vec<(String, Option<u16>)> {
+        let Proxies::Several(proxies) = &config.proxy else { panic!("{:?}", config.proxy) };
+        let log = |proxy: &Proxy| proxy.log.as_ref().map(|log| log.display().to_string());
+        let port = |proxy: &Proxy| proxy.metrics.map(|address| address.port());
+        proxies.iter().map(|proxy| (log(proxy).unwrap_or_default(), port(proxy))).collect()
+    }
+
+    #[test]
+    fn over_several_proxies_goes_only_what_is_of_all() {
+        let (_folder, path) = file(TWO);
+        let plain = Sources::of(Some(path.clone()), []);
+        let no_flags = plain.clone().flags("proxy", &Proxy::default());
+        for sources in [&plain, &no_flags] {
+            let found = logs_and_metrics(&sources.read().expect("it is right"));
+            assert_eq!(found, [("a.log".to_owned(), Some(1)), ("b.log".to_owned(), None)]);
+        }
+        let variable = Sources::of(Some(path.clone()), pairs(&[("SCOT_PROXY_METRICS", "127.0.0.1:2")]));
+        let flag = Proxy { metrics: "127.0.0.1:3".parse().ok(), ..Proxy::default() };
+        let flag = variable.clone().flags("proxy", &flag);
+        for (sources, port) in [(variable, 2), (flag, 3)] {
+            let found = logs_and_metrics(&sources.read().expect("it is right"));
+            assert_eq!(found, [("a.log".to_owned(), Some(port)), ("b.log".to_owned(), None)]);
+        }
+        let wrong = Sources::of(Some(path.clone()), pairs(&[("SCOT_PROXY_METRICS", "here")]));
+        let one = Sources::of(Some(path), pairs(&[("SCOT_PROXY_LOG", "c.log")]));
+        let flag = plain.flags("proxy", &Proxy { log: Some("c.log".into()), ..Proxy::default() });
+        for (sources, wanted) in [
+            (wrong, ["variable SCOT_PROXY_METRICS", "allowed is IP:PORT"]),
+            (one, ["variable SCOT_PROXY_LOG sets `log` of one proxy", "write it there"]),
+            (flag, ["a flag sets `log` of one proxy", "--metrics"]),
+        ] {
+            let failure = sources.read().expect_err("it is wrong");
+            let shown = failure.to_string();
+            assert_eq!(failure.code(), 2);
+            assert!(wanted.iter().all(|part| shown.contains(part)), "{shown}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_in_one_of_several_sections_gets_its_line() {
+        let (_folder, path) = file(&TWO.replace("log = \"b.log\"", "lgo = \"b.log\""));
+        let shown = Sources::of(Some(path), []).read().expect_err("it is wrong").to_string();
+        assert!(shown.contains("scot.toml:7") && shown.contains("`lgo`"), "{shown}");
+        let (_folder, path) = file(TWO);
+        let sources = Sources::of(Some(path.clone()), []);
+        for (index, problem, line) in [(0, "log: x", 3), (1, "log: x", 7), (1, "redis is missing", 6)] {
+            let place = sources.place("proxy", index, problem);
+            assert_eq!(place, Some(format!("{}:{line}", path.display())));
+        }
+        let (_folder, path) = file("proxy = 3\n");
+        let shown = Sources::of(Some(path), []).read().expect_err("it is no section").to_string();
+        assert!(shown.contains("scot.toml:1") && shown.contains("[[proxy]]"), "{shown}");
     }
 
     #[test]

@@ -134,16 +134,21 @@ pub fn begin_quietly(
 /// The daemons' messages, filtered by a level that may change.
 #[derive(Debug, Clone)]
 pub struct Messages {
-    name: &'static str,
+    name: Arc<str>,
     level: Arc<AtomicU8>,
 }
 
 impl Messages {
     /// Messages of a daemon.
-    pub fn new(name: &'static str, level: Option<LogLevel>) -> Messages {
-        let messages = Messages { name, level: Arc::default() };
+    pub fn new(name: &str, level: Option<LogLevel>) -> Messages {
+        let messages = Messages { name: name.into(), level: Arc::default() };
         messages.set_level(level);
         messages
+    }
+
+    /// Messages of a part of the daemon, which obey the same level.
+    pub fn of_part(&self, part: &str) -> Messages {
+        Messages { name: format!("{} {part}", self.name).into(), level: Arc::clone(&self.level) }
     }
 
     /// Changes the level. A plain value: nothing else is ordered by it.

@@ -4,12 +4,14 @@
 //! Invariant: a field that nobody set is absent, so that a flag never overrides a file by its default.
 
 use crate::text::{
-    socket_address, Address, Asked, BitRate, DeviceSpec, LogProcessor, LogSpec, Redis, Size, TraceTarget,
-    Word,
+    socket_address, Address, Asked, BitRate, DeviceSpec, LogProcessor, LogSpec, ProxyName, Redis, Size,
+    TraceTarget, Word,
 };
 use clap::{Args, ValueEnum};
 use scotfree_kv::IndexKind;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::{de, Deserialize, Deserializer, Serialize};
+use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -29,7 +31,7 @@ pub struct Config {
     /// `scot sidecar client`.
     pub client: Client,
     /// `scot proxy`.
-    pub proxy: Proxy,
+    pub proxy: Proxies,
     /// `scot peer`.
     pub peer: Peer,
     /// `scot doctor`.
@@ -52,7 +54,7 @@ where
         OneOrMany::One(one) => vec![one],
         OneOrMany::Many(many) => many,
     };
-    words.into_iter().map(|word| T::try_from(word).map_err(serde::de::Error::custom)).collect()
+    words.into_iter().map(|word| T::try_from(word).map_err(de::Error::custom)).collect()
 }
 
 /// The names of the sections.
@@ -461,10 +463,56 @@ pub struct Client {
     pub metrics: Option<SocketAddr>,
 }
 
+/// The proxies of one process: a section `[proxy]`, over which flags and variables go, or several `[[proxy]]`, each of
+/// which is whole.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Proxies {
+    /// `[proxy]`, or no section.
+    One(Box<Proxy>),
+    /// `[[proxy]]`, in the order of the file.
+    Several(Vec<Proxy>),
+}
+
+impl Default for Proxies {
+    fn default() -> Proxies {
+        Proxies::One(Box::default())
+    }
+}
+
+/// Not derived: an untagged enum forgets at which key of which line something is wrong.
+impl<'de> Deserialize<'de> for Proxies {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Proxies, D::Error> {
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Proxies;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a section [proxy], or several [[proxy]]")
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Proxies, A::Error> {
+                Proxy::deserialize(MapAccessDeserializer::new(map)).map(Box::new).map(Proxies::One)
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, seq: A) -> Result<Proxies, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(Proxies::Several)
+            }
+        }
+
+        from.deserialize_any(Visitor)
+    }
+}
+
 /// The proxy with a log of its own, before one Redis.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Proxy {
+    /// What it is called where there are several
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<ProxyName>,
     /// Where Redis clients connect (TCP), in plain form; may be left out where --tls-listen is given
     #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -4,6 +4,7 @@
 
 use scotfree_core::{Tier, TierError};
 use scotfree_sidecar::redis::RedisAddress;
+use scotfree_stage::config::{is_plain_name, PLAIN_NAME_RULE};
 use scotfree_trace::{Endpoint, EndpointError};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
@@ -311,6 +312,29 @@ impl fmt::Display for Redis {
     }
 }
 
+/// What a proxy is called among several: in messages, in metrics, in /healthz.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Word", into = "String")]
+pub struct ProxyName(String);
+as_text!(ProxyName);
+
+impl FromStr for ProxyName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ProxyName, String> {
+        match is_plain_name(text) {
+            true => Ok(ProxyName(text.to_owned())),
+            false => Err(format!("`{text}` is no name for a proxy; {PLAIN_NAME_RULE}")),
+        }
+    }
+}
+
+impl fmt::Display for ProxyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// The tier asked of the devices: `none`, `ram:3`, `disk`, `ram:3+disk`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Word", into = "String")]
@@ -387,6 +411,9 @@ mod tests {
         for text in ["127.0.0.1:6379", "[::1]:6379", "unix:/run/redis.sock"] {
             assert_eq!(parse::<Redis>(text).expect(text).to_string(), text);
         }
+        for text in ["sessions", "2-b"] {
+            assert_eq!(parse::<ProxyName>(text).expect(text).to_string(), text);
+        }
         for text in ["/tmp/trace.jsonl", "http://127.0.0.1:4318/v1/traces"] {
             assert_eq!(parse::<TraceTarget>(text).expect(text).to_string(), text);
         }
@@ -413,6 +440,8 @@ mod tests {
             parse::<DeviceSpec>("0=10.0.0.1").map(drop),
             parse::<TraceTarget>("").map(drop),
             parse::<Asked>("tape").map(drop),
+            parse::<ProxyName>("Sessions").map(drop),
+            parse::<ProxyName>("a:1").map(drop),
             socket_address("9100").map(drop),
         ];
         for result in wrong {

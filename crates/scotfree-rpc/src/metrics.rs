@@ -3,6 +3,8 @@
 //! Invariant: the listener never touches the event loop: it serves the text that the loop published
 //! last, and says `503` when the loop has published nothing for [`STALE_AFTER`].
 
+mod several;
+
 use scotfree_core::Nanos;
 use scotfree_io::advice::after_listening;
 use std::fmt::{self, Display, Write as _};
@@ -69,8 +71,7 @@ impl MetricsText {
         self.out.push_str(name);
         for (position, (label, text)) in labels.iter().enumerate() {
             self.out.push(if position == 0 { '{' } else { ',' });
-            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let _ = write!(self.out, "{label}=\"{text}\"");
+            let _ = write!(self.out, "{label}=\"{}\"", escaped(text));
         }
         if !labels.is_empty() {
             self.out.push('}');
@@ -89,6 +90,11 @@ impl MetricsText {
     }
 }
 
+/// A label's value as the format has it.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
 /// Whether a process does its work, in its own words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
@@ -102,7 +108,23 @@ pub enum Health {
 struct Board {
     text: String,
     health: Health,
-    published: Instant,
+    /// When, last; a loop that starts may take its time.
+    published: Option<Instant>,
+    /// Why the loop has ended, if it has.
+    ended: Option<String>,
+}
+
+impl Board {
+    /// Why the loop does not serve, if so.
+    fn trouble(&self) -> Option<&str> {
+        let is_stale = self.published.is_some_and(|at| at.elapsed() > STALE_AFTER);
+        match self.health {
+            _ if self.ended.is_some() => self.ended.as_deref(),
+            _ if is_stale => Some("the event loop has stopped turning"),
+            Health::Serving => None,
+            Health::NotServing(why) => Some(why),
+        }
+    }
 }
 
 type Writer = Box<dyn Fn(&mut MetricsText) + Send>;
@@ -126,8 +148,8 @@ impl fmt::Debug for MetricsBoard {
 
 impl Default for MetricsBoard {
     fn default() -> Self {
-        let board =
-            Board { text: String::new(), health: Health::NotServing("starting"), published: Instant::now() };
+        let health = Health::NotServing("starting");
+        let board = Board { text: String::new(), health, published: None, ended: None };
         MetricsBoard(Arc::new(Shared {
             board: Mutex::new(board),
             published: Condvar::new(),
@@ -148,9 +170,23 @@ impl MetricsBoard {
         board.text.clear();
         board.text.push_str(text.as_str());
         board.health = health;
-        board.published = Instant::now();
+        board.published = Some(Instant::now());
         drop(board);
         self.0.published.notify_all();
+    }
+
+    /// The loop does not serve, for this reason, and has nothing else to say yet.
+    pub fn hold(&self, why: &'static str) {
+        let mut board = self.lock();
+        board.health = Health::NotServing(why);
+        board.published = None;
+    }
+
+    /// The loop has ended, which the process outlasts: what it counted is shown no more, and health is this reason.
+    pub fn end(&self, why: &str) {
+        let mut board = self.lock();
+        board.text.clear();
+        board.ended = Some(why.replace('\n', " "));
     }
 
     /// Adds metrics that the loop does not know, such as those of a thread beside it. `write` is called for
@@ -184,18 +220,61 @@ impl MetricsBoard {
         text
     }
 
+    fn metrics(&self) -> String {
+        let text = self.lock().text.clone();
+        text + self.others().as_str()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.lock().trouble().map(str::to_owned)
+    }
+}
+
+/// Whose metrics a listener serves.
+#[derive(Debug, Clone)]
+enum Boards {
+    One(MetricsBoard),
+    /// Each of several loops has a name, which its samples bear as this label.
+    Several {
+        label: &'static str,
+        named: Vec<(String, MetricsBoard)>,
+    },
+}
+
+impl Boards {
     fn answer(&self, target: &str) -> (&'static str, String) {
-        let board = self.lock();
         match target.split('?').next().unwrap_or_default() {
-            "/metrics" => ("200 OK", board.text.clone() + self.others().as_str()),
-            "/healthz" if board.published.elapsed() > STALE_AFTER => {
-                ("503 Service Unavailable", "the event loop has stopped turning\n".into())
-            }
-            "/healthz" => match board.health {
-                Health::Serving => ("200 OK", "serving\n".into()),
-                Health::NotServing(why) => ("503 Service Unavailable", format!("{why}\n")),
+            "/metrics" => ("200 OK", self.metrics()),
+            "/healthz" => match self.trouble() {
+                None => ("200 OK", "serving\n".into()),
+                Some(why) => ("503 Service Unavailable", why + "\n"),
             },
             _ => ("404 Not Found", "try /metrics or /healthz\n".into()),
+        }
+    }
+
+    fn metrics(&self) -> String {
+        match self {
+            Boards::One(board) => board.metrics(),
+            Boards::Several { label, named } => {
+                let texts: Vec<(&str, String)> =
+                    named.iter().map(|(name, board)| (name.as_str(), board.metrics())).collect();
+                several::merged(label, &texts)
+            }
+        }
+    }
+
+    /// Who does not serve, and why.
+    fn trouble(&self) -> Option<String> {
+        match self {
+            Boards::One(board) => board.trouble(),
+            Boards::Several { named, .. } => {
+                let trouble = |(name, board): &(String, MetricsBoard)| {
+                    board.trouble().map(|why| format!("{name}: {why}"))
+                };
+                let lines: Vec<String> = named.iter().filter_map(trouble).collect();
+                (!lines.is_empty()).then(|| lines.join("\n"))
+            }
         }
     }
 }
@@ -255,6 +334,19 @@ pub struct MetricsListener {
 impl MetricsListener {
     /// Serves what is published on `board`.
     pub fn listen(address: SocketAddr, board: MetricsBoard) -> Result<MetricsListener, MetricsError> {
+        MetricsListener::serve(address, Boards::One(board))
+    }
+
+    /// Serves what several loops publish: each one's samples bear its name as `label`, and health is that of all.
+    pub fn listen_to_several(
+        address: SocketAddr,
+        label: &'static str,
+        named: Vec<(String, MetricsBoard)>,
+    ) -> Result<MetricsListener, MetricsError> {
+        MetricsListener::serve(address, Boards::Several { label, named })
+    }
+
+    fn serve(address: SocketAddr, boards: Boards) -> Result<MetricsListener, MetricsError> {
         let failed = |source| MetricsError::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -263,7 +355,7 @@ impl MetricsListener {
             .name("metrics".into())
             .spawn({
                 let stop = Arc::clone(&stop);
-                move || serve(&listener, &board, &stop)
+                move || serve(&listener, &boards, &stop)
             })
             .map_err(MetricsError::Thread)?;
         Ok(MetricsListener { address, stop, thread: Some(thread) })
@@ -294,7 +386,7 @@ impl Drop for MetricsListener {
     }
 }
 
-fn serve(listener: &TcpListener, board: &MetricsBoard, stop: &AtomicBool) {
+fn serve(listener: &TcpListener, boards: &Boards, stop: &AtomicBool) {
     loop {
         let accepted = listener.accept();
         if stop.load(Ordering::Acquire) {
@@ -302,19 +394,19 @@ fn serve(listener: &TcpListener, board: &MetricsBoard, stop: &AtomicBool) {
         }
         match accepted {
             // A peer that leaves early is its own problem.
-            Ok((mut stream, _)) => drop(answer(&mut stream, board)),
+            Ok((mut stream, _)) => drop(answer(&mut stream, boards)),
             // Out of descriptors, most likely: give the rest of the process time to free some.
             Err(_) => std::thread::park_timeout(Duration::from_millis(100)),
         }
     }
 }
 
-fn answer(stream: &mut TcpStream, board: &MetricsBoard) -> io::Result<()> {
+fn answer(stream: &mut TcpStream, boards: &Boards) -> io::Result<()> {
     let deadline = Instant::now() + CONNECTION_TIME_MAX;
     let mut request = [0; REQUEST_BYTES_MAX];
     let (status, body) = match read_head(stream, &mut request, deadline)? {
         Some(head) => match target(head) {
-            Some(target) => board.answer(target),
+            Some(target) => boards.answer(target),
             None => ("400 Bad Request", "only GET is understood\n".into()),
         },
         None => ("431 Request Header Fields Too Large", "the request is too long\n".into()),
@@ -393,6 +485,27 @@ mod tests {
     }
 
     #[test]
+    fn of_several_loops_each_is_named_and_who_has_ended_says_why() {
+        let boards = [MetricsBoard::new(), MetricsBoard::new()];
+        let named = ["a", "b"].map(str::to_owned).into_iter().zip(boards.clone()).collect();
+        let listener =
+            MetricsListener::listen_to_several(any(), "loop", named).expect("there are free ports");
+        let health = || ask(&listener, "GET /healthz HTTP/1.1\r\n\r\n");
+        assert!(health().ends_with("\r\n\r\na: starting\nb: starting\n"));
+        let mut text = MetricsText::new();
+        text.counter("x_total", "X.", 1);
+        boards.iter().for_each(|board| board.publish(&text, Health::Serving));
+        assert!(health().starts_with("HTTP/1.1 200") && health().ends_with("\r\n\r\nserving\n"));
+        let metrics = || ask(&listener, "GET /metrics HTTP/1.1\r\n\r\n");
+        assert!(metrics().ends_with("x_total{loop=\"a\"} 1\nx_total{loop=\"b\"} 1\n"));
+        boards[0].hold("its server is away");
+        boards[1].end("it was\nrefused");
+        assert!(health().starts_with("HTTP/1.1 503"));
+        assert!(health().ends_with("\r\n\r\na: its server is away\nb: it was refused\n"));
+        assert!(metrics().ends_with("x_total{loop=\"a\"} 1\n"), "{}", metrics());
+    }
+
+    #[test]
     fn what_is_no_request_is_refused_and_the_next_one_served() {
         let (_board, listener) = listening();
         assert!(ask(&listener, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400"));
@@ -426,10 +539,13 @@ mod tests {
         assert!(error.to_string().contains(&listener.address().to_string()));
     }
 
+    fn any() -> SocketAddr {
+        "127.0.0.1:0".parse().expect("an address")
+    }
+
     fn listening() -> (MetricsBoard, MetricsListener) {
         let board = MetricsBoard::new();
-        let any = "127.0.0.1:0".parse().expect("an address");
-        let listener = MetricsListener::listen(any, board.clone()).expect("loopback has free ports");
+        let listener = MetricsListener::listen(any(), board.clone()).expect("loopback has free ports");
         (board, listener)
     }
 

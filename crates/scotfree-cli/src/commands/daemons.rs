@@ -41,7 +41,7 @@ pub fn check(config: &Config, sources: &Sources) -> Result<(), Failure> {
         server::config(&config.server, key()).map_err(placed("server"))?;
     }
     if config.proxy != default.proxy {
-        proxy::check(&config.proxy).map_err(placed("proxy"))?;
+        proxy::check(&config.proxy, sources)?;
     }
     if config.peer != default.peer {
         peer::check(&config.peer).map_err(placed("peer"))?;

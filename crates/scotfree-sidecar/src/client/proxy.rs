@@ -16,7 +16,7 @@ use super::fronts::Fronts;
 use super::learn::Told;
 use super::{listen, ClientSidecarConfig, EarlyRules, ListenerConfig, Pacing};
 use crate::notices::Notices;
-use crate::server::{Recovered, RedisService, RedisServiceConfig, SidecarError};
+use crate::server::{say_once, Recovered, RedisService, RedisServiceConfig, SidecarError, RETRY_INTERVAL};
 pub use log::LogError;
 use log::{updates_of, LogName, PeerList, ProxyLog};
 use path::{ProxyPath, PROXY_MARK};
@@ -70,6 +70,8 @@ pub struct ProxyConfig {
     pub peers: Option<PeersConfig>,
     /// Goes on without what only peers hold.
     pub without_peers: bool,
+    /// Where it is said that a server which is not there at the start is waited for; if nowhere, that ends the start.
+    pub waits_for_server: Option<Notices>,
     /// By which the rules of early answers are changed, also while it starts.
     pub early_rules: EarlyRules,
     /// What is outstanding at once.
@@ -100,6 +102,7 @@ impl ProxyConfig {
             accept_server: false,
             peers: None,
             without_peers: false,
+            waits_for_server: None,
             early_rules: EarlyRules::default(),
             queue: QueueConfig::default(),
             front: FrontConfig { request_bytes_max: REQUEST_BYTES_MAX, ..FrontConfig::default() },
@@ -138,6 +141,18 @@ pub enum ProxyError {
     Torn(#[from] Torn),
 }
 
+impl ProxyError {
+    /// Whether trying again could help.
+    fn is_passing(&self) -> bool {
+        match self {
+            ProxyError::Server(error) => error.is_passing(),
+            ProxyError::Log(_) | ProxyError::Stranger(_) | ProxyError::Peers(_) | ProxyError::Torn(_) => {
+                false
+            }
+        }
+    }
+}
+
 impl From<std::io::Error> for ProxyError {
     fn from(error: std::io::Error) -> ProxyError {
         ProxyError::Server(SidecarError::Io(error))
@@ -163,7 +178,27 @@ pub struct Proxy {
 impl Proxy {
     /// Opens the log and the server, and executes what the server lacks. None if somebody asks to stop meanwhile.
     pub fn start(config: &ProxyConfig, stop: &Stop) -> Result<Option<Proxy>, ProxyError> {
-        let listeners = config.listeners.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
+        let mut listeners = config.listeners.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
+        let mut said = String::new();
+        loop {
+            let started = Proxy::start_behind(&mut listeners, config, stop);
+            match (started, &config.waits_for_server) {
+                // It was lost while the log was replayed.
+                (Err(error), Some(notices)) if error.is_passing() && !stop.is_stopped() => {
+                    say_once(notices, &mut said, error.to_string());
+                    std::thread::sleep(RETRY_INTERVAL);
+                }
+                (started, _) => return started,
+            }
+        }
+    }
+
+    /// Starts behind these listeners, which are taken if it comes to that: meanwhile clients wait at them.
+    fn start_behind(
+        listeners: &mut Vec<TcpListener>,
+        config: &ProxyConfig,
+        stop: &Stop,
+    ) -> Result<Option<Proxy>, ProxyError> {
         let mut log = ProxyLog::open(&config.log, config.log_bytes, config.log_processor)?;
         let Some(records) = records_of(config, &mut log, stop)? else { return Ok(None) };
         let mut service = config.service.clone();
@@ -175,8 +210,11 @@ impl Proxy {
             log.note_epoch(0)?;
         }
         service.back.owner = Some(Owner { name: log.meta().name, takes_over: config.accept_server });
-        let started = RedisService::start(&service, stop).map_err(of_server)?;
-        let Some((redis, recovered)) = started else { return Ok(None) };
+        let started = match &config.waits_for_server {
+            Some(notices) => starting::start(&service, notices, stop),
+            None => RedisService::start(&service, stop),
+        };
+        let Some((redis, recovered)) = started.map_err(of_server)? else { return Ok(None) };
         service.back.last_epoch = Some(recovered.epoch.0);
         service.back.owner = Some(Owner { name: log.meta().name, takes_over: false });
         let (updates, places) = updates_of(&records)?;
@@ -201,12 +239,12 @@ impl Proxy {
         let coverage = Coverage::new(fronts_config.session, told.description.devices);
         let mut fronts = Fronts::new(&fronts_config, told, coverage);
         fronts.early_rules = config.early_rules.clone();
-        watching.listen(&listeners)?;
+        watching.listen(listeners)?;
         let connections = Connections::new(&fronts_config, fronts, watching::FIRST_CONNECTION)?;
         Ok(Some(Proxy {
             path,
             connections,
-            listeners,
+            listeners: std::mem::take(listeners),
             watching,
             service,
             notices: config.notices.clone(),

@@ -1,77 +1,85 @@
-//! The command `scot proxy`: a durable log before one Redis, in the process that its clients connect to.
+//! The command `scot proxy`: a durable log before a Redis, or before each of several, in the process that its clients
+//! connect to.
 //!
 //! Invariant: nothing is opened before all settings are understood, and nobody is served before the log is replayed.
 
+mod reload;
+mod sections;
+mod several;
+
 use super::client::{early_rule_of, fit_files};
 use super::server::credentials_of;
-use super::{cluster_key, dead_letters_of, notices, spin_of, take_key};
+use super::{cluster_key, dead_letters_of, notices, spin_of};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
-use crate::serve::{
-    begin_quietly, changed_keys, keep_files_private, open_files_max, say_ready, say_reload, Listening,
-    Messages,
-};
-use crate::settings::{Cluster, Config, Proxy as Settings};
+use crate::serve::{begin_quietly, keep_files_private, open_files_max, say_ready, Listening, Messages};
+use crate::settings::{Cluster, Config, Proxies, Proxy as Settings};
 use crate::text::LogProcessor;
+use reload::{Reload, Running};
 use scotfree_core::Nanos;
 use scotfree_io::disk::interrupt;
 use scotfree_rpc::SharedKey;
 use scotfree_sidecar::client::proxy::{PeersConfig, Proxy, ProxyConfig, PEERS_MAX};
-use scotfree_sidecar::client::{EarlyRules, ListenerConfig};
+use scotfree_sidecar::client::ListenerConfig;
 use scotfree_sidecar::redis::{RedisAddress, RedisServer};
 use scotfree_sidecar::server::RedisServiceConfig;
 use scotfree_sidecar::tls::{AcceptFiles, ConnectFiles, IdentityFiles, TlsAcceptor, TlsConnector};
+use sections::sections;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
-/// What can be taken over without a restart; connections that are open keep their rule.
-const RELOADABLE: [&str; 11] = [
-    "mode",
-    "early_prefix",
-    "log_level",
-    "key_file",
-    "key",
-    "tls_cert",
-    "tls_key",
-    "tls_client_ca",
-    "redis_ca",
-    "redis_cert",
-    "redis_key",
-];
 /// With peers the file holds no records.
 const LOG_BYTES_WITH_PEERS: u64 = 18 << 20;
 
-/// Runs the proxy until it is told to end.
+/// Runs the proxies until they are told to end.
 pub fn run(sources: Sources) -> Result<(), Failure> {
     keep_files_private();
     let settings = sources.read()?;
-    let mut config = config(&settings.proxy).map_err(|failure| sources.placed("proxy", failure))?;
-    config.peers =
-        peers(&settings.proxy, &settings.cluster).map_err(|failure| sources.placed("proxy", failure))?;
+    match &settings.proxy {
+        Proxies::One(_) => run_one(sources, &settings),
+        Proxies::Several(_) => several::run(sources, &settings),
+    }
+}
+
+fn run_one(sources: Sources, settings: &Config) -> Result<(), Failure> {
+    let sections = sections(&settings.proxy, &sources)?;
+    let section = &sections[0];
     let messages = Messages::new("proxy", settings.cluster.log_level);
-    let listening = Listening::open(settings.proxy.metrics)?;
-    config.notices = notices(&messages);
-    config.service.notices = notices(&messages);
+    let mut config = complete(section.settings, &settings.cluster, &messages)
+        .map_err(|failure| section.placed(&sources, failure))?;
+    let listening = Listening::open(section.settings.metrics)?;
     (config.connections_max, config.tunnels_max) =
         fit_files(config.connections_max, config.tunnels_max, open_files_max());
-    let rules = config.early_rules.clone();
-    let key = config.peers.as_ref().map(|peers| peers.key.clone());
-    let tls = Tls::of(&config);
-    let mut reload =
-        Reload { sources, settings: settings.clone(), messages: messages.clone(), rules, key, tls };
+    let running = vec![Running::new(section, &config, messages.clone())];
+    drop(sections);
+    let cluster = settings.cluster.clone();
+    let mut reload = Reload { sources, cluster, messages: messages.clone(), running };
     let serving = begin_quietly(listening, move || reload.run())?;
     let started = Proxy::start(&config, &serving.stop).map_err(Failure::environment)?;
     let Some(mut proxy) = started else { return Ok(()) };
-    let listeners = proxy.addresses().into_iter().zip(&config.listeners);
-    let addresses: Vec<String> = listeners.map(|(address, listener)| place(address, listener)).collect();
-    say_ready(&format!("proxy {} for {}", addresses.join(" "), config.service.redis));
+    say_ready(&format!("proxy {}", place(&proxy, &config)));
     proxy.run(&serving.stop, Some(&serving.board)).map_err(Failure::environment)?;
     messages.say("stopped");
     Ok(())
 }
 
-/// Where clients connect, and how.
-fn place(address: SocketAddr, listener: &ListenerConfig) -> String {
+/// The configuration of one, whose lines become these messages.
+fn complete(settings: &Settings, cluster: &Cluster, messages: &Messages) -> Result<ProxyConfig, Failure> {
+    let mut config = config(settings)?;
+    config.peers = peers(settings, cluster)?;
+    config.notices = notices(messages);
+    config.service.notices = notices(messages);
+    Ok(config)
+}
+
+/// Where clients connect, how, and to what.
+fn place(proxy: &Proxy, config: &ProxyConfig) -> String {
+    let listeners = proxy.addresses().into_iter().zip(&config.listeners);
+    let addresses: Vec<String> = listeners.map(|(address, listener)| address_of(address, listener)).collect();
+    format!("{} for {}", addresses.join(" "), config.service.redis)
+}
+
+fn address_of(address: SocketAddr, listener: &ListenerConfig) -> String {
     let scheme = if listener.tls.is_some() { "tls:" } else { "" };
     format!("{scheme}{address}")
 }
@@ -97,52 +105,13 @@ impl Tls {
     }
 }
 
-struct Reload {
-    sources: Sources,
-    settings: Config,
-    messages: Messages,
-    rules: EarlyRules,
-    /// What peers are spoken to with.
-    key: Option<SharedKey>,
-    tls: Tls,
-}
-
-impl Reload {
-    fn run(&mut self) {
-        let read = self.sources.read().and_then(|new| {
-            let tls =
-                check_peers(&new.proxy).and_then(|()| config(&new.proxy)).map(|config| Tls::of(&config));
-            let tls = tls.map_err(|failure| self.sources.placed("proxy", failure))?;
-            let rule = early_rule_of("proxy", new.proxy.mode, &new.proxy.early_prefix)?;
-            let key = self.key.as_ref().map(|_| cluster_key(&new.cluster)).transpose()?;
-            Ok((rule, key, tls, new))
-        });
-        match read {
-            Ok((rule, key, tls, new)) => {
-                let mut changed = changed_keys(&self.settings.proxy, &new.proxy);
-                changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
-                self.messages.set_level(new.cluster.log_level);
-                if let (Some(shared), Some(key)) = (&self.key, key) {
-                    changed.extend(take_key(&self.messages, shared, key).then(|| "key".to_owned()));
-                }
-                let mut reloadable = RELOADABLE.to_vec();
-                if self.tls.take_over(&tls) {
-                    changed.push("certificates".to_owned());
-                    reloadable.push("certificates");
-                }
-                self.rules.set(rule);
-                say_reload(&self.messages, &changed, &reloadable);
-                self.settings = new;
-            }
-            Err(failure) => self.messages.say(&format!("ALARM: not reloaded: {failure}")),
-        }
+/// Refuses settings that are not complete or contradict each other; a failure names the place.
+pub fn check(proxies: &Proxies, sources: &Sources) -> Result<(), Failure> {
+    for section in sections(proxies, sources)? {
+        let checked = check_peers(section.settings).and_then(|()| config(section.settings).map(drop));
+        checked.map_err(|failure| section.placed(sources, failure))?;
     }
-}
-
-/// Refuses settings that are not complete or contradict each other.
-pub fn check(settings: &Settings) -> Result<(), Failure> {
-    check_peers(settings)?;
-    config(settings).map(drop)
+    Ok(())
 }
 
 /// The peers, if there are any, and the key that they share.
@@ -354,7 +323,8 @@ mod tests {
             (Settings { redis: "unix:r".parse().ok(), redis_tls: Some(true), ..proxy() }, "unix socket"),
             (Settings { redis_user: Some("u".into()), ..proxy() }, "redis_password_file"),
         ] {
-            let failure = check(&settings).expect_err(expected);
+            let one = Proxies::One(Box::new(settings));
+            let failure = check(&one, &Sources::default()).expect_err(expected);
             assert!(failure.code() == 2 && failure.to_string().contains(expected), "{failure}");
         }
     }

@@ -60,7 +60,8 @@ impl Drop for Starting {
     }
 }
 
-fn start(config: &RedisServiceConfig, notices: &Notices, stop: &Stop) -> Started {
+/// Tries until the server can be used, or never will be, and says for what it waits.
+pub(super) fn start(config: &RedisServiceConfig, notices: &Notices, stop: &Stop) -> Started {
     let mut said = String::new();
     loop {
         match RedisService::start(config, stop) {

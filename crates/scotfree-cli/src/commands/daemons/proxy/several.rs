@@ -1,0 +1,244 @@
+//! Several proxies in one process: a thread with a loop of its own for each, and one word to the outside.
+//!
+//! Invariant: what keeps one from serving ends no other. The exception is the start: one that is refused while nobody
+//! serves yet ends the process, so that a slip in the configuration is noticed.
+
+use super::reload::{Reload, Running};
+use super::sections::{of_named, sections, Section};
+use super::{complete, place};
+use crate::commands::daemons::client::fit_files;
+use crate::config::Sources;
+use crate::failure::Failure;
+use crate::serve::{on_signals, open_files_max, say_ready, Messages};
+use crate::settings::{Cluster, Config};
+use scotfree_core::Nanos;
+use scotfree_io::now_monotonic;
+use scotfree_rpc::metrics::{MetricsBoard, MetricsListener};
+use scotfree_rpc::Stop;
+use scotfree_sidecar::client::proxy::{Proxy, ProxyConfig};
+use scotfree_sidecar::notices::Notices;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+/// For so long at most those that have started wait to learn whether another is refused.
+const REFUSAL_TIME_MAX: Nanos = Nanos::from_secs(3);
+
+/// One of them, before its thread begins.
+struct Upstream {
+    name: String,
+    config: ProxyConfig,
+    messages: Messages,
+    board: MetricsBoard,
+}
+
+/// What a thread has to say.
+enum Event {
+    /// Its Redis is waited for.
+    Waits(usize),
+    /// It could serve, here.
+    Started(usize, String),
+    /// It is over.
+    Ended(usize, Result<(), Failure>),
+    /// All are to end.
+    Stop,
+}
+
+/// Where one is.
+#[derive(PartialEq, Eq)]
+enum State {
+    Starting,
+    Waiting,
+    Ready(String),
+    Ended,
+}
+
+/// Runs all until they are told to end.
+pub(super) fn run(sources: Sources, settings: &Config) -> Result<(), Failure> {
+    let sections = sections(&settings.proxy, &sources)?;
+    let messages = Messages::new("proxy", settings.cluster.log_level);
+    let (sender, events) = channel();
+    let mut upstreams = Vec::new();
+    let mut running = Vec::new();
+    let files_max = open_files_max() / sections.len() as u64;
+    for (index, section) in sections.iter().enumerate() {
+        let upstream = upstream(section, &settings.cluster, &messages, files_max, (index, &sender))
+            .map_err(|failure| section.placed(&sources, failure))?;
+        running.push(Running::new(section, &upstream.config, upstream.messages.clone()));
+        upstreams.push(upstream);
+    }
+    let metrics = sections.iter().find_map(|section| section.settings.metrics);
+    let named = upstreams.iter().map(|upstream| (upstream.name.clone(), upstream.board.clone())).collect();
+    let listen = |address| MetricsListener::listen_to_several(address, "proxy", named);
+    let _listener = metrics.map(listen).transpose().map_err(Failure::environment)?;
+    drop(sections);
+    let mut reload =
+        Reload { sources, cluster: settings.cluster.clone(), messages: messages.clone(), running };
+    let stop = Stop::new().map_err(|error| Failure::tried("make a waker", &error, "see ulimit -n"))?;
+    let (ending, says) = (stop.clone(), sender.clone());
+    let on_end = move || {
+        ending.stop();
+        // Nobody listens when all have ended.
+        let _ = says.send(Event::Stop);
+    };
+    on_signals(on_end, move || reload.run())?;
+    let gates = upstreams
+        .iter()
+        .enumerate()
+        .map(|(index, upstream)| begin(index, upstream, &stop, sender.clone()))
+        .collect::<Result<Vec<_>, _>>()?;
+    Together::new(upstreams, events, stop).run(gates)?;
+    messages.say("stopped");
+    Ok(())
+}
+
+fn upstream(
+    section: &Section<'_>,
+    cluster: &Cluster,
+    messages: &Messages,
+    files_max: u64,
+    (index, sender): (usize, &Sender<Event>),
+) -> Result<Upstream, Failure> {
+    let name = section.name.clone().unwrap_or_default();
+    let (messages, board) = (messages.of_part(&name), MetricsBoard::new());
+    let mut config = complete(section.settings, cluster, &messages)?;
+    (config.connections_max, config.tunnels_max) =
+        fit_files(config.connections_max, config.tunnels_max, files_max);
+    let (says, waits, sender) = (messages.clone(), board.clone(), sender.clone());
+    config.waits_for_server = Some(Notices::new(move |line| {
+        says.say(line);
+        waits.hold("the Redis server cannot be used yet; see the alarm");
+        let _ = sender.send(Event::Waits(index));
+    }));
+    Ok(Upstream { name, config, messages, board })
+}
+
+/// Starts a thread. It does not serve before what is returned is dropped.
+fn begin(
+    index: usize,
+    upstream: &Upstream,
+    stop: &Stop,
+    sender: Sender<Event>,
+) -> Result<Sender<()>, Failure> {
+    let (gate, opens) = channel();
+    let (config, board, stop) = (upstream.config.clone(), upstream.board.clone(), stop.clone());
+    let work = move || {
+        let started = |places| {
+            let _ = sender.send(Event::Started(index, places));
+            // It says nothing: that its other end is gone is the word.
+            let _ = opens.recv();
+        };
+        let ended = catch_unwind(AssertUnwindSafe(|| serve(&config, &board, &stop, started)));
+        let fault = || {
+            Failure::environment(
+                "a fault of scot itself ended it (above); restart the process to serve it again",
+            )
+        };
+        let _ = sender.send(Event::Ended(index, ended.unwrap_or_else(|_| Err(fault()))));
+    };
+    let started = thread::Builder::new().name(format!("proxy-{index}")).spawn(work);
+    let failed = |error| Failure::tried("start a thread for each proxy", &error, "see ulimit -u");
+    started.map_err(failed).map(|_| gate)
+}
+
+fn serve(
+    config: &ProxyConfig,
+    board: &MetricsBoard,
+    stop: &Stop,
+    started: impl FnOnce(String),
+) -> Result<(), Failure> {
+    let Some(mut proxy) = Proxy::start(config, stop).map_err(Failure::environment)? else { return Ok(()) };
+    started(place(&proxy, config));
+    proxy.run(stop, Some(board)).map_err(Failure::environment)
+}
+
+/// What is known of all, in the thread that began them.
+struct Together {
+    upstreams: Vec<Upstream>,
+    states: Vec<State>,
+    events: Receiver<Event>,
+    stop: Stop,
+    /// Of the first that was ended by one.
+    failure: Option<Failure>,
+}
+
+impl Together {
+    fn new(upstreams: Vec<Upstream>, events: Receiver<Event>, stop: Stop) -> Together {
+        let states = upstreams.iter().map(|_| State::Starting).collect();
+        Together { upstreams, states, events, stop, failure: None }
+    }
+
+    /// Lets them serve, and hears what becomes of them.
+    fn run(mut self, gates: Vec<Sender<()>>) -> Result<(), Failure> {
+        // Those that wait at their gates are to serve nobody then.
+        self.hear_refusals().inspect_err(|_| self.stop.stop())?;
+        drop(gates);
+        let mut is_said = false;
+        while self.states.iter().any(|state| *state != State::Ended) {
+            if !is_said {
+                is_said = self.say_ready();
+            }
+            // The thread that hears signals keeps the other end.
+            let Ok(event) = self.events.recv() else { break };
+            self.take(event);
+        }
+        self.failure.map_or(Ok(()), Err)
+    }
+
+    /// Waits until each has started, waits for its Redis, or takes longer than anybody should wait for.
+    fn hear_refusals(&mut self) -> Result<(), Failure> {
+        let until = now_monotonic().plus(REFUSAL_TIME_MAX);
+        while self.states.contains(&State::Starting) {
+            let left = Duration::from_nanos(until.since(now_monotonic()).0);
+            match self.events.recv_timeout(left) {
+                Ok(Event::Stop) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+                Ok(Event::Ended(index, Err(failure))) => return Err(self.named(index, &failure)),
+                Ok(event) => self.take(event),
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Waits(index) => self.states[index] = State::Waiting,
+            Event::Started(index, place) => self.states[index] = State::Ready(place),
+            Event::Ended(index, ended) => {
+                self.states[index] = State::Ended;
+                if let Err(failure) = ended {
+                    self.say_ended(index, &failure);
+                }
+            }
+            Event::Stop => {}
+        }
+    }
+
+    fn say_ended(&mut self, index: usize, failure: &Failure) {
+        let upstream = &self.upstreams[index];
+        upstream.board.end(&format!("it has ended: {failure}"));
+        upstream.messages.say(&format!(
+            "ALARM: it has ended, and the others go on: {failure}; a restart of the process begins it again"
+        ));
+        let named = self.named(index, failure);
+        self.failure.get_or_insert(named);
+    }
+
+    fn named(&self, index: usize, failure: &Failure) -> Failure {
+        Failure::environment(of_named(Some(&self.upstreams[index].name), &failure.to_string()))
+    }
+
+    /// Says so once all serve.
+    fn say_ready(&self) -> bool {
+        let places: Option<Vec<&str>> = self
+            .states
+            .iter()
+            .map(|state| match state {
+                State::Ready(place) => Some(place.as_str()),
+                State::Starting | State::Waiting | State::Ended => None,
+            })
+            .collect();
+        let all = places.map(|places| places.join(", "));
+        all.map(|places| say_ready(&format!("proxy {places}"))).is_some()
+    }
+}
