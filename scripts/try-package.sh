@@ -124,13 +124,13 @@ try_deb() {
 try_papers() {
   say "pages, completions, units"
   local page
-  for page in scot scot-demo scot-switch scot-kv scot-sidecar-client scot-sidecar-server; do
+  for page in scot scot-demo scot-switch scot-kv scot-sidecar-client scot-sidecar-server scot-proxy scot-peer; do
     inside gzip -t "/usr/share/man/man1/$page.1.gz"
   done
   inside bash -c '. /usr/share/bash-completion/completions/scot && complete -p scot'
   inside test -s /usr/share/zsh/vendor-completions/_scot -a -s /usr/share/fish/vendor_completions.d/scot.fish
   local unit binary
-  for unit in switch sidecar-server sidecar-client kv; do
+  for unit in switch sidecar-server sidecar-client kv proxy peer; do
     binary=$(inside sed -nE 's/^ExecStart=([^ ]+) .*/\1/p' "/usr/lib/systemd/system/scot-$unit.service")
     inside test -x "$binary"
   done

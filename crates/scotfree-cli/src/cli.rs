@@ -85,10 +85,11 @@ device becomes the head of its chain.")]
     /// Run a sidecar: RESP in front of a client, or behind a server
     #[command(subcommand)]
     Sidecar(Sidecar),
-    /// Run a proxy before one Redis or Valkey, with a durable log of its own: no device, no second sidecar
+    /// Run a proxy before a Redis or Valkey, or several, with a durable log for each: no device, no second sidecar
     #[command(after_help = "Examples:
   scot proxy --listen 127.0.0.1:7379 --redis 127.0.0.1:6379 --log /var/lib/scot/proxy.log
   scot proxy --config scot.toml --mode early --early-prefix session:
+  scot proxy --config several.toml --metrics 127.0.0.1:9103      a section [[proxy]] for each of several Redis
   scot proxy --listen 127.0.0.1:7379 --redis 127.0.0.1:6379 --log /var/lib/scot/proxy.log \
       --peer peer1:7399 --peer peer2:7399 --key-file cluster.key     in the memory of two hosts, not on disk
 The Redis needs its append-only file (appendonly yes; appendfsync everysec will do). Clients connect to the proxy

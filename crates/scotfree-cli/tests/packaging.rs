@@ -70,7 +70,7 @@ fn every_daemon_has_a_unit_whose_flags_the_command_takes() {
         );
     }
     started.sort_unstable();
-    assert_eq!(started, ["kv", "sidecar client", "sidecar server", "switch"]);
+    assert_eq!(started, ["kv", "peer", "proxy", "sidecar client", "sidecar server", "switch"]);
     assert!(!understands(&["switch", "--configuration", "x"]), "a wrong flag is seen");
 }
 

@@ -6,10 +6,12 @@ mod site;
 use scotfree_io::conformance::ports::free_address;
 use scotfree_stage::process::{wait_until, Process};
 use scotfree_stage::resp::{Connection, Place, Reply};
+use scotfree_stage::scratch::Scratch;
 use site::{call, end_of, ready, Site, CLIENT_PATIENCE, PATIENCE, SCOT};
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 
 const NAMES: [&str; 2] = ["a", "b"];
 
@@ -164,6 +166,10 @@ fn after_a_kill_each_log_is_executed_at_its_own_redis() {
 fn a_redis_that_is_not_there_at_the_start_holds_up_nobody() {
     let Some(two) = Two::new("several-late") else { return };
     let _b = two.redis(1);
+    // It can be stopped while it waits.
+    let proxy = two.start();
+    two.await_health("\r\n\r\na: the Redis server cannot be used yet; see the alarm\n");
+    assert!(proxy.stop(PATIENCE).is_some_and(|status| status.success()), "{}", proxy.error_output());
     let proxy = two.start();
     two.await_health("\r\n\r\na: the Redis server cannot be used yet; see the alarm\n");
     assert_eq!(call(&mut two.connect(1), "INCR n"), "1");
@@ -195,6 +201,25 @@ fn one_that_is_refused_at_the_start_ends_the_process_before_anybody_is_served() 
     assert!(code == Some(3) && said.contains("[[proxy]] b: another log stood before"), "{code:?} {said}");
     assert!(said.contains("a flag --a-b is the key a_b"), "{said}");
     assert!(!proxy.output().contains("scot: ready"));
+}
+
+#[test]
+fn one_redis_by_two_addresses_is_found_at_the_start() {
+    let Some(two) = Two::new("several-same") else { return };
+    let _redis = two.redis(0);
+    std::os::unix::fs::symlink("redis.sock", two.site.file("a/also.sock")).expect("it can be made");
+    let tcp = free_address();
+    let set = format!("CONFIG SET port {}", tcp.port());
+    assert_eq!(call(&mut two.direct(0), &set), "OK");
+    for (redis, code, expected) in [
+        ("unix:a/also.sock".to_owned(), 2, "redis: unix:a/also.sock is behind a"),
+        (tcp.to_string(), 3, "[[proxy]] "),
+    ] {
+        let text = two.section(0) + &two.section(1).replace("unix:b/redis.sock", &redis);
+        fs::write(two.site.file("several.toml"), text).expect("it can be written");
+        let (found, said) = end_of(&two.start());
+        assert!(found == Some(code) && said.contains(expected), "{found:?} {said}");
+    }
 }
 
 #[test]
@@ -236,6 +261,19 @@ fn settings_are_taken_over_for_each_and_other_sections_need_a_restart() {
     proxy.signal("HUP");
     let wanted = "not reloaded: the configuration has a, and this process serves proxies a, b; restart it";
     assert!(said(wanted), "{}", proxy.error_output());
+}
+
+#[test]
+fn what_the_page_shows_for_several_can_be_used() {
+    let page = include_str!("../../../docs/proxy.md");
+    let (_, behind) = page.split_once("```\n[[proxy]]").expect("it shows a file");
+    let (shown, _) = behind.split_once("```").expect("the file ends");
+    let folder = Scratch::new("several-page").expect("temporary files can be written");
+    let file = folder.path().join("scot.toml");
+    fs::write(&file, format!("[[proxy]]{shown}")).expect("it can be written");
+    let output = Command::new(SCOT).args(["config", "check"]).arg(&file).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("2 of proxy"), "{output:?}");
 }
 
 #[test]

@@ -34,16 +34,8 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let messages = Messages::new("sidecar client", settings.cluster.log_level);
     let listening = Listening::open(settings.client.metrics)?;
     config.notices = notices(&messages);
-    let files_max = open_files_max();
-    let wanted = (config.connections_max, config.tunnels_max);
-    let room = fit_files(wanted.0, wanted.1, files_max);
-    if room != wanted {
-        let (connections, tunnels) = room;
-        messages.say(&format!(
-            "at most {connections} connections and {tunnels} tunnels, since {files_max} files may be open (ulimit -Hn)"
-        ));
-    }
-    (config.connections_max, config.tunnels_max) = room;
+    let limits = (&mut config.connections_max, &mut config.tunnels_max);
+    limit_by_files(limits, open_files_max(), &messages);
     let writer = open_trace(&settings.client)?;
     let mut sidecar = ClientSidecar::start(&config).map_err(Failure::environment)?;
     let rules = sidecar.early_rules();
@@ -178,9 +170,24 @@ fn set_limits(settings: &Client, config: &mut ClientSidecarConfig) {
     }
 }
 
+/// Lowers the limits of connections and tunnels to what the files that may be open allow, and says so.
+pub(super) fn limit_by_files(
+    (connections_max, tunnels_max): (&mut usize, &mut usize),
+    files_max: u64,
+    messages: &Messages,
+) {
+    let (connections, tunnels) = fit_files(*connections_max, *tunnels_max, files_max);
+    if (connections, tunnels) != (*connections_max, *tunnels_max) {
+        messages.say(&format!(
+            "at most {connections} connections and {tunnels} tunnels, since {files_max} files may be open (ulimit -Hn)"
+        ));
+    }
+    (*connections_max, *tunnels_max) = (connections, tunnels);
+}
+
 /// How many connections and tunnels the files that may be open allow: what is beyond that is refused in words, not
 /// by the kernel. A connection is an open file, a tunnel three; at least a quarter of the files is for connections.
-pub(super) fn fit_files(connections_max: usize, tunnels_max: usize, files_max: u64) -> (usize, usize) {
+fn fit_files(connections_max: usize, tunnels_max: usize, files_max: u64) -> (usize, usize) {
     let files = usize::try_from(files_max.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
     let tunnels = tunnels_max.min(files / TUNNEL_FILES / 4 * 3);
     let connections = connections_max.min(files - tunnels * TUNNEL_FILES);

@@ -7,7 +7,7 @@ mod reload;
 mod sections;
 mod several;
 
-use super::client::{early_rule_of, fit_files};
+use super::client::{early_rule_of, limit_by_files};
 use super::server::credentials_of;
 use super::{cluster_key, dead_letters_of, notices, spin_of};
 use crate::config::Sources;
@@ -48,8 +48,8 @@ fn run_one(sources: Sources, settings: &Config) -> Result<(), Failure> {
     let mut config = complete(section.settings, &settings.cluster, &messages)
         .map_err(|failure| section.placed(&sources, failure))?;
     let listening = Listening::open(section.settings.metrics)?;
-    (config.connections_max, config.tunnels_max) =
-        fit_files(config.connections_max, config.tunnels_max, open_files_max());
+    let limits = (&mut config.connections_max, &mut config.tunnels_max);
+    limit_by_files(limits, open_files_max(), &messages);
     let running = vec![Running::new(section, &config, messages.clone())];
     drop(sections);
     let cluster = settings.cluster.clone();

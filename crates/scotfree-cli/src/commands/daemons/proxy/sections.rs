@@ -6,6 +6,8 @@ use super::Settings;
 use crate::config::Sources;
 use crate::failure::Failure;
 use crate::settings::Proxies;
+use crate::text::Redis;
+use scotfree_sidecar::redis::RedisAddress;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -85,8 +87,8 @@ fn clash(first: &Section<'_>, second: &Section<'_>) -> Option<String> {
     if first.name == second.name && ours.name.is_some() {
         return Some(format!("name: {other} is that of a section before; each needs one of its own"));
     }
-    let redis = ours.redis.as_ref().filter(|redis| theirs.redis.as_ref() == Some(redis));
-    if let Some(redis) = redis {
+    let both = ours.redis.as_ref().zip(theirs.redis.as_ref());
+    if let Some((redis, _)) = both.filter(|(ours, theirs)| is_same_redis(ours, theirs)) {
         return Some(format!(
             "redis: {redis} is behind {other}, too; one proxy serves all databases of a Redis, and two would not know of \
              each other's writes"
@@ -107,6 +109,14 @@ fn clash(first: &Section<'_>, second: &Section<'_>) -> Option<String> {
     have_metrics.then(|| {
         format!("metrics: the process has one address for them, which {other} names; leave it out here")
     })
+}
+
+/// Whether it is one by its address. One that has two addresses is refused at the start: it knows whose log it has.
+fn is_same_redis(one: &Redis, other: &Redis) -> bool {
+    match (&one.0, &other.0) {
+        (RedisAddress::Unix(one), RedisAddress::Unix(other)) => resolved(one) == resolved(other),
+        (one, other) => one == other,
+    }
 }
 
 fn files(settings: &Settings) -> Vec<(&'static str, PathBuf)> {
@@ -175,6 +185,11 @@ mod tests {
                 "[[proxy]] cart: name: cart",
             ),
             (proxy(1), Settings { redis: proxy(1).redis, ..proxy(2) }, "redis: 127.0.0.1:6001 is behind"),
+            (
+                Settings { redis: "unix:/tmp/r".parse().ok(), ..proxy(1) },
+                Settings { redis: "unix:/tmp/../tmp/r".parse().ok(), ..proxy(2) },
+                "redis: unix:/tmp/../tmp/r is behind unix:/tmp/r",
+            ),
             (proxy(1), Settings { log: proxy(1).log, ..proxy(2) }, "log: /var/lib/scot/1.log is a file of"),
             (
                 proxy(1),

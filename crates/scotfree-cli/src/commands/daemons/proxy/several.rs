@@ -6,7 +6,7 @@
 use super::reload::{Reload, Running};
 use super::sections::{of_named, sections, Section};
 use super::{complete, place};
-use crate::commands::daemons::client::fit_files;
+use crate::commands::daemons::client::limit_by_files;
 use crate::config::Sources;
 use crate::failure::Failure;
 use crate::serve::{on_signals, open_files_max, say_ready, Messages};
@@ -61,13 +61,13 @@ pub(super) fn run(sources: Sources, settings: &Config) -> Result<(), Failure> {
     let (sender, events) = channel();
     let mut upstreams = Vec::new();
     let mut running = Vec::new();
-    let files_max = open_files_max() / sections.len() as u64;
     for (index, section) in sections.iter().enumerate() {
-        let upstream = upstream(section, &settings.cluster, &messages, files_max, (index, &sender))
+        let upstream = upstream(section, &settings.cluster, &messages, (index, &sender))
             .map_err(|failure| section.placed(&sources, failure))?;
         running.push(Running::new(section, &upstream.config, upstream.messages.clone()));
         upstreams.push(upstream);
     }
+    limit_each(&mut upstreams);
     let metrics = sections.iter().find_map(|section| section.settings.metrics);
     let named = upstreams.iter().map(|upstream| (upstream.name.clone(), upstream.board.clone())).collect();
     let listen = |address| MetricsListener::listen_to_several(address, "proxy", named);
@@ -93,18 +93,23 @@ pub(super) fn run(sources: Sources, settings: &Config) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Each gets its part of the files: how many connections one takes must not depend on the others.
+fn limit_each(upstreams: &mut [Upstream]) {
+    let files_max = open_files_max() / upstreams.len() as u64;
+    for Upstream { config, messages, .. } in upstreams {
+        limit_by_files((&mut config.connections_max, &mut config.tunnels_max), files_max, messages);
+    }
+}
+
 fn upstream(
     section: &Section<'_>,
     cluster: &Cluster,
     messages: &Messages,
-    files_max: u64,
     (index, sender): (usize, &Sender<Event>),
 ) -> Result<Upstream, Failure> {
     let name = section.name.clone().unwrap_or_default();
     let (messages, board) = (messages.of_part(&name), MetricsBoard::new());
     let mut config = complete(section.settings, cluster, &messages)?;
-    (config.connections_max, config.tunnels_max) =
-        fit_files(config.connections_max, config.tunnels_max, files_max);
     let (says, waits, sender) = (messages.clone(), board.clone(), sender.clone());
     config.waits_for_server = Some(Notices::new(move |line| {
         says.say(line);
