@@ -131,9 +131,8 @@ impl OverSeveral {
 
     fn put_over(&self, config: &mut Config) {
         let (Some(metrics), Proxies::Several(proxies)) = (self.metrics, &mut config.proxy) else { return };
-        proxies.iter_mut().for_each(|proxy| proxy.metrics = None);
-        if let Some(first) = proxies.first_mut() {
-            first.metrics = Some(metrics);
+        for (index, proxy) in proxies.iter_mut().enumerate() {
+            proxy.metrics = (index == 0).then_some(metrics);
         }
     }
 }

@@ -322,10 +322,10 @@ impl FromStr for ProxyName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<ProxyName, String> {
-        match is_plain_name(text) {
-            true => Ok(ProxyName(text.to_owned())),
-            false => Err(format!("`{text}` is no name for a proxy; {PLAIN_NAME_RULE}")),
+        if !is_plain_name(text) {
+            return Err(format!("`{text}` is no name for a proxy; {PLAIN_NAME_RULE}"));
         }
+        Ok(ProxyName(text.to_owned()))
     }
 }
 

@@ -27,7 +27,9 @@ impl Two {
     fn new(name: &str) -> Option<Two> {
         let two =
             Two { site: Site::new(name)?, listen: [free_address(), free_address()], metrics: free_address() };
-        NAMES.iter().for_each(|name| fs::create_dir(two.site.file(name)).expect("it can be made"));
+        for name in NAMES {
+            fs::create_dir(two.site.file(name)).expect("it can be made");
+        }
         two.write(["", ""]);
         Some(two)
     }
@@ -103,7 +105,9 @@ fn each_redis_has_its_own_log_and_none_waits_for_the_other() {
     let proxy = ready(two.start());
     let mut clients = [0, 1].map(|index| two.connect(index));
     for number in 1..=10 {
-        clients.iter_mut().for_each(|client| assert_eq!(call(client, "INCR n"), number.to_string()));
+        for client in &mut clients {
+            assert_eq!(call(client, "INCR n"), number.to_string());
+        }
     }
     assert_eq!(call(&mut clients[0], "SET of a"), "OK");
     assert_eq!(call(&mut clients[1], "GET of"), "nil");
@@ -142,7 +146,9 @@ fn after_a_kill_each_log_is_executed_at_its_own_redis() {
     let redis = [0, 1].map(|index| two.redis(index));
     let proxy = ready(two.start());
     let mut clients = [0, 1].map(|index| two.connect(index));
-    clients.iter_mut().for_each(|client| assert_eq!(call(client, "INCR n"), "1"));
+    for client in &mut clients {
+        assert_eq!(call(client, "INCR n"), "1");
+    }
     redis.iter().for_each(Process::kill);
     two.await_health("\r\n\r\na: the Redis server is not there\nb: the Redis server is not there\n");
     // The logs alone answer these.
@@ -183,6 +189,20 @@ fn a_redis_that_is_not_there_at_the_start_holds_up_nobody() {
     assert_eq!(early.read().expect("it is answered"), Reply::Integer(1));
     two.await_health("200 OK");
     assert!(proxy.stop(PATIENCE).is_some_and(|status| status.success()), "{}", proxy.error_output());
+}
+
+#[test]
+fn a_redis_that_does_not_answer_at_the_start_holds_up_nobody_for_good() {
+    let Some(two) = Two::new("several-silent") else { return };
+    let redis = [0, 1].map(|index| two.redis(index));
+    redis[0].signal("STOP");
+    let proxy = two.start();
+    two.await_health("a: starting\n");
+    assert_eq!(call(&mut two.connect(1), "INCR n"), "1");
+    assert!(!proxy.output().contains("scot: ready"), "not all of them serve");
+    redis[0].signal("CONT");
+    let _proxy = ready(proxy);
+    assert_eq!(call(&mut two.connect(0), "INCR n"), "1");
 }
 
 #[test]

@@ -494,7 +494,9 @@ mod tests {
         assert!(health().ends_with("\r\n\r\na: starting\nb: starting\n"));
         let mut text = MetricsText::new();
         text.counter("x_total", "X.", 1);
-        boards.iter().for_each(|board| board.publish(&text, Health::Serving));
+        for board in &boards {
+            board.publish(&text, Health::Serving);
+        }
         assert!(health().starts_with("HTTP/1.1 200") && health().ends_with("\r\n\r\nserving\n"));
         let metrics = || ask(&listener, "GET /metrics HTTP/1.1\r\n\r\n");
         assert!(metrics().ends_with("x_total{loop=\"a\"} 1\nx_total{loop=\"b\"} 1\n"));

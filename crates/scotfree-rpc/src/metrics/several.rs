@@ -63,7 +63,9 @@ mod tests {
         }
         text.counter("x_updates_total", "Updates", updates);
         text.family(MetricKind::Counter, "x_refused_total", "Refused");
-        kinds.iter().for_each(|kind| text.sample("x_refused_total", &[("kind", kind)], 1));
+        for kind in kinds {
+            text.sample("x_refused_total", &[("kind", kind)], 1);
+        }
         text.as_str().to_owned()
     }
 

@@ -25,6 +25,9 @@ use std::time::Duration;
 /// For so long at most those that have started wait to learn whether another is refused.
 const REFUSAL_TIME_MAX: Nanos = Nanos::from_secs(3);
 
+/// What a process's first thread has on Linux, in which one proxy alone runs.
+const STACK_BYTES: usize = 8 << 20;
+
 /// One of them, before its thread begins.
 struct Upstream {
     name: String,
@@ -142,7 +145,7 @@ fn begin(
         };
         let _ = sender.send(Event::Ended(index, ended.unwrap_or_else(|_| Err(fault()))));
     };
-    let started = thread::Builder::new().name(format!("proxy-{index}")).spawn(work);
+    let started = thread::Builder::new().name(format!("proxy-{index}")).stack_size(STACK_BYTES).spawn(work);
     let failed = |error| Failure::tried("start a thread for each proxy", &error, "see ulimit -u");
     started.map_err(failed).map(|_| gate)
 }
