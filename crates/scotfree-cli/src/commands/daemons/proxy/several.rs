@@ -1,7 +1,7 @@
 //! Several proxies in one process: a thread with a loop of its own for each, and one word to the outside.
 //!
-//! Invariant: what keeps one from serving ends no other. The exception is the start: one that is refused while nobody
-//! serves yet ends the process, so that a slip in the configuration is noticed.
+//! Invariant: what keeps one from serving ends no other. The exception is the start: one that is refused then ends the
+//! process, before anybody is served where all know soon how they are, so that a slip in the configuration is noticed.
 
 use super::reload::{Reload, Running};
 use super::sections::{of_named, sections, Section};
@@ -22,7 +22,7 @@ use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
-/// For so long at most those that have started wait to learn whether another is refused.
+/// For so long it is the start: those that could serve wait at most so long to learn whether another is refused.
 const REFUSAL_TIME_MAX: Nanos = Nanos::from_secs(3);
 
 /// What a process's first thread has on Linux, in which one proxy alone runs.
@@ -44,7 +44,7 @@ enum Event {
     Started(usize, String),
     /// It is over.
     Ended(usize, Result<(), Failure>),
-    /// All are to end.
+    /// All are to end: whoever listens should look.
     Stop,
 }
 
@@ -167,6 +167,8 @@ struct Together {
     states: Vec<State>,
     events: Receiver<Event>,
     stop: Stop,
+    /// Until then it is the start.
+    start_until: Nanos,
     /// Of the first that was ended by one.
     failure: Option<Failure>,
 }
@@ -174,13 +176,14 @@ struct Together {
 impl Together {
     fn new(upstreams: Vec<Upstream>, events: Receiver<Event>, stop: Stop) -> Together {
         let states = upstreams.iter().map(|_| State::Starting).collect();
-        Together { upstreams, states, events, stop, failure: None }
+        let start_until = now_monotonic().plus(REFUSAL_TIME_MAX);
+        Together { upstreams, states, events, stop, start_until, failure: None }
     }
 
     /// Lets them serve, and hears what becomes of them.
     fn run(mut self, gates: Vec<Sender<()>>) -> Result<(), Failure> {
-        // Those that wait at their gates are to serve nobody then.
-        self.hear_refusals().inspect_err(|_| self.stop.stop())?;
+        self.hear_refusals();
+        // If one was refused, the others find that they are to stop.
         drop(gates);
         let mut is_said = false;
         while self.states.iter().any(|state| *state != State::Ended) {
@@ -195,17 +198,14 @@ impl Together {
     }
 
     /// Waits until each has started, waits for its Redis, or takes longer than anybody should wait for.
-    fn hear_refusals(&mut self) -> Result<(), Failure> {
-        let until = now_monotonic().plus(REFUSAL_TIME_MAX);
-        while self.states.contains(&State::Starting) {
-            let left = Duration::from_nanos(until.since(now_monotonic()).0);
+    fn hear_refusals(&mut self) {
+        while self.states.contains(&State::Starting) && !self.stop.is_stopped() {
+            let left = Duration::from_nanos(self.start_until.since(now_monotonic()).0);
             match self.events.recv_timeout(left) {
-                Ok(Event::Stop) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
-                Ok(Event::Ended(index, Err(failure))) => return Err(self.named(index, &failure)),
                 Ok(event) => self.take(event),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
         }
-        Ok(())
     }
 
     fn take(&mut self, event: Event) {
@@ -213,21 +213,27 @@ impl Together {
             Event::Waits(index) => self.states[index] = State::Waiting,
             Event::Started(index, place) => self.states[index] = State::Ready(place),
             Event::Ended(index, ended) => {
-                self.states[index] = State::Ended;
+                let before = std::mem::replace(&mut self.states[index], State::Ended);
                 if let Err(failure) = ended {
-                    self.say_ended(index, &failure);
+                    self.take_failure(index, &before, &failure);
                 }
             }
             Event::Stop => {}
         }
     }
 
-    fn say_ended(&mut self, index: usize, failure: &Failure) {
-        let upstream = &self.upstreams[index];
-        upstream.board.end(&format!("it has ended: {failure}"));
-        upstream.messages.say(&format!(
-            "ALARM: it has ended, and the others go on: {failure}; a restart of the process begins it again"
-        ));
+    /// Ends all at the start, if it never served; else one that has ended leaves the others.
+    fn take_failure(&mut self, index: usize, before: &State, failure: &Failure) {
+        let has_served = matches!(before, State::Ready(_));
+        if !has_served && now_monotonic() < self.start_until && !self.stop.is_stopped() {
+            self.stop.stop();
+        } else {
+            let upstream = &self.upstreams[index];
+            upstream.board.end(&format!("it has ended: {failure}"));
+            upstream
+                .messages
+                .say(&format!("ALARM: it has ended: {failure}; a restart of the process begins it again"));
+        }
         let named = self.named(index, failure);
         self.failure.get_or_insert(named);
     }
