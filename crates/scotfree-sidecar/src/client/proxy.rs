@@ -184,7 +184,8 @@ impl Proxy {
             let started = Proxy::start_behind(&mut listeners, config, stop);
             match (started, &config.waits_for_server) {
                 // It was lost while the log was replayed.
-                (Err(error), Some(notices)) if error.is_passing() && !stop.is_stopped() => {
+                (Err(error), Some(_)) if error.is_passing() && stop.is_stopped() => return Ok(None),
+                (Err(error), Some(notices)) if error.is_passing() => {
                     say_once(notices, &mut said, error.to_string());
                     std::thread::sleep(RETRY_INTERVAL);
                 }

@@ -65,7 +65,8 @@ pub(super) fn start(config: &RedisServiceConfig, notices: &Notices, stop: &Stop)
     let mut said = String::new();
     loop {
         match RedisService::start(config, stop) {
-            Err(error) if error.is_passing() && !stop.is_stopped() => {
+            Err(error) if error.is_passing() && stop.is_stopped() => return Ok(None),
+            Err(error) if error.is_passing() => {
                 say_once(notices, &mut said, error.to_string());
                 std::thread::sleep(RETRY_INTERVAL);
             }
