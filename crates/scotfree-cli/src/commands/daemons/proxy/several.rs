@@ -62,8 +62,7 @@ pub(super) fn run(sources: Sources, settings: &Config) -> Result<(), Failure> {
     let sections = sections(&settings.proxy, &sources)?;
     let messages = Messages::new("proxy", settings.cluster.log_level);
     let (sender, events) = channel();
-    let mut upstreams = Vec::new();
-    let mut running = Vec::new();
+    let (mut upstreams, mut running) = (Vec::new(), Vec::new());
     for (index, section) in sections.iter().enumerate() {
         let upstream = upstream(section, &settings.cluster, &messages, (index, &sender))
             .map_err(|failure| section.placed(&sources, failure))?;
@@ -71,29 +70,33 @@ pub(super) fn run(sources: Sources, settings: &Config) -> Result<(), Failure> {
         upstreams.push(upstream);
     }
     limit_each(&mut upstreams);
-    let metrics = sections.iter().find_map(|section| section.settings.metrics);
-    let named = upstreams.iter().map(|upstream| (upstream.name.clone(), upstream.board.clone())).collect();
-    let listen = |address| MetricsListener::listen_to_several(address, "proxy", named);
-    let _listener = metrics.map(listen).transpose().map_err(Failure::environment)?;
+    let _listener = listen(&sections, &upstreams)?;
     drop(sections);
-    let mut reload =
-        Reload { sources, cluster: settings.cluster.clone(), messages: messages.clone(), running };
+    let cluster = settings.cluster.clone();
     let stop = Stop::new().map_err(|error| Failure::tried("make a waker", &error, "see ulimit -n"))?;
-    let (ending, says) = (stop.clone(), sender.clone());
-    let on_end = move || {
-        ending.stop();
-        // Nobody listens when all have ended.
-        let _ = says.send(Event::Stop);
-    };
-    on_signals(on_end, move || reload.run())?;
-    let gates = upstreams
-        .iter()
-        .enumerate()
-        .map(|(index, upstream)| begin(index, upstream, &stop, sender.clone()))
-        .collect::<Result<Vec<_>, _>>()?;
+    hear_signals(Reload { sources, cluster, messages: messages.clone(), running }, &stop, sender.clone())?;
+    let begin = |(index, upstream)| begin(index, upstream, &stop, sender.clone());
+    let gates = upstreams.iter().enumerate().map(begin).collect::<Result<Vec<_>, _>>()?;
     Together::new(upstreams, events, stop).run(gates)?;
     messages.say("stopped");
     Ok(())
+}
+
+/// Where the outside sees how all are, if an address is given.
+fn listen(sections: &[Section<'_>], upstreams: &[Upstream]) -> Result<Option<MetricsListener>, Failure> {
+    let Some(address) = sections.iter().find_map(|section| section.settings.metrics) else { return Ok(None) };
+    let named = upstreams.iter().map(|upstream| (upstream.name.clone(), upstream.board.clone())).collect();
+    MetricsListener::listen_to_several(address, "proxy", named).map(Some).map_err(Failure::environment)
+}
+
+fn hear_signals(mut reload: Reload, stop: &Stop, sender: Sender<Event>) -> Result<(), Failure> {
+    let ending = stop.clone();
+    let on_end = move || {
+        ending.stop();
+        // Nobody listens when all have ended.
+        let _ = sender.send(Event::Stop);
+    };
+    on_signals(on_end, move || reload.run())
 }
 
 /// Each gets its part of the files: how many connections one takes must not depend on the others.
