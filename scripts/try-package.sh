@@ -150,6 +150,8 @@ try_purge() {
     chown scotfree /etc/scotfree/cluster.key
     scot config check /etc/scotfree/scot.toml
     install -d -m 0750 -o scotfree -g scotfree /var/lib/scotfree
+    # Whoever reads it may be there before the daemon is.
+    : >/tmp/kv.out
     as="setpriv --reuid scotfree --regid scotfree --init-groups --no-new-privs --bounding-set -all"
     $as scot kv --key-file /etc/scotfree/cluster.key --listen 127.0.0.1:0 --log /var/lib/scotfree/kv.wal --log-size 16M >/tmp/kv.out 2>&1 &
     daemon=$!
