@@ -36,6 +36,6 @@ pub mod verify;
 
 pub use clock::{now_monotonic, now_realtime};
 pub use domain::{DomainError, PersistenceDomain, ScanReport};
-pub use poll::{Event, Interest, Poller, Signal, Signals, Spin, Waker};
+pub use poll::{Crowd, Event, Interest, Poller, Signal, Signals, Spin, Waker};
 pub use sys::processor;
 pub use transport::{RxBurst, RxPacket, Stamps, Transport, TxPacket};

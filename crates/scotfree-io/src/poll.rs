@@ -4,10 +4,12 @@
 //! nothing is missed by reading too little. A poller that may spin does so only while that has paid lately,
 //! and leaves the processor to whoever else wants it.
 
+mod crowd;
 mod spin;
 
 use crate::clock::now_monotonic;
 use crate::sys::event;
+pub use crowd::Crowd;
 use scotfree_core::Nanos;
 use spin::Looking;
 pub use spin::Spin;

@@ -285,7 +285,8 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         };
         let receives = !self.draining;
         let stalled = self.wants_write();
-        self.waits.wait(self.transport.poll_fd(), receives, stalled, &self.service, timeout)
+        let in_flight = self.machine.in_flight();
+        self.waits.wait(in_flight, self.transport.poll_fd(), receives, stalled, &self.service, timeout)
     }
 
     /// Lets [`ServerRuntime::wait`] return when `fd` is readable too, until the server drains.

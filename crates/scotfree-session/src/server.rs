@@ -400,6 +400,11 @@ impl Server {
         self.in_flight.is_empty() && self.unstable.is_empty()
     }
 
+    /// How many requests the application has and has not answered.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
     /// Whether requests are executed.
     pub fn is_serving(&self) -> bool {
         self.serving

@@ -6,7 +6,6 @@
 mod begin;
 mod connections;
 mod coverage;
-mod crowd;
 mod drain;
 mod early_rules;
 mod ended;
@@ -26,12 +25,11 @@ use crate::server::SidecarError;
 use crate::tls::TlsAcceptor;
 use begin::{begin, Control};
 use connections::Connections;
-use crowd::Crowd;
 use drain::Drain;
 pub use early_rules::EarlyRules;
 use scotfree_core::Nanos;
 use scotfree_io::udp::{UdpConfig, UdpTransport};
-use scotfree_io::{now_monotonic, now_realtime, Interest, Poller, Spin};
+use scotfree_io::{now_monotonic, now_realtime, Crowd, Interest, Poller, Spin};
 use scotfree_resp::front::{EarlyRule, FrontConfig, FrontCounters};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
 use scotfree_rpc::{

@@ -5,7 +5,7 @@
 
 /// What was under way of late. How many come in one turn would not do: the more often a loop turns, the fewer they are.
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub struct Crowd {
     few: u64,
     /// The most of late; in eighths.
     recent: u64,
