@@ -18,6 +18,7 @@ mod disk_domain;
 mod endpoints;
 mod hostile_packets;
 mod idle;
+mod in_process;
 mod kill_rounds;
 mod linearizability;
 mod logging_designs;

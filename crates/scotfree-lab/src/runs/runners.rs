@@ -39,6 +39,7 @@ const RUNNERS: &[Runner] = &[
     #[cfg(feature = "xdp")]
     timed("endpoints", super::endpoints::run),
     untimed("hostile-packets", super::hostile_packets::run),
+    timed("in-process", super::in_process::run),
     untimed("kill-rounds", super::kill_rounds::device::run),
     untimed("kill-rounds-control", super::kill_rounds::device::run_control),
     untimed("linearizability", super::linearizability::run),

@@ -11,6 +11,7 @@ mod embedded;
 pub mod endpoints;
 pub mod fill;
 pub mod hostile;
+pub mod in_process;
 pub mod logging;
 pub mod noop;
 pub mod operations;
@@ -54,6 +55,8 @@ pub enum WorkerSpec {
     Slices(calls::SlicesSpec),
     /// Set keys of such a service one behind the other.
     Sets(sets::SetsSpec),
+    /// The same from within this process, without a client's sidecar.
+    InProcess(in_process::InProcessSpec),
     /// Run an application's transactions on it.
     Transactions(transactions::TransactionsSpec),
     /// Fill the logs of devices.
@@ -96,6 +99,7 @@ pub fn main(spec: &Path) -> Result<(), Trouble> {
         }
         WorkerSpec::Slices(spec) => calls::measure_slices(&spec).map(|report| print_report(&report)),
         WorkerSpec::Sets(spec) => sets::measure(&spec).map(|report| print_report(&report)),
+        WorkerSpec::InProcess(spec) => in_process::measure(&spec).map(|report| print_report(&report)),
         WorkerSpec::Transactions(spec) => transactions::run(&spec).map(|report| print_report(&report)),
         WorkerSpec::Fill(spec) => fill::fill(&spec).map(|report| print_report(&report)),
         WorkerSpec::Operations(spec) => operations::run(&spec).map(|report| print_report(&report)),
