@@ -717,6 +717,41 @@ fn a_command_that_ends_the_server_is_not_executed_again() {
     assert!(client.read().map_or(true, |reply| matches!(reply, Reply::Error(_))));
 }
 
+/// Without a replica the Redis refuses every write, the proxy's markers too; the log has the writes nevertheless.
+#[test]
+fn what_the_redis_has_refused_is_not_executed_after_a_crash() {
+    let Some(site) = Site::new("proxy-refused") else { return };
+    let (mut redis, mut proxy) = (site.redis(&[]), site.proxy(&[]));
+    assert_eq!(call(&mut site.connect(), "INCR n"), "1");
+    for loses_proxy in [true, false] {
+        let mut direct =
+            Connection::open_at(&Place::Unix(site.file("redis.sock")), PATIENCE).expect("it listens");
+        let mut wants_replicas = |count: &str| {
+            let set = ["CONFIG", "SET", "min-replicas-to-write", count];
+            assert_eq!(text(&direct.call(&set).expect("it answers")), "OK");
+        };
+        wants_replicas("1");
+        let mut client = site.connect();
+        for _ in 0..20 {
+            let refused = call(&mut client, "INCR n");
+            assert!(refused.starts_with("NOREPLICAS"), "{refused}");
+        }
+        if loses_proxy {
+            proxy.kill();
+            wants_replicas("0");
+            proxy = site.proxy(&[]);
+        } else {
+            // It begins with its own settings.
+            redis.kill();
+            redis = site.redis(&[]);
+            assert!(wait_until(PATIENCE, || proxy.error_output().contains("the server is there again")));
+        }
+        assert_eq!(call(&mut site.connect(), "INCR other"), if loses_proxy { "1" } else { "2" });
+        assert_eq!(call(&mut site.connect(), "GET n"), "1", "{}", proxy.error_output());
+    }
+    assert!(redis.is_running());
+}
+
 #[test]
 fn a_log_that_is_deleted_under_the_proxy_is_noticed() {
     let Some(site) = Site::new("proxy-deleted") else { return };

@@ -33,11 +33,13 @@ pub enum Fault {
     ForgetUntrimmed,
     /// Rule 9: after a restart the list is cleared before what a peer gave back is stable.
     LeaveBeforeStable,
+    /// Rule 10: what the server has refused is executed after a crash.
+    ForgetRefusals,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 15] = [
+    pub const ALL: [Fault; 16] = [
         Fault::ExecuteAgain,
         Fault::EarlyBeforeLogged,
         Fault::EarlyBeforeStable,
@@ -53,5 +55,6 @@ impl Fault {
         Fault::StrikeBeforeStable,
         Fault::ForgetUntrimmed,
         Fault::LeaveBeforeStable,
+        Fault::ForgetRefusals,
     ];
 }

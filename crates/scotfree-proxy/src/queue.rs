@@ -94,6 +94,17 @@ pub struct Run<'a> {
     pub payload: &'a [u8],
 }
 
+/// What the server's reply says of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was executed.
+    Executed,
+    /// It was refused, and did nothing.
+    Refused,
+    /// An error, behind which it may have been executed or not.
+    Unknown,
+}
+
 /// Who answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answered {
@@ -195,6 +206,13 @@ struct Entry {
     needs_safe: u64,
     /// What has to be stable before it may be answered.
     needs_stable: u64,
+    /// It was refused, and a note says so.
+    is_noted: bool,
+    /// The last note that the log must hold before the server's answer may leave: it may have seen that something was
+    /// refused.
+    needs_note: u64,
+    /// It is such a note: nothing is to be done, and `behind` is what was refused.
+    is_note: bool,
     reply: Reply,
     payload: Vec<u8>,
 }
@@ -212,9 +230,18 @@ impl Entry {
             behind,
             needs_safe: 0,
             needs_stable: 0,
+            is_noted: false,
+            needs_note: 0,
+            is_note: false,
             reply: Reply::None,
             payload: payload.to_vec(),
         }
+    }
+
+    /// A note that what had this place was refused, and what its session's last unlogged write before it was.
+    fn note_of(session: SessionId, refused: u64, behind: u64) -> Entry {
+        let entry = Entry::of_log(session, refused, &behind.to_le_bytes());
+        Entry { waits: false, is_note: true, reply: Reply::Gone, ..entry }
     }
 
     fn is_answered(&self) -> bool {
@@ -284,6 +311,16 @@ pub struct CommitQueue {
     /// Who waits for the log, or for storage, having been answered by the server: until when.
     held_until_safe: BTreeSet<(u64, u64)>,
     held_until_stable: BTreeSet<(u64, u64)>,
+    held_until_noted: BTreeSet<(u64, u64)>,
+    /// The writes that the server has refused, as long as an update behind one of them may be in the log, and the last
+    /// unlogged one of its session before each.
+    refused: BTreeMap<u64, u64>,
+    /// The notes that the log does not hold yet, and what they say to have been refused.
+    unlogged_notes: VecDeque<(u64, u64)>,
+    /// Up to where the server's storage holds everything.
+    stable_said: u64,
+    /// Nothing more is logged.
+    is_log_over: bool,
     ready: VecDeque<u64>,
     /// Everything before it is answered by the server.
     answered_next: u64,
@@ -320,6 +357,11 @@ impl CommitQueue {
             unlogged_writes: Writes::default(),
             held_until_safe: BTreeSet::new(),
             held_until_stable: BTreeSet::new(),
+            held_until_noted: BTreeSet::new(),
+            refused: found.updates.iter().filter_map(refusal).collect(),
+            unlogged_notes: VecDeque::new(),
+            stable_said: 0,
+            is_log_over: false,
             ready: VecDeque::new(),
             answered_next: 0,
             is_server_away: false,
@@ -398,6 +440,9 @@ impl CommitQueue {
             behind,
             needs_safe,
             needs_stable,
+            is_noted: false,
+            needs_note: 0,
+            is_note: false,
             reply: Reply::None,
             payload: payload.to_vec(),
         });
@@ -411,11 +456,15 @@ impl CommitQueue {
 
     /// How many requests there are from the first on that the server has not answered.
     fn ahead(&mut self) -> usize {
+        self.follow_answers();
+        (self.next() - self.answered_next) as usize
+    }
+
+    fn follow_answers(&mut self) {
         self.answered_next = self.answered_next.max(self.first);
         while self.index(self.answered_next).is_some_and(|index| self.entries[index].is_answered()) {
             self.answered_next += 1;
         }
-        (self.next() - self.answered_next) as usize
     }
 
     // ---- what is to be done
@@ -521,7 +570,39 @@ impl CommitQueue {
     pub fn on_logged(&mut self, through: SeqNum) {
         let before = self.safe();
         self.logged = self.logged.max(through.0);
+        if !self.unlogged_notes.is_empty() {
+            self.on_noted();
+        }
         self.on_safe(before);
+    }
+
+    /// Nothing more is logged from now on: what the server refuses is only known here.
+    pub fn end_log(&mut self) {
+        if !std::mem::replace(&mut self.is_log_over, true) {
+            self.on_noted();
+        }
+    }
+
+    /// Notes are logged, or never will be.
+    fn on_noted(&mut self) {
+        while self.unlogged_notes.front().is_some_and(|(note, _)| self.is_noted(*note)) {
+            self.unlogged_notes.pop_front();
+        }
+        let before = self.safe();
+        self.stable = self.stable.max(self.known_stable());
+        self.settle(before);
+        while let Some((note, seq)) =
+            self.held_until_noted.first().copied().filter(|(note, _)| self.is_noted(*note))
+        {
+            self.held_until_noted.remove(&(note, seq));
+            self.complete_or_hold(seq);
+        }
+        self.forget_dealt_with();
+    }
+
+    /// Whether the log holds a note, or never will.
+    fn is_noted(&self, note: u64) -> bool {
+        note <= self.logged || self.is_log_over
     }
 
     /// What the server is about to answer to a read says nothing of any data, so it waits for no write. Of a write
@@ -535,32 +616,80 @@ impl CommitQueue {
     }
 
     /// The server has answered.
-    pub fn on_reply(&mut self, seq: SeqNum, bytes: &[u8], failed: bool) {
+    pub fn on_reply(&mut self, seq: SeqNum, bytes: &[u8], outcome: Outcome) {
         let Some(index) = self.index(seq.0) else { return };
         let entry = &mut self.entries[index];
         if entry.is_answered() {
             return;
         }
-        let bytes = if entry.is_complete { Vec::new() } else { bytes.to_vec() };
-        entry.reply = Reply::Given { bytes, failed };
-        if entry.is_complete {
+        entry.reply = if entry.is_complete {
+            // The log's word is its answer, also if nobody was told yet.
+            Reply::Given { bytes: Vec::new(), failed: false }
+        } else {
+            Reply::Given { bytes: bytes.to_vec(), failed: outcome != Outcome::Executed }
+        };
+        if outcome == Outcome::Refused && entry.kind != RequestKind::Read {
+            self.note_refusal(index);
+        }
+        let last = self.unlogged_notes.back();
+        self.entries[index].needs_note = last.map_or(0, |(note, _)| *note);
+        if self.entries[index].is_complete {
             self.forget_dealt_with();
         } else {
             self.complete_or_hold(seq.0);
         }
+        if self.stable < self.stable_said {
+            self.follow_stable();
+        }
+    }
+
+    /// What is stable: of what has no reply it is not known yet whether it was refused, and a refusal is not stable before
+    /// the log knows of it, since a server that refuses stores no marker either.
+    fn known_stable(&mut self) -> u64 {
+        self.follow_answers();
+        let refused = self.unlogged_notes.iter().map(|(_, refused)| refused - 1);
+        refused.min().unwrap_or(u64::MAX).min(self.answered_next - 1).min(self.stable_said)
+    }
+
+    /// The server has refused a write: it has done nothing, and a server that refuses may have stored no marker either.
+    /// Before anybody is told, the log is: after a crash it would be executed, and who was told has asked again (rule 10).
+    fn note_refusal(&mut self, index: usize) {
+        if self.config.fault == Some(Fault::ForgetRefusals) {
+            return;
+        }
+        let (seq, note) = (self.first + index as u64, self.next());
+        // An older note may have left the log when this one is read.
+        let behind = self.unrefused(self.entries[index].behind);
+        let entry = &mut self.entries[index];
+        entry.is_noted = true;
+        let session = entry.session;
+        // What comes now is behind no gap.
+        if let Some(state) = self.sessions.get_mut(&session).filter(|state| state.unlogged == seq) {
+            state.unlogged = behind;
+        }
+        self.refused.insert(seq, behind);
+        self.entries_bytes += size_of::<u64>();
+        if !self.is_log_over {
+            self.unlogged_notes.push_back((note, seq));
+        }
+        self.entries.push_back(Entry::note_of(session, seq, behind));
     }
 
     /// Everything executed up to here is on stable storage.
     pub fn on_stable(&mut self, through: SeqNum) {
         // What was not executed cannot be stable.
-        let through = through.0.min(self.run_next.saturating_sub(1));
-        if through <= self.stable {
-            return;
+        self.stable_said = self.stable_said.max(through.0.min(self.run_next.saturating_sub(1)));
+        self.follow_stable();
+    }
+
+    fn follow_stable(&mut self) {
+        let through = self.known_stable();
+        if through > self.stable {
+            let before = self.safe();
+            self.stable = through;
+            self.settle(before);
+            self.forget_dealt_with();
         }
-        let before = self.safe();
-        self.stable = through;
-        self.settle(before);
-        self.forget_dealt_with();
     }
 
     /// The server refuses a session from now on: nobody is told anything of what it has under way. How many requests
@@ -673,7 +802,9 @@ impl CommitQueue {
         (self.run_next, self.answered_next) = (self.first, self.first);
         // A server that has begun has made stable what it had executed.
         let before = self.safe();
-        self.stable = self.stable.max(applied.min(self.next() - 1));
+        // What it said of what it had refused, or is to execute anew, says nothing any more.
+        self.stable_said = self.stable.max(applied.min(self.next() - 1));
+        self.stable = self.stable.max(self.known_stable());
         self.settle(before);
         for seq in self.first..self.next() {
             if self.index(seq).is_some_and(|index| !self.entries[index].early || seq <= self.safe()) {
@@ -691,6 +822,7 @@ impl CommitQueue {
         match entry.kind {
             RequestKind::Read if entry.is_complete => Fate::Done,
             RequestKind::Read => Fate::Run,
+            _ if entry.is_note || entry.is_noted => Fate::Done,
             _ if entry.is_dropped => Fate::Drop,
             _ if was_applied && !planted(Fault::ExecuteAgain) => Fate::Done,
             // Of a session that has failed: who is answered otherwise was told when it was stable.
@@ -704,7 +836,16 @@ impl CommitQueue {
     /// second crash.
     fn is_behind_gap(&self, entry: &Entry) -> bool {
         let position = self.positions.get(&entry.session).map_or(0, |position| position.0);
-        entry.behind > position && self.config.fault != Some(Fault::ApplyBehindGap)
+        self.unrefused(entry.behind) > position && self.config.fault != Some(Fault::ApplyBehindGap)
+    }
+
+    /// The last unlogged write of a session that was not refused, of these and those before: what was refused did nothing,
+    /// so nothing of it is lost.
+    fn unrefused(&self, mut behind: u64) -> u64 {
+        while let Some(before) = self.refused.get(&behind) {
+            behind = *before;
+        }
+        behind
     }
 
     // ---- to be asked
@@ -794,6 +935,11 @@ impl CommitQueue {
             let nothing = Entry::of_log(SessionId(0), 0, &[]);
             self.entries.push_back(Entry { kind: RequestKind::Read, is_dropped: true, ..nothing });
         }
+        if refusal(update).is_some() || self.refused.contains_key(&update.seq.0) {
+            let nothing = Entry::of_log(SessionId(0), 0, &[]);
+            self.entries.push_back(Entry { kind: RequestKind::Read, is_dropped: true, ..nothing });
+            return Ok(());
+        }
         let session = self.sessions.entry(update.session).or_default();
         session.written = update.seq.0;
         self.ending.insert(update.session);
@@ -827,7 +973,10 @@ impl CommitQueue {
         self.stable = self.stable.max(self.first - 1);
         while let Some(index) = self.index(self.stable + 1) {
             let entry = &self.entries[index];
-            if entry.kind != RequestKind::Read && !entry.is_dropped {
+            // A note that the log holds, and what it says to have been refused, are as they will ever be.
+            let is_passed = entry.is_note && self.is_noted(self.stable + 1)
+                || entry.is_noted && self.is_noted(entry.needs_note);
+            if entry.kind != RequestKind::Read && !entry.is_dropped && !is_passed {
                 break;
             }
             self.stable += 1;
@@ -866,13 +1015,16 @@ impl CommitQueue {
         let safe = self.safe();
         let (fault, stable) = (self.config.fault, self.stable);
         let Some(index) = self.index(seq) else { return };
+        let is_noted = self.is_noted(self.entries[index].needs_note);
         let entry = &mut self.entries[index];
         if entry.is_complete || !entry.early && !entry.is_answered() {
             return;
         }
-        let (needs_safe, needs_stable) = (entry.needs_safe, entry.needs_stable);
+        let (needs_safe, needs_stable, note) = (entry.needs_safe, entry.needs_stable, entry.needs_note);
         let (unlogged, unstable) = entry.ignored_by(fault);
-        if needs_safe > safe && !unlogged {
+        if !is_noted {
+            self.held_until_noted.insert((note, seq));
+        } else if needs_safe > safe && !unlogged {
             self.held_until_safe.insert((needs_safe, seq));
         } else if needs_stable > stable && !unstable {
             self.held_until_stable.insert((needs_stable, seq));
@@ -899,7 +1051,23 @@ impl CommitQueue {
             self.entries.pop_front();
             self.first += 1;
         }
+        self.forget_refusals();
     }
+
+    /// Those before which whatever may be behind them was dealt with.
+    fn forget_refusals(&mut self) {
+        let oldest = self.first.saturating_sub(2 * self.config.window_max as u64);
+        while self.refused.first_key_value().is_some_and(|(refused, _)| *refused < oldest) {
+            self.refused.pop_first();
+        }
+    }
+}
+
+/// What was refused, and the last unlogged write of its session before it, if what the log holds is a note of that: no
+/// update is as short as a place.
+fn refusal(update: &LoggedUpdate<'_>) -> Option<(u64, u64)> {
+    let before = update.payload.try_into().ok().map(u64::from_le_bytes)?;
+    Some((update.behind.0, before))
 }
 
 fn highest(positions: &BTreeMap<SessionId, SeqNum>) -> u64 {

@@ -11,7 +11,7 @@ mod peers;
 use peers::Peers;
 use scotfree_core::{KeyHash, SeqNum, SessionId};
 use scotfree_proxy::{
-    Access, Answered, CommitQueue, Fault, Found, LoggedUpdate, QueueConfig, RecordReader, Submission,
+    Access, Answered, CommitQueue, Fault, Found, LoggedUpdate, Outcome, QueueConfig, RecordReader, Submission,
 };
 use scotfree_session::RequestKind;
 use scotfree_sim::rng::Rng;
@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 const KEYS: u64 = 3;
 const STEPS: usize = 300;
 /// What the world does by chance, and how often.
-const WEIGHTS: [(Step, u64); 15] = [
+const WEIGHTS: [(Step, u64); 16] = [
     (Step::Submit, 40),
     (Step::Run, 30),
     (Step::Answer, 30),
@@ -32,6 +32,7 @@ const WEIGHTS: [(Step, u64); 15] = [
     (Step::Trim, 10),
     (Step::EndSession, 1),
     (Step::LaneBreaks, 1),
+    (Step::Refuse, 2),
     (Step::LogFails, 0),
     (Step::ServerCrash, 1),
     (Step::ProxyCrash, 1),
@@ -51,6 +52,7 @@ enum Step {
     Trim,
     EndSession,
     LaneBreaks,
+    Refuse,
     LogFails,
     ServerCrash,
     ProxyCrash,
@@ -118,7 +120,9 @@ struct Server {
     executed: u64,
     synced_through: u64,
     waiting: VecDeque<(SessionId, SeqNum, Operation)>,
-    replies: VecDeque<(SeqNum, Saw)>,
+    replies: VecDeque<(SeqNum, Saw, Outcome)>,
+    /// It takes no write, and no marker: it has no replicas, or no room.
+    refuses: bool,
 }
 
 /// One change of the log.
@@ -175,6 +179,16 @@ struct World {
     told: Vec<Told>,
     /// Writes that were answered with an error.
     refused: BTreeSet<u64>,
+    /// Writes that a server which refuses all of them has not done, whether anybody was told or not.
+    not_done: BTreeSet<u64>,
+    /// Writes that are answered with an error whether they were done or not.
+    unknown: BTreeSet<u64>,
+    /// What the server has executed, which somebody may have seen: it does not refuse that when it is executed anew,
+    /// since a server that takes no marker takes no proxy either.
+    done: BTreeSet<u64>,
+    /// Updates that were given up: a write before them seemed to be lost. Another copy of the log may say later that it
+    /// was refused, so what is behind them may be there.
+    given_up: BTreeSet<u64>,
     /// Which operation has which place now.
     at: BTreeMap<SeqNum, u64>,
     waiting_count: usize,
@@ -199,6 +213,10 @@ impl World {
             written: BTreeMap::new(),
             told: Vec::new(),
             refused: BTreeSet::new(),
+            not_done: BTreeSet::new(),
+            unknown: BTreeSet::new(),
+            done: BTreeSet::new(),
+            given_up: BTreeSet::new(),
             at: BTreeMap::new(),
             waiting_count: 0,
             failures: Vec::new(),
@@ -255,6 +273,7 @@ impl World {
             Step::Trim => self.trim(),
             Step::EndSession => self.end_session(),
             Step::LaneBreaks => self.break_lane(),
+            Step::Refuse => self.server.refuses ^= true,
             Step::LogFails => self.fail_log(),
             Step::ServerCrash => self.crash_server(),
             // Nothing protects from the loss of all copies.
@@ -317,11 +336,19 @@ impl World {
         };
         let saw = match completion.answered {
             Answered::ByLog => Vec::new(),
-            Answered::ByServer(bytes, _) => decode(&bytes),
+            Answered::ByServer(bytes, failed) => {
+                if failed && !self.unknown.contains(&operation.id) {
+                    self.refused.insert(operation.id);
+                }
+                decode(&bytes)
+            }
             // Nobody is told what came of it.
             Answered::Gone => return,
         };
-        let writes = operation.kind != RequestKind::Read && !self.refused.contains(&operation.id);
+        // An early one that is refused is in the dead letters.
+        let is_refused =
+            [&self.refused, &self.not_done, &self.unknown].iter().any(|ids| ids.contains(&operation.id));
+        let writes = operation.kind != RequestKind::Read && !is_refused;
         self.told.push(Told { id: operation.id, writes, saw });
     }
 
@@ -335,12 +362,13 @@ impl World {
     /// and is answered with an error.
     fn break_lane(&mut self) {
         let Some((session, seq, operation)) = self.server.waiting.front().copied() else { return };
-        if operation.kind != RequestKind::Bypass {
+        if operation.kind != RequestKind::Bypass || self.server.refuses {
             return;
         }
         if self.rng.below(2) == 0 {
             self.execute();
             self.server.replies.pop_back();
+            self.unknown.insert(operation.id);
         } else {
             self.server.waiting.pop_front();
             self.written.get_mut(&session).expect("it wrote").retain(|id| *id != operation.id);
@@ -350,7 +378,7 @@ impl World {
             self.server.since.push(self.server.data.clone());
             self.server.executed = self.server.executed.max(seq.0);
         }
-        self.server.replies.push_back((seq, Vec::new()));
+        self.server.replies.push_back((seq, Vec::new(), Outcome::Unknown));
     }
 
     fn replace_session(&mut self, index: usize) {
@@ -373,15 +401,20 @@ impl World {
     fn execute(&mut self) {
         let server = &mut self.server;
         let Some((session, seq, operation)) = server.waiting.pop_front() else { return };
+        server.executed = server.executed.max(seq.0);
+        if server.refuses && operation.kind != RequestKind::Read && !self.done.contains(&operation.id) {
+            self.not_done.insert(operation.id);
+            return server.replies.push_back((seq, Vec::new(), Outcome::Refused));
+        }
+        self.done.insert(operation.id);
         let saw = server.data.execute(session, seq, operation);
         server.since.push(server.data.clone());
-        server.executed = server.executed.max(seq.0);
-        server.replies.push_back((seq, saw));
+        server.replies.push_back((seq, saw, Outcome::Executed));
     }
 
     fn answer(&mut self) {
-        let Some((seq, saw)) = self.server.replies.pop_front() else { return };
-        self.queue.on_reply(seq, &encode(&saw), false);
+        let Some((seq, saw, outcome)) = self.server.replies.pop_front() else { return };
+        self.queue.on_reply(seq, &encode(&saw), outcome);
     }
 
     fn sync(&mut self) {
@@ -565,6 +598,7 @@ impl World {
         for told in self.told.iter().filter(|told| lost.contains(&told.id)) {
             self.failures.push(format!("{} was answered and is given up", told.id));
         }
+        self.given_up.extend(lost);
     }
 
     // ---- the end
@@ -572,6 +606,7 @@ impl World {
     /// Nothing more goes wrong.
     fn rest(&mut self) {
         self.log.has_failed = false;
+        self.server.refuses = false;
         for _ in 0..20 * STEPS {
             for step in
                 [Step::Run, Step::Run, Step::Answer, Step::Record, Step::Write, Step::Tell, Step::Trim]
@@ -597,8 +632,10 @@ impl World {
         }
         let twice = count.iter().filter(|(_, count)| **count > 1);
         self.failures.extend(twice.map(|(id, _)| format!("{id} was executed twice")));
+        let again = self.refused.iter().filter(|id| self.not_done.contains(id) && count.contains_key(id));
+        self.failures.extend(again.map(|id| format!("{id} was refused and is there")));
         for told in &self.told {
-            if told.writes && !count.contains_key(&told.id) {
+            if told.writes && !self.not_done.contains(&told.id) && !count.contains_key(&told.id) {
                 self.failures.push(format!("{} was answered and is lost", told.id));
             }
             for (key, saw) in &told.saw {
@@ -609,6 +646,9 @@ impl World {
             }
         }
         for (session, written) in &self.written {
+            let others = [&self.not_done, &self.unknown, &self.given_up];
+            let done = |id: &&u64| others.iter().all(|ids| !ids.contains(id));
+            let written: Vec<u64> = written.iter().filter(done).copied().collect();
             let mut pairs = written.windows(2).map(|pair| (pair[0], pair[1]));
             if let Some((first, then)) =
                 pairs.find(|(first, then)| !count.contains_key(first) && count.contains_key(then))
@@ -685,7 +725,7 @@ fn an_answer_waits_for_no_write_of_another_key() {
     let (same, other) = (submit(RequestKind::Read, 1), submit(RequestKind::Read, 2));
     for seq in [write, same, other] {
         queue.next_run().expect("it is to be executed");
-        queue.on_reply(seq, b"y", false);
+        queue.on_reply(seq, b"y", Outcome::Executed);
     }
     assert_eq!(answered(&mut queue), [other]);
     let (name, _) = queue.next_record().expect("the write");

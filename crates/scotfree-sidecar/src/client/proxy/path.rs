@@ -8,9 +8,11 @@ use super::starting::Starting;
 use crate::server::RedisService;
 use scotfree_core::{DeviceId, Epoch, Nanos, SeqNum, SessionId};
 use scotfree_io::now_monotonic;
-use scotfree_proxy::{Access, Answered, CommitQueue, Completion, Lost, Submission, Unsubmitted};
+use scotfree_proxy::{Access, Answered, CommitQueue, Completion, Lost, Outcome, Submission, Unsubmitted};
 use scotfree_resp::classes::{key_hash, touches, Touches};
-use scotfree_resp::payload::{CommandReader, RequestFlags, RequestHead, REQUEST_HEAD_BYTES};
+use scotfree_resp::payload::{
+    parse_response, CommandReader, RequestFlags, RequestHead, ResponseFlags, REQUEST_HEAD_BYTES,
+};
 use scotfree_rpc::{
     CallLabel, ClientEvent, CompletedBy, DeadLetter, Execution, Handler, Replies, Reply, Report, Service,
     SessionHandle, SessionOptions, StartError, Upstream, Watch,
@@ -169,6 +171,9 @@ impl ProxyPath {
     /// Logs, executes, and takes what has come of it.
     pub fn turn(&mut self) {
         self.log.take_from(&mut self.queue);
+        if self.log.failure().is_some() {
+            self.queue.end_log();
+        }
         if self.queue.runs_wait_for_log_alone() {
             // Nobody waits for the server, and beside it the medium is slower.
             self.log.write(true);
@@ -221,7 +226,8 @@ impl ProxyPath {
             index += 1;
             match report {
                 Report::Reply { ticket, start, end, failed, .. } => {
-                    self.queue.on_reply(SeqNum(ticket), self.replies.bytes(start, end), failed);
+                    let bytes = self.replies.bytes(start, end);
+                    self.queue.on_reply(SeqNum(ticket), bytes, outcome_of(bytes, failed));
                 }
                 Report::Independent { ticket } => self.queue.on_independent(SeqNum(ticket)),
                 Report::Stable { ticket } => self.queue.on_stable(SeqNum(ticket)),
@@ -309,6 +315,16 @@ impl ProxyPath {
             Ok(None) => Access::None,
             Err(_) => Access::Any,
         }
+    }
+}
+
+/// An error of the Redis' own is a refusal; one behind which a connection is closed says that nobody knows.
+fn outcome_of(response: &[u8], failed: bool) -> Outcome {
+    let is_close = |flags: ResponseFlags| flags.has(ResponseFlags::CLOSE);
+    match (failed, parse_response(response)) {
+        (false, _) => Outcome::Executed,
+        (true, Ok((flags, _))) if !is_close(flags) => Outcome::Refused,
+        (true, _) => Outcome::Unknown,
     }
 }
 
