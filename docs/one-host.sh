@@ -33,9 +33,12 @@ await() {
     done
 }
 
-# Whether the process of a pid file runs: it is ours, since nobody else writes into the folder.
+# Whether the process of a pid file runs, and is ours: it works in the folder, or was started with a file of it. After a
+# restart of the host the number may be somebody else's.
 runs() {
-    [ -s "$folder/$1.pid" ] && kill -0 "$(cat "$folder/$1.pid")" 2>/dev/null
+    [ -s "$folder/$1.pid" ] || return 1
+    pid=$(cat "$folder/$1.pid")
+    [ "$(readlink "/proc/$pid/cwd")" = "$folder" ] || grep -qF "$folder/" "/proc/$pid/cmdline" 2>/dev/null
 }
 
 answers() {
@@ -111,7 +114,7 @@ for tool in redis-server redis-cli; do
 done
 command -v scot >/dev/null || fail "there is no scot in the path: scripts/build.sh, then PATH=\$PWD/target/release:\$PATH"
 mkdir -p "$folder"
-folder=$(cd "$folder" && pwd)
+folder=$(cd "$folder" && pwd -P)
 case "${1:-}" in
 redis) start_redis ;;
 proxy) start_proxy ;;

@@ -717,6 +717,24 @@ fn a_command_that_ends_the_server_is_not_executed_again() {
     assert!(client.read().map_or(true, |reply| matches!(reply, Reply::Error(_))));
 }
 
+#[test]
+fn early_answers_go_on_without_the_redis_though_nobody_has_asked_before() {
+    let Some(site) = Site::new("proxy-early-first") else { return };
+    let redis = site.redis(&[]);
+    let proxy = site.proxy(&["--mode", "early"]);
+    let mut direct =
+        Connection::open_at(&Place::Unix(site.file("redis.sock")), PATIENCE).expect("it listens");
+    assert_eq!(call(&mut direct, "SELECT 15"), "OK");
+    // Epoch, owner, and the session that the first clients will share: its position and whose it is.
+    assert!(wait_until(PATIENCE, || call(&mut direct, "HLEN scotfree:markers") == "4"));
+    assert_eq!(call(&mut site.connect(), "EXISTS k"), "0");
+    drop(redis);
+    assert!(wait_until(PATIENCE, || proxy.error_output().contains("is waited for")));
+    assert_eq!(call(&mut site.connect(), "SET k v"), "OK");
+    let _redis = site.redis(&[]);
+    assert_eq!(call(&mut site.connect(), "GET k"), "v");
+}
+
 /// Without a replica the Redis refuses every write, the proxy's markers too; the log has the writes nevertheless.
 #[test]
 fn what_the_redis_has_refused_is_not_executed_after_a_crash() {

@@ -2,7 +2,7 @@
 //! what came of it.
 //!
 //! Invariant: nobody is told anything that a crash of the proxy, of the server, of both or of the host could
-//! contradict (rules 1 to 7, docs/design/proxy.md). Requests are executed in the order of their places, each once.
+//! contradict (rules 1 to 10, docs/design/proxy.md). Requests are executed in the order of their places, each once.
 
 use crate::fault::Fault;
 use crate::record::{LoggedUpdate, RecordWriter};

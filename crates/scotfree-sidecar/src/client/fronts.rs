@@ -229,6 +229,11 @@ impl Fronts {
         }
     }
 
+    /// Begins the session that the first clients share: while the server is away none can be begun.
+    pub fn prepare(&mut self, upstream: &mut impl Upstream) -> Result<(), StartError> {
+        self.begin_shared(upstream).map(drop)
+    }
+
     fn begin_shared(&mut self, upstream: &mut impl Upstream) -> Result<SessionHandle, StartError> {
         let begun = upstream.start_session(self.coverage.options())?;
         self.sessions.insert(begun, false);

@@ -240,6 +240,8 @@ impl Proxy {
         let coverage = Coverage::new(fronts_config.session, told.description.devices);
         let mut fronts = Fronts::new(&fronts_config, told, coverage);
         fronts.early_rules = config.early_rules.clone();
+        // Where it cannot be, the first client is told.
+        let _ = fronts.prepare(&mut path);
         watching.listen(listeners)?;
         let connections = Connections::new(&fronts_config, fronts, watching::FIRST_CONNECTION)?;
         Ok(Some(Proxy {
