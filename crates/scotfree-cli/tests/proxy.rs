@@ -530,6 +530,9 @@ fn a_peer_that_cannot_be_used_costs_time_and_no_write() {
         let proxy = site.proxy(&flags);
         assert!(wait_until(PATIENCE, || proxy.error_output().contains(expected)), "{}", proxy.error_output());
         assert_eq!(call(&mut site.connect(), "SET k v"), "OK", "the server's own files hold it");
+        // Nobody waits for a peer to know of a refusal.
+        assert!(call(&mut site.connect(), "INCR k").contains("not an integer"));
+        assert_eq!(call(&mut site.connect(), "SET k w"), "OK");
         assert!(proxy.stop(PATIENCE).is_some_and(|status| status.success()), "{}", proxy.error_output());
     }
     // Who speaks something else is cut off, and does no harm.

@@ -319,8 +319,8 @@ pub struct CommitQueue {
     unlogged_notes: VecDeque<(u64, u64)>,
     /// Up to where the server's storage holds everything.
     stable_said: u64,
-    /// Nothing more is logged.
-    is_log_over: bool,
+    /// The log takes nothing at present.
+    is_log_closed: bool,
     ready: VecDeque<u64>,
     /// Everything before it is answered by the server.
     answered_next: u64,
@@ -361,7 +361,7 @@ impl CommitQueue {
             refused: found.updates.iter().filter_map(refusal).collect(),
             unlogged_notes: VecDeque::new(),
             stable_said: 0,
-            is_log_over: false,
+            is_log_closed: false,
             ready: VecDeque::new(),
             answered_next: 0,
             is_server_away: false,
@@ -576,14 +576,16 @@ impl CommitQueue {
         self.on_safe(before);
     }
 
-    /// Nothing more is logged from now on: what the server refuses is only known here.
-    pub fn end_log(&mut self) {
-        if !std::mem::replace(&mut self.is_log_over, true) {
+    /// Whether the log takes records at present. While it does not, nobody waits for notes, or a log that is full, which
+    /// waits for what is stable, would wait for itself: what the server refuses then may be executed after a crash.
+    pub fn set_log_open(&mut self, is_open: bool) {
+        let was_closed = std::mem::replace(&mut self.is_log_closed, !is_open);
+        if self.is_log_closed && !was_closed {
             self.on_noted();
         }
     }
 
-    /// Notes are logged, or never will be.
+    /// Notes are logged, or are not waited for.
     fn on_noted(&mut self) {
         while self.unlogged_notes.front().is_some_and(|(note, _)| self.is_noted(*note)) {
             self.unlogged_notes.pop_front();
@@ -600,9 +602,9 @@ impl CommitQueue {
         self.forget_dealt_with();
     }
 
-    /// Whether the log holds a note, or never will.
+    /// Whether the log holds a note, or is not waited for.
     fn is_noted(&self, note: u64) -> bool {
-        note <= self.logged || self.is_log_over
+        note <= self.logged || self.is_log_closed
     }
 
     /// What the server is about to answer to a read says nothing of any data, so it waits for no write. Of a write
@@ -669,7 +671,7 @@ impl CommitQueue {
         }
         self.refused.insert(seq, behind);
         self.entries_bytes += size_of::<u64>();
-        if !self.is_log_over {
+        if !self.is_log_closed {
             self.unlogged_notes.push_back((note, seq));
         }
         self.entries.push_back(Entry::note_of(session, seq, behind));

@@ -734,6 +734,31 @@ fn an_answer_waits_for_no_write_of_another_key() {
     assert_eq!(answered(&mut queue), [write, same]);
 }
 
+#[test]
+fn a_refusal_waits_for_the_log_to_know_it_unless_the_log_takes_nothing() {
+    for is_open in [true, false] {
+        let mut queue = queue(None, &Found::default());
+        queue.open_session(SessionId(1));
+        let (kind, access) = (RequestKind::Update, Access::Key(KeyHash(1)));
+        let submission = Submission { session: SessionId(1), kind, early: false, access, payload: b"x" };
+        let write = queue.submit(&submission).expect("there is room");
+        let (name, _) = queue.next_record().expect("the write");
+        queue.record_taken();
+        queue.on_logged(name);
+        queue.next_run().expect("it is to be executed");
+        queue.on_reply(write, b"-NOREPLICAS", Outcome::Refused);
+        assert_eq!(answered(&mut queue), [], "the log does not know it");
+        if is_open {
+            let (name, _) = queue.next_record().expect("the note");
+            queue.record_taken();
+            queue.on_logged(name);
+        } else {
+            queue.set_log_open(false);
+        }
+        assert_eq!(answered(&mut queue), [write]);
+    }
+}
+
 fn answered(queue: &mut CommitQueue) -> Vec<SeqNum> {
     let mut answered: Vec<SeqNum> =
         std::iter::from_fn(|| queue.next_completion()).map(|told| told.seq).collect();

@@ -171,9 +171,7 @@ impl ProxyPath {
     /// Logs, executes, and takes what has come of it.
     pub fn turn(&mut self) {
         self.log.take_from(&mut self.queue);
-        if self.log.failure().is_some() {
-            self.queue.end_log();
-        }
+        self.queue.set_log_open(!self.log.lags() && !self.log.is_full());
         if self.queue.runs_wait_for_log_alone() {
             // Nobody waits for the server, and beside it the medium is slower.
             self.log.write(true);
