@@ -176,6 +176,15 @@ pub struct QueueCounters {
     pub replayed: u64,
     /// Never executed, since a write before them was lost.
     pub lost: u64,
+    /// Those that nobody is told of, since their session is over.
+    pub untold: u64,
+}
+
+impl QueueCounters {
+    /// How many requests somebody waits for.
+    pub fn under_way(&self) -> u64 {
+        self.submitted.saturating_sub(self.completed + self.untold)
+    }
 }
 
 #[derive(Debug)]
@@ -699,6 +708,7 @@ impl CommitQueue {
     pub fn fail_session(&mut self, session: SessionId) -> (u64, Vec<Lost>) {
         let Some(state) = self.sessions.get_mut(&session) else { return (0, Vec::new()) };
         let open = std::mem::take(&mut state.open);
+        self.counters.untold += open;
         self.ending.insert(session);
         let mut lost = Vec::new();
         for (index, entry) in self.entries.iter_mut().enumerate() {
@@ -726,6 +736,7 @@ impl CommitQueue {
     pub fn abandon_session(&mut self, session: SessionId) -> u64 {
         let Some(state) = self.sessions.get_mut(&session) else { return 0 };
         let open = std::mem::take(&mut state.open);
+        self.counters.untold += open;
         self.ending.insert(session);
         for entry in self.entries.iter_mut().filter(|entry| entry.session == session && !entry.is_complete) {
             (entry.is_complete, entry.is_told) = (true, true);

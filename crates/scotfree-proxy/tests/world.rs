@@ -618,6 +618,10 @@ impl World {
                 self.step(Step::Stable);
             }
             if self.waiting_count == 0 && self.queue.is_empty() {
+                let left = self.queue.counters().under_way();
+                if left > 0 {
+                    self.failures.push(format!("{left} seem to be waited for"));
+                }
                 return;
             }
         }

@@ -370,8 +370,7 @@ impl Proxy {
         let timers = [Some(publish_at), Some(self.describe_at), self.drain_until, self.path.next_turn()];
         let timer = timers.into_iter().flatten().min().unwrap_or(Nanos::MAX);
         self.watching.follow(&self.path)?;
-        let counters = self.path.queue.counters();
-        let are_few = self.crowd.are_few(counters.submitted.saturating_sub(counters.completed));
+        let are_few = self.crowd.are_few(self.path.queue.counters().under_way());
         let manner = match (are_few, self.path.is_busy()) {
             (true, _) => Manner::Looking,
             (false, true) => Manner::Holding,
