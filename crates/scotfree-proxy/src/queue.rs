@@ -247,6 +247,11 @@ impl Entry {
         }
     }
 
+    /// A place at which nothing is to be done.
+    fn nothing() -> Entry {
+        Entry { kind: RequestKind::Read, is_dropped: true, ..Entry::of_log(SessionId(0), 0, &[]) }
+    }
+
     /// A note that what had this place was refused, and what its session's last unlogged write before it was.
     fn note_of(session: SessionId, refused: u64, behind: u64) -> Entry {
         let entry = Entry::of_log(session, refused, &behind.to_le_bytes());
@@ -439,21 +444,13 @@ impl CommitQueue {
         self.counters.submitted += 1;
         self.entries_bytes += payload.len();
         self.entries.push_back(Entry {
-            session,
             kind,
             early,
-            waits: true,
             is_complete: false,
             is_told: false,
-            is_dropped: false,
-            behind,
             needs_safe,
             needs_stable,
-            is_noted: false,
-            needs_note: 0,
-            is_note: false,
-            reply: Reply::None,
-            payload: payload.to_vec(),
+            ..Entry::of_log(session, behind, payload)
         });
         Ok(SeqNum(seq))
     }
@@ -945,12 +942,10 @@ impl CommitQueue {
         }
         // Places of what the log does not hold.
         while self.next() < update.seq.0 {
-            let nothing = Entry::of_log(SessionId(0), 0, &[]);
-            self.entries.push_back(Entry { kind: RequestKind::Read, is_dropped: true, ..nothing });
+            self.entries.push_back(Entry::nothing());
         }
         if refusal(update).is_some() || self.refused.contains_key(&update.seq.0) {
-            let nothing = Entry::of_log(SessionId(0), 0, &[]);
-            self.entries.push_back(Entry { kind: RequestKind::Read, is_dropped: true, ..nothing });
+            self.entries.push_back(Entry::nothing());
             return Ok(());
         }
         let session = self.sessions.entry(update.session).or_default();
