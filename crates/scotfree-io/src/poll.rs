@@ -74,6 +74,15 @@ impl Poller {
         Ok(self.report(count))
     }
 
+    /// As [`Poller::wait`] if it `looks` this time, else as [`Poller::wait_asleep`].
+    pub fn wait_looking(&mut self, timeout: Option<Duration>, looks: bool) -> io::Result<&[Event]> {
+        if looks {
+            self.wait(timeout)
+        } else {
+            self.wait_asleep(timeout)
+        }
+    }
+
     /// Watches `fd` from now on; its events carry `key`. A descriptor leaves when it is closed.
     pub fn add(&self, fd: RawFd, key: u64, interest: Interest) -> io::Result<()> {
         event::epoll_control(&self.epoll, libc::EPOLL_CTL_ADD, fd, interest.mask(), key)

@@ -323,7 +323,7 @@ impl ClientSidecar {
         let mut ready = [None; 64];
         let time = Some(Duration::from_nanos(timer.since(now).0));
         let looks = self.crowd.are_few(self.connections.fronts.under_way());
-        let events = if looks { self.poller.wait(time)? } else { self.poller.wait_asleep(time)? };
+        let events = self.poller.wait_looking(time, looks)?;
         // The rest is reported again by the next wait.
         for (slot, event) in ready.iter_mut().zip(events) {
             *slot = Some(*event);

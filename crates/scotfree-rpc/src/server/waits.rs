@@ -84,12 +84,7 @@ impl Waits {
             (Some(_), timeout) => timeout,
         };
         let looks = self.crowd.are_few(in_flight as u64);
-        let poller = self.poller()?;
-        if looks {
-            poller.wait(timeout)?;
-        } else {
-            poller.wait_asleep(timeout)?;
-        }
+        self.poller()?.wait_looking(timeout, looks)?;
         Ok(())
     }
 

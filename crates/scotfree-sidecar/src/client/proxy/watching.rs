@@ -98,10 +98,7 @@ impl Watching {
             let is_over = !self.of_path.wait_asleep(Some(duration(held)))?.is_empty();
             time = if is_over { Nanos(0) } else { time.since(held) };
         }
-        let events = match manner {
-            Manner::Looking => self.poller.wait(Some(duration(time)))?,
-            Manner::Asleep | Manner::Holding => self.poller.wait_asleep(Some(duration(time)))?,
-        };
+        let events = self.poller.wait_looking(Some(duration(time)), manner == Manner::Looking)?;
         Ok(events.to_vec())
     }
 }
