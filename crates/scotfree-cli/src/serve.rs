@@ -10,6 +10,7 @@ use scotfree_io::{stderr, Interest, Poller, Signal, Signals};
 use scotfree_rpc::metrics::{MetricsBoard, MetricsListener};
 use scotfree_rpc::Stop;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -165,19 +166,37 @@ impl Messages {
     }
 }
 
-/// The keys in which two sets of settings differ.
-pub fn changed_keys(old: &impl Serialize, new: &impl Serialize) -> Vec<String> {
-    let keys = |settings: serde_json::Value| match settings {
-        serde_json::Value::Object(keys) => keys,
-        _ => serde_json::Map::new(),
-    };
-    let value = |settings: Result<serde_json::Value, _>| keys(settings.unwrap_or_default());
-    let (old, new) = (value(serde_json::to_value(old)), value(serde_json::to_value(new)));
-    let mut names: Vec<String> =
-        old.keys().chain(new.keys()).filter(|key| old.get(*key) != new.get(*key)).cloned().collect();
-    names.sort();
-    names.dedup();
-    names
+/// The settings that a daemon obeys: those that it was started with, and what it has taken over since. What needs a
+/// restart is said at each reload until there is one, since it is compared with these and not with the last file.
+#[derive(Debug, Clone, Default)]
+pub struct InForce(serde_json::Map<String, serde_json::Value>);
+
+impl InForce {
+    /// Those of a section.
+    pub fn of(section: &impl Serialize) -> InForce {
+        InForce::default().and(section)
+    }
+
+    /// These and those of another section, whose keys are others.
+    pub fn and(mut self, section: &impl Serialize) -> InForce {
+        if let Ok(serde_json::Value::Object(keys)) = serde_json::to_value(section) {
+            self.0.extend(keys);
+        }
+        self
+    }
+
+    /// Takes over what can be; the keys in which they differ, in order, whether taken over or not.
+    pub fn take_over(&mut self, new: &InForce, reloadable: &[&str]) -> Vec<String> {
+        let differ = |key: &&String| self.0.get(*key) != new.0.get(*key);
+        let changed: BTreeSet<String> = self.0.keys().chain(new.0.keys()).filter(differ).cloned().collect();
+        for key in changed.iter().filter(|key| reloadable.contains(&key.as_str())) {
+            match new.0.get(key) {
+                Some(value) => drop(self.0.insert(key.clone(), value.clone())),
+                None => drop(self.0.remove(key)),
+            }
+        }
+        changed.into_iter().collect()
+    }
 }
 
 /// Says what of the changed keys was taken over and what needs a restart.
@@ -225,10 +244,14 @@ mod tests {
     }
 
     #[test]
-    fn changed_keys_are_those_that_differ_appear_or_go() {
+    fn what_has_changed_is_compared_with_what_is_in_force() {
         let old = Switch { device_id: Some(1), loss: Some(1.0), head: Some(true), ..Switch::default() };
         let new = Switch { device_id: Some(1), loss: Some(2.0), seed: Some(3), ..Switch::default() };
-        assert_eq!(changed_keys(&old, &new), ["head", "loss", "seed"]);
-        assert!(changed_keys(&old, &old).is_empty());
+        let (old, new) = (InForce::of(&old), InForce::of(&new));
+        let mut in_force = old.clone();
+        assert!(in_force.take_over(&old, &[]).is_empty());
+        assert_eq!(in_force.take_over(&new, &["loss", "seed"]), ["head", "loss", "seed"]);
+        assert_eq!(in_force.take_over(&new, &["loss", "seed"]), ["head"], "it still needs a restart");
+        assert_eq!(in_force.take_over(&old, &["loss", "seed"]), ["loss", "seed"], "and no longer");
     }
 }

@@ -137,6 +137,11 @@ fn a_client_is_served_traced_reloaded_and_drained() {
     sidecar.signal("HUP");
     sidecar.wait_for_output("reloaded: mode", PATIENCE).expect("it says what it took over");
     sidecar.wait_for_output("not reloaded, restart to take over: trace", PATIENCE).expect("and what not");
+    // What needs a restart is said until there is one.
+    let count = |what: &str| sidecar.error_output().matches(what).count();
+    sidecar.signal("HUP");
+    assert!(wait_until(PATIENCE, || count("restart to take over: trace") == 2), "{}", sidecar.error_output());
+    assert_eq!(count("reloaded: mode"), 1, "{}", sidecar.error_output());
     let mut early = world.connect();
     assert_eq!(early.call(&["SET", "b", "2"]).expect("a reply"), Reply::Simple("OK".into()));
     assert!(wait_until(PATIENCE, || world.count_of("scotfree_front_early_total") == 1));

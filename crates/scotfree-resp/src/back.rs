@@ -165,13 +165,13 @@ pub enum StopReason {
     #[error("{}", .0.join("; "))]
     Refused(Vec<String>),
     /// Another sidecar has taken over.
-    #[error("another sidecar has taken over this server; stop one of the two")]
+    #[error("another sidecar or proxy has taken over this server; stop one of the two")]
     Fenced,
     /// The markers are gone, or older than what was stored.
     #[error(
         "its markers and its epoch are gone, or older than those that were stored, so the server's data was lost or \
          replaced: it was started without its append-only files or from an old copy, or another server answers \
-         there; bring its data back, or start the sidecar again to serve what is there now"
+         there; bring its data back, or start scot again to serve what is there now"
     )]
     Replaced,
     /// Another one stands, or stood last, before this server.

@@ -1,7 +1,7 @@
 //! What clients must not do, since the promise of "exactly once" rests on it.
 //!
-//! Invariant: no client's command reads or writes the reserved database. The client's sidecar asks here to
-//! answer soon, the server's to be sure.
+//! Invariant: no client's command reads or writes the reserved database, and none makes the server a replica. Who
+//! meets clients asks here to answer soon, who stands before the server to be sure.
 
 use crate::codec::{parse_integer, Args};
 
@@ -16,6 +16,10 @@ pub fn refusal(args: Args<'_>, reserved_db: u16) -> Option<String> {
         || is("COPY") && (3..args.len()).any(|index| args.is(index, "DB") && touches(index + 1))
     {
         return Some(reserved(reserved_db));
+    }
+    let ends = is("REPLICAOF") || is("SLAVEOF");
+    if ends && !(args.is(1, "NO") && args.is(2, "ONE")) || is("FAILOVER") && !args.is(1, "ABORT") {
+        return Some(NO_REPLICA.to_owned());
     }
     if is("CONFIG") && args.is(1, "SET") {
         return setting(args);
@@ -38,11 +42,16 @@ pub fn refusal(args: Args<'_>, reserved_db: u16) -> Option<String> {
     })
 }
 
+/// A replica takes no write, not even the one that would make it a master again.
+const NO_REPLICA: &str =
+    "ERR scotfree: as a replica this server would lose its data and take no write, and that could not be undone from \
+     here; run it at the server itself, and restart what stands before it with the new master's address";
+
 /// The text of the refusal to enter the reserved database.
 pub fn reserved(reserved_db: u16) -> String {
     format!(
         "ERR scotfree: database {reserved_db} holds the markers that make requests run exactly once; \
-         use another, or start the sidecar with another --marker-db"
+         use another, or give the proxy or the server's sidecar another one (--marker-db)"
     )
 }
 
@@ -86,6 +95,18 @@ mod tests {
         for line in
             ["SELECT 14", "SWAPDB 0 1", "MOVE k 1", "COPY a b DB 1", "COPY DB 15", "SET 15 15", "SELECT"]
         {
+            assert!(!is_refused(&line.split(' ').collect::<Vec<_>>()), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_server_stays_a_master() {
+        for line in
+            ["REPLICAOF 127.0.0.1 6379", "slaveof h 1", "REPLICAOF NO WAY", "FAILOVER", "FAILOVER TO h 1"]
+        {
+            assert!(is_refused(&line.split(' ').collect::<Vec<_>>()), "{line}");
+        }
+        for line in ["REPLICAOF NO ONE", "slaveof no one", "FAILOVER ABORT", "ROLE"] {
             assert!(!is_refused(&line.split(' ').collect::<Vec<_>>()), "{line}");
         }
     }

@@ -86,7 +86,7 @@ impl RedisAddress {
     pub fn mend(&self, error: &io::Error) -> String {
         match (self, error.kind()) {
             (RedisAddress::Unix(path), ErrorKind::PermissionDenied) => format!(
-                "let the sidecar's user open {} (unixsocketperm 770 and the server's group, for instance)",
+                "let scot's user open {} (unixsocketperm 770 and the server's group, for instance)",
                 path.display()
             ),
             _ => format!("is a Redis or Valkey running there? (redis-cli {} PING, --redis)", self.flags()),

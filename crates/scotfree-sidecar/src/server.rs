@@ -228,7 +228,11 @@ impl RedisService {
             "Writes run without marker, memory being used up",
             counters.bare,
         );
-        text.counter("scotfree_redis_refused_total", "Requests refused by the sidecar", counters.refused);
+        text.counter(
+            "scotfree_redis_refused_total",
+            "Requests refused before the server was asked",
+            counters.refused,
+        );
         text.counter(
             "scotfree_redis_late_errors_total",
             "Early answers that turned out wrong",
@@ -259,7 +263,7 @@ impl RedisService {
         );
         text.gauge(
             "scotfree_redis_connections_allowed",
-            "The server lets the sidecar open new connections",
+            "The server lets new connections be opened",
             u8::from(self.back.lanes_allowed()),
         );
     }
@@ -373,7 +377,7 @@ impl RedisService {
             self.back.on_synced(now, result == Ok(true), &mut self.events);
             self.sync_error = result.err();
             if let Some(error) = &self.sync_error {
-                let next = "run the sidecar as a user who can read the server's files";
+                let next = "run scot as a user who can read the server's files";
                 self.notices.alarm(&format!("{error}; {next}"));
             }
         }
@@ -477,11 +481,11 @@ impl RedisService {
                 self.notices.say(&format!("early answers stop: {reason}"));
             }
             BackEvent::Lanes { allowed: true, .. } => {
-                self.notices.say("the Redis server lets the sidecar open new connections again");
+                self.notices.say("the Redis server lets new connections be opened again");
             }
             BackEvent::Lanes { allowed: false, reason } => {
                 self.notices.alarm(&format!(
-                    "the Redis server lets the sidecar open no new connections: {reason}; until then AUTH, WATCH and \
+                    "the Redis server lets no new connections be opened: {reason}; until then AUTH, WATCH and \
                      what else needs a connection of its own get errors, and the rest goes on"
                 ));
             }

@@ -92,7 +92,7 @@ pub fn obstacles(info: &Info, settings: &Settings, reserved_db: u16, allow_unsta
     let mut found = Vec::new();
     if info.get("role") != "master" {
         found.push(format!(
-            "the server's role is `{}`, but only a master can be written; point the sidecar at the master or run: \
+            "the server's role is `{}`, but only a master can be written; name the master (--redis) or run: \
              redis-cli REPLICAOF NO ONE",
             info.get("role")
         ));
@@ -127,7 +127,7 @@ pub fn obstacles(info: &Info, settings: &Settings, reserved_db: u16, allow_unsta
     if settings.get("appendonly") != "yes" && !allow_unstable {
         found.push(
             "the server keeps no append-only file, so nothing ever becomes stable; run: redis-cli CONFIG SET \
-             appendonly yes (or start the sidecar with --allow-unstable to go without durability)"
+             appendonly yes (the server's sidecar, not the proxy, can also go without durability: --allow-unstable)"
                 .into(),
         );
     }
@@ -195,8 +195,7 @@ pub fn waiting(what: &str) -> String {
 /// What to do about an error by which a server keeps a user out; none if it is another error.
 pub fn way_in(error: &str, user: &str) -> Option<String> {
     let next = match error.trim_start_matches('-').split(' ').next()? {
-        "NOAUTH" => "give the sidecar its password: --redis-password-file FILE, with --redis-user NAME if it is not \
-             the default user's"
+        "NOAUTH" => "give its password: --redis-password-file FILE, with --redis-user NAME if it is not the default user's"
             .to_owned(),
         "WRONGPASS" => format!(
             "put the password of the user `{user}` into the file of --redis-password-file; whether the user exists \
@@ -204,7 +203,7 @@ pub fn way_in(error: &str, user: &str) -> Option<String> {
         ),
         "NOPERM" => format!("give the user its rights: redis-cli ACL SETUSER {user} '+@all' '~*' '&*'"),
         "BUSY" => "a script is running there: wait until it is done, or end it: redis-cli SCRIPT KILL".to_owned(),
-        "DENIED" => "it takes the sidecar for another host (is it in a container?): let both meet on a unix socket \
+        "DENIED" => "it takes scot for another host (is it in a container?): let both meet on a unix socket \
              (unixsocket PATH), or set a password (requirepass) and give it with --redis-password-file"
             .to_owned(),
         _ => return None,

@@ -43,7 +43,7 @@ impl Back {
                 self.refuse_first((session, connection), &text);
             }
             Some(Purpose::Trial) => {}
-            _ => return Err(format!("the server refused a command of the sidecar: {reply}")),
+            _ => return Err(format!("the server refused a command of scot itself: {reply}")),
         }
         self.close(id, events);
         self.shut_out(reply, events);

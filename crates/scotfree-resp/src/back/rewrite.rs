@@ -142,7 +142,7 @@ impl Rewriting {
         let Rewriting { file, damage, .. } = self;
         format!(
             "{file} {damage}, and the server cannot rewrite it: {reason}; look into the server's log, mend the cause \
-             (no room on its disk, no memory for fork, no right to CONFIG SET) and start the sidecar again; or stop \
+             (no room on its disk, no memory for fork, no right to CONFIG SET) and start scot again; or stop \
              the server, run: redis-check-aof --fix {file}, which cuts away everything from that transaction on, and \
              start both"
         )

@@ -49,7 +49,7 @@ impl Method {
         match self {
             Method::OnReply => "the server syncs before it answers (appendfsync always)",
             Method::WaitAof => "the server says when it has synced (WAITAOF)",
-            Method::ObservedFsync(_) => "the sidecar syncs the append-only files itself",
+            Method::ObservedFsync(_) => "scot syncs the append-only files itself",
             Method::Never => "never: the server keeps no append-only file",
         }
     }

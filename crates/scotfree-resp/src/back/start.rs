@@ -213,7 +213,7 @@ impl Start {
         }
         if let Some(error) = replies.iter().find(|reply| is_error(reply) && **reply != replies[3]) {
             return Progress::Refused(vec![refused(
-                "what the sidecar has to ask (INFO, CONFIG GET)",
+                "what scot has to ask (INFO, CONFIG GET)",
                 error,
                 config,
             )]);

@@ -126,8 +126,7 @@ pub enum ProxyError {
     Server(#[from] SidecarError),
     /// The server is not the one that this log belongs to.
     #[error(
-        "{0}; nothing was changed. Give the log that belongs to this server (--log), or, to go on with what is there, \
-         --accept-server"
+        "{0}. Give the log that belongs to this server (--log), or, to go on with what is there, --accept-server"
     )]
     Stranger(String),
     /// Peers hold what nobody asks them for.
@@ -517,15 +516,16 @@ fn of_server(error: SidecarError) -> ProxyError {
     match error {
         SidecarError::Server { redis, reason: StopReason::Replaced } => ProxyError::Stranger(format!(
             "the Redis server at {redis} has older data than this log has stood before, or none: it was started without \
-             its append-only files or from an old copy, or another server answers there; bring its data back"
+             its append-only files or from an old copy, or another server answers there; nothing was changed; bring its \
+             data back"
         )),
         SidecarError::Server { redis, reason: StopReason::Fenced } => ProxyError::Stranger(format!(
             "another proxy or sidecar has stood before the Redis server at {redis} since this log did, so what only the \
-             log holds may be older than what is there"
+             log holds may be older than what is there; nothing was changed"
         )),
         SidecarError::Server { redis, reason: StopReason::Owned } => ProxyError::Stranger(format!(
             "another log stood before the Redis server at {redis}, or still does, and may hold acknowledged updates that \
-             the server does not have"
+             the server does not have; nothing was changed"
         )),
         other => other.into(),
     }
@@ -562,7 +562,7 @@ fn refuse_strangers(
     if positions.is_empty() && !is_empty {
         return Err(ProxyError::Stranger(format!(
             "the log {path} holds updates, and the Redis server at {server} does not know it: its data was lost or \
-             replaced, or it is another server"
+             replaced, or it is another server; nothing was changed but the epoch that the server counts"
         )));
     }
     let name = log.meta().name;
@@ -573,7 +573,7 @@ fn refuse_strangers(
     if others && log.meta().epoch == 0 {
         return Err(ProxyError::Stranger(format!(
             "another log stood before the Redis server at {server}, and may hold acknowledged updates that the server \
-             does not have; {path} is not it"
+             does not have; {path} is not it; nothing was changed but the epoch that the server counts"
         )));
     }
     Ok(())

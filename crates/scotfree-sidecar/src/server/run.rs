@@ -296,7 +296,7 @@ fn turn_until_stopped(
 fn health(runtime: &ServerRuntime<UdpTransport, RedisService>) -> Health {
     match runtime.health() {
         Health::Serving if !runtime.service().lanes_allowed() => {
-            Health::NotServing("the Redis server lets the sidecar open no new connections")
+            Health::NotServing("the Redis server lets no new connections be opened")
         }
         Health::Serving if !runtime.service().writes_allowed() => {
             Health::NotServing("writes are refused; see the alarm")

@@ -5,8 +5,8 @@
 use super::{cluster_key, notices, spin_of, take_key};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
-use crate::serve::{begin_quietly, changed_keys, open_files_max, say_ready, say_reload, Listening, Messages};
-use crate::settings::{Client, Config, Mode};
+use crate::serve::{begin_quietly, open_files_max, say_ready, say_reload, InForce, Listening, Messages};
+use crate::settings::{Client, Mode};
 use crate::text::TraceTarget;
 use scotfree_core::Nanos;
 use scotfree_resp::front::EarlyRule;
@@ -40,7 +40,8 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let mut sidecar = ClientSidecar::start(&config).map_err(Failure::environment)?;
     let rules = sidecar.early_rules();
     let key = config.cluster_key.clone();
-    let mut reload = Reload { sources, settings: settings.clone(), messages: messages.clone(), rules, key };
+    let in_force = InForce::of(&settings.client).and(&settings.cluster);
+    let mut reload = Reload { sources, in_force, messages: messages.clone(), rules, key };
     let serving = begin_quietly(listening, move || reload.run())?;
     let addresses: Vec<String> = sidecar.addresses().iter().map(SocketAddr::to_string).collect();
     say_ready(&format!("sidecar client {}", addresses.join(" ")));
@@ -111,7 +112,7 @@ fn close_trace(writer: TraceWriter, messages: &Messages) {
 
 struct Reload {
     sources: Sources,
-    settings: Config,
+    in_force: InForce,
     messages: Messages,
     rules: EarlyRules,
     key: SharedKey,
@@ -126,13 +127,12 @@ impl Reload {
         });
         match read {
             Ok((rule, key, new)) => {
-                let mut changed = changed_keys(&self.settings.client, &new.client);
-                changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
+                let in_force = InForce::of(&new.client).and(&new.cluster);
+                let mut changed = self.in_force.take_over(&in_force, &RELOADABLE);
                 self.messages.set_level(new.cluster.log_level);
                 self.rules.set(rule);
                 changed.extend(take_key(&self.messages, &self.key, key).then(|| "key".to_owned()));
                 say_reload(&self.messages, &changed, &RELOADABLE);
-                self.settings = new;
             }
             Err(failure) => self.messages.say(&format!("ALARM: not reloaded: {failure}")),
         }

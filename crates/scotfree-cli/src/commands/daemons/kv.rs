@@ -5,7 +5,7 @@
 use super::{cluster_key, dead_letters_of, devices, exclude_more, excluded, say_excluded, spin_of, take_key};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
-use crate::serve::{begin, changed_keys, keep_files_private, say_reload, Listening, Messages};
+use crate::serve::{begin, keep_files_private, say_reload, InForce, Listening, Messages};
 use crate::settings::{Config, Kv};
 use crate::text::Size;
 use scotfree_core::DeviceId;
@@ -53,8 +53,10 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let exclusions = Exclusions::of(plan.excluded.iter().copied());
     runtime.obey(exclusions.clone());
     runtime.follow_key(shared.clone());
+    let in_force = InForce::of(&settings.kv).and(&settings.cluster);
+    let excluded = settings.kv.exclude.clone();
     let mut reload =
-        Reload { sources, settings: settings.clone(), messages: messages.clone(), exclusions, key: shared };
+        Reload { sources, in_force, excluded, messages: messages.clone(), exclusions, key: shared };
     let serving = begin(what, listening, move || reload.run())?;
     let drained = runtime.run(&serving.stop, Some(&serving.board)).map_err(|error| {
         Failure::tried("serve", &error, "nothing that was acknowledged is lost; mend it and start again")
@@ -68,7 +70,9 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
 
 struct Reload {
     sources: Sources,
-    settings: Config,
+    in_force: InForce,
+    /// The devices to go on without.
+    excluded: Vec<u16>,
     messages: Messages,
     exclusions: Exclusions,
     key: SharedKey,
@@ -83,16 +87,18 @@ impl Reload {
         };
         match self.sources.read().and_then(|new| Ok((is_right(&new)?, new))) {
             Ok((key, new)) => {
-                let mut changed = changed_keys(&self.settings.kv, &new.kv);
-                changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
                 self.messages.set_level(new.cluster.log_level);
                 let Reload { messages, exclusions, .. } = &*self;
-                let obeyed = exclude_more(messages, exclusions, &self.settings.kv.exclude, &new.kv.exclude);
+                let is_obeyed = exclude_more(messages, exclusions, &self.excluded, &new.kv.exclude);
                 let mut reloadable = vec!["log_level", "key_file", "key"];
-                reloadable.extend(obeyed.then_some("exclude"));
-                changed.extend(take_key(messages, &self.key, key).then(|| "key".to_owned()));
-                say_reload(messages, &changed, &reloadable);
-                self.settings = new;
+                if is_obeyed {
+                    reloadable.push("exclude");
+                    self.excluded.clone_from(&new.kv.exclude);
+                }
+                let new = InForce::of(&new.kv).and(&new.cluster);
+                let mut changed = self.in_force.take_over(&new, &reloadable);
+                changed.extend(take_key(&self.messages, &self.key, key).then(|| "key".to_owned()));
+                say_reload(&self.messages, &changed, &reloadable);
             }
             Err(failure) => self.messages.say(&format!("ALARM: not reloaded: {failure}")),
         }

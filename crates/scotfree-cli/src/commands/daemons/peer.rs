@@ -5,7 +5,7 @@
 use super::{cluster_key, notices, take_key};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
-use crate::serve::{begin_quietly, changed_keys, say_ready, say_reload, Listening, Messages};
+use crate::serve::{begin_quietly, say_ready, say_reload, InForce, Listening, Messages};
 use crate::settings::{Config, Peer as Settings};
 use scotfree_rpc::SharedKey;
 use scotfree_sidecar::peer::{KeeperConfig, Peer, PeerConfig};
@@ -29,7 +29,8 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     };
     let listening = Listening::open(settings.peer.metrics)?;
     let mut peer = Peer::start(&config).map_err(Failure::environment)?;
-    let mut reload = Reload { sources, settings, messages: messages.clone(), key };
+    let in_force = InForce::of(&settings.peer).and(&settings.cluster);
+    let mut reload = Reload { sources, in_force, messages: messages.clone(), key };
     let serving = begin_quietly(listening, move || reload.run())?;
     let address = peer.address().map_err(|error| Failure::tried("listen", &error, "see ulimit -n"))?;
     say_ready(&format!("peer {address}"));
@@ -53,7 +54,7 @@ fn keeper(settings: &Settings) -> KeeperConfig {
 
 struct Reload {
     sources: Sources,
-    settings: Config,
+    in_force: InForce,
     messages: Messages,
     key: SharedKey,
 }
@@ -66,12 +67,11 @@ impl Reload {
         };
         match self.sources.read().and_then(|new| Ok((is_right(&new)?, new))) {
             Ok((key, new)) => {
-                let mut changed = changed_keys(&self.settings.peer, &new.peer);
-                changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
+                let in_force = InForce::of(&new.peer).and(&new.cluster);
+                let mut changed = self.in_force.take_over(&in_force, &RELOADABLE);
                 self.messages.set_level(new.cluster.log_level);
                 changed.extend(take_key(&self.messages, &self.key, key).then(|| "key".to_owned()));
                 say_reload(&self.messages, &changed, &RELOADABLE);
-                self.settings = new;
             }
             Err(failure) => self.messages.say(&format!("ALARM: not reloaded: {failure}")),
         }

@@ -12,7 +12,9 @@ use super::server::credentials_of;
 use super::{cluster_key, dead_letters_of, notices, spin_of};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
-use crate::serve::{begin_quietly, keep_files_private, open_files_max, say_ready, Listening, Messages};
+use crate::serve::{
+    begin_quietly, keep_files_private, open_files_max, say_ready, InForce, Listening, Messages,
+};
 use crate::settings::{Cluster, Config, Proxies, Proxy as Settings};
 use crate::text::LogProcessor;
 use reload::{Reload, Running};
@@ -52,8 +54,8 @@ fn run_one(sources: Sources, settings: &Config) -> Result<(), Failure> {
     limit_by_files(limits, open_files_max(), &messages);
     let running = vec![Running::new(section, &config, messages.clone())];
     drop(sections);
-    let cluster = settings.cluster.clone();
-    let mut reload = Reload { sources, cluster, messages: messages.clone(), running };
+    let common = InForce::of(&settings.cluster);
+    let mut reload = Reload { sources, common, messages: messages.clone(), running };
     let serving = begin_quietly(listening, move || reload.run())?;
     let started = Proxy::start(&config, &serving.stop).map_err(Failure::environment)?;
     let Some(mut proxy) = started else { return Ok(()) };

@@ -6,7 +6,7 @@ use super::{cluster_key, devices, exclude_more, excluded, notices, say_excluded,
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::key_file::read_secret;
-use crate::serve::{begin, changed_keys, open_files_max, say_reload, Listening, Messages};
+use crate::serve::{begin, open_files_max, say_reload, InForce, Listening, Messages};
 use crate::settings::{Config, Server};
 use crate::variables;
 use scotfree_rpc::{Exclusions, SharedKey};
@@ -28,8 +28,9 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     say_excluded(&messages, &excluded(&settings.server.exclude, &settings.server.devices)?);
     let exclusions = config.excluded.clone();
     let key = config.cluster_key.clone();
-    let mut reload =
-        Reload { sources, settings: settings.clone(), messages: messages.clone(), exclusions, key };
+    let in_force = InForce::of(&settings.server).and(&settings.cluster);
+    let excluded = settings.server.exclude.clone();
+    let mut reload = Reload { sources, in_force, excluded, messages: messages.clone(), exclusions, key };
     let serving = begin(what, Listening::open(settings.server.metrics)?, move || reload.run())?;
     server::run(&config, &serving.stop, Some(&serving.board)).map_err(Failure::environment)?;
     messages.say("stopped");
@@ -38,7 +39,9 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
 
 struct Reload {
     sources: Sources,
-    settings: Config,
+    in_force: InForce,
+    /// The devices to go on without.
+    excluded: Vec<u16>,
     messages: Messages,
     exclusions: Exclusions,
     key: SharedKey,
@@ -53,17 +56,18 @@ impl Reload {
         };
         match self.sources.read().and_then(|new| Ok((is_right(&new)?, new))) {
             Ok((key, new)) => {
-                let mut changed = changed_keys(&self.settings.server, &new.server);
-                changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
                 self.messages.set_level(new.cluster.log_level);
                 let Reload { messages, exclusions, .. } = &*self;
-                let obeyed =
-                    exclude_more(messages, exclusions, &self.settings.server.exclude, &new.server.exclude);
+                let is_obeyed = exclude_more(messages, exclusions, &self.excluded, &new.server.exclude);
                 let mut reloadable = vec!["log_level", "key_file", "key"];
-                reloadable.extend(obeyed.then_some("exclude"));
-                changed.extend(take_key(messages, &self.key, key).then(|| "key".to_owned()));
-                say_reload(messages, &changed, &reloadable);
-                self.settings = new;
+                if is_obeyed {
+                    reloadable.push("exclude");
+                    self.excluded.clone_from(&new.server.exclude);
+                }
+                let new = InForce::of(&new.server).and(&new.cluster);
+                let mut changed = self.in_force.take_over(&new, &reloadable);
+                changed.extend(take_key(&self.messages, &self.key, key).then(|| "key".to_owned()));
+                say_reload(&self.messages, &changed, &reloadable);
             }
             Err(failure) => self.messages.say(&format!("ALARM: not reloaded: {failure}")),
         }

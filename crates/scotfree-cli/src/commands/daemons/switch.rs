@@ -7,7 +7,7 @@ use super::{cluster_key, spin_of, take_key};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::registry;
-use crate::serve::{changed_keys, keep_files_private, on_signals, say_ready, say_reload, Messages};
+use crate::serve::{keep_files_private, on_signals, say_ready, say_reload, InForce, Messages};
 use crate::settings::{Config, Plane, Switch, XdpMode};
 use crate::text::{LogSpec, LogTier, Size};
 use scotfree_core::{DeviceId, Nanos};
@@ -49,7 +49,10 @@ pub fn run(sources: Sources) -> Result<(), Failure> {
     let handle = daemon.handle();
     let ending = handle.clone();
     let key = SharedKey::from(config.cluster_key.clone());
-    let mut reload = Reload { sources, settings, messages, handle, key };
+    let in_force = InForce::of(&settings.switch).and(&settings.cluster);
+    let interfaces = settings.switch.ports.clone();
+    let is_head = is_head(&settings.switch);
+    let mut reload = Reload { sources, in_force, interfaces, is_head, messages, handle, key };
     on_signals(move || ending.stop(), move || reload.run())?;
     say_ready(&what);
     daemon.run().map_err(|error| {
@@ -97,7 +100,10 @@ fn not_started(error: StartError) -> Failure {
 /// What SIGHUP does.
 struct Reload {
     sources: Sources,
-    settings: Config,
+    in_force: InForce,
+    /// Of the ports that are there.
+    interfaces: Vec<String>,
+    is_head: bool,
     messages: Messages,
     handle: DaemonHandle,
     key: SharedKey,
@@ -113,31 +119,31 @@ impl Reload {
             Ok((config, new))
         });
         match read {
-            Ok((config, new)) => self.take_over(config, new),
+            Ok((config, new)) => self.take_over(config, &new),
             Err(failure) => self.messages.say(&format!("ALARM: not reloaded: {failure}")),
         }
     }
 
-    fn take_over(&mut self, config: SwitchConfig, new: Config) {
+    fn take_over(&mut self, config: SwitchConfig, new: &Config) {
         let SwitchConfig { ports, cluster_key, .. } = config;
-        let mut changed = changed_keys(&self.settings.switch, &new.switch);
-        changed.extend(changed_keys(&self.settings.cluster, &new.cluster));
         self.messages.set_level(new.cluster.log_level);
         // Ports that are new are not there yet; they are named below.
-        let known = |port: &PortConfig| self.settings.switch.ports.contains(&port.interface);
+        let known = |port: &PortConfig| self.interfaces.contains(&port.interface);
         self.handle.tell(Command::Impair(ports.into_iter().filter(known).collect()));
-        if take_key(&self.messages, &self.key, cluster_key.clone()) {
-            changed.push("key".to_owned());
-            self.handle.tell(Command::Key(cluster_key));
-        }
         let mut reloadable = RELOADABLE.to_vec();
-        if is_head(&new.switch) && !is_head(&self.settings.switch) {
+        if is_head(&new.switch) && !self.is_head {
+            self.is_head = true;
             self.handle.tell(Command::Promote);
             self.messages.say("promoted: gives order numbers from its next lease on");
             reloadable.push("head");
         }
+        let new = InForce::of(&new.switch).and(&new.cluster);
+        let mut changed = self.in_force.take_over(&new, &reloadable);
+        if take_key(&self.messages, &self.key, cluster_key.clone()) {
+            changed.push("key".to_owned());
+            self.handle.tell(Command::Key(cluster_key));
+        }
         say_reload(&self.messages, &changed, &reloadable);
-        self.settings = new;
     }
 }
 

@@ -8,7 +8,7 @@ use crate::commands::daemons::client::early_rule_of;
 use crate::commands::daemons::{cluster_key, take_key};
 use crate::config::Sources;
 use crate::failure::Failure;
-use crate::serve::{changed_keys, say_reload, Messages};
+use crate::serve::{say_reload, InForce, Messages};
 use crate::settings::Cluster;
 use scotfree_resp::front::EarlyRule;
 use scotfree_rpc::SharedKey;
@@ -35,7 +35,7 @@ const RELOADABLE: [&str; 12] = [
 /// A proxy that serves, and what of it can be changed.
 pub(super) struct Running {
     name: Option<String>,
-    settings: Settings,
+    in_force: InForce,
     messages: Messages,
     rules: EarlyRules,
     /// What peers are spoken to with.
@@ -56,7 +56,7 @@ impl Running {
     pub fn new(section: &Section<'_>, config: &ProxyConfig, messages: Messages) -> Running {
         Running {
             name: section.name.clone(),
-            settings: section.settings.clone(),
+            in_force: InForce::of(&section.settings),
             messages,
             rules: config.early_rules.clone(),
             key: config.peers.as_ref().map(|peers| peers.key.clone()),
@@ -75,13 +75,12 @@ impl Running {
 
     /// The keys that have changed.
     fn take_over(&mut self, new: New) -> Vec<String> {
-        let mut changed = changed_keys(&self.settings, &new.settings);
+        let mut changed = self.in_force.take_over(&InForce::of(&new.settings), &RELOADABLE);
         if let (Some(shared), Some(key)) = (&self.key, new.key) {
             changed.extend(take_key(&self.messages, shared, key).then(|| "key".to_owned()));
         }
         changed.extend(self.tls.take_over(&new.tls).then(|| "certificates".to_owned()));
         self.rules.set(new.rule);
-        self.settings = new.settings;
         changed
     }
 }
@@ -89,7 +88,7 @@ impl Running {
 /// All proxies of this process.
 pub(super) struct Reload {
     pub sources: Sources,
-    pub cluster: Cluster,
+    pub common: InForce,
     pub messages: Messages,
     pub running: Vec<Running>,
 }
@@ -98,7 +97,7 @@ impl Reload {
     /// Reads the settings again, takes over what can be, and says so.
     pub fn run(&mut self) {
         match self.read() {
-            Ok((cluster, new)) => self.take_over(cluster, new),
+            Ok((cluster, new)) => self.take_over(&cluster, new),
             Err(failure) => self.messages.say(&format!("ALARM: not reloaded: {failure}")),
         }
     }
@@ -125,10 +124,9 @@ impl Reload {
         Ok((read.cluster, new))
     }
 
-    fn take_over(&mut self, cluster: Cluster, new: Vec<New>) {
-        let mut common = changed_keys(&self.cluster, &cluster);
+    fn take_over(&mut self, cluster: &Cluster, new: Vec<New>) {
         self.messages.set_level(cluster.log_level);
-        self.cluster = cluster;
+        let mut common = self.common.take_over(&InForce::of(&cluster), &RELOADABLE);
         let mut is_any_said = false;
         for (running, new) in self.running.iter_mut().zip(new) {
             let mut changed = running.take_over(new);
