@@ -11,8 +11,10 @@ from planned import one_method, paced, staged
 from small_store import spans, study_of
 
 from scotfree.study import schema
+from scotfree.study.plan import registry, text
 from scotfree.study.plan.calls import Calls, Floats, methods
 from scotfree.study.plan.context import Context
+from scotfree.study.plan.forecasts import make
 from scotfree.study.plan.price import Effect, Refused, price
 from scotfree.study.plan.remedies import (
     co_locate,
@@ -83,6 +85,27 @@ def test_compression_weighs_bytes_on_the_wire_against_the_work() -> None:
     effect = compress.forecast(calls, dear)
     assert isinstance(effect, Effect) and not price("compress", False, calls, effect).pays
     assert "sizes that differ" in refusal(compress, one_method(stages=stages, req_bytes=np.full(COUNT, 100)))
+
+
+def test_what_harms_is_said_as_plainly_as_what_pays(tmp_path: Path) -> None:
+    stages, bytes_ = staged(COUNT), np.full(COUNT, 50_000)
+    bytes_[::2] = 10_000
+    # A tenth of a ns a byte: squeezing costs far more than it saves.
+    stages[:, 2] = 20_000 + bytes_ // 10
+    study = study_of(tmp_path, spans(stages=stages, req_bytes=bytes_, start_ns=paced(COUNT)))
+    known = {
+        "compress": registry.Entry("compress", "x", (), (), ()),
+        "ring": registry.Entry("ring", "of memory", (), (), ()),
+    }
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(registry, "entries", lambda: known)
+        plan = make(study, Context(compress_ns_per_byte=3.0), 20, [compress])
+    (one,) = plan.prices
+    assert one.harms and not one.pays and plan.to_json()["prices"][0]["harms"]
+    found = text.plan(plan)
+    assert found.startswith(text.NONE_PAYS)
+    assert "\ncompress would do harm: it takes the P" in found and " later  " in found
+    assert "ring: not priced yet: there is no forecast of it (of memory)." in found
 
 
 def test_a_handful_of_bytes_says_nothing_of_what_a_byte_takes() -> None:

@@ -8,15 +8,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from planned import ANSWER_NS, answered, one_method, paced, staged
 from small_store import spans, study_of
 
+from scotfree.study import schema
 from scotfree.study.plan import calls as calls_of
 from scotfree.study.plan import cli, machine
 from scotfree.study.plan.fit import PARTS, Fit, find, fit, read, stale, write
 from scotfree.study.plan.load import load
-from scotfree.study.plan.text import NONE_PAYS
+from scotfree.study.plan.text import NONE_PRICED
 from scotfree.study.trouble import StudyError
 
 NOW = datetime.now(UTC)
@@ -82,8 +84,8 @@ def test_the_plan_without_a_fit_prices_the_rest_and_says_why(
     study_of(tmp_path / "store", rows)
     assert cli.main([str(tmp_path / "store"), "--fits", str(tmp_path / "none")]) == 0
     found = capsys.readouterr().out
-    assert found.startswith(NONE_PAYS)
-    assert "persist, Cart Put: not priced: use a fit of persist: there is none in" in found
+    assert found.startswith(NONE_PRICED) and "None pays" not in found
+    assert "- persist, Cart Put: not priced: use a fit of persist: there is none in" in found
     # Nothing is made anew that was not there.
     assert "make one, from calls that docs/plan.md says how to record: scot plan fit" in found
 
@@ -133,14 +135,38 @@ def test_a_fit_is_of_one_method_on_both_sides(tmp_path: Path, capsys: pytest.Cap
     both = {"method": ["SET"] * count + ["GET"] * count, "start_ns": np.tile(paced(count), 2)}
     slow, quick = staged(count, app_ns=90_000), staged(count, app_ns=50_000)
     study_of(tmp_path / "baseline", spans(stages=np.vstack([slow, quick]), **both))
-    early = staged(count, app_ns=1_000)
-    study_of(tmp_path / "remedy", spans(stages=np.vstack([early, quick]), **both))
+    sets = spans(**answered(count), method=["SET"] * count)
+    gets = spans(stages=quick, start_ns=paced(count), method=["GET"] * count)
+    study_of(tmp_path / "remedy", one_behind_the_other(sets, gets))
     to = tmp_path / "persist.json"
     words = ["fit", str(tmp_path / "baseline"), "--remedy", str(tmp_path / "remedy"), "-o", str(to)]
     assert cli.main(words) == 0
     (only,) = read(to).answers
-    assert only.median_ns == pytest.approx(61_000, rel=0.05)
+    assert only.median_ns == pytest.approx(ANSWER_NS + 10_000, rel=0.02)
+    assert "persist.json: SET: the device answers" in capsys.readouterr().out
+    assert cli.main([*words, "--method", "GET"]) == 2
+    assert "the server answered 100 % of the calls with the remedy, and no device did" in capsys.readouterr().err
+    assert cli.main([*words, "--method", "DEL*"]) == 2
+    assert "no method that matches DEL* has 100 successful calls; those that have are GET, SET" in (
+        capsys.readouterr().err
+    )
     study_of(tmp_path / "other", spans(stages=quick, start_ns=paced(count)))
     words[3] = str(tmp_path / "other")
     assert cli.main(words) == 2
-    assert "SET, which takes most time without the remedy, never has 100 succ" in capsys.readouterr().err
+    assert "no method that matches SET has 100 successful calls; those that have are Get" in (
+        capsys.readouterr().err
+    )
+
+
+def one_behind_the_other(first: pa.Table, second: pa.Table) -> pa.Table:
+    """The calls of both, each in a trace of its own."""
+    columns = (*schema.STAGE_COLUMNS, "total_ns", "start_ns", "method")
+    return spans(**{name: first[name].to_pylist() + second[name].to_pylist() for name in columns})
+
+
+def test_sides_that_are_swapped_or_of_another_shape_are_refused() -> None:
+    baseline = {"stages": staged(800), "start_ns": paced(800)}
+    with pytest.raises(StudyError, match=r"answered 100 % of the calls without.*those without the remedy first"):
+        fit(one_method(**answered(800)), one_method(**baseline))
+    with pytest.raises(StudyError, match="of 64 B and those with it of 1 kB"):
+        fit(one_method(**baseline, req_bytes=[64] * 800), one_method(**answered(800), req_bytes=[1_000] * 800))

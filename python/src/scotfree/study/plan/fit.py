@@ -20,9 +20,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from scotfree.study.figures.words import duration
+from scotfree.study.figures.words import duration, percent, size
 from scotfree.study.plan import machine, pauses
-from scotfree.study.plan.calls import Calls, Floats, Integers
+from scotfree.study.plan.calls import Calls, Floats, Integers, Truths
 from scotfree.study.plan.load import load
 from scotfree.study.trouble import StudyError
 
@@ -46,6 +46,10 @@ _CALLS_MIN: Final = 400
 # Nearly all calls of the experiment: a caller that is woken later has something else to do, and a call that is
 # longer on the wires goes another way.
 _NEARLY_ALL: Final = 0.99
+# Of calls of one shape the middle request is of one size on both sides.
+_SIZE_FACTOR: Final = 1.5
+# A device that is full, or still to be opened, leaves a few calls to the server.
+_BY_DEVICE_MIN: Final = 0.5
 # Above any time, size and count that a fit may have.
 _NS_MAX: Final = 1e18
 # A fit of ten rates has 400 kB.
@@ -129,6 +133,8 @@ def fit(baseline: Calls, remedy: Calls, *, remedy_name: str = "persist") -> Fit:
     """Of real calls of one shape, without and with the remedy, made in turns on this machine."""
     without = _usable(baseline, "without the remedy")
     with_it = _usable(remedy, "with the remedy")
+    _refuse_others(without, with_it)
+    with_it = with_it.only(~_by_server(with_it))
     state = load(without)
     if state.is_saturated:
         raise StudyError(
@@ -151,6 +157,34 @@ def fit(baseline: Calls, remedy: Calls, *, remedy_name: str = "persist") -> Fit:
         _most(without.ns(RECEIVED)),
         _answers(with_it),
     )
+
+
+def _by_server(calls: Calls) -> Truths:
+    """Which calls the server itself answered: of a device's answers the server's time is not known, or 0."""
+    which: Truths = np.nan_to_num(calls.ns("server_app")) > 0
+    return which
+
+
+def _refuse_others(without: Calls, with_it: Calls) -> None:
+    """A `StudyError` says why these are no calls of one shape, without and with the remedy."""
+    shares = [float(1 - _by_server(calls).mean()) for calls in (without, with_it)]
+    if shares[0] > shares[1] and shares[0] >= _BY_DEVICE_MIN:
+        raise StudyError(
+            f"fit: a device answered {percent(shares[0])} of the calls without the remedy and "
+            f"{percent(shares[1])} of those with it",
+            "name those without the remedy first, those with it after --remedy",
+        )
+    if shares[1] < _BY_DEVICE_MIN:
+        raise StudyError(
+            f"fit: the server answered {percent(1 - shares[1])} of the calls with the remedy, and no device did",
+            "record them with --mode early behind a device that has room for them (scot doctor), and of updates",
+        )
+    sizes = [middle(calls.floats("req_bytes")) for calls in (without, with_it)]
+    if min(sizes) > 0 and max(sizes) > _SIZE_FACTOR * min(sizes):
+        raise StudyError(
+            f"fit: the requests without the remedy are of {size(sizes[0])} and those with it of {size(sizes[1])}",
+            "record calls of one shape on both sides, or choose a method with --method",
+        )
 
 
 def _usable(calls: Calls, which: str) -> Calls:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from scotfree.study.analysis.study import Study
+from scotfree.study.plan import registry
 from scotfree.study.plan.calls import Calls, methods
 from scotfree.study.plan.context import Context
 from scotfree.study.plan.price import Price, Refused, by_savings, price
@@ -33,6 +34,8 @@ class Plan:
     # The methods that were looked at, and their share of all time.
     methods: int
     time_share: float
+    # What is said of the remedies that the registry has and nobody forecasts, by name.
+    unpriced: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """All of it, plain."""
@@ -41,6 +44,7 @@ class Plan:
             "time_share": self.time_share,
             "prices": [one.to_json() for one in self.prices],
             "refusals": [asdict(one) for one in self.refusals],
+            "unpriced": dict(self.unpriced),
         }
 
 
@@ -59,7 +63,12 @@ def make(study: Study, context: Context, limit: int, remedies: Sequence[Remedy] 
         raise StudyError(
             "plan: no method has 100 successful calls whose total is known", "give more traces, with client spans"
         )
-    return Plan(by_savings(prices), refusals, count, share)
+    return Plan(by_savings(prices), refusals, count, share, _unpriced(remedies))
+
+
+def _unpriced(remedies: Sequence[Remedy]) -> dict[str, str]:
+    forecast = {remedy.NAME for remedy in remedies}
+    return {name: entry.about for name, entry in registry.entries().items() if name not in forecast}
 
 
 def _one(remedy: Remedy, calls: Calls, context: Context) -> Price | Refusal:

@@ -56,6 +56,16 @@ class Percentile:
         """Whether the interval of the gain excludes none."""
         return self.gain_low_ns > 0
 
+    @property
+    def harms(self) -> bool:
+        """Whether the interval of the gain excludes that it is no later."""
+        return self.gain_high_ns < 0
+
+    @property
+    def growth(self) -> float:
+        """The forecast over what is now."""
+        return self.forecast_ns / max(self.now_ns, 1.0)
+
 
 @dataclass(frozen=True)
 class Price:
@@ -77,6 +87,11 @@ class Price:
         """Whether it gains at any percentile."""
         return any(one.pays for one in self.percentiles)
 
+    @property
+    def harms(self) -> bool:
+        """Whether it loses at any percentile."""
+        return any(one.harms for one in self.percentiles)
+
     def at(self, p: float) -> Percentile:
         """One of its percentiles."""
         return next(one for one in self.percentiles if one.p == p)
@@ -85,8 +100,8 @@ class Price:
         """All of it, plain."""
         found = asdict(self)
         for row, one in zip(found["percentiles"], self.percentiles, strict=True):
-            row |= {"gain_ns": one.gain_ns, "pays": one.pays}
-        return found | {"pays": self.pays}
+            row |= {"gain_ns": one.gain_ns, "pays": one.pays, "harms": one.harms}
+        return found | {"pays": self.pays, "harms": self.harms}
 
 
 def price(remedy: str, is_ours: bool, calls: Calls, effect: Effect) -> Price:

@@ -14,21 +14,39 @@ _SENTENCES_MAX: Final = 8
 _NAMED_MAX: Final = 3
 _HEAD: Final = ("remedy", "method", "", "now", "forecast", "95 % interval", "gain", "of all time")
 NONE_PAYS: Final = "None pays: no forecast's interval excludes that nothing is gained."
+NONE_PRICED: Final = "Nothing could be priced, so whether a remedy pays is not known; missing:"
 
 
 def plan(plan: Plan) -> str:
     """The whole text."""
     looked = f"{counted(plan.methods, 'method')} looked at, {percent(plan.time_share)} of the time of all calls."
+    if not plan.prices:
+        return "\n".join([NONE_PRICED, *(f"- {one}" for one in _refused(plan)), looked, *_unknown(plan)])
     blocks = ["\n".join([*sentences(plan), looked])]
-    if plan.prices:
-        blocks.append("\n".join(table([_HEAD, *(row for price in plan.prices for row in _rows(price))])))
+    blocks.append("\n".join(table([_HEAD, *(row for price in plan.prices for row in _rows(price))])))
     return "\n\n".join([*blocks, *(["\n".join(notes)] if (notes := _notes(plan)) else [])])
 
 
 def sentences(plan: Plan) -> list[str]:
-    """What pays, the most first; or that none does."""
+    """What pays, the most first, or that none does; and what would harm."""
     paying = [one for one in plan.prices if one.pays]
-    return [_sentence(one) for one in paying[:_SENTENCES_MAX]] or [NONE_PAYS]
+    harming = sorted((one for one in plan.prices if one.harms), key=lambda one: -_worst(one).growth)
+    gains = [_sentence(one) for one in paying[:_SENTENCES_MAX]] or [NONE_PAYS]
+    return gains + [_warning(one) for one in harming[:_SENTENCES_MAX]]
+
+
+def _worst(price: Price) -> Percentile:
+    """Where it harms most."""
+    return max((one for one in price.percentiles if one.harms), key=lambda one: one.growth)
+
+
+def _warning(price: Price) -> str:
+    one = _worst(price)
+    return (
+        f"{price.remedy} would do harm: it takes the {_p(one)} of {called(price.service, price.method)} from "
+        f"{duration(one.now_ns)} to {duration(one.forecast_ns)} ({duration(one.low_ns)} to "
+        f"{duration(one.high_ns)})."
+    )
 
 
 def _sentence(price: Price) -> str:
@@ -42,8 +60,8 @@ def _sentence(price: Price) -> str:
 
 
 def _rows(price: Price) -> Iterator[tuple[str, ...]]:
-    # Of what does not pay one row says so.
-    for one in price.percentiles if price.pays else (price.at(0.95),):
+    # Of what does neither one row says so.
+    for one in price.percentiles if price.pays or price.harms else (price.at(0.95),):
         yield (
             price.remedy,
             called(price.service, price.method),
@@ -57,6 +75,8 @@ def _rows(price: Price) -> Iterator[tuple[str, ...]]:
 
 
 def _gain(one: Percentile) -> str:
+    if one.harms:
+        return f"{duration(-one.gain_ns)} later"
     if one.gain_ns <= 0:
         return "none"
     return f"{duration(one.gain_ns)}{'' if one.pays else ' (may be none)'}"
@@ -80,11 +100,22 @@ def _notes(plan: Plan) -> list[str]:
     for price in plan.prices:
         for note in price.notes:
             notes[price.remedy, note].append(called(price.service, price.method))
+    lines = [f"{remedy}, {_some(names)}: {note}." for (remedy, note), names in notes.items()]
+    return [*lines, *_refused(plan), *_unknown(plan)]
+
+
+def _refused(plan: Plan) -> list[str]:
     refused: dict[tuple[str, str], list[str]] = defaultdict(list)
     for one in plan.refusals:
         refused[one.remedy, one.reason].append(_name(one))
-    lines = [f"{remedy}, {_some(names)}: {note}." for (remedy, note), names in notes.items()]
-    return lines + [f"{remedy}, {_some(names)}: not priced: {why}." for (remedy, why), names in refused.items()]
+    return [f"{remedy}, {_some(names)}: not priced: {why}." for (remedy, why), names in refused.items()]
+
+
+def _unknown(plan: Plan) -> list[str]:
+    """Remedies that there are, and no forecast of them."""
+    return [
+        f"{name}: not priced yet: there is no forecast of it ({about})." for name, about in plan.unpriced.items()
+    ]
 
 
 def _name(one: Refusal) -> str:

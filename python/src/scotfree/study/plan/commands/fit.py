@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import tempfile
 from argparse import ArgumentParser, Namespace
+from glob import escape
 from pathlib import Path
 
 from scotfree.study.commands import ingest
 from scotfree.study.plan import calls as calls_of
 from scotfree.study.plan import fit
 from scotfree.study.plan.commands.price import FITS, open_study
+from scotfree.study.plan.pattern import matches
 from scotfree.study.trouble import StudyError
 
 HELP = "fit a remedy's forecast on calls made on this machine, without and with it in turns"
 EXAMPLES = """\
   scot plan fit baseline-*.jsonl --remedy remedy-*.jsonl -o fits/persist.json
+  scot plan fit baseline.jsonl --remedy remedy.jsonl --method SET
 How such calls are recorded: docs/plan.md"""
 
 
@@ -23,6 +26,11 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument("data", type=Path, nargs="+", metavar="BASELINE", help="calls without the remedy")
     parser.add_argument(
         "--remedy", type=Path, nargs="+", required=True, metavar="REMEDY", help="the same calls with it"
+    )
+    parser.add_argument(
+        "--method",
+        metavar="PATTERN",
+        help="the method, as SET or Cart.* (default: the one that takes most time without the remedy)",
     )
     parser.add_argument("-o", "--output", type=Path, default=FITS / "persist.json", help="(default: %(default)s)")
     ingest.add_reading(parser)
@@ -39,23 +47,28 @@ def run(flags: Namespace) -> int:
             "name the traces of the turns without the remedy first, those with it after --remedy",
         )
     with tempfile.TemporaryDirectory(prefix="scot-plan-") as scratch:
-        baseline = _calls(flags, flags.data, Path(scratch) / "baseline")
-        remedy = _calls(flags, flags.remedy, Path(scratch) / "remedy", baseline.method)
+        baseline = _calls(flags, flags.data, Path(scratch) / "baseline", flags.method)
+        # The services of both sides may be called otherwise.
+        remedy = _calls(flags, flags.remedy, Path(scratch) / "remedy", escape(baseline.method))
     found = fit.fit(baseline, remedy)
     fit.write(found, flags.output)
-    print(f"{flags.output}: {found.in_words}; from {found.remedy_calls:,} calls")
+    print(f"{flags.output}: {baseline.method}: {found.in_words}; from {found.remedy_calls:,} calls")
     return 0
 
 
-def _calls(flags: Namespace, data: list[Path], scratch: Path, method: str | None = None) -> calls_of.Calls:
-    """Of that method or the one that takes most time.
+def _calls(flags: Namespace, data: list[Path], scratch: Path, pattern: str | None) -> calls_of.Calls:
+    """Of the method that matches, or of the one that takes most time.
 
     Of an experiment with several, another may take most time with the remedy than without it.
     """
     study = open_study(flags, data, scratch)
-    only = None if method is None else [name for name in calls_of.names(study) if name[1] == method]
+    among = calls_of.names(study)
+    only = None if pattern is None else [name for name in among if matches(pattern, *name)]
     found = list(calls_of.methods(study, 1, only))
     if not found:
-        which = "no method" if method is None else f"{method}, which takes most time without the remedy, never"
-        raise StudyError(f"fit on {data[0]}: {which} has 100 successful calls", "name the experiment's traces")
+        which = "no method" if pattern is None else f"no method that matches {pattern}"
+        there = f"; those that have are {', '.join(sorted({name for _, name in among}))}" if among else ""
+        raise StudyError(
+            f"fit on {data[0]}: {which} has 100 successful calls{there}", "name the traces of one experiment"
+        )
     return found[0]
