@@ -28,7 +28,7 @@ _LINE_BYTES_MAX: Final = 1 << 20
 _NEEDED: Final = ("timestamp", "traceid", "rpcid", "um", "dm", "rpctype", "rt")
 _OPTIONAL: Final = ("interface", "uminstanceid", "dminstanceid")
 # What the traces write for a service that is not known.
-_UNKNOWN: Final = pa.array(["", "(?)", "UNKNOWN", "UNAVAILABLE", "NAN", "NONE", "NULL"])
+_UNKNOWN: Final = ("", "(?)", "UNKNOWN", "UNAVAILABLE", "NAN", "NONE", "NULL")
 _MILLISECONDS: Final = r"^(?P<sign>-?)(?P<whole>[0-9]{1,12})(?P<fraction>\.[0-9]{1,15})?$"
 _PARENT: Final = r"^(?P<parent>[0-9]+(?:\.[0-9]+)*)\.[0-9]+$"
 _NS_PER_MS: Final = 1_000_000
@@ -184,7 +184,9 @@ def _sided(rows: pa.RecordBatch, caller: str, callee: str, is_callee: pa.Array) 
 
 
 def _known(names: pa.Array) -> pa.Array:
-    return pc.if_else(pc.is_in(pc.utf8_upper(names), _UNKNOWN), pa.scalar(None, pa.string()), names)
+    # Made here: where pandas is installed, the first array imports it, for a second of everybody's start.
+    unknown = pa.array(_UNKNOWN, pa.string())
+    return pc.if_else(pc.is_in(pc.utf8_upper(names), unknown), pa.scalar(None, pa.string()), names)
 
 
 def _note_kept(rows: pa.RecordBatch, columns: dict[str, pa.Array], source: Source) -> None:
