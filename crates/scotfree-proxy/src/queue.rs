@@ -92,8 +92,8 @@ pub struct Run<'a> {
     pub kind: RequestKind,
     /// What is to be executed.
     pub payload: &'a [u8],
-    /// It may have been acknowledged before the server began: that the server takes no writes at present is no answer to
-    /// it, and nothing behind it may be executed before it is (rule 11).
+    /// It may have been acknowledged before the server began: that the server takes no writes at present is no answer
+    /// to it, and nothing behind it may be executed before it is (rule 11).
     pub is_replayed: bool,
 }
 

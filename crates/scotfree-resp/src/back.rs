@@ -167,8 +167,8 @@ pub enum StopReason {
     /// The server cannot be used as it is.
     #[error("{}", .0.join("; "))]
     Refused(Vec<String>),
-    /// The server does not do what it is asked to, for what it is now: it keeps us out, takes no writes, or is set up so
-    /// that it cannot be used. Nothing says that it is another server.
+    /// The server does not do what it is asked to, for what it is now: it keeps us out, takes no writes, or is set up
+    /// so that it cannot be used. Nothing says that it is another server.
     #[error("{}", .0.join("; "))]
     Unwilling(Vec<String>),
     /// Another sidecar has taken over.

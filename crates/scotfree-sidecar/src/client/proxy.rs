@@ -357,7 +357,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Gives the server up, and says so: of one that refuses what is executed anew only once, however often it is tried.
+    /// Gives the server up, and says so: of one that refuses what is executed anew once, however often it is tried.
     fn lose_server(&mut self, reason: String, is_refusal: bool) -> Result<(), ProxyError> {
         let is_said = is_refusal && reason == self.refusal_said;
         if !is_said {

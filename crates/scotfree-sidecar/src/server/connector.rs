@@ -1,5 +1,5 @@
-//! The thread that connects to the server, since looking a name up, a host that does not answer, and reading the password
-//! again take time.
+//! The thread that connects to the server, since looking a name up, a host that does not answer, and reading the
+//! password again take time.
 //!
 //! Invariant: each wish is answered once, in their order. Nobody waits for the thread: it ends by itself when what it
 //! is at is over.

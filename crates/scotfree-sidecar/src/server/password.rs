@@ -30,7 +30,8 @@ impl PasswordSource {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if *said != trouble && !trouble.is_empty() {
             notices.alarm(&format!(
-                "the password of the Redis server cannot be read again: {trouble}; the one that was read at the start is used"
+                "the password of the Redis server cannot be read again: {trouble}; the one that was read at \
+                 the start is used"
             ));
         }
         *said = trouble;

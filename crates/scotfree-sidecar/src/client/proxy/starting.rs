@@ -26,8 +26,8 @@ pub(super) struct Starting {
 }
 
 impl Starting {
-    /// Tries until the server can be used, or is another one. `said` is what the operator was told of it last: if it was
-    /// something, it is not tried again at once.
+    /// Tries until the server can be used, or is another one. `said` is what the operator was told of it last: if it
+    /// was something, it is not tried again at once.
     pub fn begin(config: RedisServiceConfig, notices: Notices, said: String) -> io::Result<Starting> {
         let (sender, result) = channel();
         let waker = Arc::new(Waker::new()?);
@@ -70,8 +70,8 @@ impl Drop for Starting {
     }
 }
 
-/// Tries until a server that was served can be used again, or is another one. One that refuses what it is asked is waited
-/// for as one that is away: its password was changed, it is a replica now, or has no room.
+/// Tries until a server that was served can be used again, or is another one. One that refuses what it is asked is
+/// waited for as one that is away: its password was changed, it is a replica now, or has no room.
 fn start_again(
     config: &RedisServiceConfig,
     notices: &Notices,
