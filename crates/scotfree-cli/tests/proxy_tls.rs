@@ -368,6 +368,38 @@ fn certificates_are_read_again_when_the_proxy_is_told_to() {
     assert_eq!(before.ask("GET k").expect("it goes on"), Reply::Bulk(b"v".to_vec()));
 }
 
+/// What metrics say of a certificate.
+fn seconds_left(metrics: SocketAddr) -> Option<i64> {
+    let mut answer = String::new();
+    let mut stream = TcpStream::connect(metrics).ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").ok()?;
+    stream.read_to_string(&mut answer).ok()?;
+    let mut lines = answer.lines();
+    lines.find_map(|line| line.strip_prefix("scotfree_proxy_certificate_seconds_left "))?.parse().ok()
+}
+
+#[test]
+fn a_certificate_of_its_own_that_has_expired_is_an_alarm_until_there_is_a_new_one() {
+    let Some(mut place) = Place::new("tls-expired") else { return };
+    place.own = place.authority.certify_until("proxy", HERE, 2001);
+    let _redis = place.site.redis(&[]);
+    let metrics = free_address();
+    let proxy = place.proxy(&["--metrics", &metrics.to_string()]);
+    let expired = format!("ALARM: the certificate {} has expired on 2001-01-01", place.own.certificate);
+    assert!(wait_until(PATIENCE, || proxy.error_output().contains(&expired)), "{}", proxy.error_output());
+    assert!(wait_until(PATIENCE, || seconds_left(metrics).is_some_and(|left| left < 0)));
+    place.authority.certify("proxy", HERE);
+    proxy.signal("HUP");
+    assert!(wait_until(PATIENCE, || seconds_left(metrics).is_some_and(|left| left > 0)));
+    assert_eq!(place.connect().ask("PING").expect("it is answered"), Reply::Simple("PONG".to_owned()));
+    // And again: what is read again is looked at.
+    place.authority.certify_until("proxy", HERE, 2002);
+    proxy.signal("HUP");
+    let again = || proxy.error_output().contains("has expired on 2002-01-01");
+    assert!(wait_until(PATIENCE, again), "{}", proxy.error_output());
+    assert_eq!(proxy.error_output().matches(&expired).count(), 1, "{}", proxy.error_output());
+}
+
 #[test]
 fn a_key_that_everybody_may_read_is_refused() {
     use std::os::unix::fs::PermissionsExt;

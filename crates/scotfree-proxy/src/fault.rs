@@ -35,11 +35,13 @@ pub enum Fault {
     LeaveBeforeStable,
     /// Rule 10: what the server has refused is executed after a crash.
     ForgetRefusals,
+    /// Rule 11: a server that takes no writes answers by that what is executed anew.
+    RefusedReplayCounts,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 16] = [
+    pub const ALL: [Fault; 17] = [
         Fault::ExecuteAgain,
         Fault::EarlyBeforeLogged,
         Fault::EarlyBeforeStable,
@@ -56,5 +58,6 @@ impl Fault {
         Fault::ForgetUntrimmed,
         Fault::LeaveBeforeStable,
         Fault::ForgetRefusals,
+        Fault::RefusedReplayCounts,
     ];
 }

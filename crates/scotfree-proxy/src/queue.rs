@@ -2,7 +2,7 @@
 //! what came of it.
 //!
 //! Invariant: nobody is told anything that a crash of the proxy, of the server, of both or of the host could
-//! contradict (rules 1 to 10, docs/design/proxy.md). Requests are executed in the order of their places, each once.
+//! contradict (rules 1 to 11, docs/design/proxy.md). Requests are executed in the order of their places, each once.
 
 use crate::fault::Fault;
 use crate::record::{LoggedUpdate, RecordWriter};
@@ -92,6 +92,9 @@ pub struct Run<'a> {
     pub kind: RequestKind,
     /// What is to be executed.
     pub payload: &'a [u8],
+    /// It may have been acknowledged before the server began: that the server takes no writes at present is no answer
+    /// to it, and nothing behind it may be executed before it is (rule 11).
+    pub is_replayed: bool,
 }
 
 /// What the server's reply says of a request.
@@ -209,6 +212,8 @@ struct Entry {
     is_told: bool,
     /// It is never executed: it concerns nobody any more.
     is_dropped: bool,
+    /// It is executed anew, and may have been acknowledged before.
+    is_replayed: bool,
     /// The last unlogged write of its session before it.
     behind: u64,
     /// What has to be logged, or stable, before the server's answer may leave.
@@ -236,6 +241,7 @@ impl Entry {
             is_complete: true,
             is_told: true,
             is_dropped: false,
+            is_replayed: false,
             behind,
             needs_safe: 0,
             needs_stable: 0,
@@ -486,8 +492,8 @@ impl CommitQueue {
             if self.entries[index].waits {
                 let entry = &mut self.entries[index];
                 entry.waits = false;
-                let (session, kind) = (entry.session, entry.kind);
-                return Some(Run { session, seq: SeqNum(seq), kind, payload: &entry.payload });
+                let (session, kind, is_replayed) = (entry.session, entry.kind, entry.is_replayed);
+                return Some(Run { session, seq: SeqNum(seq), kind, payload: &entry.payload, is_replayed });
             }
         }
     }
@@ -789,6 +795,7 @@ impl CommitQueue {
         self.held_until_safe.clear();
         self.held_until_stable.clear();
         let mut lost = Vec::new();
+        let counts_refusals = self.config.fault == Some(Fault::RefusedReplayCounts);
         for index in 0..self.entries.len() {
             let seq = self.first + index as u64;
             let fate = self.fate(index, seq <= applied);
@@ -796,6 +803,10 @@ impl CommitQueue {
             entry.waits = fate == Fate::Run;
             match fate {
                 Fate::Run => {
+                    // What has no answer yet, by the log or by the server, was acknowledged to nobody.
+                    let may_be_told = entry.is_complete || entry.early || entry.is_answered();
+                    let is_update = entry.kind == RequestKind::Update;
+                    entry.is_replayed |= is_update && may_be_told && !counts_refusals;
                     entry.reply = Reply::None;
                     self.counters.replayed += u64::from(entry.kind != RequestKind::Read);
                 }
@@ -873,6 +884,11 @@ impl CommitQueue {
     /// Whether everything that was to be executed has its answer.
     pub fn is_executed(&self) -> bool {
         self.entries.iter().all(Entry::is_answered)
+    }
+
+    /// Whether everything that is executed anew, and may have been acknowledged before, has been.
+    pub fn is_replayed(&self) -> bool {
+        self.entries.iter().all(|entry| !entry.is_replayed || entry.is_answered())
     }
 
     /// How many are still to be executed, or have no answer.

@@ -11,7 +11,8 @@ mod peers;
 use peers::Peers;
 use scotfree_core::{KeyHash, SeqNum, SessionId};
 use scotfree_proxy::{
-    Access, Answered, CommitQueue, Fault, Found, LoggedUpdate, Outcome, QueueConfig, RecordReader, Submission,
+    Access, Answered, CommitQueue, Fault, Found, LoggedUpdate, Outcome, QueueConfig, RecordReader, Run,
+    Submission,
 };
 use scotfree_session::RequestKind;
 use scotfree_sim::rng::Rng;
@@ -111,6 +112,22 @@ impl Data {
     }
 }
 
+/// What the server is asked, and whether it is executed anew and may have been acknowledged before.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    session: SessionId,
+    seq: SeqNum,
+    operation: Operation,
+    is_replayed: bool,
+}
+
+impl Waiting {
+    fn of(run: &Run<'_>) -> Waiting {
+        let Run { session, seq, payload, is_replayed, .. } = *run;
+        Waiting { session, seq, operation: Operation::parse(payload), is_replayed }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Server {
     data: Data,
@@ -119,7 +136,7 @@ struct Server {
     since: Vec<Data>,
     executed: u64,
     synced_through: u64,
-    waiting: VecDeque<(SessionId, SeqNum, Operation)>,
+    waiting: VecDeque<Waiting>,
     replies: VecDeque<(SeqNum, Saw, Outcome)>,
     /// It takes no write, and no marker: it has no replicas, or no room.
     refuses: bool,
@@ -183,8 +200,7 @@ struct World {
     not_done: BTreeSet<u64>,
     /// Writes that are answered with an error whether they were done or not.
     unknown: BTreeSet<u64>,
-    /// What the server has executed, which somebody may have seen: it does not refuse that when it is executed anew,
-    /// since a server that takes no marker takes no proxy either.
+    /// What the server has executed, be it lost since or not.
     done: BTreeSet<u64>,
     /// Updates that were given up: a write before them seemed to be lost. Another copy of the log may say later that it
     /// was refused, so what is behind them may be there.
@@ -361,7 +377,9 @@ impl World {
     /// A lane of a client's own broke, and is ended before anything else is done: what was on it was executed or not,
     /// and is answered with an error.
     fn break_lane(&mut self) {
-        let Some((session, seq, operation)) = self.server.waiting.front().copied() else { return };
+        let Some(Waiting { session, seq, operation, .. }) = self.server.waiting.front().copied() else {
+            return;
+        };
         if operation.kind != RequestKind::Bypass || self.server.refuses {
             return;
         }
@@ -391,25 +409,40 @@ impl World {
     fn run_one(&mut self) {
         if self.rng.below(2) == 0 {
             if let Some(run) = self.queue.next_run() {
-                self.server.waiting.push_back((run.session, run.seq, Operation::parse(run.payload)));
+                self.server.waiting.push_back(Waiting::of(&run));
             }
-        } else {
-            self.execute();
+        } else if !self.execute() {
+            // What it lacks is executed when it takes writes again, and begun with anew.
+            self.leave_server();
+            self.meet_server();
         }
     }
 
-    fn execute(&mut self) {
+    /// False if the server refuses what is executed anew: nothing behind it is executed.
+    fn execute(&mut self) -> bool {
         let server = &mut self.server;
-        let Some((session, seq, operation)) = server.waiting.pop_front() else { return };
+        let Some(Waiting { session, seq, operation, is_replayed }) = server.waiting.pop_front() else {
+            return true;
+        };
+        let is_refused = server.refuses && operation.kind != RequestKind::Read;
+        if is_refused && is_replayed {
+            return false;
+        }
         server.executed = server.executed.max(seq.0);
-        if server.refuses && operation.kind != RequestKind::Read && !self.done.contains(&operation.id) {
-            self.not_done.insert(operation.id);
-            return server.replies.push_back((seq, Vec::new(), Outcome::Refused));
+        if is_refused {
+            // Of what it had done before, and somebody was told of, it is no excuse.
+            let is_told = || self.told.iter().any(|told| told.id == operation.id);
+            if !self.done.contains(&operation.id) || !is_told() {
+                self.not_done.insert(operation.id);
+            }
+            server.replies.push_back((seq, Vec::new(), Outcome::Refused));
+            return true;
         }
         self.done.insert(operation.id);
         let saw = server.data.execute(session, seq, operation);
         server.since.push(server.data.clone());
         server.replies.push_back((seq, saw, Outcome::Executed));
+        true
     }
 
     fn answer(&mut self) {
@@ -435,6 +468,17 @@ impl World {
 
     fn crash_server(&mut self) {
         self.lose_unsynced();
+        self.meet_server();
+    }
+
+    /// The server is given up with what it has, which it makes stable when it is begun with anew.
+    fn leave_server(&mut self) {
+        let data = self.server.data.clone();
+        self.server = Server { synced: data.clone(), data, ..Server::default() };
+    }
+
+    /// It is there again.
+    fn meet_server(&mut self) {
         for session in self.queue.in_doubt() {
             self.waiting_count -= self.queue.abandon_session(session) as usize;
             if let Some(index) = self.sessions.iter().position(|used| *used == session) {
@@ -529,10 +573,11 @@ impl World {
     fn crash_proxy(&mut self) {
         // What was on its way to the server is executed as far as it had come.
         for _ in 0..self.rng.below(self.server.waiting.len() as u64 + 1) {
-            self.execute();
+            if !self.execute() {
+                break;
+            }
         }
-        let data = self.server.data.clone();
-        self.server = Server { synced: data.clone(), data, ..Server::default() };
+        self.leave_server();
         self.restart_proxy();
     }
 
@@ -560,12 +605,23 @@ impl World {
         self.waiting_count = 0;
         // Nobody is served before what the log holds is executed.
         while let Some(run) = self.queue.next_run() {
-            self.server.waiting.push_back((run.session, run.seq, Operation::parse(run.payload)));
+            self.server.waiting.push_back(Waiting::of(&run));
         }
         while !self.server.waiting.is_empty() {
-            self.execute();
+            self.server.refuses ^= self.rng.below(16) == 0;
+            if !self.execute() {
+                // The start ends, and is tried again; the server's host may be lost meanwhile.
+                if self.rng.below(2) == 0 {
+                    self.lose_unsynced();
+                } else {
+                    self.leave_server();
+                }
+                return self.restart_proxy();
+            }
             self.answer();
         }
+        // A server that takes no marker takes no session either.
+        self.server.refuses = false;
         if self.peers.is_some() && !self.leave_peers() {
             return self.restart_proxy();
         }

@@ -130,6 +130,9 @@ pub struct Execute<'a> {
     pub kind: RequestKind,
     /// See [`crate::payload`].
     pub payload: &'a [u8],
+    /// It is executed anew, and may have been acknowledged before: that the server takes no writes at present is no
+    /// answer to it, and nothing behind it is executed before it is.
+    pub is_replayed: bool,
 }
 
 /// What the start has found.
@@ -164,6 +167,10 @@ pub enum StopReason {
     /// The server cannot be used as it is.
     #[error("{}", .0.join("; "))]
     Refused(Vec<String>),
+    /// The server does not do what it is asked to, for what it is now: it keeps us out, takes no writes, or is set up
+    /// so that it cannot be used. Nothing says that it is another server.
+    #[error("{}", .0.join("; "))]
+    Unwilling(Vec<String>),
     /// Another sidecar has taken over.
     #[error("another sidecar or proxy has taken over this server; stop one of the two")]
     Fenced,
@@ -189,6 +196,11 @@ impl StopReason {
     /// Whether starting again could help.
     pub fn is_passing(&self) -> bool {
         matches!(self, StopReason::Lost(_))
+    }
+
+    /// Whether it is the server's state, or how it is set up, that somebody can change while it is waited for.
+    pub fn is_unwilling(&self) -> bool {
+        matches!(self, StopReason::Unwilling(_))
     }
 }
 
@@ -569,6 +581,13 @@ impl Back {
             self.pass_by(events);
         }
         self.probe_if_due(now, events);
+    }
+
+    /// The password may be another since; lanes that are connected from now on give it.
+    pub fn set_password(&mut self, new: &str) {
+        if let Some((_, password)) = &mut self.config.credentials {
+            new.clone_into(password);
+        }
     }
 
     /// A lane that was wished for is connected.

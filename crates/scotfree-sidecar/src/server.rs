@@ -5,9 +5,11 @@
 
 mod connector;
 mod missing;
+mod password;
 mod run;
 mod syncer;
 
+pub use password::PasswordSource;
 pub use run::{run, ServerSidecarConfig, SidecarError};
 pub(crate) use run::{say_once, RETRY_INTERVAL};
 
@@ -18,7 +20,7 @@ use crate::redis::RedisServer;
 use crate::seldom::Seldom;
 use crate::stream::Stream;
 use crate::tls;
-use connector::Connector;
+use connector::{Connector, NewStream};
 use scotfree_core::{Epoch, Nanos, SessionId};
 use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
 use scotfree_resp::back::{
@@ -48,6 +50,9 @@ pub struct RedisServiceConfig {
     pub redis: RedisServer,
     /// The machine's settings.
     pub back: BackConfig,
+    /// Where the password is read again for each connection, since it may be another then; if given, the machine has
+    /// the user's name.
+    pub password: Option<PasswordSource>,
     /// Where letters go.
     pub dead_letters: PathBuf,
     /// How large that file may become.
@@ -69,6 +74,7 @@ impl RedisServiceConfig {
         RedisServiceConfig {
             redis: redis.into(),
             back: BackConfig::default(),
+            password: None,
             dead_letters,
             dead_letter_bytes_max: 64 << 20,
             synced_sizes: None,
@@ -132,10 +138,12 @@ impl RedisService {
         stop: &Stop,
     ) -> Result<Option<(RedisService, Recovered)>, SidecarError> {
         config.redis.look_up_again();
+        let (password, notices) = (config.password.clone(), config.notices.clone());
+        let read_password = move || password.as_ref()?.read(&notices);
         let mut service = RedisService {
             back: Back::new(config.back.clone()),
             redis: config.redis.clone(),
-            connector: Connector::start(config.redis.clone())?,
+            connector: Connector::start(config.redis.clone(), read_password)?,
             sockets: BTreeMap::new(),
             generation_next: 0,
             events: BackEvents::new(),
@@ -266,6 +274,17 @@ impl RedisService {
             "The server lets new connections be opened",
             u8::from(self.back.lanes_allowed()),
         );
+    }
+
+    /// Executes what may have been acknowledged before. A server that takes no writes at present does not answer it by
+    /// that: it counts as lost, and nothing behind it is executed.
+    pub fn replay(&mut self, request: &Execution<'_>) {
+        self.hand_over(request, true);
+    }
+
+    fn hand_over(&mut self, request: &Execution<'_>, is_replayed: bool) {
+        let Execution { ticket, session, seq, kind, payload } = *request;
+        self.back.execute(&Execute { ticket, session, seq, kind, payload, is_replayed });
     }
 
     fn wait_for_start(&mut self, time_max: Duration, stop: &Stop) -> Result<Option<Recovered>, SidecarError> {
@@ -515,7 +534,10 @@ impl RedisService {
                 continue;
             }
             match result {
-                Ok(stream) => {
+                Ok(NewStream { stream, password }) => {
+                    if let Some(password) = password {
+                        self.back.set_password(&password);
+                    }
                     let generation = self.generation_next;
                     self.generation_next += 1;
                     self.sockets.insert(lane, Socket { stream, generation });
@@ -539,8 +561,7 @@ impl RedisService {
 
 impl Handler for RedisService {
     fn execute(&mut self, request: &Execution<'_>, _replies: &mut Replies) {
-        let Execution { ticket, session, seq, kind, payload } = *request;
-        self.back.execute(&Execute { ticket, session, seq, kind, payload });
+        self.hand_over(request, false);
     }
 
     fn poll(&mut self, wants_stable: bool, replies: &mut Replies) {

@@ -2,10 +2,12 @@
 //!
 //! Invariant: what files say is taken over as a whole or not at all, and holds for connections made from then on.
 
+mod expiry;
 mod faults;
 mod files;
 mod stream;
 
+pub use expiry::Expiry;
 pub(crate) use faults::mend;
 pub use files::TlsError;
 pub use stream::TlsStream;
@@ -38,7 +40,8 @@ impl IdentityFiles {
     fn read(&self, seen: &mut Vec<CertificateDer<'static>>) -> Result<Identity, TlsError> {
         let chain = certificates(&self.certificates)?;
         seen.extend(chain.iter().cloned());
-        Ok((chain, private_key(&self.key)?))
+        let expiry = Expiry::of(&self.certificates, &chain);
+        Ok(Identity { chain, key: private_key(&self.key)?, expiry })
     }
 
     fn fault(&self, error: rustls::Error) -> TlsError {
@@ -46,7 +49,11 @@ impl IdentityFiles {
     }
 }
 
-type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    expiry: Option<Expiry>,
+}
 
 /// What clients are shown, and asked for.
 #[derive(Debug, Clone)]
@@ -76,11 +83,13 @@ struct Read<C> {
     config: Arc<C>,
     /// Their certificates.
     certificates: Vec<CertificateDer<'static>>,
+    /// Until when the one that the other side is shown is good.
+    expiry: Option<Expiry>,
 }
 
 impl<C> Shared<C> {
-    fn new(config: C, certificates: Vec<CertificateDer<'static>>) -> Shared<C> {
-        Shared(Arc::new(Mutex::new(Read { config: Arc::new(config), certificates })))
+    fn new(config: C, certificates: Vec<CertificateDer<'static>>, expiry: Option<Expiry>) -> Shared<C> {
+        Shared(Arc::new(Mutex::new(Read { config: Arc::new(config), certificates, expiry })))
     }
 
     fn lock(&self) -> MutexGuard<'_, Read<C>> {
@@ -94,10 +103,11 @@ impl<C> Shared<C> {
 
     /// Whether its certificates are others than before.
     fn take_over(&self, other: &Shared<C>) -> bool {
-        let Read { config, certificates } = &*other.lock();
+        let Read { config, certificates, expiry } = &*other.lock();
         let mut held = self.lock();
         let differs = held.certificates != *certificates;
-        *held = Read { config: Arc::clone(config), certificates: certificates.clone() };
+        let (config, certificates, expiry) = (Arc::clone(config), certificates.clone(), expiry.clone());
+        *held = Read { config, certificates, expiry };
         differs
     }
 }
@@ -129,7 +139,7 @@ impl TlsAcceptor {
                 builder.with_client_cert_verifier(verifier)
             }
         };
-        let (chain, key) = files.identity.read(&mut seen)?;
+        let Identity { chain, key, expiry } = files.identity.read(&mut seen)?;
         let config = builder.with_single_cert(chain, key);
         let mut config = config.map_err(|error| files.identity.fault(error))?;
         if files.client_authorities.is_some() {
@@ -137,7 +147,12 @@ impl TlsAcceptor {
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
         }
-        Ok(TlsAcceptor(Shared::new(config, seen)))
+        Ok(TlsAcceptor(Shared::new(config, seen, expiry)))
+    }
+
+    /// Until when the certificate that clients are shown is good.
+    pub fn expiry(&self) -> Option<Expiry> {
+        self.0.lock().expiry.clone()
     }
 
     /// Connections accepted from now on get what the other one has read; whether that are other certificates.
@@ -176,14 +191,20 @@ impl TlsConnector {
             Some(path) => roots(path, &mut seen)?,
             None => system_roots()?,
         });
-        let config = match &files.identity {
-            None => builder.with_no_client_auth(),
+        let (config, expiry) = match &files.identity {
+            None => (builder.with_no_client_auth(), None),
             Some(identity) => {
-                let (chain, key) = identity.read(&mut seen)?;
-                builder.with_client_auth_cert(chain, key).map_err(|error| identity.fault(error))?
+                let Identity { chain, key, expiry } = identity.read(&mut seen)?;
+                let config = builder.with_client_auth_cert(chain, key);
+                (config.map_err(|error| identity.fault(error))?, expiry)
             }
         };
-        Ok(TlsConnector { config: Shared::new(config, seen), name })
+        Ok(TlsConnector { config: Shared::new(config, seen, expiry), name })
+    }
+
+    /// Until when the certificate that the server is shown is good, if it is shown one.
+    pub fn expiry(&self) -> Option<Expiry> {
+        self.config.lock().expiry.clone()
     }
 
     /// Connections made from now on use what the other one has read, but its name; whether that are other

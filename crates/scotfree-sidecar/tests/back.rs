@@ -227,6 +227,32 @@ fn a_server_that_cannot_keep_the_promise_is_refused_with_the_mend() {
     }
 }
 
+/// What is executed anew may have been acknowledged: see rule 11 of docs/design/proxy.md.
+#[test]
+fn that_a_server_takes_no_writes_is_an_answer_and_none_to_what_is_executed_anew() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    for replays in [false, true] {
+        let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+        driver.replays = replays;
+        let session = driver.open(if replays { 2 } else { 1 });
+        assert_eq!(update(&mut driver, session, 1, "SET k v").reply(), b"+OK\r\n");
+        let refused = update(&mut driver, session, 2, "LPUSH k x");
+        assert!(refused.failed, "an error of the command is its answer");
+        redis.connect().line("CONFIG SET min-replicas-to-write 1");
+        let first = driver.execute(session, 3, RequestKind::Update, &one("INCR n"));
+        driver.execute(session, 4, RequestKind::Update, &one("INCR n"));
+        if replays {
+            driver.until("the end", |driver| driver.stopped.is_some());
+            assert!(driver.responses.is_empty(), "{:?}", driver.responses);
+            let Some(StopReason::Unwilling(reasons)) = driver.stopped.take() else { panic!("{driver:?}") };
+            assert!(reasons[0].contains("NOREPLICAS") && reasons[0].contains("min-replicas-to-write 0"));
+        } else {
+            assert!(driver.response(first).reply().starts_with(b"-NOREPLICAS"));
+        }
+        redis.connect().line("CONFIG SET min-replicas-to-write 0");
+    }
+}
+
 #[test]
 fn a_server_with_a_password_is_served_with_credentials() {
     let Some(redis) = RedisServer::start(&["--appendonly yes", "--requirepass secret"]) else { return };

@@ -141,7 +141,7 @@ fn a_server_that_cannot_rewrite_its_file_is_refused_with_the_mend() {
     std::fs::create_dir(&blocked).expect("it is ours");
     let mut driver = BackDriver::new(&redis.socket(), config);
     driver.until("the refusal", |driver| driver.stopped.is_some());
-    let Some(StopReason::Refused(reasons)) = driver.stopped.take() else { panic!("{driver:?}") };
+    let Some(StopReason::Unwilling(reasons)) = driver.stopped.take() else { panic!("{driver:?}") };
     let mend = format!("redis-check-aof --fix {}", file(&redis).display());
     assert!(reasons[0].contains(&mend), "{reasons:?}");
 }

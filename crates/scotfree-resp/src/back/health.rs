@@ -185,6 +185,45 @@ pub fn passing(reply: &[u8]) -> Option<&'static str> {
     }
 }
 
+/// Errors by which a server says how it is, or who may do what at present, and nothing of the command.
+const OF_STATE: [&str; 10] = [
+    "-READONLY ",
+    "-NOREPLICAS ",
+    "-MISCONF ",
+    "-NOPERM ",
+    "-NOAUTH ",
+    "-OOM ",
+    "-MASTERDOWN ",
+    "-BUSY ",
+    "-LOADING ",
+    // It became a replica within a transaction.
+    "-EXECABORT Transaction contains write commands but instance is now a read-only replica",
+];
+
+/// Whether an error is about what the server is now, so that the same command may be taken later.
+pub fn is_of_state(error: &[u8]) -> bool {
+    OF_STATE.iter().any(|code| error.starts_with(code.as_bytes()))
+}
+
+/// What to do about a server that answers a write with such an error.
+pub fn takes_writes_again(error: &[u8], user: &str) -> String {
+    let said = String::from_utf8_lossy(error);
+    let code = said.trim_start_matches('-').split(' ').next().unwrap_or_default();
+    let next = match code {
+        "READONLY" | "EXECABORT" => {
+            "it is a replica: point --redis at its master, or make it one: redis-cli REPLICAOF NO ONE"
+        }
+        "MASTERDOWN" => "it is a replica that has lost its master: redis-cli REPLICAOF NO ONE",
+        "NOREPLICAS" => {
+            "bring its replicas back, or ask for fewer: redis-cli CONFIG SET min-replicas-to-write 0"
+        }
+        "MISCONF" => "it cannot write its files: see its log, and whether its disk is full",
+        "OOM" => "free memory there, or raise maxmemory: redis-cli CONFIG SET maxmemory BYTES",
+        _ => return way_in(&said, user).unwrap_or_else(|| "see its log".to_owned()),
+    };
+    next.to_owned()
+}
+
 /// For the operator: that it is waited for.
 pub fn waiting(what: &str) -> String {
     let next =
@@ -379,6 +418,31 @@ mod tests {
         assert!(next("-NOPERM this user has no permissions").contains("ACL SETUSER ada '+@all'"));
         assert!(next("-DENIED Redis is running in protected mode").contains("unixsocket"));
         assert_eq!(way_in("-ERR max number of clients reached", "ada"), None);
+    }
+
+    #[test]
+    fn a_refusal_for_what_the_server_is_now_is_told_from_one_of_the_command() {
+        for (error, next) in [
+            ("-READONLY You can't write against a read only replica.", "REPLICAOF NO ONE"),
+            ("-NOREPLICAS Not enough good replicas to write.", "min-replicas-to-write"),
+            ("-MISCONF Errors writing to the AOF file: No space left on device", "disk"),
+            ("-NOPERM User ada has no permissions", "ACL SETUSER ada"),
+            ("-OOM command not allowed when used memory > 'maxmemory'.", "maxmemory"),
+            ("-MASTERDOWN Link with MASTER is down", "REPLICAOF NO ONE"),
+        ] {
+            assert!(is_of_state(error.as_bytes()), "{error}");
+            let said = takes_writes_again(error.as_bytes(), "ada");
+            assert!(said.contains(next), "{error}: {said}");
+        }
+        for error in [
+            "-WRONGTYPE Operation against a key holding the wrong kind of value",
+            "-ERR value is not an integer or out of range",
+            "-BUSYGROUP Consumer Group name already exists",
+            "-EXECABORT Transaction discarded because of previous errors.",
+            "+OK",
+        ] {
+            assert!(!is_of_state(error.as_bytes()), "{error}");
+        }
     }
 
     #[test]

@@ -90,6 +90,8 @@ pub(super) struct Item {
     pub answers: Vec<Option<Answer>>,
     /// How often it was on its way when a lane broke.
     pub tries: u8,
+    /// It may have been acknowledged before: see [`super::Execute::is_replayed`].
+    pub is_replayed: bool,
 }
 
 impl Item {
@@ -105,6 +107,7 @@ impl Item {
             request: RequestPayload::default(),
             answers: Vec::new(),
             tries: 0,
+            is_replayed: false,
         }
     }
 

@@ -30,7 +30,7 @@ impl Back {
         events: &mut BackEvents,
     ) -> Result<(), String> {
         if let Some(refusal) = self.refused_greeting(reply) {
-            self.stop(StopReason::Refused(vec![refusal]), events);
+            self.stop(StopReason::Unwilling(vec![refusal]), events);
             return Ok(());
         }
         let is_greeting = self.lanes.get(&id).is_some_and(|lane| lane.state == LaneState::Greeting);

@@ -50,6 +50,7 @@ impl Back {
             answers: answers_of(parsed.as_ref().ok()),
             request: parsed.unwrap_or_default(),
             tries: 0,
+            is_replayed: request.is_replayed,
         }
     }
 

@@ -4,7 +4,7 @@
 //! cannot be that command's breaks the lane.
 
 use super::batch::{BatchError, Done, Outcome};
-use super::health::{passing, waiting, way_in};
+use super::health::{is_of_state, passing, takes_writes_again, waiting, way_in};
 use super::item::{Answer, LaneCommand};
 use super::markers::{foreign_epoch, integer_reply};
 use super::start::BUSY_RETRY;
@@ -142,6 +142,7 @@ impl Back {
             Progress::Read(files) => events.push(BackEvent::ReadEnding(files)),
             Progress::Done => self.on_read(now, events),
             Progress::Refused(reasons) => self.stop(StopReason::Refused(reasons), events),
+            Progress::Unwilling(reasons) => self.stop(StopReason::Unwilling(reasons), events),
             Progress::Foreign(reason) => self.stop(reason, events),
         }
     }
@@ -197,8 +198,10 @@ impl Back {
                 return Err(error.to_string());
             }
         }
-        self.pump(now, events);
-        self.probe_if_due(now, events);
+        if !matches!(self.phase, Phase::Stopped) {
+            self.pump(now, events);
+            self.probe_if_due(now, events);
+        }
         Ok(())
     }
 
@@ -263,6 +266,11 @@ impl Back {
         let batch_refusal = batch.refusals.first().map(|(_, error)| error.clone());
         self.forget_watch(&batch);
         let Some(item) = batch.items.into_iter().next() else { return };
+        // The first of several refusals may be of a command that is refused whenever it is asked.
+        let said = batch.refusals.iter().map(|(_, error)| error.clone()).chain([because(reason)]);
+        if let Some(error) = said.into_iter().find(|error| is_no_answer(&item, error)) {
+            return self.stop(self.refuses_replay(&error), events);
+        }
         match item.nature {
             Nature::Flush => return self.give_up_markers(events),
             Nature::Record(_) | Nature::Delete => {
@@ -293,6 +301,18 @@ impl Back {
             let errors = vec![error.as_slice(); item.open_commands().count()];
             self.reply_to_all(&item, &errors, events);
         }
+    }
+
+    /// The server takes no writes although it was let begin: what only the log holds is executed when it does.
+    fn refuses_replay(&self, error: &[u8]) -> StopReason {
+        if let Some(what) = passing(error) {
+            return StopReason::Lost(format!("what the log holds is executed anew when it can be: {what}"));
+        }
+        let user = self.config.credentials.as_ref().map_or("default", |(user, _)| user);
+        let (said, next) = (line(error), takes_writes_again(error, user));
+        StopReason::Unwilling(vec![format!(
+            "it refuses what the log holds and has to be executed anew: {said}; nothing was given up; {next}"
+        )])
     }
 
     /// Nothing of a pack was executed, since the server refuses some of its parts: they have their answers, and the
@@ -367,6 +387,10 @@ impl Back {
             return Ok(());
         }
         let Some(item) = self.direct.pop_front() else { return Ok(()) };
+        if is_no_answer(&item, reply) {
+            self.stop(self.refuses_replay(reply), events);
+            return Ok(());
+        }
         match item.nature {
             Nature::OnLane(command) => self.on_lane_command(id, command, reply),
             Nature::Solo | Nature::Bare => {
@@ -584,6 +608,11 @@ impl Back {
 
 fn too_large(reply: &[u8], bytes_max: usize) -> String {
     format!("ERR scotfree: the reply has {} bytes, which is over parts_bytes_max = {bytes_max}", reply.len())
+}
+
+/// Whether an error says of a write that is executed anew only that the server takes none at present.
+fn is_no_answer(item: &Item, error: &[u8]) -> bool {
+    item.is_replayed && is_of_state(error)
 }
 
 /// What EXEC is answered whose transaction the server has refused to us: clients were told QUEUED, so the server's

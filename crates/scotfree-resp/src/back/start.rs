@@ -95,6 +95,8 @@ pub(super) enum Progress {
     Done,
     /// The server cannot be used; each reason says what to do.
     Refused(Vec<String>),
+    /// It cannot be used as it is now, and nothing says that it is another one; each reason says what to do.
+    Unwilling(Vec<String>),
     /// The stored epoch is not ours.
     Foreign(StopReason),
 }
@@ -212,7 +214,7 @@ impl Start {
             return Progress::Refused(vec![text]);
         }
         if let Some(error) = replies.iter().find(|reply| is_error(reply) && **reply != replies[3]) {
-            return Progress::Refused(vec![refused(
+            return Progress::Unwilling(vec![refused(
                 "what scot has to ask (INFO, CONFIG GET)",
                 error,
                 config,
@@ -229,7 +231,7 @@ impl Start {
         }
         found.extend(lesser_default(&replies[3], config));
         if !found.is_empty() {
-            return Progress::Refused(found);
+            return Progress::Unwilling(found);
         }
         self.told_at = now;
         self.description = Description {
@@ -285,7 +287,7 @@ impl Start {
     fn on_rewrite(&mut self, now: Nanos, replies: &[Vec<u8>]) -> Progress {
         let Some(rewriting) = &mut self.rewriting else { return Progress::Going };
         if let Err(refusal) = rewriting.on_replies(replies) {
-            return Progress::Refused(vec![refusal]);
+            return Progress::Unwilling(vec![refusal]);
         }
         self.step = Step::Rewriting { until: now.plus(BUSY_RETRY) };
         Progress::Going
@@ -303,7 +305,7 @@ impl Start {
                 self.rewriting = None;
                 return self.ask_epoch(lane, config);
             }
-            Err(refusal) => return Progress::Refused(vec![refusal]),
+            Err(refusal) => return Progress::Unwilling(vec![refusal]),
         }
         Progress::Going
     }
@@ -327,7 +329,7 @@ impl Start {
     /// Nothing was changed yet: who is not the owner leaves no trace.
     fn on_owner(&mut self, reply: &[u8], lane: &mut Lane, config: &BackConfig) -> Progress {
         if is_error(reply) {
-            return Progress::Refused(vec![self.no_epoch(reply, config)]);
+            return self.no_epoch(reply, config);
         }
         let Some(owner) = config.owner else { return Progress::Going };
         let fields: Vec<Option<&[u8]>> = elements(reply).map(text_of).collect();
@@ -356,7 +358,7 @@ impl Start {
 
     fn on_claim(&mut self, reply: &[u8], lane: &mut Lane, config: &BackConfig) -> Progress {
         if is_error(reply) {
-            return Progress::Refused(vec![self.no_epoch(reply, config)]);
+            return self.no_epoch(reply, config);
         }
         self.count_up(lane, config);
         Progress::Going
@@ -365,7 +367,7 @@ impl Start {
     fn on_epoch(&mut self, replies: &[Vec<u8>], lane: &mut Lane, config: &BackConfig) -> Progress {
         let epoch = integer_reply(&replies[0]).and_then(|epoch| u32::try_from(epoch).ok());
         let Some(epoch) = epoch else {
-            return Progress::Refused(vec![self.no_epoch(&replies[0], config)]);
+            return self.no_epoch(&replies[0], config);
         };
         let expected = self.claimed.or(config.last_epoch.map(|last| last + 1));
         if let Some(expected) = expected.filter(|expected| epoch != *expected) {
@@ -376,15 +378,15 @@ impl Start {
         Progress::Going
     }
 
-    fn no_epoch(&self, reply: &[u8], config: &BackConfig) -> String {
+    fn no_epoch(&self, reply: &[u8], config: &BackConfig) -> Progress {
         let (db, key) = (self.description.reserved_db, &config.marker_key);
         let what = format!("to count up the epoch in `{key}` of database {db}");
         // What is not a hash, or no number in it, was put there by somebody else.
         if !is_error(reply) || reply.starts_with(b"-WRONGTYPE") || reply.starts_with(b"-ERR hash value") {
             let look = format!("look at it with: redis-cli -n {db} HGETALL {key}");
-            return format!("{}; {look}", refused(&what, reply, config));
+            return Progress::Refused(vec![format!("{}; {look}", refused(&what, reply, config))]);
         }
-        refused(&what, reply, config)
+        Progress::Unwilling(vec![refused(&what, reply, config)])
     }
 
     fn ask_predecessors(&mut self, round: u32, lane: &mut Lane) {
@@ -399,7 +401,7 @@ impl Start {
         config: &BackConfig,
     ) -> Progress {
         if is_error(reply) {
-            return Progress::Refused(vec![refused(
+            return Progress::Unwilling(vec![refused(
                 "to name predecessors' connections (CLIENT LIST)",
                 reply,
                 config,

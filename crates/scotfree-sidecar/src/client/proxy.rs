@@ -2,6 +2,7 @@
 //!
 //! Invariant: nobody is served before everything that the log holds and the server does not is executed there.
 
+mod certificates;
 mod log;
 mod path;
 mod peers;
@@ -16,6 +17,7 @@ use super::learn::Told;
 use super::{listen, ClientSidecarConfig, EarlyRules, ListenerConfig, Pacing};
 use crate::notices::Notices;
 use crate::server::{say_once, Recovered, RedisService, RedisServiceConfig, SidecarError, RETRY_INTERVAL};
+use certificates::Certificates;
 pub use log::LogError;
 use log::{updates_of, LogName, PeerList, ProxyLog};
 use path::{ProxyPath, PROXY_MARK};
@@ -48,6 +50,8 @@ const REPLAY_SAID_AFTER: Nanos = Nanos::from_secs(2);
 /// With more requests under way, a loop that looks takes a processor that the Redis or who writes the log could use. With
 /// no more, those who read beside a few writers are answered in half the time.
 const FEW: u64 = 8;
+/// Why a server that is there is not used.
+const REFUSED: &str = "the Redis server keeps the proxy out, or takes no writes; see the alarm";
 /// Nobody's session.
 const NO_SESSION: SessionHandle = SessionHandle::numbered(0);
 
@@ -168,6 +172,9 @@ pub struct Proxy {
     notices: Notices,
     describe_at: Nanos,
     log_trouble_said: bool,
+    certificates: Certificates,
+    /// What the operator was told last of a server that refuses to execute anew what the log holds; empty since it has.
+    refusal_said: String,
     drain_ns_max: Nanos,
     drain_until: Option<Nanos>,
     log_processor: Option<usize>,
@@ -179,8 +186,11 @@ impl Proxy {
     pub fn start(config: &ProxyConfig, stop: &Stop) -> Result<Option<Proxy>, ProxyError> {
         let mut listeners = config.listeners.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
         let mut said = String::new();
+        // The start may take long.
+        let mut certificates = Certificates::of(config);
+        certificates.look(unix_s(), &config.notices);
         loop {
-            let started = Proxy::start_behind(&mut listeners, config, stop);
+            let started = Proxy::start_behind(&mut listeners, config, &certificates, stop);
             match (started, &config.waits_for_server) {
                 // It was lost while the log was replayed.
                 (Err(error), Some(_)) if error.is_passing() && stop.is_stopped() => return Ok(None),
@@ -197,6 +207,7 @@ impl Proxy {
     fn start_behind(
         listeners: &mut Vec<TcpListener>,
         config: &ProxyConfig,
+        certificates: &Certificates,
         stop: &Stop,
     ) -> Result<Option<Proxy>, ProxyError> {
         let mut log = ProxyLog::open(&config.log, config.log_bytes, config.log_processor)?;
@@ -252,6 +263,8 @@ impl Proxy {
             notices: config.notices.clone(),
             describe_at: Nanos(0),
             log_trouble_said: false,
+            certificates: certificates.clone(),
+            refusal_said: String::new(),
             drain_ns_max: config.drain_ns_max,
             drain_until: None,
             log_processor: config.log_processor,
@@ -319,11 +332,10 @@ impl Proxy {
     fn keep_server(&mut self) -> Result<(), ProxyError> {
         if let Some(reason) = self.path.broken() {
             let stopped = self.path.service().and_then(|service| service.stopped().cloned());
-            if let Some(reason) = stopped.filter(|reason| !reason.is_passing()) {
-                return Err(of_server(SidecarError::of_start(&self.service.redis, reason)));
+            if let Some(reason) = stopped.as_ref().filter(|reason| !may_be_waited_for(reason)) {
+                return Err(of_server(SidecarError::of_start(&self.service.redis, reason.clone())));
             }
-            self.notices.alarm(&format!("{reason}; the log goes on, and the server is waited for"));
-            self.path.lose_server(Starting::begin(self.service.clone(), self.notices.clone())?);
+            self.lose_server(reason, stopped.is_some_and(|reason| reason.is_unwilling()))?;
         }
         let Some(started) = self.path.starting().and_then(Starting::result) else { return Ok(()) };
         if let Some((service, recovered)) = started.map_err(of_server)? {
@@ -335,11 +347,35 @@ impl Proxy {
             self.connections.forget_ready_tunnels();
             let again = self.path.queue.counters().replayed - before;
             let epoch = recovered.epoch;
-            self.notices.alarm(&format!(
-                "the server is there again, epoch {epoch}; {again} writes are executed anew"
-            ));
+            if self.refusal_said.is_empty() {
+                self.notices.alarm(&format!(
+                    "the server is there again, epoch {epoch}; {again} writes are executed anew"
+                ));
+            }
         }
         Ok(())
+    }
+
+    /// Gives the server up, and says so: of one that refuses what is executed anew once, however often it is tried.
+    fn lose_server(&mut self, reason: String, is_refusal: bool) -> Result<(), ProxyError> {
+        let is_said = is_refusal && reason == self.refusal_said;
+        if !is_said {
+            self.notices.alarm(&format!("{reason}; the log goes on, and the server is waited for"));
+        }
+        let is_last = if is_refusal { reason } else { String::new() };
+        self.refusal_said.clone_from(&is_last);
+        let starting = Starting::begin(self.service.clone(), self.notices.clone(), is_last)?;
+        self.path.lose_server(starting);
+        Ok(())
+    }
+
+    /// Says that a server which has refused to do so has executed what the log holds.
+    fn say_replayed(&mut self) {
+        if self.refusal_said.is_empty() || self.path.service().is_none() || !self.path.queue.is_replayed() {
+            return;
+        }
+        self.refusal_said.clear();
+        self.notices.alarm("the server is there again, and has executed anew what it had refused");
     }
 
     /// Says what an operator should know, and tells the fronts what the server is.
@@ -351,6 +387,8 @@ impl Proxy {
         if let Some(told) = told(&self.path) {
             self.connections.fronts.learn(told);
         }
+        self.say_replayed();
+        self.certificates.look(unix_s(), &self.notices);
         self.path.log.look();
         self.connections.end_slow_handshakes(now);
         if let Some(reason) = self.path.log.failure().filter(|_| !self.log_trouble_said) {
@@ -442,6 +480,7 @@ impl Proxy {
         text.clear();
         self.connections.write_metrics(text);
         write_metrics(&self.path, text);
+        self.certificates.write_metrics(unix_s(), text);
         if let Some(service) = self.path.service() {
             service.write_metrics(text);
         }
@@ -455,6 +494,8 @@ impl Proxy {
     fn health(&self) -> Health {
         match self.path.service() {
             _ if self.drain_until.is_some() => Health::NotServing("draining"),
+            _ if !self.refusal_said.is_empty() => Health::NotServing(REFUSED),
+            None if self.path.starting().is_some_and(Starting::is_refused) => Health::NotServing(REFUSED),
             None => Health::NotServing("the Redis server is not there"),
             Some(_) if self.path.log.failure().is_some() => {
                 Health::NotServing("the log takes nothing more; writes wait for the server's storage")
@@ -509,6 +550,11 @@ fn write_metrics(path: &ProxyPath, text: &mut MetricsText) {
     ] {
         text.counter(&format!("scotfree_proxy_{name}"), help, value);
     }
+}
+
+/// Whether a server that was served is waited for: it is away, or somebody can have it serve again.
+fn may_be_waited_for(reason: &StopReason) -> bool {
+    reason.is_passing() || reason.is_unwilling()
 }
 
 /// A server that is not what this log has stood before has words of its own: there is another way out.
@@ -632,10 +678,10 @@ fn replay(
     let mut say_at = now_monotonic().plus(REPLAY_SAID_AFTER);
     loop {
         path.turn();
-        if let Some(reason) = path.broken() {
-            return Err(
-                SidecarError::Server { redis: redis.to_string(), reason: StopReason::Lost(reason) }.into()
-            );
+        if let Some(lost) = path.broken() {
+            let stopped = path.service().and_then(|service| service.stopped().cloned());
+            let reason = stopped.filter(StopReason::is_unwilling).unwrap_or(StopReason::Lost(lost));
+            return Err(SidecarError::of_start(redis, reason).into());
         }
         if path.queue.is_executed() && (!path.settles || path.queue.is_settled()) {
             return Ok(true);
@@ -667,6 +713,11 @@ fn fronts_config(config: &ProxyConfig, key: SharedKey) -> ClientSidecarConfig {
     common.notices = config.notices.clone();
     common.pacing = Pacing { packs: false, departures_max: usize::MAX, reads_max: usize::MAX };
     common
+}
+
+/// Seconds since 1970.
+fn unix_s() -> i64 {
+    (now_realtime().0 / 1_000_000_000) as i64
 }
 
 fn random_key() -> Result<ClusterKey, ProxyError> {

@@ -1,4 +1,5 @@
-//! The thread that connects to the server, since looking a name up, and a host that does not answer, take time.
+//! The thread that connects to the server, since looking a name up, a host that does not answer, and reading the
+//! password again take time.
 //!
 //! Invariant: each wish is answered once, in their order. Nobody waits for the thread: it ends by itself when what it
 //! is at is over.
@@ -13,7 +14,13 @@ use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Arc;
 
 /// A lane, and what came of connecting it.
-pub(super) type Connected = (LaneId, io::Result<Stream>);
+pub(super) type Connected = (LaneId, io::Result<NewStream>);
+
+/// A connection, and the password that it has to give if that was read again.
+pub(super) struct NewStream {
+    pub stream: Stream,
+    pub password: Option<String>,
+}
 
 /// A thread that connects on demand.
 pub(super) struct Connector {
@@ -25,15 +32,20 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    /// Starts the thread.
-    pub fn start(server: RedisServer) -> io::Result<Connector> {
+    /// Starts the thread, which reads the password by `read_password`.
+    pub fn start(
+        server: RedisServer,
+        read_password: impl Fn() -> Option<String> + Send + 'static,
+    ) -> io::Result<Connector> {
         let (wishes, wished) = channel();
         let (answers, results) = channel();
         let waker = Arc::new(Waker::new()?);
         let wakes = Arc::clone(&waker);
         let work = move || {
             while let Ok(lane) = wished.recv() {
-                if answers.send((lane, server.connect())).is_err() {
+                let stream = server.connect();
+                let connected = stream.map(|stream| NewStream { stream, password: read_password() });
+                if answers.send((lane, connected)).is_err() {
                     break;
                 }
                 wakes.wake();

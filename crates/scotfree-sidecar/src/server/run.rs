@@ -153,6 +153,11 @@ impl SidecarError {
             _ => false,
         }
     }
+
+    /// Whether the server may be used when somebody has changed its state, or how it is set up.
+    pub(crate) fn is_unwilling(&self) -> bool {
+        matches!(self, SidecarError::Server { reason, .. } if reason.is_unwilling())
+    }
 }
 
 /// Serves until somebody asks to stop. A server that is lost is waited for; one that cannot be used at the

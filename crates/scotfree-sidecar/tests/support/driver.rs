@@ -39,6 +39,7 @@ impl Response {
 }
 
 /// Drives one back against one server.
+#[allow(clippy::struct_excessive_bools)] // Each is set by a test for itself.
 pub struct BackDriver {
     pub back: Back,
     events: BackEvents,
@@ -71,6 +72,8 @@ pub struct BackDriver {
     pub assumed_ending: Option<Ending>,
     /// Whether somebody waits for stability.
     pub wants_stable: bool,
+    /// What is given while this is set is executed anew, and may have been acknowledged before.
+    pub replays: bool,
     /// Syncs are left undone while this is set.
     pub sync_fails: bool,
     /// Syncs are said to be done while this is set, and are not.
@@ -104,6 +107,7 @@ impl BackDriver {
             waits: Vec::new(),
             assumed_ending: None,
             wants_stable: false,
+            replays: false,
             sync_fails: false,
             sync_lies: false,
         };
@@ -131,7 +135,8 @@ impl BackDriver {
     pub fn execute(&mut self, session: SessionId, seq: u64, kind: RequestKind, payload: &[u8]) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.back.execute(&Execute { ticket, session, seq: SeqNum(seq), kind, payload });
+        let (seq, is_replayed) = (SeqNum(seq), self.replays);
+        self.back.execute(&Execute { ticket, session, seq, kind, payload, is_replayed });
         ticket
     }
 

@@ -8,7 +8,7 @@ mod sections;
 mod several;
 
 use super::client::{early_rule_of, limit_by_files};
-use super::server::credentials_of;
+use super::server::{credentials_of, password_of};
 use super::{cluster_key, dead_letters_of, notices, spin_of};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
@@ -24,7 +24,7 @@ use scotfree_rpc::SharedKey;
 use scotfree_sidecar::client::proxy::{PeersConfig, Proxy, ProxyConfig, PEERS_MAX};
 use scotfree_sidecar::client::ListenerConfig;
 use scotfree_sidecar::redis::{RedisAddress, RedisServer};
-use scotfree_sidecar::server::RedisServiceConfig;
+use scotfree_sidecar::server::{PasswordSource, RedisServiceConfig};
 use scotfree_sidecar::tls::{AcceptFiles, ConnectFiles, IdentityFiles, TlsAcceptor, TlsConnector};
 use sections::sections;
 use std::net::SocketAddr;
@@ -161,6 +161,10 @@ fn config(settings: &Settings) -> Result<ProxyConfig, Failure> {
     service.back.reserved_db = settings.marker_db;
     service.back.credentials =
         credentials_of("proxy", settings.redis_user.clone(), settings.redis_password_file.as_deref())?;
+    service.password = settings
+        .redis_password_file
+        .clone()
+        .map(|file| PasswordSource::new(move || password_of(&file).map_err(|failure| failure.to_string())));
     let lanes_max = &mut service.back.private_lanes_max;
     *lanes_max = settings.private_lanes_max.unwrap_or(*lanes_max);
     service.synced_sizes.clone_from(&settings.synced_sizes);

@@ -123,8 +123,13 @@ pub(super) fn credentials_of(
             Some(_) => required(None, section, "redis_password_file"),
         };
     };
+    Ok(Some((user.unwrap_or_else(|| "default".into()), password_of(file)?)))
+}
+
+/// The password that a file holds now.
+pub(super) fn password_of(file: &Path) -> Result<String, Failure> {
     let password = read_secret(file, "install -m 600 /dev/stdin")?;
-    Ok(Some((user.unwrap_or_else(|| "default".into()), password.trim_end_matches('\n').to_owned())))
+    Ok(password.trim_end_matches('\n').to_owned())
 }
 
 #[cfg(test)]

@@ -194,16 +194,18 @@ impl ProxyPath {
     fn execute(&mut self) {
         let Server::There(service) = &mut self.server else { return };
         while let Some(run) = self.queue.next_run() {
-            service.execute(
-                &Execution {
-                    ticket: run.seq.0,
-                    session: run.session,
-                    seq: run.seq,
-                    kind: run.kind,
-                    payload: run.payload,
-                },
-                &mut self.replies,
-            );
+            let execution = Execution {
+                ticket: run.seq.0,
+                session: run.session,
+                seq: run.seq,
+                kind: run.kind,
+                payload: run.payload,
+            };
+            if run.is_replayed {
+                service.replay(&execution);
+            } else {
+                service.execute(&execution, &mut self.replies);
+            }
         }
         self.poll();
     }

@@ -8,6 +8,7 @@ use scotfree_io::Waker;
 use scotfree_rpc::{Stop, Watch};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Receiver};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -20,23 +21,32 @@ pub(super) struct Starting {
     waker: Arc<Waker>,
     result: Receiver<Started>,
     stop: Stop,
+    is_refused: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Starting {
-    /// Tries until the server can be used, or never will be.
-    pub fn begin(config: RedisServiceConfig, notices: Notices) -> io::Result<Starting> {
+    /// Tries until the server can be used, or is another one. `said` is what the operator was told of it last: if it
+    /// was something, it is not tried again at once.
+    pub fn begin(config: RedisServiceConfig, notices: Notices, said: String) -> io::Result<Starting> {
         let (sender, result) = channel();
         let waker = Arc::new(Waker::new()?);
         let stop = Stop::new()?;
         let (wakes, ends) = (Arc::clone(&waker), stop.clone());
+        let is_refused = Arc::new(AtomicBool::new(!said.is_empty()));
+        let refuses = Arc::clone(&is_refused);
         let work = move || {
             // Nobody may be left who wants it.
-            let _ = sender.send(start(&config, &notices, &ends));
+            let _ = sender.send(start_again(&config, &notices, &ends, said, &refuses));
             wakes.wake();
         };
         let thread = std::thread::Builder::new().name("scotfree-start".to_owned()).spawn(work)?;
-        Ok(Starting { waker, result, stop, thread: Some(thread) })
+        Ok(Starting { waker, result, stop, is_refused, thread: Some(thread) })
+    }
+
+    /// Whether the server is there, and refuses what it is asked.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
     }
 
     /// What came of it, if it is over.
@@ -57,6 +67,32 @@ impl Drop for Starting {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// Tries until a server that was served can be used again, or is another one. One that refuses what it is asked is
+/// waited for as one that is away: its password was changed, it is a replica now, or has no room.
+fn start_again(
+    config: &RedisServiceConfig,
+    notices: &Notices,
+    stop: &Stop,
+    mut said: String,
+    is_refused: &AtomicBool,
+) -> Started {
+    if !said.is_empty() {
+        std::thread::sleep(RETRY_INTERVAL);
+    }
+    loop {
+        let error = match RedisService::start(config, stop) {
+            Err(error) if error.is_passing() || error.is_unwilling() => error,
+            other => return other,
+        };
+        if stop.is_stopped() {
+            return Ok(None);
+        }
+        is_refused.store(error.is_unwilling(), Ordering::Relaxed);
+        say_once(notices, &mut said, error.to_string());
+        std::thread::sleep(RETRY_INTERVAL);
     }
 }
 
