@@ -13,6 +13,7 @@ use super::coverage::Coverage;
 use super::drain::given_up;
 use super::fronts::Fronts;
 use super::learn::Told;
+use super::silence::{Silence, Whose};
 use super::{listen, ClientSidecarConfig, EarlyRules, ListenerConfig, Pacing};
 use crate::notices::Notices;
 use crate::server::{say_once, Recovered, RedisService, RedisServiceConfig, SidecarError, RETRY_INTERVAL};
@@ -169,6 +170,7 @@ pub struct Proxy {
     notices: Notices,
     describe_at: Nanos,
     log_trouble_said: bool,
+    silence: Silence,
     drain_ns_max: Nanos,
     drain_until: Option<Nanos>,
     log_processor: Option<usize>,
@@ -253,6 +255,7 @@ impl Proxy {
             notices: config.notices.clone(),
             describe_at: Nanos(0),
             log_trouble_said: false,
+            silence: Silence::of(Whose::Redis),
             drain_ns_max: config.drain_ns_max,
             drain_until: None,
             log_processor: config.log_processor,
@@ -306,6 +309,10 @@ impl Proxy {
         loop {
             self.path.turn();
             self.connections.fronts.hear(now_realtime(), NO_SESSION, &mut self.path);
+            if let Some(service) = self.path.service() {
+                // Who is only answered early hears nothing of the server's.
+                self.connections.fronts.spread_early(service.early_allowed());
+            }
             let has_room = self.connections.send(self.watching.poller());
             // What was answered, and what was sent, may have made room for what waits: nothing else wakes it.
             self.connections.fronts.submit(now_realtime(), &mut self.path);
@@ -352,6 +359,7 @@ impl Proxy {
         if let Some(told) = told(&self.path) {
             self.connections.fronts.learn(told);
         }
+        self.listen_to_server(now);
         self.path.log.look();
         self.connections.end_slow_handshakes(now);
         if let Some(reason) = self.path.log.failure().filter(|_| !self.log_trouble_said) {
@@ -363,6 +371,18 @@ impl Proxy {
         }
         if let Some(text) = self.connections.say_refusals(now) {
             self.notices.say(&text);
+        }
+    }
+
+    /// Says that the server answers nothing, or again. One that is lost is another matter.
+    fn listen_to_server(&mut self, now: Nanos) {
+        match self.path.service() {
+            None => self.silence = Silence::of(Whose::Redis),
+            Some(service) => {
+                if let Some(text) = self.silence.look(now, service.hearing()) {
+                    self.notices.alarm(&text);
+                }
+            }
         }
     }
 
@@ -457,6 +477,7 @@ impl Proxy {
         match self.path.service() {
             _ if self.drain_until.is_some() => Health::NotServing("draining"),
             None => Health::NotServing("the Redis server is not there"),
+            Some(_) if self.silence.lasts() => Health::NotServing("the Redis server does not answer"),
             Some(_) if self.path.log.failure().is_some() => {
                 Health::NotServing("the log takes nothing more; writes wait for the server's storage")
             }
@@ -466,7 +487,10 @@ impl Proxy {
             Some(service) if !service.writes_allowed() => {
                 Health::NotServing("writes are refused; see the alarm")
             }
-            Some(_) => Health::Serving,
+            Some(service) => match service.refusing() {
+                Some(cause) => Health::NotServing(cause.text()),
+                None => Health::Serving,
+            },
         }
     }
 }
