@@ -14,6 +14,7 @@ mod opening;
 mod order;
 mod parts;
 mod recover;
+mod refusals;
 mod replies;
 mod rewrite;
 mod stability;
@@ -24,6 +25,7 @@ pub use ending::Ending;
 pub use lane::{LaneId, Purpose};
 pub use markers::Marker;
 pub use opening::OPENINGS_MAX;
+pub use refusals::{Refused, Refusing};
 pub use stability::{AofFiles, Method};
 pub use start::LANE_NAME_PREFIX;
 
@@ -38,6 +40,7 @@ use lane::{Expected, Lane, LaneState};
 use markers::Markers;
 use parts::Parts;
 use recover::Recovery;
+use refusals::Refusals;
 use scotfree_core::{Nanos, SeqNum, SessionId};
 use stability::Stability;
 use start::{Progress, Start};
@@ -263,6 +266,11 @@ pub enum BackEvent {
         /// Why not.
         refused: Option<String>,
     },
+    /// The server refuses every write for a state of its own, and why; or takes writes again.
+    Refuses {
+        /// Why.
+        refused: Option<Refused>,
+    },
     /// Early answers are allowed, or no longer, and why not.
     Early {
         /// Whether they are.
@@ -478,6 +486,10 @@ struct Health {
     batches: u64,
     /// Why early answers are not allowed; empty if they are.
     obstacle: String,
+    /// What was learnt from refused writes.
+    refusals: Refusals,
+    /// Why the server refuses every write, as it was said last.
+    refused: Option<Refused>,
 }
 
 impl Health {
@@ -741,6 +753,16 @@ impl Back {
     /// Whether early answers are allowed at present.
     pub fn early_allowed(&self) -> bool {
         matches!(self.phase, Phase::Running) && self.health.is_well()
+    }
+
+    /// Why the server refuses every write for a state of its own, if it does.
+    pub fn refused(&self) -> Option<&Refused> {
+        self.health.refused.as_ref()
+    }
+
+    /// Whether the server owes an answer on any lane.
+    pub fn expects_any(&self) -> bool {
+        self.lanes.values().any(|lane| lane.state != LaneState::Connecting && !lane.expected.is_empty())
     }
 
     /// How many requests wait or are on their way.

@@ -16,7 +16,7 @@ mod learn;
 mod mask;
 pub mod proxy;
 mod sessions;
-mod silence;
+pub(crate) mod silence;
 mod tunnels;
 
 use crate::notices::Notices;
@@ -39,7 +39,7 @@ use scotfree_rpc::{
 use scotfree_session::{Mode, Request, RequestKind};
 use scotfree_trace::CallRecord;
 use scotfree_wire::REQUEST_BYTES_MAX;
-use silence::Silence;
+use silence::{Hearing, Silence, Whose};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -214,7 +214,7 @@ impl ClientSidecar {
             control,
             runtime_writes: false,
             notices: config.notices.clone(),
-            silence: Silence::default(),
+            silence: Silence::of(Whose::Sidecar),
             look_at: Nanos(0),
             drain_ns_max: config.drain_ns_max,
             drain: None,
@@ -277,9 +277,9 @@ impl ClientSidecar {
             return;
         }
         self.look_at = now.plus(LOOK_INTERVAL);
-        let received = self.runtime.counters().received;
         let waiting = self.waiting();
-        let silence = self.silence.look(now, received, waiting);
+        let received = self.runtime.counters().received;
+        let silence = self.silence.look(now, Hearing { received, is_expected: waiting > 0, waiting });
         let coverage = self.connections.fronts.coverage.look(now, self.runtime.totals());
         if let Some(text) = silence {
             self.notices.alarm(&text);

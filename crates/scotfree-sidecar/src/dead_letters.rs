@@ -3,7 +3,8 @@
 //! One JSON object a line: `time_ns`, session, seq, reason, error, commands. Arguments that are no UTF-8
 //! stand as {"hex": "…"}.
 //!
-//! Invariant: a letter is durable when [`DeadLetters::write`] returns, and never overwrites another.
+//! Invariant: a letter is durable when [`DeadLetters::write`] returns, or the [`DeadLetters::sync`] behind its
+//! [`DeadLetters::add`], and never overwrites another.
 
 use scotfree_core::{Nanos, SeqNum, SessionId};
 use scotfree_resp::payload::RequestPayload;
@@ -36,6 +37,9 @@ pub struct DeadLetters {
     path: PathBuf,
     bytes_max: u64,
     count: u64,
+    syncs: u64,
+    /// Those that were added since the last sync, each a line.
+    added: Vec<String>,
 }
 
 impl DeadLetters {
@@ -44,7 +48,7 @@ impl DeadLetters {
     /// found that nobody can be told.
     pub fn open(path: &Path, bytes_max: u64) -> io::Result<DeadLetters> {
         open(path)?;
-        Ok(DeadLetters { path: path.to_owned(), bytes_max, count: 0 })
+        Ok(DeadLetters { path: path.to_owned(), bytes_max, count: 0, syncs: 0, added: Vec::new() })
     }
 
     /// Where they are.
@@ -57,27 +61,60 @@ impl DeadLetters {
         self.count
     }
 
+    /// How often the file was synced for them.
+    pub fn syncs(&self) -> u64 {
+        self.syncs
+    }
+
     /// Writes a letter.
     pub fn write(&mut self, letter: &Letter<'_>) -> io::Result<()> {
-        let mut line = line(letter);
+        self.add(letter);
+        self.sync()
+    }
+
+    /// Adds a letter to those that the next [`DeadLetters::sync`] writes.
+    pub fn add(&mut self, letter: &Letter<'_>) {
+        self.added.push(line(letter));
+    }
+
+    /// Writes the letters that were added, in order and with one sync. Of too many, those are written that there is
+    /// room for.
+    pub fn sync(&mut self) -> io::Result<()> {
+        if self.added.is_empty() {
+            return Ok(());
+        }
+        let added = std::mem::take(&mut self.added);
         let path = self.path.display();
         let doing = |error: io::Error| {
             io::Error::new(error.kind(), format!("writing a dead letter to {path} failed: {error}"))
         };
         // Letters are rare: the file is not kept open, so it can be moved away at any time.
         let mut file = open(&self.path).map_err(doing)?;
+        let mut room = self.bytes_max.saturating_sub(file.metadata().map_err(doing)?.len());
+        let mut text = String::new();
         if ends_within_a_line(&file).map_err(doing)? {
-            line.insert(0, '\n');
+            text.push('\n');
+            room = room.saturating_sub(1);
         }
-        if file.metadata().map_err(doing)?.len() + line.len() as u64 > self.bytes_max {
+        let mut fitting = 0;
+        for line in &added {
+            let Some(left) = room.checked_sub(line.len() as u64) else { break };
+            room = left;
+            fitting += 1;
+            text.push_str(line);
+        }
+        if fitting > 0 {
+            file.write_all(text.as_bytes()).and_then(|()| file.sync_data()).map_err(doing)?;
+            self.count += fitting;
+            self.syncs += 1;
+        }
+        if fitting < added.len() as u64 {
             let text = format!(
                 "{path} would grow beyond {} bytes; look at its letters, move it away and start again",
                 self.bytes_max
             );
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
         }
-        file.write_all(line.as_bytes()).and_then(|()| file.sync_data()).map_err(doing)?;
-        self.count += 1;
         Ok(())
     }
 }
@@ -199,6 +236,24 @@ mod tests {
             (letters.count(), std::fs::read_to_string(&path).expect("a file").lines().count()),
             (2, 2)
         );
+        std::fs::remove_file(&path).expect("it is ours");
+    }
+
+    #[test]
+    fn letters_that_come_together_are_synced_once_and_as_many_as_fit() {
+        let path = std::env::temp_dir().join(format!("scot-letters-together-{}", std::process::id()));
+        let size = line(&letter(&[])).len() as u64;
+        let mut letters = DeadLetters::open(&path, 4 * size).expect("it can be made");
+        let written = || std::fs::read_to_string(&path).expect("a file").lines().count();
+        letters.sync().expect("there is nothing to do");
+        (0..3).for_each(|_| letters.add(&letter(&[])));
+        assert_eq!((letters.syncs(), letters.count(), written()), (0, 0, 0));
+        letters.sync().expect("there is room");
+        assert_eq!((letters.syncs(), letters.count(), written()), (1, 3, 3));
+        (0..2).for_each(|_| letters.add(&letter(&[])));
+        let error = letters.sync().expect_err("there is room for one");
+        assert!(error.to_string().contains("move it away"), "{error}");
+        assert_eq!((letters.syncs(), letters.count(), written()), (2, 4, 4));
         std::fs::remove_file(&path).expect("it is ours");
     }
 

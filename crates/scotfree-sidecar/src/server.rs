@@ -14,6 +14,7 @@ pub use run::{run, ServerSidecarConfig, SidecarError};
 pub(crate) use run::{say_once, RETRY_INTERVAL};
 
 use crate::aof;
+use crate::client::silence::Hearing;
 use crate::dead_letters::{commands_of, DeadLetters, Letter};
 use crate::notices::Notices;
 use crate::redis::RedisServer;
@@ -24,7 +25,8 @@ use connector::{Connector, NewStream};
 use scotfree_core::{Epoch, Nanos, SessionId};
 use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
 use scotfree_resp::back::{
-    Back, BackConfig, BackCounters, BackEvent, BackEvents, Execute, LaneId, Marker, Method, StopReason,
+    Back, BackConfig, BackCounters, BackEvent, BackEvents, Execute, LaneId, Marker, Method, Refusing,
+    StopReason,
 };
 use scotfree_resp::description::Description;
 use scotfree_rpc::metrics::MetricsText;
@@ -120,6 +122,8 @@ pub struct RedisService {
     started: Option<Recovered>,
     stopped: Option<StopReason>,
     broken: Option<String>,
+    /// How often something came from the server.
+    heard: u64,
     failed_sessions: u64,
     /// Sessions that were never stored, so there is nothing to delete, which the server would refuse too.
     refused: BTreeSet<SessionId>,
@@ -157,6 +161,7 @@ impl RedisService {
             started: None,
             stopped: None,
             broken: None,
+            heard: 0,
             failed_sessions: 0,
             refused: BTreeSet::new(),
             strangers: Seldom::default(),
@@ -201,6 +206,25 @@ impl RedisService {
     /// Whether writes are taken, as far as the server's state goes.
     pub fn writes_allowed(&self) -> bool {
         self.back.description().writes_refused.is_none()
+    }
+
+    /// For what state of its own the server refuses every write, if it does.
+    pub fn refusing(&self) -> Option<Refusing> {
+        self.back.refused().map(|refused| refused.cause)
+    }
+
+    /// Whether early answers are allowed at present.
+    pub fn early_allowed(&self) -> bool {
+        self.back.early_allowed()
+    }
+
+    /// What is to be known of the server's answers.
+    pub(crate) fn hearing(&self) -> Hearing {
+        Hearing {
+            received: self.heard,
+            is_expected: self.back.expects_any(),
+            waiting: self.back.backlog() as u64,
+        }
     }
 
     /// What an operator should know of updates whose sessions the server does not have, if it is time.
@@ -346,6 +370,7 @@ impl RedisService {
             match socket.stream.read(&mut self.buffer) {
                 Ok(0) => return self.lose(lane, now, "the server closed it"),
                 Ok(count) => {
+                    self.heard += 1;
                     let may_have_more = count == self.buffer.len() || socket.stream.is_tls();
                     self.back.on_bytes(lane, now, &self.buffer[..count], &mut self.events);
                     if !may_have_more {
@@ -482,7 +507,7 @@ impl RedisService {
             BackEvent::LateError(error) => {
                 let (session, seq) = (error.session, error.seq);
                 let (time, reason) = (now_realtime(), "late_error");
-                self.write_letter(&Letter {
+                self.dead_letters.add(&Letter {
                     time,
                     session,
                     seq,
@@ -495,6 +520,11 @@ impl RedisService {
                 self.notices.alarm(&format!("clients' writes are refused until this has passed: {reason}"));
             }
             BackEvent::Writes { refused: None } => self.notices.alarm("clients' writes are taken again"),
+            BackEvent::Refuses { refused: Some(refused) } => self.notices.alarm(&format!(
+                "the Redis server refuses every write by itself: {}; clients get its errors, and reads go on",
+                refused.text
+            )),
+            BackEvent::Refuses { refused: None } => self.notices.alarm("the Redis server takes writes again"),
             BackEvent::Early { allowed: true, .. } => {}
             BackEvent::Early { allowed: false, reason } => {
                 self.notices.say(&format!("early answers stop: {reason}"));
@@ -551,8 +581,26 @@ impl RedisService {
         }
     }
 
-    fn write_letter(&mut self, letter: &Letter<'_>) {
-        if let Err(error) = self.dead_letters.write(letter) {
+    /// Keeps updates that are never executed where an operator finds them.
+    pub(crate) fn bury<'a>(&mut self, letters: impl Iterator<Item = DeadLetter<'a>>) {
+        for letter in letters {
+            let reason = match letter.reason {
+                DeadLetterReason::UnknownSession => {
+                    self.strangers.happened(1);
+                    "unknown_session"
+                }
+                DeadLetterReason::BehindGap => "behind_gap",
+            };
+            let commands = commands_of(letter.payload);
+            let (time, session, seq) = (now_realtime(), letter.session, letter.seq);
+            self.dead_letters.add(&Letter { time, session, seq, reason, error: "", commands: &commands });
+        }
+        self.write_letters();
+    }
+
+    /// Writes the letters that have come together: before anybody is told what their updates were answered.
+    fn write_letters(&mut self) {
+        if let Err(error) = self.dead_letters.sync() {
             // A promise that was broken must not be forgotten as well.
             self.broken = Some(error.to_string());
         }
@@ -576,6 +624,7 @@ impl Handler for RedisService {
         self.handle_events(now, replies);
         self.write_lanes(now);
         self.handle_events(now, replies);
+        self.write_letters();
     }
 
     fn watches(&self, out: &mut Vec<Watch>) {
@@ -623,16 +672,7 @@ impl Service for RedisService {
     }
 
     fn dead_letter(&mut self, letter: &DeadLetter<'_>) {
-        let reason = match letter.reason {
-            DeadLetterReason::UnknownSession => {
-                self.strangers.happened(1);
-                "unknown_session"
-            }
-            DeadLetterReason::BehindGap => "behind_gap",
-        };
-        let commands = commands_of(letter.payload);
-        let (time, session, seq) = (now_realtime(), letter.session, letter.seq);
-        self.write_letter(&Letter { time, session, seq, reason, error: "", commands: &commands });
+        self.bury(std::iter::once(*letter));
     }
 }
 

@@ -3,7 +3,7 @@
 mod support;
 
 use scotfree_core::{Nanos, SeqNum, SessionId};
-use scotfree_resp::back::{BackConfig, BackEvents, LaneId, Method, StopReason, OPENINGS_MAX};
+use scotfree_resp::back::{BackConfig, BackEvents, LaneId, Method, Refusing, StopReason, OPENINGS_MAX};
 use scotfree_resp::codec::{elements, text_of, write_command, Command};
 use scotfree_resp::payload::{parse_response, RequestFlags, RequestHead, RequestKind, ResponseFlags};
 use std::collections::BTreeMap;
@@ -487,6 +487,61 @@ fn a_promise_that_was_broken_is_not_silent() {
     assert!(error.error.starts_with("OOM"), "{error:?}");
     assert_eq!(error.commands, [[b"SET".to_vec(), b"k".to_vec(), b"v".to_vec()]]);
     assert_eq!(driver.back.counters().late_errors, 1);
+}
+
+/// Whether early answers are allowed, as it was said last.
+fn early(driver: &BackDriver) -> Option<bool> {
+    driver.early.last().map(|(allowed, _)| *allowed)
+}
+
+#[test]
+fn the_first_early_update_that_is_refused_ends_early_answers() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    // Nothing is learnt from INFO in this test.
+    let config = BackConfig { health_interval: Nanos::from_secs(86_400), ..BackConfig::default() };
+    let mut driver = BackDriver::started(&redis.socket(), config);
+    let session = driver.open(1);
+    redis.connect().line("CONFIG SET min-replicas-to-write 1");
+    assert!(driver.describe().early_allowed);
+    let set = payload(RequestFlags::EARLY, &["SET k v"]);
+    let refused = driver.call(session, 1, RequestKind::Update, &set);
+    let flags = parse_response(&refused.bytes).expect("a response").0;
+    assert!(!flags.has(ResponseFlags::EARLY_ALLOWED), "its own reply says so already");
+    assert_eq!(driver.late_errors.len(), 1);
+    assert!(!driver.describe().early_allowed);
+    let (_, reason) = driver.early.last().expect("it was said");
+    assert!(reason.starts_with("the server refuses writes: NOREPLICAS"), "{reason}");
+    let cause = driver.refuses.last().and_then(Option::as_ref).map(|refused| refused.cause);
+    assert_eq!(cause, Some(Refusing::NoReplicas));
+}
+
+#[test]
+fn early_answers_come_back_when_the_server_takes_writes_though_nobody_else_writes() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut connection = redis.connect();
+    let config = BackConfig { health_interval: Nanos::from_millis(5), ..BackConfig::default() };
+    let mut driver = BackDriver::started(&redis.socket(), config);
+    let session = driver.open(1);
+    for (seq, cause, cure) in [
+        (1, "ACL SETUSER default -set", "ACL SETUSER default +set"),
+        (2, "CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"),
+    ] {
+        connection.line(cause);
+        driver.call(session, seq, RequestKind::Update, &payload(RequestFlags::EARLY, &["SET k v"]));
+        assert_eq!(early(&driver), Some(false), "{cause}");
+        for _ in 0..3 {
+            let told = driver.back.description().time_ms;
+            driver.until("another look", |driver| driver.back.description().time_ms != told);
+        }
+        assert_eq!(early(&driver), Some(false), "{cause}");
+        connection.line(cure);
+        driver.until("the return", |driver| early(driver) == Some(true));
+        assert_eq!(driver.back.refused(), None);
+    }
+    assert_eq!(driver.refuses.len(), 2, "of a right that is missing it is not said: {:?}", driver.refuses);
+    // What was tried is nobody's data.
+    assert_eq!(markers(&redis).len(), 3);
+    assert_eq!(connection.line("DBSIZE"), b":0\r\n");
 }
 
 #[test]

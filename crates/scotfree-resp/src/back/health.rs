@@ -47,7 +47,7 @@ pub struct Settings(BTreeMap<String, String>);
 
 impl Settings {
     /// The settings that are asked for, one CONFIG GET each, since old servers take no more.
-    pub const NAMES: [&'static str; 9] = [
+    pub const NAMES: [&'static str; 12] = [
         "databases",
         "maxmemory-policy",
         "appendonly",
@@ -57,6 +57,9 @@ impl Settings {
         "appenddirname",
         "appendfilename",
         "cluster-enabled",
+        "min-replicas-to-write",
+        "stop-writes-on-bgsave-error",
+        "save",
     ];
 
     /// Adds what a reply says.

@@ -63,6 +63,8 @@ pub(super) enum Expected {
     Direct,
     /// A step of the start, of a health check or of a probe.
     Step,
+    /// A write by which it is found out whether the server takes writes again.
+    Trial,
     /// What is asked beside the order.
     Aside,
     /// An answer about what was executed on a lane that broke.

@@ -7,11 +7,12 @@ use super::batch::{BatchError, Done, Outcome};
 use super::health::{is_of_state, passing, takes_writes_again, waiting, way_in};
 use super::item::{Answer, LaneCommand};
 use super::markers::{foreign_epoch, integer_reply};
+use super::refusals::inner;
 use super::start::BUSY_RETRY;
 use super::{
     early_obstacle, Back, BackEvent, BackEvents, Batch, Expected, Health, HeldReply, Item, LaneId, LaneState,
-    LateError, Method, Nature, Past, Phase, Progress, Purpose, Rewrite, Stability, Start, StartReport,
-    StopReason, Waiter,
+    LateError, Method, Nature, Past, Phase, Progress, Purpose, Refusing, Rewrite, Stability, Start,
+    StartReport, StopReason, Waiter,
 };
 use crate::codec::{error_reply, is_error, text_of, write_header};
 use crate::payload::{pack, write_part, write_response, RequestFlags, ResponseFlags};
@@ -67,6 +68,10 @@ impl Back {
             Expected::Exec => self.on_exec(now, reply, events),
             Expected::Direct => self.on_direct(id, now, reply, events),
             Expected::Step => self.on_step(id, now, reply, events),
+            Expected::Trial => {
+                self.health.refusals.on_trial(!is_error(reply));
+                Ok(())
+            }
             Expected::Aside => {
                 self.on_aside(reply, events);
                 Ok(())
@@ -213,6 +218,9 @@ impl Back {
         for session in batch.marks.keys() {
             self.late.remove(session);
         }
+        if batch.writes() {
+            self.health.refusals.on_executed();
+        }
         let unmarked = self.unmarked.take();
         let last = batch.items.iter().filter_map(|item| item.ticket).max().max(unmarked);
         let effect = if batch.writes() { self.stability.effect() } else { self.stability.done() };
@@ -275,7 +283,9 @@ impl Back {
             Nature::Flush => return self.give_up_markers(events),
             Nature::Record(_) | Nature::Delete => {
                 // The first refusal says why; EXEC's answer only that there was one.
-                let error = line(&batch_refusal.unwrap_or_else(|| because(reason)));
+                let error = batch_refusal.unwrap_or_else(|| inner(reason));
+                self.learn(&item, &error, events);
+                let error = line(&error);
                 self.markers.sessions.remove(&item.session);
                 events.push(marker_not_stored(&item, error));
                 return;
@@ -288,7 +298,7 @@ impl Back {
         let refusal = refused.into_iter().next().map(|(_, error)| error);
         let marker_refusal = batch_refusal.filter(|error| refusal.is_none() && error.starts_with(b"-NOPERM"));
         let error = refusal.or(marker_refusal.map(|_| no_permission(&self.config.marker_key)));
-        let error = error.unwrap_or_else(|| because(reason));
+        let error = error.unwrap_or_else(|| inner(reason));
         if item.is_transaction() {
             let text = abort_text(&error, reason);
             self.consume(&item);
@@ -431,9 +441,9 @@ impl Back {
         let failed = is_error(reply);
         if failed && item.is_pack() {
             (0..item.request.len())
-                .for_each(|command| self.note_late(item, command..command + 1, reply, events));
+                .for_each(|command| self.note_error(item, command..command + 1, reply, events));
         } else if failed {
-            self.note_late(item, 0..item.request.len(), reply, events);
+            self.note_error(item, 0..item.request.len(), reply, events);
         }
         let flags = self.with_word_of_early(flags);
         let mut response = std::mem::take(&mut self.scratch);
@@ -483,7 +493,7 @@ impl Back {
             };
             if is_error(reply) {
                 failed = true;
-                self.note_late(item, command..command + 1, reply, events);
+                self.note_error(item, command..command + 1, reply, events);
             }
             let flags = self.with_word_of_early(flags);
             let owner = (item.session, item.request.part(command).connection);
@@ -518,8 +528,24 @@ impl Back {
         0
     }
 
-    /// An answer that was given early turned out to be wrong.
-    fn note_late(&mut self, item: &Item, commands: Range<usize>, reply: &[u8], events: &mut BackEvents) {
+    /// What an error says of the server. A script says what it likes, and a client's user may have fewer rights than
+    /// who is answered early.
+    fn learn(&mut self, item: &Item, error: &[u8], events: &mut BackEvents) {
+        let Some(cause) = Refusing::of(error) else { return };
+        let is_own = match cause {
+            Refusing::Right => item.has(RequestFlags::EARLY),
+            Refusing::LockedOut => item.private().is_none(),
+            _ => true,
+        };
+        let is_record = matches!(item.nature, Nature::Record(_));
+        if is_own && (item.writes || is_record) && !item.runs_script() {
+            self.learn_refusal(cause, error, events);
+        }
+    }
+
+    /// Commands are answered with an error. If the answer was given early, it turned out to be wrong.
+    fn note_error(&mut self, item: &Item, commands: Range<usize>, reply: &[u8], events: &mut BackEvents) {
+        self.learn(item, &inner(reply), events);
         if item.has(RequestFlags::EARLY) {
             self.counters.late_errors += 1;
             let commands = commands.map(|command| item.words(command)).collect();
@@ -655,11 +681,4 @@ fn no_permission(marker_key: &str) -> Vec<u8> {
         "NOPERM scotfree: this user may not store its marker, so its writes cannot run exactly once; run: ACL SETUSER \
          <user> +multi +exec +select +hset ~{marker_key}"
     ))
-}
-
-/// The error inside "EXECABORT Transaction discarded because of: …".
-fn because(reason: &[u8]) -> Vec<u8> {
-    let text = line(reason);
-    let error = text.split_once("because of: ").map_or(text.as_str(), |(_, error)| error);
-    error_reply(error)
 }

@@ -6,10 +6,11 @@
 use super::health::{early_obstacle, never_syncs, passing, waiting, way_in, Info, Settings, NEVER_SYNCS};
 use super::lane::{Expected, LaneState};
 use super::markers::integer_reply;
+use super::refusals::said_by_info;
 use super::replies::line;
 use super::stability::{Ask, Method};
 use super::start::time_ms;
-use super::{Back, BackEvent, BackEvents, Batch, Item, Phase};
+use super::{Back, BackEvent, BackEvents, Batch, Item, Phase, Refused, Refusing};
 use crate::codec::is_error;
 use scotfree_core::Nanos;
 
@@ -33,7 +34,13 @@ impl Back {
         self.report_stable(events);
     }
 
+    /// What probes write.
+    fn probe_key(&self) -> Vec<u8> {
+        [self.place.key.as_slice(), b":probe"].concat()
+    }
+
     fn ask(&mut self, ask: Ask, events: &mut BackEvents) {
+        let key = self.probe_key();
         let Some(lane) = self.probe.and_then(|id| self.lanes.get_mut(&id)) else { return };
         match ask {
             Ask::Info => lane.say(&[b"INFO", b"persistence"], Expected::Step),
@@ -41,7 +48,6 @@ impl Back {
                 // WAITAOF waits for what its own connection has written, so that has to be something; and
                 // not in the hash of markers, which may be a successor's already.
                 lane.enter(self.place.db, 2);
-                let key = [self.place.key.as_slice(), b":probe"].concat();
                 lane.say(&[b"SET", &key, b"1"], Expected::Ignored);
                 // With memory used up SET is refused; this is not, if there was a key before.
                 lane.say(&[b"PEXPIREAT", &key, PROBE_DEADLINE_MS], Expected::Step);
@@ -102,6 +108,42 @@ impl Back {
         lane.say(&[b"TIME"], Expected::Step);
         for name in Settings::NAMES {
             lane.say(&[b"CONFIG", b"GET", name.as_bytes()], Expected::Step);
+        }
+        self.health.refusals.begin_round(now);
+        self.try_write();
+    }
+
+    /// After a refusal a write is tried each time, since nobody else may write where this is said not to serve. It
+    /// changes nothing but what a probe has written, and has the lane of probes: while the server holds writes up
+    /// (CLIENT PAUSE) the other one is needed.
+    fn try_write(&mut self) {
+        if !self.health.refusals.wants_trial() || !self.probe_is_ready() {
+            return;
+        }
+        let key = self.probe_key();
+        let Some(lane) = self.probe.and_then(|id| self.lanes.get_mut(&id)) else { return };
+        if !lane.expected.contains(&Expected::Trial) {
+            lane.enter(self.place.db, 2);
+            lane.say(&[b"SET", &key, b"1", b"XX"], Expected::Trial);
+        }
+    }
+
+    /// A write was refused for a state of the server's: it would refuse what is answered early from now on, too.
+    pub(super) fn learn_refusal(&mut self, cause: Refusing, error: &[u8], events: &mut BackEvents) {
+        self.health.refusals.add(cause, error);
+        if let Some(obstacle) = self.health.refusals.obstacle().filter(|_| self.health.obstacle.is_empty()) {
+            self.set_obstacle(obstacle, events);
+        }
+        if self.health.refused.is_none() {
+            self.set_refused(self.health.refusals.refused().cloned(), events);
+        }
+    }
+
+    fn set_refused(&mut self, refused: Option<Refused>, events: &mut BackEvents) {
+        let cause = |refused: &Option<Refused>| refused.as_ref().map(|refused| refused.cause);
+        if cause(&refused) != cause(&self.health.refused) {
+            self.health.refused.clone_from(&refused);
+            events.push(BackEvent::Refuses { refused });
         }
     }
 
@@ -193,8 +235,15 @@ impl Back {
         let knows = self.health.is_fresh && self.description.writes_refused.is_none();
         self.stability.set_method(if knows { method } else { self.cautious_method.clone() });
         self.place.may_expire = self.expiry_seen || info.has_expiring_keys(self.place.db);
-        let obstacle = early_obstacle(&info, &mut self.health.past).unwrap_or_default();
-        self.set_obstacle(obstacle, events);
+        let refused = said_by_info(&info, &self.health.settings);
+        self.health.refusals.end_round(now);
+        let of_server =
+            || refused.as_ref().map(|refused| format!("the server refuses writes: {}", refused.text));
+        let obstacle = early_obstacle(&info, &mut self.health.past)
+            .or_else(of_server)
+            .or_else(|| self.health.refusals.obstacle());
+        self.set_obstacle(obstacle.unwrap_or_default(), events);
+        self.set_refused(refused.or_else(|| self.health.refusals.refused().cloned()), events);
         self.probe_if_due(now, events);
     }
 

@@ -381,7 +381,7 @@ impl Fronts {
 
     /// What the server says of early answers to one connection holds for all: also that there may be a reason for
     /// which it would refuse what they are about to ask.
-    fn spread_early(&mut self, allowed: bool) {
+    pub(super) fn spread_early(&mut self, allowed: bool) {
         if std::mem::replace(&mut self.early_allowed, allowed) != allowed {
             for connection in self.connections.values_mut() {
                 connection.front.allow_early(allowed);

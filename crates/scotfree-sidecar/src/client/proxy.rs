@@ -14,6 +14,7 @@ use super::coverage::Coverage;
 use super::drain::given_up;
 use super::fronts::Fronts;
 use super::learn::Told;
+use super::silence::{Silence, Whose};
 use super::{listen, ClientSidecarConfig, EarlyRules, ListenerConfig, Pacing};
 use crate::notices::Notices;
 use crate::server::{say_once, Recovered, RedisService, RedisServiceConfig, SidecarError, RETRY_INTERVAL};
@@ -175,6 +176,7 @@ pub struct Proxy {
     certificates: Certificates,
     /// What the operator was told last of a server that refuses to execute anew what the log holds; empty since it has.
     refusal_said: String,
+    silence: Silence,
     drain_ns_max: Nanos,
     drain_until: Option<Nanos>,
     log_processor: Option<usize>,
@@ -265,6 +267,7 @@ impl Proxy {
             log_trouble_said: false,
             certificates: certificates.clone(),
             refusal_said: String::new(),
+            silence: Silence::of(Whose::Redis),
             drain_ns_max: config.drain_ns_max,
             drain_until: None,
             log_processor: config.log_processor,
@@ -318,6 +321,10 @@ impl Proxy {
         loop {
             self.path.turn();
             self.connections.fronts.hear(now_realtime(), NO_SESSION, &mut self.path);
+            if let Some(service) = self.path.service() {
+                // Who is only answered early hears nothing of the server's.
+                self.connections.fronts.spread_early(service.early_allowed());
+            }
             let has_room = self.connections.send(self.watching.poller());
             // What was answered, and what was sent, may have made room for what waits: nothing else wakes it.
             self.connections.fronts.submit(now_realtime(), &mut self.path);
@@ -389,6 +396,7 @@ impl Proxy {
         }
         self.say_replayed();
         self.certificates.look(unix_s(), &self.notices);
+        self.listen_to_server(now);
         self.path.log.look();
         self.connections.end_slow_handshakes(now);
         if let Some(reason) = self.path.log.failure().filter(|_| !self.log_trouble_said) {
@@ -400,6 +408,18 @@ impl Proxy {
         }
         if let Some(text) = self.connections.say_refusals(now) {
             self.notices.say(&text);
+        }
+    }
+
+    /// Says that the server answers nothing, or again. One that is lost is another matter.
+    fn listen_to_server(&mut self, now: Nanos) {
+        match self.path.service() {
+            None => self.silence = Silence::of(Whose::Redis),
+            Some(service) => {
+                if let Some(text) = self.silence.look(now, service.hearing()) {
+                    self.notices.alarm(&text);
+                }
+            }
         }
     }
 
@@ -497,6 +517,7 @@ impl Proxy {
             _ if !self.refusal_said.is_empty() => Health::NotServing(REFUSED),
             None if self.path.starting().is_some_and(Starting::is_refused) => Health::NotServing(REFUSED),
             None => Health::NotServing("the Redis server is not there"),
+            Some(_) if self.silence.lasts() => Health::NotServing("the Redis server does not answer"),
             Some(_) if self.path.log.failure().is_some() => {
                 Health::NotServing("the log takes nothing more; writes wait for the server's storage")
             }
@@ -506,7 +527,10 @@ impl Proxy {
             Some(service) if !service.writes_allowed() => {
                 Health::NotServing("writes are refused; see the alarm")
             }
-            Some(_) => Health::Serving,
+            Some(service) => match service.refusing() {
+                Some(cause) => Health::NotServing(cause.text()),
+                None => Health::Serving,
+            },
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use super::missing::Missing;
 use super::{Recovered, RedisService, RedisServiceConfig};
+use crate::client::silence::{Silence, Whose};
 use crate::notices::Notices;
 use crate::redis::RedisServer;
 use crate::tunnel::{TunnelListener, TunnelOptions};
@@ -24,6 +25,9 @@ use std::time::Duration;
 
 /// How long to wait before a lost server is tried again.
 pub(crate) const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How often it is looked whether the server answers.
+const LISTEN_INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// What the sidecar is told at its start.
 #[derive(Debug, Clone)]
@@ -276,11 +280,16 @@ fn turn_until_stopped(
     runtime.wake_on(stop.poll_fd())?;
     let mut publishing = PublishTimes::default();
     let mut missing = Missing::default();
+    let mut silence = Silence::of(Whose::Redis);
     while !stop.is_stopped() {
         runtime.turn()?;
         let now = now_monotonic();
         say_news(config, runtime, &mut missing, now);
-        if let Some(board) = board.filter(|_| publishing.is_due(now, health(runtime))) {
+        if let Some(text) = silence.look(now, runtime.service().hearing()) {
+            config.service.notices.alarm(&text);
+        }
+        let health = health(runtime, &silence);
+        if let Some(board) = board.filter(|_| publishing.is_due(now, health)) {
             text.clear();
             runtime.metrics().write(text);
             write_udp_metrics(text, "server", &runtime.transport().counters());
@@ -290,22 +299,29 @@ fn turn_until_stopped(
                 text.counter("scotfree_tunnels_total", "Tunnels that have ended", total);
                 text.counter("scotfree_tunnels_refused_total", "Tunnels refused", refused);
             }
-            board.publish(text, health(runtime));
+            board.publish(text, health);
         }
-        runtime.wait(board.map(|_| Duration::from_nanos(publishing.next().since(now_monotonic()).0)))?;
+        let next = board.map_or(Nanos::MAX, |_| publishing.next().since(now_monotonic()));
+        // A server that answers nothing wakes nobody.
+        runtime.wait(Some(Duration::from_nanos(next.min(LISTEN_INTERVAL).0)))?;
     }
     runtime.drain().map(|_| ())
 }
 
 /// Health that keeps to what the sidecar can do: without new connections it cannot serve every command.
-fn health(runtime: &ServerRuntime<UdpTransport, RedisService>) -> Health {
+fn health(runtime: &ServerRuntime<UdpTransport, RedisService>, silence: &Silence) -> Health {
     match runtime.health() {
+        Health::Serving if silence.lasts() => Health::NotServing("the Redis server does not answer"),
         Health::Serving if !runtime.service().lanes_allowed() => {
             Health::NotServing("the Redis server lets no new connections be opened")
         }
         Health::Serving if !runtime.service().writes_allowed() => {
             Health::NotServing("writes are refused; see the alarm")
         }
+        Health::Serving => match runtime.service().refusing() {
+            Some(cause) => Health::NotServing(cause.text()),
+            None => Health::Serving,
+        },
         health => health,
     }
 }

@@ -7,7 +7,8 @@
 use super::{RedisServer, PATIENCE};
 use scotfree_core::{Nanos, SeqNum, SessionId};
 use scotfree_resp::back::{
-    Back, BackConfig, BackEvent, BackEvents, Ending, Execute, LaneId, LateError, StartReport, StopReason,
+    Back, BackConfig, BackEvent, BackEvents, Ending, Execute, LaneId, LateError, Refused, StartReport,
+    StopReason,
 };
 use scotfree_resp::codec::text_of;
 use scotfree_resp::description::Description;
@@ -59,6 +60,8 @@ pub struct BackDriver {
     pub refused: BTreeMap<SessionId, String>,
     pub late_errors: Vec<LateError>,
     pub early: Vec<(bool, String)>,
+    /// Why the server refuses every write, as it was said.
+    pub refuses: Vec<Option<Refused>>,
     /// Why clients' writes are refused, as it was said.
     pub writes: Vec<Option<String>>,
     /// Whether new lanes are let in, as it was said.
@@ -100,6 +103,7 @@ impl BackDriver {
             refused: BTreeMap::new(),
             late_errors: Vec::new(),
             early: Vec::new(),
+            refuses: Vec::new(),
             writes: Vec::new(),
             lanes: Vec::new(),
             nonsense: Vec::new(),
@@ -267,6 +271,7 @@ impl BackDriver {
             }
             BackEvent::LateError(error) => self.late_errors.push(error),
             BackEvent::Writes { refused } => self.writes.push(refused),
+            BackEvent::Refuses { refused } => self.refuses.push(refused),
             BackEvent::Early { allowed, reason } => self.early.push((allowed, reason)),
             BackEvent::Lanes { allowed, reason } => self.lanes.push((allowed, reason)),
             BackEvent::Nonsense { lane, said } => self.nonsense.push(format!("{lane}: {said}")),

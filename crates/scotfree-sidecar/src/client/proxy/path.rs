@@ -162,10 +162,13 @@ impl ProxyPath {
     /// Keeps updates that are never executed where an operator finds them.
     pub fn bury(&mut self, lost: &[Lost]) {
         let Server::There(service) = &mut self.server else { return };
-        for Lost { session, seq, payload } in lost {
-            let reason = DeadLetterReason::BehindGap;
-            service.dead_letter(&DeadLetter { session: *session, seq: *seq, reason, payload });
-        }
+        let reason = DeadLetterReason::BehindGap;
+        service.bury(lost.iter().map(|Lost { session, seq, payload }| DeadLetter {
+            session: *session,
+            seq: *seq,
+            reason,
+            payload,
+        }));
     }
 
     /// Logs, executes, and takes what has come of it.
