@@ -253,6 +253,19 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
 /// Above this much used-up space a buffer is moved to its front.
 pub(crate) const COMPACT_BYTES: usize = 64 << 10;
 
+/// What an empty buffer of one connection keeps of its room.
+pub(crate) const KEPT_BYTES_MAX: usize = 4 * COMPACT_BYTES;
+
+/// What an empty buffer keeps that there is one of for all.
+pub(crate) const SHARED_KEPT_BYTES_MAX: usize = 2 << 20;
+
+/// A buffer that is empty gives back its room above `kept`: a large value must not hold it for good.
+pub(crate) fn drop_room(buffer: &mut Vec<u8>, kept: usize) {
+    if buffer.is_empty() {
+        buffer.shrink_to(kept);
+    }
+}
+
 fn line_end(bytes: &[u8], from: usize) -> Option<usize> {
     bytes[from..].iter().position(|byte| *byte == b'\r').map(|at| from + at)
 }

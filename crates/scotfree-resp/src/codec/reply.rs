@@ -2,7 +2,7 @@
 //!
 //! Invariant: only the extent of a reply is judged, never its meaning; what is no RESP is a typed error.
 
-use super::{line_end, parse_integer, Limits, COMPACT_BYTES};
+use super::{line_end, parse_integer, Limits, COMPACT_BYTES, KEPT_BYTES_MAX};
 
 /// Why a stream of replies cannot be read on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -194,6 +194,12 @@ impl ReplyDecoder {
         Ok(Some(&self.buffer[self.start..self.start + length]))
     }
 
+    /// The reply that was given out last comes again with the next [`ReplyDecoder::pop`].
+    pub fn put_back(&mut self) {
+        self.complete = 0;
+        self.scanner.reset();
+    }
+
     /// The bytes that no reply has used yet.
     pub fn unread(&mut self) -> &[u8] {
         self.drop_complete();
@@ -210,6 +216,11 @@ impl ReplyDecoder {
             self.start += self.complete;
             self.complete = 0;
             self.scanner.reset();
+            if self.start == self.buffer.len() {
+                self.start = 0;
+                self.buffer.clear();
+                self.buffer.shrink_to(KEPT_BYTES_MAX);
+            }
         }
     }
 }
