@@ -308,6 +308,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_empty_buffer_gives_its_room_back_and_no_other() {
+        let mut buffer = vec![0; 2 * SHARED_KEPT_BYTES_MAX];
+        drop_room(&mut buffer, SHARED_KEPT_BYTES_MAX);
+        assert_eq!(buffer.len(), 2 * SHARED_KEPT_BYTES_MAX);
+        buffer.clear();
+        drop_room(&mut buffer, SHARED_KEPT_BYTES_MAX);
+        assert!((1..=SHARED_KEPT_BYTES_MAX).contains(&buffer.capacity()), "{}", buffer.capacity());
+    }
+
+    #[test]
     fn what_is_written_has_its_form() {
         let mut out = Vec::new();
         write_simple(&mut out, "OK");

@@ -20,7 +20,9 @@ impl Back {
         let blocking = self.short_of_room(id, reply);
         let is_late = now >= since.plus(self.config.room_wait_max);
         if is_late {
-            blocking.iter().for_each(|session| self.parts.give_up_on(*session));
+            for session in &blocking {
+                self.parts.give_up_on(*session);
+            }
         }
         let waits = !blocking.is_empty() && !is_late;
         if let Some(lane) = self.lanes.get_mut(&id) {
@@ -98,10 +100,10 @@ impl Back {
         let known = item.answers.iter().flatten().map(|answer| answer.reply.len());
         let sizes = || known.clone().chain(replies.iter().map(|reply| reply.len()));
         let all = self.parts.held_of_replies(item.session) + sizes().sum::<usize>();
-        match all > self.config.parts_bytes_max {
-            true => TOO_LARGE_BYTES_MAX * sizes().filter(|bytes| *bytes > TOO_LARGE_BYTES_MAX).count(),
-            false => 0,
+        if all <= self.config.parts_bytes_max {
+            return 0;
         }
+        TOO_LARGE_BYTES_MAX * sizes().filter(|bytes| *bytes > TOO_LARGE_BYTES_MAX).count()
     }
 
     /// The error in place of a reply that cannot be kept until it is fetched.
@@ -256,7 +258,7 @@ mod tests {
             bench.answer(bytes);
         }
         bench.answer(1);
-        let late = bench.back.next_timer().expect("somebody is waited for");
+        let late = bench.back.room_timer().expect("somebody is waited for");
         assert_eq!(late, START.plus(bench.back.config.room_wait_max));
         bench.now = Nanos(late.0 - 1);
         bench.turn();
@@ -268,6 +270,8 @@ mod tests {
         assert!(said.contains("the reply has 608 bytes, and with 608 of other replies"), "{said}");
         assert!(said.contains("it is 1216 that would be kept; 1000 can be kept (parts_bytes_max)"), "{said}");
         assert!(bench.text(asked[2]).contains("708 bytes"));
+        // With the longest numbers there are at most 50 letters more.
+        assert!(said.len() + 50 <= TOO_LARGE_BYTES_MAX, "{said}");
         assert_eq!([bench.text(asked[3]), bench.text(behind)], ["$1\r\nx\r\n", "$1\r\nx\r\n"]);
         // Who fetches again is waited for again.
         bench.fetch(asked[0]);

@@ -272,6 +272,22 @@ pub fn is_error(reply: &[u8]) -> bool {
 mod tests {
     use super::super::test_bytes::*;
     use super::*;
+
+    #[test]
+    fn a_reply_that_is_put_back_comes_again_and_a_large_one_leaves_its_room() {
+        let mut decoder = ReplyDecoder::new(Limits::default());
+        let large = [b"$1000000\r\n".as_slice(), &vec![b'x'; 1_000_000], b"\r\n"].concat();
+        decoder.push(&large);
+        for _ in 0..2 {
+            assert_eq!(decoder.pop(), Ok(Some(large.as_slice())));
+            decoder.put_back();
+        }
+        decoder.push(b"+OK\r\n");
+        assert_eq!(decoder.pop(), Ok(Some(large.as_slice())));
+        assert_eq!(decoder.pop(), Ok(Some(b"+OK\r\n".as_slice())));
+        assert_eq!(decoder.pop(), Ok(None));
+        assert!(decoder.buffer.capacity() <= KEPT_BYTES_MAX, "{}", decoder.buffer.capacity());
+    }
     use proptest::prelude::*;
 
     fn replies<'a>(

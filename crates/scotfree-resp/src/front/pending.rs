@@ -33,6 +33,7 @@ pub(super) enum Hook {
 }
 
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)] // Independent facts, no states of one machine.
 struct Entry {
     reply: Option<Vec<u8>>,
     /// The first parts of a large reply.
