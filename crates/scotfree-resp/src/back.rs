@@ -17,6 +17,7 @@ mod recover;
 mod refusals;
 mod replies;
 mod rewrite;
+mod room;
 mod stability;
 mod start;
 mod watch;
@@ -29,7 +30,7 @@ pub use refusals::{Refused, Refusing};
 pub use stability::{AofFiles, Method};
 pub use start::LANE_NAME_PREFIX;
 
-use crate::codec::{is_error, Limits};
+use crate::codec::{drop_room, is_error, Limits, KEPT_BYTES_MAX, SHARED_KEPT_BYTES_MAX};
 use crate::description::Description;
 use crate::payload::RequestKind;
 use aside::Aside;
@@ -79,8 +80,10 @@ pub struct BackConfig {
     pub private_lanes_max: usize,
     /// The largest response; a larger reply is sent in parts.
     pub reply_bytes_max: usize,
-    /// How many bytes of large requests and replies one session may have in parts here.
+    /// How many bytes of large requests one session may have in parts here, and as many of large replies.
     pub parts_bytes_max: usize,
+    /// How long large replies that do not fit wait for those before them to be fetched, where none is.
+    pub room_wait_max: Nanos,
     /// How many devices stand before the server, for clients to be told.
     pub devices: Option<u32>,
     /// Bounds on what the server may send.
@@ -105,6 +108,7 @@ impl Default for BackConfig {
             private_lanes_max: 1_024,
             reply_bytes_max: (1 << 20) - 64,
             parts_bytes_max: 64 << 20,
+            room_wait_max: Nanos::from_secs(1),
             devices: None,
             limits: Limits::default(),
         }
@@ -324,10 +328,11 @@ impl BackEvents {
         self.list.is_empty()
     }
 
-    /// Forgets all, keeping the memory.
+    /// Forgets all, keeping the memory for what is usual.
     pub fn clear(&mut self) {
         self.list.clear();
         self.bytes.clear();
+        drop_room(&mut self.bytes, SHARED_KEPT_BYTES_MAX);
     }
 
     fn push(&mut self, event: BackEvent) {
@@ -454,6 +459,8 @@ pub struct Back {
     /// What is asked beside the order.
     aside: Aside,
     parts: Parts,
+    /// Requests for the next parts of large replies: they wait for nothing.
+    rests: VecDeque<Item>,
     scratch: Vec<u8>,
     wants_stable: bool,
     health: Health,
@@ -542,6 +549,7 @@ impl Back {
             probe_wrote: false,
             aside: Aside::default(),
             parts: Parts::default(),
+            rests: VecDeque::new(),
             scratch: Vec::new(),
             wants_stable: false,
             health: Health::default(),
@@ -563,7 +571,12 @@ impl Back {
         let item = self.admit(request);
         if item.nature == Nature::Ask || aside::is_unpause(&item) {
             self.aside.ask(item);
+        } else if item.nature == Nature::Rest {
+            self.rests.push_back(item);
         } else {
+            if item.nature == Nature::Release {
+                self.parts.leave(item.owner());
+            }
             self.queue.push_back(item);
         }
     }
@@ -588,6 +601,7 @@ impl Back {
     /// Sends what can be sent. `wants_stable` says that somebody waits for stability.
     pub fn flush(&mut self, now: Nanos, wants_stable: bool, events: &mut BackEvents) {
         self.wants_stable = wants_stable;
+        self.make_room(now, events);
         if matches!(self.phase, Phase::Running) {
             self.pump(now, events);
             self.pass_by(events);
@@ -632,6 +646,10 @@ impl Back {
         loop {
             let result = match replies.pop() {
                 Ok(None) => break,
+                Ok(Some(reply)) if self.has_to_wait(lane_id, now, reply) => {
+                    replies.put_back();
+                    break;
+                }
                 Ok(Some(reply)) => self.on_reply(lane_id, now, reply, events).inspect_err(|reason| {
                     // An error is no nonsense, even where it cannot be gone on from.
                     if !is_error(reply) {
@@ -719,7 +737,7 @@ impl Back {
         let may_look = running && self.health.replies.is_none() && !self.aside.is_in_multi();
         let health = may_look.then_some(self.health.next_at);
         let probe = self.stability.timer(self.somebody_waits()).filter(|_| self.probe_is_ready());
-        [start, health, probe, self.greet_at].into_iter().flatten().min()
+        [start, health, probe, self.greet_at, self.room_timer()].into_iter().flatten().min()
     }
 
     /// The lanes that have bytes to send.
@@ -742,12 +760,18 @@ impl Back {
     pub fn sent(&mut self, lane: LaneId, count: usize) {
         if let Some(lane) = self.lanes.get_mut(&lane) {
             lane.output.drain(..count);
+            drop_room(&mut lane.output, KEPT_BYTES_MAX);
         }
     }
 
     /// Whether a reply is expected on a lane.
     pub fn expects(&self, lane: LaneId) -> bool {
         self.lanes.get(&lane).is_some_and(|lane| !lane.expected.is_empty())
+    }
+
+    /// Whether nothing more should be read from a lane, since its next reply waits for room.
+    pub fn is_held(&self, lane: LaneId) -> bool {
+        self.lanes.get(&lane).is_some_and(|lane| lane.waits_since.is_some())
     }
 
     /// Whether early answers are allowed at present.

@@ -253,6 +253,19 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
 /// Above this much used-up space a buffer is moved to its front.
 pub(crate) const COMPACT_BYTES: usize = 64 << 10;
 
+/// What an empty buffer of one connection keeps of its room.
+pub(crate) const KEPT_BYTES_MAX: usize = 4 * COMPACT_BYTES;
+
+/// What an empty buffer keeps that there is one of for all.
+pub(crate) const SHARED_KEPT_BYTES_MAX: usize = 2 << 20;
+
+/// A buffer that is empty gives back its room above `kept`: a large value must not hold it for good.
+pub(crate) fn drop_room(buffer: &mut Vec<u8>, kept: usize) {
+    if buffer.is_empty() {
+        buffer.shrink_to(kept);
+    }
+}
+
 fn line_end(bytes: &[u8], from: usize) -> Option<usize> {
     bytes[from..].iter().position(|byte| *byte == b'\r').map(|at| from + at)
 }
@@ -293,6 +306,16 @@ pub(crate) mod test_bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_buffer_gives_its_room_back_and_no_other() {
+        let mut buffer = vec![0; 2 * SHARED_KEPT_BYTES_MAX];
+        drop_room(&mut buffer, SHARED_KEPT_BYTES_MAX);
+        assert_eq!(buffer.len(), 2 * SHARED_KEPT_BYTES_MAX);
+        buffer.clear();
+        drop_room(&mut buffer, SHARED_KEPT_BYTES_MAX);
+        assert!((1..=SHARED_KEPT_BYTES_MAX).contains(&buffer.capacity()), "{}", buffer.capacity());
+    }
 
     #[test]
     fn what_is_written_has_its_form() {

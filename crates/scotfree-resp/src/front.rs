@@ -10,7 +10,10 @@ mod pending;
 mod transaction;
 
 use crate::classes::{classify, first_key, key_hash, lookup, Class, Flags, Row, Verdict};
-use crate::codec::{error_reply, write_command, Args, Command, Limits, ProtocolError, RequestDecoder};
+use crate::codec::{
+    drop_room, error_reply, write_command, Args, Command, Limits, ProtocolError, RequestDecoder,
+    KEPT_BYTES_MAX,
+};
 use crate::description::{CommandInfo, Description, NameBuffer, Unknown};
 use crate::expiry::{make_absolute, Expiry};
 use crate::guard;
@@ -108,6 +111,12 @@ impl FrontRequest {
         self.kind == RequestKind::Bypass || RequestHead::parse(&self.payload).is_ok_and(own)
     }
 
+    /// Whether it asks for the next part of a large reply: that is held for it elsewhere, where others may wait for the
+    /// room, so it waits for nothing.
+    pub fn fetches(&self) -> bool {
+        self.method == REST
+    }
+
     /// A read that concerns no key and that nobody waits for (yet).
     fn read(method: &'static str, payload: Vec<u8>) -> FrontRequest {
         FrontRequest {
@@ -196,6 +205,8 @@ pub struct ClientFront {
     decoder: RequestDecoder,
     pending: Pending,
     output: Vec<u8>,
+    /// So many of its first bytes are sent.
+    sent: usize,
     counters: FrontCounters,
     state: State,
 }
@@ -283,6 +294,7 @@ impl ClientFront {
             identity,
             pending: Pending::default(),
             output: Vec::new(),
+            sent: 0,
             counters: FrontCounters::default(),
         }
     }
@@ -417,12 +429,18 @@ impl ClientFront {
 
     /// The bytes to be sent to the client.
     pub fn output(&self) -> &[u8] {
-        &self.output
+        &self.output[self.sent..]
     }
 
     /// The first `count` bytes of the output are sent.
     pub fn sent(&mut self, count: usize) {
-        self.output.drain(..count);
+        self.sent += count;
+        // What is left is moved when that is less than what was sent: large replies leave in many pieces.
+        if self.sent >= self.output.len() / 2 {
+            self.output.drain(..self.sent);
+            self.sent = 0;
+            drop_room(&mut self.output, KEPT_BYTES_MAX);
+        }
     }
 
     /// Whether more of the client's bytes can be taken. What is not read slows the client down.
@@ -430,9 +448,14 @@ impl ClientFront {
         self.can_run()
     }
 
+    /// Whether a large reply has come in part: its rest comes first, and then what else is to be read.
+    pub fn is_fetching(&self) -> bool {
+        self.pending.is_fetching()
+    }
+
     /// Whether the client has as many bytes to read as may wait for it.
     pub fn is_full(&self) -> bool {
-        self.output.len() >= self.config.output_bytes_max
+        self.output().len() >= self.config.output_bytes_max
     }
 
     /// How many bytes are held of what the client sent: requests in part, and those of a transaction.
@@ -455,7 +478,7 @@ impl ClientFront {
         !self.state.stalled
             && self.state.closing == Closing::No
             && self.pending.len() < self.config.pending_max
-            && self.output.len() < self.config.output_bytes_max
+            && self.output().len() < self.config.output_bytes_max
     }
 
     fn run(&mut self, now_ms: i64, actions: &mut Vec<FrontAction>) {
@@ -746,7 +769,7 @@ impl ClientFront {
         let head = RequestHead { flags: RequestFlags::REST, db: 0, connection: self.identity.number };
         head.write(&mut payload);
         payload.extend_from_slice(&name.to_le_bytes());
-        actions.push(FrontAction::Request(FrontRequest { id, ..FrontRequest::read("rest", payload) }));
+        actions.push(FrontAction::Request(FrontRequest { id, ..FrontRequest::read(REST, payload) }));
     }
 
     /// A request that tells the server's sidecar to let go of what it holds of ours: a connection to the server,
@@ -864,6 +887,9 @@ pub fn describe_request() -> FrontRequest {
 fn is_script(method: &str) -> bool {
     ["EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO"].contains(&method)
 }
+
+/// What a request for the next part of a large reply is called.
+const REST: &str = "rest";
 
 /// How many bytes of a command's arguments Redis repeats in an error.
 const REPEATED_BYTES_MAX: usize = 128;

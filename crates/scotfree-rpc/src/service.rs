@@ -131,6 +131,9 @@ pub enum Report {
     SessionRefused(SessionId),
 }
 
+/// What is kept of the room for replies when all of them are passed on.
+const KEPT_BYTES_MAX: usize = 2 << 20;
+
 /// What a service reports, in order. The runtime reuses one for all calls.
 #[derive(Debug, Default)]
 pub struct Replies {
@@ -218,10 +221,11 @@ impl Replies {
         self.reports.is_empty()
     }
 
-    /// Forgets all, keeping the memory.
+    /// Forgets all, keeping the memory for what is usual.
     pub fn clear(&mut self) {
         self.reports.clear();
         self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BYTES_MAX);
     }
 
     /// A report, in the order in which they were made.

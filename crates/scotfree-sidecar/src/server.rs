@@ -360,9 +360,18 @@ impl RedisService {
         }
         let lanes: Vec<LaneId> =
             self.sockets.keys().copied().filter(|lane| read_all || self.back.expects(*lane)).collect();
+        // What waits for room is left to the socket.
         for lane in lanes {
+            if self.back.is_held(lane) {
+                continue;
+            }
             self.read_lane(lane, now);
         }
+    }
+
+    /// The lanes from which nothing more is read for now.
+    fn held_lanes(&self) -> Vec<LaneId> {
+        self.sockets.keys().copied().filter(|lane| self.back.is_held(*lane)).collect()
     }
 
     fn read_lane(&mut self, lane: LaneId, now: Nanos) {
@@ -373,7 +382,7 @@ impl RedisService {
                     self.heard += 1;
                     let may_have_more = count == self.buffer.len() || socket.stream.is_tls();
                     self.back.on_bytes(lane, now, &self.buffer[..count], &mut self.events);
-                    if !may_have_more {
+                    if !may_have_more || self.back.is_held(lane) {
                         return;
                     }
                 }
@@ -617,10 +626,17 @@ impl Handler for RedisService {
         self.collect_connections(now);
         self.read_lanes(now);
         self.collect_syncs(now);
+        let held = self.held_lanes();
         if self.back.next_timer().is_some_and(|at| at <= now) {
             self.back.on_timer(now, &mut self.events);
         }
         self.back.flush(now, wants_stable, &mut self.events);
+        // What came meanwhile, TLS may have taken from the socket, which then says nothing of it.
+        for lane in held {
+            if !self.back.is_held(lane) {
+                self.read_lane(lane, now);
+            }
+        }
         self.handle_events(now, replies);
         self.write_lanes(now);
         self.handle_events(now, replies);
@@ -633,7 +649,7 @@ impl Handler for RedisService {
             out.push(Watch {
                 fd: socket.stream.as_raw_fd(),
                 generation: socket.generation,
-                readable: true,
+                readable: !self.back.is_held(*lane),
                 writable,
             });
         }

@@ -695,6 +695,13 @@ fn a_reply_over_the_limit_becomes_an_error() {
         "{}",
         text(response.reply())
     );
+    // What EXEC answers is one reply.
+    update(&mut driver, session, 2, &format!("SET b {}", "x".repeat(900)));
+    let both = payload(RequestFlags::TRANSACTION, &["GET b", "GET b"]);
+    let response = driver.call(session, 3, RequestKind::Read, &both);
+    let said =
+        "-ERR scotfree: the replies of this transaction have 1820 bytes; 1500 can be kept (parts_bytes_max)";
+    assert!(text(response.reply()).starts_with(said), "{}", text(response.reply()));
 }
 
 /// What a run of kills has found.

@@ -4,7 +4,7 @@
 //! replies recorded before it is sent.
 
 use crate::codec::{write_bulk, write_header, Limits, ReplyDecoder};
-use scotfree_core::SessionId;
+use scotfree_core::{Nanos, SessionId};
 use std::collections::VecDeque;
 
 /// Names a lane; never reused.
@@ -95,6 +95,8 @@ pub(super) struct Lane {
     /// A client watches keys on it.
     pub watches: bool,
     pub client_id: i64,
+    /// Its next reply waits for room since then; see `room`.
+    pub waits_since: Option<Nanos>,
 }
 
 impl Lane {
@@ -110,6 +112,7 @@ impl Lane {
             has_user: false,
             watches: false,
             client_id: 0,
+            waits_since: None,
         }
     }
 

@@ -87,7 +87,7 @@ impl Back {
         }
         let Some(head) = self.queue.front() else { return false };
         match &head.nature {
-            Nature::Refused(..) | Nature::Describe | Nature::Part | Nature::Rest => {
+            Nature::Refused(..) | Nature::Describe | Nature::Part => {
                 // Its place in the session is behind what is on its way.
                 if head.writes && !self.direct.is_empty() {
                     return false;
@@ -96,6 +96,10 @@ impl Back {
                 true
             }
             Nature::Ask => self.move_aside(),
+            Nature::Rest => {
+                self.rests.extend(self.queue.pop_front());
+                true
+            }
             Nature::Release => self.release(events),
             _ if self.is_applied(head) => self.refuse_applied(events),
             // A server keeps what it has answered on a connection while that one's script runs.
@@ -144,30 +148,10 @@ impl Back {
                 (reply.clone(), ResponseFlags::NONE.with_if(*close, ResponseFlags::CLOSE))
             }
             Nature::Part => (b"+OK\r\n".to_vec(), ResponseFlags::NONE),
-            Nature::Rest => return self.answer_rest(&item, events),
             _ => (self.told(now), ResponseFlags::NONE),
         };
         self.consume(&item);
         self.reply(&item, &reply, flags, events);
-    }
-
-    /// Answers with the next part of a large reply.
-    fn answer_rest(&mut self, item: &Item, events: &mut BackEvents) {
-        let name = item.payload.get(REQUEST_HEAD_BYTES..).and_then(|name| name.try_into().ok());
-        let name = name.map_or(0, u64::from_le_bytes);
-        match self.parts.next_part(item.owner(), name, self.config.reply_bytes_max) {
-            Some((part, true)) => {
-                let mut named = name.to_le_bytes().to_vec();
-                named.extend_from_slice(&part);
-                self.reply(item, &named, ResponseFlags::NONE.with_if(true, ResponseFlags::MORE), events);
-            }
-            Some((part, false)) => self.reply(item, &part, ResponseFlags::NONE, events),
-            None => {
-                let text =
-                    "ERR scotfree: the rest of this reply is forgotten, since the server was restarted";
-                self.reply(item, &error_reply(text), ResponseFlags::CLOSE, events);
-            }
-        }
     }
 
     /// What clients are told of the server now.

@@ -1,10 +1,10 @@
 //! What comes or goes in parts: requests and replies that are too large for one packet of the protocol.
 //!
-//! Invariant: a session holds a bounded number of bytes here. Parts live in memory only: when the sidecar
+//! Invariant: a session holds a bounded number of bytes of each here. Parts live in memory only: when the sidecar
 //! is started again they are gone, and whoever asks for them is told so.
 
 use scotfree_core::SessionId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A client's connection within its session.
 type Owner = (SessionId, u32);
@@ -15,12 +15,16 @@ pub(super) struct Parts {
     requests: BTreeMap<Owner, Vec<u8>>,
     /// The rest of a reply and how far it was sent, by its name.
     replies: BTreeMap<(Owner, u64), (Vec<u8>, usize)>,
+    /// Client connections that are gone: nobody will ask for what they are answered.
+    gone: BTreeSet<Owner>,
+    /// Sessions that left what is kept for them where it is for too long: nobody waits for them.
+    slow: BTreeSet<SessionId>,
 }
 
 impl Parts {
     /// Keeps a part of a request; false if it is too much.
     pub fn keep(&mut self, owner: Owner, part: &[u8], bytes_max: usize) -> bool {
-        if self.held(owner.0) + part.len() > bytes_max {
+        if self.held_of_requests(owner.0) + part.len() > bytes_max {
             self.requests.remove(&owner);
             return false;
         }
@@ -43,7 +47,10 @@ impl Parts {
         sent: usize,
         bytes_max: usize,
     ) -> bool {
-        if self.held(owner.0) + reply.len() > bytes_max {
+        if self.gone.contains(&owner) {
+            return true;
+        }
+        if self.held_of_replies(owner.0) + reply.len() > bytes_max {
             return false;
         }
         self.replies.insert((owner, name), (reply.to_vec(), sent));
@@ -53,6 +60,7 @@ impl Parts {
     /// The next part of a reply, and whether more is left; none if there is no such reply.
     pub fn next_part(&mut self, owner: Owner, name: u64, bytes_max: usize) -> Option<(Vec<u8>, bool)> {
         let (reply, sent) = self.replies.get_mut(&(owner, name))?;
+        self.slow.remove(&owner.0);
         let end = (*sent + bytes_max).min(reply.len());
         let part = reply[*sent..end].to_vec();
         *sent = end;
@@ -63,24 +71,46 @@ impl Parts {
         Some((part, more))
     }
 
-    /// How many bytes a session has here.
-    fn held(&self, session: SessionId) -> usize {
-        let (first, last) = ((session, 0), (session, u32::MAX));
-        let requests = self.requests.range(first..=last).map(|(_, kept)| kept.len());
-        let replies = self.replies.range((first, 0)..=(last, u64::MAX)).map(|(_, (rest, _))| rest.len());
-        requests.chain(replies).sum()
+    /// Whether a session should fetch something before `bytes` more of replies are kept for it, and can be expected to.
+    pub fn has_to_wait(&self, session: SessionId, bytes: usize, bytes_max: usize) -> bool {
+        let held = self.held_of_replies(session);
+        held > 0 && held + bytes > bytes_max && !self.slow.contains(&session)
     }
 
-    /// A client's connection is gone.
+    /// Nobody waits for this session any more, before it fetches something.
+    pub fn give_up_on(&mut self, session: SessionId) {
+        self.slow.insert(session);
+    }
+
+    fn held_of_requests(&self, session: SessionId) -> usize {
+        self.requests.range((session, 0)..=(session, u32::MAX)).map(|(_, kept)| kept.len()).sum()
+    }
+
+    /// How many bytes of a session's replies are kept here.
+    pub fn held_of_replies(&self, session: SessionId) -> usize {
+        let (first, last) = ((session, 0), (session, u32::MAX));
+        self.replies.range((first, 0)..=(last, u64::MAX)).map(|(_, (rest, _))| rest.len()).sum()
+    }
+
+    /// A client's connection is gone, and what it has asked for may still be answered.
+    pub fn leave(&mut self, owner: Owner) {
+        self.replies.retain(|(of, _), _| *of != owner);
+        self.gone.insert(owner);
+    }
+
+    /// A client's connection is gone, and all that it has asked for is answered.
     pub fn forget_connection(&mut self, owner: Owner) {
         self.requests.remove(&owner);
         self.replies.retain(|(of, _), _| *of != owner);
+        self.gone.remove(&owner);
     }
 
     /// A session has ended.
     pub fn forget(&mut self, session: SessionId) {
         self.requests.retain(|(owner, _), _| *owner != session);
         self.replies.retain(|((owner, _), _), _| *owner != session);
+        self.gone.retain(|(owner, _)| *owner != session);
+        self.slow.remove(&session);
     }
 }
 
@@ -102,8 +132,8 @@ mod tests {
         assert_eq!(parts.next_part(owner, 7, 4), Some((b"89".to_vec(), false)));
         assert_eq!(parts.next_part(owner, 7, 4), None);
         let other = (SessionId(1), 2);
-        assert!(parts.keep(owner, b"abc", 9) && parts.keep_reply(other, 9, b"abc", 0, 9));
-        assert!(!parts.keep(other, b"defg", 9), "the limit is the session's");
+        assert!(parts.keep(owner, b"abc", 6) && !parts.keep(other, b"defg", 6), "the limit is the session's");
+        assert!(parts.keep_reply(other, 9, b"abc", 0, 6) && !parts.keep_reply(owner, 8, b"defg", 0, 6));
         parts.forget_connection(other);
         assert_eq!(parts.next_part(other, 9, 4), None);
         assert!(parts.keep_reply(owner, 9, b"abc", 0, 15));

@@ -14,7 +14,7 @@ use super::{
     LateError, Method, Nature, Past, Phase, Progress, Purpose, Refusing, Rewrite, Stability, Start,
     StartReport, StopReason, Waiter,
 };
-use crate::codec::{error_reply, is_error, text_of, write_header};
+use crate::codec::{drop_room, error_reply, is_error, text_of, write_header, SHARED_KEPT_BYTES_MAX};
 use crate::payload::{pack, write_part, write_response, RequestFlags, ResponseFlags};
 use scotfree_core::{Nanos, SessionId};
 use std::ops::Range;
@@ -484,7 +484,8 @@ impl Back {
         response.clear();
         pack::write_pack_response(&mut response, self.with_word_of_early(ResponseFlags::NONE));
         let names_and_heads = pack::response_bytes(item.answers.len()) + item.answers.len() * NAME_BYTES;
-        let mut room = self.config.reply_bytes_max.saturating_sub(names_and_heads);
+        let refusals = self.room_of_refusals(item, replies);
+        let mut room = self.config.reply_bytes_max.saturating_sub(names_and_heads + refusals);
         let mut failed = false;
         for (command, known) in item.answers.iter().enumerate() {
             let (reply, flags) = match known {
@@ -499,7 +500,7 @@ impl Back {
             let owner = (item.session, item.request.part(command).connection);
             let name = ticket | (command as u64 + 1) << PART_NAME_SHIFT;
             pack::write_response_part(&mut response, |out| {
-                room -= self.write_within(room, owner, name, (reply, flags), out);
+                room -= self.write_within(room, (item, owner), name, (reply, flags), out);
             });
         }
         self.counters.packed += item.answers.len() as u64;
@@ -510,7 +511,7 @@ impl Back {
     fn write_within(
         &mut self,
         room: usize,
-        owner: (SessionId, u32),
+        (item, owner): (&Item, (SessionId, u32)),
         name: u64,
         (reply, flags): (&[u8], ResponseFlags),
         out: &mut Vec<u8>,
@@ -523,7 +524,7 @@ impl Back {
         if self.parts.keep_reply(owner, name, reply, 0, bytes_max) {
             write_part(out, flags, name, &[]);
         } else {
-            write_response(out, flags, &error_reply(&too_large(reply, bytes_max)));
+            write_response(out, flags, &self.too_large(item, reply));
         }
         0
     }
@@ -559,7 +560,7 @@ impl Back {
     }
 
     /// Gives a response out, or keeps it until it can be.
-    fn respond(&mut self, ticket: u64, failed: bool, response: Vec<u8>, events: &mut BackEvents) {
+    fn respond(&mut self, ticket: u64, failed: bool, mut response: Vec<u8>, events: &mut BackEvents) {
         self.counters.executed += 1;
         if let Some(effect) = self.hold_until {
             self.counters.held += 1;
@@ -568,6 +569,8 @@ impl Back {
             return;
         }
         push_reply(ticket, failed, &response, events);
+        response.clear();
+        drop_room(&mut response, SHARED_KEPT_BYTES_MAX);
         self.scratch = response;
     }
 
@@ -587,7 +590,7 @@ impl Back {
         if self.parts.keep_reply(item.owner(), ticket, reply, part_max, bytes_max) {
             return write_part(out, flags, ticket, &reply[..part_max]);
         }
-        write_response(out, flags, &error_reply(&too_large(reply, bytes_max)));
+        write_response(out, flags, &self.too_large(item, reply));
     }
 
     fn release_held(&mut self, events: &mut BackEvents) {
@@ -630,10 +633,6 @@ impl Back {
             events.push(BackEvent::Early { allowed: reason.is_empty(), reason });
         }
     }
-}
-
-fn too_large(reply: &[u8], bytes_max: usize) -> String {
-    format!("ERR scotfree: the reply has {} bytes, which is over parts_bytes_max = {bytes_max}", reply.len())
 }
 
 /// Whether an error says of a write that is executed anew only that the server takes none at present.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: only the extent of a reply is judged, never its meaning; what is no RESP is a typed error.
 
-use super::{line_end, parse_integer, Limits, COMPACT_BYTES};
+use super::{line_end, parse_integer, Limits, COMPACT_BYTES, KEPT_BYTES_MAX};
 
 /// Why a stream of replies cannot be read on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -194,6 +194,12 @@ impl ReplyDecoder {
         Ok(Some(&self.buffer[self.start..self.start + length]))
     }
 
+    /// The reply that was given out last comes again with the next [`ReplyDecoder::pop`].
+    pub fn put_back(&mut self) {
+        self.complete = 0;
+        self.scanner.reset();
+    }
+
     /// The bytes that no reply has used yet.
     pub fn unread(&mut self) -> &[u8] {
         self.drop_complete();
@@ -210,6 +216,11 @@ impl ReplyDecoder {
             self.start += self.complete;
             self.complete = 0;
             self.scanner.reset();
+            if self.start == self.buffer.len() {
+                self.start = 0;
+                self.buffer.clear();
+                self.buffer.shrink_to(KEPT_BYTES_MAX);
+            }
         }
     }
 }
@@ -261,6 +272,22 @@ pub fn is_error(reply: &[u8]) -> bool {
 mod tests {
     use super::super::test_bytes::*;
     use super::*;
+
+    #[test]
+    fn a_reply_that_is_put_back_comes_again_and_a_large_one_leaves_its_room() {
+        let mut decoder = ReplyDecoder::new(Limits::default());
+        let large = [b"$1000000\r\n".as_slice(), &vec![b'x'; 1_000_000], b"\r\n"].concat();
+        decoder.push(&large);
+        for _ in 0..2 {
+            assert_eq!(decoder.pop(), Ok(Some(large.as_slice())));
+            decoder.put_back();
+        }
+        decoder.push(b"+OK\r\n");
+        assert_eq!(decoder.pop(), Ok(Some(large.as_slice())));
+        assert_eq!(decoder.pop(), Ok(Some(b"+OK\r\n".as_slice())));
+        assert_eq!(decoder.pop(), Ok(None));
+        assert!(decoder.buffer.capacity() <= KEPT_BYTES_MAX, "{}", decoder.buffer.capacity());
+    }
     use proptest::prelude::*;
 
     fn replies<'a>(

@@ -2,7 +2,7 @@
 //!
 //! Invariant: requests are read as Redis 7 reads them, and refused with its error texts.
 
-use super::{line_end, parse_integer, Args, Limits, COMPACT_BYTES};
+use super::{line_end, parse_integer, Args, Limits, COMPACT_BYTES, KEPT_BYTES_MAX};
 use std::ops::Range;
 
 /// Why a stream of requests cannot be read on. Its text is Redis' own.
@@ -220,9 +220,6 @@ impl RequestParser {
         Ok(Some(self.cursor))
     }
 }
-
-/// What an empty buffer keeps of its room.
-const KEPT_BYTES_MAX: usize = 4 * COMPACT_BYTES;
 
 /// Reads requests from a connection's bytes.
 #[derive(Debug, Default)]

@@ -33,6 +33,7 @@ pub(super) enum Hook {
 }
 
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)] // Independent facts, no states of one machine.
 struct Entry {
     reply: Option<Vec<u8>>,
     /// The first parts of a large reply.
@@ -40,6 +41,8 @@ struct Entry {
     wanted: bool,
     close: bool,
     is_script: bool,
+    /// Its first part came, which may be empty, and not its last.
+    is_begun: bool,
     hook: Hook,
 }
 
@@ -50,6 +53,8 @@ pub(super) struct Pending {
     entries: VecDeque<Entry>,
     /// How many of them are scripts without a reply.
     scripts: usize,
+    /// How many of them have come in part.
+    fetching: usize,
     /// The replies of the present command are not wanted.
     pub suppress: bool,
 }
@@ -57,7 +62,7 @@ pub(super) struct Pending {
 impl Default for Pending {
     fn default() -> Self {
         // 0 names nobody.
-        Pending { first_id: 1, entries: VecDeque::new(), scripts: 0, suppress: false }
+        Pending { first_id: 1, entries: VecDeque::new(), scripts: 0, fetching: 0, suppress: false }
     }
 }
 
@@ -78,6 +83,7 @@ impl Pending {
             wanted: !self.suppress,
             close: false,
             is_script: false,
+            is_begun: false,
             hook,
         });
         self.first_id + self.entries.len() as u64 - 1
@@ -93,6 +99,7 @@ impl Pending {
                 wanted: true,
                 close: false,
                 is_script: false,
+                is_begun: false,
                 hook: Hook::None,
             });
         }
@@ -117,21 +124,33 @@ impl Pending {
             entry.reply = Some(reply.to_vec());
             entry.close = close;
             let was_script = std::mem::take(&mut entry.is_script);
+            let was_begun = std::mem::take(&mut entry.is_begun);
             self.scripts -= usize::from(was_script);
+            self.fetching -= usize::from(was_begun);
         }
     }
 
     /// A part of a large reply came.
     pub fn add_part(&mut self, id: u64, part: &[u8]) {
         if let Some(entry) = self.entry(id) {
+            let was_begun = entry.is_begun;
+            entry.is_begun = true;
             entry.parts.extend_from_slice(part);
+            self.fetching += usize::from(!was_begun);
         }
+    }
+
+    /// Whether a large reply has come in part.
+    pub fn is_fetching(&self) -> bool {
+        self.fetching > 0
     }
 
     /// The whole of a reply whose last part came; none if it has one part only.
     pub fn take_parts(&mut self, id: u64, last: &[u8]) -> Option<Vec<u8>> {
         let entry = self.entry(id).filter(|entry| !entry.parts.is_empty())?;
         let mut whole = std::mem::take(&mut entry.parts);
+        let was_begun = std::mem::take(&mut entry.is_begun);
+        self.fetching -= usize::from(was_begun);
         whole.extend_from_slice(last);
         Some(whole)
     }
@@ -179,6 +198,7 @@ impl Pending {
         self.first_id += self.entries.len() as u64;
         self.entries.clear();
         self.scripts = 0;
+        self.fetching = 0;
     }
 
     fn entry(&mut self, id: u64) -> Option<&mut Entry> {

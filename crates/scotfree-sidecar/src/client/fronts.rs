@@ -28,15 +28,15 @@ use scotfree_wire::KeyEpoch;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// How many bytes a read is taken to be answered with before one was.
+/// How many bytes a read is taken to be answered with at least, once one was. Before that nothing is known, so few are
+/// asked.
 const READ_BYTES_ASSUMED: usize = 64 << 10;
+const READ_BYTES_UNKNOWN: usize = READS_BYTES_MAX / 2;
 
 /// How many bytes of replies a connection's reads may be on the way to at once, as far as can be told.
 const READS_BYTES_MAX: usize = 4 << 20;
 
-/// How many reads of a connection may be under way however large their replies are, and however small: the next ones
-/// may be large.
-const READS_ANYWAY: usize = 4;
+/// How many reads of a connection may be under way however small their replies are: the next ones may be large.
 const READS_AT_ONCE_MAX: usize = 128;
 
 /// Waits for nothing.
@@ -48,8 +48,14 @@ struct Connection {
     session: SessionHandle,
     /// How many of its requests are on their way.
     under_way: usize,
+    /// How many of them are reads.
+    reads: usize,
     /// How many bytes its reads are answered with, of late.
     read_bytes_usual: usize,
+    /// One was answered.
+    has_read: bool,
+    /// How much has come of a large reply that is being fetched.
+    fetched_bytes: usize,
     /// Requests for which the session has no credit yet.
     waiting: VecDeque<FrontRequest>,
     /// What it holds of its client's requests, as counted last.
@@ -208,7 +214,10 @@ impl Fronts {
             front,
             session,
             under_way: 0,
-            read_bytes_usual: READ_BYTES_ASSUMED,
+            reads: 0,
+            read_bytes_usual: READ_BYTES_UNKNOWN,
+            has_read: false,
+            fetched_bytes: 0,
             waiting: VecDeque::new(),
             held: 0,
             scripts: 0,
@@ -350,16 +359,16 @@ impl Fronts {
             let mut actions = Vec::new();
             if let Some(connection) = self.connections.get_mut(&asker.connection) {
                 connection.under_way -= 1;
+                connection.reads -= usize::from(flight.is_read());
                 if let Some(next) = connection.waiting.front().filter(|_| connection.under_way == 0) {
                     if let Some(session) = self.sessions.get_mut(connection.session) {
                         session.want(asker.connection, next.early.is_some());
                     }
                 }
-                if let (Ok(Some(all)), true) = (&responses, flight.is_read()) {
-                    // At once when they are large, step by step when they are not.
-                    let decayed = connection.read_bytes_usual - connection.read_bytes_usual / 8;
-                    connection.read_bytes_usual = decayed.max(all[at].len());
-                }
+                let read_bytes = match &responses {
+                    Ok(Some(all)) if flight.is_read() => all[at].len(),
+                    _ => 0,
+                };
                 let front = &mut connection.front;
                 front.know_scripts(self.scripts > 0);
                 match (&responses, asker.early) {
@@ -374,6 +383,7 @@ impl Fronts {
                         front.on_failure(now_ms, asker.id, &text, &mut actions);
                     }
                 }
+                note_read(connection, read_bytes);
             }
             self.act(asker.connection, actions);
         }
@@ -445,9 +455,15 @@ impl Fronts {
         for action in actions {
             match action {
                 FrontAction::Request(request) => {
-                    connection.waiting.push_back(request);
+                    let fetches = request.fetches();
+                    if fetches {
+                        connection.waiting.push_front(request);
+                    } else {
+                        connection.waiting.push_back(request);
+                    }
                     let is_early = connection.waiting[0].early.is_some();
                     match self.sessions.get_mut(connection.session) {
+                        Some(session) if fetches => session.want_at_once(key),
                         Some(session) => session.want(key, is_early),
                         None => _ = self.orphans.insert(key),
                     }
@@ -661,8 +677,33 @@ impl Fronts {
 
 /// Whether a connection has as many reads under way as their replies allow.
 fn has_reads_enough(connection: &Connection) -> bool {
+    reads_left(connection) == 0
+}
+
+/// Learns from a read's reply, or a part of it, how large the next ones may be.
+fn note_read(connection: &mut Connection, bytes: usize) {
+    if bytes == 0 {
+        return;
+    }
+    connection.fetched_bytes += bytes;
+    if connection.front.is_fetching() {
+        return;
+    }
+    let whole = std::mem::take(&mut connection.fetched_bytes);
+    let is_first = !std::mem::replace(&mut connection.has_read, true);
+    let usual = connection.read_bytes_usual;
+    // At once when they are large, step by step when they are not.
+    let before = if is_first { READ_BYTES_ASSUMED } else { usual - usual / 8 };
+    connection.read_bytes_usual = before.max(whole);
+}
+
+/// How many reads more of a connection may be under way.
+fn reads_left(connection: &Connection) -> usize {
+    if connection.front.is_fetching() || connection.front.is_full() {
+        return 0;
+    }
     let most = READS_BYTES_MAX / connection.read_bytes_usual.max(1);
-    connection.under_way >= most.clamp(READS_ANYWAY, READS_AT_ONCE_MAX)
+    most.clamp(1, READS_AT_ONCE_MAX).saturating_sub(connection.reads)
 }
 
 /// Whether the connection has nothing more to do.

@@ -121,6 +121,8 @@ pub(super) struct SharedSession {
     pub users: BTreeSet<ConnectionKey>,
     /// Those of them that have something to send.
     pub ready: BTreeSet<ConnectionKey>,
+    /// One of them has something to send that waits for nothing.
+    is_urgent: bool,
     pub flights: Flights,
     /// How many of them are reads.
     pub reads: usize,
@@ -143,9 +145,16 @@ impl SharedSession {
         self.traffic[usize::from(is_early)].is_wanted = true;
     }
 
+    /// A connection has something to send that waits for nothing.
+    pub fn want_at_once(&mut self, key: ConnectionKey) {
+        self.want(key, false);
+        self.is_urgent = true;
+    }
+
     /// Takes all who have something to send, to ask each of them.
     pub fn take_ready(&mut self) -> BTreeSet<ConnectionKey> {
         self.traffic.iter_mut().for_each(|traffic| traffic.is_wanted = false);
+        self.is_urgent = false;
         std::mem::take(&mut self.ready)
     }
 
@@ -189,7 +198,7 @@ impl SharedSession {
         let may = |is_early: bool| {
             self.traffic[usize::from(is_early)].is_wanted && self.may_depart(is_early, departures_max)
         };
-        !self.ready.is_empty() && (may(false) || may(true))
+        !self.ready.is_empty() && (self.is_urgent || may(false) || may(true))
     }
 }
 

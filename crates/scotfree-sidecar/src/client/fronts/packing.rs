@@ -6,7 +6,7 @@
 //! nobody up. A connection that others would have to wait for gets a session of its own.
 
 use super::super::{as_read, ended};
-use super::{has_reads_enough, Asker, ConnectionKey, Flight, Fronts, NOBODY};
+use super::{has_reads_enough, reads_left, Asker, ConnectionKey, Flight, Fronts, NOBODY, READS_BYTES_MAX};
 use scotfree_core::{KeyHash, Nanos};
 use scotfree_resp::front::FrontRequest;
 use scotfree_resp::payload::pack::PackBuilder;
@@ -98,7 +98,10 @@ impl Fronts {
         if let Some(session) = self.sessions.get_mut(handle) {
             for key in left {
                 let first = self.connections.get(&key).and_then(|connection| connection.waiting.front());
-                session.want(key, first.is_some_and(|first| first.early.is_some()));
+                match first {
+                    Some(first) if first.fetches() => session.want_at_once(key),
+                    first => session.want(key, first.is_some_and(|first| first.early.is_some())),
+                }
             }
         }
         moved
@@ -110,6 +113,8 @@ impl Fronts {
         let Some(connection) = self.connections.get(&key) else { return Turn::Never };
         match connection.waiting.front() {
             None => Turn::Never,
+            // The room that it makes is what others may wait for.
+            Some(first) if first.fetches() => Turn::Now,
             Some(first) if !is_own && first.is_apart() && connection.under_way == 0 => Turn::Elsewhere,
             Some(first) if !is_own && first.is_apart() => Turn::Later,
             Some(first) if !is_own && first.kind == RequestKind::Read && reads >= self.pacing.reads_max => {
@@ -197,9 +202,18 @@ impl Fronts {
         else {
             return;
         };
+        let mut expected = 0;
         for key in queue.iter().take(COMPANIONS_MAX) {
             let Some(connection) = self.connections.get(key) else { continue };
-            let count = add_first(&mut self.pack, first, &connection.waiting);
+            // So many replies as have room for themselves; the first is asked for in any case.
+            let room = READS_BYTES_MAX.saturating_sub(expected) / connection.read_bytes_usual.max(1);
+            let most = match first.kind {
+                RequestKind::Read if taken.is_empty() => room.clamp(1, reads_left(connection).max(1)),
+                RequestKind::Read => room.min(reads_left(connection)),
+                RequestKind::Update | RequestKind::Bypass => usize::MAX,
+            };
+            let count = add_first(&mut self.pack, first, &connection.waiting, most);
+            expected += count * connection.read_bytes_usual;
             if count > 0 {
                 taken.push((*key, count));
             } else if taken.is_empty() {
@@ -266,6 +280,7 @@ impl Fronts {
             self.touched.insert(*key);
             connection.under_way += *count;
             for request in connection.waiting.drain(..*count) {
+                connection.reads += usize::from(request.kind == RequestKind::Read);
                 let asker = Asker { connection: *key, id: request.id, early: request.early };
                 match first {
                     None => first = Some(asker),
@@ -324,13 +339,19 @@ impl Fronts {
     }
 }
 
-/// Packs as many of the first requests as may share a packet with `leader`; how many these are.
-fn add_first(pack: &mut PackBuilder, leader: &FrontRequest, waiting: &VecDeque<FrontRequest>) -> usize {
+/// Packs as many of the first requests as may share a packet with `leader`, `most` at most; how many these are.
+fn add_first(
+    pack: &mut PackBuilder,
+    leader: &FrontRequest,
+    waiting: &VecDeque<FrontRequest>,
+    most: usize,
+) -> usize {
     let may_share = |request: &&FrontRequest| {
         request.shares && request.kind == leader.kind && request.early.is_some() == leader.early.is_some()
     };
     waiting
         .iter()
+        .take(most)
         .take_while(may_share)
         .take_while(|request| pack.add(&request.payload, PAYLOAD_BYTES_MAX))
         .count()
