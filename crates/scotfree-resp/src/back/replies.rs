@@ -275,7 +275,7 @@ impl Back {
         self.forget_watch(&batch);
         let Some(item) = batch.items.into_iter().next() else { return };
         // The first of several refusals may be of a command that is refused whenever it is asked.
-        let said = batch.refusals.iter().map(|(_, error)| error.clone()).chain([because(reason)]);
+        let said = batch.refusals.iter().map(|(_, error)| error.clone()).chain([inner(reason)]);
         if let Some(error) = said.into_iter().find(|error| is_no_answer(&item, error)) {
             return self.stop(self.refuses_replay(&error), events);
         }

@@ -174,7 +174,7 @@ mod tests {
             payload.extend_from_slice(rest);
             self.tickets += 1;
             let (ticket, kind, seq) = (self.tickets, RequestKind::Read, SeqNum(0));
-            self.back.execute(&Execute { ticket, session, seq, kind, payload: &payload });
+            self.back.execute(&Execute { ticket, session, seq, kind, payload: &payload, is_replayed: false });
             self.turn();
             ticket
         }

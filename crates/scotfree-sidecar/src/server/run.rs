@@ -322,7 +322,7 @@ fn health(runtime: &ServerRuntime<UdpTransport, RedisService>, silence: &Silence
             Some(cause) => Health::NotServing(cause.text()),
             None => Health::Serving,
         },
-        health => health,
+        not_serving @ Health::NotServing(_) => not_serving,
     }
 }
 
