@@ -18,14 +18,13 @@ import jinja2
 
 from scotfree.study import schema
 from scotfree.study.figures.words import UNNAMED, called, spoken
-from scotfree.study.report import page, text
+from scotfree.study.report import page
 from scotfree.study.report.charts import theme
 from scotfree.study.report.serve.queries import Queries, Rows
 from scotfree.study.trouble import StudyError
 
 HOST = "127.0.0.1"
 NAME_MAX = 1000
-_SHARE_MIN = 0.0001
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _FORMS = {
     "id": re.compile(r"\d{1,9}"),
@@ -156,17 +155,8 @@ def _exemplar(row: dict[str, Any], rows: Rows) -> dict[str, Any]:
 
 def _environment() -> jinja2.Environment:
     environment = page.environment()
-    environment.filters["ns"] = lambda value: text.quantity(value, "ns")
-    environment.filters["share"] = _share
     environment.globals["called"] = called
     return environment
-
-
-def _share(value: float | None) -> str:
-    # Zeros that must be counted are read by nobody.
-    if value is not None and 0 < value < _SHARE_MIN:
-        return "< " + text.quantity(_SHARE_MIN, "share")
-    return text.quantity(value, "share")
 
 
 def _address(path: str) -> SplitResult:
