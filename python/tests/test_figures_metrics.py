@@ -18,6 +18,7 @@ from scotfree.study.analysis.rank import PAIRS_MIN, ranks, spearman
 from scotfree.study.analysis.study import Study
 from scotfree.study.figures import exogenous, growth, load
 from scotfree.study.figures.result import Coverage
+from scotfree.study.report import text
 
 DAY_NS = 48 * HALF_HOUR_NS
 QUEUE = schema.STAGES.index("server_recv_queue")
@@ -189,6 +190,10 @@ def test_load_and_its_imbalance(tmp_path: Path) -> None:
     assert summary["imbalance_machines"] == pytest.approx(0.9 / 0.6)
     greatest = {entry.what.split(":")[0]: entry.measured for entry in result.comparisons}
     assert greatest == {"Spanner": pytest.approx(0.9), "F1": None, "ML Inference": None}
+    # The paper's text gives no number: its picture does.
+    assert {text.published(entry).replace("\u202f", " ") for entry in result.comparisons} == {
+        "about 100 % (read off a picture)"
+    }
 
 
 def test_load_of_clusters_alone_is_partial(tmp_path: Path) -> None:

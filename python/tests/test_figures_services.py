@@ -99,6 +99,21 @@ def test_table_1_names_client_and_size(study: Study) -> None:
     assert sizes["Network Disk: size of a call"].measured == row["response_bytes"]
 
 
+def test_table_1_says_whose_time_a_share_is(study: Study) -> None:
+    result = services.compute_table_1(study)
+    row = next(row for row in result.tables["services"].to_pylist() if row["service"] == "network_disk")
+    rows = columns()
+    good = np.array(rows["status"]) == schema.STATUS_OK
+    of = good & (np.array(rows["service"]) == "network_disk") & (np.array(rows["method"]) == row["method"])
+    by_front = of & (np.array(rows["client_service"]) == "Front")
+    whole = weighted(good, "total_ns")
+    assert row["time_share"] == pytest.approx(weighted(of, "total_ns") / whole)
+    assert row["client_time_share"] == pytest.approx(weighted(by_front, "total_ns") / whole)
+    assert row["client_time_share"] < row["time_share"]
+    said = next(finding for finding in result.findings if finding.startswith("network_disk Get takes"))
+    assert "; its calls by Front, which calls it most, take " in said
+
+
 def test_names_of_the_paper_are_found_however_written() -> None:
     assert {plain_name(row.service) for row in TABLE_1} >= {plain_name("kv_store"), plain_name("ML-inference")}
     assert plain_name("SSD cache") == plain_name("ssd-cache") != plain_name("ssd")

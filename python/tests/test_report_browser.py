@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from chromium import TESTS, chromium
 from made_report import Made, made_report
+from small_store import spans, study_of
 
 from scotfree.study.report import page as report_page
+from scotfree.study.report.write import write_report
 
 pytestmark = TESTS
 PAGE_BYTES_MAX = 5_000_000
@@ -95,6 +98,48 @@ def test_every_figure_is_drawn_without_a_network(browser: Any, made: Made, width
         assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
         assert seen.requests == []
         assert seen.complaints == []
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of plain traces: of two methods, without a stage."""
+    folder = tmp_path_factory.mktemp("plain")
+    at = np.arange(200)
+    calls = {
+        "total_ns": 3_000_000 + at * 1_000,
+        "server_app_ns": 1_000_000 + at,
+        "client_service": ["Front"] * 200,
+    }
+    methods = np.where(at % 2, "Get", "Put").tolist()
+    output = folder / "report.html"
+    write_report(study_of(folder / "shop.store", spans(**calls, method=methods)), output)
+    return output
+
+
+def _place(seen: Seen, part: str) -> tuple[float, float]:
+    """The upper and the lower edge of a part of the page."""
+    box = seen.page.query_selector(part).bounding_box()
+    return float(box["y"]), float(box["y"] + box["height"])
+
+
+def test_plain_traces_fill_the_first_screen(browser: Any, plain: Path) -> None:
+    with opened(browser, plain) as seen:
+        lower = [_place(seen, part)[1] for part in ("h1", "#scope", "#findings", "#next")]
+        assert max(lower) <= 800
+        assert "Front \u2192 Cart Put" in seen.page.inner_text("#findings")
+        assert _place(seen, "#scope")[0] < _place(seen, "#findings")[0] < _place(seen, "#methods")[0]
+        assert len(seen.page.query_selector_all("#edges tbody tr")) == 2
+        assert seen.complaints == []
+
+
+def test_on_a_narrow_page_the_parts_are_listed_last(browser: Any, plain: Path) -> None:
+    with opened(browser, plain, width=360, scheme="dark") as seen:
+        assert _place(seen, "#scope")[0] < 200
+        assert _place(seen, "#parts")[0] > _place(seen, "#provenance")[0]
+        assert seen.page.is_visible(".to-parts")
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360
+    with opened(browser, plain) as seen:
+        assert not seen.page.is_visible(".to-parts")
 
 
 LABELS = """() => [...document.querySelectorAll(".chart svg")].flatMap((svg) => {

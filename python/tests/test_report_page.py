@@ -19,11 +19,13 @@ from scotfree.study import schema
 from scotfree.study.analysis.study import Study
 from scotfree.study.engine.duck import DuckEngine
 from scotfree.study.figures import all_figures
+from scotfree.study.figures.overview import Group, Said
 from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, absent
 from scotfree.study.report import page
 from scotfree.study.report.catalogue import Computed
 from scotfree.study.report.charts import DRAW, theme
 from scotfree.study.report.ledger import Ledger, Line
+from scotfree.study.report.overview import Listed, Overview, Step
 from scotfree.study.report.write import parquet_folder, write_report
 from scotfree.study.store import Manifest, Store, write_manifest, write_table
 from scotfree.study.trouble import StudyError
@@ -56,7 +58,15 @@ def _hostile() -> str:
     )
     figure = Figure("F2", EVIL, EVIL, lambda _: result)
     ledger = Ledger(1, 1, 0, 0, 1, 1, [Line(EVIL, EVIL, 1, True, 1, EVIL)], 0)
-    return page.render([Computed(figure, result, 0.0)], ledger, ABOUT)
+    return page.render([Computed(figure, result, 0.0)], ledger, ABOUT, _hostile_first())
+
+
+def _hostile_first() -> Overview:
+    times = {"p50_ns": 1.0, "p95_ns": 1.0, "p99_ns": None, "has_p95": True, "has_p99": False}
+    row = {"name": EVIL, "of": EVIL, "samples": 1, "calls": 1, "errors": 0, "share": 1.0, "tax": None}
+    listed = Listed([{**row, **times, "is_client": False, "error_share": 0.0}])
+    said = Group(EVIL, [Said(EVIL, EVIL, "F2")])
+    return Overview([(EVIL, EVIL)], [said], [Step(EVIL, EVIL)], listed, listed)
 
 
 def test_hostile_names_stay_text() -> None:
@@ -66,7 +76,7 @@ def test_hostile_names_stay_text() -> None:
     assert "img" not in tags
     assert not [name for _, attributes in parsed.tags for name in attributes if name.startswith("on")]
     # Seen by the reader as it was sent.
-    assert sum(EVIL in text for text in parsed.text) >= 6
+    assert sum(EVIL in text for text in parsed.text) >= 17
     data = next(text for text in parsed.text if text.startswith('{"specs"'))
     assert json.loads(data)["sets"]["f2-ranked"]["method"] == [EVIL] * 40
 
@@ -94,9 +104,8 @@ def test_the_policy_allows_the_pages_scripts_and_no_other() -> None:
 def test_an_absent_figure_says_what_it_lacks() -> None:
     lacking = Computed(Figure("F2", "Time", "2.2", lambda _: absent()), absent("the moon"), 0.0)
     html = page.render([lacking], Ledger(0, 0, 0, 0, 0, 0, [], 0), ABOUT)
-    assert "This figure needs" in html
-    assert "<li>the moon</li>" in html
-    assert 'class="chart"' not in html
+    assert '<tr><th scope="row"><b title="Time">F2</b></th><td>the moon</td></tr>' in html
+    assert 'class="chart"' not in html and 'id="F2"' not in html
 
 
 def test_every_figure_with_tables_has_charts() -> None:
@@ -117,7 +126,8 @@ def test_each_table_lies_beside_the_page() -> None:
     folder = parquet_folder(made.page)
     index = json.loads((folder / "index.json").read_text())
     assert [entry["figure"] for entry in index["figures"]] == [figure.number for figure in all_figures()]
-    files = {name for entry in index["figures"] for name in entry["files"]}
+    files = {name for entry in index["figures"] for name in entry["files"]} | set(index["tables"])
+    assert set(index["tables"]) == {"methods.parquet", "edges.parquet"}
     assert files == {path.name for path in folder.glob("*.parquet")}
     each = next(each for each in made.computed if each.figure.number == "F2")
     assert pq.read_table(folder / "F2.methods.parquet").equals(each.result.tables["methods"])
@@ -136,7 +146,11 @@ def test_a_store_without_calls_gives_a_page_of_what_is_lacking(tmp_path: Path) -
     computed = write_report(Study(store, DuckEngine(store)), output)
     assert {each.result.coverage for each in computed} == {Coverage.ABSENT}
     assert all(each.result.missing for each in computed)
-    assert output.read_text().count("This figure needs:") == len(computed)
+    html = output.read_text()
+    missing = html[html.index('<section id="missing"') : html.index('<section id="ledger"')]
+    named = re.findall(r'<b title="[^"]*">([FTS][\d.]+)</b>', missing)
+    assert sorted(named) == sorted(each.figure.number for each in computed)
+    assert "No call is recorded as failed." in html and "no edge has 5 successful calls" in html
 
 
 def test_a_page_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,52 @@ def test_from_the_fleet_to_the_nine_stages_of_one_call(server: ThreadingHTTPServ
     assert status == 200
     for stage in schema.STAGES:
         assert stage.split("_")[0] in call
-    assert call.count("<rect") == len(schema.STAGES)
+    assert call[: call.index("The calls of this trace")].count("<rect") == len(schema.STAGES)
+
+
+def test_a_call_has_its_trace_as_a_waterfall_with_hexadecimal_ids(server: ThreadingHTTPServer) -> None:
+    _, fleet = ask(server, "/")
+    _, service = ask(server, links(fleet, "/service")[0])
+    _, method = ask(server, links(service, "/method")[0])
+    link = links(method, "/trace")[0]
+    assert re.fullmatch(r"/trace\?trace=[0-9a-f]{32}&span=[0-9a-f]{16}", link)
+    _, call = ask(server, link)
+    waterfall = call[call.index("The calls of this trace") :]
+    assert "padding-left:0.8rem" in waterfall and 'class="critical"' in waterfall
+    assert f"<code>{link[-16:]}</code>" in waterfall and f"<code>{link[-16:]}</code>" in call[: call.index("<h2>")]
+    assert all(ask(server, each)[0] == 200 for each in links(waterfall, "/trace")[:3])
+
+
+def test_a_trace_is_found_by_its_id_as_it_is_pasted(tmp_path: Path) -> None:
+    trace = bytes(8) + bytes.fromhex("00abcdef01234567")
+    rows = [call_of("Cart", "Get", 1) | {"trace_id": trace, "span_id": -2}]
+    with serving(tmp_path, rows) as running:
+        assert '<form action="/trace" method="get"' in ask(running, "/")[1]
+        assert "10\u202fns as its client saw it" in ask(running, "/trace?trace=abcdef01234567")[1]
+        for pasted in (
+            "abcdef01234567",
+            "00ABCDEF01234567",
+            "%20" + trace.hex() + "%20",
+            trace.hex() + "&span=fffffffffffffffe",
+        ):
+            status, html = ask(running, f"/trace?trace={pasted}")
+            assert status == 200 and "<code>fffffffffffffffe</code>" in html, pasted
+        assert ask(running, "/trace?trace=abcdef01234568")[0] == 404
+        assert ask(running, f"/trace?trace={trace.hex()}&span=1")[0] == 404
+        assert ask(running, "/trace?trace=" + "0" * 33)[0] == 400
+
+
+def test_a_call_without_its_client_s_record_is_told_by_its_server(tmp_path: Path) -> None:
+    with serving(tmp_path, [call_of("Cart", "Get") | {"total_ns": None, "server_app_ns": 7}]) as running:
+        html = ask(running, "/trace?trace=0")[1]
+    assert "record is not there: 7\u202fns as its server saw it; OK" in html
+
+
+def test_a_trace_of_many_calls_says_how_many_are_not_shown(tmp_path: Path) -> None:
+    rows = [call_of("Cart", "Get", at) | {"trace_id": bytes(16)} for at in range(ROWS_MAX + 3)]
+    with serving(tmp_path, rows) as running:
+        html = ask(running, "/trace?trace=0")[1]
+    assert "and 3 others, which began later." in html
 
 
 @pytest.mark.parametrize(
@@ -80,7 +125,7 @@ def test_from_the_fleet_to_the_nine_stages_of_one_call(server: ThreadingHTTPServ
         ("/service?name=%27%20OR%201%3D1%20--", 404),
         ("/trace?trace=zz&span=1", 400),
         ("/trace?trace=" + "0" * 32 + "&span=1", 404),
-        ("/trace?trace=" + "0" * 32 + "&span=" + "9" * 19, 404),
+        ("/trace?trace=" + "0" * 32 + "&span=" + "9" * 19, 400),
         ("/?a;b", 400),
         ("/../../etc/passwd", 404),
         ("http://[::1/", 400),

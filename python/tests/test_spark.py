@@ -20,6 +20,7 @@ from same_results import assert_same, assert_same_table
 from spark_cluster import Cluster
 
 from scotfree.study import schema
+from scotfree.study.analysis import edges
 from scotfree.study.analysis.quantiles import column
 from scotfree.study.analysis.study import Study
 from scotfree.study.cli import main
@@ -27,7 +28,7 @@ from scotfree.study.engine import spark_session
 from scotfree.study.engine.duck import DuckEngine
 from scotfree.study.engine.spark import SparkEngine
 from scotfree.study.engine.spark_session import session
-from scotfree.study.figures import all_figures, findings
+from scotfree.study.figures import all_figures, findings, overview
 from scotfree.study.figures.result import Figure
 from scotfree.study.report import write
 from scotfree.study.report.write import parquet_folder
@@ -98,6 +99,13 @@ def test_a_figure_is_the_same(fleets: tuple[Study, Study], figure: Figure) -> No
     ours, theirs = (figure.compute(study) for study in fleets)
     assert ours.tables
     assert_same(ours, theirs)
+
+
+def test_methods_edges_and_what_is_said_of_them_are_the_same(fleets: tuple[Study, Study]) -> None:
+    ours, theirs = fleets
+    for of in (edges.methods, edges.edges):
+        assert_same_table(of(ours), of(theirs))
+    assert overview.groups(ours) == overview.groups(theirs)
 
 
 def test_exact_quantiles_are_the_oracle_s(store: Store, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

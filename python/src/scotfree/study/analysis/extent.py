@@ -20,6 +20,8 @@ class Extent:
 
     spans: int
     traces: int
+    # That call or are called.
+    services: int
     clusters: int
     machines: int
     first_ns: int | None
@@ -59,6 +61,7 @@ def extent(study: Study) -> Extent:
         **one,
         **times,
         traces=pc.sum(traces["traces"]).as_py() or 0,
+        services=_names(study, ["service", "client_service"]),
         clusters=_names(study, ["server_cluster", "client_cluster"]),
         machines=_names(study, ["server_machine", "client_machine"]),
     )

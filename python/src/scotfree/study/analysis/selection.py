@@ -112,7 +112,9 @@ def of_selected(study: Study, calls: Any) -> Any:
 
 
 def clients(study: Study) -> pa.Table:
-    """method_id, client_service and calls: who calls the selected methods, most first."""
+    """method_id, client_service, calls and time_ns: who calls the selected methods, most first."""
     span = of_selected(study, timed(study.span))
-    found = span.group_by(["method_id", "client_service"]).agg(calls=weight(span).sum())
+    by = span.group_by(["method_id", "client_service"])
+    time = span.total_ns.cast("float64") * weight(span)
+    found = by.agg(calls=weight(span).sum(), time_ns=time.sum())
     return study.engine.arrow(found.order_by([found.method_id, found.calls.desc(), found.client_service]))

@@ -20,7 +20,7 @@ def compute(study: Study) -> Result:
     """The shares of the tax's four categories and of all others, per service and in all."""
     tax = study.cycle_tax()
     if tax is None:
-        return absent("a profile of processor time: pprof, `perf script`, OTLP profiles or folded stacks")
+        return absent("a profile of processor time: pprof, perf script, OTLP profiles or folded stacks")
     missing = _missing(tax)
     return Result(
         Coverage.PARTIAL if missing else Coverage.COMPLETE,

@@ -12,10 +12,11 @@ from scotfree.study.analysis.study import Study
 from scotfree.study.analysis.volumes import total, volumes
 from scotfree.study.figures import errors, tax, what_if
 from scotfree.study.figures.result import Coverage, Result
-from scotfree.study.figures.words import called, duration, listed, percent
+from scotfree.study.figures.words import called, duration, percent
 
-MOST: Final = 10
-_MISSING_MOST: Final = 3
+MOST: Final = 5
+# Of the tails; their figure has more.
+_TAILS_MOST: Final = 2
 
 
 @dataclass(frozen=True)
@@ -27,24 +28,9 @@ class Finding:
     share: float
 
 
-def top(study: Study, results: Mapping[str, Result]) -> list[Finding]:
-    """At most MOST sentences; `results` by figure.
-
-    What is known, the weightiest first; where that is little, what other figures say; what could not be said.
-    """
-    unsaid = _unsaid(results)
-    known = sorted(_known(study), key=lambda one: -one.share)
-    return (known + _others(results, known))[: MOST - len(unsaid)] + unsaid
-
-
-def _others(results: Mapping[str, Result], known: list[Finding]) -> list[Finding]:
-    """The first sentences of the figures that have not spoken yet, in their order."""
-    spoken = {one.number for one in known}
-    return [
-        Finding(number, result.findings[0], 0.0)
-        for number, result in results.items()
-        if number not in spoken and result.findings
-    ]
+def top(study: Study) -> list[Finding]:
+    """At most MOST sentences, the weightiest first."""
+    return sorted(_known(study), key=lambda one: -one.share)[:MOST]
 
 
 def _known(study: Study) -> list[Finding]:
@@ -53,10 +39,14 @@ def _known(study: Study) -> list[Finding]:
 
 def _tails(study: Study) -> list[Finding]:
     """What makes the tails that most time goes into."""
-    tails = what_if.weightiest(study, what_if.cells(study))
+    found = what_if.cells(study)
     return [
-        Finding("F15", what_if.sentence(called(one.service, one.method), one.stage, one.leaves), one.share)
-        for one in tails
+        Finding(
+            "F15",
+            what_if.sentence(called(one.service, one.method), one.stage, found[one.method_id, one.stage]),
+            one.share,
+        )
+        for one in what_if.weightiest(study, found)[:_TAILS_MOST]
     ]
 
 
@@ -104,19 +94,14 @@ def _error(study: Study) -> Iterable[Finding]:
     yield Finding("F23", f"Calls that end as {worst['status']} waste {percent(wasted)} of all cycles.", wasted)
 
 
-def _unsaid(results: Mapping[str, Result]) -> list[Finding]:
-    """The inputs that are missing, those that most figures wait for first."""
-    waiting: dict[str, list[str]] = {}
+def unsaid(results: Mapping[str, Result]) -> list[tuple[list[str], list[str]]]:
+    """Figures without anything to show, and what they wait for: those that wait for the same are together.
+
+    What most figures wait for comes first.
+    """
+    waiting: dict[tuple[str, ...], list[str]] = {}
     for number, result in results.items():
-        for name in dict.fromkeys(result.missing) if result.coverage is not Coverage.COMPLETE else ():
-            waiting.setdefault(name, []).append(number)
-    ordered = sorted(waiting.items(), key=lambda one: -len(one[1]))[:_MISSING_MOST]
-    return [
-        Finding(
-            numbers[0],
-            f"Not to be told, or only in part: {listed(numbers)}. "
-            f"{'It needs' if len(numbers) == 1 else 'They need'} {name}.",
-            0.0,
-        )
-        for name, numbers in ordered
-    ]
+        if result.coverage is Coverage.ABSENT:
+            waiting.setdefault(tuple(dict.fromkeys(result.missing)), []).append(number)
+    ordered = sorted(waiting.items(), key=lambda one: -len(one[1]))
+    return [(numbers, list(missing)) for missing, numbers in ordered]

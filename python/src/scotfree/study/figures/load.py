@@ -85,7 +85,7 @@ def compute(study: Study) -> Result:
             "The machines are those of the cluster that has most.",
             f"Imbalance: the greatest load over the mean load. Saturated: a load of {percent(_SATURATED)} "
             "or more; "
-            "the paper says nearly fully utilized and gives no number.",
+            "the paper says nearly fully utilized and gives no number: about 100 % is read off its Figure 22.",
         ],
     )
 
@@ -105,10 +105,12 @@ def _findings(summaries: Rows) -> list[str]:
 
 
 def _comparisons(summaries: Rows) -> list[Comparison]:
-    """The paper names who is saturated; the user's greatest load stands beside."""
+    """The paper names who is saturated, and shows by how much in a picture; the user's greatest load is beside."""
     named = {plain_name(row["service"]): row["load_max"] for row in summaries}
     return [
-        Comparison(f"{service}: greatest load", 1.0, named.get(plain_name(service)), "share", "about")
+        Comparison(
+            f"{service}: greatest load", 1.0, named.get(plain_name(service)), "share", "about", is_read_off=True
+        )
         for service in _PUBLISHED_SATURATED
     ]
 

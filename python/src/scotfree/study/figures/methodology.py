@@ -105,4 +105,4 @@ def _pace(found: dict[str, float | None]) -> str:
     )
 
 
-FIGURES = (Figure("S2.1", "What the study rests on", "2.1", compute),)
+FIGURES = (Figure("S2.1", "Extent of the data", "2.1", compute),)

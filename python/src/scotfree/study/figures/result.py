@@ -61,6 +61,8 @@ class Comparison:
     relation: str = "="
     # Where charts mark the published value; None: nowhere. The words above are for people alone.
     place: Place | None = None
+    # Whether the published value is no number of the text but was read off a picture.
+    is_read_off: bool = False
 
 
 @dataclass

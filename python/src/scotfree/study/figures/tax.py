@@ -209,7 +209,7 @@ def compute_coverage(study: Study) -> Result:
 
 
 FIGURES = (
-    Figure("F9", "The nine components of a call, and how they are known", "3.1", compute_coverage),
+    Figure("F9", "The nine components of a call", "3.1", compute_coverage),
     Figure("F10", "Latency tax and its parts", "3.2", compute_tax),
     Figure("S5.2", "Queueing as a share of the tax", "5.2", compute_queue),
 )

@@ -12,7 +12,7 @@ from scotfree.study.analysis.selection import TABLE_1, Selected, selected
 from scotfree.study.analysis.study import Study
 from scotfree.study.figures import inputs
 from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, absent
-from scotfree.study.figures.words import called, percent, spoken
+from scotfree.study.figures.words import called, counted, percent, span, spoken
 
 # Figure 15, in percent. Its columns in its order: the fourth, printed as a second "Server Send Queue", is the
 # server's receive queue. The row that it calls BigQuery is that of Bigtable in Table 1.
@@ -130,21 +130,19 @@ def published_matrix() -> pa.Table:
 
 
 def _comparisons(methods: tuple[Selected, ...], found: Cells) -> list[Comparison]:
-    """Every published cell beside the user's, if a service has the name of one in Table 1; else none.
+    """The published cells of those services of Table 1 that the user has, beside his.
 
     The published matrix is drawn in either case.
     """
     ids = {one.published.service: one.method_id for one in methods if one.published}
-    if not ids:
-        return []
     return [
         Comparison(
-            f"{service}: tail that leaves without {spoken(stage)}",
+            f"{service}: no longer among the slowest 5 % if {spoken(stage)} took its median",
             value / 100,
-            _leaves(found, ids[service], stage) if service in ids else None,
+            _leaves(found, ids[service], stage),
             "share",
         )
-        for service in (row.service for row in TABLE_1)
+        for service in (row.service for row in TABLE_1 if row.service in ids)
         for stage, value in zip(PUBLISHED_STAGES, PUBLISHED_PERCENT[service], strict=True)
     ]
 
@@ -163,20 +161,30 @@ def dominant(found: Cells, method_id: int | None) -> tuple[str, float] | None:
     return stage, value
 
 
-def sentence(name: str, stage: str, value: float) -> str:
-    """What the dominant stage means."""
-    if value <= 0:
-        return f"No single stage makes the P95 tail of {name}: none at its median takes a call out of it."
-    of_tail = f"{percent(value)} of the P95 tail of {name}"
-    return f"{of_tail} is {spoken(stage)}: so many leave it if that takes its median."
+def sentence(name: str, stage: str, cell: dict[str, Any]) -> str:
+    """What the dominant stage means, with the interval and the slow calls that it rests on."""
+    if cell["leaves"] <= 0:
+        return f"No stage by itself makes the slowest 5 % of {name}: at its median none takes a call out of them."
+    taken = "handler" if stage == schema.STAGES[schema.APP] else spoken(stage)
+    rests = counted(cell["samples"], "slow call")
+    low, high = cell["leaves_low"], cell["leaves_high"]
+    if low is not None and low != high:
+        rests = f"{span(percent(low), percent(high))}, {rests}"
+    part = f"{_part(cell['leaves'])} of its slowest 5 % of calls"
+    return f"If {name}'s {taken} took its median, {part} would no longer be slow ({rests})."
+
+
+def _part(share: float) -> str:
+    """All, half, 62 %."""
+    return {100: "all", 50: "half"}.get(round(share * 100), percent(share))
 
 
 def _findings(methods: list[Row], found: Cells) -> list[str]:
     tops = [
-        (called(service, method) if id_ is not None else FLEET, dominant(found, id_))
+        (called(service, method) if id_ is not None else "each method", id_, dominant(found, id_))
         for id_, service, method in methods
     ]
-    return [sentence(name, *top) for name, top in tops if top]
+    return [sentence(name, top[0], found[id_, top[0]]) for name, id_, top in tops if top]
 
 
 def compute(study: Study) -> Result:
@@ -211,4 +219,4 @@ _NOTES = [
     "Intervals: 95 %, by resampling whole traces; T and m are not drawn anew.",
 ]
 
-FIGURES = (Figure("F15", "What if: tail calls that leave the P95 tail", "3.3.2", compute),)
+FIGURES = (Figure("F15", "Slow calls without one stage", "3.3.2", compute),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 # A method or a service whose name no record says.
 UNNAMED = "(no name)"
@@ -22,6 +23,27 @@ def percent(share: float) -> str:
 def duration(ns: float) -> str:
     """3.2 ms: three digits, in the unit that reads best."""
     return _scaled(ns, _NS)
+
+
+def span(low: str, high: str) -> str:
+    """2.9 to 3.4 ms: the unit once if both have it."""
+    number, _, unit = low.rpartition(" ")
+    return f"{number} to {high}" if number and unit == high.rpartition(" ")[2] else f"{low} to {high}"
+
+
+_LONG: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
+
+
+def lasting(ns: int) -> str:
+    """How long something went on: 2 days and 3 hours, 1 minute; below a minute as a duration."""
+    seconds = ns // 10**9
+    for at, (step, noun) in enumerate(_LONG):
+        if seconds >= step:
+            parts = [counted(seconds // step, noun)]
+            if at + 1 < len(_LONG) and (rest := seconds % step // _LONG[at + 1][0]):
+                parts.append(counted(rest, _LONG[at + 1][1]))
+            return listed(parts)
+    return duration(ns)
 
 
 def _scaled(value: float, steps: tuple[tuple[float, str], ...]) -> str:

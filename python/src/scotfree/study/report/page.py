@@ -22,13 +22,14 @@ import orjson
 import vl_convert
 from markupsafe import Markup
 
-from scotfree.study.figures.findings import Finding
+from scotfree.study.figures import findings
 from scotfree.study.figures.result import Coverage
 from scotfree.study.figures.words import counted
 from scotfree.study.report import bins, text
 from scotfree.study.report.catalogue import Computed, key_of
 from scotfree.study.report.charts import DRAW, Chart, theme
 from scotfree.study.report.ledger import Ledger
+from scotfree.study.report.overview import Overview
 from scotfree.study.trouble import printable
 
 # Vega-Lite's version of altair 6.3's schema.
@@ -54,8 +55,8 @@ class About:
     inputs: Sequence[dict[str, Any]] = field(default_factory=tuple)
 
 
-def render(computed: Sequence[Computed], ledger: Ledger, about: About, first: Sequence[Finding] = ()) -> str:
-    """The whole page; `first` are the findings that it begins with."""
+def render(computed: Sequence[Computed], ledger: Ledger, about: About, first: Overview | None = None) -> str:
+    """The whole page; `first` is what it says before its figures."""
     drawn = {each.key: _charts(each) for each in computed}
     library, script = _library(), asset("page.js")
     return (
@@ -67,13 +68,25 @@ def render(computed: Sequence[Computed], ledger: Ledger, about: About, first: Se
             script=script,
             policy=policy(library, script),
             data=_data(drawn),
-            figures=[_figure(each, drawn[each.key]) for each in computed],
-            findings=[(key_of(one.number), one.number, one.sentence) for one in first],
+            first=first or Overview(),
+            figures=[_figure(each, drawn[each.key]) for each in computed if _is_shown(each)],
+            unsaid=_unsaid(computed),
             coverage={kind.value: sum(each.result.coverage == kind for each in computed) for kind in Coverage},
             ledger=ledger,
             about=about,
         )
     )
+
+
+def _is_shown(each: Computed) -> bool:
+    return each.result.coverage != Coverage.ABSENT
+
+
+def _unsaid(computed: Sequence[Computed]) -> list[tuple[list[tuple[str, str]], list[str]]]:
+    """Figures that are not in the page, by number and title, with what they wait for."""
+    titles = {each.figure.number: each.figure.title for each in computed}
+    waiting = findings.unsaid({each.figure.number: each.result for each in computed})
+    return [([(number, titles[number]) for number in numbers], missing) for numbers, missing in waiting]
 
 
 def policy(*scripts: str) -> str:
@@ -105,8 +118,7 @@ def _figure(each: Computed, charts: list[Chart]) -> dict[str, Any]:
         "title": each.figure.title,
         "section": each.figure.section,
         "shown_max": SHOWN_MAX,
-        "statement": result.findings[0] if result.findings else each.figure.title,
-        "findings": result.findings[1:],
+        "findings": result.findings,
         "coverage": result.coverage.value,
         "missing": result.missing,
         "comparisons": [
@@ -179,5 +191,8 @@ def environment() -> jinja2.Environment:
     environment.filters["count"] = text.count
     environment.filters["counted"] = counted
     environment.filters["unbroken"] = text.unbroken
+    environment.filters["key"] = key_of
+    environment.filters["ns"] = lambda value: text.quantity(value, "ns")
+    environment.filters["share"] = text.share
     environment.filters["bytes"] = lambda value: text.quantity(value, "bytes")
     return environment

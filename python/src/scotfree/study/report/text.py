@@ -13,6 +13,7 @@ _BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 _LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _RELATIONS = {"<=": "≤ ", ">=": "≥ ", "about": "about ", "<": "< ", ">": "> "}
 _RATIO_MIN = 0.001
+_SHARE_MIN = 0.0001
 _CYCLES = "cycles"
 NONE = "\u2013"
 _UNIT = re.compile(r"(?<=\d) (%|[nµm]?s|[kMG]?B|GB/s)(?!\w)")
@@ -71,7 +72,10 @@ _FORMS: dict[str, Callable[[float], str]] = {
 def published(comparison: Comparison) -> str:
     """The paper's value, with how it is meant."""
     text = quantity(comparison.published, comparison.unit)
-    return text if text == NONE else _RELATIONS.get(comparison.relation, "") + text
+    if text == NONE:
+        return text
+    source = " (read off a picture)" if comparison.is_read_off else ""
+    return _RELATIONS.get(comparison.relation, "") + text + source
 
 
 def beside(comparison: Comparison) -> str:
@@ -85,6 +89,13 @@ def beside(comparison: Comparison) -> str:
     ratio = ours / theirs
     # Zeros that must be counted are read by nobody.
     return f"below {_RATIO_MIN:g}\u00d7" if ratio < _RATIO_MIN else f"{digits(ratio)}\u00d7"
+
+
+def share(value: float | None) -> str:
+    """A share that is small said to be so: zeros that must be counted are read by nobody."""
+    if value is not None and 0 < value < _SHARE_MIN:
+        return "< " + quantity(_SHARE_MIN, "share")
+    return quantity(value, "share")
 
 
 def unbroken(sentence: str) -> str:

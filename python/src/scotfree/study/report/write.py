@@ -20,10 +20,11 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from scotfree.study.analysis.study import Study
-from scotfree.study.figures import all_figures, findings
+from scotfree.study.figures import all_figures
 from scotfree.study.figures.result import Figure
 from scotfree.study.report import catalogue, ledger, page
 from scotfree.study.report.catalogue import Computed
+from scotfree.study.report.overview import Overview, overview
 from scotfree.study.store import COMPRESSION, INDEX
 from scotfree.study.trouble import StudyError
 
@@ -40,9 +41,9 @@ def write_report(
     with study.store.at_rest():
         computed = list(catalogue.compute(study, all_figures(), progress))
         about = _about(study, parquet_folder(output), command)
-        first = findings.top(study, {each.figure.number: each.result for each in computed})
+        first = overview(study)
         troubles = ledger.read(study.store)
-    put(output, page.render(computed, troubles, about, first), computed, about)
+    put(output, page.render(computed, troubles, about, first), computed, about, first)
     return computed
 
 
@@ -89,7 +90,13 @@ def _about(study: Study, parquet: Path, command: str) -> page.About:
     )
 
 
-def put(output: Path, html: str, computed: Sequence[Computed], about: page.About) -> None:
+def put(
+    output: Path,
+    html: str,
+    computed: Sequence[Computed],
+    about: page.About,
+    first: Overview | None = None,
+) -> None:
     """Puts page and Parquet in their places when both are whole; until then an earlier report stands."""
     output.parent.mkdir(parents=True, exist_ok=True)
     folder = parquet_folder(output)
@@ -97,7 +104,7 @@ def put(output: Path, html: str, computed: Sequence[Computed], about: page.About
     with _alone(output):
         try:
             _remove(half_folder)
-            _write_parquet(half_folder, computed, about)
+            _write_parquet(half_folder, computed, about, first or Overview())
             half_page.write_text(html, encoding="utf-8", errors="backslashreplace")
             _swap(half_page, output, half_folder, folder)
         finally:
@@ -163,26 +170,34 @@ def _lies_at(path: Path, descriptor: int) -> bool:
     return False
 
 
-def _write_parquet(folder: Path, computed: Sequence[Computed], about: page.About) -> None:
-    """One file per table, `FIGURE.TABLE.parquet`, and an index of what is in them."""
+def _write_parquet(folder: Path, computed: Sequence[Computed], about: page.About, first: Overview) -> None:
+    """A file per table, a figure's as `FIGURE.TABLE.parquet`, and an index of what is in them."""
     folder.mkdir()
+    for name, table in first.tables.items():
+        pq.write_table(table, folder / f"{name}.parquet", compression=COMPRESSION)
     for each in computed:
         for name, table in each.result.tables.items():
             pq.write_table(table, folder / _file(each, name), compression=COMPRESSION)
-    (folder / INDEX).write_text(json.dumps(summary(computed, about), indent=1), encoding="utf-8")
+    (folder / INDEX).write_text(json.dumps(summary(computed, about, first), indent=1), encoding="utf-8")
 
 
 def _file(each: Computed, name: str) -> str:
     return f"{each.key}.{name}.parquet"
 
 
-def summary(computed: Sequence[Computed], about: page.About) -> dict[str, Any]:
-    """The report for scripts: what each figure says, its coverage, its comparisons, its files."""
+def summary(computed: Sequence[Computed], about: page.About, first: Overview) -> dict[str, Any]:
+    """The report for scripts: what stands out; what each figure says, its coverage, comparisons and files."""
     return {
         "version": about.version,
         "made": about.made.isoformat(),
         "store": about.store,
         "engine": about.engine,
+        "scope": dict(first.scope),
+        "stands_out": [
+            {"what": group.title, "said": [asdict(said) for said in group.sentences]} for group in first.groups
+        ],
+        "next": [step.command for step in first.steps],
+        "tables": [f"{name}.parquet" for name in first.tables],
         "figures": [
             {
                 "figure": each.figure.number,
@@ -206,5 +221,5 @@ def summary_of(study: Study, computed: Sequence[Computed], output: Path) -> dict
     return {
         "report": str(output),
         "parquet": str(parquet_folder(output)),
-        **summary(computed, _about(study, parquet_folder(output), "")),
+        **summary(computed, _about(study, parquet_folder(output), ""), overview(study)),
     }

@@ -187,5 +187,5 @@
       }
     }
   }, { rootMargin: "-20% 0px -75% 0px" });
-  for (const section of document.querySelectorAll("main > section")) reading.observe(section);
+  for (const section of document.querySelectorAll("main section")) reading.observe(section);
 })();

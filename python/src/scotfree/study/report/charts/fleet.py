@@ -137,9 +137,7 @@ def _selected(result: Result) -> list[Chart]:
         found = {"request": row["request_bytes"], "response": row["response_bytes"]}
         found["published"] = sizes.get(plain_name(row["service"]))
         rows += [{"row": name, "series": key, "value": value} for key, value in found.items() if value]
-    about = (
-        "Median sizes of request and response of the methods that are looked at one by one, and the published size"
-    )
+    about = "Median sizes of request and response of the selected methods, and the published size"
     made = [plain.dots("t1", pa.Table.from_pylist(rows), about, title="size", unit="bytes")] if rows else []
     return [*made, *_time(result.tables["services"])]
 
@@ -147,7 +145,11 @@ def _selected(result: Result) -> list[Chart]:
 def _time(services: pa.Table) -> list[Chart]:
     names = [called(row["service"], row["method"]) for row in services.to_pylist()]
     rows = pa.table({"row": pa.array(names, pa.string()), "value": services["time_share"]})
-    return [plain.shares("t1-time", rows, "How much of all calls' time they take", title="of the time")]
+    return [
+        plain.shares(
+            "t1-time", rows, "How much of all calls' time they take, whoever calls them", title="of the time"
+        )
+    ]
 
 
 def _variables(result: Result) -> list[Chart]:
@@ -174,7 +176,7 @@ def _extent(result: Result) -> list[Chart]:
         if value
     ]
     return [
-        plain.dots("s21", pa.Table.from_pylist(rows), "What the study rests on", title="how many", unit="count")
+        plain.dots("s21", pa.Table.from_pylist(rows), "How much data there is", title="how many", unit="count")
     ]
 
 

@@ -79,6 +79,12 @@ class Queries:
         question = f"SELECT {_CALL} FROM span WHERE trace_id = ? AND span_id = ? LIMIT 1"
         return next(iter(self._rows(question, bytes.fromhex(trace), span)), None)
 
+    def calls_in(self, trace: str) -> int:
+        """How many calls a trace has."""
+        return int(
+            self._rows("SELECT count(*) AS calls FROM span WHERE trace_id = ?", bytes.fromhex(trace))[0]["calls"]
+        )
+
     def trace(self, trace: str) -> Rows:
         """The first calls of a trace, in the order of their starts."""
         question = f"SELECT {_CALL} FROM span WHERE trace_id = ? ORDER BY start_ns, span_id LIMIT {ROWS_MAX}"

@@ -18,19 +18,24 @@ import jinja2
 
 from scotfree.study import schema
 from scotfree.study.figures.words import UNNAMED, called, spoken
-from scotfree.study.report import page, text
+from scotfree.study.report import page
 from scotfree.study.report.charts import theme
 from scotfree.study.report.serve.queries import Queries, Rows
+from scotfree.study.report.serve.waterfall import Bar, waterfall
 from scotfree.study.trouble import StudyError
 
 HOST = "127.0.0.1"
 NAME_MAX = 1000
-_SHARE_MIN = 0.0001
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+# A bar's least width, in percent; what is deeper is not moved further to the right.
+_BAR_MIN, _DEPTH_MAX = 0.3, 20
+# Digits of a trace's id, and of a call's.
+TRACE_DIGITS, SPAN_DIGITS = 32, 16
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'self'"
 _FORMS = {
     "id": re.compile(r"\d{1,9}"),
-    "trace": re.compile(r"[0-9a-f]{32}"),
-    "span": re.compile(r"-?\d{1,19}"),
+    # As it is pasted: some tools write 64 bits, and leave out zeros before.
+    "trace": re.compile(rf"\s*[0-9a-fA-F]{{1,{TRACE_DIGITS}}}\s*"),
+    "span": re.compile(rf"[0-9a-fA-F]{{1,{SPAN_DIGITS}}}"),
     # A service may have no name.
     "name": re.compile(rf".{{0,{NAME_MAX}}}", re.DOTALL),
 }
@@ -44,8 +49,8 @@ class Refused(Exception):
         self.status = status
 
 
-def parameters(query: str, *names: str) -> list[str]:
-    """These, each once and of its form; `Refused` otherwise."""
+def parameters(query: str, *names: str, optional: str = "") -> list[str]:
+    """These, each once and of its form, `optional` empty where it is not there; `Refused` otherwise."""
     try:
         given = parse_qs(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=8)
     except ValueError as error:
@@ -53,6 +58,9 @@ def parameters(query: str, *names: str) -> list[str]:
     found = []
     for name in names:
         values = given.get(name, [])
+        if name == optional and not values:
+            found.append("")
+            continue
         if len(values) != 1 or not _FORMS[name].fullmatch(values[0]):
             raise Refused(HTTPStatus.BAD_REQUEST, f"`{name}` is missing, repeated or not of its form")
         found.append(values[0])
@@ -73,7 +81,15 @@ class Pages:
         }
 
     def _render(self, **values: Any) -> str:
-        empty: dict[str, Any] = {"table": None, "method": None, "groups": [], "call": None, "calls": [], "up": []}
+        empty: dict[str, Any] = {
+            "table": None,
+            "method": None,
+            "groups": [],
+            "call": None,
+            "calls": [],
+            "others": 0,
+            "up": [],
+        }
         return self._template.render(style=page.asset("page.css"), policy=_POLICY, **{**empty, **values})
 
     def _fleet(self, query: str) -> str:
@@ -107,17 +123,67 @@ class Pages:
         )
 
     def _trace(self, query: str) -> str:
-        trace, span = parameters(query, "trace", "span")
-        # Ids are 64 bits, with a sign.
-        is_id = -(2**63) <= int(span) < 2**63
-        call = self._queries.call(trace, int(span)) if is_id else None
+        trace, span = parameters(query, "trace", "span", optional="span")
+        trace = trace.strip().lower().zfill(TRACE_DIGITS)
+        calls = _found(self._queries.trace(trace), f"no trace {trace}")
+        call = self._queries.call(trace, _signed(span)) if span else calls[0]
         if call is None:
             raise Refused(HTTPStatus.NOT_FOUND, "no such call")
-        calls = self._queries.trace(trace)
         name = called(call["service"], call["method"])
         up = [("All services", "/"), _service_link(call)]
         up.append((call["method"] or UNNAMED, f"/method?id={call['method_id']}"))
-        return self._render(title=f"A call of {name}", call=call, stages=_stages(call), calls=calls, up=up)
+        return self._render(
+            title=f"A call of {name}",
+            call=call,
+            stages=_stages(call),
+            calls=_bars(waterfall(calls)),
+            others=self._queries.calls_in(trace) - len(calls),
+            id=hexadecimal(call["span_id"]),
+            here=_link(call),
+            up=up,
+        )
+
+
+def hexadecimal(span_id: int) -> str:
+    """A call's id as every other tool writes it."""
+    return f"{span_id & (1 << 64) - 1:0{SPAN_DIGITS}x}"
+
+
+def _signed(span: str) -> int:
+    """The store has 64 bits with a sign."""
+    value = int(span, 16)
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _link(row: dict[str, Any]) -> str:
+    return f"/trace?trace={row['trace']}&span={hexadecimal(row['span_id'])}"
+
+
+def _bars(bars: list[Bar]) -> list[dict[str, Any]]:
+    """The rows of a waterfall; places in percent of the whole trace."""
+    first = min(bar.start_ns for bar in bars)
+    whole = max(bar.end_ns for bar in bars) - first or 1
+
+    def part(start: int, end: int) -> tuple[float, float]:
+        # What is too short to be seen is drawn as a line.
+        width = max(100 * (end - start) / whole, _BAR_MIN)
+        return min(100 * (start - first) / whole, 100 - width), width
+
+    return [
+        {
+            "link": _link(bar.row),
+            "span": hexadecimal(bar.row["span_id"]),
+            "name": called(bar.row["service"], bar.row["method"]),
+            "status": bar.row["status"],
+            "depth": min(bar.depth, _DEPTH_MAX),
+            "after": bar.start_ns - first,
+            "ns": bar.end_ns - bar.start_ns if bar.end_ns > bar.start_ns else None,
+            "critical_ns": bar.critical_ns or None,
+            "bar": part(bar.start_ns, bar.end_ns),
+            "critical": [part(*segment) for segment in bar.critical],
+        }
+        for bar in bars
+    ]
 
 
 def _service_link(row: dict[str, Any]) -> tuple[str, str]:
@@ -150,23 +216,18 @@ def _stages(row: dict[str, Any]) -> list[dict[str, Any]]:
 def _exemplar(row: dict[str, Any], rows: Rows) -> dict[str, Any]:
     """A call with its stages, its length in percent of the longest of its list."""
     longest = max(each["total_ns"] for each in rows) or 1
-    link = f"/trace?trace={row['trace']}&span={row['span_id']}"
-    return {"link": link, "ns": row["total_ns"], "width": 100 * row["total_ns"] / longest, "stages": _stages(row)}
+    return {
+        "link": _link(row),
+        "ns": row["total_ns"],
+        "width": 100 * row["total_ns"] / longest,
+        "stages": _stages(row),
+    }
 
 
 def _environment() -> jinja2.Environment:
     environment = page.environment()
-    environment.filters["ns"] = lambda value: text.quantity(value, "ns")
-    environment.filters["share"] = _share
     environment.globals["called"] = called
     return environment
-
-
-def _share(value: float | None) -> str:
-    # Zeros that must be counted are read by nobody.
-    if value is not None and 0 < value < _SHARE_MIN:
-        return "< " + text.quantity(_SHARE_MIN, "share")
-    return text.quantity(value, "share")
 
 
 def _address(path: str) -> SplitResult:

@@ -1,0 +1,178 @@
+"""What a report says first: the edges whose calls wait longest, the methods that are slow, the errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from scotfree.study import schema
+from scotfree.study.analysis import edges
+from scotfree.study.analysis.edges import Interval
+from scotfree.study.analysis.study import Study
+from scotfree.study.analysis.volumes import volumes
+from scotfree.study.figures import inputs
+from scotfree.study.figures.words import called, counted, duration, percent, span
+
+# Sentences of each kind.
+EDGES_MOST: Final = 3
+BY_TIME_MOST: Final = 2
+BY_TAIL_MOST: Final = 2
+ERRORS_MOST: Final = 2
+# Of fewer calls the P95 is the slowest one, and so is the P99.
+P95_MIN: Final = 20
+P99_MIN: Final = 100
+UNKNOWN_CLIENT: Final = "an unknown client"
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Said:
+    """A sentence."""
+
+    sentence: str
+    # Whom it is about, before it: an edge or a method.
+    name: str = ""
+    # The number of the figure that shows it.
+    figure: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Sentences of one kind, under its name."""
+
+    title: str
+    sentences: Sequence[Said]
+
+
+def groups(study: Study) -> list[Group]:
+    """What stands out; each kind says so if there is nothing to say."""
+    return [
+        Group("Waiting outside the handler", _waits(study)),
+        Group("Slow methods", _slow(study)),
+        Group("Errors", _errors(study)),
+    ]
+
+
+def _waits(study: Study) -> list[Said]:
+    rows = edges.edges(study).slice(0, EDGES_MOST).to_pylist()
+    if not rows:
+        few = f"no edge has {edges.CALLS_MIN} successful calls with the records of both sides"
+        return [Said(f"What calls wait outside the handler is not known: {few}. Add {inputs.SERVER_SPANS}.")]
+    return [Said(_wait(row, edges.edge_interval(study, row, 0.5)), edge_name(row)) for row in rows]
+
+
+def edge_name(row: Row) -> str:
+    """Who calls what."""
+    return f"{row['client_service'] or UNKNOWN_CLIENT} \u2192 {called(row['service'], row['method'])}"
+
+
+def _wait(row: Row, interval: Interval) -> str:
+    said = f"half of the calls wait {duration(row['p50_ns'])} outside the handler"
+    said += f" ({_rests(interval, row['samples'], duration)}){_one_in_twenty(row)}"
+    return f"{said}; {percent(row['share'])} of all time."
+
+
+def _one_in_twenty(row: Row) -> str:
+    return f", one in twenty {duration(row['p95_ns'])}" if row["samples"] >= P95_MIN else ""
+
+
+def _rests(interval: Interval, calls: int, say: Callable[[float], str]) -> str:
+    """What a number rests on: its interval, or why there is none, and how many calls."""
+    count = counted(calls, "call")
+    if interval.low is not None and interval.high is not None:
+        return f"{span(say(interval.low), say(interval.high))}, {count}"
+    of = "" if interval.traces >= calls else f" of {counted(interval.traces, 'trace')}"
+    return f"{count}{of}, too few for an interval"
+
+
+def _slow(study: Study) -> list[Said]:
+    """Those that most time goes into; then those whose tail is longest."""
+    known = [row for row in edges.methods(study).to_pylist() if row["samples"] >= edges.CALLS_MIN]
+    if not known:
+        return [Said(f"No method has {edges.CALLS_MIN} successful calls that say how long they took.")]
+    by_time = known[:BY_TIME_MOST]
+    # A P95 of few calls is the slowest of them: it speaks only where there is no other.
+    many = [row for row in known if row["samples"] >= P95_MIN] or known
+    rest = [row for row in many if row not in by_time]
+    by_tail = sorted(rest, key=lambda row: -row["p95_ns"])[:BY_TAIL_MOST]
+    said = [Said(_by_time(study, row), _name(row)) for row in by_time]
+    return said + [Said(_by_tail(study, row), _name(row)) for row in by_tail]
+
+
+def _by_time(study: Study, row: Row) -> str:
+    """How much of all time it takes, and how long its calls are."""
+    interval = edges.method_interval(study, row, 0.5)
+    said = f"{percent(row['share'])} of all time; half of the calls take {duration(row['p50_ns'])}"
+    said += f" ({_rests(interval, row['samples'], duration)}){_one_in_twenty(row)}"
+    if row["tax"] is not None:
+        said += f"; {percent(row['tax'])} of its time lies outside the handler"
+    return f"{said}."
+
+
+def _by_tail(study: Study, row: Row) -> str:
+    """How slow its slowest calls are."""
+    if row["samples"] < P95_MIN:
+        return f"the slowest of {counted(row['samples'], 'call')} takes {duration(row['p99_ns'])}."
+    interval = edges.method_interval(study, row, 0.95)
+    said = f"a slow tail: one call in twenty takes {duration(row['p95_ns'])}"
+    said += f" ({_rests(interval, row['samples'], duration)})"
+    if row["samples"] >= P99_MIN:
+        said += f", one in a hundred {duration(row['p99_ns'])}"
+    return f"{said}."
+
+
+def _name(row: Row) -> str:
+    """A method, and that no client's record says how long its calls took, where it is so."""
+    name = called(row["service"], row["method"])
+    return name if row["is_client"] else f"{name} (as its server saw it)"
+
+
+def _errors(study: Study) -> list[Said]:
+    rows = edges.methods(study).filter(pc.greater(edges.methods(study)["errors"], 0)).to_pylist()
+    if not rows:
+        return [Said("No call is recorded as failed." if _failed(study) == 0 else _rare(study))]
+    return [Said(_error(study, row), called(row["service"], row["method"])) for row in _worst(rows)]
+
+
+def _worst(rows: list[Row]) -> list[Row]:
+    """The method with most errors, then the one of which the greatest part fails."""
+    most = max(rows, key=lambda row: (row["errors"], -row["method_id"]))
+    # One error of five calls is chance.
+    rest = [row for row in rows if row is not most and row["errors"] >= edges.CALLS_MIN]
+    return [most, *sorted(rest, key=lambda row: (-row["error_share"], row["method_id"]))[: ERRORS_MOST - 1]]
+
+
+def _error(study: Study, row: Row) -> str:
+    rests = _rests(edges.error_interval(study, row), row["calls"], percent)
+    status, count = _commonest(study, row["method_id"])
+    most = "all" if count == row["errors"] else f"{count:,} of them"
+    return (
+        f"{percent(row['error_share'])} of the calls fail ({rests}), {row['errors']:,} in all; {most} as {status}."
+    )
+
+
+def _commonest(study: Study, method_id: int) -> tuple[str, int]:
+    """The status that most of a method's failed calls end with, and how many do."""
+    found = _failures(study)
+    own = found.filter(pc.equal(found["method_id"], method_id)).group_by("status").aggregate([("samples", "sum")])
+    first = max(own.to_pylist(), key=lambda row: (row["samples_sum"], row["status"]))
+    return str(first["status"]), int(first["samples_sum"])
+
+
+def _failures(study: Study) -> pa.Table:
+    table = volumes(study)
+    return table.filter(pc.not_equal(table["status"], schema.STATUS_OK))
+
+
+def _failed(study: Study) -> int:
+    return int(sum(_failures(study)["samples"].to_pylist()))
+
+
+def _rare(study: Study) -> str:
+    """Errors of methods of few calls only."""
+    return f"{counted(_failed(study), 'call')} failed, all of methods with fewer than {edges.CALLS_MIN} calls."

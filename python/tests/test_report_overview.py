@@ -1,0 +1,162 @@
+"""The first screen: what was looked at, what stands out with counts and intervals, which command goes on."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_store import spans, study_of
+
+from scotfree.study.analysis.study import Study
+from scotfree.study.figures import overview as said
+from scotfree.study.figures.words import lasting, span
+from scotfree.study.report.overview import ROWS_MAX, overview
+from scotfree.study.report.write import write_report
+
+CALLS = 240
+MS = 1_000_000
+
+
+def plain(**columns: Any) -> dict[str, Any]:
+    """Client and server spans without stages: checkout waits for cart, search is slow in its handler."""
+    at = np.arange(CALLS)
+    is_cart = at % 2 == 0
+    app = np.where(is_cart, 1 * MS, 20 * MS + at * MS // 10)
+    return {
+        "total_ns": app + np.where(is_cart, 3 * MS + at * 1_000, MS // 10),
+        "server_app_ns": app,
+        "service": np.where(is_cart, "cart", "search").tolist(),
+        "method": np.where(is_cart, "Get", "Query").tolist(),
+        "client_service": ["checkout"] * CALLS,
+        "status": ["UNAVAILABLE" if each < 24 and each % 2 == 0 else "OK" for each in at],
+        "start_ns": at * 500_000_000,
+        **columns,
+    }
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    return study_of(tmp_path_factory.mktemp("overview") / "shop.store", spans(**plain()))
+
+
+def sentences(study: Study) -> dict[str, list[str]]:
+    return {
+        group.title: [f"{one.name}: {one.sentence}" if one.name else one.sentence for one in group.sentences]
+        for group in said.groups(study)
+    }
+
+
+def test_edges_that_wait_longest_come_first_with_interval_and_count(study: Study) -> None:
+    first, second = sentences(study)["Waiting outside the handler"]
+    assert re.fullmatch(
+        r"checkout → cart Get: half of the calls wait 3\.13 ms outside the handler "
+        r"\(3\.1\d? to 3\.1\d ms, 108 calls\), one in twenty 3\.23 ms; [\d.]+ % of all time\.",
+        first,
+    ), first
+    assert second.startswith("checkout → search Query: half of the calls wait 100 µs outside the handler (")
+
+
+def test_slow_methods_are_those_of_much_time_and_of_long_tails(study: Study) -> None:
+    query, get = sentences(study)["Slow methods"]
+    assert query.startswith("search Query: 90 % of all time; half of the calls take 32 ms (")
+    assert "ms, 120 calls), one in twenty 42.8 ms" in query
+    assert "of its time lies outside the handler" in get
+
+
+def test_errors_are_said_with_their_status_and_an_interval(study: Study) -> None:
+    (error,) = sentences(study)["Errors"]
+    assert re.fullmatch(
+        r"cart Get: 10 % of the calls fail \([\d.]+ to [\d.]+ %, 120 calls\), 12 in all; all as UNAVAILABLE\.",
+        error,
+    ), error
+
+
+def test_calls_of_one_trace_have_no_interval_and_say_so(tmp_path: Path) -> None:
+    found = sentences(study_of(tmp_path, spans(**plain(trace_id=[bytes(16)] * CALLS))))
+    assert "(108 calls of 1 trace, too few for an interval)" in found["Waiting outside the handler"][0]
+
+
+def test_a_p95_of_few_calls_is_not_said(tmp_path: Path) -> None:
+    few = {name: values[:20] for name, values in plain().items()}
+    found = sentences(study_of(tmp_path, spans(**few | {"status": ["OK"] * 20})))
+    assert "10 calls)" in found["Waiting outside the handler"][0]
+    assert not any("one in twenty" in one or "in a hundred" in one for group in found.values() for one in group)
+    assert found["Errors"] == ["No call is recorded as failed."]
+
+
+def test_without_servers_records_it_is_said_what_to_add(tmp_path: Path) -> None:
+    study = study_of(tmp_path, spans(**plain(server_app_ns=[None] * CALLS)))
+    (wait,) = sentences(study)["Waiting outside the handler"]
+    assert "is not known" in wait and "the server's span beside the client's" in wait
+    assert "outside the handler" not in sentences(study)["Slow methods"][0]
+
+
+def test_the_scope_says_when_how_many_and_how_long(study: Study) -> None:
+    scope = dict(overview(study).scope)
+    assert scope["Calls"] == "240 calls of 2 methods in 240 traces, between 3 services"
+    assert scope["Time"] == "1970-01-01 00:00:00 to 00:01:59 UTC (1 minute, by when calls began)"
+    assert set(scope) == {"Files", "Time", "Calls", "Records"}
+
+
+def test_the_next_commands_name_the_store(study: Study) -> None:
+    store = str(study.store.folder)
+    assert [step.command for step in overview(study).steps] == [
+        f"scot plan {store}",
+        f"scot study serve {store}",
+        f"scot study compare {store} after.store",
+    ]
+
+
+def test_a_page_of_plain_traces_begins_with_what_is_known(study: Study, tmp_path: Path) -> None:
+    output = tmp_path / "report.html"
+    write_report(study, output)
+    html = unescape(output.read_text())
+    places = [
+        html.index(each)
+        for each in (
+            'id="scope"',
+            "checkout → cart Get</b>: half of",
+            f"<code>scot plan {study.store.folder}",
+            'id="methods"',
+            'id="edges"',
+            'id="figures"',
+            'id="missing"',
+        )
+    ]
+    assert places == sorted(places)
+    edges = html[html.index('id="edges"') : html.index('id="figures"')]
+    assert '<th scope="row">Get<small>checkout → cart</small></th><td class="number">108</td>' in edges
+
+
+def test_tables_have_fifty_rows_and_say_how_many_others_there_are(tmp_path: Path) -> None:
+    count = (ROWS_MAX + 7) * 5 + 2
+    methods = [f"M{at // 5:03}" for at in range(count)]
+    study = study_of(tmp_path, spans(total_ns=np.arange(1, count + 1), method=methods))
+    listed = overview(study).methods
+    # The one of two calls is not among them.
+    assert (len(listed.rows), listed.others, listed.few) == (ROWS_MAX, 7, 1)
+    assert listed.rows[0]["name"] == f"M{ROWS_MAX + 6:03}"
+    assert overview(study).tables["methods"].num_rows == ROWS_MAX + 7
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (1_860_000_000, "1.86 s"),
+        (60 * 10**9, "1 minute"),
+        (3_725 * 10**9, "1 hour and 2 minutes"),
+        ((2 * 86_400 + 3 * 3_600) * 10**9, "2 days and 3 hours"),
+        (0, "0 ns"),
+    ],
+)
+def test_how_long_something_went_on(ns: int, text: str) -> None:
+    assert lasting(ns) == text
+
+
+def test_a_unit_is_said_once() -> None:
+    assert span("2.9 ms", "3.4 ms") == "2.9 to 3.4 ms"
+    assert span("900 µs", "1.1 ms") == "900 µs to 1.1 ms"
