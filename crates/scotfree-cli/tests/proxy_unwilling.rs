@@ -45,6 +45,13 @@ impl Guarded {
         self.site.start_proxy(&[&user[..], &["--mode", "early", "--metrics", &metrics]].concat())
     }
 
+    /// A proxy that has answered: the Redis knows the session that clients share, without which nobody is answered early.
+    fn serving(&self) -> Process {
+        let proxy = ready(self.start_proxy());
+        assert_eq!(call(&mut self.site.connect(), "EXISTS k"), "0");
+        proxy
+    }
+
     fn direct(&self) -> Connection {
         Connection::open_at(&Place::Unix(self.site.file("redis.sock")), PATIENCE).expect("it listens")
     }
@@ -99,7 +106,7 @@ fn await_said(proxy: &Process, words: &str) {
 fn a_start_ends_before_a_redis_that_refuses_what_the_log_holds() {
     let Some(guarded) = Guarded::new("unwilling-start") else { return };
     {
-        let (redis, proxy) = (guarded.redis(FREE), ready(guarded.start_proxy()));
+        let (redis, proxy) = (guarded.redis(FREE), guarded.serving());
         redis.kill();
         guarded.acknowledge_two(&proxy);
         proxy.kill();
@@ -120,7 +127,7 @@ fn a_start_ends_before_a_redis_that_refuses_what_the_log_holds() {
 #[test]
 fn a_redis_that_is_back_and_refuses_what_the_log_holds_is_waited_for() {
     let Some(guarded) = Guarded::new("unwilling-again") else { return };
-    let (redis, proxy) = (guarded.redis(FREE), ready(guarded.start_proxy()));
+    let (redis, proxy) = (guarded.redis(FREE), guarded.serving());
     redis.kill();
     guarded.acknowledge_two(&proxy);
     let _redis = guarded.redis(BOUND);
@@ -147,7 +154,7 @@ fn a_password_that_is_changed_is_read_again_and_ends_no_proxy() {
     let (code, said) = site::end_of(&guarded.start_proxy());
     assert!(code == Some(3) && said.contains("WRONGPASS"), "a mistake of the configuration: {code:?} {said}");
     guarded.write_password("secret");
-    let proxy = ready(guarded.start_proxy());
+    let proxy = guarded.serving();
     let mut direct = guarded.direct();
     assert_eq!(call(&mut direct, "ACL SETUSER proxy resetpass >new"), "OK");
     assert_ne!(call(&mut direct, "CLIENT KILL USER proxy"), "0");
@@ -169,7 +176,7 @@ fn a_password_that_is_changed_is_read_again_and_ends_no_proxy() {
 #[test]
 fn a_redis_that_became_a_replica_is_waited_for() {
     let Some(guarded) = Guarded::new("unwilling-replica") else { return };
-    let (redis, proxy) = (guarded.redis(FREE), ready(guarded.start_proxy()));
+    let (redis, proxy) = (guarded.redis(FREE), guarded.serving());
     assert_eq!(call(&mut guarded.site.connect(), "SET open:k v"), "OK");
     redis.kill();
     await_said(&proxy, "is waited for");

@@ -776,7 +776,12 @@ impl Back {
 
     /// Whether early answers are allowed at present.
     pub fn early_allowed(&self) -> bool {
-        matches!(self.phase, Phase::Running) && self.health.is_well()
+        self.word_of_early() == Some(true)
+    }
+
+    /// Whether a server that is there allows them; none of one that is not, or is lost.
+    pub fn word_of_early(&self) -> Option<bool> {
+        matches!(self.phase, Phase::Running).then(|| self.health.is_well())
     }
 
     /// Why the server refuses every write for a state of its own, if it does.

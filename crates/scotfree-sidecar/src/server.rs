@@ -213,9 +213,9 @@ impl RedisService {
         self.back.refused().map(|refused| refused.cause)
     }
 
-    /// Whether early answers are allowed at present.
-    pub fn early_allowed(&self) -> bool {
-        self.back.early_allowed()
+    /// Whether the server allows early answers; none if it is lost: then they go on as they were.
+    pub fn word_of_early(&self) -> Option<bool> {
+        self.back.word_of_early()
     }
 
     /// What is to be known of the server's answers.

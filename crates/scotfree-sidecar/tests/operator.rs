@@ -324,7 +324,7 @@ fn a_password_set_while_it_serves_keeps_nobody_waiting() {
     admin.line("AUTH pw");
     admin.send(b"CONFIG SET requirepass \"\"\r\n");
     assert_eq!(support::text(&admin.reply()), "+OK\\r\\n");
-    server.lines.with("new connections again");
+    server.lines.with("new connections be opened again");
     until_health(&server.board, |health| health == Health::Serving);
     assert_eq!(ask(&mut steady, "WATCH n"), "+OK");
     stop.stop();

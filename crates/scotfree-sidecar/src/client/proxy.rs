@@ -321,9 +321,9 @@ impl Proxy {
         loop {
             self.path.turn();
             self.connections.fronts.hear(now_realtime(), NO_SESSION, &mut self.path);
-            if let Some(service) = self.path.service() {
-                // Who is only answered early hears nothing of the server's.
-                self.connections.fronts.spread_early(service.early_allowed());
+            // Who is only answered early hears nothing of the server's.
+            if let Some(allowed) = self.path.service().and_then(RedisService::word_of_early) {
+                self.connections.fronts.spread_early(allowed);
             }
             let has_room = self.connections.send(self.watching.poller());
             // What was answered, and what was sent, may have made room for what waits: nothing else wakes it.
