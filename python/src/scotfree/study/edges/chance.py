@@ -101,7 +101,7 @@ def _cut(logs: Floats) -> tuple[float, float, int]:
 
 def failing(a: Floats, b: Floats) -> Stratum:
     """Of calls of one edge whether each failed, 0 or 1."""
-    excess, variance = ranked(a, b)
+    excess, variance = ranked(a, b) if a.any() or b.any() else (0.0, 0.0)
     return Stratum(len(a), len(b), excess, variance, 0.0, 0.0, 0, 0, 0, float(a.mean()), float(b.mean()))
 
 

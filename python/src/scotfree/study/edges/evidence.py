@@ -9,13 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from scotfree.study.edges import chance
+from scotfree.study.edges import chance, scopes
 from scotfree.study.edges.chance import Stratum, Usual, usual
 from scotfree.study.edges.scopes import ALL, Both, Mask, Scope, Where
 
 # Calls on either side from which on anything is said of them.
 CALLS_MIN: Final = 5
-MACHINE_CALLS_MIN: Final = 10
 # At most so many of all comparisons of data that differs in nothing have a finding.
 ALPHA: Final = 0.001
 # Differences below are none to act on, however sure.
@@ -153,13 +152,18 @@ class Evidence:
 
 
 def _failed(strata: Sequence[Stratum]) -> list[chance.Failed]:
-    return [(round(one.a * one.calls_a), one.calls_a, round(one.b * one.calls_b), one.calls_b) for one in strata]
+    """Edges without a failed call say nothing of their chance."""
+    return [
+        (round(one.a * one.calls_a), one.calls_a, round(one.b * one.calls_b), one.calls_b)
+        for one in strata
+        if one.a + one.b > 0
+    ]
 
 
 def _is_enough(scope: Scope, strata: Sequence[Stratum]) -> bool:
     """Whether logarithms are asked: of a machine's share of an edge's calls only where it is not a few."""
     calls = min(sum(one.calls_a for one in strata), sum(one.calls_b for one in strata))
-    return calls >= MACHINE_CALLS_MIN or all(where == ALL for where in scope.edges.values())
+    return calls >= scopes.MACHINE_CALLS_MIN or all(where == ALL for where in scope.edges.values())
 
 
 def _seen(both: Both, where: Where) -> Mask:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -12,6 +13,10 @@ import numpy as np
 from scotfree.study.edges.read import ANY, Edge
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
+# Of a machine's calls in B.
+MACHINE_CALLS_MIN: Final = 10
+# And of those of one edge.
+MACHINE_EDGE_CALLS_MIN: Final = 3
 # A machine that no record names.
 UNNAMED: Final = -1
 
@@ -127,10 +132,15 @@ def _grouped(
     kind: Kind, edges: Sequence[Edge], known: Mapping[int, Both], machines: Sequence[str]
 ) -> dict[tuple[str, ...], dict[int, Where]]:
     groups: dict[tuple[str, ...], dict[int, Where]] = {}
+    calls: Counter[tuple[str, ...]] = Counter()
     for place, both in known.items():
         for names, where in _of_edge(kind, edges[place], both, machines):
             groups.setdefault(names, {})[place] = where
-    return groups
+            calls[names] += int(both.b.at(where).sum()) if kind in _MACHINES else 0
+    # Nothing can be told of a machine with a few calls, and a large fleet has many.
+    return {
+        names: of for names, of in groups.items() if kind not in _MACHINES or calls[names] >= MACHINE_CALLS_MIN
+    }
 
 
 def _of_edge(
@@ -149,7 +159,8 @@ def _of_edge(
 
 def _machines(of: Values, end: End) -> list[int]:
     named = of.server if end is End.SERVER else of.client
-    return [int(machine) for machine in np.unique(named) if machine != UNNAMED]
+    machines, calls = np.unique(named, return_counts=True)
+    return [int(machine) for machine in machines[calls >= MACHINE_EDGE_CALLS_MIN] if machine != UNNAMED]
 
 
 def _is_all(both: Both, where: Where) -> bool:
