@@ -15,7 +15,7 @@ COMMANDS = Commands(
         "report": "read DATA and write one self-contained HTML file",
         "ingest": "read DATA into a store, once for all that asks of it",
         "serve": "look at services, methods and single calls in a browser",
-        "compare": "compare two data sets method by method; exit 1 if a method leaves its budget",
+        "compare": "compare two data sets edge by edge; exit 1 if something is worse or leaves its budget",
         "monitoring": "write the live counterparts of a report: Prometheus' rules and Grafana's dashboard",
         "fleet": "make the calls, metrics and profiles of a synthetic fleet",
     },
