@@ -10,7 +10,7 @@ from scotfree.command_line import Commands
 from scotfree.study import outside
 
 COMMANDS = Commands(
-    "scotfree.study.commands",
+    "scotfree.study.commands.flags",
     {
         "report": "read DATA and write one self-contained HTML file",
         "ingest": "read DATA into a store, once for all that asks of it",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import tempfile
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from scotfree.numbers import whole
 from scotfree.study.analysis.study import Study
 from scotfree.study.commands import ingest
 from scotfree.study.engine.duck import DuckEngine
@@ -19,30 +18,6 @@ from scotfree.study.plan.compare import Budget, Change, Compared, budget_of, bud
 from scotfree.study.plan.text import table
 from scotfree.study.store import MANIFEST, Store
 from scotfree.study.trouble import StudyError, printable
-
-HELP = "compare two data sets method by method; exit 1 if a method leaves its budget"
-EXAMPLES = """\
-  scot study compare main.store branch.store                          what changed
-  scot study compare main.store branch.store --budget budget.toml     a gate: exit 1 if a method leaves it
-  scot study compare before/ after/ --json | jq '.methods[] | select(.leaves)'"""
-_METHODS = 1_000
-
-
-def add(parser: ArgumentParser) -> None:
-    """Says the flags."""
-    help_ = "a store, a report's folder, or data"
-    parser.add_argument("a", type=Path, metavar="A", help=help_)
-    parser.add_argument("b", type=Path, metavar="B", help=help_)
-    parser.add_argument("--budget", type=Path, metavar="FILE", help="TOML; see docs/plan.md")
-    parser.add_argument(
-        "--methods",
-        type=whole(1, 1_000_000),
-        default=_METHODS,
-        metavar="COUNT",
-        help="those that take most time in either (default: %(default)s)",
-    )
-    ingest.add_reading(parser)
-    parser.add_argument("--json", action="store_true", help="print it as JSON")
 
 
 def run(flags: Namespace) -> int:

@@ -14,7 +14,7 @@ from scotfree.command_line import Commands
 from scotfree.study import outside
 
 COMMANDS = Commands(
-    "scotfree.study.plan.commands",
+    "scotfree.study.plan.commands.flags",
     {
         "price": "forecast what every remedy would leave of the calls in DATA (the default command)",
         "fit": "fit a remedy's forecast on calls made on this machine, without and with it in turns",
