@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from scotfree import command_line
 from scotfree.command_line import Commands
 from scotfree.study import outside
+from scotfree.study.without_pandas import without_pandas
 
 COMMANDS = Commands(
     "scotfree.study.commands.flags",
@@ -26,4 +27,6 @@ DESCRIPTION = "Reads the RPC latency tax off traces, metrics and profiles."
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code (see `command_line`)."""
     words = sys.argv[1:] if arguments is None else arguments
+    if arguments is None:
+        without_pandas(words)
     return command_line.run("scot study", DESCRIPTION, COMMANDS, words, outside.told)
