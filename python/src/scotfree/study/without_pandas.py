@@ -23,6 +23,6 @@ class _Without:
 
 
 def without_pandas(words: Sequence[str]) -> None:
-    """For the whole process, which is to be a program's own; not if its words name Spark, whose client needs it."""
+    """For the whole process, a program's own; not if its words name Spark, whose client needs it."""
     if not any(word.endswith("spark") for word in words):
         sys.meta_path.insert(0, _Without())
