@@ -9,6 +9,7 @@ import pytest
 
 from scotfree.study import schema
 from scotfree.study.analysis import per_method, quantities
+from scotfree.study.analysis.columns import Calls
 from scotfree.study.analysis.study import Study
 from scotfree.study.engine.duck import DuckEngine
 from scotfree.study.fleet import FleetOptions, generate
@@ -64,3 +65,10 @@ def test_a_table_is_that_which_was_registered_last(store: Store) -> None:
         given = engine.register("given", pa.table(columns))
         assert given.columns == engine.table("given").columns == tuple(columns)
         assert engine.arrow(engine.table("given")).to_pydict() == columns
+
+
+def test_a_ratio_of_numbers_beyond_floating_point_is_the_nearest() -> None:
+    calls = pa.table(
+        {"total_ns": pa.array([2**60 + 1], pa.int64()), "server_app_ns": pa.array([2**59], pa.int64())}
+    )
+    assert quantities.value("tax_ratio")(Calls(calls)).values.to_pylist() == [0.5]
