@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes the Python environment of the tests in target/python, with the package, all its extras and its module in
-# Rust, and prints the path of its interpreter. Does nothing where all is there. Ends with 3 if it cannot be made,
-# and says why. `--study` instead makes one for `scot study` and `scot plan` alone, in target/python-study, unless
-# the other is there. `--lock` makes the files of exact versions anew.
+# Rust, 2.3 GB, and prints the path of its interpreter. Does nothing where all is there. Ends with 3 if it cannot be
+# made, and says why. `--study` instead makes the one of who uses `scot study` and `scot plan`, a fifth as large, in
+# target/python-study, unless the other is there. `--lock` makes the files of exact versions anew.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -97,7 +97,7 @@ case ${1:-} in
     if ! is_made; then
       environment=target/python-study
       requirements=python/requirements-study.txt
-      holds="what the study and the planner use: about 520 MB on disk, once"
+      holds="what the study and the planner use: about 480 MB on disk, once"
       programs=(scot-study scot-plan)
     fi
     ;;

@@ -304,7 +304,7 @@ class Locks(unittest.TestCase):
         asked = {re.split(r"[^a-z0-9-]", one)[0] for one in project["dependencies"]} | {"maturin"}
         self.assertLessEqual(asked, {line.split("==")[0] for line in study})
         # What only tests, retrieval and Spark use is what it is small without.
-        heavy = {"pyspark", "playwright", "onnxruntime", "mypy", "faiss-cpu"}
+        heavy = {"pyspark", "playwright", "onnxruntime", "mypy", "faiss-cpu", "pandas", "rich"}
         self.assertEqual(heavy & {line.split("==")[0] for line in study}, set())
 
 

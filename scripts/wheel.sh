@@ -39,7 +39,7 @@ mkdir notes && echo "A violin has four strings." >notes/violin.txt && echo "Drum
 rag index notes --quiet
 rag ask "what has strings?" --count 1 >answer.txt
 grep -q "notes/violin.txt" answer.txt || { cat answer.txt >&2; exit 1; }
-for unwanted in torch pyspark; do
+for unwanted in torch pyspark pandas; do
   if compgen -G "$folder/venv/lib/python3*/site-packages/$unwanted" >/dev/null; then
     echo "wheel: $unwanted came with it" >&2
     exit 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 import pytest
+import zipkin_spans
 
 from scotfree import command_line
 from scotfree.command_line import Command, Commands
@@ -103,24 +103,11 @@ def test_letters_that_the_terminal_lacks_are_written_otherwise() -> None:
 
 def test_whoever_does_not_read_what_is_told_gets_the_report(tmp_path: Path) -> None:
     """As `scot study report … 2>&1 | head` does it."""
-    spans = [
-        {
-            "traceId": f"{call + 1:032x}",
-            "id": f"{call + 1:016x}",
-            "kind": "CLIENT",
-            "name": "get",
-            "timestamp": 1_700_000_000_000_000 + call * 10_000,
-            "duration": 1_000 + call,
-            "localEndpoint": {"serviceName": "Shop"},
-            "remoteEndpoint": {"serviceName": "Cart"},
-        }
-        for call in range(120)
-    ]
-    (tmp_path / "spans.json").write_text(json.dumps(spans))
+    spans = zipkin_spans.write(tmp_path / "spans.json")
     reading, writing = os.pipe()
     os.close(reading)
     page = tmp_path / "report.html"
-    words = [sys.executable, "-m", "scotfree.study", "report", str(tmp_path / "spans.json"), "-o", str(page)]
+    words = [sys.executable, "-m", "scotfree.study", "report", str(spans), "-o", str(page)]
     done = subprocess.run(words, stdout=writing, stderr=writing, check=False)
     os.close(writing)
     assert done.returncode == 0

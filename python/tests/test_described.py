@@ -14,12 +14,33 @@ from scotfree import described
 from scotfree.command_line import Commands
 from scotfree.rag import cli as rag
 from scotfree.study import cli as study
+from scotfree.study.commands.flags.reading import FORMS
+from scotfree.study.ingest.forms import READERS
 from scotfree.study.plan import cli as plan
 
 KEPT = Path(__file__).parents[2] / "crates/scotfree-cli/data/python-commands.json"
 # What is only imported where it is worked with: together seconds.
-HEAVY = ("altair", "duckdb", "faiss", "ibis", "numpy", "onnxruntime", "polars", "pyarrow", "pyspark", "vl_convert")
+HEAVY = (
+    "altair",
+    "duckdb",
+    "faiss",
+    "ibis",
+    "numpy",
+    "onnxruntime",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "pyspark",
+    "tqdm",
+    "vl_convert",
+)
 PROGRAMS = ("scotfree.study.cli", "scotfree.study.plan.cli", "scotfree.rag.cli")
+# Every command of the study and the planner by itself.
+ASKED = [
+    *((program, ("--help",)) for program in PROGRAMS),
+    *(("scotfree.study.cli", (name, "--help")) for name in study.COMMANDS.helps),
+    *(("scotfree.study.plan.cli", (name, "--help")) for name in plan.COMMANDS.helps),
+]
 
 
 def test_what_is_kept_is_what_the_parsers_say() -> None:
@@ -51,13 +72,17 @@ def test_the_overview_says_what_each_command_says(commands: Commands) -> None:
     assert {name: commands.load(name).HELP for name in commands.helps} == dict(commands.helps)
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_help_waits_for_no_library(program: str) -> None:
+def test_the_forms_that_flags_name_are_those_of_the_readers() -> None:
+    assert sorted(reader.form for reader in READERS) == list(FORMS)
+
+
+@pytest.mark.parametrize(("program", "words"), ASKED)
+def test_help_waits_for_no_library(program: str, words: tuple[str, ...]) -> None:
     asked = f"""
 import sys
 from {program} import main
 try:
-    main(["--help"])
+    main({words!r})
 except SystemExit as ended:
     assert ended.code == 0
 loaded = [name for name in {HEAVY!r} if name in sys.modules]

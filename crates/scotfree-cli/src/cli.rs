@@ -23,7 +23,7 @@ use std::path::PathBuf;
   scot demo          client, device and server in three namespaces, beside Redis alone; a power failure
 Settings come from scot.toml (--config FILE), variables SCOT_SECTION_KEY and flags; flags win.
 An unknown command NAME runs the program scot-NAME. Three such come with the Python package, which
-scripts/python.sh sets up in a clone (or pip installs):
+scripts/python.sh sets up in a clone, the first two with --study (or pip installs):
   scot study         your own traces as figures and tables
   scot plan          which remedy pays on them
   scot rag           your own documents, indexed and asked in little memory")]
@@ -44,7 +44,7 @@ pub enum Command {
     #[command(after_help = "Examples:
   scot demo                      as root, or as anybody where user namespaces are allowed
   scot demo --service kv         without a Redis
-  scot demo --report demo.html   with the study of its calls (needs the Python package: scripts/python.sh)
+  scot demo --report demo.html   with the study of its calls (needs the Python package: scripts/python.sh --study)
   scot demo --json --seconds 3   one JSON object on standard output, for scripts
 Ends with 1 if an acknowledged update was lost or applied twice.")]
     Demo(Demo),

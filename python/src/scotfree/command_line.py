@@ -39,7 +39,7 @@ class Command(Protocol):
 class Commands:
     """The commands of a program: modules of a package, of which only that one is imported which the words name.
 
-    What they stand on takes seconds to import, and `--help` is not to wait for it.
+    What they stand on takes seconds to import, and `--help` is not to wait for it: see `later`.
     """
 
     package: str
@@ -54,6 +54,15 @@ class Commands:
         """Which one the words name, if they do."""
         first = next((word for word in words if not word.startswith("-")), None)
         return first if first in self.helps else None
+
+
+def later(module: str) -> Callable[[argparse.Namespace], int]:
+    """The `run` of a module that is imported when it runs: who only asks for its flags does not wait for it."""
+
+    def run(flags: argparse.Namespace) -> int:
+        return cast(int, importlib.import_module(module).run(flags))
+
+    return run
 
 
 # Says of an error of the system or of a library what the user can do; nothing, if it is a fault of ours.

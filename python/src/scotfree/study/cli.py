@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from scotfree import command_line
 from scotfree.command_line import Commands
 from scotfree.study import outside
+from scotfree.study.without_pandas import without_pandas
 
 COMMANDS = Commands(
-    "scotfree.study.commands",
+    "scotfree.study.commands.flags",
     {
         "report": "read DATA and write one self-contained HTML file",
         "ingest": "read DATA into a store, once for all that asks of it",
@@ -26,4 +27,6 @@ DESCRIPTION = "Reads the RPC latency tax off traces, metrics and profiles."
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code (see `command_line`)."""
     words = sys.argv[1:] if arguments is None else arguments
+    if arguments is None:
+        without_pandas(words)
     return command_line.run("scot study", DESCRIPTION, COMMANDS, words, outside.told)

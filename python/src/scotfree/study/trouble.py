@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from scotfree.study import schema
 from scotfree.trouble import UserError, printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Ledger", "StudyError", "printable"]
 
@@ -72,6 +72,11 @@ class Ledger:
 
     def table(self) -> pa.Table:
         """The rows, in an order that does not depend on the order of reading."""
+        # Flags raise errors of this module too, and are not to wait for Arrow.
+        import pyarrow as pa  # noqa: PLC0415
+
+        from scotfree.study import schema  # noqa: PLC0415
+
         rows = [
             {
                 "input": input_,

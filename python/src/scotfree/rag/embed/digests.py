@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from scotfree.cache_folder import cache_folder, write_whole
+
 # A file that was changed less than this ago may be changed once more within one tick of its times: of the coarsest
 # file systems two seconds.
 _SETTLED_NS: Final = 3_000_000_000
@@ -38,11 +40,9 @@ def _state(path: Path) -> list[int]:
 
 def _note(path: Path) -> Path | None:
     """Where its digest is remembered; nowhere, for who has no home."""
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    folder = cache_folder("digests")
     name = hashlib.blake2b(os.fsencode(path.resolve()), digest_size=16).hexdigest()
-    with suppress(RuntimeError):
-        return Path(home).expanduser() / "scotfree" / "digests" / f"{name}.json"
-    return None
+    return folder and folder / f"{name}.json"
 
 
 def _remembered(note: Path, state: list[int]) -> bytes | None:
@@ -55,9 +55,4 @@ def _remembered(note: Path, state: list[int]) -> bytes | None:
 
 def _remember(note: Path, state: list[int], digest: bytes) -> None:
     """Where that cannot be written, it is made again next time."""
-    with suppress(OSError):
-        note.parent.mkdir(parents=True, exist_ok=True)
-        # Whole or not at all, also where two processes write it.
-        begun = note.with_suffix(f".{os.getpid()}")
-        begun.write_text(json.dumps({"state": state, "sha256": digest.hex()}))
-        begun.replace(note)
+    write_whole(note, json.dumps({"state": state, "sha256": digest.hex()}).encode())

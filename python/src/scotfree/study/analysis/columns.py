@@ -21,7 +21,7 @@ class Column:
         return Column(pc.subtract(self.values, other.values))
 
     def __truediv__(self, other: Column) -> Column:
-        return Column(pc.divide(self.values.cast(pa.float64()), other.values.cast(pa.float64())))
+        return Column(pc.divide(_floats(self.values), _floats(other.values)))
 
     def nullif(self, value: int) -> Column:
         """Null where it is this value."""
@@ -36,3 +36,8 @@ class Calls:
 
     def __getattr__(self, name: str) -> Column:
         return Column(self._table[name])
+
+
+def _floats(values: Any) -> Any:
+    # The nearest, of whole numbers beyond those that floating point has all of, as an engine takes them.
+    return values.cast(pa.float64(), safe=False)

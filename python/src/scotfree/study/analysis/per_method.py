@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from scotfree.study import schema
 from scotfree.study.analysis import quantiles, quantities, ranks, sketches, trees
+from scotfree.study.analysis.columns import Calls
 from scotfree.study.analysis.quantiles import column
 from scotfree.study.analysis.sketches import Sketch
 from scotfree.study.engine import Engine
@@ -22,6 +23,10 @@ USUAL = (*quantities.NAMED, *quantities.TREE, *schema.STAGES)
 _EIGHT = {column(p): p for p in schema.QUANTILES}
 # So many calls' values are in memory at a time, 36 bytes each.
 _CALLS_AT_ONCE = 1 << 24
+# Of so few calls all is read once, some 200 bytes each, since a query for each quantity would take longer.
+_CALLS_HELD_MAX = 1 << 16
+# What is read of them.
+_HELD = sorted({column for name in USUAL if name not in quantities.TREE for column in quantities.columns(name)})
 QUANTILES = pa.schema(
     [
         *schema.METHOD,
@@ -71,6 +76,14 @@ class PerMethod:
             )
             for which in np.unique(part)
         ]
+
+    @cached_property
+    def _held(self) -> pa.Table | None:
+        """The calls that succeeded, if they are few and this process counts: see `_CALLS_HELD_MAX`."""
+        if not self._engine.is_local or self.is_large.any() or self._calls.sum() > _CALLS_HELD_MAX:
+            return None
+        ok = quantiles.good(self._engine.table("span"))
+        return self._engine.arrow(ok.select("method_id", *_HELD, weight=quantiles.weight(ok)))
 
     @cached_property
     def places(self) -> Any:
@@ -133,6 +146,8 @@ class PerMethod:
 
     def _ranked(self, quantity: str, ps: Mapping[str, Array], elsewhere: Callable[[Any], Any]) -> list[pa.Table]:
         """Exact quantiles of the methods of few calls: by a sort in this process, or `elsewhere`."""
+        if self._held is not None and not quantities.is_of_tree(quantity):
+            return [ranks.nearest_rank(_values_of(self._held, quantity), ps)]
         every = self._values(quantity)
         if len(self._few) == 1 and not self.is_large.any():
             parts = [every]
@@ -164,3 +179,10 @@ class PerMethod:
         columns = {**{name: labels[name] for name in schema.METHOD.names}, "is_exact": pa.array(is_exact)}
         parts = [columns[name] if name in columns else rows[name] for name in QUANTILES.names]
         return pa.table(parts, names=QUANTILES.names).cast(QUANTILES, safe=False)
+
+
+def _values_of(calls: pa.Table, quantity: str) -> pa.Table:
+    """As `quantiles.values`, of calls in memory."""
+    value = quantities.value(quantity)(Calls(calls)).values
+    found = pa.table({"method_id": calls["method_id"], "value": value, "weight": calls["weight"]})
+    return found.filter(pc.is_valid(found["value"]))

@@ -14,7 +14,7 @@ from scotfree.study import schema
 from scotfree.study.analysis import quantities
 from scotfree.study.engine import column
 
-__all__ = ["at", "column", "good", "values", "weighted", "within"]
+__all__ = ["at", "column", "good", "values", "weight", "weighted", "within"]
 
 
 def weighted(table: Any, by: Sequence[str], ps: Sequence[float]) -> Any:
@@ -71,10 +71,13 @@ def good(span: Any) -> Any:
     return span.filter(span.status == schema.STATUS_OK)
 
 
+def weight(span: Any) -> Any:
+    """How many calls each stands for (R7)."""
+    return span.sample_weight.fill_null(1.0).cast("float64")
+
+
 def values(span: Any, quantity: str) -> Any:
     """The calls of which the quantity is known: `method_id`, `value`, `weight`; only those that succeeded."""
     ok = good(span)
-    found = ok.select(
-        "method_id", value=quantities.value(quantity)(ok), weight=ok.sample_weight.fill_null(1.0).cast("float64")
-    )
+    found = ok.select("method_id", value=quantities.value(quantity)(ok), weight=weight(ok))
     return found.filter(found.value.notnull())

@@ -1,1 +1,1 @@
-"""The commands of `scot study`, a module each: `add` says its flags, `run` does it and returns the exit code."""
+"""The commands of `scot study`, a module each: `run` does it and returns the exit code; its flags: `flags`."""

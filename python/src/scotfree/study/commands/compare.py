@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import tempfile
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from scotfree.numbers import whole
 from scotfree.study.analysis.extent import extent
 from scotfree.study.analysis.study import Study
 from scotfree.study.commands import ingest
@@ -26,49 +24,6 @@ from scotfree.study.plan.compare import Budget, Change, Compared, budget_of, bud
 from scotfree.study.plan.text import table
 from scotfree.study.store import MANIFEST, Store
 from scotfree.study.trouble import StudyError, printable
-
-HELP = "compare two data sets edge by edge; exit 1 if something is worse or leaves its budget"
-EXAMPLES = """\
-  scot study compare main.store branch.store                          what is worse, and where it comes from
-  scot study compare old/ new/ --from +2m --to 2026-01-31T12:10:00Z   without the first two minutes
-  scot study compare now.store --baseline -20m..-10m --from -10m      the last ten minutes beside the ten before
-  scot study compare main.store branch.store --budget budget.toml     a gate: exit 1 if a method leaves it
-  scot study compare before/ after/ --json | jq -r '.ranking[].says'
-
-An edge is a client's service, a server's service and a method. Times are RFC 3339, or from the data's end (-10m)
-or begin (+10m). Exit codes: 0 nothing worse, 1 something worse (with --budget: a method leaves it), 2 it could not
-be read or nothing is comparable."""
-_METHODS = 1_000
-# What flags of times begin with; else the parser takes it for a flag.
-_NEGATIVE: Final = re.compile(r"^-[0-9]")
-
-
-def add(parser: ArgumentParser) -> None:
-    """Says the flags."""
-    help_ = "a store, a report's folder, or data"
-    parser.add_argument("a", type=Path, metavar="A", help=help_)
-    parser.add_argument("b", type=Path, nargs="?", metavar="B", help=f"{help_}; none: A, with --baseline")
-    parser.add_argument("--budget", type=Path, metavar="FILE", help="TOML; see docs/plan.md")
-    parser.add_argument(
-        "--from", dest="from_", type=times.moment, metavar="T", help="calls since then, of both sides"
-    )
-    parser.add_argument("--to", type=times.moment, metavar="T", help="calls before then, of both sides")
-    parser.add_argument(
-        "--baseline",
-        type=times.span,
-        metavar="FROM..TO",
-        help="the range of the first side; --from and --to are the second's then",
-    )
-    parser._negative_number_matcher = _NEGATIVE
-    parser.add_argument(
-        "--methods",
-        type=whole(1, 1_000_000),
-        default=_METHODS,
-        metavar="COUNT",
-        help="with --budget or --json: those that take most time in either (default: %(default)s)",
-    )
-    ingest.add_reading(parser)
-    parser.add_argument("--json", action="store_true", help="print it as JSON")
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""The flags that say where calls are counted, and the engine that they name for as long as it is needed."""
+"""The engine that the flags name, for as long as it is needed."""
 
 from __future__ import annotations
 
 import re
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,21 +14,6 @@ from scotfree.study.store import Store
 from scotfree.study.trouble import StudyError
 
 _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
-
-
-def add(parser: ArgumentParser) -> None:
-    """Says the flags."""
-    parser.add_argument(
-        "--engine",
-        choices=["duckdb", "spark"],
-        default="duckdb",
-        help="what counts: DuckDB in this process, or Spark (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--spark-master",
-        metavar="URL",
-        help="of a cluster that sees the store under the same path, spark://HOST:7077; or local[2]: this machine",
-    )
 
 
 def check(flags: Namespace) -> None:

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
-from pathlib import Path
+from argparse import Namespace
 
 from scotfree.study.report.monitoring import DASHBOARD_FILE, RULES_FILE, dashboard, rules
 from scotfree.study.trouble import StudyError
-
-HELP = "write the live counterparts of a report: Prometheus' rules and Grafana's dashboard"
-EXAMPLES = """\
-  scot study monitoring -o monitoring     then: promtool check rules monitoring/scotfree.rules.yml"""
-
-
-def add(parser: ArgumentParser) -> None:
-    """Says the flags."""
-    parser.add_argument("-o", "--output", type=Path, default=Path("monitoring"), help="(default: %(default)s)")
 
 
 def run(flags: Namespace) -> int:

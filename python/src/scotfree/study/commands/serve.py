@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from pathlib import Path
 
 from scotfree.study.report.serve.queries import Queries
@@ -12,17 +12,6 @@ from scotfree.study.report.serve.server import HOST, serve
 from scotfree.study.report.write import parquet_folder
 from scotfree.study.store import INDEX, Store
 from scotfree.study.trouble import StudyError
-
-HELP = "look at services, methods and single calls in a browser"
-EXAMPLES = """\
-  scot study serve report.html            the calls behind a report
-  scot study serve report.store --port 0  a store, on any port that is free"""
-
-
-def add(parser: ArgumentParser) -> None:
-    """Says the flags."""
-    parser.add_argument("store", type=Path, metavar="STORE", help="a store, or a report's HTML file")
-    parser.add_argument("--port", type=int, default=8321, help="on the loopback address (default: %(default)s)")
 
 
 def run(flags: Namespace) -> int:

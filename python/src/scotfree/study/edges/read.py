@@ -13,6 +13,7 @@ import pyarrow as pa
 from scotfree.study import schema
 from scotfree.study.analysis import lending
 from scotfree.study.analysis.study import Study
+from scotfree.study.edges.times import Range
 from scotfree.study.store import trace_words
 
 Array = np.ndarray[Any, Any]
@@ -63,13 +64,6 @@ class Edge(NamedTuple):
 
 
 ANY: Final = "*"
-
-
-class Range(NamedTuple):
-    """From the first time up to before the second, in ns since 1970."""
-
-    from_ns: int
-    to_ns: int
 
 
 @dataclass

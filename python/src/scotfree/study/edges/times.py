@@ -6,14 +6,20 @@ import re
 from argparse import ArgumentTypeError
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
-from scotfree.study.edges.read import Range
 from scotfree.study.trouble import StudyError
 
 _UNITS_NS: Final = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3_600 * 10**9, "d": 86_400 * 10**9}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WORDS: Final = "write 2026-01-31T12:00:00Z, -10m (before the data's end) or +10m (after its begin)"
+
+
+class Range(NamedTuple):
+    """From the first time up to before the second, in ns since 1970."""
+
+    from_ns: int
+    to_ns: int
 
 
 @dataclass(frozen=True)

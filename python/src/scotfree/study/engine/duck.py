@@ -34,15 +34,19 @@ class DuckEngine:
         if threads is not None:
             settings["threads"] = threads
         self._connection = ibis.duckdb.connect(**settings)
+        # Tables by name: to ask DuckDB for a table's columns and read their types takes as long as a small query.
+        self._tables: dict[str, Any] = {}
         relations.open_all(self, store)
 
     def read_parquet(self, name: str, files: list[Path]) -> None:
         """See `relations.Opener.read_parquet`."""
-        self._connection.read_parquet([str(file) for file in files], table_name=name)
+        self._tables[name] = self._connection.read_parquet([str(file) for file in files], table_name=name)
 
     def table(self, name: str) -> Any:
         """See `Engine.table`."""
-        return self._connection.table(name)
+        if name not in self._tables:
+            self._tables[name] = self._connection.table(name)
+        return self._tables[name]
 
     def register(self, name: str, table: pa.Table) -> Any:
         """See `Engine.register`."""
@@ -51,7 +55,8 @@ class DuckEngine:
         raw.register("incoming", table)
         raw.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT * FROM incoming')
         raw.unregister("incoming")
-        return self._connection.table(name)
+        self._tables.pop(name, None)
+        return self.table(name)
 
     def arrow(self, expression: Any) -> pa.Table:
         """See `Engine.arrow`."""

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import importlib
+from typing import TYPE_CHECKING, Any, Final
 
-from scotfree.study.fleet import write
-from scotfree.study.fleet.options import FleetOptions
-from scotfree.study.fleet.truth import Truth
-
-
-def generate(folder: Path, options: FleetOptions, *, threads: int = 2) -> Truth:
-    """Writes a fleet as a complete store, some 100 MB of memory a thread.
-
-    The calls do not depend on the threads. What is known of them costs nothing until it is asked for.
-    """
-    fleet = write.plan(options)
-    spans = write.write(folder, fleet, threads)
-    write.finish(folder, fleet, spans)
-    return Truth(fleet)
-
+if TYPE_CHECKING:
+    from scotfree.study.fleet.making import generate
+    from scotfree.study.fleet.options import FleetOptions
+    from scotfree.study.fleet.truth import Truth
 
 __all__ = ["FleetOptions", "Truth", "generate"]
+
+# Imported when asked for: flags say what can be chosen, and are not to wait for what makes it.
+_WHERE: Final = {"FleetOptions": "options", "Truth": "truth", "generate": "making"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)

@@ -16,8 +16,7 @@ from scotfree.study import schema
 from scotfree.study.ingest.columns import SPAN_ID_BYTES, TRACE_ID_BYTES, hashed_ids
 from scotfree.study.ingest.fields import INT64_MAX, KINDS
 
-_KIND_NAMES: Final = pa.array([*KINDS, *(f"SPAN_KIND_{name}" for name in KINDS)])
-_KIND_NUMBERS: Final = pa.array([*KINDS.values(), *KINDS.values()], pa.int8())
+_KINDS: Final = KINDS | {f"SPAN_KIND_{name}": number for name, number in KINDS.items()}
 
 
 class WrongType(Exception):
@@ -82,8 +81,8 @@ def kinds(values: pa.Array) -> pa.Array:
         numbers = values.cast(pa.int64())
         known = pc.and_(pc.greater_equal(numbers, 0), pc.less_equal(numbers, max(schema.Kind)))
         return pc.if_else(known, numbers, _null(pa.int64())).cast(pa.int8())
-    at = pc.index_in(pc.utf8_upper(texts(values)), _KIND_NAMES)
-    return _KIND_NUMBERS.take(at)
+    at = pc.index_in(pc.utf8_upper(texts(values)), pa.array(list(_KINDS), pa.string()))
+    return pa.array(list(_KINDS.values()), pa.int8()).take(at)
 
 
 def _scaled(values: pa.Array, unit: int) -> pa.Array:

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from scotfree import command_line
 from scotfree.command_line import Commands
 from scotfree.study import outside
+from scotfree.study.without_pandas import without_pandas
 
 COMMANDS = Commands(
-    "scotfree.study.plan.commands",
+    "scotfree.study.plan.commands.flags",
     {
         "price": "forecast what every remedy would leave of the calls in DATA (the default command)",
         "fit": "fit a remedy's forecast on calls made on this machine, without and with it in turns",
@@ -32,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words and words[0] not in (*COMMANDS.helps, "-h", "--help"):
         words.insert(0, DEFAULT)
+    if arguments is None:
+        without_pandas(words)
     return command_line.run("scot plan", DESCRIPTION, COMMANDS, words, outside.told)
 
 

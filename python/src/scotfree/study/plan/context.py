@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from scotfree.study.plan.fit import Fit
 from scotfree.study.plan.pattern import matches
+
+if TYPE_CHECKING:
+    from scotfree.study.plan.fit import Fit
 
 # The first word of an update's name, where the user names none.
 WRITES: Final = frozenset(

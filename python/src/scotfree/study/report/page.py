@@ -15,25 +15,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import orjson
-import vl_convert
 from markupsafe import Markup
 
 from scotfree.study.figures import findings
 from scotfree.study.figures.result import Coverage
 from scotfree.study.figures.words import counted
-from scotfree.study.report import bins, text
+from scotfree.study.report import bins, library, text
 from scotfree.study.report.catalogue import Computed, key_of
-from scotfree.study.report.charts import DRAW, Chart, theme
 from scotfree.study.report.ledger import Ledger
 from scotfree.study.report.overview import Overview
 from scotfree.study.trouble import printable
 
-# Vega-Lite's version of altair 6.3's schema.
-_VEGA_LITE = "6.4"
+if TYPE_CHECKING:
+    from scotfree.study.report.charts import Chart
+
 # Control characters but for white space; marks of the direction of writing.
 _UNSHOWN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
 # Rows of a table under a chart; the Parquet beside the page has all.
@@ -58,15 +57,14 @@ class About:
 def render(computed: Sequence[Computed], ledger: Ledger, about: About, first: Overview | None = None) -> str:
     """The whole page; `first` is what it says before its figures."""
     drawn = {each.key: _charts(each) for each in computed}
-    library, script = _library(), asset("page.js")
+    scripts = [*([library.script()] if any(drawn.values()) else []), asset("page.js")]
     return (
         environment()
         .get_template("page.html.j2")
         .render(
             style=asset("page.css"),
-            library=library,
-            script=script,
-            policy=policy(library, script),
+            scripts=scripts,
+            policy=policy(*scripts),
             data=_data(drawn),
             first=first or Overview(),
             figures=[_figure(each, drawn[each.key]) for each in computed if _is_shown(each)],
@@ -104,10 +102,13 @@ def _hash(script: str) -> str:
 
 
 def _charts(each: Computed) -> list[Chart]:
-    draw = DRAW.get(each.figure.number)
-    if draw is None or each.result.coverage == Coverage.ABSENT:
+    if each.result.coverage == Coverage.ABSENT:
         return []
-    return draw(each.result)
+    # What draws stands on Altair, which a page without charts does not wait for.
+    from scotfree.study.report.charts import DRAW  # noqa: PLC0415
+
+    draw = DRAW.get(each.figure.number)
+    return draw(each.result) if draw else []
 
 
 def _figure(each: Computed, charts: list[Chart]) -> dict[str, Any]:
@@ -149,19 +150,15 @@ def _data(drawn: dict[str, list[Chart]]) -> str:
                     sets[name] = bins.columns(table)
             listed = list(chart.listed) or list(chart.data)[:1]
             specs[f"{key}-{number}"] = {"spec": chart.compiled(), "sets": list(chart.data), "listed": listed}
-    found = {"specs": specs, "sets": sets, "themes": theme.THEMES, "listed_max": LISTED_MAX}
+    found = {"specs": specs, "sets": sets, "themes": _themes() if specs else {}, "listed_max": LISTED_MAX}
     return orjson.dumps(found, option=orjson.OPT_SERIALIZE_NUMPY).decode().replace("<", "\\u003c")
 
 
-@cache
-def _library() -> str:
-    """Vega, Vega-Lite and their embedding as one script."""
-    library = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=_VEGA_LITE)).replace(
-        "\r\n", "\n"
-    )
-    if "</script" in library or "<!--" in library:
-        raise AssertionError("the chart library would end its own script element")
-    return library
+def _themes() -> dict[str, dict[str, Any]]:
+    # As in `_charts`.
+    from scotfree.study.report.charts import theme  # noqa: PLC0415
+
+    return theme.THEMES
 
 
 def asset(name: str) -> str:

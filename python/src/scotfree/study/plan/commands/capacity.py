@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import tempfile
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
-from scotfree.numbers import amount, duration_ns, whole
-from scotfree.study.commands import ingest
 from scotfree.study.figures.words import duration, number, size
 from scotfree.study.plan.calls import Calls, methods
-from scotfree.study.plan.capacity import ACCESS_NS, Capacity, Need, capacity, flags
+from scotfree.study.plan.capacity import Capacity, Need, capacity, flags
+from scotfree.study.plan.commands.flags.capacity import BYTES, TAIL
 from scotfree.study.plan.commands.price import open_study
 from scotfree.study.plan.context import Context
 from scotfree.study.plan.fit import middle
@@ -22,42 +21,7 @@ from scotfree.study.plan.load import busy_span
 from scotfree.study.plan.price import Resampled
 from scotfree.study.trouble import StudyError
 
-HELP = "size a device's log and queue, from flags or from the updates in DATA"
-EXAMPLES = """\
-  scot plan capacity --rate 20000 --time-to-stable 2ms --bytes 512 --link 10 --rtt 500us
-  scot plan capacity traces/ --updates 'Cart.*' --link 25"""
-_BYTES = 1024
-# Without a measured tail: a time to stable of which the slowest percent takes so many means.
-_TAIL = 4.0
 _METHODS = 1_000
-
-
-def add(parser: ArgumentParser) -> None:
-    """Says the flags."""
-    parser.add_argument(
-        "data", type=Path, nargs="*", metavar="DATA", help="what --rate and the others are read off"
-    )
-    parser.add_argument("--rate", type=amount(1e-6, 1e12), metavar="PER_SECOND", help="updates per second")
-    parser.add_argument("--time-to-stable", type=duration_ns, metavar="TIME", help="mean, as 2ms")
-    parser.add_argument(
-        "--time-to-stable-p99", type=duration_ns, metavar="TIME", help=f"(default: {_TAIL:.0f} means)"
-    )
-    parser.add_argument("--bytes", type=whole(1, 2**40), help=f"of an update (default: {_BYTES})")
-    parser.add_argument(
-        "--sessions", type=whole(1, 2**32), default=1, help="that share the rate (default: %(default)s)"
-    )
-    parser.add_argument("--link", type=amount(1e-6, 1e6), metavar="GBIT", help="of the device's port, in Gbit/s")
-    parser.add_argument("--rtt", type=duration_ns, metavar="TIME", help="the longest of an update")
-    parser.add_argument(
-        "--access",
-        type=duration_ns,
-        default=ACCESS_NS,
-        metavar="TIME",
-        help="of the log's memory (default: 100ns)",
-    )
-    parser.add_argument("--updates", action="append", default=[], metavar="PATTERN", help="as of `scot plan`")
-    ingest.add_reading(parser)
-    parser.add_argument("--json", action="store_true", help="print it as JSON")
 
 
 def run(flags_: Namespace) -> int:
@@ -83,9 +47,9 @@ def _need(flags_: Namespace) -> Need:
             "size a device: rate and time to stable are not known", "give --rate and --time-to-stable"
         )
     tail = flags_.time_to_stable_p99 or (
-        read.stable_p99_ns if read and not flags_.time_to_stable else _TAIL * stable
+        read.stable_p99_ns if read and not flags_.time_to_stable else TAIL * stable
     )
-    size_bytes = flags_.bytes or (read.bytes if read else _BYTES)
+    size_bytes = flags_.bytes or (read.bytes if read else BYTES)
     return Need(rate, stable, tail, size_bytes, flags_.sessions, flags_.link, flags_.rtt, flags_.access)
 
 
@@ -108,7 +72,7 @@ def measured(updates: list[Calls]) -> Need:
     tail = Resampled(totals, weights, np.zeros(len(totals), np.int64)).quantile(0.99)
     sizes = [middle(one.floats("req_bytes")) for one in updates]
     mean = float(np.average(totals, weights=weights))
-    return Need(sum(rates), mean, max(tail, mean), int(max(sizes)) or _BYTES)
+    return Need(sum(rates), mean, max(tail, mean), int(max(sizes)) or BYTES)
 
 
 def _sentences(need: Need, found: Capacity) -> list[str]:

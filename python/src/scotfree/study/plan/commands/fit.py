@@ -3,37 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from glob import escape
 from pathlib import Path
 
-from scotfree.study.commands import ingest
 from scotfree.study.plan import calls as calls_of
 from scotfree.study.plan import fit
-from scotfree.study.plan.commands.price import FITS, open_study
+from scotfree.study.plan.commands.price import open_study
 from scotfree.study.plan.pattern import matches
 from scotfree.study.trouble import StudyError
-
-HELP = "fit a remedy's forecast on calls made on this machine, without and with it in turns"
-EXAMPLES = """\
-  scot plan fit baseline-*.jsonl --remedy remedy-*.jsonl -o fits/persist.json
-  scot plan fit baseline.jsonl --remedy remedy.jsonl --method SET
-How such calls are recorded: docs/plan.md"""
-
-
-def add(parser: ArgumentParser) -> None:
-    """Says the flags."""
-    parser.add_argument("data", type=Path, nargs="+", metavar="BASELINE", help="calls without the remedy")
-    parser.add_argument(
-        "--remedy", type=Path, nargs="+", required=True, metavar="REMEDY", help="the same calls with it"
-    )
-    parser.add_argument(
-        "--method",
-        metavar="PATTERN",
-        help="the method, as SET or Cart.* (default: the one that takes most time without the remedy)",
-    )
-    parser.add_argument("-o", "--output", type=Path, default=FITS / "persist.json", help="(default: %(default)s)")
-    ingest.add_reading(parser)
 
 
 def run(flags: Namespace) -> int:

@@ -19,7 +19,6 @@ import jinja2
 from scotfree.study import schema
 from scotfree.study.figures.words import UNNAMED, called, spoken
 from scotfree.study.report import page
-from scotfree.study.report.charts import theme
 from scotfree.study.report.serve.queries import Queries, Rows
 from scotfree.study.report.serve.waterfall import Bar, waterfall
 from scotfree.study.trouble import StudyError
@@ -198,6 +197,9 @@ def _found(rows: Rows, why: str) -> Rows:
 
 def _stages(row: dict[str, Any]) -> list[dict[str, Any]]:
     """The nine stages one behind the other: name, colour, start and length in percent of them all."""
+    # It stands on Altair, which the first page does not wait for.
+    from scotfree.study.report.charts import theme  # noqa: PLC0415
+
     known = [(stage, row[f"{stage}_ns"]) for stage in schema.STAGES]
     whole = sum(value or 0 for _, value in known) or 1
     found, reached = [], 0.0

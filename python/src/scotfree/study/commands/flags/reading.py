@@ -1,0 +1,61 @@
+"""The flags of how inputs are read."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentParser, ArgumentTypeError
+from typing import Final
+
+from scotfree.study.ingest.limits import Limits
+
+# Of the readers (`ingest.forms`), which stand on what takes long to import.
+FORMS: Final = (
+    "alibaba",
+    "folded",
+    "jaeger",
+    "otlp-json",
+    "otlp-profiles",
+    "otlp-profiles-json",
+    "otlp-proto",
+    "parquet",
+    "perf-script",
+    "pprof",
+    "prometheus",
+    "zipkin",
+)
+# Far above any machine's: more would only be started.
+_THREADS_MAX: Final = 1024
+
+
+def add(parser: ArgumentParser) -> None:
+    """Says the flags."""
+    parser.add_argument("--form", choices=FORMS, help="of all inputs (default: each is looked at)")
+    parser.add_argument(
+        "--map",
+        action="append",
+        default=[],
+        metavar="OURS=THEIRS",
+        help="which column of Parquet is what, also OURS=THEIRS:UNIT, or a file of TOML (again for more)",
+    )
+    parser.add_argument("--replace", action="store_true", help="a store of other data becomes one of this")
+    default = Limits()
+    parser.add_argument(
+        "--memory",
+        type=_memory,
+        default=default.memory,
+        help="for joins; the rest takes up to some 1.5 GB beside (default: %(default)s)",
+    )
+    parser.add_argument("--threads", type=_threads, default=default.threads, help="(default: %(default)s)")
+    parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
+
+
+def _memory(text: str) -> str:
+    if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]+)? ?([KMGT]i?)?B", text, re.IGNORECASE):
+        raise ArgumentTypeError(f"{text} is no size of memory, such as 2GB")
+    return text
+
+
+def _threads(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,6}", text) or not 1 <= int(text) <= _THREADS_MAX:
+        raise ArgumentTypeError(f"{text} is no number from 1 to {_THREADS_MAX}")
+    return int(text)

@@ -1,0 +1,62 @@
+"""`scot plan DATA…`: prices every remedy on the user's own calls."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, BooleanOptionalAction
+from pathlib import Path
+
+from scotfree.command_line import later
+from scotfree.numbers import amount, whole
+from scotfree.study.commands.flags import reading
+from scotfree.study.plan.context import Context
+
+HELP = "forecast what every remedy would leave of the calls in DATA (the default command)"
+EXAMPLES = """\
+  scot plan traces/                           every remedy on the 20 methods that take most time
+  scot plan report.store --updates 'Cart.*'   which methods are updates; else by their names
+  scot plan traces/ --json | jq .prices       for scripts"""
+FITS = Path("fits")
+
+
+def add(parser: ArgumentParser) -> None:
+    """Says the flags."""
+    parser.add_argument("data", type=Path, nargs="+", metavar="DATA", help="files, folders of them, or one store")
+    parser.add_argument("--store", type=Path, metavar="FOLDER", help="where the store is made (default: nowhere)")
+    parser.add_argument(
+        "--updates",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="methods that are updates, as Cart.* (again for more; default: by their names)",
+    )
+    parser.add_argument("--fits", type=Path, default=FITS, metavar="FOLDER", help="(default: %(default)s)")
+    parser.add_argument(
+        "--one-machine",
+        action=BooleanOptionalAction,
+        default=None,
+        help="callers, device and servers share one machine (default: as the calls say)",
+    )
+    parser.add_argument(
+        "--log-slots", type=whole(0, 2**40), metavar="COUNT", help="of the device's log (default: enough)"
+    )
+    default = Context()
+    for flag, bounds, of, meaning in (
+        ("--hedges-max", (0, 1), default.hedges_max, "share of calls that may be hedges"),
+        ("--compression-ratio", (1, 1e6), default.compression_ratio, "bytes over compressed bytes"),
+        ("--compress-ns-per-byte", (0, 1e9), default.compress_ns_per_byte, "work of both sides"),
+    ):
+        parser.add_argument(
+            flag, type=amount(*bounds), default=of, metavar="NUMBER", help=f"{meaning} (default: %(default)s)"
+        )
+    parser.add_argument(
+        "--methods",
+        type=whole(1, 1_000_000),
+        default=20,
+        metavar="COUNT",
+        help="those that take most time (default: %(default)s)",
+    )
+    reading.add(parser)
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
+
+
+run = later("scotfree.study.plan.commands.price")
