@@ -170,3 +170,27 @@ def test_sides_that_are_swapped_or_of_another_shape_are_refused() -> None:
         fit(one_method(**answered(800)), one_method(**baseline))
     with pytest.raises(StudyError, match="of 64 B and those with it of 1 kB"):
         fit(one_method(**baseline, req_bytes=[64] * 800), one_method(**answered(800), req_bytes=[1_000] * 800))
+
+
+def test_what_came_stands_beside_its_forecast(
+    tmp_path: Path, fitted: Fit, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = spans(stages=staged(400, app_ns=970_000), start_ns=paced(400, 3_000_000), method=["Put"] * 400)
+    study_of(tmp_path / "before", rows)
+    study_of(tmp_path / "after", spans(**answered(400, 40_000), method=["Put"] * 400, service=["Basket"] * 400))
+    write(fitted, tmp_path / "fits" / "persist.json")
+    words = [str(tmp_path / "before"), "--fits", str(tmp_path / "fits"), "--measured", str(tmp_path / "after")]
+    assert cli.main(words) == 0
+    found = capsys.readouterr().out
+    # 20 us are kept, the fit's device answers in 30 us and what came in 40, the caller is woken in 10.
+    assert "persist was applied:" in found and "14 % too low, and its interval misses" in found, found
+    assert cli.main([*words, "--json"]) == 0
+    medians = [one for one in json.loads(capsys.readouterr().out)["outcomes"] if one["p"] == 0.5]
+    (median,) = medians
+    assert median["method"] == "Put" and median["before_ns"] == pytest.approx(1_050_000, rel=0.02)
+    assert median["measured_ns"] == pytest.approx(70_000, rel=0.02) and -0.2 < median["error"] < -0.1
+    assert cli.main([*words, "--applied", "ring"]) == 2
+    assert "the forecast of ring beside what came: there is none" in capsys.readouterr().err
+    study_of(tmp_path / "other", spans(**answered(400), method=["Get"] * 400))
+    assert cli.main([*words[:-1], str(tmp_path / "other")]) == 2
+    assert "no method with a forecast has calls there, which are of Cart Get" in capsys.readouterr().err

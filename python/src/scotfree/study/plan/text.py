@@ -8,10 +8,13 @@ from typing import Final
 
 from scotfree.study.figures.words import called, counted, duration, percent
 from scotfree.study.plan.forecasts import Plan, Refusal
+from scotfree.study.plan.outcome import Outcome
 from scotfree.study.plan.price import Percentile, Price
 
 _SENTENCES_MAX: Final = 8
 _NAMED_MAX: Final = 3
+# Below half a percent nothing is to be told.
+_RIGHT: Final = 0.005
 _HEAD: Final = ("remedy", "method", "", "now", "forecast", "95 % interval", "gain", "of all time")
 NONE_PAYS: Final = "None pays: no forecast's interval excludes that nothing is gained."
 NONE_PRICED: Final = "Nothing could be priced, so whether a remedy pays is not known; missing:"
@@ -82,8 +85,34 @@ def _gain(one: Percentile) -> str:
     return f"{duration(one.gain_ns)}{'' if one.pays else ' (may be none)'}"
 
 
-def _p(one: Percentile) -> str:
+def _p(one: Percentile | Outcome) -> str:
     return f"P{round(one.p * 100)}"
+
+
+def outcomes(found: list[Outcome]) -> str:
+    """The forecast beside what came of it."""
+    rows = [
+        (
+            called(one.service, one.method),
+            _p(one),
+            duration(one.before_ns),
+            duration(one.forecast_ns),
+            duration(one.measured_ns),
+            _error(one),
+        )
+        for one in found
+    ]
+    head = ("method", "", "before", "forecast", "measured", "the forecast is")
+    return "\n".join([f"{found[0].remedy} was applied:", *table([head, *rows])])
+
+
+def _error(one: Outcome) -> str:
+    off = (
+        "right"
+        if abs(one.error) < _RIGHT
+        else f"{percent(abs(one.error))} too {'high' if one.error > 0 else 'low'}"
+    )
+    return f"{off}{'' if one.is_within else ', and its interval misses'}"
 
 
 def table(rows: list[tuple[str, ...]]) -> list[str]:

@@ -15,9 +15,10 @@ from scotfree.study.commands import ingest
 from scotfree.study.engine.duck import DuckEngine
 from scotfree.study.figures.words import called, counted
 from scotfree.study.plan import fit, registry, text
-from scotfree.study.plan.calls import Name, names
+from scotfree.study.plan.calls import Name, methods, names
 from scotfree.study.plan.context import Context
-from scotfree.study.plan.forecasts import make
+from scotfree.study.plan.forecasts import Plan, make
+from scotfree.study.plan.outcome import Outcome, outcomes
 from scotfree.study.plan.pattern import matches
 from scotfree.study.store import MANIFEST, Store
 from scotfree.study.trouble import StudyError, printable
@@ -30,8 +31,18 @@ def run(flags: Namespace) -> int:
         study = open_study(flags, flags.data, Path(scratch) / "store")
         check_patterns(context.updates, names(study))
         plan = make(study, context, flags.methods)
-    print(json.dumps(plan.to_json(), indent=1) if flags.json else printable(text.plan(plan)))
+        came = _outcomes(flags, plan, Path(scratch) / "measured") if flags.measured else []
+    if flags.json:
+        print(json.dumps(plan.to_json() | {"outcomes": [one.to_json() for one in came]}, indent=1))
+    else:
+        print(printable("\n\n".join([text.plan(plan), *([text.outcomes(came)] if came else [])])))
     return 0
+
+
+def _outcomes(flags: Namespace, plan: Plan, scratch: Path) -> list[Outcome]:
+    """What came of the forecast. The store that was asked for is the first data's."""
+    study = open_study(Namespace(**(vars(flags) | {"store": None})), flags.measured, scratch)
+    return outcomes(plan, flags.applied, list(methods(study, flags.methods)))
 
 
 def open_study(flags: Namespace, data: list[Path], scratch: Path) -> Study:

@@ -14,6 +14,7 @@ HELP = "forecast what every remedy would leave of the calls in DATA (the default
 EXAMPLES = """\
   scot plan traces/                           every remedy on the 20 methods that take most time
   scot plan report.store --updates 'Cart.*'   which methods are updates; else by their names
+  scot plan before/ --measured after/         and beside the forecast what came of it once persist was applied
   scot plan traces/ --json | jq .prices       for scripts"""
 FITS = Path("fits")
 
@@ -28,6 +29,17 @@ def add(parser: ArgumentParser) -> None:
         default=[],
         metavar="PATTERN",
         help="methods that are updates, as Cart.* (again for more; default: by their names)",
+    )
+    parser.add_argument(
+        "--measured",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="AFTER",
+        help="the same methods' calls with the remedy: what came of the forecast",
+    )
+    parser.add_argument(
+        "--applied", default="persist", metavar="REMEDY", help="which one that was (default: %(default)s)"
     )
     parser.add_argument("--fits", type=Path, default=FITS, metavar="FOLDER", help="(default: %(default)s)")
     parser.add_argument(
