@@ -46,7 +46,9 @@ fn however_many_large_values_are_asked_for_at_once_all_of_them_come() {
     take(&mut client, &first);
     // Several at the same time, and in between some that read nothing of what they ask for.
     let mut idle: Vec<Connection> = (0..4).map(|_| site.connect()).collect();
-    idle.iter_mut().for_each(|client| ask(client, "b"));
+    for client in &mut idle {
+        ask(client, "b");
+    }
     std::thread::scope(|scope| {
         for expected in [("a", &first), ("b", &second), ("a", &first), ("b", &second)] {
             let mut client = site.connect();

@@ -46,9 +46,11 @@ def outcomes(plan: Plan, remedy: str, measured: Sequence[Calls]) -> list[Outcome
     """Of each method that has a forecast of this remedy and calls with it, the most time first."""
     prices = [price for price in plan.prices if price.remedy == remedy]
     if not prices:
+        reasons = sorted({one.reason for one in plan.refusals if one.remedy == remedy})
+        why = "; ".join(reasons) or "no such remedy"
         raise StudyError(
-            f"put the forecast of {remedy} beside what came: there is none",
-            "see why below its name in the plan without --measured",
+            f"put the forecast of {remedy} beside what came: there is none: {why}",
+            "name another one with --applied, or give what is missing",
         )
     found = [
         outcome
