@@ -5,7 +5,7 @@ mod site;
 use scotfree_io::conformance::ports::free_address;
 use scotfree_stage::power_cut::{cut_back, synced_in, SyncedFile};
 use scotfree_stage::process::{find_tool, wait_until, Process};
-use scotfree_stage::resp::{Connection, Place, Reply};
+use scotfree_stage::resp::{Connection, Reply};
 use scotfree_stage::scratch::Scratch;
 use site::{call, text, Site, CLIENT_PATIENCE, PATIENCE, SCOT};
 use std::collections::{BTreeMap, BTreeSet};
@@ -625,8 +625,7 @@ fn without_an_append_only_file_writes_are_refused_and_reads_go_on() {
     let _proxy = site.proxy(&[]);
     let mut client = site.connect();
     assert_eq!(call(&mut client, "SET k v"), "OK");
-    let mut direct =
-        Connection::open_at(&Place::Unix(site.file("redis.sock")), PATIENCE).expect("it listens");
+    let mut direct = site.direct();
     assert_eq!(text(&direct.call(&["CONFIG", "SET", "appendonly", "no"]).expect("it answers")), "OK");
     let refused = || call(&mut site.connect(), "SET k w").contains("writes are refused");
     assert!(wait_until(PATIENCE, refused));
@@ -676,8 +675,7 @@ fn a_proxy_that_is_killed_while_it_starts_can_start_again() {
         proxy.kill();
     }
     // It is killed at every moment of its start, by the number of bytes that the Redis has heard.
-    let mut direct =
-        Connection::open_at(&Place::Unix(site.file("redis.sock")), PATIENCE).expect("it listens");
+    let mut direct = site.direct();
     for round in 0..40 {
         let proxy = site.start_proxy(&[]);
         let commands = |direct: &mut Connection| {
@@ -725,8 +723,7 @@ fn early_answers_go_on_without_the_redis_though_nobody_has_asked_before() {
     let Some(site) = Site::new("proxy-early-first") else { return };
     let redis = site.redis(&[]);
     let proxy = site.proxy(&["--mode", "early"]);
-    let mut direct =
-        Connection::open_at(&Place::Unix(site.file("redis.sock")), PATIENCE).expect("it listens");
+    let mut direct = site.direct();
     assert_eq!(call(&mut direct, "SELECT 15"), "OK");
     // Epoch, owner, and the session that the first clients will share: its position and whose it is.
     assert!(wait_until(PATIENCE, || call(&mut direct, "HLEN scotfree:markers") == "4"));
@@ -745,8 +742,7 @@ fn what_the_redis_has_refused_is_not_executed_after_a_crash() {
     let (mut redis, mut proxy) = (site.redis(&[]), site.proxy(&[]));
     assert_eq!(call(&mut site.connect(), "INCR n"), "1");
     for loses_proxy in [true, false] {
-        let mut direct =
-            Connection::open_at(&Place::Unix(site.file("redis.sock")), PATIENCE).expect("it listens");
+        let mut direct = site.direct();
         let mut wants_replicas = |count: &str| {
             let set = ["CONFIG", "SET", "min-replicas-to-write", count];
             assert_eq!(text(&direct.call(&set).expect("it answers")), "OK");

@@ -4,11 +4,9 @@ mod site;
 
 use scotfree_io::conformance::ports::free_address;
 use scotfree_stage::process::{wait_until, Process};
-use scotfree_stage::resp::{Connection, Place};
 use site::{call, text, Site, PATIENCE};
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 
 /// What a proxy says of itself over HTTP.
 struct Watched {
@@ -27,12 +25,7 @@ impl Watched {
     }
 
     fn get(&self, path: &str) -> String {
-        let mut answer = String::new();
-        if let Ok(mut stream) = TcpStream::connect(self.metrics) {
-            let _ = stream.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes());
-            let _ = stream.read_to_string(&mut answer);
-        }
-        answer
+        site::get(self.metrics, path)
     }
 
     fn wait_for(&self, path: &str, expected: &str) {
@@ -50,11 +43,6 @@ impl Watched {
     }
 }
 
-/// To the Redis itself.
-fn direct(site: &Site) -> Connection {
-    Connection::open_at(&Place::Unix(site.file("redis.sock")), PATIENCE).expect("it listens")
-}
-
 fn dead_letters(site: &Site) -> usize {
     fs::read_to_string(site.file("proxy.log.dead")).map_or(0, |text| text.lines().count())
 }
@@ -64,7 +52,7 @@ fn early_answers_stop_when_the_redis_refuses_what_info_does_not_tell() {
     let Some(site) = Site::new("proxy-refusing-early") else { return };
     let _redis = site.redis(&[]);
     let watched = Watched::new(&site, &["--mode", "early"]);
-    let (mut client, mut direct) = (site.connect(), direct(&site));
+    let (mut client, mut direct) = (site.connect(), site.direct());
     assert_eq!(call(&mut client, "SET k v"), "OK");
     assert_eq!(call(&mut direct, "ACL SETUSER default -set"), "OK");
     let refused = wait_until(PATIENCE, || call(&mut client, "SET k w").starts_with("NOPERM"));
@@ -86,7 +74,7 @@ fn health_tells_of_a_redis_that_refuses_every_write_and_of_the_end_of_that() {
     let Some(site) = Site::new("proxy-refusing") else { return };
     let _redis = site.redis(&["--dbfilename", "snapshot"]);
     let watched = Watched::new(&site, &[]);
-    let mut direct = direct(&site);
+    let mut direct = site.direct();
     let mut tell = |words: &[&str]| {
         let answer = text(&direct.call(words).expect("it answers"));
         assert!(answer == "OK" || answer.starts_with("Background"), "{words:?}: {answer}");

@@ -9,8 +9,7 @@ use scotfree_stage::resp::{Connection, Place, Reply};
 use scotfree_stage::scratch::Scratch;
 use site::{call, end_of, ready, Site, CLIENT_PATIENCE, PATIENCE, SCOT};
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::process::Command;
 
 const NAMES: [&str; 2] = ["a", "b"];
@@ -80,21 +79,11 @@ impl Two {
     }
 
     fn get(&self, path: &str) -> String {
-        let mut answer = String::new();
-        if let Ok(mut stream) = TcpStream::connect(self.metrics) {
-            let _ = stream.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes());
-            let _ = stream.read_to_string(&mut answer);
-        }
-        answer
+        site::get(self.metrics, path)
     }
 
     fn await_health(&self, expected: &str) {
-        let mut last = String::new();
-        let found = wait_until(PATIENCE, || {
-            last = self.get("/healthz");
-            last.contains(expected)
-        });
-        assert!(found, "{expected}: {last}");
+        site::await_health(self.metrics, expected);
     }
 }
 

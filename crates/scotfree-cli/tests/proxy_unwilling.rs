@@ -4,11 +4,10 @@ mod site;
 
 use scotfree_io::conformance::ports::free_address;
 use scotfree_stage::process::{wait_until, Process};
-use scotfree_stage::resp::{Connection, Place};
+use scotfree_stage::resp::Connection;
 use site::{call, ready, Site, PATIENCE};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 
 /// What the Redis starts with: a user that may write everything, and one that may only begin and write some keys.
@@ -53,7 +52,7 @@ impl Guarded {
     }
 
     fn direct(&self) -> Connection {
-        Connection::open_at(&Place::Unix(self.site.file("redis.sock")), PATIENCE).expect("it listens")
+        self.site.direct()
     }
 
     fn epoch(&self) -> u64 {
@@ -62,22 +61,8 @@ impl Guarded {
         call(&mut direct, "HGET scotfree:markers epoch").parse().expect("a number")
     }
 
-    fn health(&self) -> String {
-        let mut answer = String::new();
-        if let Ok(mut stream) = TcpStream::connect(self.metrics) {
-            let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\n\r\n");
-            let _ = stream.read_to_string(&mut answer);
-        }
-        answer
-    }
-
     fn await_health(&self, expected: &str) {
-        let mut last = String::new();
-        let found = wait_until(PATIENCE, || {
-            last = self.health();
-            last.contains(expected)
-        });
-        assert!(found, "{expected}: {last}");
+        site::await_health(self.metrics, expected);
     }
 
     /// Early answers to two updates, of which the Redis knows nothing.

@@ -6,7 +6,8 @@ use scotfree_stage::process::{wait_until, Process, ProcessSpec, Supervisor};
 use scotfree_stage::resp::{Connection, Place, Reply};
 use scotfree_stage::scratch::Scratch;
 use std::fs;
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -90,6 +91,31 @@ impl Site {
     pub fn connect(&self) -> Connection {
         Connection::open(self.listen, CLIENT_PATIENCE).expect("the proxy listens")
     }
+
+    /// To the Redis itself.
+    pub fn direct(&self) -> Connection {
+        Connection::open_at(&Place::Unix(self.file("redis.sock")), PATIENCE).expect("it listens")
+    }
+}
+
+/// What a daemon answers at its address of metrics; nothing if it is not there.
+pub fn get(metrics: SocketAddr, path: &str) -> String {
+    let mut answer = String::new();
+    if let Ok(mut stream) = TcpStream::connect(metrics) {
+        let _ = stream.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes());
+        let _ = stream.read_to_string(&mut answer);
+    }
+    answer
+}
+
+/// Waits until it says there of its health what is expected.
+pub fn await_health(metrics: SocketAddr, expected: &str) {
+    let mut last = String::new();
+    let found = wait_until(PATIENCE, || {
+        last = get(metrics, "/healthz");
+        last.contains(expected)
+    });
+    assert!(found, "{expected}: {last}");
 }
 
 /// Waits until a proxy serves.
