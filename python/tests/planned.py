@@ -9,7 +9,7 @@ import pyarrow as pa
 from small_store import spans
 
 from scotfree.study import schema
-from scotfree.study.plan.calls import Calls
+from scotfree.study.plan.calls import SINCE_OTHERS, Calls
 
 ANSWER_NS = 30_000
 INTERVAL_NS = 1_000_000
@@ -34,7 +34,9 @@ def paced(calls: int, interval_ns: int = INTERVAL_NS) -> np.ndarray[Any, Any]:
 def one_method(**columns: Any) -> Calls:
     """The calls of the one method that these rows are of, all of all time."""
     rows = spans(**columns)
-    return Calls(0, "Cart", "Get", 1.0, rows.append_column("not_found_ns", pa.nulls(len(rows), pa.int64())))
+    for name in ("not_found_ns", SINCE_OTHERS):
+        rows = rows.append_column(name, pa.nulls(len(rows), pa.int64()))
+    return Calls(0, "Cart", "Get", 1.0, rows)
 
 
 def answered(calls: int, answer_ns: int = ANSWER_NS, seed: int = 8) -> dict[str, Any]:
@@ -50,3 +52,9 @@ def answered(calls: int, answer_ns: int = ANSWER_NS, seed: int = 8) -> dict[str,
         "total_ns": sum(kept.values()) + answer,
         "start_ns": paced(calls),
     }
+
+
+def one_behind_the_other(first: pa.Table, second: pa.Table) -> pa.Table:
+    """The calls of both, each in a trace of its own."""
+    columns = (*schema.STAGE_COLUMNS, "total_ns", "start_ns", "method")
+    return spans(**{name: first[name].to_pylist() + second[name].to_pylist() for name in columns})

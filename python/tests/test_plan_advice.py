@@ -19,6 +19,7 @@ from scotfree.study.plan.price import Effect, Refused, price
 from scotfree.study.plan.remedies import (
     co_locate,
     compress,
+    compression_off,
     hedge_budget,
     negative_cache,
     rebalance,
@@ -151,3 +152,53 @@ def test_callers_do_not_wait_again_for_what_was_not_found(tmp_path: Path) -> Non
     saved = pages.total - totals(negative_cache, pages)
     assert saved[0] == 0
     assert (saved[1:] == asked.sum(axis=1)[1:]).all()
+
+
+def squeezed(**columns: Any) -> Calls:
+    """Calls of 1,000 to 9,000 bytes, of which a byte takes 2 ns each way, and 40 us of processor time each."""
+    sizes = np.linspace(1_000, 9_000, COUNT).astype(np.int64)
+    stages = staged(COUNT)
+    for way in ("request_wire", "response_wire"):
+        stages[:, schema.STAGES.index(way)] = 2 * sizes
+    named = {"req_bytes": sizes, "resp_bytes": sizes, "cpu_ns": [40_000] * COUNT} | columns
+    return one_method(stages=stages, start_ns=paced(COUNT), **named)
+
+
+def test_without_compression_its_work_goes_and_its_bytes_come() -> None:
+    calls = squeezed()
+    sizes = calls.floats("req_bytes")
+    context = Context(compression={"Cart": 0.25}, compression_ratio=3.0)
+    # A quarter of 40 us less; two more bytes of 2 ns for each of a message, both ways.
+    assert totals(compression_off, calls, context) == pytest.approx(calls.total - 10_000 + 2 * 4 * sizes)
+    # Where the bytes on the wire are known, it is by these: one and a half.
+    wires = {name: (sizes / 1.5).astype(np.int64) for name in ("req_wire_bytes", "resp_wire_bytes")}
+    found = totals(compression_off, squeezed(**wires), context)
+    assert found == pytest.approx(calls.total - 10_000 + 2 * sizes, rel=1e-3)
+
+
+def test_compression_off_is_not_priced_where_something_of_it_is_not_known() -> None:
+    def why(calls: Calls, **shares: float) -> str:
+        effect = compression_off.forecast(calls, Context(compression=shares))
+        assert isinstance(effect, Refused), effect
+        return effect.reason
+
+    assert "a profile of its server" in why(squeezed(), Other=0.5)
+    assert "there is none" in why(squeezed(), Cart=0.0)
+    assert "rpc.cpu.ns" in why(squeezed(cpu_ns=[None] * COUNT), Cart=0.5)
+    assert "sizes that differ" in why(squeezed(req_bytes=[5] * COUNT, resp_bytes=[5] * COUNT), Cart=0.5)
+
+
+class NoNumber:
+    """A remedy of which one forecast is no number."""
+
+    NAME = "none"
+    IS_OURS = False
+
+    def forecast(self, calls: Calls, _context: Context) -> Effect:
+        return Effect((np.where(np.arange(len(calls)) == 3, np.nan, calls.total),))
+
+
+def test_what_is_no_number_is_no_forecast(tmp_path: Path) -> None:
+    study = study_of(tmp_path, spans(stages=staged(COUNT), start_ns=paced(COUNT)))
+    plan = make(study, CONTEXT, 1, [NoNumber()])
+    assert not plan.prices and "for 1 call its forecast is no number" in plan.refusals[0].reason

@@ -8,12 +8,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from planned import ANSWER_NS, answered, one_method, paced, staged
+from planned import ANSWER_NS, answered, one_behind_the_other, one_method, paced, staged
 from small_store import spans, study_of
 
-from scotfree.study import schema
 from scotfree.study.plan import calls as calls_of
 from scotfree.study.plan import cli, machine
 from scotfree.study.plan.fit import PARTS, Fit, find, fit, read, stale, write
@@ -49,7 +47,7 @@ def test_a_stale_fit_is_refused_and_says_how_to_make_it_anew(
     old = replace(fitted, date=(NOW - timedelta(days=31)).isoformat())
     for one, why in ((old, "31 days old"), (replace(fitted, machine="another"), "another machine")):
         write(one, tmp_path / "persist.json")
-        with pytest.raises(StudyError, match=f"{why}.*scot plan fit BASELINE"):
+        with pytest.raises(StudyError, match=f"{why}.*scot plan fit --here"):
             find(tmp_path, "persist", NOW)
     young = replace(fitted, date=(NOW - timedelta(days=29)).isoformat())
     assert stale(young, NOW) is None
@@ -87,7 +85,7 @@ def test_the_plan_without_a_fit_prices_the_rest_and_says_why(
     assert found.startswith(NONE_PRICED) and "None pays" not in found
     assert "- persist, Cart Put: not priced: use a fit of persist: there is none in" in found
     # Nothing is made anew that was not there.
-    assert "make one, from calls that docs/plan.md says how to record: scot plan fit" in found
+    assert "make one on this machine, in half a minute: scot plan fit --here" in found
 
 
 def test_the_plan_by_a_fit(tmp_path: Path, fitted: Fit, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,12 +154,6 @@ def test_a_fit_is_of_one_method_on_both_sides(tmp_path: Path, capsys: pytest.Cap
     assert "no method that matches SET has 100 successful calls; those that have are Get" in (
         capsys.readouterr().err
     )
-
-
-def one_behind_the_other(first: pa.Table, second: pa.Table) -> pa.Table:
-    """The calls of both, each in a trace of its own."""
-    columns = (*schema.STAGE_COLUMNS, "total_ns", "start_ns", "method")
-    return spans(**{name: first[name].to_pylist() + second[name].to_pylist() for name in columns})
 
 
 def test_sides_that_are_swapped_or_of_another_shape_are_refused() -> None:

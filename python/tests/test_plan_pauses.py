@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from planned import ANSWER_NS, answered, one_method, paced, staged
+from small_store import spans, study_of
 
 from scotfree.study.plan import pauses
-from scotfree.study.plan.calls import Calls, Floats
+from scotfree.study.plan.calls import Calls, Floats, methods
 from scotfree.study.plan.context import Context
 from scotfree.study.plan.fit import Fit, _rates, fit, read, write
 from scotfree.study.plan.price import Effect, price
@@ -34,6 +35,25 @@ def test_a_pause_is_the_time_in_which_nothing_of_the_machine_is_under_way() -> N
     assert pauses.before(one).tolist() == [50, 50, 0, 300]
     apart = of([0, 100, 200, 1_000], [50, 600, 10, 10], ["a", "b", "a", "b"])
     assert pauses.before(apart).tolist() == [225, 225, 150, 300]
+
+
+def test_a_pause_ends_what_its_caller_calls_otherwise_as_well(tmp_path: Path) -> None:
+    """A SET every millisecond of 100 us, behind each a GET of 700 us: between two the caller rests 200 us."""
+    count = 120
+    starts = np.arange(count) * 1_000_000
+    sets, gets = (["SET"] * count, ["GET"] * count)
+    rows = spans(
+        method=sets + gets + sets,
+        service=["a"] * count + ["a"] * count + ["b"] * count,
+        # Those of another client, who is busy all the time, are no matter.
+        client_service=["client"] * (2 * count) + ["other"] * count,
+        start_ns=np.concatenate([starts, starts + 100_000, starts]),
+        total_ns=[100_000] * count + [700_000] * count + [990_000] * count,
+    )
+    found = {(calls.service, calls.method): calls for calls in methods(study_of(tmp_path, rows), 3)}
+    assert set(pauses.before(found["a", "SET"]).tolist()) == {200_000.0}
+    assert set(pauses.before(found["a", "GET"]).tolist()) == {0.0}
+    assert set(pauses.before(found["b", "SET"]).tolist()) == {10_000.0}
 
 
 def test_sampled_calls_have_the_pause_of_their_rate() -> None:

@@ -12,6 +12,7 @@ from scotfree.study import schema
 from scotfree.study.plan.calls import Calls
 from scotfree.study.plan.context import Context
 from scotfree.study.plan.fit import Fit, fit
+from scotfree.study.plan.load import Load
 from scotfree.study.plan.price import Effect, Price, Refused, price
 from scotfree.study.plan.remedies import persist
 
@@ -43,16 +44,50 @@ def test_a_saturated_server_gains_nothing(fitted: Fit, monkeypatch: pytest.Monke
     stages = staged(count, app_ns=30_000)
     stages[:, 3] = np.arange(count) * 10_000
     calls = one_method(stages=stages, start_ns=paced(count, 20_000))
-    found = priced(calls, Context(updates=("*",), fits={"persist": fitted}))
-    assert not found.pays and found.at(0.95).forecast_ns == found.at(0.95).now_ns
+    context = Context(updates=("*",), fits={"persist": fitted})
+    found = priced(calls, context)
+    assert not found.pays and found.saved_share == pytest.approx(0.0, abs=0.01)
     assert "saturated" in found.notes[0]
     # The planted fault: a forecast that does not look at the load promises what no caller would get.
     with monkeypatch.context() as planted:
-        planted.setattr(persist, "_gainless", lambda *_: None)
-        assert priced(calls, Context(updates=("*",), fits={"persist": fitted})).pays
+        planted.setattr(Load, "is_saturated", False)
+        assert priced(calls, context).pays
     # The same stages at a rate that the server sustains are forecast to gain: the rule looks at the load.
     calm = one_method(stages=staged(count, app_ns=30_000), start_ns=paced(count))
-    assert priced(calm, Context(updates=("*",), fits={"persist": fitted})).pays
+    assert priced(calm, context).pays
+
+
+def _queued(outstanding: int, count: int = 4_000) -> Calls:
+    """A server that works 100 us on each, and so many callers without a pause."""
+    stages = staged(count, app_ns=100_000)
+    own = stages.sum(axis=1) - stages[:, 3]
+    stages[:, 3] = outstanding * 100_000 - own
+    return one_method(stages=stages, start_ns=paced(count, 100_000))
+
+
+def test_where_a_full_window_opens_for_many_the_tail_waits_for_all_of_them(fitted: Fit) -> None:
+    context = Context(updates=("*",), fits={"persist": fitted}, stable_every_ns=0.0)
+    found = priced(_queued(32), context)
+    assert found.harms and not found.pays
+    # The mean stays, 3.2 ms; of 256 that a turn takes 32 wait, so these for (3.2 ms - 224/256 of 60 us) x 256/32.
+    tail = found.at(0.95)
+    assert tail.now_ns == pytest.approx(3.2e6, rel=0.02)
+    assert tail.forecast_ns == pytest.approx(25.2e6, rel=0.05)
+    assert tail.low_ns < 22e6 and tail.high_ns > 28e6
+    assert found.at(0.50).forecast_ns < 0.1e6 and found.saved_share == pytest.approx(0.0, abs=0.01)
+    assert "of 256 calls 32 wait so long" in found.notes[0]
+
+
+def test_a_window_opens_when_the_server_has_looked_what_is_stable(fitted: Fit) -> None:
+    # 50 ms of 100 us each: 500 updates, of which 32 wait for 50 ms.
+    found = priced(_queued(32), Context(updates=("*",), fits={"persist": fitted}))
+    assert found.at(0.95).forecast_ns == pytest.approx(49.1e6, rel=0.05)
+
+
+def test_where_more_wait_than_a_window_opens_for_nothing_is_gained_or_lost(fitted: Fit) -> None:
+    found = priced(_queued(300), Context(updates=("*",), fits={"persist": fitted}, stable_every_ns=0.0))
+    assert not found.pays and not found.harms
+    assert found.at(0.95).forecast_ns == found.at(0.95).now_ns and "no gain" in found.notes[0]
 
 
 def test_a_read_is_not_acknowledged_early(fitted: Fit) -> None:

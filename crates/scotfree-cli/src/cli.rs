@@ -417,9 +417,34 @@ Processor time is given out in slices of a period of 10 ms: means over seconds a
         #[arg(long)]
         address: SocketAddr,
     },
+    /// Record the calls that a fit of persist rests on: SETs without and with a device, in turns
+    #[command(after_help = "Examples:
+  scot plan fit --here                          this, and the fit of it
+  scot lab fit-calls calls/ && scot plan fit calls/baseline.jsonl --remedy calls/remedy.jsonl
+Takes 25 s in namespaces of its own, and writes calls/baseline.jsonl and calls/remedy.jsonl.")]
+    FitCalls(FitCalls),
     #[cfg(not(feature = "lab"))]
     #[command(external_subcommand)]
     Experiments(Vec<OsString>),
+}
+
+/// Flags of `scot lab fit-calls`.
+#[derive(Debug, Args)]
+pub struct FitCalls {
+    /// Where the records are written; made if it is not there
+    pub folder: PathBuf,
+    /// Print one JSON object on standard output, everything else on standard error
+    #[arg(long)]
+    pub json: bool,
+    /// What serves: a real Redis, the embedded server, or Redis where it is installed
+    #[arg(long, value_enum, default_value_t = DemoService::Auto)]
+    pub service: DemoService,
+    /// What moves the device's frames: its process, programs in the kernel, or these where they can run
+    #[arg(long, value_enum, default_value_t = DemoPlane::Auto)]
+    pub plane: DemoPlane,
+    /// Keep what the processes print
+    #[arg(long, value_name = "FOLDER")]
+    pub log_folder: Option<PathBuf>,
 }
 
 #[cfg(feature = "lab")]

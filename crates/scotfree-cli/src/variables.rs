@@ -17,6 +17,9 @@ pub const TEST: &str = "SCOT_TEST";
 /// Set inside the lab's user namespace, so that it is entered once.
 pub const INSIDE: &str = "SCOT_INSIDE_NAMESPACE";
 
+/// Tells a program in the path that this one was started for a command which `scot` it was.
+pub const PROGRAM: &str = "SCOT_PROGRAM";
+
 const PREFIX: &str = "SCOT_";
 /// What is longer resembles no setting.
 const NAME_BYTES_MAX: usize = 64;
@@ -33,7 +36,7 @@ impl Variable {
     /// A variable of ours that is not one of those that are no settings.
     pub fn from_pair(name: &OsStr, value: OsString) -> Option<Variable> {
         let name = name.to_string_lossy().into_owned();
-        let is_setting = name.starts_with(PREFIX) && ![FILE, TEST, INSIDE].contains(&name.as_str());
+        let is_setting = name.starts_with(PREFIX) && ![FILE, TEST, INSIDE, PROGRAM].contains(&name.as_str());
         is_setting.then_some(Variable { name, value })
     }
 

@@ -10,6 +10,7 @@ mod alone;
 mod baseline;
 mod control;
 mod crash;
+mod fit_calls;
 mod plane;
 mod proxied;
 mod seen;
@@ -72,9 +73,18 @@ impl Service {
             Service::Kv
         }
     }
+
+    /// As `--service` has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Service::Redis => "redis",
+            Service::Kv => "kv",
+        }
+    }
 }
 
 pub use control::{PowerFailure, Tally};
+pub use fit_calls::{record_fit_calls, FitCalls, FitCallsOptions};
 pub use plane::PlaneWish;
 pub use seen::{Latency, Methods, Rate, Seen, Sets};
 

@@ -28,6 +28,7 @@ const SEEN_IN_KERNEL: &str = "scotfree_kernel_scotfree_total";
 const LOGGED: &str = "scotfree_device_logged_total";
 const REMEDY_PORT: u16 = 6_380;
 const COVERED_PORT: u16 = 6_381;
+const SETS_PORT: u16 = 6_382;
 /// How many connections set at a time, where SETs alone are measured, and in how many turns.
 const ONE: u32 = 1;
 const MANY: u32 = 16;
@@ -81,17 +82,21 @@ impl Stage<'_> {
             ..remedy.clone()
         };
         let covered_sidecar = self.site.start_client_sidecar(&covered)?;
+        // What is recorded is of one kind of load on both sides; SETs alone go by a sidecar that records nothing.
+        let alone = ClientSidecar { name: "sets", port: SETS_PORT, trace: None, ..remedy.clone() };
+        let alone_sidecar = self.site.start_client_sidecar(&alone)?;
         let before = self.site.device_counts()?;
         let (plain, early) = (baseline.address, self.site.client_sidecar_address(&remedy));
         self.real_client([(plain, "without the remedy"), (early, "with the remedy")], teller)?;
         let behind =
             [(WITHOUT, plain), (COVERED, self.site.client_sidecar_address(&covered)), (PERSIST, early)];
         let proxy_before = self.proxied.as_ref().map(|_| Proxied::counts(&self.site)).transpose()?;
-        let seen = self.load_all(&self.ways(behind), teller)?;
+        let seen = self.load_all(&self.ways(behind), self.site.client_sidecar_address(&alone), teller)?;
         if let Some(before) = proxy_before {
             require_logged(&before, &Proxied::counts(&self.site)?)?;
         }
         covered_sidecar.stop(FLUSH_TIME_MAX);
+        alone_sidecar.stop(FLUSH_TIME_MAX);
         let after = self.site.device_counts()?;
         self.require_plane(&before, &after)?;
         let baseline_trace = baseline.finish();
@@ -119,7 +124,8 @@ impl Stage<'_> {
         alone.chain(proxied).chain(behind.map(way)).collect()
     }
 
-    fn load_all(&self, ways: &[Way], teller: &mut Teller<'_>) -> Result<Seen, Trouble> {
+    /// `sets` is where SETs alone find persist.
+    fn load_all(&self, ways: &[Way], sets: SocketAddr, teller: &mut Teller<'_>) -> Result<Seen, Trouble> {
         let turn = self.options.span / TURNS_IN_SPAN;
         let seconds = (turn * TURNS as u32 * ways.len() as u32).as_secs_f64();
         let first = if self.alone.is_some() { "Redis alone, the proxy, and the path " } else { "the path " };
@@ -129,6 +135,9 @@ impl Stage<'_> {
         let loads = self.load_in_turns(ways, TURNS, |number| workload(turn, number))?;
         let mut seen: BTreeMap<&str, Methods> =
             ways.iter().zip(&loads).map(|(way, turns)| (way.name, latencies(turns))).collect();
+        let of_sets =
+            |way: &Way| Way { address: if way.name == PERSIST { sets } else { way.address }, ..*way };
+        let ways: Vec<Way> = ways.iter().filter(|way| way.name != WITHOUT).map(of_sets).collect();
         let mut take = |name: &str| seen.remove(name);
         Ok(Seen {
             redis_everysec: take(EVERYSEC),
@@ -138,12 +147,12 @@ impl Stage<'_> {
             without_remedy: take(WITHOUT).expect("it was loaded"),
             covered: take(COVERED).expect("it was loaded"),
             persist: take(PERSIST).expect("it was loaded"),
-            one: self.load_sets(ONE, ways, turn, teller)?,
-            many: self.load_sets(MANY, ways, turn, teller)?,
+            one: self.load_sets(ONE, &ways, turn, teller)?,
+            many: self.load_sets(MANY, &ways, turn, teller)?,
         })
     }
 
-    /// Loads with SETs alone all but the path without the remedy.
+    /// Loads with SETs alone.
     fn load_sets(
         &self,
         connections: u32,
@@ -151,13 +160,12 @@ impl Stage<'_> {
         turn: Duration,
         teller: &mut Teller<'_>,
     ) -> Result<Sets, Trouble> {
-        let ways: Vec<Way> = ways.iter().filter(|way| way.name != WITHOUT).copied().collect();
         let seconds = (turn * SETS_TURNS as u32 * ways.len() as u32).as_secs_f64();
         let plural = if connections == 1 { "" } else { "s" };
         teller
             .say(&format!("measuring SETs of {connections} connection{plural} for {seconds:.0} s, in turns"));
         let loads =
-            self.load_in_turns(&ways, SETS_TURNS, |number| workload_of_sets(connections, turn, number))?;
+            self.load_in_turns(ways, SETS_TURNS, |number| workload_of_sets(connections, turn, number))?;
         let rates = ways.iter().zip(&loads).filter_map(|(way, turns)| Some((way.name, rate(turns)?)));
         Ok(Sets { connections, ways: rates.collect::<BTreeMap<&'static str, Rate>>() })
     }

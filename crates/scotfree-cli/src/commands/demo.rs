@@ -5,10 +5,10 @@
 
 use super::external;
 use super::lab::{enter_namespaces, scot};
-use crate::cli::{Demo, DemoPlane, DemoService};
+use crate::cli::{Demo, DemoPlane, DemoService, FitCalls};
 use crate::failure::Failure;
 use crate::out;
-use scotfree_demo::{DemoError, DemoOptions, PlaneWish, Service};
+use scotfree_demo::{record_fit_calls, DemoError, DemoOptions, FitCallsOptions, PlaneWish, Service};
 use scotfree_stage::netns::RUN_FOLDER;
 use scotfree_stage::process::find_tool;
 use scotfree_trace::Style;
@@ -46,6 +46,34 @@ pub fn run(flags: &Demo) -> Result<(), Failure> {
     } else {
         Err(Failure::Verdict)
     }
+}
+
+/// `scot lab fit-calls`: a demonstration's device and server, called at the rates of a fit.
+pub fn fit_calls(flags: &FitCalls) -> Result<(), Failure> {
+    let service = service(flags.service)?;
+    require_folder_of(&flags.folder)?;
+    make_folder(&flags.folder).map_err(|error| {
+        let what = format!("make {}", flags.folder.display());
+        Failure::tried(what, &error, "name a folder in one that is yours")
+    })?;
+    enter_namespaces()?;
+    let options = FitCallsOptions {
+        scot: scot()?,
+        run_folder: RUN_FOLDER.into(),
+        service,
+        plane: plane(flags.plane),
+        log_folder: flags.log_folder.clone(),
+        folder: flags.folder.clone(),
+    };
+    let made = record_fit_calls(&options, &mut |text| say(flags.json, text)).map_err(failed)?;
+    if flags.json {
+        out::line(serde_json::to_string(&made).expect("what was recorded is JSON"));
+    } else {
+        for file in &made.files {
+            out::line(file.display());
+        }
+    }
+    Ok(())
 }
 
 fn failed(error: DemoError) -> Failure {
@@ -107,7 +135,7 @@ fn require_folder_of(file: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "draw {}: there is no folder {}; make it, or name a file in one that is there",
+        "write {}: there is no folder {}; make it, or name a file in one that is there",
         file.display(),
         folder.display()
     )))

@@ -4,6 +4,7 @@
 //! Invariant: the program takes this process's place, so signals and exit code are its own.
 
 use crate::failure::Failure;
+use crate::variables::PROGRAM;
 use scotfree_stage::process::find_tool;
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -21,9 +22,9 @@ const LAB_ADVICE: &str =
 pub fn run(words: &[OsString]) -> Result<(), Failure> {
     let (name, args) = words.split_first().expect("an external command has a name");
     let program = program_of(name);
-    let mut error = Command::new(&program).args(args).exec();
+    let mut error = command(&program).args(args).exec();
     if let Some(beside) = beside(&program).filter(|_| error.kind() == ErrorKind::NotFound) {
-        error = Command::new(beside).args(args).exec();
+        error = command(&beside).args(args).exec();
     }
     // A folder in the path that may not be searched gives the same error as a program that may not be run.
     let is_missing = match error.kind() {
@@ -43,6 +44,15 @@ pub fn run(words: &[OsString]) -> Result<(), Failure> {
         return Err(Failure::usage(format!("{problem}; {next}")));
     }
     Err(Failure::environment(format!("run {program}: {error}; see: command -v {program}")))
+}
+
+/// A program that is told where this one is, if that is known: it may have to start it.
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    if let Ok(scot) = std::env::current_exe() {
+        command.env(PROGRAM, scot);
+    }
+    command
 }
 
 fn program_of(name: impl AsRef<OsStr>) -> OsString {

@@ -47,6 +47,7 @@ pub fn run(command: Lab) -> Result<(), Failure> {
             Ok(())
         }
         Lab::Load { workload, address } => load_service(&workload, address),
+        Lab::FitCalls(flags) => super::demo::fit_calls(&flags),
     }
 }
 

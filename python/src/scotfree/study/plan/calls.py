@@ -32,6 +32,8 @@ _COLUMNS: Final = (
     *schema.STAGE_COLUMNS,
     "req_bytes",
     "resp_bytes",
+    "req_wire_bytes",
+    "resp_wire_bytes",
     "sample_weight",
     "cpu_ns",
     "client_machine",
@@ -40,6 +42,8 @@ _COLUMNS: Final = (
     "server_cluster",
     "is_hedge",
 )
+# A column that a method's calls have beside: see `_since_others`.
+SINCE_OTHERS: Final = "since_others_ns"
 # How an answer "there is none" is written (gRPC, HTTP, and what readers make of both).
 NOT_FOUND: Final = ("NOT_FOUND", "NotFound", "not_found", "Not Found", "404", "5")
 
@@ -151,7 +155,23 @@ def _read(study: Study, waited: Any, method_id: int, one_in: int) -> pa.Table:
         own = own.mutate(sample_weight=weight(own) * one_in)
     joined = own.left_join(waited, ["trace_id", (own.span_id == waited.parent_id)])
     chosen = joined.select(*_COLUMNS, "not_found_ns")
+    beside = _since_others(study.span, method_id)
+    chosen = chosen.left_join(beside, ["trace_id", "span_id"]).select(*_COLUMNS, "not_found_ns", SINCE_OTHERS)
     return study.engine.arrow(chosen.order_by(["start_ns", "trace_id", "span_id"]))
+
+
+def _since_others(span: Any, method_id: int) -> Any:
+    """Per call the time since its caller's calls of other methods were all over; negative while one goes on."""
+    by = ["client_service", "caller"]
+    known = span.filter(span.total_ns.notnull()).mutate(caller=span.client_machine.fill_null(""))
+    callers = known.filter(known.method_id == method_id).select(*by).distinct()
+    near = known.semi_join(callers, by)
+    end_ns = ibis.ifelse(
+        near.method_id != method_id, near.start_ns + near.total_ns.cast("int64"), ibis.null("int64")
+    )
+    before = ibis.cumulative_window(group_by=by, order_by=["start_ns", "span_id"])
+    found = near.mutate(end_ns=end_ns.max().over(before)).filter(lambda each: each.method_id == method_id)
+    return found.select("trace_id", "span_id", (found.start_ns - found.end_ns).name(SINCE_OTHERS))
 
 
 def _not_found(span: Any) -> Any:

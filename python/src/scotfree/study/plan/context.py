@@ -54,8 +54,12 @@ class Context:
     is_one_machine: bool | None = None
     # Of the device's log; None: as many as are needed.
     log_slots: int | None = None
+    # How often a server's sidecar looks what is stable (Redis says it 20 times a second); 0: with each answer.
+    stable_every_ns: float = 50e6
     # The largest share of calls that may be hedges.
     hedges_max: float = 0.02
+    # Of services that have a profile: the share of their processor time that is compression.
+    compression: Mapping[str, float] = field(default_factory=dict)
     # What compression is taken to do: bytes over compressed bytes, and the work of both sides.
     compression_ratio: float = 2.0
     compress_ns_per_byte: float = 3.0

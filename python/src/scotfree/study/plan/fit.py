@@ -93,6 +93,8 @@ class Fit:
     # In the order of their pauses.
     answers: list[Answers]
     version: int = VERSION
+    # What it was made with, in words; nothing where traces were given.
+    about: str = ""
 
     def age(self, now: datetime) -> timedelta:
         """Since when it is."""
@@ -114,7 +116,8 @@ class Fit:
     def in_words(self) -> str:
         """A after each pause."""
         each = [f"in {duration(one.median_ns)} after {duration(one.pause_ns)}" for one in self.answers]
-        return f"the device answers (median, after a pause of): {', '.join(each)}"
+        which = self.about or "the device"
+        return f"{which} answers (median, after a pause of): {', '.join(each)}"
 
 
 def _log(pauses_ns: Any) -> Floats:
@@ -314,7 +317,7 @@ def read(path: Path) -> Fit:
 
 def _wrong(fit: Fit) -> str | None:
     """What of a fit cannot be: a forecast takes it as it is."""
-    texts = (fit.remedy, fit.date, fit.commit, fit.machine, fit.kernel)
+    texts = (fit.remedy, fit.date, fit.commit, fit.machine, fit.kernel, fit.about)
     if not all(isinstance(text, str) for text in texts) or datetime.fromisoformat(fit.date).tzinfo is None:
         return "a name is no text, or its date has no zone"
     if not re.fullmatch("[0-9a-f]{0,64}", fit.commit):
@@ -350,15 +353,11 @@ def stale(fit: Fit, now: datetime) -> str | None:
 
 
 def _anew(path: Path) -> str:
-    return f"make it anew: {_command(path)}"
+    return f"make it anew: scot plan fit --here -o {path}"
 
 
 def _first(path: Path) -> str:
-    return f"make one, from calls that docs/plan.md says how to record: {_command(path)}"
-
-
-def _command(path: Path) -> str:
-    return f"scot plan fit BASELINE… --remedy REMEDY… -o {path}"
+    return f"make one on this machine, in half a minute: scot plan fit --here -o {path}"
 
 
 def find(folder: Path, remedy: str, now: datetime) -> Fit:

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from scotfree.study.analysis.study import Study
+from scotfree.study.figures.words import counted
 from scotfree.study.plan import registry
 from scotfree.study.plan.calls import Calls, methods
 from scotfree.study.plan.context import Context
@@ -75,4 +78,9 @@ def _one(remedy: Remedy, calls: Calls, context: Context) -> Price | Refusal:
     effect = remedy.forecast(calls, context)
     if isinstance(effect, Refused):
         return Refusal(remedy.NAME, calls.service, calls.method, effect.reason)
+    wrong = sum(int((~np.isfinite(totals)).sum()) for totals in effect.totals)
+    if wrong:
+        # A number that is none would be printed as a forecast.
+        reason = f"for {counted(wrong, 'call')} its forecast is no number, which is a fault of this program"
+        return Refusal(remedy.NAME, calls.service, calls.method, reason)
     return price(remedy.NAME, remedy.IS_OURS, calls, effect)

@@ -31,6 +31,8 @@ class Load:
     utilisation: float | None
     # Calls under way, on average.
     outstanding: float
+    # Between the ends of two calls, on average, ns.
+    each_ns: float = 0.0
 
     @property
     def is_saturated(self) -> bool:
@@ -44,12 +46,14 @@ def load(calls: Calls) -> Load:
     """The load while these calls were made."""
     span = busy_span(calls)
     outstanding = float(np.dot(calls.total, calls.weight)) / span
+    each_ns = span / float(calls.weight.sum())
     stages = ("client_send_queue", "request_stack", "request_wire", "server_recv_queue")
     if not calls.known(stages).any():
-        return Load(None, None, outstanding)
+        return Load(None, None, outstanding, each_ns)
     known = calls.only(calls.known(stages))
     is_whole = float(known.weight.max()) <= 1.0
-    return Load(_waiting_share(known, stages) if is_whole else None, _utilisation(calls, span), outstanding)
+    waiting = _waiting_share(known, stages) if is_whole else None
+    return Load(waiting, _utilisation(calls, span), outstanding, each_ns)
 
 
 def busy_span(calls: Calls) -> float:

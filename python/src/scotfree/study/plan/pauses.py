@@ -1,4 +1,4 @@
-"""How long nothing was under way at a caller's machine before each call: who has rested is woken later.
+"""How long nothing was under way at a caller before each call: who has rested is woken later.
 
 A processor that idles goes to sleep, so a call after a long pause takes longer than one on the heels of another.
 """
@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from scotfree.study.plan.calls import Calls, Floats
+from scotfree.study.plan.calls import SINCE_OTHERS, Calls, Floats
 from scotfree.study.plan.load import busy_span
 
 _QUARTERS: Final = (0.25, 0.75)
@@ -35,7 +35,9 @@ def _pauses(calls: Calls, totals: Floats) -> Floats:
     pauses = np.full(len(calls), np.nan)
     for own in _by_machine(calls):
         ends = np.maximum.accumulate(calls.start[own] + totals[own])
-        pauses[own[1:]] = np.maximum(calls.start[own[1:]] - ends[:-1], 0.0)
+        pauses[own[1:]] = calls.start[own[1:]] - ends[:-1]
+    # What its caller calls otherwise keeps it awake as well.
+    pauses = np.maximum(np.fmin(pauses, calls.floats(SINCE_OTHERS)), 0.0)
     return np.where(np.isnan(pauses), _middle(pauses), pauses)
 
 

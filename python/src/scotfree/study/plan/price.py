@@ -13,6 +13,8 @@ from scotfree.study.analysis import bootstrap
 from scotfree.study.plan.calls import Calls, Floats, Integers
 
 PERCENTILES: Final = (0.50, 0.95, 0.99)
+# Of all time: with less nothing is saved.
+_SAVED_MIN: Final = 0.005
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,9 @@ class Price:
 
     @property
     def pays(self) -> bool:
-        """Whether it gains at any percentile."""
-        return any(one.pays for one in self.percentiles)
+        """Whether it gains at any percentile; what only moves time from most calls to the tail does not pay."""
+        is_moved = self.harms and self.saved_share < _SAVED_MIN
+        return any(one.pays for one in self.percentiles) and not is_moved
 
     @property
     def harms(self) -> bool:

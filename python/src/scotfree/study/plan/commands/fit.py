@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from argparse import Namespace
+from dataclasses import replace
 from glob import escape
 from pathlib import Path
 
 from scotfree.study.plan import calls as calls_of
-from scotfree.study.plan import fit
+from scotfree.study.plan import fit, here
 from scotfree.study.plan.commands.price import open_study
 from scotfree.study.plan.pattern import matches
 from scotfree.study.trouble import StudyError
@@ -18,20 +19,49 @@ def run(flags: Namespace) -> int:
     """Does it."""
     # A wrong name is told before data is read for minutes.
     fit.check(flags.output)
+    _check(flags)
+    with tempfile.TemporaryDirectory(prefix="scot-plan-") as scratch:
+        method, found = _here(flags, Path(scratch)) if flags.here else _fit(flags, Path(scratch))
+    fit.write(found, flags.output)
+    print(f"{flags.output}: {method}: {found.in_words}; from {found.remedy_calls:,} calls")
+    return 0
+
+
+def _check(flags: Namespace) -> None:
+    """That there is either --here or data of both sides, each other's not."""
+    if flags.here and (flags.data or flags.remedy or flags.method):
+        raise StudyError(
+            "fit --here: traces or a method are named as well",
+            "leave them out: --here makes calls of its own; or leave out --here",
+        )
+    if not flags.here and not (flags.data and flags.remedy):
+        missing = "calls with the remedy (--remedy)" if flags.data else "calls without the remedy"
+        raise StudyError(
+            f"fit: {missing} are missing",
+            "scot plan fit BASELINE… --remedy REMEDY…, or let it make calls on this machine: scot plan fit --here",
+        )
     both = {path.resolve() for path in flags.data} & {path.resolve() for path in flags.remedy}
     if both:
         raise StudyError(
             f"fit on {min(both)}: it is given as calls without the remedy and with it",
             "name the traces of the turns without the remedy first, those with it after --remedy",
         )
-    with tempfile.TemporaryDirectory(prefix="scot-plan-") as scratch:
-        baseline = _calls(flags, flags.data, Path(scratch) / "baseline", flags.method)
-        # The services of both sides may be called otherwise.
-        remedy = _calls(flags, flags.remedy, Path(scratch) / "remedy", escape(baseline.method))
-    found = fit.fit(baseline, remedy)
-    fit.write(found, flags.output)
-    print(f"{flags.output}: {baseline.method}: {found.in_words}; from {found.remedy_calls:,} calls")
-    return 0
+
+
+def _here(flags: Namespace, scratch: Path) -> tuple[str, fit.Fit]:
+    """Of calls that are made now, and kept nowhere."""
+    recorded = here.record(scratch / "calls", flags.plane, flags.service)
+    named = vars(flags) | {"data": [recorded.baseline], "remedy": [recorded.remedy], "method": "SET"}
+    method, found = _fit(Namespace(**named), scratch)
+    return method, replace(found, about=recorded.about)
+
+
+def _fit(flags: Namespace, scratch: Path) -> tuple[str, fit.Fit]:
+    """The method and its fit."""
+    baseline = _calls(flags, flags.data, scratch / "baseline", flags.method)
+    # The services of both sides may be called otherwise.
+    remedy = _calls(flags, flags.remedy, scratch / "remedy", escape(baseline.method))
+    return baseline.method, fit.fit(baseline, remedy)
 
 
 def _calls(flags: Namespace, data: list[Path], scratch: Path, pattern: str | None) -> calls_of.Calls:

@@ -30,7 +30,7 @@ def run(flags: Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="scot-plan-") as scratch:
         study = open_study(flags, flags.data, Path(scratch) / "store")
         check_patterns(context.updates, names(study))
-        plan = make(study, context, flags.methods)
+        plan = make(study, replace(context, compression=_compression(study)), flags.methods)
         came = _outcomes(flags, plan, Path(scratch) / "measured") if flags.measured else []
     if flags.json:
         print(json.dumps(plan.to_json() | {"outcomes": [one.to_json() for one in came]}, indent=1))
@@ -54,6 +54,15 @@ def open_study(flags: Namespace, data: list[Path], scratch: Path) -> Study:
     return Study(store, DuckEngine(store, memory=flags.memory, threads=flags.threads))
 
 
+def _compression(study: Study) -> dict[str, float]:
+    tax = study.cycle_tax()
+    if tax is None:
+        return {}
+    rows = tax.services.to_pylist()
+    shares = dict.fromkeys((row["service"] for row in rows), 0.0)
+    return shares | {row["service"]: row["share"] for row in rows if row["category"] == "compression"}
+
+
 def check_patterns(patterns: Sequence[str], among: Sequence[Name]) -> None:
     """A `StudyError` says which pattern of `--updates` is no method's: it would make all of them reads."""
     for pattern in patterns:
@@ -69,6 +78,7 @@ def _context(flags: Namespace) -> Context:
         updates=tuple(flags.updates),
         is_one_machine=flags.one_machine,
         log_slots=flags.log_slots,
+        stable_every_ns=flags.stable_every,
         hedges_max=flags.hedges_max,
         compression_ratio=flags.compression_ratio,
         compress_ns_per_byte=flags.compress_ns_per_byte,

@@ -2,8 +2,11 @@
 
 A call keeps client_send_queue and request_stack. In place of all that follows there comes the device's answer time
 A, drawn from the fit by the pause before the call, with the wake-up of the caller; of client_recv_queue what is
-longer than a wake-up is kept, since that caller has something else to do. Nothing is gained where the server is
-saturated: sustained throughput stays the server's, and callers wait for it as before.
+longer than a wake-up is kept, since that caller has something else to do.
+
+Where the server is saturated, sustained throughput stays the server's, so the mean call takes what it did
+(Little). But a session's window that is full opens for many updates at a time: of these, as many as wait for it
+take until it opens again, and the others are answered early. Fewer calls that wait far longer: harm at the tail.
 """
 
 from __future__ import annotations
@@ -32,6 +35,12 @@ _BUSY_SHARE: Final = 0.05
 # Beyond so many times the fit's pauses that is said, too.
 _PAUSE_FACTOR: Final = 4.0
 _SEED: Final = 342
+# Datagrams that a server takes off its socket in a turn: RX_BURST_MAX x RX_BURSTS_PER_TURN_MAX of scotfree-rpc.
+_TURN: Final = 256.0
+# A session's window at most, unless somebody asks for another.
+_WINDOW: Final = 4096.0
+# How well that is known: each draw of the forecast takes another one.
+_OPENS_FACTORS: Final = np.geomspace(0.8, 1.25, PARTS)
 
 
 def forecast(calls: Calls, context: Context) -> Effect | Refused:
@@ -42,13 +51,22 @@ def forecast(calls: Calls, context: Context) -> Effect | Refused:
     fit = context.fit(NAME)
     assert fit is not None
     state = load(calls)
-    gainless = _gainless(state, context)
-    if gainless is not None:
-        return Effect((calls.total,), (f"no gain: {gainless}",))
+    if context.log_slots is not None and state.outstanding >= context.log_slots:
+        return Effect((calls.total,), (_full_log(state, context.log_slots),))
     beyond = _beyond(calls, context)
     rested = _rested(calls, fit, beyond)
     totals = tuple(_totals(calls, fit, part, rested, beyond) for part in range(PARTS))
-    return Effect(totals, tuple(_notes(calls, context, beyond, float(np.median(rested)))))
+    notes = _notes(calls, context, beyond, float(np.median(rested)))
+    if not state.is_saturated:
+        return Effect(totals, tuple(notes))
+    opens = _opens(state, context)
+    if opens <= state.outstanding:
+        return Effect((calls.total,), (_no_gain(state, opens), *notes))
+    waiting = tuple(
+        _waiting(early, state, opens * factor, part)
+        for part, (early, factor) in enumerate(zip(totals, _OPENS_FACTORS, strict=True))
+    )
+    return Effect(waiting, (_harm(state, opens), *notes))
 
 
 def _refusal(calls: Calls, context: Context) -> str | None:
@@ -64,24 +82,48 @@ def _refusal(calls: Calls, context: Context) -> str | None:
     return None
 
 
-def _gainless(state: Load, context: Context) -> str | None:
-    """Why nothing would be gained whatever the device takes; None if something may be."""
-    if state.is_saturated:
-        queue = (
-            f"{percent(state.waiting_share)} of its requests find another one waiting at the server"
-            if state.waiting_share is not None
-            else f"the server's utilisation is {percent(state.utilisation or 0.0)}"
-        )
-        return (
-            f"the server is saturated ({queue}), and sustained throughput stays the server's; once a session's "
-            "window is full, its callers wait until many updates are stable, and the tail gets longer"
-        )
-    if context.log_slots is not None and state.outstanding >= context.log_slots:
-        return (
-            f"{state.outstanding:.0f} calls are under way on average, which fill the log's "
-            f"{context.log_slots} slots: beyond them nothing is acknowledged early"
-        )
-    return None
+def _full_log(state: Load, slots: int) -> str:
+    return (
+        f"no gain: {state.outstanding:.0f} calls are under way on average, which fill the log's {slots} slots: "
+        "beyond them nothing is acknowledged early"
+    )
+
+
+def _opens(state: Load, context: Context) -> float:
+    """For how many updates at a time a full window opens: those of a server's turn, or between two looks."""
+    return min(max(_TURN, context.stable_every_ns / state.each_ns), _WINDOW)
+
+
+def _waiting(early: Floats, state: Load, opens: float, part: int) -> Floats:
+    """One draw of the new totals: as many wait for the window as are under way, and the mean is as it was."""
+    share = min(state.outstanding / opens, 1.0)
+    wait = (state.outstanding * state.each_ns - (1 - share) * float(np.mean(early))) / share
+    which = np.random.default_rng([_SEED, part]).permutation(len(early)) < share * len(early)
+    return np.where(which, max(wait, 0.0), early)
+
+
+def _saturated(state: Load) -> str:
+    queue = (
+        f"{percent(state.waiting_share)} of its requests find another one waiting at the server"
+        if state.waiting_share is not None
+        else f"the server's utilisation is {percent(state.utilisation or 0.0)}"
+    )
+    return f"the server is saturated ({queue}), and sustained throughput stays the server's"
+
+
+def _no_gain(state: Load, opens: float) -> str:
+    return (
+        f"no gain: {_saturated(state)}; {state.outstanding:.0f} calls are under way on average, and a full window "
+        f"opens for about {opens:.0f} updates at a time, which are answered as late as now"
+    )
+
+
+def _harm(state: Load, opens: float) -> str:
+    return (
+        f"{_saturated(state)}; once a session's window is full it opens for about {opens:.0f} updates at a time, "
+        f"every {duration(opens * state.each_ns)}: of {opens:.0f} calls {state.outstanding:.0f} wait so long, and "
+        "the others are answered early (--stable-every says how often your server's sidecar looks what is stable)"
+    )
 
 
 def _is_one_machine(calls: Calls, context: Context) -> bool:
@@ -127,7 +169,7 @@ def _early(calls: Calls, fit: Fit, answers: Floats, beyond: Floats) -> Floats:
 def _notes(calls: Calls, context: Context, beyond: Floats, rested: float) -> list[str]:
     fit = context.fit(NAME)
     assert fit is not None
-    notes = []
+    notes = [f"as {fit.about} answers here, by {fit.remedy_calls:,} calls of {fit.date[:10]}"] if fit.about else []
     if not context.updates:
         notes.append("taken for an update by its name; name the updates with --updates PATTERN")
     usual, most = np.quantile(beyond, (0.5, 0.99))

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, BooleanOptionalAction
 from pathlib import Path
 
 from scotfree.command_line import later
-from scotfree.numbers import amount, whole
+from scotfree.numbers import amount, duration_ns, whole
 from scotfree.study.commands.flags import reading
 from scotfree.study.plan.context import Context
 
@@ -52,6 +52,13 @@ def add(parser: ArgumentParser) -> None:
         "--log-slots", type=whole(0, 2**40), metavar="COUNT", help="of the device's log (default: enough)"
     )
     default = Context()
+    parser.add_argument(
+        "--stable-every",
+        type=duration_ns,
+        default=default.stable_every_ns,
+        metavar="TIME",
+        help="how often the server's sidecar looks what is stable (default: 50ms, as before a Redis)",
+    )
     for flag, bounds, of, meaning in (
         ("--hedges-max", (0, 1), default.hedges_max, "share of calls that may be hedges"),
         ("--compression-ratio", (1, 1e6), default.compression_ratio, "bytes over compressed bytes"),

@@ -1,0 +1,58 @@
+"""compression off: the processor time that squeezing takes, against more bytes on the wire (section 4.1 and 5).
+
+Compression is the largest part of the published RPC cycle tax (3.1 of 7.1 % of all cycles, F20). Of a call its
+server's processor time is saved by the share that the server's profile has in compression; the caller's is not in
+its trace, and left out. Sizes are those of messages before they are squeezed, as instrumentations record them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from scotfree.study.figures.words import number, percent
+from scotfree.study.plan.calls import Calls
+from scotfree.study.plan.context import Context
+from scotfree.study.plan.price import Effect, Refused
+from scotfree.study.plan.slopes import MISSING, slopes
+
+NAME: Final = "compression off"
+IS_OURS: Final = False
+# Of the samples of a profile: below it the share is noise.
+_SHARE_MIN: Final = 0.002
+_KNOWN_MIN: Final = 0.9
+
+
+def forecast(calls: Calls, context: Context) -> Effect | Refused:
+    """What the calls would take without."""
+    share = context.compression.get(calls.service)
+    if share is None:
+        return Refused("a profile of its server's processor time is needed (pprof, perf script, folded stacks)")
+    if share < _SHARE_MIN:
+        return Refused(f"its server spends {percent(share)} of its processor time on compression: there is none")
+    cpu_ns = calls.floats("cpu_ns")
+    if np.mean(~np.isnan(cpu_ns)) < _KNOWN_MIN:
+        return Refused("the processor time of each call is needed (rpc.cpu.ns)")
+    found = slopes(calls)
+    if not found:
+        return Refused(MISSING)
+    ratio = _ratio(calls) or context.compression_ratio
+    # A byte of a message takes so long now, squeezed.
+    bytes_ns = np.sum([np.nan_to_num(sizes) * slope * (ratio - 1) for sizes, slope in found], axis=0)
+    rates = ", ".join(f"{slope:.3g}" for _, slope in found)
+    note = (
+        f"its server spends {percent(share)} of its processor time on compression; a byte of its messages takes "
+        f"{rates} ns on the wire, squeezed {'by' if _ratio(calls) else 'as is assumed by'} {number(ratio)}"
+    )
+    return Effect((np.maximum(calls.total + bytes_ns - share * np.nan_to_num(cpu_ns), 0.0),), (note,))
+
+
+def _ratio(calls: Calls) -> float | None:
+    """Bytes of messages over those on the wire, of the calls that say both; None if too few do."""
+    pairs = [(calls.floats(f"{way}_bytes"), calls.floats(f"{way}_wire_bytes")) for way in ("req", "resp")]
+    messages, wires = (np.concatenate(sizes) for sizes in zip(*pairs, strict=True))
+    known = ~np.isnan(messages) & ~np.isnan(wires)
+    if known.mean() < _KNOWN_MIN or wires[known].sum() <= 0:
+        return None
+    return max(float(messages[known].sum() / wires[known].sum()), 1.0)
