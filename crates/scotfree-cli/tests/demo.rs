@@ -146,6 +146,36 @@ fn a_report_is_drawn_of_the_calls_that_were_shown() {
         assert!(page.contains(name), "the page names {name}");
     }
     assert!(folder.path().join("demo.traces/baseline.jsonl").is_file());
+    assert!(folder.path().join("demo.fits/persist.json").is_file());
+    // The plan is of the calls without the remedy; beside it stand what came, and the comparison.
+    let said = String::from_utf8_lossy(&output.stderr);
+    let place = |words: &str| said.find(words).unwrap_or_else(|| panic!("no `{words}` in {said}"));
+    assert!(place("SET: a device of a process before") < place("persist was applied:"), "{said}");
+    assert!(place("the forecast is") < place("compared by method"), "{said}");
+    assert!(!said.contains("not priced"), "only persist is asked for: {said}");
+}
+
+#[test]
+fn the_calls_of_a_fit_are_recorded_on_both_sides() {
+    if let Access::None(trouble) = access() {
+        eprintln!("SKIP: {trouble}");
+        return;
+    }
+    let folder = scotfree_stage::scratch::Scratch::new("fit").expect("a folder");
+    let calls = folder.path().join("calls");
+    let words = ["lab", "fit-calls", "--json", "--plane", "user", "--service", "kv"];
+    let output = Command::new(env!("CARGO_BIN_EXE_scot")).args(words).arg(&calls).output();
+    let output = output.expect("the command runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let made: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!((made["plane"].as_str(), made["service"].as_str()), (Some("user"), Some("kv")));
+    for (side, file) in ["baseline.jsonl", "remedy.jsonl"].iter().enumerate() {
+        let records = std::fs::read_to_string(calls.join(file)).expect("the records");
+        let sets = records.matches("\"SET\"").count() as u64;
+        assert!(sets > 0 && Some(sets) >= made["calls"][side].as_u64(), "{sets} of {made}");
+    }
+    assert!(!said.contains("progress") && std::fs::read_dir(&calls).expect("a folder").count() == 2);
 }
 
 /// A report in a folder that is not there is refused before anything runs, and makes none.

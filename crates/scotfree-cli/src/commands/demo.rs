@@ -12,9 +12,9 @@ use scotfree_demo::{record_fit_calls, DemoError, DemoOptions, FitCallsOptions, P
 use scotfree_stage::netns::RUN_FOLDER;
 use scotfree_stage::process::find_tool;
 use scotfree_trace::Style;
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 pub fn run(flags: &Demo) -> Result<(), Failure> {
@@ -40,6 +40,7 @@ pub fn run(flags: &Demo) -> Result<(), Failure> {
     }
     if let Some(picture) = picture {
         picture.draw(is_json)?;
+        picture.close_the_loop(is_json, shown.report.plane)?;
     }
     if shown.is_good {
         Ok(())
@@ -84,6 +85,9 @@ fn failed(error: DemoError) -> Failure {
     }
 }
 
+/// The fit, beside the page.
+const FIT: &str = "persist.json";
+
 /// The study of the demo's calls.
 struct Picture {
     program: PathBuf,
@@ -112,19 +116,70 @@ impl Picture {
 
     fn draw(&self, is_json: bool) -> Result<(), Failure> {
         say(is_json, "the same calls through the study:");
-        let mut command = Command::new(&self.program);
-        command.arg("report").arg(&self.traces).arg("-o").arg(&self.file);
+        let words = ["report".into(), self.traces.clone().into(), "-o".into(), self.file.clone().into()];
+        if self.run(&self.program, &words, is_json)? {
+            return Ok(());
+        }
+        let problem = format!("draw {}: {} has not done it", self.file.display(), self.program.display());
+        Err(Failure::environment(format!("{problem}; see what it says above")))
+    }
+
+    /// What the planner makes of the calls without the remedy alone, by a fit on calls that have nothing to do with
+    /// them; beside it what came, and the comparison of both.
+    fn close_the_loop(&self, is_json: bool, plane: &str) -> Result<(), Failure> {
+        let Some(plan) = external::find("plan") else { return Ok(()) };
+        let (fits, [before, after]) = (self.file.with_extension("fits"), self.both());
+        say(is_json, "what the planner knew before: a fit of persist, on other calls on this machine:");
+        let fit: [OsString; 6] = [
+            "fit".into(),
+            "--here".into(),
+            "--plane".into(),
+            plane.into(),
+            "-o".into(),
+            fits.join(FIT).into(),
+        ];
+        if !self.run(&plan, &fit, is_json)? {
+            say(is_json, "without a fit there is no plan; make one and plan again: scot plan fit --here");
+            return Ok(());
+        }
+        say(
+            is_json,
+            "the plan, of the calls without the remedy and this fit alone, and beside it what came:",
+        );
+        let words: [OsString; 11] = [
+            before.clone().into(),
+            "--only".into(),
+            "persist".into(),
+            "--updates".into(),
+            "SET".into(),
+            "--one-machine".into(),
+            "--quiet".into(),
+            "--fits".into(),
+            fits.into(),
+            "--measured".into(),
+            after.clone().into(),
+        ];
+        self.run(&plan, &words, is_json)?;
+        say(is_json, "and the comparison of both:");
+        self.run(&self.program, &["compare".into(), before.into(), after.into(), "--quiet".into()], is_json)?;
+        Ok(())
+    }
+
+    fn both(&self) -> [PathBuf; 2] {
+        ["baseline.jsonl", "remedy.jsonl"].map(|name| self.traces.join(name))
+    }
+
+    /// Whether a program of the study has come to a good end; what it says is the demo's.
+    fn run(&self, program: &Path, words: &[OsString], is_json: bool) -> Result<bool, Failure> {
+        let mut command = external::command(program);
+        command.args(words);
         if is_json {
             command.stdout(std::io::stderr());
         }
-        match command.status() {
-            Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(Failure::environment(format!(
-                "draw {}: scot-study ended with {status}",
-                self.file.display()
-            ))),
-            Err(error) => Err(Failure::environment(format!("run {}: {error}", self.program.display()))),
-        }
+        let ended = command
+            .status()
+            .map_err(|error| Failure::environment(format!("run {}: {error}", program.display())))?;
+        Ok(ended.success())
     }
 }
 

@@ -20,17 +20,18 @@ from scotfree.study.plan.context import Context
 from scotfree.study.plan.forecasts import Plan, make
 from scotfree.study.plan.outcome import Outcome, outcomes
 from scotfree.study.plan.pattern import matches
+from scotfree.study.plan.remedies import REMEDIES, Remedy
 from scotfree.study.store import MANIFEST, Store
 from scotfree.study.trouble import StudyError, printable
 
 
 def run(flags: Namespace) -> int:
     """Does it."""
-    context = _context(flags)
+    context, remedies = _context(flags), _remedies(flags.only)
     with tempfile.TemporaryDirectory(prefix="scot-plan-") as scratch:
         study = open_study(flags, flags.data, Path(scratch) / "store")
         check_patterns(context.updates, names(study))
-        plan = make(study, replace(context, compression=_compression(study)), flags.methods)
+        plan = make(study, replace(context, compression=_compression(study)), flags.methods, remedies)
         came = _outcomes(flags, plan, Path(scratch) / "measured") if flags.measured else []
     if flags.json:
         print(json.dumps(plan.to_json() | {"outcomes": [one.to_json() for one in came]}, indent=1))
@@ -52,6 +53,14 @@ def open_study(flags: Namespace, data: list[Path], scratch: Path) -> Study:
     else:
         store = ingest.read(Namespace(**(vars(flags) | {"data": data})), getattr(flags, "store", None) or scratch)
     return Study(store, DuckEngine(store, memory=flags.memory, threads=flags.threads))
+
+
+def _remedies(only: Sequence[str]) -> Sequence[Remedy]:
+    known = {remedy.NAME: remedy for remedy in REMEDIES}
+    for name in only:
+        if name not in known:
+            raise StudyError(f"plan --only {name}: there is no forecast of it", f"name one of: {', '.join(known)}")
+    return [known[name] for name in only] or REMEDIES
 
 
 def _compression(study: Study) -> dict[str, float]:

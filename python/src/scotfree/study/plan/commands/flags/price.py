@@ -41,6 +41,13 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--applied", default="persist", metavar="REMEDY", help="which one that was (default: %(default)s)"
     )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="REMEDY",
+        help="price this one, such as persist (again for more; default: all)",
+    )
     parser.add_argument("--fits", type=Path, default=FITS, metavar="FOLDER", help="(default: %(default)s)")
     parser.add_argument(
         "--one-machine",
