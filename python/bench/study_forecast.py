@@ -21,7 +21,7 @@ from scotfree.study.ingest.run import ingest
 from scotfree.study.plan.calls import Calls, methods
 from scotfree.study.plan.context import Context
 from scotfree.study.plan.fit import fit
-from scotfree.study.plan.price import Effect, Resampled, price
+from scotfree.study.plan.price import PERCENTILES, Effect, Resampled, price
 from scotfree.study.plan.remedies import persist
 
 _P = 0.95
@@ -46,10 +46,19 @@ def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
     effect = persist.forecast(baseline, context)
     if not isinstance(effect, Effect):
         raise RuntimeError(f"{arm}: {effect.reason}")
-    forecast = price(persist.NAME, persist.IS_OURS, baseline, effect).at(_P)
-    measured = _p95(remedy, remedy.total)
+    priced = price(persist.NAME, persist.IS_OURS, baseline, effect)
+    forecast = priced.at(_P)
+    came = Resampled(remedy.total, remedy.weight, remedy.group)
+    measured = came.quantile(_P)
+    errors = {p: abs(priced.at(p).forecast_ns / came.quantile(p) - 1) for p in PERCENTILES}
+    ratio = priced.at(0.99).forecast_ns / came.quantile(0.99)
     without = _without_stages(baseline)
     return {
+        "p50_error": errors[0.50],
+        "p99_error": errors[0.99],
+        "worst_error": max(errors.values()),
+        "p99_factor": max(ratio, 1 / ratio),
+        "p99_over_baseline": came.quantile(0.99) / priced.at(0.99).now_ns,
         "p95_error": abs(forecast.forecast_ns / measured - 1),
         "p95_gained": max(0.0, 1 - measured / forecast.now_ns),
         "p95_over_baseline": measured / forecast.now_ns,

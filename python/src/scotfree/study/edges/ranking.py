@@ -14,6 +14,8 @@ from scotfree.study.edges.read import ANY
 from scotfree.study.edges.scopes import Kind, Scope
 from scotfree.study.figures.words import UNNAMED, called, counted, duration, listed, percent
 
+# Of a handler's time: a change that is less is none.
+_SAME: Final = 0.02
 _THINGS: Final = {
     Kind.CALLEE: "service",
     Kind.CALLER: "service",
@@ -84,7 +86,8 @@ def _outside(found: Comparison, cause: Cause, beside: Sequence[Cause]) -> str:
     handler = found.evidence[Part.HANDLER].summary(cause.scope, {})
     if handler is not None:
         change = handler.b - handler.a
-        text += f"; the handler {duration(abs(change))} {'more' if change >= 0 else 'less'}"
+        same = abs(change) < _SAME * max(handler.a, 1.0)
+        text += "; the handler takes what it took" if same else f"; the handler {_more(change)}"
     return f"{text}: {suspect}"
 
 
@@ -145,6 +148,10 @@ def _edge(scope: Scope) -> str:
     client, server, method = scope.names
     what = method if server in ("", ANY) else called(server, method)
     return f"calls of {what}" + (f" by {client}" if client not in ("", ANY) else "")
+
+
+def _more(change_ns: float) -> str:
+    return f"{duration(abs(change_ns))} {'more' if change_ns >= 0 else 'less'}"
 
 
 def _handler(found: Comparison, cause: Cause) -> str:

@@ -82,7 +82,7 @@ def _verdict(found: Comparison) -> Iterator[str]:
     elif not worse:
         edges = sum(any(one.verdict != NOT_COMPARABLE for one in edge.parts) for edge in found.edges)
         better = sum(one.verdict in (FASTER, FEWER) for one in told)
-        also = f"; {better} are better" if better else ""
+        also = f"; {better} {'is' if better == 1 else 'are'} better" if better else ""
         yield f"Nothing is worse in {counted(edges, 'edge')}, of {counted(len(told), 'comparison')}{also}."
 
 
