@@ -55,6 +55,12 @@ class Queries:
         question = f"SELECT method_id, any_value(method) AS method, {_SUMS} FROM span WHERE service = ? "
         return self._rows(question + f"GROUP BY 1 ORDER BY calls DESC, 1 LIMIT {ROWS_MAX}", service)
 
+    def method_id(self, service: str, method: str) -> int | None:
+        """The number of a method in this store."""
+        question = "SELECT method_id FROM span WHERE service = ? AND method = ? LIMIT 1"
+        found = self._rows(question, service, method)
+        return int(found[0]["method_id"]) if found else None
+
     def method(self, method_id: int) -> dict[str, Any] | None:
         """Its sums, and the means of its stages."""
         means = ", ".join(f"avg({name}) FILTER ({_GOOD}) AS {name}" for name in schema.STAGE_COLUMNS)
