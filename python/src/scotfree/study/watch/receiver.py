@@ -10,6 +10,8 @@ import io
 import socket
 import sys
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
@@ -49,6 +51,9 @@ BODY_S: Final = 30.0
 _SKIPPED_S: Final = 5.0
 _SKIPPED_BYTES_MAX: Final = 2 * BODY_BYTES_MAX
 _CLOSING_BYTES_MAX: Final = 1 << 20
+# How long, and how many, connections that are turned away stay open, so that they hear why.
+_LEAVING_S: Final = 1.0
+_LEAVING_MAX: Final = 64
 
 
 class Receiver(ThreadingHTTPServer):
@@ -65,6 +70,8 @@ class Receiver(ThreadingHTTPServer):
         self.budget = Budget(limits.held_bytes)
         self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)
         self._free = threading.BoundedSemaphore(limits.connections)
+        # Connections that were turned away, each with when it is closed: of the accepting thread alone.
+        self._leaving: deque[tuple[float, socket.socket]] = deque()
         self._under_way = 0
         self._quiet = threading.Condition()
         try:
@@ -105,9 +112,21 @@ class Receiver(ThreadingHTTPServer):
             connection.setblocking(False)
             connection.send(head.encode() + body)
             connection.shutdown(socket.SHUT_WR)
-            # A connection that is closed with something unread is reset, and its answer may be lost.
-            connection.recv(_CLOSING_BYTES_MAX)
-        self.shutdown_request(connection)
+        # One that is closed while its sender speaks is reset, and the answer may be lost.
+        self._leaving.append((time.monotonic() + _LEAVING_S, connection))
+        self._close_leaving(len(self._leaving) - _LEAVING_MAX)
+
+    def service_actions(self) -> None:
+        """Between two connections, and every half of a second."""
+        now = time.monotonic()
+        self._close_leaving(sum(until <= now for until, _ in self._leaving))
+
+    def _close_leaving(self, count: int) -> None:
+        for _ in range(count):
+            _, connection = self._leaving.popleft()
+            with suppress(OSError):
+                connection.recv(_CLOSING_BYTES_MAX)
+            connection.close()
 
     def begun(self) -> None:
         """A request is under way."""
@@ -124,6 +143,7 @@ class Receiver(ThreadingHTTPServer):
         """Takes no more connections, and waits for requests that are under way."""
         self.shutdown()
         self.socket.close()
+        self._close_leaving(len(self._leaving))
         with self._quiet:
             self._quiet.wait_for(lambda: self._under_way == 0, within_s)
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
+# An SDK gives a batch up that was not taken within ten seconds: until then it asks some times.
+_RETRY_AFTER_S: Final = 1
+
 
 @dataclass(frozen=True)
 class Why:
@@ -18,10 +21,10 @@ class Why:
     retry_after_s: int | None = None
 
 
-BUSY: Final = Why(HTTPStatus.TOO_MANY_REQUESTS, "more at once than fits", 1)
-DISK: Final = Why(HTTPStatus.SERVICE_UNAVAILABLE, "the disk did not take it", 5)
-KEPT: Final = Why(HTTPStatus.SERVICE_UNAVAILABLE, "as much as --max-bytes keeps", 5)
-ENDING: Final = Why(HTTPStatus.SERVICE_UNAVAILABLE, "came while it ended", 5)
+BUSY: Final = Why(HTTPStatus.TOO_MANY_REQUESTS, "more at once than fits", _RETRY_AFTER_S)
+DISK: Final = Why(HTTPStatus.SERVICE_UNAVAILABLE, "the disk did not take it", _RETRY_AFTER_S)
+KEPT: Final = Why(HTTPStatus.SERVICE_UNAVAILABLE, "as much as --max-bytes keeps", _RETRY_AFTER_S)
+ENDING: Final = Why(HTTPStatus.SERVICE_UNAVAILABLE, "came while it ended", _RETRY_AFTER_S)
 SLOW: Final = Why(HTTPStatus.REQUEST_TIMEOUT, "did not come to an end in time")
 LARGE: Final = Why(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too large")
 DAMAGED: Final = Why(HTTPStatus.BAD_REQUEST, "no OTLP")

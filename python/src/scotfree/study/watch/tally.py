@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 
 from scotfree.study.trouble import printable
-from scotfree.study.watch.refusing import Refused
+from scotfree.study.watch.refusing import Refused, Why
 
 
 class Tally:
@@ -21,6 +21,8 @@ class Tally:
         self.requests = 0
         # Requests, by the name of the reason.
         self.refused: Counter[str] = Counter()
+        # Of each reason how many had been taken when it was last met.
+        self._taken_before: dict[str, int] = {}
         self._said: set[str] = set()
 
     def taken(self, spans: int, rejected: int, size: int) -> None:
@@ -36,8 +38,14 @@ class Tally:
         name = refused.why.name
         with self._lock:
             self.refused[name] += 1
+            self._taken_before[name] = self.requests
         again = " (its sender is told to try again)" if refused.why.retry_after_s else ""
-        self.say(f"refused: {name}", f"a request is refused, {name}: {refused}{again}; others are only counted")
+        self.say(name, f"a request is refused, {name}: {refused}{again}; others are only counted")
+
+    def has_taken_since(self, why: Why) -> bool:
+        """Whether a request was taken after the last that was refused for this."""
+        with self._lock:
+            return self.requests > self._taken_before.get(why.name, self.requests)
 
     def say(self, about: str, text: str) -> None:
         """Says it, if nothing was said about it, or since it was over."""

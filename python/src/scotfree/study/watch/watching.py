@@ -25,6 +25,7 @@ from scotfree.study.trouble import StudyError
 from scotfree.study.watch import receiver
 from scotfree.study.watch.builder import Builder
 from scotfree.study.watch.receiver import TRACES_PATH, Receiver
+from scotfree.study.watch.refusing import DISK
 from scotfree.study.watch.segments import Segments
 from scotfree.study.watch.site import Site
 from scotfree.study.watch.stores import LINK, STORES, Stores
@@ -62,6 +63,8 @@ class Watch:
         self._builder = Builder(settings.ingest)
         # What the newest store is of.
         self._built: list[Path] = []
+        # At the last round, by the disk.
+        self._refused = 0
         self.site = Site(self._said, settings.every_s)
         self.receiver = Receiver(settings.listen, self._segments, self.tally, limits=settings.senders)
         self._show_first()
@@ -89,10 +92,18 @@ class Watch:
             self.tally.over(_SEAL, "segments are written again")
         except OSError as error:
             self.tally.say(_SEAL, f"a segment cannot be written: {error}; it is tried again")
+        self._tell_of_room()
         self._segments.drop(self._settings.keep_s)
         files = self._segments.files()
         if files and files != self._built:
             self._build(files)
+
+    def _tell_of_room(self) -> None:
+        """Says that the disk takes what comes again: once something came and nothing was refused for a round."""
+        refused, before = self.tally.refused[DISK.name], self._refused
+        self._refused = refused
+        if refused == before and self.tally.has_taken_since(DISK):
+            self.tally.over(DISK.name, "the disk takes it again")
 
     def _build(self, files: list[Path]) -> None:
         path = self._stores.next()

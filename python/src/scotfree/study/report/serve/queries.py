@@ -35,9 +35,12 @@ class Queries:
         self._store = store
         self._connection = duckdb.connect(config={"memory_limit": memory})
         files = [str(file) for file in store.files("span")]
-        self._connection.register("no_calls", schema.SPAN.empty_table())
-        source = self._connection.read_parquet(files) if files else self._connection.table("no_calls")
-        source.create_view("span")
+        if files:
+            self._connection.read_parquet(files).create_view("span")
+        else:
+            # A table of the database: what is registered is of one cursor.
+            self._connection.register("no_calls", schema.SPAN.empty_table())
+            self._connection.execute("CREATE TABLE span AS SELECT * FROM no_calls")
 
     def _rows(self, question: str, *values: object) -> Rows:
         # A cursor for each question: requests come in threads.
