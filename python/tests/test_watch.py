@@ -23,7 +23,7 @@ from scotfree.study.store import Store
 from scotfree.study.trouble import StudyError
 from scotfree.study.watch import watching as module
 from scotfree.study.watch.answers import JSON, PROTOBUF
-from scotfree.study.watch.segments import Segments
+from scotfree.study.watch.segments import PARTS, Segments
 
 SENDERS, SPANS = 10, 1_000
 
@@ -108,7 +108,7 @@ def test_only_spans_that_are_none_are_not_kept(tmp_path: Path) -> None:
         watched.watch.round()
         assert status == 200
         assert ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans == 1
-        assert not list((tmp_path / "segments").iterdir())
+        assert not list((tmp_path / "segments").iterdir()) and len(list((tmp_path / "stores").iterdir())) == 1
         assert "1 spans rejected" in watched.get("/")[1]
 
 
@@ -143,10 +143,28 @@ def test_a_round_without_news_makes_no_store(tmp_path: Path) -> None:
         watched.post(bytes_of(1, first=2))
         watched.watch.round()
         assert (tmp_path / "store").resolve() != newest
+        # All of it is still in one file: segments are few.
+        assert [path.name for path in (tmp_path / "segments").iterdir()] == [".000001.half"]
         # Whoever opened the one before reads on; those before it are gone.
         watched.post(bytes_of(1, first=3))
         watched.watch.round()
         assert len(list((tmp_path / "stores").iterdir())) == 2
+
+
+def test_a_page_of_a_store_that_is_gone_meanwhile_is_of_the_next(tmp_path: Path) -> None:
+    with watching(tmp_path) as watched:
+        before = watched.watch.site.latest()
+        for number in range(1, 4):
+            watched.post(bytes_of(1, first=number))
+            watched.watch.round()
+        after, asked = watched.watch.site.latest(), [before]
+        watched.watch.site.latest = lambda: asked.pop() if asked else after  # type: ignore[method-assign]
+        with serve_latest(watched.watch.site.latest, (HOST, 0)) as page:
+            thread = threading.Thread(target=page.handle_request)
+            thread.start()
+            status, _, html = ask(page, "/")
+            thread.join()
+        assert status == 200 and b", 3 calls;" in html
 
 
 def test_the_next_watch_goes_on(tmp_path: Path) -> None:
@@ -161,7 +179,8 @@ def test_the_next_watch_goes_on(tmp_path: Path) -> None:
 
 
 def test_what_is_old_is_dropped(tmp_path: Path) -> None:
-    with watching(tmp_path, keep_s=60) as watched:
+    # Each message is a segment of its own.
+    with watching(tmp_path, keep_s=60, bytes_max=PARTS * len(bytes_of(1))) as watched:
         for number in range(1, 4):
             watched.post(bytes_of(1, first=number))
             watched.watch.round()
@@ -250,7 +269,7 @@ def test_a_segment_that_was_under_way_at_a_kill_has_its_whole_messages(tmp_path:
     (path,) = again.files()
     assert path.read_bytes() == b"\0\0\0\5whole" and list(tmp_path.iterdir()) == [path]
     again.append(b"more")
-    again.seal()
+    again.sync(0)
     assert [file.name for file in again.files()] == ["000001.otlp", "000002.otlp"]
     (tmp_path / ".000003.half").write_bytes(b"\0\0")
     assert Segments(tmp_path, 1 << 20).files() == again.files() == sorted(tmp_path.iterdir())

@@ -1,9 +1,10 @@
 """What came, on disk: messages behind their lengths, as the ingest reads them, in segments that are whole.
 
 FOLDER/000017.otlp   a segment: written, synced and renamed
-FOLDER/.000018.half  the one that is written to; hidden, so that nobody takes it for data
+FOLDER/.000018.half  the one that is written to, for many stores; hidden, so that nobody takes it for data
 
-Invariant: a segment never changes. Of the one under way only whole messages count, also after a kill.
+Invariant: a segment never changes. Of the one under way only whole messages count, also after a kill. Segments are
+few, since reading a file takes an ingest as long as reading some thousands of spans.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import io
 import os
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -20,6 +22,10 @@ from scotfree.study.watch.refusing import DISK, ENDING, KEPT, Refused
 SUFFIX: Final = ".otlp"
 _HALF: Final = ".half"
 _LENGTH_BYTES: Final = 4
+_PIECE_BYTES: Final = 1 << 20
+# Of which parts of all that is kept is dropped at a time.
+PARTS: Final = 16
+SEGMENT_BYTES_MAX: Final = 16 << 20
 # At the bound so much is dropped, the oldest first, that there is room for what comes until the next time.
 _ROOM: Final = 4
 
@@ -36,6 +42,7 @@ class Segments:
         self._file: io.FileIO | None = None
         self._whole = 0
         self._is_torn = False
+        self._begun = 0.0
         self._is_closed = False
         folder.mkdir(parents=True, exist_ok=True)
         for half in folder.glob(f".*{_HALF}"):
@@ -64,10 +71,15 @@ class Segments:
                 with suppress(OSError):
                     self._cut()
                 raise Refused(DISK, f"it cannot be written: {error.strerror}") from error
+            if self._whole >= min(SEGMENT_BYTES_MAX, self._bytes_max // PARTS):
+                # What is there is there; it is tried again.
+                with suppress(OSError):
+                    self._seal()
 
     def _write(self, frame: bytes) -> None:
         if self._file is None:
             self._file = io.FileIO(self._half(), "w")
+            self._begun = time.monotonic()
         self._cut()
         self._is_torn = True
         rest = memoryview(frame)
@@ -87,10 +99,30 @@ class Segments:
     def _half(self) -> Path:
         return self._folder / f".{self._next:06}{_HALF}"
 
-    def seal(self) -> None:
-        """What came since the last time becomes a segment. An `OSError` leaves it as it was."""
+    def sync(self, part_s: float) -> None:
+        """What came is safe from a loss of power, and a segment after that time. An `OSError` changes nothing."""
         with self._lock:
-            self._seal()
+            if self._file is not None and time.monotonic() - self._begun < part_s:
+                os.fsync(self._file.fileno())
+            else:
+                self._seal()
+
+    def copy(self, to: Path) -> bool:
+        """What came since the last segment, as a file that does not change; whether there is any."""
+        with self._lock:
+            if not self._whole:
+                return False
+            left, half = self._whole, self._half().open("rb")
+        with half, to.open("wb") as file:
+            while left:
+                file.write(piece := half.read(min(left, _PIECE_BYTES)))
+                left -= len(piece)
+        return True
+
+    def state(self) -> tuple[int, int, int]:
+        """Another whenever something came or was dropped: how many, and which and how long the half is."""
+        with self._lock:
+            return len(self._sizes), self._next, self._whole
 
     def _seal(self) -> None:
         if self._file is None or not self._whole:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scotfree.study.report.serve.queries import Queries
 from scotfree.study.report.serve.server import Live, Pages
-from scotfree.study.store import MANIFEST, Store
+from scotfree.study.store import Store
 
 
 class Site:
@@ -29,6 +29,8 @@ class Site:
     def show(self, folder: Path, *, is_empty: bool = False) -> None:
         """From now on they are of this store."""
         store = Store.open(folder)
-        as_of = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime((folder / MANIFEST).stat().st_mtime))
+        # When the last of it came.
+        at = max((one.mtime_ns for one in store.manifest.inputs), default=0) / 1e9
+        as_of = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
         of = "Nothing has come yet" if is_empty else f"As of {as_of}, {store.manifest.spans:,} calls"
         self._pages = Pages(Queries(store), Live(lambda: f"{of}; {self._said()}.", self._every_s))

@@ -2,6 +2,7 @@
 
 FOLDER/stores/000004  the one before: who opened it reads on
 FOLDER/stores/000005  the newest that is complete
+FOLDER/stores/000006.otlp   of what the next one is made beside segments; removed when it is there
 FOLDER/store          a link to it, changed by rename
 """
 
@@ -29,7 +30,7 @@ class Stores:
         self._folder.mkdir(parents=True, exist_ok=True)
         for path in self._folder.iterdir():
             if path != self.newest():
-                shutil.rmtree(path)
+                remove(path)
         newest = self.newest()
         self._latest = int(newest.name) if newest else 0
 
@@ -44,7 +45,7 @@ class Stores:
     def next(self) -> Path:
         """Where the next one is to be made; nothing is there."""
         path = self._folder / f"{self._latest + 1:06}"
-        shutil.rmtree(path, ignore_errors=True)
+        remove(path)
         return path
 
     def publish(self, path: Path) -> None:
@@ -54,5 +55,13 @@ class Stores:
         half.symlink_to(Path(STORES) / path.name)
         half.rename(self.link)
         self._latest = int(path.name)
-        for old in sorted(self._folder.iterdir())[:-_KEPT]:
-            shutil.rmtree(old, ignore_errors=True)
+        for old in sorted(path for path in self._folder.iterdir() if path.is_dir())[:-_KEPT]:
+            remove(old)
+
+
+def remove(path: Path) -> None:
+    """A store, or a file; if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

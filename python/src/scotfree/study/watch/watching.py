@@ -5,7 +5,6 @@ Invariant: whatever fails, the store that was there stays whole, and is made ane
 
 from __future__ import annotations
 
-import shutil
 import signal
 import threading
 import time
@@ -26,9 +25,9 @@ from scotfree.study.watch import receiver
 from scotfree.study.watch.builder import Builder
 from scotfree.study.watch.receiver import TRACES_PATH, Receiver
 from scotfree.study.watch.refusing import DISK
-from scotfree.study.watch.segments import Segments
+from scotfree.study.watch.segments import PARTS, SUFFIX, Segments
 from scotfree.study.watch.site import Site
-from scotfree.study.watch.stores import LINK, STORES, Stores
+from scotfree.study.watch.stores import LINK, STORES, Stores, remove
 from scotfree.study.watch.tally import Tally, say
 
 SEGMENTS: Final = "segments"
@@ -62,7 +61,7 @@ class Watch:
         self._stores = Stores(settings.folder)
         self._builder = Builder(settings.ingest)
         # What the newest store is of.
-        self._built: list[Path] = []
+        self._built = (0, 0, 0)
         # At the last round, by the disk.
         self._refused = 0
         self.site = Site(self._said, settings.every_s)
@@ -88,15 +87,15 @@ class Watch:
     def round(self) -> None:
         """A store of all that came until now, if there is something new."""
         try:
-            self._segments.seal()
+            self._segments.sync(self._settings.keep_s / PARTS)
             self.tally.over(_SEAL, "segments are written again")
         except OSError as error:
             self.tally.say(_SEAL, f"a segment cannot be written: {error}; it is tried again")
         self._tell_of_room()
         self._segments.drop(self._settings.keep_s)
-        files = self._segments.files()
-        if files and files != self._built:
-            self._build(files)
+        state = self._segments.state()
+        if state != self._built and self._build():
+            self._built = state
 
     def _tell_of_room(self) -> None:
         """Says that the disk takes what comes again: once something came and nothing was refused for a round."""
@@ -105,19 +104,26 @@ class Watch:
         if refused == before and self.tally.has_taken_since(DISK):
             self.tally.over(DISK.name, "the disk takes it again")
 
-    def _build(self, files: list[Path]) -> None:
+    def _build(self) -> bool:
         path = self._stores.next()
+        rest = path.with_suffix(SUFFIX)
         try:
+            files = self._segments.files()
+            files += [rest] if self._segments.copy(rest) else []
+            if not files:
+                return True
             self._builder.build(files, path)
             self._stores.publish(path)
         except (OSError, StudyError) as error:
-            shutil.rmtree(path, ignore_errors=True)
+            remove(path)
             problem = error.problem if isinstance(error, StudyError) else str(error)
             self.tally.say(_STORE, f"{problem}; the store before stays, and it is tried again")
-            return
+            return False
+        finally:
+            remove(rest)
         self.tally.over(_STORE, "stores are made again")
-        self._built = files
         self.site.show(path)
+        return True
 
     def end(self) -> None:
         """Takes no more, makes the last store and says what there was."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from scotfree.trouble import UserError
 def main() -> None:
     """Answers every question."""
     without_pandas(())
-    for line in sys.stdin:
-        print(json.dumps(_answer(json.loads(line))), flush=True)
+    with suppress(BrokenPipeError):
+        for line in sys.stdin:
+            print(json.dumps(_answer(json.loads(line))), flush=True)
 
 
 def _answer(asked: dict[str, Any]) -> dict[str, str]:

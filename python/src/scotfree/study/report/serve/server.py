@@ -319,7 +319,13 @@ def serve_latest(latest: Callable[[], Pages], address: tuple[str, int]) -> Threa
             pages = latest()
             if asked.path not in pages.by_path:
                 raise Refused(HTTPStatus.NOT_FOUND, "no such page")
-            return pages.by_path[asked.path](asked.query)
+            try:
+                return pages.by_path[asked.path](asked.query)
+            except StudyError:
+                # Its store may be gone because others took its place.
+                if latest() is pages:
+                    raise
+                return latest().by_path[asked.path](asked.query)
 
         def _send(self, status: HTTPStatus, html: str) -> None:
             body = html.encode()
