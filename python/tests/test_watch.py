@@ -112,6 +112,17 @@ def test_only_spans_that_are_none_are_not_kept(tmp_path: Path) -> None:
         assert "1 spans rejected" in watched.get("/")[1]
 
 
+def test_a_large_resource_hides_no_spans_behind_it(tmp_path: Path) -> None:
+    """A segment that begins with it does not tell by its beginning what it is."""
+    data = message(2)
+    line = data.resource_spans[0].resource.attributes.add(key="process.command_line")
+    line.value.string_value = "x" * 100_000
+    with watching(tmp_path) as watched:
+        assert watched.post(data.SerializeToString())[0] == watched.post(bytes_of(5, first=10))[0] == 200
+        watched.watch.round()
+        assert ", 7 calls; 7 spans received" in watched.get("/")[1]
+
+
 def test_a_method_stays_the_same_when_others_come(tmp_path: Path) -> None:
     with watching(tmp_path) as watched:
         watched.post(bytes_of(3, service="shop"))
@@ -226,11 +237,11 @@ def test_a_process_that_makes_stores_may_die(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_what_is_not_a_watch_s_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "photos").mkdir()
+    (tmp_path / "stores").mkdir()
     settings = module.Settings(tmp_path, (HOST, 0), (HOST, 0), 5, 60, 1 << 20, Limits())
     with pytest.raises(StudyError, match="it holds other things; name a new folder with --store"):
         module.watch(settings)
-    (tmp_path / "photos").rename(tmp_path / "segments")
+    assert list(tmp_path.iterdir()) == [tmp_path / "stores"]
     with locked(tmp_path), pytest.raises(StudyError, match="is writing it"):
         module.watch(settings)
 

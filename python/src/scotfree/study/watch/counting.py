@@ -7,6 +7,7 @@ from typing import Final
 
 from scotfree import _native
 from scotfree.study.ingest.otlp import TRACES, span_decoder
+from scotfree.study.ingest.reader import BATCH_ROWS_MAX
 from scotfree.study.watch.refusing import DAMAGED, Refused
 
 # What the decoder says of bytes that are no message; all else it says is of spans.
@@ -29,7 +30,9 @@ def of_protobuf(data: bytes) -> Message:
     """`Refused` if it is none."""
     decoder = span_decoder()
     decoder.start(data)
-    decoder.decode(data, len(data) + 1)
+    while not decoder.decode(data, BATCH_ROWS_MAX):
+        # The rows are the ingest's; here they would only be held.
+        decoder.take()
     dropped = [(reason, count) for reason, _, count, is_kept in decoder.troubles() if not is_kept]
     for reason, _ in dropped:
         if reason in _DAMAGES:

@@ -192,7 +192,9 @@ def _check_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise StudyError(f"write {folder}: it is a file", "name a new folder with --store")
     own = {SEGMENTS, STORES, LINK, f".{LINK}.half", LOCK}
-    if folder.is_dir() and not {path.name for path in folder.iterdir()} <= own:
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    # The lock is what every watch begins with.
+    if names and not (LOCK in names and names <= own):
         raise StudyError(f"write {folder}: it holds other things", "name a new folder with --store")
 
 

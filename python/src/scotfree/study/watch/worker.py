@@ -6,14 +6,18 @@ import json
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from scotfree.study import outside
+from scotfree.study.ingest.framing import Framing
 from scotfree.study.ingest.limits import Limits
 from scotfree.study.ingest.options import Options
+from scotfree.study.ingest.otlp_proto import OtlpProto
 from scotfree.study.ingest.run import ingest
 from scotfree.study.without_pandas import without_pandas
 from scotfree.trouble import UserError
+
+_SEGMENTS: Final = OtlpProto(Framing.FIXED)
 
 
 def main() -> None:
@@ -28,7 +32,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, str]:
     limits = Limits(asked["memory"], asked["threads"])
     try:
         segments = [Path(path) for path in asked["segments"]]
-        ingest(segments, Path(asked["store"]), Options("otlp-proto", limits=limits))
+        ingest(segments, Path(asked["store"]), Options(_SEGMENTS.form, limits=limits, readers=(_SEGMENTS,)))
     except UserError as error:
         return {"problem": error.problem, "advice": error.advice}
     except Exception as error:

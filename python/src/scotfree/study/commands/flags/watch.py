@@ -12,11 +12,10 @@ from scotfree.study.commands.flags import reading
 
 HELP = "receive traces over OTLP/HTTP and look at them in a browser as they come"
 EXAMPLES = """\
-  scot study watch                              then, in another terminal, your program:
+  scot study watch                                 then, in another terminal, your program:
   OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 ./program
-  scot study watch --keep 10m --max-bytes 200MB what came before is dropped
-  scot study report watch.live/store -o page.html
-                                                all figures of what came, at any time, or when it has ended"""
+  scot study watch --keep 10m --max-bytes 200MB    the last ten minutes, and no more than that
+  scot study report watch.live/store -o page.html  all figures of what came, when it has ended"""
 
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _UNITS_B: Final = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
