@@ -109,7 +109,7 @@ def test_only_spans_that_are_none_are_not_kept(tmp_path: Path) -> None:
         assert status == 200
         assert ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans == 1
         assert not list((tmp_path / "segments").iterdir()) and len(list((tmp_path / "stores").iterdir())) == 1
-        assert "1 spans rejected" in watched.get("/")[1]
+        assert "1 span rejected" in watched.get("/")[1]
 
 
 def test_a_large_resource_hides_no_spans_behind_it(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_one_call_is_looked_at_in_peace(tmp_path: Path) -> None:
         watched.post(bytes_of(1))
         watched.watch.round()
         _, call = watched.get("/trace?trace=1")
-        assert "A call of" in call and "1 spans received" in call and "refresh" not in call
+        assert "A call of" in call and "1 span received" in call and "refresh" not in call
 
 
 def test_a_round_without_news_makes_no_store(tmp_path: Path) -> None:

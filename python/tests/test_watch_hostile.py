@@ -46,6 +46,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         (bytes(BODY_BYTES_MAX + 1), PROTOBUF, {}, 413, "at most 20 MiB"),
         (b"x", PROTOBUF, {"Content_Encoding": "br"}, 415, "Content-Encoding br: only gzip is read"),
         (b"x", "text/plain", {}, 415, "only application/x-protobuf and application/json"),
+        (bytes_of(1), PROTOBUF, {"Origin": "http://127.0.0.1:4318"}, 403, "pages do not send here"),
         (b"", PROTOBUF, {"Content_Length": "-1"}, 400, "no length"),
         (b"", PROTOBUF, {"Transfer_Encoding": "gzip"}, 400, "not chunked"),
     ],
@@ -58,7 +59,7 @@ def test_nonsense_is_refused_with_a_status(
     assert found == status and "Retry-After" not in said
     if kind == PROTOBUF:
         assert said["Content-Type"] == PROTOBUF and says in Status.FromString(answer).message
-        assert Status.FromString(answer).code in (3, 8, 12)
+        assert Status.FromString(answer).code in (3, 7, 8, 12)
     else:
         assert said["Content-Type"] == JSON and says in json.loads(answer)["message"]
     assert one.watch.tally.spans == spans
@@ -147,7 +148,7 @@ def test_half_a_body_is_nothing(tmp_path: Path) -> None:
         assert watched.post(body)[0] == 200
         watched.watch.round()
         page = watched.get("/")[1]
-        assert "50 spans received in 1 requests" in page and "1 requests refused (1 no OTLP)" in page
+        assert "50 spans received in 1 request" in page and "1 request refused (1 no OTLP)" in page
 
 
 @pytest.mark.parametrize(

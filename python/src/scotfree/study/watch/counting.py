@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scotfree import _native
+from scotfree.study.figures.words import counted
 from scotfree.study.ingest.otlp import TRACES, span_decoder
 from scotfree.study.ingest.reader import BATCH_ROWS_MAX
 from scotfree.study.watch.refusing import DAMAGED, Refused
@@ -37,7 +38,7 @@ def of_protobuf(data: bytes) -> Message:
     for reason, _ in dropped:
         if reason in _DAMAGES:
             raise Refused(DAMAGED, f"no ExportTraceServiceRequest: {reason}")
-    reasons = "; ".join(f"{count} spans: {reason}" for reason, count in dropped[:_REASONS_MAX])
+    reasons = "; ".join(f"{counted(count, 'span')}: {reason}" for reason, count in dropped[:_REASONS_MAX])
     return Message(data, int(decoder.records), sum(count for _, count in dropped), reasons)
 
 

@@ -23,6 +23,7 @@ from scotfree.study.watch import answers, counting
 from scotfree.study.watch.body import BODY_BYTES_MAX, Body, Budget, Timed
 from scotfree.study.watch.counting import Message
 from scotfree.study.watch.refusing import (
+    BROWSER,
     BUSY,
     KIND,
     METHOD,
@@ -233,6 +234,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _check(self) -> None:
         """Whether it is what is read here."""
+        if "Origin" in self.headers:
+            # Of whatever site: its name may have been pointed at this machine.
+            raise Refused(BROWSER, "pages do not send here; let their server do it, or a Collector")
         path = self.path.partition("?")[0]
         if path in _OTHER_PATHS:
             raise Refused(SIGNAL, f"only {TRACES_PATH} is read here; export metrics and logs elsewhere")

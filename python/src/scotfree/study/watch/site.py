@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from scotfree.study.figures.words import counted
 from scotfree.study.report.serve.queries import Queries
 from scotfree.study.report.serve.server import Live, Pages
 from scotfree.study.store import Store
@@ -32,5 +33,5 @@ class Site:
         # When the last of it came.
         at = max((one.mtime_ns for one in store.manifest.inputs), default=0) / 1e9
         as_of = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
-        of = "Nothing has come yet" if is_empty else f"As of {as_of}, {store.manifest.spans:,} calls"
+        of = "Nothing has come yet" if is_empty else f"As of {as_of}, {counted(store.manifest.spans, 'call')}"
         self._pages = Pages(Queries(store), Live(lambda: f"{of}; {self._said()}.", self._every_s))

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections import Counter
 
+from scotfree.study.figures.words import counted
 from scotfree.study.trouble import printable
 from scotfree.study.watch.refusing import Refused, Why
 
@@ -66,12 +67,13 @@ class Tally:
     def text(self) -> str:
         """All of it in one line."""
         with self._lock:
-            parts = [f"{self.spans:,} spans received in {self.requests:,} requests, {self.bytes / 1e6:,.1f} MB"]
+            spans, requests = counted(self.spans, "span"), counted(self.requests, "request")
+            parts = [f"{spans} received in {requests}, {self.bytes / 1e6:,.1f} MB"]
             if self.rejected:
-                parts.append(f"{self.rejected:,} spans rejected")
+                parts.append(f"{counted(self.rejected, 'span')} rejected")
             count = sum(self.refused.values())
             reasons = ", ".join(f"{times:,} {name}" for name, times in self.refused.most_common())
-            parts.append(f"{count:,} requests refused ({reasons})" if count else "none refused")
+            parts.append(f"{counted(count, 'request')} refused ({reasons})" if count else "none refused")
             return "; ".join(parts)
 
 
