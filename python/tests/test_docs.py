@@ -16,11 +16,11 @@ from scotfree.study import cli as study_cli
 from scotfree.study.plan import cli as plan_cli
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/read-your-tax.md", "docs/plan.md", "docs/cycle-tax.md")
+PAGES = ("README.md", "docs/read-your-tax.md", "docs/plan.md", "docs/cycle-tax.md", "docs/watch.md")
 PROGRAMS = {"study": study_cli.main, "plan": plan_cli.main}
-# Not here: one that goes on until it is interrupted (test_report_serve), one that reads a device's recordings
-# (test_plan_fit).
-ELSEWHERE = (("study", "serve"), ("plan", "fit"))
+# Not here: those that go on until they are interrupted (test_report_serve, test_watch_command), one that reads a
+# device's recordings (test_plan_fit).
+ELSEWHERE = (("study", "serve"), ("study", "watch"), ("plan", "fit"))
 CALLS = 1500
 
 
@@ -57,9 +57,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for seed, name in enumerate(("traces", "old", "new")):
         (tmp_path / name).mkdir()
         zipkin(tmp_path / name / "spans.json", seed)
-    for name in ("old", "new", "main", "branch", "report"):
-        of = "old" if name in ("old", "main") else "new"
-        words = ["ingest", str(tmp_path / of), "--store", str(tmp_path / f"{name}.store"), "--quiet"]
+    for name in ("old.store", "new.store", "main.store", "branch.store", "report.store", "watch.live/store"):
+        of = "old" if name in ("old.store", "main.store") else "new"
+        words = ["ingest", str(tmp_path / of), "--store", str(tmp_path / name), "--quiet"]
         assert study_cli.main(words) == 0
     (budget,) = re.findall(r"```toml\n(\[\[budget.*?)```", (ROOT / "docs/plan.md").read_text(), re.DOTALL)
     (tmp_path / "budget.toml").write_text(budget)

@@ -16,6 +16,7 @@ COMMANDS = Commands(
         "report": "read DATA and write one self-contained HTML file",
         "ingest": "read DATA into a store, once for all that asks of it",
         "serve": "look at services, methods and single calls in a browser",
+        "watch": "receive traces over OTLP/HTTP and look at them in a browser as they come",
         "compare": "compare two data sets edge by edge; exit 1 if something is worse or leaves its budget",
         "monitoring": "write the live counterparts of a report: Prometheus' rules and Grafana's dashboard",
         "fleet": "make the calls, metrics and profiles of a synthetic fleet",

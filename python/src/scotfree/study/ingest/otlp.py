@@ -30,20 +30,25 @@ METRIC_LABELS: Final[dict[str, str]] = {
 }
 
 
+def span_decoder() -> _native.SpanDecoder:
+    """The decoder of spans, with the table of what an attribute says."""
+    return _native.SpanDecoder(
+        list(attributes.INTEGERS.items()),
+        list(attributes.FLOATS.items()),
+        list(attributes.TEXTS.items()),
+        list(attributes.HEDGES.items()),
+        [list(status.GRPC_KEYS), list(status.HTTP_KEYS), list(status.TEXT_KEYS)],
+        list(status.GRPC),
+        list(status.HTTP.items()),
+    )
+
+
 class Otlp:
     """The records of one input."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._spans = _native.SpanDecoder(
-            list(attributes.INTEGERS.items()),
-            list(attributes.FLOATS.items()),
-            list(attributes.TEXTS.items()),
-            list(attributes.HEDGES.items()),
-            [list(status.GRPC_KEYS), list(status.HTTP_KEYS), list(status.TEXT_KEYS)],
-            list(status.GRPC),
-            list(status.HTTP.items()),
-        )
+        self._spans = span_decoder()
         self._metrics = _native.MetricDecoder(list(METRIC_LABELS.items()))
         # Whose record it is that cannot be read.
         self._latest: _native.SpanDecoder | _native.MetricDecoder = self._spans

@@ -19,6 +19,10 @@ class OtlpProto:
 
     form = "otlp-proto"
 
+    def __init__(self, framing: Framing | None = None) -> None:
+        """Of spans framed so, where that is known: a first span far from the beginning does not tell."""
+        self._framing = framing
+
     def recognises(self, path: Path, head: bytes) -> bool:
         """By the first record of the first message."""
         return framing_of(head) is not None
@@ -26,8 +30,7 @@ class OtlpProto:
     def read(self, source: Source) -> Iterator[Batch]:
         """Message after message. The collector puts JSON behind lengths too, where it compresses it."""
         otlp = Otlp(source)
-        found = framing_of(head_of(source.path, _HEAD_BYTES))
-        framing, signal = found or (Framing.NONE, TRACES)
+        framing, signal = self._found(source)
         with opened(source) as stream:
             for message in messages(stream, framing, otlp):
                 plain = decompressed(message)
@@ -36,3 +39,8 @@ class OtlpProto:
                 else:
                     yield from otlp.proto(plain, _native.signal(plain) or signal)
         yield from otlp.rest()
+
+    def _found(self, source: Source) -> tuple[Framing, str]:
+        if self._framing is not None:
+            return self._framing, TRACES
+        return framing_of(head_of(source.path, _HEAD_BYTES)) or (Framing.NONE, TRACES)

@@ -38,6 +38,12 @@ def add(parser: ArgumentParser) -> None:
         help="which column of Parquet is what, also OURS=THEIRS:UNIT, or a file of TOML (again for more)",
     )
     parser.add_argument("--replace", action="store_true", help="a store of other data becomes one of this")
+    add_limits(parser)
+    parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
+
+
+def add_limits(parser: ArgumentParser) -> None:
+    """Says the flags of what an ingest may hold."""
     default = Limits()
     parser.add_argument(
         "--memory",
@@ -46,7 +52,6 @@ def add(parser: ArgumentParser) -> None:
         help="for joins; the rest takes up to some 1.5 GB beside (default: %(default)s)",
     )
     parser.add_argument("--threads", type=_threads, default=default.threads, help="(default: %(default)s)")
-    parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
 
 
 def _memory(text: str) -> str:

@@ -35,9 +35,12 @@ class Queries:
         self._store = store
         self._connection = duckdb.connect(config={"memory_limit": memory})
         files = [str(file) for file in store.files("span")]
-        self._connection.register("no_calls", schema.SPAN.empty_table())
-        source = self._connection.read_parquet(files) if files else self._connection.table("no_calls")
-        source.create_view("span")
+        if files:
+            self._connection.read_parquet(files).create_view("span")
+        else:
+            # A table of the database: what is registered is of one cursor.
+            self._connection.register("no_calls", schema.SPAN.empty_table())
+            self._connection.execute("CREATE TABLE span AS SELECT * FROM no_calls")
 
     def _rows(self, question: str, *values: object) -> Rows:
         # A cursor for each question: requests come in threads.
@@ -54,6 +57,12 @@ class Queries:
         """Of a service those with most calls; none if there is no such service."""
         question = f"SELECT method_id, any_value(method) AS method, {_SUMS} FROM span WHERE service = ? "
         return self._rows(question + f"GROUP BY 1 ORDER BY calls DESC, 1 LIMIT {ROWS_MAX}", service)
+
+    def method_id(self, service: str, method: str) -> int | None:
+        """The number of a method in this store."""
+        question = "SELECT method_id FROM span WHERE service = ? AND method = ? LIMIT 1"
+        found = self._rows(question, service, method)
+        return int(found[0]["method_id"]) if found else None
 
     def method(self, method_id: int) -> dict[str, Any] | None:
         """Its sums, and the means of its stages."""

@@ -5,9 +5,12 @@ That a request names this host keeps pages of other sites, whose names were poin
 
 from __future__ import annotations
 
+import ipaddress
 import re
+import socket
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -30,13 +33,15 @@ _BAR_MIN, _DEPTH_MAX = 0.3, 20
 # Digits of a trace's id, and of a call's.
 TRACE_DIGITS, SPAN_DIGITS = 32, 16
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'self'"
+_NAME = re.compile(rf".{{0,{NAME_MAX}}}", re.DOTALL)
 _FORMS = {
-    "id": re.compile(r"\d{1,9}"),
     # As it is pasted: some tools write 64 bits, and leave out zeros before.
     "trace": re.compile(rf"\s*[0-9a-fA-F]{{1,{TRACE_DIGITS}}}\s*"),
     "span": re.compile(rf"[0-9a-fA-F]{{1,{SPAN_DIGITS}}}"),
     # A service may have no name.
-    "name": re.compile(rf".{{0,{NAME_MAX}}}", re.DOTALL),
+    "name": _NAME,
+    "service": _NAME,
+    "method": _NAME,
 }
 
 
@@ -66,11 +71,22 @@ def parameters(query: str, *names: str, optional: str = "") -> list[str]:
     return found
 
 
+@dataclass(frozen=True)
+class Live:
+    """What is said of calls that go on coming."""
+
+    # Asked for at each page.
+    text: Callable[[], str]
+    # After so many seconds a page asks for itself again.
+    every_s: int
+
+
 class Pages:
     """The pages by their paths: from a query to HTML."""
 
-    def __init__(self, queries: Queries) -> None:
+    def __init__(self, queries: Queries, live: Live | None = None) -> None:
         self._queries = queries
+        self._live = live
         self._template = _environment().get_template("serve.html.j2")
         self.by_path: dict[str, Callable[[str], str]] = {
             "/": self._fleet,
@@ -88,6 +104,9 @@ class Pages:
             "calls": [],
             "others": 0,
             "up": [],
+            "live": self._live,
+            # One call stays as it is.
+            "every_s": self._live.every_s if self._live and not values.get("call") else None,
         }
         return self._template.render(style=page.asset("page.css"), policy=_POLICY, **{**empty, **values})
 
@@ -103,14 +122,15 @@ class Pages:
         (name,) = parameters(query, "name")
         rows = _found(self._queries.methods(name), "no such service")
         table = [
-            {"name": row["method"] or UNNAMED, "link": f"/method?id={row['method_id']}", **row} for row in rows
+            {"name": row["method"] or UNNAMED, "link": _method_link(name, row["method"]), **row} for row in rows
         ]
         return self._render(title=name or UNNAMED, table=table, up=[("All services", "/")])
 
     def _method(self, query: str) -> str:
-        method_id = int(parameters(query, "id")[0])
-        method = self._queries.method(method_id)
-        if method is None:
+        # By its names: another store of the same services numbers their methods otherwise.
+        method_id = self._queries.method_id(*parameters(query, "service", "method"))
+        method = None if method_id is None else self._queries.method(method_id)
+        if method_id is None or method is None:
             raise Refused(HTTPStatus.NOT_FOUND, "no such method")
         groups = [("The slowest calls", self._queries.slowest(method_id))]
         if method["p95_ns"] is not None:
@@ -130,7 +150,7 @@ class Pages:
             raise Refused(HTTPStatus.NOT_FOUND, "no such call")
         name = called(call["service"], call["method"])
         up = [("All services", "/"), _service_link(call)]
-        up.append((call["method"] or UNNAMED, f"/method?id={call['method_id']}"))
+        up.append((call["method"] or UNNAMED, _method_link(call["service"], call["method"])))
         return self._render(
             title=f"A call of {name}",
             call=call,
@@ -183,6 +203,10 @@ def _bars(bars: list[Bar]) -> list[dict[str, Any]]:
         }
         for bar in bars
     ]
+
+
+def _method_link(service: str, method: str) -> str:
+    return f"/method?service={quote(service, safe='')}&method={quote(method, safe='')}"
 
 
 def _service_link(row: dict[str, Any]) -> tuple[str, str]:
@@ -249,9 +273,18 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
 def serve(queries: Queries, port: int) -> ThreadingHTTPServer:
     """A server that is bound (port 0: any that is free) and not yet running."""
     pages = Pages(queries)
+    return serve_latest(lambda: pages, (HOST, port))
+
+
+def serve_latest(latest: Callable[[], Pages], address: tuple[str, int]) -> ThreadingHTTPServer:
+    """The same for pages that others take the place of, at any address."""
     names: set[str] = set()
 
     class Handler(BaseHTTPRequestHandler):
@@ -279,12 +312,20 @@ def serve(queries: Queries, port: int) -> ThreadingHTTPServer:
             self._send(status, f"<!doctype html><title>refused</title><p>{_escaped(why)}</p>")
 
         def _page(self) -> str:
-            if self.headers.get("Host", "") not in names:
+            host = self.headers.get("Host", "")
+            if host not in names and not (is_open and _is_number(host)):
                 raise Refused(HTTPStatus.MISDIRECTED_REQUEST, "this server is known by its loopback address only")
             asked = _address(self.path)
+            pages = latest()
             if asked.path not in pages.by_path:
                 raise Refused(HTTPStatus.NOT_FOUND, "no such page")
-            return pages.by_path[asked.path](asked.query)
+            try:
+                return pages.by_path[asked.path](asked.query)
+            except StudyError:
+                # Its store may be gone because others took its place.
+                if latest() is pages:
+                    raise
+                return latest().by_path[asked.path](asked.query)
 
         def _send(self, status: HTTPStatus, html: str) -> None:
             body = html.encode()
@@ -299,9 +340,30 @@ def serve(queries: Queries, port: int) -> ThreadingHTTPServer:
         def log_message(self, format: str, *args: Any) -> None:
             """Says nothing: names in addresses are the user's own."""
 
-    server = _Server((HOST, port), Handler)
-    names.update(f"{name}:{server.server_port}" for name in (HOST, "localhost"))
+    server = _of_family(address[0])(address, Handler)
+    names.update(f"{name}:{server.server_port}" for name in (HOST, "localhost", "[::1]", address[0]))
+    # Where others reach it, they do by a number: a name may be another site's, which was pointed here.
+    is_open = not _is_loopback(address[0])
     return server
+
+
+def _of_family(host: str) -> type[_Server]:
+    return _Server6 if ":" in host else _Server
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _is_number(host: str) -> bool:
+    """Whether a request names its host by its address."""
+    try:
+        return ipaddress.ip_address(host.rpartition(":")[0].strip("[]")) is not None
+    except ValueError:
+        return False
 
 
 _HEADERS = {
