@@ -9,6 +9,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import shop_story
 from language_server import WORDS, language_server
 
 from scotfree.rag import cli as rag_cli
@@ -71,7 +72,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_page_is_read() -> None:
     found = lines()
     assert len(found) >= 12
-    for words in ("study report", "study compare", "study monitoring", "plan report.store", "plan capacity"):
+    for words in ("study report", "study compare", "study monitoring", "plan traces/", "plan capacity"):
         assert any(line.startswith(f"scot {words}") for line in found), words
 
 
@@ -85,6 +86,41 @@ def test_what_the_docs_say_can_be_typed(folder: Path, line: str, capsys: pytest.
     assert PROGRAMS[program](words) == 0, capsys.readouterr().err
     if "-o" in words:
         assert (folder / words[words.index("-o") + 1]).exists()
+
+
+def told() -> list[tuple[str, list[str]]]:
+    """The commands of the page that goes along a question, each with the lines that it is said to print."""
+    page = (ROOT / "docs/read-your-tax.md").read_text()
+    found: list[tuple[str, list[str]]] = []
+    for block in re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            if line.startswith("$ scot "):
+                found.append((line.removeprefix("$ scot "), []))
+            elif line != "…":
+                found[-1][1].append(line)
+    return found
+
+
+def test_what_the_page_tells_of_the_shop_is_what_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop_story.write(tmp_path)
+    (budget,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/read-your-tax.md").read_text(), re.DOTALL)
+    (tmp_path / "budget.toml").write_text(budget)
+    monkeypatch.chdir(tmp_path)
+    commands = told()
+    assert len(commands) >= 8
+    codes = {}
+    for command, lines_ in commands:
+        program, *words = shlex.split(command)
+        codes[command] = PROGRAMS[program](words)
+        printed = capsys.readouterr()
+        said = [line.rstrip() for line in (printed.out + printed.err).splitlines()]
+        assert not [line for line in lines_ if line not in said], f"{command}:\n{printed.out}\n{printed.err}"
+    worse = [command for command, code in codes.items() if code == 1]
+    assert worse == ["study compare monday.store tuesday.store"] and set(codes.values()) == {0, 1}
+    # The pages of the table of figures are what was said to be there.
+    assert (tmp_path / "tuesday.html").exists() and (tmp_path / "tuesday.parquet/methods.parquet").exists()
 
 
 def judged_collection(folder: Path) -> None:
