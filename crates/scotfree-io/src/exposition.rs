@@ -6,6 +6,8 @@
 
 mod histogram;
 
+use std::collections::BTreeSet;
+
 pub use histogram::{write_histogram, DurationHistogram, Exemplar, Exemplars, BUCKETS};
 
 /// The media type of `OpenMetrics`, as it is asked for.
@@ -57,12 +59,12 @@ impl Format {
     /// A page in this text.
     pub fn of(self, page: &str) -> String {
         let mut out = String::with_capacity(page.len() + 8);
+        let names: BTreeSet<&str> = page.lines().filter_map(declared).collect();
         for line in page.lines() {
             match (self, line.starts_with('#')) {
-                (Format::Classic, true) => out.push_str(line),
                 (Format::Classic, false) => out.push_str(without_exemplar(line)),
-                (Format::OpenMetrics, true) => push_open_head(&mut out, line),
-                (Format::OpenMetrics, false) => out.push_str(line),
+                (Format::OpenMetrics, true) => push_open_head(&mut out, line, &names),
+                (Format::Classic, true) | (Format::OpenMetrics, false) => out.push_str(line),
             }
             out.push('\n');
         }
@@ -79,13 +81,25 @@ fn weight<'a>(mut parameters: impl Iterator<Item = &'a str>) -> f64 {
     given.map_or(1.0, |weight| weight.trim().parse().unwrap_or(0.0))
 }
 
-/// A line of HELP or TYPE: there a counter's family has no `_total`, and a quote in a text is escaped.
-fn push_open_head(out: &mut String, line: &str) {
+/// The name that a line declares.
+fn declared(line: &str) -> Option<&str> {
+    line.strip_prefix("# TYPE ")?.split(' ').next()
+}
+
+/// A line of HELP or TYPE: there a counter's family has no `_total`, and a quote in a text is escaped. A counter beside
+/// a gauge that is called as its family would be is none there: its samples keep their name.
+fn push_open_head(out: &mut String, line: &str, names: &BTreeSet<&str>) {
     let mut words = line.splitn(4, ' ');
     let (mark, what) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let (name, rest) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let family = name.strip_suffix("_total").unwrap_or(name);
-    let rest = if what == "HELP" { rest.replace('"', "\\\"") } else { rest.to_owned() };
+    let stem = name.strip_suffix("_total");
+    let is_taken = stem.is_some_and(|stem| names.contains(stem));
+    let family = stem.filter(|_| !is_taken).unwrap_or(name);
+    let rest = match what {
+        "HELP" => rest.replace('"', "\\\""),
+        _ if is_taken => "unknown".to_owned(),
+        _ => rest.to_owned(),
+    };
     out.push_str(&[mark, what, family, &rest].join(" "));
 }
 
@@ -148,6 +162,13 @@ mod tests {
             "# HELP a Says \\\"a # {\\\" twice.\n# TYPE a counter\n\
              a_total{of=\"a\\\"# {b} # 1\"} 1\n# HELP b_seconds B.\n# TYPE b_seconds histogram\n\
              b_seconds_bucket{of=\"# {\",le=\"1.0\"} 2 # {trace_id=\"01\"} 0.5 1.5\n# EOF\n"
+        );
+        let clash =
+            "# HELP a_total A.\n# TYPE a_total counter\na_total 1\n# HELP a A.\n# TYPE a gauge\na 2\n";
+        assert_eq!(
+            Format::OpenMetrics.of(clash),
+            clash.replace("a_total counter", "a_total unknown") + "# EOF\n",
+            "a counter's family may not be called as a gauge"
         );
         assert_eq!(Format::OpenMetrics.of(""), "# EOF\n");
         assert_eq!(Format::Classic.of(""), "");
