@@ -1,4 +1,5 @@
-//! How long requests take, as daemons say it to Prometheus: every request is counted once, and where it belongs.
+//! How long requests take, as daemons say it to Prometheus: every request is counted once, and where it
+//! belongs.
 
 mod prometheus;
 mod site;
@@ -23,7 +24,7 @@ fn page(metrics: SocketAddr) -> String {
     body
 }
 
-/// The same as OpenMetrics, which Prometheus asks for.
+/// The same as `OpenMetrics`, which Prometheus asks for.
 fn open_page(metrics: SocketAddr) -> String {
     let answer = site::get_as(metrics, "/metrics", "HTTP/1.1\r\nAccept: application/openmetrics-text");
     let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default();
@@ -58,7 +59,8 @@ fn buckets<'p>(page: &'p str, name: &str, kind: &str) -> Vec<(&'p str, u64)> {
     page.lines().filter_map(bucket).collect()
 }
 
-/// Asserts that one more request was counted between two pages, and that it took longer than `LESS_THAN_STOPPED`.
+/// Asserts that one more request was counted between two pages, and that it took longer than
+/// `LESS_THAN_STOPPED`.
 fn assert_one_was_slow(before: &str, after: &str, name: &str, kind: &str) {
     let (before, after) = (buckets(before, name, kind), buckets(after, name, kind));
     assert!(!before.is_empty() && before.len() == after.len(), "{name} {kind}");

@@ -1,8 +1,8 @@
-//! What all daemons' pages of metrics have in common: durations as histograms, and the two texts in which a page is
-//! served.
+//! What all daemons' pages of metrics have in common: durations as histograms, and the two texts in which a
+//! page is served.
 //!
-//! Invariant: a page is written once, with its exemplars, and becomes the text that was asked for only then; the classic
-//! text has no exemplars, since it has no place for them.
+//! Invariant: a page is written once, with its exemplars, and becomes the text that was asked for only then;
+//! the classic text has no exemplars, since it has no place for them.
 
 mod histogram;
 
@@ -24,8 +24,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// What an HTTP request asks for, by its head up to the empty line: `OpenMetrics` if its Accept names that, and no
-    /// other text with more weight.
+    /// What an HTTP request asks for, by its head up to the empty line: `OpenMetrics` if its Accept names
+    /// that, and no other text with more weight.
     pub fn asked_by(head: &[u8]) -> Format {
         let head = String::from_utf8_lossy(head);
         let accepts = head.lines().filter_map(|line| {
@@ -86,8 +86,8 @@ fn declared(line: &str) -> Option<&str> {
     line.strip_prefix("# TYPE ")?.split(' ').next()
 }
 
-/// A line of HELP or TYPE: there a counter's family has no `_total`, and a quote in a text is escaped. A counter beside
-/// a gauge that is called as its family would be is none there: its samples keep their name.
+/// A line of HELP or TYPE: there a counter's family has no `_total`, and a quote in a text is escaped. A
+/// counter beside a gauge that is called as its family would be is none there: its samples keep their name.
 fn push_open_head(out: &mut String, line: &str, names: &BTreeSet<&str>) {
     let mut words = line.splitn(4, ' ');
     let (mark, what) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -132,7 +132,8 @@ mod tests {
         for accept in [
             "Accept: application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
              text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
-            "accept: application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;version=0.0.4;q=0.3",
+            "accept: application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
+             text/plain;version=0.0.4;q=0.3",
             "ACCEPT:application/openmetrics-text",
             "Accept: text/plain; q=0.2\r\nAccept: application/openmetrics-text; q=0.4",
         ] {

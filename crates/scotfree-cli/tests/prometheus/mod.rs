@@ -71,7 +71,7 @@ pub fn faults(page: &str) -> Vec<String> {
     faults
 }
 
-/// What of a page is no OpenMetrics: where it ends, and what its families are called.
+/// What of a page is no `OpenMetrics`: where it ends, and what its families are called.
 pub fn open_faults(page: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let (mut names, mut suffix) = (BTreeSet::new(), "");

@@ -8,8 +8,8 @@ use std::fmt::Write;
 /// How many buckets there are, the unbounded one included.
 pub const BUCKETS: usize = 20;
 
-/// What the buckets hold at most, in nanoseconds, and as `OpenMetrics` writes it in seconds: the same in both texts, so
-/// a series stays the same whichever was scraped.
+/// What the buckets hold at most, in nanoseconds, and as `OpenMetrics` writes it in seconds: the same in both
+/// texts, so a series stays the same whichever was scraped.
 const BOUNDS: [(u64, &str); BUCKETS - 1] = [
     (10_000, "1e-05"),
     (25_000, "2.5e-05"),
@@ -87,8 +87,8 @@ impl Exemplars {
     }
 }
 
-/// Appends the samples of a histogram; its family has begun. `labels` are `name="value"` pairs with commas, escaped
-/// already, or empty.
+/// Appends the samples of a histogram; its family has begun. `labels` are `name="value"` pairs with commas,
+/// escaped already, or empty.
 pub fn write_histogram(
     out: &mut String,
     name: &str,

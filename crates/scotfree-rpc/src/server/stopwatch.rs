@@ -1,14 +1,15 @@
 //! Times a server's executions, until the reply and until they are stable.
 //!
-//! Invariant: an execution begins with the burst or the turn that brings it, by the clock that the loop reads anyway;
-//! each is counted once when it has its reply, and a write once more when it is stable.
+//! Invariant: an execution begins with the burst or the turn that brings it, by the clock that the loop reads
+//! anyway; each is counted once when it has its reply, and a write once more when it is stable.
 
 use crate::server_metrics::ServerDurations;
 use scotfree_core::Nanos;
 use scotfree_session::RequestKind;
 use std::collections::VecDeque;
 
-/// How many bursts with writes that are not stable are timed; writes of further ones are not counted as stable.
+/// How many bursts with writes that are not stable are timed; writes of further ones are not counted as
+/// stable.
 const GROUPS_MAX: usize = 65_536;
 
 /// Writes that began together.

@@ -1,7 +1,7 @@
 //! How long the Redis takes for requests.
 //!
-//! Invariant: a request is timed from the poll that sends it to the one that finds its reply, by the clock that polls read
-//! anyway; what is never answered is forgotten when its place is needed.
+//! Invariant: a request is timed from the poll that sends it to the one that finds its reply, by the clock
+//! that polls read anyway; what is never answered is forgotten when its place is needed.
 
 use scotfree_core::Nanos;
 use scotfree_rpc::metrics::{DurationHistogram, MetricKind, MetricsText};
@@ -88,7 +88,9 @@ mod tests {
 
     fn of(durations_ms: &[u64]) -> DurationHistogram {
         let mut expected = DurationHistogram::default();
-        durations_ms.iter().for_each(|ms| expected.record(Nanos::from_millis(*ms)));
+        for ms in durations_ms {
+            expected.record(Nanos::from_millis(*ms));
+        }
         expected
     }
 

@@ -1,7 +1,7 @@
 //! How long clients' requests take, by what they are.
 //!
-//! Invariant: a request is counted once, when its reply is passed to its client's connection; one that nobody waits for,
-//! and one that lost its session, is not.
+//! Invariant: a request is counted once, when its reply is passed to its client's connection; one that nobody
+//! waits for, and one that lost its session, is not.
 
 use super::super::sessions::{Asker, Flight};
 use scotfree_core::Nanos;
@@ -10,9 +10,9 @@ use scotfree_rpc::Recorded;
 use scotfree_session::RequestKind;
 
 const NAME: &str = "scotfree_front_request_duration_seconds";
-const HELP: &str = "From when a client's request was read until its reply was there to be sent, by what it is: an update \
-    answered when the server and what makes it durable have it (covered) or by the latter alone (early), a read, or \
-    what bypasses the log";
+const HELP: &str = "From when a client's request was read until its reply was there to be sent, by what it is: \
+    an update answered when the server and what makes it durable have it (covered) or by the latter alone (early), \
+    a read, or what bypasses the log";
 const KINDS: [&str; 4] = ["covered", "early", "read", "bypass"];
 
 /// The requests of one kind.

@@ -1,7 +1,7 @@
 //! How long a log takes until it holds its records.
 //!
-//! Invariant: a record is counted once, when it is durable, whoever holds it; the clock is the loop's, which is read
-//! anyway.
+//! Invariant: a record is counted once, when it is durable, whoever holds it; the clock is the loop's, which
+//! is read anyway.
 
 use scotfree_core::{Nanos, SeqNum};
 use scotfree_rpc::metrics::{DurationHistogram, MetricKind, MetricsText};
@@ -74,7 +74,9 @@ mod tests {
     #[test]
     fn what_a_log_that_hangs_has_on_its_way_is_bounded() {
         let mut times = LogTimes::default();
-        (1..=TIMED_MAX as u64 + 9).for_each(|place| times.give(Nanos(1), SeqNum(place)));
+        for place in 1..=TIMED_MAX as u64 + 9 {
+            times.give(Nanos(1), SeqNum(place));
+        }
         times.note_durable(SeqNum(u64::MAX));
         times.settle(Nanos(2));
         assert_eq!(times.durations.count(), TIMED_MAX as u64);
