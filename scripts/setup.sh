@@ -47,6 +47,7 @@ has ip || want "network namespaces, without which there is no demo and no lab" i
 has unshare || want "the demo without being root" util-linux
 has redis-server || want "a real Redis in the demo and in tests" redis-server
 { has redis-cli && has redis-benchmark; } || want "Redis' own clients in the demo and in tests" redis-tools
+{ has prometheus && has promtool; } || want "Prometheus itself, which reads the daemons' metrics in tests" prometheus
 has ethtool || want "a look at the offloads of a device's ports (scot doctor), and tests of them" ethtool
 has cc || want "a C compiler, without which scot does not link" gcc
 links || want "a C compiler's library, without which scot does not link" libc6-dev

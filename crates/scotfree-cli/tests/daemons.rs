@@ -195,6 +195,25 @@ fn a_metric_that_prometheus_would_not_take_is_seen() {
     let undeclared = page("scotfree_open", "gauge") + "scotfree_shut 1\n";
     assert_eq!(prometheus::faults(&undeclared), ["scotfree_shut 1 is no sample of scotfree_open"]);
     assert_eq!(prometheus::faults("# TYPE scotfree_open gauge\n"), ["scotfree_open no help text"]);
+    let histogram = |few: u64, all: u64, count: u64| {
+        page("x_seconds", "histogram").replace("x_seconds 1\n", "")
+            + &format!(
+                "x_seconds_bucket{{le=\"1.0\"}} {few}\nx_seconds_bucket{{le=\"+Inf\"}} {all}\nx_seconds_sum 1.5\n\
+                 x_seconds_count {count}\n"
+            )
+    };
+    assert!(prometheus::faults(&histogram(1, 2, 2)).is_empty());
+    for wrong in [histogram(3, 2, 2), histogram(1, 2, 1), histogram(1, 2, 2).replace("+Inf", "2.0")] {
+        assert_eq!(prometheus::faults(&wrong).len(), 1, "{wrong}");
+    }
+    assert_eq!(prometheus::faults(&histogram(1, 2, 2).replace("_seconds", "_time")).len(), 1);
+    let open = "# TYPE x counter\nx_total 1\n# TYPE y_total unknown\ny_total 1\n# TYPE y gauge\ny 1\n# EOF\n";
+    assert!(prometheus::open_faults(open).is_empty());
+    for (from, to) in
+        [("x counter", "x_total counter"), ("x_total", "x"), ("y gauge", "x gauge"), ("# EOF\n", "")]
+    {
+        assert!(!prometheus::open_faults(&open.replace(from, to)).is_empty(), "{from} {to}");
+    }
 }
 
 #[test]
@@ -408,6 +427,9 @@ fn a_device_takes_over_faults_on_purpose_and_names_the_rest() {
     assert!(answer.contains("scotfree_device_leased "), "{answer}");
     assert_eq!(prometheus::faults(body(&answer)), Vec::<String>::new());
     prometheus::check_by_promtool(body(&answer));
+    let ask_open = ask.replace("HTTP/1.0", "HTTP/1.0\\r\\nAccept: application/openmetrics-text");
+    let open = lab.run("device", "bash", ["-c", &ask_open]).expect("it answers");
+    assert_eq!(prometheus::open_faults(body(&open)), Vec::<String>::new());
     assert!(is_private(&folder.path().join("ram.log")));
     let second = scot(&["switch", "--metrics", "127.0.0.1:9101"]);
     assert_eq!(second.wait(PATIENCE).and_then(|status| status.code()), Some(3));

@@ -126,6 +126,10 @@ fn samples_bear_the_names_of_their_proxies_and_families_are_written_once() {
     let (_, body) = text.split_once("\r\n\r\n").expect("an answer has a body");
     assert_eq!(prometheus::faults(body), Vec::<String>::new());
     prometheus::check_by_promtool(body);
+    let open = site::get_as(two.metrics, "/metrics", "HTTP/1.1\r\nAccept: application/openmetrics-text");
+    let (_, body) = open.split_once("\r\n\r\n").expect("an answer has a body");
+    assert_eq!(prometheus::open_faults(body), Vec::<String>::new());
+    assert!(body.contains("_bucket{proxy=\"b\",kind=\"early\",le=\"+Inf\"} 0\n"), "{body}");
 }
 
 #[test]

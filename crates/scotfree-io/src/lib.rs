@@ -14,6 +14,7 @@ pub mod clock;
 pub mod conformance;
 pub mod disk;
 pub mod domain;
+pub mod exposition;
 pub mod frame;
 pub mod lifetime;
 mod log_file;

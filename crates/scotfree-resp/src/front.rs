@@ -23,7 +23,7 @@ use crate::payload::{
 };
 pub use identity::Identity;
 use pending::{Hook, Pending};
-use scotfree_core::KeyHash;
+use scotfree_core::{KeyHash, Nanos};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use transaction::Transaction;
@@ -100,6 +100,8 @@ pub struct FrontRequest {
     pub shares: bool,
     /// What to send.
     pub payload: Vec<u8>,
+    /// When its client was heard last before it was made, as far as whoever reads the client knows it; 0 if not.
+    pub called: Nanos,
 }
 
 impl FrontRequest {
@@ -127,6 +129,7 @@ impl FrontRequest {
             key_hash: KeyHash(0),
             shares: false,
             payload,
+            called: Nanos(0),
         }
     }
 }
@@ -687,7 +690,7 @@ impl ClientFront {
         let mut payload = self.begin_payload(flags);
         write_command(&mut payload, args);
         let method = row.map_or("unknown", |row| row.command.as_str());
-        FrontRequest { id: 0, kind, early, method, key_hash, shares: false, payload }
+        FrontRequest { id: 0, kind, early, method, key_hash, shares: false, payload, called: Nanos(0) }
     }
 
     /// A payload's head in the present state of the connection.

@@ -11,7 +11,7 @@ mod blocking;
 mod event;
 mod stamps;
 
-pub use event::{CallError, ClientEvent, ClientRuntimeCounters, ClientTotals, Reply, StartError};
+pub use event::{CallError, ClientEvent, ClientRuntimeCounters, ClientTotals, Recorded, Reply, StartError};
 
 use crate::outbox::{flush, next_own, Flushed};
 use crate::probes::{Call, CallLabel, ProbeOptions, RealTime, Recorder, Stamped, TransmitTable};
@@ -709,15 +709,15 @@ impl<T: Transport> ClientRuntime<T> {
         match what {
             What::Opened { id, window } => ClientEvent::Opened { session, id, window },
             What::Completed { completion, reply, call, completing } => {
-                if call.traced && self.recorder.wants(completion.seq) {
+                let recorded = (call.traced && self.recorder.wants(completion.seq)).then(|| {
                     let resumed = self.real_time.at(now_monotonic());
                     let ending =
                         stamps::ending(&completion, reply.as_ref().map_or(0, Vec::len), completing, resumed);
-                    self.recorder.finish(slot, &call, &ending);
-                }
+                    self.recorder.finish(slot, &call, &ending)
+                });
                 let bytes = reply.map(|reply| self.keep_handed_over(reply));
                 let Completion { seq, answered_by, failed, .. } = completion;
-                ClientEvent::Completed { session, reply: Reply { seq, answered_by, bytes, failed } }
+                ClientEvent::Completed { session, reply: Reply { seq, answered_by, bytes, failed, recorded } }
             }
             What::Closed { reason, unknown_count } => {
                 self.slots[slot] = None;

@@ -24,15 +24,15 @@ mod volatile;
 mod watched;
 
 pub use client::{
-    CallError, ClientEvent, ClientOptions, ClientRuntime, ClientRuntimeCounters, ClientTotals, Reply,
-    SessionHandle, SessionOptions, StartError,
+    CallError, ClientEvent, ClientOptions, ClientRuntime, ClientRuntimeCounters, ClientTotals, Recorded,
+    Reply, SessionHandle, SessionOptions, StartError,
 };
 pub use dead_letters::DeadLetterFile;
 pub use listener::{Incoming, Listener, ListenerConfig, ListenerError, SessionKeeping};
 pub use noop::NoopHandler;
 pub use probes::{CallLabel, ProbeOptions};
 pub use server::{exclusion_notice, Exclusions, ServerOptions, ServerRuntime, ServerRuntimeCounters, Stop};
-pub use server_metrics::{write_refused, write_udp_metrics, ServerMetrics};
+pub use server_metrics::{write_refused, write_udp_metrics, ServerDurations, ServerMetrics};
 pub use service::{DeadLetter, Execution, Handler, Replies, ReplyCopy, Report, Service, Watch};
 pub use session::{key_hash, start_session, Session, SessionConfig, SessionError};
 pub use shared_key::SharedKey;

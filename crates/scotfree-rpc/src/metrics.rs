@@ -7,6 +7,8 @@ mod several;
 
 use scotfree_core::Nanos;
 use scotfree_io::advice::after_listening;
+use scotfree_io::exposition::write_histogram;
+pub use scotfree_io::exposition::{DurationHistogram, Exemplar, Exemplars, Format};
 use std::fmt::{self, Display, Write as _};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -29,6 +31,8 @@ pub enum MetricKind {
     Counter,
     /// Goes up and down.
     Gauge,
+    /// Durations, by bucket.
+    Histogram,
 }
 
 /// Prometheus text in the making.
@@ -60,6 +64,7 @@ impl MetricsText {
         let kind = match kind {
             MetricKind::Counter => "counter",
             MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         // Writing to a String cannot fail.
@@ -79,7 +84,20 @@ impl MetricsText {
         let _ = writeln!(self.out, " {value}");
     }
 
-    /// The text.
+    /// A histogram of durations of the family begun last, whose name ends in `_seconds`.
+    pub fn histogram(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        histogram: &DurationHistogram,
+        exemplars: Option<&Exemplars>,
+    ) {
+        let pair = |(label, text): &(&str, &str)| format!("{label}=\"{}\"", escaped(text));
+        let labels = labels.iter().map(pair).collect::<Vec<_>>().join(",");
+        write_histogram(&mut self.out, name, &labels, histogram, exemplars);
+    }
+
+    /// The text, in which exemplars stand behind their samples: see [`Format`].
     pub fn as_str(&self) -> &str {
         &self.out
     }
@@ -242,9 +260,9 @@ enum Boards {
 }
 
 impl Boards {
-    fn answer(&self, target: &str) -> (&'static str, String) {
-        match target.split('?').next().unwrap_or_default() {
-            "/metrics" => ("200 OK", self.metrics()),
+    fn answer(&self, target: &str, format: Format) -> (&'static str, String) {
+        match path_of(target) {
+            "/metrics" => ("200 OK", format.of(&self.metrics())),
             "/healthz" => match self.trouble() {
                 None => ("200 OK", "serving\n".into()),
                 Some(why) => ("503 Service Unavailable", why + "\n"),
@@ -404,17 +422,22 @@ fn serve(listener: &TcpListener, boards: &Boards, stop: &AtomicBool) {
 fn answer(stream: &mut TcpStream, boards: &Boards) -> io::Result<()> {
     let deadline = Instant::now() + CONNECTION_TIME_MAX;
     let mut request = [0; REQUEST_BYTES_MAX];
+    let mut format = Format::Classic;
     let (status, body) = match read_head(stream, &mut request, deadline)? {
         Some(head) => match target(head) {
-            Some(target) => boards.answer(target),
+            Some(target) => {
+                // Words about health are plain text, whatever was asked for.
+                format = if is_metrics(target) { Format::asked_by(head) } else { Format::Classic };
+                boards.answer(target, format)
+            }
             None => ("400 Bad Request", "only GET is understood\n".into()),
         },
         None => ("431 Request Header Fields Too Large", "the request is too long\n".into()),
     };
     stream.set_write_timeout(Some(CONNECTION_TIME_MAX))?;
     let head = format!(
-        "HTTP/1.1 {status}\r\ncontent-type: text/plain; version=0.0.4; charset=utf-8\r\n\
-         content-length: {}\r\nconnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\ncontent-type: {}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        format.content_type(),
         body.len()
     );
     stream.write_all(head.as_bytes())?;
@@ -443,6 +466,14 @@ fn read_head<'a>(
         }
     }
     Ok(Some(&buffer[..filled]))
+}
+
+fn path_of(target: &str) -> &str {
+    target.split('?').next().unwrap_or_default()
+}
+
+fn is_metrics(target: &str) -> bool {
+    path_of(target) == "/metrics"
 }
 
 fn target(head: &[u8]) -> Option<&str> {
@@ -482,6 +513,35 @@ mod tests {
         board.publish(&text, Health::NotServing("draining"));
         assert!(ask(&listener, "GET /healthz?a=b HTTP/1.1\r\n\r\n").ends_with("draining\n"));
         assert!(ask(&listener, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+    }
+
+    #[test]
+    fn who_asks_for_open_metrics_gets_exemplars_and_others_get_none() {
+        let (board, listener) = listening();
+        let (mut histogram, mut exemplars) = (DurationHistogram::default(), Exemplars::default());
+        let (duration, at) = (Nanos::from_millis(3), Nanos::from_secs(7));
+        histogram.record(duration);
+        exemplars.note(Exemplar { trace_id: [1; 16], span_id: [2; 8], duration, at });
+        let mut text = MetricsText::new();
+        text.counter("scotfree_one_total", "One.", 1);
+        text.family(MetricKind::Histogram, "scotfree_x_seconds", "X.");
+        text.histogram("scotfree_x_seconds", &[("of", "a\"b")], &histogram, Some(&exemplars));
+        board.publish(&text, Health::Serving);
+        let get = |accept: &str| ask(&listener, &format!("GET /metrics HTTP/1.1\r\n{accept}\r\n"));
+        let classic = get("");
+        assert!(classic.contains("content-type: text/plain; version=0.0.4"), "{classic}");
+        assert!(classic.contains("\nscotfree_x_seconds_bucket{of=\"a\\\"b\",le=\"0.005\"} 1\n"), "{classic}");
+        assert!(classic.ends_with("\nscotfree_x_seconds_count{of=\"a\\\"b\"} 1\n"), "{classic}");
+        assert!(classic.contains("\n# TYPE scotfree_one_total counter\n"), "{classic}");
+        let open = get("Accept: application/openmetrics-text\r\n");
+        assert!(open.contains("content-type: application/openmetrics-text; version=1.0.0"), "{open}");
+        let exemplar =
+            format!("# {{trace_id=\"{}\",span_id=\"{}\"}} 0.003 7.000\n", "01".repeat(16), "02".repeat(8));
+        assert!(open.contains(&format!("le=\"0.005\"}} 1 {exemplar}")), "{open}");
+        assert!(open.contains("\n# TYPE scotfree_one counter\nscotfree_one_total 1\n"), "{open}");
+        assert!(open.ends_with("\n# EOF\n"), "{open}");
+        let health = ask(&listener, "GET /healthz HTTP/1.1\r\nAccept: application/openmetrics-text\r\n\r\n");
+        assert!(health.contains("text/plain") && health.ends_with("\r\n\r\nserving\n"), "{health}");
     }
 
     #[test]

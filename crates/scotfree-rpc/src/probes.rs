@@ -7,6 +7,7 @@ mod tables;
 
 pub(crate) use tables::{Arrivals, TransmitTable};
 
+use crate::client::Recorded;
 use scotfree_core::{Boundaries, Boundary, Nanos, SeqNum, StampSource};
 use scotfree_io::{now_monotonic, now_realtime, Stamps};
 use scotfree_session::{CompletedBy, RequestKind};
@@ -293,9 +294,10 @@ impl Recorder {
         self.options.records(seq)
     }
 
-    /// Records the end of a traced call of the session in `slot`.
-    pub(crate) fn finish(&mut self, slot: usize, call: &Call, ending: &Ending) {
+    /// Records the end of a traced call of the session in `slot`; what its record is known by.
+    pub(crate) fn finish(&mut self, slot: usize, call: &Call, ending: &Ending) -> Recorded {
         let record = self.record(call, ending);
+        let recorded = Recorded { trace_id: record.trace_id, span_id: record.span_id };
         if self.options.samples_transmit(ending.seq) && lacks_stamps(&record) {
             let until = ending.resumed.plus(self.options.late_stamp_wait);
             if self.settling.len() >= self.options.records_max.max(1) {
@@ -305,6 +307,7 @@ impl Recorder {
         } else {
             self.push(record);
         }
+        recorded
     }
 
     /// A finished record.

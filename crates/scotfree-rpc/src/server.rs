@@ -7,6 +7,7 @@
 mod exclusions;
 mod late_stamps;
 mod stop;
+mod stopwatch;
 mod waits;
 
 pub use exclusions::{exclusion_notice, Exclusions};
@@ -29,6 +30,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
+use stopwatch::Stopwatch;
 use waits::Waits;
 
 const RX_BURST_MAX: usize = 64;
@@ -82,6 +84,9 @@ pub struct ServerRuntimeCounters {
 #[derive(Debug, Clone, Copy)]
 struct Flight {
     session: SessionId,
+    kind: RequestKind,
+    /// When its burst or turn began, in monotonic time.
+    begun: Nanos,
     received: Stamped,
     started: Nanos,
     replied: bool,
@@ -123,6 +128,7 @@ pub struct ServerRuntime<T, S> {
     exclusions: Exclusions,
     /// So many of them are obeyed.
     excluded_count: usize,
+    stopwatch: Stopwatch,
     counters: ServerRuntimeCounters,
 }
 
@@ -165,6 +171,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             key: None,
             exclusions: Exclusions::default(),
             excluded_count: 0,
+            stopwatch: Stopwatch::default(),
             counters: ServerRuntimeCounters::default(),
         };
         runtime.machine.start(runtime.started_at, &mut runtime.effects);
@@ -244,6 +251,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             }
         }
         let now = now_monotonic();
+        self.stopwatch.begun = now;
         let (machine, effects) = (&mut self.machine, &mut self.effects);
         self.late.tell(now, |session, stamps| machine.late_stamps(session, stamps, effects));
         if let Some(key) = self.key.as_mut().and_then(KeyWatch::look) {
@@ -341,6 +349,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             unstable_count: self.machine.ticket_last() - self.machine.ticket_stable(),
             is_serving: self.machine.is_serving() && !self.draining,
             recovered_after: self.recovered_after,
+            durations: self.stopwatch.counted(),
         }
     }
 
@@ -365,6 +374,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         let local = self.transport.local_address();
         self.counters.received += rx.len() as u64;
         self.sent_at = now;
+        self.stopwatch.begun = now;
         for packet in rx.iter() {
             self.arriving = self.look_at(packet.bytes, packet.received_at, stamp);
             self.machine.on_message(now, packet.from, local, packet.bytes, &mut self.effects);
@@ -432,7 +442,9 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             self.first_ticket = ticket;
         }
         debug_assert_eq!(ticket, self.first_ticket + self.flights.len() as u64, "tickets are contiguous");
-        self.flights.push_back(Flight { session, received, started, replied: false });
+        self.stopwatch.begin(ticket, kind);
+        let begun = self.stopwatch.begun;
+        self.flights.push_back(Flight { session, kind, begun, received, started, replied: false });
         let payload = self.effects.bytes(payload);
         self.service.execute(&Execution { ticket, session, seq, kind, payload }, &mut self.replies);
         if self.replies.is_empty() {
@@ -464,7 +476,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
             match report {
                 Report::Reply { ticket, start, end, failed, ended } => {
                     let ended = if ended == Nanos(0) { dequeued } else { ended };
-                    let Some(times) = self.land(ticket, ended, dequeued) else {
+                    let Some(times) = self.land(now, ticket, ended, dequeued) else {
                         self.counters.reports_refused += 1;
                         continue;
                     };
@@ -475,11 +487,13 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
                 }
                 Report::Independent { ticket } => self.machine.on_independent(ticket),
                 Report::Stable { ticket } => {
+                    self.stopwatch.settle(now, ticket);
                     self.machine.on_persisted(now, Token(ticket), &mut self.effects);
                 }
                 Report::StableAsAnswered => {
                     let answered = self.first_ticket - 1;
                     if answered > self.machine.ticket_stable() {
+                        self.stopwatch.settle(now, answered);
                         self.machine.on_persisted(now, Token(answered), &mut self.effects);
                     }
                 }
@@ -522,11 +536,12 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         }
     }
 
-    /// The stamps of an execution that has ended; `None` if there is no such execution.
-    fn land(&mut self, ticket: u64, ended: Nanos, dequeued: Nanos) -> Option<ResponseTail> {
+    /// The stamps of an execution that has its reply `now`; `None` if there is no such execution.
+    fn land(&mut self, now: Nanos, ticket: u64, ended: Nanos, dequeued: Nanos) -> Option<ResponseTail> {
         let index = ticket.checked_sub(self.first_ticket)? as usize;
         let flight = self.flights.get_mut(index).filter(|flight| !flight.replied)?;
         flight.replied = true;
+        self.stopwatch.reply(now, flight.begun, flight.kind);
         let times = ResponseTail {
             received: flight.received.at,
             started: flight.started,

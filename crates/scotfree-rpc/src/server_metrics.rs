@@ -3,12 +3,39 @@
 //! Invariant: every counter of the machine and of the runtime appears, under a name that says what is
 //! counted and, last, in which unit.
 
-use crate::metrics::{MetricKind, MetricsText};
+use crate::metrics::{DurationHistogram, MetricKind, MetricsText};
 use crate::server::ServerRuntimeCounters;
 use scotfree_core::Nanos;
 use scotfree_io::udp::UdpCounters;
 use scotfree_session::ServerCounters;
 use scotfree_wire::{WireError, WIRE_ERROR_COUNT};
+
+/// The names of the kinds of requests, in their order.
+const KINDS: [&str; 3] = ["update", "read", "bypass"];
+
+/// How long a server's executions have taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ServerDurations {
+    /// Until the reply, by kind of request.
+    pub replied: [DurationHistogram; 3],
+    /// Writes until storage held them.
+    pub stable: DurationHistogram,
+}
+
+impl ServerDurations {
+    fn write(&self, text: &mut MetricsText) {
+        let name = "scotfree_server_execution_duration_seconds";
+        let help = "From handing a request to the service until its reply, by what it is.";
+        text.family(MetricKind::Histogram, name, help);
+        for (kind, durations) in KINDS.iter().zip(&self.replied) {
+            text.histogram(name, &[("kind", kind)], durations, None);
+        }
+        let name = "scotfree_server_stable_duration_seconds";
+        let help = "From handing a write to the service until storage held it, as far as the service knows.";
+        text.family(MetricKind::Histogram, name, help);
+        text.histogram(name, &[], &self.stable, None);
+    }
+}
 
 /// A snapshot of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +57,8 @@ pub struct ServerMetrics {
     /// How long it took from the first question to the devices until what they held was executed; nothing
     /// while it is not.
     pub recovered_after: Option<Nanos>,
+    /// How long executions have taken.
+    pub durations: ServerDurations,
 }
 
 impl ServerMetrics {
@@ -46,6 +75,7 @@ impl ServerMetrics {
         text.counter("scotfree_server_reports_refused_total", help, runtime.reports_refused);
         let help = "Times when a stalled transport made the server drop what was unsent.";
         text.counter("scotfree_server_unsent_dropped_total", help, runtime.unsent_dropped);
+        self.durations.write(text);
     }
 
     fn write_gauges(&self, text: &mut MetricsText) {

@@ -3,6 +3,7 @@
 //! Invariant: what the machine says is passed on in the order in which it says it. When the server is
 //! lost, nothing more is answered and the loop around starts again from the beginning.
 
+mod asked;
 mod connector;
 mod missing;
 mod password;
@@ -21,6 +22,7 @@ use crate::redis::RedisServer;
 use crate::seldom::Seldom;
 use crate::stream::Stream;
 use crate::tls;
+use asked::Asked;
 use connector::{Connector, NewStream};
 use scotfree_core::{Epoch, Nanos, SessionId};
 use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
@@ -132,6 +134,7 @@ pub struct RedisService {
     /// Answers that are none.
     nonsense: Seldom,
     ack_when_applied: bool,
+    asked: Asked,
 }
 
 impl RedisService {
@@ -167,6 +170,7 @@ impl RedisService {
             strangers: Seldom::default(),
             nonsense: Seldom::default(),
             ack_when_applied: config.ack_when_applied,
+            asked: Asked::default(),
         };
         service.back.start(&mut service.events);
         let recovered = service.wait_for_start(config.start_time_max, stop)?;
@@ -298,6 +302,7 @@ impl RedisService {
             "The server lets new connections be opened",
             u8::from(self.back.lanes_allowed()),
         );
+        self.asked.write_metrics(text);
     }
 
     /// Executes what may have been acknowledged before. A server that takes no writes at present does not answer it by
@@ -308,6 +313,9 @@ impl RedisService {
 
     fn hand_over(&mut self, request: &Execution<'_>, is_replayed: bool) {
         let Execution { ticket, session, seq, kind, payload } = *request;
+        if !is_replayed {
+            self.asked.ask(ticket, kind);
+        }
         self.back.execute(&Execute { ticket, session, seq, kind, payload, is_replayed });
     }
 
@@ -486,6 +494,7 @@ impl RedisService {
             }
             BackEvent::Independent { ticket } => replies.independent(*ticket),
             BackEvent::Reply { ticket, failed, response } => {
+                self.asked.answer(now, *ticket);
                 replies.reply_ended(*ticket, *failed, ended, |out| {
                     out.extend_from_slice(events.bytes(response.clone()));
                 });
@@ -623,6 +632,7 @@ impl Handler for RedisService {
 
     fn poll(&mut self, wants_stable: bool, replies: &mut Replies) {
         let now = now_monotonic();
+        self.asked.send(now);
         self.collect_connections(now);
         self.read_lanes(now);
         self.collect_syncs(now);

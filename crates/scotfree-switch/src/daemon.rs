@@ -355,6 +355,7 @@ impl Pages for DaemonPages<'_> {
         path.function_counters(&mut |function, count| text.function(function, count));
         text.state(self.now, path.logs().media(), device);
         text.logs(path.logs().counters(), self.notices.alarm_count());
+        text.log_durations(path.logs().durations());
         text.datapath(path.counters());
         text.unreachable(path.unreachable());
         text.bridge(path.bridge().counters(), path.bridge().station_count());

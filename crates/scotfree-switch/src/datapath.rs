@@ -652,7 +652,7 @@ impl Shell for Surroundings<'_> {
     }
 
     fn persist(&mut self, token: Token, record: &[u8]) -> Completion {
-        self.path.logs.persist(token, record, self.notices);
+        self.path.logs.persist(self.now, token, record, self.notices);
         Completion::Later
     }
 
@@ -672,7 +672,7 @@ impl Shell for Surroundings<'_> {
     }
 
     fn collect(&mut self, done: &mut Vec<Token>) {
-        self.path.logs.completions(done, self.notices);
+        self.path.logs.completions(self.now, done, self.notices);
         self.path.note_losses();
     }
 }

@@ -356,14 +356,14 @@ mod tests {
         let mut persisted = 0;
         for effect in effects.iter() {
             if let Effect::Persist { token, bytes } = effect {
-                logs.persist(*token, effects.bytes(*bytes), &mut notices);
+                logs.persist(Nanos(1), *token, effects.bytes(*bytes), &mut notices);
                 persisted += 1;
             }
         }
         assert_eq!(persisted, count + 1, "every update and the session; {:?}", device.counters());
         let mut durable = Vec::new();
         while durable.len() as u64 <= count {
-            logs.completions(&mut durable, &mut notices);
+            logs.completions(Nanos(1), &mut durable, &mut notices);
             std::thread::yield_now();
         }
     }

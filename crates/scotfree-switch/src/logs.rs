@@ -8,6 +8,7 @@
 use crate::notice::Notices;
 use scotfree_core::{BootEpoch, DeviceId, Durability, Epoch, Nanos, ServerIndex, Token, SERVERS_MAX};
 use scotfree_device::{Pipeline, RestoreError, DISK_TOKEN_BIT};
+use scotfree_io::exposition::DurationHistogram;
 use scotfree_io::{DomainError, PersistenceDomain, ScanReport};
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -211,8 +212,9 @@ pub struct Log {
     path: PathBuf,
     /// The file's identity at opening: a path that leads elsewhere later means that the log is lost.
     identity: Option<(u64, u64)>,
-    /// How many writes of a token are under way.
-    pending: BTreeMap<u64, u32>,
+    /// How many writes of a token are under way, and since when.
+    pending: BTreeMap<u64, (u32, Nanos)>,
+    durations: DurationHistogram,
     failed: bool,
 }
 
@@ -224,6 +226,7 @@ impl Log {
             path: path.to_owned(),
             identity: identity(path),
             pending: BTreeMap::new(),
+            durations: DurationHistogram::default(),
             failed: false,
         }
     }
@@ -367,7 +370,7 @@ impl Logs {
 
     /// Starts to make a record durable. Where that is impossible the record is never reported, so
     /// nobody acknowledges it.
-    pub fn persist(&mut self, token: Token, record: &[u8], notices: &mut Notices) {
+    pub fn persist(&mut self, now: Nanos, token: Token, record: &[u8], notices: &mut Notices) {
         let Some(log) = self.of(token) else {
             self.counters.without_domain += 1;
             self.refused.push(token);
@@ -375,7 +378,7 @@ impl Logs {
         };
         match log.domain.submit(token, record) {
             Ok(()) => {
-                *log.pending.entry(token.0).or_default() += 1;
+                log.pending.entry(token.0).or_insert((0, now)).0 += 1;
                 self.counters.submitted += 1;
             }
             Err(error) => {
@@ -450,15 +453,15 @@ impl Logs {
         written > 0
     }
 
-    /// Appends the tokens that have become durable.
-    pub fn completions(&mut self, out: &mut Vec<Token>, notices: &mut Notices) {
+    /// Appends the tokens that have become durable until `now`.
+    pub fn completions(&mut self, now: Nanos, out: &mut Vec<Token>, notices: &mut Notices) {
         out.append(&mut self.ready);
         for bit in [0, DISK_TOKEN_BIT] {
             let Some(log) = self.of(Token(bit)) else { continue };
             let mut done = Vec::new();
             let result = log.domain.completions(&mut done);
             for token in done {
-                self.complete(bit, token, out);
+                self.complete(now, bit, token, out);
             }
             if let Err(error) = result {
                 self.fail(Token(bit), &error.to_string(), notices);
@@ -466,7 +469,7 @@ impl Logs {
         }
     }
 
-    fn complete(&mut self, bit: u64, token: Token, out: &mut Vec<Token>) {
+    fn complete(&mut self, now: Nanos, bit: u64, token: Token, out: &mut Vec<Token>) {
         if let Some(left) = self.flushing.get_mut(&token) {
             *left -= 1;
             if *left == 0 {
@@ -476,9 +479,10 @@ impl Logs {
             return;
         }
         let Some(log) = self.of(Token(bit)) else { return };
-        let Some(under_way) = log.pending.get_mut(&token.0) else { return };
+        let Some((under_way, since)) = log.pending.get_mut(&token.0) else { return };
         *under_way -= 1;
         if *under_way == 0 {
+            log.durations.record(now.since(*since));
             log.pending.remove(&token.0);
             self.counters.completed += 1;
             out.push(token);
@@ -516,6 +520,12 @@ impl Logs {
     /// What the logs did so far.
     pub fn counters(&self) -> &LogCounters {
         &self.counters
+    }
+
+    /// How long records took to become durable, in each log that there is.
+    pub fn durations(&self) -> impl Iterator<Item = (&'static str, &DurationHistogram)> {
+        let logs = [("ram", &self.ram), ("disk", &self.disk)];
+        logs.into_iter().filter_map(|(tier, log)| Some((tier, &log.as_ref()?.durations)))
     }
 
     fn of(&mut self, token: Token) -> Option<&mut Log> {
@@ -653,7 +663,7 @@ mod tests {
 
     fn completed(logs: &mut Logs) -> Vec<Token> {
         let mut out = Vec::new();
-        logs.completions(&mut out, &mut notices());
+        logs.completions(Nanos(1), &mut out, &mut notices());
         out
     }
 
@@ -762,9 +772,9 @@ mod tests {
     fn a_token_is_durable_only_when_its_last_write_is() {
         let fake = Fake::default();
         let mut logs = Logs::new(None, Some(fake.log()));
-        logs.persist(DISK, b"first", &mut notices());
+        logs.persist(Nanos(1), DISK, b"first", &mut notices());
         logs.erase(DISK, &mut notices());
-        logs.persist(DISK, b"second", &mut notices());
+        logs.persist(Nanos(1), DISK, b"second", &mut notices());
         fake.with(|inside| inside.done.push(DISK));
         assert_eq!(completed(&mut logs), []);
         fake.with(|inside| inside.done.push(DISK));
@@ -773,14 +783,27 @@ mod tests {
     }
 
     #[test]
+    fn a_record_is_timed_from_its_first_write_until_its_last_is_durable() {
+        let fake = Fake::default();
+        let mut logs = Logs::new(None, Some(fake.log()));
+        logs.persist(Nanos::from_millis(10), DISK, b"first", &mut notices());
+        logs.persist(Nanos::from_millis(20), DISK, b"second", &mut notices());
+        fake.with(|inside| inside.done.extend([DISK, DISK]));
+        logs.completions(Nanos::from_millis(50), &mut Vec::new(), &mut notices());
+        let mut expected = DurationHistogram::default();
+        expected.record(Nanos::from_millis(40));
+        assert_eq!(logs.durations().collect::<Vec<_>>(), [("disk", &expected)]);
+    }
+
+    #[test]
     fn a_full_log_reports_nothing_and_goes_on() {
         let fake = Fake::default();
         let mut logs = Logs::new(None, Some(fake.log()));
         fake.with(|inside| inside.full = true);
-        logs.persist(DISK, b"no room", &mut notices());
+        logs.persist(Nanos(1), DISK, b"no room", &mut notices());
         assert_eq!((logs.counters().full, logs.media()), (1, Durability::Disk));
         fake.with(|inside| inside.full = false);
-        logs.persist(DISK, b"room", &mut notices());
+        logs.persist(Nanos(1), DISK, b"room", &mut notices());
         fake.with(|inside| inside.done.push(DISK));
         assert_eq!(completed(&mut logs), [DISK]);
     }
@@ -789,12 +812,12 @@ mod tests {
     fn a_failed_log_lowers_the_media_and_leaves_the_other_alone() {
         let (ram, disk) = (Fake::default(), Fake::default());
         let mut logs = Logs::new(Some(ram.log()), Some(disk.log()));
-        logs.persist(DISK, b"under way", &mut notices());
+        logs.persist(Nanos(1), DISK, b"under way", &mut notices());
         disk.with(|inside| inside.broken = true);
         assert_eq!(completed(&mut logs), []);
         assert_eq!(logs.media(), Durability::Ram);
-        logs.persist(DISK, b"too late", &mut notices());
-        logs.persist(RAM, b"in memory", &mut notices());
+        logs.persist(Nanos(1), DISK, b"too late", &mut notices());
+        logs.persist(Nanos(1), RAM, b"in memory", &mut notices());
         ram.with(|inside| inside.done.push(RAM));
         disk.with(|inside| inside.done.push(DISK));
         assert_eq!(completed(&mut logs), [RAM]);

@@ -11,6 +11,7 @@ use crate::neighbours::NeighbourCounters;
 use crate::plane_user::PortReport;
 use scotfree_core::{Durability, Nanos, ServerIndex};
 use scotfree_device::{Count, DeviceCounters, Pipeline, UnsafeNow};
+use scotfree_io::exposition::{write_histogram, DurationHistogram};
 use scotfree_wire::WireError;
 use std::fmt::Write;
 
@@ -28,19 +29,30 @@ pub enum MetricKind {
     Counter,
     /// Goes up and down.
     Gauge,
+    /// Durations, by bucket.
+    Histogram,
 }
 
 impl MetricsText {
     /// Adds one value. `labels` is empty or `name="value"` pairs with commas.
     pub fn add(&mut self, name: &'static str, kind: MetricKind, help: &str, labels: &str, value: f64) {
-        if self.last != name {
-            let kind = if kind == MetricKind::Counter { "counter" } else { "gauge" };
-            // Writing to a string cannot fail.
-            let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-            self.last = name;
-        }
+        self.begin(name, kind, help);
         let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
         let _ = writeln!(self.text, "{name}{labels} {value}");
+    }
+
+    fn begin(&mut self, name: &'static str, kind: MetricKind, help: &str) {
+        if self.last == name {
+            return;
+        }
+        let kind = match kind {
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        self.last = name;
     }
 
     fn count(&mut self, name: &'static str, help: &str, value: u64) {
@@ -175,6 +187,15 @@ impl MetricsText {
             ("scotfree_alarms_total", "Lines that somebody should act on.", alarms),
         ] {
             self.count(name, help, value);
+        }
+    }
+
+    /// How long records took to become durable, by log.
+    pub fn log_durations<'a>(&mut self, logs: impl Iterator<Item = (&'static str, &'a DurationHistogram)>) {
+        let name = "scotfree_log_write_duration_seconds";
+        for (tier, durations) in logs {
+            self.begin(name, MetricKind::Histogram, "From giving a record to a log until it was durable.");
+            write_histogram(&mut self.text, name, &format!("tier=\"{tier}\""), durations, None);
         }
     }
 
@@ -372,6 +393,9 @@ mod tests {
         text.state(Nanos(1), Durability::Ram, &device);
         text.datapath(&DatapathCounters::default());
         text.logs(&LogCounters::default(), 1);
+        let mut durations = DurationHistogram::default();
+        durations.record(Nanos::from_millis(3));
+        text.log_durations([("ram", &durations), ("disk", &durations)].into_iter());
         text.bridge(&BridgeCounters::default(), 7);
         text.neighbours(&NeighbourCounters::default(), 1);
         let ingress = ImpairmentCounters { lost: 3, ..ImpairmentCounters::default() };
@@ -390,10 +414,13 @@ mod tests {
                 assert!(declared.insert(rest.split(' ').next().expect("a name").to_owned()), "{line}");
             } else if !line.starts_with('#') {
                 let (name, value) = line.rsplit_once(' ').expect("a value");
-                assert!(declared.contains(name.split('{').next().expect("a name")), "{line}");
+                let name = name.split('{').next().expect("a name");
+                let family = ["_bucket", "_sum", "_count"].iter().find_map(|part| name.strip_suffix(part));
+                assert!(declared.contains(family.unwrap_or(name)), "{line}");
                 value.parse::<f64>().expect("a number");
             }
         }
+        assert!(text.contains("scotfree_log_write_duration_seconds_bucket{tier=\"disk\",le=\"0.005\"} 1\n"));
         assert!(text.contains("scotfree_unsafe_entries 2\n"));
         assert!(text.contains("scotfree_impaired_lost_total{port=\"p0\",direction=\"ingress\"} 3\n"));
         assert!(text.contains("scotfree_device_media{tier=\"disk\"} 0\n"));

@@ -5,6 +5,7 @@
 //! asker is told that the request is too long.
 
 use scotfree_core::Nanos;
+use scotfree_io::exposition::Format;
 use scotfree_io::{Interest, Poller};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -165,12 +166,14 @@ fn answer(request: &[u8], pages: &mut dyn Pages) -> Vec<u8> {
     let mut words = line.split(|byte| *byte == b' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+    let mut format = Format::Classic;
     let (status, body) = if request.len() > REQUEST_BYTES_MAX {
         ("431 Request Header Fields Too Large", "the request is too long\n".to_owned())
     } else if method != b"GET" {
         ("405 Method Not Allowed", "only GET is answered here\n".to_owned())
     } else if path == b"/metrics" {
-        ("200 OK", pages.metrics())
+        format = Format::asked_by(request);
+        ("200 OK", format.of(&pages.metrics()))
     } else if path == b"/events" {
         ("200 OK", pages.events())
     } else if path == b"/healthz" {
@@ -180,7 +183,8 @@ fn answer(request: &[u8], pages: &mut dyn Pages) -> Vec<u8> {
         ("404 Not Found", "here are /metrics, /healthz and /events\n".to_owned())
     };
     let length = body.len();
-    let head = "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\nConnection: close\r\n";
+    let content_type = format.content_type();
+    let head = format!("Content-Type: {content_type}\r\nConnection: close\r\n");
     format!("HTTP/1.1 {status}\r\n{head}Content-Length: {length}\r\n\r\n{body}").into_bytes()
 }
 
@@ -243,6 +247,19 @@ mod tests {
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{}", &text[..60]);
         assert!(text.ends_with("scotfree_up 1\n"));
         assert!(text.len() > 280_000);
+    }
+
+    #[test]
+    fn who_asks_for_open_metrics_gets_them() {
+        let text = ask(b"GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text\r\n\r\n");
+        assert!(
+            text.contains("\r\nContent-Type: application/openmetrics-text; version=1.0.0;"),
+            "{}",
+            &text[..90]
+        );
+        assert!(text.ends_with("scotfree_up 1\n# EOF\n"));
+        let health = ask(b"GET /healthz HTTP/1.1\r\nAccept: application/openmetrics-text\r\n\r\n");
+        assert!(health.contains("text/plain") && health.ends_with("the disk is gone\n"), "{health}");
     }
 
     #[test]

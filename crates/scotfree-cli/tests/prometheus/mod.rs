@@ -39,7 +39,7 @@ const KINDS: [&str; 5] = ["counter", "gauge", "histogram", "summary", "untyped"]
 /// What is wrong with a page, as promtool would say.
 pub fn faults(page: &str) -> Vec<String> {
     let (mut faults, mut declared, mut helped) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
-    let mut last = String::new();
+    let (mut last, mut is_histogram, mut buckets) = (String::new(), false, Buckets::default());
     for line in page.lines() {
         if let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) {
             if !help.trim().is_empty() {
@@ -55,15 +55,76 @@ pub fn faults(page: &str) -> Vec<String> {
                 faults.push(format!("{name} is declared twice"));
             }
             name.clone_into(&mut last);
+            is_histogram = kind == "histogram";
         } else if !line.starts_with('#') && !line.is_empty() {
             let value = line.rsplit_once(' ').map_or("", |(_, value)| value);
             let name = line.split(['{', ' ']).next().unwrap_or_default();
-            if name != last || value.parse::<f64>().is_err() {
-                faults.push(format!("{line} is no sample of {last}"));
+            let part = name.strip_prefix(last.as_str()).unwrap_or("of another");
+            let is_part = if is_histogram { PARTS.contains(&part) } else { part.is_empty() };
+            match value.parse::<f64>() {
+                Ok(value) if is_part && is_histogram => faults.extend(buckets.next(part, line, value)),
+                Ok(_) if is_part => {}
+                _ => faults.push(format!("{line} is no sample of {last}")),
             }
         }
     }
     faults
+}
+
+/// What of a page is no `OpenMetrics`: where it ends, and what its families are called.
+pub fn open_faults(page: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    let (mut names, mut suffix) = (BTreeSet::new(), "");
+    let mut last = String::new();
+    for line in page.lines() {
+        if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
+            suffix = if kind == "counter" { "_total" } else { "" };
+            if !names.insert(name.to_owned()) {
+                faults.push(format!("{name} is declared twice"));
+            }
+            if name.ends_with("_total") && kind != "unknown" {
+                faults.push(format!("{name} is no name of a {kind}"));
+            }
+            name.clone_into(&mut last);
+        } else if !line.starts_with('#') && !line.starts_with(&(last.clone() + suffix)) {
+            faults.push(format!("{line} is no sample of {last}"));
+        }
+    }
+    if !page.ends_with("\n# EOF\n") {
+        faults.push("it has no end".to_owned());
+    }
+    faults
+}
+
+/// What a histogram's samples are named by, behind its own name.
+const PARTS: [&str; 3] = ["_bucket", "_sum", "_count"];
+
+/// A histogram that is read, sample by sample.
+#[derive(Default)]
+struct Buckets {
+    /// The last bucket, and whether it is the unbounded one.
+    last: (f64, bool),
+    has_sum: bool,
+}
+
+impl Buckets {
+    /// What is wrong with the next sample, behind those before it.
+    fn next(&mut self, part: &str, line: &str, value: f64) -> Option<String> {
+        match part {
+            "_bucket" => {
+                let before = std::mem::replace(&mut self.last, (value, line.contains("le=\"+Inf\"")));
+                (value < before.0).then(|| format!("{line} has less than the bucket before it"))
+            }
+            "_sum" => {
+                self.has_sum = true;
+                None
+            }
+            _ => {
+                let Buckets { last, has_sum } = std::mem::take(self);
+                (last != (value, true) || !has_sum).then(|| format!("{line} is not what its buckets hold"))
+            }
+        }
+    }
 }
 
 fn wrong_name(name: &str, kind: &str) -> Option<&'static str> {
@@ -80,7 +141,8 @@ fn wrong_name(name: &str, kind: &str) -> Option<&'static str> {
     match (kind, name.ends_with("_total")) {
         ("counter", false) => Some("is a counter without _total"),
         ("gauge", true) => Some("ends in _total and is no counter"),
-        ("counter" | "gauge", _) => None,
+        ("histogram", _) if !name.ends_with("_seconds") => Some("is a histogram without its unit"),
+        ("counter" | "gauge" | "histogram", _) => None,
         _ => Some("is of a kind that is not used here"),
     }
 }

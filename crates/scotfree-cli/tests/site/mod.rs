@@ -32,8 +32,13 @@ impl Site {
             eprintln!("SKIP: redis-server is not installed: apt-get install redis-server");
             return None;
         }
+        Some(Site::without_redis(name))
+    }
+
+    /// A folder for what needs none.
+    pub fn without_redis(name: &str) -> Site {
         let folder = Scratch::new(name).expect("temporary files can be written");
-        Some(Site { folder, supervisor: Supervisor::new(), listen: free_address() })
+        Site { folder, supervisor: Supervisor::new(), listen: free_address() }
     }
 
     pub fn file(&self, name: &str) -> PathBuf {
@@ -100,9 +105,14 @@ impl Site {
 
 /// What a daemon answers at its address of metrics; nothing if it is not there.
 pub fn get(metrics: SocketAddr, path: &str) -> String {
+    get_as(metrics, path, "HTTP/1.1")
+}
+
+/// The same in this version of HTTP, and with these lines of its head.
+pub fn get_as(metrics: SocketAddr, path: &str, version: &str) -> String {
     let mut answer = String::new();
     if let Ok(mut stream) = TcpStream::connect(metrics) {
-        let _ = stream.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes());
+        let _ = stream.write_all(format!("GET {path} {version}\r\n\r\n").as_bytes());
         let _ = stream.read_to_string(&mut answer);
     }
     answer

@@ -309,8 +309,7 @@ impl ClientFront {
         let selects = transaction.selects();
         let must_wait = !selects.is_empty();
         let hook = if must_wait { Hook::Exec { selects } } else { Hook::None };
-        let request =
-            FrontRequest { id: 0, kind, early: None, method: "EXEC", key_hash, shares: false, payload };
+        let request = FrontRequest { kind, key_hash, ..FrontRequest::read("EXEC", payload) };
         if let Some(id) = self.send_at(at, request, hook, actions) {
             if transaction.runs_script() {
                 self.pending.mark_script(id);

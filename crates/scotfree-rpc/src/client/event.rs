@@ -5,6 +5,7 @@
 use super::SessionHandle;
 use scotfree_core::{SeqNum, SessionId};
 use scotfree_session::{ClientCounters, ClosedReason, CompletedBy};
+use scotfree_trace::{SpanId, TraceId};
 use scotfree_wire::WIRE_ERROR_COUNT;
 use std::io;
 
@@ -63,6 +64,17 @@ pub struct Reply<'a> {
     pub bytes: Option<&'a [u8]>,
     /// The application refused the request.
     pub failed: bool,
+    /// What it is called in the trace, if it is one that is recorded.
+    pub recorded: Option<Recorded>,
+}
+
+/// What the record of a call is known by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recorded {
+    /// Its trace.
+    pub trace_id: TraceId,
+    /// The call.
+    pub span_id: SpanId,
 }
 
 /// Why [`super::ClientRuntime::call`] gave no reply.

@@ -4,6 +4,7 @@
 //! Invariant: a connection that does not read its replies, or whose session has no credit, is not read
 //! either; memory per connection stays bounded.
 
+mod durations;
 mod packing;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use super::learn::Told;
 use super::sessions::{Asker, ConnectionKey, Flight, Sessions};
 use super::{ClientSidecarConfig, Pacing};
 use crate::notices::Notices;
+use durations::Durations;
 use scotfree_core::Nanos;
 use scotfree_resp::front::clients::{Facts, Outcome, Question};
 use scotfree_resp::front::{ClientFront, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity};
@@ -144,6 +146,7 @@ pub(super) struct Fronts {
     early_allowed: bool,
     /// How many scripts are under way.
     scripts: usize,
+    durations: Durations,
 }
 
 impl Fronts {
@@ -179,6 +182,7 @@ impl Fronts {
             reading: true,
             early_allowed: told_early,
             scripts: 0,
+            durations: Durations::default(),
         }
     }
 
@@ -333,6 +337,7 @@ impl Fronts {
                 else {
                     return;
                 };
+                self.durations.note(now, &flight, reply.recorded);
                 self.on_completed(now_ms, &flight, reply.bytes);
             }
             ClientEvent::Closed { session, reason, .. } => {
@@ -454,7 +459,11 @@ impl Fronts {
         self.scripts = self.scripts + scripts - std::mem::replace(&mut connection.scripts, scripts);
         for action in actions {
             match action {
-                FrontAction::Request(request) => {
+                FrontAction::Request(mut request) => {
+                    // Parts of a request or of a reply have a whole that is waited for.
+                    if request.id != 0 && !request.fetches() {
+                        request.called = connection.called;
+                    }
                     let fetches = request.fetches();
                     if fetches {
                         connection.waiting.push_front(request);
@@ -668,6 +677,7 @@ impl Fronts {
         ] {
             text.counter(&format!("scotfree_front_{name}"), help, value);
         }
+        self.durations.write_metrics(text);
     }
 
     pub fn server_time_ms(&self, now: Nanos) -> i64 {

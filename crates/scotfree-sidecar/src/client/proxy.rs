@@ -4,6 +4,7 @@
 
 mod certificates;
 mod log;
+mod log_times;
 mod path;
 mod peers;
 mod starting;
@@ -317,17 +318,21 @@ impl Proxy {
     /// Takes what clients have sent to the log and the server, and what came of it back.
     fn turn(&mut self) -> Result<(), ProxyError> {
         self.connections.start_tunnels(self.watching.poller());
-        self.connections.fronts.submit(now_realtime(), &mut self.path);
+        let mut now = now_realtime();
+        self.connections.fronts.submit(now, &mut self.path);
         loop {
-            self.path.turn();
-            self.connections.fronts.hear(now_realtime(), NO_SESSION, &mut self.path);
+            self.path.turn(now);
+            now = now_realtime();
+            self.path.log.note_times(now);
+            self.connections.fronts.hear(now, NO_SESSION, &mut self.path);
             // Who is only answered early hears nothing of the server's.
             if let Some(allowed) = self.path.service().and_then(RedisService::word_of_early) {
                 self.connections.fronts.spread_early(allowed);
             }
             let has_room = self.connections.send(self.watching.poller());
             // What was answered, and what was sent, may have made room for what waits: nothing else wakes it.
-            self.connections.fronts.submit(now_realtime(), &mut self.path);
+            now = now_realtime();
+            self.connections.fronts.submit(now, &mut self.path);
             self.keep_server()?;
             if !has_room && !self.path.has_work() {
                 return Ok(());
@@ -485,7 +490,7 @@ impl Proxy {
             if now >= until {
                 return Ok(());
             }
-            self.path.turn();
+            self.path.turn(now_realtime());
             let timer = self.path.next_turn().map_or(until, |at| at.min(until));
             self.watching.follow(&self.path)?;
             self.watching.wait(timer.since(now), Manner::Asleep)?;
@@ -574,6 +579,7 @@ fn write_metrics(path: &ProxyPath, text: &mut MetricsText) {
     ] {
         text.counter(&format!("scotfree_proxy_{name}"), help, value);
     }
+    path.log.write_metrics(text);
 }
 
 /// Whether a server that was served is waited for: it is away, or somebody can have it serve again.
@@ -701,7 +707,7 @@ fn replay(
     let (redis, notices) = (&config.service.redis, &config.notices);
     let mut say_at = now_monotonic().plus(REPLAY_SAID_AFTER);
     loop {
-        path.turn();
+        path.turn(now_realtime());
         if let Some(lost) = path.broken() {
             let stopped = path.service().and_then(|service| service.stopped().cloned());
             let reason = stopped.filter(StopReason::is_unwilling).unwrap_or(StopReason::Lost(lost));

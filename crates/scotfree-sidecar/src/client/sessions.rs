@@ -3,8 +3,9 @@
 //! Invariant: what completes is passed to the connection that asked, and to nobody if that is gone. A connection
 //! changes its session only while nothing of it is under way, so what it asks is done in its order.
 
-use scotfree_core::SeqNum;
+use scotfree_core::{Nanos, SeqNum};
 use scotfree_rpc::SessionHandle;
+use scotfree_session::RequestKind;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Names a client connection; never reused.
@@ -19,6 +20,8 @@ pub(super) struct Asker {
     pub id: u64,
     /// The reply that is known in advance.
     pub early: Option<&'static [u8]>,
+    /// When it was read, in real time; 0 if nobody waits for it.
+    pub called: Nanos,
 }
 
 /// A request on its way: of one command, or of several that share it.
@@ -26,15 +29,15 @@ pub(super) struct Asker {
 pub(super) struct Flight {
     pub first: Asker,
     pub others: Vec<Asker>,
-    is_read: bool,
+    kind: RequestKind,
     /// With which of its session's departures it has set out.
     departure: u64,
 }
 
 impl Flight {
     /// A request of these commands.
-    pub fn new(first: Asker, others: Vec<Asker>, is_read: bool) -> Flight {
-        Flight { first, others, is_read, departure: 0 }
+    pub fn new(first: Asker, others: Vec<Asker>, kind: RequestKind) -> Flight {
+        Flight { first, others, kind, departure: 0 }
     }
 
     /// All whose commands it carries, in its order.
@@ -47,9 +50,14 @@ impl Flight {
         1 + self.others.len()
     }
 
+    /// What kind of request it is.
+    pub fn kind(&self) -> RequestKind {
+        self.kind
+    }
+
     /// Whether it is a read.
     pub fn is_read(&self) -> bool {
-        self.is_read
+        self.kind == RequestKind::Read
     }
 
     fn is_early(&self) -> bool {
@@ -173,14 +181,14 @@ impl SharedSession {
     pub fn set_out(&mut self, seq: SeqNum, flight: Flight) {
         let departures = &mut self.traffic[usize::from(flight.is_early())].departures;
         *departures.entry(self.departed).or_default() += 1;
-        self.reads += usize::from(flight.is_read);
+        self.reads += usize::from(flight.is_read());
         self.flights.set_out(seq, Flight { departure: self.departed, ..flight });
     }
 
     /// A request is over.
     pub fn land(&mut self, seq: SeqNum) -> Option<Flight> {
         let flight = self.flights.land(seq)?;
-        self.reads -= usize::from(flight.is_read);
+        self.reads -= usize::from(flight.is_read());
         let traffic = &mut self.traffic[usize::from(flight.is_early())];
         // Somebody may have waited for this one.
         traffic.is_wanted = true;
@@ -326,7 +334,8 @@ mod tests {
     use super::*;
 
     fn flight(id: u64) -> Flight {
-        Flight::new(Asker { connection: ConnectionKey(1), id, early: None }, Vec::new(), false)
+        let first = Asker { connection: ConnectionKey(1), id, early: None, called: Nanos(0) };
+        Flight::new(first, Vec::new(), RequestKind::Update)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Reads a daemon's `/metrics` from inside its namespace.
 //!
 //! Invariant: only whole numbers are reported, those with labels under their whole name; seconds are reported as whole
-//! microseconds, with `_us` for `_seconds`; what else a daemon says is left out.
+//! microseconds, with `_us` for `_seconds`; what else a daemon says is left out, and how histograms spread over buckets.
 
 use crate::trouble::Trouble;
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,8 @@ fn fetch(address: SocketAddr) -> io::Result<String> {
 }
 
 fn parse(body: &str) -> Counts {
-    let lines = body.lines().filter(|line| !line.starts_with('#'));
+    let is_bucket = |line: &str| line.split('{').next().is_some_and(|name| name.ends_with("_bucket"));
+    let lines = body.lines().filter(|line| !line.starts_with('#') && !is_bucket(line));
     let pair = |line: &str| {
         // A label may hold a blank, a value does not.
         let (name, value) = line.rsplit_once(' ')?;
@@ -66,12 +67,15 @@ mod tests {
 
     #[test]
     fn counters_are_read_and_all_else_is_left_out() {
-        let counts = parse("# HELP a b\na_total 7\nb{c=\"d e\"} 8\nage 0.5\nage_seconds 0.25\nlast 9\n");
+        let histogram = "wait_seconds_bucket{le=\"1.0\"} 2\nwait_seconds_sum 0.5\nwait_seconds_count 3\n";
+        let others = "# HELP a b\na_total 7\nb{c=\"d e\"} 8\nage 0.5\nage_seconds 0.25\nlast 9\n";
+        let counts = parse(&(others.to_owned() + histogram));
         let expected = [
             ("a_total".into(), 7),
             ("age_us".into(), 250_000),
             ("b{c=\"d e\"}".into(), 8),
             ("last".into(), 9),
+            ("wait_seconds_count".into(), 3),
         ];
         assert_eq!(counts, Counts::from(expected));
     }

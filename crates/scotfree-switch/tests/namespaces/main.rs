@@ -229,6 +229,15 @@ fn updates_survive_the_server(scratch: &Path) {
         let completed = client.wait_for("completed 160 by device ");
         assert!(completed.parse::<u64>().expect("a number") >= 60, "{completed}");
         assert_eq!(value(&metrics, "scotfree_unsafe_entries"), 60);
+        let timed = |tier: &str| {
+            value(&metrics, &format!("scotfree_log_write_duration_seconds_count{{tier=\"{tier}\"}}"))
+        };
+        // Every update in each log, and the session in the one that lasts longest.
+        let expected: &[(&str, u64)] =
+            if disk == "-" { &[("ram", 161)] } else { &[("ram", 160), ("disk", 161)] };
+        for (tier, count) in expected {
+            assert_eq!(timed(tier), *count, "{durability}: {tier}");
+        }
         server.kill();
         assert_writes_in_order(&store, 100);
 

@@ -238,10 +238,10 @@ impl Fronts {
             1 => (first.method, first.key_hash, first.payload.as_slice()),
             _ => (self.shared_method(first.method, taken), KeyHash(0), self.pack.payload()),
         };
-        let label = CallLabel { called: leader.called, ..CallLabel::new(method) };
-        let is_read = first.kind == RequestKind::Read;
+        let label = CallLabel { called: first.called, ..CallLabel::new(method) };
+        let kind = first.kind;
         let asked = Request {
-            kind: first.kind,
+            kind,
             mode: if first.early.is_some() { Mode::Early } else { Mode::Covered },
             fixed_reply: first.early.is_some(),
             relaxed: false,
@@ -265,7 +265,7 @@ impl Fronts {
         if let Some(session) = self.sessions.get_mut(handle) {
             session.served = Some(taken[0].0);
             if let Some(first) = first {
-                session.set_out(seq, Flight::new(first, others, is_read));
+                session.set_out(seq, Flight::new(first, others, kind));
             }
         }
         Ok(())
@@ -281,7 +281,8 @@ impl Fronts {
             connection.under_way += *count;
             for request in connection.waiting.drain(..*count) {
                 connection.reads += usize::from(request.kind == RequestKind::Read);
-                let asker = Asker { connection: *key, id: request.id, early: request.early };
+                let called = request.called;
+                let asker = Asker { connection: *key, id: request.id, early: request.early, called };
                 match first {
                     None => first = Some(asker),
                     Some(_) => others.push(asker),
@@ -325,8 +326,8 @@ impl Fronts {
             match upstream.submit(handle, as_read(&farewell.payload), label) {
                 Ok(seq) => {
                     session.begin_departure();
-                    let first = Asker { connection: NOBODY, id: 0, early: None };
-                    session.set_out(seq, Flight::new(first, Vec::new(), true));
+                    let first = Asker { connection: NOBODY, id: 0, early: None, called: Nanos(0) };
+                    session.set_out(seq, Flight::new(first, Vec::new(), RequestKind::Read));
                 }
                 Err(SubmitError::WindowFull) => self.released.push((handle, farewell)),
                 // It has nothing to forget.

@@ -10,8 +10,9 @@ use scotfree_resp::payload::{
     write_part, write_response, RequestFlags, RequestHead, RequestKind, RequestPayload, ResponseFlags,
     REQUEST_HEAD_BYTES,
 };
-use scotfree_rpc::{CallLabel, Reply, SessionOptions};
+use scotfree_rpc::{CallLabel, Recorded, Reply, SessionOptions};
 use scotfree_session::{CompletedBy, Mode, Request, SubmitError};
+use scotfree_trace::{SpanId, TraceId};
 use scotfree_wire::PAYLOAD_BYTES_MAX;
 use std::collections::BTreeMap;
 
@@ -49,6 +50,8 @@ struct Listed {
     ended: Vec<SessionHandle>,
     events: VecDeque<Happens>,
     handed_over: Vec<u8>,
+    /// What the record of the next calls is known by.
+    recorded: Option<Recorded>,
 }
 
 impl Listed {
@@ -63,6 +66,7 @@ impl Listed {
             ended: Vec::new(),
             events: VecDeque::new(),
             handed_over: Vec::new(),
+            recorded: None,
         }
     }
 
@@ -158,7 +162,7 @@ impl Upstream for Listed {
                     self.handed_over = bytes;
                     &self.handed_over[..]
                 });
-                let reply = Reply { seq, answered_by, bytes, failed: false };
+                let reply = Reply { seq, answered_by, bytes, failed: false, recorded: self.recorded };
                 ClientEvent::Completed { session, reply }
             }
             Happens::Closed(session, reason) => ClientEvent::Closed { session, reason, unknown_count: 0 },
@@ -263,6 +267,45 @@ fn an_early_command_is_answered_without_the_server_s_reply() {
     bench.upstream.events.push_back(Happens::Completed(FIRST, None));
     bench.turn();
     assert_eq!(bench.read(KEY), "+OK\r\n");
+}
+
+#[test]
+fn each_command_is_timed_from_when_it_was_read_and_an_exemplar_names_its_call() {
+    let mut bench =
+        Bench::packing(9, |config| config.listeners[0].early = EarlyRule::Prefixes(vec![b"e".to_vec()]));
+    let after = |ms| NOW.plus(Nanos::from_millis(ms));
+    bench.fronts.on_bytes(NOW, KEY, b"SET a 1\r\nINCR n\r\nGET a\r\n");
+    bench.fronts.on_bytes(after(2), KEY, b"SET e 1\r\n");
+    bench.fronts.submit(after(2), &mut bench.upstream);
+    assert_eq!(bench.upstream.take_sent().len(), 3, "SET a and INCR n share one");
+    bench.upstream.recorded = Some(Recorded { trace_id: TraceId([7; 16]), span_id: SpanId([8; 8]) });
+    bench.upstream.answers_parts(FIRST, &[b"+OK\r\n", b":1\r\n"]);
+    bench.fronts.hear(after(3), CONTROL, &mut bench.upstream);
+    bench.upstream.recorded = None;
+    bench.upstream.answers(FIRST, b"$1\r\n1\r\n");
+    bench.fronts.hear(after(40), CONTROL, &mut bench.upstream);
+    bench.upstream.events.push_back(Happens::Completed(FIRST, None));
+    bench.fronts.hear(after(52), CONTROL, &mut bench.upstream);
+    let mut text = MetricsText::new();
+    bench.fronts.write_metrics(&mut text);
+    let name = "scotfree_front_request_duration_seconds";
+    for (kind, count, sum, bound, at_least) in [
+        ("covered", 2, "0.006", "0.005", 0.003),
+        ("read", 1, "0.04", "0.05", 0.0),
+        ("early", 1, "0.05", "0.05", 0.0),
+    ] {
+        let expected =
+            format!("{name}_sum{{kind=\"{kind}\"}} {sum}\n{name}_count{{kind=\"{kind}\"}} {count}\n");
+        assert!(text.as_str().contains(&expected), "{expected}: {}", text.as_str());
+        let bucket = format!("{name}_bucket{{kind=\"{kind}\",le=\"{bound}\"}} {count}");
+        let line = text.as_str().lines().find(|line| line.starts_with(&bucket)).expect(&bucket);
+        let exemplar = (at_least > 0.0).then(|| format!(" # {{trace_id=\"{}\"", "07".repeat(16)));
+        assert_eq!(line.contains('#'), exemplar.is_some(), "{line}");
+        assert!(
+            exemplar.is_none_or(|exemplar| line.contains(&exemplar) && line.contains(" 0.003 ")),
+            "{line}"
+        );
+    }
 }
 
 #[test]

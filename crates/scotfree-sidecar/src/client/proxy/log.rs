@@ -3,12 +3,14 @@
 //! Invariant: a log that broke takes nothing more and says so once; what it reported until then is kept. Whose the log
 //! is, and which peers a restart may rely on, is on disk in either case.
 
+use super::log_times::LogTimes;
 use super::peers::Links;
 use scotfree_core::{Nanos, SeqNum, SessionId, Token};
 use scotfree_io::disk::{DiskConfig, DiskDomain, DiskWriter};
 use scotfree_io::{DomainError, PersistenceDomain};
 use scotfree_proxy::peers::{Incarnation, RECORD_BYTES_MAX};
 use scotfree_proxy::{CommitQueue, LoggedUpdate, RecordError, RecordReader};
+use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::Watch;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -125,6 +127,7 @@ pub struct ProxyLog {
     unwritten_bytes: usize,
     /// Grows with each record that the owner has written itself, and shrinks with others.
     own_writes: u32,
+    times: LogTimes,
 }
 
 impl ProxyLog {
@@ -165,6 +168,7 @@ impl ProxyLog {
             times_full: 0,
             unwritten_bytes: 0,
             own_writes: 0,
+            times: LogTimes::default(),
         })
     }
 
@@ -229,27 +233,28 @@ impl ProxyLog {
         Ok(records)
     }
 
-    /// Hands over what the queue has for the log, and lets the log forget what may be forgotten.
-    pub fn take_from(&mut self, queue: &mut CommitQueue) {
+    /// Hands over what the queue has for the log, and lets the log forget what may be forgotten; `now` in real time.
+    pub fn take_from(&mut self, now: Nanos, queue: &mut CommitQueue) {
         if self.failed.is_some() {
             return;
         }
         if let Some(peers) = &mut self.peers {
-            peers.take_from(queue);
+            peers.take_from(queue, &mut |last| self.times.give(now, last));
             // Those first: what follows waits for them, and the server has enough to do.
             peers.flush();
         }
-        let moved = self.submit_all(queue).and_then(|()| self.erase_all(queue));
+        let moved = self.submit_all(now, queue).and_then(|()| self.erase_all(queue));
         if let Err(error) = moved {
             self.failed = Some(error.to_string());
         }
     }
 
-    fn submit_all(&mut self, queue: &mut CommitQueue) -> Result<(), DomainError> {
+    fn submit_all(&mut self, now: Nanos, queue: &mut CommitQueue) -> Result<(), DomainError> {
         while let Some((name, bytes)) = queue.next_record() {
             match self.domain.submit(Token(name.0), bytes) {
                 Ok(()) => {
                     self.unwritten_bytes += bytes.len();
+                    self.times.give(now, name);
                     queue.record_taken();
                 }
                 Err(DomainError::Full { .. }) => {
@@ -319,9 +324,10 @@ impl ProxyLog {
             completed.iter().partition(|token| token.0 & FLUSH != 0);
         if let Some(last) = records.last() {
             queue.on_logged(SeqNum(last.0));
+            self.times.note_durable(SeqNum(last.0));
         }
         if let Some(peers) = &mut self.peers {
-            hear_peers(peers, queue, &mut self.meta, &mut self.domain, &mut self.failed);
+            hear_peers(peers, queue, &mut self.meta, &mut self.domain, &mut self.failed, &mut self.times);
         }
         let flushed = flushes.last().map_or(0, |token| token.0 & !FLUSH);
         while let Some((_, session)) = self.ended.front().copied().filter(|(number, _)| *number <= flushed) {
@@ -332,6 +338,16 @@ impl ProxyLog {
             forget(session);
         }
         self.completed = completed;
+    }
+
+    /// Counts how long took what has become durable until `now`, in real time.
+    pub fn note_times(&mut self, now: Nanos) {
+        self.times.settle(now);
+    }
+
+    /// Appends how long records took.
+    pub fn write_metrics(&self, text: &mut MetricsText) {
+        self.times.write_metrics(text);
     }
 
     /// Looks whether the file is still there: what is written to one that was deleted is lost with the process.
@@ -390,6 +406,7 @@ fn hear_peers(
     meta: &mut LogMeta,
     domain: &mut DiskDomain,
     failed: &mut Option<String>,
+    times: &mut LogTimes,
 ) {
     peers.turn(queue, &mut |list| {
         if failed.is_some() {
@@ -404,6 +421,7 @@ fn hear_peers(
     });
     if let Some(logged) = peers.logged() {
         queue.on_logged(logged);
+        times.note_durable(logged);
     }
 }
 

@@ -171,9 +171,9 @@ impl ProxyPath {
         }));
     }
 
-    /// Logs, executes, and takes what has come of it.
-    pub fn turn(&mut self) {
-        self.log.take_from(&mut self.queue);
+    /// Logs, executes, and takes what has come of it; `now` in real time.
+    pub fn turn(&mut self, now: Nanos) {
+        self.log.take_from(now, &mut self.queue);
         self.queue.set_log_open(!self.log.lags() && !self.log.is_full());
         if self.queue.runs_wait_for_log_alone() {
             // Nobody waits for the server, and beside it the medium is slower.
@@ -406,7 +406,7 @@ impl Upstream for ProxyPath {
                             (CompletedBy::Server, Some(self.told.as_slice()), failed)
                         }
                     };
-                    let reply = Reply { seq, answered_by, bytes, failed };
+                    let reply = Reply { seq, answered_by, bytes, failed, recorded: None };
                     return Some(ClientEvent::Completed { session, reply });
                 }
             }

@@ -135,12 +135,13 @@ impl Links {
         self.copies.set_epoch(epoch, &mut |index, message| send(links, index, message));
     }
 
-    /// Takes what the queue has for the log.
-    pub fn take_from(&mut self, queue: &mut CommitQueue) {
+    /// Takes what the queue has for the log; `taken` is told each record's last place.
+    pub fn take_from(&mut self, queue: &mut CommitQueue, taken: &mut dyn FnMut(SeqNum)) {
         let links = &mut self.lines;
         while let Some((last, record)) = queue.next_record() {
             self.copies.append(last, record, &mut |index, message| send(links, index, message));
             queue.record_taken();
+            taken(last);
         }
     }
 

@@ -2,8 +2,8 @@
 
 What they count on: the histogram `traces_span_metrics_duration_milliseconds` of the OpenTelemetry collector's
 span-metrics connector (its labels service_name, span_name, span_kind, status_code), and what our daemons say of
-themselves (scotfree_*). Client and server records are of the same calls, so the difference of their sums is tax; a
-queue's share of it needs the stages, of which only the study knows.
+themselves (scotfree_*, histograms of their requests among them). Client and server records are of the same calls,
+so the difference of their sums is tax; a queue's share of it needs the stages, of which only the study knows.
 """
 
 from __future__ import annotations
@@ -42,6 +42,11 @@ def _sum(kind: str, part: str, by: str) -> str:
     return f'sum by ({by}) (rate({DURATION}_{part}{{span_kind="SPAN_KIND_{kind}"}}[5m]))'
 
 
+def _quantile(percent: int, by: str, buckets: str) -> str:
+    # Daemons have a series of every kind: of what did not happen there is no quantile, and NaN would spoil means.
+    return f"histogram_quantile(0.{percent}, sum by (le, {by}) (rate({buckets}[5m]))) >= 0"
+
+
 _METHOD = "service_name, span_name"
 RECORDED = (
     Recorded(
@@ -75,6 +80,30 @@ RECORDED = (
         "Requests that a device completed, by client",
         "percentunit",
         "{{instance}}",
+    ),
+    *(
+        Recorded(
+            f"client:scotfree_request_seconds:p{percent}",
+            _quantile(percent, "instance, kind", "scotfree_front_request_duration_seconds_bucket"),
+            f"P{percent} of Redis clients' requests, by proxy or sidecar and kind",
+            "s",
+            "{{instance}} {{kind}}",
+        )
+        for percent in (50, 99)
+    ),
+    Recorded(
+        "proxy:scotfree_log_write_seconds:p99",
+        _quantile(99, "instance", "scotfree_proxy_log_write_duration_seconds_bucket"),
+        "P99 until a proxy's log holds a record",
+        "s",
+        "{{instance}}",
+    ),
+    Recorded(
+        "server:scotfree_redis_seconds:p99",
+        _quantile(99, "instance, kind", "scotfree_redis_request_duration_seconds_bucket"),
+        "P99 of requests at the Redis behind, by proxy or sidecar and kind",
+        "s",
+        "{{instance}} {{kind}}",
     ),
     Recorded(
         "client:scotfree_traces_lost:share",
@@ -110,6 +139,14 @@ ALERTS = (
         "service:rpc_errors:share > 0.05",
         "10m",
         "More than one call in twenty of {{ $labels.service_name }} fails.",
+    ),
+    Alert(
+        "RedisRequestsSlow",
+        "client:scotfree_request_seconds:p99 > 0.001 and client:scotfree_request_seconds:p99 > "
+        "2 * avg_over_time(client:scotfree_request_seconds:p99[1d] offset 1h)",
+        "15m",
+        "The P99 of {{ $labels.kind }} requests at {{ $labels.instance }} is above 1 ms and more than twice that "
+        "of the last day: look at the P99 of the log and of the Redis.",
     ),
     Alert(
         "CallRecordsLost",
