@@ -29,7 +29,8 @@ def lines() -> list[str]:
     """Commands of all pages: those of fenced blocks, without the remarks behind them."""
     found = []
     for page in PAGES:
-        for block in re.findall(r"^```\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL):
+        blocks = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+        for block in [block for language, block in blocks if not language]:
             found += [line for line in block.splitlines() if re.match(r"scot (study|plan) ", line)]
     return [re.split(r"\s{2,}| # ", line)[0] for line in found]
 
