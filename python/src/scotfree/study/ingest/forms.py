@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from scotfree.study.ingest.alibaba import Alibaba
+from scotfree.study.ingest.csv_table import CsvTable
 from scotfree.study.ingest.folded import Folded
 from scotfree.study.ingest.jaeger import Jaeger
+from scotfree.study.ingest.json_table import JsonTable
 from scotfree.study.ingest.otlp_json import OtlpJson
 from scotfree.study.ingest.otlp_profiles import OtlpProfiles
 from scotfree.study.ingest.otlp_profiles_json import JsonDecoder
@@ -31,6 +33,8 @@ READERS: Final[tuple[Reader, ...]] = (
     Zipkin(),
     Alibaba(),
     Prometheus(),
+    CsvTable(),
+    JsonTable(),
     PerfScript(),
     Folded(),
 )

@@ -16,7 +16,7 @@ class Options:
 
     # The form of all inputs; None: each is looked at.
     form: str | None = None
-    # For Parquet.
+    # For tables.
     mapping: ColumnMap = field(default_factory=ColumnMap)
     limits: Limits = field(default_factory=Limits)
     quiet: bool = True

@@ -11,8 +11,10 @@ from scotfree.study.ingest.limits import Limits
 # Of the readers (`ingest.forms`), which stand on what takes long to import.
 FORMS: Final = (
     "alibaba",
+    "csv",
     "folded",
     "jaeger",
+    "json-table",
     "otlp-json",
     "otlp-profiles",
     "otlp-profiles-json",
@@ -35,7 +37,8 @@ def add(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="OURS=THEIRS",
-        help="which column of Parquet is what, also OURS=THEIRS:UNIT, or a file of TOML (again for more)",
+        help="which column of a table (CSV, JSON, Parquet) is what, also OURS=THEIRS:UNIT, or a file of TOML; "
+        "again for more",
     )
     parser.add_argument("--replace", action="store_true", help="a store of other data becomes one of this")
     default = Limits()
