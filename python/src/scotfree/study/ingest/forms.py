@@ -19,6 +19,7 @@ from scotfree.study.ingest.perf_script import PerfScript
 from scotfree.study.ingest.pprof import Pprof
 from scotfree.study.ingest.prometheus import Prometheus
 from scotfree.study.ingest.reader import Reader
+from scotfree.study.ingest.skywalking import SkyWalking
 from scotfree.study.ingest.zipkin import Zipkin
 
 READERS: Final[tuple[Reader, ...]] = (
@@ -31,6 +32,7 @@ READERS: Final[tuple[Reader, ...]] = (
     OtlpProto(),
     Jaeger(),
     Zipkin(),
+    SkyWalking(),
     Alibaba(),
     Prometheus(),
     CsvTable(),

@@ -22,9 +22,10 @@ from scotfree.study.ingest.json_stream import Path as JsonPath
 from scotfree.study.ingest.mapping import ColumnMap
 from scotfree.study.ingest.opening import head_of, opened
 from scotfree.study.ingest.reader import BATCH_ROWS_MAX, Batch, Source
+from scotfree.study.ingest.skywalking import SkyWalking
 from scotfree.study.ingest.zipkin import Zipkin
 
-_OTHERS: Final = (Jaeger(), Zipkin())
+_OTHERS: Final = (Jaeger(), Zipkin(), SkyWalking())
 _KEYS_MIN: Final = 3
 _SAMPLED: Final = 200
 _DEPTH_MAX: Final = 4

@@ -23,6 +23,7 @@ FORMS: Final = (
     "perf-script",
     "pprof",
     "prometheus",
+    "skywalking",
     "zipkin",
 )
 # Far above any machine's: more would only be started.
