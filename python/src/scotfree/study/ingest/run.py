@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from scotfree.study import schema
-from scotfree.study.ingest import clocks, disk, finish, inputs, lock, nearest, reading
+from scotfree.study.ingest import clocks, disk, finish, inputs, lock, names, nearest, reading
 from scotfree.study.ingest.inputs import Found
 from scotfree.study.ingest.options import Options
 from scotfree.study.ingest.partitions import Partitions
@@ -157,6 +157,8 @@ def _finish(
             kept=True,
             count=methods.collapsed,
         )
+    if partitions.names_twice:
+        ledger.note(-1, names.TWICE, kept=True, count=partitions.names_twice)
     for path in unknown:
         reason = nearest.reason(path)
         ledger.note(-1, reason, kept=False, detail=str(path))
