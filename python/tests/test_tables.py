@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from reading import Read, read
 
 from scotfree.study.cli import main
-from scotfree.study.ingest import csv_text, nearest
+from scotfree.study.ingest import clean, csv_text, nearest
 from scotfree.study.ingest.csv_table import CsvTable
 from scotfree.study.ingest.json_table import JsonTable
 from scotfree.study.ingest.mapping import ColumnMap
@@ -273,3 +273,37 @@ def test_any_bytes_end_in_rows_ledger_or_a_clear_error(
         assert error.advice
     else:
         assert all(row["start_ns"] >= 0 for row in found.rows)
+
+
+RELATIVE = """\
+trace_id,span_id,parent_id,service,name,start_us,duration_us,kind,host
+1,1,,front,Get,0,50,client,a
+1,2,1,cart,Get,10,20,server,b
+2,3,,front,Get,1700000000000000,50,client,a
+"""
+
+
+def test_times_that_count_from_a_start_are_told_and_taken_by_one_flag(tmp_path: Path) -> None:
+    path = tmp_path / "relative.csv"
+    path.write_text(RELATIVE)
+    words = ["ingest", str(path), "--store", str(tmp_path / "store"), "--quiet"]
+    assert main(words) == 0
+    assert _spans(tmp_path / "store")[0]["start_ns"] == 0
+    reasons = [row["reason"] for row in Store.open(tmp_path / "store").read("trouble").to_pylist()]
+    assert any("say when that was: --epoch 2026-01-31T12:00:00Z" in reason for reason in reasons)
+    # The same command with the flag reads anew; what counts from 1970 stays where it is.
+    assert main([*words, "--epoch", "2026-01-31T12:00:00.5+00:00"]) == 0
+    other, first = _spans(tmp_path / "store")
+    assert (first["start_ns"], other["start_ns"]) == (1_769_860_800_500_000_000, 1_700_000_000_000_000_000)
+    troubles = {row["reason"]: row["count"] for row in Store.open(tmp_path / "store").read("trouble").to_pylist()}
+    assert troubles[clean.MOVED] == 2
+    assert clean.EARLY not in troubles
+
+
+@pytest.mark.parametrize(
+    "text", ["yesterday", "2026-01-31T12:00:00", "1980-01-01T00:00:00Z", "9999-01-01T00:00:00Z"]
+)
+def test_an_epoch_that_cannot_be_is_refused(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["ingest", str(tmp_path), "--store", str(tmp_path / "store"), "--epoch", text])
+    assert "is no time with a zone from 1990 on" in capsys.readouterr().err

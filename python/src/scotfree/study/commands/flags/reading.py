@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentParser, ArgumentTypeError
+from datetime import UTC, datetime
 from typing import Final
 
 from scotfree.study.ingest.limits import Limits
@@ -28,6 +29,9 @@ FORMS: Final = (
 )
 # Far above any machine's: more would only be started.
 _THREADS_MAX: Final = 1024
+# Earlier times are those that count from elsewhere.
+_YEARS: Final = (1990, 2200)
+_UNIX: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def add(parser: ArgumentParser) -> None:
@@ -41,6 +45,12 @@ def add(parser: ArgumentParser) -> None:
         help="which column of a table (CSV, JSON, Parquet) is what, also OURS=THEIRS:UNIT, or a file of TOML; "
         "again for more",
     )
+    parser.add_argument(
+        "--epoch",
+        type=_epoch,
+        metavar="TIME",
+        help="when times began that count from 0, not from 1970, as 2026-01-31T12:00:00Z",
+    )
     parser.add_argument("--replace", action="store_true", help="a store of other data becomes one of this")
     default = Limits()
     parser.add_argument(
@@ -51,6 +61,16 @@ def add(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--threads", type=_threads, default=default.threads, help="(default: %(default)s)")
     parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
+
+
+def _epoch(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or not _YEARS[0] <= moment.year < _YEARS[1]:
+        raise ArgumentTypeError(f"{text} is no time with a zone from {_YEARS[0]} on, such as 2026-01-31T12:00:00Z")
+    return round((moment - _UNIX).total_seconds() * 1e6) * 1000
 
 
 def _memory(text: str) -> str:
