@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import FIXTURES, read, read_bytes
 
-from scotfree.study.ingest import alibaba
+from scotfree.study.ingest import csv_text
 from scotfree.study.ingest.alibaba import Alibaba
 from scotfree.study.schema import Kind
 
@@ -96,7 +96,7 @@ def test_every_record_is_a_row_or_in_the_ledger(rows: list[str], tmp_path_factor
 
 
 def test_blocks_continue_the_count_of_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alibaba, "_BLOCK_BYTES", 100)
+    monkeypatch.setattr(csv_text, "_BLOCK_BYTES", 100)
     rows = "".join(f"{at},T,0.{at},a,rpc,b,i,1\n" for at in range(100))
     found = read_bytes(Alibaba(), tmp_path, (HEADER + rows).encode())
     assert [row["record"] for row in found.rows] == list(range(100))

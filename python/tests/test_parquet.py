@@ -130,7 +130,12 @@ def test_series_and_stacks_in_our_own_columns(tmp_path: Path) -> None:
         (["duration_ns=took:h"], "column took:h", "the nearest is took"),
         (["service=app:ms"], "no time", "leave the unit out"),
         (["duration_ns"], "it has no =", "write OURS=THEIRS"),
-        (["trace_id=traceId"], "no column span_id", "--map span_id=THEIRS"),
+        (["trace_id=traceId"], "no column start_ns", "--map start_ns=began --map duration_ns=took:us"),
+        (
+            ["trace_id=traceId", "span_id=id", "start_ns=began"],
+            "no column duration_ns",
+            "--map duration_ns=took:us",
+        ),
         ([*PAIRS[:3], "start_ns=op", PAIRS[4]], "start_ns from the column op", "--map start_ns=THEIRS"),
     ],
 )

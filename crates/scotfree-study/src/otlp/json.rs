@@ -7,7 +7,7 @@ mod scalar;
 
 use fields::{Field, Kind, Message};
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::de::{Deserializer, SliceRead};
+use serde_json::de::{Deserializer, Read};
 use std::fmt;
 
 use super::Signal;
@@ -38,35 +38,59 @@ pub fn from_json(text: &[u8], signal: Signal) -> Transcoded {
         Signal::Traces => &fields::TRACES,
         Signal::Metrics => &fields::METRICS,
     };
-    let mut out = Writer::default();
-    let mut deserializer = Deserializer::from_slice(text);
-    let broken = loop {
-        if deserializer.end().is_ok() {
-            break None;
-        }
-        if let Err(error) = object(&mut deserializer, message, &mut out) {
-            break Some(if error.is_eof() { Broken::EndsEarly } else { Broken::NotJson(error.to_string()) });
-        }
+    // Protobuf is about half as long.
+    let mut out = Writer { bytes: Vec::with_capacity(text.len() / 2 + text.len() / 8), wrong: 0 };
+    // Of a text that is UTF-8 as a whole no string need be looked at once more.
+    let broken = match std::str::from_utf8(text) {
+        Ok(valid) => objects(&mut Deserializer::from_str(valid), text, message, &mut out),
+        Err(_) => objects(&mut Deserializer::from_slice(text), text, message, &mut out),
     };
     Transcoded { message: out.bytes, wrong: out.wrong, broken }
 }
 
-fn object(
-    deserializer: &mut Deserializer<SliceRead<'_>>,
+/// Whether there is another object is not asked before each: the answer that there is one costs the number of its
+/// line, which is counted from the text's beginning.
+fn objects<'de, R: Read<'de>>(
+    deserializer: &mut Deserializer<R>,
+    text: &[u8],
     message: &'static Message,
     out: &mut Writer,
+) -> Option<Broken> {
+    loop {
+        let mut has_begun = false;
+        let Err(error) = object(deserializer, message, out, &mut has_begun) else { continue };
+        return match error.is_eof() {
+            true if !has_begun && is_over(text, &error) => None,
+            true => Some(Broken::EndsEarly),
+            false => Some(Broken::NotJson(error.to_string())),
+        };
+    }
+}
+
+/// Whether the text ends where another object could begin, and not within what is none.
+fn is_over(text: &[u8], error: &serde_json::Error) -> bool {
+    let is_behind_object = text.trim_ascii_end().last().is_none_or(|byte| *byte == b'}');
+    is_behind_object && error.to_string().starts_with("EOF while parsing a value")
+}
+
+fn object<'de, R: Read<'de>>(
+    deserializer: &mut Deserializer<R>,
+    message: &'static Message,
+    out: &mut Writer,
+    has_begun: &mut bool,
 ) -> Result<(), serde_json::Error> {
-    struct Top<'w>(&'static Message, &'w mut Writer);
+    struct Top<'w>(&'static Message, &'w mut Writer, &'w mut bool);
     impl<'de> Visitor<'de> for Top<'_> {
         type Value = ();
         fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
             formatter.write_str("an object")
         }
         fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
+            *self.2 = true;
             members(map, self.0, self.1)
         }
     }
-    serde::Deserializer::deserialize_map(deserializer, Top(message, out))
+    serde::Deserializer::deserialize_map(deserializer, Top(message, out, has_begun))
 }
 
 #[derive(Debug, Default)]
@@ -289,6 +313,14 @@ mod tests {
         assert_eq!(names(&found.message).len(), 4);
         assert!(matches!(found.broken, Some(Broken::NotJson(_))));
         assert_eq!(from_json(b"  \n", Signal::Traces), Transcoded::default());
+        for none in ["\"text", "\"}", "tru", "-"] {
+            let text = format!("{LINE}\n{none}");
+            assert_eq!(from_json(text.as_bytes(), Signal::Traces).broken, Some(Broken::EndsEarly), "{none}");
+        }
+        let bad = [LINE.as_bytes(), b"{\"\xff\":1}"].concat();
+        let found = from_json(&bad, Signal::Traces);
+        assert_eq!(names(&found.message).len(), 2);
+        assert!(matches!(found.broken, Some(Broken::NotJson(_))));
     }
 
     #[test]

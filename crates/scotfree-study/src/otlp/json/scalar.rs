@@ -50,7 +50,10 @@ pub(super) fn write_text(out: &mut Writer, field: &Field, value: &str) {
     match field.kind {
         Kind::Text => out.text(field.number, value.as_bytes()),
         Kind::Id(_) if value.is_empty() => {}
-        Kind::Id(size) => out.text(field.number, id(value, size).as_deref().unwrap_or(NO_ID)),
+        Kind::Id(size) => match hexadecimal(value, size) {
+            Some(bytes) => out.text(field.number, &bytes[..size]),
+            None => out.text(field.number, base64(value, size).as_deref().unwrap_or(NO_ID)),
+        },
         Kind::Enumeration(names) => {
             let known = names.iter().find(|(name, _)| *name == value).map(|(_, number)| *number);
             out.integer(field.number, known.or_else(|| value.parse().ok()).unwrap_or(UNKNOWN_NAME));
@@ -59,9 +62,10 @@ pub(super) fn write_text(out: &mut Writer, field: &Field, value: &str) {
             Ok(value) => out.integer(field.number, value as u64),
             Err(_) => out.text(ATTRIBUTE_TEXT, value.as_bytes()),
         },
-        Kind::Fixed => match value.parse::<i128>() {
-            Ok(value) => write_integer(out, field, value),
-            Err(_) => out.wrong += 1,
+        Kind::Fixed => match (value.parse::<u64>(), value.parse::<i64>()) {
+            (Ok(value), _) => out.eight(field.number, value),
+            (_, Ok(value)) => out.eight(field.number, value as u64),
+            _ => out.wrong += 1,
         },
         // Also "NaN" and "Infinity", as protobuf's JSON has them.
         Kind::Double => match value.parse::<f64>() {
@@ -77,18 +81,40 @@ pub(super) fn write_text(out: &mut Writer, field: &Field, value: &str) {
     }
 }
 
+/// The longest id.
+const ID_BYTES_MAX: usize = 16;
+/// What is no hexadecimal digit.
+const NO_DIGIT: u8 = 0xff;
+const DIGITS: [u8; 256] = digits();
+
+const fn digits() -> [u8; 256] {
+    let mut values = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < 16 {
+        values[b"0123456789abcdef"[value as usize] as usize] = value;
+        values[b"0123456789ABCDEF"[value as usize] as usize] = value;
+        value += 1;
+    }
+    values
+}
+
 /// OTLP writes hexadecimal, protobuf's own JSON base64; of one size the two have different lengths.
-fn id(text: &str, size: usize) -> Option<Vec<u8>> {
-    let bytes = if text.len() == 2 * size { hexadecimal(text)? } else { base64(text)? };
-    (bytes.len() == size).then_some(bytes)
+fn hexadecimal(text: &str, size: usize) -> Option<[u8; ID_BYTES_MAX]> {
+    if text.len() != 2 * size {
+        return None;
+    }
+    let mut bytes = [0; ID_BYTES_MAX];
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        let (high, low) = (DIGITS[usize::from(pair[0])], DIGITS[usize::from(pair[1])]);
+        if high == NO_DIGIT || low == NO_DIGIT {
+            return None;
+        }
+        *byte = high << 4 | low;
+    }
+    Some(bytes)
 }
 
-fn hexadecimal(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    text.as_bytes().chunks(2).map(|pair| Some((digit(pair[0])? << 4 | digit(*pair.get(1)?)?) as u8)).collect()
-}
-
-fn base64(text: &str) -> Option<Vec<u8>> {
+fn base64(text: &str, size: usize) -> Option<Vec<u8>> {
     let (mut bits, mut count, mut bytes) = (0_u32, 0, Vec::new());
     for byte in text.trim_end_matches('=').bytes() {
         bits = bits << 6 | sextet(byte)?;
@@ -98,7 +124,7 @@ fn base64(text: &str) -> Option<Vec<u8>> {
             bytes.push((bits >> count) as u8);
         }
     }
-    Some(bytes)
+    (bytes.len() == size).then_some(bytes)
 }
 
 fn sextet(byte: u8) -> Option<u32> {
@@ -116,6 +142,10 @@ fn sextet(byte: u8) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn id(text: &str, size: usize) -> Option<Vec<u8>> {
+        hexadecimal(text, size).map(|bytes| bytes[..size].to_vec()).or_else(|| base64(text, size))
+    }
 
     #[test]
     fn an_id_is_read_in_either_code() {

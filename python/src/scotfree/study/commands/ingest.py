@@ -26,6 +26,7 @@ def read(flags: Namespace, folder: Path, *, replaces: bool = False) -> Store:
     options = Options(
         flags.form,
         ColumnMap.given(flags.map),
+        flags.epoch,
         Limits(flags.memory, flags.threads),
         quiet=flags.quiet,
         replaces=replaces or flags.replace,

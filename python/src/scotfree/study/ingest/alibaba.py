@@ -8,23 +8,20 @@ and -v2022.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pacsv
 
 from scotfree.study import schema
+from scotfree.study.ingest import csv_text
 from scotfree.study.ingest.columns import TRACE_ID_BYTES, hashed_ids, hashed_span_ids, table_of
 from scotfree.study.ingest.opening import opened
 from scotfree.study.ingest.reader import Batch, Source
 from scotfree.study.schema import Kind
 
-_BLOCK_BYTES: Final = 4 << 20
-_LINE_BYTES_MAX: Final = 1 << 20
 _NEEDED: Final = ("timestamp", "traceid", "rpcid", "um", "dm", "rpctype", "rt")
 _OPTIONAL: Final = ("interface", "uminstanceid", "dminstanceid")
 # What the traces write for a service that is not known.
@@ -46,64 +43,24 @@ class Alibaba:
     def read(self, source: Source) -> Iterator[Batch]:
         """Block by block, on columns."""
         with opened(source) as file:
-            names = _names(file.readline(_LINE_BYTES_MAX))
+            names = _names(file.readline(csv_text.LINE_BYTES_MAX))
             if lacking := [name for name in _NEEDED if name not in names]:
                 source.ledger.note(source.number, "columns are missing: not read", detail=", ".join(lacking))
                 return
-            record = 0
-            while block := file.read(_BLOCK_BYTES) + file.readline(_LINE_BYTES_MAX):
-                for rows in _parsed(block, names, source):
+            wanted = [name for name in (*_NEEDED, *_OPTIONAL) if name in names]
+            shape, record = csv_text.Shape(names, wanted), 0
+            for block in csv_text.blocks(file):
+                for rows in csv_text.parsed(block, shape, source):
                     yield _sides(rows, source, record)
                     record += rows.num_rows
 
 
 def _names(line: bytes) -> list[str]:
     """The columns' names in one spelling. The traces of 2021 have a first column without a name."""
-    text = line.decode("utf-8", "replace").strip("\ufeff\r\n")
-    try:
-        fields = next(csv.reader([text]), [])
-    except csv.Error:
-        return []
-    return [name.strip().lower().replace("_", "") or f"unnamed {at}" for at, name in enumerate(fields)]
-
-
-def _parsed(block: bytes, names: list[str], source: Source) -> Iterator[pa.RecordBatch]:
-    """The rows of whole lines. Where the parser gives up it tries the halves, down to the damaged line."""
-    if not block.strip():
-        return
-    try:
-        table = _parse(block.decode("utf-8", "replace").encode(), names, source)
-        yield from table.combine_chunks().to_batches()
-    except pa.ArrowInvalid as error:
-        lines = block.splitlines(keepends=True)
-        if len(lines) == 1:
-            source.ledger.note(source.number, "the line is damaged", detail=str(error)[:200])
-            return
-        yield from _parsed(b"".join(lines[: len(lines) // 2]), names, source)
-        yield from _parsed(b"".join(lines[len(lines) // 2 :]), names, source)
-
-
-def _parse(block: bytes, names: list[str], source: Source) -> pa.Table:
-    skipped: list[pacsv.InvalidRow] = []
-
-    def skip(row: pacsv.InvalidRow) -> str:
-        skipped.append(row)
-        return "skip"
-
-    wanted = [name for name in (*_NEEDED, *_OPTIONAL) if name in names]
-    table = pacsv.read_csv(
-        pa.BufferReader(block),
-        pacsv.ReadOptions(column_names=names, use_threads=False),
-        pacsv.ParseOptions(invalid_row_handler=skip),
-        pacsv.ConvertOptions(
-            column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted, strings_can_be_null=False
-        ),
-    )
-    # Only now: a block that fails is read again.
-    for row in skipped:
-        reason = f"a row has {row.actual_columns} columns, not {row.expected_columns}"
-        source.ledger.note(source.number, reason, detail=row.text[:200])
-    return table
+    return [
+        name.strip().lower().replace("_", "") or f"unnamed {at}"
+        for at, name in enumerate(csv_text.fields(line, ","))
+    ]
 
 
 def _sides(block: pa.RecordBatch, source: Source, first: int) -> Batch:

@@ -11,23 +11,34 @@ from typing import Any, Final
 
 from scotfree.study import schema
 
-# Attribute -> column of `side`. Of two that say the same the first in this order wins.
+# Attribute -> column of `side`. Of two that say the same the first in this order wins: a message's size before a
+# body's, one that is not compressed before one that may be, the current name before older ones.
 INTEGERS: Final[dict[str, str]] = {
     **{f"rpc.stage.{stage}": f"{stage}_ns" for stage in schema.STAGES},
     "rpc.stage.clock_bound": "clock_bound_ns",
     "rpc.request.size": "req_bytes",
     "rpc.client.request.size": "req_bytes",
     "http.request.body.size": "req_bytes",
+    "http.request_content_length_uncompressed": "req_bytes",
     "http.request_content_length": "req_bytes",
+    "messaging.message.body.size": "req_bytes",
+    # Until version 1.22 of the conventions.
+    "messaging.message.payload_size_bytes": "req_bytes",
+    "messaging.message_payload_size_bytes": "req_bytes",
     # Envoy's.
     "request_size": "req_bytes",
     "rpc.response.size": "resp_bytes",
     "rpc.client.response.size": "resp_bytes",
     "http.response.body.size": "resp_bytes",
+    "http.response_content_length_uncompressed": "resp_bytes",
     "http.response_content_length": "resp_bytes",
     "response_size": "resp_bytes",
     "rpc.request.wire_size": "req_wire_bytes",
     "rpc.response.wire_size": "resp_wire_bytes",
+    # With what stands before the body.
+    "http.request.size": "req_wire_bytes",
+    "http.response.size": "resp_wire_bytes",
+    "messaging.message.envelope.size": "req_wire_bytes",
     "rpc.cpu.ns": "cpu_ns",
 }
 FLOATS: Final[dict[str, str]] = {
@@ -48,6 +59,10 @@ TEXTS: Final[dict[str, str]] = {
     "host.id": "machine",
     # Jaeger's clients'.
     "hostname": "machine",
+    # Where no host is named: what runs there is a place of its own.
+    "k8s.pod.name": "machine",
+    "service.instance.id": "machine",
+    "container.id": "machine",
     "peer.host.name": "peer_machine",
 }
 

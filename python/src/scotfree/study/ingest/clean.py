@@ -35,21 +35,27 @@ _FLOATS = {"cpu_cycles": 1e18, "sample_weight": 1e12}
 # A duration that cannot be is null.
 _CLEANED = pa.schema([field.with_nullable(True) for field in schema.SIDE])
 
+# Times that cannot be since 1970 count from elsewhere, most often from the beginning of a trace or of a file.
+EARLY = "starts before 1990: if times count from a start, say when that was: --epoch 2026-01-31T12:00:00Z"
+MOVED = "its start counts from --epoch"
+
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class Cleaner:
     """The rules for the records of one input."""
 
-    def __init__(self, number: int, ledger: Ledger, now_ns: int) -> None:
+    def __init__(self, number: int, ledger: Ledger, now_ns: int, epoch_ns: int | None = None) -> None:
         self._number = number
+        # When it was from which early times count.
+        self._epoch_ns = epoch_ns
         self._ledger = ledger
         self._start_ns_max = now_ns + DAY_NS
 
     def clean(self, rows: pa.Table) -> pa.Table:
         """The records that can be merged, each field as it may be used."""
         rows = _with_ids(rows.cast(schema.SIDE).combine_chunks(), self._note)
-        for rule in (_parents, _kinds, self._times, _numbers, _weights, _names):
+        for rule in (_parents, _kinds, self._since_epoch, self._times, _numbers, _weights, _names):
             rows = rule(rows, self._note)
         return rows.cast(_CLEANED)
 
@@ -61,9 +67,17 @@ class Cleaner:
             self._ledger.note(self._number, reason, record=first, kept=kept, count=count)
         return count > 0
 
+    def _since_epoch(self, rows: pa.Table, note: Note) -> pa.Table:
+        """Times that count from the moment that the user names; not those that are since 1970 already."""
+        start = _numpy(rows["start_ns"])
+        early = (start >= 0) & (start < START_NS_MIN)
+        if self._epoch_ns is None or not note(rows, early, MOVED):
+            return rows
+        return _set(rows, "start_ns", pa.array(np.where(early, start + self._epoch_ns, start)))
+
     def _times(self, rows: pa.Table, note: Note) -> pa.Table:
         start, duration = _numpy(rows["start_ns"]), _numpy(rows["duration_ns"])
-        note(rows, start < START_NS_MIN, "starts before 1990")
+        note(rows, start < START_NS_MIN, EARLY)
         if note(rows, start > self._start_ns_max, "starts more than a day from now"):
             rows = _set(rows, "start_ns", pa.array(np.minimum(start, _START_NS_LIMIT)))
         if (start < 0).any():

@@ -13,10 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scotfree.study import schema
+from scotfree.study.ingest import said
 from scotfree.study.ingest.columns import SPAN_ID_BYTES, TRACE_ID_BYTES, hashed_ids
 from scotfree.study.ingest.fields import INT64_MAX, KINDS
 
-_KINDS: Final = KINDS | {f"SPAN_KIND_{name}": number for name, number in KINDS.items()}
+# SkyWalking's names beside OpenTelemetry's, and its numbers as texts.
+_KINDS: Final = (
+    KINDS
+    | {f"SPAN_KIND_{name}": number for name, number in KINDS.items()}
+    | {"ENTRY": int(schema.Kind.SERVER), "EXIT": int(schema.Kind.CLIENT), "LOCAL": int(schema.Kind.INTERNAL)}
+    | {str(number): number for number in KINDS.values()}
+)
 
 
 class WrongType(Exception):
@@ -41,6 +48,8 @@ def span_ids(values: pa.Array) -> pa.Array:
 
 def nanoseconds(values: pa.Array, unit_ns: int) -> pa.Array:
     """Times and durations, not negative."""
+    if is_text(values.type):
+        return said.nanoseconds(plain(values), unit_ns)
     if pa.types.is_timestamp(values.type) or pa.types.is_duration(values.type):
         unit_ns = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[values.type.unit]
         values = values.cast(pa.int64())
@@ -49,18 +58,25 @@ def nanoseconds(values: pa.Array, unit_ns: int) -> pa.Array:
 
 def counts(values: pa.Array) -> pa.Array:
     """Whole numbers, not negative."""
+    if is_text(values.type):
+        return said.counts(plain(values))
     return _scaled(values, 1)
 
 
 def floats(values: pa.Array) -> pa.Array:
     """Numbers that are finite and not negative."""
-    numbers = _number(values).cast(pa.float64())
+    numbers = measures(values)
     return pc.if_else(pc.and_(pc.is_finite(numbers), pc.greater_equal(numbers, 0.0)), numbers, _null(pa.float64()))
+
+
+def measures(values: pa.Array) -> pa.Array:
+    """Numbers of any size and sign."""
+    return said.floats(plain(values)) if is_text(values.type) else _number(values).cast(pa.float64())
 
 
 def texts(values: pa.Array) -> pa.Array:
     """Texts that say something."""
-    values = _plain(values)
+    values = plain(values)
     if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
         raise WrongType(str(values.type))
     found = values.cast(pa.string())
@@ -69,14 +85,21 @@ def texts(values: pa.Array) -> pa.Array:
 
 def booleans(values: pa.Array) -> pa.Array:
     """Yes or no."""
+    if is_text(values.type):
+        return said.booleans(plain(values))
     if not pa.types.is_boolean(values.type):
         raise WrongType(str(values.type))
     return values
 
 
+def statuses(values: pa.Array) -> pa.Array:
+    """OK, or the name of an error."""
+    return said.statuses(texts(values))
+
+
 def kinds(values: pa.Array) -> pa.Array:
     """Roles, by OTLP's numbers or names."""
-    values = _plain(values)
+    values = plain(values)
     if pa.types.is_integer(values.type):
         numbers = values.cast(pa.int64())
         known = pc.and_(pc.greater_equal(numbers, 0), pc.less_equal(numbers, max(schema.Kind)))
@@ -109,7 +132,7 @@ def _number(values: pa.Array) -> pa.Array:
 
 
 def _id_bytes(values: pa.Array, size: int) -> pa.Array:
-    values = _plain(values)
+    values = plain(values)
     if pa.types.is_string(values.type):
         return _of_texts(values, size)
     if pa.types.is_fixed_size_binary(values.type) and values.type.byte_width == size:
@@ -160,7 +183,14 @@ def _nonzero(ids: pa.Array, size: int) -> pa.Array:
     return pc.if_else(pc.equal(ids, pa.scalar(bytes(size), pa.binary(size))), _null(pa.binary(size)), ids)
 
 
-def _plain(values: pa.Array) -> pa.Array:
+def is_text(kind: pa.DataType) -> bool:
+    """Whether its values are texts, however Arrow keeps them."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def plain(values: pa.Array) -> pa.Array:
     """Without the ways in which Arrow keeps the same texts."""
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)

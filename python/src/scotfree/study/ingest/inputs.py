@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scotfree.study.ingest import wide
+from scotfree.study.ingest.mapping import ColumnMap
 from scotfree.study.ingest.opening import head_of
-from scotfree.study.ingest.reader import Reader
+from scotfree.study.ingest.reader import Reader, TableReader
 from scotfree.study.store import AGGREGATES, INDEX, MANIFEST
 from scotfree.study.trouble import StudyError
 
@@ -18,7 +19,6 @@ HEAD_BYTES = 64 * 1024
 SCRATCH = "scratch"
 # Written first into the scratch folder: one without it is none of ours.
 PLAN = "plan.json"
-UNKNOWN = "it has no known form"
 
 
 @dataclass(frozen=True)
@@ -86,26 +86,27 @@ def fingerprint(path: Path) -> Fingerprint:
     return Fingerprint(status.st_size, status.st_mtime_ns, digest.hexdigest()[:32])
 
 
-def choose(path: Path, readers: Sequence[Reader], form: str | None) -> Reader | None:
-    """The reader of the form, or the first that recognises the file; None if none does."""
+def choose(path: Path, readers: Sequence[Reader], form: str | None, mapping: ColumnMap) -> Reader | None:
+    """The reader of the form, or the first that recognises the file; None if none does.
+
+    A table that nobody knows is read if it has a column that the user's mapping names.
+    """
     head = head_of(path, HEAD_BYTES)
     if wide.encoding_of(head) is not None:
         return None
     if form is not None:
-        for reader in readers:
-            if reader.form == form:
-                return reader
-        known = ", ".join(sorted(reader.form for reader in readers))
-        raise StudyError(f"read {path} as {form}: there is no such form", f"use one of {known}")
-    return next((reader for reader in readers if reader.recognises(path, head)), None)
+        return _named(path, readers, form)
+    known = (reader for reader in readers if reader.recognises(path, head))
+    mapped = (reader for reader in readers if isinstance(reader, TableReader) and reader.has(head, mapping))
+    return next(known, None) or next(mapped, None)
 
 
-def unknown(path: Path) -> tuple[str, str]:
-    """Of a file that no reader takes: what it is, and what to do."""
-    encoding = wide.encoding_of(head_of(path, HEAD_BYTES))
-    if encoding is None:
-        return UNKNOWN, "name its form with --form, or leave it out"
-    return f"it is text in {encoding}", wide.advice(path, encoding)
+def _named(path: Path, readers: Sequence[Reader], form: str) -> Reader:
+    for reader in readers:
+        if reader.form == form:
+            return reader
+    known = ", ".join(sorted(reader.form for reader in readers))
+    raise StudyError(f"read {path} as {form}: there is no such form", f"use one of {known}")
 
 
 def unreadable(path: Path, error: OSError) -> StudyError:

@@ -16,8 +16,10 @@ class Options:
 
     # The form of all inputs; None: each is looked at.
     form: str | None = None
-    # For Parquet.
+    # For tables.
     mapping: ColumnMap = field(default_factory=ColumnMap)
+    # What early times count from; None: they are taken as they are.
+    epoch_ns: int | None = None
     limits: Limits = field(default_factory=Limits)
     quiet: bool = True
     # Whether a store of other data may be made one of this.
@@ -30,4 +32,5 @@ class Options:
 
     def digest(self) -> str:
         """Of what changes how an input is read."""
-        return self.mapping.digest()
+        digest = self.mapping.digest()
+        return digest if self.epoch_ns is None else f"{digest} {self.epoch_ns}"

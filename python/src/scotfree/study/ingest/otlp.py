@@ -6,7 +6,7 @@ A span is a hedge (it repeats a call that is still under way) if it, or one of i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -76,16 +76,18 @@ class Otlp:
         while not self._spans.decode(message, BATCH_ROWS_MAX):
             yield self._side_batch()
 
-    def json(self, text: bytes) -> Iterator[Batch]:
-        """The same for a text of objects. The record in which it breaks off is dropped."""
-        signals = [signal for signal, key in ((METRICS, b"Metrics"), (TRACES, b"Spans")) if key in text]
-        broken = None
-        for signal in signals or [TRACES]:
-            message, wrong, broken = _native.from_json(text, signal)
+    def json(self, texts: Sequence[bytes]) -> Iterator[Batch]:
+        """The same for texts of objects, of which each may be broken off: its last record is dropped then."""
+        found = _transcoded(b"".join(texts))
+        if len(texts) > 1 and any(broken for *_, broken in found):
+            for text in texts:
+                yield from self.json([text])
+            return
+        for signal, message, wrong, _ in found:
             if wrong:
                 self.note(WRONG_KIND, wrong)
             yield from self.proto(message, signal)
-        if broken:
+        if broken := found[-1][3]:
             why, is_early = broken
             self.drop(ENDS_EARLY if is_early else NOT_JSON, why)
 
@@ -112,6 +114,12 @@ class Otlp:
         """What was wrong goes to the ledger."""
         for reason, record, count, kept in troubles:
             self._source.ledger.note(self._source.number, reason, record=record, kept=kept, count=count)
+
+
+def _transcoded(text: bytes) -> list[tuple[str, bytes, int, tuple[str, bool] | None]]:
+    """A text's signals, each as protobuf, with how many values were wrong, and why it breaks off."""
+    signals = [signal for signal, key in ((METRICS, b"Metrics"), (TRACES, b"Spans")) if key in text]
+    return [(signal, *_native.from_json(text, signal)) for signal in signals or [TRACES]]
 
 
 def _series(names: pa.ChunkedArray) -> pa.Array:

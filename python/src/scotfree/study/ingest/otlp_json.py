@@ -14,6 +14,8 @@ from scotfree.study.ingest.reader import Batch, Source
 
 # A longer line is skipped, and the ledger says so. It is also the longest file that is one object in many lines.
 LINE_BYTES_MAX: Final = 64 << 20
+# So little that it stays in the processor's cache from one step to the next.
+_PIECE_BYTES: Final = 128 << 10
 TOO_LONG: Final = f"a line is longer than {LINE_BYTES_MAX >> 20} MiB"
 
 
@@ -27,16 +29,34 @@ class OtlpJson:
         return any(key in head for key in (b'"resourceSpans"', b'"resourceMetrics"', b'"resource_spans"'))
 
     def read(self, source: Source) -> Iterator[Batch]:
-        """Line after line."""
+        """Some lines at a time."""
         otlp = Otlp(source)
         with opened(source) as stream:
-            for text in _texts(stream, otlp):
-                yield from otlp.json(text)
+            for texts in _pieces(_texts(stream, otlp)):
+                yield from otlp.json(texts)
         yield from otlp.rest()
 
 
+def _pieces(texts: Iterator[bytes]) -> Iterator[list[bytes]]:
+    """Some lines at a time: a line by itself costs more than a span. Nothing ends a piece."""
+    held: list[bytes] = []
+    size = 0
+    for text in texts:
+        if held and (not text or size + len(text) > _PIECE_BYTES):
+            yield held
+            held, size = [], 0
+        if text:
+            held.append(text)
+            size += len(text)
+    if held:
+        yield held
+
+
 def _texts(stream: io.BufferedReader, otlp: Otlp) -> Iterator[bytes]:
-    """The lines; or all of them as one if the first is only the beginning of an object."""
+    """The lines; or all of them as one if the first is only the beginning of an object.
+
+    Before a line that is dropped comes nothing: records are numbered in their order.
+    """
     is_first = True
     while line := stream.readline(LINE_BYTES_MAX):
         if not line.strip():
@@ -47,6 +67,7 @@ def _texts(stream: io.BufferedReader, otlp: Otlp) -> Iterator[bytes]:
                 otlp.drop(TOO_LONG)
                 return
         elif len(line) == LINE_BYTES_MAX and not line.endswith(b"\n"):
+            yield b""
             otlp.drop(TOO_LONG)
             _skip_line(stream)
             continue

@@ -35,7 +35,7 @@ class OtlpProto:
             for message in messages(stream, framing, otlp):
                 plain = decompressed(message)
                 if plain.startswith(b"{"):
-                    yield from otlp.json(plain)
+                    yield from otlp.json([plain])
                 else:
                     yield from otlp.proto(plain, _native.signal(plain) or signal)
         yield from otlp.rest()

@@ -26,13 +26,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import ipc
 
-from scotfree.study.ingest import progress
+from scotfree.study.ingest import names, progress
 from scotfree.study.ingest.limits import Limits
 from scotfree.study.ingest.merge import Counts, Merge
 from scotfree.study.ingest.scratch import CODED, SPILL, TEXTS, Reading, Scratch, readings_in, write_json
 from scotfree.study.trouble import Ledger, StudyError
 
 TEXTS_MAX = 10_000_000
+# What merged partitions hang on beside the readings: another number when their rules change.
+_RULES = 2
 _LOADED = CODED.append(pa.field("row", pa.int64()))
 
 
@@ -48,14 +50,13 @@ class Partitions:
         self._segments = [path for path in scratch.segments() if self._inputs.keys() & set(readings_in(path))]
         rows = sum(reading.rows.get("side", 0) for reading in readings)
         self.count = min(scratch.buckets, 1 << max(0, (rows - 1) // limits.partition_rows).bit_length())
-        identity = json.dumps([[asdict(reading) for reading in readings], self.count])
+        identity = json.dumps([[asdict(reading) for reading in readings], self.count, _RULES])
         self._folder = scratch.folder / f"merged-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
     @cached_property
     def texts(self) -> pa.Array:
         """The texts of all segments, in order: a code's order is its text's, whatever was read first."""
-        parts = [_texts_of(path) for path in self._segments]
-        found = pc.unique(pa.chunked_array([pa.array([], pa.string()), *parts]))
+        found = pc.unique(names.bare(self._written))
         if len(found) > TEXTS_MAX:
             raise StudyError(
                 f"merge: more than {TEXTS_MAX:,} different names of services, methods, machines and errors",
@@ -66,7 +67,18 @@ class Partitions:
     @cached_property
     def _codes(self) -> list[pa.Array]:
         """For each segment the codes of its texts."""
-        return [pc.index_in(_texts_of(path), value_set=self.texts) for path in self._segments]
+        return [pc.index_in(names.bare(_texts_of(path)), value_set=self.texts) for path in self._segments]
+
+    @cached_property
+    def _written(self) -> pa.Array:
+        """The texts as inputs have them."""
+        parts = [_texts_of(path) for path in self._segments]
+        return pc.unique(pa.chunked_array([pa.array([], pa.string()), *parts]))
+
+    @property
+    def names_twice(self) -> int:
+        """How many names of methods were written in two ways and are one."""
+        return names.twice(self._written)
 
     def merge(self, *, quiet: bool) -> None:
         """Merges what is not yet merged."""

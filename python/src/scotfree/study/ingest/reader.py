@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -52,6 +52,14 @@ class Reader(Protocol):
 
     def read(self, source: Source) -> Iterator[Batch]:
         """Its rows, in bounded memory. What cannot be read goes to the ledger; only I/O errors are raised."""
+
+
+@runtime_checkable
+class TableReader(Reader, Protocol):
+    """A form of tables, whose columns may have any names."""
+
+    def has(self, head: bytes, mapping: ColumnMap) -> bool:
+        """Whether it is such a table and has a column that the mapping names."""
 
 
 class Rows:

@@ -48,9 +48,9 @@ def read(
     with progress.bar("read", total, "B", quiet=options.quiet) as bar:
         try:
             for one, key in missing:
-                known[key] = _read_one(
-                    Source(one.path, number, Ledger(), mapping=options.mapping), one, writer, digest, now_ns, bar
-                )
+                source = Source(one.path, number, Ledger(), mapping=options.mapping)
+                cleaner = Cleaner(number, source.ledger, now_ns, options.epoch_ns)
+                known[key] = _read_one(source, one, writer, digest, cleaner, bar)
                 writer.done(known[key])
                 number += 1
         finally:
@@ -59,8 +59,7 @@ def read(
     return [known[key] for key in wanted]
 
 
-def _read_one(source: Source, one: Found, writer: Writer, options: str, now_ns: int, bar: Any) -> Reading:
-    cleaner = Cleaner(source.number, source.ledger, now_ns)
+def _read_one(source: Source, one: Found, writer: Writer, options: str, cleaner: Cleaner, bar: Any) -> Reading:
     before = bar.n
     source.progress = lambda done: bar.update(max(0, before + done - bar.n))
     reading = Reading(source.number, str(one.path), one.reader.form, **asdict(one.fingerprint), options=options)

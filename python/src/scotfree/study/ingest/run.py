@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from scotfree.study import schema
-from scotfree.study.ingest import clocks, disk, finish, inputs, lock, reading
+from scotfree.study.ingest import clocks, disk, finish, inputs, lock, names, nearest, reading
 from scotfree.study.ingest.inputs import Found
 from scotfree.study.ingest.options import Options
 from scotfree.study.ingest.partitions import Partitions
@@ -30,8 +30,6 @@ from scotfree.study.store import (
     write_table,
 )
 from scotfree.study.trouble import StudyError
-
-UNKNOWN_FORM = "no known form: not read"
 
 
 def ingest(data: Sequence[Path], folder: Path, options: Options | None = None) -> Store:
@@ -83,7 +81,7 @@ def _find(data: Sequence[Path], folder: Path, options: Options) -> tuple[list[Fo
     unknown: list[Path] = []
     for path in inputs.files(data, folder):
         try:
-            reader = inputs.choose(path, options.readers, options.form)
+            reader = inputs.choose(path, options.readers, options.form, options.mapping)
             if reader is None:
                 unknown.append(path)
             else:
@@ -91,8 +89,8 @@ def _find(data: Sequence[Path], folder: Path, options: Options) -> tuple[list[Fo
         except OSError as error:
             raise inputs.unreadable(path, error) from error
     for path in unknown:
-        problem, advice = inputs.unknown(path)
-        if path in data or (not found and problem != inputs.UNKNOWN):
+        problem, advice = nearest.unknown(path)
+        if path in data or (not found and problem != nearest.UNKNOWN):
             raise StudyError(f"read {path}: {problem}", advice)
     if not found:
         named = ", ".join(str(path) for path in data[:3])
@@ -100,11 +98,6 @@ def _find(data: Sequence[Path], folder: Path, options: Options) -> tuple[list[Fo
             f"read {named}: there is no file of a known form", "name files, or a folder that holds some"
         )
     return found, unknown
-
-
-def _why_not(path: Path) -> str:
-    problem, advice = inputs.unknown(path)
-    return UNKNOWN_FORM if problem == inputs.UNKNOWN else f"{problem.removeprefix('it is ')}: not read; {advice}"
 
 
 def _complete(folder: Path) -> Store | None:
@@ -164,11 +157,10 @@ def _finish(
             kept=True,
             count=methods.collapsed,
         )
+    if partitions.names_twice:
+        ledger.note(-1, names.TWICE, kept=True, count=partitions.names_twice)
     for path in unknown:
-        problem, advice = inputs.unknown(path)
-        reason = (
-            UNKNOWN_FORM if problem == inputs.UNKNOWN else f"{problem.removeprefix('it is ')}: not read; {advice}"
-        )
+        reason = nearest.reason(path)
         ledger.note(-1, reason, kept=False, detail=str(path))
     write_table(methods.table, folder / "methods.parquet")
     write_table(ledger.table(), folder / "trouble.parquet")

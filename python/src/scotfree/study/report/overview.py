@@ -18,7 +18,8 @@ from scotfree.study.analysis.study import Study
 from scotfree.study.figures import findings
 from scotfree.study.figures.overview import P95_MIN, P99_MIN, UNKNOWN_CLIENT, Group, Said, groups
 from scotfree.study.figures.words import UNNAMED, counted, lasting, size
-from scotfree.study.store import Manifest
+from scotfree.study.ingest import names
+from scotfree.study.store import Manifest, Store
 
 # Rows of a table in the page; the Parquet beside it has all.
 ROWS_MAX: Final = 50
@@ -63,7 +64,7 @@ def overview(study: Study) -> Overview:
     tables = {"methods": edges.methods(study), "edges": edges.edges(study)}
     said = [Said(one.sentence, figure=one.number) for one in findings.top(study)]
     return Overview(
-        scope=_scope(study.store.manifest, extent(study), study.counts().num_rows),
+        scope=_scope(study.store, extent(study), study.counts().num_rows),
         groups=[*groups(study), *([Group("What the figures say", said)] if said else [])],
         steps=_steps(study.store.folder),
         methods=_listed([_method(row) for row in tables["methods"].to_pylist()], study.counts().num_rows),
@@ -90,12 +91,20 @@ def _marks(row: dict[str, Any]) -> dict[str, bool]:
     return {"has_p95": row["samples"] >= P95_MIN, "has_p99": row["samples"] >= P99_MIN}
 
 
-def _scope(manifest: Manifest, size_: Extent, methods: int) -> list[tuple[str, str]]:
+def _scope(store: Store, size_: Extent, methods: int) -> list[tuple[str, str]]:
     """Files, time, calls, and what became of the records."""
-    calls = f"{counted(size_.spans, 'call')} of {counted(methods, 'method')} in {counted(size_.traces, 'trace')}"
+    manifest = store.manifest
+    of = f"{counted(methods, 'method')}{_merged_names(store)}"
+    calls = f"{counted(size_.spans, 'call')} of {of} in {counted(size_.traces, 'trace')}"
     found = [("Files", _files(manifest)), ("Time", _time(size_))]
     found.append(("Calls", f"{calls}, between {counted(size_.services, 'service')}"))
     return [*found, ("Records", _records(manifest))]
+
+
+def _merged_names(store: Store) -> str:
+    """How many names of methods were written in two ways."""
+    count = sum(row["count"] for row in store.read("trouble").to_pylist() if row["reason"] == names.TWICE)
+    return f" ({counted(count, 'name')} with and without a slash before it counted once)" if count else ""
 
 
 def _files(manifest: Manifest) -> str:

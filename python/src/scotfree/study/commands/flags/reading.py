@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentParser, ArgumentTypeError
+from datetime import UTC, datetime
 from typing import Final
 
 from scotfree.study.ingest.limits import Limits
@@ -11,8 +12,10 @@ from scotfree.study.ingest.limits import Limits
 # Of the readers (`ingest.forms`), which stand on what takes long to import.
 FORMS: Final = (
     "alibaba",
+    "csv",
     "folded",
     "jaeger",
+    "json-table",
     "otlp-json",
     "otlp-profiles",
     "otlp-profiles-json",
@@ -21,10 +24,14 @@ FORMS: Final = (
     "perf-script",
     "pprof",
     "prometheus",
+    "skywalking",
     "zipkin",
 )
 # Far above any machine's: more would only be started.
 _THREADS_MAX: Final = 1024
+# Earlier times are those that count from elsewhere.
+_YEARS: Final = (1990, 2200)
+_UNIX: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def add(parser: ArgumentParser) -> None:
@@ -35,7 +42,14 @@ def add(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="OURS=THEIRS",
-        help="which column of Parquet is what, also OURS=THEIRS:UNIT, or a file of TOML (again for more)",
+        help="which column of a table (CSV, JSON, Parquet) is what, also OURS=THEIRS:UNIT, or a file of TOML; "
+        "again for more",
+    )
+    parser.add_argument(
+        "--epoch",
+        type=_epoch,
+        metavar="TIME",
+        help="when times began that count from 0, not from 1970, as 2026-01-31T12:00:00Z",
     )
     parser.add_argument("--replace", action="store_true", help="a store of other data becomes one of this")
     add_limits(parser)
@@ -52,6 +66,16 @@ def add_limits(parser: ArgumentParser) -> None:
         help="for joins; the rest takes up to some 1.5 GB beside (default: %(default)s)",
     )
     parser.add_argument("--threads", type=_threads, default=default.threads, help="(default: %(default)s)")
+
+
+def _epoch(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or not _YEARS[0] <= moment.year < _YEARS[1]:
+        raise ArgumentTypeError(f"{text} is no time with a zone from {_YEARS[0]} on, such as 2026-01-31T12:00:00Z")
+    return round((moment - _UNIX).total_seconds() * 1e6) * 1000
 
 
 def _memory(text: str) -> str:
