@@ -127,7 +127,8 @@ def test_each_table_lies_beside_the_page() -> None:
     index = json.loads((folder / "index.json").read_text())
     assert [entry["figure"] for entry in index["figures"]] == [figure.number for figure in all_figures()]
     files = {name for entry in index["figures"] for name in entry["files"]} | set(index["tables"])
-    assert set(index["tables"]) == {"methods.parquet", "edges.parquet"}
+    tables = ("methods", "edges", "critical_path", "critical_path_stacks")
+    assert index["tables"] == [f"{name}.parquet" for name in tables]
     assert files == {path.name for path in folder.glob("*.parquet")}
     each = next(each for each in made.computed if each.figure.number == "F2")
     assert pq.read_table(folder / "F2.methods.parquet").equals(each.result.tables["methods"])

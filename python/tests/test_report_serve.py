@@ -127,6 +127,18 @@ def test_a_trace_of_many_calls_says_how_many_are_not_shown(tmp_path: Path) -> No
         ("/trace?trace=" + "0" * 32 + "&span=1", 404),
         ("/trace?trace=" + "0" * 32 + "&span=" + "9" * 19, 400),
         ("/?a;b", 400),
+        ("/?sort=p99%3BDROP", 400),
+        ("/?sort=", 400),
+        ("/?sort=p99&sort=p50", 400),
+        ("/?sort=p99&order=down", 400),
+        ("/?page=0", 400),
+        ("/?page=-1", 400),
+        ("/?page=1%20OFFSET%200", 400),
+        ("/?page=9999999", 400),
+        ("/?page=2", 404),
+        ("/service?name=bigtable&page=2", 404),
+        ("/method?service=a&method=b&sort=service", 400),
+        ("/method?service=a&method=b&page=99", 404),
         ("/../../etc/passwd", 404),
         ("http://[::1/", 400),
     ],
@@ -237,3 +249,138 @@ def test_names_from_data_stay_text_and_lists_end(tmp_path: Path) -> None:
         status, html = ask(running, links(html, "/service")[0])
         assert status == 200
         assert "<script" not in html
+
+
+def table(html: str, title: str) -> tuple[list[str], list[list[str]]]:
+    """The heads and the rows of a table, as text."""
+    part = html[html.index(f'aria-label="{title}"') :]
+    part = part[: part.index("</table>")]
+
+    def cells(row: str) -> list[str]:
+        found = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)
+        return [unescape(re.sub(r"<[^>]*>", "", cell)) for cell in found]
+
+    head, *rows = re.findall(r"<tr>(.*?)</tr>", part, re.DOTALL)
+    return cells(head), [cells(row) for row in rows]
+
+
+def shop() -> list[dict[str, object]]:
+    """Web calls cart, from two services, and cart calls a store twice a call; a method has one name and number."""
+    rows = []
+    for at in range(40):
+        client, slow = ("web", 1_000) if at % 4 else ("batch", 9_000)
+        call = call_of("cart", "Get", at) | {"span_id": 3 * at - 60, "method_id": 1, "client_service": client}
+        app = slow + at
+        rows.append(call | {"total_ns": app + slow, "server_app_ns": app, "status": "OK" if at else "ABORTED"})
+        for below in (1, 2):
+            store = call | {
+                "span_id": 3 * at - 60 + below,
+                "parent_id": 3 * at - 60,
+                "service": "store",
+                "method_id": 2,
+            }
+            rows.append(store | {"method": "Read", "client_service": "cart", "total_ns": 300 * below})
+    return rows
+
+
+def test_a_method_has_its_clients_and_what_it_calls(tmp_path: Path) -> None:
+    with serving(tmp_path, shop()) as running:
+        html = ask(running, "/method?service=cart&method=Get")[1]
+        leaf = ask(running, "/method?service=store&method=Read")[1]
+    heads, clients = table(html, "Its clients")
+    names = ["Name", "Calls \u2193", "Errors", "P50", "P95", "P99", "Outside the handler", "Tax of the time"]
+    assert heads == names
+    assert clients == [
+        ["web", "30", "0\u202f%", "2.02\u202fµs", "2.04\u202fµs", "2.04\u202fµs", "1\u202fµs", "49.5\u202f%"],
+        ["batch", "10", "10\u202f%", "18\u202fµs", "18\u202fµs", "18\u202fµs", "9\u202fµs", "49.9\u202f%"],
+    ]
+    # Who calls is itself called by nobody here; whoever is called has a page.
+    assert "/service?name=web" not in html
+    _, callees = table(html, "What it calls")
+    assert callees == [
+        ["Readstore", "80", "0\u202f%", "300\u202fns", "600\u202fns", "600\u202fns", "\u2013", "\u2013"]
+    ]
+    assert "/method?service=store&amp;method=Read" in html
+    assert "/service?name=cart" in leaf and 'aria-label="What it calls"' not in leaf
+
+
+def test_a_method_s_page_has_its_critical_path(tmp_path: Path) -> None:
+    with serving(tmp_path, shop()) as running:
+        html = ask(running, "/method?service=cart&method=Get")[1]
+    heads, rows = table(html, "The critical path of cart: Get")
+    assert heads == [
+        "On the path",
+        "P502.03\u202fµs · 3 calls",
+        "P9518\u202fµs · 4 calls",
+        "P9918\u202fµs · 2 calls",
+    ]
+    assert [row[0] for row in rows] == ["Getcart", "Readstore"]
+    # Of 2.03 µs the second call to the store takes 600 ns, the first one beside it nothing.
+    assert rows[1][1].startswith("29.6\u202f%600\u202fns")
+
+
+@pytest.mark.parametrize("sort", ["name", "calls", "errors", "p50", "p95", "p99", "outside", "tax"])
+def test_tables_are_sorted_by_each_of_their_columns(tmp_path: Path, sort: str) -> None:
+    with serving(tmp_path, shop()) as running:
+        found = {
+            order: table(
+                ask(running, f"/method?service=cart&method=Get&sort={sort}&order={order}")[1], "Its clients"
+            )
+            for order in ("asc", "desc")
+        }
+    first = {"asc": "web", "desc": "batch"} if sort != "calls" else {"asc": "batch", "desc": "web"}
+    if sort == "name":
+        first = {"asc": "batch", "desc": "web"}
+    assert {order: rows[0][0] for order, (_, rows) in found.items()} == first
+    marked = [head for head in found["desc"][0] if head.endswith("\u2193")]
+    assert len(marked) == 1
+
+
+def test_a_head_s_link_turns_the_order_and_keeps_the_page_s_own(server: ThreadingHTTPServer) -> None:
+    _, fleet = ask(server, "/?sort=p99")
+    assert (
+        '<th scope="col" class="number" aria-sort="descending"><a href="/?sort=p99&amp;order=asc">P99</a>' in fleet
+    )
+    assert '<a href="/?sort=name&amp;order=asc">Name</a>' in fleet
+    _, rows = table(fleet, "All services")
+    _, turned = table(ask(server, "/?sort=p99&order=asc")[1], "All services")
+    assert [row[0] for row in turned] == [row[0] for row in reversed(rows)]
+    _, service = ask(server, links(fleet, "/service")[0] + "&sort=tax&order=asc")
+    own = links(service, "/service")
+    assert own and all(link.startswith(links(fleet, "/service")[0] + "&sort=") for link in own)
+    assert all(ask(server, link)[0] == 200 for link in own)
+
+
+def test_what_is_not_known_comes_last_in_both_orders(tmp_path: Path) -> None:
+    rows = [call_of("a", "A", 1), call_of("b", "B", 2) | {"total_ns": None}, call_of("c", "C", 3)]
+    with serving(tmp_path, rows) as running:
+        for order in ("asc", "desc"):
+            _, found = table(ask(running, f"/?sort=p99&order={order}")[1], "All services")
+            assert found[-1][0] == "b", order
+
+
+def test_long_lists_are_turned_over(tmp_path: Path) -> None:
+    count = 2 * ROWS_MAX + 5
+    with serving(tmp_path, [call_of(f"s{at:03}", "m", at) for at in range(count)]) as running:
+        seen, path = [], "/?sort=name"
+        while path:
+            status, html = ask(running, path)
+            assert status == 200
+            seen += [row[0] for row in table(html, "All services")[1]]
+            path = next((unescape(link) for link in re.findall(r'href="([^"]*)" rel="next"', html)), "")
+        assert seen == [f"s{at:03}" for at in range(count)]
+        assert 'href="/?sort=name&amp;order=asc&amp;page=2" rel="prev"' in html
+
+
+def test_ids_have_no_sign_and_are_in_hexadecimal_digits(tmp_path: Path) -> None:
+    with serving(tmp_path, shop()) as running:
+        pages = [
+            ask(running, path)[1]
+            for path in ("/method?service=cart&method=Get", "/method?service=store&method=Read", "/trace?trace=0")
+        ]
+        assert f"<code>{bytes([0, 39] + [0] * 14).hex()}</code>" in pages[0]
+        for html in pages:
+            ids = [link.partition("span=")[2] for link in links(html, "/trace?")]
+            assert ids and all(re.fullmatch(r"[0-9a-f]{16}", each) for each in ids)
+            shown = unescape(re.sub(r"<[^>]*>", " ", html[html.index("<main") :]))
+            assert not re.search(r"[ (]-\d", shown)

@@ -70,3 +70,10 @@ def test_the_critical_path_is_the_whole_of_the_trace_once(calls: list[tuple[int,
     assert sum(end - start for start, end in segments) == 100
     assert segments[0][0] == 0 and segments[-1][1] == 100
     assert all(one[1] == other[0] for one, other in pairwise(segments))
+
+
+def test_one_that_another_machine_s_clock_puts_outside_is_waited_for_where_it_is_drawn() -> None:
+    caller = row(1, None, 0, 50) | {"client_machine": "web"}
+    callee = row(2, 1, 60, 90, by_server=True) | {"server_machine": "shop"}
+    bars = {bar.row["span_id"]: bar for bar in waterfall([caller, callee])}
+    assert (bars[1].critical_ns, bars[2].critical) == (20, [(60, 90)])

@@ -20,7 +20,7 @@ from same_results import assert_same, assert_same_table
 from spark_cluster import Cluster
 
 from scotfree.study import schema
-from scotfree.study.analysis import edges
+from scotfree.study.analysis import edges, path_times
 from scotfree.study.analysis.quantiles import column
 from scotfree.study.analysis.study import Study
 from scotfree.study.cli import main
@@ -106,6 +106,12 @@ def test_methods_edges_and_what_is_said_of_them_are_the_same(fleets: tuple[Study
     for of in (edges.methods, edges.edges):
         assert_same_table(of(ours), of(theirs))
     assert overview.groups(ours) == overview.groups(theirs)
+
+
+def test_what_calls_wait_for_is_the_same(fleets: tuple[Study, Study]) -> None:
+    ours, theirs = map(path_times.of_entries, fleets)
+    assert_same_table(ours.methods, theirs.methods)
+    assert_same_table(ours.stacks, theirs.stacks)
 
 
 def test_exact_quantiles_are_the_oracle_s(store: Store, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,10 @@
 
 An edge is who calls what: client service, server service, method. What a call waits outside the handler is its
 total less the server's application, so it needs the records of both sides, and no agreement of their clocks.
+
+`scotfree.study.edges` has edges once more, for what no table of quantiles can do: it compares calls one by one, so
+it holds a bounded sample of each edge's calls, with what handlers waited for taken out, in one process. Here every
+call counts, with its weight, on either engine, and nothing is held.
 """
 
 from __future__ import annotations

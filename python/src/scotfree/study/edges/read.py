@@ -1,4 +1,8 @@
-"""The calls of each edge in a range of time, with what its handler waited for others taken from its own time."""
+"""The calls of each edge in a range of time, with what its handler waited for others taken from its own time.
+
+A sample of them, call by call, as ranks and machines need them; `scotfree.study.analysis.edges` has quantiles of
+all calls of each edge, of which a comparison can make nothing.
+"""
 
 from __future__ import annotations
 

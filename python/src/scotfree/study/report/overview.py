@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from scotfree.study.analysis import edges
+from scotfree.study.analysis import edges, path_times
 from scotfree.study.analysis.extent import Extent, extent
 from scotfree.study.analysis.memo import once
 from scotfree.study.analysis.study import Study
@@ -19,6 +19,8 @@ from scotfree.study.figures import findings
 from scotfree.study.figures.overview import P95_MIN, P99_MIN, UNKNOWN_CLIENT, Group, Said, groups
 from scotfree.study.figures.words import UNNAMED, counted, lasting, size
 from scotfree.study.ingest import names
+from scotfree.study.report import on_path
+from scotfree.study.report.on_path import OnPath
 from scotfree.study.store import Manifest, Store
 
 # Rows of a table in the page; the Parquet beside it has all.
@@ -54,6 +56,7 @@ class Overview:
     steps: Sequence[Step] = ()
     methods: Listed = field(default_factory=Listed)
     edges: Listed = field(default_factory=Listed)
+    paths: Sequence[OnPath] = ()
     # Whole, for the Parquet beside the page.
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
 
@@ -61,7 +64,13 @@ class Overview:
 @once
 def overview(study: Study) -> Overview:
     """Of one study."""
-    tables = {"methods": edges.methods(study), "edges": edges.edges(study)}
+    paths = path_times.of_entries(study)
+    tables = {
+        "methods": edges.methods(study),
+        "edges": edges.edges(study),
+        "critical_path": paths.methods,
+        "critical_path_stacks": paths.stacks,
+    }
     said = [Said(one.sentence, figure=one.number) for one in findings.top(study)]
     return Overview(
         scope=_scope(study.store, extent(study), study.counts().num_rows),
@@ -69,6 +78,7 @@ def overview(study: Study) -> Overview:
         steps=_steps(study.store.folder),
         methods=_listed([_method(row) for row in tables["methods"].to_pylist()], study.counts().num_rows),
         edges=_listed([_edge(row) for row in tables["edges"].to_pylist()], edges.edges_seen(study)),
+        paths=on_path.entries(paths.methods),
         tables=tables,
     )
 

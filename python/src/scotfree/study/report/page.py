@@ -23,7 +23,7 @@ from markupsafe import Markup
 
 from scotfree.study.figures import findings
 from scotfree.study.figures.result import Coverage
-from scotfree.study.figures.words import counted
+from scotfree.study.figures.words import UNNAMED, counted
 from scotfree.study.report import bins, library, text
 from scotfree.study.report.catalogue import Computed, key_of
 from scotfree.study.report.ledger import Ledger
@@ -185,6 +185,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
+    environment.globals["unnamed"] = UNNAMED
     environment.filters["count"] = text.count
     environment.filters["counted"] = counted
     environment.filters["unbroken"] = text.unbroken

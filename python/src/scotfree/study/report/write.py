@@ -197,6 +197,7 @@ def summary(computed: Sequence[Computed], about: page.About, first: Overview) ->
             {"what": group.title, "said": [asdict(said) for said in group.sentences]} for group in first.groups
         ],
         "next": [step.command for step in first.steps],
+        "critical_path": [asdict(path) for path in first.paths],
         "tables": [f"{name}.parquet" for name in first.tables],
         "figures": [
             {

@@ -9,7 +9,7 @@ import ipaddress
 import re
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,9 +20,11 @@ import duckdb
 import jinja2
 
 from scotfree.study import schema
+from scotfree.study.figures.overview import UNKNOWN_CLIENT
 from scotfree.study.figures.words import UNNAMED, called, spoken
-from scotfree.study.report import page
-from scotfree.study.report.serve.queries import Queries, Rows
+from scotfree.study.report import on_path, page
+from scotfree.study.report.serve.queries import Listing, Queries, Rows
+from scotfree.study.report.serve.tables import FORMS, SORTED, Table, listing
 from scotfree.study.report.serve.waterfall import Bar, waterfall
 from scotfree.study.trouble import StudyError
 
@@ -38,6 +40,7 @@ _FORMS = {
     # As it is pasted: some tools write 64 bits, and leave out zeros before.
     "trace": re.compile(rf"\s*[0-9a-fA-F]{{1,{TRACE_DIGITS}}}\s*"),
     "span": re.compile(rf"[0-9a-fA-F]{{1,{SPAN_DIGITS}}}"),
+    **FORMS,
     # A service may have no name.
     "name": _NAME,
     "service": _NAME,
@@ -53,16 +56,19 @@ class Refused(Exception):
         self.status = status
 
 
-def parameters(query: str, *names: str, optional: str = "") -> list[str]:
-    """These, each once and of its form, `optional` empty where it is not there; `Refused` otherwise."""
+def parameters(query: str, *names: str, optional: Collection[str] = ()) -> list[str]:
+    """These, each once and of its form, and behind them the optional ones, empty where they are not there.
+
+    `Refused` otherwise.
+    """
     try:
         given = parse_qs(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=8)
     except ValueError as error:
         raise Refused(HTTPStatus.BAD_REQUEST, f"the query cannot be read: {error}") from None
     found = []
-    for name in names:
+    for name in (*names, *optional):
         values = given.get(name, [])
-        if name == optional and not values:
+        if name in optional and not values:
             found.append("")
             continue
         if len(values) != 1 or not _FORMS[name].fullmatch(values[0]):
@@ -97,9 +103,10 @@ class Pages:
 
     def _render(self, **values: Any) -> str:
         empty: dict[str, Any] = {
-            "table": None,
+            "tables": [],
             "method": None,
             "groups": [],
+            "path": None,
             "call": None,
             "calls": [],
             "others": 0,
@@ -111,24 +118,26 @@ class Pages:
         return self._template.render(style=page.asset("page.css"), policy=_POLICY, **{**empty, **values})
 
     def _fleet(self, query: str) -> str:
-        parameters(query)
-        rows = [
-            {"name": row["service"] or UNNAMED, "link": f"/service?name={quote(row['service'], safe='')}", **row}
-            for row in self._queries.services()
-        ]
-        return self._render(title="All services", table=rows)
+        wanted = listing(*parameters(query, optional=SORTED))
+        rows = self._queries.services(wanted)
+        table = Table("All services", rows, wanted, "/", lambda row: ("/service", {"name": row["name"]}))
+        if not rows and wanted.page > 1:
+            raise Refused(HTTPStatus.NOT_FOUND, "no such page of the list")
+        return self._render(title="All services", tables=[table])
 
     def _service(self, query: str) -> str:
-        (name,) = parameters(query, "name")
-        rows = _found(self._queries.methods(name), "no such service")
-        table = [
-            {"name": row["method"] or UNNAMED, "link": _method_link(name, row["method"]), **row} for row in rows
-        ]
-        return self._render(title=name or UNNAMED, table=table, up=[("All services", "/")])
+        name, *sorted_by = parameters(query, "name", optional=SORTED)
+        wanted = listing(*sorted_by)
+        why = "no such service" if wanted.page == 1 else "no such service, or page of the list"
+        rows = _found(self._queries.methods(name, wanted), why)
+        table = Table("Its methods", rows, wanted, "/service", _to_method(name), {"name": name})
+        return self._render(title=name or UNNAMED, tables=[table], up=[("All services", "/")])
 
     def _method(self, query: str) -> str:
+        service, name, *sorted_by = parameters(query, "service", "method", optional=SORTED)
+        wanted = listing(*sorted_by)
         # By its names: another store of the same services numbers their methods otherwise.
-        method_id = self._queries.method_id(*parameters(query, "service", "method"))
+        method_id = self._queries.method_id(service, name)
         method = None if method_id is None else self._queries.method(method_id)
         if method_id is None or method is None:
             raise Refused(HTTPStatus.NOT_FOUND, "no such method")
@@ -138,11 +147,28 @@ class Pages:
         up = [("All services", "/"), _service_link(method)]
         bars = [(name, [_exemplar(row, rows) for row in rows]) for name, rows in groups]
         return self._render(
-            title=method["method"] or UNNAMED, method=method, stages=_stages(method), groups=bars, up=up
+            title=method["method"] or UNNAMED,
+            method=method,
+            tables=self._edges(method_id, {"service": service, "method": name}, wanted),
+            path=next(iter(on_path.entries(self._queries.critical_path(method_id))), None),
+            stages=_stages(method),
+            groups=bars,
+            up=up,
         )
 
+    def _edges(self, method_id: int, own: dict[str, str], wanted: Listing) -> list[Table]:
+        """Who calls it, and whom it calls; `own` is how its page is asked for."""
+        clients, callees = self._queries.clients(method_id, wanted), self._queries.callees(method_id, wanted)
+        if wanted.page > 1 and not clients and not callees:
+            raise Refused(HTTPStatus.NOT_FOUND, "no such page of the lists")
+        made = [
+            Table("Its clients", clients, wanted, "/method", _to_client, own, unnamed=UNKNOWN_CLIENT),
+            Table("What it calls", callees, wanted, "/method", _to_callee, own),
+        ]
+        return [table for table in made if table.rows]
+
     def _trace(self, query: str) -> str:
-        trace, span = parameters(query, "trace", "span", optional="span")
+        trace, span = parameters(query, "trace", optional=("span",))
         trace = trace.strip().lower().zfill(TRACE_DIGITS)
         calls = _found(self._queries.trace(trace), f"no trace {trace}")
         call = self._queries.call(trace, _signed(span)) if span else calls[0]
@@ -209,6 +235,19 @@ def _method_link(service: str, method: str) -> str:
     return f"/method?service={quote(service, safe='')}&method={quote(method, safe='')}"
 
 
+def _to_method(service: str) -> Callable[[dict[str, Any]], tuple[str, dict[str, str]]]:
+    """The page of a service's method."""
+    return lambda row: ("/method", {"service": service, "method": row["name"]})
+
+
+def _to_callee(row: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    return "/method", {"service": row["service"], "method": row["name"]}
+
+
+def _to_client(row: dict[str, Any]) -> tuple[str, dict[str, str]] | None:
+    return ("/service", {"name": row["name"]}) if row["is_service"] else None
+
+
 def _service_link(row: dict[str, Any]) -> tuple[str, str]:
     return row["service"] or UNNAMED, f"/service?name={quote(row['service'], safe='')}"
 
@@ -244,6 +283,7 @@ def _exemplar(row: dict[str, Any], rows: Rows) -> dict[str, Any]:
     longest = max(each["total_ns"] for each in rows) or 1
     return {
         "link": _link(row),
+        "trace": row["trace"],
         "ns": row["total_ns"],
         "width": 100 * row["total_ns"] / longest,
         "stages": _stages(row),

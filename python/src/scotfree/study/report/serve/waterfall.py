@@ -1,15 +1,16 @@
 """One trace as a waterfall: each call below its caller, and the critical path through them.
 
-The critical path is what the trace's end waited for: going back from a call's end, the callee that ended last
-before, then the one that ended last before that one began, and so on; what lies between them is the call's own.
-Times are as recorded: where clocks of machines differ, of a callee that part counts that lies within its caller.
+The critical path is what the trace's end waited for: see `scotfree.study.analysis.critical_path`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from scotfree.study.analysis import critical_path
+from scotfree.study.analysis.critical_path import Calls
 
 Row = dict[str, Any]
 
@@ -23,7 +24,7 @@ class Bar:
     end_ns: int
     depth: int = 0
     callees: list[Bar] = field(default_factory=list)
-    # Parts of the critical path that are its own, the last first.
+    # Parts of the critical path that are its own.
     critical: list[tuple[int, int]] = field(default_factory=list)
 
     @property
@@ -45,7 +46,7 @@ def waterfall(calls: Sequence[Row]) -> list[Bar]:
     for root in [*_in_order(roots), *_in_order(list(bars.values()))]:
         _show(root, 0, shown)
     if roots:
-        _walk(max(roots, key=lambda bar: bar.end_ns))
+        _mark(max(roots, key=lambda bar: bar.end_ns), list(bars.values()))
     return list(shown.values())
 
 
@@ -71,31 +72,22 @@ def _show(bar: Bar, depth: int, shown: dict[int, Bar]) -> None:
         waiting += [(callee, below + 1) for callee in reversed(_in_order(one.callees))]
 
 
-def _walk(root: Bar) -> None:
+def _mark(root: Bar, bars: list[Bar]) -> None:
     """Marks the critical path of a trace."""
-    seen: set[int] = set()
-    waiting = [(root, root.start_ns, root.end_ns)]
-    while waiting:
-        bar, begin_ns, until = waiting.pop()
-        if bar.row["span_id"] in seen:
-            continue
-        seen.add(bar.row["span_id"])
-        for callee, begin, end in _waited_for(bar, begin_ns, until):
-            if end < until:
-                bar.critical.append((end, until))
-            waiting.append((callee, begin, end))
-            until = begin
-        if begin_ns < until:
-            bar.critical.append((begin_ns, until))
+    place = {bar.row["span_id"]: at for at, bar in enumerate(bars)}
+    machines = {machine: at for at, machine in enumerate({_clock(bar.row) for bar in bars} - {""})}
+    calls = Calls(
+        [bar.start_ns for bar in bars],
+        [bar.end_ns - bar.start_ns for bar in bars],
+        [machines.get(_clock(bar.row), -1) for bar in bars],
+        lambda at: [place[callee.row["span_id"]] for callee in _in_order(bars[at].callees)],
+    )
+    steps = critical_path.path(calls, place[root.row["span_id"]])
+    for step, parts in zip(steps, critical_path.parts(steps), strict=True):
+        # Drawn where its own clock has it.
+        bars[step.call].critical = [(begin - step.lead, end - step.lead) for begin, end in parts]
 
 
-def _waited_for(bar: Bar, begin_ns: int, end_ns: int) -> Iterator[tuple[Bar, int, int]]:
-    """The callees that a call waited for, the last first, each with when it began and ended within the call."""
-    until = end_ns
-    for callee in sorted(bar.callees, key=lambda one: (-one.end_ns, one.start_ns)):
-        begin, end = max(callee.start_ns, begin_ns), min(callee.end_ns, until)
-        # One that ends while a later one is waited for was beside it.
-        is_beside = callee.end_ns > until and until != end_ns
-        if begin < end and not is_beside:
-            yield callee, begin, end
-            until = begin
+def _clock(row: Row) -> str:
+    """The machine that took its times; empty where it is not known."""
+    return row.get("server_machine" if row["total_ns"] is None else "client_machine") or ""
