@@ -35,13 +35,13 @@ struct Turns {
 }
 
 impl Turns {
-    fn admits(&mut self, key: ConnectionKey, bytes: usize) -> bool {
+    fn admits(&mut self, key: ConnectionKey, bytes: usize, bytes_max: usize) -> bool {
         if !self.places.contains_key(&key) {
             self.places.insert(key, self.next_place);
             self.waiting.insert(self.next_place, key);
             self.next_place += 1;
         }
-        let has_room = self.bytes == 0 || self.bytes + bytes <= LARGE_BYTES_MAX;
+        let has_room = self.bytes == 0 || self.bytes + bytes <= bytes_max;
         let admits = has_room && self.first() == Some(key);
         if admits {
             self.leave(key);
@@ -90,7 +90,14 @@ impl LargeReplies {
 
     /// Whether so much may be asked for now; who may not waits.
     pub fn admits(&mut self, key: ConnectionKey, counted: Counted) -> bool {
-        counted.bytes == 0 || self.turns[usize::from(counted.is_first)].admits(key, counted.bytes)
+        let [known, new] = &mut self.turns;
+        match counted {
+            Counted { bytes: 0, .. } => true,
+            Counted { bytes, is_first: true } => new.admits(key, bytes, LARGE_BYTES_MAX),
+            // One at a time while others wait who may be about to ask for little.
+            Counted { bytes, .. } if new.first().is_some() => known.admits(key, bytes, 0),
+            Counted { bytes, .. } => known.admits(key, bytes, LARGE_BYTES_MAX),
+        }
     }
 
     /// Those whose turns are next, of connections that have read before (false) and of others.
@@ -135,6 +142,7 @@ mod tests {
         assert!(large.admits(keys[2], NONE), "small ones never wait");
         let first = Counted { is_first: true, ..TOO_MANY };
         assert!(large.admits(ConnectionKey(4), first), "nobody else has read nothing yet");
+        large.begin(first);
         large.end(TOO_MANY);
         assert!(!large.admits(keys[2], MANY), "another one was first");
         for key in [keys[1], keys[2]] {
@@ -145,6 +153,13 @@ mod tests {
         assert_eq!(large.next().collect::<Vec<_>>(), [(keys[0], false)]);
         large.leave(keys[0]);
         assert_eq!(large.next().count(), 0);
+        // While one waits that has read nothing yet, others go one at a time.
+        let new = ConnectionKey(5);
+        assert!(!large.admits(new, first));
+        large.end(MANY);
+        assert!(!large.admits(keys[0], MANY));
+        large.leave(new);
+        assert!(large.admits(keys[0], MANY));
     }
 
     #[test]
