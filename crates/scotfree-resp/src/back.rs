@@ -82,7 +82,8 @@ pub struct BackConfig {
     pub reply_bytes_max: usize,
     /// How many bytes of large requests one session may have in parts here, and as many of large replies.
     pub parts_bytes_max: usize,
-    /// How long large replies that do not fit wait for those before them to be fetched, where none is.
+    /// How long large replies that do not fit wait for a session that fetches none of those before them, and an
+    /// eighth of how long they wait for one that does.
     pub room_wait_max: Nanos,
     /// How many devices stand before the server, for clients to be told.
     pub devices: Option<u32>,
@@ -771,7 +772,7 @@ impl Back {
 
     /// Whether nothing more should be read from a lane, since its next reply waits for room.
     pub fn is_held(&self, lane: LaneId) -> bool {
-        self.lanes.get(&lane).is_some_and(|lane| lane.waits_since.is_some())
+        self.lanes.get(&lane).is_some_and(|lane| lane.waits.is_some())
     }
 
     /// Whether early answers are allowed at present.

@@ -105,6 +105,8 @@ pub struct Recovered {
 struct Socket {
     stream: Stream,
     generation: u64,
+    /// The server has said something on it.
+    has_spoken: bool,
 }
 
 /// A Redis as a service.
@@ -388,6 +390,7 @@ impl RedisService {
                 Ok(0) => return self.lose(lane, now, "the server closed it"),
                 Ok(count) => {
                     self.heard += 1;
+                    socket.has_spoken = true;
                     let may_have_more = count == self.buffer.len() || socket.stream.is_tls();
                     self.back.on_bytes(lane, now, &self.buffer[..count], &mut self.events);
                     if !may_have_more || self.back.is_held(lane) {
@@ -429,8 +432,14 @@ impl RedisService {
     }
 
     fn lose(&mut self, lane: LaneId, now: Nanos, reason: &str) {
-        self.sockets.remove(&lane);
-        self.back.on_closed(lane, now, reason, &mut self.events);
+        let is_silent = |socket: &Socket| !socket.has_spoken && matches!(socket.stream, Stream::Tcp(_));
+        let next = if self.sockets.remove(&lane).is_some_and(|socket| is_silent(&socket)) {
+            // Who speaks TLS alone hears no greeting, and says nothing either.
+            " before it said anything; is it a tls-port? (scot proxy --redis-tls)"
+        } else {
+            ""
+        };
+        self.back.on_closed(lane, now, &format!("{reason}{next}"), &mut self.events);
     }
 
     fn collect_syncs(&mut self, now: Nanos) {
@@ -588,7 +597,7 @@ impl RedisService {
                     }
                     let generation = self.generation_next;
                     self.generation_next += 1;
-                    self.sockets.insert(lane, Socket { stream, generation });
+                    self.sockets.insert(lane, Socket { stream, generation, has_spoken: false });
                     self.back.on_connected(lane, now, &mut self.events);
                 }
                 Err(error) => {

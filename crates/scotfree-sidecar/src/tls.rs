@@ -13,6 +13,7 @@ pub use files::TlsError;
 pub use stream::TlsStream;
 
 use crate::stream::Stream;
+use faults::NoTls;
 use files::{certificates, private_key, roots, system_roots};
 use rustls::crypto::{ring, CryptoProvider};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -221,12 +222,12 @@ impl TlsConnector {
         while stream.is_handshaking() {
             let left = until.saturating_duration_since(Instant::now());
             stream.step(left).map_err(|error| match error.kind() {
-                ErrorKind::WouldBlock | ErrorKind::TimedOut => io::Error::new(
-                    ErrorKind::TimedOut,
-                    format!(
-                        "no TLS handshake within {HANDSHAKE_TIME_MAX:?}; is it a port of TLS (tls-port)?"
-                    ),
-                ),
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                    io::Error::new(ErrorKind::TimedOut, NoTls::Silent(HANDSHAKE_TIME_MAX))
+                }
+                ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+                    io::Error::new(error.kind(), NoTls::Closed)
+                }
                 _ => error,
             })?;
         }

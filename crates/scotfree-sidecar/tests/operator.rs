@@ -15,8 +15,8 @@ use scotfree_sidecar::notices::Notices;
 use scotfree_sidecar::redis::RedisAddress;
 use scotfree_sidecar::server::{self, RedisService, RedisServiceConfig, ServerSidecarConfig, SidecarError};
 use scotfree_wire::ClusterKey;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::sync::mpsc::{channel, Receiver};
 use std::thread::JoinHandle;
@@ -231,6 +231,24 @@ fn nonsense_from_the_server_is_an_alarm_and_a_number() {
     let mut text = MetricsText::new();
     service.write_metrics(&mut text);
     assert!(text.as_str().contains("\nscotfree_redis_nonsense_total 1\n"), "{}", text.as_str());
+}
+
+#[test]
+fn a_server_that_closes_without_a_word_may_be_at_a_port_of_tls() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it has one");
+    // As a server of TLS does with what is no handshake.
+    let server = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("somebody connects");
+        socket.read(&mut [0; 1]).map(drop)
+    });
+    let letters = std::env::temp_dir().join(format!("scot-silent-server-{}", std::process::id()));
+    let config = RedisServiceConfig::new(RedisAddress::Tcp(address), letters.clone());
+    let started = RedisService::start(&config, &Stop::new().expect("a waker"));
+    let error = started.err().expect("nobody answers").to_string();
+    assert!(error.contains("is it a tls-port? (scot proxy --redis-tls)"), "{error}");
+    server.join().expect("no panic").expect("something was sent");
+    std::fs::remove_file(letters).expect("it was opened");
 }
 
 #[test]

@@ -79,6 +79,14 @@ pub(super) enum LaneState {
     Ready,
 }
 
+/// A lane's next reply waits for room.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RoomWait {
+    pub since: Nanos,
+    /// When one of those that it waits for has had its time.
+    pub until: Nanos,
+}
+
 /// One connection to the server.
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -95,8 +103,8 @@ pub(super) struct Lane {
     /// A client watches keys on it.
     pub watches: bool,
     pub client_id: i64,
-    /// Its next reply waits for room since then; see `room`.
-    pub waits_since: Option<Nanos>,
+    /// Its next reply waits for room; see `room`.
+    pub waits: Option<RoomWait>,
 }
 
 impl Lane {
@@ -112,7 +120,7 @@ impl Lane {
             has_user: false,
             watches: false,
             client_id: 0,
-            waits_since: None,
+            waits: None,
         }
     }
 

@@ -3,7 +3,7 @@
 //! Invariant: a session holds a bounded number of bytes of each here. Parts live in memory only: when the sidecar
 //! is started again they are gone, and whoever asks for them is told so.
 
-use scotfree_core::SessionId;
+use scotfree_core::{Nanos, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A client's connection within its session.
@@ -19,6 +19,8 @@ pub(super) struct Parts {
     gone: BTreeSet<Owner>,
     /// Sessions that left what is kept for them where it is for too long: nobody waits for them.
     slow: BTreeSet<SessionId>,
+    /// When sessions fetched something last.
+    fetched_at: BTreeMap<SessionId, Nanos>,
 }
 
 impl Parts {
@@ -77,6 +79,16 @@ impl Parts {
         held > 0 && held + bytes > bytes_max && !self.slow.contains(&session)
     }
 
+    /// A session has asked for a part of what is kept for it.
+    pub fn note_fetch(&mut self, session: SessionId, now: Nanos) {
+        self.fetched_at.insert(session, now);
+    }
+
+    /// When a session did so last.
+    pub fn fetched_at(&self, session: SessionId) -> Option<Nanos> {
+        self.fetched_at.get(&session).copied()
+    }
+
     /// Nobody waits for this session any more, before it fetches something.
     pub fn give_up_on(&mut self, session: SessionId) {
         self.slow.insert(session);
@@ -111,6 +123,7 @@ impl Parts {
         self.replies.retain(|((owner, _), _), _| *owner != session);
         self.gone.retain(|(owner, _)| *owner != session);
         self.slow.remove(&session);
+        self.fetched_at.remove(&session);
     }
 }
 

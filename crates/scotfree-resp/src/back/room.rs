@@ -1,10 +1,10 @@
 //! Room for large replies: one that does not fit beside those that are kept waits, and its lane with it, until
 //! enough of them has been fetched.
 //!
-//! Invariant: the fetching waits for nothing, so it makes room whatever waits; and a session that fetches nothing is
-//! not waited for, since all others wait as well.
+//! Invariant: the fetching waits for nothing, so it makes room whatever waits. All others wait as well, so a session
+//! that fetches nothing is not waited for, whatever others fetch, and one that fetches little by little not for long.
 
-use super::lane::Expected;
+use super::lane::{Expected, RoomWait};
 use super::{Back, BackEvent, BackEvents, Item, LaneId};
 use crate::codec::error_reply;
 use crate::payload::{ResponseFlags, REQUEST_HEAD_BYTES};
@@ -13,22 +13,34 @@ use scotfree_core::{Nanos, SessionId};
 /// No error of [`Back::too_large`] is longer.
 const TOO_LARGE_BYTES_MAX: usize = 320;
 
+/// So many times [`super::BackConfig::room_wait_max`] one reply waits for a session that goes on fetching.
+const WAITS_MAX: u64 = 8;
+
 impl Back {
     /// Whether the next reply of a lane is to be left there for now; from then on nothing more is read from it.
     pub(super) fn has_to_wait(&mut self, id: LaneId, now: Nanos, reply: &[u8]) -> bool {
-        let since = self.lanes.get(&id).and_then(|lane| lane.waits_since).unwrap_or(now);
-        let blocking = self.short_of_room(id, reply);
-        let is_late = now >= since.plus(self.config.room_wait_max);
-        if is_late {
-            for session in &blocking {
-                self.parts.give_up_on(*session);
+        let wait = self.lanes.get(&id).and_then(|lane| lane.waits);
+        let since = wait.map_or(now, |wait| wait.since);
+        let mut until: Option<Nanos> = None;
+        for session in self.short_of_room(id, reply) {
+            let late_at = self.late_at(session, since);
+            if now >= late_at {
+                self.parts.give_up_on(session);
+            } else {
+                until = Some(until.map_or(late_at, |until| until.min(late_at)));
             }
         }
-        let waits = !blocking.is_empty() && !is_late;
         if let Some(lane) = self.lanes.get_mut(&id) {
-            lane.waits_since = waits.then_some(since);
+            lane.waits = until.map(|until| RoomWait { since, until });
         }
-        waits
+        until.is_some()
+    }
+
+    /// When a reply that waits since then waits for this session no longer.
+    fn late_at(&self, session: SessionId, since: Nanos) -> Nanos {
+        let wait = self.config.room_wait_max;
+        let fetched_at = self.parts.fetched_at(session).map_or(since, |at| at.max(since));
+        fetched_at.plus(wait).min(since.plus(Nanos(wait.0 * WAITS_MAX)))
     }
 
     /// The sessions that should fetch something before this reply is taken.
@@ -52,24 +64,20 @@ impl Back {
 
     /// Answers who fetches, and takes what waited for that.
     pub(super) fn make_room(&mut self, now: Nanos, events: &mut BackEvents) {
-        let has_fetched = !self.rests.is_empty();
         while let Some(item) = self.rests.pop_front() {
+            self.parts.note_fetch(item.session, now);
             self.answer_rest(&item, events);
         }
         let waiting: Vec<LaneId> =
-            self.lanes.iter().filter(|(_, lane)| lane.waits_since.is_some()).map(|(id, _)| *id).collect();
+            self.lanes.iter().filter(|(_, lane)| lane.waits.is_some()).map(|(id, _)| *id).collect();
         for id in waiting {
-            if let Some(lane) = self.lanes.get_mut(&id).filter(|_| has_fetched) {
-                lane.waits_since = Some(now);
-            }
             self.on_bytes(id, now, &[], events);
         }
     }
 
     /// When somebody is waited for no longer.
     pub(super) fn room_timer(&self) -> Option<Nanos> {
-        let since = self.lanes.values().filter_map(|lane| lane.waits_since).min()?;
-        Some(since.plus(self.config.room_wait_max))
+        self.lanes.values().filter_map(|lane| lane.waits).map(|wait| wait.until).min()
     }
 
     /// Answers with the next part of a large reply, at once: its first part was held until all of it could be told.
@@ -278,6 +286,45 @@ mod tests {
         bench.get(SESSION, 1);
         bench.answer(600);
         assert!(bench.back.is_held(bench.lane));
+    }
+
+    #[test]
+    fn what_others_fetch_gives_nobody_more_time() {
+        let mut bench = bench();
+        let others = bench.get(OTHER, 1);
+        let asked = [bench.get(SESSION, 1), bench.get(SESSION, 1)];
+        for bytes in [900, 600, 600] {
+            bench.answer(bytes);
+        }
+        let late = START.plus(bench.back.config.room_wait_max);
+        bench.now = Nanos(late.0 - 1);
+        bench.execute(OTHER, 1, RequestFlags::REST, &others.to_le_bytes());
+        assert!(bench.back.is_held(bench.lane));
+        assert_eq!(bench.back.room_timer(), Some(late));
+        bench.now = late;
+        bench.turn();
+        assert!(!bench.back.is_held(bench.lane));
+        assert!(bench.text(asked[1]).contains("the reply has 608 bytes"), "{}", bench.text(asked[1]));
+    }
+
+    #[test]
+    fn who_fetches_little_by_little_is_not_waited_for_without_end() {
+        let mut bench = bench();
+        let asked = [bench.get(SESSION, 1), bench.get(SESSION, 1)];
+        bench.answer(900);
+        bench.answer(600);
+        let wait = bench.back.config.room_wait_max;
+        for fetched in 1..=WAITS_MAX {
+            bench.now = START.plus(Nanos(fetched * wait.0 / 10 * 9));
+            bench.fetch(asked[0]);
+            assert!(bench.back.is_held(bench.lane), "it fetches, {fetched} times so far");
+        }
+        let late = START.plus(Nanos(wait.0 * WAITS_MAX));
+        assert_eq!(bench.back.room_timer(), Some(late));
+        bench.now = late;
+        bench.turn();
+        assert!(!bench.back.is_held(bench.lane));
+        assert!(bench.text(asked[1]).contains("the reply has 608 bytes"), "{}", bench.text(asked[1]));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! either; memory per connection stays bounded.
 
 mod durations;
+mod large;
 mod packing;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,8 @@ use super::sessions::{Asker, ConnectionKey, Flight, Sessions};
 use super::{ClientSidecarConfig, Pacing};
 use crate::notices::Notices;
 use durations::Durations;
+pub(super) use large::Counted;
+use large::LargeReplies;
 use scotfree_core::Nanos;
 use scotfree_resp::front::clients::{Facts, Outcome, Question};
 use scotfree_resp::front::{ClientFront, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity};
@@ -58,6 +61,8 @@ struct Connection {
     has_read: bool,
     /// How much has come of a large reply that is being fetched.
     fetched_bytes: usize,
+    /// What it was counted for last.
+    counted: Counted,
     /// Requests for which the session has no credit yet.
     waiting: VecDeque<FrontRequest>,
     /// What it holds of its client's requests, as counted last.
@@ -134,6 +139,7 @@ pub(super) struct Fronts {
     /// What is still to be said of connections that are gone, and in which sessions.
     released: Vec<(SessionHandle, FrontRequest)>,
     input: InputBudget,
+    large: LargeReplies,
     pacing: Pacing,
     pack: PackBuilder,
     packs: u64,
@@ -173,6 +179,7 @@ impl Fronts {
             questions: Vec::new(),
             released: Vec::new(),
             input: InputBudget::new(config.input_bytes_max),
+            large: LargeReplies::default(),
             pacing: config.pacing,
             pack: PackBuilder::default(),
             packs: 0,
@@ -222,6 +229,7 @@ impl Fronts {
             read_bytes_usual: READ_BYTES_UNKNOWN,
             has_read: false,
             fetched_bytes: 0,
+            counted: Counted::default(),
             waiting: VecDeque::new(),
             held: 0,
             scripts: 0,
@@ -302,6 +310,8 @@ impl Fronts {
     pub fn close(&mut self, key: ConnectionKey) {
         let Some(mut connection) = self.connections.remove(&key) else { return };
         self.input.forget(key, connection.held);
+        self.large.leave(key);
+        self.large.end(connection.counted);
         self.scripts -= connection.scripts;
         self.closed.add(connection.front.counters());
         self.sessions.leave(connection.session, key);
@@ -338,6 +348,7 @@ impl Fronts {
                     return;
                 };
                 self.durations.note(now, &flight, reply.recorded);
+                self.large.end(flight.counted);
                 self.on_completed(now_ms, &flight, reply.bytes);
             }
             ClientEvent::Closed { session, reason, .. } => {
@@ -388,7 +399,9 @@ impl Fronts {
                         front.on_failure(now_ms, asker.id, &text, &mut actions);
                     }
                 }
-                note_read(connection, read_bytes);
+                if let Some(first) = note_read(connection, read_bytes) {
+                    self.large.note_first(first);
+                }
             }
             self.act(asker.connection, actions);
         }
@@ -429,6 +442,7 @@ impl Fronts {
     /// Whatever was on its way in the session has an unknown outcome.
     fn on_session_closed(&mut self, now_ms: i64, session: SessionHandle, reason: ClosedReason) {
         let Some(session) = self.sessions.remove(session) else { return };
+        session.flights.iter().for_each(|flight| self.large.end(flight.counted));
         let text = outcome_unknown(reason);
         for asker in session.flights.iter().flat_map(Flight::askers) {
             let mut actions = Vec::new();
@@ -457,6 +471,9 @@ impl Fronts {
         let Some(connection) = self.connections.get_mut(&key) else { return };
         let scripts = connection.front.scripts();
         self.scripts = self.scripts + scripts - std::mem::replace(&mut connection.scripts, scripts);
+        let fetching = fetching(connection);
+        self.large.end(std::mem::replace(&mut connection.counted, fetching));
+        self.large.begin(fetching);
         for action in actions {
             match action {
                 FrontAction::Request(mut request) => {
@@ -690,14 +707,21 @@ fn has_reads_enough(connection: &Connection) -> bool {
     reads_left(connection) == 0
 }
 
-/// Learns from a read's reply, or a part of it, how large the next ones may be.
-fn note_read(connection: &mut Connection, bytes: usize) {
+/// What to count for large replies that have come in part: as much as the last ones had, or as has come.
+fn fetching(connection: &Connection) -> Counted {
+    let is_fetching = connection.front.is_fetching();
+    let bytes = if is_fetching { connection.fetched_bytes.max(connection.read_bytes_usual) } else { 0 };
+    Counted { bytes, is_first: !connection.has_read }
+}
+
+/// Learns from a read's reply, or a part of it, how large the next ones may be; the size of the connection's first.
+fn note_read(connection: &mut Connection, bytes: usize) -> Option<usize> {
     if bytes == 0 {
-        return;
+        return None;
     }
     connection.fetched_bytes += bytes;
     if connection.front.is_fetching() {
-        return;
+        return None;
     }
     let whole = std::mem::take(&mut connection.fetched_bytes);
     let is_first = !std::mem::replace(&mut connection.has_read, true);
@@ -705,6 +729,7 @@ fn note_read(connection: &mut Connection, bytes: usize) {
     // At once when they are large, step by step when they are not.
     let before = if is_first { READ_BYTES_ASSUMED } else { usual - usual / 8 };
     connection.read_bytes_usual = before.max(whole);
+    is_first.then_some(whole)
 }
 
 /// How many reads more of a connection may be under way.

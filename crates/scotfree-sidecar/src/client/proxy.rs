@@ -215,6 +215,9 @@ impl Proxy {
     ) -> Result<Option<Proxy>, ProxyError> {
         let mut log = ProxyLog::open(&config.log, config.log_bytes, config.log_processor)?;
         let Some(records) = records_of(config, &mut log, stop)? else { return Ok(None) };
+        if let Some(text) = log.torn_text() {
+            config.notices.say(&text);
+        }
         let mut service = config.service.clone();
         // The log counts as a device, so early answers are to be had.
         service.back.devices = Some(1);

@@ -3,6 +3,7 @@
 //! Invariant: what completes is passed to the connection that asked, and to nobody if that is gone. A connection
 //! changes its session only while nothing of it is under way, so what it asks is done in its order.
 
+use super::fronts::Counted;
 use scotfree_core::{Nanos, SeqNum};
 use scotfree_rpc::SessionHandle;
 use scotfree_session::RequestKind;
@@ -30,6 +31,8 @@ pub(super) struct Flight {
     pub first: Asker,
     pub others: Vec<Asker>,
     kind: RequestKind,
+    /// What it is counted for among large replies.
+    pub counted: Counted,
     /// With which of its session's departures it has set out.
     departure: u64,
 }
@@ -37,7 +40,12 @@ pub(super) struct Flight {
 impl Flight {
     /// A request of these commands.
     pub fn new(first: Asker, others: Vec<Asker>, kind: RequestKind) -> Flight {
-        Flight { first, others, kind, departure: 0 }
+        Flight { first, others, kind, counted: Counted::default(), departure: 0 }
+    }
+
+    /// It is counted for so much among large replies.
+    pub fn counted_for(self, counted: Counted) -> Flight {
+        Flight { counted, ..self }
     }
 
     /// All whose commands it carries, in its order.

@@ -4,7 +4,7 @@
 //! an end, of which [`TlsStream::has_ended`] tells. What was taken and not sent yet is told by
 //! [`TlsStream::wants_write`].
 
-use super::faults::of_client;
+use super::faults::{of_client, NoTls};
 use rustls::Connection;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -60,7 +60,7 @@ impl TlsStream {
         self.socket.set_write_timeout(Some(time))?;
         self.push()?;
         if self.tls.is_handshaking() && self.pull()? == 0 {
-            return Err(io::Error::new(ErrorKind::UnexpectedEof, "closed within the TLS handshake"));
+            return Err(io::Error::new(ErrorKind::UnexpectedEof, NoTls::Closed));
         }
         self.push()
     }

@@ -6,7 +6,10 @@
 //! nobody up. A connection that others would have to wait for gets a session of its own.
 
 use super::super::{as_read, ended};
-use super::{has_reads_enough, reads_left, Asker, ConnectionKey, Flight, Fronts, NOBODY, READS_BYTES_MAX};
+use super::{
+    has_reads_enough, reads_left, Asker, Connection, ConnectionKey, Counted, Flight, Fronts, NOBODY,
+    READS_BYTES_MAX,
+};
 use scotfree_core::{KeyHash, Nanos};
 use scotfree_resp::front::FrontRequest;
 use scotfree_resp::payload::pack::PackBuilder;
@@ -46,6 +49,7 @@ impl Fronts {
             let error = connection.refusal.clone().unwrap_or_else(|| ended::OVER.to_owned());
             self.refuse(now, &[(key, connection.waiting.len())], &error);
         }
+        self.skip_large();
         // Credit comes back with stability, which completes nothing: who waits for it asks every turn.
         let mut due = self.sessions.due(self.pacing.departures_max);
         while let Some(session) = due.pop() {
@@ -75,13 +79,13 @@ impl Fronts {
         while let Some(leader) = queue.front().copied() {
             let reads = self.sessions.get_mut(handle).map_or(0, |session| session.reads);
             match self.turn_of(leader, is_own, reads, may_depart) {
-                Turn::Now => {}
+                Turn::Now if self.admits_large(leader) => {}
                 turn => {
                     queue.pop_front();
                     match turn {
                         Turn::Elsewhere => moved.extend(self.move_out(now, leader, upstream)),
-                        Turn::Later => left.push(leader),
-                        Turn::Never | Turn::Now => {}
+                        Turn::Later | Turn::Now => left.push(leader),
+                        Turn::Never => {}
                     }
                     continue;
                 }
@@ -125,6 +129,34 @@ impl Fronts {
             Some(first) if first.kind == RequestKind::Read && has_reads_enough(connection) => Turn::Later,
             Some(first) if may_depart[usize::from(first.early.is_some())] => Turn::Now,
             Some(_) => Turn::Later,
+        }
+    }
+
+    /// What to count for a connection's first request among large replies.
+    fn counted(&self, key: ConnectionKey) -> Counted {
+        let Some(connection) = self.connections.get(&key) else { return Counted::default() };
+        // What it fetches is counted already.
+        let is_counted = |first: &&FrontRequest| first.kind == RequestKind::Read && !first.fetches();
+        let usual = connection.has_read.then_some(connection.read_bytes_usual);
+        let first = connection.waiting.front().filter(is_counted);
+        first.map_or_else(Counted::default, |_| self.large.counted(usual))
+    }
+
+    /// Whether a connection's first request may be sent as far as it is about a large reply: others would wait for it.
+    fn admits_large(&mut self, key: ConnectionKey) -> bool {
+        let counted = self.counted(key);
+        self.large.admits(key, counted)
+    }
+
+    /// Passes over those whose turn it would be to ask for a large reply, and that cannot or need not.
+    fn skip_large(&mut self) {
+        let may_ask = |fronts: &Fronts, key: ConnectionKey, is_first: bool| {
+            let may = |connection: &Connection| !connection.front.is_full() && !has_reads_enough(connection);
+            let counted = fronts.counted(key);
+            fronts.connections.get(&key).is_some_and(may) && counted.bytes > 0 && counted.is_first == is_first
+        };
+        while let Some((key, _)) = self.large.next().find(|(key, is_first)| !may_ask(self, *key, *is_first)) {
+            self.large.leave(key);
         }
     }
 
@@ -240,6 +272,10 @@ impl Fronts {
         };
         let label = CallLabel { called: first.called, ..CallLabel::new(method) };
         let kind = first.kind;
+        let leaders = self.counted(taken[0].0);
+        // Who shares it has small replies, or the first one has so little that they fit.
+        let bytes = taken.iter().map(|(key, count)| count * self.counted(*key).bytes).sum();
+        let counted = Counted { bytes, ..leaders };
         let asked = Request {
             kind,
             mode: if first.early.is_some() { Mode::Early } else { Mode::Covered },
@@ -265,7 +301,8 @@ impl Fronts {
         if let Some(session) = self.sessions.get_mut(handle) {
             session.served = Some(taken[0].0);
             if let Some(first) = first {
-                session.set_out(seq, Flight::new(first, others, kind));
+                session.set_out(seq, Flight::new(first, others, kind).counted_for(counted));
+                self.large.begin(counted);
             }
         }
         Ok(())

@@ -736,6 +736,88 @@ fn of_whoever_reads_much_few_reads_are_under_way_and_none_while_it_takes_no_repl
 }
 
 #[test]
+fn who_asks_for_little_goes_past_large_reads_and_those_go_in_turn() {
+    let mut bench = Bench::packing(10_000, |config| {
+        config.pacing = Pacing { packs: false, departures_max: usize::MAX, reads_max: usize::MAX };
+    });
+    bench.says(KEY, b"GET s\r\n");
+    bench.upstream.answers(FIRST, b"+x\r\n");
+    bench.turn();
+    let clients: Vec<ConnectionKey> = (80..90).map(ConnectionKey).collect();
+    let ask =
+        |bench: &mut Bench, key: ConnectionKey| bench.says(key, format!("GET {}\r\n", key.0).as_bytes());
+    for key in &clients {
+        bench.open(*key);
+        ask(&mut bench, *key);
+    }
+    let sent = bench.upstream.take_sent().len();
+    assert_eq!(sent, 1 + 8, "what is not known yet is taken for large");
+    let large = [b"$9000000\r\n".as_slice(), &vec![b'x'; 9_000_000], b"\r\n"].concat();
+    (0..8).for_each(|_| bench.upstream.answers(FIRST, &large));
+    bench.turn();
+    assert_eq!(bench.upstream.take_sent(), ["Read Covered GET 88", "Read Covered GET 89"]);
+    for key in &clients {
+        bench.read(*key);
+    }
+    for key in clients.iter().take(4).rev() {
+        ask(&mut bench, *key);
+    }
+    assert_eq!(
+        bench.upstream.take_sent(),
+        ["Read Covered GET 83", "Read Covered GET 82"],
+        "no third one fits"
+    );
+    bench.says(KEY, b"GET s\r\n");
+    assert_eq!(bench.upstream.take_sent(), ["Read Covered GET s"]);
+    (0..2).for_each(|_| bench.upstream.answers(FIRST, &large));
+    bench.turn();
+    assert!(bench.upstream.take_sent().is_empty(), "those that were answered had read nothing before");
+    bench.open(OTHER);
+    bench.says(OTHER, b"GET s\r\n");
+    assert_eq!(bench.upstream.take_sent(), ["Read Covered GET s"], "one that is new waits for such only");
+    // Whoever is gone is passed over.
+    bench.fronts.close(ConnectionKey(81));
+    bench.upstream.answers(FIRST, &large);
+    bench.turn();
+    let sent = bench.upstream.take_sent();
+    assert!(sent.contains(&"Read Covered GET 80".to_owned()), "{sent:?}");
+}
+
+#[test]
+fn a_large_reply_counts_until_its_last_part_has_come_or_nobody_wants_it() {
+    let mut bench = Bench::packing(10_000, |config| {
+        config.pacing = Pacing { packs: false, departures_max: usize::MAX, reads_max: usize::MAX };
+    });
+    bench.open(OTHER);
+    let begun = || {
+        let mut payload = Vec::new();
+        write_part(&mut payload, ResponseFlags::NONE, 9, &vec![b'x'; large::LARGE_BYTES_MAX]);
+        Happens::Completed(FIRST, Some(payload))
+    };
+    bench.says(KEY, b"GET a\r\n");
+    bench.upstream.take_sent();
+    bench.upstream.events.push_back(begun());
+    bench.turn();
+    assert_eq!(bench.upstream.take_fetched(), [9]);
+    bench.says(OTHER, b"GET b\r\n");
+    assert!(bench.upstream.take_sent().is_empty(), "it may be as large");
+    bench.upstream.answers(FIRST, b"x\r\n");
+    bench.turn();
+    assert_eq!(bench.upstream.take_sent(), ["Read Covered GET b"]);
+    bench.upstream.events.push_back(begun());
+    bench.turn();
+    bench.upstream.take_fetched();
+    let third = ConnectionKey(72);
+    bench.open(third);
+    bench.says(third, b"GET c\r\n");
+    assert!(bench.upstream.take_sent().is_empty());
+    bench.fronts.close(OTHER);
+    bench.turn();
+    let sent = bench.upstream.take_sent();
+    assert!(sent.contains(&"Read Covered GET c".to_owned()), "{sent:?}");
+}
+
+#[test]
 fn the_rest_of_a_large_reply_goes_first_and_no_read_before_it_has_come() {
     let mut bench = Bench::packing(10_000, |_| ());
     bench.says(KEY, b"GET a\r\nGET b\r\nGET c\r\nSET d 1\r\n");

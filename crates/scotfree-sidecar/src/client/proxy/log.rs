@@ -123,6 +123,8 @@ pub struct ProxyLog {
     failed: Option<String>,
     is_full: bool,
     times_full: u64,
+    /// How many bytes behind the last whole record were cut off.
+    torn_bytes: u64,
     /// How many bytes were handed over since the last write.
     unwritten_bytes: usize,
     /// Grows with each record that the owner has written itself, and shrinks with others.
@@ -166,6 +168,7 @@ impl ProxyLog {
             failed: None,
             is_full: false,
             times_full: 0,
+            torn_bytes: 0,
             unwritten_bytes: 0,
             own_writes: 0,
             times: LogTimes::default(),
@@ -227,10 +230,24 @@ impl ProxyLog {
     }
 
     /// All records in the log, by name.
-    pub fn records(&self) -> Result<BTreeMap<u64, Vec<u8>>, LogError> {
+    pub fn records(&mut self) -> Result<BTreeMap<u64, Vec<u8>>, LogError> {
         let mut records = BTreeMap::new();
-        self.domain.scan(&mut |token, record| drop(records.insert(token.0, record.to_vec())))?;
+        let each = &mut |token: Token, record: &[u8]| drop(records.insert(token.0, record.to_vec()));
+        self.torn_bytes = self.domain.scan(each)?.torn_bytes;
         Ok(records)
+    }
+
+    /// What was cut off behind the last whole record when the log was opened, if anything: for the operator.
+    pub fn torn_text(&self) -> Option<String> {
+        (self.torn_bytes > 0).then(|| {
+            format!(
+                "{} bytes behind the last whole record of {} were dropped: a write that was cut short, and answered to \
+                 nobody, or a last record that the disk no longer holds as it was written; if it was the latter, what was \
+                 answered by it is lost unless the Redis has it",
+                self.torn_bytes,
+                self.path.display()
+            )
+        })
     }
 
     /// Hands over what the queue has for the log, and lets the log forget what may be forgotten; `now` in real time.
@@ -493,6 +510,38 @@ mod tests {
         assert!(has_room(&folder.join("scot-no-such-log"), 1).is_ok());
         // One that is there keeps its size.
         assert!(has_room(&std::env::current_exe().expect("it runs"), 1 << 62).is_ok());
+    }
+
+    #[test]
+    fn a_last_record_that_does_not_hold_is_dropped_and_said_to_be() {
+        let folder = std::env::temp_dir().join(format!("scot-torn-log-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("it can be made");
+        let open = |name: &str| {
+            let mut log = ProxyLog::open(&folder.join(name), LOG_BYTES_MIN, None).expect("there is room");
+            let records = log.records().expect("it can be read");
+            (log, records.len())
+        };
+        let (mut log, _) = open("log");
+        for (name, content) in [(1, b"the first record"), (2, b"the other record")] {
+            log.domain.submit(Token(name), content).expect("it is taken");
+            while log.completed.len() < name as usize {
+                log.domain.write_waiting();
+                log.domain.completions(&mut log.completed).expect("the disk works");
+            }
+        }
+        // As a kill leaves it: an end in good order notes how much is durable.
+        let mut bytes = std::fs::read(folder.join("log")).expect("it is there");
+        std::fs::write(folder.join("whole"), &bytes).expect("it can be written");
+        let (whole, count) = open("whole");
+        assert_eq!((count, whole.torn_text()), (2, None));
+        let at = bytes.windows(5).position(|word| word == b"other").expect("it was written");
+        bytes[at] ^= 1;
+        std::fs::write(folder.join("flipped"), &bytes).expect("it can be written");
+        let (flipped, count) = open("flipped");
+        let said = flipped.torn_text().expect("something was dropped");
+        assert!(count == 1 && said.contains("bytes behind the last whole record"), "{count} {said}");
+        drop((log, whole, flipped));
+        std::fs::remove_dir_all(&folder).expect("it is there");
     }
 
     #[test]
