@@ -160,3 +160,52 @@ def test_how_long_something_went_on(ns: int, text: str) -> None:
 def test_a_unit_is_said_once() -> None:
     assert span("2.9 ms", "3.4 ms") == "2.9 to 3.4 ms"
     assert span("900 µs", "1.1 ms") == "900 µs to 1.1 ms"
+
+
+def made(folder: Path, **columns: Any) -> list[str]:
+    return sentences(study_of(folder, spans(**columns))).get("How calls are made", [])
+
+
+def test_retries_and_calls_in_numbers_and_within_a_machine_are_said(tmp_path: Path) -> None:
+    """Of ten callers each calls cart twice, and once more where the second failed; half stay on one machine."""
+    rows = []
+    for caller in range(10):
+        statuses = ["OK", "UNAVAILABLE", "OK"] if caller < 2 else ["OK", "OK"]
+        rows += [(caller, at, status) for at, status in enumerate(statuses)]
+    callers, at, statuses = (list(each) for each in zip(*rows, strict=True))
+    found = made(
+        tmp_path / "some",
+        trace_id=[(caller + 1).to_bytes(16, "big") for caller in callers],
+        parent_id=[7] * len(rows),
+        span_id=[100 + place for place in at],
+        start_ns=[1_000 * place for place in at],
+        status=statuses,
+        service=["cart"] * len(rows),
+        client_service=["checkout"] * len(rows),
+        client_machine=["a"] * len(rows),
+        server_machine=["a" if caller % 2 else "b" for caller in callers],
+        total_ns=[1_000 if caller % 2 else 9_000 for caller in callers],
+    )
+    retries, numbers, placed = found
+    assert retries == (
+        "checkout \u2192 cart Get: 9.1 % of 22 calls come after one of the same caller that failed: retries."
+    )
+    assert numbers == "checkout \u2192 cart Get: one call makes up to 3 of these, 2.2 on average (10 callers)."
+    assert placed == (
+        "Of 20 calls that name both machines 50 % stay on one: half of these take 1 \u00b5s, "
+        "of the others 9 \u00b5s."
+    )
+
+
+def test_what_there_is_none_of_is_not_said(tmp_path: Path) -> None:
+    assert made(tmp_path / "none", service=["cart"] * 9, total_ns=[5_000] * 9) == []
+    # A caller that calls again after a success retries nothing.
+    again = made(
+        tmp_path / "again",
+        trace_id=[(index // 2 + 1).to_bytes(16, "big") for index in range(12)],
+        parent_id=[7] * 12,
+        start_ns=list(range(12)),
+        status=["OK", "UNAVAILABLE"] * 6,
+        total_ns=[5_000] * 12,
+    )
+    assert [one for one in again if "retries" in one] == []

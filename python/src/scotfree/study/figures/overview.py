@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from scotfree.study import schema
 from scotfree.study.analysis import edges
 from scotfree.study.analysis.edges import Interval
+from scotfree.study.analysis.shape import Shape, shape
 from scotfree.study.analysis.study import Study
 from scotfree.study.analysis.volumes import volumes
 from scotfree.study.figures import inputs
@@ -55,6 +56,7 @@ def groups(study: Study) -> list[Group]:
         Group("Waiting outside the handler", _waits(study)),
         Group("Slow methods", _slow(study)),
         Group("Errors", _errors(study)),
+        *([Group("How calls are made", made)] if (made := _made(study)) else []),
     ]
 
 
@@ -176,3 +178,30 @@ def _failed(study: Study) -> int:
 def _rare(study: Study) -> str:
     """Errors of methods of few calls only."""
     return f"{counted(_failed(study), 'call')} failed, all of methods with fewer than {edges.CALLS_MIN} calls."
+
+
+def _made(study: Study) -> list[Said]:
+    """Retries, calls in numbers, and calls within one machine; what there is none of is not said."""
+    found = shape(study)
+    said = []
+    if (row := found.retried) is not None:
+        rest = found.retries - row["retries"]
+        more = f"; {rest:,} more elsewhere" if rest else ""
+        of = f"{percent(row['retries'] / row['calls'])} of {counted(row['calls'], 'call')}"
+        said.append(Said(f"{of} come after one of the same caller that failed: retries{more}.", edge_name(row)))
+    if (row := found.fanned) is not None:
+        mean = row["calls"] / row["callers"]
+        of = f"{mean:.3g} on average ({counted(row['callers'], 'caller')})"
+        says = f"one call makes up to {row['most']:,} of these, {of}."
+        said.append(Said(says, edge_name(row)))
+    if found.placed >= edges.CALLS_MIN and found.within:
+        said.append(Said(_placed(found)))
+    return said
+
+
+def _placed(found: Shape) -> str:
+    share = percent(found.within / found.placed)
+    said = f"Of {counted(found.placed, 'call')} that name both machines {share} stay on one"
+    if found.within_ns is not None and found.across_ns is not None:
+        said += f": half of these take {duration(found.within_ns)}, of the others {duration(found.across_ns)}"
+    return f"{said}."
