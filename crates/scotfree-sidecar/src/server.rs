@@ -566,8 +566,8 @@ impl RedisService {
                 self.markers_gone.happened(1);
                 if let Some(count) = self.markers_gone.due(now) {
                     self.notices.alarm(&format!(
-                        "the markers of what was executed were gone from database {} of the Redis server ({count} times), \
-                         and are written anew: somebody has deleted them there (FLUSHALL, FLUSHDB, DEL), past scot, or \
+                        "the markers of what was executed were gone from database {} of the Redis server ({count} \
+                         times), and are written anew: somebody has deleted them there (FLUSHALL, FLUSHDB, DEL), past scot, or \
                          the server has evicted them; what else was deleted is gone, answered or not",
                         self.reserved_db()
                     ));

@@ -1,9 +1,9 @@
-//! The server's user `default`: who clients are that give no user of their own, and by whose rights a server judges
-//! what its append-only file holds.
+//! The server's user `default`: who clients are that give no user of their own, and by whose rights a server
+//! judges what its append-only file holds.
 //!
-//! Invariant: a server is served only while this user has all rights, switched on or off. Servers up to 7.0, and
-//! newer ones without the mend of redis#14541, look at rights again when EXEC comes to them from their own file,
-//! and leave out without a word what `default` may not do: all that was written here is inside MULTI.
+//! Invariant: a server is served only while this user has all rights, switched on or off. A server without the
+//! mend of redis#14541 looks at rights again when it meets EXEC in its own file, and leaves out without a word
+//! what `default` may not do: all that was written here is inside MULTI.
 
 use super::health::Settings;
 use crate::codec::{elements, is_error, text_of};
@@ -36,13 +36,14 @@ impl DefaultUser {
         DefaultUser { needs_password: !has_flag(b"nopass") || is_off, is_off, has_all }
     }
 
-    /// Whether an error says that the server knows no such command, and not that it keeps what it knows to itself.
+    /// Whether an error says that the server knows no such command, and not that it keeps what it knows to
+    /// itself.
     pub fn is_unknown(reply: &[u8]) -> bool {
         reply.starts_with(b"-ERR unknown command") || reply.starts_with(b"-ERR Unknown subcommand")
     }
 
-    /// Why what is written would not outlast a restart of the server, and what to do. Without an append-only file
-    /// nothing is judged, and who is off is nobody.
+    /// Why what is written would not outlast a restart of the server, and what to do. Without an append-only
+    /// file nothing is judged, and who is off is nobody.
     pub fn obstacle(self, settings: &Settings) -> Option<String> {
         let word = if self.is_off { "off " } else { "" };
         let matters = !self.is_off || settings.get("appendonly") == "yes";

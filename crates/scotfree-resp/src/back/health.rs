@@ -136,8 +136,8 @@ pub fn evicts(settings: &Settings) -> Option<String> {
     let policy = settings.get("maxmemory-policy");
     (policy != "noeviction").then(|| {
         format!(
-            "maxmemory-policy is `{policy}`, which could evict the markers, and what was answered; run: redis-cli CONFIG \
-             SET maxmemory-policy noeviction"
+            "maxmemory-policy is `{policy}`, which could evict the markers, and what was answered; run: redis-cli \
+             CONFIG SET maxmemory-policy noeviction"
         )
     })
 }

@@ -18,7 +18,9 @@ use super::{ClientSidecarConfig, Pacing};
 use crate::notices::Notices;
 use scotfree_core::Nanos;
 use scotfree_resp::front::clients::{Facts, Outcome, Question};
-use scotfree_resp::front::{ClientFront, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity};
+use scotfree_resp::front::{
+    ClientFront, EarlyRule, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity,
+};
 use scotfree_resp::payload::pack::{unpack, PackBuilder};
 use scotfree_resp::payload::{parse_response, ResponseFlags};
 use scotfree_rpc::metrics::MetricsText;
@@ -117,6 +119,8 @@ pub(super) enum Wish {
 /// All client connections.
 pub(super) struct Fronts {
     pub early_rules: EarlyRules,
+    /// That writes are refused is said here: nobody else in this process does.
+    pub says_writes: bool,
     pub coverage: Coverage,
     connections: BTreeMap<ConnectionKey, Connection>,
     sessions: Sessions,
@@ -152,6 +156,7 @@ impl Fronts {
         let front = |early| Arc::new(FrontConfig { early, ..config.front.clone() });
         Fronts {
             early_rules: EarlyRules::default(),
+            says_writes: true,
             coverage,
             connections: BTreeMap::new(),
             sessions: Sessions::new(
@@ -191,6 +196,11 @@ impl Fronts {
                 *config = Arc::new(FrontConfig { early: early.clone(), ..(**config).clone() });
             }
         }
+    }
+
+    /// Whether connections that are accepted now may be answered early.
+    pub fn may_answer_early(&self) -> bool {
+        self.configs.iter().any(|config| config.early != EarlyRule::Never)
     }
 
     /// A client has connected.
@@ -407,7 +417,7 @@ impl Fronts {
             self.notices.say(&format!("for connections from now on: {}", self.coverage.text(rules)));
         }
         let refused: Option<Arc<str>> = told.description.writes_refused.as_deref().map(Arc::from);
-        if told.description.writes_refused != self.told.description.writes_refused {
+        if self.says_writes && told.description.writes_refused != self.told.description.writes_refused {
             self.notices.alarm(&match &refused {
                 Some(reason) => format!("writes are refused: {reason}"),
                 None => "writes are taken again".to_owned(),

@@ -107,7 +107,8 @@ impl<S> Watched<S> {
             Said::NotYet => {
                 let date = expiry.from_date();
                 format!(
-                    "the certificate {file} is not good before {date}; until then {judge} refuse it; is the clock right? {next}"
+                    "the certificate {file} is not good before {date}; until then {judge} refuse it; is the clock right? \
+                     {next}"
                 )
             }
             Said::Expired => {
