@@ -50,11 +50,12 @@ fn dead_letters(site: &Site) -> usize {
 #[test]
 fn early_answers_stop_when_the_redis_refuses_what_info_does_not_tell() {
     let Some(site) = Site::new("proxy-refusing-early") else { return };
-    let _redis = site.redis(&[]);
-    let watched = Watched::new(&site, &["--mode", "early"]);
+    let _redis = site.redis(&["--user", "proxy", "on", ">secret", "+@all", "~*", "&*"]);
+    let user = site::as_user(&site, "proxy", "secret");
+    let watched = Watched::new(&site, &[&user[..], &["--mode", "early"]].concat());
     let (mut client, mut direct) = (site.connect(), site.direct());
     assert_eq!(call(&mut client, "SET k v"), "OK");
-    assert_eq!(call(&mut direct, "ACL SETUSER default -set"), "OK");
+    assert_eq!(call(&mut direct, "ACL SETUSER proxy -set"), "OK");
     let refused = wait_until(PATIENCE, || call(&mut client, "SET k w").starts_with("NOPERM"));
     assert!(refused, "{}", watched.proxy.error_output());
     assert_eq!(watched.times_said("early answers stop: the server refuses writes: NOPERM"), 1);
@@ -64,7 +65,7 @@ fn early_answers_stop_when_the_redis_refuses_what_info_does_not_tell() {
         assert!(call(&mut client, "SET k w").starts_with("NOPERM"), "every answer is the server's own");
     }
     assert_eq!(dead_letters(&site), letters);
-    assert_eq!(call(&mut direct, "ACL SETUSER default +set"), "OK");
+    assert_eq!(call(&mut direct, "ACL SETUSER proxy +set"), "OK");
     watched.wait_for("/metrics", "scotfree_redis_early_allowed 1");
     assert_eq!(call(&mut client, "SET k x"), "OK");
 }

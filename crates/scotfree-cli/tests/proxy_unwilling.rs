@@ -117,7 +117,7 @@ fn a_redis_that_is_back_and_refuses_what_the_log_holds_is_waited_for() {
     guarded.acknowledge_two(&proxy);
     let _redis = guarded.redis(BOUND);
     await_said(&proxy, "refuses what the log holds");
-    guarded.await_health("keeps the proxy out, or takes no writes");
+    guarded.await_health("takes no writes (NOPERM)");
     let epoch = guarded.epoch();
     assert!(wait_until(PATIENCE, || guarded.epoch() > epoch + 3), "it is tried again");
     assert_eq!(call(&mut guarded.site.connect(), "SET open:later v"), "OK", "the log goes on");
@@ -144,7 +144,7 @@ fn a_password_that_is_changed_is_read_again_and_ends_no_proxy() {
     assert_eq!(call(&mut direct, "ACL SETUSER proxy resetpass >new"), "OK");
     assert_ne!(call(&mut direct, "CLIENT KILL USER proxy"), "0");
     await_said(&proxy, "put the password of the user `proxy` into the file");
-    guarded.await_health("keeps the proxy out, or takes no writes");
+    guarded.await_health("keeps the proxy out, or takes no writes (WRONGPASS)");
     assert_eq!(call(&mut guarded.site.connect(), "SET k v"), "OK", "the log goes on");
     assert!(proxy.is_running());
     guarded.write_password("new");
@@ -169,7 +169,7 @@ fn a_redis_that_became_a_replica_is_waited_for() {
     let words: Vec<&str> = ["--user"].into_iter().chain(FREE.split(' ')).collect();
     let _redis = guarded.site.redis(&[&words[..], &["--replicaof", "127.0.0.1", &nobody]].concat());
     await_said(&proxy, "REPLICAOF NO ONE");
-    guarded.await_health("keeps the proxy out, or takes no writes");
+    guarded.await_health("keeps the proxy out, or takes no writes; see");
     assert_eq!(call(&mut guarded.direct(), "REPLICAOF NO ONE"), "OK");
     await_said(&proxy, "the server is there again");
     assert_eq!(call(&mut guarded.site.connect(), "GET open:k"), "v");

@@ -5,6 +5,7 @@
 
 mod aside;
 mod batch;
+mod default_user;
 mod ending;
 mod health;
 mod item;
@@ -35,6 +36,7 @@ use crate::description::Description;
 use crate::payload::RequestKind;
 use aside::Aside;
 use batch::{Batch, MarkerPlace};
+use default_user::DefaultUser;
 use health::{early_obstacle, Info, Past, Settings};
 use item::{judge, Item, Nature};
 use lane::{Expected, Lane, LaneState};
@@ -185,8 +187,8 @@ pub enum StopReason {
     /// The markers are gone, or older than what was stored.
     #[error(
         "its markers and its epoch are gone, or older than those that were stored, so the server's data was lost or \
-         replaced: it was started without its append-only files or from an old copy, or another server answers \
-         there; bring its data back, or start scot again to serve what is there now"
+         replaced: it was started without its append-only files or from an old copy, or has evicted keys \
+         (maxmemory-policy), or another server answers there; bring its data back, or start scot again to serve what is there now"
     )]
     Replaced,
     /// Another one stands, or stood last, before this server.
@@ -276,6 +278,8 @@ pub enum BackEvent {
         /// Why.
         refused: Option<Refused>,
     },
+    /// The markers were gone though the server has run on, and are written anew.
+    MarkersGone,
     /// Early answers are allowed, or no longer, and why not.
     Early {
         /// Whether they are.
@@ -480,6 +484,8 @@ struct Health {
     /// How many replies of the check under way have come.
     replies: Option<usize>,
     info: Info,
+    /// What the user `default` may do.
+    default_user: Option<DefaultUser>,
     /// What was answered in place of it, or of a setting.
     error: Option<Vec<u8>>,
     /// No command that changes settings has been on its way since the check under way began.
@@ -632,6 +638,7 @@ impl Back {
         lane.say(&[b"CLIENT", b"SETNAME", name.as_bytes()], Expected::Ok);
         if fenced_by_epoch {
             // See `start`: a lane that comes too late to be ended by a successor must find out itself.
+            lane.say(&[b"INFO", b"server"], Expected::Run);
             lane.enter(reserved_db, 2);
             lane.say(&[b"HGET", key.as_bytes(), markers::EPOCH_FIELD], Expected::Epoch);
         }

@@ -12,7 +12,7 @@ mod syncer;
 
 pub use password::PasswordSource;
 pub use run::{run, ServerSidecarConfig, SidecarError};
-pub(crate) use run::{say_once, RETRY_INTERVAL};
+pub(crate) use run::{say_once, CANNOT_SYNC, RETRY_INTERVAL};
 
 use crate::aof;
 use crate::client::silence::Hearing;
@@ -38,8 +38,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
-use syncer::Syncer;
+use syncer::{SyncError, Syncer};
 
 const READ_BYTES: usize = 64 << 10;
 /// How often lanes are read on which nothing is expected, to notice that they are closed.
@@ -70,6 +72,8 @@ pub struct RedisServiceConfig {
     /// Call stable what is only applied: a promise broken on purpose, for the control of experiments that
     /// must find nothing lost without it.
     pub ack_when_applied: bool,
+    /// Whether anybody may be answered early, so that it is good to know when that stops; shared by all clones.
+    pub says_early: Arc<AtomicBool>,
 }
 
 impl RedisServiceConfig {
@@ -85,6 +89,7 @@ impl RedisServiceConfig {
             notices: Notices::default(),
             start_time_max: Duration::from_secs(10),
             ack_when_applied: false,
+            says_early: Arc::new(AtomicBool::new(true)),
         }
     }
 }
@@ -119,11 +124,12 @@ pub struct RedisService {
     events: BackEvents,
     buffer: Vec<u8>,
     syncer: Syncer,
-    sync_error: Option<String>,
+    sync_error: Option<SyncError>,
     dead_letters: DeadLetters,
     notices: Notices,
     idle_read_at: Nanos,
     started: Option<Recovered>,
+    has_started: bool,
     stopped: Option<StopReason>,
     broken: Option<String>,
     /// How often something came from the server.
@@ -135,8 +141,11 @@ pub struct RedisService {
     strangers: Seldom,
     /// Answers that are none.
     nonsense: Seldom,
+    /// Times when the markers were gone.
+    markers_gone: Seldom,
     ack_when_applied: bool,
     asked: Asked,
+    says_early: Arc<AtomicBool>,
 }
 
 impl RedisService {
@@ -164,6 +173,7 @@ impl RedisService {
             notices: config.notices.clone(),
             idle_read_at: Nanos(0),
             started: None,
+            has_started: false,
             stopped: None,
             broken: None,
             heard: 0,
@@ -171,8 +181,10 @@ impl RedisService {
             refused: BTreeSet::new(),
             strangers: Seldom::default(),
             nonsense: Seldom::default(),
+            markers_gone: Seldom::default(),
             ack_when_applied: config.ack_when_applied,
             asked: Asked::default(),
+            says_early: Arc::clone(&config.says_early),
         };
         service.back.start(&mut service.events);
         let recovered = service.wait_for_start(config.start_time_max, stop)?;
@@ -212,6 +224,11 @@ impl RedisService {
     /// Whether writes are taken, as far as the server's state goes.
     pub fn writes_allowed(&self) -> bool {
         self.back.description().writes_refused.is_none()
+    }
+
+    /// Whether what the server's files hold can be known to last, as far as the last try went.
+    pub fn can_sync(&self) -> bool {
+        self.sync_error.is_none()
     }
 
     /// For what state of its own the server refuses every write, if it does.
@@ -328,10 +345,17 @@ impl RedisService {
         while !stop.is_stopped() {
             self.poll(true, &mut replies);
             if let Some(recovered) = self.started.take() {
+                self.has_started = true;
                 return Ok(Some(recovered));
             }
             if let Some(reason) = self.stopped.take() {
                 return Err(SidecarError::of_start(&self.redis, reason));
+            }
+            if let Some(error) = self.sync_error.take_if(|error| error.is_denied) {
+                return Err(SidecarError::of_start(
+                    &self.redis,
+                    StopReason::Unwilling(vec![error.to_string()]),
+                ));
             }
             let now = now_monotonic();
             if self.back.waits() {
@@ -342,7 +366,7 @@ impl RedisService {
                 return Err(SidecarError::NotStarted {
                     redis: self.redis.to_string(),
                     seconds: time_max.0 / 1_000_000_000,
-                    sync_error: self.sync_error.take(),
+                    sync_error: self.sync_error.take().map(|error| error.to_string()),
                 });
             }
             self.wait(self.next_poll().map_or(deadline, |at| at.min(deadline)).since(now), stop)?;
@@ -445,11 +469,15 @@ impl RedisService {
     fn collect_syncs(&mut self, now: Nanos) {
         while let Some(result) = self.syncer.result() {
             self.back.on_synced(now, result == Ok(true), &mut self.events);
-            self.sync_error = result.err();
-            if let Some(error) = &self.sync_error {
-                let next = "run scot as a user who can read the server's files";
-                self.notices.alarm(&format!("{error}; {next}"));
+            let error = result.err();
+            // A start that it keeps from going on ends with it.
+            let is_new = error.is_some() && error != self.sync_error && self.has_started;
+            if let Some(error) = error.as_ref().filter(|_| is_new) {
+                self.notices.alarm(&format!(
+                    "{error}; what is written is called stable no more until this has passed"
+                ));
             }
+            self.sync_error = error;
         }
     }
 
@@ -552,7 +580,21 @@ impl RedisService {
                 refused.text
             )),
             BackEvent::Refuses { refused: None } => self.notices.alarm("the Redis server takes writes again"),
+            BackEvent::MarkersGone => {
+                self.markers_gone.happened(1);
+                if let Some(count) = self.markers_gone.due(now) {
+                    self.notices.alarm(&format!(
+                        "the markers of what was executed were gone from database {} of the Redis server ({count} \
+                         times), and are written anew: somebody has deleted them there (FLUSHALL, FLUSHDB, DEL), past scot, or \
+                         the server has evicted them; what else was deleted is gone, answered or not",
+                        self.reserved_db()
+                    ));
+                }
+            }
             BackEvent::Early { allowed: true, .. } => {}
+            // Who is answered by nobody early, or takes no writes at all, needs no word of it.
+            BackEvent::Early { .. } if !self.says_early.load(Ordering::Relaxed) || !self.writes_allowed() => {
+            }
             BackEvent::Early { allowed: false, reason } => {
                 self.notices.say(&format!("early answers stop: {reason}"));
             }

@@ -186,6 +186,44 @@ fn markers_that_vanish_are_written_again_from_memory() {
     assert!(markers(&redis).contains_key("epoch"));
 }
 
+/// Who has deleted them past the sidecar has not started another server.
+#[test]
+fn a_new_lane_that_finds_no_markers_has_them_written_anew() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let (watcher, other) = (driver.open(1), driver.open(2));
+    update(&mut driver, other, 3, "SET a 1");
+    for (seq, deletes) in [(1, "FLUSHALL"), (2, "DEL scotfree:markers")] {
+        let mut connection = redis.connect();
+        connection.line("SELECT 15");
+        connection.line(deletes);
+        let mut own = Vec::new();
+        let connection = u32::try_from(seq).expect("small");
+        RequestHead { flags: RequestFlags::PRIVATE, db: 0, connection }.write(&mut own);
+        write_command(&mut own, Command::new(["WATCH", "a"]).args());
+        let watched = driver.call(watcher, seq, RequestKind::Read, &own);
+        assert_eq!((watched.reply(), &driver.stopped), (&b"+OK\r\n"[..], &None), "{deletes}");
+        driver
+            .until("the markers", |driver| driver.back.backlog() == 0 && position(&redis, other) == Some(3));
+        assert!(markers(&redis).contains_key("epoch"));
+        assert_eq!(driver.markers_gone as u64, seq, "it is said once");
+    }
+}
+
+/// In another run of the server they may be gone with its data.
+#[test]
+fn a_new_lane_that_finds_an_older_epoch_ends_the_service() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let session = driver.open(1);
+    let mut connection = redis.connect();
+    connection.line("SELECT 15");
+    connection.line("HSET scotfree:markers epoch 0");
+    driver.execute(session, 1, RequestKind::Read, &payload(RequestFlags::PRIVATE, &["WATCH a"]));
+    driver.until("the end", |driver| driver.stopped.is_some());
+    assert_eq!(driver.stopped, Some(StopReason::Replaced));
+}
+
 #[test]
 fn clients_stay_out_of_the_reserved_database() {
     let Some(redis) = RedisServer::start(EVERYSEC) else { return };
@@ -251,6 +289,73 @@ fn that_a_server_takes_no_writes_is_an_answer_and_none_to_what_is_executed_anew(
         }
         redis.connect().line("CONFIG SET min-replicas-to-write 0");
     }
+}
+
+/// Each word for itself, since a setting of several is none in quotes.
+const SCOT: &[&str] = &["--user scot", "on", ">pw", "+@all", "~*", "&*"];
+
+fn as_scot() -> BackConfig {
+    let credentials = Some(("scot".to_owned(), "pw".to_owned()));
+    BackConfig { credentials, health_interval: Nanos::from_millis(5), ..BackConfig::default() }
+}
+
+/// By whose rights the server judges what it loads.
+#[test]
+fn what_is_written_outlasts_a_restart_or_is_refused_by_the_default_users_rights() {
+    let bound = [EVERYSEC, SCOT, &["--user default", "off", "-@all"]].concat();
+    let Some(redis) = RedisServer::start(&bound) else { return };
+    let mut driver = BackDriver::new(&redis.socket(), as_scot());
+    driver.until("the refusal", |driver| driver.stopped.is_some());
+    assert!(driver.stopped.as_ref().is_some_and(StopReason::is_unwilling), "{:?}", driver.stopped);
+    let reason = driver.stopped.take().map(|reason| reason.to_string()).unwrap_or_default();
+    assert!(reason.contains("ACL SETUSER default off +@all '~*' '&*'"), "{reason}");
+
+    let free = [EVERYSEC, SCOT, &["--user default", "off", "+@all", "~*", "&*"]].concat();
+    let Some(mut redis) = RedisServer::start(&free) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), as_scot());
+    let session = driver.open(1);
+    update(&mut driver, session, 1, "SET k v");
+    driver.wants_stable = true;
+    driver.until("stability", |driver| driver.stable > 0);
+    redis.kill();
+    redis.restart();
+    let mut direct = redis.connect();
+    direct.line("AUTH scot pw");
+    let mut got = b"-LOADING".to_vec();
+    while got.starts_with(b"-LOADING") {
+        got = direct.line("GET k");
+    }
+    assert_eq!(text(&got), "$1\\r\\nv\\r\\n");
+}
+
+#[test]
+fn writes_are_refused_while_a_restart_or_an_eviction_would_lose_them() {
+    let options = [EVERYSEC, SCOT].concat();
+    let Some(redis) = RedisServer::start(&options) else { return };
+    let mut direct = redis.connect();
+    direct.line("AUTH scot pw");
+    let mut driver = BackDriver::started(&redis.socket(), as_scot());
+    for (cause, cure, said) in [
+        ("ACL SETUSER default off", "", ""),
+        ("ACL SETUSER default -@all", "ACL SETUSER default +@all", "redis#14541"),
+        ("ACL SETUSER default resetkeys", "ACL SETUSER default ~*", "ACL SETUSER default off +@all"),
+        ("CONFIG SET maxmemory-policy allkeys-lru", "CONFIG SET maxmemory-policy noeviction", "evict"),
+        ("CONFIG SET maxmemory-policy volatile-ttl", "CONFIG SET maxmemory-policy noeviction", "evict"),
+    ] {
+        assert_eq!(direct.line(cause), b"+OK\r\n", "{cause}");
+        if cure.is_empty() {
+            let told = driver.back.description().time_ms;
+            driver.until("another look", |driver| driver.back.description().time_ms > told);
+            assert!(driver.writes.is_empty(), "{cause}: {:?}", driver.writes);
+            continue;
+        }
+        driver.until(cause, |driver| matches!(driver.writes.last(), Some(Some(_))));
+        let reason = driver.describe().writes_refused.expect("clients are told");
+        assert!(reason.contains(said), "{cause}: {reason}");
+        assert_eq!(direct.line(cure), b"+OK\r\n", "{cure}");
+        driver.until(cure, |driver| driver.writes.last() == Some(&None));
+    }
+    assert_eq!(driver.writes.len(), 8, "each is said once: {:?}", driver.writes);
 }
 
 #[test]

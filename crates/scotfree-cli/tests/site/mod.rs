@@ -8,6 +8,7 @@ use scotfree_stage::scratch::Scratch;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -62,7 +63,12 @@ impl Site {
         let redis = self.spawn("redis", "redis-server", &[&words[..], &aof, more].concat());
         let answers = || {
             let asked = Connection::open_at(&Place::Unix(socket.clone()), PATIENCE);
-            asked.is_ok_and(|mut asked| matches!(asked.call(&["PING"]), Ok(Reply::Simple(_))))
+            asked.is_ok_and(|mut asked| match asked.call(&["PING"]) {
+                Ok(Reply::Simple(_)) => true,
+                // It wants to know who asks.
+                Ok(Reply::Error(text)) => text.starts_with("NOAUTH"),
+                _ => false,
+            })
         };
         assert!(wait_until(PATIENCE, answers), "{}", redis.output());
         redis
@@ -101,6 +107,14 @@ impl Site {
     pub fn direct(&self) -> Connection {
         Connection::open_at(&Place::Unix(self.file("redis.sock")), PATIENCE).expect("it listens")
     }
+}
+
+/// The words by which a proxy is a user of the Redis whose password is in a file of the site.
+pub fn as_user<'a>(site: &Site, name: &'a str, password: &str) -> [&'a str; 4] {
+    let file = site.file("password");
+    fs::write(&file, password).expect("it can be written");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    ["--redis-user", name, "--redis-password-file", "password"]
 }
 
 /// What a daemon answers at its address of metrics; nothing if it is not there.

@@ -113,13 +113,7 @@ pub fn obstacles(info: &Info, settings: &Settings, reserved_db: u16, allow_unsta
             info.get("redis_version")
         ));
     }
-    if settings.get("maxmemory-policy") != "noeviction" {
-        found.push(format!(
-            "maxmemory-policy is `{}`, which could evict the markers; run: redis-cli CONFIG SET maxmemory-policy \
-             noeviction",
-            settings.get("maxmemory-policy")
-        ));
-    }
+    found.extend(evicts(settings));
     let databases: u32 = settings.get("databases").parse().unwrap_or(0);
     if databases <= u32::from(reserved_db) {
         found.push(format!(
@@ -135,6 +129,17 @@ pub fn obstacles(info: &Info, settings: &Settings, reserved_db: u16, allow_unsta
         );
     }
     found
+}
+
+/// Why what was written, or how far it was executed, may be gone again at maxmemory.
+pub fn evicts(settings: &Settings) -> Option<String> {
+    let policy = settings.get("maxmemory-policy");
+    (policy != "noeviction").then(|| {
+        format!(
+            "maxmemory-policy is `{policy}`, which could evict the markers, and what was answered; run: redis-cli \
+             CONFIG SET maxmemory-policy noeviction"
+        )
+    })
 }
 
 /// What keeps a server on another host from saying what it has synced, with what to do about it.
@@ -298,7 +303,12 @@ pub fn early_obstacle(info: &Info, past: &mut Past) -> Option<String> {
         return Some("the server does not say how much memory it uses".to_owned());
     };
     let near = max > 0 && used.saturating_mul(100) > max.saturating_mul(EARLY_MEMORY_PERCENT_MAX);
-    near.then(|| format!("the server uses {used} of {max} bytes of memory"))
+    // Of what is used now nothing is said: it would be another cause each time.
+    near.then(|| {
+        format!(
+            "the server uses more than {EARLY_MEMORY_PERCENT_MAX} % of its {max} bytes of memory (maxmemory)"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -371,6 +381,12 @@ mod tests {
             changed.0.insert("used_memory".to_owned(), used.to_string());
             assert_eq!(early_obstacle(&changed, "a").is_some(), is_near, "{used} of 100");
         }
+        let said = |used: &str| {
+            let mut changed = good();
+            changed.0.insert("used_memory".to_owned(), used.to_owned());
+            early_obstacle(&changed, "a")
+        };
+        assert_eq!(said("91"), said("99"), "it is one cause");
         let mut unlimited = good();
         unlimited.0.insert("maxmemory".to_owned(), "0".to_owned());
         assert_eq!(early_obstacle(&unlimited, "a"), None);

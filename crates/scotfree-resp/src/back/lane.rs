@@ -53,6 +53,8 @@ pub(super) enum Expected {
     Ignored,
     /// The lane's number at the server, the last reply of the handshake.
     ClientId,
+    /// Which run of the server answers.
+    Run,
     /// The epoch, which says whether we have been replaced.
     Epoch,
     /// A command inside the batch's MULTI.
@@ -103,6 +105,8 @@ pub(super) struct Lane {
     /// A client watches keys on it.
     pub watches: bool,
     pub client_id: i64,
+    /// The run of the server that was begun with answers on it.
+    pub is_same_run: bool,
     /// Its next reply waits for room; see `room`.
     pub waits: Option<RoomWait>,
 }
@@ -120,6 +124,7 @@ impl Lane {
             has_user: false,
             watches: false,
             client_id: 0,
+            is_same_run: false,
             waits: None,
         }
     }

@@ -10,9 +10,9 @@ use super::markers::{foreign_epoch, integer_reply};
 use super::refusals::inner;
 use super::start::BUSY_RETRY;
 use super::{
-    early_obstacle, Back, BackEvent, BackEvents, Batch, Expected, Health, HeldReply, Item, LaneId, LaneState,
-    LateError, Method, Nature, Past, Phase, Progress, Purpose, Refusing, Rewrite, Stability, Start,
-    StartReport, StopReason, Waiter,
+    early_obstacle, Back, BackEvent, BackEvents, Batch, Expected, Health, HeldReply, Info, Item, LaneId,
+    LaneState, LateError, Method, Nature, Past, Phase, Progress, Purpose, Refusing, Rewrite, Stability,
+    Start, StartReport, StopReason, Waiter,
 };
 use crate::codec::{drop_room, error_reply, is_error, text_of, write_header, SHARED_KEPT_BYTES_MAX};
 use crate::payload::{pack, write_part, write_response, RequestFlags, ResponseFlags};
@@ -48,11 +48,14 @@ impl Back {
         match expected {
             Expected::Ok | Expected::Epoch if is_error(reply) => self.on_refused(id, &line(reply), events),
             Expected::Ok | Expected::Ignored => Ok(()),
+            Expected::Run => {
+                let run_id = Info::parse(reply).get("run_id").to_owned();
+                lane.is_same_run = !run_id.is_empty() && run_id == self.run_id;
+                Ok(())
+            }
             Expected::Epoch => {
-                let found = text_of(reply).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
-                if found != Some(self.markers.epoch) {
-                    self.stop(foreign_epoch(found, self.markers.epoch), events);
-                }
+                let is_same_run = lane.is_same_run;
+                self.on_stored_epoch(reply, is_same_run, events);
                 Ok(())
             }
             Expected::ClientId => {
@@ -82,6 +85,28 @@ impl Back {
                 Ok(())
             }
         }
+    }
+
+    /// A new lane has asked for the epoch. A successor would have a higher one, and leave no server without.
+    fn on_stored_epoch(&mut self, reply: &[u8], is_same_run: bool, events: &mut BackEvents) {
+        let text = text_of(reply);
+        let found = text.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+        if text.is_none() && is_same_run {
+            self.write_markers_anew(events);
+        } else if found != Some(self.markers.epoch) {
+            self.stop(foreign_epoch(found, self.markers.epoch), events);
+        }
+    }
+
+    /// The markers are gone, and the server is in the run in which they were there: somebody has deleted them, or the
+    /// server has evicted them. What they said is known here.
+    fn write_markers_anew(&mut self, events: &mut BackEvents) {
+        let is_under_way = self.batch.as_ref().is_some_and(|batch| batch.rewrites);
+        if self.rewrite != Rewrite::Now && !is_under_way {
+            self.counters.markers_rewritten += 1;
+            events.push(BackEvent::MarkersGone);
+        }
+        self.rewrite = Rewrite::Now;
     }
 
     /// What to do about a server that does not let the sidecar in, if that is why the start has ended.
@@ -212,8 +237,7 @@ impl Back {
 
     fn on_done(&mut self, batch: &Batch, done: &Done<'_>, events: &mut BackEvents) {
         if done.lost {
-            self.counters.markers_rewritten += 1;
-            self.rewrite = Rewrite::Now;
+            self.write_markers_anew(events);
         }
         for session in batch.marks.keys() {
             self.late.remove(session);

@@ -7,6 +7,7 @@
 //! Nothing is written before the append-only files are known to be whole: what is appended to an open
 //! transaction is dropped or executed twice by a later load (see [`super::Ending`]).
 
+use super::default_user::DefaultUser;
 use super::ending::Ending;
 use super::health::{no_data, obstacles, passing, remote_obstacle, version, waiting, way_in, Info, Settings};
 use super::lane::{Expected, Lane};
@@ -213,9 +214,10 @@ impl Start {
         if let Some(text) = no_data(&self.info) {
             return Progress::Refused(vec![text]);
         }
-        if let Some(error) = replies.iter().find(|reply| is_error(reply) && **reply != replies[3]) {
+        let is_in_the_way = |reply: &&Vec<u8>| is_error(reply) && !DefaultUser::is_unknown(reply);
+        if let Some(error) = replies.iter().find(is_in_the_way) {
             return Progress::Unwilling(vec![refused(
-                "what scot has to ask (INFO, CONFIG GET)",
+                "what scot has to ask (INFO, CONFIG GET, ACL GETUSER)",
                 error,
                 config,
             )]);
@@ -229,7 +231,8 @@ impl Start {
         if !config.same_host && found.is_empty() {
             found.extend(remote_obstacle(&self.info, &self.settings));
         }
-        found.extend(lesser_default(&replies[3], config));
+        let default_user = DefaultUser::of(&replies[3]);
+        found.extend(default_user.obstacle(&self.settings));
         if !found.is_empty() {
             return Progress::Unwilling(found);
         }
@@ -239,7 +242,7 @@ impl Start {
             version: self.info.get("redis_version").to_owned(),
             databases,
             reserved_db,
-            auth_required: requires_password(&replies[3]),
+            auth_required: default_user.needs_password,
             early_allowed: true,
             writes_refused: None,
             packs: true,
@@ -483,44 +486,6 @@ fn sidecars(reply: &[u8]) -> Vec<i64> {
     text.lines().filter(is_ours).filter_map(id).collect()
 }
 
-/// Whether the default user has to give a password, from ACL GETUSER's reply. Servers older than ACLs
-/// cannot be served anyway.
-fn requires_password(reply: &[u8]) -> bool {
-    let parts: Vec<&[u8]> = elements(reply).collect();
-    let flags = parts.chunks_exact(2).find(|pair| text_of(pair[0]) == Some(b"flags")).map(|pair| pair[1]);
-    let has = |flag: &[u8]| {
-        flags.is_some_and(|flags| elements(flags).any(|element| text_of(element) == Some(flag)))
-    };
-    !is_error(reply) && (!has(b"nopass") || has(b"off"))
-}
-
-/// Why clients may not be served: what they ask without a user of their own runs with the sidecar's rights, so the default
-/// user may have no fewer, unless nobody can be it. From ACL GETUSER's reply.
-fn lesser_default(reply: &[u8], config: &BackConfig) -> Option<String> {
-    let (user, _) = config.credentials.as_ref().filter(|(user, _)| user != "default")?;
-    let parts: Vec<&[u8]> = elements(reply).collect();
-    let value = |name: &[u8]| {
-        let pair = parts.chunks_exact(2).find(|pair| text_of(pair[0]) == Some(name));
-        pair.map(|pair| pair[1])
-    };
-    let is_any = |value: &[u8], all: &[&[u8]]| {
-        let is_all = |text: &[u8]| text_of(text).is_some_and(|text| all.contains(&text));
-        is_all(value) || elements(value).any(is_all)
-    };
-    let has_flag = |flag: &[u8]| value(b"flags").is_some_and(|flags| is_any(flags, &[flag]));
-    let has_all = value(b"commands").is_some_and(|rights| is_any(rights, &[b"+@all"]))
-        && value(b"keys").is_some_and(|keys| is_any(keys, &[b"~*", b"*"]))
-        && value(b"channels").is_none_or(|channels| is_any(channels, &[b"&*", b"*"]));
-    let is_served = is_error(reply) || has_flag(b"off") || has_all;
-    (!is_served).then(|| {
-        format!(
-            "its default user has fewer rights than the user {user}, with whose rights clients act that give no user of \
-             their own: switch it off (ACL SETUSER default off), so that clients have to give theirs, or give it all \
-             rights (ACL SETUSER default +@all ~* &*)"
-        )
-    })
-}
-
 /// The server's commands, from COMMAND's reply.
 fn commands(reply: &[u8]) -> BTreeMap<Vec<u8>, CommandInfo> {
     let mut found = BTreeMap::new();
@@ -548,7 +513,6 @@ fn add_command(parts: &[&[u8]], found: &mut BTreeMap<Vec<u8>, CommandInfo>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::write_bulk;
 
     #[test]
     fn sidecars_are_known_by_their_names() {
@@ -568,38 +532,6 @@ mod tests {
         assert_eq!(look(KILL_ROUNDS_MAX - 1), Progress::Going);
         let Progress::Refused(reasons) = look(KILL_ROUNDS_MAX) else { panic!("it is over") };
         assert!(reasons[0].contains("stop that sidecar"), "{reasons:?}");
-    }
-
-    #[test]
-    fn a_user_without_password_needs_none() {
-        let reply = |flags: &[u8]| [b"*2\r\n$5\r\nflags\r\n".as_slice(), flags].concat();
-        assert!(!requires_password(&reply(b"*2\r\n$2\r\non\r\n$6\r\nnopass\r\n")));
-        assert!(requires_password(&reply(b"*1\r\n$2\r\non\r\n")));
-        assert!(requires_password(&reply(b"*2\r\n$3\r\noff\r\n$6\r\nnopass\r\n")));
-        assert!(!requires_password(b"-ERR unknown command\r\n"));
-    }
-
-    #[test]
-    fn a_default_user_with_fewer_rights_is_served_only_as_itself() {
-        let config = |user: &str| BackConfig {
-            credentials: Some((user.to_owned(), "secret".to_owned())),
-            ..BackConfig::default()
-        };
-        let reply = |flag: &str, commands: &str, keys: &str| {
-            let mut reply = b"*8\r\n$5\r\nflags\r\n*1\r\n".to_vec();
-            write_bulk(&mut reply, flag.as_bytes());
-            for text in ["commands", commands, "keys", keys, "channels", "&*"] {
-                write_bulk(&mut reply, text.as_bytes());
-            }
-            reply
-        };
-        let is_refused = |reply: &[u8]| lesser_default(reply, &config("scot")).is_some();
-        assert!(is_refused(&reply("on", "-@all +get", "~*")));
-        assert!(is_refused(&reply("on", "+@all", "~app:*")));
-        assert!(!is_refused(&reply("on", "+@all", "~*")));
-        assert!(!is_refused(&reply("off", "-@all", "")));
-        assert!(!is_refused(b"-ERR unknown command\r\n"));
-        assert!(lesser_default(&reply("on", "-@all", ""), &config("default")).is_none(), "it is that user");
     }
 
     #[test]

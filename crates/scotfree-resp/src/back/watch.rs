@@ -3,7 +3,10 @@
 //! Invariant: both kinds of questions go on lanes of their own, so they never wait behind a client's
 //! command, and one of each kind is under way at a time.
 
-use super::health::{early_obstacle, never_syncs, passing, waiting, way_in, Info, Settings, NEVER_SYNCS};
+use super::default_user::DefaultUser;
+use super::health::{
+    early_obstacle, evicts, never_syncs, passing, waiting, way_in, Info, Settings, NEVER_SYNCS,
+};
 use super::lane::{Expected, LaneState};
 use super::markers::integer_reply;
 use super::refusals::said_by_info;
@@ -106,6 +109,7 @@ impl Back {
         self.expiry_seen = false;
         lane.say(&[b"INFO"], Expected::Step);
         lane.say(&[b"TIME"], Expected::Step);
+        lane.say(&[b"ACL", b"GETUSER", b"default"], Expected::Step);
         for name in Settings::NAMES {
             lane.say(&[b"CONFIG", b"GET", name.as_bytes()], Expected::Step);
         }
@@ -149,7 +153,7 @@ impl Back {
 
     pub(super) fn on_health(&mut self, now: Nanos, reply: &[u8], events: &mut BackEvents) {
         let Some(count) = self.health.replies else { return };
-        if is_error(reply) {
+        if is_error(reply) && !DefaultUser::is_unknown(reply) {
             self.health.error.get_or_insert_with(|| reply.to_vec());
         }
         if reply.starts_with(b"-BUSY ") {
@@ -166,10 +170,11 @@ impl Back {
                 self.told_at = now;
             }
             1 => {}
+            2 => self.health.default_user = Some(DefaultUser::of(reply)),
             _ => self.health.settings.add(reply),
         }
         self.health.replies = Some(count + 1);
-        if count + 1 == 2 + Settings::NAMES.len() {
+        if count + 1 == 3 + Settings::NAMES.len() {
             self.health.replies = None;
             let pause = if self.health.is_fresh { self.config.health_interval } else { Nanos(0) };
             self.health.next_at = now.plus(pause);
@@ -209,7 +214,7 @@ impl Back {
         let user = self.config.credentials.as_ref().map_or("default", |(user, _)| user);
         let said = line(error);
         let next = way_in(&said, user).map(|next| format!("; {next}")).unwrap_or_default();
-        format!("the server does not say how it is (INFO, CONFIG GET): {said}{next}")
+        format!("the server does not say how it is (INFO, CONFIG GET, ACL GETUSER): {said}{next}")
     }
 
     fn set_obstacle(&mut self, obstacle: String, events: &mut BackEvents) {
@@ -249,7 +254,7 @@ impl Back {
 
     /// Without append-only files nothing becomes stable any more: what has come is executed and stays in the devices'
     /// logs, and clients are told to ask for no more. Files that are begun anew hold all of that once they are
-    /// complete.
+    /// complete. The same where what is written may be gone again: evicted, or left out of what a restart loads.
     fn judge_writes(&mut self, info: &Info, method: &Method, events: &mut BackEvents) {
         let was_refused = self.description.writes_refused.is_some();
         // What is asked in one breath is not answered in one: the server may have been told to begin in between.
@@ -260,8 +265,12 @@ impl Back {
         let refused = match method {
             Method::Never if !self.config.allow_unstable => Some(NO_FILES.to_owned()),
             _ if !self.config.same_host && never_syncs(&self.health.settings) => Some(NEVER_SYNCS.to_owned()),
-            _ if was_refused && !is_complete => Some(INCOMPLETE_FILES.to_owned()),
-            _ => None,
+            _ => {
+                let restart =
+                    || self.health.default_user.and_then(|user| user.obstacle(&self.health.settings));
+                let files = (was_refused && !is_complete).then(|| INCOMPLETE_FILES.to_owned());
+                evicts(&self.health.settings).or_else(restart).or(files)
+            }
         };
         self.refuse_writes(refused, events);
     }

@@ -23,7 +23,9 @@ pub(super) use large::Counted;
 use large::LargeReplies;
 use scotfree_core::Nanos;
 use scotfree_resp::front::clients::{Facts, Outcome, Question};
-use scotfree_resp::front::{ClientFront, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity};
+use scotfree_resp::front::{
+    ClientFront, EarlyRule, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity,
+};
 use scotfree_resp::payload::pack::{unpack, PackBuilder};
 use scotfree_resp::payload::{parse_response, ResponseFlags};
 use scotfree_rpc::metrics::MetricsText;
@@ -124,6 +126,8 @@ pub(super) enum Wish {
 /// All client connections.
 pub(super) struct Fronts {
     pub early_rules: EarlyRules,
+    /// That writes are refused is said here: nobody else in this process does.
+    pub says_writes: bool,
     pub coverage: Coverage,
     connections: BTreeMap<ConnectionKey, Connection>,
     sessions: Sessions,
@@ -161,6 +165,7 @@ impl Fronts {
         let front = |early| Arc::new(FrontConfig { early, ..config.front.clone() });
         Fronts {
             early_rules: EarlyRules::default(),
+            says_writes: true,
             coverage,
             connections: BTreeMap::new(),
             sessions: Sessions::new(
@@ -202,6 +207,11 @@ impl Fronts {
                 *config = Arc::new(FrontConfig { early: early.clone(), ..(**config).clone() });
             }
         }
+    }
+
+    /// Whether connections that are accepted now may be answered early.
+    pub fn may_answer_early(&self) -> bool {
+        self.configs.iter().any(|config| config.early != EarlyRule::Never)
     }
 
     /// A client has connected.
@@ -425,7 +435,7 @@ impl Fronts {
             self.notices.say(&format!("for connections from now on: {}", self.coverage.text(rules)));
         }
         let refused: Option<Arc<str>> = told.description.writes_refused.as_deref().map(Arc::from);
-        if told.description.writes_refused != self.told.description.writes_refused {
+        if self.says_writes && told.description.writes_refused != self.told.description.writes_refused {
             self.notices.alarm(&match &refused {
                 Some(reason) => format!("writes are refused: {reason}"),
                 None => "writes are taken again".to_owned(),

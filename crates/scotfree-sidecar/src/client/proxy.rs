@@ -7,6 +7,7 @@ mod log;
 mod log_times;
 mod path;
 mod peers;
+mod refused;
 mod starting;
 mod watching;
 
@@ -18,7 +19,9 @@ use super::learn::Told;
 use super::silence::{Silence, Whose};
 use super::{listen, ClientSidecarConfig, EarlyRules, ListenerConfig, Pacing};
 use crate::notices::Notices;
-use crate::server::{say_once, Recovered, RedisService, RedisServiceConfig, SidecarError, RETRY_INTERVAL};
+use crate::server::{
+    say_once, Recovered, RedisService, RedisServiceConfig, SidecarError, CANNOT_SYNC, RETRY_INTERVAL,
+};
 use certificates::Certificates;
 pub use log::LogError;
 use log::{updates_of, LogName, PeerList, ProxyLog};
@@ -30,7 +33,7 @@ use scotfree_io::processor::Home;
 use scotfree_io::{now_monotonic, now_realtime, Crowd, Spin};
 use scotfree_proxy::{CommitQueue, Found, QueueConfig, Torn};
 use scotfree_resp::back::{Owner, StopReason};
-use scotfree_resp::front::{FrontConfig, FrontCounters};
+use scotfree_resp::front::{EarlyRule, FrontConfig, FrontCounters};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
 use scotfree_rpc::{SessionHandle, SharedKey, Stop};
 use scotfree_wire::ClusterKey;
@@ -38,6 +41,7 @@ use starting::Starting;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use watching::{Manner, Watching};
 
@@ -52,8 +56,6 @@ const REPLAY_SAID_AFTER: Nanos = Nanos::from_secs(2);
 /// With more requests under way, a loop that looks takes a processor that the Redis or who writes the log could use. With
 /// no more, those who read beside a few writers are answered in half the time.
 const FEW: u64 = 8;
-/// Why a server that is there is not used.
-const REFUSED: &str = "the Redis server keeps the proxy out, or takes no writes; see the alarm";
 /// Nobody's session.
 const NO_SESSION: SessionHandle = SessionHandle::numbered(0);
 
@@ -219,6 +221,8 @@ impl Proxy {
             config.notices.say(&text);
         }
         let mut service = config.service.clone();
+        let is_early = config.listeners.iter().any(|listener| listener.early != EarlyRule::Never);
+        service.says_early.store(is_early, Ordering::Relaxed);
         // The log counts as a device, so early answers are to be had.
         service.back.devices = Some(1);
         service.back.last_epoch = (log.meta().epoch > 0 && !config.accept_server).then_some(log.meta().epoch);
@@ -256,6 +260,8 @@ impl Proxy {
         let coverage = Coverage::new(fronts_config.session, told.description.devices);
         let mut fronts = Fronts::new(&fronts_config, told, coverage);
         fronts.early_rules = config.early_rules.clone();
+        // The service says it.
+        fronts.says_writes = false;
         // Where it cannot be, the first client is told.
         let _ = fronts.prepare(&mut path);
         watching.listen(listeners)?;
@@ -402,6 +408,7 @@ impl Proxy {
         if let Some(told) = told(&self.path) {
             self.connections.fronts.learn(told);
         }
+        self.service.says_early.store(self.connections.fronts.may_answer_early(), Ordering::Relaxed);
         self.say_replayed();
         self.certificates.look(unix_s(), &self.notices);
         self.listen_to_server(now);
@@ -522,9 +529,11 @@ impl Proxy {
     fn health(&self) -> Health {
         match self.path.service() {
             _ if self.drain_until.is_some() => Health::NotServing("draining"),
-            _ if !self.refusal_said.is_empty() => Health::NotServing(REFUSED),
-            None if self.path.starting().is_some_and(Starting::is_refused) => Health::NotServing(REFUSED),
-            None => Health::NotServing("the Redis server is not there"),
+            _ if !self.refusal_said.is_empty() => Health::NotServing(refused::text(&self.refusal_said)),
+            None => {
+                let refusal = self.path.starting().and_then(Starting::refusal);
+                Health::NotServing(refusal.unwrap_or("the Redis server is not there"))
+            }
             Some(_) if self.silence.lasts() => Health::NotServing("the Redis server does not answer"),
             Some(_) if self.path.log.failure().is_some() => {
                 Health::NotServing("the log takes nothing more; writes wait for the server's storage")
@@ -535,6 +544,7 @@ impl Proxy {
             Some(service) if !service.writes_allowed() => {
                 Health::NotServing("writes are refused; see the alarm")
             }
+            Some(service) if !service.can_sync() => Health::NotServing(CANNOT_SYNC),
             Some(service) => match service.refusing() {
                 Some(cause) => Health::NotServing(cause.text()),
                 None => Health::Serving,
@@ -595,7 +605,8 @@ fn of_server(error: SidecarError) -> ProxyError {
     match error {
         SidecarError::Server { redis, reason: StopReason::Replaced } => ProxyError::Stranger(format!(
             "the Redis server at {redis} has older data than this log has stood before, or none: it was started without \
-             its append-only files or from an old copy, or another server answers there; nothing was changed; bring its \
+             its append-only files or from an old copy, or has evicted keys (maxmemory-policy), or another server \
+             answers there; nothing was changed; bring its \
              data back"
         )),
         SidecarError::Server { redis, reason: StopReason::Fenced } => ProxyError::Stranger(format!(

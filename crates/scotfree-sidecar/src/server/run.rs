@@ -26,6 +26,9 @@ use std::time::Duration;
 /// How long to wait before a lost server is tried again.
 pub(crate) const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Why nothing is called stable.
+pub(crate) const CANNOT_SYNC: &str = "the Redis server's append-only files cannot be synced; see the alarm";
+
 /// How often it is looked whether the server answers.
 const LISTEN_INTERVAL: Nanos = Nanos::from_secs(1);
 
@@ -318,6 +321,7 @@ fn health(runtime: &ServerRuntime<UdpTransport, RedisService>, silence: &Silence
         Health::Serving if !runtime.service().writes_allowed() => {
             Health::NotServing("writes are refused; see the alarm")
         }
+        Health::Serving if !runtime.service().can_sync() => Health::NotServing(CANNOT_SYNC),
         Health::Serving => match runtime.service().refusing() {
             Some(cause) => Health::NotServing(cause.text()),
             None => Health::Serving,

@@ -13,10 +13,19 @@ use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+/// Why files could not be synced.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct SyncError {
+    text: String,
+    /// We may not open them, which no waiting changes.
+    pub is_denied: bool,
+}
+
 /// A thread that syncs on demand.
 pub struct Syncer {
     wishes: Option<Sender<AofFiles>>,
-    results: Receiver<Result<bool, String>>,
+    results: Receiver<Result<bool, SyncError>>,
     waker: Arc<Waker>,
     thread: Option<JoinHandle<()>>,
 }
@@ -52,7 +61,7 @@ impl Syncer {
 
     /// What came of a sync, if one is over: whether what the server has appended is on stable storage, or the server is
     /// writing its files anew and none of them counts yet.
-    pub fn result(&self) -> Option<Result<bool, String>> {
+    pub fn result(&self) -> Option<Result<bool, SyncError>> {
         self.waker.drain();
         self.results.try_recv().ok()
     }
@@ -72,23 +81,29 @@ impl Drop for Syncer {
     }
 }
 
-fn sync(files: &AofFiles, sizes: Option<&Path>) -> Result<bool, String> {
+fn sync(files: &AofFiles, sizes: Option<&Path>) -> Result<bool, SyncError> {
     let name = files.folder.display();
     match aof::sync(files) {
         Ok(synced) => sizes.map_or(Ok(()), |path| note(path, &synced)).map(|()| true),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-        Err(error) => Err(format!("syncing the append-only files in {name} failed: {error}")),
+        Err(error) => {
+            let next =
+                "run scot as a user who can read the server's files (in the server's group, for instance)";
+            let text = format!("syncing the append-only files in {name} failed: {error}; {next}");
+            Err(SyncError { text, is_denied: error.kind() == io::ErrorKind::PermissionDenied })
+        }
     }
 }
 
 /// Replaces the note of synced sizes: a size and a path a line.
-fn note(path: &Path, synced: &[Synced]) -> Result<(), String> {
+fn note(path: &Path, synced: &[Synced]) -> Result<(), SyncError> {
     let mut lines = String::new();
     for file in synced {
         let _ = writeln!(lines, "{} {}", file.bytes, file.path.display());
     }
     let fresh = path.with_extension("new");
-    std::fs::write(&fresh, lines)
-        .and_then(|()| std::fs::rename(&fresh, path))
-        .map_err(|error| format!("noting the synced sizes in {} failed: {error}", path.display()))
+    std::fs::write(&fresh, lines).and_then(|()| std::fs::rename(&fresh, path)).map_err(|error| {
+        let text = format!("noting the synced sizes in {} failed: {error}", path.display());
+        SyncError { text, is_denied: false }
+    })
 }

@@ -59,6 +59,8 @@ pub struct BackDriver {
     /// Sessions for which there is no memory.
     pub refused: BTreeMap<SessionId, String>,
     pub late_errors: Vec<LateError>,
+    /// How often the markers were said to be gone.
+    pub markers_gone: usize,
     pub early: Vec<(bool, String)>,
     /// Why the server refuses every write, as it was said.
     pub refuses: Vec<Option<Refused>>,
@@ -102,6 +104,7 @@ impl BackDriver {
             failed: BTreeMap::new(),
             refused: BTreeMap::new(),
             late_errors: Vec::new(),
+            markers_gone: 0,
             early: Vec::new(),
             refuses: Vec::new(),
             writes: Vec::new(),
@@ -269,6 +272,7 @@ impl BackDriver {
                 }
                 self.back.on_synced(now, counts, &mut self.events);
             }
+            BackEvent::MarkersGone => self.markers_gone += 1,
             BackEvent::LateError(error) => self.late_errors.push(error),
             BackEvent::Writes { refused } => self.writes.push(refused),
             BackEvent::Refuses { refused } => self.refuses.push(refused),

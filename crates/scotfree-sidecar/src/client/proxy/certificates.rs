@@ -1,6 +1,6 @@
 //! Looks whether the proxy's own certificates are good, and will be: who refuses one says so to nobody but itself.
 //!
-//! Invariant: of one certificate it is said once that it will expire soon, and once that it has.
+//! Invariant: of one certificate it is said once that it is not good yet, that it will expire soon, and that it has.
 
 use super::ProxyConfig;
 use crate::notices::Notices;
@@ -15,7 +15,7 @@ const SOON_S: i64 = 7 * 86_400;
 struct Watched<S> {
     source: Option<S>,
     read: fn(&S) -> Option<Expiry>,
-    /// Who refuses it when it has expired.
+    /// Who refuses it when it is not good.
     judge: &'static str,
     metric: &'static str,
     said: Option<(Expiry, Said)>,
@@ -24,6 +24,7 @@ struct Watched<S> {
 /// What was said last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Said {
+    NotYet,
     Soon,
     Expired,
 }
@@ -87,6 +88,7 @@ impl<S> Watched<S> {
         let expiry = self.expiry()?;
         let said = match expiry.unix_s - unix_s {
             left if left < 0 => Said::Expired,
+            _ if unix_s < expiry.from_unix_s => Said::NotYet,
             left if left < SOON_S => Said::Soon,
             _ => {
                 self.said = None;
@@ -102,6 +104,13 @@ impl<S> Watched<S> {
         let (file, date, judge) = (expiry.file.display(), expiry.date(), self.judge);
         let next = "put a new one there and send SIGHUP";
         match said {
+            Said::NotYet => {
+                let date = expiry.from_date();
+                format!(
+                    "the certificate {file} is not good before {date}; until then {judge} refuse it; is the clock right? \
+                     {next}"
+                )
+            }
             Said::Expired => {
                 format!("the certificate {file} has expired on {date}; {judge} refuse it; {next}")
             }
@@ -116,7 +125,7 @@ mod tests {
 
     #[test]
     fn of_each_certificate_it_is_said_once_that_it_expires_soon_and_that_it_has() {
-        let expiry = |unix_s| Some(Expiry { file: "proxy.pem".into(), unix_s });
+        let expiry = |unix_s| Some(Expiry { file: "proxy.pem".into(), from_unix_s: 0, unix_s });
         let (now, judge) = (1_735_689_599, "clients");
         let mut watched = Watched {
             source: Some(expiry(now)),
@@ -141,6 +150,19 @@ mod tests {
         assert!(watched.look(now + 1).is_some_and(|said| said.contains("expires on 2025-01-01")));
         watched.source = Some(expiry(now + 2 * SOON_S));
         assert_eq!(watched.look(now + 2), None);
+        // One that is not good yet.
+        let later = Some(Expiry { file: "proxy.pem".into(), from_unix_s: now + 9, unix_s: now + 3 * SOON_S });
+        watched.source = Some(later);
+        let said = watched.look(now + 8).unwrap_or_default();
+        assert!(
+            said.contains("is not good before 2025-01-01 00:00:08 UTC; until then clients refuse it"),
+            "{said}"
+        );
+        assert_eq!(
+            (watched.look(now + 8), watched.look(now + 9)),
+            (None, None),
+            "it is good in its first second"
+        );
         watched.source = None;
         assert_eq!(watched.look(now + 3 * SOON_S), None, "without TLS there is none");
     }

@@ -2,26 +2,29 @@
 //!
 //! Invariant: one result, behind which the thread ends; whoever no longer wants it ends the thread.
 
+use super::refused;
 use crate::notices::Notices;
 use crate::server::{say_once, Recovered, RedisService, RedisServiceConfig, SidecarError, RETRY_INTERVAL};
 use scotfree_io::Waker;
 use scotfree_rpc::{Stop, Watch};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Receiver};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// What came of it; none if the wait was ended.
 pub(super) type Started = Result<Option<(RedisService, Recovered)>, SidecarError>;
+
+/// How health speaks of a server that refuses what it is asked; none of one that does not.
+type Refusal = Arc<Mutex<Option<&'static str>>>;
 
 /// A start under way.
 pub(super) struct Starting {
     waker: Arc<Waker>,
     result: Receiver<Started>,
     stop: Stop,
-    is_refused: Arc<AtomicBool>,
+    refusal: Refusal,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -33,20 +36,20 @@ impl Starting {
         let waker = Arc::new(Waker::new()?);
         let stop = Stop::new()?;
         let (wakes, ends) = (Arc::clone(&waker), stop.clone());
-        let is_refused = Arc::new(AtomicBool::new(!said.is_empty()));
-        let refuses = Arc::clone(&is_refused);
+        let refusal = Refusal::new(Mutex::new((!said.is_empty()).then(|| refused::text(&said))));
+        let refuses = Refusal::clone(&refusal);
         let work = move || {
             // Nobody may be left who wants it.
             let _ = sender.send(start_again(&config, &notices, &ends, said, &refuses));
             wakes.wake();
         };
         let thread = std::thread::Builder::new().name("scotfree-start".to_owned()).spawn(work)?;
-        Ok(Starting { waker, result, stop, is_refused, thread: Some(thread) })
+        Ok(Starting { waker, result, stop, refusal, thread: Some(thread) })
     }
 
-    /// Whether the server is there, and refuses what it is asked.
-    pub fn is_refused(&self) -> bool {
-        self.is_refused.load(Ordering::Relaxed)
+    /// How health speaks of a server that is there, and refuses what it is asked.
+    pub fn refusal(&self) -> Option<&'static str> {
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What came of it, if it is over.
@@ -77,7 +80,7 @@ fn start_again(
     notices: &Notices,
     stop: &Stop,
     mut said: String,
-    is_refused: &AtomicBool,
+    refusal: &Refusal,
 ) -> Started {
     if !said.is_empty() {
         std::thread::sleep(RETRY_INTERVAL);
@@ -90,8 +93,10 @@ fn start_again(
         if stop.is_stopped() {
             return Ok(None);
         }
-        is_refused.store(error.is_unwilling(), Ordering::Relaxed);
-        say_once(notices, &mut said, error.to_string());
+        let text = error.to_string();
+        *refusal.lock().unwrap_or_else(PoisonError::into_inner) =
+            error.is_unwilling().then(|| refused::text(&text));
+        say_once(notices, &mut said, text);
         std::thread::sleep(RETRY_INTERVAL);
     }
 }

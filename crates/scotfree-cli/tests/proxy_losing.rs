@@ -1,0 +1,155 @@
+//! A Redis that is set up so that it would lose what it has answered, or has lost it: it is not written, or it is said.
+
+mod site;
+
+use scotfree_io::conformance::ports::free_address;
+use scotfree_stage::process::{wait_until, Process};
+use scotfree_stage::resp::Connection;
+use site::{call, Site, PATIENCE};
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+
+const SCOT: [&str; 6] = ["--user", "scot", "on", ">pw", "+@all", "~*"];
+const FREE: [&str; 6] = ["--user", "default", "off", "+@all", "~*", "&*"];
+const BOUND: [&str; 4] = ["--user", "default", "off", "-@all"];
+
+/// A proxy that says how it is, in this mode.
+fn proxy(site: &Site, mode: &str, more: &[&str]) -> (Process, SocketAddr) {
+    let metrics = free_address();
+    let proxy = site.proxy(&[&["--mode", mode, "--metrics", &metrics.to_string()], more].concat());
+    (proxy, metrics)
+}
+
+fn as_scot(mut connection: Connection) -> Connection {
+    assert_eq!(call(&mut connection, "AUTH scot pw"), "OK");
+    connection
+}
+
+fn await_said(proxy: &Process, words: &str) {
+    assert!(wait_until(PATIENCE, || proxy.error_output().contains(words)), "{}", proxy.error_output());
+}
+
+fn times_said(proxy: &Process, words: &str) -> usize {
+    proxy.error_output().matches(words).count()
+}
+
+#[test]
+fn a_redis_that_would_load_nothing_of_what_was_written_is_waited_for() {
+    let Some(site) = Site::new("losing-default") else { return };
+    let start = |default: &[&str]| site.redis(&[&SCOT[..], &["&*"], default].concat());
+    let redis = start(&FREE);
+    let (proxy, metrics) = proxy(&site, "covered", &site::as_user(&site, "scot", "pw"));
+    let mut client = as_scot(site.connect());
+    for number in 0..20 {
+        assert_eq!(call(&mut client, &format!("SET k{number} v")), "OK");
+    }
+    redis.kill();
+    let redis = start(&BOUND);
+    await_said(&proxy, "ACL SETUSER default off +@all");
+    site::await_health(metrics, "503");
+    redis.kill();
+    let _redis = start(&FREE);
+    await_said(&proxy, "the server is there again");
+    let mut client = as_scot(site.connect());
+    assert_eq!(call(&mut client, "EXISTS k0 k19"), "2", "its file still had it");
+}
+
+#[test]
+fn writes_are_refused_while_the_redis_may_evict_or_keeps_no_file_and_it_is_said_once() {
+    let Some(site) = Site::new("losing-policy") else { return };
+    let _redis = site.redis(&[]);
+    let (proxy, metrics) = proxy(&site, "early", &[]);
+    let mut direct = site.direct();
+    for (setting, bad, good) in [
+        ("maxmemory-policy", "allkeys-lru", "noeviction"),
+        ("maxmemory-policy", "volatile-lru", "noeviction"),
+        ("appendonly", "no", "yes"),
+    ] {
+        assert_eq!(call(&mut direct, &format!("CONFIG SET {setting} {bad}")), "OK");
+        site::await_health(metrics, "writes are refused; see the alarm");
+        let refused =
+            || call(&mut site.connect(), "SET k v").contains(&format!("CONFIG SET {setting} {good}"));
+        assert!(wait_until(PATIENCE, refused), "{}", proxy.error_output());
+        assert_eq!(call(&mut direct, &format!("CONFIG SET {setting} {good}")), "OK");
+        site::await_health(metrics, "200 OK");
+        assert!(wait_until(PATIENCE, || call(&mut site.connect(), "SET k v") == "OK"));
+    }
+    for words in ["clients' writes are refused", "clients' writes are taken again"] {
+        assert_eq!(times_said(&proxy, words), 3, "{}", proxy.error_output());
+    }
+    assert_eq!(times_said(&proxy, "writes are"), 6, "{}", proxy.error_output());
+    assert_eq!(times_said(&proxy, "early answers stop"), 0, "{}", proxy.error_output());
+}
+
+#[test]
+fn of_early_answers_it_is_spoken_where_there_are_any() {
+    let Some(site) = Site::new("losing-early") else { return };
+    let _redis = site.redis(&[]);
+    let mut direct = site.direct();
+    for (mode, times) in [("covered", 0), ("early", 1)] {
+        assert_eq!(call(&mut direct, "CONFIG SET maxmemory 0"), "OK");
+        let (proxy, metrics) = proxy(&site, mode, &[]);
+        let allows = |word: &str| {
+            let line = format!("scotfree_redis_early_allowed {word}");
+            wait_until(PATIENCE, || site::get(metrics, "/metrics").contains(&line))
+        };
+        assert!(allows("1"));
+        assert_eq!(call(&mut direct, "CONFIG SET maxmemory 1"), "OK");
+        assert!(allows("0"));
+        assert_eq!(times_said(&proxy, "early answers stop"), times, "{mode}: {}", proxy.error_output());
+        proxy.kill();
+    }
+}
+
+#[test]
+fn markers_that_somebody_has_deleted_are_written_anew_and_end_no_proxy() {
+    let Some(site) = Site::new("losing-markers") else { return };
+    let _redis = site.redis(&[]);
+    let (proxy, _) = proxy(&site, "covered", &[]);
+    assert_eq!(call(&mut site.connect(), "INCR n"), "1");
+    assert_eq!(call(&mut site.direct(), "FLUSHALL"), "OK");
+    let mut client = site.connect();
+    for line in ["WATCH a", "MULTI"] {
+        assert_eq!(call(&mut client, line), "OK", "{}", proxy.error_output());
+    }
+    assert_eq!(call(&mut client, "INCR n"), "QUEUED");
+    assert!(call(&mut client, "EXEC").contains("Integer(1)"), "{}", proxy.error_output());
+    await_said(&proxy, "ALARM: the markers of what was executed were gone");
+    assert_eq!(call(&mut site.connect(), "INCR n"), "2");
+    assert!(proxy.is_running(), "{}", proxy.error_output());
+    assert_eq!(times_said(&proxy, "the markers of what"), 1, "{}", proxy.error_output());
+    proxy.kill();
+    let _proxy = site.proxy(&[]);
+    assert_eq!(call(&mut site.connect(), "INCR n"), "3");
+}
+
+/// Before 7.2 the files are synced from here; root becomes nobody, and nobody has to reach the command.
+#[test]
+fn a_start_that_may_not_open_the_files_of_the_redis_ends_with_the_reason() {
+    let Some(site) = Site::new("losing-denied") else { return };
+    let _redis = site.redis(&[]);
+    let mut direct = site.direct();
+    let info = call(&mut direct, "INFO server");
+    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or_default();
+    let is_old = ["6.", "7.0."].iter().any(|old| version.starts_with(old));
+    let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups", site::SCOT];
+    let tried = std::process::Command::new("setpriv").args(nobody).arg("--version").output();
+    if !is_old || !tried.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIP: needs a Redis before 7.2, and to become another user (setpriv, as root)");
+        return;
+    }
+    for (name, mode) in [("", 0o777), ("redis.sock", 0o777), ("appendonlydir", 0o700)] {
+        fs::set_permissions(site.file(name), fs::Permissions::from_mode(mode)).expect("it is there");
+    }
+    let listen = site.listen.to_string();
+    let words = ["proxy", "--listen", &listen, "--redis", "unix:redis.sock", "--log", "nobodys.log"];
+    let (code, said) = site::end_of(&site.spawn(
+        "proxy",
+        "setpriv",
+        &[&nobody[..], &words, &["--log-size", "32M"]].concat(),
+    ));
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("run scot as a user who can read the server's files"), "{said}");
+    assert_eq!(said.matches("syncing the append-only files").count(), 1, "{said}");
+}
