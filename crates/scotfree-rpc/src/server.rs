@@ -23,7 +23,7 @@ use crate::shared_key::{KeyWatch, SharedKey};
 use late_stamps::LateStamps;
 use scotfree_core::{ByteRange, Effects, Machine, Nanos, SeqNum, SessionId, Token};
 use scotfree_io::{now_monotonic, RxBurst, Spin, Transport};
-use scotfree_session::{RecoveredSession, RequestKind, Server, ServerConfig, ServerOwn};
+use scotfree_session::{RecoveredSession, Server, ServerConfig, ServerOwn};
 use scotfree_wire::{Answerer, LateStamp, ResponseTail, PACKET_BYTES_MAX};
 use std::collections::VecDeque;
 use std::io;
@@ -398,8 +398,9 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
     fn process(&mut self) -> io::Result<()> {
         while let Some(own) = next_own(&self.effects, &mut self.processed) {
             match own {
-                ServerOwn::Execute { ticket, session, seq, kind, payload } => {
-                    self.execute(ticket, session, seq, kind, payload)?;
+                ServerOwn::Execute { ticket, session, seq, kind, is_replayed, payload } => {
+                    let request = Execution { ticket, session, seq, kind, payload: &[], is_replayed };
+                    self.execute(&request, payload)?;
                 }
                 ServerOwn::RecordSession { record } => {
                     self.service.record_session(&record, &mut self.replies);
@@ -418,14 +419,9 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         Ok(())
     }
 
-    fn execute(
-        &mut self,
-        ticket: u64,
-        session: SessionId,
-        seq: SeqNum,
-        kind: RequestKind,
-        payload: ByteRange,
-    ) -> io::Result<()> {
+    /// Hands a request to the service, with this payload.
+    fn execute(&mut self, request: &Execution<'_>, payload: ByteRange) -> io::Result<()> {
+        let Execution { ticket, session, seq, .. } = *request;
         let received = self.arrival(session, seq);
         let started = if received.is_some() { self.real_time.at(now_monotonic()) } else { Nanos(0) };
         if self.flights.is_empty() {
@@ -434,7 +430,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         debug_assert_eq!(ticket, self.first_ticket + self.flights.len() as u64, "tickets are contiguous");
         self.flights.push_back(Flight { session, received, started, replied: false });
         let payload = self.effects.bytes(payload);
-        self.service.execute(&Execution { ticket, session, seq, kind, payload }, &mut self.replies);
+        self.service.execute(&Execution { payload, ..*request }, &mut self.replies);
         if self.replies.is_empty() {
             return Ok(());
         }

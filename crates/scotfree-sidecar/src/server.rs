@@ -132,6 +132,10 @@ pub struct RedisService {
     /// Answers that are none.
     nonsense: Seldom,
     ack_when_applied: bool,
+    /// What is executed anew and has no answer yet, by its tickets.
+    replays: BTreeSet<u64>,
+    /// Something that was executed anew has its answer.
+    has_replayed: bool,
 }
 
 impl RedisService {
@@ -167,6 +171,8 @@ impl RedisService {
             strangers: Seldom::default(),
             nonsense: Seldom::default(),
             ack_when_applied: config.ack_when_applied,
+            replays: BTreeSet::new(),
+            has_replayed: false,
         };
         service.back.start(&mut service.events);
         let recovered = service.wait_for_start(config.start_time_max, stop)?;
@@ -216,6 +222,12 @@ impl RedisService {
     /// Whether the server allows early answers; none if it is lost: then they go on as they were.
     pub fn word_of_early(&self) -> Option<bool> {
         self.back.word_of_early()
+    }
+
+    /// Whether the server takes what is executed anew: it has taken some of it, which comes in order, or has been given
+    /// none.
+    pub(crate) fn takes_replays(&self) -> bool {
+        self.has_replayed || self.replays.is_empty()
     }
 
     /// What is to be known of the server's answers.
@@ -298,17 +310,6 @@ impl RedisService {
             "The server lets new connections be opened",
             u8::from(self.back.lanes_allowed()),
         );
-    }
-
-    /// Executes what may have been acknowledged before. A server that takes no writes at present does not answer it by
-    /// that: it counts as lost, and nothing behind it is executed.
-    pub fn replay(&mut self, request: &Execution<'_>) {
-        self.hand_over(request, true);
-    }
-
-    fn hand_over(&mut self, request: &Execution<'_>, is_replayed: bool) {
-        let Execution { ticket, session, seq, kind, payload } = *request;
-        self.back.execute(&Execute { ticket, session, seq, kind, payload, is_replayed });
     }
 
     fn wait_for_start(&mut self, time_max: Duration, stop: &Stop) -> Result<Option<Recovered>, SidecarError> {
@@ -489,6 +490,7 @@ impl RedisService {
                 replies.reply_ended(*ticket, *failed, ended, |out| {
                     out.extend_from_slice(events.bytes(response.clone()));
                 });
+                self.has_replayed |= self.replays.remove(ticket);
                 if self.ack_when_applied {
                     replies.stable(*ticket);
                 }
@@ -618,7 +620,11 @@ impl RedisService {
 
 impl Handler for RedisService {
     fn execute(&mut self, request: &Execution<'_>, _replies: &mut Replies) {
-        self.hand_over(request, false);
+        let Execution { ticket, session, seq, kind, payload, is_replayed } = *request;
+        if is_replayed {
+            self.replays.insert(ticket);
+        }
+        self.back.execute(&Execute { ticket, session, seq, kind, payload, is_replayed });
     }
 
     fn poll(&mut self, wants_stable: bool, replies: &mut Replies) {
