@@ -253,6 +253,64 @@ fn that_a_server_takes_no_writes_is_an_answer_and_none_to_what_is_executed_anew(
     }
 }
 
+/// Executes lines anew in one transaction, with a right taken away before its EXEC; the tickets.
+fn execute_without_right(
+    driver: &mut BackDriver,
+    redis: &RedisServer,
+    right: &str,
+    lines: &[&str],
+) -> Vec<u64> {
+    let session = driver.open(1);
+    let mut control = redis.connect();
+    driver.replays = true;
+    driver.kept_back = b"*1\r\n$4\r\nEXEC\r\n".len();
+    let execute = |(index, line): (usize, &&str)| {
+        driver.execute(session, index as u64 + 1, RequestKind::Update, &one(line))
+    };
+    let tickets = lines.iter().enumerate().map(execute).collect();
+    driver.until("commands to be queued", |_| {
+        let list = control.line("CLIENT LIST");
+        String::from_utf8_lossy(&list)
+            .lines()
+            .any(|line| line.contains("shared") && !line.contains("multi=-1"))
+    });
+    control.line(&format!("ACL SETUSER default -{right}"));
+    driver.kept_back = 0;
+    tickets
+}
+
+/// Such an error is met inside EXEC only, whose other commands are executed, the marker's among them.
+#[test]
+fn a_right_that_is_taken_away_before_exec_gives_nothing_up_that_is_executed_anew() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let session = SessionId(1);
+    execute_without_right(&mut driver, &redis, "set", &["INCR n", "SET a 1", "SET b 1"]);
+    driver.until("the end", |driver| driver.stopped.is_some());
+    assert!(matches!(driver.stopped, Some(StopReason::Unwilling(_))), "{:?}", driver.stopped);
+    assert_eq!(driver.late_errors, []);
+    assert_eq!(position(&redis, session), Some(1), "only the first was executed");
+    redis.connect().line("ACL SETUSER default +set");
+    let mut next = BackDriver::started(&redis.socket(), BackConfig::default());
+    next.replays = true;
+    for (seq, line) in [(2, "SET a 1"), (3, "SET b 1")] {
+        assert_eq!(update(&mut next, session, seq, line).reply(), b"+OK\r\n");
+    }
+    assert_eq!(redis.connect().line("GET n"), b"$1\r\n1\r\n");
+}
+
+#[test]
+fn what_is_refused_before_others_of_its_transaction_gets_a_letter_and_they_are_not_executed_twice() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let tickets = execute_without_right(&mut driver, &redis, "set", &["SET a 1", "INCR n"]);
+    assert_eq!(driver.response(tickets[1]).reply(), b":1\r\n");
+    assert!(driver.response(tickets[0]).reply().starts_with(b"-NOPERM"));
+    assert_eq!((driver.late_errors.len(), &driver.stopped), (1, &None));
+    driver.until("the positions", |driver| driver.back.backlog() == 0);
+    assert_eq!(position(&redis, SessionId(1)), Some(2));
+}
+
 #[test]
 fn a_server_with_a_password_is_served_with_credentials() {
     let Some(redis) = RedisServer::start(&["--appendonly yes", "--requirepass secret"]) else { return };

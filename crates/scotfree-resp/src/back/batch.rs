@@ -297,6 +297,11 @@ impl Batch {
         }
         // A session that has been deleted meanwhile must not come back.
         self.marks.retain(|session, _| markers.sessions.contains_key(session));
+        // What is executed behind its position leaves that where it is.
+        for (session, position) in &mut self.marks {
+            let known = markers.sessions.get(session).map_or(SeqNum(0), |marker| marker.position);
+            *position = known.max(*position);
+        }
         if self.marks.is_empty() && !self.rewrites {
             return;
         }
