@@ -122,6 +122,8 @@ pub struct RedisService {
     started: Option<Recovered>,
     stopped: Option<StopReason>,
     broken: Option<String>,
+    /// Why a dead letter could not be written, if that is what broke.
+    letters_trouble: Option<String>,
     /// How often something came from the server.
     heard: u64,
     failed_sessions: u64,
@@ -165,6 +167,7 @@ impl RedisService {
             started: None,
             stopped: None,
             broken: None,
+            letters_trouble: None,
             heard: 0,
             failed_sessions: 0,
             refused: BTreeSet::new(),
@@ -248,6 +251,11 @@ impl RedisService {
              bring the right data back and look at the letters (reason unknown_session)",
             self.dead_letters.path().display()
         ))
+    }
+
+    /// Why a dead letter could not be written, if that is why nothing is served any more.
+    pub(crate) fn letters_trouble(&self) -> Option<&str> {
+        self.letters_trouble.as_deref()
     }
 
     /// Why the machine has stopped.
@@ -613,7 +621,9 @@ impl RedisService {
     fn write_letters(&mut self) {
         if let Err(error) = self.dead_letters.sync() {
             // A promise that was broken must not be forgotten as well.
-            self.broken = Some(error.to_string());
+            let next = "make room on the disk of that file, and see that it may be written";
+            self.letters_trouble = Some(format!("{error}; {next}"));
+            self.broken.clone_from(&self.letters_trouble);
         }
     }
 }
