@@ -311,6 +311,30 @@ fn what_is_refused_before_others_of_its_transaction_gets_a_letter_and_they_are_n
     assert_eq!(position(&redis, SessionId(1)), Some(2));
 }
 
+/// Whatever follows a MULTI that is refused would be executed by itself, without its marker.
+#[test]
+fn a_user_without_a_right_that_markers_need_is_told_so_and_nothing_is_executed() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let own = RequestFlags::PRIVATE;
+    let as_user = own.with(RequestFlags::USER);
+    for (number, missing) in ["multi", "exec", "select", "hset"].into_iter().enumerate() {
+        redis.connect().line(&format!("ACL SETUSER bob reset on >secret ~* +@all -{missing}"));
+        let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+        let session = driver.open(number as u64 + 1);
+        let auth = driver.call(session, 1, RequestKind::Read, &payload(own, &["AUTH bob secret"]));
+        assert_eq!(auth.reply(), b"+OK\r\n");
+        let refused = driver.call(session, 2, RequestKind::Bypass, &payload(as_user, &["INCR n"]));
+        let said = text(refused.reply());
+        assert!(
+            said.starts_with("-NOPERM") && said.contains("+multi +exec +select +hset"),
+            "{missing}: {said}"
+        );
+        assert_eq!(redis.connect().line("EXISTS n"), b":0\r\n", "{missing}");
+        // Nobody else is held up.
+        assert_eq!(update(&mut driver, session, 3, "SET k v").reply(), b"+OK\r\n", "{missing}");
+    }
+}
+
 #[test]
 fn a_server_with_a_password_is_served_with_credentials() {
     let Some(redis) = RedisServer::start(&["--appendonly yes", "--requirepass secret"]) else { return };

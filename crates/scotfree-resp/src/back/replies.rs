@@ -65,6 +65,10 @@ impl Back {
                 self.batch.as_mut().ok_or("a reply for a transaction that is over")?.on_queued(reply);
                 Ok(())
             }
+            Expected::Multi => {
+                self.on_multi(id, now, reply, events);
+                Ok(())
+            }
             Expected::Exec => self.on_exec(now, reply, events),
             Expected::Direct => self.on_direct(id, now, reply, events),
             Expected::Step => self.on_step(id, now, reply, events),
@@ -185,6 +189,39 @@ impl Back {
         let effect = self.stability.effect();
         self.waiters.push_back((effect, Waiter::Start));
         self.report_stable(events);
+    }
+
+    /// The server has taken a client's MULTI, or has not: then it was sent nothing else.
+    fn on_multi(&mut self, id: LaneId, now: Nanos, reply: &[u8], events: &mut BackEvents) {
+        if !is_error(reply) {
+            let rest = self.batch.as_mut().and_then(|batch| batch.rest.take());
+            if let (Some((bytes, expected)), Some(lane)) = (rest, self.lanes.get_mut(&id)) {
+                lane.may_multi = true;
+                lane.output.extend_from_slice(&bytes);
+                lane.expected.extend(expected);
+            }
+            return;
+        }
+        self.refuse_unmarked(reply, events);
+        self.pump(now, events);
+    }
+
+    /// A client's transaction was not executed, since its user may not do what its marker is stored by.
+    fn refuse_unmarked(&mut self, error: &[u8], events: &mut BackEvents) {
+        let Some(batch) = self.batch.take() else { return };
+        self.restore(&batch);
+        self.forget_watch(&batch);
+        let is_right = error.starts_with(b"-NOPERM");
+        let error = if is_right { no_permission(&self.config.marker_key) } else { error.to_vec() };
+        for item in batch.items {
+            self.consume(&item);
+            if item.is_transaction() {
+                self.reply(&item, &error, ResponseFlags::NONE, events);
+            } else {
+                let errors = vec![error.as_slice(); item.open_commands().count()];
+                self.reply_to_all(&item, &errors, events);
+            }
+        }
     }
 
     fn on_exec(&mut self, now: Nanos, reply: &[u8], events: &mut BackEvents) -> Result<(), String> {
@@ -362,9 +399,11 @@ impl Back {
             return self.on_parts_refused(item, refused, events);
         }
         let refusal = refused.into_iter().next().map(|(_, error)| error);
-        let marker_refusal = batch_refusal.filter(|error| refusal.is_none() && error.starts_with(b"-NOPERM"));
-        let error = refusal.or(marker_refusal.map(|_| no_permission(&self.config.marker_key)));
-        let error = error.unwrap_or_else(|| inner(reason));
+        // If no command was refused, it was what stores the marker, or EXEC itself.
+        let other = batch_refusal.unwrap_or_else(|| inner(reason));
+        let is_unmarked = other.starts_with(b"-NOPERM");
+        let of_marker = || if is_unmarked { no_permission(&self.config.marker_key) } else { inner(reason) };
+        let error = refusal.unwrap_or_else(of_marker);
         if item.is_transaction() {
             let text = abort_text(&error, reason);
             self.consume(&item);
