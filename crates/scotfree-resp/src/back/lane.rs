@@ -94,8 +94,8 @@ pub(super) struct Lane {
     pub resp: u8,
     /// A client has authenticated itself on it as a user of its own.
     pub has_user: bool,
-    /// The server has taken a MULTI on it: a client's user may have no right to that, and what follows would be executed
-    /// without its marker.
+    /// The server has taken a MULTI on it: a client's user may have no right to that, and what follows would be
+    /// executed without its marker.
     pub may_multi: bool,
     /// A client watches keys on it.
     pub watches: bool,

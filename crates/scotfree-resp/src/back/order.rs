@@ -401,8 +401,8 @@ enum Assembled {
     Whole(Vec<u8>),
 }
 
-/// The size at which no more items are added to a transaction that begins with this one. What is executed anew comes in
-/// transactions that a server reads at once: between their commands nobody changes a right, see
+/// The size at which no more items are added to a transaction that begins with this one. What is executed anew
+/// comes in transactions that a server reads at once: between their commands nobody changes a right, see
 /// [`Back::on_overtaken`].
 fn bytes_max(first: &Item, usual: usize) -> usize {
     if first.is_replayed {

@@ -286,20 +286,20 @@ impl Back {
         self.report_stable(events);
     }
 
-    /// A right was taken away between the commands of a transaction and its EXEC: from `first` on something that may have
-    /// been acknowledged was refused inside it, and its position was stored all the same. That is mended before anything
-    /// else is executed.
+    /// A right was taken away between the commands of a transaction and its EXEC: from `first` on something that
+    /// may have been acknowledged was refused inside it, and its position was stored all the same. That is mended
+    /// before anything else is executed.
     ///
-    /// Where no write from there on was executed, the positions are set back, alone, and all of it is executed anew: it
-    /// is executed, or refused with nothing stored, which ends this machine (rule 11). Where some of them were, no
-    /// position says so, and none may be set back, or these would be executed twice: what was refused is executed at
-    /// once behind its position, and refused again it is over, with a letter.
+    /// Where no write from there on was executed, the positions are set back, alone, and all of it is executed
+    /// anew: it is executed, or refused with nothing stored, which ends this machine (rule 11). Where some of them
+    /// were, no position says so, and none may be set back, or these would be executed twice: what was refused is
+    /// executed at once behind its position, and refused again it is over, with a letter.
     ///
-    /// What a crash does: one of the server before the transaction is synced takes effects and positions alike. One of
-    /// this process, or of the server when only the transaction is synced, between its EXEC and the next one (a round
-    /// trip) leaves positions that speak of what was not executed. Redis has no transaction that says both, so such
-    /// transactions are kept so small that they are read at once, and this is only met with a single request that is
-    /// larger, or a server on another host.
+    /// What a crash does: one of the server before the transaction is synced takes effects and positions alike.
+    /// One of this process, or of the server when only the transaction is synced, between its EXEC and the next
+    /// one (a round trip) leaves positions that speak of what was not executed. Redis has no transaction that says
+    /// both, so such transactions are kept so small that they are read at once, and this is only met with a single
+    /// request that is larger, or a server on another host.
     fn on_overtaken(&mut self, mut batch: Batch, done: &Done<'_>, first: usize, events: &mut BackEvents) {
         let is_executed = |index: usize| batch.items[index].writes && !is_overtaken(&batch, done, index);
         if (first..batch.items.len()).any(is_executed) {
@@ -321,7 +321,8 @@ impl Back {
         self.rewrite = Rewrite::Now;
     }
 
-    /// Executes at once, behind its position, what was refused inside a transaction that has executed what is behind it.
+    /// Executes at once, behind its position, what was refused inside a transaction that has executed what is
+    /// behind it.
     fn retry_overtaken(&mut self, mut batch: Batch, done: &Done<'_>, events: &mut BackEvents) {
         let overtaken: Vec<bool> =
             (0..batch.items.len()).map(|index| is_overtaken(&batch, done, index)).collect();
