@@ -73,14 +73,17 @@ fn early_answers_stop_when_the_redis_refuses_what_info_does_not_tell() {
 #[test]
 fn a_dead_letter_file_that_takes_nothing_is_named() {
     let Some(site) = Site::new("proxy-refusing-letters") else { return };
-    let _redis = site.redis(&[]);
+    let redis = site.redis(&[]);
     symlink("/dev/full", site.file("proxy.log.dead")).expect("it can be made");
     let watched = Watched::new(&site, &["--mode", "early"]);
     let (mut client, mut direct) = (site.connect(), site.direct());
     assert_eq!(call(&mut client, "SET k v"), "OK");
     watched.wait_for("/metrics", "scotfree_redis_early_allowed 1");
     assert_eq!(call(&mut direct, "ACL SETUSER default -set"), "OK");
-    assert_eq!(call(&mut client, "SET k w"), "OK", "nobody knows yet");
+    // The log answers, and nobody knows yet.
+    redis.signal("STOP");
+    assert_eq!(call(&mut client, "SET k w"), "OK");
+    redis.signal("CONT");
     watched.wait_for("/healthz", "the dead-letter file takes nothing");
     let is_named = || watched.times_said("proxy.log.dead failed: No space left on device") > 0;
     assert!(wait_until(PATIENCE, is_named), "{}", watched.proxy.error_output());

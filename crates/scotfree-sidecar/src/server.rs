@@ -124,6 +124,8 @@ pub struct RedisService {
     broken: Option<String>,
     /// Why a dead letter could not be written, if that is what broke.
     letters_trouble: Option<String>,
+    /// What is reported in a turn, kept for its memory.
+    fresh: Replies,
     /// How often something came from the server.
     heard: u64,
     failed_sessions: u64,
@@ -168,6 +170,7 @@ impl RedisService {
             stopped: None,
             broken: None,
             letters_trouble: None,
+            fresh: Replies::new(),
             heard: 0,
             failed_sessions: 0,
             refused: BTreeSet::new(),
@@ -653,10 +656,22 @@ impl Handler for RedisService {
                 self.read_lane(lane, now);
             }
         }
-        self.handle_events(now, replies);
-        self.write_lanes(now);
-        self.handle_events(now, replies);
+        let mut fresh = std::mem::take(&mut self.fresh);
+        self.handle_events(now, &mut fresh);
+        // Before the server is told that they count as executed.
         self.write_letters();
+        if self.letters_trouble.is_none() {
+            self.write_lanes(now);
+            self.handle_events(now, &mut fresh);
+            self.write_letters();
+        }
+        if self.letters_trouble.is_some() {
+            // What was refused and has no letter has no answer: it is executed anew.
+            fresh.clear();
+        }
+        replies.take_from(&mut fresh);
+        fresh.clear();
+        self.fresh = fresh;
     }
 
     fn watches(&self, out: &mut Vec<Watch>) {
