@@ -426,3 +426,17 @@ fn may_share(first: &Item, item: &Item) -> bool {
         && !item.has(RequestFlags::WATCHED)
         && !first.has(RequestFlags::WATCHED)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_executed_anew_comes_in_transactions_that_are_read_at_once() {
+        let fresh = Item::own(SessionId(1), Nature::Flush);
+        let replayed = Item { is_replayed: true, ..fresh.clone() };
+        assert_eq!(bytes_max(&fresh, 1 << 20), 1 << 20);
+        assert_eq!(bytes_max(&replayed, 1 << 20), REPLAY_BYTES_MAX);
+        assert_eq!(bytes_max(&replayed, 100), 100);
+    }
+}
