@@ -218,7 +218,7 @@ impl Bench {
                     Effect::Send { from, to, bytes } => {
                         self.wire.push_back((*from, *to, self.server_effects.bytes(*bytes).to_vec(), false));
                     }
-                    Effect::Own(ServerOwn::Execute { ticket, session, seq, kind, payload }) => {
+                    Effect::Own(ServerOwn::Execute { ticket, session, seq, kind, payload, .. }) => {
                         let payload = self.server_effects.bytes(*payload).to_vec();
                         if kind.writes() {
                             self.applied.push((*session, *seq, payload));

@@ -7,6 +7,7 @@ use scotfree_stage::process::{wait_until, Process};
 use site::{call, text, Site, PATIENCE};
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
 
 /// What a proxy says of itself over HTTP.
 struct Watched {
@@ -68,6 +69,29 @@ fn early_answers_stop_when_the_redis_refuses_what_info_does_not_tell() {
     assert_eq!(call(&mut direct, "ACL SETUSER proxy +set"), "OK");
     watched.wait_for("/metrics", "scotfree_redis_early_allowed 1");
     assert_eq!(call(&mut client, "SET k x"), "OK");
+}
+
+#[test]
+fn a_dead_letter_file_that_takes_nothing_is_named() {
+    let Some(site) = Site::new("proxy-refusing-letters") else { return };
+    let redis = site.redis(&[]);
+    symlink("/dev/full", site.file("proxy.log.dead")).expect("it can be made");
+    let watched = Watched::new(&site, &["--mode", "early"]);
+    let (mut client, mut direct) = (site.connect(), site.direct());
+    assert_eq!(call(&mut client, "SET k v"), "OK");
+    watched.wait_for("/metrics", "scotfree_redis_early_allowed 1");
+    assert_eq!(call(&mut direct, "ACL SETUSER default -set"), "OK");
+    // The log answers, and nobody knows yet.
+    redis.signal("STOP");
+    assert_eq!(call(&mut client, "SET k w"), "OK");
+    redis.signal("CONT");
+    watched.wait_for("/healthz", "the dead-letter file takes nothing");
+    let is_named = || watched.times_said("proxy.log.dead failed: No space left on device") > 0;
+    assert!(wait_until(PATIENCE, is_named), "{}", watched.proxy.error_output());
+    // Nothing of it is lost: it is executed when it may be.
+    assert_eq!(call(&mut direct, "ACL SETUSER default +set"), "OK");
+    watched.wait_for("/healthz", "200 OK");
+    assert_eq!(call(&mut client, "GET k"), "w");
 }
 
 #[test]

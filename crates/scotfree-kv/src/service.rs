@@ -113,6 +113,7 @@ struct Waiting {
     seq: SeqNum,
     kind: RequestKind,
     payload: Vec<u8>,
+    is_replayed: bool,
 }
 
 /// The map and the scratch memory of its requests.
@@ -241,10 +242,11 @@ impl<D: PersistenceDomain> KvService<D> {
 
     fn run_waiting(&mut self, replies: &mut Replies) {
         while !self.journal.is_stalled() {
-            let Some(Waiting { ticket, session, seq, kind, payload }) = self.waiting.pop_front() else {
+            let Some(Waiting { ticket, session, seq, kind, payload, is_replayed }) = self.waiting.pop_front()
+            else {
                 return;
             };
-            self.run(&Execution { ticket, session, seq, kind, payload: &payload }, replies);
+            self.run(&Execution { ticket, session, seq, kind, payload: &payload, is_replayed }, replies);
         }
     }
 
@@ -302,8 +304,9 @@ impl<D: PersistenceDomain> Handler for KvService<D> {
             return self.run(request, replies);
         }
         // How many can wait is bounded by the sessions' credits.
-        let Execution { ticket, session, seq, kind, payload } = *request;
-        self.waiting.push_back(Waiting { ticket, session, seq, kind, payload: payload.to_vec() });
+        let Execution { ticket, session, seq, kind, payload, is_replayed } = *request;
+        let payload = payload.to_vec();
+        self.waiting.push_back(Waiting { ticket, session, seq, kind, payload, is_replayed });
     }
 
     fn poll(&mut self, _wants_stable: bool, replies: &mut Replies) {

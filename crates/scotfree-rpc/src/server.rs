@@ -408,8 +408,9 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
     fn process(&mut self) -> io::Result<()> {
         while let Some(own) = next_own(&self.effects, &mut self.processed) {
             match own {
-                ServerOwn::Execute { ticket, session, seq, kind, payload } => {
-                    self.execute(ticket, session, seq, kind, payload)?;
+                ServerOwn::Execute { ticket, session, seq, kind, is_replayed, payload } => {
+                    let request = Execution { ticket, session, seq, kind, payload: &[], is_replayed };
+                    self.execute(&request, payload)?;
                 }
                 ServerOwn::RecordSession { record } => {
                     self.service.record_session(&record, &mut self.replies);
@@ -428,14 +429,9 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         Ok(())
     }
 
-    fn execute(
-        &mut self,
-        ticket: u64,
-        session: SessionId,
-        seq: SeqNum,
-        kind: RequestKind,
-        payload: ByteRange,
-    ) -> io::Result<()> {
+    /// Hands a request to the service, with this payload.
+    fn execute(&mut self, request: &Execution<'_>, payload: ByteRange) -> io::Result<()> {
+        let Execution { ticket, session, seq, kind, .. } = *request;
         let received = self.arrival(session, seq);
         let started = if received.is_some() { self.real_time.at(now_monotonic()) } else { Nanos(0) };
         if self.flights.is_empty() {
@@ -446,7 +442,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
         let begun = self.stopwatch.begun;
         self.flights.push_back(Flight { session, kind, begun, received, started, replied: false });
         let payload = self.effects.bytes(payload);
-        self.service.execute(&Execution { ticket, session, seq, kind, payload }, &mut self.replies);
+        self.service.execute(&Execution { payload, ..*request }, &mut self.replies);
         if self.replies.is_empty() {
             return Ok(());
         }

@@ -22,6 +22,9 @@ pub struct Execution<'a> {
     pub kind: RequestKind,
     /// The request.
     pub payload: &'a [u8],
+    /// It is executed anew, and may have been acknowledged before: what is true of the service for a while only (it
+    /// takes no writes at present) is no answer to it, and nothing behind it may be executed before it is.
+    pub is_replayed: bool,
 }
 
 /// An update that is never applied, because its session ended before it could be.

@@ -145,6 +145,9 @@ pub enum ServerOwn {
         seq: SeqNum,
         /// What kind of request.
         kind: RequestKind,
+        /// A device had it before this server began to serve: it may have been executed by a predecessor that has
+        /// lost it since, and acknowledged, so the application must not answer it by what is true for a while only.
+        is_replayed: bool,
         /// The request.
         payload: ByteRange,
     },

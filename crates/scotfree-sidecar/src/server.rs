@@ -132,6 +132,10 @@ pub struct RedisService {
     has_started: bool,
     stopped: Option<StopReason>,
     broken: Option<String>,
+    /// Why a dead letter could not be written, if that is what broke.
+    letters_trouble: Option<String>,
+    /// What is reported in a turn, kept for its memory.
+    fresh: Replies,
     /// How often something came from the server.
     heard: u64,
     failed_sessions: u64,
@@ -146,6 +150,10 @@ pub struct RedisService {
     ack_when_applied: bool,
     asked: Asked,
     says_early: Arc<AtomicBool>,
+    /// What is executed anew and has no answer yet, by its tickets.
+    replays: BTreeSet<u64>,
+    /// Something that was executed anew has its answer.
+    has_replayed: bool,
 }
 
 impl RedisService {
@@ -176,6 +184,8 @@ impl RedisService {
             has_started: false,
             stopped: None,
             broken: None,
+            letters_trouble: None,
+            fresh: Replies::new(),
             heard: 0,
             failed_sessions: 0,
             refused: BTreeSet::new(),
@@ -185,6 +195,8 @@ impl RedisService {
             ack_when_applied: config.ack_when_applied,
             asked: Asked::default(),
             says_early: Arc::clone(&config.says_early),
+            replays: BTreeSet::new(),
+            has_replayed: false,
         };
         service.back.start(&mut service.events);
         let recovered = service.wait_for_start(config.start_time_max, stop)?;
@@ -241,6 +253,12 @@ impl RedisService {
         self.back.word_of_early()
     }
 
+    /// Whether the server takes what is executed anew: it has taken some of it, which comes in order, or has been given
+    /// none.
+    pub(crate) fn takes_replays(&self) -> bool {
+        self.has_replayed || self.replays.is_empty()
+    }
+
     /// What is to be known of the server's answers.
     pub(crate) fn hearing(&self) -> Hearing {
         Hearing {
@@ -259,6 +277,11 @@ impl RedisService {
              bring the right data back and look at the letters (reason unknown_session)",
             self.dead_letters.path().display()
         ))
+    }
+
+    /// Why a dead letter could not be written, if that is why nothing is served any more.
+    pub(crate) fn letters_trouble(&self) -> Option<&str> {
+        self.letters_trouble.as_deref()
     }
 
     /// Why the machine has stopped.
@@ -322,20 +345,6 @@ impl RedisService {
             u8::from(self.back.lanes_allowed()),
         );
         self.asked.write_metrics(text);
-    }
-
-    /// Executes what may have been acknowledged before. A server that takes no writes at present does not answer it by
-    /// that: it counts as lost, and nothing behind it is executed.
-    pub fn replay(&mut self, request: &Execution<'_>) {
-        self.hand_over(request, true);
-    }
-
-    fn hand_over(&mut self, request: &Execution<'_>, is_replayed: bool) {
-        let Execution { ticket, session, seq, kind, payload } = *request;
-        if !is_replayed {
-            self.asked.ask(ticket, kind);
-        }
-        self.back.execute(&Execute { ticket, session, seq, kind, payload, is_replayed });
     }
 
     fn wait_for_start(&mut self, time_max: Duration, stop: &Stop) -> Result<Option<Recovered>, SidecarError> {
@@ -535,6 +544,7 @@ impl RedisService {
                 replies.reply_ended(*ticket, *failed, ended, |out| {
                     out.extend_from_slice(events.bytes(response.clone()));
                 });
+                self.has_replayed |= self.replays.remove(ticket);
                 if self.ack_when_applied {
                     replies.stable(*ticket);
                 }
@@ -671,14 +681,22 @@ impl RedisService {
     fn write_letters(&mut self) {
         if let Err(error) = self.dead_letters.sync() {
             // A promise that was broken must not be forgotten as well.
-            self.broken = Some(error.to_string());
+            let next = "make room on the disk of that file, and see that it may be written";
+            self.letters_trouble = Some(format!("{error}; {next}"));
+            self.broken.clone_from(&self.letters_trouble);
         }
     }
 }
 
 impl Handler for RedisService {
     fn execute(&mut self, request: &Execution<'_>, _replies: &mut Replies) {
-        self.hand_over(request, false);
+        let Execution { ticket, session, seq, kind, payload, is_replayed } = *request;
+        if is_replayed {
+            self.replays.insert(ticket);
+        } else {
+            self.asked.ask(ticket, kind);
+        }
+        self.back.execute(&Execute { ticket, session, seq, kind, payload, is_replayed });
     }
 
     fn poll(&mut self, wants_stable: bool, replies: &mut Replies) {
@@ -698,10 +716,22 @@ impl Handler for RedisService {
                 self.read_lane(lane, now);
             }
         }
-        self.handle_events(now, replies);
-        self.write_lanes(now);
-        self.handle_events(now, replies);
+        let mut fresh = std::mem::take(&mut self.fresh);
+        self.handle_events(now, &mut fresh);
+        // Before the server is told that they count as executed.
         self.write_letters();
+        if self.letters_trouble.is_none() {
+            self.write_lanes(now);
+            self.handle_events(now, &mut fresh);
+            self.write_letters();
+        }
+        if self.letters_trouble.is_some() {
+            // What was refused and has no letter has no answer: it is executed anew.
+            fresh.clear();
+        }
+        replies.take_from(&mut fresh);
+        fresh.clear();
+        self.fresh = fresh;
     }
 
     fn watches(&self, out: &mut Vec<Watch>) {

@@ -358,6 +358,88 @@ fn writes_are_refused_while_a_restart_or_an_eviction_would_lose_them() {
     assert_eq!(driver.writes.len(), 8, "each is said once: {:?}", driver.writes);
 }
 
+/// Executes lines anew in one transaction, with a right taken away before its EXEC; the tickets.
+fn execute_without_right(
+    driver: &mut BackDriver,
+    redis: &RedisServer,
+    right: &str,
+    lines: &[&str],
+) -> Vec<u64> {
+    let session = driver.open(1);
+    let mut control = redis.connect();
+    driver.replays = true;
+    driver.kept_back = b"*1\r\n$4\r\nEXEC\r\n".len();
+    let execute = |(index, line): (usize, &&str)| {
+        driver.execute(session, index as u64 + 1, RequestKind::Update, &one(line))
+    };
+    let tickets = lines.iter().enumerate().map(execute).collect();
+    driver.until("commands to be queued", |_| {
+        let list = control.line("CLIENT LIST");
+        String::from_utf8_lossy(&list)
+            .lines()
+            .any(|line| line.contains("shared") && !line.contains("multi=-1"))
+    });
+    control.line(&format!("ACL SETUSER default -{right}"));
+    driver.kept_back = 0;
+    tickets
+}
+
+/// Such an error is met inside EXEC only, whose other commands are executed, the marker's among them.
+#[test]
+fn a_right_that_is_taken_away_before_exec_gives_nothing_up_that_is_executed_anew() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let session = SessionId(1);
+    execute_without_right(&mut driver, &redis, "set", &["INCR n", "SET a 1", "SET b 1"]);
+    driver.until("the end", |driver| driver.stopped.is_some());
+    assert!(matches!(driver.stopped, Some(StopReason::Unwilling(_))), "{:?}", driver.stopped);
+    assert_eq!(driver.late_errors, []);
+    assert_eq!(position(&redis, session), Some(1), "only the first was executed");
+    redis.connect().line("ACL SETUSER default +set");
+    let mut next = BackDriver::started(&redis.socket(), BackConfig::default());
+    next.replays = true;
+    for (seq, line) in [(2, "SET a 1"), (3, "SET b 1")] {
+        assert_eq!(update(&mut next, session, seq, line).reply(), b"+OK\r\n");
+    }
+    assert_eq!(redis.connect().line("GET n"), b"$1\r\n1\r\n");
+}
+
+#[test]
+fn what_is_refused_before_others_of_its_transaction_gets_a_letter_and_they_are_not_executed_twice() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let tickets = execute_without_right(&mut driver, &redis, "set", &["SET a 1", "INCR n"]);
+    assert_eq!(driver.response(tickets[1]).reply(), b":1\r\n");
+    assert!(driver.response(tickets[0]).reply().starts_with(b"-NOPERM"));
+    assert_eq!((driver.late_errors.len(), &driver.stopped), (1, &None));
+    driver.until("the positions", |driver| driver.back.backlog() == 0);
+    assert_eq!(position(&redis, SessionId(1)), Some(2));
+}
+
+/// Whatever follows a MULTI that is refused would be executed by itself, without its marker.
+#[test]
+fn a_user_without_a_right_that_markers_need_is_told_so_and_nothing_is_executed() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let own = RequestFlags::PRIVATE;
+    let as_user = own.with(RequestFlags::USER);
+    for (number, missing) in ["multi", "exec", "select", "hset"].into_iter().enumerate() {
+        redis.connect().line(&format!("ACL SETUSER bob reset on >secret ~* +@all -{missing}"));
+        let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+        let session = driver.open(number as u64 + 1);
+        let auth = driver.call(session, 1, RequestKind::Read, &payload(own, &["AUTH bob secret"]));
+        assert_eq!(auth.reply(), b"+OK\r\n");
+        let refused = driver.call(session, 2, RequestKind::Bypass, &payload(as_user, &["INCR n"]));
+        let said = text(refused.reply());
+        assert!(
+            said.starts_with("-NOPERM") && said.contains("+multi +exec +select +hset"),
+            "{missing}: {said}"
+        );
+        assert_eq!(redis.connect().line("EXISTS n"), b":0\r\n", "{missing}");
+        // Nobody else is held up.
+        assert_eq!(update(&mut driver, session, 3, "SET k v").reply(), b"+OK\r\n", "{missing}");
+    }
+}
+
 #[test]
 fn a_server_with_a_password_is_served_with_credentials() {
     let Some(redis) = RedisServer::start(&["--appendonly yes", "--requirepass secret"]) else { return };

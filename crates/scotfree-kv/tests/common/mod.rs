@@ -139,8 +139,8 @@ impl Driver {
 
     pub fn run_payload(&mut self, kind: RequestKind, session: u64, seq: u64, payload: &[u8]) -> String {
         self.ticket += 1;
-        let request =
-            Execution { ticket: self.ticket, session: SessionId(session), seq: SeqNum(seq), kind, payload };
+        let (ticket, session, seq) = (self.ticket, SessionId(session), SeqNum(seq));
+        let request = Execution { ticket, session, seq, kind, payload, is_replayed: false };
         self.service.execute(&request, &mut self.replies);
         let reply = self.replies.replies().pop().map(|reply| reply.bytes).unwrap_or_default();
         self.replies.clear();

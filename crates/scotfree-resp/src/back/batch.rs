@@ -9,7 +9,7 @@ use crate::classes::keys;
 use crate::codec::{elements, is_error, write_bulk, write_header, write_words};
 use crate::expiry;
 use scotfree_core::{SeqNum, SessionId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 /// What one command of a batch is for.
@@ -45,6 +45,8 @@ pub(super) struct MarkerPlace {
 pub(super) struct Batch {
     pub items: Vec<Item>,
     pub plan: Vec<Element>,
+    /// What is sent when the server has taken MULTI, and what is expected of it.
+    pub rest: Option<(Vec<u8>, VecDeque<Expected>)>,
     /// Errors by which single commands were refused: their place in the plan, the error.
     pub refusals: Vec<(usize, Vec<u8>)>,
     queued: usize,
@@ -128,9 +130,11 @@ impl Batch {
     ) -> Batch {
         let speaker = items.iter().find(|item| item.ticket.is_some());
         lane.speak(speaker.map_or(lane.resp, |item| item.request.head.resp()));
-        lane.say(&[b"MULTI"], Expected::Ok);
+        lane.say(&[b"MULTI"], if lane.may_multi { Expected::Ok } else { Expected::Multi });
+        let (sent_bytes, sent_commands) = (lane.output.len(), lane.expected.len());
         let mut batch = Batch {
             plan: Vec::new(),
+            rest: None,
             refusals: Vec::new(),
             queued: 0,
             db_before: lane.db,
@@ -150,6 +154,11 @@ impl Batch {
         batch.add_markers(lane, markers, late, place);
         lane.say(&[b"EXEC"], Expected::Exec);
         lane.db = batch.db_after;
+        if !lane.may_multi {
+            let (bytes, replies) =
+                (lane.output.split_off(sent_bytes), lane.expected.split_off(sent_commands));
+            batch.rest = Some((bytes, replies));
+        }
         batch
     }
 
@@ -297,6 +306,11 @@ impl Batch {
         }
         // A session that has been deleted meanwhile must not come back.
         self.marks.retain(|session, _| markers.sessions.contains_key(session));
+        // What is executed behind its position leaves that where it is.
+        for (session, position) in &mut self.marks {
+            let known = markers.sessions.get(session).map_or(SeqNum(0), |marker| marker.position);
+            *position = known.max(*position);
+        }
         if self.marks.is_empty() && !self.rewrites {
             return;
         }

@@ -92,6 +92,8 @@ pub(super) struct Item {
     pub tries: u8,
     /// It may have been acknowledged before: see [`super::Execute::is_replayed`].
     pub is_replayed: bool,
+    /// Its session's position is behind it already, although it was not executed: see [`super::Back::on_overtaken`].
+    pub is_counted: bool,
 }
 
 impl Item {
@@ -108,6 +110,7 @@ impl Item {
             answers: Vec::new(),
             tries: 0,
             is_replayed: false,
+            is_counted: false,
         }
     }
 

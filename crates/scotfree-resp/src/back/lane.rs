@@ -59,6 +59,8 @@ pub(super) enum Expected {
     Epoch,
     /// A command inside the batch's MULTI.
     Queued,
+    /// The batch's MULTI, which may be refused: the rest of it is sent then.
+    Multi,
     /// The batch's EXEC.
     Exec,
     /// The command at the front of those in flight.
@@ -102,6 +104,9 @@ pub(super) struct Lane {
     pub resp: u8,
     /// A client has authenticated itself on it as a user of its own.
     pub has_user: bool,
+    /// The server has taken a MULTI on it: a client's user may have no right to that, and what follows would be
+    /// executed without its marker.
+    pub may_multi: bool,
     /// A client watches keys on it.
     pub watches: bool,
     pub client_id: i64,
@@ -122,6 +127,7 @@ impl Lane {
             db: Some(0),
             resp: 2,
             has_user: false,
+            may_multi: !matches!(purpose, Purpose::Private { .. }),
             watches: false,
             client_id: 0,
             is_same_run: false,

@@ -17,6 +17,9 @@ use crate::payload::{
 use scotfree_core::{Nanos, SeqNum, SessionId};
 use std::collections::BTreeMap;
 
+/// A server reads 16 KiB at once; what comes beside the payloads (positions, questions for times to live) has room.
+const REPLAY_BYTES_MAX: usize = 8 << 10;
+
 impl Back {
     /// Decides how a request is done. A write counts as queued from here on.
     pub(super) fn admit(&mut self, request: &Execute<'_>) -> Item {
@@ -51,6 +54,7 @@ impl Back {
             request: parsed.unwrap_or_default(),
             tries: 0,
             is_replayed: request.is_replayed,
+            is_counted: false,
         }
     }
 
@@ -124,7 +128,10 @@ impl Back {
     /// Whether a write was executed before; then its reply is gone.
     fn is_applied(&self, item: &Item) -> bool {
         let marker = self.markers.sessions.get(&item.session);
-        item.writes && item.ticket.is_some() && marker.is_none_or(|marker| item.seq <= marker.position)
+        item.writes
+            && item.ticket.is_some()
+            && !item.is_counted
+            && marker.is_none_or(|marker| item.seq <= marker.position)
     }
 
     fn refuse_applied(&mut self, events: &mut BackEvents) -> bool {
@@ -247,7 +254,7 @@ impl Back {
         for item in items.iter().filter(|item| item.writes) {
             if let Some(marker) = self.markers.sessions.get_mut(&item.session) {
                 before.entry(item.session).or_insert(marker.position);
-                marker.position = item.seq;
+                marker.position = marker.position.max(item.seq);
             }
         }
         before
@@ -264,7 +271,7 @@ impl Back {
         while let Some(item) = self.queue.front() {
             let fits = items.first().is_none_or(|first| {
                 items.len() < self.config.batch_items_max
-                    && bytes + item.payload.len() <= self.config.batch_bytes_max
+                    && bytes + item.payload.len() <= bytes_max(first, self.config.batch_bytes_max)
                     && self.singly == 0
                     && may_share(first, item)
                     && (item.ticket.is_none() || resp.is_none_or(|resp| resp == item.request.head.resp()))
@@ -394,6 +401,17 @@ enum Assembled {
     Whole(Vec<u8>),
 }
 
+/// The size at which no more items are added to a transaction that begins with this one. What is executed anew
+/// comes in transactions that a server reads at once: between their commands nobody changes a right, see
+/// [`Back::on_overtaken`].
+fn bytes_max(first: &Item, usual: usize) -> usize {
+    if first.is_replayed {
+        usual.min(REPLAY_BYTES_MAX)
+    } else {
+        usual
+    }
+}
+
 /// Whether two items can be in one transaction.
 fn may_share(first: &Item, item: &Item) -> bool {
     let batched =
@@ -407,4 +425,18 @@ fn may_share(first: &Item, item: &Item) -> bool {
             || item.request.head.resp() == first.request.head.resp())
         && !item.has(RequestFlags::WATCHED)
         && !first.has(RequestFlags::WATCHED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_executed_anew_comes_in_transactions_that_are_read_at_once() {
+        let fresh = Item::own(SessionId(1), Nature::Flush);
+        let replayed = Item { is_replayed: true, ..fresh.clone() };
+        assert_eq!(bytes_max(&fresh, 1 << 20), 1 << 20);
+        assert_eq!(bytes_max(&replayed, 1 << 20), REPLAY_BYTES_MAX);
+        assert_eq!(bytes_max(&replayed, 100), 100);
+    }
 }

@@ -68,6 +68,10 @@ impl Back {
                 self.batch.as_mut().ok_or("a reply for a transaction that is over")?.on_queued(reply);
                 Ok(())
             }
+            Expected::Multi => {
+                self.on_multi(id, now, reply, events);
+                Ok(())
+            }
             Expected::Exec => self.on_exec(now, reply, events),
             Expected::Direct => self.on_direct(id, now, reply, events),
             Expected::Step => self.on_step(id, now, reply, events),
@@ -212,11 +216,47 @@ impl Back {
         self.report_stable(events);
     }
 
+    /// The server has taken a client's MULTI, or has not: then it was sent nothing else.
+    fn on_multi(&mut self, id: LaneId, now: Nanos, reply: &[u8], events: &mut BackEvents) {
+        if !is_error(reply) {
+            let rest = self.batch.as_mut().and_then(|batch| batch.rest.take());
+            if let (Some((bytes, expected)), Some(lane)) = (rest, self.lanes.get_mut(&id)) {
+                lane.may_multi = true;
+                lane.output.extend_from_slice(&bytes);
+                lane.expected.extend(expected);
+            }
+            return;
+        }
+        self.refuse_unmarked(reply, events);
+        self.pump(now, events);
+    }
+
+    /// A client's transaction was not executed, since its user may not do what its marker is stored by.
+    fn refuse_unmarked(&mut self, error: &[u8], events: &mut BackEvents) {
+        let Some(batch) = self.batch.take() else { return };
+        self.restore(&batch);
+        self.forget_watch(&batch);
+        let is_right = error.starts_with(b"-NOPERM");
+        let error = if is_right { no_permission(&self.config.marker_key) } else { error.to_vec() };
+        for item in batch.items {
+            self.consume(&item);
+            if item.is_transaction() {
+                self.reply(&item, &error, ResponseFlags::NONE, events);
+            } else {
+                let errors = vec![error.as_slice(); item.open_commands().count()];
+                self.reply_to_all(&item, &errors, events);
+            }
+        }
+    }
+
     fn on_exec(&mut self, now: Nanos, reply: &[u8], events: &mut BackEvents) -> Result<(), String> {
         let Some(batch) = self.batch.take() else { return Err("EXEC answered twice".to_owned()) };
         self.health.busy = None;
         match batch.settle(reply) {
-            Ok(Outcome::Done(done)) => self.on_done(&batch, &done, events),
+            Ok(Outcome::Done(done)) => match first_overtaken(&batch, &done) {
+                Some(first) => self.on_overtaken(batch, &done, first, events),
+                None => self.on_done(&batch, &done, batch.items.len(), events),
+            },
             Ok(Outcome::Unwatched) => self.on_unwatched(batch, reply, events),
             Ok(Outcome::Aborted(reason)) => self.on_aborted(batch, &reason, events),
             Err(BatchError::Marker(error)) => {
@@ -235,7 +275,8 @@ impl Back {
         Ok(())
     }
 
-    fn on_done(&mut self, batch: &Batch, done: &Done<'_>, events: &mut BackEvents) {
+    /// The first `count` items of a transaction are over.
+    fn on_done(&mut self, batch: &Batch, done: &Done<'_>, count: usize, events: &mut BackEvents) {
         if done.lost {
             self.write_markers_anew(events);
         }
@@ -246,9 +287,10 @@ impl Back {
             self.health.refusals.on_executed();
         }
         let unmarked = self.unmarked.take();
-        let last = batch.items.iter().filter_map(|item| item.ticket).max().max(unmarked);
+        let over = &batch.items[..count];
+        let last = over.iter().filter_map(|item| item.ticket).max().max(unmarked);
         let effect = if batch.writes() { self.stability.effect() } else { self.stability.done() };
-        for (index, item) in batch.items.iter().enumerate() {
+        for (index, item) in over.iter().enumerate() {
             if done.volatile.contains(&index) && effect > self.stability.stable() {
                 // A replay after the key's time would answer something else, so this is said when no
                 // replay can happen any more; and so is everything computed from it.
@@ -266,6 +308,59 @@ impl Back {
         }
         self.forget_watch(batch);
         self.report_stable(events);
+    }
+
+    /// A right was taken away between the commands of a transaction and its EXEC: from `first` on something that
+    /// may have been acknowledged was refused inside it, and its position was stored all the same. That is mended
+    /// before anything else is executed.
+    ///
+    /// Where no write from there on was executed, the positions are set back, alone, and all of it is executed
+    /// anew: it is executed, or refused with nothing stored, which ends this machine (rule 11). Where some of them
+    /// were, no position says so, and none may be set back, or these would be executed twice: what was refused is
+    /// executed at once behind its position, and refused again it is over, with a letter.
+    ///
+    /// What a crash does: one of the server before the transaction is synced takes effects and positions alike.
+    /// One of this process, or of the server when only the transaction is synced, between its EXEC and the next
+    /// one (a round trip) leaves positions that speak of what was not executed. Redis has no transaction that says
+    /// both, so such transactions are kept so small that they are read at once, and this is only met with a single
+    /// request that is larger, or a server on another host.
+    fn on_overtaken(&mut self, mut batch: Batch, done: &Done<'_>, first: usize, events: &mut BackEvents) {
+        let is_executed = |index: usize| batch.items[index].writes && !is_overtaken(&batch, done, index);
+        if (first..batch.items.len()).any(is_executed) {
+            return self.retry_overtaken(batch, done, events);
+        }
+        for (session, position) in &batch.positions_before {
+            let is_of = |item: &&Item| item.writes && item.session == *session;
+            let last = batch.items[..first].iter().filter(is_of).map(|item| item.seq).max();
+            if let Some(marker) = self.markers.sessions.get_mut(session) {
+                marker.position = last.unwrap_or(*position).max(*position);
+            }
+        }
+        self.on_done(&batch, done, first, events);
+        let again = batch.items.split_off(first);
+        // Singly, so that the positions go alone as well.
+        self.singly += again.len() + 1;
+        again.into_iter().rev().for_each(|item| self.queue.push_front(item));
+        self.queue.push_front(Item { is_replayed: true, ..Item::own(SessionId(0), Nature::Flush) });
+        self.rewrite = Rewrite::Now;
+    }
+
+    /// Executes at once, behind its position, what was refused inside a transaction that has executed what is
+    /// behind it.
+    fn retry_overtaken(&mut self, mut batch: Batch, done: &Done<'_>, events: &mut BackEvents) {
+        let overtaken: Vec<bool> =
+            (0..batch.items.len()).map(|index| is_overtaken(&batch, done, index)).collect();
+        let mut again = Vec::new();
+        for (item, is_overtaken) in batch.items.iter_mut().zip(overtaken) {
+            if is_overtaken {
+                again.push(Item { is_replayed: false, is_counted: true, ..item.clone() });
+                // Here it has no answer yet.
+                (item.ticket, item.nature) = (None, Nature::Flush);
+            }
+        }
+        self.on_done(&batch, done, batch.items.len(), events);
+        self.singly += again.len();
+        again.into_iter().rev().for_each(|item| self.queue.push_front(item));
     }
 
     /// EXEC was refused because a watched key had changed: nothing was executed.
@@ -304,7 +399,16 @@ impl Back {
             return self.stop(self.refuses_replay(&error), events);
         }
         match item.nature {
-            Nature::Flush => return self.give_up_markers(events),
+            Nature::Flush => {
+                if item.is_replayed {
+                    // The positions cannot be set back, so what is refused again is over, with a letter.
+                    let overtaken = self.queue.iter_mut().take(self.singly);
+                    overtaken
+                        .filter(|item| item.is_replayed)
+                        .for_each(|item| (item.is_replayed, item.is_counted) = (false, true));
+                }
+                return self.give_up_markers(events);
+            }
             Nature::Record(_) | Nature::Delete => {
                 // The first refusal says why; EXEC's answer only that there was one.
                 let error = batch_refusal.unwrap_or_else(|| inner(reason));
@@ -320,9 +424,11 @@ impl Back {
             return self.on_parts_refused(item, refused, events);
         }
         let refusal = refused.into_iter().next().map(|(_, error)| error);
-        let marker_refusal = batch_refusal.filter(|error| refusal.is_none() && error.starts_with(b"-NOPERM"));
-        let error = refusal.or(marker_refusal.map(|_| no_permission(&self.config.marker_key)));
-        let error = error.unwrap_or_else(|| inner(reason));
+        // If no command was refused, it was what stores the marker, or EXEC itself.
+        let other = batch_refusal.unwrap_or_else(|| inner(reason));
+        let is_unmarked = other.starts_with(b"-NOPERM");
+        let of_marker = || if is_unmarked { no_permission(&self.config.marker_key) } else { inner(reason) };
+        let error = refusal.unwrap_or_else(of_marker);
         if item.is_transaction() {
             let text = abort_text(&error, reason);
             self.consume(&item);
@@ -571,7 +677,7 @@ impl Back {
     /// Commands are answered with an error. If the answer was given early, it turned out to be wrong.
     fn note_error(&mut self, item: &Item, commands: Range<usize>, reply: &[u8], events: &mut BackEvents) {
         self.learn(item, &inner(reply), events);
-        if item.has(RequestFlags::EARLY) {
+        if item.has(RequestFlags::EARLY) || item.is_counted {
             self.counters.late_errors += 1;
             let commands = commands.map(|command| item.words(command)).collect();
             let (session, seq, error) = (item.session, item.seq, line(reply));
@@ -661,7 +767,18 @@ impl Back {
 
 /// Whether an error says of a write that is executed anew only that the server takes none at present.
 fn is_no_answer(item: &Item, error: &[u8]) -> bool {
-    item.is_replayed && is_of_state(error)
+    item.is_replayed && item.nature != Nature::Flush && is_of_state(error)
+}
+
+/// Whether all that an item asked was refused inside a transaction for what the server is now.
+fn is_overtaken(batch: &Batch, done: &Done<'_>, index: usize) -> bool {
+    let replies = done.replies_to(index);
+    batch.items[index].is_replayed && !replies.is_empty() && replies.iter().all(|reply| is_of_state(reply))
+}
+
+/// The first item of a transaction of which that is so.
+fn first_overtaken(batch: &Batch, done: &Done<'_>) -> Option<usize> {
+    (0..batch.items.len()).find(|index| is_overtaken(batch, done, *index))
 }
 
 /// What EXEC is answered whose transaction the server has refused to us: clients were told QUEUED, so the server's

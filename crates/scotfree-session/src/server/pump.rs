@@ -136,6 +136,7 @@ impl Server {
         else {
             return false;
         };
+        pending.may_be_told |= replayed && !self.serving;
         let older = stamp.boot_epoch < pending.stamp.boot_epoch;
         let newer = stamp.boot_epoch > pending.stamp.boot_epoch;
         // Of two places that are both in a log the earlier one counts.
@@ -190,6 +191,7 @@ impl Server {
             key_hash: packet.header().key_hash,
             stamp,
             replayed,
+            may_be_told: replayed && !self.serving,
             payload: payload.to_vec(),
         };
         self.buffer_bytes += payload.len();
@@ -258,6 +260,7 @@ impl Server {
             key_hash: packet.header().key_hash,
             stamp: Stamp::default(),
             replayed: false,
+            may_be_told: false,
             payload: packet.payload().to_vec(),
         };
         self.buffer_bytes += pending.payload.len();
@@ -467,7 +470,8 @@ impl Server {
         self.counters.executed += 1;
         self.counters.replayed += u64::from(pending.replayed);
         let payload = effects.append(|out| out.extend_from_slice(&pending.payload));
-        effects.own(ServerOwn::Execute { ticket, session: id, seq, kind: pending.kind, payload });
+        let (kind, is_replayed) = (pending.kind, pending.may_be_told);
+        effects.own(ServerOwn::Execute { ticket, session: id, seq, kind, is_replayed, payload });
     }
 
     // ---- asking for what is missing

@@ -69,6 +69,9 @@ pub(super) struct Pending {
     pub(super) key_hash: KeyHash,
     pub(super) stamp: Stamp,
     pub(super) replayed: bool,
+    /// A device has sent it again before this server began to serve: see [`super::ServerOwn::Execute`]. What is sent
+    /// again later, since it was lost on its way, no predecessor has executed.
+    pub(super) may_be_told: bool,
     pub(super) payload: Vec<u8>,
 }
 

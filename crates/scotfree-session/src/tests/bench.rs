@@ -33,6 +33,8 @@ pub(super) struct ServerBench {
     effects: Effects<ServerOwn>,
     /// What it executed, in order.
     pub(super) executed: Vec<(SessionId, SeqNum)>,
+    /// What of it may have been acknowledged before.
+    pub(super) executed_anew: Vec<(SessionId, SeqNum)>,
     pub(super) dead_letters: Vec<(SessionId, SeqNum, DeadLetterReason)>,
     /// The packets that it sent, with where to.
     pub(super) sent: Vec<(SocketAddr, Vec<u8>)>,
@@ -54,6 +56,7 @@ impl ServerBench {
             now: NOW,
             effects: Effects::new(),
             executed: Vec::new(),
+            executed_anew: Vec::new(),
             dead_letters: Vec::new(),
             sent: Vec::new(),
             deleted: Vec::new(),
@@ -75,8 +78,9 @@ impl ServerBench {
         for effect in effects.iter() {
             match effect {
                 Effect::Send { to, bytes, .. } => self.sent.push((*to, effects.bytes(*bytes).to_vec())),
-                Effect::Own(ServerOwn::Execute { ticket, session, seq, .. }) => {
+                Effect::Own(ServerOwn::Execute { ticket, session, seq, is_replayed, .. }) => {
                     self.executed.push((*session, *seq));
+                    self.executed_anew.extend(is_replayed.then_some((*session, *seq)));
                     if self.answers {
                         self.answer(*ticket);
                     }

@@ -110,6 +110,20 @@ fn a_server_serves_when_every_device_has_answered_the_poll_that_it_was_asked_las
 }
 
 #[test]
+fn what_a_device_had_before_the_server_serves_may_have_been_acknowledged_and_nothing_else() {
+    let mut bench = ServerBench::new(&[recovered(1, 0)], |_| {});
+    // The client sends one of them again before the device does.
+    bench.request(Kind::Update, 1, 1, order(1, 1, 0));
+    bench.manifest(1, 2, 1, &[(1, order(1, 1, 0)), (2, order(1, 2, 1))]);
+    let before = [1, 2].map(|seq| (SessionId(1), SeqNum(seq)));
+    assert_eq!((&bench.executed[..], &bench.executed_anew[..]), (&before[..], &before[..]));
+    // Lost on their way: the client is not told of them yet.
+    bench.request(Kind::Update, 1, 3, order(1, 3, 2));
+    bench.replay(1, 4, order(1, 4, 3));
+    assert_eq!((bench.executed.len(), bench.executed_anew.len()), (4, 2));
+}
+
+#[test]
 fn a_stamp_settles_nothing_before_the_devices_have_said_what_they_hold() {
     let mut bench = ServerBench::new(&[recovered(1, 0)], |_| {});
     bench.request(Kind::Update, 1, 1, order(1, 5, 0));

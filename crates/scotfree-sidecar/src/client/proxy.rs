@@ -56,6 +56,10 @@ const REPLAY_SAID_AFTER: Nanos = Nanos::from_secs(2);
 /// With more requests under way, a loop that looks takes a processor that the Redis or who writes the log could use. With
 /// no more, those who read beside a few writers are answered in half the time.
 const FEW: u64 = 8;
+/// Why one is not used that refuses what belongs into a file that takes nothing.
+const NO_LETTERS: &str =
+    "the dead-letter file takes nothing (is its disk full?), and the Redis server refuses a write \
+                          whose letter it should have; see the alarm";
 /// Nobody's session.
 const NO_SESSION: SessionHandle = SessionHandle::numbered(0);
 
@@ -179,6 +183,8 @@ pub struct Proxy {
     certificates: Certificates,
     /// What the operator was told last of a server that refuses to execute anew what the log holds; empty since it has.
     refusal_said: String,
+    /// Why a letter could not be written, for which the server is begun with anew; empty since all is executed.
+    letters_trouble: String,
     silence: Silence,
     drain_ns_max: Nanos,
     drain_until: Option<Nanos>,
@@ -277,6 +283,7 @@ impl Proxy {
             log_trouble_said: false,
             certificates: certificates.clone(),
             refusal_said: String::new(),
+            letters_trouble: String::new(),
             silence: Silence::of(Whose::Redis),
             drain_ns_max: config.drain_ns_max,
             drain_until: None,
@@ -352,7 +359,11 @@ impl Proxy {
     /// Notices that the server is lost, or there again.
     fn keep_server(&mut self) -> Result<(), ProxyError> {
         if let Some(reason) = self.path.broken() {
-            let stopped = self.path.service().and_then(|service| service.stopped().cloned());
+            let service = self.path.service();
+            let stopped = service.and_then(|service| service.stopped().cloned());
+            if let Some(trouble) = service.and_then(RedisService::letters_trouble) {
+                trouble.clone_into(&mut self.letters_trouble);
+            }
             if let Some(reason) = stopped.as_ref().filter(|reason| !may_be_waited_for(reason)) {
                 return Err(of_server(SidecarError::of_start(&self.service.redis, reason.clone())));
             }
@@ -381,7 +392,13 @@ impl Proxy {
     fn lose_server(&mut self, reason: String, is_refusal: bool) -> Result<(), ProxyError> {
         let is_said = is_refusal && reason == self.refusal_said;
         if !is_said {
-            self.notices.alarm(&format!("{reason}; the log goes on, and the server is waited for"));
+            let letters = &self.letters_trouble;
+            let also = if is_refusal && !letters.is_empty() {
+                format!("; before, {letters}")
+            } else {
+                String::new()
+            };
+            self.notices.alarm(&format!("{reason}{also}; the log goes on, and the server is waited for"));
         }
         let is_last = if is_refusal { reason } else { String::new() };
         self.refusal_said.clone_from(&is_last);
@@ -392,7 +409,12 @@ impl Proxy {
 
     /// Says that a server which has refused to do so has executed what the log holds.
     fn say_replayed(&mut self) {
-        if self.refusal_said.is_empty() || self.path.service().is_none() || !self.path.queue.is_replayed() {
+        let is_well = self.refusal_said.is_empty() && self.letters_trouble.is_empty();
+        if is_well || self.path.service().is_none() || !self.path.queue.is_replayed() {
+            return;
+        }
+        self.letters_trouble.clear();
+        if self.refusal_said.is_empty() {
             return;
         }
         self.refusal_said.clear();
@@ -529,6 +551,7 @@ impl Proxy {
     fn health(&self) -> Health {
         match self.path.service() {
             _ if self.drain_until.is_some() => Health::NotServing("draining"),
+            _ if !self.letters_trouble.is_empty() => Health::NotServing(NO_LETTERS),
             _ if !self.refusal_said.is_empty() => Health::NotServing(refused::text(&self.refusal_said)),
             None => {
                 let refusal = self.path.starting().and_then(Starting::refusal);

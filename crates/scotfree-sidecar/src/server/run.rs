@@ -28,6 +28,10 @@ pub(crate) const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Why nothing is called stable.
 pub(crate) const CANNOT_SYNC: &str = "the Redis server's append-only files cannot be synced; see the alarm";
+/// Why a server that is there is not used.
+const REFUSED: &str = "the Redis server keeps the sidecar out, or takes no writes; see the alarm";
+/// Why one is not used that is not.
+const AWAY: &str = "the Redis server is not there";
 
 /// How often it is looked whether the server answers.
 const LISTEN_INTERVAL: Nanos = Nanos::from_secs(1);
@@ -194,20 +198,24 @@ pub fn run(
     service_config.back.devices = u32::try_from(config.devices.len()).ok();
     let mut ever_started = false;
     let mut last_trouble = String::new();
+    let mut refusal = Refusal::default();
     let notices = &config.service.notices;
     while !stop.is_stopped() {
         let started = RedisService::start(&service_config, stop).and_then(|started| {
             let Some((service, recovered)) = started else { return Ok(None) };
-            notices.say(&text_of(&recovered));
+            if !refusal.lasts() {
+                notices.say(&text_of(&recovered));
+            }
             service_config.back.last_epoch = Some(recovered.epoch.0);
             runtime(config, service, &recovered).map(Some)
         });
         let mut runtime = match started {
             Ok(Some(runtime)) => runtime,
             Ok(None) => break,
-            Err(error) if ever_started && error.is_passing() => {
+            Err(error) if ever_started && (error.is_passing() || error.is_unwilling()) => {
                 say_once(notices, &mut last_trouble, error.to_string());
-                publish_down(board, &mut text);
+                let is_refused = error.is_unwilling() || refusal.lasts();
+                publish_down(board, &mut text, if is_refused { REFUSED } else { AWAY });
                 std::thread::sleep(RETRY_INTERVAL);
                 continue;
             }
@@ -218,10 +226,17 @@ pub fn run(
         }
         ever_started = true;
         last_trouble.clear();
-        let result = turn_until_stopped(config, &mut runtime, stop, board, tunnels.as_ref(), &mut text);
+        let tunnels = tunnels.as_ref();
+        let result = turn_until_stopped(config, &mut runtime, stop, board, tunnels, &mut text, &mut refusal);
         match (result, runtime.service().stopped()) {
             (Ok(()), _) => return Ok(()),
             (Err(_), Some(StopReason::Lost(reason))) => notices.alarm(&format!("{reason}; starting again")),
+            (Err(_), Some(reason)) if reason.is_unwilling() => {
+                // The devices keep what was acknowledged, and send it again to the next start.
+                refusal.say(notices, reason.to_string());
+                publish_down(board, &mut text, REFUSED);
+                std::thread::sleep(RETRY_INTERVAL);
+            }
             (Err(_), Some(reason)) => {
                 return Err(SidecarError::of_start(&config.service.redis, reason.clone()))
             }
@@ -279,6 +294,7 @@ fn turn_until_stopped(
     board: Option<&MetricsBoard>,
     tunnels: Option<&TunnelListener>,
     text: &mut MetricsText,
+    refusal: &mut Refusal,
 ) -> io::Result<()> {
     runtime.wake_on(stop.poll_fd())?;
     let mut publishing = PublishTimes::default();
@@ -291,7 +307,8 @@ fn turn_until_stopped(
         if let Some(text) = silence.look(now, runtime.service().hearing()) {
             config.service.notices.alarm(&text);
         }
-        let health = health(runtime, &silence);
+        refusal.look(&config.service.notices, runtime);
+        let health = if refusal.lasts() { Health::NotServing(REFUSED) } else { health(runtime, &silence) };
         if let Some(board) = board.filter(|_| publishing.is_due(now, health)) {
             text.clear();
             runtime.metrics().write(text);
@@ -357,9 +374,40 @@ fn say_news(
     }
 }
 
-fn publish_down(board: Option<&MetricsBoard>, text: &mut MetricsText) {
+fn publish_down(board: Option<&MetricsBoard>, text: &mut MetricsText, why: &'static str) {
     if let Some(board) = board {
         text.clear();
-        board.publish(text, Health::NotServing("the Redis server is not there"));
+        board.publish(text, Health::NotServing(why));
+    }
+}
+
+/// What the operator was told last of a server that refuses to execute anew what a device holds.
+#[derive(Debug, Default)]
+struct Refusal {
+    said: String,
+}
+
+impl Refusal {
+    /// Whether it has not executed it since.
+    fn lasts(&self) -> bool {
+        !self.said.is_empty()
+    }
+
+    /// Says it, once however often it is tried.
+    fn say(&mut self, notices: &Notices, reason: String) {
+        if reason != self.said {
+            notices.alarm(&format!("{reason}; the devices keep it, and it is tried again until it is taken"));
+            self.said = reason;
+        }
+    }
+
+    /// Says so when it is over.
+    fn look(&mut self, notices: &Notices, runtime: &ServerRuntime<UdpTransport, RedisService>) {
+        let machine = runtime.machine();
+        let is_over = || machine.is_serving() && runtime.service().takes_replays();
+        if self.lasts() && is_over() {
+            self.said.clear();
+            notices.alarm("the Redis server is there again, and has executed anew what it had refused");
+        }
     }
 }

@@ -79,6 +79,8 @@ pub struct BackDriver {
     pub wants_stable: bool,
     /// What is given while this is set is executed anew, and may have been acknowledged before.
     pub replays: bool,
+    /// So many bytes at the end of what a lane sends are kept back.
+    pub kept_back: usize,
     /// Syncs are left undone while this is set.
     pub sync_fails: bool,
     /// Syncs are said to be done while this is set, and are not.
@@ -115,6 +117,7 @@ impl BackDriver {
             assumed_ending: None,
             wants_stable: false,
             replays: false,
+            kept_back: 0,
             sync_fails: false,
             sync_lies: false,
         };
@@ -287,7 +290,12 @@ impl BackDriver {
         let lanes: Vec<LaneId> = self.back.sending_lanes().collect();
         for lane in lanes {
             let Some(socket) = self.sockets.get_mut(&lane) else { continue };
-            match socket.write(self.back.output(lane)) {
+            let output = self.back.output(lane);
+            let sent = output.len().saturating_sub(self.kept_back);
+            if sent == 0 {
+                continue;
+            }
+            match socket.write(&output[..sent]) {
                 Ok(count) => self.back.sent(lane, count),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => self.lose(lane, &error.to_string()),

@@ -188,7 +188,7 @@ impl World {
 
     fn server_says(&mut self, server: usize, own: &ServerOwn, effects: &Effects<ServerOwn>) {
         match own {
-            ServerOwn::Execute { ticket, session, seq, kind, payload } => {
+            ServerOwn::Execute { ticket, session, seq, kind, payload, .. } => {
                 match self.servers[server].model.executing(*session, *seq, *kind, effects.bytes(*payload)) {
                     Ok(call) => {
                         self.begin_task(server, Task { ticket: *ticket, session: *session, seq: *seq, call });

@@ -203,12 +203,9 @@ impl ProxyPath {
                 seq: run.seq,
                 kind: run.kind,
                 payload: run.payload,
+                is_replayed: run.is_replayed,
             };
-            if run.is_replayed {
-                service.replay(&execution);
-            } else {
-                service.execute(&execution, &mut self.replies);
-            }
+            service.execute(&execution, &mut self.replies);
         }
         self.poll();
     }
