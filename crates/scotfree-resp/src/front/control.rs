@@ -68,7 +68,9 @@ impl ClientFront {
         actions: &mut Vec<FrontAction>,
     ) -> bool {
         match hook {
-            Hook::None | Hook::Hello | Hook::ClientInfo(_) | Hook::Tunnel(_) => return false,
+            Hook::None | Hook::Hello | Hook::ClientInfo(_) | Hook::Tunnel(_) => {
+                return false
+            }
             Hook::Clients(_) if is_error(reply) => return false,
             Hook::Clients(question) => {
                 actions.push(FrontAction::Clients { id, question, list: reply.to_vec() });
@@ -86,6 +88,10 @@ impl ClientFront {
             }
             Hook::Exec { selects } => self.executed(&selects, reply),
             Hook::Queue(queued) => self.asked_to_queue(&queued, reply),
+            Hook::Barrier => {
+                self.on_barrier(id, reply, actions);
+                return true;
+            }
             Hook::AskExec(transaction) => {
                 self.asked_to_exec(now_ms, id, &transaction, reply, actions);
                 return true;
@@ -196,12 +202,7 @@ impl ClientFront {
 
     /// Takes on what HELLO asks for, and asks the server for its answer.
     fn hello_request(&mut self, id: u64, hello: &Hello) -> FrontRequest {
-        if let Some(resp) = hello.resp {
-            self.state.resp = resp;
-        }
-        if let Some(name) = &hello.name {
-            self.state.client_name.clone_from(name);
-        }
+        self.take_hello(hello);
         let resp = self.state.resp.to_string();
         let mut payload = self.begin_payload(RequestFlags::NONE);
         write_command(&mut payload, Command::new(["HELLO", &resp]).args());
@@ -209,15 +210,38 @@ impl ClientFront {
         FrontRequest { id, ..FrontRequest::read("HELLO", payload) }
     }
 
+    pub(super) fn take_hello(&mut self, hello: &Hello) {
+        if let Some(resp) = hello.resp {
+            self.state.resp = resp;
+        }
+        if let Some(name) = &hello.name {
+            self.state.client_name.clone_from(name);
+        }
+    }
+
+    /// The server has let the client in, as the user that this command names.
+    pub(super) fn take_user(&mut self, credentials: Command) {
+        let args = credentials.args();
+        self.state.user = args.len() == 3 && args.get(1) != b"default";
+        self.state.authenticated = true;
+        self.state.credentials = Some(credentials);
+    }
+
     fn reset(&mut self, actions: &mut Vec<FrontAction>) {
         if self.state.private_open {
             let request = self.release_request();
             actions.push(FrontAction::Request(request));
         }
-        let early_allowed = self.state.early_allowed;
-        self.state = State { early_allowed, ..State::new(&self.description) };
+        self.forget_state();
         self.pending.suppress = false;
         self.answer(b"+RESET\r\n");
+    }
+
+    /// The client is as one that has just come; what the server is like stays known.
+    pub(super) fn forget_state(&mut self) {
+        let early_allowed = self.state.early_allowed;
+        let writes_refused = self.state.writes_refused.take();
+        self.state = State { early_allowed, writes_refused, ..State::new(&self.description) };
     }
 
     fn client_reply(&mut self, args: Args<'_>) {
@@ -311,7 +335,7 @@ fn is_printable(name: &[u8]) -> bool {
 }
 
 /// HELLO [version [AUTH user password] [SETNAME name]]: what it asks, and its AUTH as a command.
-fn parse_hello(args: Args<'_>) -> Result<(Hello, Option<Command>), String> {
+pub(super) fn parse_hello(args: Args<'_>) -> Result<(Hello, Option<Command>), String> {
     let mut hello = Hello::default();
     let mut credentials = None;
     if args.len() > 1 {

@@ -51,6 +51,7 @@ impl Identity {
             | Hook::Queue(_)
             | Hook::Clients(_)
             | Hook::AskExec(_)
+            | Hook::Barrier
             | Hook::Tunnel(_) => None,
         }
     }
