@@ -157,7 +157,7 @@ impl ClientFront {
 
     /// A command that has to run on a connection to the server that is ours alone; false if it was not sent.
     fn on_own_connection(&mut self, args: Args<'_>, hook: Hook, actions: &mut Vec<FrontAction>) -> bool {
-        // Whoever proves to be the default user needs no connection of its own afterwards.
+        // Whoever proves to be the default user, or the sidecar's, needs no connection of its own afterwards.
         let brief = matches!(hook, Hook::Auth { user: false, .. } | Hook::HelloAuth { user: false, .. });
         let release = brief && !self.state.user && !self.state.watching;
         let flags = RequestFlags::PRIVATE.with_if(release, RequestFlags::RELEASE);
@@ -168,12 +168,19 @@ impl ClientFront {
         self.send(FrontRequest::read(method, payload), hook, actions)
     }
 
+    /// Whether AUTH names a user whose rights are not those with which clients' commands are executed anyway. Who proves
+    /// to be the sidecar's own user shares its connections, and is logged.
+    fn is_another_user(&self, args: Args<'_>) -> bool {
+        let shared = [b"default", self.description.own_user.as_bytes()];
+        args.len() == 3 && !shared.contains(&args.get(1))
+    }
+
     fn auth(&mut self, args: Args<'_>, actions: &mut Vec<FrontAction>) {
         if args.len() > 3 {
             self.answer(b"-ERR syntax error\r\n");
             return;
         }
-        let user = args.len() == 3 && args.get(1) != b"default";
+        let user = self.is_another_user(args);
         let hook = Hook::Auth { user, credentials: args.into() };
         self.state.stalled = self.on_own_connection(args, hook, actions);
     }
@@ -184,7 +191,7 @@ impl ClientFront {
             Err(text) => return self.answer_error(&text),
         };
         if let Some(credentials) = credentials {
-            let user = credentials.args().get(1) != b"default";
+            let user = self.is_another_user(credentials.args());
             let hook = Hook::HelloAuth { user, credentials: credentials.clone(), hello };
             self.state.stalled = self.on_own_connection(credentials.args(), hook, actions);
         } else if self.state.authenticated {
@@ -221,8 +228,7 @@ impl ClientFront {
 
     /// The server has let the client in, as the user that this command names.
     pub(super) fn take_user(&mut self, credentials: Command) {
-        let args = credentials.args();
-        self.state.user = args.len() == 3 && args.get(1) != b"default";
+        self.state.user = self.is_another_user(credentials.args());
         self.state.authenticated = true;
         self.state.credentials = Some(credentials);
     }
