@@ -407,6 +407,10 @@ impl ClientFront {
 
     /// The request `id` could not be sent or has an unknown outcome; the connection ends with an error.
     pub fn on_failure(&mut self, now_ms: i64, id: u64, reason: &str, actions: &mut Vec<FrontAction>) {
+        if matches!(self.pending.take_hook(id), Hook::Shutdown) {
+            self.pending.complete(id, b"", true);
+            return self.run(now_ms, actions);
+        }
         self.on_refusal(now_ms, id, &format!("ERR scotfree: {reason}"), actions);
     }
 
@@ -648,7 +652,8 @@ impl ClientFront {
             RequestKind::Update => !info.flags.has(Flags::NO_MULTI),
             RequestKind::Bypass => false,
         };
-        self.send(request, Hook::None, actions);
+        let hook = if args.is(0, "SHUTDOWN") { Hook::Shutdown } else { Hook::None };
+        self.send(request, hook, actions);
     }
 
     fn refusal_of_writes(&self) -> Option<String> {

@@ -68,7 +68,7 @@ impl ClientFront {
         actions: &mut Vec<FrontAction>,
     ) -> bool {
         match hook {
-            Hook::None | Hook::Hello | Hook::ClientInfo(_) | Hook::Tunnel(_) => {
+            Hook::None | Hook::Shutdown | Hook::Hello | Hook::ClientInfo(_) | Hook::Tunnel(_) => {
                 return false
             }
             Hook::Clients(_) if is_error(reply) => return false,

@@ -45,6 +45,7 @@ impl Identity {
             Hook::Hello => hello_with(reply, self.id),
             Hook::ClientInfo(words) => info_with(reply, words),
             Hook::None
+            | Hook::Shutdown
             | Hook::Auth { .. }
             | Hook::HelloAuth { .. }
             | Hook::Exec { .. }

@@ -12,6 +12,8 @@ pub(super) enum Hook {
     /// Nothing.
     #[default]
     None,
+    /// SHUTDOWN: if there is no reply it has succeeded, and the connection is closed without one.
+    Shutdown,
     /// AUTH: the reply says whether the client is who it says. True: a user of its own.
     Auth { user: bool, credentials: Command },
     /// HELLO with AUTH: the reply is AUTH's; HELLO follows.
