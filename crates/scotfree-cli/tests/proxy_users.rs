@@ -17,19 +17,25 @@ fn secret(site: &Site, password: &str) -> String {
     path.display().to_string()
 }
 
-/// Has clients write while the server is away, and looks what they are told when it is back.
-fn all_wait_through_a_restart(site: &Site, redis: Process, clients: &mut [Connection], more: &[&str]) {
+/// Has clients write while the server is away, and looks what they are told when it is back; that one.
+fn all_wait_through_a_restart(
+    site: &Site,
+    redis: Process,
+    clients: &mut [Connection],
+    more: &[&str],
+) -> Process {
     redis.kill();
     assert!(redis.wait(PATIENCE).is_some(), "it is gone");
     for client in clients.iter_mut() {
         client.push(&["INCR", "n"]);
         client.flush().expect("it is sent");
     }
-    let _redis = site.redis(more);
+    let redis = site.redis(more);
     let mut told: Vec<Reply> = clients.iter_mut().map(|client| client.read().expect("an answer")).collect();
     told.sort_by_key(|reply| format!("{reply:?}"));
     let expected: Vec<Reply> = (1..=clients.len() as i64).map(Reply::Integer).collect();
     assert_eq!(told, expected, "none is cut off");
+    redis
 }
 
 #[test]
@@ -48,7 +54,7 @@ fn who_watches_no_more_waits_through_a_restart_as_all_do() {
     let large = vec![b'x'; 2 << 20];
     assert_eq!(text(&clients[2].call(&[&b"SET"[..], b"large", &large]).expect("it is taken")), "OK");
     assert!(call(&mut clients[3], "CLIENT INFO").contains("id="));
-    all_wait_through_a_restart(&site, redis, &mut clients, &[]);
+    let _redis = all_wait_through_a_restart(&site, redis, &mut clients, &[]);
     for (line, answer) in [("WATCH k", "OK"), ("MULTI", "OK"), ("SET k 3", "QUEUED")] {
         assert_eq!(call(&mut clients[0], line), answer, "it can watch again");
     }
@@ -76,7 +82,7 @@ fn who_proves_to_be_the_proxys_own_user_is_as_one_without_a_user() {
         get(metrics.parse().expect("an address"), "/metrics").contains("\nscotfree_proxy_logged_total 5\n")
     };
     assert!(wait_until(PATIENCE, logged), "what it writes is logged");
-    all_wait_through_a_restart(&site, redis, &mut clients, &user);
+    let _redis = all_wait_through_a_restart(&site, redis, &mut clients, &user);
 }
 
 #[test]

@@ -298,6 +298,37 @@ fn what_is_written_in_a_tunnel_is_answered_when_something_behind_it_is_stable() 
 }
 
 #[test]
+fn what_a_tunnel_has_written_is_not_vouched_for_when_the_server_is_lost() {
+    let mut bench = Bench::new(FrontConfig::default());
+    bench.pass(b"BRPOP l 0\r\n");
+    let barrier = bench.hear(b"*2\r\n$1\r\nl\r\n$1\r\nx\r\n").pop().expect("it waits for storage");
+    bench.front.on_tunnel(NOW_MS, b"", true, &mut bench.actions);
+    let told = bench.output();
+    assert!(
+        told.starts_with("-ERR scotfree: the server is lost") && told.matches('\n').count() == 1,
+        "{told}"
+    );
+    assert_eq!(bench.actions.last(), Some(&FrontAction::Close));
+    bench.respond(barrier.id, early_allowed(), b":0\r\n");
+    assert_eq!(bench.output(), "", "what the next server holds says nothing of it");
+}
+
+#[test]
+fn who_quits_in_a_tunnel_gets_all_answers_first() {
+    let mut bench = Bench::new(FrontConfig::default());
+    bench.pass(b"CLIENT TRACKING ON REDIRECT 1\r\n");
+    bench.hear(b"+OK\r\n");
+    bench.output();
+    let sent = bench.pass(b"SET a 1\r\nQUIT\r\n");
+    let mark = sent.split("PING").nth(1).expect("a mark stands for it").trim_start().to_owned();
+    let barrier = bench.hear(format!("+OK\r\n{mark}").as_bytes()).pop().expect("it waits for storage");
+    assert_eq!(bench.output(), "");
+    bench.respond(barrier.id, early_allowed(), b":0\r\n");
+    assert_eq!(bench.output(), "+OK\r\n+OK\r\n");
+    assert_eq!(bench.actions.last(), Some(&FrontAction::Close));
+}
+
+#[test]
 fn a_tunnel_lasts_while_channels_are_listened_to_and_no_longer() {
     let mut bench = Bench::new(FrontConfig::default());
     let sent = bench.pass(b"SUBSCRIBE a b\r\n");

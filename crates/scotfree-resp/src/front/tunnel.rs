@@ -50,6 +50,7 @@ enum Change {
     Discard,
     Exec,
     Reset,
+    Quit,
     /// SUBSCRIBE and its kin: any number of answers, and then that of the mark.
     Listen {
         confirmed: bool,
@@ -254,6 +255,7 @@ impl Tunnel {
             | Change::User(_)
             | Change::Hello(..)
             | Change::Exec
+            | Change::Quit
             | Change::Reset => return false,
         }
         true
@@ -378,7 +380,11 @@ impl ClientFront {
         let (reserved, mut bytes) = (self.description.reserved_db, Vec::new());
         let Some(tunnel) = &mut self.tunnel else { return bytes };
         let refusal = guard::refusal(args, reserved).or(refusal);
-        let (change, writes) = if let Some(text) = refusal {
+        let (change, writes) = if args.is(0, "QUIT") {
+            // Its end would say that the server is lost; so it is answered here when everything before it is.
+            write_words(&mut bytes, &[b"PING", MARK.as_bytes()]);
+            (Change::Quit, Writes::Nothing)
+        } else if let Some(text) = refusal {
             // The server alone knows when it is this command's turn to be answered: it repeats the name of a command
             // that it does not know.
             write_words(&mut bytes, &[text.strip_prefix("ERR ").unwrap_or(&text).as_bytes()]);
@@ -390,7 +396,8 @@ impl ClientFront {
             (change, writes)
         };
         // What may end the tunnel is answered before the next command's way is known; so is what blocks.
-        let may_end = matches!(change, Change::Exec | Change::Discard | Change::Reset | Change::Unwatch);
+        let may_end =
+            matches!(change, Change::Exec | Change::Discard | Change::Reset | Change::Unwatch | Change::Quit);
         self.state.stalled |= may_end || classify(args).class == Class::Tunnel;
         let needs_mark = tunnel.needs_mark(&change);
         tunnel.asked.push_back(Asked { change, writes, wanted });
@@ -428,17 +435,32 @@ impl ClientFront {
                 tunnel.frames = frames;
             }
         }
-        if let Some(error) = failure {
-            self.answer_error(&format!("ERR scotfree: the server's answer cannot be read: {error}"));
-        }
         if ended || failure.is_some() {
-            self.tunnel_setting = None;
-            if self.tunnel.is_some() && self.state.closing == Closing::No {
-                self.state.closing = Closing::WhenAnswered;
-            }
+            self.lose_tunnel();
+        }
+        if let Some(error) = failure {
+            let text = format!("ERR scotfree: the server's answer cannot be read: {error}");
+            self.output.extend_from_slice(&error_reply(&text));
         }
         self.settle_tunnel(actions);
         self.run(now_ms, actions);
+    }
+
+    /// The connection to the server is lost. What is held has been executed there; whether it outlasts the loss nobody
+    /// knows, and what is stable at a server that comes back says nothing of it.
+    fn lose_tunnel(&mut self) {
+        self.tunnel_setting = None;
+        let Some(tunnel) = self.tunnel.take() else { return };
+        // Nothing else is waited for than what the barrier says.
+        self.pending.clear();
+        if !tunnel.held.is_empty() {
+            let text = "ERR scotfree: the server is lost, and with it perhaps what this command has written; the outcome \
+                        is unknown";
+            self.output.extend_from_slice(&error_reply(text));
+        }
+        if self.state.closing == Closing::No {
+            self.state.closing = Closing::WhenAnswered;
+        }
     }
 
     fn on_answer(&mut self, frame: &[u8]) {
@@ -454,6 +476,11 @@ impl ClientFront {
             Writes::UnlessNull => !is_null(frame),
             Writes::Something => true,
         };
+        if matches!(asked.change, Change::Quit) {
+            tunnel.put(b"+OK\r\n", false, &mut self.output);
+            self.state.closing = Closing::WhenAnswered;
+            return;
+        }
         if asked.wanted {
             tunnel.put(frame, wrote && !is_queued && !is_error(frame), &mut self.output);
         }
@@ -671,5 +698,30 @@ impl Frames {
         self.scanner.reset();
         self.given = length;
         Ok(Some(&self.buffer[self.start..self.start + length]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{FrontConfig, Identity};
+    use super::*;
+    use crate::description::Description;
+    use std::sync::Arc;
+
+    #[test]
+    fn of_a_client_that_must_wait_so_much_is_read_ahead_and_no_more() {
+        let description = Arc::new(Description::of_table());
+        let mut front = ClientFront::new(Arc::new(FrontConfig::default()), description, Identity::new(1, 77));
+        let mut actions = Vec::new();
+        front.on_bytes(0, b"BLPOP l 0\r\n", &mut actions);
+        assert!(front.wants_input(), "its end is to be noticed");
+        let mut ahead = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$99999\r\n".to_vec();
+        ahead.resize(AHEAD_BYTES_MAX - 1, b'x');
+        front.on_bytes(0, &ahead, &mut actions);
+        assert!(front.wants_input());
+        front.on_bytes(0, b"xx", &mut actions);
+        assert!(!front.wants_input());
+        front.on_tunnel(0, b"*-1\r\n", false, &mut actions);
+        assert!(front.wants_input(), "what came ahead is the next command");
     }
 }

@@ -283,8 +283,14 @@ impl Tunnels {
         found
     }
 
-    /// The server was lost: those that are kept for tunnels to come may lead to another by now.
+    /// The server was lost: those that are kept for tunnels to come may lead to another by now, and what was written
+    /// through those of fronts may be lost, before the last of them has noticed.
     pub fn forget_ready(&mut self) {
+        let of_fronts = self.open.iter_mut().filter(|(_, tunnel)| tunnel.client.is_none());
+        for (key, tunnel) in of_fronts {
+            tunnel.to_client.ended = true;
+            self.spoken.insert(*key);
+        }
         self.ready.clear();
         self.fill();
     }
