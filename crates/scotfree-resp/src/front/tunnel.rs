@@ -518,7 +518,9 @@ impl ClientFront {
             Change::Name(name) => self.state.client_name = name,
             Change::User(credentials) => self.take_user(credentials),
             Change::Hello(hello, credentials) => {
-                credentials.into_iter().for_each(|credentials| self.take_user(credentials));
+                if let Some(credentials) = credentials {
+                    self.take_user(credentials);
+                }
                 self.take_hello(&hello);
             }
             Change::Reset => {
