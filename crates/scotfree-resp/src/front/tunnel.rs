@@ -486,13 +486,14 @@ impl ClientFront {
         }
         match (&mut tunnel.multi, asked.change) {
             (Some(multi), change) if is_queued => multi.push(change),
-            (_, Change::Exec) => self.executed_in_tunnel(frame),
+            (_, Change::Exec) => self.executed_in_tunnel(frame, asked.wanted),
             (_, change) if !is_error(frame) => self.take_change(change),
             _ => {}
         }
     }
 
-    fn executed_in_tunnel(&mut self, frame: &[u8]) {
+    /// What is said of channels is told also where answers are not wanted.
+    fn executed_in_tunnel(&mut self, frame: &[u8], wanted: bool) {
         let Some(tunnel) = &mut self.tunnel else { return };
         tunnel.watches = false;
         let changes = tunnel.multi.take().unwrap_or_default();
@@ -500,7 +501,9 @@ impl ClientFront {
         for part in parts(frame) {
             let change = changes.next().unwrap_or(Change::Nothing);
             if let Some(tunnel) = &mut self.tunnel {
-                tunnel.confirm(&part);
+                if tunnel.confirm(&part) && !wanted {
+                    tunnel.put(&part, false, &mut self.output);
+                }
             }
             if !is_error(&part) {
                 self.take_change(change);
