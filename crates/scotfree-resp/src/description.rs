@@ -47,6 +47,8 @@ pub struct Description {
     pub packs: bool,
     /// Whether it can be asked whether the server would queue a command; see [`crate::payload::RequestFlags::ASK`].
     pub asks: bool,
+    /// The user whose rights clients have that give none of their own; empty if that is the default user.
+    pub own_user: String,
     /// Its commands, in lower case, subcommands as "config|get". They change only before anything is asked of them.
     pub commands: BTreeMap<Vec<u8>, CommandInfo>,
     /// The same, to be found sooner; made when something is asked first.
@@ -128,6 +130,7 @@ impl Default for Description {
             writes_refused: None,
             packs: false,
             asks: false,
+            own_user: String::new(),
             commands: BTreeMap::new(),
             found: Found::default(),
         }
@@ -202,6 +205,9 @@ impl Description {
         }
         let _ = writeln!(text, "packs {}", u8::from(self.packs));
         let _ = writeln!(text, "asks {}", u8::from(self.asks));
+        if !self.own_user.is_empty() {
+            let _ = writeln!(text, "own_user {}", self.own_user);
+        }
         for (name, info) in &self.commands {
             let flags: Vec<&str> = info.flags.names().collect();
             let name = String::from_utf8_lossy(name);
@@ -236,6 +242,7 @@ impl Description {
             "early_allowed" => self.early_allowed = rest == "1",
             "packs" => self.packs = rest == "1",
             "asks" => self.asks = rest == "1",
+            "own_user" => rest.clone_into(&mut self.own_user),
             "writes_refused" => self.writes_refused = Some(rest.to_owned()),
             "devices" => self.devices = Some(rest.parse().ok()?),
             "command" if self.commands.len() < COMMANDS_MAX => {
@@ -268,6 +275,7 @@ mod tests {
             devices: Some(2),
             packs: true,
             asks: true,
+            own_user: "scot".to_owned(),
             ..Description::of_table()
         };
         assert_eq!(Description::parse(&told.to_text()), Ok(told));

@@ -8,6 +8,7 @@ mod control;
 mod identity;
 mod pending;
 mod transaction;
+mod tunnel;
 
 use crate::classes::{classify, first_key, key_hash, lookup, Class, Flags, Row, Verdict};
 use crate::codec::{
@@ -27,6 +28,7 @@ use scotfree_core::{KeyHash, Nanos};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use transaction::Transaction;
+use tunnel::{Setting, Tunnel};
 
 /// How many bytes most commands have at most, as they are sent.
 const PAYLOAD_BYTES_USUAL: usize = 192;
@@ -139,15 +141,25 @@ impl FrontRequest {
 pub enum FrontAction {
     /// Send a request.
     Request(FrontRequest),
-    /// From now on, pass the connection's bytes straight to the server. Nothing is pending.
+    /// Send this over a connection to the server that is the client's own: the one that rests, or a new one. Nothing
+    /// is pending.
     Tunnel {
-        /// What brings a new connection to the server into this one's state.
+        /// What brings it into this one's state.
         setup: Vec<u8>,
         /// How many replies of the setup are to be dropped.
         setup_replies: usize,
-        /// The client's bytes that have arrived already.
+        /// What is sent behind it.
         bytes: Vec<u8>,
+        /// From now on the client's bytes are passed straight to the server, and back, for good; these are what have
+        /// arrived already. Else the front is told of what comes back by [`ClientFront::on_tunnel`].
+        is_whole: bool,
     },
+    /// Send more over that connection.
+    Pass(Vec<u8>),
+    /// That connection is needed no longer, and may be again.
+    RestTunnel,
+    /// Close that connection.
+    EndTunnel,
     /// The front is to be told by [`ClientFront::on_clients`] what came of a question about the clients.
     Clients {
         /// Names the command that waits.
@@ -174,7 +186,7 @@ pub struct FrontCounters {
     pub reads: u64,
     /// Sent as bypass requests.
     pub bypasses: u64,
-    /// Connections that became tunnels.
+    /// How often connections became tunnels.
     pub tunnels: u64,
     /// Requests too large for one packet of the protocol.
     pub large: u64,
@@ -212,6 +224,10 @@ pub struct ClientFront {
     sent: usize,
     counters: FrontCounters,
     state: State,
+    /// The way past the order, while there is one.
+    tunnel: Option<Tunnel>,
+    /// In what state the connection to the server is that serves as a tunnel, or did and rests.
+    tunnel_setting: Option<Setting>,
 }
 
 /// What Redis keeps of a connection.
@@ -299,6 +315,8 @@ impl ClientFront {
             output: Vec::new(),
             sent: 0,
             counters: FrontCounters::default(),
+            tunnel: None,
+            tunnel_setting: None,
         }
     }
 
@@ -365,11 +383,8 @@ impl ClientFront {
     /// What is known of the client.
     pub fn facts(&self) -> clients::Facts {
         let state = &self.state;
-        let user = state
-            .credentials
-            .as_ref()
-            .filter(|_| state.user)
-            .map(|credentials| credentials.args().get(1).to_vec());
+        let named = state.credentials.as_ref().map(Command::args).filter(|args| args.len() == 3);
+        let user = named.map(|args| args.get(1).to_vec());
         clients::Facts {
             begun_ms: self.identity.begun_ms().unwrap_or(state.heard_ms),
             heard_ms: state.heard_ms,
@@ -380,14 +395,6 @@ impl ClientFront {
             queued: state.transaction.as_ref().map(Transaction::len),
             command: state.last_command.to_ascii_lowercase().replace(' ', "|").into_bytes(),
             ..clients::Facts::of(&self.identity)
-        }
-    }
-
-    /// Becomes a tunnel without a command of its own, if nothing is pending; another one is to name its connection.
-    pub fn become_tunnel(&mut self, actions: &mut Vec<FrontAction>) {
-        if self.pending.is_empty() && self.state.transaction.is_none() && !self.state.watching {
-            self.tunnel_from(Vec::new());
-            self.start_tunnel(actions);
         }
     }
 
@@ -403,6 +410,10 @@ impl ClientFront {
 
     /// The request `id` could not be sent or has an unknown outcome; the connection ends with an error.
     pub fn on_failure(&mut self, now_ms: i64, id: u64, reason: &str, actions: &mut Vec<FrontAction>) {
+        if matches!(self.pending.take_hook(id), Hook::Shutdown) {
+            self.pending.complete(id, b"", true);
+            return self.run(now_ms, actions);
+        }
         self.on_refusal(now_ms, id, &format!("ERR scotfree: {reason}"), actions);
     }
 
@@ -448,7 +459,7 @@ impl ClientFront {
 
     /// Whether more of the client's bytes can be taken. What is not read slows the client down.
     pub fn wants_input(&self) -> bool {
-        self.can_run()
+        self.can_run() || self.reads_ahead()
     }
 
     /// Whether a large reply has come in part: its rest comes first, and then what else is to be read.
@@ -480,7 +491,7 @@ impl ClientFront {
     fn can_run(&self) -> bool {
         !self.state.stalled
             && self.state.closing == Closing::No
-            && self.pending.len() < self.config.pending_max
+            && self.pending.len() + self.tunnel.as_ref().map_or(0, Tunnel::asked) < self.config.pending_max
             && self.output().len() < self.config.output_bytes_max
     }
 
@@ -526,6 +537,9 @@ impl ClientFront {
         self.pending.suppress = self.state.replies != ReplyMode::On;
         if self.state.replies == ReplyMode::SkipNext {
             self.state.replies = ReplyMode::On;
+        }
+        if self.tunnel.is_some() {
+            return self.pass(args, actions);
         }
         if args.is(0, "quit") {
             self.answer(b"+OK\r\n");
@@ -615,7 +629,10 @@ impl ClientFront {
         }
         let verdict = classify(args);
         let kind = match verdict.class {
-            Class::Tunnel => return self.tunnel(args),
+            Class::Tunnel if !info.flags.has(Flags::WRITE) || self.state.writes_refused.is_none() => {
+                return self.tunnel(args);
+            }
+            Class::Tunnel => RequestKind::Bypass,
             Class::Read | Class::Control => RequestKind::Read,
             Class::Early | Class::Covered | Class::Bypass => self.write_kind(verdict.class),
         };
@@ -638,7 +655,8 @@ impl ClientFront {
             RequestKind::Update => !info.flags.has(Flags::NO_MULTI),
             RequestKind::Bypass => false,
         };
-        self.send(request, Hook::None, actions);
+        let hook = if args.is(0, "SHUTDOWN") { Hook::Shutdown } else { Hook::None };
+        self.send(request, hook, actions);
     }
 
     fn refusal_of_writes(&self) -> Option<String> {
@@ -821,61 +839,6 @@ impl ClientFront {
         if !self.run_hook(now_ms, id, hook, reply, actions) {
             self.pending.complete(id, own.as_deref().unwrap_or(reply), flags.has(ResponseFlags::CLOSE));
         }
-    }
-
-    /// The connection becomes a tunnel as soon as nothing is pending.
-    fn tunnel(&mut self, args: Args<'_>) {
-        self.tunnel_from(vec![args.into()]);
-    }
-
-    /// As [`ClientFront::tunnel`]. The client has had the answers to all but the last of `commands`.
-    fn tunnel_from(&mut self, commands: Vec<Command>) {
-        self.counters.tunnels += 1;
-        self.pending.expect(Hook::Tunnel(commands));
-        self.state.stalled = true;
-    }
-
-    fn start_tunnel(&mut self, actions: &mut Vec<FrontAction>) {
-        let Some(mut commands) = self.pending.take_tunnel() else { return };
-        let command = commands.pop();
-        self.state.closing = Closing::Done;
-        let (setup, setup_replies) = self.tunnel_setup(&commands);
-        let mut bytes = Vec::new();
-        if let Some(command) = command {
-            write_command(&mut bytes, command.args());
-        }
-        bytes.extend_from_slice(self.decoder.unread());
-        actions.push(FrontAction::Tunnel { setup, setup_replies, bytes });
-    }
-
-    /// What brings a new connection into this one's state, with `answered` commands last; and how many
-    /// replies it has.
-    fn tunnel_setup(&self, answered: &[Command]) -> (Vec<u8>, usize) {
-        let mut commands: Vec<Command> = self.state.credentials.iter().cloned().collect();
-        if self.state.resp == 3 {
-            commands.push(Command::new(["HELLO", "3"]));
-        }
-        if self.state.db != 0 {
-            commands.push(Command::new(["SELECT", &self.state.db.to_string()]));
-        }
-        if !self.state.client_name.is_empty() {
-            commands.push(Command::new([&b"CLIENT"[..], b"SETNAME", &self.state.client_name]));
-        }
-        // By the only number among the replies other connections' commands can name this one.
-        commands.push(Command::new(["CLIENT", "ID"]));
-        let mut setup = Vec::new();
-        for command in &commands {
-            write_command(&mut setup, command.args());
-        }
-        let mut count = commands.len() + answered.len();
-        if self.state.replies == ReplyMode::Off {
-            crate::codec::write_words(&mut setup, &[b"CLIENT", b"REPLY", b"OFF"]);
-            count = commands.len();
-        }
-        for command in answered {
-            write_command(&mut setup, command.args());
-        }
-        (setup, count)
     }
 }
 

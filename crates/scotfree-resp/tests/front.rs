@@ -65,7 +65,7 @@ impl Bench {
                 requests.push(request.clone());
                 false
             }
-            FrontAction::Tunnel { .. } | FrontAction::Clients { .. } | FrontAction::Close => true,
+            _ => true,
         });
         requests
     }
@@ -231,13 +231,145 @@ fn a_connection_becomes_a_tunnel_when_everything_before_is_answered() {
     bench.respond(requests[0].id, early_allowed(), b"%0\r\n");
     assert!(bench.actions.is_empty());
     bench.respond(requests[1].id, early_allowed(), b":1\r\n");
-    let [FrontAction::Tunnel { setup, setup_replies, bytes }] = &bench.actions[..] else {
+    let [FrontAction::Tunnel { setup, setup_replies, bytes, is_whole: false }] = &bench.actions[..] else {
         panic!("no tunnel")
     };
     let setup = String::from_utf8_lossy(setup);
     assert!(setup.contains("HELLO") && setup.contains("SELECT") && setup.contains("SETNAME"), "{setup}");
     assert_eq!(*setup_replies, 4, "the last one is CLIENT ID's");
-    assert_eq!(bytes, b"*3\r\n$5\r\nBLPOP\r\n$1\r\nl\r\n$1\r\n0\r\nINCR b\r\n");
+    assert_eq!(bytes, b"*3\r\n$5\r\nBLPOP\r\n$1\r\nl\r\n$1\r\n0\r\n");
+    bench.output();
+    let requests = bench.hear(b"_\r\n");
+    assert_eq!(bench.output(), "_\r\n");
+    let [request] = &requests[..] else { panic!("{requests:?}") };
+    assert_eq!((request.kind, request.method), (RequestKind::Update, "INCR"), "the usual way again");
+}
+
+impl Bench {
+    /// The server says something through the tunnel.
+    fn hear(&mut self, bytes: &[u8]) -> Vec<FrontRequest> {
+        self.actions.clear();
+        self.front.on_tunnel(NOW_MS, bytes, false, &mut self.actions);
+        self.requests()
+    }
+
+    /// Sends what goes through the tunnel, or begins one.
+    fn pass(&mut self, bytes: &[u8]) -> String {
+        self.actions.clear();
+        assert!(self.send(bytes).is_empty());
+        let sent = self.actions.iter().map(|action| match action {
+            FrontAction::Tunnel { bytes, .. } | FrontAction::Pass(bytes) => {
+                String::from_utf8_lossy(bytes).into_owned()
+            }
+            other => panic!("{other:?}"),
+        });
+        sent.collect()
+    }
+
+    fn rests(&self) -> bool {
+        self.actions.contains(&FrontAction::RestTunnel)
+    }
+}
+
+#[test]
+fn what_is_written_in_a_tunnel_is_answered_when_something_behind_it_is_stable() {
+    let mut bench = Bench::new(FrontConfig::default());
+    bench.pass(b"BRPOP l 0\r\nSET a 1\r\n");
+    let popped = b"*2\r\n$1\r\nl\r\n$1\r\nx\r\n";
+    let requests = bench.hear(popped);
+    let [barrier] = &requests[..] else { panic!("{requests:?}") };
+    assert_eq!((barrier.kind, bench.output()), (RequestKind::Bypass, String::new()));
+    let next = bench.respond(barrier.id, early_allowed(), b":0\r\n");
+    assert_eq!(bench.output().as_bytes(), popped);
+    assert_eq!(next.iter().map(|request| request.method).collect::<Vec<_>>(), ["SET"]);
+    bench.respond(next[0].id, early_allowed(), b"+OK\r\n");
+    bench.output();
+    // The connection of the last time is in the right state.
+    bench.actions.clear();
+    bench.send(b"BRPOP l 0\r\n");
+    let [FrontAction::Tunnel { setup, setup_replies: 0, .. }] = &bench.actions[..] else {
+        panic!("{:?}", bench.actions)
+    };
+    assert!(setup.is_empty());
+    let barrier = bench.hear(popped).pop().expect("it waits for storage");
+    bench.respond(barrier.id, ResponseFlags::NONE, b"-MISCONF no\r\n");
+    assert!(bench.output().starts_with("-ERR scotfree: the command was executed;"));
+    assert_eq!(bench.actions.last(), Some(&FrontAction::Close));
+}
+
+#[test]
+fn what_a_tunnel_has_written_is_not_vouched_for_when_the_server_is_lost() {
+    let mut bench = Bench::new(FrontConfig::default());
+    bench.pass(b"BRPOP l 0\r\n");
+    let barrier = bench.hear(b"*2\r\n$1\r\nl\r\n$1\r\nx\r\n").pop().expect("it waits for storage");
+    bench.front.on_tunnel(NOW_MS, b"", true, &mut bench.actions);
+    let told = bench.output();
+    assert!(
+        told.starts_with("-ERR scotfree: the server is lost") && told.matches('\n').count() == 1,
+        "{told}"
+    );
+    assert_eq!(bench.actions.last(), Some(&FrontAction::Close));
+    bench.respond(barrier.id, early_allowed(), b":0\r\n");
+    assert_eq!(bench.output(), "", "what the next server holds says nothing of it");
+}
+
+#[test]
+fn who_quits_in_a_tunnel_gets_all_answers_first() {
+    let mut bench = Bench::new(FrontConfig::default());
+    bench.pass(b"CLIENT TRACKING ON REDIRECT 1\r\n");
+    bench.hear(b"+OK\r\n");
+    bench.output();
+    let sent = bench.pass(b"SET a 1\r\nQUIT\r\n");
+    let mark = sent.split("PING").nth(1).expect("a mark stands for it").trim_start().to_owned();
+    let barrier = bench.hear(format!("+OK\r\n{mark}").as_bytes()).pop().expect("it waits for storage");
+    assert_eq!(bench.output(), "");
+    bench.respond(barrier.id, early_allowed(), b":0\r\n");
+    assert_eq!(bench.output(), "+OK\r\n+OK\r\n");
+    assert_eq!(bench.actions.last(), Some(&FrontAction::Close));
+}
+
+#[test]
+fn a_tunnel_lasts_while_channels_are_listened_to_and_no_longer() {
+    let mut bench = Bench::new(FrontConfig::default());
+    let sent = bench.pass(b"SUBSCRIBE a b\r\n");
+    let mark = sent.split("PING").nth(1).expect("a mark is behind it").trim_start().to_owned();
+    let confirmed = |kind: &str, channel: &str, count: u8| {
+        format!("*3\r\n${}\r\n{kind}\r\n$1\r\n{channel}\r\n:{count}\r\n", kind.len())
+    };
+    let message = "*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n";
+    let both = confirmed("subscribe", "a", 1) + message + &confirmed("subscribe", "b", 2);
+    bench.hear(both.as_bytes());
+    bench.hear(format!("*2\r\n$4\r\npong\r\n{mark}").as_bytes());
+    assert_eq!((bench.output(), bench.rests()), (both, false), "the client sees nothing of the mark");
+    assert!(bench.pass(b"UNSUBSCRIBE\r\nSET k 1\r\n").contains("UNSUBSCRIBE"));
+    bench.hear(message.as_bytes());
+    assert_eq!(bench.output(), message);
+    let left = confirmed("unsubscribe", "a", 1) + &confirmed("unsubscribe", "b", 0);
+    assert!(bench.hear(left.as_bytes()).is_empty());
+    let next = bench.hear(mark.as_bytes());
+    assert_eq!((bench.output(), bench.rests()), (left, true));
+    assert_eq!(next.iter().map(|request| request.kind).collect::<Vec<_>>(), [RequestKind::Update]);
+}
+
+#[test]
+fn who_tracks_in_resp3_gets_messages_between_answers_and_its_state_is_kept() {
+    let mut bench = Bench::new(FrontConfig::default());
+    let requests = bench.send(b"HELLO 3\r\n");
+    bench.respond(requests[0].id, early_allowed(), b"%0\r\n");
+    bench.output();
+    bench.pass(b"CLIENT TRACKING ON\r\n");
+    bench.hear(b"+OK\r\n");
+    assert_eq!((bench.output().as_str(), bench.rests()), ("+OK\r\n", false));
+    bench.pass(b"GET a\r\nSELECT 4\r\nSET b 1\r\nGET b\r\n");
+    let push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\na\r\n";
+    let barrier = bench.hear(format!("$1\r\n1\r\n{push}+OK\r\n+OK\r\n$1\r\n1\r\n").as_bytes());
+    assert_eq!(bench.output(), format!("$1\r\n1\r\n{push}+OK\r\n"), "what is behind a write waits with it");
+    bench.respond(barrier[0].id, early_allowed(), b":0\r\n");
+    assert_eq!(bench.output(), "+OK\r\n$1\r\n1\r\n");
+    assert!(bench.pass(b"CLIENT TRACKING OFF\r\nSET c 1\r\n").contains("OFF"));
+    let next = bench.hear(b"+OK\r\n");
+    let head = RequestPayload::parse(&next[0].payload).expect("a payload").head;
+    assert_eq!((head.db, next[0].kind, bench.rests()), (4, RequestKind::Update, true));
 }
 
 #[test]

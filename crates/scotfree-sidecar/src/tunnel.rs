@@ -349,6 +349,14 @@ impl SkipReplies {
         SkipReplies { left, replies: ReplyDecoder::default(), number: None }
     }
 
+    /// So many more are dropped, of those that come next.
+    pub(crate) fn skip_more(&mut self, count: usize) {
+        if self.left == 0 {
+            self.replies = ReplyDecoder::default();
+        }
+        self.left += count;
+    }
+
     pub(crate) fn pass(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         if self.left == 0 {
             out.extend_from_slice(bytes);

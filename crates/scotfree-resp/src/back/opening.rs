@@ -16,6 +16,22 @@ const ASK_THE_SERVER: &str =
     "see what the server's log says of it and how many connections it admits: redis-cli CONFIG \
                               GET maxclients";
 
+/// What a client is told whose lane the server refuses. A password or a right that the sidecar lacks is not the client's
+/// fault: by the server's own word its library would take its own password for a wrong one.
+fn text_of_refused(reply: &str) -> String {
+    let is_of_us = ["WRONGPASS", "NOAUTH", "NOPERM"].iter().any(|code| reply.starts_with(code));
+    if is_of_us {
+        return format!(
+            "TRYAGAIN scotfree: the server refuses the user of scot itself, not this client: it answers `{reply}` to the \
+             connection that this command needs; the log of scot says what to do"
+        );
+    }
+    format!(
+        "{reply} (scotfree: the server refuses its sidecar the connection that this command needs; the sidecar's log says \
+         what to do)"
+    )
+}
+
 impl Back {
     /// Whether the server has let the last new lane in.
     pub fn lanes_allowed(&self) -> bool {
@@ -36,11 +52,7 @@ impl Back {
         let is_greeting = self.lanes.get(&id).is_some_and(|lane| lane.state == LaneState::Greeting);
         match self.purpose(id).filter(|_| is_greeting) {
             Some(Purpose::Private { session, connection }) => {
-                let text = format!(
-                    "{reply} (scotfree: the server refuses its sidecar the connection that this command needs; the \
-                     sidecar's log says what to do)"
-                );
-                self.refuse_first((session, connection), &text);
+                self.refuse_first((session, connection), &text_of_refused(reply));
             }
             Some(Purpose::Trial) => {}
             _ => return Err(format!("the server refused a command of scot itself: {reply}")),

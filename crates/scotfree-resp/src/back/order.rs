@@ -329,7 +329,8 @@ impl Back {
             self.answer_lost(reply.to_vec(), false);
         } else if item.has(RequestFlags::USER) {
             let text =
-                "ERR scotfree: the server was restarted and this connection's user is forgotten; reconnect";
+                "ERR scotfree: the server has closed the connection on which this client had authenticated \
+                        itself: it was restarted, or the user was deleted; reconnect and authenticate again";
             self.answer_lost(error_reply(text), true);
         } else if item.nature == Nature::OnLane(LaneCommand::Unwatch) {
             self.answer_lost(b"+OK\r\n".to_vec(), false);

@@ -246,6 +246,7 @@ impl Start {
             early_allowed: true,
             writes_refused: None,
             packs: true,
+            own_user: own_user(config),
             asks: true,
             devices: config.devices,
             commands: commands(&replies[2]),
@@ -484,6 +485,16 @@ fn sidecars(reply: &[u8]) -> Vec<i64> {
     };
     let id = |line: &str| line.split(' ').find_map(|fact| fact.strip_prefix("id=")?.parse().ok());
     text.lines().filter(is_ours).filter_map(id).collect()
+}
+
+/// The user that a client may be without a state of its own: what it may do, its sidecar may.
+fn own_user(config: &BackConfig) -> String {
+    let user = config.credentials.as_ref().map_or("", |(user, _)| user);
+    if user == "default" {
+        String::new()
+    } else {
+        user.to_owned()
+    }
 }
 
 /// The server's commands, from COMMAND's reply.

@@ -68,7 +68,9 @@ impl ClientFront {
         actions: &mut Vec<FrontAction>,
     ) -> bool {
         match hook {
-            Hook::None | Hook::Hello | Hook::ClientInfo(_) | Hook::Tunnel(_) => return false,
+            Hook::None | Hook::Shutdown | Hook::Hello | Hook::ClientInfo(_) | Hook::Tunnel(_) => {
+                return false
+            }
             Hook::Clients(_) if is_error(reply) => return false,
             Hook::Clients(question) => {
                 actions.push(FrontAction::Clients { id, question, list: reply.to_vec() });
@@ -86,6 +88,10 @@ impl ClientFront {
             }
             Hook::Exec { selects } => self.executed(&selects, reply),
             Hook::Queue(queued) => self.asked_to_queue(&queued, reply),
+            Hook::Barrier => {
+                self.on_barrier(id, reply, actions);
+                return true;
+            }
             Hook::AskExec(transaction) => {
                 self.asked_to_exec(now_ms, id, &transaction, reply, actions);
                 return true;
@@ -151,7 +157,7 @@ impl ClientFront {
 
     /// A command that has to run on a connection to the server that is ours alone; false if it was not sent.
     fn on_own_connection(&mut self, args: Args<'_>, hook: Hook, actions: &mut Vec<FrontAction>) -> bool {
-        // Whoever proves to be the default user needs no connection of its own afterwards.
+        // Whoever proves to be the default user, or the sidecar's, needs no connection of its own afterwards.
         let brief = matches!(hook, Hook::Auth { user: false, .. } | Hook::HelloAuth { user: false, .. });
         let release = brief && !self.state.user && !self.state.watching;
         let flags = RequestFlags::PRIVATE.with_if(release, RequestFlags::RELEASE);
@@ -162,12 +168,19 @@ impl ClientFront {
         self.send(FrontRequest::read(method, payload), hook, actions)
     }
 
+    /// Whether AUTH names a user whose rights are not those with which clients' commands are executed anyway. Who proves
+    /// to be the sidecar's own user shares its connections, and is logged.
+    fn is_another_user(&self, args: Args<'_>) -> bool {
+        let shared = [b"default", self.description.own_user.as_bytes()];
+        args.len() == 3 && !shared.contains(&args.get(1))
+    }
+
     fn auth(&mut self, args: Args<'_>, actions: &mut Vec<FrontAction>) {
         if args.len() > 3 {
             self.answer(b"-ERR syntax error\r\n");
             return;
         }
-        let user = args.len() == 3 && args.get(1) != b"default";
+        let user = self.is_another_user(args);
         let hook = Hook::Auth { user, credentials: args.into() };
         self.state.stalled = self.on_own_connection(args, hook, actions);
     }
@@ -178,7 +191,7 @@ impl ClientFront {
             Err(text) => return self.answer_error(&text),
         };
         if let Some(credentials) = credentials {
-            let user = credentials.args().get(1) != b"default";
+            let user = self.is_another_user(credentials.args());
             let hook = Hook::HelloAuth { user, credentials: credentials.clone(), hello };
             self.state.stalled = self.on_own_connection(credentials.args(), hook, actions);
         } else if self.state.authenticated {
@@ -196,12 +209,7 @@ impl ClientFront {
 
     /// Takes on what HELLO asks for, and asks the server for its answer.
     fn hello_request(&mut self, id: u64, hello: &Hello) -> FrontRequest {
-        if let Some(resp) = hello.resp {
-            self.state.resp = resp;
-        }
-        if let Some(name) = &hello.name {
-            self.state.client_name.clone_from(name);
-        }
+        self.take_hello(hello);
         let resp = self.state.resp.to_string();
         let mut payload = self.begin_payload(RequestFlags::NONE);
         write_command(&mut payload, Command::new(["HELLO", &resp]).args());
@@ -209,15 +217,37 @@ impl ClientFront {
         FrontRequest { id, ..FrontRequest::read("HELLO", payload) }
     }
 
+    pub(super) fn take_hello(&mut self, hello: &Hello) {
+        if let Some(resp) = hello.resp {
+            self.state.resp = resp;
+        }
+        if let Some(name) = &hello.name {
+            self.state.client_name.clone_from(name);
+        }
+    }
+
+    /// The server has let the client in, as the user that this command names.
+    pub(super) fn take_user(&mut self, credentials: Command) {
+        self.state.user = self.is_another_user(credentials.args());
+        self.state.authenticated = true;
+        self.state.credentials = Some(credentials);
+    }
+
     fn reset(&mut self, actions: &mut Vec<FrontAction>) {
         if self.state.private_open {
             let request = self.release_request();
             actions.push(FrontAction::Request(request));
         }
-        let early_allowed = self.state.early_allowed;
-        self.state = State { early_allowed, ..State::new(&self.description) };
+        self.forget_state();
         self.pending.suppress = false;
         self.answer(b"+RESET\r\n");
+    }
+
+    /// The client is as one that has just come; what the server is like stays known.
+    pub(super) fn forget_state(&mut self) {
+        let early_allowed = self.state.early_allowed;
+        let writes_refused = self.state.writes_refused.take();
+        self.state = State { early_allowed, writes_refused, ..State::new(&self.description) };
     }
 
     fn client_reply(&mut self, args: Args<'_>) {
@@ -311,7 +341,7 @@ fn is_printable(name: &[u8]) -> bool {
 }
 
 /// HELLO [version [AUTH user password] [SETNAME name]]: what it asks, and its AUTH as a command.
-fn parse_hello(args: Args<'_>) -> Result<(Hello, Option<Command>), String> {
+pub(super) fn parse_hello(args: Args<'_>) -> Result<(Hello, Option<Command>), String> {
     let mut hello = Hello::default();
     let mut credentials = None;
     if args.len() > 1 {

@@ -45,12 +45,14 @@ impl Identity {
             Hook::Hello => hello_with(reply, self.id),
             Hook::ClientInfo(words) => info_with(reply, words),
             Hook::None
+            | Hook::Shutdown
             | Hook::Auth { .. }
             | Hook::HelloAuth { .. }
             | Hook::Exec { .. }
             | Hook::Queue(_)
             | Hook::Clients(_)
             | Hook::AskExec(_)
+            | Hook::Barrier
             | Hook::Tunnel(_) => None,
         }
     }

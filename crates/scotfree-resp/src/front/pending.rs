@@ -12,6 +12,8 @@ pub(super) enum Hook {
     /// Nothing.
     #[default]
     None,
+    /// SHUTDOWN: if there is no reply it has succeeded, and the connection is closed without one.
+    Shutdown,
     /// AUTH: the reply says whether the client is who it says. True: a user of its own.
     Auth { user: bool, credentials: Command },
     /// HELLO with AUTH: the reply is AUTH's; HELLO follows.
@@ -28,6 +30,8 @@ pub(super) enum Hook {
     ClientInfo(super::identity::Words),
     /// CLIENT LIST at the server, for a question about the clients here.
     Clients(super::clients::Question),
+    /// What was written through the tunnel is stable when this is answered.
+    Barrier,
     /// No reply: the connection becomes a tunnel when this is first. All but the last command are answered.
     Tunnel(Vec<Command>),
 }
@@ -167,14 +171,16 @@ impl Pending {
         self.entry(id).map_or(Hook::None, |entry| std::mem::take(&mut entry.hook))
     }
 
-    /// The commands with which the connection becomes a tunnel, if everything before them is answered.
-    pub fn take_tunnel(&mut self) -> Option<Vec<Command>> {
+    /// The commands with which the connection becomes a tunnel, if everything before them is answered; and whether the
+    /// answer is wanted.
+    pub fn take_tunnel(&mut self) -> Option<(Vec<Command>, bool)> {
         if !matches!(self.entries.front()?.hook, Hook::Tunnel(_)) {
             return None;
         }
         self.first_id += 1;
-        match self.entries.pop_front()?.hook {
-            Hook::Tunnel(commands) => Some(commands),
+        let entry = self.entries.pop_front()?;
+        match entry.hook {
+            Hook::Tunnel(commands) => Some((commands, entry.wanted)),
             _ => None,
         }
     }

@@ -251,10 +251,11 @@ impl ClientFront {
             self.answer(b"-ERR EXEC without MULTI\r\n");
             return;
         };
+        let is_refused = transaction.writes && self.state.writes_refused.is_some();
         if self.must_ask() && !transaction.tunnels {
             let command = transaction.most_refusable();
             self.ask(&command, Hook::AskExec(transaction), actions);
-        } else if transaction.tunnels && !transaction.spoiled {
+        } else if transaction.tunnels && !transaction.spoiled && !is_refused {
             self.tunnel_from(transaction.whole());
         } else {
             self.settle(now_ms, None, &transaction, actions);

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a socket is watched for what its front wishes, and for nothing once a tunnel has it.
 
-use super::fronts::{Fronts, Peer, TunnelAsked, Wish};
+use super::fronts::{Fronts, Peer, TunnelAsked, TunnelBegun, Wish};
 use super::sessions::ConnectionKey;
 use super::tunnels::{TunnelStart, TunnelWay, Tunnels};
 use super::ClientSidecarConfig;
@@ -247,6 +247,7 @@ impl Connections {
     pub fn send(&mut self, poller: &Poller) -> bool {
         let mut resumed = self.answer_questions();
         self.start_tunnels(poller);
+        resumed |= self.hear_tunnels(poller);
         for key in self.fronts.take_touched() {
             self.fronts.count_input(key);
             let Some(socket) = self.sockets.get_mut(&key) else { continue };
@@ -277,46 +278,87 @@ impl Connections {
 
     fn drop_connection(&mut self, key: ConnectionKey) {
         self.sockets.remove(&key);
+        self.tunnels.end(key, None);
         self.fronts.close(key);
     }
 
-    /// Lets connections become tunnels, whose first commands are sent at once.
+    /// Passes on to fronts what their tunnels have heard; true if there was something, which may leave something to be
+    /// submitted. Who does not read is told no more.
+    fn hear_tunnels(&mut self, poller: &Poller) -> bool {
+        let mut any = false;
+        for key in self.tunnels.spoken() {
+            if self.fronts.front_mut(key).is_some_and(|front| front.is_full()) {
+                continue;
+            }
+            let (bytes, ended) = self.tunnels.take_spoken(key);
+            self.fronts.on_tunnel(now_realtime(), key, &bytes, ended);
+            any = true;
+        }
+        if any {
+            self.start_tunnels(poller);
+        }
+        any
+    }
+
+    /// Has tunnels do what their fronts ask, at once.
     pub fn start_tunnels(&mut self, poller: &Poller) {
         for asked in self.fronts.take_tunnels() {
-            if let Some(id) = redirect_of(&asked.bytes) {
-                // What it names must be a connection to the server, too.
-                self.fronts.make_tunnel(id);
-                self.fronts.take_tunnels().into_iter().for_each(|other| self.start_tunnel(other, poller));
+            if let TunnelAsked::Begin(TunnelBegun { bytes, .. }) | TunnelAsked::Pass(_, bytes) = &asked {
+                self.name_tunnel(bytes, poller);
             }
-            self.start_tunnel(asked, poller);
+            self.obey(asked, poller);
         }
     }
 
-    fn start_tunnel(&mut self, asked: TunnelAsked, poller: &Poller) {
-        let TunnelAsked { key, setup, setup_replies, bytes } = asked;
-        let Some(mut socket) = self.sockets.remove(&key) else { return };
-        let front = self.fronts.front_mut(key);
-        let (replies, facts) =
-            front.map_or_else(Default::default, |front| (front.output().to_vec(), front.facts()));
-        self.fronts.close(key);
+    /// What a command names must be a connection to the server, too.
+    fn name_tunnel(&mut self, bytes: &[u8], poller: &Poller) {
+        let Some(id) = redirect_of(bytes) else { return };
+        self.fronts.make_tunnel(id);
+        self.fronts.take_tunnels().into_iter().for_each(|other| self.obey(other, poller));
+    }
+
+    fn obey(&mut self, asked: TunnelAsked, poller: &Poller) {
+        match asked {
+            TunnelAsked::Begin(begun) => self.start_tunnel(begun, poller),
+            TunnelAsked::Pass(key, bytes) => self.tunnels.pass(key, &bytes),
+            TunnelAsked::Rest(key) => self.tunnels.rest(key),
+            TunnelAsked::End(key) => self.tunnels.end(key, None),
+        }
+    }
+
+    fn start_tunnel(&mut self, asked: TunnelBegun, poller: &Poller) {
+        let TunnelBegun { key, setup, setup_replies, bytes, is_whole } = asked;
+        let Some(front) = self.fronts.front_mut(key) else { return };
+        let facts = front.facts();
+        let replies = if is_whole { front.output().to_vec() } else { Vec::new() };
+        let client = if is_whole { self.take_socket(key, poller) } else { None };
+        let start = TunnelStart { key, client, setup, setup_replies, bytes, replies, facts };
+        let Some(start) = self.tunnels.go_on(start) else { return };
         let open = self.tunnels.len();
         if open >= self.limits.tunnels_max {
             self.tunnels_refused += 1;
             let text = format!(
                 "-ERR scotfree: {open} connections are tunnels already, which is tunnels_max; raise it\r\n"
             );
-            let _ = socket.stream.write(&[&replies, text.as_bytes()].concat());
+            match start.client {
+                Some(mut client) => _ = client.write(&[&start.replies, text.as_bytes()].concat()),
+                None => self.fronts.on_tunnel(now_realtime(), key, text.as_bytes(), true),
+            }
             return;
-        }
-        // The poller's key stays; what it is watched for is the tunnel's affair.
-        if socket.watched.is_some() {
-            let _ = poller.remove(socket.stream.as_raw_fd());
         }
         let server_key = self.next_key;
         self.next_key += 1;
-        let client = socket.stream;
-        let start = TunnelStart { key, client, setup, setup_replies, bytes, replies, facts };
         self.tunnels.start(start, server_key);
+    }
+
+    /// The poller's key stays; what it is watched for is the tunnel's affair.
+    fn take_socket(&mut self, key: ConnectionKey, poller: &Poller) -> Option<Stream> {
+        let socket = self.sockets.remove(&key)?;
+        self.fronts.close(key);
+        if socket.watched.is_some() {
+            let _ = poller.remove(socket.stream.as_raw_fd());
+        }
+        Some(socket.stream)
     }
 
     /// Answers questions about the clients; true if there were some, which may leave something to be submitted.
@@ -335,12 +377,8 @@ impl Connections {
             };
             self.fronts.on_clients(now, asked, outcome, hit.contains(&asker));
             let others = |row: &Row| row.facts.id != asker && hit.contains(&row.facts.id);
-            for (key, row) in rows.iter().filter(|(_, row)| others(row)) {
-                if row.is_tunnel {
-                    self.tunnels.end(*key, None);
-                } else {
-                    self.drop_connection(*key);
-                }
+            for (key, _) in rows.iter().filter(|(_, row)| others(row)) {
+                self.drop_connection(*key);
             }
         }
         !asked.is_empty()

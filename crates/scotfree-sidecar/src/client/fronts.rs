@@ -92,16 +92,31 @@ pub(super) struct Peer {
     pub local: String,
 }
 
+/// What a connection's tunnel is to do.
+#[derive(Debug)]
+pub(super) enum TunnelAsked {
+    /// Begin, or go on after a rest.
+    Begin(TunnelBegun),
+    /// Send more.
+    Pass(ConnectionKey, Vec<u8>),
+    /// Nothing for now.
+    Rest(ConnectionKey),
+    /// End.
+    End(ConnectionKey),
+}
+
 /// A connection that is to become a tunnel.
 #[derive(Debug)]
-pub(super) struct TunnelAsked {
+pub(super) struct TunnelBegun {
     pub key: ConnectionKey,
     /// What brings a new connection to the server into the state of this one.
     pub setup: Vec<u8>,
     /// How many of the replies to that are dropped.
     pub setup_replies: usize,
-    /// The client's bytes that have arrived already.
+    /// The client's bytes that have arrived already, or its first command.
     pub bytes: Vec<u8>,
+    /// Whether the tunnel takes the client's socket.
+    pub is_whole: bool,
 }
 
 /// A question about the clients.
@@ -505,9 +520,13 @@ impl Fronts {
                     }
                 }
                 FrontAction::Close => connection.closing = true,
-                FrontAction::Tunnel { setup, setup_replies, bytes } => {
-                    self.tunnels_asked.push(TunnelAsked { key, setup, setup_replies, bytes });
+                FrontAction::Tunnel { setup, setup_replies, bytes, is_whole } => {
+                    let begun = TunnelBegun { key, setup, setup_replies, bytes, is_whole };
+                    self.tunnels_asked.push(TunnelAsked::Begin(begun));
                 }
+                FrontAction::Pass(bytes) => self.tunnels_asked.push(TunnelAsked::Pass(key, bytes)),
+                FrontAction::RestTunnel => self.tunnels_asked.push(TunnelAsked::Rest(key)),
+                FrontAction::EndTunnel => self.tunnels_asked.push(TunnelAsked::End(key)),
                 FrontAction::Clients { id, question, list } => {
                     self.questions.push(ClientsAsked { key, id, question, list });
                 }
@@ -527,7 +546,19 @@ impl Fronts {
         std::mem::take(&mut self.touched)
     }
 
-    /// The connections that are to become tunnels; nothing is pending in them.
+    /// A connection's tunnel has heard something of the server; `ended`: it is the last.
+    pub fn on_tunnel(&mut self, now: Nanos, key: ConnectionKey, bytes: &[u8], ended: bool) {
+        let now_ms = self.server_time_ms(now);
+        let mut actions = Vec::new();
+        if let Some(connection) = self.connections.get_mut(&key) {
+            connection.front.know_scripts(self.scripts > 0);
+            connection.front.on_tunnel(now_ms, bytes, ended, &mut actions);
+        }
+        self.act(key, actions);
+        self.count_input(key);
+    }
+
+    /// What tunnels are to do, in the order in which it was asked.
     pub fn take_tunnels(&mut self) -> Vec<TunnelAsked> {
         std::mem::take(&mut self.tunnels_asked)
     }
@@ -690,7 +721,7 @@ impl Fronts {
             ("early_total", "Of these, to be answered early", counters.early),
             ("reads_total", "Commands sent as reads", counters.reads),
             ("bypasses_total", "Commands sent as bypass requests", counters.bypasses),
-            ("tunnels_total", "Connections that became tunnels", counters.tunnels),
+            ("tunnels_total", "Times when connections became tunnels", counters.tunnels),
             ("packs_total", "Requests that carried several commands", self.packs),
             ("packed_total", "Commands that shared a request with others", self.packed),
             ("large_total", "Requests sent in parts", counters.large),

@@ -1,4 +1,5 @@
-//! Client connections that are tunnels: bytes between their sockets and connections to the server.
+//! Connections to the server that are a client's own: tunnels of fronts, which hear what comes back, and of whole
+//! clients, whose sockets they have.
 //!
 //! Invariant: what a client sends through a tunnel is sent on in the turn in which it came, before anything that came
 //! later on another connection; what cannot be is held, and its client is not read meanwhile.
@@ -58,7 +59,8 @@ impl std::fmt::Display for TunnelWay {
 /// A connection that is to become a tunnel.
 pub(super) struct TunnelStart {
     pub key: ConnectionKey,
-    pub client: Stream,
+    /// The client's socket; none if a front has it.
+    pub client: Option<Stream>,
     /// What brings a new connection to the server into the state of the client's.
     pub setup: Vec<u8>,
     /// How many of the replies to that are dropped.
@@ -72,7 +74,10 @@ pub(super) struct TunnelStart {
 }
 
 struct Tunnel {
-    client: Stream,
+    /// None: a front takes what is for the client.
+    client: Option<Stream>,
+    /// Its front needs it at present.
+    is_busy: bool,
     server: Option<Stream>,
     /// The poller's key of its connection to the server.
     server_key: u64,
@@ -101,6 +106,8 @@ pub(super) struct Tunnels {
     open: BTreeMap<ConnectionKey, Tunnel>,
     by_server_key: BTreeMap<u64, ConnectionKey>,
     touched: BTreeSet<ConnectionKey>,
+    /// Those that have something for their fronts.
+    spoken: BTreeSet<ConnectionKey>,
     ready: VecDeque<ServerEnd>,
     /// How many are being made for tunnels to come.
     filling: usize,
@@ -124,6 +131,7 @@ impl Tunnels {
             open: BTreeMap::new(),
             by_server_key: BTreeMap::new(),
             touched: BTreeSet::new(),
+            spoken: BTreeSet::new(),
             ready: VecDeque::new(),
             filling: 0,
             made: Arc::new(made),
@@ -144,13 +152,67 @@ impl Tunnels {
 
     /// What is known of each tunnel's client, and of its connection to the server the number there.
     pub fn facts(&self) -> impl Iterator<Item = (ConnectionKey, &Facts, Option<i64>)> {
-        self.open.iter().map(|(key, tunnel)| (*key, &tunnel.facts, tunnel.skip.number))
+        let busy = self.open.iter().filter(|(_, tunnel)| tunnel.is_busy);
+        busy.map(|(key, tunnel)| (*key, &tunnel.facts, tunnel.skip.number))
+    }
+
+    /// Goes on with a tunnel that rested; what is to begin, if there is none.
+    pub fn go_on(&mut self, start: TunnelStart) -> Option<TunnelStart> {
+        let Some(tunnel) = self.open.get_mut(&start.key).filter(|_| start.client.is_none()) else {
+            return Some(start);
+        };
+        tunnel.is_busy = true;
+        tunnel.facts = start.facts;
+        tunnel.skip.skip_more(start.setup_replies);
+        tunnel.to_server.waiting.extend_from_slice(&start.setup);
+        self.pass(start.key, &start.bytes);
+        None
+    }
+
+    /// A front's commands for the server.
+    pub fn pass(&mut self, key: ConnectionKey, bytes: &[u8]) {
+        let Some(mut tunnel) = self.open.remove(&key) else { return };
+        let mut commands = Vec::new();
+        if let Err(refusal) = self.rewrite(&mut tunnel, bytes, &mut commands) {
+            tunnel.to_client.waiting.extend_from_slice(&refusal);
+            tunnel.to_client.ended = true;
+        }
+        tunnel.to_server.waiting.extend_from_slice(&commands);
+        self.open.insert(key, tunnel);
+        self.pump(key);
+    }
+
+    /// A front needs its tunnel no longer, and may again.
+    pub fn rest(&mut self, key: ConnectionKey) {
+        if let Some(tunnel) = self.open.get_mut(&key) {
+            tunnel.is_busy = false;
+        }
+    }
+
+    /// Those that have something for their fronts.
+    pub fn spoken(&self) -> Vec<ConnectionKey> {
+        self.spoken.iter().copied().collect()
+    }
+
+    /// What the server has sent for a front, and whether it is the last.
+    pub fn take_spoken(&mut self, key: ConnectionKey) -> (Vec<u8>, bool) {
+        self.spoken.remove(&key);
+        let Some(tunnel) = self.open.get_mut(&key) else { return (Vec::new(), true) };
+        let (bytes, ended) = (std::mem::take(&mut tunnel.to_client.waiting), tunnel.to_client.ended);
+        if ended {
+            self.end(key, None);
+        } else {
+            // There is room to read more.
+            self.touched.insert(key);
+        }
+        (bytes, ended)
     }
 
     /// Begins a tunnel; `server_key` is the poller's key of its connection to the server.
     pub fn start(&mut self, start: TunnelStart, server_key: u64) {
         let mut tunnel = Tunnel {
             client: start.client,
+            is_busy: true,
             server: None,
             server_key,
             to_server: Direction { waiting: start.setup, ended: false },
@@ -221,8 +283,14 @@ impl Tunnels {
         found
     }
 
-    /// The server was lost: those that are kept for tunnels to come may lead to another by now.
+    /// The server was lost: those that are kept for tunnels to come may lead to another by now, and what was written
+    /// through those of fronts may be lost, before the last of them has noticed.
     pub fn forget_ready(&mut self) {
+        let of_fronts = self.open.iter_mut().filter(|(_, tunnel)| tunnel.client.is_none());
+        for (key, tunnel) in of_fronts {
+            tunnel.to_client.ended = true;
+            self.spoken.insert(*key);
+        }
         self.ready.clear();
         self.fill();
     }
@@ -294,7 +362,8 @@ impl Tunnels {
         }
         let by_server = self.by_server_key.get(&event.key).copied();
         let key = by_server.unwrap_or(ConnectionKey(event.key));
-        if !self.open.contains_key(&key) {
+        // A front hears its client itself.
+        if !self.open.get(&key).is_some_and(|tunnel| by_server.is_some() || tunnel.client.is_some()) {
             return false;
         }
         let heard = match (event.readable || event.error, by_server) {
@@ -304,7 +373,7 @@ impl Tunnels {
         };
         match heard {
             Ok(()) => self.pump(key),
-            Err(error) => self.end(key, Some(&error)),
+            Err(error) => self.fail(key, &error),
         }
         true
     }
@@ -312,7 +381,10 @@ impl Tunnels {
     fn hear_client(&mut self, key: ConnectionKey) -> io::Result<()> {
         let Some(mut tunnel) = self.open.remove(&key) else { return Ok(()) };
         let mut buffer = std::mem::take(&mut self.buffer);
-        let received = receive(&mut tunnel.client, &mut buffer, &mut tunnel.to_server);
+        let received = match &mut tunnel.client {
+            Some(client) => receive(client, &mut buffer, &mut tunnel.to_server),
+            None => Ok(None),
+        };
         let result = received.map(|bytes| {
             let Some(bytes) = bytes else { return };
             let mut commands = Vec::new();
@@ -351,10 +423,25 @@ impl Tunnels {
     /// Sends what can be sent, and ends what is over.
     fn pump(&mut self, key: ConnectionKey) {
         let Some(tunnel) = self.open.get_mut(&key) else { return };
-        match tunnel.send() {
+        let sent = tunnel.send();
+        if tunnel.client.is_none() && (tunnel.to_client.ended || !tunnel.to_client.waiting.is_empty()) {
+            self.spoken.insert(key);
+        }
+        match sent {
             Ok(true) => _ = self.touched.insert(key),
             Ok(false) => self.end(key, None),
-            Err(error) => self.end(key, Some(&error)),
+            Err(error) => self.fail(key, &error),
+        }
+    }
+
+    /// A side of a tunnel is broken.
+    fn fail(&mut self, key: ConnectionKey, error: &io::Error) {
+        match self.open.get_mut(&key).filter(|tunnel| tunnel.client.is_none()) {
+            Some(tunnel) => {
+                tunnel.to_client.ended = true;
+                self.spoken.insert(key);
+            }
+            None => self.end(key, Some(error)),
         }
     }
 
@@ -362,6 +449,7 @@ impl Tunnels {
     pub fn end(&mut self, key: ConnectionKey, error: Option<&io::Error>) {
         let Some(tunnel) = self.open.remove(&key) else { return };
         self.by_server_key.remove(&tunnel.server_key);
+        self.spoken.remove(&key);
         self.ended += 1;
         // A client that is gone is nothing to be told.
         if let Some(error) = error.filter(|error| error.kind() != ErrorKind::ConnectionReset) {
@@ -386,6 +474,7 @@ impl Tunnels {
     pub fn clear(&mut self) {
         self.open.clear();
         self.by_server_key.clear();
+        self.spoken.clear();
         self.ready.clear();
     }
 }
@@ -396,17 +485,20 @@ impl Tunnel {
         if let Some(server) = &mut self.server {
             send(server, &mut self.to_server)?;
         }
-        send(&mut self.client, &mut self.to_client)?;
+        let Some(client) = &mut self.client else { return Ok(true) };
+        send(client, &mut self.to_client)?;
         let server_over = match &self.server {
             Some(server) => is_over(server, &self.to_server),
             None => self.to_server.ended && self.to_server.waiting.is_empty(),
         };
-        Ok(!server_over && !is_over(&self.client, &self.to_client))
+        Ok(!server_over && !is_over(client, &self.to_client))
     }
 
     fn watch(&mut self, key: ConnectionKey, poller: &Poller) -> io::Result<()> {
-        let wanted = interest(&self.client, &self.to_client, &self.to_server);
-        set(poller, self.client.as_raw_fd(), key.0, &mut self.watched[0], wanted)?;
+        if let Some(client) = &self.client {
+            let wanted = interest(client, &self.to_client, &self.to_server);
+            set(poller, client.as_raw_fd(), key.0, &mut self.watched[0], wanted)?;
+        }
         let Some(server) = &self.server else { return Ok(()) };
         let wanted = interest(server, &self.to_server, &self.to_client);
         set(poller, server.as_raw_fd(), self.server_key, &mut self.watched[1], wanted)

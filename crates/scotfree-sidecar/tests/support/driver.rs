@@ -465,9 +465,10 @@ impl Sidecars {
         for action in actions {
             match action {
                 FrontAction::Request(request) => self.request(client, request),
-                FrontAction::Tunnel { setup, setup_replies, bytes } => {
+                FrontAction::Tunnel { setup, setup_replies, bytes, .. } => {
                     self.clients[client].tunnel = Some((setup, setup_replies, bytes));
                 }
+                FrontAction::Pass(_) | FrontAction::RestTunnel | FrontAction::EndTunnel => {}
                 FrontAction::Clients { id, question, list } => {
                     let facts = self.clients[client].front.facts();
                     let row = Row { facts, server_id: None, is_tunnel: false };

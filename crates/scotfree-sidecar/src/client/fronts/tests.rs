@@ -676,8 +676,9 @@ fn a_command_that_never_ends_asks_for_a_tunnel_and_is_not_sent() {
     bench.turn();
     assert!(bench.upstream.take_sent().is_empty());
     let asked = bench.fronts.take_tunnels();
-    assert!(matches!(&asked[..], [tunnel] if tunnel.key == KEY && tunnel.setup_replies == 1), "{asked:?}");
-    assert!(asked[0].bytes.starts_with(b"*2\r\n$9\r\nSUBSCRIBE"));
+    let [TunnelAsked::Begin(tunnel)] = &asked[..] else { panic!("{asked:?}") };
+    assert_eq!((tunnel.key, tunnel.setup_replies, tunnel.is_whole), (KEY, 1, false));
+    assert!(tunnel.bytes.starts_with(b"*2\r\n$9\r\nSUBSCRIBE"));
 }
 
 #[test]

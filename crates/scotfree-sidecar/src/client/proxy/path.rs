@@ -42,12 +42,36 @@ struct Names {
     by_id: BTreeMap<SessionId, SessionHandle>,
     /// Those whose record is being stored.
     opening: BTreeSet<SessionId>,
-    /// Those whose connection has a state at the server that is lost with it.
-    with_state: BTreeSet<SessionId>,
+    /// Those whose connection has a state at the server that is lost with it: until this request is answered, or for as
+    /// long as nothing ends it.
+    with_state: BTreeMap<SessionId, Option<SeqNum>>,
     begun: u64,
 }
 
+/// What a request makes of the state that its connection has at the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing.
+    Untouched,
+    /// It depends on it until it is answered.
+    Touched,
+    /// There is one from now on: a watch, a user.
+    Kept,
+    /// There is none once it is answered.
+    Ended,
+}
+
 impl Names {
+    fn note_state(&mut self, session: SessionId, state: State, seq: SeqNum) {
+        let kept = self.with_state.get(&session) == Some(&None);
+        match state {
+            State::Untouched => {}
+            State::Touched if kept => {}
+            State::Touched | State::Ended => _ = self.with_state.insert(session, Some(seq)),
+            State::Kept => _ = self.with_state.insert(session, None),
+        }
+    }
+
     fn remove(&mut self, session: SessionId) -> Option<SessionHandle> {
         self.opening.remove(&session);
         self.with_state.remove(&session);
@@ -74,6 +98,8 @@ pub(super) struct ProxyPath {
     pub server_losses: u64,
     /// Nothing more comes before everything is stable.
     pub settles: bool,
+    /// Whether the server was told last that somebody waits for its storage.
+    wants_stable: bool,
 }
 
 /// The server, or who waits for it.
@@ -98,6 +124,7 @@ impl ProxyPath {
             reader: CommandReader::default(),
             server_losses: 0,
             settles: false,
+            wants_stable: false,
         }
     }
 
@@ -120,7 +147,8 @@ impl ProxyPath {
         self.queue.set_server_away(true);
         self.server = Server::Away(starting);
         // What these connections had at the server is lost with it, or may have been what has ended it.
-        let mut over = std::mem::take(&mut self.names.with_state);
+        let with_state = std::mem::take(&mut self.names.with_state);
+        let mut over: BTreeSet<SessionId> = with_state.into_keys().collect();
         over.extend(self.queue.in_doubt());
         for session in over {
             let unknown = self.queue.abandon_session(session);
@@ -190,6 +218,9 @@ impl ProxyPath {
         let (names, server, events) = (&mut self.names, &mut self.server, &mut self.events);
         self.log.tell(&mut self.queue, &mut |session| forget(session, names, server, events));
         while let Some(completion) = self.queue.next_completion() {
+            if self.names.with_state.get(&completion.session) == Some(&Some(completion.seq)) {
+                self.names.with_state.remove(&completion.session);
+            }
             self.events.push_back(Event::Completed(completion));
         }
     }
@@ -211,13 +242,18 @@ impl ProxyPath {
     }
 
     fn poll(&mut self) {
-        let wants_stable = self.queue.wants_stable()
+        self.wants_stable = self.waits_for_storage();
+        if let Server::There(service) = &mut self.server {
+            service.poll(self.wants_stable, &mut self.replies);
+        }
+    }
+
+    /// Whether somebody waits for the server's storage.
+    fn waits_for_storage(&self) -> bool {
+        self.queue.wants_stable()
             || !self.names.opening.is_empty()
             || self.log.lags() && !self.queue.is_settled()
-            || self.settles;
-        if let Server::There(service) = &mut self.server {
-            service.poll(wants_stable, &mut self.replies);
-        }
+            || self.settles
     }
 
     fn absorb(&mut self) {
@@ -274,7 +310,9 @@ impl ProxyPath {
 
     /// Whether another turn would find something to do.
     pub fn has_work(&self) -> bool {
-        !self.events.is_empty() || self.service().is_some() && self.queue.has_runs()
+        // Who begins to wait for storage when the server has answered is not left to the next look at it.
+        let waits_anew = !self.wants_stable && self.waits_for_storage();
+        !self.events.is_empty() || self.service().is_some() && (self.queue.has_runs() || waits_anew)
     }
 
     /// Whether whatever is asked now would wait for what the log and the server have under way.
@@ -295,6 +333,23 @@ impl ProxyPath {
     pub fn next_turn(&self) -> Option<Nanos> {
         let full = self.log.is_full().then(|| now_monotonic().plus(Nanos::from_millis(1)));
         [full, self.log.next_turn(), self.service().and_then(Handler::next_poll)].into_iter().flatten().min()
+    }
+
+    /// What a request makes of the state that its connection has at the server.
+    fn state_of(&mut self, head: RequestHead, payload: &[u8]) -> State {
+        let has = |flags| head.flags.has(flags);
+        match () {
+            () if head.flags.is_partial() => State::Touched,
+            () if !has(RequestFlags::PRIVATE) => State::Untouched,
+            () if has(RequestFlags::RELEASE) => State::Ended,
+            () if has(RequestFlags::USER) => State::Kept,
+            () if has(RequestFlags::WATCHED) => State::Ended,
+            () => match self.reader.read(payload, REQUEST_HEAD_BYTES) {
+                Ok(Some((args, _))) if args.is(0, "UNWATCH") => State::Ended,
+                Ok(Some((args, _))) if args.is(0, "CLIENT") => State::Touched,
+                _ => State::Kept,
+            },
+        }
     }
 
     fn access(&mut self, kind: RequestKind, head: RequestHead, payload: &[u8]) -> Access {
@@ -371,15 +426,15 @@ impl Upstream for ProxyPath {
         }
         let head = RequestHead::parse(request.payload).ok();
         let access = head.map_or(Access::Any, |head| self.access(request.kind, head, request.payload));
-        if head.is_some_and(|head| head.flags.has(RequestFlags::PRIVATE) || head.flags.is_partial()) {
-            self.names.with_state.insert(session);
-        }
+        let state = head.map_or(State::Untouched, |head| self.state_of(head, request.payload));
         let Request { kind, mode, payload, .. } = request;
         let submission = Submission { session, kind, early: mode == Mode::Early, access, payload };
-        self.queue.submit(&submission).map_err(|error| match error {
+        let seq = self.queue.submit(&submission).map_err(|error| match error {
             Unsubmitted::NoSession => SubmitError::Closed,
             Unsubmitted::WindowFull => SubmitError::WindowFull,
-        })
+        })?;
+        self.names.note_state(session, state, seq);
+        Ok(seq)
     }
 
     fn next_event(&mut self) -> Option<ClientEvent<'_>> {
