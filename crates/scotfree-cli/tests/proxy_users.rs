@@ -20,7 +20,7 @@ fn secret(site: &Site, password: &str) -> String {
 /// Has clients write while the server is away, and looks what they are told when it is back; that one.
 fn all_wait_through_a_restart(
     site: &Site,
-    redis: Process,
+    redis: &Process,
     clients: &mut [Connection],
     more: &[&str],
 ) -> Process {
@@ -54,7 +54,7 @@ fn who_watches_no_more_waits_through_a_restart_as_all_do() {
     let large = vec![b'x'; 2 << 20];
     assert_eq!(text(&clients[2].call(&[&b"SET"[..], b"large", &large]).expect("it is taken")), "OK");
     assert!(call(&mut clients[3], "CLIENT INFO").contains("id="));
-    let _redis = all_wait_through_a_restart(&site, redis, &mut clients, &[]);
+    let _redis = all_wait_through_a_restart(&site, &redis, &mut clients, &[]);
     for (line, answer) in [("WATCH k", "OK"), ("MULTI", "OK"), ("SET k 3", "QUEUED")] {
         assert_eq!(call(&mut clients[0], line), answer, "it can watch again");
     }
@@ -82,7 +82,7 @@ fn who_proves_to_be_the_proxys_own_user_is_as_one_without_a_user() {
         get(metrics.parse().expect("an address"), "/metrics").contains("\nscotfree_proxy_logged_total 5\n")
     };
     assert!(wait_until(PATIENCE, logged), "what it writes is logged");
-    let _redis = all_wait_through_a_restart(&site, redis, &mut clients, &user);
+    let _redis = all_wait_through_a_restart(&site, &redis, &mut clients, &user);
 }
 
 #[test]

@@ -74,7 +74,9 @@ mod tests {
     /// As a server up to 6.2 (`*` for all keys) and a newer one say it.
     fn reply(flags: &[&str], commands: &str, keys: &str) -> Vec<u8> {
         let mut reply = format!("*8\r\n$5\r\nflags\r\n*{}\r\n", flags.len()).into_bytes();
-        flags.iter().for_each(|flag| write_bulk(&mut reply, flag.as_bytes()));
+        for flag in flags {
+            write_bulk(&mut reply, flag.as_bytes());
+        }
         for text in ["commands", commands, "keys", keys, "channels", "&*"] {
             write_bulk(&mut reply, text.as_bytes());
         }

@@ -91,6 +91,15 @@ pub(super) struct RoomWait {
     pub until: Nanos,
 }
 
+/// A run of the server, from its start to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Run {
+    /// It has not said, or it is another one.
+    Unknown,
+    /// The one that was begun with.
+    Same,
+}
+
 /// One connection to the server.
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -110,8 +119,8 @@ pub(super) struct Lane {
     /// A client watches keys on it.
     pub watches: bool,
     pub client_id: i64,
-    /// The run of the server that was begun with answers on it.
-    pub is_same_run: bool,
+    /// Which run of the server answers on it.
+    pub run: Run,
     /// Its next reply waits for room; see `room`.
     pub waits: Option<RoomWait>,
 }
@@ -130,7 +139,7 @@ impl Lane {
             may_multi: !matches!(purpose, Purpose::Private { .. }),
             watches: false,
             client_id: 0,
-            is_same_run: false,
+            run: Run::Unknown,
             waits: None,
         }
     }

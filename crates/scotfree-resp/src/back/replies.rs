@@ -6,6 +6,7 @@
 use super::batch::{BatchError, Done, Outcome};
 use super::health::{is_of_state, passing, takes_writes_again, waiting, way_in};
 use super::item::{Answer, LaneCommand};
+use super::lane::Run;
 use super::markers::{foreign_epoch, integer_reply};
 use super::refusals::inner;
 use super::start::BUSY_RETRY;
@@ -50,12 +51,12 @@ impl Back {
             Expected::Ok | Expected::Ignored => Ok(()),
             Expected::Run => {
                 let run_id = Info::parse(reply).get("run_id").to_owned();
-                lane.is_same_run = !run_id.is_empty() && run_id == self.run_id;
+                lane.run = if !run_id.is_empty() && run_id == self.run_id { Run::Same } else { Run::Unknown };
                 Ok(())
             }
             Expected::Epoch => {
-                let is_same_run = lane.is_same_run;
-                self.on_stored_epoch(reply, is_same_run, events);
+                let run = lane.run;
+                self.on_stored_epoch(reply, run, events);
                 Ok(())
             }
             Expected::ClientId => {
@@ -92,10 +93,10 @@ impl Back {
     }
 
     /// A new lane has asked for the epoch. A successor would have a higher one, and leave no server without.
-    fn on_stored_epoch(&mut self, reply: &[u8], is_same_run: bool, events: &mut BackEvents) {
+    fn on_stored_epoch(&mut self, reply: &[u8], run: Run, events: &mut BackEvents) {
         let text = text_of(reply);
         let found = text.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
-        if text.is_none() && is_same_run {
+        if text.is_none() && run == Run::Same {
             self.write_markers_anew(events);
         } else if found != Some(self.markers.epoch) {
             self.stop(foreign_epoch(found, self.markers.epoch), events);
