@@ -117,7 +117,7 @@ impl Picture {
     fn draw(&self, is_json: bool) -> Result<(), Failure> {
         say(is_json, "the same calls through the study:");
         let words = ["report".into(), self.traces.clone().into(), "-o".into(), self.file.clone().into()];
-        if self.run(&self.program, &words, is_json)? {
+        if run_program(&self.program, &words, is_json)? {
             return Ok(());
         }
         let problem = format!("draw {}: {} has not done it", self.file.display(), self.program.display());
@@ -138,7 +138,7 @@ impl Picture {
             "-o".into(),
             fits.join(FIT).into(),
         ];
-        if !self.run(&plan, &fit, is_json)? {
+        if !run_program(&plan, &fit, is_json)? {
             say(is_json, "without a fit there is no plan; make one and plan again: scot plan fit --here");
             return Ok(());
         }
@@ -159,28 +159,32 @@ impl Picture {
             "--measured".into(),
             after.clone().into(),
         ];
-        self.run(&plan, &words, is_json)?;
+        run_program(&plan, &words, is_json)?;
         say(is_json, "and the comparison of both:");
-        self.run(&self.program, &["compare".into(), before.into(), after.into(), "--quiet".into()], is_json)?;
+        run_program(
+            &self.program,
+            &["compare".into(), before.into(), after.into(), "--quiet".into()],
+            is_json,
+        )?;
         Ok(())
     }
 
     fn both(&self) -> [PathBuf; 2] {
         ["baseline.jsonl", "remedy.jsonl"].map(|name| self.traces.join(name))
     }
+}
 
-    /// Whether a program of the study has come to a good end; what it says is the demo's.
-    fn run(&self, program: &Path, words: &[OsString], is_json: bool) -> Result<bool, Failure> {
-        let mut command = external::command(program);
-        command.args(words);
-        if is_json {
-            command.stdout(std::io::stderr());
-        }
-        let ended = command
-            .status()
-            .map_err(|error| Failure::environment(format!("run {}: {error}", program.display())))?;
-        Ok(ended.success())
+/// Whether a program of the study has come to a good end; what it says is the demo's.
+fn run_program(program: &Path, words: &[OsString], is_json: bool) -> Result<bool, Failure> {
+    let mut command = external::command(program);
+    command.args(words);
+    if is_json {
+        command.stdout(std::io::stderr());
     }
+    let ended = command
+        .status()
+        .map_err(|error| Failure::environment(format!("run {}: {error}", program.display())))?;
+    Ok(ended.success())
 }
 
 /// A name that was mistyped must not make folders.
