@@ -152,7 +152,7 @@ fn a_report_is_drawn_of_the_calls_that_were_shown() {
     let place = |words: &str| said.find(words).unwrap_or_else(|| panic!("no `{words}` in {said}"));
     assert!(place("SET: a device of a process before") < place("persist was applied:"), "{said}");
     assert!(place("the forecast is") < place("compared by method"), "{said}");
-    assert!(!said.contains("not priced"), "only persist is asked for: {said}");
+    assert!(!said.contains("co-locate"), "only persist is asked for: {said}");
 }
 
 #[test]
