@@ -172,6 +172,16 @@ fn a_server_s_sidecar_counts_what_its_redis_executes() {
     open_page(metrics);
 }
 
+/// Reads a key while the Redis is stopped: that time is to be found again.
+fn read_while_stopped(redis: &Process, client: &mut Connection) {
+    redis.signal("STOP");
+    client.push(&["GET", "c"]);
+    client.flush().expect("it is sent");
+    std::thread::sleep(STOPPED);
+    redis.signal("CONT");
+    client.read().expect("it is answered");
+}
+
 #[test]
 fn a_request_that_waits_for_a_stopped_redis_is_found_in_a_bucket_of_its_time() {
     let Some(Proxied { site, redis, metrics, _proxy }) = proxied("histograms-slow") else { return };
@@ -181,13 +191,7 @@ fn a_request_that_waits_for_a_stopped_redis_is_found_in_a_bucket_of_its_time() {
         call(&mut client, "GET c");
     }
     let before = await_count(metrics, FRONT, "{kind=\"read\"}", 20);
-    redis.signal("STOP");
-    client.push(&["GET", "c"]);
-    client.flush().expect("it is sent");
-    // The time that is to be found again.
-    std::thread::sleep(STOPPED);
-    redis.signal("CONT");
-    client.read().expect("it is answered");
+    read_while_stopped(&redis, &mut client);
     let after = await_count(metrics, FRONT, "{kind=\"read\"}", 21);
     assert_one_was_slow(&before, &after, FRONT, "read");
     assert_one_was_slow(&before, &after, REDIS, "read");
@@ -269,12 +273,7 @@ fn a_prometheus_computes_quantiles_and_keeps_the_exemplars_of_traced_calls() {
     for _ in 0..3 {
         call(&mut client, "GET c");
     }
-    redis.signal("STOP");
-    client.push(&["GET", "c"]);
-    client.flush().expect("it is sent");
-    std::thread::sleep(STOPPED);
-    redis.signal("CONT");
-    client.read().expect("it is answered");
+    read_while_stopped(&redis, &mut client);
     let mut beside = Connection::open(traced.listen, PATIENCE).expect("it listens");
     call(&mut beside, "SET t v");
     let of =

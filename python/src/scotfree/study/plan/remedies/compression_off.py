@@ -37,13 +37,14 @@ def forecast(calls: Calls, context: Context) -> Effect | Refused:
     found = slopes(calls)
     if not found:
         return Refused(MISSING)
-    ratio = _ratio(calls) or context.compression_ratio
+    measured = _ratio(calls)
+    ratio = measured or context.compression_ratio
     # A byte of a message takes so long now, squeezed.
     bytes_ns = np.sum([np.nan_to_num(sizes) * slope * (ratio - 1) for sizes, slope in found], axis=0)
     rates = ", ".join(f"{slope:.3g}" for _, slope in found)
     note = (
         f"its server spends {percent(share)} of its processor time on compression; a byte of its messages takes "
-        f"{rates} ns on the wire, squeezed {'by' if _ratio(calls) else 'as is assumed by'} {number(ratio)}"
+        f"{rates} ns on the wire, squeezed {'by' if measured else 'as is assumed by'} {number(ratio)}"
     )
     return Effect((np.maximum(calls.total + bytes_ns - share * np.nan_to_num(cpu_ns), 0.0),), (note,))
 
