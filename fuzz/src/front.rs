@@ -1,8 +1,9 @@
 //! The target for a client's whole connection: any bytes from the client, any order of answers from the
-//! server.
+//! server, and anything that it may say over the connection of the client's own.
 //!
 //! Invariant: whatever is sent to the server is a payload that its sidecar takes, whatever is sent to
-//! the client is RESP, and once everything is answered nothing is pending.
+//! the client is RESP, the connection of the client's own is used only while there is one, and once
+//! everything is answered nothing is pending.
 
 use scotfree_resp::codec::{write_command, Command, Limits, ReplyDecoder};
 use scotfree_resp::description::Description;
@@ -34,6 +35,16 @@ const REPLIES: [&[u8]; 8] = [
     b"+QUEUED\r\n",
 ];
 
+/// What it may say over the client's own connection besides, asked or not; not all of it fits all commands.
+const MESSAGES: [&[u8]; 6] = [
+    b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n",
+    b"*3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n",
+    b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n",
+    b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n",
+    b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\na\r\n",
+    b"*2\r\n+OK\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n",
+];
+
 /// The server's description: making it once is most of an input's cost.
 static DESCRIPTION: LazyLock<Arc<Description>> = LazyLock::new(|| Arc::new(Description::of_table()));
 static LOCKED: LazyLock<Arc<Description>> =
@@ -41,18 +52,21 @@ static LOCKED: LazyLock<Arc<Description>> =
 
 /// Conversations: two bytes that choose how the server answers, then what the client says.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let conversations: [&[&str]; 7] = [
+    let conversations: [&[&str]; 10] = [
         &["SET a 1", "GET a", "MSET a 1 b 2", "DEL a b"],
         &["MULTI", "SET a 1 EX 5", "SELECT 2", "GET a", "EXEC", "GET a"],
         &["WATCH a", "MULTI", "NOSUCH", "EXEC", "UNWATCH", "DISCARD", "RESET"],
         &["AUTH secret", "HELLO 3 AUTH me secret SETNAME x", "CLIENT SETNAME y", "SELECT 3", "SUBSCRIBE c"],
         &["CLIENT REPLY SKIP", "SET a 1", "CLIENT REPLY OFF", "GET a", "CLIENT REPLY ON", "PING"],
         &["SELECT 1", "BLPOP a 0", "GET a"],
+        &["SUBSCRIBE c", "PING", "SET a 1", "UNSUBSCRIBE c", "GET a", "BLPOP a 0"],
+        &["HELLO 3", "CLIENT TRACKING ON", "MULTI", "SET a 1", "EXEC", "CLIENT TRACKING OFF", "SET a 2"],
+        &["WATCH a", "BLPOP a 1", "MULTI", "SUBSCRIBE c", "EXEC", "RESET", "MONITOR", "QUIT"],
         &["FLUSHALL", "SWAPDB 0 15", "EVAL x 0", "QUIT", "PING"],
     ];
     let mut seeds = Vec::new();
     for (index, lines) in conversations.iter().enumerate() {
-        let mut bytes = vec![index as u8 * 37, 0x57];
+        let mut bytes = vec![(index as u8).wrapping_mul(37), 0x57];
         for line in *lines {
             write_command(&mut bytes, Command::new(line.split(' ')).args());
         }
@@ -70,17 +84,28 @@ pub fn front(data: &[u8]) {
             break;
         }
         talk.hear(piece);
-        if talk.choose() % 2 == 0 {
-            talk.answer_one();
+        match talk.choose() % 4 {
+            0 | 1 => talk.answer_one(),
+            2 => talk.speak_one(),
+            _ => {}
         }
     }
-    while !talk.waiting.is_empty() {
-        talk.answer_one();
+    talk.answer_all();
+    // The server has nothing to say any more of what was asked over the client's own connection.
+    if matches!(talk.own, Own::Used) {
+        talk.speak(b"", true);
     }
-    // The command that opened a tunnel is answered through it.
-    let most = usize::from(talk.is_tunnel);
-    assert!(talk.front.pending_count() <= most, "a command waits for nothing");
+    talk.answer_all();
+    assert_eq!(talk.front.pending_count(), 0, "a command waits for nothing");
     let _ = talk.front.farewell();
+}
+
+/// The connection to the server that is the client's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Own {
+    None,
+    Used,
+    Rests,
 }
 
 /// A connection and the server behind it.
@@ -91,7 +116,7 @@ struct Talk {
     actions: Vec<FrontAction>,
     choices: u64,
     is_over: bool,
-    is_tunnel: bool,
+    own: Own,
 }
 
 impl Talk {
@@ -117,7 +142,7 @@ impl Talk {
             actions: Vec::new(),
             choices: u64::from(choice) << 8 | u64::from(how),
             is_over: false,
-            is_tunnel: false,
+            own: Own::None,
         }
     }
 
@@ -154,16 +179,56 @@ impl Talk {
         self.follow();
     }
 
+    fn answer_all(&mut self) {
+        while !self.waiting.is_empty() {
+            self.answer_one();
+        }
+    }
+
+    /// The server says something over the client's own connection, in one piece or in two, or closes it.
+    fn speak_one(&mut self) {
+        if self.own == Own::None {
+            return;
+        }
+        let choice = self.choose();
+        let bytes = match choice % 3 {
+            0 => REPLIES[choice / 3 % REPLIES.len()],
+            1 => MESSAGES[choice / 3 % MESSAGES.len()],
+            _ => b"+scotfree: answered so far?\r\n",
+        };
+        let (first, rest) = bytes.split_at(self.choose() % bytes.len());
+        self.speak(first, false);
+        let ends = self.choose() % 16 == 0;
+        self.speak(rest, ends);
+    }
+
+    fn speak(&mut self, bytes: &[u8], ends: bool) {
+        if self.own == Own::None {
+            return;
+        }
+        if ends {
+            self.own = Own::None;
+        }
+        self.front.on_tunnel(NOW_MS, bytes, ends, &mut self.actions);
+        self.follow();
+    }
+
     /// Does what the connection's shell would do.
     fn follow(&mut self) {
         while !self.actions.is_empty() {
             for action in std::mem::take(&mut self.actions) {
                 match action {
                     FrontAction::Request(request) => self.take_request(request),
-                    FrontAction::Tunnel { .. } => {
-                        self.is_tunnel = true;
+                    FrontAction::Tunnel { is_whole: true, .. } => {
+                        assert_eq!(self.own, Own::None, "a client has two connections of its own");
                         self.end();
                     }
+                    FrontAction::Tunnel { is_whole: false, .. } => {
+                        self.use_own(&[Own::None, Own::Rests], Own::Used)
+                    }
+                    FrontAction::Pass(_) => self.use_own(&[Own::Used], Own::Used),
+                    FrontAction::RestTunnel => self.use_own(&[Own::Used], Own::Rests),
+                    FrontAction::EndTunnel => self.use_own(&[Own::Rests], Own::None),
                     FrontAction::Clients { id, question, list } => {
                         let outcome = question.answer(NOW_MS, 1, &list, &[]);
                         self.front.on_clients(NOW_MS, id, outcome, false, &mut self.actions);
@@ -174,6 +239,15 @@ impl Talk {
         }
         assert!(self.front.pending_count() <= PENDING_MAX, "more is pending than allowed");
         self.read_output();
+    }
+
+    fn use_own(&mut self, before: &[Own], after: Own) {
+        assert!(
+            before.contains(&self.own),
+            "the client's own connection is {:?}, and is to be {after:?}",
+            self.own
+        );
+        self.own = after;
     }
 
     fn end(&mut self) {

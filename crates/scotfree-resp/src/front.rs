@@ -428,8 +428,9 @@ impl ClientFront {
         self.counters.over_limit += 1;
         self.decoder = RequestDecoder::default();
         self.state.transaction = None;
-        self.answer_error(&format!("ERR scotfree: {reason}"));
-        self.state.closing = Closing::WhenAnswered;
+        // A command that blocks may never be answered.
+        self.tunnel = None;
+        self.part(&error_reply(&format!("ERR scotfree: {reason}")));
         self.run(now_ms, actions);
     }
 
@@ -509,8 +510,7 @@ impl ClientFront {
                 Err(error) => {
                     let too_long = matches!(error, ProtocolError::RequestTooLong { .. });
                     self.counters.over_limit += u64::from(too_long);
-                    self.answer(&error.reply());
-                    self.state.closing = Closing::WhenAnswered;
+                    self.part(&error.reply());
                     // What it holds is of no use any more.
                     decoder = RequestDecoder::default();
                 }
@@ -519,7 +519,7 @@ impl ClientFront {
         self.decoder = decoder;
         self.start_tunnel(actions);
         self.release_replies();
-        if self.state.closing == Closing::WhenAnswered && self.pending.is_empty() {
+        if self.state.closing == Closing::WhenAnswered && self.is_answered() {
             self.state.closing = Closing::Done;
             actions.push(FrontAction::Close);
         }
@@ -528,6 +528,8 @@ impl ClientFront {
     fn release_replies(&mut self) {
         if self.pending.release(&mut self.output) {
             self.pending.clear();
+            // What is held is not answered any more.
+            self.tunnel = None;
             self.state.closing = Closing::WhenAnswered;
         }
     }

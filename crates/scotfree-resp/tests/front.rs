@@ -329,6 +329,32 @@ fn who_quits_in_a_tunnel_gets_all_answers_first() {
 }
 
 #[test]
+fn what_cannot_be_read_in_a_tunnel_is_told_behind_all_answers() {
+    let mut bench = Bench::new(FrontConfig::default());
+    bench.pass(b"CLIENT TRACKING ON REDIRECT 1\r\n");
+    bench.hear(b"+OK\r\n");
+    bench.output();
+    bench.pass(b"GET a\r\nSET a 1\r\n*1\r\n:no\r\n");
+    assert_eq!(bench.output(), "");
+    let barrier = bench.hear(b"$-1\r\n+OK\r\n").pop().expect("it waits for storage");
+    assert_eq!((bench.output().as_str(), bench.actions.contains(&FrontAction::Close)), ("$-1\r\n", false));
+    bench.respond(barrier.id, early_allowed(), b":0\r\n");
+    let told = bench.output();
+    assert!(told.starts_with("+OK\r\n-ERR Protocol error"), "{told}");
+    assert_eq!(bench.actions.last(), Some(&FrontAction::Close));
+}
+
+#[test]
+fn a_tunnel_whose_barrier_fails_ends() {
+    let mut bench = Bench::new(FrontConfig::default());
+    bench.pass(b"BRPOP l 0\r\n");
+    let barrier = bench.hear(b"*2\r\n$1\r\nl\r\n$1\r\nx\r\n").pop().expect("it waits for storage");
+    bench.front.on_failure(NOW_MS, barrier.id, "it is gone", &mut bench.actions);
+    assert_eq!(bench.output(), "-ERR scotfree: it is gone\r\n");
+    assert_eq!(bench.actions.last(), Some(&FrontAction::Close));
+}
+
+#[test]
 fn a_tunnel_lasts_while_channels_are_listened_to_and_no_longer() {
     let mut bench = Bench::new(FrontConfig::default());
     let sent = bench.pass(b"SUBSCRIBE a b\r\n");

@@ -105,6 +105,8 @@ pub(super) struct Tunnel {
     is_named: bool,
     /// Changes that wait for EXEC.
     multi: Option<Vec<Change>>,
+    /// What the client is told last, behind all answers.
+    last: Vec<u8>,
 }
 
 impl Tunnel {
@@ -134,8 +136,13 @@ impl Tunnel {
         (self.tracks, self.monitors, self.watches) = (false, false, false);
     }
 
+    /// Whether the client has every answer.
+    fn is_answered(&self) -> bool {
+        self.asked.is_empty() && self.held.is_empty() && self.last.is_empty()
+    }
+
     fn is_over(&self) -> bool {
-        self.asked.is_empty() && self.held.is_empty() && !self.lasts()
+        self.is_answered() && !self.lasts()
     }
 
     /// How many commands have no answer yet.
@@ -228,6 +235,14 @@ impl Tunnel {
             output.extend_from_slice(frame);
         } else {
             self.held.push_back(Held { bytes: frame.to_vec(), writes });
+        }
+    }
+
+    /// If all commands are answered, what is said last goes behind the answers.
+    fn put_last(&mut self, output: &mut Vec<u8>) {
+        if self.asked.is_empty() && !self.last.is_empty() {
+            let last = std::mem::take(&mut self.last);
+            self.put(&last, false, output);
         }
     }
 
@@ -536,9 +551,23 @@ impl ClientFront {
         }
     }
 
+    /// Ends the connection when everything that was asked is answered, with these words.
+    pub(super) fn part(&mut self, words: &[u8]) {
+        self.state.closing = Closing::WhenAnswered;
+        let Some(tunnel) = &mut self.tunnel else { return self.answer(words) };
+        tunnel.last.extend_from_slice(words);
+        tunnel.put_last(&mut self.output);
+    }
+
+    /// Whether nothing is to be waited for any more.
+    pub(super) fn is_answered(&self) -> bool {
+        self.pending.is_empty() && self.tunnel.as_ref().is_none_or(Tunnel::is_answered)
+    }
+
     /// Takes the usual way again if nothing is left that needs this one, and asks for what is held.
     pub(super) fn settle_tunnel(&mut self, actions: &mut Vec<FrontAction>) {
         let Some(tunnel) = &mut self.tunnel else { return };
+        tunnel.put_last(&mut self.output);
         if tunnel.lasts() {
             self.state.stalled &= !tunnel.asked.is_empty();
         }
