@@ -123,11 +123,19 @@ fn who_tracks_is_answered_when_its_writes_are_stable_and_refused_where_they_cann
     let metrics = free_address();
     let _redis = site.redis(&[]);
     let _proxy = site.proxy(&["--metrics", &metrics.to_string()]);
-    let (mut client, mut listener, mut logged) = (site.connect(), site.connect(), 0);
-    let target = call(&mut listener, "CLIENT ID");
-    // Connections to the server that are kept for tunnels are still being made: without one the target has no number.
-    let tracks = || call(&mut client, &format!("CLIENT TRACKING on REDIRECT {target}")) == "OK";
-    assert!(wait_until(PATIENCE, tracks));
+    // At once more than connections to the server are kept for: a target's number there is waited for.
+    let mut pairs: Vec<_> = (0..32).map(|_| (site.connect(), site.connect())).collect();
+    for (client, listener) in &mut pairs {
+        let target = call(listener, "CLIENT ID");
+        client.push(&["CLIENT", "TRACKING", "on", "REDIRECT", &target]);
+    }
+    pairs.iter_mut().for_each(|(client, _)| client.flush().expect("it is sent"));
+    for (client, _) in &mut pairs {
+        assert_eq!(text(&client.read().expect("it answers")), "OK");
+    }
+    let ((mut client, mut listener), mut logged) = (pairs.swap_remove(0), 0);
+    let itself = call(&mut listener, "CLIENT ID");
+    assert_eq!(call(&mut listener, &format!("CLIENT TRACKING on REDIRECT {itself}")), "OK");
     let bypasses = || value_of(metrics, "scotfree_front_bypasses_total");
     assert_eq!((call(&mut client, "SET k 1"), call(&mut client, "GET k")), ("OK".into(), "1".into()));
     assert!(wait_until(PATIENCE, || bypasses() == 1), "it waited for the server's storage");

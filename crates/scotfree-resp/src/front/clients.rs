@@ -380,11 +380,17 @@ pub fn is_replication(commands: &[u8]) -> bool {
     first(commands).is_some_and(|command| command.args().is(0, "SYNC") || command.args().is(0, "PSYNC"))
 }
 
+/// Which connection the first of the commands names, as [`with_server_ids`] finds it.
+pub fn named_by(commands: &[u8]) -> Option<u64> {
+    let command = first(commands)?;
+    let at = id_place(command.args())?;
+    u64::try_from(parse_integer(command.args().get(at))?).ok()
+}
+
 /// To whom the first of the commands redirects what it tracks.
 pub fn redirect_of(commands: &[u8]) -> Option<u64> {
-    let command = first(commands)?;
-    let at = id_place(command.args()).filter(|_| command.args().is(1, "TRACKING"))?;
-    u64::try_from(parse_integer(command.args().get(at))?).ok()
+    first(commands).filter(|command| command.args().is(1, "TRACKING"))?;
+    named_by(commands)
 }
 
 #[cfg(test)]

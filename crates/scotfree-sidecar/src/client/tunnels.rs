@@ -13,8 +13,8 @@ use crate::tunnel::{
     connect, connect_server, interest, is_over, receive, send, spawn, Direction, Pass, SkipReplies,
 };
 use scotfree_io::{Event, Interest, Poller, Waker};
-use scotfree_resp::codec::{error_reply, Args, Command};
-use scotfree_resp::front::clients::{is_replication, with_server_ids, Facts};
+use scotfree_resp::codec::error_reply;
+use scotfree_resp::front::clients::{is_replication, named_by, with_server_ids, Facts};
 use scotfree_rpc::SharedKey;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind, Read};
@@ -85,6 +85,8 @@ struct Tunnel {
     to_client: Direction,
     /// The client's bytes that wait until the setup is answered.
     later: Vec<u8>,
+    /// Commands of its front that wait until the server's number of a connection that the first one names is known.
+    unnamed: VecDeque<Vec<u8>>,
     skip: SkipReplies,
     /// Its client may be told of keys.
     mask: Option<Mask>,
@@ -108,6 +110,8 @@ pub(super) struct Tunnels {
     touched: BTreeSet<ConnectionKey>,
     /// Those that have something for their fronts.
     spoken: BTreeSet<ConnectionKey>,
+    /// Those whose commands wait for the number of another.
+    unnamed: BTreeSet<ConnectionKey>,
     ready: VecDeque<ServerEnd>,
     /// How many are being made for tunnels to come.
     filling: usize,
@@ -132,6 +136,7 @@ impl Tunnels {
             by_server_key: BTreeMap::new(),
             touched: BTreeSet::new(),
             spoken: BTreeSet::new(),
+            unnamed: BTreeSet::new(),
             ready: VecDeque::new(),
             filling: 0,
             made: Arc::new(made),
@@ -171,15 +176,35 @@ impl Tunnels {
 
     /// A front's commands for the server.
     pub fn pass(&mut self, key: ConnectionKey, bytes: &[u8]) {
-        let Some(mut tunnel) = self.open.remove(&key) else { return };
-        let mut commands = Vec::new();
-        if let Err(refusal) = self.rewrite(&mut tunnel, bytes, &mut commands) {
-            tunnel.to_client.waiting.extend_from_slice(&refusal);
-            tunnel.to_client.ended = true;
+        let named = self.named_by(bytes);
+        let Some(tunnel) = self.open.get_mut(&key) else { return };
+        if !tunnel.unnamed.is_empty() || matches!(named, Some(Number::Comes)) {
+            tunnel.unnamed.push_back(bytes.to_vec());
+            self.unnamed.insert(key);
+            return;
         }
+        let mut commands = Vec::new();
+        tunnel.rewrite(bytes, named, &mut commands);
         tunnel.to_server.waiting.extend_from_slice(&commands);
-        self.open.insert(key, tunnel);
         self.pump(key);
+    }
+
+    /// Sends what waited for the number of a connection that is known now, or never will be.
+    fn pass_named(&mut self) {
+        for key in std::mem::take(&mut self.unnamed) {
+            let tunnel = self.open.get_mut(&key);
+            let waiting = tunnel.map(|tunnel| std::mem::take(&mut tunnel.unnamed)).unwrap_or_default();
+            for bytes in &waiting {
+                self.pass(key, bytes);
+            }
+        }
+    }
+
+    /// What is known of the connection to the server that the first of the commands names.
+    fn named_by(&self, commands: &[u8]) -> Option<Number> {
+        let id = named_by(commands)?;
+        let tunnel = self.open.values().find(|tunnel| tunnel.facts.id == id)?;
+        tunnel.number()
     }
 
     /// A front needs its tunnel no longer, and may again.
@@ -218,6 +243,7 @@ impl Tunnels {
             to_server: Direction { waiting: start.setup, ended: false },
             to_client: Direction { waiting: start.replies, ended: false },
             later: Vec::new(),
+            unnamed: VecDeque::new(),
             skip: SkipReplies::new(start.setup_replies),
             // One that only another's command has made is told what that one tracks.
             mask: start.bytes.is_empty().then(Mask::default),
@@ -225,46 +251,27 @@ impl Tunnels {
             facts: start.facts,
             watched: [None, None],
         };
-        let mut commands = Vec::new();
-        let refused = self.rewrite(&mut tunnel, &start.bytes, &mut commands);
-        // A server starts no replication where replies wait.
-        if is_replication(&commands) {
-            tunnel.later = commands;
-        } else {
-            tunnel.to_server.waiting.extend_from_slice(&commands);
-        }
-        if let Err(refusal) = refused {
-            tunnel.to_client.waiting.extend_from_slice(&refusal);
-            tunnel.to_client.ended = true;
+        let is_whole = tunnel.client.is_some();
+        if is_whole {
+            let mut commands = Vec::new();
+            tunnel.rewrite(&start.bytes, None, &mut commands);
+            // A server starts no replication where replies wait.
+            let replicates = is_replication(&commands);
+            let out = if replicates { &mut tunnel.later } else { &mut tunnel.to_server.waiting };
+            out.append(&mut commands);
         }
         let key = start.key;
         let ready = self.take_ready();
         self.open.insert(key, tunnel);
+        if !is_whole {
+            self.pass(key, &start.bytes);
+        }
         if let Some(end) = ready {
             self.connected(key, end);
         } else {
             self.make(Some(key));
             self.pump(key);
         }
-    }
-
-    /// A client's commands, with the server's numbers of connections in the place of ours.
-    fn rewrite(&self, tunnel: &mut Tunnel, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Vec<u8>> {
-        let mask = &mut tunnel.mask;
-        tunnel.pass.pass_with(bytes, out, |args| {
-            if leads_to_messages(args) {
-                mask.get_or_insert_with(Mask::default);
-            }
-            self.with_server_ids(args)
-        })
-    }
-
-    /// A command with the server's numbers in the place of ours, if it names tunnels.
-    fn with_server_ids(&self, args: Args<'_>) -> Option<Command> {
-        with_server_ids(args, |id| {
-            let mut tunnels = self.open.values();
-            tunnels.find(|tunnel| tunnel.facts.id == id).and_then(|tunnel| tunnel.skip.number)
-        })
     }
 
     // ---- connections to the server
@@ -340,6 +347,7 @@ impl Tunnels {
         tunnel.skip.number = number;
         self.by_server_key.insert(tunnel.server_key, key);
         self.pump(key);
+        self.pass_named();
     }
 
     fn not_connected(&mut self, key: ConnectionKey, error: &io::Error) {
@@ -379,25 +387,15 @@ impl Tunnels {
     }
 
     fn hear_client(&mut self, key: ConnectionKey) -> io::Result<()> {
-        let Some(mut tunnel) = self.open.remove(&key) else { return Ok(()) };
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let received = match &mut tunnel.client {
-            Some(client) => receive(client, &mut buffer, &mut tunnel.to_server),
-            None => Ok(None),
-        };
-        let result = received.map(|bytes| {
-            let Some(bytes) = bytes else { return };
+        let Some(tunnel) = self.open.get_mut(&key) else { return Ok(()) };
+        let Some(client) = &mut tunnel.client else { return Ok(()) };
+        if let Some(bytes) = receive(client, &mut self.buffer, &mut tunnel.to_server)? {
             let mut commands = Vec::new();
-            if let Err(refusal) = self.rewrite(&mut tunnel, bytes, &mut commands) {
-                tunnel.to_client.waiting.extend_from_slice(&refusal);
-                tunnel.to_client.ended = true;
-            }
+            tunnel.rewrite(bytes, None, &mut commands);
             let out = if tunnel.later.is_empty() { &mut tunnel.to_server.waiting } else { &mut tunnel.later };
-            out.extend_from_slice(&commands);
-        });
-        self.buffer = buffer;
-        self.open.insert(key, tunnel);
-        result
+            out.append(&mut commands);
+        }
+        Ok(())
     }
 
     fn hear_server(&mut self, key: ConnectionKey) -> io::Result<()> {
@@ -416,6 +414,7 @@ impl Tunnels {
         }
         if tunnel.skip.left == 0 {
             tunnel.to_server.waiting.append(&mut tunnel.later);
+            self.pass_named();
         }
         Ok(())
     }
@@ -450,6 +449,7 @@ impl Tunnels {
         let Some(tunnel) = self.open.remove(&key) else { return };
         self.by_server_key.remove(&tunnel.server_key);
         self.spoken.remove(&key);
+        self.pass_named();
         self.ended += 1;
         // A client that is gone is nothing to be told.
         if let Some(error) = error.filter(|error| error.kind() != ErrorKind::ConnectionReset) {
@@ -475,11 +475,43 @@ impl Tunnels {
         self.open.clear();
         self.by_server_key.clear();
         self.spoken.clear();
+        self.unnamed.clear();
         self.ready.clear();
     }
 }
 
+/// What the server calls a connection.
+#[derive(Clone, Copy)]
+enum Number {
+    Is(i64),
+    /// It will say so.
+    Comes,
+}
+
 impl Tunnel {
+    /// None: the server never told, or is lost.
+    fn number(&self) -> Option<Number> {
+        let comes = !self.to_client.ended && (self.server.is_none() || self.skip.left > 0);
+        self.skip.number.map(Number::Is).or(comes.then_some(Number::Comes))
+    }
+
+    /// The client's commands, with the server's number of a connection in the place of ours, if the first one names one.
+    /// What cannot be read the client is told, and the tunnel ends.
+    fn rewrite(&mut self, bytes: &[u8], named: Option<Number>, out: &mut Vec<u8>) {
+        let mask = &mut self.mask;
+        let passed = self.pass.pass_with(bytes, out, |args| {
+            if leads_to_messages(args) {
+                mask.get_or_insert_with(Mask::default);
+            }
+            let Some(Number::Is(number)) = named else { return None };
+            with_server_ids(args, |_| Some(number))
+        });
+        if let Err(refusal) = passed {
+            self.to_client.waiting.extend_from_slice(&refusal);
+            self.to_client.ended = true;
+        }
+    }
+
     /// False if it is over.
     fn send(&mut self) -> io::Result<bool> {
         if let Some(server) = &mut self.server {
