@@ -4,24 +4,19 @@
 //! nothing is left in the folder unless every turn was made and the device has logged.
 
 use super::plane;
-use super::{bar, DemoError, PlaneWish, Server, Service, NOT_IN_MEMORY, TOPOLOGY_OF_KV};
+use super::stages::load;
+use super::{
+    bar, named_topology, DemoError, PlaneWish, Server, Service, Tools, FLUSH_TIME_MAX, TOPOLOGY_OF_KV,
+};
 use scotfree_core::Tier;
-use scotfree_stage::config::Source;
 use scotfree_stage::interrupt::Interrupt;
-use scotfree_stage::load::LoadReport;
-use scotfree_stage::priority::Priority;
 use scotfree_stage::site::{difference, ClientSidecar, Ground, Site};
-use scotfree_stage::sweep::sweep_before_run;
-use scotfree_stage::topology::Topology;
 use scotfree_stage::trouble::Trouble;
-use scotfree_stage::worker::{LoadSpec, WorkerSpec};
 use scotfree_stage::workload::{Command, Pace, Workload};
 use serde::Serialize;
 use std::fs;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// So many turns, so that what the machine does meanwhile falls on both sides and all rates alike.
 const TURNS: u64 = 8;
@@ -34,7 +29,8 @@ const PACES: [Paced; 4] = [
 ];
 const VALUE_BYTES: u32 = 100;
 const LOGGED: &str = "scotfree_device_logged_total";
-const FLUSH_TIME_MAX: Duration = Duration::from_secs(10);
+/// What the namespaces' names begin with; the process's number follows.
+const NAME: &str = "fit-";
 /// What without and with the remedy are called, in file names and records.
 const SIDES: [&str; 2] = ["baseline", "remedy"];
 const PORTS: [u16; 2] = [6_379, 6_380];
@@ -96,37 +92,22 @@ pub struct FitCalls {
 /// # Errors
 /// No namespaces, no device, a load that got no answers, or a folder that cannot be written.
 pub fn record_fit_calls(options: &FitCallsOptions, say: &mut dyn FnMut(&str)) -> Result<FitCalls, DemoError> {
-    let interrupt = Interrupt::watch()?;
-    sweep_before_run(&options.run_folder, Path::new(NOT_IN_MEMORY));
-    let made = record(options, &interrupt, say);
-    if interrupt.has_come() {
-        return Err(DemoError::Interrupted);
-    }
-    made
+    let FitCallsOptions { scot, run_folder, log_folder, .. } = options;
+    let tools = Tools { scot, run_folder, log_folder: log_folder.as_deref() };
+    tools.on_ground(&named_topology(TOPOLOGY_OF_KV, NAME)?, |ground| record(options, ground, say))
 }
 
 fn record(
     options: &FitCallsOptions,
-    interrupt: &Interrupt,
+    ground: &Ground<'_, '_>,
     say: &mut dyn FnMut(&str),
 ) -> Result<FitCalls, DemoError> {
-    let mut topology = Topology::parse(&Source::from_text("topology.toml", TOPOLOGY_OF_KV))?;
-    topology.name = format!("fit-{}", std::process::id());
-    let ground = Ground {
-        topology: &topology,
-        scot: &options.scot,
-        run_folder: &options.run_folder,
-        disk_folder: Path::new(NOT_IN_MEMORY),
-        log_folder: options.log_folder.as_deref(),
-        priority: Priority::Normal,
-        interrupt,
-    };
-    let site = Site::up(&ground)?;
+    let site = Site::up(ground)?;
     let (_switch, plane) = plane::start(&site, options.plane)?;
     say(&plane.describe());
     let mut server = Server::start(&site, options.service)?;
     server.await_ready()?;
-    let recorded = load(&site, interrupt, say);
+    let recorded = load_both(&site, ground.interrupt, say);
     server.kill();
     let (calls, traces) = recorded?;
     Ok(FitCalls {
@@ -138,7 +119,7 @@ fn record(
 }
 
 /// Loads both sides; the calls of each and where their records are.
-fn load(
+fn load_both(
     site: &Site<'_>,
     interrupt: &Interrupt,
     say: &mut dyn FnMut(&str),
@@ -169,7 +150,7 @@ fn load(
             for side in paced.sides() {
                 interrupt.check()?;
                 let address = site.client_sidecar_address(&sidecars[side]);
-                calls[side] += load_once(site, address, workload(paced, turn))?;
+                calls[side] += load(site, address, workload(paced, turn))?.measured_count;
             }
         }
         progress.inc(1);
@@ -184,18 +165,6 @@ fn load(
         sidecar.stop(FLUSH_TIME_MAX);
     }
     Ok((calls, traces))
-}
-
-fn load_once(site: &Site<'_>, address: SocketAddr, workload: Workload) -> Result<u64, Trouble> {
-    let spec = WorkerSpec::Load(LoadSpec { address, workload });
-    let loaded: LoadReport = site.run_worker("client", "load", &spec)?;
-    if loaded.refused_count + loaded.unanswered_count > 0 {
-        let why = loaded.first_error.unwrap_or_else(|| "no connection broke".into());
-        let problem =
-            format!("{} refused, {} unanswered ({why})", loaded.refused_count, loaded.unanswered_count);
-        return Err(Trouble::new(format!("load {address}"), problem, "run it again"));
-    }
-    Ok(loaded.measured_count)
 }
 
 fn workload(paced: Paced, turn: u64) -> Workload {

@@ -173,13 +173,41 @@ pub struct Shown {
 pub fn run(options: &DemoOptions, say: &mut dyn FnMut(&str)) -> Result<Shown, DemoError> {
     let mut teller = Teller { begin: Instant::now(), say };
     teller.say("a client, a device and a server, each in a network namespace of its own");
-    let interrupt = Interrupt::watch()?;
-    sweep_before_run(&options.run_folder, Path::new(NOT_IN_MEMORY));
-    let shown = show(options, &interrupt, &mut teller);
-    if interrupt.has_come() {
-        return Err(DemoError::Interrupted);
+    let DemoOptions { scot, run_folder, log_folder, .. } = options;
+    let tools = Tools { scot, run_folder, log_folder: log_folder.as_deref() };
+    tools.on_ground(&topology(options.service)?, |ground| show(options, ground, &mut teller))
+}
+
+/// Of what the daemons are started, and where files lie.
+struct Tools<'a> {
+    scot: &'a Path,
+    run_folder: &'a Path,
+    log_folder: Option<&'a Path>,
+}
+
+impl Tools<'_> {
+    /// Does `work` where a topology can be brought up; what runs before have left is removed first.
+    fn on_ground<T>(
+        &self,
+        topology: &Topology,
+        work: impl FnOnce(&Ground<'_, '_>) -> Result<T, DemoError>,
+    ) -> Result<T, DemoError> {
+        let interrupt = Interrupt::watch()?;
+        sweep_before_run(self.run_folder, Path::new(NOT_IN_MEMORY));
+        let done = work(&Ground {
+            topology,
+            scot: self.scot,
+            run_folder: self.run_folder,
+            disk_folder: Path::new(NOT_IN_MEMORY),
+            log_folder: self.log_folder,
+            priority: Priority::Normal,
+            interrupt: &interrupt,
+        });
+        if interrupt.has_come() {
+            return Err(DemoError::Interrupted);
+        }
+        done
     }
-    shown
 }
 
 /// Says lines with the time since the beginning.
@@ -199,21 +227,11 @@ impl Teller<'_> {
     }
 }
 
-fn show(options: &DemoOptions, interrupt: &Interrupt, teller: &mut Teller<'_>) -> Result<Shown, DemoError> {
-    let topology = topology(options.service)?;
-    let ground = Ground {
-        topology: &topology,
-        scot: &options.scot,
-        run_folder: &options.run_folder,
-        disk_folder: Path::new(NOT_IN_MEMORY),
-        log_folder: options.log_folder.as_deref(),
-        priority: Priority::Normal,
-        interrupt,
-    };
-    let mut stage = Stage::up(&ground, options, teller)?;
+fn show(options: &DemoOptions, ground: &Ground<'_, '_>, teller: &mut Teller<'_>) -> Result<Shown, DemoError> {
+    let mut stage = Stage::up(ground, options, teller)?;
     let (seen, stages) = stage.measure(teller)?;
-    interrupt.check()?;
-    let (verdict, power_failure) = stage.fail_and_count(interrupt, teller)?;
+    ground.interrupt.check()?;
+    let (verdict, power_failure) = stage.fail_and_count(ground.interrupt, teller)?;
     let report = DemoReport {
         plane: stage.plane.name,
         plane_reason: stage.plane.reason.clone(),
@@ -235,8 +253,12 @@ fn topology(service: Service) -> Result<Topology, DemoError> {
         Service::Redis => TOPOLOGY_OF_REDIS,
         Service::Kv => TOPOLOGY_OF_KV,
     };
+    named_topology(text, NAME)
+}
+
+fn named_topology(text: &str, name: &str) -> Result<Topology, DemoError> {
     let mut topology = Topology::parse(&Source::from_text("topology.toml", text))?;
-    topology.name = format!("{NAME}{}", std::process::id());
+    topology.name = format!("{name}{}", std::process::id());
     Ok(topology)
 }
 

@@ -12,7 +12,7 @@ use super::{bar, named, Plane, Stage, Stages, Teller, FLUSH_TIME_MAX};
 use scotfree_core::Tier;
 use scotfree_stage::load::LoadReport;
 use scotfree_stage::process::find_tool;
-use scotfree_stage::site::{difference, ClientSidecar};
+use scotfree_stage::site::{difference, ClientSidecar, Site};
 use scotfree_stage::trouble::Trouble;
 use scotfree_stage::worker::metrics::Counts;
 use scotfree_stage::worker::{LoadSpec, WorkerSpec};
@@ -220,22 +220,6 @@ impl Stage<'_> {
         self.site.lab.run("client", "redis-benchmark", flags)
     }
 
-    /// One turn. On a machine that does more than it can it may be over before its client has begun: then it is made
-    /// again.
-    fn load(&self, address: SocketAddr, workload: Workload) -> Result<LoadReport, Trouble> {
-        let spec = WorkerSpec::Load(LoadSpec { address, workload });
-        let run = || self.site.run_worker::<LoadReport>("client", "load", &spec);
-        let mut loaded = run()?;
-        for _ in 1..TURN_TRIES_MAX {
-            if loaded.sent_count > 0 {
-                break;
-            }
-            loaded = run()?;
-        }
-        require_answers(address, &loaded)?;
-        Ok(loaded)
-    }
-
     /// In turns, so that what else the machine does falls on all alike.
     fn load_in_turns(
         &self,
@@ -248,7 +232,7 @@ impl Stage<'_> {
         for number in 0..turns {
             for (way, loads) in ways.iter().zip(&mut loads) {
                 let workload = Workload { replicas: way.replicas, ..workload(number) };
-                loads.push(self.load(way.address, workload)?);
+                loads.push(load(&self.site, way.address, workload)?);
                 bar.inc(1);
             }
         }
@@ -298,6 +282,21 @@ fn workload(span: Duration, seed: u64) -> Workload {
         seed,
         replicas: 0,
     }
+}
+
+/// One turn. On a machine that does more than it can it may be over before its client has begun: then it is made again.
+pub(super) fn load(site: &Site<'_>, address: SocketAddr, workload: Workload) -> Result<LoadReport, Trouble> {
+    let spec = WorkerSpec::Load(LoadSpec { address, workload });
+    let run = || site.run_worker::<LoadReport>("client", "load", &spec);
+    let mut loaded = run()?;
+    for _ in 1..TURN_TRIES_MAX {
+        if loaded.sent_count > 0 {
+            break;
+        }
+        loaded = run()?;
+    }
+    require_answers(address, &loaded)?;
+    Ok(loaded)
 }
 
 fn require_answers(address: SocketAddr, loaded: &LoadReport) -> Result<(), Trouble> {
