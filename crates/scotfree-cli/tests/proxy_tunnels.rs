@@ -118,6 +118,54 @@ fn a_client_that_ends_while_it_blocks_takes_nothing_from_others() {
 }
 
 #[test]
+fn who_is_gone_gets_nothing_whatever_it_has_sent_behind_what_blocks() {
+    let Some(site) = Site::new("proxy-gone") else { return };
+    let _redis = site.redis(&[]);
+    let _proxy = site.proxy(&[]);
+    let mut other = site.connect();
+    let blocked = |other: &mut Connection| call(other, "INFO clients").contains("blocked_clients:1");
+    // As much as is read of it while it waits, and more.
+    for bytes in [200_000, (1 << 20) + 30_000] {
+        let mut client = site.connect();
+        client.push(&["BLPOP", "jobs", "0"]);
+        client.push(&["SET", "k", &"x".repeat(bytes)]);
+        client.flush().expect("it is sent");
+        assert!(wait_until(PATIENCE, || blocked(&mut other)));
+        drop(client);
+        assert!(wait_until(PATIENCE, || !blocked(&mut other)), "{bytes} bytes behind it");
+    }
+    assert_eq!(call(&mut other, "RPUSH jobs one"), "1");
+    assert_eq!((call(&mut other, "LLEN jobs"), call(&mut other, "EXISTS k")), ("1".into(), "0".into()));
+}
+
+#[test]
+fn what_rests_makes_room_for_what_blocks() {
+    let Some(site) = Site::new("proxy-rests") else { return };
+    let _redis = site.redis(&[]);
+    let _proxy = site.proxy(&["--tunnels-max", "2"]);
+    let mut clients: Vec<Connection> = (0..5).map(|_| site.connect()).collect();
+    for round in 0..2 {
+        for client in &mut clients {
+            assert_eq!(call(client, "BLPOP nothing 0.01"), "nil", "round {round}");
+        }
+    }
+    assert_eq!(call(&mut clients[0], "SET k 1"), "OK");
+}
+
+#[test]
+fn who_was_named_by_another_is_logged_again() {
+    let Some(site) = Site::new("proxy-named") else { return };
+    let metrics = free_address();
+    let _redis = site.redis(&[]);
+    let _proxy = site.proxy(&["--metrics", &metrics.to_string()]);
+    let (mut client, mut listener, mut logged) = (site.connect(), site.connect(), 0);
+    let target = call(&mut listener, "CLIENT ID");
+    assert_eq!(call(&mut client, &format!("CLIENT TRACKING on REDIRECT {target}")), "OK");
+    assert_eq!(call(&mut client, "CLIENT TRACKING off"), "OK");
+    assert!(writes_are_logged(&mut listener, metrics, &mut logged));
+}
+
+#[test]
 fn who_tracks_is_answered_when_its_writes_are_stable_and_refused_where_they_cannot_be() {
     let Some(site) = Site::new("proxy-tracks") else { return };
     let metrics = free_address();
@@ -129,7 +177,9 @@ fn who_tracks_is_answered_when_its_writes_are_stable_and_refused_where_they_cann
         let target = call(listener, "CLIENT ID");
         client.push(&["CLIENT", "TRACKING", "on", "REDIRECT", &target]);
     }
-    pairs.iter_mut().for_each(|(client, _)| client.flush().expect("it is sent"));
+    for (client, _) in &mut pairs {
+        client.flush().expect("it is sent");
+    }
     for (client, _) in &mut pairs {
         assert_eq!(text(&client.read().expect("it answers")), "OK");
     }

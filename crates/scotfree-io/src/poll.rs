@@ -26,6 +26,8 @@ pub enum Interest {
     Write,
     /// Either.
     ReadWrite,
+    /// Nothing but that the peer sends no more. It is reported as readable, whatever there is to read.
+    End,
 }
 
 /// A descriptor that is ready.
@@ -175,6 +177,7 @@ impl Interest {
             Interest::Read => libc::EPOLLIN | libc::EPOLLRDHUP,
             Interest::Write => libc::EPOLLOUT,
             Interest::ReadWrite => libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLOUT,
+            Interest::End => libc::EPOLLRDHUP,
         };
         mask as u32
     }

@@ -266,6 +266,12 @@ impl Bench {
         sent.collect()
     }
 
+    fn speak_resp3(&mut self) {
+        let hello = self.send(b"HELLO 3\r\n").pop().expect("the server is asked");
+        self.respond(hello.id, early_allowed(), b"%0\r\n");
+        self.output();
+    }
+
     fn rests(&self) -> bool {
         self.actions.contains(&FrontAction::RestTunnel)
     }
@@ -326,6 +332,137 @@ fn who_quits_in_a_tunnel_gets_all_answers_first() {
     bench.respond(barrier.id, early_allowed(), b":0\r\n");
     assert_eq!(bench.output(), "+OK\r\n+OK\r\n");
     assert_eq!(bench.actions.last(), Some(&FrontAction::Close));
+}
+
+/// What stands for the number of answers that only the server knows.
+fn mark_of(sent: &str) -> String {
+    sent.split("PING").nth(1).expect("a mark stands behind it").trim_start().to_owned()
+}
+
+#[test]
+fn a_subscription_behind_a_refused_multi_is_confirmed() {
+    let mut bench = Bench::new(FrontConfig::default());
+    bench.speak_resp3();
+    let sent = bench.pass(b"SUBSCRIBE a\r\n");
+    let confirmed =
+        |channel: &str, count: u8| format!(">3\r\n$9\r\nsubscribe\r\n$1\r\n{channel}\r\n:{count}\r\n");
+    bench.hear((confirmed("a", 1) + &mark_of(&sent)).as_bytes());
+    bench.output();
+    let sent = bench.pass(b"MULTI\r\nSUBSCRIBE b\r\nPING\r\n");
+    assert!(sent.ends_with("MULTI\r\n"), "whether the next one is inside is not known yet: {sent}");
+    bench.actions.clear();
+    bench.front.on_tunnel(NOW_MS, b"-NOPERM no\r\n", false, &mut bench.actions);
+    let [FrontAction::Pass(sent)] = &bench.actions[..] else { panic!("{:?}", bench.actions) };
+    let mark = mark_of(&String::from_utf8_lossy(sent));
+    bench.output();
+    bench.actions.clear();
+    bench.hear((confirmed("b", 2) + &mark).as_bytes());
+    assert_eq!(bench.output(), confirmed("b", 2));
+    let asked: Vec<_> =
+        bench.actions.iter().filter(|action| matches!(action, FrontAction::Pass(_))).collect();
+    assert_eq!(asked.len(), 1, "PING is asked");
+    bench.hear(b"+PONG\r\n");
+    assert_eq!(bench.output(), "+PONG\r\n");
+}
+
+#[test]
+fn data_that_look_like_a_confirmation_are_data() {
+    let data = "*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:5\r\n";
+    for in_resp3 in [false, true] {
+        let mut bench = Bench::new(FrontConfig::default());
+        if in_resp3 {
+            bench.speak_resp3();
+        }
+        bench.pass(b"CLIENT TRACKING ON REDIRECT 1\r\n");
+        bench.hear(b"+OK\r\n");
+        bench.output();
+        bench.pass(b"EVAL_RO x 0\r\nMULTI\r\n");
+        bench.hear(format!("{data}+OK\r\n").as_bytes());
+        bench.pass(b"EVAL_RO x 0\r\nEXEC\r\n");
+        bench.hear(format!("+QUEUED\r\n*1\r\n{data}").as_bytes());
+        assert_eq!(bench.output(), format!("{data}+OK\r\n+QUEUED\r\n*1\r\n{data}"));
+        bench.pass(b"CLIENT TRACKING OFF\r\n");
+        bench.hear(b"+OK\r\n");
+        assert!(bench.rests(), "it listens to nothing");
+    }
+}
+
+#[test]
+fn replies_are_chosen_in_a_tunnel_as_the_server_has_it() {
+    let mut bench = Bench::new(FrontConfig::default());
+    let sent = bench.pass(b"SUBSCRIBE a\r\n");
+    let confirmed = "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n";
+    bench.hear((confirmed.to_owned() + "*2\r\n$4\r\npong\r\n" + &mark_of(&sent)).as_bytes());
+    bench.output();
+    let sent = bench.pass(b"CLIENT REPLY OFF\r\n");
+    assert!(sent.contains("REPLY"), "who listens in RESP2 is refused: {sent}");
+    bench.hear(b"-ERR Can't execute\r\n");
+    assert_eq!(bench.output(), "-ERR Can't execute\r\n");
+    let mut bench = Bench::new(FrontConfig::default());
+    bench.pass(b"CLIENT TRACKING ON REDIRECT 1\r\n");
+    bench.hear(b"+OK\r\n");
+    bench.output();
+    assert!(bench.pass(b"CLIENT REPLY OFF x\r\n").contains("REPLY"));
+    bench.hear(b"-ERR wrong number\r\n");
+    assert_eq!(bench.output(), "-ERR wrong number\r\n");
+    assert!(!bench.pass(b"CLIENT REPLY OFF\r\nGET a\r\nRESET\r\n").contains("REPLY"));
+    bench.hear(b"$-1\r\n+RESET\r\n");
+    assert_eq!(bench.output(), "+RESET\r\n", "answers come again");
+    let mut bench = Bench::new(FrontConfig::default());
+    bench.send(b"CLIENT REPLY SKIP\r\nRESET\r\nRESET\r\n");
+    assert_eq!(bench.output(), "+RESET\r\n", "the first one is skipped");
+    bench.send(b"CLIENT REPLY OFF\r\nRESET\r\n");
+    assert_eq!(bench.output(), "+RESET\r\n");
+}
+
+#[test]
+fn who_quits_unheard_is_told_nothing() {
+    let mut bench = Bench::new(FrontConfig::default());
+    bench.pass(b"CLIENT TRACKING ON REDIRECT 1\r\n");
+    bench.hear(b"+OK\r\n");
+    bench.output();
+    let sent = bench.pass(b"CLIENT REPLY OFF\r\nQUIT\r\n");
+    bench.hear(mark_of(&sent).as_bytes());
+    assert_eq!((bench.output(), bench.actions.last()), (String::new(), Some(&FrontAction::Close)));
+}
+
+#[test]
+fn what_is_refused_in_a_tunnel_is_told_whole() {
+    let mut bench = Bench::new(FrontConfig::default());
+    bench.pass(b"CLIENT TRACKING ON REDIRECT 1\r\n");
+    bench.hear(b"+OK\r\n");
+    bench.output();
+    let reason = format!("MISCONF writes are refused: {}", "because ".repeat(30));
+    bench.front.refuse_writes(Some(reason.as_str().into()));
+    let sent = bench.pass(b"SET a 1\r\n");
+    assert!(!sent.contains("SET"), "{sent}");
+    bench.hear(b"-ERR unknown command 'scotfree: refused', with args beginning with: \r\n");
+    let told = bench.output();
+    assert!(told.contains(reason.trim_end()), "{told}");
+}
+
+#[test]
+fn who_is_named_no_more_takes_the_usual_way() {
+    let mut bench = Bench::new(FrontConfig::default());
+    bench.front.become_tunnel(&mut bench.actions);
+    let [FrontAction::Tunnel { setup, .. }] = &bench.actions[..] else { panic!("{:?}", bench.actions) };
+    assert!(
+        String::from_utf8_lossy(setup).contains("SETNAME\r\n$0\r\n"),
+        "the connection's own name is ours"
+    );
+    bench.actions.clear();
+    bench.front.forget_naming(NOW_MS, &mut bench.actions);
+    assert!(bench.rests());
+}
+
+#[test]
+fn who_blocks_is_awaited_no_longer_than_its_client() {
+    let mut bench = Bench::new(FrontConfig::default());
+    bench.pass(b"BLPOP l 0\r\n");
+    assert!(bench.front.blocks() && !bench.front.awaits_tunnel());
+    bench.hear(b"*-1\r\n");
+    bench.pass(b"CLIENT TRACKING ON REDIRECT 1\r\n");
+    assert!(!bench.front.blocks() && bench.front.awaits_tunnel(), "this one is answered");
 }
 
 #[test]

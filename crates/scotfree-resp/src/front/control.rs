@@ -238,8 +238,9 @@ impl ClientFront {
             let request = self.release_request();
             actions.push(FrontAction::Request(request));
         }
+        // Answers come again, its own as the first; but one that was to be skipped is.
+        self.pending.suppress &= self.state.replies != ReplyMode::Off;
         self.forget_state();
-        self.pending.suppress = false;
         self.answer(b"+RESET\r\n");
     }
 

@@ -17,11 +17,15 @@ use crate::guard;
 use crate::payload::{RequestFlags, RequestHead, RequestKind};
 use std::collections::VecDeque;
 
-/// How many bytes that a client sends while it must wait for its tunnel are read: its end is to be noticed.
-const AHEAD_BYTES_MAX: usize = 64 << 10;
+/// How many bytes that a client sends while it must wait for its tunnel are read. Its end is to be noticed, which comes
+/// behind all of them, and behind what does not fit the socket is not heard.
+const AHEAD_BYTES_MAX: usize = 1 << 20;
 /// By this command and its reply it is known that everything before it is answered: how many answers SUBSCRIBE and its
 /// kin have, only the server knows.
 const MARK: &str = "scotfree: answered so far?";
+/// What is sent in the place of a command that is refused here: the server alone knows when it is its turn to be
+/// answered, and answers that it does not know this one.
+const REFUSED: &str = "scotfree: refused";
 /// Deletes nothing; once that is stable, so is what was written before it.
 const BARRIER: [&str; 2] = ["UNLINK", "scotfree: nothing has this name"];
 
@@ -59,6 +63,17 @@ enum Change {
     Mark,
 }
 
+impl Change {
+    /// Whether the command is answered before what becomes of the next one is known: it may end the tunnel, or
+    /// what is inside MULTI.
+    fn decides_the_way(&self) -> bool {
+        matches!(
+            self,
+            Change::Multi | Change::Exec | Change::Discard | Change::Reset | Change::Unwatch | Change::Quit
+        )
+    }
+}
+
 /// What a command may have written when it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Writes {
@@ -74,6 +89,16 @@ struct Asked {
     change: Change,
     writes: Writes,
     wanted: bool,
+    /// Why another was sent in its place, which the server does not know.
+    refusal: Option<String>,
+    /// Its answer may never come.
+    blocks: bool,
+}
+
+impl Asked {
+    fn new(change: Change, writes: Writes, wanted: bool) -> Asked {
+        Asked { change, writes, wanted, refusal: None, blocks: false }
+    }
 }
 
 /// An answer that is not sent yet.
@@ -124,10 +149,18 @@ impl Tunnel {
         }
     }
 
+    fn listens(&self) -> bool {
+        self.channels > 0 || self.shard_channels > 0
+    }
+
     /// Whether the connection to the server has a state that the usual way lacks.
     fn lasts(&self) -> bool {
-        let listens = self.channels > 0 || self.shard_channels > 0;
-        listens || self.tracks || self.monitors || self.watches || self.is_named || self.multi.is_some()
+        self.listens()
+            || self.tracks
+            || self.monitors
+            || self.watches
+            || self.is_named
+            || self.multi.is_some()
     }
 
     /// The server has forgotten everything about the connection.
@@ -161,14 +194,17 @@ impl Tunnel {
                     return Writes::UnlessNull;
                 }
             }
-            Change::Discard | Change::Reset => {
-                (self.queues, self.writes_queued, self.listens_queued) = (false, false, false);
-            }
+            Change::Discard | Change::Reset => self.stop_queueing(),
             Change::Listen { .. } => self.listens_queued |= self.queues,
             _ if self.queues => self.writes_queued |= writes != Writes::Nothing,
             _ => {}
         }
         writes
+    }
+
+    /// What is sent from now on is inside no MULTI.
+    fn stop_queueing(&mut self) {
+        (self.queues, self.writes_queued, self.listens_queued) = (false, false, false);
     }
 
     /// Whether a mark is to be sent behind a command.
@@ -185,7 +221,7 @@ impl Tunnel {
         match frame.first() {
             Some(b'>') => true,
             Some(b'+') => self.monitors && frame.get(1).is_some_and(u8::is_ascii_digit),
-            Some(b'*') if resp == 2 && (self.channels > 0 || self.shard_channels > 0) => {
+            Some(b'*') if resp == 2 && self.listens() => {
                 [&b"message"[..], b"pmessage", b"smessage"].contains(&kind_of(frame))
             }
             _ => false,
@@ -211,8 +247,13 @@ impl Tunnel {
 
     /// To which command an answer belongs; none if it is not for the client.
     fn take_asked(&mut self, frame: &[u8]) -> Option<Asked> {
-        let more = Asked { change: Change::Nothing, writes: Writes::Nothing, wanted: true };
-        let says_of_channels = self.confirm(frame);
+        let more = Asked::new(Change::Nothing, Writes::Nothing, true);
+        // In RESP2 they look like data, which any other command may be answered.
+        let may_say = matches!(
+            self.asked.front().map(|asked| &asked.change),
+            Some(Change::Listen { .. } | Change::Mark)
+        );
+        let says_of_channels = may_say && self.confirm(frame);
         match self.asked.front().map(|asked| &asked.change) {
             Some(Change::Listen { .. } | Change::Mark) | None if says_of_channels => Some(more),
             Some(Change::Listen { confirmed }) if is_mark(frame) || *confirmed && is_error(frame) => {
@@ -300,6 +341,15 @@ impl ClientFront {
         }
     }
 
+    /// No other connection names this one any more.
+    pub fn forget_naming(&mut self, now_ms: i64, actions: &mut Vec<FrontAction>) {
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.is_named = false;
+        }
+        self.settle_tunnel(actions);
+        self.run(now_ms, actions);
+    }
+
     /// Begins the tunnel that is next, if one is.
     pub(super) fn start_tunnel(&mut self, actions: &mut Vec<FrontAction>) {
         let Some((mut commands, wanted)) = self.pending.take_tunnel() else { return };
@@ -364,9 +414,8 @@ impl ClientFront {
         if self.state.db != 0 {
             commands.push(Command::new(["SELECT", &self.state.db.to_string()]));
         }
-        if !self.state.client_name.is_empty() {
-            commands.push(Command::new([&b"CLIENT"[..], b"SETNAME", &self.state.client_name]));
-        }
+        // The connection has a name of ours, so that it is known as such.
+        commands.push(Command::new([&b"CLIENT"[..], b"SETNAME", &self.state.client_name]));
         // By the only number among the replies other connections' commands can name this one.
         commands.push(Command::new(["CLIENT", "ID"]));
         commands
@@ -374,8 +423,10 @@ impl ClientFront {
 
     /// A command of a connection that is a tunnel.
     pub(super) fn pass(&mut self, args: Args<'_>, actions: &mut Vec<FrontAction>) {
-        let mut wanted = !self.pending.suppress;
-        if args.is(0, "CLIENT") && args.is(1, "REPLY") {
+        // RESET has the answers come again, its own as the first.
+        let resets = args.len() == 1 && args.is(0, "RESET") && self.state.replies == ReplyMode::Off;
+        let mut wanted = !self.pending.suppress || resets;
+        if self.may_choose_replies() && args.len() == 3 && args.is(0, "CLIENT") && args.is(1, "REPLY") {
             // The server always answers: what is not wanted is left out here.
             match () {
                 () if args.is(2, "OFF") => return self.state.replies = ReplyMode::Off,
@@ -389,6 +440,11 @@ impl ClientFront {
         actions.push(FrontAction::Pass(bytes));
     }
 
+    /// Whether the server would carry out CLIENT REPLY: in RESP2 not while the client listens.
+    fn may_choose_replies(&self) -> bool {
+        self.state.resp != 2 || !self.tunnel.as_ref().is_some_and(Tunnel::listens)
+    }
+
     /// Expects the answers to a command; what is sent for it.
     fn ask_tunnel(&mut self, args: Args<'_>, wanted: bool) -> Vec<u8> {
         let refusal = self.tunnel_refusal(args);
@@ -399,10 +455,8 @@ impl ClientFront {
             // Its end would say that the server is lost; so it is answered here when everything before it is.
             write_words(&mut bytes, &[b"PING", MARK.as_bytes()]);
             (Change::Quit, Writes::Nothing)
-        } else if let Some(text) = refusal {
-            // The server alone knows when it is this command's turn to be answered: it repeats the name of a command
-            // that it does not know.
-            write_words(&mut bytes, &[text.strip_prefix("ERR ").unwrap_or(&text).as_bytes()]);
+        } else if refusal.is_some() {
+            write_words(&mut bytes, &[REFUSED.as_bytes()]);
             (Change::Nothing, Writes::Nothing)
         } else {
             write_command(&mut bytes, args);
@@ -410,16 +464,14 @@ impl ClientFront {
             let writes = tunnel.writes_now(args, &change);
             (change, writes)
         };
-        // What may end the tunnel is answered before the next command's way is known; so is what blocks.
-        let may_end =
-            matches!(change, Change::Exec | Change::Discard | Change::Reset | Change::Unwatch | Change::Quit);
-        self.state.stalled |= may_end || classify(args).class == Class::Tunnel;
+        let is_of_tunnels = classify(args).class == Class::Tunnel;
+        self.state.stalled |= change.decides_the_way() || is_of_tunnels;
         let needs_mark = tunnel.needs_mark(&change);
-        tunnel.asked.push_back(Asked { change, writes, wanted });
+        let blocks = is_of_tunnels && matches!(change, Change::Nothing) && refusal.is_none();
+        tunnel.asked.push_back(Asked { refusal, blocks, ..Asked::new(change, writes, wanted) });
         if needs_mark {
             write_words(&mut bytes, &[b"PING", MARK.as_bytes()]);
-            let mark = Asked { change: Change::Mark, writes: Writes::Nothing, wanted: false };
-            tunnel.asked.push_back(mark);
+            tunnel.asked.push_back(Asked::new(Change::Mark, Writes::Nothing, false));
         }
         bytes
     }
@@ -492,15 +544,21 @@ impl ClientFront {
             Writes::Something => true,
         };
         if matches!(asked.change, Change::Quit) {
-            tunnel.put(b"+OK\r\n", false, &mut self.output);
+            if asked.wanted {
+                tunnel.put(b"+OK\r\n", false, &mut self.output);
+            }
             self.state.closing = Closing::WhenAnswered;
             return;
         }
+        let refusal = asked.refusal.filter(|_| frame.starts_with(b"-ERR unknown command"));
+        let refusal = refusal.map(|text| error_reply(&text));
         if asked.wanted {
-            tunnel.put(frame, wrote && !is_queued && !is_error(frame), &mut self.output);
+            let answer = refusal.as_deref().unwrap_or(frame);
+            tunnel.put(answer, wrote && !is_queued && !is_error(frame), &mut self.output);
         }
         match (&mut tunnel.multi, asked.change) {
             (Some(multi), change) if is_queued => multi.push(change),
+            (None, Change::Multi) if is_error(frame) => tunnel.stop_queueing(),
             (_, Change::Exec) => self.executed_in_tunnel(frame, asked.wanted),
             (_, change) if !is_error(frame) => self.take_change(change),
             _ => {}
@@ -512,10 +570,12 @@ impl ClientFront {
         let Some(tunnel) = &mut self.tunnel else { return };
         tunnel.watches = false;
         let changes = tunnel.multi.take().unwrap_or_default();
+        let listens = changes.iter().any(|change| matches!(change, Change::Listen { .. }));
         let mut changes = changes.into_iter();
         for part in parts(frame) {
             let change = changes.next().unwrap_or(Change::Nothing);
-            if let Some(tunnel) = &mut self.tunnel {
+            let may_say = part.starts_with(b">") || listens && self.state.resp == 2;
+            if let Some(tunnel) = self.tunnel.as_mut().filter(|_| may_say) {
                 if tunnel.confirm(&part) && !wanted {
                     tunnel.put(&part, false, &mut self.output);
                 }
@@ -620,6 +680,16 @@ impl ClientFront {
             tunnel.release(&mut self.output);
         }
         self.settle_tunnel(actions);
+    }
+
+    /// Whether it waits for what may never come. Who is gone must not get it.
+    pub fn blocks(&self) -> bool {
+        self.tunnel.as_ref().is_some_and(|tunnel| tunnel.asked.iter().any(|asked| asked.blocks))
+    }
+
+    /// Whether it waits for answers that come past the order, and will come.
+    pub fn awaits_tunnel(&self) -> bool {
+        self.tunnel.as_ref().is_some_and(|tunnel| !tunnel.asked.is_empty()) && !self.blocks()
     }
 
     /// Whether bytes are read of a client that has to wait for its tunnel.
@@ -749,7 +819,7 @@ mod tests {
         let mut actions = Vec::new();
         front.on_bytes(0, b"BLPOP l 0\r\n", &mut actions);
         assert!(front.wants_input(), "its end is to be noticed");
-        let mut ahead = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$99999\r\n".to_vec();
+        let mut ahead = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$9999999\r\n".to_vec();
         ahead.resize(AHEAD_BYTES_MAX - 1, b'x');
         front.on_bytes(0, &ahead, &mut actions);
         assert!(front.wants_input());

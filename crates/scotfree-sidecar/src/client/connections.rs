@@ -33,6 +33,8 @@ struct Socket {
     watched: Option<Interest>,
     /// Nothing was read from it yet.
     is_new: bool,
+    /// The client is gone, though there may be more to read of it.
+    has_ended: bool,
 }
 
 /// The sockets of all client connections.
@@ -54,6 +56,8 @@ pub(super) struct Connections {
     handshakes_failed: u64,
     tunnels: Tunnels,
     tunnels_refused: u64,
+    /// To which connection each tunnel redirects what it tracks.
+    named: BTreeMap<ConnectionKey, u64>,
     limits: Limits,
 }
 
@@ -90,6 +94,7 @@ impl Connections {
             handshakes_failed: 0,
             tunnels,
             tunnels_refused: 0,
+            named: BTreeMap::new(),
             limits: Limits { connections_max: config.connections_max, tunnels_max: config.tunnels_max },
         })
     }
@@ -187,7 +192,8 @@ impl Connections {
             }
         };
         self.next_key += 1;
-        self.sockets.insert(key, Socket { stream, watched: Some(Interest::Read), is_new: true });
+        self.sockets
+            .insert(key, Socket { stream, watched: Some(Interest::Read), is_new: true, has_ended: false });
         Ok(())
     }
 
@@ -198,7 +204,12 @@ impl Connections {
         }
         let key = ConnectionKey(event.key);
         self.fronts.touch(key);
-        if event.readable || event.error {
+        let waits_for_end = |socket: &&mut Socket| socket.watched == Some(Interest::End);
+        if let Some(socket) = self.sockets.get_mut(&key).filter(waits_for_end) {
+            // Who is gone must not be given what it has blocked for; what it has sent behind that is not read.
+            socket.has_ended = true;
+            self.fronts.on_input_end(key);
+        } else if event.readable || event.error {
             self.read(key);
         }
     }
@@ -252,7 +263,7 @@ impl Connections {
             self.fronts.count_input(key);
             let Some(socket) = self.sockets.get_mut(&key) else { continue };
             let Some(front) = self.fronts.front_mut(key) else { continue };
-            let was_full = !front.wants_input();
+            let (was_full, blocks) = (!front.wants_input(), front.blocks());
             if !write(&mut socket.stream, front) {
                 self.drop_connection(key);
                 continue;
@@ -262,12 +273,19 @@ impl Connections {
                 resumed = true;
                 continue;
             }
-            let goes_on = match self.fronts.wish(key) {
+            let wanted = match self.fronts.wish(key) {
                 // What it was told last is still to be sent.
-                Wish::Close if socket.stream.wants_write() => watch(poller, key, socket, false, true).is_ok(),
-                Wish::Close => false,
-                Wish::Wait { to_read, to_write } => watch(poller, key, socket, to_read, to_write).is_ok(),
+                Wish::Close if socket.stream.wants_write() => Some(Interest::Write),
+                Wish::Close => {
+                    self.drop_connection(key);
+                    continue;
+                }
+                Wish::Wait { to_read, to_write } => {
+                    let ends = blocks && !socket.has_ended;
+                    interest(to_read, to_write || socket.stream.wants_write(), ends)
+                }
             };
+            let goes_on = watch(poller, key, socket, wanted).is_ok();
             if !goes_on {
                 self.drop_connection(key);
             }
@@ -280,6 +298,7 @@ impl Connections {
         self.sockets.remove(&key);
         self.tunnels.end(key, None);
         self.fronts.close(key);
+        self.forget_named(key);
     }
 
     /// Passes on to fronts what their tunnels have heard; true if there was something, which may leave something to be
@@ -302,26 +321,39 @@ impl Connections {
 
     /// Has tunnels do what their fronts ask, at once.
     pub fn start_tunnels(&mut self, poller: &Poller) {
-        for asked in self.fronts.take_tunnels() {
-            if let TunnelAsked::Begin(TunnelBegun { bytes, .. }) | TunnelAsked::Pass(_, bytes) = &asked {
-                self.name_tunnel(bytes, poller);
+        while let Some(asked) = self.fronts.next_tunnel() {
+            if let TunnelAsked::Begin(TunnelBegun { key, bytes, .. }) | TunnelAsked::Pass(key, bytes) = &asked
+            {
+                self.name_tunnel(*key, bytes, poller);
             }
             self.obey(asked, poller);
         }
     }
 
-    /// What a command names must be a connection to the server, too.
-    fn name_tunnel(&mut self, bytes: &[u8], poller: &Poller) {
+    /// What a command names must be a connection to the server, too, as long as that is what it redirects to.
+    fn name_tunnel(&mut self, key: ConnectionKey, bytes: &[u8], poller: &Poller) {
         let Some(id) = redirect_of(bytes) else { return };
-        self.fronts.make_tunnel(id);
-        self.fronts.take_tunnels().into_iter().for_each(|other| self.obey(other, poller));
+        self.forget_named(key);
+        self.named.insert(key, id);
+        self.fronts.make_tunnel(id).into_iter().for_each(|other| self.obey(other, poller));
+    }
+
+    /// A tunnel redirects nothing any more.
+    fn forget_named(&mut self, key: ConnectionKey) {
+        let Some(id) = self.named.remove(&key) else { return };
+        if !self.named.values().any(|other| *other == id) {
+            self.fronts.forget_naming(now_realtime(), id);
+        }
     }
 
     fn obey(&mut self, asked: TunnelAsked, poller: &Poller) {
         match asked {
             TunnelAsked::Begin(begun) => self.start_tunnel(begun, poller),
             TunnelAsked::Pass(key, bytes) => self.tunnels.pass(key, &bytes),
-            TunnelAsked::Rest(key) => self.tunnels.rest(key),
+            TunnelAsked::Rest(key) => {
+                self.tunnels.rest(key);
+                self.forget_named(key);
+            }
             TunnelAsked::End(key) => self.tunnels.end(key, None),
         }
     }
@@ -334,6 +366,7 @@ impl Connections {
         let client = if is_whole { self.take_socket(key, poller) } else { None };
         let start = TunnelStart { key, client, setup, setup_replies, bytes, replies, facts };
         let Some(start) = self.tunnels.go_on(start) else { return };
+        self.make_room_for_tunnel();
         let open = self.tunnels.len();
         if open >= self.limits.tunnels_max {
             self.tunnels_refused += 1;
@@ -349,6 +382,17 @@ impl Connections {
         let server_key = self.next_key;
         self.next_key += 1;
         self.tunnels.start(start, server_key);
+    }
+
+    /// Where no more may be open, one that rests is ended; its front may have another.
+    fn make_room_for_tunnel(&mut self) {
+        if self.tunnels.len() < self.limits.tunnels_max {
+            return;
+        }
+        if let Some(key) = self.tunnels.first_resting() {
+            self.tunnels.end(key, None);
+            self.fronts.on_tunnel(now_realtime(), key, b"", true);
+        }
     }
 
     /// The poller's key stays; what it is watched for is the tunnel's affair.
@@ -403,6 +447,7 @@ impl Connections {
     /// Closes all connections and tunnels.
     pub fn close_all(&mut self) {
         self.tunnels.clear();
+        self.named.clear();
         self.sockets.clear();
         self.fronts.close_all();
     }
@@ -445,19 +490,22 @@ fn write(stream: &mut Stream, front: &mut ClientFront) -> bool {
     stream.flush().is_ok()
 }
 
+/// `to_end`: even if nothing is to be read, that the client is gone matters.
+fn interest(to_read: bool, to_write: bool, to_end: bool) -> Option<Interest> {
+    match (to_read, to_write) {
+        (true, false) => Some(Interest::Read),
+        (false, true) => Some(Interest::Write),
+        (true, true) => Some(Interest::ReadWrite),
+        (false, false) => to_end.then_some(Interest::End),
+    }
+}
+
 fn watch(
     poller: &Poller,
     key: ConnectionKey,
     socket: &mut Socket,
-    to_read: bool,
-    to_write: bool,
+    wanted: Option<Interest>,
 ) -> io::Result<()> {
-    let wanted = match (to_read, to_write || socket.stream.wants_write()) {
-        (true, false) => Some(Interest::Read),
-        (false, true) => Some(Interest::Write),
-        (true, true) => Some(Interest::ReadWrite),
-        (false, false) => None,
-    };
     if wanted == socket.watched {
         return Ok(());
     }

@@ -153,7 +153,7 @@ pub(super) struct Fronts {
     pub description_asked_at: Nanos,
     touched: BTreeSet<ConnectionKey>,
     closed: FrontCounters,
-    tunnels_asked: Vec<TunnelAsked>,
+    tunnels_asked: VecDeque<TunnelAsked>,
     questions: Vec<ClientsAsked>,
     /// What is still to be said of connections that are gone, and in which sessions.
     released: Vec<(SessionHandle, FrontRequest)>,
@@ -195,7 +195,7 @@ impl Fronts {
             description_asked_at: Nanos(0),
             touched: BTreeSet::new(),
             closed: FrontCounters::default(),
-            tunnels_asked: Vec::new(),
+            tunnels_asked: VecDeque::new(),
             questions: Vec::new(),
             released: Vec::new(),
             input: InputBudget::new(config.input_bytes_max),
@@ -522,11 +522,11 @@ impl Fronts {
                 FrontAction::Close => connection.closing = true,
                 FrontAction::Tunnel { setup, setup_replies, bytes, is_whole } => {
                     let begun = TunnelBegun { key, setup, setup_replies, bytes, is_whole };
-                    self.tunnels_asked.push(TunnelAsked::Begin(begun));
+                    self.tunnels_asked.push_back(TunnelAsked::Begin(begun));
                 }
-                FrontAction::Pass(bytes) => self.tunnels_asked.push(TunnelAsked::Pass(key, bytes)),
-                FrontAction::RestTunnel => self.tunnels_asked.push(TunnelAsked::Rest(key)),
-                FrontAction::EndTunnel => self.tunnels_asked.push(TunnelAsked::End(key)),
+                FrontAction::Pass(bytes) => self.tunnels_asked.push_back(TunnelAsked::Pass(key, bytes)),
+                FrontAction::RestTunnel => self.tunnels_asked.push_back(TunnelAsked::Rest(key)),
+                FrontAction::EndTunnel => self.tunnels_asked.push_back(TunnelAsked::End(key)),
                 FrontAction::Clients { id, question, list } => {
                     self.questions.push(ClientsAsked { key, id, question, list });
                 }
@@ -558,9 +558,9 @@ impl Fronts {
         self.count_input(key);
     }
 
-    /// What tunnels are to do, in the order in which it was asked.
-    pub fn take_tunnels(&mut self) -> Vec<TunnelAsked> {
-        std::mem::take(&mut self.tunnels_asked)
+    /// What a tunnel is to do next, in the order in which it was asked.
+    pub fn next_tunnel(&mut self) -> Option<TunnelAsked> {
+        self.tunnels_asked.pop_front()
     }
 
     /// The questions about the clients that were asked.
@@ -583,12 +583,26 @@ impl Fronts {
         self.act(asked.key, actions);
     }
 
-    /// A client that nothing is pending of becomes a tunnel: another one is to name its connection to the server.
-    pub fn make_tunnel(&mut self, id: u64) {
+    /// A client that nothing is pending of becomes a tunnel: another one is to name its connection to the server. What
+    /// is to be done for that.
+    pub fn make_tunnel(&mut self, id: u64) -> VecDeque<TunnelAsked> {
+        let before = self.tunnels_asked.len();
+        let found = self.connections.iter_mut().find(|(_, connection)| connection.front.facts().id == id);
+        if let Some((key, connection)) = found {
+            let (key, mut actions) = (*key, Vec::new());
+            connection.front.become_tunnel(&mut actions);
+            self.act(key, actions);
+        }
+        self.tunnels_asked.split_off(before)
+    }
+
+    /// No tunnel redirects to this connection any more.
+    pub fn forget_naming(&mut self, now: Nanos, id: u64) {
+        let now_ms = self.server_time_ms(now);
         let found = self.connections.iter_mut().find(|(_, connection)| connection.front.facts().id == id);
         let Some((key, connection)) = found else { return };
         let (key, mut actions) = (*key, Vec::new());
-        connection.front.become_tunnel(&mut actions);
+        connection.front.forget_naming(now_ms, &mut actions);
         self.act(key, actions);
     }
 
@@ -796,7 +810,9 @@ fn input_bytes(connection: &Connection) -> usize {
 
 /// Whether nothing but its client can make the connection hold less.
 fn is_up_to_client(connection: &Connection) -> bool {
-    connection.waiting.is_empty() && connection.front.pending_count() == 0
+    connection.waiting.is_empty()
+        && connection.front.pending_count() == 0
+        && !connection.front.awaits_tunnel()
 }
 
 /// Whether every command is answered and every answer sent.

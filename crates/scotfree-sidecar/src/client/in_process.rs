@@ -188,7 +188,7 @@ impl RedisClient {
 
     /// Commands that need a tunnel ask for it when all before them is answered.
     fn look_for_tunnel(&mut self) {
-        self.wants_tunnel |= !self.fronts.take_tunnels().is_empty();
+        self.wants_tunnel |= std::iter::from_fn(|| self.fronts.next_tunnel()).count() > 0;
     }
 
     fn refuse_tunnel(&mut self) -> Result<(), RedisError> {

@@ -8,11 +8,12 @@ use super::mask::{leads_to_messages, Mask};
 use super::sessions::ConnectionKey;
 use crate::notices::Notices;
 use crate::redis::RedisServer;
+use crate::seldom::Seldom;
 use crate::stream::Stream;
 use crate::tunnel::{
     connect, connect_server, interest, is_over, receive, send, spawn, Direction, Pass, SkipReplies,
 };
-use scotfree_io::{Event, Interest, Poller, Waker};
+use scotfree_io::{now_monotonic, Event, Interest, Poller, Waker};
 use scotfree_resp::codec::error_reply;
 use scotfree_resp::front::clients::{is_replication, named_by, with_server_ids, Facts};
 use scotfree_rpc::SharedKey;
@@ -120,6 +121,8 @@ pub(super) struct Tunnels {
     is_watched: bool,
     buffer: Vec<u8>,
     notices: Notices,
+    endings: Seldom,
+    last_ending: String,
     /// How many tunnels have ended, and how many of them never were any.
     pub ended: u64,
     pub failed: u64,
@@ -144,6 +147,8 @@ impl Tunnels {
             is_watched: false,
             buffer: vec![0; READ_BYTES],
             notices,
+            endings: Seldom::default(),
+            last_ending: String::new(),
             ended: 0,
             failed: 0,
         };
@@ -212,6 +217,11 @@ impl Tunnels {
         if let Some(tunnel) = self.open.get_mut(&key) {
             tunnel.is_busy = false;
         }
+    }
+
+    /// The first one whose front does not need it at present.
+    pub fn first_resting(&self) -> Option<ConnectionKey> {
+        self.open.iter().find(|(_, tunnel)| !tunnel.is_busy).map(|(key, _)| *key)
     }
 
     /// Those that have something for their fronts.
@@ -352,7 +362,7 @@ impl Tunnels {
 
     fn not_connected(&mut self, key: ConnectionKey, error: &io::Error) {
         self.failed += 1;
-        self.notices.say(&format!("a tunnel ended: {error}"));
+        self.tell(error);
         let Some(tunnel) = self.open.get_mut(&key) else { return };
         let text = format!("ERR scotfree: no tunnel to {}: {error}", self.way);
         tunnel.to_client.waiting.extend_from_slice(&error_reply(&text));
@@ -453,12 +463,26 @@ impl Tunnels {
         self.ended += 1;
         // A client that is gone is nothing to be told.
         if let Some(error) = error.filter(|error| error.kind() != ErrorKind::ConnectionReset) {
-            self.notices.say(&format!("a tunnel ended: {error}"));
+            self.tell(error);
+        }
+    }
+
+    /// A server that is lost ends many at once.
+    fn tell(&mut self, error: &io::Error) {
+        self.endings.happened(1);
+        self.last_ending = error.to_string();
+    }
+
+    fn say_endings(&mut self) {
+        if let Some(count) = self.endings.due(now_monotonic()) {
+            let tunnels = if count == 1 { "a tunnel".to_owned() } else { format!("{count} tunnels") };
+            self.notices.say(&format!("{tunnels} ended: {}", self.last_ending));
         }
     }
 
     /// Says what is to be watched from now on.
     pub fn watch(&mut self, poller: &Poller) {
+        self.say_endings();
         if !self.is_watched {
             self.is_watched = poller.add(self.made.waker.as_raw_fd(), self.made_key, Interest::Read).is_ok();
         }
