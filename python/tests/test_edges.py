@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,53 @@ def test_five_calls_on_each_side_are_enough(tmp_path: Path) -> None:
         changed = others[1].set_column(others[1].schema.get_field_index("total_ns"), "total_ns", pa.array(total))
         told = verdicts(found_of(tmp_path / str(calls), others[0], changed))
         assert told["m3", "outside"] == verdict, calls
+
+
+def eight(calls: int, seed: int, wait_ms: float = 2.0) -> pa.Table:
+    return flat(calls * 8, seed, wait_ms=wait_ms, method=[f"m{place % 8}" for place in range(calls * 8)])
+
+
+def test_of_few_calls_it_is_said_what_could_not_be_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides = stores(tmp_path, flat(5), flat(5, 2, wait_ms=5.2))
+    assert cli.main(["compare", *sides]) == 0
+    said = capsys.readouterr().out
+    assert "Nothing is worse" in said
+    assert re.search(
+        r"In 1 edge there are too few calls to tell less than several times \(about [\d.,]+ times as long\): "
+        r"shop > cart Get\.",
+        said,
+    ), said
+    assert len([line for line in said.splitlines() if line.endswith("no difference that can be told")]) == 2
+
+
+def test_of_many_calls_nothing_is_said_of_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare", *stores(tmp_path, flat(200), flat(200, 2))]) == 0
+    assert "too few" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("calls", [5, 12])
+def test_what_few_calls_could_tell_is_what_they_tell(tmp_path: Path, calls: int) -> None:
+    """Nearly twice as much is told of nearly all edges, a third as much of none."""
+    told = [
+        one for edge in found_of(tmp_path / "same", eight(calls, 1), eight(calls, 2)).edges for one in edge.parts
+    ]
+    factor = float(np.median([one.told_from for one in told if one.part is Part.OUTSIDE]))
+    assert factor > 1.5
+    for times, least, most in ((1.8 * factor, 3, 4), (1 + (factor - 1) / 3, 0, 0)):
+        before, after = eight(calls, 1), eight(calls, 2)
+        slow = np.arange(calls * 8) % 8
+        found = 0
+        for method in range(0, 8, 2):
+            wait = after["total_ns"].to_numpy() - after["server_app_ns"].to_numpy()
+            total = after["server_app_ns"].to_numpy() + np.where(slow == method, wait * times, wait).astype(
+                np.int64
+            )
+            changed = after.set_column(after.schema.get_field_index("total_ns"), "total_ns", pa.array(total))
+            verdict = verdicts(found_of(tmp_path / f"{times}-{method}", before, changed))[f"m{method}", "outside"]
+            found += verdict == "slower"
+        assert least <= found <= most, (times, found)
 
 
 def test_one_outlier_of_five_hides_nothing_and_makes_nothing(tmp_path: Path) -> None:

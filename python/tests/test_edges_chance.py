@@ -28,6 +28,13 @@ def test_students_distribution_is_that_of_the_tables(t: float, degrees: int, p: 
     assert chance.student(-t, degrees + 0.9) == chance.student(t, degrees)
 
 
+@pytest.mark.parametrize(("p", "degrees", "t"), [(0.05, 4, 2.776), (0.001, 4, 8.610), (1e-5, 10_000, 4.417)])
+def test_what_is_needed_is_students_quantile(p: float, degrees: int, t: float) -> None:
+    one = chance.Stratum(2, 2, 0.0, 0.0, 0.0, 0.25, degrees, 5, 5, 1e12, 1e12)
+    error = 0.5 * np.sqrt(2 / 5)
+    assert np.log(chance.told_from(one, chance.Usual(), p)) / error == pytest.approx(t, rel=0.02)
+
+
 def test_ranks_are_those_of_all_ways_to_deal_the_calls() -> None:
     values = np.array([1.0, 2.0, 2.0, 5.0, 7.0, 7.0, 7.0, 9.0])
     excesses = []

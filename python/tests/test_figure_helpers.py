@@ -70,7 +70,7 @@ def test_durations_need_no_exponent(ns: float, said: str) -> None:
 def test_nothing_is_no_row_of_zeros_and_no_empty_name() -> None:
     assert words.percent(0.0) == "0 %"
     assert words.percent(0.0043) == "0.43 %"
-    assert words.called("bookie", "") == "bookie"
+    assert words.called("bookie", "") == "bookie (no name)"
     assert words.called("", "") == words.UNNAMED
     assert words.called("auth", "post /oauth/token") == "auth post /oauth/token"
     assert words.called("shop.Cart", "/shop.Cart/Get") == "/shop.Cart/Get"

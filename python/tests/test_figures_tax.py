@@ -10,7 +10,7 @@ import pytest
 from small_store import spans, study_of
 
 from scotfree.study import schema
-from scotfree.study.figures import tax
+from scotfree.study.figures import findings, tax
 from scotfree.study.figures.result import Coverage, Result
 
 CALLS = 3_000
@@ -155,6 +155,37 @@ def test_sides_are_sums_of_stages_where_these_are_known(tmp_path: Path) -> None:
     weights, stages = columns["sample_weight"][good], columns["stages"][good]
     request = (stages[:, : schema.APP].sum(axis=1) * weights).sum() / (stages.sum(axis=1) * weights).sum()
     assert found["request_side"][0] == pytest.approx(request)
+
+
+def test_what_no_client_saw_is_not_counted_as_known(tmp_path: Path) -> None:
+    """Of 240 calls 20 have their server's record alone: the tax is a share of the time of the others."""
+    entry = np.arange(240) < 20
+    columns = {
+        "total_ns": [None if each else 1_000 for each in entry],
+        "server_app_ns": np.where(entry, 9_000, 800),
+    }
+    study = study_of(tmp_path, spans(**columns))
+    result = tax.compute_tax(study)
+    said = "Tax is 20 % of the time of the 220 calls (of 240) with the times of both sides"
+    assert result.findings[0].startswith(f"{said}; its parts are not known.")
+    assert any("Tax rests on 92 % of the successful calls" in note for note in result.notes)
+    assert findings.top(study)[0].sentence == f"{said}."
+
+
+def test_parts_say_of_which_calls_they_are(tmp_path: Path) -> None:
+    stages = np.full((200, 9), 100)
+    known = np.arange(200) < 50
+    columns = {
+        name: [
+            int(value) if full or place == schema.APP else None for value, full in zip(column, known, strict=True)
+        ]
+        for place, (name, column) in enumerate(zip(schema.STAGE_COLUMNS, stages.T, strict=True))
+    }
+    study = study_of(tmp_path, spans(total_ns=stages.sum(axis=1), **columns))
+    assert "the calls' time: in the 50 calls with all nine stages queue 44 %" in tax.compute_tax(study).findings[0]
+    assert any(
+        "; in the 50 calls with all nine stages 50 % of it is queue" in one.sentence for one in findings.top(study)
+    )
 
 
 def test_without_a_server_there_is_no_tax(tmp_path: Path) -> None:

@@ -8,6 +8,9 @@ import pytest
 from sides import NOW, START, by_id, client, merged, reasons, record, server
 
 from scotfree.study import schema
+from scotfree.study.analysis.study import Study
+from scotfree.study.engine.duck import DuckEngine
+from scotfree.study.figures import overview
 from scotfree.study.ingest import clean, merge_sql
 from scotfree.study.schema import Kind, Provenance
 
@@ -54,6 +57,22 @@ def test_work_inside_is_no_call_and_its_children_hang_on_the_call_above(tmp_path
     store = merged(tmp_path, [client(1), server(2, 1), *inner, client(3, 14, service="cart")])
     assert by_id(store)[3]["parent_id"] == 1
     assert store.manifest.internal == 5
+
+
+def test_work_inside_that_failed_is_counted(tmp_path: Path) -> None:
+    """Not that of a call, whose record says so itself, nor work whose id a call has."""
+    inner = [record(Kind.INTERNAL, 10 + n, 2, service="cart", status="ERROR" if n < 3 else "OK") for n in range(5)]
+    failed = [client(3, status="UNAVAILABLE"), record(Kind.INTERNAL, 3, status="ERROR")]
+    store = merged(tmp_path, [client(1), server(2, 1), *inner, *failed])
+    assert store.noted(schema.FAILED_WORK) == 3
+    study = Study(store, DuckEngine(store, memory="500MB", threads=1))
+    errors = next(group for group in overview.groups(study) if group.title == "Errors")
+    assert errors.sentences[-1].sentence == "Work inside services, which is no call, failed in 3 records."
+
+
+def test_work_that_succeeded_is_not_said_to_have_failed(tmp_path: Path) -> None:
+    store = merged(tmp_path, [client(1), server(2, 1), record(Kind.INTERNAL, 10, 2, service="cart")])
+    assert store.noted(schema.FAILED_WORK) == 0
 
 
 def test_the_callee_of_a_client_alone_is_named_by_what_the_client_says(tmp_path: Path) -> None:

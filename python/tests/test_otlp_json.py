@@ -17,6 +17,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from otlp_spans import rows, traces
 
 from scotfree.study.ingest import otlp_json
+from scotfree.study.ingest.opening import ENDS_EARLY
 from scotfree.study.ingest.otlp_json import OtlpJson
 from scotfree.study.ingest.otlp_proto import OtlpProto
 from scotfree.study.ingest.reader import Source
@@ -135,7 +136,7 @@ def test_a_bad_line_costs_itself(tmp_path: Path) -> None:
     found, counts = read_lines(tmp_path, good, "{broken", good, "17", json.dumps(good)[:-6], "[]", good)
     # Of a line that breaks off, the spans before that place are whole.
     assert [row["record"] for row in found] == [0, 2, 4, 7]
-    assert counts == {"not JSON": 3, "ends early": 1}
+    assert counts == {"not JSON": 3, ENDS_EARLY: 1}
 
 
 def test_a_line_without_end_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +161,7 @@ def test_a_cut_gzip_keeps_what_came_before(tmp_path: Path) -> None:
     found, counts = read(tmp_path / "spans.json.gz")
     assert [row["name"] for row in found] == [str(number) for number in range(len(found))]
     assert 1000 < len(found) < 2000
-    assert "ends early" in counts
+    assert ENDS_EARLY in counts
 
 
 @given(data=traces(), seed=st.data())

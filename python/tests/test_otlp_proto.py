@@ -14,6 +14,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, TracesData
 from otlp_spans import rows, spans, traces
 
 from scotfree.study import schema
+from scotfree.study.ingest.opening import ENDS_EARLY
 from scotfree.study.ingest.otlp_proto import OtlpProto
 from scotfree.study.ingest.reader import Source
 from scotfree.study.trouble import Ledger
@@ -96,7 +97,7 @@ def test_what_stands_before_a_cut_is_kept(tmp_path: Path, framing: str) -> None:
     table, ledger = read(tmp_path / "spans")
     assert table["duration_ns"].to_pylist() == list(range(1, table.num_rows + 1))
     assert 20 < table.num_rows < 30
-    assert list(ledger.reasons()) == ["ends early"]
+    assert list(ledger.reasons()) == [ENDS_EARLY]
 
 
 @given(data=traces(), seed=st.data())

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import folded_of, rows_of
 
+from scotfree.study.ingest.opening import ENDS_EARLY
 from scotfree.study.ingest.perf_script import PerfScript
 from scotfree.study.ingest.stacks import STACK_FRAMES_MAX, SYMBOL_CHARS_MAX
 from scotfree.study.ingest.textlines import LINE_BYTES_MAX
@@ -108,7 +109,7 @@ def test_a_truncated_archive_keeps_what_came_before(tmp_path: Path) -> None:
     rows, trouble, records = rows_of(PerfScript(), path_of(tmp_path, whole[: len(whole) // 2]))
     assert 0 < records < 5_000
     assert rows.num_rows == records
-    assert "ends early" in {entry["reason"] for entry in trouble}
+    assert ENDS_EARLY in {entry["reason"] for entry in trouble}
 
 
 @settings(deadline=None, max_examples=60)

@@ -9,11 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zipkin_spans
 from small_store import spans, study_of
 
 from scotfree.study.analysis.study import Study
+from scotfree.study.engine.duck import DuckEngine
 from scotfree.study.figures import overview as said
 from scotfree.study.figures.words import lasting, span
+from scotfree.study.ingest.options import Options
+from scotfree.study.ingest.run import ingest
 from scotfree.study.report.overview import ROWS_MAX, overview
 from scotfree.study.report.write import write_report
 
@@ -70,7 +74,8 @@ def test_slow_methods_are_those_of_much_time_and_of_long_tails(study: Study) -> 
 def test_errors_are_said_with_their_status_and_an_interval(study: Study) -> None:
     (error,) = sentences(study)["Errors"]
     assert re.fullmatch(
-        r"cart Get: 10 % of the calls fail \([\d.]+ to [\d.]+ %, 120 calls\), 12 in all; all as UNAVAILABLE\.",
+        r"cart Get: 10 % of the calls fail \([\d.]+ to [\d.]+ %, 120 calls\), 12 in all; "
+        r"all as UNAVAILABLE \(in HTTP 503\)\.",
         error,
     ), error
 
@@ -100,6 +105,34 @@ def test_the_scope_says_when_how_many_and_how_long(study: Study) -> None:
     assert scope["Calls"] == "240 calls of 2 methods in 240 traces, between 3 services"
     assert scope["Time"] == "1970-01-01 00:00:00 to 00:01:59 UTC (1 minute, by when calls began)"
     assert set(scope) == {"Files", "Time", "Calls", "Records"}
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(1, "cut-0.json ends"), (5, "cut-0.json, cut-1.json, cut-2.json and 2 others end")]
+)
+def test_files_that_end_early_are_named(tmp_path: Path, count: int, said: str) -> None:
+    """One record is dropped of each, and how many there were nobody knows."""
+    (tmp_path / "data").mkdir()
+    for number in range(count):
+        text = zipkin_spans.write(tmp_path / "data" / f"cut-{number}.json").read_text()
+        (tmp_path / "data" / f"cut-{number}.json").write_text(text[: len(text) // 2])
+    zipkin_spans.write(tmp_path / "data" / "whole.json")
+    store = ingest([tmp_path / "data"], tmp_path / "store", Options(quiet=True))
+    scope = dict(overview(Study(store, DuckEngine(store, memory="500MB", threads=1))).scope)
+    assert scope["Records"].endswith(f"; {said} early or damaged: how much followed is not known")
+
+
+def test_what_is_one_is_said_of_one(tmp_path: Path) -> None:
+    study = study_of(tmp_path / "one.store", spans(total_ns=[5_000], client_service=["Cart"]))
+    assert dict(overview(study).scope)["Calls"] == "1 call of 1 method in 1 trace, of 1 service"
+    write_report(study, tmp_path / "one.html")
+    html = (tmp_path / "one.html").read_text()
+    assert "<title>The RPC tax of 1 call</title>" in html and "the time of 1 call goes" in html
+
+
+def test_a_status_of_grpc_alone_has_no_other(tmp_path: Path) -> None:
+    (error,) = sentences(study_of(tmp_path, spans(total_ns=[5_000] * 9, status=["DATA_LOSS"] * 9)))["Errors"]
+    assert error.endswith("9 in all; all as DATA_LOSS.")
 
 
 def test_the_next_commands_name_the_store(study: Study) -> None:
@@ -166,35 +199,81 @@ def made(folder: Path, **columns: Any) -> list[str]:
     return sentences(study_of(folder, spans(**columns))).get("How calls are made", [])
 
 
-def test_retries_and_calls_in_numbers_and_within_a_machine_are_said(tmp_path: Path) -> None:
-    """Of ten callers each calls cart twice, and once more where the second failed; half stay on one machine."""
-    rows = []
-    for caller in range(10):
-        statuses = ["OK", "UNAVAILABLE", "OK"] if caller < 2 else ["OK", "OK"]
-        rows += [(caller, at, status) for at, status in enumerate(statuses)]
-    callers, at, statuses = (list(each) for each in zip(*rows, strict=True))
-    found = made(
-        tmp_path / "some",
-        trace_id=[(caller + 1).to_bytes(16, "big") for caller in callers],
-        parent_id=[7] * len(rows),
-        span_id=[100 + place for place in at],
-        start_ns=[1_000 * place for place in at],
-        status=statuses,
-        service=["cart"] * len(rows),
-        client_service=["checkout"] * len(rows),
-        client_machine=["a"] * len(rows),
-        server_machine=["a" if caller % 2 else "b" for caller in callers],
-        total_ns=[1_000 if caller % 2 else 9_000 for caller in callers],
-    )
-    retries, numbers, placed = found
+def called_by(folder: Path, callers: list[list[bool]], **columns: Any) -> list[str]:
+    """What is said of callers, each a trace of its own, by whether their calls of cart fail."""
+    of = [(caller, place) for caller, fails in enumerate(callers) for place in range(len(fails))]
+    rows: dict[str, list[Any]] = {
+        "trace_id": [(caller + 1).to_bytes(16, "big") for caller, _ in of],
+        "parent_id": [7] * len(of),
+        "span_id": [100 + place for _, place in of],
+        "start_ns": [1_000 * place for _, place in of],
+        "status": ["UNAVAILABLE" if callers[caller][place] else "OK" for caller, place in of],
+        "service": ["cart"] * len(of),
+        "client_service": ["checkout"] * len(of),
+        "total_ns": [5_000] * len(of),
+    }
+    return made(folder, **{name: [*rows.get(name, []), *columns.get(name, [])] for name in {**rows, **columns}})
+
+
+def test_retries_and_calls_in_numbers_are_said(tmp_path: Path) -> None:
+    """Of sixty callers each calls cart twice, and once more where the second failed."""
+    retries, numbers = called_by(tmp_path, [[False, True, False]] * 12 + [[False, False]] * 48)
     assert retries == (
-        "checkout \u2192 cart Get: 9.1 % of 22 calls come after one of the same caller that failed: retries."
+        "checkout \u2192 cart Get: after 12 of 12 failed calls the same caller calls again, which after calls "
+        "that succeed would be 0: some 12 retries in 132 calls."
     )
-    assert numbers == "checkout \u2192 cart Get: one call makes up to 3 of these, 2.2 on average (10 callers)."
+    assert numbers == "checkout \u2192 cart Get: one call makes up to 3 of these, 2.2 on average (60 callers)."
+
+
+def test_calls_within_a_machine_are_said(tmp_path: Path) -> None:
+    (placed,) = made(
+        tmp_path,
+        client_machine=["a"] * 20,
+        server_machine=["a", "b"] * 10,
+        total_ns=[1_000, 9_000] * 10,
+    )
     assert placed == (
         "Of 20 calls that name both machines 50 % stay on one: half of these take 1 \u00b5s, "
         "of the others 9 \u00b5s."
     )
+
+
+def failing(calls: int, share: float, chance: np.random.Generator) -> list[bool]:
+    return [bool(each) for each in chance.random(calls) < share]
+
+
+def test_calls_that_come_anyway_are_no_retries(tmp_path: Path) -> None:
+    """What fails by chance has nothing to do with how many calls there are, however many these are."""
+    chance = np.random.default_rng(5)
+    two = [failing(2, 0.065, chance) for _ in range(500)]
+    assert [one for one in called_by(tmp_path / "two", two) if "retries" in one] == []
+    # Who makes nine sees more of them fail than who makes one.
+    many = [failing(int(chance.integers(1, 10)), 0.065, chance) for _ in range(500)]
+    assert [one for one in called_by(tmp_path / "many", many) if "retries" in one] == []
+
+
+def test_a_caller_whose_calls_fail_more_and_that_makes_more_does_not_retry(tmp_path: Path) -> None:
+    chance = np.random.default_rng(6)
+    callers = [failing(4, 0.5, chance) if at % 2 else failing(1, 0.02, chance) for at in range(200)]
+    # Each has a call of its own above its calls of cart, by which its kind is known.
+    above = {
+        "trace_id": [(at + 1).to_bytes(16, "big") for at in range(200)],
+        "parent_id": [None] * 200,
+        "span_id": [7] * 200,
+        "start_ns": [0] * 200,
+        "status": ["OK"] * 200,
+        "service": ["save" if at % 2 else "look" for at in range(200)],
+        "client_service": [None] * 200,
+        "total_ns": [9_000] * 200,
+    }
+    assert [one for one in called_by(tmp_path, callers, **above) if "retries" in one] == []
+
+
+def test_hedges_are_no_retries(tmp_path: Path) -> None:
+    """Of each second caller the first of three calls is a hedge, which is cancelled."""
+    callers = [[True, False, False]] * 40 + [[False]] * 40
+    hedges = [True, False, False] * 40 + [None] * 40
+    assert [one for one in called_by(tmp_path, callers, is_hedge=hedges) if "retries" in one] == []
 
 
 def test_what_there_is_none_of_is_not_said(tmp_path: Path) -> None:

@@ -288,7 +288,7 @@ def test_a_method_has_its_clients_and_what_it_calls(tmp_path: Path) -> None:
         html = ask(running, "/method?service=cart&method=Get")[1]
         leaf = ask(running, "/method?service=store&method=Read")[1]
     heads, clients = table(html, "Its clients")
-    names = ["Name", "Calls \u2193", "Errors", "P50", "P95", "P99", "Outside the handler", "Tax of the time"]
+    names = ["Name", "Calls \u2193", "Errors", "P50", "P95", "P99", "P50 outside the handler", "Tax of the time"]
     assert heads == names
     assert clients == [
         ["web", "30", "0\u202f%", "2.02\u202fµs", "2.04\u202fµs", "2.04\u202fµs", "1\u202fµs", "49.5\u202f%"],

@@ -205,6 +205,8 @@ TROUBLE: Final = pa.schema(
         pa.field("detail", pa.string()),
     ]
 )
+# Reasons of `trouble` that a report's first screen speaks of.
+FAILED_WORK: Final = "work inside a service that failed: no call, so no error of one"
 
 
 def provenance_bits(stages: dict[str, Provenance]) -> int:

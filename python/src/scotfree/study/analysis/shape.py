@@ -16,15 +16,20 @@ from scotfree.study.schema import STATUS_OK
 # Of an edge with fewer calls nothing is said.
 CALLS_MIN: Final = 5
 _EDGE: Final = ("client_service", "service", "method")
+# In standard deviations: calls of one trace are not independent, so more than a single test asks.
+_SURE: Final = 4.0
 
 
 @dataclass(frozen=True)
 class Shape:
     """All of it; rows as the questions below have them."""
 
-    # The edge with most retries: client_service, service, method, retries, calls; None if there is none.
+    # The edge with most retries, None if none is sure: client_service, service, method, calls; failed (calls that
+    # others of the same caller could follow), again (failed calls that one did follow), usual (how many would be
+    # followed if a failed call were as any other), retries (the difference).
     retried: dict[str, Any] | None
-    retries: int
+    # Of all such edges.
+    retries: float
     # The edge of which one call makes most: client_service, service, method, callers, most, calls; None of none.
     fanned: dict[str, Any] | None
     # Calls that name both machines, and of them those within one, with the median total of each kind, ns.
@@ -62,16 +67,46 @@ def _named(span: Any) -> Any:
 
 
 def _retries(span: Any) -> Any:
-    """Per edge the calls that a caller made again after one of the same method had failed it; most first."""
+    """Per edge how often a caller calls again after a call that failed, beyond what it does after any other.
+
+    Compared are calls of the same caller's method and of the same place among its calls of one method: whoever
+    makes many calls anyway sees more of them fail, and goes on after most. (Mantel and Haenszel's test.)
+    """
     calls = _named(span)
-    below = calls.filter(calls.parent_id.notnull())
+    made = calls.filter(calls.parent_id.notnull(), ~calls.is_hedge.fill_null(False))
     order = ibis.window(group_by=["trace_id", "parent_id", "method_id"], order_by=["start_ns", "span_id"])
-    before = below.mutate(before=below.status.lag().over(order))
-    again = before.filter(before.before.notnull(), before.before != STATUS_OK)
-    counted = again.group_by(list(_EDGE)).agg(retries=again.count())
+    each = made.mutate(
+        place=ibis.row_number().over(order),
+        failed=(made.status != STATUS_OK).cast("int64"),
+        again=made.span_id.lead().over(order).notnull().cast("int64"),
+    )
+    callers = calls.select("trace_id", parent_id=calls.span_id, caller=calls.method_id)
+    each = each.left_join(callers, ["trace_id", "parent_id"])
+    strata = each.group_by([*_EDGE, "caller", "place"]).agg(
+        calls=each.count().cast("float64"),
+        failed=each.failed.sum().cast("float64"),
+        again=each.again.sum().cast("float64"),
+        both=(each.failed * each.again).sum().cast("float64"),
+    )
+    # Where all fail there is nothing to compare with.
+    strata = strata.filter(strata.failed > 0, strata.failed < strata.calls)
+    sums = strata.group_by(list(_EDGE)).agg(
+        failed=strata.failed.sum(),
+        again=strata.both.sum(),
+        usual=(strata.failed * (strata.again - strata.both) / (strata.calls - strata.failed)).sum(),
+        above=(strata.both - strata.failed * strata.again / strata.calls).sum(),
+        variance=_by_chance(strata).sum(),
+    )
+    sums = sums.mutate(retries=sums.again - sums.usual)
+    sure = sums.filter(sums.retries >= CALLS_MIN, sums.above > _SURE * sums.variance.sqrt())
     of = calls.group_by(list(_EDGE)).agg(calls=calls.count())
-    found = counted.inner_join(of, list(_EDGE)).filter(lambda row: row.calls >= CALLS_MIN)
-    return found.order_by([ibis.desc("retries"), *_EDGE])
+    return sure.inner_join(of, list(_EDGE)).order_by([ibis.desc("retries"), *_EDGE])
+
+
+def _by_chance(strata: Any) -> Any:
+    """The variance of how many failed calls are followed by another if failing has nothing to do with that."""
+    others, last = strata.calls - strata.failed, strata.calls - strata.again
+    return strata.failed * others * strata.again * last / (strata.calls * strata.calls * (strata.calls - 1))
 
 
 def _fan_out(span: Any) -> Any:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
@@ -162,21 +163,66 @@ def usual(strata: Sequence[Stratum]) -> Usual:
 
 
 def log_p(strata: Sequence[Stratum], of: Usual) -> float:
-    """The chance by Student's test of the mean logarithms: what few calls far apart say and ranks cannot.
-
-    Calls that lie close together by chance are taken for as far apart as those of the middle edge.
-    """
+    """The chance by Student's test of the mean logarithms: what few calls far apart say and ranks cannot."""
     above = variance = squares = 0.0
     for one in strata:
         if one.degrees < 1:
             continue
         weight = one.cut_a * one.cut_b / (one.cut_a + one.cut_b)
-        lent = (of.degrees * of.spread + one.degrees * one.spread) / (of.degrees + one.degrees)
-        part = weight * max(one.spread, lent)
+        part = weight * _spread(one, of)
         above += weight * one.shift
         variance += part
         squares += part**2 / (one.degrees + of.degrees)
     return student(above / math.sqrt(variance), variance**2 / squares) if variance > 0 else 1.0
+
+
+def _spread(one: Stratum, of: Usual) -> float:
+    """Calls that lie close together by chance are taken for as far apart as those of the middle edge."""
+    lent = (of.degrees * of.spread + one.degrees * one.spread) / (of.degrees + one.degrees)
+    return max(one.spread, lent)
+
+
+# A greater one is none that anybody waits for.
+_FACTOR_MAX: Final = 1_000.0
+# Which part of a normal distribution's variance is left when a fifth is drawn in at each end, as `_cut` counts it.
+_DRAWN_IN: Final = 0.7
+
+
+def told_from(one: Stratum, of: Usual, p: float) -> float:
+    """About how many times as long one edge's calls must take so that this is called no chance.
+
+    By the test that so many calls are asked by; of logarithms as of a normal distribution.
+    """
+    if one.degrees < 1 or one.a <= 0:
+        return _FACTOR_MAX
+    exponent = min(_ranks_need(one, of, p) or _logs_need(one, of, p), math.log(_FACTOR_MAX))
+    return min(1 + (math.exp(exponent) - 1) * (one.a + OFFSET_NS) / one.a, _FACTOR_MAX)
+
+
+def _ranks_need(one: Stratum, of: Usual, p: float) -> float:
+    """The difference of mean logarithms that ranks need; 0 where they cannot tell, whatever it is."""
+    asked, most = NormalDist().inv_cdf(1 - p / 2), rank_z_max([one])
+    if asked >= most:
+        return 0.0
+    above = (1 + asked / most) / 2
+    return math.sqrt(2 * _spread(one, of) / _DRAWN_IN) * NormalDist().inv_cdf(above)
+
+
+def _logs_need(one: Stratum, of: Usual, p: float) -> float:
+    error = math.sqrt(_spread(one, of) * (1 / one.cut_a + 1 / one.cut_b))
+    return _student_needed(p, int(one.degrees + of.degrees)) * error
+
+
+@cache
+def _student_needed(p: float, degrees: int) -> float:
+    """How far from the middle Student's distribution has so little left."""
+    low, high = 0.0, 1.0
+    while student(high, degrees) > p and high < 1e9:
+        low, high = high, 2 * high
+    while high - low > 0.01 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if student(middle, degrees) > p else (low, middle)
+    return high
 
 
 Failed = tuple[int, int, int, int]

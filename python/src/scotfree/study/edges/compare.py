@@ -54,6 +54,8 @@ class Told:
     p95_a: Interval | None = None
     p95_b: Interval | None = None
     p: float | None = None
+    # About how many times as long calls must take on one side so that it is told of so few; None of failed calls.
+    told_from: float | None = None
 
     @property
     def is_worse(self) -> bool:
@@ -188,6 +190,7 @@ def _told(
         p95_a=chance.interval(both.a.values, 0.95),
         p95_b=chance.interval(both.b.values, 0.95),
         p=summary.p,
+        told_from=chance.told_from(summary.strata[0], family.evidence[part].usual, family.evidence[part].p_needed),
     )
 
 

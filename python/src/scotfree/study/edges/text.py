@@ -19,6 +19,8 @@ from scotfree.study.plan.text import table
 _CAUSES_MAX: Final = 10
 _ROWS_MAX: Final = 40
 _NAMED_MAX: Final = 3
+# As long as before so many times.
+_SEVERAL: Final = 2.0
 _HEAD: Final = ("edge", "", "calls", "median A", "median B", "growth", "P95 A", "P95 B", "")
 
 
@@ -84,6 +86,27 @@ def _verdict(found: Comparison) -> Iterator[str]:
         better = sum(one.verdict in (FASTER, FEWER) for one in told)
         also = f"; {better} {'is' if better == 1 else 'are'} better" if better else ""
         yield f"Nothing is worse in {counted(edges, 'edge')}, of {counted(len(told), 'comparison')}{also}."
+        yield from _too_few(found)
+
+
+def _too_few(found: Comparison) -> Iterator[str]:
+    """Edges of so few calls that less than several times would not be told."""
+    few = {
+        name(edge.edge): max(one.told_from or 0.0 for one in edge.parts)
+        for edge in found.edges
+        if any(one.verdict == SAME and (one.told_from or 0.0) >= _SEVERAL for one in edge.parts)
+    }
+    if few:
+        least, most = (_times(of(few.values())) for of in (min, max))
+        factor = least if least == most else f"{least} to {most}"
+        yield (
+            f"In {counted(len(few), 'edge')} there are too few calls to tell less than several times "
+            f"(about {factor} times as long): {_some(sorted(few, key=lambda edge: -few[edge]))}."
+        )
+
+
+def _times(factor: float) -> str:
+    return f"{factor:,.0f}" if factor >= 10 else f"{factor:.1f}"
 
 
 def _alone(letter: str, other: str, edges: Mapping[Edge, Count], here: Side, there: Side) -> Iterator[str]:
@@ -129,16 +152,15 @@ def _order(one: Told) -> int:
 
 
 def _row(edge: Compared, one: Told) -> tuple[str, ...]:
-    verdict = "" if one.verdict == SAME else one.verdict
     calls = f"{one.calls_a:,} / {one.calls_b:,}"
     if one.part.is_share:
         failed = (f"{edge.a.errors:,} failed", f"{edge.b.errors:,} failed")
-        return (name(edge.edge), one.part.value, calls, *failed, "", "", "", verdict)
+        return (name(edge.edge), one.part.value, calls, *failed, "", "", "", one.verdict)
     medians, p95s = (
         [_interval(of) for of in pair] for pair in ((one.median_a, one.median_b), (one.p95_a, one.p95_b))
     )
     part = f"{one.part.value} (total)" if one.why else one.part.value
-    return (name(edge.edge), part, calls, *medians, _growth(one), *p95s, verdict)
+    return (name(edge.edge), part, calls, *medians, _growth(one), *p95s, one.verdict)
 
 
 def _growth(one: Told) -> str:

@@ -59,11 +59,13 @@ def _tax(study: Study) -> Iterable[Finding]:
     known = {part: value for part, value in parts.items() if value is not None}
     if whole is None:
         return
-    sentence = f"Tax is {percent(whole)} of the calls' time"
+    sentence = f"Tax is {percent(whole)} of {tax.whose(sums, tax.succeeded(study)[0])}"
     if known and (of_nine := tax.share(nine, ["server_app"], rest=True).of_sums):
         most = max(known, key=lambda part: known[part])
-        sentence += f"; {percent(known[most] / of_nine)} of it is {most}"
-    yield Finding("F10", f"{sentence}.", whole)
+        sentence += f"; {tax.where_staged(sums)}{percent(known[most] / of_nine)} of it is {most}"
+    time = shares.summed(sums, "total_ns")
+    part = shares.summed(shares.select(sums, known=shares.APP), "total_ns") / time if time else 0.0
+    yield Finding("F10", f"{sentence}.", whole * part)
 
 
 def _cluster(study: Study) -> list[Finding]:

@@ -17,6 +17,7 @@ from scotfree.study.analysis.study import Study
 from scotfree.study.analysis.volumes import volumes
 from scotfree.study.figures import inputs
 from scotfree.study.figures.words import called, counted, duration, percent, span
+from scotfree.study.ingest.status import HTTP
 
 # Sentences of each kind.
 EDGES_MOST: Final = 3
@@ -136,13 +137,24 @@ def _name(row: Row) -> str:
 
 def _errors(study: Study) -> list[Said]:
     rows = edges.methods(study).filter(pc.greater(edges.methods(study)["errors"], 0)).to_pylist()
-    if not rows:
-        return [Said("No call is recorded as failed." if _failed(study) == 0 else _rare(study))]
-    return [Said(_error(study, row), called(row["service"], row["method"])) for row in _worst(rows)]
+    said = [Said(_error(study, row), called(row["service"], row["method"])) for row in _worst(rows)]
+    if not said:
+        said.append(Said("No call is recorded as failed." if _failed(study) == 0 else _rare(study)))
+    return [*said, *_failed_work(study)]
+
+
+def _failed_work(study: Study) -> list[Said]:
+    """What failed inside services, whether or not the call around it did."""
+    count = study.store.noted(schema.FAILED_WORK)
+    return (
+        [Said(f"Work inside services, which is no call, failed in {counted(count, 'record')}.")] if count else []
+    )
 
 
 def _worst(rows: list[Row]) -> list[Row]:
     """The method with most errors, then the one of which the greatest part fails."""
+    if not rows:
+        return []
     most = max(rows, key=lambda row: (row["errors"], -row["method_id"]))
     # One error of five calls is chance.
     rest = [row for row in rows if row is not most and row["errors"] >= edges.CALLS_MIN]
@@ -153,9 +165,14 @@ def _error(study: Study, row: Row) -> str:
     rests = _rests(edges.error_interval(study, row), row["calls"], percent)
     status, count = _commonest(study, row["method_id"])
     most = "all" if count == row["errors"] else f"{count:,} of them"
-    return (
-        f"{percent(row['error_share'])} of the calls fail ({rests}), {row['errors']:,} in all; {most} as {status}."
-    )
+    fail = f"{percent(row['error_share'])} of the calls fail ({rests}), {row['errors']:,} in all"
+    return f"{fail}; {most} as {_spoken(status)}."
+
+
+def _spoken(status: str) -> str:
+    """The name that calls of gRPC and of HTTP count under, and the status that HTTP has for it."""
+    http = next((code for code, name in HTTP.items() if name == status), None)
+    return f"{status} (in HTTP {http})" if http else status
 
 
 def _commonest(study: Study, method_id: int) -> tuple[str, int]:
@@ -185,10 +202,7 @@ def _made(study: Study) -> list[Said]:
     found = shape(study)
     said = []
     if (row := found.retried) is not None:
-        rest = found.retries - row["retries"]
-        more = f"; {rest:,} more elsewhere" if rest else ""
-        of = f"{percent(row['retries'] / row['calls'])} of {counted(row['calls'], 'call')}"
-        said.append(Said(f"{of} come after one of the same caller that failed: retries{more}.", edge_name(row)))
+        said.append(Said(_retried(row, round(found.retries - row["retries"])), edge_name(row)))
     if (row := found.fanned) is not None:
         mean = row["calls"] / row["callers"]
         of = f"{mean:.3g} on average ({counted(row['callers'], 'caller')})"
@@ -197,6 +211,17 @@ def _made(study: Study) -> list[Said]:
     if found.placed >= edges.CALLS_MIN and found.within:
         said.append(Said(_placed(found)))
     return said
+
+
+def _retried(row: Row, elsewhere: int) -> str:
+    """How often a failed call is followed by another, and how often that would be so anyway."""
+    more = f"; {elsewhere:,} more elsewhere" if elsewhere else ""
+    failed = counted(round(row["failed"]), "failed call")
+    return (
+        f"after {row['again']:,.0f} of {failed} the same caller calls again, which after "
+        f"calls that succeed would be {row['usual']:,.0f}: some {row['retries']:,.0f} retries in "
+        f"{counted(row['calls'], 'call')}{more}."
+    )
 
 
 def _placed(found: Shape) -> str:

@@ -126,6 +126,18 @@ def result(study: Study, quantity: Quantity, published: list[Published], *, pref
     found = study.quantiles(quantity.name)
     if found.num_rows == 0:
         return absent(missing(study, quantity))
+    lacking = too_few(study, quantity, found)
+    return Result(
+        Coverage.PARTIAL if lacking else Coverage.COMPLETE,
+        {f"{prefix}methods": found, f"{prefix}cdf": distribution(found)},
+        lacking,
+        comparisons=compare(quantity, found, published),
+        notes=[counted(quantity, found, enough_calls(study, quantity.with_errors))],
+    )
+
+
+def too_few(study: Study, quantity: Quantity, found: pa.Table) -> list[str]:
+    """What a figure lacks that leaves out many methods, or most calls; nothing of one that is complete."""
     wanted = enough_calls(study, quantity.with_errors)
     lacking = []
     if found.num_rows < quantity.share * wanted:
@@ -135,13 +147,7 @@ def result(study: Study, quantity: Quantity, published: list[Published], *, pref
         lacking.append(
             f"more calls of each method: with {schema.SAMPLES_MIN} or more make {words.percent(share)} of all"
         )
-    return Result(
-        Coverage.PARTIAL if lacking else Coverage.COMPLETE,
-        {f"{prefix}methods": found, f"{prefix}cdf": distribution(found)},
-        lacking,
-        comparisons=compare(quantity, found, published),
-        notes=[counted(quantity, found, wanted)],
-    )
+    return lacking
 
 
 def missing(study: Study, quantity: Quantity) -> str:

@@ -8,15 +8,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from scotfree.study import schema
 from scotfree.study.analysis.study import Study
 from scotfree.study.figures import words
 from scotfree.study.figures.latency import TOTAL
-from scotfree.study.figures.per_method import missing, name_of, values
+from scotfree.study.figures.per_method import missing, name_of, too_few, values
 from scotfree.study.figures.result import Comparison, Coverage, Figure, MostPopular, Result, absent
 
 Array = npt.NDArray[Any]
 # How many of the most popular methods have which share of calls (section 2.3).
 _POPULAR: Final = ((1, 0.28), (10, 0.58), (100, 0.91))
+
+# Sums of shares lie beside the true ones by less than this.
+_ROUNDING: Final = 1e-9
 
 
 def compute(study: Study) -> Result:
@@ -34,9 +38,11 @@ def compute(study: Study) -> Result:
             return absent(lacking)
         return _partial(popularity, lacking)
     methods = _by_latency(counts, ordered)
+    few = too_few(study, TOTAL, ordered)
     return Result(
-        Coverage.COMPLETE,
+        Coverage.PARTIAL if few else Coverage.COMPLETE,
         {"methods": methods, "popularity": popularity},
+        few,
         findings=[*_popular_finding(popularity), _slow_finding(methods)],
         comparisons=[*_popular_comparisons(popularity), *_order_comparisons(methods)],
         notes=[
@@ -128,23 +134,36 @@ def _first(count: int, share: float) -> int:
 
 
 def _popular_finding(popularity: pa.Table) -> list[str]:
+    half = int(np.searchsorted(values(popularity, "cumulative_share"), 0.5 - _ROUNDING)) + 1
+    makes = "make" if half > 1 else "makes"
+    of_half = f"{words.counted(half, 'method')} of {popularity.num_rows:,} {makes} up half"
+    if _is_tied(values(popularity, "share")[:2]):
+        return [f"{of_half} of all calls."]
     top = popularity.slice(0, 1).to_pylist()[0]
-    half = int(np.searchsorted(values(popularity, "cumulative_share"), 0.5)) + 1
-    return [
-        f"{name_of(top)} alone is {words.percent(top['share'])} of all calls; {words.counted(half, 'method')} of"
-        f" {popularity.num_rows:,} make up half."
-    ]
+    return [f"{name_of(top)} alone is {words.percent(top['share'])} of all calls; {of_half}."]
+
+
+def _is_tied(first: Array) -> bool:
+    """Whether of the two greatest shares none is greater."""
+    return len(first) > 1 and bool(np.ptp(first) < _ROUNDING)
 
 
 def _slow_finding(methods: pa.Table) -> str:
+    """Of those in the order of latency; shares are of all calls, and of the time that all clients saw."""
     slowest = _first(methods.num_rows, 0.10)
-    share, time = (float(values(methods, name)[-slowest:].sum()) for name in ("share", "time_share"))
-    most = methods.slice(int(np.argmax(values(methods, "time_share"))), 1).to_pylist()[0]
-    return (
-        f"The slowest {words.counted(slowest, 'method')} of {methods.num_rows:,} are {words.percent(share)} of"
-        f" calls and {words.percent(time)} of the time; {name_of(most)} takes most of all,"
-        f" {words.percent(most['time_share'])}."
+    share, time = (
+        words.percent(float(values(methods, name)[-slowest:].sum())) for name in ("share", "time_share")
     )
+    timed = f"with {schema.SAMPLES_MIN} calls that their clients timed"
+    last = name_of(methods.slice(methods.num_rows - 1).to_pylist()[0])
+    which = f"the slowest, {last}, has" if slowest == 1 else f"the slowest {slowest:,} have"
+    of_slowest = f"{share} of all calls and {time} of the time of all"
+    if methods.num_rows == 1:
+        return f"Only {last} is a method {timed}: {of_slowest}."
+    most, second = methods.take(np.argsort(-values(methods, "time_share"))[:2]).to_pylist()
+    takes = f"; {name_of(most)} takes most of them, {words.percent(most['time_share'])}"
+    is_tied = most["time_share"] - second["time_share"] < _ROUNDING
+    return f"Of the {methods.num_rows:,} methods {timed} {which} {of_slowest}{'' if is_tied else takes}."
 
 
 FIGURES = (Figure("F3", "Popularity of methods", "2.3", compute),)

@@ -26,6 +26,9 @@ _TOP_CALLS: Final = 0.60
 # Below this share of calls that say a number nothing is said of who has most.
 _SAID_MIN: Final = 0.5
 
+# Shares that differ by less are the same.
+_TIED: Final = 1e-9
+
 Shares = dict[str, float]
 
 
@@ -109,7 +112,7 @@ def compute_shares(study: Study) -> Result:
 
 
 def _findings(found: dict[str, Shares], study: Study) -> list[str]:
-    """Who has most of each, if more than half of the calls say it."""
+    """Who has most of each, if it is one and more than half of the calls say it."""
     volume = volumes(study)
     known = {
         "calls": 1.0,
@@ -119,9 +122,15 @@ def _findings(found: dict[str, Shares], study: Study) -> list[str]:
     return [
         f"{name} has most {by}: {percent(share)}."
         for by, shares in found.items()
-        for name, share in list(shares.items())[:1]
+        for name, share in _most(shares)
         if known[by] > _SAID_MIN
     ]
+
+
+def _most(shares: Shares) -> list[tuple[str, float]]:
+    """The one with the greatest share, if it is one."""
+    first = list(shares.items())[:2]
+    return [] if len(first) > 1 and first[0][1] - first[1][1] < _TIED else first[:1]
 
 
 def _sizes(study: Study, quantity: str) -> dict[int, float]:

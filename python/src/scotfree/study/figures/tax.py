@@ -14,7 +14,7 @@ from scotfree.study.analysis.provenance import by_stage
 from scotfree.study.analysis.study import Study
 from scotfree.study.figures import inputs
 from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, Row, absent
-from scotfree.study.figures.words import percent
+from scotfree.study.figures.words import counted, percent
 
 PARTS = {"wire": schema.WIRES, "stack": schema.STACKS, "queue": schema.QUEUES}
 SIDES = ("request_side", "response_side")
@@ -27,6 +27,8 @@ _SCOPES = (
 # Section 3.2 and Figure 10: share of the total time of all calls.
 _PUBLISHED = {"tax": 0.020, "wire": 0.011, "stack": 0.0049, "queue": 0.0043}
 _PUBLISHED_QUEUE_OF_TAX = 0.21
+# Of which calls' time the tax is a share, where all that succeeded tell it.
+_ALL = "the calls' time"
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def _comparisons(scopes: dict[str, dict[str, Share]]) -> list[Comparison]:
     return found
 
 
-def _skew(scopes: dict[str, dict[str, Share]]) -> str | None:
+def _skew(scopes: dict[str, dict[str, Share]], of: str) -> str | None:
     """In which direction the tax moves from all calls to the tail."""
     own, tail = scopes["all"], scopes["tail"]
     known = [part for part in PARTS if own[part].of_sums is not None and tail[part].of_sums is not None]
@@ -104,7 +106,7 @@ def _skew(scopes: dict[str, dict[str, Share]]) -> str | None:
     most = max(known, key=lambda part: abs((tail[part].of_sums or 0.0) - (own[part].of_sums or 0.0)))
     values = [percent(scope[most].of_sums or 0.0) for scope in (own, tail)]
     return (
-        f"In the P95 tails of the methods tax is {percent(tail['tax'].of_sums)} of the time; "
+        f"In the P95 tails of the methods tax is {percent(tail['tax'].of_sums)} of {of}; "
         f"{most} changes most, from {values[0]} to {values[1]}."
     )
 
@@ -120,23 +122,53 @@ def _sides(own: dict[str, Share]) -> str:
     )
 
 
-def _findings(scopes: dict[str, dict[str, Share]]) -> list[str]:
+def whose(sums: pa.Table, calls: int) -> str:
+    """Of which calls' time the tax is a share: of all that succeeded, or of those that say their server's."""
+    known = _samples(sums, shares.APP)
+    if known == calls:
+        return _ALL
+    return f"the time of the {known:,} calls (of {calls:,}) with the times of both sides"
+
+
+def where_staged(sums: pa.Table) -> str:
+    """Of which calls the parts of the tax are, if not of all that tell the tax."""
+    nine = _samples(sums, shares.STAGES)
+    return "" if nine == _samples(sums, shares.APP) else f"in the {counted(nine, 'call')} with all nine stages "
+
+
+def _samples(sums: pa.Table, known: int) -> int:
+    return round(shares.summed(shares.select(sums, known=known), "samples"))
+
+
+def succeeded(study: Study) -> tuple[int, float]:
+    """How many calls succeeded, whatever is known of them, and how many they stand for."""
+    counts = study.counts()
+    calls, weight = (
+        shares.summed(counts, whole) - shares.summed(counts, failed)
+        for whole, failed in (("calls", "errors"), ("weight", "error_weight"))
+    )
+    return round(calls), weight
+
+
+def _findings(scopes: dict[str, dict[str, Share]], of: str, where: str) -> list[str]:
     own = scopes["all"]
     parts = sorted(
         ((found.of_sums, part) for part in PARTS if (found := own[part]).of_sums is not None), reverse=True
     )
     named = ", ".join(f"{part} {percent(value or 0.0)}" for value, part in parts)
     tax = percent(own["tax"].of_sums or 0.0)
-    first = f"Tax is {tax} of the calls' time" + (f": {named}." if named else _sides(own))
-    return [sentence for sentence in (first, _skew(scopes)) if sentence]
+    first = f"Tax is {tax} of {of}" + (f": {where}{named}." if named else _sides(own))
+    return [
+        sentence for sentence in (first, _skew(scopes, _ALL if of == _ALL else "such calls' time")) if sentence
+    ]
 
 
 def compute_tax(study: Study) -> Result:
     """F10: tax and its parts as shares of the calls' time, of all calls and of the tails."""
     sums = shares.sums(study)
-    calls = shares.summed(sums, "weight")
+    calls, weight = succeeded(study)
     app, nine = (
-        shares.summed(shares.select(sums, known=known), "weight") / calls if calls else 0.0
+        shares.summed(shares.select(sums, known=known), "weight") / weight if weight else 0.0
         for known in (shares.APP, shares.STAGES)
     )
     if app <= 0:
@@ -151,7 +183,7 @@ def compute_tax(study: Study) -> Result:
         Coverage.PARTIAL if missing else Coverage.COMPLETE,
         tables,
         missing,
-        _findings(scopes),
+        _findings(scopes, whose(sums, calls), where_staged(sums)),
         _comparisons(scopes),
         _notes(app, nine),
     )

@@ -58,8 +58,8 @@ def _three(value: float) -> str:
 
 
 def called(service: str, method: str) -> str:
-    """A method as one word: a fully qualified one stands alone, and a service for one without a name."""
-    return (method if _is_named(service, method) else f"{service} {method}".strip()) or UNNAMED
+    """A method as one word: a fully qualified one stands alone."""
+    return method if method and _is_named(service, method) else f"{service} {method or UNNAMED}".strip()
 
 
 def _is_named(service: str, method: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import zstandard
 
 from scotfree import _native
-from scotfree.study.ingest.opening import ZSTD_MAGIC
+from scotfree.study.ingest.opening import ENDS_EARLY, ZSTD_MAGIC
 
 # A longer message is skipped, and the ledger says so.
 MESSAGE_BYTES_MAX: Final = 256 << 20
@@ -22,7 +22,6 @@ _VARINT_BYTES_MAX: Final = 10
 _SKIP_BYTES: Final = 1 << 20
 
 TOO_LONG: Final = f"a message is longer than {MESSAGE_BYTES_MAX >> 20} MiB"
-ENDS_EARLY: Final = "ends early"
 
 
 class Losses(Protocol):

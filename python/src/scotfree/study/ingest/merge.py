@@ -14,6 +14,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from scotfree.study import schema
 from scotfree.study.ingest import clean, forest, merge_sql
 from scotfree.study.ingest.forest import NONE, Mask, Rows
 from scotfree.study.trouble import Ledger
@@ -69,9 +70,11 @@ class _Nodes:
 class Merge:
     """Merges what a connection's table `side` is loaded with; leaves the table `call`."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, ledger: Ledger, now_ns: int) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, ledger: Ledger, now_ns: int, ok: int) -> None:
         self._db = connection
         self._ledger = ledger
+        # The code of the status of what succeeded.
+        self._ok = ok
         self._start_ns_max = now_ns + clean.DAY_NS
         self.counts = Counts()
 
@@ -89,9 +92,11 @@ class Merge:
         self._register("links", _links(nodes, self._winners))
         self._join()
         self._note_calls()
+        is_work = (nodes.internal >= 0) & ~nodes.is_call
+        self._note_failed_work(nodes, is_work)
         self.counts.calls = self._one("SELECT count(*) FROM call")
         self.counts.merged = self._one("SELECT coalesce(sum(has_client::INT + has_server::INT), 0) FROM call")
-        self.counts.internal = int(((nodes.internal >= 0) & ~nodes.is_call).sum())
+        self.counts.internal = int(is_work.sum())
         self.counts.check()
         return self.counts
 
@@ -153,6 +158,14 @@ class Merge:
     def _note_calls(self) -> None:
         for condition, reason in merge_sql.KEPT.items():
             self._note(f"call WHERE {condition}", reason, kept=True)
+
+    def _note_failed_work(self, nodes: _Nodes, is_work: Mask) -> None:
+        """Work inside a service is no call, but that it failed is not to be lost."""
+        if is_work.any():
+            self._register("work", {"row": nodes.internal[is_work]})
+            self._note(
+                f"side SEMI JOIN work USING (row) WHERE status <> {self._ok}", schema.FAILED_WORK, kept=True
+            )
 
     def _note_nodes(self, nodes: _Nodes, wrong: Mask, reason: str) -> None:
         if wrong.any():

@@ -19,7 +19,8 @@ import zstandard
 
 from scotfree.study.ingest.reader import Source
 
-ENDS_EARLY: Final = "ends early"
+# Whatever is counted beside it: how much is lost nobody knows.
+ENDS_EARLY: Final = "ends early: what followed is not known"
 DAMAGED: Final = "compressed bytes are damaged"
 
 BUFFER_BYTES: Final = 1 << 20

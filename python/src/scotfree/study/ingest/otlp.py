@@ -14,12 +14,14 @@ import pyarrow as pa
 from scotfree import _native
 from scotfree.study import schema
 from scotfree.study.ingest import attributes, decoded, status
-from scotfree.study.ingest.framing import ENDS_EARLY
+from scotfree.study.ingest.opening import ENDS_EARLY
 from scotfree.study.ingest.reader import BATCH_ROWS_MAX, Batch, Source
 from scotfree.study.ingest.series import series_of
 
 NOT_JSON: Final = "not JSON"
 WRONG_KIND: Final = "a value is not of its field's kind and was left out"
+# As the decoder says it.
+_ENDS_EARLY: Final = "ends early"
 TRACES: Final = "traces"
 METRICS: Final = "metrics"
 # Attribute of a point or its resource -> column of `metric`.
@@ -113,7 +115,8 @@ class Otlp:
     def _tell(self, troubles: list[tuple[str, int, int, bool]]) -> None:
         """What was wrong goes to the ledger."""
         for reason, record, count, kept in troubles:
-            self._source.ledger.note(self._source.number, reason, record=record, kept=kept, count=count)
+            said = ENDS_EARLY if reason == _ENDS_EARLY else reason
+            self._source.ledger.note(self._source.number, said, record=record, kept=kept, count=count)
 
 
 def _transcoded(text: bytes) -> list[tuple[str, bytes, int, tuple[str, bool] | None]]:

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final
 
 from scotfree.study import schema
 from scotfree.study.ingest import fields
-from scotfree.study.ingest.intake import LINE_BYTES_MAX
+from scotfree.study.ingest.intake import CUT, LINE_BYTES_MAX
 from scotfree.study.ingest.json_stream import Malformed, elements
 from scotfree.study.ingest.json_stream import Path as JsonPath
 from scotfree.study.ingest.opening import opened
@@ -150,7 +150,7 @@ def _json(file: BinaryIO, intake: _Intake) -> Iterator[_Samples]:
             elif element.text is None and not element.is_end:
                 intake.drop("the series is too long")
     except Malformed as error:
-        intake.drop("the document is cut or damaged; nothing behind that place was read", str(error))
+        intake.drop(CUT, str(error))
 
 
 def _enter(path: JsonPath, is_array: bool) -> bool:

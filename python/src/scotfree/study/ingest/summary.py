@@ -34,7 +34,7 @@ def _inputs(manifest: Manifest) -> list[tuple[str, str]]:
 def _records(manifest: Manifest) -> list[tuple[str, str]]:
     return [
         (f"{manifest.records_in:,}", "of sides of calls"),
-        (f"{manifest.merged:,}", f"in {manifest.spans:,} calls"),
+        (f"{manifest.merged:,}", f"in {manifest.spans:,} call{'' if manifest.spans == 1 else 's'}"),
         (f"{manifest.internal:,}", "of work inside services"),
         (f"{manifest.dropped:,}", "dropped"),
     ]

@@ -17,8 +17,8 @@ from scotfree.study.analysis.memo import once
 from scotfree.study.analysis.study import Study
 from scotfree.study.figures import findings
 from scotfree.study.figures.overview import P95_MIN, P99_MIN, UNKNOWN_CLIENT, Group, Said, groups
-from scotfree.study.figures.words import UNNAMED, counted, lasting, size
-from scotfree.study.ingest import names
+from scotfree.study.figures.words import UNNAMED, counted, lasting, listed, size
+from scotfree.study.ingest import intake, names, opening
 from scotfree.study.report import on_path
 from scotfree.study.report.on_path import OnPath
 from scotfree.study.store import Manifest, Store
@@ -26,6 +26,8 @@ from scotfree.study.store import Manifest, Store
 # Rows of a table in the page; the Parquet beside it has all.
 ROWS_MAX: Final = 50
 _NAMED_MAX: Final = 3
+# Of an input: nothing behind that place was read.
+_UNREAD: Final = (opening.ENDS_EARLY, opening.DAMAGED, intake.CUT)
 
 
 @dataclass(frozen=True)
@@ -107,13 +109,14 @@ def _scope(store: Store, size_: Extent, methods: int) -> list[tuple[str, str]]:
     of = f"{counted(methods, 'method')}{_merged_names(store)}"
     calls = f"{counted(size_.spans, 'call')} of {of} in {counted(size_.traces, 'trace')}"
     found = [("Files", _files(manifest)), ("Time", _time(size_))]
-    found.append(("Calls", f"{calls}, between {counted(size_.services, 'service')}"))
-    return [*found, ("Records", _records(manifest))]
+    between = "between" if size_.services > 1 else "of"
+    found.append(("Calls", f"{calls}, {between} {counted(size_.services, 'service')}"))
+    return [*found, ("Records", f"{_records(manifest)}{_unread(store)}")]
 
 
 def _merged_names(store: Store) -> str:
     """How many names of methods were written in two ways."""
-    count = sum(row["count"] for row in store.read("trouble").to_pylist() if row["reason"] == names.TWICE)
+    count = store.noted(names.TWICE)
     return f" ({counted(count, 'name')} with and without a slash before it counted once)" if count else ""
 
 
@@ -152,6 +155,19 @@ def _records(manifest: Manifest) -> str:
         return "none: the store came with its calls"
     kinds = f"{manifest.merged:,} merged into the calls, {manifest.internal:,} of work inside services"
     return f"{manifest.records_in:,} of sides of calls: {kinds}, {manifest.dropped:,} dropped"
+
+
+def _unread(store: Store) -> str:
+    """Inputs of which nobody knows how much is missing: a count of what was dropped does not say it."""
+    rows = [row for row in store.read("trouble").to_pylist() if row["reason"] in _UNREAD]
+    inputs = [store.manifest.inputs[number].path for number in sorted({row["input"] for row in rows})]
+    if not inputs:
+        return ""
+    names_ = [Path(path).name for path in inputs]
+    if len(names_) > _NAMED_MAX:
+        names_ = [*names_[:_NAMED_MAX], counted(len(inputs) - _NAMED_MAX, "other")]
+    ends = "ends" if len(inputs) == 1 else "end"
+    return f"; {listed(names_)} {ends} early or damaged: how much followed is not known"
 
 
 def _steps(store: Path) -> list[Step]:

@@ -25,7 +25,7 @@ _COLUMNS: Final = {
     "p50": "P50",
     "p95": "P95",
     "p99": "P99",
-    "outside": "Outside the handler",
+    "outside": "P50 outside the handler",
     "tax": "Tax of the time",
 }
 Target = tuple[str, Mapping[str, str]]
