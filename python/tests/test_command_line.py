@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+import duckdb
 import pytest
 import zipkin_spans
 
@@ -31,6 +34,41 @@ class Failing:
 
     def run(self, flags: Namespace) -> int:
         raise self._error
+
+
+class Stopped(Failing):
+    """A command that a signal reaches, and whose library raises an error of its own instead."""
+
+    def __init__(self, error: BaseException, number: int = signal.SIGINT) -> None:
+        super().__init__(error)
+        self._number = number
+
+    def run(self, flags: Namespace) -> int:
+        try:
+            signal.raise_signal(self._number)
+        except BaseException:
+            raise self._error from None
+        return 0
+
+
+class Finalized:
+    """What a signal reaches in its finalizer, where Python drops exceptions."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+class Finalizing(Failing):
+    """A command in which something is finalized while a signal comes, and that goes on for a while."""
+
+    def __init__(self, lasts_s: float) -> None:
+        super().__init__(AssertionError())
+        self._lasts_s = lasts_s
+
+    def run(self, flags: Namespace) -> int:
+        Finalized()
+        threading.Event().wait(self._lasts_s)
+        return 0
 
 
 class Only(Commands):
@@ -62,6 +100,69 @@ def test_every_error_has_its_code_and_words(
 ) -> None:
     assert command_line.run("try", "tries", Only(Failing(error)), ["fail"], outside.told) == code
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("Query interrupted"),
+        duckdb.InvalidInputException("reading the stream"),
+        StudyError("read x: it ends early", "mend it"),
+        KeyboardInterrupt(),
+    ],
+)
+def test_an_interrupt_is_one_whatever_a_library_makes_of_it(
+    error: BaseException, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command_line.run("try", "tries", Only(Stopped(error)), ["fail"], outside.told) == 130
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("try: interrupted; ")
+
+
+@pytest.mark.parametrize("lasts_s", [0, 60])
+def test_an_interrupt_that_python_drops_is_one(lasts_s: float, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.run("try", "tries", Only(Finalizing(lasts_s)), ["fail"], outside.told) == 130
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("try: interrupted; ")
+
+
+def test_what_was_there_before_is_there_again() -> None:
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    hook = sys.unraisablehook
+    assert command_line.run("try", "tries", Only(Failing(KeyboardInterrupt())), ["fail"], outside.told) == 130
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert sys.unraisablehook is hook
+
+
+# Runs a command in which SIGTERM comes while it reads into a folder of its own.
+TERMINATED = """
+import signal, sys
+from scotfree.study.commands import ingest
+from scotfree.study.plan import cli as plan
+from scotfree.study import cli as study
+ingest.read = lambda flags, folder: signal.raise_signal(signal.SIGTERM)
+sys.exit((plan if sys.argv[1] == "plan" else study).main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize(
+    "words", [("study", "compare", "a", "b"), ("plan", "a"), ("plan", "capacity", "a"), ("plan", "fit", "a")]
+)
+def test_whoever_is_ended_leaves_no_folder_behind(tmp_path: Path, words: tuple[str, ...]) -> None:
+    for name in ("a", "b"):
+        zipkin_spans.write(tmp_path / name)
+    (tmp_path / "tmp").mkdir()
+    more = ("--remedy", "b", "-o", "fit.json") if "fit" in words else ()
+    done = subprocess.run(
+        [sys.executable, "-c", TERMINATED, *words, *more],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "TMPDIR": "tmp"},
+    )
+    assert (done.returncode, done.stderr) == (143, "")
+    assert not list((tmp_path / "tmp").glob("scot-*"))
 
 
 CAPACITY = ("scotfree.study.plan.cli", "capacity", "--rate", "10", "--time-to-stable", "2ms")

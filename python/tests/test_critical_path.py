@@ -333,6 +333,61 @@ def test_what_is_read_is_bounded_and_said(tmp_path: Path, monkeypatch: pytest.Mo
     assert none.methods.num_rows == 0
 
 
+def deep(tmp_path: Path, levels: int) -> Study:
+    """One trace in which each call makes the next, a microsecond of its own before and behind it."""
+    at = np.arange(levels)
+    rows = spans(
+        trace_id=[bytes(15) + b"\x01"] * levels,
+        span_id=at + 1,
+        parent_id=[None, *range(1, levels)],
+        start_ns=at * 1_000,
+        total_ns=(levels - at) * 2_000,
+        service=[f"s{each % 3}" for each in at],
+    )
+    return study_of(tmp_path / "deep.store", rows)
+
+
+def test_a_deep_stack_is_named_to_a_bound_and_has_what_lies_deeper(tmp_path: Path) -> None:
+    found = path_times.of_entries(deep(tmp_path, 1_000))
+    rows = [row for row in found.stacks.to_pylist() if row["p"] == 0.5]
+    assert [row["stack"].count(";") for row in rows] == [
+        *range(path_times.FRAMES_MOST - 1),
+        path_times.FRAMES_MOST,
+    ]
+    assert rows[-1]["stack"] == rows[-2]["stack"] + ";[s0] Get" + path_times.DEEPER
+    assert [row["exclusive_ns"] for row in rows[:-1]] == [2_000] * (path_times.FRAMES_MOST - 1)
+    assert rows[-1]["exclusive_ns"] == rows[-1]["inclusive_ns"]
+    assert sum(row["share"] for row in rows) == pytest.approx(1)
+    assert sum(row["share"] for row in at(found, 0.5).values()) == pytest.approx(1)
+
+
+def test_without_stacks_methods_are_the_same(tmp_path: Path) -> None:
+    engine = deep(tmp_path, 100).engine
+    whole = path_times.at_percentiles(engine, [0, 1])
+    assert whole.methods.num_rows and path_times.methods_at_percentiles(engine, [0, 1]) == whole.methods
+
+
+def test_of_a_deep_trace_so_many_calls_are_looked_at_as_the_bound_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call is at a percentile of its method, and the path below it is as deep again."""
+    engine = deep(tmp_path, 3_000).engine
+    monkeypatch.setattr(path_times, "STEPS_MOST", 10_000)
+    walked: list[int] = []
+
+    def path(calls: Calls, root: int) -> list[critical_path.Step]:
+        steps = _path(calls, root)
+        walked.append(len(steps))
+        return steps
+
+    _path = critical_path.path
+    monkeypatch.setattr(critical_path, "path", path)
+    found = path_times.methods_at_percentiles(engine, [0])
+    assert 10_000 < sum(walked) <= 10_000 + 3_000
+    # Each percentile has those nearest to it.
+    assert sorted(set(found["p"].to_pylist())) == list(path_times.PS)
+
+
 def test_the_parts_of_a_fleet_s_paths_are_the_whole(tmp_path: Path) -> None:
     """Calls with both sides, machines and weights: nothing is lost or there twice."""
     generate(

@@ -216,6 +216,15 @@ def test_files_of_no_known_form_are_named_but_do_not_end_it(tmp_path: Path) -> N
         ingest([tmp_path / "notes.txt"], tmp_path / "other", options())
 
 
+def test_an_empty_file_is_named_as_one_but_does_not_end_it(tmp_path: Path) -> None:
+    _data(tmp_path)
+    (tmp_path / "spans.json").touch()
+    store = ingest([tmp_path], tmp_path / "store", options())
+    assert reasons(store, kept=False) == {"empty: not read; see whether what should have written it did": 1}
+    with pytest.raises(StudyError, match=r"read .*spans\.json: it is empty; "):
+        ingest([tmp_path / "spans.json"], tmp_path / "other", options())
+
+
 def test_what_is_not_there_or_empty_is_said(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="no such file"):
         ingest([tmp_path / "nothing"], tmp_path / "store", options())

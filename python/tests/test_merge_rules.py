@@ -12,6 +12,8 @@ from scotfree.study.analysis.study import Study
 from scotfree.study.engine.duck import DuckEngine
 from scotfree.study.figures import overview
 from scotfree.study.ingest import clean, merge_sql
+from scotfree.study.ingest.options import Options
+from scotfree.study.ingest.run import ingest
 from scotfree.study.schema import Kind, Provenance
 
 DAY = 86_400 * 10**9
@@ -223,6 +225,45 @@ def test_a_record_that_ends_before_it_starts_counts_without_its_time(tmp_path: P
     assert "total_ns" not in call
     assert call["server_app_ns"] == 70
     assert reasons(store)["ends before it starts: its duration is not used"] == 1
+
+
+MERGE = Path(__file__).parents[2] / "docs/study-merge.md"
+ENDS_EARLY = {
+    "otlp-json": (
+        '{"resourceSpans": [{"scopeSpans": [{"spans": [%s]}]}]}',
+        '{"traceId": "%032d", "spanId": "%016d", "parentSpanId": "%016d", "kind": 2, "name": "m", '
+        '"startTimeUnixNano": "%d000000", "endTimeUnixNano": "%d000000"}',
+    ),
+    "csv": (
+        "trace_id,span_id,parent_id,start_ms,end_ms,service,name,kind\n%s",
+        "%032d,%016d,%016d,%d,%d,cart,m,SERVER",
+    ),
+    "skywalking": (
+        '{"data": {"trace": {"spans": [%s]}}}',
+        '{"traceId": "%d", "segmentId": "s", "spanId": %d, "parentSpanId": %d, "startTime": %d, "endTime": %d, '
+        '"serviceCode": "cart", "endpointName": "m", "type": "Entry"}',
+    ),
+}
+
+
+@pytest.mark.parametrize(("form", "dropped"), [("otlp-json", 1), ("csv", 1), ("skywalking", 0)])
+def test_a_span_that_ends_before_it_starts_is_dropped_where_the_rule_says_so(
+    tmp_path: Path, form: str, dropped: int
+) -> None:
+    whole, each = ENDS_EARLY[form]
+    now = 1_700_000_000_000
+    spans = [
+        each % (1, 1, 0, now, now + 9),
+        each % (1, 2, 1, now + 5, now + 3),
+        each % (1, 3, 2, now + 3, now + 4),
+    ]
+    (tmp_path / "spans").write_text(whole % ("\n" if form == "csv" else ", ").join(spans))
+    store = ingest([tmp_path / "spans"], tmp_path / "store", Options(form))
+    assert (store.manifest.dropped, store.manifest.spans) == (dropped, 3 - dropped)
+    last = next(row for row in by_id(store).values() if row.get("server_app_ns") == 1_000_000)
+    assert ("parent_id" in last) == (not dropped)
+    (rule,) = (line for line in MERGE.read_text().splitlines() if line.startswith("| it ends before"))
+    assert "| dropped, " in rule and "SkyWalking" in rule
 
 
 def test_a_server_that_outlives_its_client_gives_no_negative_tax(tmp_path: Path) -> None:

@@ -60,10 +60,17 @@ def test_the_taxs_share_is_judged_by_points() -> None:
 
 def test_a_budget_that_cannot_be_meant_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "budget.toml"
-    for text in ("", "[[budget]]\np95_grow_max = 1", '[[budget]]\np95_growth_max = "x"', "[budget]\na = 1", "]"):
+    below = [f"[[budget]]\n{name} = -1" for name in ("p99_ns_max", "tax_share_max", "samples_min")]
+    unknown = ["[[budget]]\np95_grow_max = 1", '[[budget]]\np95_growth_max = "x"', "[budget]\na = 1"]
+    for text in ("", "]", *unknown, *below):
         path.write_text(text)
         with pytest.raises(StudyError, match="budget"):
             budgets(path)
+
+
+def test_a_growth_below_none_is_a_budget(tmp_path: Path) -> None:
+    (tmp_path / "budget.toml").write_text("[[budget]]\np99_growth_max = -0.1\np99_ns_max = 0\n")
+    assert budgets(tmp_path / "budget.toml") == [Budget(p99_growth_max=-0.1, p99_ns_max=0)]
 
 
 def _broken_pipe(*_: object, **__: object) -> None:

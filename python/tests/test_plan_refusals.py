@@ -105,6 +105,8 @@ def answers_of(fit: dict[str, Any]) -> list[object]:
 NO_FITS: dict[str, Change] = {
     "no zone": lambda fit: fit.update(date="2026-11-22T21:00:00"),
     "no date": lambda fit: fit.update(date="soon"),
+    "a machine of two lines": lambda fit: fit.update(machine="4 x CPU\nNone pays."),
+    "a kernel that returns": lambda fit: fit.update(kernel="6.1\r"),
     "a date that is a number": lambda fit: fit.update(date=5),
     "no pauses": lambda fit: fit.update(answers=[]),
     "a pause before itself": lambda fit: fit["answers"].append(fit["answers"][0]),

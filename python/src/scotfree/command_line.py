@@ -1,7 +1,7 @@
 """What `scot-study`, `scot-plan` and `scot-rag` have in common: commands as modules, and what errors come to.
 
 Exit codes: 0 it did what it was asked; 1 a verdict (a budget exceeded); 2 what the user must change; 70 a fault of
-the program's own, told with its traceback; 130 interrupted.
+the program's own, told with its traceback; 130 interrupted; 143 ended by SIGTERM.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stderr, suppress
+from contextlib import nullcontext, redirect_stderr, suppress
 from dataclasses import dataclass
 from typing import Final, Protocol, TextIO, TypeVar, cast
 
+from scotfree import signals
+from scotfree.signals import Came
 from scotfree.trouble import UserError, printable
 
 FAULT: Final = 70
@@ -104,13 +106,12 @@ def _silence(stream: TextIO) -> None:
 
 def run(program: str, description: str, commands: Commands, words: Sequence[str], told: Told) -> int:
     """Runs the command that the words name; returns the exit code."""
-    if sys.stderr is None:
-        return _run(program, description, commands, words, told)
-    with redirect_stderr(cast(TextIO, Unheard(sys.stderr))):
-        return _run(program, description, commands, words, told)
+    heard = nullcontext() if sys.stderr is None else redirect_stderr(cast(TextIO, Unheard(sys.stderr)))
+    with heard, signals.heeded() as came:
+        return _run(program, description, commands, words, told, came)
 
 
-def _run(program: str, description: str, commands: Commands, words: Sequence[str], told: Told) -> int:
+def _run(program: str, description: str, commands: Commands, words: Sequence[str], told: Told, came: Came) -> int:
     named = commands.named(words)
     try:
         loaded = {} if named is None else {named: commands.load(named)}
@@ -124,20 +125,22 @@ def _run(program: str, description: str, commands: Commands, words: Sequence[str
     except SystemExit as ended:
         raise SystemExit(_flushed(program, ended.code, told)) from None
     # The parser takes no other word for a command than the one that was loaded.
-    return _flushed(program, _code(program, loaded[flags.command], flags, told), told)
+    return _flushed(program, _code(program, loaded[flags.command], flags, told, came), told)
 
 
-def _code(program: str, command: Command, flags: argparse.Namespace, told: Told) -> int:
+def _code(program: str, command: Command, flags: argparse.Namespace, told: Told, came: Came) -> int:
     try:
-        return command.run(flags)
-    except UserError as error:
-        return _refuse(program, error)
+        code = command.run(flags)
+        return _stopped(program, came) if came.is_dropped else code
     except BrokenPipeError:
         return 0
     except KeyboardInterrupt:
         return interrupted(program)
     except Exception as error:
-        if refused := told(error):
+        if came.code is not None:
+            # Whatever a library has made of it.
+            return _stopped(program, came)
+        if refused := error if isinstance(error, UserError) else told(error):
             return _refuse(program, refused)
         traceback.print_exc()
         print(
@@ -147,10 +150,17 @@ def _code(program: str, command: Command, flags: argparse.Namespace, told: Told)
         return FAULT
 
 
+def _stopped(program: str, came: Came) -> int:
+    return interrupted(program) if came.code == signals.INTERRUPTED else signals.TERMINATED
+
+
 def interrupted(program: str) -> int:
     """Says so; the exit code."""
-    print(f"{program}: interrupted; the same command goes on where this one was", file=sys.stderr)
-    return 130
+    print(
+        f"{program}: interrupted; the same command goes on with the store or index that this one was writing",
+        file=sys.stderr,
+    )
+    return signals.INTERRUPTED
 
 
 def in_help(text: object) -> str:

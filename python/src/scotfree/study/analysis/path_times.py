@@ -5,7 +5,7 @@ Of a sample: at each percentile the successful calls whose ranks are nearest to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from scotfree.study import schema
 from scotfree.study.analysis import critical_path, lending
-from scotfree.study.analysis.critical_path import Calls
+from scotfree.study.analysis.critical_path import Calls, Step
 from scotfree.study.analysis.memo import once
 from scotfree.study.analysis.quantiles import good, weight
 from scotfree.study.analysis.study import Study
@@ -35,10 +35,16 @@ CALLS_MOST: Final = 50
 READ_MOST: Final = 200_000
 # A trace of more calls is left out.
 TRACE_MOST: Final = 25_000
+# So many calls on paths are looked at, some 7 us each: of a deep trace each of its calls may be at a percentile.
+STEPS_MOST: Final = 500_000
 _NONE: Final = -1
 Array = np.ndarray[Any, Any]
 # Methods of calls that nobody made: a report has those that take most time.
 ENTRIES_MOST: Final = 8
+# Of a deeper stack the first so many methods are named: texts of all would grow with the square of the depth.
+FRAMES_MOST: Final = 64
+# How such a stack ends.
+DEEPER: Final = ";\u2026"
 
 _TIMES: Final = [
     # Means over the calls at this percentile: how often it is on the path, its time there with and without that of
@@ -62,6 +68,9 @@ _ON: Final = [
 ]
 METHODS: Final = pa.schema([*_OF, *_ON, *_TIMES])
 STACKS: Final = pa.schema([*_OF, pa.field("stack", pa.string()), *_ON, *_TIMES])
+
+# Of a call without those that it waited for.
+_OWN: Final = ("exclusive_ns", "outside_ns", "share")
 
 
 class Source(Protocol):
@@ -102,18 +111,24 @@ def _entries(study: Study) -> list[int]:
 
 def at_percentiles(source: Source, methods: Sequence[int]) -> PathTimes:
     """Of these methods, in their order; no row of one without a successful call that says how long it took."""
+    groups = _groups(source, methods)
+    rows = [row for group in groups for row in group.folded()]
+    return PathTimes(_summed(groups), pa.Table.from_pylist(rows, schema=STACKS))
+
+
+def methods_at_percentiles(source: Source, methods: Sequence[int]) -> pa.Table:
+    """The same without stacks, whose texts take longest."""
+    return _summed(_groups(source, methods))
+
+
+def _groups(source: Source, methods: Sequence[int]) -> list[_Group]:
+    """In the order of the methods, and of the percentiles."""
     chosen = _within_budget(source, _chosen(source, methods)) if methods else None
     if not chosen:
-        return PathTimes(METHODS.empty_table(), STACKS.empty_table())
-    traces = _Traces(_read(source, chosen))
+        return []
     order = {method: place for place, method in enumerate(methods)}
-    groups = _grouped(traces, chosen)
-    rows = [
-        row
-        for key in sorted(groups, key=lambda key: (order[key[0]], key[1]))
-        for row in groups[key].rows(traces, *key)
-    ]
-    return PathTimes(_summed(rows), pa.Table.from_pylist(rows, schema=STACKS))
+    groups = _grouped(_Traces(_read(source, chosen)), chosen)
+    return [groups[key] for key in sorted(groups, key=lambda key: (order[key[0]], key[1]))]
 
 
 def _time(calls: Any) -> Any:
@@ -279,7 +294,41 @@ class _Traces:
         return rows
 
 
-Stack = tuple[int, ...]
+class _Stacks:
+    """Stacks of methods, by number: each is its caller's and one method more, so that a deep one takes no room."""
+
+    def __init__(self, names: Mapping[int, tuple[str, str]]) -> None:
+        self.methods: list[int] = []
+        self._names = names
+        self._above: list[int] = []
+        self._depths: list[int] = []
+        self._numbers: dict[tuple[int, int], int] = {}
+        # Of each the number of that which is named in its place.
+        self.named: list[int] = []
+
+    def below(self, above: int, method: int) -> int:
+        """That of a method whose caller's is another, or of one without a caller."""
+        new = len(self.methods)
+        number = self._numbers.setdefault((above, method), new)
+        if number == new:
+            depth = 1 if above == _NONE else self._depths[above] + 1
+            self.methods.append(method)
+            self._above.append(above)
+            self._depths.append(depth)
+            self.named.append(new if depth <= FRAMES_MOST else self.named[above])
+        return number
+
+    def text(self, number: int) -> str:
+        """The methods as a folded line has them."""
+        frames = []
+        while number != _NONE:
+            frames.append(_frame(*self._names[self.methods[number]]))
+            number = self._above[number]
+        return ";".join(reversed(frames))
+
+    def name(self, method: int) -> tuple[str, str]:
+        """Service and method."""
+        return self._names[method]
 
 
 @dataclass
@@ -300,35 +349,44 @@ class _Times:
         self.outside += weight * min(max(other.outside, 0), max(other.exclusive, 0))
 
 
+_Row = dict[str, Any]
+
+
 @dataclass
 class _Group:
     """The calls at one percentile of a method."""
 
+    stacks: _Stacks
+    method: int
+    p: float
     calls: int = 0
     weight: float = 0.0
     time: float = 0.0
-    stacks: dict[Stack, _Times] = field(default_factory=dict)
+    times: dict[int, _Times] = field(default_factory=dict)
 
-    def add(self, traces: _Traces, call: _Chosen) -> None:
-        """The path below one more call."""
+    def add(self, traces: _Traces, call: _Chosen) -> int:
+        """The path below one more call; how many calls are on it."""
         root = traces.row(*call.name)
+        steps = critical_path.path(traces.calls, root)
         self.calls += 1
         self.weight += call.weight
         self.time += call.weight * int(traces.calls.taken[root])
-        for stack, times in _stacks(traces, root).items():
-            self.stacks.setdefault(stack, _Times()).add(times, call.weight)
+        for stack, times in _on_path(traces, self.stacks, steps).items():
+            self.times.setdefault(stack, _Times()).add(times, call.weight)
+        return len(steps)
 
-    def rows(self, traces: _Traces, method: int, p: float) -> list[dict[str, Any]]:
-        """Of `STACKS`."""
-        of = dict(zip(("service", "method"), traces.names[method], strict=True)) | {"method_id": method, "p": p}
-        of |= {"calls": self.calls, "total_ns": self.time / self.weight}
-        return [of | self._row(traces, stack, times) for stack, times in self.stacks.items()]
+    def rows(self) -> Iterator[tuple[int, _Row]]:
+        """Of `STACKS` without the text; each behind that of its caller."""
+        service, method = self.stacks.name(self.method)
+        of: _Row = {"service": service, "method": method}
+        of |= {"method_id": self.method, "p": self.p, "calls": self.calls, "total_ns": self.time / self.weight}
+        return ((stack, of | self._row(stack, times)) for stack, times in self.times.items())
 
-    def _row(self, traces: _Traces, stack: Stack, times: _Times) -> dict[str, Any]:
-        service, method = traces.names[stack[-1]]
+    def _row(self, stack: int, times: _Times) -> _Row:
+        on = self.stacks.methods[stack]
+        service, method = self.stacks.name(on)
         return {
-            "stack": ";".join(_frame(*traces.names[each]) for each in stack),
-            **{"on_method_id": stack[-1], "on_service": service, "on_method": method},
+            **{"on_method_id": on, "on_service": service, "on_method": method},
             "frequency": times.frequency / self.weight,
             "inclusive_ns": times.inclusive / self.weight,
             "exclusive_ns": times.exclusive / self.weight,
@@ -336,21 +394,34 @@ class _Group:
             "share": times.exclusive / self.time if self.time else 0.0,
         }
 
+    def folded(self) -> Iterable[_Row]:
+        """Of `STACKS`: what lies deeper than frames are named is the last one's own."""
+        found: dict[int, _Row] = {}
+        for stack, row in self.rows():
+            named = self.stacks.named[stack]
+            if named == stack:
+                found[stack] = row | {"stack": self.stacks.text(stack)}
+                continue
+            for name in _OWN:
+                found[named][name] += row[name]
+            if not found[named]["stack"].endswith(DEEPER):
+                found[named]["stack"] += DEEPER
+        return found.values()
+
 
 def _frame(service: str, method: str) -> str:
     """As CRISP names it: what would end a frame is another sign."""
     return f"[{service}] {method}".replace(";", "_")
 
 
-def _stacks(traces: _Traces, root: int) -> dict[Stack, _Times]:
+def _on_path(traces: _Traces, stacks: _Stacks, steps: Sequence[Step]) -> dict[int, _Times]:
     """Of one call what is on its path, by stack."""
-    steps = critical_path.path(traces.calls, root)
-    stacks: list[Stack] = []
-    found: dict[Stack, _Times] = {}
+    numbers: list[int] = []
+    found: dict[int, _Times] = {}
     for step, own in zip(steps, critical_path.exclusive(steps), strict=True):
-        above = stacks[step.above] if step.above >= 0 else ()
-        stacks.append((*above, int(traces.methods[step.call])))
-        times = found.setdefault(stacks[-1], _Times())
+        above = numbers[step.above] if step.above >= 0 else _NONE
+        numbers.append(stacks.below(above, int(traces.methods[step.call])))
+        times = found.setdefault(numbers[-1], _Times())
         times.frequency += 1
         times.inclusive += step.taken
         times.exclusive += own
@@ -359,16 +430,21 @@ def _stacks(traces: _Traces, root: int) -> dict[Stack, _Times]:
 
 
 def _grouped(traces: _Traces, chosen: Iterable[_Chosen]) -> dict[tuple[int, float], _Group]:
+    """By method and percentile: those nearest to their percentiles, until much was looked at."""
+    stacks, room = _Stacks(traces.names), STEPS_MOST
     groups: dict[tuple[int, float], _Group] = {}
     for call in chosen:
-        groups.setdefault((call.method, call.p), _Group()).add(traces, call)
+        if room < 0:
+            break
+        key = (call.method, call.p)
+        room -= groups.setdefault(key, _Group(stacks, *key)).add(traces, call)
     return groups
 
 
-def _summed(rows: list[dict[str, Any]]) -> pa.Table:
+def _summed(groups: Iterable[_Group]) -> pa.Table:
     """Of `METHODS`: whatever the callers are; those first that take most."""
-    found: dict[tuple[int, float, int], dict[str, Any]] = {}
-    for row in rows:
+    found: dict[tuple[int, float, int], _Row] = {}
+    for _, row in (each for group in groups for each in group.rows()):
         key = (row["method_id"], row["p"], row["on_method_id"])
         if key not in found:
             found[key] = {name: row[name] for name in METHODS.names}

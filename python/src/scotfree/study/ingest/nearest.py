@@ -14,6 +14,7 @@ from scotfree.study.ingest.opening import head_of
 from scotfree.trouble import printable
 
 UNKNOWN: Final = "it has no known form"
+EMPTY: Final = "it is empty"
 _ADVICE: Final = "name its form with --form, or leave it out"
 # Fewer keys than that are chance.
 _KEYS_MIN: Final = 2
@@ -35,6 +36,8 @@ _NAMES_SHOWN: Final = 12
 
 def unknown(path: Path) -> tuple[str, str]:
     """What the file is, and what to do."""
+    if path.stat().st_size == 0:
+        return EMPTY, "see whether what should have written it did"
     head = head_of(path, HEAD_BYTES)
     encoding = wide.encoding_of(head)
     if encoding is not None:

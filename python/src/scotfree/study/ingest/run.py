@@ -90,7 +90,7 @@ def _find(data: Sequence[Path], folder: Path, options: Options) -> tuple[list[Fo
             raise inputs.unreadable(path, error) from error
     for path in unknown:
         problem, advice = nearest.unknown(path)
-        if path in data or (not found and problem != nearest.UNKNOWN):
+        if path in data or (not found and problem not in (nearest.UNKNOWN, nearest.EMPTY)):
             raise StudyError(f"read {path}: {problem}", advice)
     if not found:
         named = ", ".join(str(path) for path in data[:3])

@@ -92,17 +92,21 @@ def _budget(path: Path, entry: dict[str, Any]) -> Budget:
     if unknown:
         raise StudyError(f"read the budget {path}: there is no {unknown[0]}", f"use {', '.join(sorted(known))}")
     for key, value in entry.items():
-        is_right = isinstance(value, str) if key == "method" else _is_number(value)
-        if not is_right:
+        if not _is_right(key, value):
             raise StudyError(
-                f"read the budget {path}: {key} = {value!r}", "give a pattern as text, bounds as numbers"
+                f"read the budget {path}: {key} = {value!r}",
+                "give a pattern as text, bounds as numbers; only a growth may be below 0",
             )
     return Budget(**entry)
 
 
-def _is_number(value: object) -> bool:
+def _is_right(key: str, value: object) -> bool:
+    if key == "method":
+        return isinstance(value, str)
+    # Times, shares and counts below 0 are none; what has to become less is a growth below it.
+    least = -_BOUND_MAX if key.endswith("_growth_max") else 0
     # Whole numbers of TOML have no end.
-    return isinstance(value, int | float) and not isinstance(value, bool) and -_BOUND_MAX <= value <= _BOUND_MAX
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= _BOUND_MAX
 
 
 def budget_of(service: str, method: str, all_: Sequence[Budget]) -> Budget | None:

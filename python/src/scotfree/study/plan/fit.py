@@ -318,8 +318,8 @@ def read(path: Path) -> Fit:
 def _wrong(fit: Fit) -> str | None:
     """What of a fit cannot be: a forecast takes it as it is."""
     texts = (fit.remedy, fit.date, fit.commit, fit.machine, fit.kernel, fit.about)
-    if not all(isinstance(text, str) for text in texts) or datetime.fromisoformat(fit.date).tzinfo is None:
-        return "a name is no text, or its date has no zone"
+    if not all(map(_is_line, texts)) or datetime.fromisoformat(fit.date).tzinfo is None:
+        return "a name is no text of one line, or its date has no zone"
     if not re.fullmatch("[0-9a-f]{0,64}", fit.commit):
         return "its commit is none"
     counts = (fit.request_bytes, fit.outstanding, fit.baseline_calls, fit.remedy_calls)
@@ -332,6 +332,10 @@ def _wrong(fit: Fit) -> str | None:
     if any(len(each.parts) != PARTS for each in fit.answers) or any(len(part) != RANKS for part in parts):
         return "it has no answers, or not as many as it should"
     return None if all(_is_amount(one) for part in parts for one in part) else "a time is none"
+
+
+def _is_line(value: object) -> bool:
+    return isinstance(value, str) and value.splitlines() in ([], [value])
 
 
 def _is_amount(value: object) -> bool:

@@ -130,7 +130,7 @@ class Queries:
     def critical_path(self, method_id: int) -> pa.Table:
         """What its calls wait for at their percentiles: rows of `path_times.METHODS`."""
         with self._store.at_rest():
-            return path_times.at_percentiles(_Asked(self._connection.cursor()), [method_id]).methods
+            return path_times.methods_at_percentiles(_Asked(self._connection.cursor()), [method_id])
 
     def slowest(self, method_id: int) -> Rows:
         """The calls that took longest, of those that succeeded."""
