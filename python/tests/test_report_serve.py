@@ -19,8 +19,9 @@ import pytest
 from scotfree.study import schema
 from scotfree.study.fleet import generate
 from scotfree.study.fleet.options import FleetOptions
+from scotfree.study.ingest.clean import NAME_CHARACTERS_MAX
 from scotfree.study.report.serve.queries import ROWS_MAX, Queries
-from scotfree.study.report.serve.server import HOST, serve
+from scotfree.study.report.serve.server import HOST, Limits, Pages, serve, serve_latest
 from scotfree.study.store import Manifest, Store, partition_folder, write_manifest, write_table
 
 EVIL = "<script>alert(1)</script>' OR 1=1 --"
@@ -121,7 +122,7 @@ def test_a_trace_of_many_calls_says_how_many_are_not_shown(tmp_path: Path) -> No
         ("/method?service=a&service=b&method=c", 400),
         ("/method?service=a", 400),
         ("/method", 400),
-        ("/service?name=" + "x" * 1001, 400),
+        ("/service?name=" + "x" * 1025, 400),
         ("/service?name=%27%20OR%201%3D1%20--", 404),
         ("/trace?trace=zz&span=1", 400),
         ("/trace?trace=" + "0" * 32 + "&span=1", 404),
@@ -191,6 +192,89 @@ def test_who_goes_away_is_no_fault(
     except Exception:
         server.handle_error(socket(), (HOST, 1))
     assert bool(capsys.readouterr().err) == is_told
+
+
+@contextmanager
+def limited(folder: Path, limits: Limits) -> Iterator[tuple[ThreadingHTTPServer, Pages]]:
+    """A server of an empty store with few of all, which runs, and its pages."""
+    write_manifest(folder, Manifest())
+    pages = Pages(Queries(Store.open(folder)))
+    running = serve_latest(lambda: pages, (HOST, 0), limits)
+    thread = threading.Thread(target=running.serve_forever, args=[0.01])
+    thread.start()
+    try:
+        yield running, pages
+    finally:
+        running.shutdown()
+        thread.join()
+        running.server_close()
+
+
+def said_to(server: ThreadingHTTPServer, said: bytes) -> bytes:
+    """The whole answer to it, which ends the connection."""
+    with create_connection((HOST, server.server_port), timeout=30) as connection:
+        connection.sendall(said)
+        with connection.makefile("rb") as answer:
+            return answer.read()
+
+
+def test_more_readers_than_threads_are_told_to_come_again(tmp_path: Path) -> None:
+    with limited(tmp_path, Limits(connections=1)) as (running, _):
+        with create_connection((HOST, running.server_port)) as holds:
+            holds.sendall(b"GET / HT")
+            answer = said_to(running, b"")
+            assert answer.startswith(b"HTTP/1.1 503") and b"Retry-After: 1\r\n" in answer
+        while ask(running, "/")[0] == 503:
+            pass
+
+
+def test_a_reader_who_drips_gives_his_thread_back(tmp_path: Path) -> None:
+    """Each byte comes in time, and all of them never do."""
+    with (
+        limited(tmp_path, Limits(head_s=0.01)) as (running, _),
+        create_connection((HOST, running.server_port)) as connection,
+        pytest.raises(ConnectionError),
+    ):
+        for _ in range(60_000):
+            connection.sendall(b"x")
+
+
+def test_a_reader_s_head_is_bounded(server: ThreadingHTTPServer) -> None:
+    long = b"A: " + b"b" * 60_000 + b"\r\n"
+    assert b" 431 " in said_to(server, b"GET / HTTP/1.1\r\n" + 20 * long + b"\r\n").partition(b"\r\n")[0]
+    assert ask(server, "/")[0] == 200
+
+
+def test_pages_are_made_a_few_at_a_time(tmp_path: Path) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def slow(_: str) -> str:
+        begun.set()
+        assert goes_on.wait(30)
+        return "made"
+
+    with limited(tmp_path, Limits(made_at_once=1, turn_s=0)) as (running, pages):
+        pages.by_path["/"] = slow
+        first: list[tuple[int, str]] = []
+        asking = threading.Thread(target=lambda: first.append(ask(running, "/")))
+        asking.start()
+        assert begun.wait(30)
+        try:
+            answer = said_to(running, f"GET / HTTP/1.1\r\nHost: {HOST}:{running.server_port}\r\n\r\n".encode())
+        finally:
+            goes_on.set()
+            asking.join()
+        assert answer.startswith(b"HTTP/1.0 503") and b"Retry-After: 1\r\n" in answer
+        assert first == [(200, "made")] and ask(running, "/") == (200, "made")
+
+
+def test_the_longest_name_that_is_kept_has_a_page(tmp_path: Path) -> None:
+    name = "ü" * NAME_CHARACTERS_MAX
+    with serving(tmp_path, [call_of(name, name)]) as running:
+        _, fleet = ask(running, "/")
+        status, service = ask(running, links(fleet, "/service")[0])
+        assert status == 200
+        assert ask(running, links(service, "/method")[0])[0] == 200
 
 
 def test_the_server_is_on_the_loopback_address(server: ThreadingHTTPServer) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import threading
 from html import unescape
 from pathlib import Path
 
+import duckdb
 import pytest
 from google.protobuf.json_format import MessageToJson
 from google.rpc.status_pb2 import Status
@@ -165,6 +167,8 @@ def test_a_round_without_news_makes_no_store(tmp_path: Path) -> None:
 def test_a_page_of_a_store_that_is_gone_meanwhile_is_of_the_next(tmp_path: Path) -> None:
     with watching(tmp_path) as watched:
         before = watched.watch.site.latest()
+        # A page of it is under way, all the time.
+        assert before.hold()
         for number in range(1, 4):
             watched.post(bytes_of(1, first=number))
             watched.watch.round()
@@ -218,7 +222,69 @@ def test_at_the_bound_senders_wait_until_the_oldest_are_dropped(tmp_path: Path) 
         assert "4" in Status.FromString(answer).message and Status.FromString(answer).code == 14
         watched.watch.round()
         assert watched.post(bytes_of(10, first=200))[0] == 200
-        assert "1 as much as --max-bytes keeps" in watched.get("/")[1]
+        page = watched.get("/")[1]
+        assert "1 as much as --max-bytes keeps" in page
+        # Of six messages there are four.
+        assert re.search(r"60 spans received .*; 20 spans \(0.0 MB\) dropped as the oldest, by --keep", page)
+
+
+def test_a_segment_that_is_removed_is_told_once_and_the_rest_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Each message is a segment of its own.
+    with watching(tmp_path, bytes_max=PARTS * len(bytes_of(1))) as watched:
+        for number in range(1, 4):
+            watched.post(bytes_of(1, first=number))
+            watched.watch.round()
+        (tmp_path / "segments" / "000002.otlp").unlink()
+        for _ in range(2):
+            watched.watch.round()
+        assert capsys.readouterr().err.count("1 span (0.0 MB) that were kept are gone") == 1
+        assert watched.post(bytes_of(1, first=4))[0] == 200
+        watched.watch.end()
+        page = watched.get("/")[1]
+        assert ", 3 calls; 4 spans received" in page and "; 1 span (0.0 MB) gone; none refused" in page
+
+
+def test_what_is_written_to_no_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with watching(tmp_path) as watched:
+        assert watched.post(bytes_of(10))[0] == 200
+        watched.watch.round()
+        (half,) = (tmp_path / "segments").iterdir()
+        half.unlink()
+        status, headers, answer = watched.post(bytes_of(10, first=20))
+        assert status == 503 and headers["Retry-After"] == "1"
+        assert "was removed" in Status.FromString(answer).message
+        # It is sent again, to a file that is there.
+        assert watched.post(bytes_of(10, first=20, service="shop"))[0] == 200
+        watched.watch.round()
+        # As long as what was there before, and yet another.
+        assert "/service?name=shop" in (page := watched.get("/")[1]) and "/service?name=cart" not in page
+        (half,) = (tmp_path / "segments").iterdir()
+        half.rename(tmp_path / "elsewhere")
+        assert watched.post(bytes_of(10, first=40))[0] == 503
+        watched.watch.round()
+        assert "10 spans (0.0 MB) that were kept are gone" in capsys.readouterr().err
+        shutil.rmtree(tmp_path / "segments")
+        assert watched.post(bytes_of(10, first=40))[0] == 503
+        watched.watch.end()
+        page = watched.get("/")[1]
+        assert "20 spans received in 2 requests" in page and "20 spans (0.0 MB) gone" in page
+
+
+def test_a_store_s_memory_is_given_back_when_its_last_page_is_made(tmp_path: Path) -> None:
+    with watching(tmp_path) as watched:
+        before = watched.watch.site.latest()
+        queries = before._queries
+        assert queries._rows("SELECT current_setting('threads') AS threads") == [{"threads": 2}]
+        assert before.hold()
+        watched.post(bytes_of(1))
+        watched.watch.round()
+        assert queries.services() == []
+        before.release()
+        with pytest.raises(duckdb.ConnectionException):
+            queries.services()
+        assert not before.hold() and ", 1 call;" in watched.get("/")[1]
 
 
 def test_a_process_that_makes_stores_may_die(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -273,13 +339,13 @@ def test_a_page_for_others_is_read_by_number_only(tmp_path: Path) -> None:
 
 def test_a_segment_that_was_under_way_at_a_kill_has_its_whole_messages(tmp_path: Path) -> None:
     segments = Segments(tmp_path, 1 << 20)
-    segments.append(b"whole")
+    segments.append(b"whole", 1)
     (half,) = tmp_path.iterdir()
     half.write_bytes(half.read_bytes() + (9).to_bytes(4, "big") + b"cut")
     again = Segments(tmp_path, 1 << 20)
     (path,) = again.files()
     assert path.read_bytes() == b"\0\0\0\5whole" and list(tmp_path.iterdir()) == [path]
-    again.append(b"more")
+    again.append(b"more", 1)
     again.sync(0)
     assert [file.name for file in again.files()] == ["000001.otlp", "000002.otlp"]
     (tmp_path / ".000003.half").write_bytes(b"\0\0")

@@ -109,6 +109,16 @@ def test_it_shows_what_came_without_being_asked(tmp_path: Path) -> None:
         assert "cart" in page
 
 
+def test_what_was_answered_and_removed_is_a_failure(tmp_path: Path) -> None:
+    with running(tmp_path / "live", "--every", NEVER) as watch:
+        assert post(watch.url, bytes_of(100)) == 200
+        shutil.rmtree(tmp_path / "live")
+        assert [post(watch.url, bytes_of(100, first=200)) for _ in range(3)] == [503] * 3
+        code, said = watch.ends(signal.SIGTERM)
+    assert code == 2 and "100 spans received in 1 request" in said and "3 the disk did not take it" in said
+    assert re.search(r"scot study: keep what was answered: 100 spans in \S+/segments were removed; ", said)
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with little room."""

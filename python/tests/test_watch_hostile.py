@@ -12,16 +12,21 @@ from pathlib import Path
 from socket import SHUT_WR, create_connection
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from google.rpc.status_pb2 import Status
-from watched import HOST, Watched, ask, bytes_of, sdk_sends, watching
+from watched import HOST, NOW_NS, Watched, ask, bytes_of, sdk_sends, watching
 
+from scotfree.study.ingest.run import ingest
+from scotfree.study.store import Store
 from scotfree.study.watch.answers import JSON, PROTOBUF
 from scotfree.study.watch.body import BODY_BYTES_MAX
 from scotfree.study.watch.refusing import DISK, SLOW, Refused
 
 BOMB = gzip.compress(bytes(BODY_BYTES_MAX + 1))
 CUT = bytes_of(3)[:-5]
+# A header, of which the library would take a hundred.
+LONG = b"A: " + b"b" * 60_000 + b"\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +106,10 @@ def spoken(watched: Watched, said: bytes, *, ends: bool = True) -> bytes:
         (bytes(range(256)) * 20, b"400", b"message"),
         (b"GET\r\n\r\n", b"400", b"message"),
         (b"POST /v1/traces HTTP/1.1\r\nContent-Type: application/json\r\n\r\n", b"411", b"neither Content-Length"),
-        (b"POST /v1/traces HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", b"400", b"headers"),
-        (b"x" * 70_000, b"400", b"message"),
+        (b"POST /v1/traces HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", b"431", b"headers"),
+        (b"POST /v1/traces HTTP/1.1\r\n" + LONG * 20 + b"\r\n", b"431", b"its headers are too long"),
+        (b"POST /v1/traces HTTP/1.1\r\n" + LONG * 20, b"431", b"at most 64 KiB"),
+        (b"x" * 70_000, b"431", b"its first line is too long: a head has at most 64 KiB"),
     ],
 )
 def test_what_is_no_http_is_told_so(one: Watched, said: bytes, status: bytes, says: bytes) -> None:
@@ -138,6 +145,57 @@ def test_chunks_and_members_of_gzip_are_read(one: Watched) -> None:
 def test_chunks_that_are_none_are_refused(one: Watched, framed: bytes) -> None:
     answer = spoken(one, request(framed, "Transfer-Encoding: chunked"))
     assert answer.startswith(b"HTTP/1.1 400") and b"Connection: close" in answer
+
+
+def test_what_is_nothing_when_unpacked_is_too_large_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scotfree.study.watch.body.BODY_BYTES_MAX", 1 << 16)
+    packed = gzip.compress(b"") * 5000
+    headers = ("Transfer-Encoding: chunked", "Content-Encoding: gzip", "Connection: close")
+    with watching(tmp_path) as watched:
+        answer = spoken(watched, request(chunks(packed, 4096), *headers), ends=False)
+        assert answer.startswith(b"HTTP/1.1 413")
+        # Nor is what frames it without an end.
+        answer = spoken(watched, request(chunks(packed[: len(packed) // 7], 1), *headers), ends=False)
+        assert answer.startswith(b"HTTP/1.1 413")
+
+
+def json_of(*spans: str) -> bytes:
+    return ('{"resourceSpans":[{"scopeSpans":[{"spans":[' + ",".join(spans) + "]}]}]}").encode()
+
+
+SPAN = json.dumps(
+    {
+        "traceId": "1".zfill(32),
+        "spanId": "1".zfill(16),
+        "name": "NAME",
+        "kind": 2,
+        "startTimeUnixNano": str(NOW_NS),
+        "endTimeUnixNano": str(NOW_NS + 1000),
+    }
+)
+
+
+def test_values_that_are_left_out_are_told_to_their_sender(one: Watched) -> None:
+    status, _, answer = one.post(json_of(SPAN, '"x"', "5"), JSON)
+    partial = json.loads(answer)["partialSuccess"]
+    assert status == 200 and partial["rejectedSpans"] == "0"
+    assert partial["errorMessage"].startswith("2 values: a value is not of its field's kind")
+
+
+@pytest.mark.parametrize("half", ["\\ud800", "\\uDC00", "\\ud800x", r"\\ud800\ud800", "\\ud83d\\ude00\\ud83d"])
+def test_half_a_letter_costs_no_batch(tmp_path: Path, half: str) -> None:
+    """In a file as well."""
+    body = json_of(SPAN.replace("NAME", half), SPAN.replace('1"', '2"'))
+    (tmp_path / "spans.json").write_bytes(body)
+    with watching(tmp_path / "live") as watched:
+        assert watched.post(body, JSON)[::2] == (200, b"{}")
+        watched.watch.round()
+    live, read = Store.open(tmp_path / "live" / "store"), ingest([tmp_path / "spans.json"], tmp_path / "read")
+    name = json.loads(f'"{half}"').encode(errors="replace").decode().replace("?", "\ufffd")
+    for store in (live, read):
+        assert store.manifest.dropped == 0
+        methods = pq.read_table(store.folder / "methods.parquet")["method"].to_pylist()
+        assert sorted(methods) == sorted(["NAME", name])
 
 
 def test_half_a_body_is_nothing(tmp_path: Path) -> None:
@@ -250,11 +308,11 @@ def test_the_sdk_sends_again_what_was_refused_for_now(tmp_path: Path) -> None:
     with watching(tmp_path) as watched:
         refuse, whole = [True], watched.watch._segments.append
 
-        def append(message: bytes) -> None:
+        def append(message: bytes, spans: int) -> None:
             if refuse:
                 refuse.pop()
                 raise Refused(DISK, "no room")
-            whole(message)
+            whole(message, spans)
 
         watched.watch._segments.append = append  # type: ignore[method-assign]
         sdk_sends(watched.watch.url(), 100)

@@ -6,6 +6,7 @@ A span is a hedge (it repeats a call that is still under way) if it, or one of i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -22,6 +23,11 @@ NOT_JSON: Final = "not JSON"
 WRONG_KIND: Final = "a value is not of its field's kind and was left out"
 # As the decoder says it.
 _ENDS_EARLY: Final = "ends early"
+# All that JSON escapes; `half` if it is one of a pair of surrogates and the other is not there.
+_ESCAPES: Final = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
+)
+_NO_LETTER: Final = rb"\ufffd"
 TRACES: Final = "traces"
 METRICS: Final = "metrics"
 # Attribute of a point or its resource -> column of `metric`.
@@ -122,7 +128,16 @@ class Otlp:
 def _transcoded(text: bytes) -> list[tuple[str, bytes, int, tuple[str, bool] | None]]:
     """A text's signals, each as protobuf, with how many values were wrong, and why it breaks off."""
     signals = [signal for signal, key in ((METRICS, b"Metrics"), (TRACES, b"Spans")) if key in text]
-    return [(signal, *_native.from_json(text, signal)) for signal in signals or [TRACES]]
+    return [(signal, *transcoded(text, signal)) for signal in signals or [TRACES]]
+
+
+def transcoded(text: bytes, signal: str) -> tuple[bytes, int, tuple[str, bool] | None]:
+    """See `_native.from_json`. A text does not break at half of a letter, as whoever cuts names writes it."""
+    found = _native.from_json(text, signal)
+    if found[2] is None or found[2][1]:
+        return found
+    whole = _ESCAPES.sub(lambda escape: _NO_LETTER if escape["half"] else escape[0], text)
+    return found if whole == text else _native.from_json(whole, signal)
 
 
 def _series(names: pa.ChunkedArray) -> pa.Array:

@@ -18,6 +18,7 @@ _CODES: Final = {
     HTTPStatus.NOT_FOUND: 5,
     HTTPStatus.FORBIDDEN: 7,
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: 8,
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: 8,
     HTTPStatus.TOO_MANY_REQUESTS: 8,
     HTTPStatus.SERVICE_UNAVAILABLE: 14,
 }
@@ -25,11 +26,11 @@ _UNIMPLEMENTED: Final = 12
 
 
 def taken(kind: str, rejected: int, message: str) -> bytes:
-    """All spans were taken, or all but some, which are not to be sent again."""
+    """All spans were taken, or all but some, which are not to be sent again; a message alone warns."""
     if kind == JSON:
         partial = {"rejectedSpans": str(rejected), "errorMessage": message}
-        return _json({"partialSuccess": partial} if rejected else {})
-    return _bytes(1, _number(1, rejected) + _bytes(2, message.encode())) if rejected else b""
+        return _json({"partialSuccess": partial} if message else {})
+    return _bytes(1, _number(1, rejected) + _bytes(2, message.encode())) if message else b""
 
 
 def error(kind: str, status: HTTPStatus, message: str) -> bytes:

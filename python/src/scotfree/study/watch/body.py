@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import socket
 import threading
-import time
 import zlib
 from collections.abc import Iterator
 from email.message import Message
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from scotfree.study.watch.refusing import BUSY, DAMAGED, KIND, LARGE, LENGTH, Refused
 
@@ -31,30 +28,6 @@ class Stream(Protocol):
 
     def readline(self, size: int = -1, /) -> bytes:
         """Up to the end of a line."""
-
-
-class Timed(io.RawIOBase):
-    """What a connection says; a `TimeoutError` once its time is over, however slowly it speaks."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._until = 0.0
-
-    def within(self, seconds: float) -> None:
-        """All that is read from now on comes in that time."""
-        self._until = time.monotonic() + seconds
-
-    def readable(self) -> bool:
-        """As of any stream."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """What there is, as soon as there is something."""
-        left = self._until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._connection.settimeout(left)
-        return self._connection.recv_into(buffer)
 
 
 class Budget:
@@ -86,6 +59,8 @@ class Body:
         self._stream = stream
         self._budget = budget
         self._held = 0
+        # What came of it, with what frames it.
+        self._came = 0
         self._length = _length(headers)
         self.is_read = self._length == 0
         # One for all who read: each goes on where the one before was.
@@ -105,7 +80,7 @@ class Body:
         if self._length is not None and self._length > BODY_BYTES_MAX:
             raise _too_large()
         whole = bytearray()
-        for piece in _inflated(self._pieces) if self._encoding == GZIP else self._pieces:
+        for piece in _inflated(self._bounded()) if self._encoding == GZIP else self._bounded():
             if len(whole) + len(piece) > BODY_BYTES_MAX:
                 raise _too_large()
             self._hold(len(piece))
@@ -114,11 +89,17 @@ class Body:
 
     def skip(self, bytes_max: int) -> None:
         """Reads on without keeping it, so that its sender hears why. `is_read` says whether that was all."""
-        skipped = 0
-        for piece in self._pieces:
-            skipped += len(piece)
-            if skipped > bytes_max:
+        bytes_max += self._came
+        for _ in self._pieces:
+            if self._came > bytes_max:
                 return
+
+    def _bounded(self) -> Iterator[bytes]:
+        """What comes of gzip may be nothing, however much is sent."""
+        for piece in self._pieces:
+            if self._came > BODY_BYTES_MAX:
+                raise _too_large()
+            yield piece
 
     def _hold(self, count: int) -> None:
         if not self._budget.take(count):
@@ -136,6 +117,7 @@ class Body:
             if not piece:
                 raise Refused(DAMAGED, "the body ends early")
             count -= len(piece)
+            self._came += len(piece)
             yield piece
 
     def _chunks(self) -> Iterator[bytes]:
@@ -157,6 +139,7 @@ class Body:
 
     def _line(self) -> bytes:
         line = self._stream.readline(_LINE_BYTES_MAX)
+        self._came += len(line)
         if not line.endswith(b"\n"):
             raise Refused(DAMAGED, "the body ends early")
         return line.rstrip(b"\r\n")

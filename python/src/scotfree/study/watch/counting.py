@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from scotfree import _native
 from scotfree.study.figures.words import counted
-from scotfree.study.ingest.otlp import TRACES, span_decoder
+from scotfree.study.ingest.otlp import TRACES, WRONG_KIND, span_decoder, transcoded
 from scotfree.study.ingest.reader import BATCH_ROWS_MAX
 from scotfree.study.watch.refusing import DAMAGED, Refused
 
@@ -22,7 +21,7 @@ class Message:
 
     data: bytes
     spans: int
-    # Of the spans those that can be no record, and why.
+    # Of the spans those that can be no record, and why; also of what else is left out.
     rejected: int
     reason: str
 
@@ -44,9 +43,14 @@ def of_protobuf(data: bytes) -> Message:
 
 def of_json(text: bytes) -> Message:
     """The same, as protobuf. `Refused` if it is none."""
-    data, wrong, broken = _native.from_json(text, TRACES)
+    data, wrong, broken = transcoded(text, TRACES)
     if broken:
         raise Refused(DAMAGED, f"no ExportTraceServiceRequest in JSON: {broken[0]}")
     if wrong and not data:
         raise Refused(DAMAGED, "no ExportTraceServiceRequest in JSON: its fields are of other kinds")
-    return of_protobuf(data)
+    message = of_protobuf(data)
+    if not wrong:
+        return message
+    # Files have them in their ledger.
+    left_out = f"{counted(wrong, 'value')}: {WRONG_KIND}"
+    return replace(message, reason="; ".join(filter(None, [message.reason, left_out])))

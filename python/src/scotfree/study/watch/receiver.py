@@ -7,24 +7,22 @@ kept. What a sender can hold of this process is bounded: its time, its bytes, a 
 from __future__ import annotations
 
 import io
-import socket
-import sys
 import threading
-import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 
+from scotfree.study.connections import HEAD_BYTES_MAX, BoundedServer, LongHeadError, Timed, answer
 from scotfree.study.trouble import StudyError
 from scotfree.study.watch import answers, counting
-from scotfree.study.watch.body import BODY_BYTES_MAX, Body, Budget, Timed
+from scotfree.study.watch.body import BODY_BYTES_MAX, Body, Budget
 from scotfree.study.watch.counting import Message
 from scotfree.study.watch.refusing import (
     BROWSER,
     BUSY,
+    HEAD,
     KIND,
     METHOD,
     PATH,
@@ -51,83 +49,33 @@ BODY_S: Final = 30.0
 # What is read of a body that is refused, so that its sender is there to hear why.
 _SKIPPED_S: Final = 5.0
 _SKIPPED_BYTES_MAX: Final = 2 * BODY_BYTES_MAX
-_CLOSING_BYTES_MAX: Final = 1 << 20
-# How long, and how many, connections that are turned away stay open, so that they hear why.
-_LEAVING_S: Final = 1.0
-_LEAVING_MAX: Final = 64
 
 
-class Receiver(ThreadingHTTPServer):
+class Receiver(BoundedServer):
     """Bound (port 0: any that is free), and running when `serve_forever` is called."""
-
-    request_queue_size = 128
 
     def __init__(self, address: tuple[str, int], segments: Segments, tally: Tally, *, limits: Limits) -> None:
         """A `StudyError` says why it cannot listen."""
-        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.segments = segments
         self.tally = tally
         self.limits = limits
         self.budget = Budget(limits.held_bytes)
         self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)
-        self._free = threading.BoundedSemaphore(limits.connections)
-        # Connections that were turned away, each with when it is closed: of the accepting thread alone.
-        self._leaving: deque[tuple[float, socket.socket]] = deque()
         self._under_way = 0
         self._quiet = threading.Condition()
         try:
-            super().__init__(address, _Handler)
+            super().__init__(address, _Handler, limits.connections)
         except (OSError, OverflowError) as error:
             raise StudyError(
                 f"listen on {address[0]}, port {address[1]}: {error}", "name another with --listen"
             ) from None
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread of its own, if there is one left."""
-        if not self._free.acquire(blocking=False):
-            return self.turn_away(request)
-        try:
-            super().process_request(request, client_address)
-        except RuntimeError:
-            # The system has no more threads.
-            self._free.release()
-            self.turn_away(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """As above; then there is one more."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def turn_away(self, connection: socket.socket) -> None:
-        """Says so without waiting for anything."""
+    def busy(self) -> bytes:
+        """More connections than there are threads."""
         refused = Refused(BUSY, f"{self.limits.connections} connections are open")
         self.tally.refuse(refused)
         body = answers.error(answers.JSON, BUSY.status, str(refused))
-        head = (
-            f"HTTP/1.1 {BUSY.status.value} {BUSY.status.phrase}\r\nContent-Type: {answers.JSON}\r\n"
-            f"Retry-After: {BUSY.retry_after_s}\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        with suppress(OSError):
-            connection.setblocking(False)
-            connection.send(head.encode() + body)
-            connection.shutdown(socket.SHUT_WR)
-        # One that is closed while its sender speaks is reset, and the answer may be lost.
-        self._leaving.append((time.monotonic() + _LEAVING_S, connection))
-        self._close_leaving(len(self._leaving) - _LEAVING_MAX)
-
-    def service_actions(self) -> None:
-        """Between two connections, and every half of a second."""
-        now = time.monotonic()
-        self._close_leaving(sum(until <= now for until, _ in self._leaving))
-
-    def _close_leaving(self, count: int) -> None:
-        for _ in range(count):
-            _, connection = self._leaving.popleft()
-            with suppress(OSError):
-                connection.recv(_CLOSING_BYTES_MAX)
-            connection.close()
+        return answer(BUSY.status, answers.JSON, body)
 
     def begun(self) -> None:
         """A request is under way."""
@@ -144,14 +92,9 @@ class Receiver(ThreadingHTTPServer):
         """Takes no more connections, and waits for requests that are under way."""
         self.shutdown()
         self.socket.close()
-        self._close_leaving(len(self._leaving))
+        self.close_leaving()
         with self._quiet:
             self._quiet.wait_for(lambda: self._under_way == 0, within_s)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever goes away before his answer is no fault."""
-        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
-            super().handle_error(request, client_address)
 
 
 class Limits:
@@ -188,6 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle_one_request(self) -> None:
         self._timed.within(IDLE_S)
+        self._timed.head()
         super().handle_one_request()
 
     def parse_request(self) -> bool:
@@ -197,7 +141,11 @@ class _Handler(BaseHTTPRequestHandler):
             return super().parse_request()
         except TimeoutError:
             self._refuse(Refused(SLOW, "its head did not come in time"), closes=True)
-            return False
+        except LongHeadError:
+            self._refuse_head("its headers are too long")
+        finally:
+            self._timed.body()
+        return False
 
     def do_POST(self) -> None:
         self.server.begun()
@@ -228,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
         with self.server.decoding:
             message = _COUNTED[self._kind](data)
         if message.spans > message.rejected:
-            self.server.segments.append(message.data)
+            self.server.segments.append(message.data, message.spans - message.rejected)
         self.server.tally.taken(message.spans - message.rejected, message.rejected, len(data))
         self._answer(HTTPStatus.OK, answers.taken(self._kind, message.rejected, message.reason))
 
@@ -256,6 +204,10 @@ class _Handler(BaseHTTPRequestHandler):
         kind = self._kind if self._kind in _COUNTED else answers.JSON
         self._answer(refused.why.status, answers.error(kind, refused.why.status, str(refused)), refused.why)
 
+    def _refuse_head(self, why: str) -> None:
+        self._refuse(Refused(HEAD, f"{why}: a head has at most {HEAD_BYTES_MAX >> 10} KiB"), closes=True)
+        self._timed.part()
+
     def _answer(self, status: HTTPStatus, body: bytes, why: Why | None = None) -> None:
         self.connection.settimeout(self.timeout)
         self.send_response(status)
@@ -277,7 +229,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.request_version = self.protocol_version
         if code == HTTPStatus.NOT_IMPLEMENTED:
             return self._refuse(Refused(METHOD, f"spans are sent by POST to {TRACES_PATH}"), closes=True)
-        self._refuse(Refused(PROTOCOL, _spoken(self.raw_requestline) or f"{message}"), closes=True)
+        spoken = _spoken(self.raw_requestline)
+        if code == HTTPStatus.REQUEST_URI_TOO_LONG and not spoken:
+            return self._refuse_head("its first line is too long")
+        if code == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+            return self._refuse_head(f"{explain or message}")
+        self._refuse(Refused(PROTOCOL, spoken or f"{message}"), closes=True)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Says nothing: the tally does, once."""

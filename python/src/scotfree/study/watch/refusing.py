@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-# An SDK gives a batch up that was not taken within ten seconds: until then it asks some times.
-_RETRY_AFTER_S: Final = 1
+from scotfree.study.connections import RETRY_AFTER_S
 
 
 @dataclass(frozen=True)
@@ -21,11 +20,12 @@ class Why:
     retry_after_s: int | None = None
 
 
-BUSY: Final = Why(HTTPStatus.TOO_MANY_REQUESTS, "more at once than fits", _RETRY_AFTER_S)
-DISK: Final = Why(HTTPStatus.SERVICE_UNAVAILABLE, "the disk did not take it", _RETRY_AFTER_S)
-KEPT: Final = Why(HTTPStatus.SERVICE_UNAVAILABLE, "as much as --max-bytes keeps", _RETRY_AFTER_S)
-ENDING: Final = Why(HTTPStatus.SERVICE_UNAVAILABLE, "came while it ended", _RETRY_AFTER_S)
+BUSY: Final = Why(HTTPStatus.TOO_MANY_REQUESTS, "more at once than fits", RETRY_AFTER_S)
+DISK: Final = Why(HTTPStatus.SERVICE_UNAVAILABLE, "the disk did not take it", RETRY_AFTER_S)
+KEPT: Final = Why(HTTPStatus.SERVICE_UNAVAILABLE, "as much as --max-bytes keeps", RETRY_AFTER_S)
+ENDING: Final = Why(HTTPStatus.SERVICE_UNAVAILABLE, "came while it ended", RETRY_AFTER_S)
 SLOW: Final = Why(HTTPStatus.REQUEST_TIMEOUT, "did not come to an end in time")
+HEAD: Final = Why(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "with too large a head")
 LARGE: Final = Why(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too large")
 DAMAGED: Final = Why(HTTPStatus.BAD_REQUEST, "no OTLP")
 KIND: Final = Why(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "of a kind that is not read")

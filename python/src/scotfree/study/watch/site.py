@@ -12,6 +12,19 @@ from scotfree.study.report.serve.server import Live, Pages
 from scotfree.study.store import Store
 
 
+class _Queries(Queries):
+    """Those of a store that another takes the place of."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        # One page at a time is looked at, and the processors are the receiver's and the ingest's, too.
+        self._connection.execute("SET threads = 2")
+
+    def close(self) -> None:
+        """Gives its memory and threads back."""
+        self._connection.close()
+
+
 class Site:
     """The pages of the store that was shown last."""
 
@@ -34,4 +47,8 @@ class Site:
         at = max((one.mtime_ns for one in store.manifest.inputs), default=0) / 1e9
         as_of = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
         of = "Nothing has come yet" if is_empty else f"As of {as_of}, {counted(store.manifest.spans, 'call')}"
-        self._pages = Pages(Queries(store), Live(lambda: f"{of}; {self._said()}.", self._every_s))
+        queries = _Queries(store)
+        live = Live(lambda: f"{of}; {self._said()}.", self._every_s)
+        before, self._pages = self._pages, Pages(queries, live, queries.close)
+        if before is not None:
+            before.release()

@@ -9,6 +9,7 @@ from collections import Counter
 from scotfree.study.figures.words import counted
 from scotfree.study.trouble import printable
 from scotfree.study.watch.refusing import Refused, Why
+from scotfree.study.watch.segments import Part
 
 
 class Tally:
@@ -20,6 +21,9 @@ class Tally:
         self.rejected = 0
         self.bytes = 0
         self.requests = 0
+        # Of what was kept: the oldest, by age and room, and what somebody else removed.
+        self.dropped = Part()
+        self.gone = Part()
         # Requests, by the name of the reason.
         self.refused: Counter[str] = Counter()
         # Of each reason how many had been taken when it was last met.
@@ -33,6 +37,17 @@ class Tally:
             self.spans += spans
             self.rejected += rejected
             self.bytes += size
+
+    def drop(self, part: Part) -> None:
+        """Of what was kept, the oldest no longer is."""
+        with self._lock:
+            self.dropped += part
+
+    def lose(self, part: Part) -> None:
+        """Of what was kept this was removed by others."""
+        with self._lock:
+            self.gone += part
+        say(f"{_amount(part)} that were kept are gone: somebody removed their file; the rest goes on")
 
     def refuse(self, refused: Refused) -> None:
         """One that is not."""
@@ -71,10 +86,18 @@ class Tally:
             parts = [f"{spans} received in {requests}, {self.bytes / 1e6:,.1f} MB"]
             if self.rejected:
                 parts.append(f"{counted(self.rejected, 'span')} rejected")
+            if self.dropped:
+                parts.append(f"{_amount(self.dropped)} dropped as the oldest, by --keep or --max-bytes")
+            if self.gone:
+                parts.append(f"{_amount(self.gone)} gone")
             count = sum(self.refused.values())
             reasons = ", ".join(f"{times:,} {name}" for name, times in self.refused.most_common())
             parts.append(f"{counted(count, 'request')} refused ({reasons})" if count else "none refused")
             return "; ".join(parts)
+
+
+def _amount(part: Part) -> str:
+    return f"{counted(part.spans, 'span')} ({part.size / 1e6:,.1f} MB)"
 
 
 def say(text: str) -> None:

@@ -15,6 +15,7 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
+from scotfree.study.figures.words import counted
 from scotfree.study.ingest.limits import Limits
 from scotfree.study.ingest.lock import NAME as LOCK
 from scotfree.study.ingest.lock import locked
@@ -35,6 +36,7 @@ SEGMENTS: Final = "segments"
 _ENDING_S: Final = 5.0
 _STORE: Final = "store"
 _SEAL: Final = "segment"
+_DROP: Final = "drop"
 
 
 @dataclass(frozen=True)
@@ -92,10 +94,22 @@ class Watch:
         except OSError as error:
             self.tally.say(_SEAL, f"a segment cannot be written: {error}; it is tried again")
         self._tell_of_room()
-        self._segments.drop(self._settings.keep_s)
+        self._drop()
         state = self._segments.state()
         if state != self._built and self._build():
             self._built = state
+
+    def _drop(self) -> None:
+        """What is too old or too much, and what somebody else removed."""
+        try:
+            self._segments.drop(self._settings.keep_s)
+            self.tally.over(_DROP, "segments are dropped again")
+        except OSError as error:
+            self.tally.say(_DROP, f"a segment cannot be dropped: {error}; it is tried again")
+        dropped, gone = self._segments.no_longer()
+        self.tally.drop(dropped)
+        if gone:
+            self.tally.lose(gone)
 
     def _tell_of_room(self) -> None:
         """Says that the disk takes what comes again: once something came and nothing was refused for a round."""
@@ -159,6 +173,11 @@ def watch(settings: Settings) -> None:
             watched.close()
             page.shutdown()
     say(f"ended: {watched.tally.text()}; see scot study report {settings.folder / LINK}")
+    if gone := watched.tally.gone:
+        raise StudyError(
+            f"keep what was answered: {counted(gone.spans, 'span')} in {settings.folder / SEGMENTS} were removed",
+            "only what the store has of them is left; let nobody remove files there while a watch runs",
+        )
 
 
 def _rounds(watched: Watch, every_s: float, ended: threading.Event) -> None:

@@ -5,23 +5,25 @@ That a request names this host keeps pages of other sites, whose names were poin
 
 from __future__ import annotations
 
+import io
 import ipaddress
 import re
-import socket
-import sys
+import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Final
 from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 
 import duckdb
 import jinja2
 
 from scotfree.study import schema
+from scotfree.study.connections import RETRY_AFTER_S, BoundedServer, LongHeadError, Timed, answer
 from scotfree.study.figures.overview import UNKNOWN_CLIENT
 from scotfree.study.figures.words import UNNAMED, called, spoken
+from scotfree.study.ingest.clean import NAME_CHARACTERS_MAX
 from scotfree.study.report import on_path, page
 from scotfree.study.report.serve.queries import Listing, Queries, Rows
 from scotfree.study.report.serve.tables import FORMS, SORTED, Table, listing
@@ -29,13 +31,19 @@ from scotfree.study.report.serve.waterfall import Bar, waterfall
 from scotfree.study.trouble import StudyError
 
 HOST = "127.0.0.1"
-NAME_MAX = 1000
+# Each is a thread, until it has its page.
+CONNECTIONS_MAX: Final = 64
+# For the first line and headers of a request; and for a page that is sent.
+HEAD_S: Final = 10.0
+# Pages that are made at once, each of which may hold DuckDB's memory and all processors; how long others wait.
+MADE_AT_ONCE: Final = 4
+_TURN_S: Final = 2.0
 # A bar's least width, in percent; what is deeper is not moved further to the right.
 _BAR_MIN, _DEPTH_MAX = 0.3, 20
 # Digits of a trace's id, and of a call's.
 TRACE_DIGITS, SPAN_DIGITS = 32, 16
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'self'"
-_NAME = re.compile(rf".{{0,{NAME_MAX}}}", re.DOTALL)
+_NAME = re.compile(rf".{{0,{NAME_CHARACTERS_MAX}}}", re.DOTALL)
 _FORMS = {
     # As it is pasted: some tools write 64 bits, and leave out zeros before.
     "trace": re.compile(rf"\s*[0-9a-fA-F]{{1,{TRACE_DIGITS}}}\s*"),
@@ -90,9 +98,16 @@ class Live:
 class Pages:
     """The pages by their paths: from a query to HTML."""
 
-    def __init__(self, queries: Queries, live: Live | None = None) -> None:
+    def __init__(
+        self, queries: Queries, live: Live | None = None, ended: Callable[[], None] | None = None
+    ) -> None:
+        """`ended` is called when others took their place and the last of them is made."""
         self._queries = queries
         self._live = live
+        self._ended = ended
+        self._lock = threading.Lock()
+        # Pages that are being made, and one more until others take their place.
+        self._users = 1
         self._template = _environment().get_template("serve.html.j2")
         self.by_path: dict[str, Callable[[str], str]] = {
             "/": self._fleet,
@@ -100,6 +115,20 @@ class Pages:
             "/method": self._method,
             "/trace": self._trace,
         }
+
+    def hold(self) -> bool:
+        """Keeps them open until `release`; False if they no longer are."""
+        with self._lock:
+            self._users += 1 if self._users else 0
+            return self._users > 0
+
+    def release(self) -> None:
+        """A page is made; or others took their place."""
+        with self._lock:
+            self._users -= 1
+            is_last = self._users == 0
+        if is_last and self._ended is not None:
+            self._ended()
 
     def _render(self, **values: Any) -> str:
         empty: dict[str, Any] = {
@@ -303,18 +332,36 @@ def _address(path: str) -> SplitResult:
         raise Refused(HTTPStatus.BAD_REQUEST, f"the address cannot be read: {error}") from None
 
 
-class _Server(ThreadingHTTPServer):
-    # Connections that wait to be taken: a browser and its tabs.
-    request_queue_size = 128
+class _Server(BoundedServer):
+    """Names by which it is asked for are known when it has its port."""
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever goes away before his answer is no fault."""
-        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
-            super().handle_error(request, client_address)
+    def __init__(self, address: tuple[str, int], latest: Callable[[], Pages], limits: Limits) -> None:
+        super().__init__(address, _Handler, limits.connections)
+        self.limits = limits
+        self.latest = latest
+        self.turns = threading.BoundedSemaphore(limits.made_at_once)
+        self._names = {f"{name}:{self.server_port}" for name in (HOST, "localhost", "[::1]", address[0])}
+        # Where others reach it, they do by a number: a name may be another site's, which was pointed here.
+        self._is_open = not _is_loopback(address[0])
+
+    def is_called(self, host: str) -> bool:
+        """Whether a request means this server."""
+        return host in self._names or (self._is_open and _is_number(host))
+
+    def busy(self) -> bytes:
+        """More connections than there are threads."""
+        why = f"{self.limits.connections} connections are open"
+        return answer(HTTPStatus.SERVICE_UNAVAILABLE, _HEADERS["Content-Type"], _refusal(why).encode())
 
 
-class _Server6(_Server):
-    address_family = socket.AF_INET6
+@dataclass(frozen=True)
+class Limits:
+    """What readers may hold."""
+
+    connections: int = CONNECTIONS_MAX
+    head_s: float = HEAD_S
+    made_at_once: int = MADE_AT_ONCE
+    turn_s: float = _TURN_S
 
 
 def serve(queries: Queries, port: int) -> ThreadingHTTPServer:
@@ -323,72 +370,113 @@ def serve(queries: Queries, port: int) -> ThreadingHTTPServer:
     return serve_latest(lambda: pages, (HOST, port))
 
 
-def serve_latest(latest: Callable[[], Pages], address: tuple[str, int]) -> ThreadingHTTPServer:
+def serve_latest(
+    latest: Callable[[], Pages], address: tuple[str, int], limits: Limits | None = None
+) -> ThreadingHTTPServer:
     """The same for pages that others take the place of, at any address."""
-    names: set[str] = set()
-
-    class Handler(BaseHTTPRequestHandler):
-        server_version = "scotfree"
-        # Whoever does not finish a request gives his thread back.
-        timeout = 10
-
-        def do_GET(self) -> None:
-            self._answer()
-
-        def do_HEAD(self) -> None:
-            self._answer()
-
-        def _answer(self) -> None:
-            try:
-                self._send(HTTPStatus.OK, self._page())
-            except Refused as refused:
-                self._refuse(refused.status, str(refused))
-            except StudyError as error:
-                self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-            except duckdb.Error as error:
-                self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"the store cannot be read: {error}")
-
-        def _refuse(self, status: HTTPStatus, why: str) -> None:
-            self._send(status, f"<!doctype html><title>refused</title><p>{_escaped(why)}</p>")
-
-        def _page(self) -> str:
-            host = self.headers.get("Host", "")
-            if host not in names and not (is_open and _is_number(host)):
-                raise Refused(HTTPStatus.MISDIRECTED_REQUEST, "this server is known by its loopback address only")
-            asked = _address(self.path)
-            pages = latest()
-            if asked.path not in pages.by_path:
-                raise Refused(HTTPStatus.NOT_FOUND, "no such page")
-            try:
-                return pages.by_path[asked.path](asked.query)
-            except StudyError:
-                # Its store may be gone because others took its place.
-                if latest() is pages:
-                    raise
-                return latest().by_path[asked.path](asked.query)
-
-        def _send(self, status: HTTPStatus, html: str) -> None:
-            body = html.encode()
-            self.send_response(status)
-            for name, value in _HEADERS.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Says nothing: names in addresses are the user's own."""
-
-    server = _of_family(address[0])(address, Handler)
-    names.update(f"{name}:{server.server_port}" for name in (HOST, "localhost", "[::1]", address[0]))
-    # Where others reach it, they do by a number: a name may be another site's, which was pointed here.
-    is_open = not _is_loopback(address[0])
-    return server
+    return _Server(address, latest, limits or Limits())
 
 
-def _of_family(host: str) -> type[_Server]:
-    return _Server6 if ":" in host else _Server
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    server_version = "scotfree"
+    # To write a page.
+    timeout = 10
+
+    def setup(self) -> None:
+        super().setup()
+        self._timed = Timed(self.connection)
+        self.rfile = io.BufferedReader(self._timed)
+
+    def handle_one_request(self) -> None:
+        self._timed.within(self.server.limits.head_s)
+        self._timed.head()
+        super().handle_one_request()
+
+    def parse_request(self) -> bool:
+        try:
+            return super().parse_request()
+        except LongHeadError:
+            self.send_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+            self._timed.part()
+            return False
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        self.connection.settimeout(self.timeout)
+        try:
+            self._send(HTTPStatus.OK, self._page())
+        except Refused as refused:
+            self._refuse(refused.status, str(refused))
+        except StudyError as error:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        except duckdb.Error as error:
+            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"the store cannot be read: {error}")
+
+    def _refuse(self, status: HTTPStatus, why: str) -> None:
+        self._send(status, _refusal(why))
+
+    def _page(self) -> str:
+        if not self.server.is_called(self.headers.get("Host", "")):
+            raise Refused(HTTPStatus.MISDIRECTED_REQUEST, "this server is known by its loopback address only")
+        asked = _address(self.path)
+        if not self.server.turns.acquire(timeout=self.server.limits.turn_s):
+            made = self.server.limits.made_at_once
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"{made} pages are being made; ask again later")
+        try:
+            return self._made(asked)
+        finally:
+            self.server.turns.release()
+
+    def _made(self, asked: SplitResult) -> str:
+        pages = _held(self.server.latest)
+        try:
+            return _of(pages, asked)
+        except StudyError:
+            # Its store may be gone because others took its place.
+            if self.server.latest() is pages:
+                raise
+        finally:
+            pages.release()
+        return self._made(asked)
+
+    def _send(self, status: HTTPStatus, html: str) -> None:
+        body = html.encode()
+        self.send_response(status)
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+            self.send_header("Retry-After", str(RETRY_AFTER_S))
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing: names in addresses are the user's own."""
+
+
+def _held(latest: Callable[[], Pages]) -> Pages:
+    """The newest pages, which stay open."""
+    # Others may take their place in between.
+    while not (pages := latest()).hold():
+        pass
+    return pages
+
+
+def _of(pages: Pages, asked: SplitResult) -> str:
+    if asked.path not in pages.by_path:
+        raise Refused(HTTPStatus.NOT_FOUND, "no such page")
+    return pages.by_path[asked.path](asked.query)
+
+
+def _refusal(why: str) -> str:
+    return f"<!doctype html><title>refused</title><p>{_escaped(why)}</p>"
 
 
 def _is_loopback(host: str) -> bool:
