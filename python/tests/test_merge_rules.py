@@ -10,6 +10,7 @@ from sides import NOW, START, by_id, client, merged, reasons, record, server
 from scotfree.study import schema
 from scotfree.study.ingest import clean, merge_sql
 from scotfree.study.schema import Kind, Provenance
+from scotfree.study.trouble import FAILED_INSIDE
 
 DAY = 86_400 * 10**9
 
@@ -54,6 +55,19 @@ def test_work_inside_is_no_call_and_its_children_hang_on_the_call_above(tmp_path
     store = merged(tmp_path, [client(1), server(2, 1), *inner, client(3, 14, service="cart")])
     assert by_id(store)[3]["parent_id"] == 1
     assert store.manifest.internal == 5
+
+
+def test_work_inside_that_failed_is_said_and_counts_as_no_failed_call(tmp_path: Path) -> None:
+    inner = [
+        record(Kind.INTERNAL, span, 2, service="cart", status=status) for span, status in ((3, "ERROR"), (4, "OK"))
+    ]
+    # In a partition of its own, where nothing has succeeded.
+    alone = record(Kind.INTERNAL, 1, trace=2, status="ABORTED")
+    store = merged(tmp_path, [client(1), server(2, 1), *inner, client(5, 2, status="ERROR"), alone])
+    assert reasons(store, kept=True)[FAILED_INSIDE] == 2
+    assert {call["status"] for call in by_id(store).values()} == {"OK", "ERROR"}
+    fine = merged(tmp_path / "fine", [client(1), server(2, 1), inner[1]])
+    assert FAILED_INSIDE not in reasons(fine)
 
 
 def test_the_callee_of_a_client_alone_is_named_by_what_the_client_says(tmp_path: Path) -> None:

@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sides import client, merged, record, server
 from small_store import spans, study_of
 
 from scotfree.study.analysis.study import Study
+from scotfree.study.engine.duck import DuckEngine
 from scotfree.study.figures import overview as said
 from scotfree.study.figures.words import lasting, span
 from scotfree.study.report.overview import ROWS_MAX, overview
 from scotfree.study.report.write import write_report
+from scotfree.study.schema import Kind
 
 CALLS = 240
 MS = 1_000_000
@@ -86,6 +89,17 @@ def test_a_p95_of_few_calls_is_not_said(tmp_path: Path) -> None:
     assert "10 calls)" in found["Waiting outside the handler"][0]
     assert not any("one in twenty" in one or "in a hundred" in one for group in found.values() for one in group)
     assert found["Errors"] == ["No call is recorded as failed."]
+
+
+@pytest.mark.parametrize(
+    ("status", "first"), [("OK", "No call is recorded as failed."), ("ERROR", "1 call failed")]
+)
+def test_errors_of_work_inside_are_named_beside_those_of_calls(tmp_path: Path, status: str, first: str) -> None:
+    inner = [record(Kind.INTERNAL, 10 + at, 2, service="cart", status="ERROR") for at in range(3)]
+    store = merged(tmp_path, [client(1, status=status), server(2, 1), *inner])
+    errors = sentences(Study(store, DuckEngine(store, memory="500MB", threads=2)))["Errors"]
+    assert errors[0].startswith(first)
+    assert errors[1:] == ["3 records of work inside services failed; these are no calls."]
 
 
 def test_without_servers_records_it_is_said_what_to_add(tmp_path: Path) -> None:

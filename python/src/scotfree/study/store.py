@@ -155,6 +155,10 @@ class Store:
         """A small relation whole: `methods` or `trouble`."""
         return pq.read_table(self.folder / f"{name}.parquet")
 
+    def troubles(self, reason: str) -> int:
+        """How often something was not taken as it was, by the ledger's words for it."""
+        return sum(row["count"] for row in self.read("trouble").to_pylist() if row["reason"] == reason)
+
     def iter_partitions(self, columns: list[str]) -> Iterator[pa.Table]:
         """These columns of the calls, a partition at a time: each holds its traces whole."""
         for folder in self.partitions():

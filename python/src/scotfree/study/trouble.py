@@ -11,7 +11,10 @@ from scotfree.trouble import UserError, printable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Ledger", "StudyError", "printable"]
+__all__ = ["FAILED_INSIDE", "Ledger", "StudyError", "printable"]
+
+# Errors are of calls, so one that is not would be seen nowhere else.
+FAILED_INSIDE = "work inside a service failed: it is no call"
 
 
 class StudyError(UserError):

@@ -17,6 +17,7 @@ from scotfree.study.analysis.study import Study
 from scotfree.study.analysis.volumes import volumes
 from scotfree.study.figures import inputs
 from scotfree.study.figures.words import called, counted, duration, percent, span
+from scotfree.study.trouble import FAILED_INSIDE
 
 # Sentences of each kind.
 EDGES_MOST: Final = 3
@@ -136,9 +137,14 @@ def _name(row: Row) -> str:
 
 def _errors(study: Study) -> list[Said]:
     rows = edges.methods(study).filter(pc.greater(edges.methods(study)["errors"], 0)).to_pylist()
+    said = (
+        [Said(_error(study, row), called(row["service"], row["method"])) for row in _worst(rows)] if rows else []
+    )
     if not rows:
-        return [Said("No call is recorded as failed." if _failed(study) == 0 else _rare(study))]
-    return [Said(_error(study, row), called(row["service"], row["method"])) for row in _worst(rows)]
+        said.append(Said("No call is recorded as failed." if _failed(study) == 0 else _rare(study)))
+    if inside := study.store.troubles(FAILED_INSIDE):
+        said.append(Said(f"{counted(inside, 'record')} of work inside services failed; these are no calls."))
+    return said
 
 
 def _worst(rows: list[Row]) -> list[Row]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from scotfree.study.ingest import clean, forest, merge_sql
 from scotfree.study.ingest.forest import NONE, Mask, Rows
-from scotfree.study.trouble import Ledger
+from scotfree.study.trouble import FAILED_INSIDE, Ledger
 
 SLICE_CALLS = 500_000
 
@@ -69,9 +69,11 @@ class _Nodes:
 class Merge:
     """Merges what a connection's table `side` is loaded with; leaves the table `call`."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, ledger: Ledger, now_ns: int) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, ledger: Ledger, now_ns: int, ok: int) -> None:
         self._db = connection
         self._ledger = ledger
+        # The code of the status of what succeeded.
+        self._ok = ok
         self._start_ns_max = now_ns + clean.DAY_NS
         self.counts = Counts()
 
@@ -89,6 +91,7 @@ class Merge:
         self._register("links", _links(nodes, self._winners))
         self._join()
         self._note_calls()
+        self._note(f"side WHERE role = {merge_sql.INTERNAL} AND status <> {self._ok}", FAILED_INSIDE, kept=True)
         self.counts.calls = self._one("SELECT count(*) FROM call")
         self.counts.merged = self._one("SELECT coalesce(sum(has_client::INT + has_server::INT), 0) FROM call")
         self.counts.internal = int(((nodes.internal >= 0) & ~nodes.is_call).sum())

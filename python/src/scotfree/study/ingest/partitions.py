@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import ipc
 
+from scotfree.study import schema
 from scotfree.study.ingest import names, progress
 from scotfree.study.ingest.limits import Limits
 from scotfree.study.ingest.merge import Counts, Merge
@@ -34,7 +35,7 @@ from scotfree.study.trouble import Ledger, StudyError
 
 TEXTS_MAX = 10_000_000
 # What merged partitions hang on beside the readings: another number when their rules change.
-_RULES = 2
+_RULES = 3
 _LOADED = CODED.append(pa.field("row", pa.int64()))
 
 
@@ -98,7 +99,7 @@ class Partitions:
     def _merge_one(self, index: int) -> None:
         ledger = Ledger()
         with duckdb.connect(config=self._settings()) as connection:
-            merge = Merge(connection, ledger, self._now_ns)
+            merge = Merge(connection, ledger, self._now_ns, pc.index(self.texts, schema.STATUS_OK).as_py())
             counts = merge.run(pa.RecordBatchReader.from_batches(_LOADED, self._records(index)))
             _copy(connection, "SELECT * FROM call ORDER BY hi, lo, span_id", self.calls(index))
             _copy(connection, _METHODS, self._path(index, "-methods.parquet"))

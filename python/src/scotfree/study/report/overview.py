@@ -113,7 +113,7 @@ def _scope(store: Store, size_: Extent, methods: int) -> list[tuple[str, str]]:
 
 def _merged_names(store: Store) -> str:
     """How many names of methods were written in two ways."""
-    count = sum(row["count"] for row in store.read("trouble").to_pylist() if row["reason"] == names.TWICE)
+    count = store.troubles(names.TWICE)
     return f" ({counted(count, 'name')} with and without a slash before it counted once)" if count else ""
 
 
