@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from scotfree.study import schema
 from scotfree.study.analysis import edges, path_times
 from scotfree.study.analysis.extent import Extent, extent
 from scotfree.study.analysis.memo import once
@@ -26,6 +27,10 @@ from scotfree.study.store import Manifest, Store
 # Rows of a table in the page; the Parquet beside it has all.
 ROWS_MAX: Final = 50
 _NAMED_MAX: Final = 3
+_NO_PLAN: Final = (
+    f"A plan needs a method with {schema.SAMPLES_MIN} successful calls whose total is known, and here is none: with "
+    "more traces, and client spans in them, scot plan says which remedy would help."
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class Overview:
     paths: Sequence[OnPath] = ()
     # Whole, for the Parquet beside the page.
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
+    # Why a plan is not among the steps; empty if it is.
+    no_plan: str = ""
 
 
 @once
@@ -75,11 +82,12 @@ def overview(study: Study) -> Overview:
     return Overview(
         scope=_scope(study.store, extent(study), study.counts().num_rows),
         groups=[*groups(study), *([Group("What the figures say", said)] if said else [])],
-        steps=_steps(study.store.folder),
+        steps=_steps(study.store.folder, _can_plan(study)),
         methods=_listed([_method(row) for row in tables["methods"].to_pylist()], study.counts().num_rows),
         edges=_listed([_edge(row) for row in tables["edges"].to_pylist()], edges.edges_seen(study)),
         paths=on_path.entries(paths.methods),
         tables=tables,
+        no_plan="" if _can_plan(study) else _NO_PLAN,
     )
 
 
@@ -154,11 +162,17 @@ def _records(manifest: Manifest) -> str:
     return f"{manifest.records_in:,} of sides of calls: {kinds}, {manifest.dropped:,} dropped"
 
 
-def _steps(store: Path) -> list[Step]:
+def _can_plan(study: Study) -> bool:
+    """Whether any method has the calls that a plan needs: it refuses the others."""
+    return any(count >= schema.SAMPLES_MIN for count in study.counts()["known_total"].to_pylist())
+
+
+def _steps(store: Path, can_plan: bool) -> list[Step]:
     """The commands that go on from here."""
     name = shlex.quote(str(store))
+    plan = Step(f"scot plan {name}", "which remedy would help, and by how much")
     return [
-        Step(f"scot plan {name}", "which remedy would help, and by how much"),
+        *([plan] if can_plan else []),
         Step(f"scot study serve {name}", "services, methods and single calls, in a browser"),
         Step(
             f"scot study compare {name} after.store",
