@@ -28,8 +28,8 @@ from scotfree.study.store import Manifest, Store
 ROWS_MAX: Final = 50
 _NAMED_MAX: Final = 3
 _NO_PLAN: Final = (
-    f"A plan needs a method with {schema.SAMPLES_MIN} successful calls whose total is known, and here is none: with "
-    "more traces, and client spans in them, scot plan says which remedy would help."
+    f"A plan needs a method with {schema.SAMPLES_MIN} successful calls whose total is known, and here is none: "
+    "with more traces, and client spans in them, scot plan says which remedy would help."
 )
 
 
