@@ -115,7 +115,7 @@ def test_what_harms_is_said_as_plainly_as_what_pays(tmp_path: Path) -> None:
 
 
 def test_what_nobody_would_see_is_no_harm_and_no_contradiction() -> None:
-    """All calls take 273 ns more: certain, and hidden in an interval of a forecast that spreads by milliseconds."""
+    """All calls take 273 ns more: certain, and hidden in a forecast that spreads by milliseconds."""
     calls = one_method(total_ns=np.linspace(80_000_000, 160_000_000, COUNT).astype(np.int64))
     later = price("compress", False, calls, Effect((calls.total + 273,)))
     assert all(one.loses for one in later.percentiles) and not later.harms and not later.pays

@@ -135,7 +135,7 @@ def _ours(name: str) -> str:
     """Our column of that name, which may be a usual one."""
     if name in TARGETS:
         return name
-    usual = {spellings.plain(ours): ours for ours in sorted(TARGETS)}
+    usual: dict[str, str] = {spellings.plain(ours): ours for ours in sorted(TARGETS)}
     usual |= {word: ours for ours, words in spellings.usual_names().items() for word in words}
     found = usual.get(spellings.plain(name))
     if found is None:

@@ -19,8 +19,9 @@ from scotfree.study import schema
 from scotfree.study.ingest import convert, usual
 from scotfree.study.ingest.columns import table_of
 from scotfree.study.ingest.convert import Convert, WrongType
-from scotfree.study.ingest.mapping import END, RELATIONS, UNITS, Column, ColumnMap, nearest
+from scotfree.study.ingest.mapping import RELATIONS, UNITS, Column, ColumnMap, nearest
 from scotfree.study.ingest.reader import Batch, Source
+from scotfree.study.ingest.spellings import END
 from scotfree.study.schema import Kind
 from scotfree.study.trouble import StudyError
 
