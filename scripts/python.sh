@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the Python environment of the tests in target/python, with the package, all its extras and its module in
-# Rust, 2.3 GB, and prints the path of its interpreter. Does nothing where all is there. Ends with 3 if it cannot be
+# Rust, 2.5 GB, and prints the path of its interpreter. Does nothing where all is there. Ends with 3 if it cannot be
 # made, and says why. `--study` instead makes the one of who uses `scot study` and `scot plan`, a fifth as large, in
 # target/python-study, unless the other is there. `--lock` makes the files of exact versions anew.
 set -euo pipefail
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 bootstrap=target/uv
 environment=target/python
 requirements=python/requirements.txt
-holds="the package with all its extras and what its tests use: about 2.3 GB on disk, once"
+holds="the package with all its extras and what its tests use: about 2.5 GB on disk, once"
 programs=(scot-study scot-plan scot-rag)
 
 # The authorities that this machine trusts, as pip does.
@@ -31,10 +31,11 @@ make_bootstrap() {
 make_environment() {
   is_made && return
   rm -rf "$environment"
-  # pyspark comes as source: what builds it is installed first, at the version that the lock names.
+  # pyspark comes as source: what builds it is installed first, at the version that the lock names. Compiled once and
+  # here: where PYTHONDONTWRITEBYTECODE is set, every run of a command would compile 500 modules anew.
   "$bootstrap/bin/uv" venv -q --python "$(command -v python3)" "$environment" &&
     build_tools | "$bootstrap/bin/uv" pip install -q --python "$environment/bin/python" --require-hashes -r - &&
-    "$bootstrap/bin/uv" pip sync -q --python "$environment/bin/python" --require-hashes --no-build-isolation "$requirements" &&
+    "$bootstrap/bin/uv" pip sync -q --compile-bytecode --python "$environment/bin/python" --require-hashes --no-build-isolation "$requirements" &&
     cat python/bootstrap.txt "$requirements" >"$environment/installed"
 }
 
@@ -97,7 +98,7 @@ case ${1:-} in
     if ! is_made; then
       environment=target/python-study
       requirements=python/requirements-study.txt
-      holds="what the study and the planner use: about 480 MB on disk, once"
+      holds="what the study and the planner use: about 530 MB on disk, once"
       programs=(scot-study scot-plan)
     fi
     ;;

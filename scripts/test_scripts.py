@@ -292,6 +292,23 @@ class Python(Scripts):
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertIn("python: what installs the others …\n", done.stderr)
 
+    def test_what_is_installed_is_compiled_once_and_not_at_each_run(self) -> None:
+        bootstrap = self.folder / "clone/target/uv"
+        (bootstrap / "bin").mkdir(parents=True)
+        shutil.copy(ROOT / "python/bootstrap.txt", bootstrap / "installed")
+        self.stub("python3")
+        for name in ("awk", "cat"):
+            if not (self.programs / name).exists():
+                (self.programs / name).symlink_to(shutil.which(name) or name)
+        # It installs nothing, and the script ends there.
+        uv = bootstrap / "bin/uv"
+        uv.write_text('#!/bin/sh\necho "$@" >>"$RECORD"\n[ "$2" != install ] || cat >/dev/null\n[ "$2" != sync ]\n')
+        uv.chmod(0o755)
+        done = self.run_copy()
+        self.assertEqual(done.returncode, 3, done.stderr)
+        (sync,) = [line for line in self.record.read_text().splitlines() if line.startswith("pip sync")]
+        self.assertIn("--compile-bytecode", sync.split())
+
 
 class Locks(unittest.TestCase):
     def test_the_study_is_used_at_the_versions_that_it_is_tested_with(self) -> None:

@@ -126,8 +126,9 @@ def test_series_and_stacks_in_our_own_columns(tmp_path: Path) -> None:
     ("pairs", "problem", "advice"),
     [
         (["start_ns=begin"], "column begin", "the nearest is began"),
-        (["durationns=took"], "map to durationns", "the nearest is duration_ns"),
-        (["duration_ns=took:h"], "column took:h", "the nearest is took"),
+        (["duratiom=took"], "map to duratiom", "perhaps duration_ns"),
+        (["duration_ns=took:min"], "read duration_ns in 'min'", "units are ns, us, ms, s"),
+        (["xyz=took"], "map to xyz", "of spans there are trace_id, span_id"),
         (["service=app:ms"], "no time", "leave the unit out"),
         (["duration_ns"], "it has no =", "write OURS=THEIRS"),
         (["trace_id=traceId"], "no column start_ns", "--map start_ns=began --map duration_ns=took:us"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from scotfree.study import schema
 from scotfree.study.plan import registry, text
 from scotfree.study.plan.calls import Calls, Floats, methods
 from scotfree.study.plan.context import Context
-from scotfree.study.plan.forecasts import make
+from scotfree.study.plan.forecasts import Plan, make
 from scotfree.study.plan.price import Effect, Refused, price
 from scotfree.study.plan.remedies import (
     co_locate,
@@ -105,8 +106,34 @@ def test_what_harms_is_said_as_plainly_as_what_pays(tmp_path: Path) -> None:
     assert one.harms and not one.pays and plan.to_json()["prices"][0]["harms"]
     found = text.plan(plan)
     assert found.startswith(text.NONE_PAYS)
-    assert "\ncompress would do harm: it takes the P" in found and " later  " in found
+    harm = re.search(
+        r"^compress would do harm: it takes the P(\d+) of .+ to .+, (.+ later \(.+ to .+ µs\))\.$", found, re.M
+    )
+    # The gain's own interval, in the sentence and in the table: all of it is later.
+    assert harm and f"  {harm[2]}  " in found
     assert "ring: not priced yet: there is no forecast of it (of memory)." in found
+
+
+def test_what_nobody_would_see_is_no_harm_and_no_contradiction() -> None:
+    """All calls take 273 ns more: certain, and hidden in a forecast that spreads by milliseconds."""
+    calls = one_method(total_ns=np.linspace(80_000_000, 160_000_000, COUNT).astype(np.int64))
+    later = price("compress", False, calls, Effect((calls.total + 273,)))
+    assert all(one.loses for one in later.percentiles) and not later.harms and not later.pays
+    plan = Plan([later], [], 1, 1.0)
+    found = text.plan(plan)
+    assert "would do harm" not in found and "273 ns later (273 to 273 ns)" in found
+    # What loses a tenth does; what gains a little is said with what it gains.
+    assert price("compress", False, calls, Effect((calls.total * 1.11,))).harms
+    sooner = text.plan(Plan([price("compress", False, calls, Effect((calls.total - 273,)))], [], 1, 1.0))
+    assert ", 273 ns sooner (273 to 273 ns); " in sooner
+
+
+def test_what_only_moves_time_to_the_tail_does_not_pay_though_it_harms_none() -> None:
+    calls = one_method(total_ns=np.linspace(80_000_000, 160_000_000, COUNT).astype(np.int64))
+    rank = np.arange(COUNT) / COUNT
+    moved = np.where(rank < 0.7, -3_000_000.0, np.where(rank > 0.9, 9_000_000.0, 4_000_000.0))
+    found = price("x", False, calls, Effect((calls.total + moved,)))
+    assert found.at(0.50).pays and found.at(0.99).loses and not found.harms and not found.pays
 
 
 def test_a_handful_of_bytes_says_nothing_of_what_a_byte_takes() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zipkin_spans
+from sides import client, merged, record, server
 from small_store import spans, study_of
 
 from scotfree.study.analysis.study import Study
@@ -18,8 +19,12 @@ from scotfree.study.figures import overview as said
 from scotfree.study.figures.words import lasting, span
 from scotfree.study.ingest.options import Options
 from scotfree.study.ingest.run import ingest
+from scotfree.study.plan.context import Context
+from scotfree.study.plan.forecasts import make
 from scotfree.study.report.overview import ROWS_MAX, overview
 from scotfree.study.report.write import write_report
+from scotfree.study.schema import Kind
+from scotfree.study.trouble import StudyError
 
 CALLS = 240
 MS = 1_000_000
@@ -91,6 +96,35 @@ def test_a_p95_of_few_calls_is_not_said(tmp_path: Path) -> None:
     assert "10 calls)" in found["Waiting outside the handler"][0]
     assert not any("one in twenty" in one or "in a hundred" in one for group in found.values() for one in group)
     assert found["Errors"] == ["No call is recorded as failed."]
+
+
+@pytest.mark.parametrize(
+    ("status", "first"), [("OK", "No call is recorded as failed."), ("ERROR", "1 call failed")]
+)
+def test_errors_of_work_inside_are_named_beside_those_of_calls(tmp_path: Path, status: str, first: str) -> None:
+    inner = [record(Kind.INTERNAL, 10 + at, 2, service="cart", status="ERROR") for at in range(3)]
+    store = merged(tmp_path, [client(1, status=status), server(2, 1), *inner])
+    errors = sentences(Study(store, DuckEngine(store, memory="500MB", threads=2)))["Errors"]
+    assert errors[0].startswith(first)
+    assert errors[1:] == ["3 records of work inside services failed; these are no calls."]
+
+
+def test_a_plan_is_no_next_step_where_it_would_refuse_all_methods(tmp_path: Path) -> None:
+    few = study_of(
+        tmp_path / "few", spans(**{name: values[:198] for name, values in plain(status=["OK"] * CALLS).items()})
+    )
+    assert not any(step.command.startswith("scot plan") for step in overview(few).steps)
+    assert "a method with 100 successful calls whose total is known, and here is none" in overview(few).no_plan
+    with pytest.raises(StudyError, match="no method has 100 successful calls"):
+        make(few, Context(), 20)
+    write_report(few, tmp_path / "few.html")
+    html = (tmp_path / "few.html").read_text()
+    assert "A plan needs a method with" in html and "<code>scot plan" not in html
+    enough = study_of(
+        tmp_path / "enough", spans(**{name: values[:200] for name, values in plain(status=["OK"] * CALLS).items()})
+    )
+    assert overview(enough).steps[0].command.startswith("scot plan") and not overview(enough).no_plan
+    assert make(enough, Context(), 20).methods == 2
 
 
 def test_without_servers_records_it_is_said_what_to_add(tmp_path: Path) -> None:

@@ -108,6 +108,46 @@ def test_a_call_without_its_client_s_record_is_told_by_its_server(tmp_path: Path
     assert "record is not there: 7\u202fns as its server saw it; OK" in html
 
 
+def test_an_entry_method_has_its_server_s_times_and_says_so(tmp_path: Path) -> None:
+    """Nobody who calls it keeps records: the commonest case of a page's first method."""
+    entries = [
+        call_of("web", "GET /", at) | {"method_id": 7, "total_ns": None, "server_app_ns": 1_000 * at}
+        for at in range(1, 41)
+    ]
+    # One that its client did see does not speak for the others, and is as long as that says.
+    entries.append(call_of("web", "GET /", 41) | {"method_id": 7, "total_ns": 90_000, "server_app_ns": 80_000})
+    with serving(tmp_path, entries) as running:
+        services, methods = (ask(running, path)[1] for path in ("/", "/service?name=web"))
+        html = ask(running, "/method?service=web&method=GET%20%2F")[1]
+    assert (
+        "P50 20\u202fµs, P95 38\u202fµs, P99 40\u202fµs (as its server saw it), tax 11.1\u202f% of the time"
+        in html
+    )
+    for page, title, name in ((services, "All services", "web"), (methods, "Its methods", "GET /")):
+        assert table(page, title)[1][0][:5] == [
+            f"{name}as its server saw it",
+            "41",
+            "0\u202f%",
+            "20\u202fµs",
+            "38\u202fµs",
+        ]
+    slowest = table(html, "The slowest calls", head=False)[1]
+    assert [row[0] for row in slowest[:3]] == [
+        "90\u202fµs",
+        "40\u202fµsas its server saw it",
+        "39\u202fµsas its server saw it",
+    ]
+    around = table(html, "Calls around the P95", head=False)[1]
+    assert around[0][0] == "38\u202fµsas its server saw it"
+
+
+def test_a_method_without_times_has_no_heading_over_nothing(tmp_path: Path) -> None:
+    with serving(tmp_path, [call_of("web", "Get") | {"total_ns": None}]) as running:
+        html = ask(running, "/method?service=web&method=Get")[1]
+    assert "The slowest calls" not in html and "as its server saw it" not in html
+    assert "its tax is not known, which takes the records of both sides" in html
+
+
 def test_a_trace_of_many_calls_says_how_many_are_not_shown(tmp_path: Path) -> None:
     rows = [call_of("Cart", "Get", at) | {"trace_id": bytes(16)} for at in range(ROWS_MAX + 3)]
     with serving(tmp_path, rows) as running:
@@ -335,8 +375,8 @@ def test_names_from_data_stay_text_and_lists_end(tmp_path: Path) -> None:
         assert "<script" not in html
 
 
-def table(html: str, title: str) -> tuple[list[str], list[list[str]]]:
-    """The heads and the rows of a table, as text."""
+def table(html: str, title: str, *, head: bool = True) -> tuple[list[str], list[list[str]]]:
+    """The heads, if it has any, and the rows of a table, as text."""
     part = html[html.index(f'aria-label="{title}"') :]
     part = part[: part.index("</table>")]
 
@@ -344,8 +384,8 @@ def table(html: str, title: str) -> tuple[list[str], list[list[str]]]:
         found = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)
         return [unescape(re.sub(r"<[^>]*>", "", cell)) for cell in found]
 
-    head, *rows = re.findall(r"<tr>(.*?)</tr>", part, re.DOTALL)
-    return cells(head), [cells(row) for row in rows]
+    rows = [cells(row) for row in re.findall(r"<tr>(.*?)</tr>", part, re.DOTALL)]
+    return (rows[0], rows[1:]) if head else ([], rows)
 
 
 def shop() -> list[dict[str, object]]:

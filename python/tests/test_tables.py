@@ -17,11 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import Read, read
 
+from scotfree.study import schema
 from scotfree.study.cli import main
 from scotfree.study.ingest import clean, csv_text, nearest
 from scotfree.study.ingest.csv_table import CsvTable
 from scotfree.study.ingest.json_table import JsonTable
-from scotfree.study.ingest.mapping import ColumnMap
+from scotfree.study.ingest.mapping import TARGETS, ColumnMap
 from scotfree.study.ingest.reader import Reader
 from scotfree.study.schema import Kind
 from scotfree.study.store import Store
@@ -201,6 +202,58 @@ def test_what_is_no_table_of_spans_gets_no_guess(text: str, tmp_path: Path) -> N
 def test_a_mapped_column_that_is_no_time_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="'GET /' is no time"):
         _read(tmp_path, USUAL, "duration_ns=operation")
+
+
+@pytest.mark.parametrize(
+    ("given", "ours"),
+    [
+        ("parent_span_id", "parent_id"),
+        ("operation", "name"),
+        ("host", "machine"),
+        ("timestamp", "start_ns"),
+        ("Duration", "duration_ns"),
+        ("end", "end_ns"),
+        ("rpc.request.size", "req_bytes"),
+        # What is a column of ours is that one.
+        ("method", "method"),
+    ],
+)
+def test_a_usual_name_stands_on_the_left_of_a_mapping_as_well(given: str, ours: str, tmp_path: Path) -> None:
+    assert ColumnMap.parse([f"{given}=x"]) == ColumnMap.parse([f"{ours}=x"])
+    (tmp_path / "map.toml").write_text(f"[columns]\n{json.dumps(given)} = 'x'\n")
+    assert ColumnMap.load(tmp_path / "map.toml").of(ours).name == "x"
+
+
+def test_the_docs_list_every_name_that_may_stand_on_the_left() -> None:
+    said = (Path(__file__).parents[2] / "docs" / "study-inputs.md").read_text()
+    missing = {name for name in TARGETS if f"`{name}`" not in said} - set(schema.STAGE_COLUMNS)
+    assert not missing and "`STAGE_ns`" in said
+
+
+FRACTIONS = """\
+trace_id,span_id,service,began,took
+t1,a,front,1700000000000,9.03
+t1,b,front,1700000000001,10
+"""
+
+
+def test_fractions_of_a_nanosecond_are_told(tmp_path: Path) -> None:
+    found = _read(tmp_path, FRACTIONS, "start_ns=began:ms", "duration_ns=took")
+    assert found.notes == {"took is read in ns and has fractions: is it in ms? then say duration_ns=took:ms": 1}
+    assert _read(tmp_path, FRACTIONS, "start_ns=began:ms", "duration_ns=took:ms").notes == {}
+    whole = FRACTIONS.replace("9.03", "9.0")
+    assert _read(tmp_path, whole, "start_ns=began:ms", "duration_ns=took").notes == {}
+    # A start says by its size what it is in.
+    seconds = "trace_id,span_id,began,took\nt1,a,1700000000.25,9\n"
+    notes = _read(tmp_path, seconds, "start_ns=began", "duration_ns=took:us").notes
+    assert "began is read in ns and has fractions: is it in s? then say start_ns=began:s" in notes
+
+
+def test_a_decimal_comma_is_named(tmp_path: Path) -> None:
+    text = "trace_id;span_id;start_ms;took\nt1;a;1700000000000;61,922314\n"
+    with pytest.raises(StudyError, match="'61,922314' is no time") as error:
+        _read(tmp_path, text, "duration_ns=took:ms")
+    assert error.value.advice == "its comma is read as no decimal point: write 61.922314"
 
 
 def test_quotes_and_damaged_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,8 +44,17 @@ struct Argument {
 
 /// A command with these among its own.
 pub fn with_python_programs(command: Command) -> Command {
-    let programs: Vec<Program> = serde_json::from_str(DESCRIBED).expect("a test compares the file");
-    command.subcommands(programs.into_iter().map(program))
+    command.subcommands(programs().into_iter().map(program))
+}
+
+fn programs() -> Vec<Program> {
+    serde_json::from_str(DESCRIBED).expect("a test compares the file")
+}
+
+/// The commands of these programs that have that name, as they are typed.
+pub fn named(verb: &str) -> Vec<String> {
+    let has_it = |program: &Program| program.commands.iter().any(|one| one.name == verb);
+    programs().into_iter().filter(has_it).map(|program| format!("scot {} {verb}", program.name)).collect()
 }
 
 fn program(Program { name, about, default, commands }: Program) -> Command {
@@ -118,6 +127,14 @@ mod tests {
         assert!(matches(&["plan", "fit", "a", "--remedy", "b"]).is_ok());
         assert!(matches(&["study", "report", "a", "--engine", "none"]).is_err());
         assert!(matches(&["study", "report"]).is_err());
+    }
+
+    #[test]
+    fn a_command_of_theirs_is_found_by_its_name() {
+        assert_eq!(named("compare"), ["scot study compare"]);
+        assert_eq!(named("serve"), ["scot study serve", "scot rag serve"]);
+        assert_eq!(named("fit"), ["scot plan fit"]);
+        assert!(named("gret").is_empty());
     }
 
     #[test]

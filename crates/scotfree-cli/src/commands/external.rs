@@ -3,6 +3,7 @@
 //!
 //! Invariant: the program takes this process's place, so signals and exit code are its own.
 
+use crate::commands::described;
 use crate::failure::Failure;
 use crate::variables::PROGRAM;
 use scotfree_stage::process::find_tool;
@@ -35,15 +36,22 @@ pub fn run(words: &[OsString]) -> Result<(), Failure> {
     let (name, program) = (name.to_string_lossy(), program.to_string_lossy());
     if is_missing {
         let problem = format!("there is no command `{name}` and no program `{program}` in the path");
-        let next = match &*name {
-            "plan" | "study" => STUDY_ADVICE,
-            "rag" => RETRIEVAL_ADVICE,
-            "claims" => LAB_ADVICE,
-            _ => "see: scot --help",
-        };
-        return Err(Failure::usage(format!("{problem}; {next}")));
+        return Err(Failure::usage(format!("{problem}; {}", advice(&name))));
     }
     Err(Failure::environment(format!("run {program}: {error}; see: command -v {program}")))
+}
+
+/// What to do where there is no such command.
+fn advice(name: &str) -> String {
+    match name {
+        "plan" | "study" => STUDY_ADVICE.to_owned(),
+        "rag" => RETRIEVAL_ADVICE.to_owned(),
+        "claims" => LAB_ADVICE.to_owned(),
+        _ => match described::named(name).join(" or ") {
+            none if none.is_empty() => "see: scot --help".to_owned(),
+            others => format!("you may mean: {others}"),
+        },
+    }
 }
 
 /// A program that is told where this one is, if that is known: it may have to start it.
@@ -80,4 +88,17 @@ fn is_in_path(program: &OsStr) -> bool {
     }
     let folders = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_of_a_program_is_named_in_full() {
+        assert_eq!(advice("compare"), "you may mean: scot study compare");
+        assert_eq!(advice("serve"), "you may mean: scot study serve or scot rag serve");
+        assert_eq!(advice("gret"), "see: scot --help");
+        assert_eq!(advice("study"), STUDY_ADVICE);
+    }
 }

@@ -86,6 +86,7 @@ _COMMON: Final = [
     pa.field("is_hedge", pa.bool_()),
 ]
 
+PEER_ADDRESS: Final = "peer_address"
 SIDE: Final = pa.schema(
     [
         pa.field("trace_id", pa.binary(16), nullable=False),
@@ -99,6 +100,8 @@ SIDE: Final = pa.schema(
         # Who wrote the record, and whom it calls or is called by if it says so.
         pa.field("service", _TEXT, nullable=False),
         pa.field("peer_service", _TEXT),
+        # Where a client's call goes; the ingest makes `peer_service` of it where that is not said.
+        pa.field(PEER_ADDRESS, _TEXT),
         pa.field("name", _TEXT, nullable=False),
         pa.field("cluster", _TEXT),
         pa.field("peer_cluster", _TEXT),
@@ -112,6 +115,9 @@ SIDE: Final = pa.schema(
         pa.field("record", pa.int64(), nullable=False),
     ]
 )
+
+# A record of a side once it is cleaned.
+RECORD: Final = pa.schema([field for field in SIDE if field.name != PEER_ADDRESS])
 
 SPAN: Final = pa.schema(
     [

@@ -49,6 +49,9 @@ TEXTS: Final[dict[str, str]] = {
     "service.name": "service",
     "service.peer.name": "peer_service",
     "peer.service": "peer_service",
+    "server.address": "peer_address",
+    # Until version 1.20 of the conventions.
+    "net.peer.name": "peer_address",
     "k8s.cluster.name": "cluster",
     "cloud.availability_zone": "cluster",
     "cloud.region": "cluster",

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scotfree.study import schema
+from scotfree.study.ingest import addresses
 from scotfree.study.store import trace_words
 from scotfree.study.trouble import Ledger
 
@@ -24,7 +25,7 @@ START_NS_MIN = 631_152_000 * 10**9
 # Ends of records stay within 64 bits.
 _START_NS_LIMIT = 2**62
 
-_TEXTS = [field.name for field in schema.SIDE if pa.types.is_dictionary(field.type)]
+_TEXTS = [field.name for field in schema.RECORD if pa.types.is_dictionary(field.type)]
 # The most that each can be, so that sums of them stay within 64 bits, and exact as floats.
 SIZE_BYTES_MAX = 2**40
 _COUNTS = {
@@ -33,7 +34,7 @@ _COUNTS = {
 }
 _FLOATS = {"cpu_cycles": 1e18, "sample_weight": 1e12}
 # A duration that cannot be is null.
-_CLEANED = pa.schema([field.with_nullable(True) for field in schema.SIDE])
+_CLEANED = pa.schema([field.with_nullable(True) for field in schema.RECORD])
 
 # Times that cannot be since 1970 count from elsewhere, most often from the beginning of a trace or of a file.
 EARLY = "starts before 1990: if times count from a start, say when that was: --epoch 2026-01-31T12:00:00Z"
@@ -55,7 +56,7 @@ class Cleaner:
     def clean(self, rows: pa.Table) -> pa.Table:
         """The records that can be merged, each field as it may be used."""
         rows = _with_ids(rows.cast(schema.SIDE).combine_chunks(), self._note)
-        for rule in (_parents, _kinds, self._since_epoch, self._times, _numbers, _weights, _names):
+        for rule in (_parents, _kinds, _peers, self._since_epoch, self._times, _numbers, _weights, _names):
             rows = rule(rows, self._note)
         return rows.cast(_CLEANED)
 
@@ -118,6 +119,13 @@ def _kinds(rows: pa.Table, note: Note) -> pa.Table:
     if note(rows, wrong, "kind is none that is known"):
         rows = _set(rows, "kind", pa.array(np.where(wrong, 0, kind).astype(np.int8)))
     return rows
+
+
+def _peers(rows: pa.Table, note: Note) -> pa.Table:
+    if rows[schema.PEER_ADDRESS].null_count < rows.num_rows:
+        peers = addresses.peers(rows).dictionary_encode()
+        rows = _set(rows, "peer_service", peers.cast(schema.RECORD.field("peer_service").type))
+    return rows.drop_columns([schema.PEER_ADDRESS])
 
 
 def _numbers(rows: pa.Table, note: Note) -> pa.Table:

@@ -16,19 +16,22 @@ from pathlib import Path
 from typing import Any, Final
 
 from scotfree.study import schema, toml
+from scotfree.study.ingest import spellings
+from scotfree.study.ingest.spellings import END
 from scotfree.study.trouble import StudyError
 
 UNITS: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-# When a call ended, for tables that say that instead of how long it took.
-END: Final = "end_ns"
 RELATIONS: Final = {
     "side": schema.SIDE,
     "span": schema.SPAN,
     "metric": schema.METRIC,
     "profile": schema.PROFILE,
 }
-# Said by the reader itself.
-_OWN: Final = ("input", "record", "method_id")
+# Said by the reader itself, or by the merge.
+_OWN: Final = ("input", "record", "method_id", "request_side_ns", "response_side_ns", "provenance")
+# How like a name must be to be meant, and what is said where none is.
+_NEAR: Final = 0.75
+_MOST: Final = ("trace_id", "span_id", "parent_id", "start_ns", "duration_ns", "service", "name", "kind", "status")
 TARGETS: Final = frozenset({END, *(name for of in RELATIONS.values() for name in of.names if name not in _OWN)})
 
 
@@ -67,7 +70,7 @@ class ColumnMap:
         entries = toml.read(path, "read the mapping", advice).get("columns")
         if not isinstance(entries, dict):
             raise StudyError(f"read the mapping {path}: it has no table [columns]", "write the columns below it")
-        return cls({ours: _entry(ours, entry) for ours, entry in entries.items()})
+        return cls({_ours(name): _entry(_ours(name), entry) for name, entry in entries.items()})
 
     def of(self, ours: str) -> Column:
         """Their column for ours."""
@@ -82,10 +85,18 @@ class ColumnMap:
         """That the columns which are named are there."""
         for ours, column in self.columns.items():
             if column.name not in theirs:
+                _check_unit(ours, column.name, theirs)
                 raise StudyError(
                     f"take {ours} from the column {column.name}: there is none of that name",
                     nearest(column.name, theirs),
                 )
+
+
+def _check_unit(ours: str, name: str, theirs: Collection[str]) -> None:
+    """A column of theirs with what is no unit behind it."""
+    bare, _, unit = name.rpartition(":")
+    if bare in theirs:
+        raise _no_unit(ours, unit)
 
 
 def nearest(name: str, names: Collection[str]) -> str:
@@ -106,6 +117,7 @@ def _pair(pair: str) -> tuple[str, Column]:
     if not equals or not theirs:
         raise StudyError(f"read the mapping {pair!r}: it has no =", "write OURS=THEIRS or OURS=THEIRS:UNIT")
     name, _, unit = theirs.rpartition(":")
+    ours = _ours(ours)
     return ours, _column(ours, name, unit) if name and unit in UNITS else _column(ours, theirs, "ns")
 
 
@@ -119,11 +131,27 @@ def _entry(ours: str, entry: Any) -> Column:
     )
 
 
+def _ours(name: str) -> str:
+    """Our column of that name, which may be a usual one."""
+    if name in TARGETS:
+        return name
+    usual: dict[str, str] = {spellings.plain(ours): ours for ours in sorted(TARGETS)}
+    usual |= {word: ours for ours, words in spellings.usual_names().items() for word in words}
+    found = usual.get(spellings.plain(name))
+    if found is None:
+        near = difflib.get_close_matches(spellings.plain(name), usual, n=1, cutoff=_NEAR)
+        advice = f"perhaps {usual[near[0]]}" if near else f"of spans there are {', '.join(_MOST)}"
+        raise StudyError(f"map to {name}: the study has no such column", f"{advice}; docs/study-inputs.md has all")
+    return found
+
+
+def _no_unit(ours: str, unit: Any) -> StudyError:
+    return StudyError(f"read {ours} in {unit!r}: that is no unit", f"units are {', '.join(UNITS)}")
+
+
 def _column(ours: str, name: str, unit: Any) -> Column:
-    if ours not in TARGETS:
-        raise StudyError(f"map to {ours}: the study has no such column", nearest(ours, TARGETS))
     if not isinstance(unit, str) or unit not in UNITS:
-        raise StudyError(f"read {ours} in {unit!r}: that is no unit", f"units are {', '.join(UNITS)}")
+        raise _no_unit(ours, unit)
     if unit != "ns" and not ours.endswith("_ns"):
         raise StudyError(f"read {ours} in {unit}: it is no time", "leave the unit out")
     return Column(name, unit)

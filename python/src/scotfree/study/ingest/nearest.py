@@ -9,8 +9,9 @@ from typing import Final
 
 from scotfree.study.ingest import csv_table, json_table, usual, wide
 from scotfree.study.ingest.inputs import HEAD_BYTES
-from scotfree.study.ingest.mapping import END, ColumnMap
+from scotfree.study.ingest.mapping import ColumnMap
 from scotfree.study.ingest.opening import head_of
+from scotfree.study.ingest.spellings import END
 from scotfree.trouble import printable
 
 UNKNOWN: Final = "it has no known form"

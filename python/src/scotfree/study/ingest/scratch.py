@@ -32,11 +32,11 @@ from scotfree.study.store import Input, partitions_of, trace_words, write_table
 
 SPILL = "spill"
 
-TEXTS = [item.name for item in schema.SIDE if pa.types.is_dictionary(item.type)]
+TEXTS = [item.name for item in schema.RECORD if pa.types.is_dictionary(item.type)]
 _WORDS = [pa.field("hi", pa.int64()), pa.field("lo", pa.int64())]
 # `side` with the trace id as two words and texts as codes.
 CODED = pa.schema(
-    [*_WORDS, *[pa.field(f.name, pa.int32() if f.name in TEXTS else f.type) for f in list(schema.SIDE)[1:]]]
+    [*_WORDS, *[pa.field(f.name, pa.int32() if f.name in TEXTS else f.type) for f in list(schema.RECORD)[1:]]]
 )
 
 

@@ -6,6 +6,7 @@ a call without a total is known from its server only. Stages that are given are 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,9 @@ from scotfree.study import schema
 from scotfree.study.ingest import convert, usual
 from scotfree.study.ingest.columns import table_of
 from scotfree.study.ingest.convert import Convert, WrongType
-from scotfree.study.ingest.mapping import END, RELATIONS, UNITS, Column, ColumnMap, nearest
+from scotfree.study.ingest.mapping import RELATIONS, UNITS, Column, ColumnMap, nearest
 from scotfree.study.ingest.reader import Batch, Source
+from scotfree.study.ingest.spellings import END
 from scotfree.study.schema import Kind
 from scotfree.study.trouble import StudyError
 
@@ -31,7 +33,8 @@ _NEEDED: Final = {
     "metric": ("series", "ts_ns", "value"),
     "profile": ("stack", "weight"),
 }
-_TIMES: Final = ("start_ns", "duration_ns", END)
+_TIMES: Final = ("start_ns", "duration_ns", "total_ns", END)
+_COMMA: Final = re.compile(r"\s*([0-9]+),([0-9]+)\s*")
 # Of a call -> of its client's record, and of its server's.
 _OF_CLIENT: Final = {
     "total_ns": "duration_ns",
@@ -83,6 +86,7 @@ def plan(theirs: Sequence[str], sample: usual.Sample, mapping: ColumnMap, path: 
         raise _lacks(mapping, found, theirs, path)
     known, notes = (found.known, found.notes) if relation == "side" else (mapping, [])
     columns = _present(known, relation, theirs)
+    notes = [*notes, *_fractions(columns, sample)]
     for name in _TIMES:
         if name in columns:
             _check_times(name, columns[name], sample, path)
@@ -139,10 +143,23 @@ def _check_times(name: str, column: Column, sample: usual.Sample, path: Path) ->
     texts = [value for value in sample.get(column.name, ()) if isinstance(value, str)]
     if not texts or convert.nanoseconds(pa.array(texts, pa.string()), 1).null_count < len(texts):
         return
+    comma = _COMMA.match(texts[0])
     raise StudyError(
         f"read {name} from the column {column.name} of {path}: {texts[0][:40]!r} is no time",
-        f"name another with --map {name}=THEIRS, or leave it out",
+        f"its comma is read as no decimal point: write {comma[1]}.{comma[2]}"
+        if comma
+        else f"name another with --map {name}=THEIRS, or leave it out",
     )
+
+
+def _fractions(columns: Mapping[str, Column], sample: usual.Sample) -> list[str]:
+    """Of times in ns that have fractions: nobody measures these, so another unit is meant."""
+    found = {name: columns[name] for name in _TIMES if name in columns and columns[name].unit == "ns"}
+    return [
+        f"{column.name} is read in ns and has fractions: is it in {unit}? then say {name}={column.name}:{unit}"
+        for name, column in found.items()
+        if (unit := usual.unit_of_fractions(name, column.name, sample))
+    ]
 
 
 def _present(columns: ColumnMap, relation: str, theirs: Sequence[str]) -> dict[str, Column]:

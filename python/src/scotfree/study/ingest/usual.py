@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from scotfree.study.ingest import attributes, convert
-from scotfree.study.ingest.mapping import END, UNITS, Column, ColumnMap
+from scotfree.study.ingest import convert
+from scotfree.study.ingest.mapping import UNITS, Column, ColumnMap
+from scotfree.study.ingest.spellings import END, NAMES, plain, usual_names
 
 # The first rows of a table, by their columns; a time of a type of its own is a text.
 Sample = Mapping[str, Sequence[Any]]
@@ -23,43 +24,6 @@ Sample = Mapping[str, Sequence[Any]]
 NEEDED: Final = ("trace_id", "span_id", "start_ns", "duration_ns")
 # What a span table has at best: what a message counts.
 WANTED: Final = (*NEEDED, "parent_id", "service", "name", "kind", "status")
-# Ours -> theirs without case and signs, the likeliest first. Times may have a unit behind the name.
-_NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "trace_id": ("traceid", "trace"),
-    "span_id": ("spanid", "id", "span"),
-    "parent_id": ("parentid", "parentspanid", "parent", "parentspan"),
-    "service": ("service", "servicename", "servicecode", "localservice", "app", "application"),
-    "peer_service": ("peerservice", "remoteservice", "remoteservicename", "servicepeername", "targetservice"),
-    "name": ("name", "operationname", "operation", "spanname", "method", "endpoint", "endpointname", "rpcmethod"),
-    "kind": ("kind", "spankind", "type", "spantype"),
-    "start_ns": (
-        "start",
-        "starttime",
-        "timestamp",
-        "starttimestamp",
-        "startedat",
-        "begin",
-        "begintime",
-        "time",
-        "ts",
-    ),
-    "duration_ns": (
-        "duration",
-        "dur",
-        "elapsed",
-        "elapsedtime",
-        "latency",
-        "took",
-        "responsetime",
-        "durationtime",
-    ),
-    END: ("end", "endtime", "endtimestamp", "endedat", "finish", "finishtime", "finishedat", "stop", "stoptime"),
-    "status": ("status", "statuscode", "otelstatuscode", "error", "iserror", "httpstatuscode", "grpcstatuscode"),
-    "machine": ("host", "hostname", "machine", "node", "instance", "serviceinstancename", "pod"),
-    "cluster": ("cluster", "zone", "region"),
-    "req_bytes": ("requestbytes", "requestsize", "reqsize", "bytesin"),
-    "resp_bytes": ("responsebytes", "responsesize", "respsize", "bytesout"),
-}
 _UNIT_NAMES: Final = {
     **dict.fromkeys(("ns", "nano", "nanos", "nanoseconds", "unixnano"), "ns"),
     **dict.fromkeys(("us", "micro", "micros", "microseconds", "usec", "µs"), "us"),
@@ -67,8 +31,6 @@ _UNIT_NAMES: Final = {
     **dict.fromkeys(("s", "sec", "secs", "seconds", "unix"), "s"),
 }
 _TIMES: Final = ("start_ns", "duration_ns", END)
-# What exporters put before the names of attributes.
-_PREFIXES: Final = ("resourceattributes", "spanattributes", "attributes", "resource", "tags", "tag")
 # Words of which one in a name makes it likely.
 _HINTS: Final[dict[str, tuple[str, ...]]] = {
     "start_ns": ("start", "beg", "began", "open", "time", "date", "when", "at", "ts", "from"),
@@ -150,7 +112,7 @@ def guess(names: Sequence[str], sample: Sample, given: ColumnMap) -> Guess:
 
 
 def _ours() -> set[str]:
-    return {*_NAMES, *WANTED}
+    return {*NAMES, *WANTED}
 
 
 def _usual(names: Sequence[str], taken: Collection[str], known: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -169,22 +131,11 @@ def _usual(names: Sequence[str], taken: Collection[str], known: Collection[str])
 
 
 def _spellings() -> dict[str, list[str]]:
-    """All usual names of each column, with units behind times, and with the keys of attributes."""
-    found = {ours: list(names) for ours, names in _NAMES.items()}
+    """All usual names of each column, with units behind times."""
+    found = usual_names()
     for ours in _TIMES:
-        found[ours] += [name + unit for name in _NAMES[ours] for unit in _UNIT_NAMES]
-    for key, ours in (attributes.INTEGERS | attributes.FLOATS | attributes.TEXTS).items():
-        found.setdefault(ours, []).append(plain(key))
+        found[ours] += [name + unit for name in NAMES[ours] for unit in _UNIT_NAMES]
     return found
-
-
-def plain(name: str) -> str:
-    """A name without case and signs, and without what exporters put before attributes."""
-    word = re.sub(r"[^0-9a-zµ]", "", name.lower())
-    for prefix in _PREFIXES:
-        if word.startswith(prefix) and len(word) > len(prefix):
-            return word.removeprefix(prefix)
-    return word
 
 
 def _timed(ours: str, theirs: str, sample: Sample, known: Mapping[str, Column], found: Guess) -> Column | None:
@@ -212,9 +163,9 @@ def _is_number_of(start: Column) -> bool:
 
 def _named_unit(ours: str, theirs: str) -> str | None:
     word = plain(theirs)
-    if word in _NAMES[ours]:
+    if word in NAMES[ours]:
         return None
-    return next((unit for end, unit in _UNIT_NAMES.items() if word in {name + end for name in _NAMES[ours]}), None)
+    return next((unit for end, unit in _UNIT_NAMES.items() if word in {name + end for name in NAMES[ours]}), None)
 
 
 def _own_unit(values: Sequence[Any]) -> str | None:
@@ -232,6 +183,14 @@ def epoch_unit(values: Sequence[Any]) -> str | None:
     middle = median(numbers)
     sizes = {unit: 10**9 // ns for unit, ns in UNITS.items()}
     return next((unit for unit, size in sizes.items() if _SECONDS[0] * size <= middle < _SECONDS[1] * size), None)
+
+
+def unit_of_fractions(ours: str, theirs: str, sample: Sample) -> str | None:
+    """The likely unit of numbers that are not whole; none where all are, or say their own."""
+    values = _values(sample, theirs)
+    if all(number.is_integer() for number in _numbers(values)):
+        return None
+    return "ms" if ours in ("duration_ns", "total_ns") else epoch_unit(values) or "ms"
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:

@@ -15,6 +15,8 @@ from scotfree.study.plan.calls import Calls, Floats, Integers
 PERCENTILES: Final = (0.50, 0.95, 0.99)
 # Of all time: with less nothing is saved.
 _SAVED_MIN: Final = 0.005
+# Of a percentile: who loses less does not see it, and `scot study compare` calls it no difference.
+_HARM_MIN: Final = 0.10
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,14 @@ class Percentile:
         return self.gain_low_ns > 0
 
     @property
-    def harms(self) -> bool:
+    def loses(self) -> bool:
         """Whether the interval of the gain excludes that it is no later."""
         return self.gain_high_ns < 0
+
+    @property
+    def harms(self) -> bool:
+        """Whether it loses, and so much that it is seen."""
+        return self.loses and self.growth >= 1 + _HARM_MIN
 
     @property
     def growth(self) -> float:
@@ -87,12 +94,12 @@ class Price:
     @property
     def pays(self) -> bool:
         """Whether it gains at any percentile; what only moves time from most calls to the tail does not pay."""
-        is_moved = self.harms and self.saved_share < _SAVED_MIN
+        is_moved = any(one.loses for one in self.percentiles) and self.saved_share < _SAVED_MIN
         return any(one.pays for one in self.percentiles) and not is_moved
 
     @property
     def harms(self) -> bool:
-        """Whether it loses at any percentile."""
+        """Whether it does harm at any percentile."""
         return any(one.harms for one in self.percentiles)
 
     def at(self, p: float) -> Percentile:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from scotfree.study.figures.words import called, counted, duration, percent
+from scotfree.study.figures.words import called, counted, duration, percent, span
 from scotfree.study.plan.forecasts import Plan, Refusal
 from scotfree.study.plan.outcome import Outcome
 from scotfree.study.plan.price import Percentile, Price
@@ -47,8 +47,7 @@ def _warning(price: Price) -> str:
     one = _worst(price)
     return (
         f"{price.remedy} would do harm: it takes the {_p(one)} of {called(price.service, price.method)} from "
-        f"{duration(one.now_ns)} to {duration(one.forecast_ns)} ({duration(one.low_ns)} to "
-        f"{duration(one.high_ns)})."
+        f"{duration(one.now_ns)} to {duration(one.forecast_ns)}, {_gain(one)}."
     )
 
 
@@ -57,7 +56,7 @@ def _sentence(price: Price) -> str:
     name = called(price.service, price.method)
     return (
         f"{price.remedy} takes the {_p(best)} of {name} from {duration(best.now_ns)} to "
-        f"{duration(best.forecast_ns)} ({duration(best.low_ns)} to {duration(best.high_ns)}); "
+        f"{duration(best.forecast_ns)}, {_gain(best)}; "
         f"{percent(price.saved_share)} of the time of all calls."
     )
 
@@ -78,11 +77,13 @@ def _rows(price: Price) -> Iterator[tuple[str, ...]]:
 
 
 def _gain(one: Percentile) -> str:
-    if one.harms:
-        return f"{duration(-one.gain_ns)} later"
-    if one.gain_ns <= 0:
-        return "none"
-    return f"{duration(one.gain_ns)}{'' if one.pays else ' (may be none)'}"
+    """With its own interval where it is one way or the other: that decides, not the forecast's."""
+    if one.loses:
+        within = span(duration(-one.gain_high_ns), duration(-one.gain_low_ns))
+        return f"{duration(-one.gain_ns)} later ({within})"
+    if one.pays:
+        return f"{duration(one.gain_ns)} sooner ({span(duration(one.gain_low_ns), duration(one.gain_high_ns))})"
+    return f"{duration(one.gain_ns)} (may be none)" if one.gain_ns > 0 else "none"
 
 
 def _p(one: Percentile | Outcome) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from scotfree.study import schema
 from scotfree.study.analysis import edges, path_times
 from scotfree.study.analysis.extent import Extent, extent
 from scotfree.study.analysis.memo import once
@@ -28,6 +29,10 @@ ROWS_MAX: Final = 50
 _NAMED_MAX: Final = 3
 # Of an input: nothing behind that place was read.
 _UNREAD: Final = (opening.ENDS_EARLY, opening.DAMAGED, intake.CUT)
+_NO_PLAN: Final = (
+    f"A plan needs a method with {schema.SAMPLES_MIN} successful calls whose total is known, and here is none: "
+    "with more traces, and client spans in them, scot plan says which remedy would help."
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,8 @@ class Overview:
     paths: Sequence[OnPath] = ()
     # Whole, for the Parquet beside the page.
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
+    # Why a plan is not among the steps; empty if it is.
+    no_plan: str = ""
 
 
 @once
@@ -77,11 +84,12 @@ def overview(study: Study) -> Overview:
     return Overview(
         scope=_scope(study.store, extent(study), study.counts().num_rows),
         groups=[*groups(study), *([Group("What the figures say", said)] if said else [])],
-        steps=_steps(study.store.folder),
+        steps=_steps(study.store.folder, _can_plan(study)),
         methods=_listed([_method(row) for row in tables["methods"].to_pylist()], study.counts().num_rows),
         edges=_listed([_edge(row) for row in tables["edges"].to_pylist()], edges.edges_seen(study)),
         paths=on_path.entries(paths.methods),
         tables=tables,
+        no_plan="" if _can_plan(study) else _NO_PLAN,
     )
 
 
@@ -170,11 +178,17 @@ def _unread(store: Store) -> str:
     return f"; {listed(names_)} {ends} early or damaged: how much followed is not known"
 
 
-def _steps(store: Path) -> list[Step]:
+def _can_plan(study: Study) -> bool:
+    """Whether any method has the calls that a plan needs: it refuses the others."""
+    return any(count >= schema.SAMPLES_MIN for count in study.counts()["known_total"].to_pylist())
+
+
+def _steps(store: Path, can_plan: bool) -> list[Step]:
     """The commands that go on from here."""
     name = shlex.quote(str(store))
+    plan = Step(f"scot plan {name}", "which remedy would help, and by how much")
     return [
-        Step(f"scot plan {name}", "which remedy would help, and by how much"),
+        *([plan] if can_plan else []),
         Step(f"scot study serve {name}", "services, methods and single calls, in a browser"),
         Step(
             f"scot study compare {name} after.store",

@@ -19,11 +19,19 @@ EXEMPLARS_MAX = 10
 Rows = list[dict[str, Any]]
 
 _GOOD = f"status = '{schema.STATUS_OK}'"
+# Of calls without their client's record what is known is how long their server took.
+_SERVERS = f"{_GOOD} AND total_ns IS NULL AND server_app_ns IS NOT NULL"
+# Clients' times and servers' are not mixed: the side that more calls are known of speaks, as in a report.
+_TIMES = (
+    f"count(total_ns) FILTER ({_GOOD}) >= count(*) FILTER ({_SERVERS}) AS is_client, "
+    f"quantile_disc(total_ns, [0.5, 0.95, 0.99]) FILTER ({_GOOD}) AS of_clients, "
+    f"quantile_disc(server_app_ns, [0.5, 0.95, 0.99]) FILTER ({_SERVERS}) AS of_servers, "
+    "CASE WHEN is_client THEN of_clients ELSE of_servers END AS times, "
+    "times[1] AS p50_ns, times[2] AS p95_ns, times[3] AS p99_ns"
+)
 _SUMS = (
     f"count(*) AS calls, sum(CASE WHEN {_GOOD} THEN 0 ELSE 1 END) AS errors, errors / calls AS error_share, "
-    f"quantile_disc(total_ns, 0.5) FILTER ({_GOOD}) AS p50_ns, "
-    f"quantile_disc(total_ns, 0.95) FILTER ({_GOOD}) AS p95_ns, "
-    f"quantile_disc(total_ns, 0.99) FILTER ({_GOOD}) AS p99_ns, "
+    f"{_TIMES}, "
     f"sum(total_ns - server_app_ns) FILTER ({_GOOD}) / "
     f"nullif(sum(total_ns) FILTER ({_GOOD} AND server_app_ns IS NOT NULL), 0) AS tax"
 )
@@ -33,6 +41,8 @@ _CALL = (
     "lower(hex(trace_id)) AS trace, span_id, parent_id, method_id, service, method, client_service, "
     f"server_cluster, client_machine, server_machine, status, start_ns, total_ns, {_STAGES}"
 )
+_KNOWN = "coalesce(total_ns, server_app_ns)"
+_ONES = f"SELECT {_CALL}, {_KNOWN} AS known_ns FROM span WHERE method_id = ? AND {_GOOD} AND known_ns IS NOT NULL "
 # What a table of methods, services or clients is sorted by, as it stands in an address.
 SORTS: Final = {
     "name": "name",
@@ -133,15 +143,13 @@ class Queries:
             return path_times.methods_at_percentiles(_Asked(self._connection.cursor()), [method_id])
 
     def slowest(self, method_id: int) -> Rows:
-        """The calls that took longest, of those that succeeded."""
-        question = f"SELECT {_CALL} FROM span WHERE method_id = ? AND {_GOOD} AND total_ns IS NOT NULL "
-        return self._rows(question + f"ORDER BY total_ns DESC, trace_id, span_id LIMIT {EXEMPLARS_MAX}", method_id)
+        """The calls that took longest, of those that succeeded; `known_ns` is as their client or server saw it."""
+        return self._rows(f"{_ONES} ORDER BY known_ns DESC, trace_id, span_id LIMIT {EXEMPLARS_MAX}", method_id)
 
-    def around(self, method_id: int, total_ns: int) -> Rows:
+    def around(self, method_id: int, known_ns: int) -> Rows:
         """The calls whose time is nearest, of those that succeeded."""
-        question = f"SELECT {_CALL} FROM span WHERE method_id = ? AND {_GOOD} AND total_ns IS NOT NULL "
-        question += f"ORDER BY abs(total_ns - ?), trace_id, span_id LIMIT {EXEMPLARS_MAX}"
-        return self._rows(question, method_id, total_ns)
+        question = f"{_ONES} ORDER BY abs(known_ns - ?), trace_id, span_id LIMIT {EXEMPLARS_MAX}"
+        return self._rows(question, method_id, known_ns)
 
     def call(self, trace: str, span: int) -> dict[str, Any] | None:
         """A call by the id of its trace (in hexadecimal digits) and its own."""

@@ -170,7 +170,9 @@ class Pages:
         method = None if method_id is None else self._queries.method(method_id)
         if method_id is None or method is None:
             raise Refused(HTTPStatus.NOT_FOUND, "no such method")
-        groups = [("The slowest calls", self._queries.slowest(method_id))]
+        groups = []
+        if slowest := self._queries.slowest(method_id):
+            groups.append(("The slowest calls", slowest))
         if method["p95_ns"] is not None:
             groups.append(("Calls around the P95", self._queries.around(method_id, method["p95_ns"])))
         up = [("All services", "/"), _service_link(method)]
@@ -309,12 +311,13 @@ def _stages(row: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _exemplar(row: dict[str, Any], rows: Rows) -> dict[str, Any]:
     """A call with its stages, its length in percent of the longest of its list."""
-    longest = max(each["total_ns"] for each in rows) or 1
+    longest = max(each["known_ns"] for each in rows) or 1
     return {
         "link": _link(row),
         "trace": row["trace"],
-        "ns": row["total_ns"],
-        "width": 100 * row["total_ns"] / longest,
+        "ns": row["known_ns"],
+        "is_client": row["total_ns"] is not None,
+        "width": 100 * row["known_ns"] / longest,
         "stages": _stages(row),
     }
 
