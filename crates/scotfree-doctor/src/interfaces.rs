@@ -39,6 +39,14 @@ impl Link {
         self.info.kind == "veth"
     }
 
+    /// The other end's name and, where it is in another namespace, what is to be said before a command for it.
+    pub(super) fn other_end_of(&self, name: &str) -> (&str, String) {
+        match self.other_end.as_deref() {
+            Some(peer) => (peer, String::new()),
+            None => ("INTERFACE", format!("in the namespace of the other end of {name}: ")),
+        }
+    }
+
     pub(super) fn is_loopback(&self) -> bool {
         self.has("LOOPBACK")
     }
@@ -61,8 +69,11 @@ pub(super) fn check(environment: &dyn Environment, name: &str) -> Vec<Finding> {
         let mend = "give another of: ip -brief link";
         return vec![Finding::lacks(format!("port {name}"), State::Must, found, mend)];
     }
-    let state = link.map(|link| state(name, &link));
-    state.into_iter().chain([offloads(environment, name)]).collect()
+    let mut findings: Vec<Finding> = link.iter().map(|link| state(name, link)).collect();
+    findings.push(offloads(environment, name));
+    let veth = link.filter(Link::is_veth);
+    findings.extend(veth.map(|link| segmenting(environment, name, &link)));
+    findings
 }
 
 /// Whether frames come and go.
@@ -104,21 +115,50 @@ fn offloads(environment: &dyn Environment, interface: &str) -> Finding {
             return Finding::lacks(check, State::Should, found, "apt-get install ethtool");
         }
     };
+    let Some((names, words)) = switched_on(&features, &OFFLOADS) else {
+        return Finding::ok(check, "are off, as a device's port needs them");
+    };
+    Finding::lacks(
+        check,
+        State::Should,
+        format!("{names} on: frames may be merged or without checksum"),
+        format!("ethtool -K {interface} {words}"),
+    )
+}
+
+/// Which of these features are on, if any is, and the words that switch them off.
+fn switched_on(features: &str, asked: &[(&str, &str)]) -> Option<(String, String)> {
     let is_on = |feature: &str| {
         features
             .lines()
             .any(|line| line.trim().strip_prefix(feature).is_some_and(|rest| rest.starts_with(": on")))
     };
-    let on: Vec<&(&str, &str)> = OFFLOADS.iter().filter(|(feature, _)| is_on(feature)).collect();
-    if on.is_empty() {
-        return Finding::ok(check, "are off, as a device's port needs them");
-    }
+    let on: Vec<&(&str, &str)> = asked.iter().filter(|(feature, _)| is_on(feature)).collect();
     let names: Vec<&str> = on.iter().map(|(feature, _)| *feature).collect();
     let words: Vec<String> = on.iter().map(|(_, word)| format!("{word} off")).collect();
-    Finding::lacks(
-        check,
-        State::Should,
-        format!("{} on: frames may be merged or without checksum", names.join(", ")),
-        format!("ethtool -K {interface} {}", words.join(" ")),
-    )
+    (!on.is_empty()).then(|| (names.join(", "), words.join(" ")))
+}
+
+/// By a veth come frames as long as its other end makes them: what that leaves to its interface nobody segments.
+fn segmenting(environment: &dyn Environment, name: &str, link: &Link) -> Finding {
+    let check = format!("segmentation at the other end of {name}");
+    let (peer, place) = link.other_end_of(name);
+    let mend = |words: &str| format!("{place}ethtool -K {peer} {words}");
+    let all = "tx off tso off gso off";
+    if link.other_end.is_none() {
+        let found = "cannot be looked at from here: the other end is in another namespace";
+        return Finding::lacks(check, State::Could, found, mend(all));
+    }
+    let features = match environment.run("ethtool", &["-k", peer]) {
+        Ok(features) => features,
+        Err(problem) => {
+            let found = format!("cannot be looked at: {}", problem.trim());
+            return Finding::lacks(check, State::Could, found, mend(all));
+        }
+    };
+    let Some((names, words)) = switched_on(&features, &OFFLOADS[1..3]) else {
+        return Finding::ok(check, format!("{peer} sends frames that fit"));
+    };
+    let found = format!("{names} on at {peer}: frames too long for {name} are dropped, and TCP crawls");
+    Finding::lacks(check, State::Should, found, mend(&words))
 }

@@ -335,6 +335,29 @@ fn offloads_that_are_on_are_switched_off_by_the_mend() {
 }
 
 #[test]
+fn that_the_other_end_of_a_veth_leaves_segmenting_to_it_is_named_with_the_mend_there() {
+    let check = "segmentation at the other end of eth7";
+    let on = "tx-checksumming: off\ntcp-segmentation-offload: on\ngeneric-segmentation-offload: on\n";
+    let fake = Fake::healthy().with_output("ethtool -k eth8", Ok(on));
+    assert_fault(
+        &fake,
+        State::Should,
+        check,
+        "on at eth8: frames too long",
+        "ethtool -K eth8 tso off gso off",
+    );
+    let away = VETH.replace(r#""link":"eth8","#, r#""link_index":3,"#);
+    let examination = examine(&Fake::healthy().with_output("ip", Ok(&away)), &wishes());
+    let unseen = examination.findings.iter().find(|finding| finding.check == check).expect("it is told");
+    assert!(unseen.state == State::Could && unseen.found.contains("in another namespace"), "{unseen:?}");
+    let mend = "in the namespace of the other end of eth7: ethtool -K INTERFACE tx off tso off gso off";
+    assert_eq!(unseen.mend.as_deref(), Some(mend));
+    let physical = Fake::healthy().with_output("ip", Ok(&VETH.replace("veth", "")));
+    let examination = examine(&physical, &wishes());
+    assert!(examination.findings.iter().all(|finding| !finding.check.contains("segmentation")));
+}
+
+#[test]
 fn a_port_that_does_not_exist_is_not_mended_by_a_tool() {
     let fake = Fake::healthy().with_file("/proc/net/dev", "face |bytes\n    lo: 1 2\n eth77: 1 2\n");
     assert_fault(&fake, State::Must, "offloads of eth7", "there is no port eth7", "ip -brief link");

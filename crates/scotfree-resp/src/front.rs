@@ -241,6 +241,8 @@ struct State {
     user: bool,
     /// The last successful AUTH, for a tunnel.
     credentials: Option<Command>,
+    /// That was in a tunnel: on the usual way nobody knows of it yet.
+    is_known_in_tunnel_only: bool,
     client_name: Vec<u8>,
     replies: ReplyMode,
     transaction: Option<Transaction>,
@@ -285,6 +287,7 @@ impl State {
             authenticated: !description.auth_required,
             user: false,
             credentials: None,
+            is_known_in_tunnel_only: false,
             client_name: Vec::new(),
             replies: ReplyMode::On,
             transaction: None,

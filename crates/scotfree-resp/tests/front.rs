@@ -514,6 +514,47 @@ fn a_tunnel_lasts_while_channels_are_listened_to_and_no_longer() {
     assert_eq!(next.iter().map(|request| request.kind).collect::<Vec<_>>(), [RequestKind::Update]);
 }
 
+/// The connection on which the client will be this user's is another than the tunnel's.
+#[test]
+fn who_proves_to_be_a_user_in_a_tunnel_is_known_behind_it_before_the_next_command() {
+    let leave = |bench: &mut Bench, commands: &[u8]| {
+        bench.pass(b"CLIENT TRACKING ON REDIRECT 1\r\n");
+        bench.hear(b"+OK\r\n");
+        bench.pass(commands);
+        let requests = bench.hear(b"+OK\r\n+OK\r\n");
+        bench.output();
+        let [auth] = &requests[..] else {
+            panic!("nothing else is sent before it is answered: {requests:?}")
+        };
+        assert_eq!(auth.method, "AUTH");
+        let flags = RequestPayload::parse(&auth.payload).expect("a payload").head.flags;
+        assert!(flags.has(RequestFlags::PRIVATE) && !flags.has(RequestFlags::USER));
+        (auth.id, flags)
+    };
+    let sent = b"AUTH app pw\r\nCLIENT TRACKING OFF\r\nGET a\r\n";
+    let mut bench = Bench::new(FrontConfig::default());
+    let (auth, flags) = leave(&mut bench, sent);
+    assert!(!flags.has(RequestFlags::RELEASE));
+    let next = bench.respond(auth, early_allowed(), b"+OK\r\n");
+    let [get] = &next[..] else { panic!("{next:?}") };
+    let flags = RequestPayload::parse(&get.payload).expect("a payload").head.flags;
+    assert!(get.method == "GET" && flags.has(RequestFlags::USER));
+    bench.respond(get.id, early_allowed(), b"$1\r\n1\r\n");
+    assert_eq!(bench.output(), "$1\r\n1\r\n", "the client has asked for no other answer");
+    // Back to what all share: what was this user's is let go.
+    let (auth, flags) = leave(&mut bench, b"AUTH default pw\r\nCLIENT TRACKING OFF\r\nGET a\r\n");
+    assert!(flags.has(RequestFlags::RELEASE));
+    let next = bench.respond(auth, early_allowed(), b"+OK\r\n");
+    let flags = RequestPayload::parse(&next[0].payload).expect("a payload").head.flags;
+    assert!(!flags.has(RequestFlags::PRIVATE));
+    // Nothing is done as somebody else.
+    let mut bench = Bench::new(FrontConfig::default());
+    let (auth, _) = leave(&mut bench, sent);
+    let refusal = "-WRONGPASS it has changed\r\n";
+    assert!(bench.respond(auth, early_allowed(), refusal.as_bytes()).is_empty());
+    assert_eq!((bench.output().as_str(), bench.actions.last()), (refusal, Some(&FrontAction::Close)));
+}
+
 #[test]
 fn who_tracks_in_resp3_gets_messages_between_answers_and_its_state_is_kept() {
     let mut bench = Bench::new(FrontConfig::default());

@@ -440,6 +440,35 @@ fn a_user_without_a_right_that_markers_need_is_told_so_and_nothing_is_executed()
     }
 }
 
+/// What comes in one go shares a transaction, whose MULTI is refused before anything else is sent.
+#[test]
+fn who_may_not_store_its_marker_reads_behind_and_before_a_write_that_is_refused() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut control = redis.connect();
+    control.line("SET few:1 old");
+    control.line("ACL SETUSER few on >pw ~few:* +get +set +eval_ro");
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let session = driver.open(1);
+    let own = RequestFlags::PRIVATE;
+    let as_user = own.with(RequestFlags::USER);
+    let script = "EVAL_RO return(redis.call('get',KEYS[1])) 1 few:1";
+    let auth = driver.call(session, 1, RequestKind::Read, &payload(own, &["AUTH few pw"]));
+    assert_eq!(auth.reply(), b"+OK\r\n");
+    let read = |line| (RequestKind::Read, line, "$3\r\nold\r\n");
+    let write = (RequestKind::Bypass, "SET few:1 new", "-NOPERM scotfree:");
+    // A script shares no transaction with a read: it begins its own.
+    let asked = [write, read("GET few:1"), read(script), write, read("GET few:1"), read(script)];
+    let execute = |(index, (kind, line, _)): (usize, &(RequestKind, &str, &str))| {
+        driver.execute(session, index as u64 + 2, *kind, &payload(as_user, &[line]))
+    };
+    let tickets: Vec<u64> = asked.iter().enumerate().map(execute).collect();
+    for (ticket, (_, line, expected)) in tickets.into_iter().zip(asked) {
+        let response = driver.response(ticket);
+        assert!(response.reply().starts_with(expected.as_bytes()), "{line}: {}", text(response.reply()));
+    }
+    assert_eq!(control.line("GET few:1"), b"$3\r\nold\r\n");
+}
+
 #[test]
 fn a_server_with_a_password_is_served_with_credentials() {
     let Some(redis) = RedisServer::start(&["--appendonly yes", "--requirepass secret"]) else { return };

@@ -383,7 +383,10 @@ impl Pages for DaemonPages<'_> {
         if works == self.media {
             let full = self.plane.common_ref().datapath().full();
             let full = full.map_or(String::new(), |full| format!("; {full} (sessions_max)"));
-            return (true, format!("well: acknowledges from {works}{full}\n"));
+            let cut = self.plane.common_ref().cut_short(self.now).map_or(String::new(), |(port, count)| {
+                format!("; port {port} drops frames that are too long, {count} so far; see the alarm")
+            });
+            return (true, format!("well: acknowledges from {works}{full}{cut}\n"));
         }
         let lost =
             format!("a log failed: acknowledges from {works}, should from {}; see the alarm\n", self.media);

@@ -335,7 +335,7 @@ const PORT_VALUES: [Series<PortReport>; 10] = [
     ("scotfree_port_rx_frames_total", "Frames received.", |one| one.counters.rx_frames),
     (
         "scotfree_port_rx_truncated_total",
-        "Frames too long to be bridged: switch GRO, GSO and TSO off.",
+        "Frames too long to be bridged: switch TSO and GSO off at the hosts, GRO and LRO at the port.",
         |one| one.counters.rx_truncated,
     ),
     ("scotfree_port_rx_overflowed_total", "Frames lost before they were received.", |one| {

@@ -19,6 +19,8 @@ use std::os::fd::{AsRawFd, RawFd};
 
 /// How many frames one system call moves at most.
 const BURST_MAX: usize = 64;
+/// How long a port's health speaks of frames that were too long.
+const LONG_FRAMES_SAID: Nanos = Nanos::from_secs(60);
 
 /// One port.
 struct Port {
@@ -33,6 +35,33 @@ struct Port {
     times_down: u64,
     /// Whether the interface was there then.
     is_there: bool,
+    long_frames: LongFrames,
+}
+
+/// Frames that a port has dropped as too long: a host that leaves segmenting to its interface sends them, and has its
+/// TCP crawl.
+#[derive(Debug, Default)]
+struct LongFrames {
+    /// How many there were when this was last looked at.
+    count: u64,
+    /// Until when there were some lately.
+    said_until: Option<Nanos>,
+}
+
+impl LongFrames {
+    /// How many there are now; true when these are the first ones.
+    fn look(&mut self, now: Nanos, count: u64) -> bool {
+        let before = std::mem::replace(&mut self.count, count);
+        if count > before {
+            self.said_until = Some(now.plus(LONG_FRAMES_SAID));
+        }
+        before == 0 && count > 0
+    }
+
+    /// Whether some came lately.
+    fn are_recent(&self, now: Nanos) -> bool {
+        self.said_until.is_some_and(|until| now < until)
+    }
 }
 
 /// Ports that are open, before anything lies between them. Frames that come meanwhile wait in them.
@@ -241,12 +270,22 @@ impl UserPlane {
                      name; make it again and restart"
                 ));
             }
+            let count = port.socket.counters().rx_truncated;
+            if port.long_frames.look(now, count) {
+                notices.alarm(&why_long(port.socket.interface(), port.socket.mtu(), count));
+            }
         }
     }
 
     /// An interface that was not there any more when it was last looked at.
     pub fn missing_interface(&self) -> Option<&str> {
         self.ports.iter().find(|port| !port.is_there).map(|port| port.socket.interface())
+    }
+
+    /// A port that has dropped frames lately because they were too long, and how many by now.
+    pub fn cut_short(&self, now: Nanos) -> Option<(&str, u64)> {
+        let port = self.ports.iter().find(|port| port.long_frames.are_recent(now))?;
+        Some((port.socket.interface(), port.long_frames.count))
     }
 
     /// Makes the device the head of its chain.
@@ -282,7 +321,16 @@ impl Port {
             &PacketPortConfig { burst_max: BURST_MAX, ..PacketPortConfig::default() },
         )?;
         let [ingress, egress] = impairments(index, config).map(Impairer::new);
-        Ok(Port { socket, ingress, egress, full: 0, more: false, times_down: 0, is_there: true })
+        Ok(Port {
+            socket,
+            ingress,
+            egress,
+            full: 0,
+            more: false,
+            times_down: 0,
+            is_there: true,
+            long_frames: LongFrames::default(),
+        })
     }
 
     /// Sends frames; those for which there is no room are lost, as in any switch.
@@ -311,6 +359,16 @@ fn impairments(index: usize, config: &PortConfig) -> [Impairment; 2] {
         let seed = impairment.seed.wrapping_add(place << 32);
         Impairment { seed, ..impairment }
     })
+}
+
+/// What an operator is told whose ports drop frames that are too long.
+fn why_long(interface: &str, mtu: usize, count: u64) -> String {
+    format!(
+        "port {interface} has dropped frames longer than its mtu of {mtu} ({count} so far): a host that leaves \
+         segmenting to its interface sends such, and its TCP crawls. Of a veth, at its other end, in that one's \
+         namespace: ethtool -K OTHER_END tx off tso off gso off; of a network card, here: ethtool -K {interface} gro \
+         off lro off; if hosts there have a larger mtu, give the device's ports the same"
+    )
 }
 
 fn frame_bytes_max(port: &PacketPort) -> usize {
@@ -377,6 +435,18 @@ mod tests {
             assert_ne!(hit, original);
             assert_eq!(hit[..ETHERNET_HEADER_BYTES], original[..ETHERNET_HEADER_BYTES]);
         }
+    }
+
+    #[test]
+    fn that_frames_are_too_long_is_an_alarm_once_and_health_while_it_goes_on() {
+        let mut frames = LongFrames::default();
+        let at = Nanos::from_secs;
+        assert!(!frames.look(at(1), 0) && !frames.are_recent(at(1)));
+        assert!(frames.look(at(2), 3) && frames.are_recent(at(2)));
+        assert!(!frames.look(at(50), 4), "it was said");
+        assert!(frames.are_recent(at(109)) && !frames.are_recent(at(110)));
+        assert!(!frames.look(at(110), 4) && !frames.are_recent(at(110)));
+        assert!(!frames.look(at(200), 5) && frames.are_recent(at(200)));
     }
 
     #[test]

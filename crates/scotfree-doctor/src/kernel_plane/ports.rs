@@ -131,13 +131,6 @@ fn attached(wish: &KernelWish, name: &str, program: &Attached) -> Finding {
     }
 }
 
-fn other_end<'a>(name: &str, link: &'a Link) -> (&'a str, String) {
-    match link.other_end.as_deref() {
-        Some(peer) => (peer, String::new()),
-        None => ("INTERFACE", format!("in the namespace of the other end of {name}: ")),
-    }
-}
-
 /// A veth takes frames from programs only if its other end receives by NAPI, which GRO switches on.
 fn other_end_takes(
     environment: &dyn Environment,
@@ -147,7 +140,7 @@ fn other_end_takes(
     interface: &Interface,
 ) -> Finding {
     let check = format!("kernel plane: GRO at the other end of {name}");
-    let (peer, place) = other_end(name, link);
+    let (peer, place) = link.other_end_of(name);
     let mend =
         format!("{place}ethtool -K {peer} gro off; ethtool -K {peer} gro on, while it is up; {OTHERWISE}");
     if interface.features.is_target {
@@ -168,7 +161,7 @@ fn other_end_takes(
 /// Frames that a program moves leave without the checksum that a driver was to fill in.
 fn other_end_sums(environment: &dyn Environment, name: &str, link: &Link) -> Finding {
     let check = format!("kernel plane: checksums from the other end of {name}");
-    let (peer, place) = other_end(name, link);
+    let (peer, place) = link.other_end_of(name);
     let mend = format!("{place}ethtool -K {peer} tx off");
     if link.other_end.is_none() {
         let found = "cannot be looked at from here: the other end is in another namespace";

@@ -107,7 +107,11 @@ impl Back {
             Nature::Release => self.release(events),
             _ if self.is_applied(head) => self.refuse_applied(events),
             // A server keeps what it has answered on a connection while that one's script runs.
-            Nature::Batched { .. } if head.runs_script() && !self.direct.is_empty() => false,
+            Nature::Batched { .. } | Nature::Direct { .. }
+                if head.runs_script() && !self.direct.is_empty() =>
+            {
+                false
+            }
             Nature::Direct { .. } | Nature::Hello(_) | Nature::OnLane(_) => self.send_direct(events),
             Nature::Solo | Nature::Bare => self.send_solo(events),
             Nature::Batched { .. } | Nature::Record(_) | Nature::Delete | Nature::Flush => {

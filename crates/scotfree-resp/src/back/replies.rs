@@ -232,22 +232,27 @@ impl Back {
         self.pump(now, events);
     }
 
-    /// A client's transaction was not executed, since its user may not do what its marker is stored by.
+    /// A client's transaction was not executed, since its user may not do what its marker is stored by. That concerns
+    /// its writes: a read that only shared the transaction needs neither marker nor MULTI.
     fn refuse_unmarked(&mut self, error: &[u8], events: &mut BackEvents) {
         let Some(batch) = self.batch.take() else { return };
         self.restore(&batch);
         self.forget_watch(&batch);
         let is_right = error.starts_with(b"-NOPERM");
         let error = if is_right { no_permission(&self.config.marker_key) } else { error.to_vec() };
+        let mut reads = Vec::new();
         for item in batch.items {
             self.consume(&item);
             if item.is_transaction() {
                 self.reply(&item, &error, ResponseFlags::NONE, events);
+            } else if !item.writes && item.ticket.is_some() {
+                reads.push(Item { nature: Nature::Direct { inert: false }, ..item });
             } else {
                 let errors = vec![error.as_slice(); item.open_commands().count()];
                 self.reply_to_all(&item, &errors, events);
             }
         }
+        reads.into_iter().rev().for_each(|item| self.queue.push_front(item));
     }
 
     fn on_exec(&mut self, now: Nanos, reply: &[u8], events: &mut BackEvents) -> Result<(), String> {

@@ -4,7 +4,7 @@
 
 use super::clients::Question;
 use super::pending::Hook;
-use super::{ClientFront, FrontAction, FrontRequest, ReplyMode, State};
+use super::{ClientFront, Closing, FrontAction, FrontRequest, ReplyMode, State};
 use crate::classes::lookup;
 use crate::codec::{elements, is_error, parse_integer, write_bulk, write_command, Args, Command};
 use crate::guard;
@@ -76,7 +76,13 @@ impl ClientFront {
                 actions.push(FrontAction::Clients { id, question, list: reply.to_vec() });
                 return true;
             }
-            Hook::Auth { user, credentials } => self.authenticated(user, credentials, reply),
+            Hook::AuthAgain { .. } if is_error(reply) => {
+                self.pending.complete(id, reply, true);
+                return true;
+            }
+            Hook::Auth { user, credentials } | Hook::AuthAgain { user, credentials } => {
+                self.authenticated(user, credentials, reply);
+            }
             Hook::HelloAuth { user, credentials, hello } => {
                 self.authenticated(user, credentials, reply);
                 if !is_error(reply) {
@@ -158,7 +164,12 @@ impl ClientFront {
     /// A command that has to run on a connection to the server that is ours alone; false if it was not sent.
     fn on_own_connection(&mut self, args: Args<'_>, hook: Hook, actions: &mut Vec<FrontAction>) -> bool {
         // Whoever proves to be the default user, or the sidecar's, needs no connection of its own afterwards.
-        let brief = matches!(hook, Hook::Auth { user: false, .. } | Hook::HelloAuth { user: false, .. });
+        let brief = matches!(
+            hook,
+            Hook::Auth { user: false, .. }
+                | Hook::AuthAgain { user: false, .. }
+                | Hook::HelloAuth { user: false, .. }
+        );
         let release = brief && !self.state.user && !self.state.watching;
         let flags = RequestFlags::PRIVATE.with_if(release, RequestFlags::RELEASE);
         self.state.private_open |= !release;
@@ -226,11 +237,27 @@ impl ClientFront {
         }
     }
 
-    /// The server has let the client in, as the user that this command names.
+    /// The server has let the client into its tunnel, as the user that this command names.
     pub(super) fn take_user(&mut self, credentials: Command) {
         self.state.user = self.is_another_user(credentials.args());
         self.state.authenticated = true;
         self.state.credentials = Some(credentials);
+        self.state.is_known_in_tunnel_only = true;
+    }
+
+    /// Behind a tunnel: as whom the client has proved itself in it, it is known on the usual way before its next
+    /// command. Nobody asked for the answer.
+    pub(super) fn authenticate_again(&mut self, actions: &mut Vec<FrontAction>) {
+        let is_new =
+            std::mem::take(&mut self.state.is_known_in_tunnel_only) && self.state.closing == Closing::No;
+        let Some(credentials) = self.state.credentials.clone().filter(|_| is_new) else { return };
+        // What names a user is refused where the server knows of none on a connection of this one's own.
+        let user = std::mem::take(&mut self.state.user);
+        let suppressed = std::mem::replace(&mut self.pending.suppress, true);
+        let hook = Hook::AuthAgain { user, credentials: credentials.clone() };
+        self.state.stalled = self.on_own_connection(credentials.args(), hook, actions);
+        self.pending.suppress = suppressed;
+        self.state.user = user;
     }
 
     fn reset(&mut self, actions: &mut Vec<FrontAction>) {

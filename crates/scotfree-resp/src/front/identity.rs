@@ -47,6 +47,7 @@ impl Identity {
             Hook::None
             | Hook::Shutdown
             | Hook::Auth { .. }
+            | Hook::AuthAgain { .. }
             | Hook::HelloAuth { .. }
             | Hook::Exec { .. }
             | Hook::Queue(_)

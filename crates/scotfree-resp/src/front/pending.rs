@@ -16,6 +16,8 @@ pub(super) enum Hook {
     Shutdown,
     /// AUTH: the reply says whether the client is who it says. True: a user of its own.
     Auth { user: bool, credentials: Command },
+    /// AUTH that the client has sent in a tunnel, again on the usual way: an error ends the connection.
+    AuthAgain { user: bool, credentials: Command },
     /// HELLO with AUTH: the reply is AUTH's; HELLO follows.
     HelloAuth { user: bool, credentials: Command, hello: super::control::Hello },
     /// EXEC of a transaction with SELECT inside: where each stands, and what it selects.

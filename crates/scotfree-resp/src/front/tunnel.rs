@@ -638,6 +638,7 @@ impl ClientFront {
                 self.tunnel_setting = Some(self.setting());
                 actions.push(FrontAction::RestTunnel);
             }
+            self.authenticate_again(actions);
         } else if !tunnel.held.is_empty() && tunnel.covered == 0 {
             tunnel.covered = tunnel.held.len();
             self.ask_barrier(actions);

@@ -13,7 +13,7 @@ use world::{ask, await_that, page, Role, CLIENT, SERVER};
 type Test = fn(&Path);
 
 /// Name and body of each test.
-const TESTS: [(&str, Test); 12] = [
+const TESTS: [(&str, Test); 13] = [
     ("ordinary_traffic_passes_unchanged", ordinary_traffic_passes_unchanged),
     ("an_interface_may_go_down_and_come_back", an_interface_may_go_down_and_come_back),
     ("a_disk_that_is_too_small_is_named", a_disk_that_is_too_small_is_named),
@@ -31,6 +31,7 @@ const TESTS: [(&str, Test); 12] = [
     ),
     ("a_bad_link_loses_nothing_that_was_acknowledged", a_bad_link_loses_nothing_that_was_acknowledged),
     ("two_daemons_do_not_share_a_log", two_daemons_do_not_share_a_log),
+    ("frames_that_are_too_long_are_an_alarm", frames_that_are_too_long_are_an_alarm),
     // The last, as it takes a port away.
     ("an_interface_that_is_gone_is_an_alarm", an_interface_that_is_gone_is_an_alarm),
 ];
@@ -131,6 +132,24 @@ fn an_interface_may_go_down_and_come_back(_scratch: &Path) {
         }
     }
     pass();
+    assert!(echo.finish());
+    assert!(daemon.finish());
+}
+
+/// A host that leaves segmenting to its interface sends frames of 64 KiB over a veth.
+fn frames_that_are_too_long_are_an_alarm(_scratch: &Path) {
+    let (mut daemon, metrics) = start_daemon("-", "-");
+    assert!(!page(&metrics, "/healthz").contains("too long"));
+    let mut echo = Role::start(Some(SERVER), &["echo", "10.77.0.2:4000", "10.77.0.2:4001"]);
+    echo.wait_for("listening");
+    ask(CLIENT, "ethtool -K c0 tso on gso on");
+    let stream = Role::start(Some(CLIENT), &["stream", "10.77.0.2:4001", "4000000"]);
+    let alarm = daemon.wait_for("notice ALARM: port p0 has dropped frames longer than its mtu of 1500");
+    assert!(alarm.contains("ethtool -K OTHER_END tx off tso off gso off"), "{alarm}");
+    let health = page(&metrics, "/healthz");
+    assert!(health.starts_with("HTTP/1.1 200") && health.contains("; port p0 drops frames"), "{health}");
+    stream.kill();
+    ask(CLIENT, "ethtool -K c0 tso off gso off");
     assert!(echo.finish());
     assert!(daemon.finish());
 }
