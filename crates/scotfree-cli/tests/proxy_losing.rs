@@ -156,3 +156,64 @@ fn a_start_that_may_not_open_the_files_of_the_redis_ends_with_the_reason() {
     assert!(said.contains("run scot as a user who can read the server's files"), "{said}");
     assert_eq!(said.matches("syncing the append-only files").count(), 1, "{said}");
 }
+
+/// The append-only files of a Redis that does not run, as they are now.
+fn keep_files(site: &Site, name: &str) {
+    fs::create_dir(site.file(name)).expect("it is new");
+    for file in fs::read_dir(site.file("appendonlydir")).expect("it is there") {
+        let file = file.expect("it can be read");
+        fs::copy(file.path(), site.file(name).join(file.file_name())).expect("there is room");
+    }
+}
+
+/// Puts them back.
+fn put_back(site: &Site, name: &str) {
+    fs::remove_dir_all(site.file("appendonlydir")).expect("it is there");
+    fs::rename(site.file(name), site.file("appendonlydir")).expect("it is there");
+}
+
+#[test]
+fn older_data_that_the_same_log_has_stood_before_is_refused() {
+    let Some(site) = Site::new("losing-older") else { return };
+    let mut redis = site.redis(&[]);
+    for (start, then) in [("1", "first"), ("2", "second"), ("3", "third")] {
+        let proxy = site.proxy(&[]);
+        assert_eq!(call(&mut site.connect(), "INCR n"), start);
+        proxy.kill();
+        redis.kill();
+        keep_files(&site, then);
+        redis = site.redis(&[]);
+    }
+    for (older, epoch) in [("first", "epoch 1"), ("second", "epoch 2")] {
+        redis.kill();
+        put_back(&site, older);
+        redis = site.redis(&[]);
+        let (code, said) = site.refused(&[]);
+        assert!(code == Some(3) && said.contains("has older data than this log"), "{code:?} {said}");
+        assert!(said.contains(epoch) && said.contains("knows epoch 3"), "{said}");
+        assert!(said.contains("--accept-server"), "{said}");
+    }
+    redis.kill();
+    put_back(&site, "third");
+    let _redis = site.redis(&[]);
+    let proxy = site.proxy(&[]);
+    assert_eq!(call(&mut site.connect(), "INCR n"), "4");
+    assert!(proxy.is_running(), "{}", proxy.error_output());
+}
+
+#[test]
+fn where_the_number_of_databases_has_changed_the_markers_are_told_where_to_be_found() {
+    let Some(site) = Site::new("losing-databases") else { return };
+    let redis = site.redis(&[]);
+    let proxy = site.proxy(&[]);
+    assert_eq!(call(&mut site.connect(), "INCR n"), "1");
+    redis.kill();
+    let _redis = site.redis(&["--databases", "32"]);
+    let (code, said) = site::end_of(&proxy);
+    assert!(code == Some(3) && said.contains("`databases`") && said.contains("--marker-db 15"), "{said}");
+    let (code, said) = site.refused(&[]);
+    assert!(code == Some(3) && said.contains("`databases`") && said.contains("--marker-db 15"), "{said}");
+    let proxy = site.proxy(&["--marker-db", "15"]);
+    assert_eq!(call(&mut site.connect(), "INCR n"), "2");
+    assert!(proxy.is_running(), "{}", proxy.error_output());
+}

@@ -626,12 +626,23 @@ fn may_be_waited_for(reason: &StopReason) -> bool {
 /// A server that is not what this log has stood before has words of its own: there is another way out.
 fn of_server(error: SidecarError) -> ProxyError {
     match error {
-        SidecarError::Server { redis, reason: StopReason::Replaced } => ProxyError::Stranger(format!(
-            "the Redis server at {redis} has older data than this log has stood before, or none: it was started without \
-             its append-only files or from an old copy, or has evicted keys (maxmemory-policy), or another server \
-             answers there; nothing was changed; bring its \
-             data back"
-        )),
+        SidecarError::Server { redis, reason: StopReason::Replaced { found: Some(found), last } } => {
+            ProxyError::Stranger(format!(
+                "the Redis server at {redis} has older data than this log has stood before (epoch {found}, and the log \
+                 knows epoch {last}): it was started from an old copy of its files, or another server answers there; \
+                 nothing was changed; bring its data back"
+            ))
+        }
+        SidecarError::Server { redis, reason: StopReason::Replaced { found: None, last } } => {
+            ProxyError::Stranger(format!(
+                "the Redis server at {redis} has no markers where this log, which knows epoch {last}, expects them: in the \
+                 last one of its `databases`, or in that of --marker-db. If `databases` was changed, they are still in the \
+                 former last one: set it back, or name that one (--marker-db 15 where there were 16). Otherwise it has older \
+                 data than this log has stood before, or none: it was started without its append-only files or from an old \
+                 copy, or has evicted keys (maxmemory-policy), or another server answers there; bring its data back. Nothing \
+                 was changed"
+            ))
+        }
         SidecarError::Server { redis, reason: StopReason::Fenced } => ProxyError::Stranger(format!(
             "another proxy or sidecar has stood before the Redis server at {redis} since this log did, so what only the \
              log holds may be older than what is there; nothing was changed"
