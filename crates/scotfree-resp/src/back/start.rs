@@ -227,7 +227,8 @@ impl Start {
         }
         let databases: u16 = self.settings.get("databases").parse().unwrap_or(0);
         let reserved_db = config.reserved_db.unwrap_or(databases.saturating_sub(1));
-        let mut found = obstacles(&self.info, &self.settings, reserved_db, config.allow_unstable);
+        let was_served = config.last_epoch.is_some();
+        let mut found = obstacles(&self.info, &self.settings, reserved_db, config.allow_unstable, was_served);
         if !config.same_host && found.is_empty() {
             found.extend(remote_obstacle(&self.info, &self.settings));
         }
