@@ -605,7 +605,8 @@ pub struct Proxy {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub marker_db: Option<u16>,
     /// Go on with a Redis that does not know this log, or that another stood before since: what only the log holds
-    /// is executed there, what only another log holds is not
+    /// is executed there, or goes to the dead letters where the Redis no longer says how far it was; what only
+    /// another log holds is neither
     #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accept_server: Option<bool>,

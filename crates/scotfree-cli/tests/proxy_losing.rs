@@ -156,3 +156,144 @@ fn a_start_that_may_not_open_the_files_of_the_redis_ends_with_the_reason() {
     assert!(said.contains("run scot as a user who can read the server's files"), "{said}");
     assert_eq!(said.matches("syncing the append-only files").count(), 1, "{said}");
 }
+
+/// The append-only files of a Redis that does not run, as they are now.
+fn keep_files(site: &Site, name: &str) {
+    fs::create_dir(site.file(name)).expect("it is new");
+    for file in fs::read_dir(site.file("appendonlydir")).expect("it is there") {
+        let file = file.expect("it can be read");
+        fs::copy(file.path(), site.file(name).join(file.file_name())).expect("there is room");
+    }
+}
+
+/// Puts them back.
+fn put_back(site: &Site, name: &str) {
+    fs::remove_dir_all(site.file("appendonlydir")).expect("it is there");
+    fs::rename(site.file(name), site.file("appendonlydir")).expect("it is there");
+}
+
+#[test]
+fn older_data_that_the_same_log_has_stood_before_is_refused() {
+    let Some(site) = Site::new("losing-older") else { return };
+    let mut redis = site.redis(&[]);
+    for (start, then) in [("1", "first"), ("2", "second"), ("3", "third")] {
+        let proxy = site.proxy(&[]);
+        assert_eq!(call(&mut site.connect(), "INCR n"), start);
+        proxy.kill();
+        redis.kill();
+        keep_files(&site, then);
+        redis = site.redis(&[]);
+    }
+    for (older, epoch) in [("first", "epoch 1"), ("second", "epoch 2")] {
+        redis.kill();
+        put_back(&site, older);
+        redis = site.redis(&[]);
+        let (code, said) = site.refused(&[]);
+        assert!(code == Some(3) && said.contains("has older data than this log"), "{code:?} {said}");
+        assert!(said.contains(epoch) && said.contains("knows epoch 3"), "{said}");
+        assert!(said.contains("--accept-server"), "{said}");
+    }
+    redis.kill();
+    put_back(&site, "third");
+    let _redis = site.redis(&[]);
+    let proxy = site.proxy(&[]);
+    assert_eq!(call(&mut site.connect(), "INCR n"), "4");
+    assert!(proxy.is_running(), "{}", proxy.error_output());
+}
+
+#[test]
+fn where_the_number_of_databases_has_changed_the_markers_are_told_where_to_be_found() {
+    let Some(site) = Site::new("losing-databases") else { return };
+    let redis = site.redis(&[]);
+    let proxy = site.proxy(&[]);
+    assert_eq!(call(&mut site.connect(), "INCR n"), "1");
+    redis.kill();
+    let _redis = site.redis(&["--databases", "32"]);
+    let (code, said) = site::end_of(&proxy);
+    assert!(code == Some(3) && said.contains("`databases`") && said.contains("--marker-db 15"), "{said}");
+    let (code, said) = site.refused(&[]);
+    assert!(code == Some(3) && said.contains("`databases`") && said.contains("--marker-db 15"), "{said}");
+    let proxy = site.proxy(&["--marker-db", "15"]);
+    assert_eq!(call(&mut site.connect(), "INCR n"), "2");
+    assert!(proxy.is_running(), "{}", proxy.error_output());
+}
+
+/// Counts up to here; what was before is stable when this returns, since SPOP is answered only then.
+fn count_to(site: &Site, last: u64) {
+    let mut client = site.connect();
+    while call(&mut client, "INCR n") != last.to_string() {}
+    assert_eq!(call(&mut client, "SPOP none"), "nil");
+}
+
+#[test]
+fn a_redis_that_comes_back_without_its_append_only_file_is_not_told_to_overwrite_it() {
+    let Some(site) = Site::new("losing-dump") else { return };
+    let redis = site.redis(&[]);
+    let proxy = site.proxy(&[]);
+    count_to(&site, 5);
+    assert_eq!(call(&mut site.direct(), "SAVE"), "OK");
+    count_to(&site, 10);
+    redis.kill();
+    keep_files(&site, "good");
+    let redis = site.redis(&["--appendonly", "no"]);
+    await_said(&proxy, "restart it with the files it left");
+    assert_eq!(call(&mut site.direct(), "GET n"), "5", "it has loaded the dump");
+    // Done nevertheless, it makes the dump the server's data.
+    assert_eq!(call(&mut site.direct(), "CONFIG SET appendonly yes"), "OK");
+    for (code, said) in [site::end_of(&proxy), site.refused(&[])] {
+        assert!(code == Some(3) && said.contains("older data than it had called stable"), "{code:?} {said}");
+        assert!(said.contains("--accept-server") && said.contains("`appendonly yes` in its conf"), "{said}");
+    }
+    redis.kill();
+    put_back(&site, "good");
+    let _redis = site.redis(&[]);
+    let proxy = site.proxy(&[]);
+    count_to(&site, 11);
+    assert!(proxy.is_running(), "{}", proxy.error_output());
+}
+
+#[test]
+fn an_old_copy_of_the_same_start_is_refused_until_it_is_accepted() {
+    let Some(site) = Site::new("losing-copy") else { return };
+    let redis = site.redis(&[]);
+    let proxy = site.proxy(&[]);
+    count_to(&site, 5);
+    keep_files(&site, "copy");
+    count_to(&site, 10);
+    redis.kill();
+    put_back(&site, "copy");
+    let _redis = site.redis(&[]);
+    for (code, said) in [site::end_of(&proxy), site.refused(&[])] {
+        assert!(code == Some(3) && said.contains("older data than it had called stable"), "{code:?} {said}");
+    }
+    site.proxy(&["--accept-server"]).kill();
+    let _proxy = site.proxy(&[]);
+    assert_eq!(call(&mut site.connect(), "INCR n"), "6", "it is what there is");
+}
+
+#[test]
+fn what_an_accepted_server_cannot_be_given_is_said_once_with_its_number() {
+    // Behind a write that is not there they are given up at once, else when the server is asked.
+    for (first, alarm, ends) in
+        [("GET none", "ALARM: 20 updates of session", 1), ("SPOP none", "ALARM: 20 updates of the log", 0)]
+    {
+        let Some(site) = Site::new("losing-accepted") else { return };
+        let redis = site.redis(&[]);
+        let proxy = site.proxy(&["--mode", "early"]);
+        let mut client = site.connect();
+        assert_eq!(call(&mut client, first), "nil");
+        redis.kill();
+        await_said(&proxy, "the server is waited for");
+        for number in 0..20 {
+            assert_eq!(call(&mut client, &format!("SET k{number} v")), "OK");
+        }
+        proxy.kill();
+        fs::remove_dir_all(site.file("appendonlydir")).expect("it is there");
+        let _redis = site.redis(&[]);
+        let proxy = site.proxy(&["--accept-server"]);
+        await_said(&proxy, alarm);
+        assert_eq!(times_said(&proxy, "its marker is missing"), ends, "{}", proxy.error_output());
+        let letters = fs::read_to_string(site.file("proxy.log.dead")).expect("it is there");
+        assert_eq!(letters.matches("\"behind_gap\"").count(), 20, "{letters}");
+    }
+}

@@ -237,6 +237,15 @@ pub fn open_or_create(
 pub fn require_file(path: &Path) -> Result<(), DomainError> {
     match fs::metadata(path) {
         Ok(found) if !found.is_file() => Err(foreign(path, "it is not a regular file".to_owned())),
+        // A file is not made behind a link: what it leads to is most likely a disk that is not mounted.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && fs::read_link(path).is_ok() => {
+            let target = fs::read_link(path).unwrap_or_default();
+            Err(DomainError::Foreign {
+                path: path.to_owned(),
+                found: format!("it is a symbolic link to {}, which is missing", target.display()),
+                advice: "bring that back (is its disk mounted?), or remove the link for a new log".to_owned(),
+            })
+        }
         // What is missing is made, or its absence is reported.
         Ok(_) | Err(_) => Ok(()),
     }
@@ -386,6 +395,17 @@ mod tests {
     fn read(bytes: &[u8]) -> Result<Identity, DomainError> {
         let path = Path::new("log");
         Identity::decode(path, bytes)?.expect(LogKind::Disk, path)
+    }
+
+    #[test]
+    fn of_a_link_to_nothing_it_is_said_what_is_missing() {
+        let folder = std::env::temp_dir().join(format!("scot-link-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("it can be made");
+        let link = folder.join("log");
+        std::os::unix::fs::symlink("/scot-no-such-folder/log", &link).expect("it is new");
+        let error = open_or_create(&link, 0, &|_| Ok(())).expect_err("there is nothing");
+        assert!(error.to_string().contains("/scot-no-such-folder/log, which is missing"), "{error}");
+        fs::remove_dir_all(&folder).expect("it is ours");
     }
 
     #[test]

@@ -37,11 +37,13 @@ pub enum Fault {
     ForgetRefusals,
     /// Rule 11: a server that takes no writes answers by that what is executed anew.
     RefusedReplayCounts,
+    /// Rule 12: a server that is there again is taken with less than it had called stable.
+    TakeOlderData,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 17] = [
+    pub const ALL: [Fault; 18] = [
         Fault::ExecuteAgain,
         Fault::EarlyBeforeLogged,
         Fault::EarlyBeforeStable,
@@ -59,5 +61,6 @@ impl Fault {
         Fault::LeaveBeforeStable,
         Fault::ForgetRefusals,
         Fault::RefusedReplayCounts,
+        Fault::TakeOlderData,
     ];
 }

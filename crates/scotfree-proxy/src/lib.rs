@@ -12,7 +12,7 @@ mod writes;
 
 pub use fault::Fault;
 pub use queue::{
-    Access, Answered, CommitQueue, Completion, Found, Lost, Outcome, QueueConfig, QueueCounters, Run,
-    Submission, Torn, Unsubmitted,
+    Access, Answered, CommitQueue, Completion, Found, Lacking, Lost, Outcome, QueueConfig, QueueCounters,
+    Run, Submission, Torn, Unsubmitted,
 };
 pub use record::{LoggedUpdate, RecordError, RecordReader, RecordWriter};

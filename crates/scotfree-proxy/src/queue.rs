@@ -152,6 +152,18 @@ pub struct Lost {
     pub payload: Vec<u8>,
 }
 
+/// A session of which a server that is there again has less than what a server before it had called stable: its data
+/// is older.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lacking {
+    /// Whose.
+    pub session: SessionId,
+    /// Its last write that was stable.
+    pub kept: SeqNum,
+    /// Up to where it is there; 0 if the server does not know it.
+    pub found: SeqNum,
+}
+
 /// The log's updates are further apart than any requests that were under way together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("between the updates {before} and {behind} of the log, more are missing than can be: it is damaged, or another server answers")]
@@ -214,6 +226,8 @@ struct Entry {
     is_dropped: bool,
     /// It is executed anew, and may have been acknowledged before.
     is_replayed: bool,
+    /// The server says that it has executed it.
+    is_executed: bool,
     /// The last unlogged write of its session before it.
     behind: u64,
     /// What has to be logged, or stable, before the server's answer may leave.
@@ -242,6 +256,7 @@ impl Entry {
             is_told: true,
             is_dropped: false,
             is_replayed: false,
+            is_executed: false,
             behind,
             needs_safe: 0,
             needs_stable: 0,
@@ -303,6 +318,10 @@ struct Session {
     written: u64,
     /// How many of its requests nobody was told of.
     open: u64,
+    /// The last write that the server has executed and called stable, of those that are forgotten here.
+    kept: u64,
+    /// What the server has of it is not known for certain.
+    is_in_doubt: bool,
 }
 
 /// The machine.
@@ -636,6 +655,7 @@ impl CommitQueue {
         if entry.is_answered() {
             return;
         }
+        entry.is_executed = outcome == Outcome::Executed;
         entry.reply = if entry.is_complete {
             // The log's word is its answer, also if nobody was told yet.
             Reply::Given { bytes: Vec::new(), failed: false }
@@ -711,6 +731,7 @@ impl CommitQueue {
     pub fn fail_session(&mut self, session: SessionId) -> (u64, Vec<Lost>) {
         let Some(state) = self.sessions.get_mut(&session) else { return (0, Vec::new()) };
         let open = std::mem::take(&mut state.open);
+        state.is_in_doubt = true;
         self.counters.untold += open;
         self.ending.insert(session);
         let mut lost = Vec::new();
@@ -785,6 +806,29 @@ impl CommitQueue {
         self.entries.iter().filter(is_in_doubt).map(|entry| entry.session).collect()
     }
 
+    /// What a server that is there again with these positions lacks of what was called stable, if anything: its data is
+    /// older, and it must not be begun with again (rule 12). Sessions that it was allowed to forget do not count.
+    pub fn lacking(&self, positions: &BTreeMap<SessionId, SeqNum>) -> Option<Lacking> {
+        if self.config.fault == Some(Fault::TakeOlderData) {
+            return None;
+        }
+        let mut kept: BTreeMap<SessionId, u64> = BTreeMap::new();
+        for (entry, seq) in self.entries.iter().zip(self.first..=self.stable) {
+            if entry.kind != RequestKind::Read && entry.is_executed {
+                kept.insert(entry.session, seq);
+            }
+        }
+        let number =
+            |of: &BTreeMap<SessionId, SeqNum>, session| of.get(session).map_or(0, |seq: &SeqNum| seq.0);
+        let certain = self.sessions.iter().filter(|(_, state)| !state.is_in_doubt);
+        let lacking = certain.map(|(session, state)| {
+            let here = kept.get(session).copied().unwrap_or(0);
+            let kept = SeqNum(here.max(state.kept).max(number(&self.positions, session)));
+            Lacking { session: *session, kept, found: SeqNum(number(positions, session)) }
+        });
+        lacking.filter(|lacking| lacking.found < lacking.kept).max_by_key(|lacking| lacking.kept)
+    }
+
     /// The server was lost and is there again; these are the positions that it has now. What it has not executed is
     /// to be executed anew. Those are returned that never will be.
     pub fn begin_again(&mut self, positions: &BTreeMap<SessionId, SeqNum>) -> Vec<Lost> {
@@ -808,11 +852,15 @@ impl CommitQueue {
                     let is_update = entry.kind == RequestKind::Update;
                     entry.is_replayed |= is_update && may_be_told && !counts_refusals;
                     entry.reply = Reply::None;
+                    entry.is_executed = false;
                     self.counters.replayed += u64::from(entry.kind != RequestKind::Read);
                 }
                 Fate::Done if entry.is_answered() => {}
                 Fate::Done => entry.reply = Reply::Gone,
-                Fate::Drop | Fate::Lose => (entry.reply, entry.is_dropped) = (Reply::Gone, true),
+                Fate::Drop | Fate::Lose => {
+                    (entry.reply, entry.is_dropped) = (Reply::Gone, true);
+                    entry.is_executed = false;
+                }
             }
             if fate == Fate::Lose {
                 let payload = entry.payload.clone();
@@ -1072,6 +1120,11 @@ impl CommitQueue {
                 return;
             }
             self.entries_bytes -= entry.payload.len();
+            if entry.kind != RequestKind::Read && entry.is_executed {
+                if let Some(state) = self.sessions.get_mut(&entry.session) {
+                    state.kept = self.first;
+                }
+            }
             self.entries.pop_front();
             self.first += 1;
         }

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 const KEYS: u64 = 3;
 const STEPS: usize = 300;
 /// What the world does by chance, and how often.
-const WEIGHTS: [(Step, u64); 16] = [
+const WEIGHTS: [(Step, u64); 17] = [
     (Step::Submit, 40),
     (Step::Run, 30),
     (Step::Answer, 30),
@@ -38,6 +38,7 @@ const WEIGHTS: [(Step, u64); 16] = [
     (Step::ServerCrash, 1),
     (Step::ProxyCrash, 1),
     (Step::HostCrash, 1),
+    (Step::OldCopy, 1),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +59,7 @@ enum Step {
     ServerCrash,
     ProxyCrash,
     HostCrash,
+    OldCopy,
 }
 
 /// What an operation writes or reads.
@@ -186,6 +188,10 @@ struct World {
     /// They hold the log, and there is none on disk.
     peers: Option<Peers>,
     server: Server,
+    /// What the server had synced once, kept by somebody.
+    copy: Option<Data>,
+    /// The sessions of which a lane broke.
+    broken: BTreeSet<SessionId>,
     operations: BTreeMap<u64, Operation>,
     next_id: u64,
     next_session: u64,
@@ -222,6 +228,8 @@ impl World {
             queue: queue(fault, &Found::default()),
             log: Log::default(),
             server: Server::default(),
+            copy: None,
+            broken: BTreeSet::new(),
             operations: BTreeMap::new(),
             next_id: 1,
             next_session: 1,
@@ -292,6 +300,7 @@ impl World {
             Step::Refuse => self.server.refuses ^= true,
             Step::LogFails => self.fail_log(),
             Step::ServerCrash => self.crash_server(),
+            Step::OldCopy => self.use_copy(),
             // Nothing protects from the loss of all copies.
             Step::ProxyCrash | Step::HostCrash
                 if self.peers.as_ref().is_some_and(|peers| !peers.can_restart()) => {}
@@ -371,6 +380,7 @@ impl World {
     fn end_session(&mut self) {
         let index = self.rng.below(self.sessions.len() as u64) as usize;
         self.queue.end_session(self.sessions[index]);
+        self.copy = None;
         self.replace_session(index);
     }
 
@@ -383,6 +393,7 @@ impl World {
         if operation.kind != RequestKind::Bypass || self.server.refuses {
             return;
         }
+        self.broken.insert(session);
         if self.rng.below(2) == 0 {
             self.execute();
             self.server.replies.pop_back();
@@ -400,6 +411,7 @@ impl World {
     }
 
     fn replace_session(&mut self, index: usize) {
+        self.copy = None;
         self.sessions.remove(index);
         self.open_session();
     }
@@ -471,6 +483,30 @@ impl World {
         self.meet_server();
     }
 
+    /// A copy of what the server has synced is made, or the server is started from the one that there is. If that is
+    /// refused, what it had is put back.
+    fn use_copy(&mut self) {
+        let Some(copy) = self.copy.take() else {
+            self.copy = Some(self.server.synced.clone());
+            return;
+        };
+        // Of sessions that it may forget, or of which a write has an unknown outcome, nobody knows what it had.
+        let is_certain =
+            |session: &SessionId| self.sessions.contains(session) && !self.broken.contains(session);
+        let others = |data: &Data| {
+            let others = data.positions.iter().filter(|(session, _)| !is_certain(session));
+            others.map(|(session, seq)| (*session, *seq)).collect::<Vec<_>>()
+        };
+        if others(&copy) != others(&self.server.synced) {
+            return;
+        }
+        if self.queue.lacking(&copy.positions).is_some() {
+            return self.crash_server();
+        }
+        self.server = Server { synced: copy.clone(), data: copy, ..Server::default() };
+        self.meet_server();
+    }
+
     /// The server is given up with what it has, which it makes stable when it is begun with anew.
     fn leave_server(&mut self) {
         let data = self.server.data.clone();
@@ -484,6 +520,10 @@ impl World {
             if let Some(index) = self.sessions.iter().position(|used| *used == session) {
                 self.replace_session(index);
             }
+        }
+        if let Some(lacking) = self.queue.lacking(&self.server.data.positions) {
+            self.failures
+                .push(format!("nothing that was stable is missing, and it is said to be: {lacking:?}"));
         }
         let lost = self.queue.begin_again(&self.server.data.positions);
         self.expect_untold(lost.iter().map(|lost| Operation::parse(&lost.payload).id));
@@ -582,6 +622,7 @@ impl World {
     }
 
     fn restart_proxy(&mut self) {
+        self.copy = None;
         self.log.written = self.log.changes.len();
         self.log.reported = self.log.written;
         let records = match &mut self.peers {

@@ -186,11 +186,17 @@ pub enum StopReason {
     Fenced,
     /// The markers are gone, or older than what was stored.
     #[error(
-        "its markers and its epoch are gone, or older than those that were stored, so the server's data was lost or \
+        "its markers and its epoch are gone, or older than those that were stored ({}), so the server's data was lost or \
          replaced: it was started without its append-only files or from an old copy, or has evicted keys \
-         (maxmemory-policy), or another server answers there; bring its data back, or start scot again to serve what is there now"
+         (maxmemory-policy), or another server answers there; bring its data back, or start scot again to serve what is there now",
+        epochs(*.found, *.last)
     )]
-    Replaced,
+    Replaced {
+        /// The epoch that was found; none if there was none.
+        found: Option<u32>,
+        /// The one that was expected.
+        last: u32,
+    },
     /// Another one stands, or stood last, before this server.
     #[error("another proxy's log stands before this server")]
     Owned,
@@ -200,6 +206,18 @@ pub enum StopReason {
     /// The markers cannot be trusted any more.
     #[error("the markers are damaged: {0}")]
     Markers(String),
+}
+
+/// What was found of an epoch, and what had been stored, for the operator.
+fn epochs(found: Option<u32>, last: u32) -> String {
+    match found {
+        Some(found) => format!("found is epoch {found}, known is epoch {last}"),
+        None => format!(
+            "no epoch was found, known is epoch {last}; markers are in the last one of the server's `databases`, or in \
+             that of --marker-db: where `databases` was changed, they are still in the former last one, 15 if there were \
+             16, and --marker-db with its number finds them"
+        ),
+    }
 }
 
 impl StopReason {

@@ -139,6 +139,8 @@ pub struct RedisService {
     /// How often something came from the server.
     heard: u64,
     failed_sessions: u64,
+    /// Of which it was said: of each of its requests the server's side says so.
+    failed: BTreeSet<SessionId>,
     /// Sessions that were never stored, so there is nothing to delete, which the server would refuse too.
     refused: BTreeSet<SessionId>,
     /// Updates of sessions that the server has never heard of.
@@ -188,6 +190,7 @@ impl RedisService {
             fresh: Replies::new(),
             heard: 0,
             failed_sessions: 0,
+            failed: BTreeSet::new(),
             refused: BTreeSet::new(),
             strangers: Seldom::default(),
             nonsense: Seldom::default(),
@@ -553,10 +556,15 @@ impl RedisService {
             BackEvent::Stable { .. } if self.ack_when_applied => {}
             BackEvent::Stable { ticket } => replies.stable(*ticket),
             BackEvent::SessionRecorded(session) => replies.session_recorded(*session),
-            BackEvent::SessionDeleted(session) => replies.session_deleted(*session),
+            BackEvent::SessionDeleted(session) => {
+                self.failed.remove(session);
+                replies.session_deleted(*session);
+            }
             BackEvent::SessionFailed { session, reason } => {
-                self.notices.say(&format!("session {session} ends: {reason}"));
-                self.failed_sessions += 1;
+                if self.failed.insert(*session) {
+                    self.notices.say(&format!("session {session} ends: {reason}"));
+                    self.failed_sessions += 1;
+                }
                 replies.fail_session(*session);
             }
             BackEvent::SessionRefused { session, error } => {
@@ -658,6 +666,11 @@ impl RedisService {
                 }
             }
         }
+    }
+
+    /// Says what an operator has to know.
+    pub(crate) fn alarm(&self, text: &str) {
+        self.notices.alarm(text);
     }
 
     /// Keeps updates that are never executed where an operator finds them.

@@ -91,7 +91,14 @@ pub fn version(info: &Info) -> (u32, u32) {
 }
 
 /// What forbids to serve at all: each with what to do about it.
-pub fn obstacles(info: &Info, settings: &Settings, reserved_db: u16, allow_unstable: bool) -> Vec<String> {
+/// `was_served`: it has kept such files before.
+pub fn obstacles(
+    info: &Info,
+    settings: &Settings,
+    reserved_db: u16,
+    allow_unstable: bool,
+    was_served: bool,
+) -> Vec<String> {
     let mut found = Vec::new();
     if info.get("role") != "master" {
         found.push(format!(
@@ -122,14 +129,20 @@ pub fn obstacles(info: &Info, settings: &Settings, reserved_db: u16, allow_unsta
         ));
     }
     if settings.get("appendonly") != "yes" && !allow_unstable {
-        found.push(
-            "the server keeps no append-only file, so nothing ever becomes stable; run: redis-cli CONFIG SET \
-             appendonly yes (the server's sidecar, not the proxy, can also go without durability: --allow-unstable)"
-                .into(),
-        );
+        found.push(if was_served { NO_FILE_ANY_MORE } else { NO_FILE }.to_owned());
     }
     found
 }
+
+const NO_FILE: &str =
+    "the server keeps no append-only file, so nothing ever becomes stable; run: redis-cli CONFIG SET \
+     appendonly yes (the server's sidecar, not the proxy, can also go without durability: --allow-unstable)";
+/// Where it has kept them, what it has loaded instead is older.
+const NO_FILE_ANY_MORE: &str =
+    "the server keeps no append-only file any more, so it was started without the one it kept, which has all that was \
+     answered: put `appendonly yes` into its conf (redis.conf, or --appendonly yes), and restart it with the files it left; \
+     CONFIG SET appendonly yes would overwrite them with older data. Where it was switched off with CONFIG SET in a \
+     server that has run since, CONFIG SET appendonly yes is right";
 
 /// Why what was written, or how far it was executed, may be gone again at maxmemory.
 pub fn evicts(settings: &Settings) -> Option<String> {
@@ -479,7 +492,7 @@ mod tests {
         for fact in [("redis_mode", "cluster"), ("cluster_enabled", "1")] {
             let mut facts = good();
             facts.0.insert(fact.0.to_owned(), fact.1.to_owned());
-            let found = obstacles(&facts, &Settings::default(), 15, true).join("; ");
+            let found = obstacles(&facts, &Settings::default(), 15, true, false).join("; ");
             assert!(found.contains("node of a Redis Cluster"), "{found}");
         }
         assert_eq!(no_data(&good()), None);
@@ -494,14 +507,16 @@ mod tests {
         {
             settings.0.insert(name.to_owned(), value.to_owned());
         }
-        assert!(obstacles(&good(), &settings, 15, false).is_empty());
-        assert!(obstacles(&good(), &settings, 16, false)[0].contains("--marker-db"));
+        assert!(obstacles(&good(), &settings, 15, false, false).is_empty());
+        assert!(obstacles(&good(), &settings, 16, false, false)[0].contains("--marker-db"));
         settings.0.insert("maxmemory-policy".to_owned(), "allkeys-lru".to_owned());
         settings.0.insert("appendonly".to_owned(), "no".to_owned());
-        let found = obstacles(&good(), &settings, 15, false);
+        let found = obstacles(&good(), &settings, 15, false, false);
         assert!(found[0].contains("CONFIG SET maxmemory-policy noeviction"));
         assert!(found[1].contains("CONFIG SET appendonly yes"));
-        assert_eq!(obstacles(&good(), &settings, 15, true).len(), 1);
-        assert!(!obstacles(&Info::default(), &settings, 15, true).is_empty());
+        assert_eq!(obstacles(&good(), &settings, 15, true, false).len(), 1);
+        let anew = &obstacles(&good(), &settings, 15, false, true)[1];
+        assert!(anew.contains("restart it") && anew.contains("would overwrite"), "{anew}");
+        assert!(!obstacles(&Info::default(), &settings, 15, true, false).is_empty());
     }
 }

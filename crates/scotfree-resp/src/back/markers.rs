@@ -115,7 +115,7 @@ pub(super) fn foreign_epoch(found: Option<u32>, ours: u32) -> StopReason {
     if found.is_some_and(|found| found > ours) {
         StopReason::Fenced
     } else {
-        StopReason::Replaced
+        StopReason::Replaced { found, last: ours }
     }
 }
 

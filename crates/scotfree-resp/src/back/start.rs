@@ -227,7 +227,8 @@ impl Start {
         }
         let databases: u16 = self.settings.get("databases").parse().unwrap_or(0);
         let reserved_db = config.reserved_db.unwrap_or(databases.saturating_sub(1));
-        let mut found = obstacles(&self.info, &self.settings, reserved_db, config.allow_unstable);
+        let was_served = config.last_epoch.is_some();
+        let mut found = obstacles(&self.info, &self.settings, reserved_db, config.allow_unstable, was_served);
         if !config.same_host && found.is_empty() {
             found.extend(remote_obstacle(&self.info, &self.settings));
         }
@@ -344,8 +345,14 @@ impl Start {
         let is_last = |epoch: u32| epoch == found || epoch == found.wrapping_add(1);
         let claim = field(1).and_then(read_claim).filter(|(epoch, _)| is_last(*epoch));
         let is_ours = claim.is_some_and(|(_, name)| name == owner.name);
+        // What was counted here before this owner's last start bears this owner's claim as well.
+        let is_older = |last: u32| found < last;
         let is_right = match config.last_epoch {
-            _ if owner.takes_over || is_ours => true,
+            _ if owner.takes_over => true,
+            Some(last) if is_older(last) => {
+                return Progress::Foreign(foreign_epoch((found > 0).then_some(found), last));
+            }
+            _ if is_ours => true,
             // Whoever has counted it since is another one, although as far.
             Some(last) if found == last => claim.is_none_or(|(epoch, _)| epoch != found),
             Some(last) => return Progress::Foreign(foreign_epoch(Some(found), last)),

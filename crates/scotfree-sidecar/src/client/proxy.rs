@@ -31,7 +31,7 @@ pub use peers::{PeersConfig, PEERS_MAX};
 use scotfree_core::{Nanos, SeqNum, SessionId};
 use scotfree_io::processor::Home;
 use scotfree_io::{now_monotonic, now_realtime, Crowd, Spin};
-use scotfree_proxy::{CommitQueue, Found, QueueConfig, Torn};
+use scotfree_proxy::{CommitQueue, Found, Lacking, QueueConfig, Torn};
 use scotfree_resp::back::{Owner, StopReason};
 use scotfree_resp::front::{EarlyRule, FrontConfig, FrontCounters};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsText};
@@ -253,6 +253,13 @@ impl Proxy {
         config.notices.say(&text_of(config, &found, &recovered));
         let mut path = ProxyPath::new(queue, log, redis, session_base()?);
         path.bury(&lost);
+        if config.accept_server && !lost.is_empty() {
+            config.notices.alarm(&format!(
+                "{} updates of the log that may have been acknowledged are not executed, since a write of their session \
+                 before them is not there; they are in the file of dead letters",
+                lost.len()
+            ));
+        }
         let mut watching = Watching::new(config.spin)?;
         path.settles = config.peers.is_some() || !path.log.meta().peers.is_empty();
         if !replay(&mut path, &mut watching, stop, config)? {
@@ -371,9 +378,14 @@ impl Proxy {
         }
         let Some(started) = self.path.starting().and_then(Starting::result) else { return Ok(()) };
         if let Some((service, recovered)) = started.map_err(of_server)? {
+            let positions = positions_of(self.path.log.meta().name, &recovered);
+            if let Some(lacking) = self.path.queue.lacking(&positions) {
+                // A restart, which knows nothing of this, is to refuse it as well.
+                self.path.log.note_lacking(lacking)?;
+                return Err(older_data(&self.service.redis, lacking));
+            }
             self.service.back.last_epoch = Some(recovered.epoch.0);
             self.path.log.note_epoch(recovered.epoch.0)?;
-            let positions = positions_of(self.path.log.meta().name, &recovered);
             let before = self.path.queue.counters().replayed;
             self.path.regain_server(service, &positions);
             self.connections.forget_ready_tunnels();
@@ -626,12 +638,23 @@ fn may_be_waited_for(reason: &StopReason) -> bool {
 /// A server that is not what this log has stood before has words of its own: there is another way out.
 fn of_server(error: SidecarError) -> ProxyError {
     match error {
-        SidecarError::Server { redis, reason: StopReason::Replaced } => ProxyError::Stranger(format!(
-            "the Redis server at {redis} has older data than this log has stood before, or none: it was started without \
-             its append-only files or from an old copy, or has evicted keys (maxmemory-policy), or another server \
-             answers there; nothing was changed; bring its \
-             data back"
-        )),
+        SidecarError::Server { redis, reason: StopReason::Replaced { found: Some(found), last } } => {
+            ProxyError::Stranger(format!(
+                "the Redis server at {redis} has older data than this log has stood before (epoch {found}, and the log \
+                 knows epoch {last}): it was started from an old copy of its files, or another server answers there; \
+                 nothing was changed; bring its data back"
+            ))
+        }
+        SidecarError::Server { redis, reason: StopReason::Replaced { found: None, last } } => {
+            ProxyError::Stranger(format!(
+                "the Redis server at {redis} has no markers where this log, which knows epoch {last}, expects them: in the \
+                 last one of its `databases`, or in that of --marker-db. If `databases` was changed, they are still in the \
+                 former last one: set it back, or name that one (--marker-db 15 where there were 16). Otherwise it has older \
+                 data than this log has stood before, or none: it was started without its append-only files or from an old \
+                 copy, or has evicted keys (maxmemory-policy), or another server answers there; bring its data back. Nothing \
+                 was changed"
+            ))
+        }
         SidecarError::Server { redis, reason: StopReason::Fenced } => ProxyError::Stranger(format!(
             "another proxy or sidecar has stood before the Redis server at {redis} since this log did, so what only the \
              log holds may be older than what is there; nothing was changed"
@@ -642,6 +665,18 @@ fn of_server(error: SidecarError) -> ProxyError {
         )),
         other => other.into(),
     }
+}
+
+/// A server that has less than it had called stable.
+fn older_data(redis: &impl std::fmt::Display, lacking: Lacking) -> ProxyError {
+    let Lacking { session, kept, found } = lacking;
+    ProxyError::Stranger(format!(
+        "the Redis server at {redis} has older data than it had called stable: of session {session} the writes up to \
+         {found}, and it had those up to {kept}. It was started from a dump instead of its append-only files (appendonly \
+         no in its conf), or from an old copy; nothing was changed but the epoch that the server counts. Stop it, and \
+         start it with `appendonly yes` in its conf and the append-only files that it had, which CONFIG SET appendonly yes \
+         overwrites"
+    ))
 }
 
 /// What the server is now; none while it is away.
@@ -672,6 +707,13 @@ fn refuse_strangers(
         return Ok(());
     }
     let (server, path) = (&config.service.redis, config.log.display());
+    // As it was when a proxy with this log was refused: what was missing then may be there again.
+    let is_there =
+        |lacking: &Lacking| positions.get(&lacking.session).is_some_and(|seq| *seq >= lacking.kept);
+    if let Some(lacking) = log.meta().lacking.filter(|lacking| !is_there(lacking)) {
+        let found = positions.get(&lacking.session).copied().unwrap_or(SeqNum(0));
+        return Err(older_data(server, Lacking { found, ..lacking }));
+    }
     if positions.is_empty() && !is_empty {
         return Err(ProxyError::Stranger(format!(
             "the log {path} holds updates, and the Redis server at {server} does not know it: its data was lost or \

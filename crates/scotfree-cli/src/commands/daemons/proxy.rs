@@ -155,6 +155,12 @@ fn config(settings: &Settings) -> Result<ProxyConfig, Failure> {
     let redis = redis(settings)?;
     let log = required(settings.log.as_ref(), "proxy", "log")?;
     let dead_letters = settings.dead_letters.clone().unwrap_or_else(|| dead_letters_of(&log));
+    if sections::resolved(&dead_letters) == sections::resolved(&log) {
+        let file = dead_letters.display();
+        return Err(Failure::usage(format!(
+            "dead_letters: {file} is the log itself, which letters would damage; name a file of its own"
+        )));
+    }
     let is_remote = redis.is_remote;
     let mut service = RedisServiceConfig::new(redis, dead_letters);
     service.back.same_host = !is_remote;
@@ -292,6 +298,14 @@ mod tests {
             log: Some("/var/lib/scot/proxy.log".into()),
             ..Settings::default()
         }
+    }
+
+    #[test]
+    fn dead_letters_do_not_go_into_the_log() {
+        let settings = |name: &str| Settings { dead_letters: Some(name.into()), ..proxy() };
+        let problem = config(&settings("/var/lib/scot/proxy.log")).expect_err("it would be damaged");
+        assert!(problem.to_string().contains("is the log itself"), "{problem}");
+        assert!(config(&settings("/var/lib/scot/letters")).is_ok());
     }
 
     #[test]

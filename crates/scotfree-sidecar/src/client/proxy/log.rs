@@ -9,7 +9,7 @@ use scotfree_core::{Nanos, SeqNum, SessionId, Token};
 use scotfree_io::disk::{DiskConfig, DiskDomain, DiskWriter};
 use scotfree_io::{DomainError, PersistenceDomain};
 use scotfree_proxy::peers::{Incarnation, RECORD_BYTES_MAX};
-use scotfree_proxy::{CommitQueue, LoggedUpdate, RecordError, RecordReader};
+use scotfree_proxy::{CommitQueue, Lacking, LoggedUpdate, RecordError, RecordReader};
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::Watch;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -21,6 +21,8 @@ use std::path::{Path, PathBuf};
 const MAGIC: [u8; 8] = *b"SCOTPXY\x01";
 /// The same, where peers are relied on: older versions would not ask them.
 const MAGIC_WITH_PEERS: [u8; 8] = *b"SCOTPXY\x02";
+/// The same, where the server was refused since it had older data: older versions would take it.
+const MAGIC_LACKING: [u8; 8] = *b"SCOTPXY\x03";
 /// Names a completion that is no record's: everything erased before it is gone.
 const FLUSH: u64 = 1 << 63;
 /// How many bytes wait for the next write.
@@ -81,12 +83,22 @@ pub struct LogMeta {
     pub epoch: u32,
     /// The peers that a restart may rely on.
     pub peers: PeerList,
+    /// What the server lacked when it was refused last, until it is accepted.
+    pub lacking: Option<Lacking>,
 }
 
 impl LogMeta {
     fn bytes(&self) -> Vec<u8> {
-        let magic = if self.peers.is_empty() { MAGIC } else { MAGIC_WITH_PEERS };
+        let magic = match self.lacking {
+            Some(_) => MAGIC_LACKING,
+            None if self.peers.is_empty() => MAGIC,
+            None => MAGIC_WITH_PEERS,
+        };
         let mut bytes = [&magic[..], &self.name, &self.epoch.to_le_bytes()].concat();
+        if let Some(Lacking { session, kept, .. }) = self.lacking {
+            bytes.extend_from_slice(&session.0.to_le_bytes());
+            bytes.extend_from_slice(&kept.0.to_le_bytes());
+        }
         self.peers.iter().for_each(|peer| bytes.extend_from_slice(peer));
         bytes
     }
@@ -95,16 +107,28 @@ impl LogMeta {
         let (magic, rest) = bytes.split_first_chunk::<8>()?;
         let (name, rest) = rest.split_first_chunk::<16>()?;
         let (epoch, rest) = rest.split_first_chunk()?;
+        let (lacking, rest) = match *magic {
+            MAGIC_LACKING => read_lacking(rest).map(|(lacking, rest)| (Some(lacking), rest))?,
+            _ => (None, rest),
+        };
         let (peers, torn) = rest.as_chunks::<16>();
         let fits = torn.is_empty()
             && match *magic {
                 MAGIC => peers.is_empty(),
                 MAGIC_WITH_PEERS => !peers.is_empty(),
+                MAGIC_LACKING => true,
                 _ => false,
             };
         let (name, epoch) = (*name, u32::from_le_bytes(*epoch));
-        fits.then(|| LogMeta { name, epoch, peers: peers.iter().copied().collect() })
+        fits.then(|| LogMeta { name, epoch, peers: peers.iter().copied().collect(), lacking })
     }
+}
+
+fn read_lacking(bytes: &[u8]) -> Option<(Lacking, &[u8])> {
+    let (session, rest) = bytes.split_first_chunk()?;
+    let (kept, rest) = rest.split_first_chunk()?;
+    let (session, kept) = (SessionId(u64::from_le_bytes(*session)), SeqNum(u64::from_le_bytes(*kept)));
+    Some((Lacking { session, kept, found: SeqNum(0) }, rest))
 }
 
 /// A log that is open.
@@ -151,7 +175,7 @@ impl ProxyLog {
             None if domain.meta().is_empty() => {
                 let mut name = LogName::default();
                 getrandom::fill(&mut name).map_err(LogError::Random)?;
-                LogMeta { name, epoch: 0, peers: PeerList::new() }
+                LogMeta { name, epoch: 0, peers: PeerList::new(), lacking: None }
             }
             None => return Err(LogError::Foreign),
         };
@@ -180,9 +204,16 @@ impl ProxyLog {
         &self.meta
     }
 
-    /// Notes the server's incarnation; durable when this returns.
+    /// Notes what the server lacks, for which it is refused; durable when this returns.
+    pub fn note_lacking(&mut self, lacking: Lacking) -> Result<(), LogError> {
+        self.meta.lacking = Some(lacking);
+        Ok(self.domain.set_meta(&self.meta.bytes())?)
+    }
+
+    /// Notes the server's incarnation, which was accepted; durable when this returns.
     pub fn note_epoch(&mut self, epoch: u32) -> Result<(), LogError> {
         self.meta.epoch = epoch;
+        self.meta.lacking = None;
         if let Some(peers) = &mut self.peers {
             peers.set_epoch(epoch);
         }
@@ -491,11 +522,19 @@ mod tests {
     #[test]
     fn a_log_keeps_its_name_and_what_it_knows_of_its_server() {
         let name = std::array::from_fn(|index| index as u8);
-        for peers in [PeerList::new(), PeerList::from([[1; 16], [2; 16]])] {
-            let meta = LogMeta { name, epoch: 7, peers };
+        let lacks = Lacking { session: SessionId(3), kept: SeqNum(9), found: SeqNum(0) };
+        for (peers, lacking) in [
+            (PeerList::new(), None),
+            (PeerList::from([[1; 16], [2; 16]]), None),
+            (PeerList::new(), Some(lacks)),
+            (PeerList::from([[1; 16], [2; 16]]), Some(lacks)),
+        ] {
+            // With fewer peers.
+            let fewer = [44, 60];
+            let meta = LogMeta { name, epoch: 7, peers, lacking };
             let bytes = meta.bytes();
             assert_eq!(LogMeta::read(&bytes).as_ref(), Some(&meta));
-            for length in (0..bytes.len()).filter(|length| *length != 44) {
+            for length in (0..bytes.len()).filter(|length| !fewer.contains(length)) {
                 assert_eq!(LogMeta::read(&bytes[..length]), None, "{length}");
             }
         }

@@ -288,6 +288,13 @@ impl ProxyPath {
 
     fn fail(&mut self, session: SessionId, reason: CloseReason) {
         let (unknown, lost) = self.queue.fail_session(session);
+        if let (Server::There(service), false) = (&self.server, lost.is_empty()) {
+            service.alarm(&format!(
+                "{} updates of session {session} that may have been acknowledged are not executed, since the Redis server no \
+                 longer says how far the session was; they are in the file of dead letters: look what of it is missing there",
+                lost.len()
+            ));
+        }
         self.bury(&lost);
         if let Some(handle) = self.names.remove(session) {
             self.events.push_back(Event::Closed(handle, reason, unknown));

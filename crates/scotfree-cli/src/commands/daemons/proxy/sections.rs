@@ -126,7 +126,7 @@ fn files(settings: &Settings) -> Vec<(&'static str, PathBuf)> {
 }
 
 /// The file itself, by whatever way it is named; it need not be there yet.
-fn resolved(file: &Path) -> PathBuf {
+pub(super) fn resolved(file: &Path) -> PathBuf {
     let whole = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let of_folder = || Some(whole.parent()?.canonicalize().ok()?.join(whole.file_name()?));
     whole.canonicalize().ok().or_else(of_folder).unwrap_or_else(|| whole.clone())
