@@ -128,3 +128,40 @@ fn a_user_that_is_deleted_and_a_server_that_is_shut_down_are_told_apart() {
     assert!(redis.wait(PATIENCE).is_some(), "it is shut down");
     assert!(other.read().is_err(), "it is closed without a word, as the server does");
 }
+
+/// Sends these lines in one go and reads their answers.
+fn pipeline(client: &mut Connection, lines: &[&str]) -> Vec<String> {
+    for line in lines {
+        client.push(&line.split(' ').collect::<Vec<&str>>());
+    }
+    client.flush().expect("they are sent");
+    lines.iter().map(|_| text(&client.read().expect("an answer"))).collect()
+}
+
+#[test]
+fn who_may_not_store_its_marker_reads_whatever_it_is_sent_with() {
+    let Some(site) = Site::new("proxy-few") else { return };
+    let _redis = site.redis(&["--user", "few", "on", ">pw", "~few:*", "+get", "+set", "+ping"]);
+    let _proxy = site.proxy(&[]);
+    assert_eq!(call(&mut site.direct(), "SET few:1 old"), "OK");
+    let told = pipeline(
+        &mut site.connect(),
+        &["AUTH few pw", "SET few:1 new", "GET few:1", "PING", "SET few:1 new", "GET few:1"],
+    );
+    let is_refused =
+        |index: usize| told[index].starts_with("NOPERM scotfree: this user may not store its marker");
+    assert!(is_refused(1) && is_refused(4), "{told:?}");
+    assert_eq!([&told[0], &told[2], &told[3], &told[5]], ["OK", "old", "PONG", "old"]);
+}
+
+#[test]
+fn who_proves_to_be_a_user_while_it_tracks_is_this_user_behind_that_too() {
+    let Some(site) = Site::new("proxy-tunnel-user") else { return };
+    let _redis = site.redis(&["--user", "app", "on", ">right", "~app:*", "~scotfree:markers", "&*", "+@all"]);
+    let _proxy = site.proxy(&[]);
+    let mut client = site.connect();
+    let lines = ["CLIENT TRACKING ON", "AUTH app right", "CLIENT TRACKING OFF", "SET app:1 1", "GET app:1"];
+    assert_eq!(pipeline(&mut client, &lines), ["OK", "OK", "OK", "OK", "1"]);
+    assert_eq!(call(&mut client, "ACL WHOAMI"), "app");
+    assert!(call(&mut client, "GET other").starts_with("NOPERM"), "with that user's rights and no others");
+}
