@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -18,6 +19,16 @@ from scotfree import command_line
 from scotfree.command_line import Command, Commands
 from scotfree.study import outside
 from scotfree.study.trouble import StudyError
+
+
+@pytest.fixture(autouse=True)
+def _plain_signals() -> Iterator[None]:
+    """Who runs the tests in the background has SIGINT ignored, which a command leaves so."""
+    interrupts = signal.signal(signal.SIGINT, signal.default_int_handler)
+    terminates = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGINT, interrupts)
+    signal.signal(signal.SIGTERM, terminates)
 
 
 class Failing:

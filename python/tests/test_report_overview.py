@@ -106,7 +106,7 @@ def test_errors_of_work_inside_are_named_beside_those_of_calls(tmp_path: Path, s
     store = merged(tmp_path, [client(1, status=status), server(2, 1), *inner])
     errors = sentences(Study(store, DuckEngine(store, memory="500MB", threads=2)))["Errors"]
     assert errors[0].startswith(first)
-    assert errors[1:] == ["3 records of work inside services failed; these are no calls."]
+    assert errors[1:] == ["Work inside services, which is no call, failed in 3 records."]
 
 
 def test_a_plan_is_no_next_step_where_it_would_refuse_all_methods(tmp_path: Path) -> None:
