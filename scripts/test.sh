@@ -37,7 +37,7 @@ python3 -m unittest -q --buffer scripts/test_scripts.py
 
 step "tests of all crates"
 cargo build -q --locked --release -p scotfree-cli "${without_kernel_plane[@]}"
-SCOT_EXAMPLES_ARE_BUILT=1 cargo test --locked "${workspace[@]}" --no-fail-fast 2>&1 | tee "$log"
+EXAMPLES_ARE_BUILT=1 cargo test --locked "${workspace[@]}" --no-fail-fast 2>&1 | tee "$log"
 
 step "each remedy is one folder"
 scripts/remedies-apart.sh

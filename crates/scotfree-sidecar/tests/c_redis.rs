@@ -360,7 +360,7 @@ impl Drop for Example {
 /// Under `cargo test` of everything it is there already, which scripts/test.sh says: cargo itself would build half of it
 /// again, as this package alone has other features. Under `cargo test --test c_redis` it may be an older one.
 fn build_library(profile: &Path) {
-    if std::env::var_os("SCOT_EXAMPLES_ARE_BUILT").is_some() {
+    if std::env::var_os("EXAMPLES_ARE_BUILT").is_some() {
         return;
     }
     let release = profile.ends_with("release").then_some("--release");
