@@ -244,5 +244,6 @@ fn without_a_replay_they_are_lost() {
     site.lose_all();
     let server = site.start_server(&["--exclude", "1"]);
     let verdict = site.judge(&server);
-    assert!(verdict.lost >= AT_STAKE && verdict.doubled == 0, "{verdict}");
+    // Of those that were counted first behind the stop, some were executed before it.
+    assert!(verdict.lost >= AT_STAKE / 2 && verdict.doubled == 0, "{verdict}");
 }
