@@ -169,7 +169,9 @@ def test_tooltips_say_their_unit(browser: Any, made: Made) -> None:
     with opened(browser, made.page) as seen:
         in_view(seen, "F8")
         seen.page.hover("#F8 .mark-rect.role-mark path >> nth=0")
-        shown = seen.page.wait_for_selector("#vg-tooltip-element.visible").inner_text()
+        # It is visible a moment before it has its words.
+        seen.page.wait_for_function("document.querySelector('#vg-tooltip-element.visible')?.innerText")
+        shown = seen.page.inner_text("#vg-tooltip-element")
         assert re.search(r"value:?\s+[\d.]+ %", shown), shown
 
 
