@@ -326,7 +326,7 @@ fn who_quits_in_a_tunnel_gets_all_answers_first() {
     bench.hear(b"+OK\r\n");
     bench.output();
     let sent = bench.pass(b"SET a 1\r\nQUIT\r\n");
-    let mark = sent.split("PING").nth(1).expect("a mark stands for it").trim_start().to_owned();
+    let mark = mark_of(&sent);
     let barrier = bench.hear(format!("+OK\r\n{mark}").as_bytes()).pop().expect("it waits for storage");
     assert_eq!(bench.output(), "");
     bench.respond(barrier.id, early_allowed(), b":0\r\n");
@@ -495,7 +495,7 @@ fn a_tunnel_whose_barrier_fails_ends() {
 fn a_tunnel_lasts_while_channels_are_listened_to_and_no_longer() {
     let mut bench = Bench::new(FrontConfig::default());
     let sent = bench.pass(b"SUBSCRIBE a b\r\n");
-    let mark = sent.split("PING").nth(1).expect("a mark is behind it").trim_start().to_owned();
+    let mark = mark_of(&sent);
     let confirmed = |kind: &str, channel: &str, count: u8| {
         format!("*3\r\n${}\r\n{kind}\r\n$1\r\n{channel}\r\n:{count}\r\n", kind.len())
     };

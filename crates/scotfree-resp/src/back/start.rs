@@ -345,11 +345,10 @@ impl Start {
         let is_last = |epoch: u32| epoch == found || epoch == found.wrapping_add(1);
         let claim = field(1).and_then(read_claim).filter(|(epoch, _)| is_last(*epoch));
         let is_ours = claim.is_some_and(|(_, name)| name == owner.name);
-        // What was counted here before this owner's last start bears this owner's claim as well.
-        let is_older = |last: u32| found < last;
         let is_right = match config.last_epoch {
             _ if owner.takes_over => true,
-            Some(last) if is_older(last) => {
+            // What was counted here before this owner's last start bears this owner's claim as well.
+            Some(last) if found < last => {
                 return Progress::Foreign(foreign_epoch((found > 0).then_some(found), last));
             }
             _ if is_ours => true,

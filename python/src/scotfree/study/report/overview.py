@@ -81,15 +81,16 @@ def overview(study: Study) -> Overview:
         "critical_path_stacks": paths.stacks,
     }
     said = [Said(one.sentence, figure=one.number) for one in findings.top(study)]
+    can_plan = _can_plan(study)
     return Overview(
         scope=_scope(study.store, extent(study), study.counts().num_rows),
         groups=[*groups(study), *([Group("What the figures say", said)] if said else [])],
-        steps=_steps(study.store.folder, _can_plan(study)),
+        steps=_steps(study.store.folder, can_plan),
         methods=_listed([_method(row) for row in tables["methods"].to_pylist()], study.counts().num_rows),
         edges=_listed([_edge(row) for row in tables["edges"].to_pylist()], edges.edges_seen(study)),
         paths=on_path.entries(paths.methods),
         tables=tables,
-        no_plan="" if _can_plan(study) else _NO_PLAN,
+        no_plan="" if can_plan else _NO_PLAN,
     )
 
 
