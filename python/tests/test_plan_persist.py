@@ -65,6 +65,18 @@ def _queued(outstanding: int, count: int = 4_000) -> Calls:
     return one_method(stages=stages, start_ns=paced(count, 100_000))
 
 
+def test_of_sampled_calls_the_wait_at_the_server_tells_that_it_is_saturated(fitted: Fit) -> None:
+    # The server works half of the time that passes between two: the rest is its stack's, which no stage says.
+    stages = staged(1_000, app_ns=50_000, server_recv_queue_ns=600_000)
+    sampled = {"start_ns": paced(1_000, 400_000), "sample_weight": [4.0] * 1_000}
+    context = Context(updates=("*",), fits={"persist": fitted}, stable_every_ns=0.0)
+    found = priced(one_method(stages=stages, **sampled), context)
+    assert found.harms and not found.pays
+    assert "(6.0 requests wait at the server on average)" in found.notes[0]
+    # At a rate of a fiftieth as many wait as long for something else, and the remedy pays.
+    assert priced(one_method(stages=stages, **sampled | {"start_ns": paced(1_000, 20_000_000)}), context).pays
+
+
 def test_where_a_full_window_opens_for_many_the_tail_waits_for_all_of_them(fitted: Fit) -> None:
     context = Context(updates=("*",), fits={"persist": fitted}, stable_every_ns=0.0)
     found = priced(_queued(32), context)

@@ -16,6 +16,8 @@ from scotfree.study.plan.calls import Calls
 # From this share of requests on that find another one waiting before them, the queue never empties: with one
 # server and random arrivals a utilisation of 0.7.
 WAITING_MAX: Final = 0.5
+# From so many requests on that wait at a server on average, likewise: a utilisation of 0.6 to 0.75.
+WAITING_MEAN_MAX: Final = 1.0
 UTILISATION_MAX: Final = 0.95
 
 
@@ -33,12 +35,17 @@ class Load:
     outstanding: float
     # Between the ends of two calls, on average, ns.
     each_ns: float = 0.0
+    # Requests that wait at a server, on average: their rate x the time that one waits (Little), which sampled calls
+    # tell as well. None if the stage is missing.
+    waiting: float | None = None
 
     @property
     def is_saturated(self) -> bool:
         """Whether sustained throughput is the server's, whoever acknowledges."""
         if self.waiting_share is not None:
             return self.waiting_share >= WAITING_MAX
+        if self.waiting is not None and self.waiting >= WAITING_MEAN_MAX:
+            return True
         return self.utilisation is not None and self.utilisation >= UTILISATION_MAX
 
 
@@ -53,7 +60,7 @@ def load(calls: Calls) -> Load:
     known = calls.only(calls.known(stages))
     is_whole = float(known.weight.max()) <= 1.0
     waiting = _waiting_share(known, stages) if is_whole else None
-    return Load(waiting, _utilisation(calls, span), outstanding, each_ns)
+    return Load(waiting, _utilisation(calls, span), outstanding, each_ns, _waiting(calls, each_ns))
 
 
 def busy_span(calls: Calls) -> float:
@@ -77,9 +84,20 @@ def _waiting_share(calls: Calls, stages: tuple[str, ...]) -> float:
     return float(finds.sum() / max(same.sum(), 1))
 
 
+def _waiting(calls: Calls, each_ns: float) -> float | None:
+    waits = calls.ns("server_recv_queue")
+    known = ~np.isnan(waits)
+    if not known.any():
+        return None
+    return float(np.average(waits[known], weights=calls.weight[known])) / each_ns / _servers(calls)
+
+
 def _utilisation(calls: Calls, span: float) -> float | None:
     app = calls.ns("server_app")
     if np.isnan(app).all():
         return None
-    servers = len({name for name in calls.texts("server_machine") if name is not None}) or 1
-    return float(np.nansum(app * calls.weight)) / span / servers
+    return float(np.nansum(app * calls.weight)) / span / _servers(calls)
+
+
+def _servers(calls: Calls) -> int:
+    return len({name for name in calls.texts("server_machine") if name is not None}) or 1

@@ -19,7 +19,7 @@ from scotfree.study.figures.words import duration, percent, size
 from scotfree.study.plan.calls import Calls, Floats
 from scotfree.study.plan.context import Context
 from scotfree.study.plan.fit import KEPT, PARTS, RANKS, RECEIVED, Fit, kept, middle, wires
-from scotfree.study.plan.load import Load, load
+from scotfree.study.plan.load import WAITING_MEAN_MAX, Load, load
 from scotfree.study.plan.pauses import before, before_if
 from scotfree.study.plan.price import Effect, Refused
 
@@ -103,12 +103,16 @@ def _waiting(early: Floats, state: Load, opens: float, part: int) -> Floats:
 
 
 def _saturated(state: Load) -> str:
-    queue = (
-        f"{percent(state.waiting_share)} of its requests find another one waiting at the server"
-        if state.waiting_share is not None
-        else f"the server's utilisation is {percent(state.utilisation or 0.0)}"
-    )
-    return f"the server is saturated ({queue}), and sustained throughput stays the server's"
+    return f"the server is saturated ({_queue(state)}), and sustained throughput stays the server's"
+
+
+def _queue(state: Load) -> str:
+    """By what that is known, as `Load.is_saturated` asks it."""
+    if state.waiting_share is not None:
+        return f"{percent(state.waiting_share)} of its requests find another one waiting at the server"
+    if state.waiting is not None and state.waiting >= WAITING_MEAN_MAX:
+        return f"{state.waiting:.1f} requests wait at the server on average"
+    return f"the server's utilisation is {percent(state.utilisation or 0.0)}"
 
 
 def _no_gain(state: Load, opens: float) -> str:
