@@ -29,14 +29,23 @@ make_bootstrap() {
 }
 
 make_environment() {
-  is_made && return
+  is_made && { compile_environment; return; }
   rm -rf "$environment"
   # pyspark comes as source: what builds it is installed first, at the version that the lock names. Compiled once and
   # here: where PYTHONDONTWRITEBYTECODE is set, every run of a command would compile 500 modules anew.
   "$bootstrap/bin/uv" venv -q --python "$(command -v python3)" "$environment" &&
     build_tools | "$bootstrap/bin/uv" pip install -q --python "$environment/bin/python" --require-hashes -r - &&
     "$bootstrap/bin/uv" pip sync -q --compile-bytecode --python "$environment/bin/python" --require-hashes --no-build-isolation "$requirements" &&
+    touch "$environment/compiled" &&
     cat python/bootstrap.txt "$requirements" >"$environment/installed"
+}
+
+# One that was made before environments were compiled is compiled now. Some packages hold templates of modules, which
+# are none: they do not count.
+compile_environment() {
+  [ -e "$environment/compiled" ] && return
+  "$environment/bin/python" -m compileall -q -j 0 "$environment/lib" >/dev/null || true
+  touch "$environment/compiled"
 }
 
 # The lock's entries of what builds source packages, with their hashes.

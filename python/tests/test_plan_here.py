@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from planned import answered, paced, staged
 from small_store import spans, study_of
 
+from scotfree.signals import heeded
 from scotfree.study.plan import cli, here
 from scotfree.study.plan.fit import read
 from scotfree.study.trouble import StudyError
@@ -64,6 +66,29 @@ def test_what_scot_could_not_do_is_said(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     with pytest.raises(StudyError, match="there is no program `scot` in the path; build it"):
         here.program()
+
+
+def test_a_signal_ends_the_calls_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cleaned = tmp_path / "cleaned"
+    program = tmp_path / "scot"
+    program.write_text(
+        f"""#!{sys.executable}
+import os, pathlib, signal, sys
+
+def end(*_):
+    pathlib.Path({str(cleaned)!r}).touch()
+    sys.exit(143)
+
+signal.signal(signal.SIGTERM, end)
+os.kill(os.getppid(), signal.SIGTERM)
+signal.pause()
+"""
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv(here.PROGRAM, str(program))
+    with heeded(), pytest.raises(SystemExit, match="143"):
+        here.record(tmp_path / "calls", "auto", "auto")
+    assert cleaned.exists()
 
 
 @pytest.mark.parametrize(

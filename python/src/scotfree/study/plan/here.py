@@ -35,19 +35,29 @@ def record(folder: Path, plane: str, service: str) -> Recorded:
     scot = program()
     words = [str(scot), "lab", "fit-calls", str(folder), "--json", "--plane", plane, "--service", service]
     try:
-        done = subprocess.run(words, stdout=subprocess.PIPE, check=False)
+        code, printed = _run(words)
     except OSError as error:
         raise StudyError(f"fit --here: run {scot}: {error.strerror or error}", "see: scot doctor") from None
-    if done.returncode == _INTERRUPTED:
+    if code == _INTERRUPTED:
         raise KeyboardInterrupt
-    if done.returncode != 0:
+    if code != 0:
         raise StudyError(
-            f"fit --here: {scot} lab fit-calls ended with {done.returncode}",
-            "see what it says above, and scot doctor",
+            f"fit --here: {scot} lab fit-calls ended with {code}", "see what it says above, and scot doctor"
         )
-    said = json.loads(done.stdout)
+    said = json.loads(printed)
     about = f"a device of {_PLANES[said['plane']]} before {_WAYS[said['service']]}"
     return Recorded(Path(said["files"][0]), Path(said["files"][1]), about)
+
+
+def _run(words: list[str]) -> tuple[int, bytes]:
+    """How it ended, and what it printed. What interrupts this ends it, once it has removed its namespaces."""
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as running:
+        try:
+            printed = running.communicate()[0]
+        except BaseException:
+            running.terminate()
+            raise
+    return running.returncode, printed
 
 
 def program() -> Path:

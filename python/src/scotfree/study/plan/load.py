@@ -35,8 +35,8 @@ class Load:
     outstanding: float
     # Between the ends of two calls, on average, ns.
     each_ns: float = 0.0
-    # Requests that wait at a server, on average: their rate x the time that one waits (Little), which sampled calls
-    # tell as well. None if the stage is missing.
+    # Requests that wait at a server, on average: their rate x the time that one waits (Little), which sampled
+    # calls tell as well. None if the stage is missing.
     waiting: float | None = None
 
     @property
