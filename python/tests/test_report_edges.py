@@ -76,26 +76,39 @@ def test_a_method_counts_all_its_calls_and_says_whose_time_it_is(tmp_path: Path)
 def test_calls_of_one_trace_say_less_than_calls_of_many(tmp_path: Path) -> None:
     alone = study_of(tmp_path / "alone", spans(**shop()))
     edge = edges.edges(alone).to_pylist()[0]
-    each = edges.edge_interval(alone, edge, 0.5)
+    each = edges.edge_intervals(alone, [edge], 0.5)[0]
     assert each.traces == 180
     assert each.low is not None and each.high is not None and each.low < edge["p50_ns"] < each.high
     # Twenty traces whose calls are alike: as much is known as of twenty calls.
     together = [(at // 12).to_bytes(16, "big") for at in range(CALLS)]
     study = study_of(tmp_path / "together", spans(**shop(trace_id=together)))
-    shared = edges.edge_interval(study, edge, 0.5)
+    shared = edges.edge_intervals(study, [edge], 0.5)[0]
     assert shared.traces == 20
     assert shared.low is not None and shared.high is not None
     assert shared.low < each.low and each.high < shared.high
     one = study_of(tmp_path / "one", spans(**shop(trace_id=[bytes(16)] * CALLS)))
-    assert edges.edge_interval(one, edge, 0.5) == edges.Interval(1, None, None)
-    assert edges.method_interval(one, edges.methods(one).to_pylist()[0], 0.5).low is None
+    assert edges.edge_intervals(one, [edge], 0.5)[0] == edges.Interval(1, None, None)
+    assert edges.method_intervals(one, edges.methods(one).to_pylist()[:1], 0.5)[0].low is None
+
+
+def test_many_are_asked_at_once_and_each_is_told_as_if_it_were_alone(tmp_path: Path) -> None:
+    method = ["Get"] * (CALLS - 60) + ["Root"] * 56 + ["Rare"] * 4
+    status = ["DEADLINE" if at % 20 == 0 else "OK" for at in range(CALLS)]
+    study = study_of(tmp_path, spans(**shop(method=method, status=status)))
+    found, methods = edges.edges(study).to_pylist(), edges.methods(study).to_pylist()
+    assert len(found) > 1 and len(methods) > 1
+    assert edges.edge_intervals(study, found, 0.5) == [edges.edge_intervals(study, [row], 0.5)[0] for row in found]
+    both = edges.method_intervals(study, methods, 0.5)
+    assert both == [edges.method_intervals(study, [row], 0.5)[0] for row in methods]
+    assert edges.error_intervals(study, methods) == [edges.error_intervals(study, [row])[0] for row in methods]
+    assert len(set(both)) > 1
 
 
 def test_the_interval_of_errors_holds_their_share(tmp_path: Path) -> None:
     status = ["DEADLINE" if at % 20 == 0 else "OK" for at in range(CALLS)]
     study = study_of(tmp_path, spans(**shop(status=status)))
     row = edges.methods(study).to_pylist()[0]
-    found = edges.error_interval(study, row)
+    found = edges.error_intervals(study, [row])[0]
     assert found.low is not None and found.high is not None
     assert 0.02 < found.low < row["error_share"] == 0.05 < found.high < 0.1
 

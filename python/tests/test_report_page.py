@@ -23,7 +23,7 @@ from scotfree.study.figures.overview import Group, Said
 from scotfree.study.figures.result import Comparison, Coverage, Figure, Result, absent
 from scotfree.study.report import page
 from scotfree.study.report.catalogue import Computed
-from scotfree.study.report.charts import DRAW, theme
+from scotfree.study.report.charts import DRAW, drawn, theme
 from scotfree.study.report.ledger import Ledger, Line
 from scotfree.study.report.overview import Listed, Overview, Step
 from scotfree.study.report.write import parquet_folder, write_report
@@ -119,6 +119,16 @@ def test_every_chart_names_its_data() -> None:
             named = set(re.findall(r'"name": "([^"]*)"', json.dumps(chart.compiled())))
             assert set(chart.data) <= named, chart.about
             assert all(table.num_rows for table in chart.data.values()), chart.about
+
+
+def test_every_chart_follows_the_schema_and_is_drawn_as_if_it_were_checked() -> None:
+    for each in made_report().computed:
+        checked = DRAW[each.figure.number](each.result) if each.result.tables else []
+        for chart, unchecked in zip(
+            checked, drawn(each.figure.number, each.result) if checked else [], strict=True
+        ):
+            chart.spec.to_dict(validate=True)
+            assert unchecked.compiled() == chart.compiled(), chart.about
 
 
 def test_each_table_lies_beside_the_page() -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import ibis
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from scotfree.study import schema
 from scotfree.study.analysis import histogram, order
@@ -181,64 +182,90 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def edge_interval(study: Study, edge: dict[str, Any], p: float) -> Interval:
-    """Of a quantile of what lies outside the handler of an edge's calls."""
-    calls = _outside(study)
-    is_one = (calls.method_id == edge["method_id"]) & (calls.client_service == edge["client_service"])
-    return _interval(study, calls.filter(is_one), p, edge)
+def edge_intervals(study: Study, rows: Sequence[dict[str, Any]], p: float) -> list[Interval]:
+    """Of a quantile of what lies outside the handler of each edge's calls."""
+    return _intervals(study, _outside(study), _EDGE, rows, p)
 
 
-def method_interval(study: Study, method: dict[str, Any], p: float) -> Interval:
-    """Of a quantile of the time of a method's calls."""
-    calls = _timed(study)
-    is_one = (calls.method_id == method["method_id"]) & (calls.is_client == bool(method["is_client"]))
-    return _interval(study, calls.filter(is_one), p, method)
+def method_intervals(study: Study, rows: Sequence[dict[str, Any]], p: float) -> list[Interval]:
+    """Of a quantile of the time of each method's calls."""
+    return _intervals(study, _timed(study), _TIMED, rows, p)
 
 
-def error_interval(study: Study, method: dict[str, Any]) -> Interval:
-    """Of the share of a method's calls that fail."""
-    calls = study.span.filter(study.span.method_id == method["method_id"])
-    traces, samples = _independent(study, calls, calls.status != schema.STATUS_OK)
-    if traces < TRACES_MIN:
-        return Interval(traces, None, None)
-    return Interval(traces, *order.share_interval(method["error_share"], samples))
+def error_intervals(study: Study, rows: Sequence[dict[str, Any]]) -> list[Interval]:
+    """Of the share of each method's calls that fail."""
+    calls = _numbered(study.span, ("method_id",), rows)
+    found = _independent(study, calls, calls.status != schema.STATUS_OK, len(rows))
+    return [
+        Interval(traces, *order.share_interval(row["error_share"], samples))
+        if traces >= TRACES_MIN
+        else Interval(traces, None, None)
+        for row, (traces, samples) in zip(rows, found, strict=True)
+    ]
 
 
-def _interval(study: Study, calls: Any, p: float, row: dict[str, Any]) -> Interval:
+def _intervals(
+    study: Study, calls: Any, by: Sequence[str], rows: Sequence[dict[str, Any]], p: float
+) -> list[Interval]:
     """By ranks: the values at the shares between which the quantile lies, whatever the distribution is."""
-    traces, samples = _independent(study, calls, calls.total_ns <= row[f"{column(p)}_ns"])
-    shares = order.shares(p, int(samples)) if traces >= TRACES_MIN else None
-    if shares is None:
-        return Interval(traces, None, None)
-    one = calls.mutate(everything=ibis.literal(0))
-    bins = study.engine.arrow(histogram.binned(one, ["everything"]).order_by("value"))
-    reached = np.cumsum(bins["weight"].to_numpy())
-    low, high = (
-        float(bins["value"][int(np.searchsorted(reached, share * reached[-1] * (1 - schema.ROUNDING)))].as_py())
-        for share in shares
-    )
-    return Interval(traces, low, high)
+    numbered = _numbered(calls, by, rows)
+    is_below = numbered.total_ns <= _of_each(numbered.number, [row[f"{column(p)}_ns"] for row in rows])
+    found = _independent(study, numbered, is_below, len(rows))
+    shares = [order.shares(p, int(samples)) if traces >= TRACES_MIN else None for traces, samples in found]
+    bins = _bins(study, numbered, len(rows)) if any(shares) else []
+    return [
+        Interval(traces, *(_reached(bins[number], share) for share in between))
+        if (between := shares[number])
+        else Interval(traces, None, None)
+        for number, (traces, _) in enumerate(found)
+    ]
 
 
-def _independent(study: Study, calls: Any, is_part: Any) -> tuple[int, float]:
-    """How many traces there are, and how many independent calls would tell the share of a part as well.
+def _numbered(calls: Any, by: Sequence[str], rows: Sequence[dict[str, Any]]) -> Any:
+    """The calls of some groups, with the `number` of the row that each belongs to: all are asked at once."""
+    which = [ibis.and_(*(calls[name] == row[name] for name in by)) for row in rows]
+    numbered = calls.mutate(number=ibis.cases(*((is_one, number) for number, is_one in enumerate(which))))
+    return numbered.filter(numbered.number.notnull())
+
+
+def _of_each(number: Any, values: Sequence[float]) -> Any:
+    return ibis.cases(*((number == index, value) for index, value in enumerate(values)))
+
+
+def _bins(study: Study, numbered: Any, count: int) -> list[pa.Table]:
+    """Of each group, in the order of values."""
+    bins = study.engine.arrow(histogram.binned(numbered, ["number"]).order_by("number", "value"))
+    return [bins.filter(pc.equal(bins["number"], number)) for number in range(count)]
+
+
+def _reached(bins: pa.Table, share: float) -> float:
+    """The value below which such a share lies."""
+    weights = np.cumsum(bins["weight"].to_numpy())
+    return float(bins["value"][int(np.searchsorted(weights, share * weights[-1] * (1 - schema.ROUNDING)))].as_py())
+
+
+def _independent(study: Study, numbered: Any, is_part: Any, count: int) -> list[tuple[int, float]]:
+    """Of each group: how many traces there are, and how many independent calls would tell a part's share as well.
 
     By how much the share differs from trace to trace: calls of one trace are not independent.
     """
-    each = ibis.ifelse(is_part, weight(calls), 0.0)
-    marked = calls.select("trace_id", whole=weight(calls), part=each)
-    of_trace = marked.group_by("trace_id").agg(whole=marked.whole.sum(), part=marked.part.sum())
-    found = study.engine.arrow(
-        of_trace.agg(
-            traces=of_trace.count(),
-            whole=of_trace.whole.sum(),
-            part=of_trace.part.sum(),
-            whole_2=(of_trace.whole * of_trace.whole).sum(),
-            both=(of_trace.whole * of_trace.part).sum(),
-            part_2=(of_trace.part * of_trace.part).sum(),
-        )
-    ).to_pylist()[0]
-    traces, share = int(found["traces"]), found["part"] / found["whole"] if found["traces"] else 0.0
+    each = ibis.ifelse(is_part, weight(numbered), 0.0)
+    marked = numbered.select("number", "trace_id", whole=weight(numbered), part=each)
+    of_trace = marked.group_by("number", "trace_id").agg(whole=marked.whole.sum(), part=marked.part.sum())
+    sums = of_trace.group_by("number").agg(
+        traces=of_trace.count(),
+        whole=of_trace.whole.sum(),
+        part=of_trace.part.sum(),
+        whole_2=(of_trace.whole * of_trace.whole).sum(),
+        both=(of_trace.whole * of_trace.part).sum(),
+        part_2=(of_trace.part * of_trace.part).sum(),
+    )
+    found = {row["number"]: row for row in study.engine.arrow(sums).to_pylist()}
+    return [_as_independent(found[number]) if number in found else (0, 0.0) for number in range(count)]
+
+
+def _as_independent(found: dict[str, Any]) -> tuple[int, float]:
+    traces, share = int(found["traces"]), found["part"] / found["whole"]
     spread = found["part_2"] - 2 * share * found["both"] + share * share * found["whole_2"] if traces > 1 else 0.0
     if spread <= 0:
         # All traces are alike: each is one more that says the same.

@@ -66,7 +66,8 @@ def _waits(study: Study) -> list[Said]:
     if not rows:
         few = f"no edge has {edges.CALLS_MIN} successful calls with the records of both sides"
         return [Said(f"What calls wait outside the handler is not known: {few}. Add {inputs.SERVER_SPANS}.")]
-    return [Said(_wait(row, edges.edge_interval(study, row, 0.5)), edge_name(row)) for row in rows]
+    intervals = edges.edge_intervals(study, rows, 0.5)
+    return [Said(_wait(row, interval), edge_name(row)) for row, interval in zip(rows, intervals, strict=True)]
 
 
 def edge_name(row: Row) -> str:
@@ -103,13 +104,16 @@ def _slow(study: Study) -> list[Said]:
     many = [row for row in known if row["samples"] >= P95_MIN] or known
     rest = [row for row in many if row not in by_time]
     by_tail = sorted(rest, key=lambda row: -row["p95_ns"])[:BY_TAIL_MOST]
-    said = [Said(_by_time(study, row), _name(row)) for row in by_time]
-    return said + [Said(_by_tail(study, row), _name(row)) for row in by_tail]
+    middles = edges.method_intervals(study, by_time, 0.5)
+    said = [Said(_by_time(row, middle), _name(row)) for row, middle in zip(by_time, middles, strict=True)]
+    if not by_tail:
+        return said
+    ends = edges.method_intervals(study, by_tail, 0.95)
+    return said + [Said(_by_tail(row, end), _name(row)) for row, end in zip(by_tail, ends, strict=True)]
 
 
-def _by_time(study: Study, row: Row) -> str:
+def _by_time(row: Row, interval: Interval) -> str:
     """How much of all time it takes, and how long its calls are."""
-    interval = edges.method_interval(study, row, 0.5)
     said = f"{percent(row['share'])} of all time; half of the calls take {duration(row['p50_ns'])}"
     said += f" ({_rests(interval, row['samples'], duration)}){_one_in_twenty(row)}"
     if row["tax"] is not None:
@@ -117,11 +121,10 @@ def _by_time(study: Study, row: Row) -> str:
     return f"{said}."
 
 
-def _by_tail(study: Study, row: Row) -> str:
+def _by_tail(row: Row, interval: Interval) -> str:
     """How slow its slowest calls are."""
     if row["samples"] < P95_MIN:
         return f"the slowest of {counted(row['samples'], 'call')} takes {duration(row['p99_ns'])}."
-    interval = edges.method_interval(study, row, 0.95)
     said = f"a slow tail: one call in twenty takes {duration(row['p95_ns'])}"
     said += f" ({_rests(interval, row['samples'], duration)})"
     if row["samples"] >= P99_MIN:
@@ -137,7 +140,12 @@ def _name(row: Row) -> str:
 
 def _errors(study: Study) -> list[Said]:
     rows = edges.methods(study).filter(pc.greater(edges.methods(study)["errors"], 0)).to_pylist()
-    said = [Said(_error(study, row), called(row["service"], row["method"])) for row in _worst(rows)]
+    worst = _worst(rows)
+    intervals = edges.error_intervals(study, worst) if worst else []
+    said = [
+        Said(_error(study, row, interval), called(row["service"], row["method"]))
+        for row, interval in zip(worst, intervals, strict=True)
+    ]
     if not said:
         said.append(Said("No call is recorded as failed." if _failed(study) == 0 else _rare(study)))
     return [*said, *_failed_work(study)]
@@ -161,8 +169,8 @@ def _worst(rows: list[Row]) -> list[Row]:
     return [most, *sorted(rest, key=lambda row: (-row["error_share"], row["method_id"]))[: ERRORS_MOST - 1]]
 
 
-def _error(study: Study, row: Row) -> str:
-    rests = _rests(edges.error_interval(study, row), row["calls"], percent)
+def _error(study: Study, row: Row, interval: Interval) -> str:
+    rests = _rests(interval, row["calls"], percent)
     status, count = _commonest(study, row["method_id"])
     most = "all" if count == row["errors"] else f"{count:,} of them"
     fail = f"{percent(row['error_share'])} of the calls fail ({rests}), {row['errors']:,} in all"

@@ -105,10 +105,9 @@ def _charts(each: Computed) -> list[Chart]:
     if each.result.coverage == Coverage.ABSENT:
         return []
     # What draws stands on Altair, which a page without charts does not wait for.
-    from scotfree.study.report.charts import DRAW  # noqa: PLC0415
+    from scotfree.study.report.charts import drawn  # noqa: PLC0415
 
-    draw = DRAW.get(each.figure.number)
-    return draw(each.result) if draw else []
+    return drawn(each.figure.number, each.result)
 
 
 def _figure(each: Computed, charts: list[Chart]) -> dict[str, Any]:
