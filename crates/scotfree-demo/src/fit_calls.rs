@@ -21,11 +21,12 @@ use std::path::{Path, PathBuf};
 /// So many turns, so that what the machine does meanwhile falls on both sides and all rates alike.
 const TURNS: u64 = 8;
 /// One call behind the other, and rates at which processors rest between two and go to sleep, the deeper the longer.
-const PACES: [Paced; 4] = [
+const PACES: [Paced; 5] = [
     Paced { name: "set", pace: Pace::Closed { outstanding: 1 }, milliseconds: 250, with_baseline: true },
     Paced { name: "set-150us", pace: every(6_667.0), milliseconds: 300, with_baseline: false },
     Paced { name: "set-700us", pace: every(1_429.0), milliseconds: 450, with_baseline: true },
     Paced { name: "set-4ms", pace: every(250.0), milliseconds: 600, with_baseline: true },
+    Paced { name: "set-20ms", pace: every(50.0), milliseconds: 600, with_baseline: false },
 ];
 const VALUE_BYTES: u32 = 100;
 const LOGGED: &str = "scotfree_device_logged_total";

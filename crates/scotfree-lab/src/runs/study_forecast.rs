@@ -65,7 +65,8 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
 
 /// What forecasts are fitted on: calls, and us between two of them. A device answers a caller that rests otherwise
 /// than one that does not; and of two calls that are nearer than the server needs for one, one is in the other's way.
-const FITTED: [(u64, u64); 3] = [(4_000, 0), (3_200, 600), (960, 4_000)];
+/// The rates of `scot plan fit --here`.
+const FITTED: [(u64, u64); 5] = [(4_000, 0), (4_000, 150), (3_200, 700), (960, 4_000), (320, 20_000)];
 
 impl Shape {
     /// One of those; no arm has it.
