@@ -474,6 +474,16 @@ pub enum Proxies {
     Several(Vec<Proxy>),
 }
 
+impl Proxies {
+    /// Each of them.
+    pub fn all(&self) -> &[Proxy] {
+        match self {
+            Proxies::One(proxy) => std::slice::from_ref(proxy.as_ref()),
+            Proxies::Several(proxies) => proxies,
+        }
+    }
+}
+
 impl Default for Proxies {
     fn default() -> Proxies {
         Proxies::One(Box::default())

@@ -155,6 +155,27 @@ fn who_may_not_store_its_marker_reads_whatever_it_is_sent_with() {
 }
 
 #[test]
+fn exec_says_which_right_is_missing() {
+    let Some(site) = Site::new("proxy-few-exec") else { return };
+    let rights = ["~*", "+@read", "+@transaction", "+select", "+hset"];
+    let _redis = site.redis(&[&["--user", "reader", "on", ">pw"], &rights[..]].concat());
+    let _proxy = site.proxy(&[]);
+    let mut direct = site.direct();
+    assert_eq!(call(&mut direct, "ACL SETUSER few on >pw ~few:* &* +@all"), "OK");
+    let exec = |user: &str| {
+        let lines = [&format!("AUTH {user} pw"), "MULTI", "SET few:1 new", "EXEC"];
+        pipeline(&mut site.connect(), &lines).pop().expect("four answers")
+    };
+    let told = exec("few");
+    let marker =
+        "EXECABORT Transaction discarded because of: NOPERM scotfree: this user may not store its marker";
+    assert!(told.starts_with(marker) && told.contains("~scotfree:markers"), "{told}");
+    let told = exec("reader");
+    assert!(told.starts_with("EXECABORT") && told.contains("'set' command"), "{told}");
+    assert_eq!(call(&mut direct, "EXISTS few:1"), "0");
+}
+
+#[test]
 fn who_proves_to_be_a_user_while_it_tracks_is_this_user_behind_that_too() {
     let Some(site) = Site::new("proxy-tunnel-user") else { return };
     let _redis = site.redis(&["--user", "app", "on", ">right", "~app:*", "~scotfree:markers", "&*", "+@all"]);

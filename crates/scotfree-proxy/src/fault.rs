@@ -39,11 +39,13 @@ pub enum Fault {
     RefusedReplayCounts,
     /// Rule 12: a server that is there again is taken with less than it had called stable.
     TakeOlderData,
+    /// Rule 13: a read is executed again although what its session wrote behind it was executed.
+    ReadAgain,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 18] = [
+    pub const ALL: [Fault; 19] = [
         Fault::ExecuteAgain,
         Fault::EarlyBeforeLogged,
         Fault::EarlyBeforeStable,
@@ -62,5 +64,6 @@ impl Fault {
         Fault::ForgetRefusals,
         Fault::RefusedReplayCounts,
         Fault::TakeOlderData,
+        Fault::ReadAgain,
     ];
 }

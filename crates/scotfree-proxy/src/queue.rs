@@ -2,7 +2,7 @@
 //! what came of it.
 //!
 //! Invariant: nobody is told anything that a crash of the proxy, of the server, of both or of the host could
-//! contradict (rules 1 to 11, docs/design/proxy.md). Requests are executed in the order of their places, each once.
+//! contradict (rules 1 to 13, docs/design/proxy.md). Requests are executed in the order of their places, each once.
 
 use crate::fault::Fault;
 use crate::record::{LoggedUpdate, RecordWriter};
@@ -53,6 +53,17 @@ pub enum Access {
     Key(KeyHash),
     /// Several keys, or unknown ones.
     Any,
+}
+
+impl Access {
+    /// Whether both may touch the same.
+    fn meets(self, other: Access) -> bool {
+        match (self, other) {
+            (Access::None, _) | (_, Access::None) => false,
+            (Access::Any, _) | (_, Access::Any) => true,
+            (Access::Key(one), Access::Key(another)) => one == another,
+        }
+    }
 }
 
 /// A request.
@@ -215,6 +226,7 @@ enum Reply {
 struct Entry {
     session: SessionId,
     kind: RequestKind,
+    access: Access,
     early: bool,
     /// It is still to be executed.
     waits: bool,
@@ -250,6 +262,7 @@ impl Entry {
         Entry {
             session,
             kind: RequestKind::Update,
+            access: Access::Any,
             early: false,
             waits: true,
             is_complete: true,
@@ -470,6 +483,7 @@ impl CommitQueue {
         self.entries_bytes += payload.len();
         self.entries.push_back(Entry {
             kind,
+            access,
             early,
             is_complete: false,
             is_told: false,
@@ -890,6 +904,14 @@ impl CommitQueue {
         let planted = |fault| self.config.fault == Some(fault);
         match entry.kind {
             RequestKind::Read if entry.is_complete => Fate::Done,
+            // What is behind it is there by now, and it is not to see that; what it saw before is there still.
+            RequestKind::Read
+                if was_applied
+                    && (entry.is_answered() || self.is_before_own_write(index))
+                    && !planted(Fault::ReadAgain) =>
+            {
+                Fate::Done
+            }
             RequestKind::Read => Fate::Run,
             _ if entry.is_note || entry.is_noted => Fate::Done,
             _ if entry.is_dropped => Fate::Drop,
@@ -899,6 +921,20 @@ impl CommitQueue {
             RequestKind::Update if entry.is_complete && self.is_behind_gap(entry) => Fate::Lose,
             RequestKind::Update | RequestKind::Bypass => Fate::Run,
         }
+    }
+
+    /// Whether a write of its session behind a read touches what it reads, and was executed.
+    fn is_before_own_write(&self, index: usize) -> bool {
+        let read = &self.entries[index];
+        let position = self.positions.get(&read.session).map_or(0, |position| position.0);
+        let executed = (position + 1).saturating_sub(self.first) as usize;
+        self.entries.iter().take(executed).skip(index + 1).any(|entry| {
+            entry.session == read.session
+                && entry.kind != RequestKind::Read
+                && !entry.is_dropped
+                && !entry.is_noted
+                && entry.access.meets(read.access)
+        })
     }
 
     /// Whether an unlogged write of its session before it was lost: its session's own position says so, also after a

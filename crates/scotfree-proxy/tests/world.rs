@@ -193,6 +193,8 @@ struct World {
     /// The sessions of which a lane broke.
     broken: BTreeSet<SessionId>,
     operations: BTreeMap<u64, Operation>,
+    /// Whose each is.
+    asked: BTreeMap<u64, SessionId>,
     next_id: u64,
     next_session: u64,
     /// The sessions that take requests.
@@ -231,6 +233,7 @@ impl World {
             copy: None,
             broken: BTreeSet::new(),
             operations: BTreeMap::new(),
+            asked: BTreeMap::new(),
             next_id: 1,
             next_session: 1,
             sessions: Vec::new(),
@@ -346,6 +349,7 @@ impl World {
             self.next_id += 1;
             self.at.insert(seq, operation.id);
             self.operations.insert(operation.id, operation);
+            self.asked.insert(operation.id, session);
             self.waiting_count += 1;
             if kind != RequestKind::Read {
                 self.written.entry(session).or_default().push(operation.id);
@@ -746,6 +750,7 @@ impl World {
                 }
             }
         }
+        self.check_own_writes(&count);
         for (session, written) in &self.written {
             let others = [&self.not_done, &self.unknown, &self.given_up];
             let done = |id: &&u64| others.iter().all(|ids| !ids.contains(id));
@@ -756,6 +761,35 @@ impl World {
             {
                 self.failures
                     .push(format!("of session {session} {then} is there, and {first} before it is not"));
+            }
+        }
+    }
+}
+
+impl World {
+    /// What somebody saw holds of his own writes those before, and none of those behind.
+    fn check_own_writes(&mut self, count: &BTreeMap<u64, usize>) {
+        let unsure = [&self.refused, &self.not_done, &self.unknown, &self.given_up];
+        let whose: BTreeMap<u64, SessionId> =
+            self.asked.iter().map(|(id, session)| (*id, *session)).collect();
+        for told in &self.told {
+            let is_own = |id: &&u64| whose[*id] == whose[&told.id];
+            for (key, saw) in &told.saw {
+                let before =
+                    |id: &&u64| **id < told.id && self.operations[*id].key == *key && count.contains_key(*id);
+                let written = self.written.get(&whose[&told.id]).into_iter().flatten();
+                let missing: Vec<_> = written
+                    .filter(before)
+                    .filter(|id| unsure.iter().all(|ids| !ids.contains(id)) && !saw.contains(id))
+                    .collect();
+                let behind: Vec<_> = saw.iter().filter(is_own).filter(|id| **id > told.id).collect();
+                if !missing.is_empty() || !behind.is_empty() {
+                    self.failures.push(format!(
+                        "{} saw {saw:?} of {key}: {behind:?} of its session were asked for behind it, and {missing:?} \
+                         before it",
+                        told.id
+                    ));
+                }
             }
         }
     }

@@ -48,6 +48,9 @@ const READ_BYTES: usize = 64 << 10;
 const IDLE_READ_INTERVAL: Nanos = Nanos::from_millis(100);
 /// The bytes of a session's record beside its position: epoch and both nonces.
 const OPAQUE_BYTES: usize = 4 + 16 + 16;
+/// What an operator who has just set a password has to know.
+const OPEN_TO_ALL: &str = "; clients that give no password are served as before: start scot again with \
+     --redis-password-file, and it is asked of them";
 
 /// What the service is told at its start.
 #[derive(Debug, Clone)]
@@ -620,9 +623,11 @@ impl RedisService {
                 self.notices.say("the Redis server lets new connections be opened again");
             }
             BackEvent::Lanes { allowed: false, reason } => {
+                // A password that the server has been given since is not asked of clients here.
+                let open = if reason.contains("NOAUTH") { OPEN_TO_ALL } else { "" };
                 self.notices.alarm(&format!(
                     "the Redis server lets no new connections be opened: {reason}; until then AUTH, WATCH and \
-                     what else needs a connection of its own get errors, and the rest goes on"
+                     what else needs a connection of its own get errors, and the rest goes on{open}"
                 ));
             }
             BackEvent::Nonsense { lane, said } => {

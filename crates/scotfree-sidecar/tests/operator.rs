@@ -338,6 +338,7 @@ fn a_password_set_while_it_serves_keeps_nobody_waiting() {
     assert_eq!(ask(&mut late, "INCR n"), ":3");
     let line = server.lines.with("no new connections");
     assert!(line.starts_with("ALARM") && line.contains("--redis-password-file"), "{line}");
+    assert!(line.contains("clients that give no password are served as before"), "{line}");
     until_health(
         &server.board,
         |health| matches!(health, Health::NotServing(why) if why.contains("connections")),

@@ -14,8 +14,6 @@ use scotfree_stage::process::Socket;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-const REDIS_PORT: u16 = 6_379;
-
 pub fn run(sources: &Sources, flags: &DoctorArgs) -> Result<(), Failure> {
     let mut config = sources.read()?;
     config.switch.plane = flags.plane.or(config.switch.plane);
@@ -74,18 +72,26 @@ fn ports(config: &Config) -> Vec<PortWish> {
             is_configured: configured.is_some(),
         })
     };
-    let Config { switch, kv, server, client, .. } = config;
+    let Config { switch, kv, server, client, proxy, .. } = config;
     let address = |address: Option<crate::text::Address>| address.map(|it| it.0);
     let listen = address(kv.listen).or(address(server.listen));
     let wishes = [
         wish("a server", Socket::Udp, listen, Some(any(PORT_DEFAULT))),
-        wish("Redis clients", Socket::Tcp, client.listen, Some(any(REDIS_PORT))),
+        // None that is usual: what listens at Redis' own port is most likely the Redis.
+        wish("Redis clients", Socket::Tcp, client.listen, None),
         wish("metrics of the device", Socket::Tcp, switch.metrics, None),
         wish("metrics of scot kv", Socket::Tcp, kv.metrics, None),
         wish("metrics of the server's sidecar", Socket::Tcp, server.metrics, None),
         wish("metrics of the client's sidecar", Socket::Tcp, client.metrics, None),
     ];
-    wishes.into_iter().flatten().collect()
+    let of_proxies = proxy.all().iter().flat_map(|proxy| {
+        [
+            wish("Redis clients of the proxy", Socket::Tcp, proxy.listen, None),
+            wish("Redis clients of the proxy, under TLS", Socket::Tcp, proxy.tls_listen, None),
+            wish("metrics of the proxy", Socket::Tcp, proxy.metrics, None),
+        ]
+    });
+    wishes.into_iter().chain(of_proxies).flatten().collect()
 }
 
 fn logs(config: &Config) -> Vec<LogRoom> {
@@ -102,4 +108,21 @@ fn logs(config: &Config) -> Vec<LogRoom> {
 fn pmem_logs(config: &Config) -> Vec<PathBuf> {
     let logs = config.switch.log.iter().filter(|log| log.tier == LogTier::Pmem);
     logs.map(|log| log.path.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Proxies, Proxy};
+
+    #[test]
+    fn the_ports_of_proxies_are_looked_at_and_none_that_a_redis_has_usually() {
+        let at = |port: u16| Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        let one = Proxy { listen: at(7_379), metrics: at(9_099), ..Proxy::default() };
+        let other = Proxy { tls_listen: at(7_380), ..Proxy::default() };
+        let config = Config { proxy: Proxies::Several(vec![one, other]), ..Config::default() };
+        let found: Vec<_> = ports(&config).iter().map(|wish| wish.address.port()).collect();
+        assert_eq!(found, [PORT_DEFAULT, 7_379, 9_099, 7_380]);
+        assert_eq!(ports(&Config::default()).len(), 1);
+    }
 }

@@ -788,11 +788,12 @@ fn first_overtaken(batch: &Batch, done: &Done<'_>) -> Option<usize> {
 }
 
 /// What EXEC is answered whose transaction the server has refused to us: clients were told QUEUED, so the server's
-/// state is said as Redis says it at EXEC.
+/// state, or the right that is missing, is said as Redis says it at EXEC.
 fn abort_text(error: &[u8], reason: &[u8]) -> Vec<u8> {
-    let of_state = ["-OOM", "-MISCONF", "-NOREPLICAS", "-READONLY", "-MASTERDOWN", "-LOADING", "-BUSY"];
+    let of_its_own =
+        ["-OOM", "-MISCONF", "-NOREPLICAS", "-READONLY", "-MASTERDOWN", "-LOADING", "-BUSY", "-NOPERM"];
     let text = line(error);
-    if of_state.iter().any(|code| error.starts_with(code.as_bytes())) {
+    if of_its_own.iter().any(|code| error.starts_with(code.as_bytes())) {
         error_reply(&format!("EXECABORT Transaction discarded because of: {text}"))
     } else if reason.starts_with(b"-EXECABORT") {
         reason.to_vec()
@@ -824,7 +825,7 @@ fn marker_not_stored(item: &Item, error: String) -> BackEvent {
 /// What a user of its own is told whose writes cannot be marked.
 fn no_permission(marker_key: &str) -> Vec<u8> {
     error_reply(&format!(
-        "NOPERM scotfree: this user may not store its marker, so its writes cannot run exactly once; run: ACL SETUSER \
-         <user> +multi +exec +select +hset ~{marker_key}"
+        "NOPERM scotfree: this user may not store its marker, so its writes, scripts and transactions cannot run \
+         exactly once; if it is to write, run: ACL SETUSER <user> +multi +exec +select +hset ~{marker_key}"
     ))
 }
