@@ -42,8 +42,8 @@ pub fn refusal(args: Args<'_>, reserved_db: u16) -> Option<String> {
     })
 }
 
-/// Whether a command deletes every database, the reserved one too. Only in a transaction that writes the markers anew it
-/// may.
+/// Whether a command deletes every database, the reserved one too. It may only in a transaction that writes the
+/// markers anew.
 pub fn flushes_all(args: Args<'_>) -> bool {
     let is_valid = args.len() == 1 || args.len() == 2 && (args.is(1, "ASYNC") || args.is(1, "SYNC"));
     args.is(0, "FLUSHALL") && is_valid

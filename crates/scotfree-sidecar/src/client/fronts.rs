@@ -35,8 +35,8 @@ use scotfree_wire::KeyEpoch;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// How many bytes a request that may be answered at length is taken to be answered with at least by whoever was answered
-/// one. Before that nothing is known, so few are asked.
+/// With how many bytes at least a request that may be answered at length is taken to be answered, once one was. Before
+/// that nothing is known, so few are asked.
 const REPLY_BYTES_ASSUMED: usize = 64 << 10;
 const REPLY_BYTES_UNKNOWN: usize = REPLIES_BYTES_MAX / 2;
 

@@ -793,7 +793,9 @@ fn large_replies_of_writes_wait_for_each_other_and_reads_for_none_of_them() {
     bench.says(KEY, b"GET s\r\n");
     assert_eq!(bench.upstream.take_sent(), ["Read Covered GET s"]);
     // Whoever is gone is owed nothing more, and nobody waits for it.
-    writers.iter().for_each(|key| bench.fronts.close(*key));
+    for key in &writers {
+        bench.fronts.close(*key);
+    }
     (0..first_ones).for_each(|_| bench.upstream.answers(FIRST, b"+x\r\n"));
     bench.turn();
     bench.says(KEY, b"GETDEL k\r\n");
