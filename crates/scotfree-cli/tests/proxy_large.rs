@@ -2,7 +2,7 @@
 
 mod site;
 
-use scotfree_stage::process::wait_until;
+use scotfree_stage::process::{wait_until, Process};
 use scotfree_stage::resp::{Connection, Reply};
 use site::{call, text, Site, PATIENCE};
 
@@ -91,4 +91,43 @@ fn the_memory_for_large_replies_goes_back() {
         resident() < 8 * VALUE_BYTES as u64
     };
     assert!(wait_until(PATIENCE, is_back), "{} bytes are resident", resident());
+}
+
+/// How many bytes of memory a process has had at most.
+fn peak_bytes(proxy: &Process) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", proxy.pid())).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("every process has some");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
+}
+
+#[test]
+fn who_reads_none_of_its_large_replies_gets_few_whatever_it_asks() {
+    const ASKED: usize = 100;
+    let Some(site) = Site::new("proxy-large-unread") else { return };
+    let _redis = site.redis(&[]);
+    let proxy = site.proxy(&[]);
+    let mut client = site.connect();
+    let (value, script) = (value(4), "return redis.call('get', KEYS[1])");
+    assert_eq!(text(&client.call(&[&b"SET"[..], b"k", &value]).expect("it is taken")), "OK");
+    let expected = Reply::Bulk(value);
+    let asked: [&[&str]; 3] =
+        [&["GETEX", "k", "EX", "1000"], &["EVAL", script, "1", "k"], &["GETEX", "k", "PERSIST"]];
+    for (number, words) in asked.into_iter().enumerate() {
+        let mut idle = site.connect();
+        if number == 2 {
+            // Past the log.
+            assert_eq!(call(&mut idle, "CLIENT TRACKING ON"), "OK");
+        }
+        assert_eq!(idle.call(words).expect("it is answered"), expected);
+        for _ in 0..ASKED {
+            idle.push(words);
+        }
+        idle.flush().expect("it is sent");
+        // It begins to come.
+        assert_eq!(idle.read().expect("it is answered"), expected);
+        let count = call(&mut client, "INCR n");
+        assert_eq!(count, (number + 1).to_string(), "others go on");
+        let peak = peak_bytes(&proxy);
+        assert!(peak < 20 * VALUE_BYTES as u64, "{words:?}: {peak} bytes");
+    }
 }

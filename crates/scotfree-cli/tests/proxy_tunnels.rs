@@ -206,3 +206,36 @@ fn who_tracks_is_answered_when_its_writes_are_stable_and_refused_where_they_cann
     logged += value_of(metrics, "scotfree_proxy_logged_total");
     assert!(writes_are_logged(&mut client, metrics, &mut logged));
 }
+
+#[test]
+fn who_tracks_and_deletes_all_leaves_the_markers() {
+    let Some(site) = Site::new("proxy-tracks-flushes") else { return };
+    let metrics = free_address();
+    let _redis = site.redis(&[]);
+    let proxy = site.proxy(&["--metrics", &metrics.to_string()]);
+    let (mut client, mut tracker) = (site.connect(), site.connect());
+    assert_eq!(call(&mut client, "INCR n"), "1");
+    assert_eq!(call(&mut tracker, "CLIENT TRACKING ON"), "OK");
+    for words in [&["SET", "k", "1"][..], &["FLUSHALL"], &["GET", "k"]] {
+        tracker.push(words);
+    }
+    tracker.flush().expect("it is sent");
+    for expected in ["OK", "OK", "nil"] {
+        assert_eq!(text(&tracker.read().expect("it answers")), expected);
+    }
+    assert_eq!(call(&mut client, "EXISTS n"), "0");
+    assert_eq!(call(&mut tracker, "MULTI"), "OK");
+    let told = call(&mut tracker, "FLUSHALL");
+    assert!(told.starts_with("ERR scotfree: FLUSHALL would delete the markers"), "{told}");
+    let told = call(&mut tracker, "CLIENT REPLY SKIP");
+    assert!(told.contains("CLIENT REPLY inside MULTI is not supported"), "{told}");
+    assert!(call(&mut tracker, "EXEC").starts_with("EXECABORT"));
+    assert_eq!(call(&mut tracker, "ECHO all"), "all", "answers are those of their commands");
+    // Before anything else writes markers.
+    proxy.kill();
+    proxy.wait(PATIENCE);
+    let proxy = site.proxy(&[]);
+    assert_eq!(call(&mut site.connect(), "INCR n"), "1");
+    let said = proxy.error_output();
+    assert!(!said.contains("ALARM"), "{said}");
+}

@@ -100,6 +100,8 @@ pub struct FrontRequest {
     pub key_hash: KeyHash,
     /// Whether it may share a packet with others; see [`crate::payload::pack`].
     pub shares: bool,
+    /// Whether its reply may be large.
+    pub lengthy: bool,
     /// What to send.
     pub payload: Vec<u8>,
     /// When its client was heard last before it was made, as far as whoever reads the client knows it; 0 if not.
@@ -130,6 +132,7 @@ impl FrontRequest {
             method,
             key_hash: KeyHash(0),
             shares: false,
+            lengthy: true,
             payload,
             called: Nanos(0),
         }
@@ -497,12 +500,14 @@ impl ClientFront {
             && self.state.closing == Closing::No
             && self.pending.len() + self.tunnel.as_ref().map_or(0, Tunnel::asked) < self.config.pending_max
             && self.output().len() < self.config.output_bytes_max
+            && !self.tunnel.as_ref().is_some_and(Tunnel::has_aside)
     }
 
     fn run(&mut self, now_ms: i64, actions: &mut Vec<FrontAction>) {
         // The decoder lends out arguments while the rest of the machine changes.
         let mut decoder = std::mem::take(&mut self.decoder);
         loop {
+            self.go_aside(now_ms, actions);
             self.release_replies();
             if !self.can_run() {
                 break;
@@ -660,7 +665,11 @@ impl ClientFront {
             RequestKind::Update => !info.flags.has(Flags::NO_MULTI),
             RequestKind::Bypass => false,
         };
-        let hook = if args.is(0, "SHUTDOWN") { Hook::Shutdown } else { Hook::None };
+        let hook = match () {
+            () if args.is(0, "SHUTDOWN") => Hook::Shutdown,
+            () if self.tunnel.is_some() => Hook::Aside,
+            () => Hook::None,
+        };
         self.send(request, hook, actions);
     }
 
@@ -713,7 +722,13 @@ impl ClientFront {
         let mut payload = self.begin_payload(flags);
         write_command(&mut payload, args);
         let method = row.map_or("unknown", |row| row.command.as_str());
-        FrontRequest { id: 0, kind, early, method, key_hash, shares: false, payload, called: Nanos(0) }
+        FrontRequest {
+            kind,
+            early,
+            key_hash,
+            lengthy: kind == RequestKind::Read || row.is_none_or(|row| row.lengthy),
+            ..FrontRequest::read(method, payload)
+        }
     }
 
     /// A payload's head in the present state of the connection.

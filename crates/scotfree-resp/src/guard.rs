@@ -42,6 +42,23 @@ pub fn refusal(args: Args<'_>, reserved_db: u16) -> Option<String> {
     })
 }
 
+/// Whether a command deletes every database, the reserved one too. It may only in a transaction that writes the
+/// markers anew.
+pub fn flushes_all(args: Args<'_>) -> bool {
+    let is_valid = args.len() == 1 || args.len() == 2 && (args.is(1, "ASYNC") || args.is(1, "SYNC"));
+    args.is(0, "FLUSHALL") && is_valid
+}
+
+/// As [`refusal`], for what goes past the markers: a client's own connection to the server.
+pub fn refusal_aside(args: Args<'_>, reserved_db: u16) -> Option<String> {
+    refusal(args, reserved_db).or_else(|| flushes_all(args).then(|| NO_FLUSH.to_owned()))
+}
+
+/// Inside MULTI it cannot be taken out of its place.
+pub const NO_FLUSH: &str =
+    "ERR scotfree: FLUSHALL would delete the markers that make requests run exactly once, here where commands go past \
+     them: send it outside MULTI, or on a connection that neither listens nor tracks";
+
 /// A replica takes no write, not even the one that would make it a master again.
 const NO_REPLICA: &str =
     "ERR scotfree: as a replica this server would lose its data and take no write, and that could not be undone from \
@@ -96,6 +113,17 @@ mod tests {
             ["SELECT 14", "SWAPDB 0 1", "MOVE k 1", "COPY a b DB 1", "COPY DB 15", "SET 15 15", "SELECT"]
         {
             assert!(!is_refused(&line.split(' ').collect::<Vec<_>>()), "{line}");
+        }
+    }
+
+    #[test]
+    fn past_the_markers_nothing_deletes_them() {
+        let is_refused = |line: &str| refusal_aside(Command::new(line.split(' ')).args(), 15).is_some();
+        for line in ["FLUSHALL", "flushall async", "FLUSHALL SYNC", "SELECT 15", "SWAPDB 0 15"] {
+            assert!(is_refused(line), "{line}");
+        }
+        for line in ["FLUSHDB", "FLUSHALL NOW", "FLUSHALL SYNC SYNC", "SWAPDB 0 1"] {
+            assert!(!is_refused(line), "{line}");
         }
     }
 

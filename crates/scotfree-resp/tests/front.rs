@@ -441,6 +441,83 @@ fn what_is_refused_in_a_tunnel_is_told_whole() {
     assert!(told.contains(reason.trim_end()), "{told}");
 }
 
+const REFUSED: &[u8] = b"-ERR unknown command 'scotfree: refused', with args beginning with: \r\n";
+
+#[test]
+fn what_deletes_all_goes_the_usual_way_when_all_before_it_is_answered() {
+    let mut bench = Bench::new(FrontConfig::default());
+    bench.pass(b"CLIENT TRACKING ON\r\n");
+    bench.hear(b"+OK\r\n");
+    bench.output();
+    let sent = bench.pass(b"SET a 1\r\nFLUSHALL ASYNC\r\nGET a\r\n");
+    assert!(sent.contains("SET") && !sent.contains("FLUSHALL") && !sent.contains("GET"), "{sent}");
+    assert!(bench.requests().is_empty(), "what is before it is not answered");
+    let barrier = bench.hear(b"+OK\r\n").pop().expect("it waits for storage");
+    let flush = bench.respond(barrier.id, early_allowed(), b":0\r\n");
+    let [flush] = &flush[..] else { panic!("{flush:?}") };
+    assert_eq!((flush.kind, flush.method), (RequestKind::Update, "FLUSHALL"));
+    // Messages come meanwhile, and nothing is asked before the answer.
+    bench.hear(b">2\r\n$10\r\ninvalidate\r\n_\r\n");
+    assert!(
+        !bench.actions.iter().any(|action| matches!(action, FrontAction::Pass(_))),
+        "{:?}",
+        bench.actions
+    );
+    bench.output();
+    bench.respond(flush.id, early_allowed(), b"+OK\r\n");
+    assert_eq!(bench.output(), "+OK\r\n");
+    let [FrontAction::Pass(sent)] = &bench.actions[..] else { panic!("{:?}", bench.actions) };
+    assert!(String::from_utf8_lossy(sent).contains("GET"), "it tracks on");
+}
+
+#[test]
+fn inside_multi_nothing_that_goes_past_the_markers_deletes_them_or_chooses_replies() {
+    let mut bench = Bench::new(FrontConfig::default());
+    bench.pass(b"CLIENT TRACKING ON\r\nMULTI\r\n");
+    bench.hear(b"+OK\r\n");
+    bench.hear(b"+OK\r\n");
+    bench.output();
+    for (line, why) in [
+        ("FLUSHALL", "delete the markers"),
+        ("CLIENT REPLY SKIP", "CLIENT REPLY inside MULTI is not supported"),
+        ("CLIENT REPLY OFF", "CLIENT REPLY inside MULTI is not supported"),
+    ] {
+        let sent = bench.pass(format!("{line}\r\n").as_bytes());
+        assert!(!sent.contains("FLUSHALL") && !sent.contains("REPLY"), "{sent}");
+        bench.hear(REFUSED);
+        let told = bench.output();
+        assert!(told.starts_with("-ERR scotfree: ") && told.contains(why), "{line}: {told}");
+    }
+    bench.pass(b"EXEC\r\n");
+    bench.hear(b"-EXECABORT\r\n");
+    assert_eq!(bench.output(), "-EXECABORT\r\n", "its answers come");
+    // A transaction that would become a tunnel.
+    for lines in [&b"MULTI\r\nFLUSHALL\r\nSUBSCRIBE a\r\n"[..], b"MULTI\r\nSUBSCRIBE a\r\nFLUSHALL\r\n"] {
+        let mut bench = Bench::new(FrontConfig::default());
+        bench.send(lines);
+        let told = bench.output();
+        assert!(told.starts_with("+OK\r\n+QUEUED\r\n-ERR scotfree: FLUSHALL would"), "{told}");
+    }
+}
+
+#[test]
+fn of_a_tunnel_no_more_is_heard_than_may_wait_for_storage_and_the_client() {
+    let config = FrontConfig { output_bytes_max: 100, ..FrontConfig::default() };
+    let mut bench = Bench::new(config);
+    bench.pass(b"CLIENT TRACKING ON\r\n");
+    bench.hear(b"+OK\r\n");
+    bench.output();
+    bench.pass(b"GETEX a PERSIST\r\n");
+    assert!(bench.front.takes_tunnel());
+    let reply = format!("$100\r\n{}\r\n", "x".repeat(100));
+    let barrier = bench.hear(reply.as_bytes()).pop().expect("it waits for storage");
+    assert!(!bench.front.takes_tunnel() && !bench.front.is_full(), "it waits for storage");
+    bench.respond(barrier.id, early_allowed(), b":0\r\n");
+    assert!(!bench.front.takes_tunnel() && bench.front.is_full(), "it waits for the client");
+    assert_eq!(bench.output(), reply);
+    assert!(bench.front.takes_tunnel());
+}
+
 #[test]
 fn who_is_named_no_more_takes_the_usual_way() {
     let mut bench = Bench::new(FrontConfig::default());

@@ -217,7 +217,7 @@ impl Pass {
     ) -> Result<(), Vec<u8>> {
         self.requests.push(bytes);
         while let Some(args) = self.requests.pop(true).map_err(|error| error.reply())? {
-            if let Some(text) = guard::refusal(args, self.reserved_db) {
+            if let Some(text) = guard::refusal_aside(args, self.reserved_db) {
                 // The server alone knows when it is this command's turn to be answered: it repeats the name of a
                 // command that it does not know.
                 let text = text.strip_prefix("ERR ").unwrap_or(&text);

@@ -151,6 +151,8 @@ pub struct Row {
     pub in_transaction: Option<Class>,
     /// The reply that is known in advance, on the wire.
     pub fixed_reply: Option<String>,
+    /// Whether its reply may be large whatever the request's size.
+    pub lengthy: bool,
     /// Why it is so.
     pub why: String,
 }
@@ -188,8 +190,49 @@ impl Row {
             class,
             in_transaction,
             fixed_reply: (!fixed.is_empty()).then(|| format!("{fixed}\r\n")),
+            lengthy: is_lengthy(command, form, class),
             why: why.trim_matches('"').to_owned(),
         })
+    }
+}
+
+/// Writes that answer with data, of those that are logged.
+const LENGTHY_COVERED: [&str; 11] = [
+    "GETDEL",
+    "GETEX",
+    "GETSET",
+    "LMOVE",
+    "LMPOP",
+    "LPOP",
+    "RPOP",
+    "RPOPLPUSH",
+    "ZMPOP",
+    "ZPOPMAX",
+    "ZPOPMIN",
+];
+/// Those that do not, of those that are not logged.
+const BRIEF_BYPASSES: [&str; 11] = [
+    "GEORADIUS",
+    "GEORADIUSBYMEMBER",
+    "GEOSEARCHSTORE",
+    "PUBLISH",
+    "RESTORE-ASKING",
+    "SORT",
+    "SPUBLISH",
+    "WAIT",
+    "WAITAOF",
+    "XADD",
+    "XTRIM",
+];
+
+/// Whether a reply may be large: a doubt is settled towards yes.
+fn is_lengthy(command: &str, form: &str, class: Class) -> bool {
+    match class {
+        Class::Early => false,
+        Class::Covered if command == "SET" => form == "with GET",
+        Class::Covered => LENGTHY_COVERED.contains(&command),
+        Class::Bypass => !BRIEF_BYPASSES.contains(&command),
+        Class::Read | Class::Control | Class::Tunnel => true,
     }
 }
 
@@ -389,6 +432,29 @@ mod tests {
         }
         assert!(rows().iter().all(|row| row.command.len() <= NAME_BYTES_MAX));
         assert_eq!(found(&[""]), None);
+    }
+
+    #[test]
+    fn replies_with_data_may_be_large_and_those_that_count_are_not() {
+        let lengthy = |line: &str| lookup(Command::new(line.split(' ')).args()).map(|row| row.lengthy);
+        for line in [
+            "GET k",
+            "GETEX k",
+            "SET k v GET",
+            "SET k v NX GET",
+            "EVAL s 0",
+            "FCALL f 0",
+            "SPOP k 9",
+            "LPOP k",
+        ] {
+            assert_eq!(lengthy(line), Some(true), "{line}");
+        }
+        for line in
+            ["SET k v", "SET k v NX", "SET k v KEEPTTL", "INCR k", "XADD k * a b", "PUBLISH c m", "DEL k"]
+        {
+            assert_eq!(lengthy(line), Some(false), "{line}");
+        }
+        assert_eq!(lengthy("NEWER k"), None);
     }
 
     #[test]

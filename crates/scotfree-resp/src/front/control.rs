@@ -98,6 +98,10 @@ impl ClientFront {
                 self.on_barrier(id, reply, actions);
                 return true;
             }
+            Hook::Aside => {
+                self.end_aside(actions);
+                return false;
+            }
             Hook::AskExec(transaction) => {
                 self.asked_to_exec(now_ms, id, &transaction, reply, actions);
                 return true;

@@ -54,6 +54,7 @@ impl Identity {
             | Hook::Clients(_)
             | Hook::AskExec(_)
             | Hook::Barrier
+            | Hook::Aside
             | Hook::Tunnel(_) => None,
         }
     }

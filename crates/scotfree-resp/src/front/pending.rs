@@ -34,6 +34,8 @@ pub(super) enum Hook {
     Clients(super::clients::Question),
     /// What was written through the tunnel is stable when this is answered.
     Barrier,
+    /// A tunnel waits for the answer to what went the usual way.
+    Aside,
     /// No reply: the connection becomes a tunnel when this is first. All but the last command are answered.
     Tunnel(Vec<Command>),
 }

@@ -23,6 +23,10 @@ pub(super) struct Transaction {
     bypass: bool,
     /// A command in it makes the connection a stream.
     tunnels: bool,
+    /// A command in it deletes every database.
+    flushes_all: bool,
+    /// A command in it may be answered at length.
+    lengthy: bool,
 }
 
 impl Transaction {
@@ -51,6 +55,8 @@ impl Transaction {
         self.tunnels |= class == Class::Tunnel;
         self.writes |= class.is_write();
         self.bypass |= class == Class::Bypass;
+        self.flushes_all |= guard::flushes_all(args);
+        self.lengthy |= lookup(args).is_none_or(|row| row.lengthy);
         self.bytes += args.iter().map(|argument| argument.len() + 16).sum::<usize>();
         self.commands.push(args.into());
     }
@@ -214,6 +220,10 @@ impl ClientFront {
             return Some(format!("ERR scotfree: {name} inside MULTI is not supported"));
         }
         let transaction = self.state.transaction.as_ref()?;
+        let tunnels = class_inside(args) == Some(Class::Tunnel);
+        if tunnels && transaction.flushes_all || transaction.tunnels && guard::flushes_all(args) {
+            return Some(guard::NO_FLUSH.to_owned());
+        }
         let full = transaction.commands.len() >= self.config.transaction_commands_max
             || transaction.bytes >= self.config.limits.whole_bytes_max;
         if full {
@@ -310,7 +320,12 @@ impl ClientFront {
         let selects = transaction.selects();
         let must_wait = !selects.is_empty();
         let hook = if must_wait { Hook::Exec { selects } } else { Hook::None };
-        let request = FrontRequest { kind, key_hash, ..FrontRequest::read("EXEC", payload) };
+        let request = FrontRequest {
+            kind,
+            key_hash,
+            lengthy: transaction.lengthy,
+            ..FrontRequest::read("EXEC", payload)
+        };
         if let Some(id) = self.send_at(at, request, hook, actions) {
             if transaction.runs_script() {
                 self.pending.mark_script(id);

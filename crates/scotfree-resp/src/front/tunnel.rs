@@ -3,7 +3,8 @@
 //!
 //! Invariant: a connection goes this way no longer than it must. As soon as nothing blocks, listens or tracks, and
 //! everything that was asked here is answered, its commands take the usual way again, so its writes are logged. What is
-//! written here meanwhile is answered when the server's storage holds it, and nothing that came behind it sooner.
+//! written here meanwhile is answered when the server's storage holds it, and nothing that came behind it sooner. What
+//! would delete the markers goes the usual way, where they are written anew, when everything before it is answered.
 
 use super::control::{parse_hello, Hello};
 use super::pending::Hook;
@@ -13,6 +14,7 @@ use crate::codec::{
     drop_room, elements, error_reply, is_error, parse_integer, text_of, write_command, write_words, Args,
     Command, Limits, ReplyError, ReplyScanner, KEPT_BYTES_MAX,
 };
+use crate::description::NameBuffer;
 use crate::guard;
 use crate::payload::{RequestFlags, RequestHead, RequestKind};
 use std::collections::VecDeque;
@@ -115,6 +117,8 @@ pub(super) struct Tunnel {
     frames: Frames,
     asked: VecDeque<Asked>,
     held: VecDeque<Held>,
+    /// How many bytes these have.
+    held_bytes: usize,
     /// For how many of those held the barrier under way speaks.
     covered: usize,
     /// MULTI was sent, and nothing that ends it; what was sent inside may write, or listen.
@@ -130,6 +134,10 @@ pub(super) struct Tunnel {
     is_named: bool,
     /// Changes that wait for EXEC.
     multi: Option<Vec<Change>>,
+    /// A command that is to go the usual way, and whether its answer is wanted; nothing behind it is read.
+    aside: Option<(Command, bool)>,
+    /// One did, and is not answered.
+    is_aside: bool,
     /// What the client is told last, behind all answers.
     last: Vec<u8>,
 }
@@ -171,7 +179,19 @@ impl Tunnel {
 
     /// Whether the client has every answer.
     fn is_answered(&self) -> bool {
-        self.asked.is_empty() && self.held.is_empty() && self.last.is_empty()
+        self.asked.is_empty() && self.held.is_empty() && self.last.is_empty() && !self.has_aside()
+    }
+
+    /// Whether nothing else may be said before a command that goes the usual way is answered.
+    pub(super) fn has_aside(&self) -> bool {
+        self.is_aside || self.aside.is_some()
+    }
+
+    /// The command that is to go the usual way, if it is its turn.
+    fn take_aside(&mut self) -> Option<(Command, bool)> {
+        let aside = self.aside.take_if(|_| self.asked.is_empty() && self.held.is_empty())?;
+        self.is_aside = true;
+        Some(aside)
     }
 
     fn is_over(&self) -> bool {
@@ -275,6 +295,7 @@ impl Tunnel {
         if self.held.is_empty() && !writes {
             output.extend_from_slice(frame);
         } else {
+            self.held_bytes += frame.len();
             self.held.push_back(Held { bytes: frame.to_vec(), writes });
         }
     }
@@ -292,7 +313,9 @@ impl Tunnel {
         let mut covered = std::mem::take(&mut self.covered);
         while self.held.front().is_some_and(|held| covered > 0 || !held.writes) {
             covered = covered.saturating_sub(1);
-            output.extend_from_slice(&self.held.pop_front().unwrap_or_default().bytes);
+            let bytes = self.held.pop_front().unwrap_or_default().bytes;
+            self.held_bytes -= bytes.len();
+            output.extend_from_slice(&bytes);
         }
     }
 
@@ -426,7 +449,7 @@ impl ClientFront {
         // RESET has the answers come again, its own as the first.
         let resets = args.len() == 1 && args.is(0, "RESET") && self.state.replies == ReplyMode::Off;
         let mut wanted = !self.pending.suppress || resets;
-        if self.may_choose_replies() && args.len() == 3 && args.is(0, "CLIENT") && args.is(1, "REPLY") {
+        if self.may_choose_replies() && chooses_replies(args) {
             // The server always answers: what is not wanted is left out here.
             match () {
                 () if args.is(2, "OFF") => return self.state.replies = ReplyMode::Off,
@@ -436,13 +459,56 @@ impl ClientFront {
                 () => {}
             }
         }
+        if let Some(tunnel) = self.tunnel.as_mut().filter(|tunnel| guard::flushes_all(args) && !tunnel.queues)
+        {
+            return tunnel.aside = Some((args.into(), wanted));
+        }
         let bytes = self.ask_tunnel(args, wanted);
         actions.push(FrontAction::Pass(bytes));
     }
 
-    /// Whether the server would carry out CLIENT REPLY: in RESP2 not while the client listens.
+    /// Whether the server would carry out CLIENT REPLY: in RESP2 not while the client listens, and inside MULTI later.
     fn may_choose_replies(&self) -> bool {
+        self.may_say_anything() && !self.tunnel.as_ref().is_some_and(|tunnel| tunnel.queues)
+    }
+
+    /// In RESP2 the server takes few commands of a client that listens.
+    fn may_say_anything(&self) -> bool {
         self.state.resp != 2 || !self.tunnel.as_ref().is_some_and(Tunnel::listens)
+    }
+
+    /// Sends what is to go the usual way, as soon as everything before it is answered.
+    pub(super) fn go_aside(&mut self, now_ms: i64, actions: &mut Vec<FrontAction>) {
+        let may_say = self.may_say_anything();
+        let Some(tunnel) = &mut self.tunnel else { return };
+        let Some((command, wanted)) = tunnel.take_aside() else { return };
+        if !may_say {
+            tunnel.is_aside = false;
+            // With an argument that it does not have it does nothing, wherever the server takes it.
+            let bytes = self.ask_tunnel(Command::new(["FLUSHALL", "not here"]).args(), wanted);
+            return actions.push(FrontAction::Pass(bytes));
+        }
+        self.authenticate_again(actions);
+        let suppressed = std::mem::replace(&mut self.pending.suppress, !wanted);
+        let asked = actions.len();
+        let mut name = NameBuffer::default();
+        match self.find(command.args(), &mut name) {
+            Err(text) => self.answer_error(&text),
+            Ok((_, info)) => self.ordinary(now_ms, info, command.args(), actions),
+        }
+        self.pending.suppress = suppressed;
+        if actions.len() == asked {
+            // It was answered at once.
+            self.end_aside(actions);
+        }
+    }
+
+    /// What went the usual way is answered.
+    pub(super) fn end_aside(&mut self, actions: &mut Vec<FrontAction>) {
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.is_aside = false;
+        }
+        self.settle_tunnel(actions);
     }
 
     /// Expects the answers to a command; what is sent for it.
@@ -450,7 +516,7 @@ impl ClientFront {
         let refusal = self.tunnel_refusal(args);
         let (reserved, mut bytes) = (self.description.reserved_db, Vec::new());
         let Some(tunnel) = &mut self.tunnel else { return bytes };
-        let refusal = guard::refusal(args, reserved).or(refusal);
+        let refusal = guard::refusal_aside(args, reserved).or(refusal);
         let (change, writes) = if args.is(0, "QUIT") {
             // Its end would say that the server is lost; so it is answered here when everything before it is.
             write_words(&mut bytes, &[b"PING", MARK.as_bytes()]);
@@ -481,6 +547,10 @@ impl ClientFront {
             return Some(
                 "scotfree: replication begins on a new connection, not on one that listens or tracks".into(),
             );
+        }
+        // Its answers would count differently: the server takes it when EXEC comes.
+        if chooses_replies(args) && self.tunnel.as_ref().is_some_and(|tunnel| tunnel.queues) {
+            return Some("ERR scotfree: CLIENT REPLY inside MULTI is not supported".into());
         }
         self.refusal_of_writes().filter(|_| writes_of(args) != Writes::Nothing)
     }
@@ -520,7 +590,7 @@ impl ClientFront {
         let Some(tunnel) = self.tunnel.take() else { return };
         // Nothing else is waited for than what the barrier says.
         self.pending.clear();
-        if !tunnel.held.is_empty() {
+        if !tunnel.held.is_empty() || tunnel.is_aside {
             let text = "ERR scotfree: the server is lost, and with it perhaps what this command has written; the outcome \
                         is unknown";
             self.output.extend_from_slice(&error_reply(text));
@@ -662,6 +732,7 @@ impl ClientFront {
             id,
             kind: RequestKind::Bypass,
             key_hash,
+            lengthy: false,
             ..request
         }));
     }
@@ -688,6 +759,12 @@ impl ClientFront {
         self.tunnel.as_ref().is_some_and(|tunnel| tunnel.asked.iter().any(|asked| asked.blocks))
     }
 
+    /// Whether what its tunnel has heard can be taken: not while much waits for the client, or for storage before it.
+    pub fn takes_tunnel(&self) -> bool {
+        let held = self.tunnel.as_ref().map_or(0, |tunnel| tunnel.held_bytes);
+        self.output().len() + held < self.config.output_bytes_max
+    }
+
     /// Whether it waits for answers that come past the order, and will come.
     pub fn awaits_tunnel(&self) -> bool {
         self.tunnel.as_ref().is_some_and(|tunnel| !tunnel.asked.is_empty()) && !self.blocks()
@@ -703,6 +780,11 @@ impl ClientFront {
 /// Whether a command makes the connection a stream of replication, for good.
 fn is_stream(args: Args<'_>) -> bool {
     ["SYNC", "PSYNC", "REPLCONF"].iter().any(|name| args.is(0, name))
+}
+
+/// Whether a command says which answers are wanted.
+fn chooses_replies(args: Args<'_>) -> bool {
+    args.len() == 3 && args.is(0, "CLIENT") && args.is(1, "REPLY")
 }
 
 fn writes_of(args: Args<'_>) -> Writes {

@@ -291,7 +291,9 @@ impl Connections {
             }
         }
         self.tunnels.watch(poller);
-        resumed | self.fronts.make_room(now_realtime())
+        // What was sent may have made room for what tunnels have heard: nothing else wakes it.
+        let hears = self.tunnels.spoken().into_iter().any(|key| self.takes_tunnel(key));
+        resumed | hears | self.fronts.make_room(now_realtime())
     }
 
     fn drop_connection(&mut self, key: ConnectionKey) {
@@ -306,7 +308,7 @@ impl Connections {
     fn hear_tunnels(&mut self, poller: &Poller) -> bool {
         let mut any = false;
         for key in self.tunnels.spoken() {
-            if self.fronts.front_mut(key).is_some_and(|front| front.is_full()) {
+            if !self.takes_tunnel(key) {
                 continue;
             }
             let (bytes, ended) = self.tunnels.take_spoken(key);
@@ -317,6 +319,10 @@ impl Connections {
             self.start_tunnels(poller);
         }
         any
+    }
+
+    fn takes_tunnel(&mut self, key: ConnectionKey) -> bool {
+        self.fronts.front_mut(key).is_none_or(|front| front.takes_tunnel())
     }
 
     /// Has tunnels do what their fronts ask, at once.

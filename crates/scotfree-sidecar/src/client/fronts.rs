@@ -20,7 +20,7 @@ use super::{ClientSidecarConfig, Pacing};
 use crate::notices::Notices;
 use durations::Durations;
 pub(super) use large::Counted;
-use large::LargeReplies;
+use large::{LargeReplies, Line};
 use scotfree_core::Nanos;
 use scotfree_resp::front::clients::{Facts, Outcome, Question};
 use scotfree_resp::front::{
@@ -30,21 +30,25 @@ use scotfree_resp::payload::pack::{unpack, PackBuilder};
 use scotfree_resp::payload::{parse_response, ResponseFlags};
 use scotfree_rpc::metrics::MetricsText;
 use scotfree_rpc::{ClientEvent, SessionHandle, SharedKey, StartError, Upstream};
-use scotfree_session::ClosedReason;
+use scotfree_session::{ClosedReason, RequestKind};
 use scotfree_wire::KeyEpoch;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// How many bytes a read is taken to be answered with at least, once one was. Before that nothing is known, so few are
-/// asked.
-const READ_BYTES_ASSUMED: usize = 64 << 10;
-const READ_BYTES_UNKNOWN: usize = READS_BYTES_MAX / 2;
+/// With how many bytes at least a request that may be answered at length is taken to be answered, once one was. Before
+/// that nothing is known, so few are asked.
+const REPLY_BYTES_ASSUMED: usize = 64 << 10;
+const REPLY_BYTES_UNKNOWN: usize = REPLIES_BYTES_MAX / 2;
 
-/// How many bytes of replies a connection's reads may be on the way to at once, as far as can be told.
-const READS_BYTES_MAX: usize = 4 << 20;
+/// How many bytes of replies a connection may be on the way to at once, as far as can be told.
+const REPLIES_BYTES_MAX: usize = 4 << 20;
 
 /// How many reads of a connection may be under way however small their replies are: the next ones may be large.
 const READS_AT_ONCE_MAX: usize = 128;
+
+/// How few bytes a request that may be answered at length is taken to be answered with. By that as many of them may be
+/// under way as a front lets wait: writes and scripts wait for storage, so fewer would be slower.
+const REPLY_BYTES_LEAST: usize = 4 << 10;
 
 /// Waits for nothing.
 const NOBODY: ConnectionKey = ConnectionKey(0);
@@ -55,12 +59,12 @@ struct Connection {
     session: SessionHandle,
     /// How many of its requests are on their way.
     under_way: usize,
-    /// How many of them are reads.
-    reads: usize,
-    /// How many bytes its reads are answered with, of late.
-    read_bytes_usual: usize,
+    /// How many of them may be answered at length.
+    lengthy: usize,
+    /// How many bytes such are answered with, of late.
+    reply_bytes_usual: usize,
     /// One was answered.
-    has_read: bool,
+    was_answered: bool,
     /// How much has come of a large reply that is being fetched.
     fetched_bytes: usize,
     /// What it was counted for last.
@@ -250,9 +254,9 @@ impl Fronts {
             front,
             session,
             under_way: 0,
-            reads: 0,
-            read_bytes_usual: READ_BYTES_UNKNOWN,
-            has_read: false,
+            lengthy: 0,
+            reply_bytes_usual: REPLY_BYTES_UNKNOWN,
+            was_answered: false,
             fetched_bytes: 0,
             counted: Counted::default(),
             waiting: VecDeque::new(),
@@ -400,14 +404,14 @@ impl Fronts {
             let mut actions = Vec::new();
             if let Some(connection) = self.connections.get_mut(&asker.connection) {
                 connection.under_way -= 1;
-                connection.reads -= usize::from(flight.is_read());
+                connection.lengthy -= usize::from(asker.lengthy);
                 if let Some(next) = connection.waiting.front().filter(|_| connection.under_way == 0) {
                     if let Some(session) = self.sessions.get_mut(connection.session) {
                         session.want(asker.connection, next.early.is_some());
                     }
                 }
-                let read_bytes = match &responses {
-                    Ok(Some(all)) if flight.is_read() => all[at].len(),
+                let lengthy_bytes = match &responses {
+                    Ok(Some(all)) if asker.lengthy => all[at].len(),
                     _ => 0,
                 };
                 let front = &mut connection.front;
@@ -424,8 +428,8 @@ impl Fronts {
                         front.on_failure(now_ms, asker.id, &text, &mut actions);
                     }
                 }
-                if let Some(first) = note_read(connection, read_bytes) {
-                    self.large.note_first(first);
+                if let Some(first) = note_reply(connection, lengthy_bytes) {
+                    self.large.note_first(first, !flight.is_read());
                 }
             }
             self.act(asker.connection, actions);
@@ -757,20 +761,20 @@ impl Fronts {
     }
 }
 
-/// Whether a connection has as many reads under way as their replies allow.
-fn has_reads_enough(connection: &Connection) -> bool {
-    reads_left(connection) == 0
+/// Whether a connection has as many of these under way as their replies allow.
+fn has_enough(connection: &Connection, kind: RequestKind) -> bool {
+    lengthy_left(connection, kind) == 0
 }
 
 /// What to count for large replies that have come in part: as much as the last ones had, or as has come.
 fn fetching(connection: &Connection) -> Counted {
     let is_fetching = connection.front.is_fetching();
-    let bytes = if is_fetching { connection.fetched_bytes.max(connection.read_bytes_usual) } else { 0 };
-    Counted { bytes, is_first: !connection.has_read }
+    let bytes = if is_fetching { connection.fetched_bytes.max(connection.reply_bytes_usual) } else { 0 };
+    Counted { bytes, is_first: !connection.was_answered, is_write: false }
 }
 
-/// Learns from a read's reply, or a part of it, how large the next ones may be; the size of the connection's first.
-fn note_read(connection: &mut Connection, bytes: usize) -> Option<usize> {
+/// Learns from a reply, or a part of it, how large the next ones may be; the size of the connection's first.
+fn note_reply(connection: &mut Connection, bytes: usize) -> Option<usize> {
     if bytes == 0 {
         return None;
     }
@@ -779,21 +783,22 @@ fn note_read(connection: &mut Connection, bytes: usize) -> Option<usize> {
         return None;
     }
     let whole = std::mem::take(&mut connection.fetched_bytes);
-    let is_first = !std::mem::replace(&mut connection.has_read, true);
-    let usual = connection.read_bytes_usual;
+    let is_first = !std::mem::replace(&mut connection.was_answered, true);
+    let usual = connection.reply_bytes_usual;
     // At once when they are large, step by step when they are not.
-    let before = if is_first { READ_BYTES_ASSUMED } else { usual - usual / 8 };
-    connection.read_bytes_usual = before.max(whole);
+    let before = if is_first { REPLY_BYTES_ASSUMED } else { usual - usual / 8 };
+    connection.reply_bytes_usual = before.max(whole);
     is_first.then_some(whole)
 }
 
-/// How many reads more of a connection may be under way.
-fn reads_left(connection: &Connection) -> usize {
+/// How many more of a connection that may be answered at length may be under way.
+fn lengthy_left(connection: &Connection, kind: RequestKind) -> usize {
     if connection.front.is_fetching() || connection.front.is_full() {
         return 0;
     }
-    let most = READS_BYTES_MAX / connection.read_bytes_usual.max(1);
-    most.clamp(1, READS_AT_ONCE_MAX).saturating_sub(connection.reads)
+    let most = (REPLIES_BYTES_MAX / connection.reply_bytes_usual.max(REPLY_BYTES_LEAST)).max(1);
+    let most = if kind == RequestKind::Read { most.min(READS_AT_ONCE_MAX) } else { most };
+    most.saturating_sub(connection.lengthy)
 }
 
 /// Whether the connection has nothing more to do.

@@ -23,6 +23,8 @@ pub(super) struct Asker {
     pub early: Option<&'static [u8]>,
     /// When it was read, in real time; 0 if nobody waits for it.
     pub called: Nanos,
+    /// Whether its reply may be large.
+    pub lengthy: bool,
 }
 
 /// A request on its way: of one command, or of several that share it.
@@ -342,7 +344,7 @@ mod tests {
     use super::*;
 
     fn flight(id: u64) -> Flight {
-        let first = Asker { connection: ConnectionKey(1), id, early: None, called: Nanos(0) };
+        let first = Asker { connection: ConnectionKey(1), id, early: None, called: Nanos(0), lengthy: false };
         Flight::new(first, Vec::new(), RequestKind::Update)
     }
 

@@ -7,8 +7,8 @@
 
 use super::super::{as_read, ended};
 use super::{
-    has_reads_enough, reads_left, Asker, Connection, ConnectionKey, Counted, Flight, Fronts, NOBODY,
-    READS_BYTES_MAX,
+    has_enough, lengthy_left, Asker, Connection, ConnectionKey, Counted, Flight, Fronts, Line, NOBODY,
+    REPLIES_BYTES_MAX,
 };
 use scotfree_core::{KeyHash, Nanos};
 use scotfree_resp::front::FrontRequest;
@@ -126,7 +126,7 @@ impl Fronts {
             }
             // Whoever does not read is asked nothing more of the server.
             Some(_) if connection.front.is_full() => Turn::Later,
-            Some(first) if first.kind == RequestKind::Read && has_reads_enough(connection) => Turn::Later,
+            Some(first) if first.lengthy && has_enough(connection, first.kind) => Turn::Later,
             Some(first) if may_depart[usize::from(first.early.is_some())] => Turn::Now,
             Some(_) => Turn::Later,
         }
@@ -134,12 +134,19 @@ impl Fronts {
 
     /// What to count for a connection's first request among large replies.
     fn counted(&self, key: ConnectionKey) -> Counted {
+        self.counted_of(key, 1)
+    }
+
+    /// What to count for so many of a connection's first requests.
+    fn counted_of(&self, key: ConnectionKey, count: usize) -> Counted {
         let Some(connection) = self.connections.get(&key) else { return Counted::default() };
         // What it fetches is counted already.
-        let is_counted = |first: &&FrontRequest| first.kind == RequestKind::Read && !first.fetches();
-        let usual = connection.has_read.then_some(connection.read_bytes_usual);
-        let first = connection.waiting.front().filter(is_counted);
-        first.map_or_else(Counted::default, |_| self.large.counted(usual))
+        let mut lengthy =
+            connection.waiting.iter().take(count).filter(|request| request.lengthy && !request.fetches());
+        let Some(first) = lengthy.next() else { return Counted::default() };
+        let usual = connection.was_answered.then_some(connection.reply_bytes_usual);
+        let each = self.large.counted(usual, first.kind != RequestKind::Read);
+        Counted { bytes: each.bytes * (1 + lengthy.count()), ..each }
     }
 
     /// Whether a connection's first request may be sent as far as it is about a large reply: others would wait for it.
@@ -150,12 +157,15 @@ impl Fronts {
 
     /// Passes over those whose turn it would be to ask for a large reply, and that cannot or need not.
     fn skip_large(&mut self) {
-        let may_ask = |fronts: &Fronts, key: ConnectionKey, is_first: bool| {
-            let may = |connection: &Connection| !connection.front.is_full() && !has_reads_enough(connection);
+        let may_ask = |fronts: &Fronts, key: ConnectionKey, line: Line| {
+            let may = |connection: &Connection| {
+                let enough = |first: &FrontRequest| has_enough(connection, first.kind);
+                !connection.front.is_full() && !connection.waiting.front().is_some_and(enough)
+            };
             let counted = fronts.counted(key);
-            fronts.connections.get(&key).is_some_and(may) && counted.bytes > 0 && counted.is_first == is_first
+            fronts.connections.get(&key).is_some_and(may) && counted.bytes > 0 && counted.line() == line
         };
-        while let Some((key, _)) = self.large.next().find(|(key, is_first)| !may_ask(self, *key, *is_first)) {
+        while let Some((key, _)) = self.large.next().find(|(key, line)| !may_ask(self, *key, *line)) {
             self.large.leave(key);
         }
     }
@@ -234,18 +244,21 @@ impl Fronts {
         else {
             return;
         };
-        let mut expected = 0;
+        let (kind, mut expected) = (first.kind, 0);
         for key in queue.iter().take(COMPANIONS_MAX) {
             let Some(connection) = self.connections.get(key) else { continue };
             // So many replies as have room for themselves; the first is asked for in any case.
-            let room = READS_BYTES_MAX.saturating_sub(expected) / connection.read_bytes_usual.max(1);
-            let most = match first.kind {
-                RequestKind::Read if taken.is_empty() => room.clamp(1, reads_left(connection).max(1)),
-                RequestKind::Read => room.min(reads_left(connection)),
-                RequestKind::Update | RequestKind::Bypass => usize::MAX,
+            let room = REPLIES_BYTES_MAX.saturating_sub(expected) / connection.reply_bytes_usual.max(1);
+            let left = lengthy_left(connection, kind);
+            let is_large = kind != RequestKind::Read && self.is_taken_for_large(connection);
+            let most = match () {
+                // Behind others' writes it has not had its turn.
+                () if is_large => 0,
+                () if taken.is_empty() && first.lengthy => room.clamp(1, left.max(1)),
+                () => room.min(left),
             };
-            let count = add_first(&mut self.pack, first, &connection.waiting, most);
-            expected += count * connection.read_bytes_usual;
+            let (count, lengthy) = add_first(&mut self.pack, first, &connection.waiting, most);
+            expected += lengthy * connection.reply_bytes_usual;
             if count > 0 {
                 taken.push((*key, count));
             } else if taken.is_empty() {
@@ -253,6 +266,12 @@ impl Fronts {
                 return;
             }
         }
+    }
+
+    /// Whether what a connection may be answered at length is taken for large.
+    fn is_taken_for_large(&self, connection: &Connection) -> bool {
+        let usual = connection.was_answered.then_some(connection.reply_bytes_usual);
+        self.large.counted(usual, true).bytes > 0
     }
 
     /// Sends what was gathered as one request.
@@ -274,7 +293,7 @@ impl Fronts {
         let kind = first.kind;
         let leaders = self.counted(taken[0].0);
         // Who shares it has small replies, or the first one has so little that they fit.
-        let bytes = taken.iter().map(|(key, count)| count * self.counted(*key).bytes).sum();
+        let bytes = taken.iter().map(|(key, count)| self.counted_of(*key, *count).bytes).sum();
         let counted = Counted { bytes, ..leaders };
         let asked = Request {
             kind,
@@ -317,9 +336,9 @@ impl Fronts {
             self.touched.insert(*key);
             connection.under_way += *count;
             for request in connection.waiting.drain(..*count) {
-                connection.reads += usize::from(request.kind == RequestKind::Read);
-                let called = request.called;
-                let asker = Asker { connection: *key, id: request.id, early: request.early, called };
+                connection.lengthy += usize::from(request.lengthy);
+                let FrontRequest { id, early, called, lengthy, .. } = request;
+                let asker = Asker { connection: *key, id, early, called, lengthy };
                 match first {
                     None => first = Some(asker),
                     Some(_) => others.push(asker),
@@ -363,7 +382,8 @@ impl Fronts {
             match upstream.submit(handle, as_read(&farewell.payload), label) {
                 Ok(seq) => {
                     session.begin_departure();
-                    let first = Asker { connection: NOBODY, id: 0, early: None, called: Nanos(0) };
+                    let first =
+                        Asker { connection: NOBODY, id: 0, early: None, called: Nanos(0), lengthy: false };
                     session.set_out(seq, Flight::new(first, Vec::new(), RequestKind::Read));
                 }
                 Err(SubmitError::WindowFull) => self.released.push((handle, farewell)),
@@ -377,20 +397,26 @@ impl Fronts {
     }
 }
 
-/// Packs as many of the first requests as may share a packet with `leader`, `most` at most; how many these are.
+/// Packs as many of the first requests as may share a packet with `leader`, of those that may be answered at length
+/// `most` at most; how many these are, and how many of them may.
 fn add_first(
     pack: &mut PackBuilder,
     leader: &FrontRequest,
     waiting: &VecDeque<FrontRequest>,
     most: usize,
-) -> usize {
+) -> (usize, usize) {
+    let mut lengthy = 0;
     let may_share = |request: &&FrontRequest| {
         request.shares && request.kind == leader.kind && request.early.is_some() == leader.early.is_some()
     };
-    waiting
+    let count = waiting
         .iter()
-        .take(most)
         .take_while(may_share)
-        .take_while(|request| pack.add(&request.payload, PAYLOAD_BYTES_MAX))
-        .count()
+        .take_while(|request| {
+            let fits = !(request.lengthy && lengthy == most) && pack.add(&request.payload, PAYLOAD_BYTES_MAX);
+            lengthy += usize::from(fits && request.lengthy);
+            fits
+        })
+        .count();
+    (count, lengthy)
 }

@@ -708,7 +708,7 @@ fn of_whoever_reads_much_few_reads_are_under_way_and_none_while_it_takes_no_repl
     let mut bench = Bench::packing(10_000, alone);
     bench.says(KEY, &b"GET k\r\n".repeat(500));
     let first = bench.upstream.take_sent().len();
-    assert_eq!(first, READS_BYTES_MAX / READ_BYTES_UNKNOWN);
+    assert_eq!(first, REPLIES_BYTES_MAX / REPLY_BYTES_UNKNOWN);
     // Small replies: more at once, and not all.
     let (mut under_way, mut most) = (first, first);
     while under_way > 0 {
@@ -734,6 +734,74 @@ fn of_whoever_reads_much_few_reads_are_under_way_and_none_while_it_takes_no_repl
     bench.turn();
     let more = bench.upstream.take_sent().len();
     assert!((1..=4).contains(&more), "{more} large reads at once");
+}
+
+#[test]
+fn of_whoever_is_answered_at_length_few_writes_are_under_way_and_else_as_many_as_may_wait() {
+    let alone = |config: &mut ClientSidecarConfig| {
+        config.pacing = Pacing { packs: false, departures_max: usize::MAX, reads_max: usize::MAX };
+    };
+    let mut bench = Bench::packing(10_000, alone);
+    let all = FrontConfig::default().pending_max;
+    bench.says(KEY, &b"INCR n\r\n".repeat(all));
+    assert_eq!(bench.upstream.take_sent().len(), all, "nobody counts what is answered with numbers");
+    (0..all).for_each(|_| bench.upstream.answers(FIRST, b":1\r\n"));
+    bench.turn();
+    bench.read(KEY);
+    // Nothing is known of these; when they prove small, nobody waits any more.
+    bench.says(KEY, &b"GETEX k PERSIST\r\n".repeat(all));
+    let mut under_way = bench.upstream.take_sent().len();
+    assert_eq!(under_way, REPLIES_BYTES_MAX / REPLY_BYTES_UNKNOWN);
+    while under_way > 0 {
+        bench.upstream.answers(FIRST, b"+x\r\n");
+        bench.turn();
+        under_way = under_way - 1 + bench.upstream.take_sent().len();
+    }
+    bench.read(KEY);
+    bench.says(KEY, &b"GETEX k PERSIST\r\n".repeat(all));
+    assert_eq!(bench.upstream.take_sent().len(), all);
+    // When they prove large, few are asked for at once, and none behind as many bytes as may wait for the client.
+    let large = [b"$1000000\r\n".as_slice(), &vec![b'x'; 1_000_000], b"\r\n"].concat();
+    (0..all - 1).for_each(|_| bench.upstream.answers(FIRST, b"+x\r\n"));
+    bench.upstream.answers(FIRST, &large);
+    bench.turn();
+    bench.read(KEY);
+    bench.says(KEY, &b"GETEX k PERSIST\r\n".repeat(500));
+    let under_way = bench.upstream.take_sent().len();
+    assert!((1..=4).contains(&under_way), "{under_way} at once");
+    let mut answered = 0;
+    while answered < 500 && bench.upstream.under_way.values().any(|requests| !requests.is_empty()) {
+        bench.upstream.answers(FIRST, &large);
+        answered += 1;
+        bench.turn();
+    }
+    assert!(answered <= 8, "{answered} although nobody reads");
+}
+
+#[test]
+fn large_replies_of_writes_wait_for_each_other_and_reads_for_none_of_them() {
+    let mut bench = Bench::packing(10_000, |config| {
+        config.pacing = Pacing { packs: false, departures_max: usize::MAX, reads_max: usize::MAX };
+    });
+    let writers: Vec<ConnectionKey> = (80..90).map(ConnectionKey).collect();
+    for key in &writers {
+        bench.open(*key);
+        bench.says(*key, b"GETDEL k\r\n");
+    }
+    let first_ones = bench.upstream.take_sent().len();
+    assert_eq!(first_ones, 4, "what is not known yet is taken for large");
+    bench.says(KEY, b"GET s\r\n");
+    assert_eq!(bench.upstream.take_sent(), ["Read Covered GET s"]);
+    // Whoever is gone is owed nothing more, and nobody waits for it.
+    for key in &writers {
+        bench.fronts.close(*key);
+    }
+    (0..first_ones).for_each(|_| bench.upstream.answers(FIRST, b"+x\r\n"));
+    bench.turn();
+    bench.says(KEY, b"GETDEL k\r\n");
+    let sent = bench.upstream.take_sent();
+    assert!(sent.contains(&"Update Covered GETDEL k".to_owned()), "{sent:?}");
+    assert_eq!(sent.iter().filter(|command| command.contains("GETDEL")).count(), 1, "{sent:?}");
 }
 
 #[test]
