@@ -271,6 +271,70 @@ fn an_old_copy_of_the_same_start_is_refused_until_it_is_accepted() {
     assert_eq!(call(&mut site.connect(), "INCR n"), "6", "it is what there is");
 }
 
+/// Another Redis in a folder of its own, with these append-only files or none, and its port.
+fn other_redis(site: &Site, files: Option<&str>) -> (Process, String) {
+    let folder = site.file("other");
+    fs::create_dir(&folder).expect("it is new");
+    if let Some(files) = files {
+        fs::rename(site.file(files), folder.join("appendonlydir")).expect("they are there");
+    }
+    let address = free_address();
+    let port = address.port().to_string();
+    let words = ["--port", &port, "--dir", "other", "--save", "", "--appendonly", "yes"];
+    let at_once = ["--repl-diskless-sync-delay", "0"];
+    let redis = site.spawn("other", "redis-server", &[&words[..], &at_once].concat());
+    let answers = || {
+        let asked = Connection::open(address, PATIENCE);
+        asked.is_ok_and(|mut asked| asked.call(&["PING"]).is_ok_and(|reply| site::text(&reply) == "PONG"))
+    };
+    assert!(wait_until(PATIENCE, answers), "{}", redis.output());
+    (redis, port)
+}
+
+/// Has the Redis take over what another one holds, and be a master again.
+fn follow(site: &Site, port: &str) {
+    let mut direct = site.direct();
+    assert_eq!(call(&mut direct, &format!("REPLICAOF 127.0.0.1 {port}")), "OK");
+    let has_it = || call(&mut site.direct(), "INFO replication").contains("master_link_status:up");
+    assert!(wait_until(PATIENCE, has_it));
+    assert_eq!(call(&mut direct, "REPLICAOF NO ONE"), "OK");
+}
+
+#[test]
+fn a_redis_that_has_followed_an_older_copy_or_another_one_is_refused() {
+    for (name, files, words) in [
+        ("losing-followed", Some("copy"), "older data than it had called stable"),
+        ("losing-unrelated", None, "has no markers where this log"),
+    ] {
+        let Some(site) = Site::new(name) else { return };
+        let _redis = site.redis(&[]);
+        let proxy = site.proxy(&[]);
+        count_to(&site, 5);
+        keep_files(&site, "copy");
+        count_to(&site, 10);
+        let (_other, port) = other_redis(&site, files);
+        follow(&site, &port);
+        for (code, said) in [site::end_of(&proxy), site.refused(&[])] {
+            assert!(code == Some(3) && said.contains(words), "{code:?} {said}");
+        }
+    }
+}
+
+#[test]
+fn a_redis_that_has_followed_a_copy_with_everything_goes_on() {
+    let Some(site) = Site::new("losing-nothing") else { return };
+    let _redis = site.redis(&[]);
+    let (proxy, metrics) = proxy(&site, "covered", &[]);
+    count_to(&site, 10);
+    keep_files(&site, "copy");
+    let (_other, port) = other_redis(&site, Some("copy"));
+    follow(&site, &port);
+    await_said(&proxy, "the server is there again");
+    site::await_health(metrics, "200 OK");
+    count_to(&site, 11);
+    assert!(proxy.is_running(), "{}", proxy.error_output());
+}
+
 #[test]
 fn what_an_accepted_server_cannot_be_given_is_said_once_with_its_number() {
     // Behind a write that is not there they are given up at once, else when the server is asked.

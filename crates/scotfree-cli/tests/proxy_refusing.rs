@@ -125,8 +125,6 @@ fn health_tells_of_a_redis_that_refuses_every_write_and_of_the_end_of_that() {
     let replicas = |count| ["CONFIG", "SET", "min-replicas-to-write", count];
     for is_tried in [true, false] {
         passes(&mut |bad| tell(&replicas(if bad { "1" } else { "0" })), "NOREPLICAS", is_tried);
-        let master = |bad| if bad { ["127.0.0.1", "1"] } else { ["NO", "ONE"] };
-        passes(&mut |bad| tell(&[&["REPLICAOF"][..], &master(bad)].concat()), "is a replica", is_tried);
     }
     // A snapshot fails whose place is taken.
     tell(&["CONFIG", "SET", "save", "3600 1"]);

@@ -174,3 +174,19 @@ fn a_redis_that_became_a_replica_is_waited_for() {
     await_said(&proxy, "the server is there again");
     assert_eq!(call(&mut guarded.site.connect(), "GET open:k"), "v");
 }
+
+#[test]
+fn a_redis_that_becomes_a_replica_while_it_is_served_is_waited_for() {
+    let Some(guarded) = Guarded::new("unwilling-following") else { return };
+    let (_redis, proxy) = (guarded.redis(FREE), guarded.serving());
+    assert_eq!(call(&mut guarded.site.connect(), "SET open:k v"), "OK");
+    for times in 1..3 {
+        assert_eq!(call(&mut guarded.direct(), "REPLICAOF 127.0.0.1 1"), "OK");
+        let is_said = || proxy.error_output().matches("role is `slave`").count() >= times;
+        assert!(wait_until(PATIENCE, is_said), "{}", proxy.error_output());
+        guarded.await_health("keeps the proxy out, or takes no writes; see");
+        assert_eq!(call(&mut guarded.direct(), "REPLICAOF NO ONE"), "OK");
+        guarded.await_health("200 OK");
+        assert_eq!(call(&mut guarded.site.connect(), "GET open:k"), "v", "it has everything");
+    }
+}

@@ -9,6 +9,7 @@ mod default_user;
 mod ending;
 mod health;
 mod item;
+mod kept;
 mod lane;
 mod markers;
 mod opening;
@@ -39,6 +40,7 @@ use batch::{Batch, MarkerPlace};
 use default_user::DefaultUser;
 use health::{early_obstacle, Info, Past, Settings};
 use item::{judge, Item, Nature};
+use kept::Kept;
 use lane::{Expected, Lane, LaneState};
 use markers::Markers;
 use parts::Parts;
@@ -64,6 +66,8 @@ pub struct BackConfig {
     /// Who alone stands before the server, and takes no other's place: the epoch is counted up only if it was this
     /// one that has counted last, or if it is new and nobody else has.
     pub owner: Option<Owner>,
+    /// How far sessions were stable when a server before was lost ([`Back::kept`]); with less it is not begun with.
+    pub kept: BTreeMap<SessionId, SeqNum>,
     /// Serve although nothing ever becomes stable.
     pub allow_unstable: bool,
     /// The server's files can be reached from here.
@@ -101,6 +105,7 @@ impl Default for BackConfig {
             marker_key: "scotfree:markers".to_owned(),
             last_epoch: None,
             owner: None,
+            kept: BTreeMap::new(),
             allow_unstable: false,
             same_host: true,
             stable_interval: Nanos::from_millis(50),
@@ -459,6 +464,7 @@ pub struct Back {
     /// So many of the first items in the queue have been in a refused transaction: they run singly.
     singly: usize,
     markers: Markers,
+    kept: Kept,
     /// Positions that could not be stored with their effects.
     late: BTreeMap<SessionId, SeqNum>,
     /// The highest ticket among them that has to wait for its marker.
@@ -560,6 +566,7 @@ impl Back {
             batch: None,
             singly: 0,
             markers: Markers::default(),
+            kept: Kept::default(),
             late: BTreeMap::new(),
             unmarked: None,
             rewrite: Rewrite::No,
@@ -619,6 +626,7 @@ impl Back {
     pub fn delete_session(&mut self, session: SessionId) {
         self.parts.forget(session);
         self.markers.sessions.remove(&session);
+        self.kept.forget(session);
         self.late.remove(&session);
         self.queue.push_back(Item::own(session, Nature::Delete));
     }
@@ -838,6 +846,14 @@ impl Back {
     /// How effects become stable.
     pub fn method(&self) -> &Method {
         self.stability.method()
+    }
+
+    /// How far each session is stable. Nothing is, where there are no append-only files.
+    pub fn kept(&self) -> BTreeMap<SessionId, SeqNum> {
+        match self.stability.method() {
+            Method::Never => BTreeMap::new(),
+            _ => self.kept.positions(&self.markers, self.stability.stable()),
+        }
     }
 
     /// What the machine has counted.

@@ -24,7 +24,7 @@ use crate::stream::Stream;
 use crate::tls;
 use asked::Asked;
 use connector::{Connector, NewStream};
-use scotfree_core::{Epoch, Nanos, SessionId};
+use scotfree_core::{Epoch, Nanos, SeqNum, SessionId};
 use scotfree_io::{now_monotonic, now_realtime, Interest, Poller};
 use scotfree_resp::back::{
     Back, BackConfig, BackCounters, BackEvent, BackEvents, Execute, LaneId, Marker, Method, Refusing,
@@ -288,6 +288,11 @@ impl RedisService {
     /// Why a dead letter could not be written, if that is why nothing is served any more.
     pub(crate) fn letters_trouble(&self) -> Option<&str> {
         self.letters_trouble.as_deref()
+    }
+
+    /// How far each session is stable.
+    pub fn kept(&self) -> BTreeMap<SessionId, SeqNum> {
+        self.back.kept()
     }
 
     /// Why the machine has stopped.

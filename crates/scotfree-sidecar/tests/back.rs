@@ -3,6 +3,7 @@
 mod support;
 
 use scotfree_core::{Nanos, SeqNum, SessionId};
+use scotfree_io::conformance::ports::free_address;
 use scotfree_resp::back::{BackConfig, BackEvents, LaneId, Method, Refusing, StopReason, OPENINGS_MAX};
 use scotfree_resp::codec::{elements, text_of, write_command, Command};
 use scotfree_resp::payload::{parse_response, RequestFlags, RequestHead, RequestKind, ResponseFlags};
@@ -761,7 +762,7 @@ fn early_answers_come_back_when_the_server_takes_writes_though_nobody_else_write
 }
 
 #[test]
-fn early_answers_stop_near_the_memory_limit_and_on_a_replica() {
+fn early_answers_stop_near_the_memory_limit() {
     let Some(redis) = RedisServer::start(EVERYSEC) else { return };
     let mut connection = redis.connect();
     let config = BackConfig { health_interval: Nanos::from_millis(5), ..BackConfig::default() };
@@ -777,13 +778,83 @@ fn early_answers_stop_near_the_memory_limit_and_on_a_replica() {
         connection.line(cure);
         driver.until("the return", |driver| driver.early.last().is_some_and(|(allowed, _)| *allowed));
     }
-    connection.line("REPLICAOF 127.0.0.1 1");
-    driver.until("the stop", |driver| driver.early.last().is_some_and(|(allowed, _)| !allowed));
-    connection.line("REPLICAOF NO ONE");
-    // Its history may be another one now, so early answers do not come back by themselves.
-    driver.until("the reason", |driver| {
-        driver.early.last().is_some_and(|(_, why)| why.contains("replication id"))
-    });
+}
+
+#[test]
+fn a_server_that_becomes_a_replica_is_used_no_longer() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    redis.connect().line("REPLICAOF 127.0.0.1 1");
+    driver.until("the end", |driver| driver.stopped.is_some());
+    let Some(StopReason::Unwilling(reasons)) = &driver.stopped else { panic!("{:?}", driver.stopped) };
+    assert!(reasons[0].contains("REPLICAOF NO ONE"), "{reasons:?}");
+}
+
+#[test]
+fn a_server_with_another_past_is_begun_with_anew_and_one_with_its_own_goes_on() {
+    let port = free_address().port();
+    let listens = format!("--port {port}");
+    let options = [EVERYSEC, &[&listens, "--repl-diskless-sync-delay 0"]].concat();
+    let Some(other) = RedisServer::start(&options) else { return };
+    other.connect().line("SET a b");
+    let follow = |port: u16| format!("REPLICAOF 127.0.0.1 {port}");
+    let (other_ones, nobody) = (follow(port), follow(1));
+    let cases: [(&[&str], bool); 4] = [
+        (&[&other_ones, "REPLICAOF NO ONE"], false),
+        (&[&nobody, "REPLICAOF NO ONE"], true),
+        (&["SAVE", "DEBUG RELOAD NOSAVE"], false),
+        (&["DEBUG LOADAOF"], true),
+    ];
+    // Before 7.0 it does not say what it has loaded.
+    let says_loaded = text(&other.connect().line("INFO persistence")).contains("rdb_last_load_keys_loaded");
+    for (lines, goes_on) in cases.into_iter().filter(|(lines, _)| says_loaded || lines[0] != "SAVE") {
+        let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+        let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+        let session = driver.open(3);
+        update(&mut driver, session, 1, "SET k v");
+        let mut admin = redis.connect();
+        // Nothing of it is seen while it is under way, since the driver has no turn.
+        for line in lines {
+            assert_eq!(admin.line(line), b"+OK\r\n", "{line}");
+            let is_up = || text(&redis.connect().line("INFO replication")).contains("link_status:up");
+            while *line == other_ones && !is_up() {
+                std::thread::yield_now();
+            }
+        }
+        let told = driver.back.description().time_ms;
+        driver.until("another look", |driver| {
+            driver.stopped.is_some() || driver.back.description().time_ms > told + 500
+        });
+        let said = driver.stopped.as_ref().map(ToString::to_string).unwrap_or_default();
+        assert_eq!(driver.stopped.is_none(), goes_on, "{lines:?}: {said}");
+        assert!(goes_on || said.contains("begun with anew"), "{said}");
+    }
+}
+
+#[test]
+fn a_server_with_less_than_was_stable_is_not_begun_with_and_not_changed() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let session = driver.open(3);
+    driver.wants_stable = true;
+    let payload = one("SET k v");
+    let ticket = driver.execute(session, 5, RequestKind::Update, &payload);
+    driver.until("stability", |driver| driver.stable >= ticket);
+    let kept = driver.back.kept();
+    assert_eq!(kept.get(&session), Some(&SeqNum(5)));
+    let last_epoch = driver.started.as_ref().map(|report| report.epoch);
+    let config = BackConfig { kept: kept.clone(), last_epoch, ..BackConfig::default() };
+    let mut admin = redis.connect();
+    admin.line("SELECT 15");
+    admin.line("HSET scotfree:markers 3 4");
+    let before = markers(&redis);
+    let mut older = BackDriver::new(&redis.socket(), config.clone());
+    older.until("the end", |driver| driver.stopped.is_some());
+    let Some(StopReason::Unwilling(reasons)) = &older.stopped else { panic!("{:?}", older.stopped) };
+    assert!(reasons[0].contains("older data than it had called stable"), "{reasons:?}");
+    assert_eq!(markers(&redis), before);
+    admin.line("HSET scotfree:markers 3 5");
+    BackDriver::started(&redis.socket(), config);
 }
 
 #[test]

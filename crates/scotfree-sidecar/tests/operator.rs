@@ -354,6 +354,72 @@ fn a_password_set_while_it_serves_keeps_nobody_waiting() {
     server.end().expect("it ends as it should");
 }
 
+fn copy_files(from: &Path, to: &Path) {
+    let _ = std::fs::remove_dir_all(to);
+    std::fs::create_dir_all(to).expect("it can be made");
+    for file in std::fs::read_dir(from).expect("it is there") {
+        let file = file.expect("it can be read");
+        std::fs::copy(file.path(), to.join(file.file_name())).expect("there is room");
+    }
+}
+
+#[test]
+fn a_server_that_has_followed_an_older_copy_is_refused_until_its_data_is_back() {
+    let Some(mut redis) = RedisServer::start(&["--appendonly yes"]) else { return };
+    let port = free_address().port();
+    let listens = format!("--port {port}");
+    let options = [&listens, "--appendonly yes", "--repl-diskless-sync-delay 0"];
+    let Some(mut other) = RedisServer::start(&options) else { return };
+    let server = start(&redis.socket(), Vec::new());
+    server.board.wait_until_serving();
+    let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    let config = ClientSidecarConfig::new(any, any, server.address, key(7));
+    let mut sidecar = ClientSidecar::start(&config).expect("the server's sidecar answers");
+    let address = sidecar.addresses()[0];
+    let stop = Stop::new().expect("a waker");
+    let ending = stop.clone();
+    let client = std::thread::spawn(move || sidecar.run(&ending, None, &mut |_| ()));
+    let connect = || {
+        let stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout is possible");
+        BufReader::new(stream)
+    };
+    // What was before is stable when this is answered.
+    let count_to = |last: u64| {
+        let mut asking = connect();
+        while ask(&mut asking, "INCR n") != format!(":{last}") {}
+        assert_eq!(ask(&mut asking, "SPOP none"), "$-1");
+    };
+    let (files, copy, good) =
+        ("appendonlydir", other.folder.join("appendonlydir"), redis.folder.join("good"));
+    count_to(5);
+    other.kill();
+    copy_files(&redis.folder.join(files), &copy);
+    other.restart();
+    count_to(10);
+    copy_files(&redis.folder.join(files), &good);
+
+    let mut admin = redis.connect();
+    admin.line(&format!("REPLICAOF 127.0.0.1 {port}"));
+    while !support::text(&admin.line("INFO replication")).contains("link_status:up") {
+        std::thread::yield_now();
+    }
+    server.lines.with("role is `slave`");
+    admin.line("REPLICAOF NO ONE");
+    server.lines.with("older data than it had called stable");
+    until_health(&server.board, |health| matches!(health, Health::NotServing(_)));
+    assert_eq!(admin.line("GET n"), b"$1\r\n5\r\n");
+
+    redis.kill();
+    copy_files(&good, &redis.folder.join(files));
+    redis.restart();
+    until_health(&server.board, |health| health == Health::Serving);
+    count_to(11);
+    stop.stop();
+    client.join().expect("no panic").expect("it ends as it should");
+    server.end().expect("it ends as it should");
+}
+
 #[test]
 fn a_server_that_is_no_master_or_not_there_is_an_error_that_says_what_to_do() {
     let Some(redis) = RedisServer::start(&["--appendonly yes", "--replicaof 127.0.0.1 1"]) else { return };

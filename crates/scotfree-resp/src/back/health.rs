@@ -99,14 +99,7 @@ pub fn obstacles(
     allow_unstable: bool,
     was_served: bool,
 ) -> Vec<String> {
-    let mut found = Vec::new();
-    if info.get("role") != "master" {
-        found.push(format!(
-            "the server's role is `{}`, but only a master can be written; name the master (--redis) or run: \
-             redis-cli REPLICAOF NO ONE",
-            info.get("role")
-        ));
-    }
+    let mut found: Vec<String> = no_master(info).into_iter().collect();
     if is_cluster_node(info, settings) {
         found.push(
             "this is a node of a Redis Cluster (cluster_enabled:1), which has one database only and a part of the keys; \
@@ -132,6 +125,17 @@ pub fn obstacles(
         found.push(if was_served { NO_FILE_ANY_MORE } else { NO_FILE }.to_owned());
     }
     found
+}
+
+/// Why one is not used that is no master, with what to do about it; none if it is one.
+pub fn no_master(info: &Info) -> Option<String> {
+    let role = info.get("role");
+    (role != "master").then(|| {
+        format!(
+            "the server's role is `{role}`, but only a master can be written; name the master (--redis) or run: \
+             redis-cli REPLICAOF NO ONE"
+        )
+    })
 }
 
 const NO_FILE: &str =
@@ -276,21 +280,30 @@ pub fn way_in(error: &str, user: &str) -> Option<String> {
 pub struct Past {
     run_id: String,
     replication_id: String,
+    /// What it has loaded last, as far as it says (from 7.0 on).
+    loaded: String,
 }
 
 impl Past {
     /// The past that the server says it has.
     pub fn of(info: &Info) -> Past {
         let text = |name| info.get(name).to_owned();
-        Past { run_id: text("run_id"), replication_id: text("master_replid") }
+        let loaded =
+            format!("{} {}", info.get("rdb_last_load_keys_loaded"), info.get("rdb_last_load_keys_expired"));
+        Past { run_id: text("run_id"), replication_id: text("master_replid"), loaded }
     }
 
     /// Whether the server still has this past. When its first replica comes a server takes another replication id,
-    /// in the same run; one that has followed another server keeps that one's id as its second.
+    /// in the same run, and has no second one. One that has followed another server keeps that one's id as its
+    /// second, or its own, if the other has sent it nothing of another past.
     pub fn is_still(&mut self, info: &Info) -> bool {
         let now = Past::of(info);
-        let has_followed_none = info.get("master_replid2").bytes().all(|byte| byte == b'0');
-        if now.run_id == self.run_id && !now.run_id.is_empty() && has_followed_none {
+        if now.loaded != self.loaded {
+            return false;
+        }
+        let second = info.get("master_replid2");
+        let goes_on = second.bytes().all(|byte| byte == b'0') || second == self.replication_id;
+        if now.run_id == self.run_id && !now.run_id.is_empty() && goes_on {
             self.replication_id = now.replication_id;
             return true;
         }
@@ -298,14 +311,8 @@ impl Past {
     }
 }
 
-/// Why early answers are not allowed at present; none if they are. `past` is the one at the start.
-pub fn early_obstacle(info: &Info, past: &mut Past) -> Option<String> {
-    if info.get("role") != "master" {
-        return Some(format!("the server's role is `{}`", info.get("role")));
-    }
-    if !past.is_still(info) {
-        return Some("the server's replication id has changed: its past may be another one".to_owned());
-    }
+/// Why early answers of a master are not allowed at present; none if they are.
+pub fn early_obstacle(info: &Info) -> Option<String> {
     if info.get("maxmemory_policy") != "noeviction" {
         return Some(format!("maxmemory-policy is `{}`", info.get("maxmemory_policy")));
     }
@@ -373,38 +380,30 @@ mod tests {
 
     #[test]
     fn early_answers_stop_for_each_reason() {
-        let early_obstacle = |info: &Info, id: &str| {
-            let mut past = Past { run_id: "r".to_owned(), replication_id: id.to_owned() };
-            early_obstacle(info, &mut past)
-        };
-        assert_eq!(early_obstacle(&good(), "a"), None);
-        for (name, value) in [
-            ("role", "slave"),
-            ("master_replid", "b"),
-            ("maxmemory_policy", "allkeys-lru"),
-            ("used_memory", "91"),
-            ("aof_last_write_status", "err"),
-        ] {
+        assert_eq!(early_obstacle(&good()), None);
+        for (name, value) in
+            [("maxmemory_policy", "allkeys-lru"), ("used_memory", "91"), ("aof_last_write_status", "err")]
+        {
             let mut changed = good();
             changed.0.insert(name.to_owned(), value.to_owned());
-            assert!(early_obstacle(&changed, "a").is_some(), "{name}");
+            assert!(early_obstacle(&changed).is_some(), "{name}");
         }
         for (used, is_near) in [(EARLY_MEMORY_PERCENT_MAX, false), (EARLY_MEMORY_PERCENT_MAX + 1, true)] {
             let mut changed = good();
             changed.0.insert("used_memory".to_owned(), used.to_string());
-            assert_eq!(early_obstacle(&changed, "a").is_some(), is_near, "{used} of 100");
+            assert_eq!(early_obstacle(&changed).is_some(), is_near, "{used} of 100");
         }
         let said = |used: &str| {
             let mut changed = good();
             changed.0.insert("used_memory".to_owned(), used.to_owned());
-            early_obstacle(&changed, "a")
+            early_obstacle(&changed)
         };
         assert_eq!(said("91"), said("99"), "it is one cause");
         let mut unlimited = good();
         unlimited.0.insert("maxmemory".to_owned(), "0".to_owned());
-        assert_eq!(early_obstacle(&unlimited, "a"), None);
+        assert_eq!(early_obstacle(&unlimited), None);
         unlimited.0.remove("used_memory");
-        assert!(early_obstacle(&unlimited, "a").is_some());
+        assert!(early_obstacle(&unlimited).is_some());
     }
 
     #[test]
@@ -416,8 +415,10 @@ mod tests {
         for (run, id, second, is_still) in [
             ("r", "a", zeros.as_str(), true),
             ("r", "b", &zeros, true),
-            // A replica that became the master, or another run, which may have begun with other data.
-            ("r", "b", "a", false),
+            // It has followed a server that has sent it nothing, or one of another past.
+            ("r", "b", "a", true),
+            ("r", "b", "c", false),
+            // Another run, which may have begun with other data.
             ("q", "b", &zeros, false),
             ("q", "a", &zeros, true),
         ] {
@@ -426,6 +427,15 @@ mod tests {
             // The second replica finds the id that the first one has brought.
             assert_eq!(past.is_still(&said("q", id, &zeros)), is_still, "{run} {id} {second}");
         }
+    }
+
+    #[test]
+    fn a_dump_that_is_loaded_in_between_is_another_past() {
+        let said =
+            |keys| info(&[("run_id", "r"), ("master_replid", "a"), ("rdb_last_load_keys_loaded", keys)]);
+        let mut past = Past::of(&said("0"));
+        assert!(past.is_still(&said("0")));
+        assert!(!past.is_still(&said("7")));
     }
 
     #[test]

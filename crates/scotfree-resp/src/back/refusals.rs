@@ -76,14 +76,9 @@ pub struct Refused {
     pub text: String,
 }
 
-/// Why the server refuses every write, as far as INFO and CONFIG GET say it.
+/// Why a master refuses every write, as far as INFO and CONFIG GET say it.
 pub(super) fn said_by_info(info: &Info, settings: &Settings) -> Option<Refused> {
     let refused = |cause, text: String| Some(Refused { cause, text });
-    if info.get("role") == "slave" {
-        let text =
-            "its role is `slave`; make it the master again (redis-cli REPLICAOF NO ONE), or name the master";
-        return refused(Refusing::Replica, text.to_owned());
-    }
     if info.get("aof_enabled") == "1" && info.get("aof_last_write_status") == "err" {
         let text = "it cannot write its append-only file (aof_last_write_status:err); is its disk full?";
         return refused(Refusing::Files, text.to_owned());
@@ -327,7 +322,6 @@ mod tests {
             said_by_info(&reply(facts), &settings(pairs)).map(|refused| refused.cause)
         };
         assert_eq!(cause(good, &stops), None);
-        assert_eq!(cause(&good.replace("master", "slave"), &[]), Some(Refusing::Replica));
         assert_eq!(cause(&good.replace("write_status:ok", "write_status:err"), &[]), Some(Refusing::Files));
         let no_snapshot = good.replace("bgsave_status:ok", "bgsave_status:err");
         assert_eq!(cause(&no_snapshot, &stops), Some(Refusing::Files));

@@ -11,9 +11,9 @@ use super::markers::{foreign_epoch, integer_reply};
 use super::refusals::inner;
 use super::start::BUSY_RETRY;
 use super::{
-    early_obstacle, Back, BackEvent, BackEvents, Batch, Expected, Health, HeldReply, Info, Item, LaneId,
-    LaneState, LateError, Method, Nature, Past, Phase, Progress, Purpose, Refusing, Rewrite, Stability,
-    Start, StartReport, StopReason, Waiter,
+    early_obstacle, Back, BackEvent, BackEvents, Batch, Expected, Health, HeldReply, Info, Item, Kept,
+    LaneId, LaneState, LateError, Method, Nature, Past, Phase, Progress, Purpose, Refusing, Rewrite,
+    Stability, Start, StartReport, StopReason, Waiter,
 };
 use crate::codec::{drop_room, error_reply, is_error, text_of, write_header, SHARED_KEPT_BYTES_MAX};
 use crate::payload::{pack, write_part, write_response, RequestFlags, ResponseFlags};
@@ -202,10 +202,11 @@ impl Back {
         };
         self.place.may_expire = start.info.has_expiring_keys(self.place.db);
         self.expiry_seen = false;
-        self.health.obstacle = early_obstacle(&start.info, &mut self.health.past).unwrap_or_default();
+        self.health.obstacle = early_obstacle(&start.info).unwrap_or_default();
         self.description = start.description;
         self.told_at = start.told_at;
         self.markers = start.markers;
+        self.kept = Kept::of(&self.markers);
         let sessions =
             self.markers.sessions.iter().map(|(session, marker)| (*session, marker.clone())).collect();
         let report = StartReport { epoch: self.markers.epoch, sessions, method, killed: start.killed };
@@ -296,6 +297,10 @@ impl Back {
         let over = &batch.items[..count];
         let last = over.iter().filter_map(|item| item.ticket).max().max(unmarked);
         let effect = if batch.writes() { self.stability.effect() } else { self.stability.done() };
+        // Who has an owner knows more; what was executed in part may be set back.
+        if self.config.owner.is_none() && count == batch.items.len() {
+            self.kept.note(&batch.marks, effect, self.stability.stable());
+        }
         for (index, item) in over.iter().enumerate() {
             if done.volatile.contains(&index) && effect > self.stability.stable() {
                 // A replay after the key's time would answer something else, so this is said when no

@@ -10,6 +10,7 @@
 use super::default_user::DefaultUser;
 use super::ending::Ending;
 use super::health::{no_data, obstacles, passing, remote_obstacle, version, waiting, way_in, Info, Settings};
+use super::kept::lacking;
 use super::lane::{Expected, Lane};
 use super::markers::{foreign_epoch, integer_reply, MarkerError, Markers, EPOCH_FIELD};
 use super::replies::line;
@@ -49,6 +50,8 @@ enum Step {
     },
     /// It is being asked.
     Rewritten,
+    /// Whether there is what was stable before is being asked.
+    Kept,
     /// Who has counted the epoch up is being asked.
     Owner,
     /// That it will be counted up by this owner is being noted.
@@ -166,6 +169,7 @@ impl Start {
             Step::Loading { .. } | Step::Ending | Step::Rewriting { .. } => Progress::Going,
             Step::Rewrite => self.on_rewrite(now, &replies),
             Step::Rewritten => self.on_rewritten(now, &replies[0], lane, config),
+            Step::Kept => self.on_kept(&replies[0], lane, config),
             Step::Owner => self.on_owner(&replies[0], lane, config),
             Step::Claim => self.on_claim(&replies[0], lane, config),
             Step::Epoch => self.on_epoch(&replies, lane, config),
@@ -320,6 +324,8 @@ impl Start {
         let key = config.marker_key.as_bytes();
         if config.owner.is_some() {
             self.ask(lane, Step::Owner, &[&[b"HMGET", key, EPOCH_FIELD, OWNER_FIELD]]);
+        } else if !config.kept.is_empty() {
+            self.ask(lane, Step::Kept, &[&[b"HGETALL", key]]);
         } else {
             self.count_up(lane, config);
         }
@@ -329,6 +335,17 @@ impl Start {
     fn count_up(&mut self, lane: &mut Lane, config: &BackConfig) {
         let key = config.marker_key.as_bytes();
         self.ask(lane, Step::Epoch, &[&[b"HINCRBY", key, EPOCH_FIELD, b"1"]]);
+    }
+
+    /// Positions only grow, so it is not waited for predecessors' ends. Nothing was changed yet: it is asked again until
+    /// the data is back. Of another epoch it is said when that is counted up.
+    fn on_kept(&mut self, reply: &[u8], lane: &mut Lane, config: &BackConfig) -> Progress {
+        let markers = read_markers(reply).ok().filter(|markers| Some(markers.epoch) == config.last_epoch);
+        if let Some(reason) = markers.and_then(|markers| lacking(&config.kept, &markers)) {
+            return Progress::Unwilling(vec![reason]);
+        }
+        self.count_up(lane, config);
+        Progress::Going
     }
 
     /// Nothing was changed yet: who is not the owner leaves no trace.

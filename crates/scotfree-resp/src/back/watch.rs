@@ -5,7 +5,7 @@
 
 use super::default_user::DefaultUser;
 use super::health::{
-    early_obstacle, evicts, never_syncs, passing, waiting, way_in, Info, Settings, NEVER_SYNCS,
+    early_obstacle, evicts, never_syncs, no_master, passing, waiting, way_in, Info, Settings, NEVER_SYNCS,
 };
 use super::lane::{Expected, LaneState};
 use super::markers::integer_reply;
@@ -13,7 +13,7 @@ use super::refusals::said_by_info;
 use super::replies::line;
 use super::stability::{Ask, Method};
 use super::start::time_ms;
-use super::{Back, BackEvent, BackEvents, Batch, Item, Phase, Refused, Refusing};
+use super::{Back, BackEvent, BackEvents, Batch, Item, Phase, Refused, Refusing, StopReason};
 use crate::codec::is_error;
 use scotfree_core::Nanos;
 
@@ -135,6 +135,10 @@ impl Back {
     /// A write was refused for a state of the server's: it would refuse what is answered early from now on, too.
     pub(super) fn learn_refusal(&mut self, cause: Refusing, error: &[u8], events: &mut BackEvents) {
         self.health.refusals.add(cause, error);
+        if cause == Refusing::Replica {
+            // Before it is a master again, and perhaps has other data.
+            self.health.next_at = Nanos(0);
+        }
         if let Some(obstacle) = self.health.refusals.obstacle().filter(|_| self.health.obstacle.is_empty()) {
             self.set_obstacle(obstacle, events);
         }
@@ -189,7 +193,9 @@ impl Back {
                 None => self.judge_health(now, events),
                 Some(error) => self.on_unknown_health(&error, events),
             }
-            self.try_opening(events);
+            if matches!(self.phase, Phase::Running) {
+                self.try_opening(events);
+            }
         }
     }
 
@@ -234,6 +240,13 @@ impl Back {
     fn judge_health(&mut self, now: Nanos, events: &mut BackEvents) {
         self.busy_said = false;
         let info = std::mem::take(&mut self.health.info);
+        if let Some(reason) = no_master(&info) {
+            // What it holds from now on is its master's.
+            return self.stop(StopReason::Unwilling(vec![reason]), events);
+        }
+        if !self.health.past.is_still(&info) {
+            return self.stop(StopReason::Lost(ANOTHER_PAST.to_owned()), events);
+        }
         let method = Method::of(&info, &self.health.settings, self.config.same_host);
         self.judge_writes(&info, &method, events);
         self.health.is_in_doubt &= !self.health.is_fresh;
@@ -244,9 +257,7 @@ impl Back {
         self.health.refusals.end_round(now);
         let of_server =
             || refused.as_ref().map(|refused| format!("the server refuses writes: {}", refused.text));
-        let obstacle = early_obstacle(&info, &mut self.health.past)
-            .or_else(of_server)
-            .or_else(|| self.health.refusals.obstacle());
+        let obstacle = early_obstacle(&info).or_else(of_server).or_else(|| self.health.refusals.obstacle());
         self.set_obstacle(obstacle.unwrap_or_default(), events);
         self.set_refused(refused.or_else(|| self.health.refusals.refused().cloned()), events);
         self.probe_if_due(now, events);
@@ -276,6 +287,9 @@ impl Back {
     }
 }
 
+const ANOTHER_PAST: &str =
+    "it has followed another server since it was begun with (REPLICAOF), or has loaded another dump, so its data may be \
+     other ones; it is begun with anew";
 const NO_FILES: &str =
     "the server no longer keeps an append-only file, so no write would last; run there: redis-cli CONFIG SET appendonly yes";
 const INCOMPLETE_FILES: &str = "the server is still writing its append-only files anew";

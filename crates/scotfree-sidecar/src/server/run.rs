@@ -228,6 +228,7 @@ pub fn run(
         last_trouble.clear();
         let tunnels = tunnels.as_ref();
         let result = turn_until_stopped(config, &mut runtime, stop, board, tunnels, &mut text, &mut refusal);
+        service_config.back.kept = runtime.service().kept();
         match (result, runtime.service().stopped()) {
             (Ok(()), _) => return Ok(()),
             (Err(_), Some(StopReason::Lost(reason))) => notices.alarm(&format!("{reason}; starting again")),
