@@ -271,6 +271,39 @@ fn an_old_copy_of_the_same_start_is_refused_until_it_is_accepted() {
     assert_eq!(call(&mut site.connect(), "INCR n"), "6", "it is what there is");
 }
 
+#[test]
+fn an_old_copy_of_the_log_is_refused_and_of_two_proxies_on_copies_the_older_one_ends() {
+    let Some(site) = Site::new("losing-log") else { return };
+    let _redis = site.redis(&[]);
+    let copy = |from: &str, to: &str| {
+        fs::copy(site.file(from), site.file(to)).expect("it can be copied");
+    };
+    let is_refused = |(code, said): (Option<i32>, String)| {
+        assert!(code == Some(3) && said.contains("this log is a copy of one that has"), "{code:?} {said}");
+        assert!(said.contains("--accept-server"), "{said}");
+    };
+    site.proxy(&[]).kill();
+    copy("proxy.log", "old.log");
+    for _ in 0..2 {
+        site.proxy(&[]).kill();
+    }
+    copy("proxy.log", "new.log");
+    copy("old.log", "proxy.log");
+    is_refused(site.refused(&[]));
+    copy("new.log", "proxy.log");
+    let proxy = site.proxy(&[]);
+    assert_eq!(call(&mut site.connect(), "SET a 1"), "OK");
+    copy("proxy.log", "copy.log");
+    let listen = free_address();
+    let words = ["proxy", "--listen", &listen.to_string(), "--redis", "unix:redis.sock", "--log", "copy.log"];
+    let other = site::ready(site.spawn("other", site::SCOT, &words));
+    is_refused(site::end_of(&proxy));
+    is_refused(site.refused(&[]));
+    let mut client = Connection::open(listen, PATIENCE).expect("it listens");
+    assert_eq!(call(&mut client, "SET a 2"), "OK");
+    assert!(other.is_running(), "{}", other.error_output());
+}
+
 /// Another Redis in a folder of its own, with these append-only files or none, and its port.
 fn other_redis(site: &Site, files: Option<&str>) -> (Process, String) {
     let folder = site.file("other");

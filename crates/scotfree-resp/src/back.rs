@@ -130,6 +130,8 @@ pub struct Owner {
     pub name: [u8; 16],
     /// It takes the place of whoever stood there before.
     pub takes_over: bool,
+    /// It has begun to count before and knows of no end: what has been counted under its name may be its own.
+    pub may_have_counted: bool,
 }
 
 /// A request to be executed; they come in the order of execution.

@@ -368,14 +368,15 @@ impl Start {
             Some(last) if found < last => {
                 return Progress::Foreign(foreign_epoch((found > 0).then_some(found), last));
             }
-            _ if is_ours => true,
+            // Nor is what bears its name always its own: its log may be an old copy, or another process may have one.
+            _ if is_ours => owner.may_have_counted || found == config.last_epoch.unwrap_or(0),
             // Whoever has counted it since is another one, although as far.
             Some(last) if found == last => claim.is_none_or(|(epoch, _)| epoch != found),
             Some(last) => return Progress::Foreign(foreign_epoch(Some(found), last)),
             None => claim.is_none(),
         };
         if !is_right {
-            return Progress::Foreign(StopReason::Owned);
+            return Progress::Foreign(if is_ours { StopReason::Fenced } else { StopReason::Owned });
         }
         let claim = write_claim(found.wrapping_add(1), &owner.name);
         self.ask(lane, Step::Claim, &[&[b"HSET", config.marker_key.as_bytes(), OWNER_FIELD, &claim]]);

@@ -232,18 +232,22 @@ impl Proxy {
         // The log counts as a device, so early answers are to be had.
         service.back.devices = Some(1);
         service.back.last_epoch = (log.meta().epoch > 0 && !config.accept_server).then_some(log.meta().epoch);
-        if log.meta().epoch == 0 {
-            // Its name first: it may die as soon as the server knows it.
-            log.note_epoch(0)?;
-        }
-        service.back.owner = Some(Owner { name: log.meta().name, takes_over: config.accept_server });
+        service.back.owner = Some(Owner {
+            name: log.meta().name,
+            takes_over: config.accept_server,
+            may_have_counted: log.meta().is_starting,
+        });
+        // And its name: it may die as soon as the server knows it.
+        log.note_starting()?;
         let started = match &config.waits_for_server {
             Some(notices) => starting::start(&service, notices, stop),
             None => RedisService::start(&service, stop),
         };
-        let Some((redis, recovered)) = started.map_err(of_server)? else { return Ok(None) };
+        let started = started.or_else(|error| refuse(&mut log, error))?;
+        let Some((redis, recovered)) = started else { return Ok(None) };
         service.back.last_epoch = Some(recovered.epoch.0);
-        service.back.owner = Some(Owner { name: log.meta().name, takes_over: false });
+        let name = log.meta().name;
+        service.back.owner = Some(Owner { name, takes_over: false, may_have_counted: false });
         let (updates, places) = updates_of(&records)?;
         let positions = positions_of(log.meta().name, &recovered);
         refuse_strangers(config, &log, &recovered, &positions, updates.is_empty())?;
@@ -377,7 +381,7 @@ impl Proxy {
             self.lose_server(reason, stopped.is_some_and(|reason| reason.is_unwilling()))?;
         }
         let Some(started) = self.path.starting().and_then(Starting::result) else { return Ok(()) };
-        if let Some((service, recovered)) = started.map_err(of_server)? {
+        if let Some((service, recovered)) = started.or_else(|error| refuse(&mut self.path.log, error))? {
             let positions = positions_of(self.path.log.meta().name, &recovered);
             if let Some(lacking) = self.path.queue.lacking(&positions) {
                 // A restart, which knows nothing of this, is to refuse it as well.
@@ -414,6 +418,7 @@ impl Proxy {
         }
         let is_last = if is_refusal { reason } else { String::new() };
         self.refusal_said.clone_from(&is_last);
+        self.path.log.note_starting()?;
         let starting = Starting::begin(self.service.clone(), self.notices.clone(), is_last)?;
         self.path.lose_server(starting);
         Ok(())
@@ -635,6 +640,14 @@ fn may_be_waited_for(reason: &StopReason) -> bool {
     reason.is_passing() || reason.is_unwilling()
 }
 
+/// A server that cannot be used. What another has counted up is not this log's, whoever asks again.
+fn refuse<T>(log: &mut ProxyLog, error: SidecarError) -> Result<T, ProxyError> {
+    if matches!(error, SidecarError::Server { reason: StopReason::Fenced, .. }) {
+        log.note_overtaken()?;
+    }
+    Err(of_server(error))
+}
+
 /// A server that is not what this log has stood before has words of its own: there is another way out.
 fn of_server(error: SidecarError) -> ProxyError {
     match error {
@@ -656,8 +669,8 @@ fn of_server(error: SidecarError) -> ProxyError {
             ))
         }
         SidecarError::Server { redis, reason: StopReason::Fenced } => ProxyError::Stranger(format!(
-            "another proxy or sidecar has stood before the Redis server at {redis} since this log did, so what only the \
-             log holds may be older than what is there; nothing was changed"
+            "another proxy or sidecar has stood before the Redis server at {redis} since this log did, or this log is a \
+             copy of one that has, so what only the log holds may be older than what is there; nothing was changed"
         )),
         SidecarError::Server { redis, reason: StopReason::Owned } => ProxyError::Stranger(format!(
             "another log stood before the Redis server at {redis}, or still does, and may hold acknowledged updates that \

@@ -23,6 +23,8 @@ const MAGIC: [u8; 8] = *b"SCOTPXY\x01";
 const MAGIC_WITH_PEERS: [u8; 8] = *b"SCOTPXY\x02";
 /// The same, where the server was refused since it had older data: older versions would take it.
 const MAGIC_LACKING: [u8; 8] = *b"SCOTPXY\x03";
+/// Before one of these: a start may have counted the server's epoch up, and has not noted it.
+const MAGIC_STARTING: [u8; 8] = *b"SCOTPXY\x04";
 /// Names a completion that is no record's: everything erased before it is gone.
 const FLUSH: u64 = 1 << 63;
 /// How many bytes wait for the next write.
@@ -85,6 +87,8 @@ pub struct LogMeta {
     pub peers: PeerList,
     /// What the server lacked when it was refused last, until it is accepted.
     pub lacking: Option<Lacking>,
+    /// A start has begun that has noted no epoch: it may have counted the server's up all the same.
+    pub is_starting: bool,
 }
 
 impl LogMeta {
@@ -94,7 +98,8 @@ impl LogMeta {
             None if self.peers.is_empty() => MAGIC,
             None => MAGIC_WITH_PEERS,
         };
-        let mut bytes = [&magic[..], &self.name, &self.epoch.to_le_bytes()].concat();
+        let starting = if self.is_starting { &MAGIC_STARTING[..] } else { &[] };
+        let mut bytes = [starting, &magic[..], &self.name, &self.epoch.to_le_bytes()].concat();
         if let Some(Lacking { session, kept, .. }) = self.lacking {
             bytes.extend_from_slice(&session.0.to_le_bytes());
             bytes.extend_from_slice(&kept.0.to_le_bytes());
@@ -104,6 +109,10 @@ impl LogMeta {
     }
 
     fn read(bytes: &[u8]) -> Option<LogMeta> {
+        if let Some(rest) = bytes.strip_prefix(&MAGIC_STARTING) {
+            let meta = LogMeta::read(rest).filter(|meta| !meta.is_starting)?;
+            return Some(LogMeta { is_starting: true, ..meta });
+        }
         let (magic, rest) = bytes.split_first_chunk::<8>()?;
         let (name, rest) = rest.split_first_chunk::<16>()?;
         let (epoch, rest) = rest.split_first_chunk()?;
@@ -120,7 +129,8 @@ impl LogMeta {
                 _ => false,
             };
         let (name, epoch) = (*name, u32::from_le_bytes(*epoch));
-        fits.then(|| LogMeta { name, epoch, peers: peers.iter().copied().collect(), lacking })
+        let peers = peers.iter().copied().collect();
+        fits.then_some(LogMeta { name, epoch, peers, lacking, is_starting: false })
     }
 }
 
@@ -175,7 +185,7 @@ impl ProxyLog {
             None if domain.meta().is_empty() => {
                 let mut name = LogName::default();
                 getrandom::fill(&mut name).map_err(LogError::Random)?;
-                LogMeta { name, epoch: 0, peers: PeerList::new(), lacking: None }
+                LogMeta { name, epoch: 0, peers: PeerList::new(), lacking: None, is_starting: false }
             }
             None => return Err(LogError::Foreign),
         };
@@ -210,10 +220,23 @@ impl ProxyLog {
         Ok(self.domain.set_meta(&self.meta.bytes())?)
     }
 
+    /// Notes, with its name, that the server's epoch may be counted up from now on; durable when this returns.
+    pub fn note_starting(&mut self) -> Result<(), LogError> {
+        self.meta.is_starting = true;
+        Ok(self.domain.set_meta(&self.meta.bytes())?)
+    }
+
+    /// Notes that such a start is over and was another's: durable when this returns.
+    pub fn note_overtaken(&mut self) -> Result<(), LogError> {
+        self.meta.is_starting = false;
+        Ok(self.domain.set_meta(&self.meta.bytes())?)
+    }
+
     /// Notes the server's incarnation, which was accepted; durable when this returns.
     pub fn note_epoch(&mut self, epoch: u32) -> Result<(), LogError> {
         self.meta.epoch = epoch;
         self.meta.lacking = None;
+        self.meta.is_starting = false;
         if let Some(peers) = &mut self.peers {
             peers.set_epoch(epoch);
         }
@@ -531,11 +554,16 @@ mod tests {
         ] {
             // With fewer peers.
             let fewer = [44, 60];
-            let meta = LogMeta { name, epoch: 7, peers, lacking };
-            let bytes = meta.bytes();
-            assert_eq!(LogMeta::read(&bytes).as_ref(), Some(&meta));
-            for length in (0..bytes.len()).filter(|length| !fewer.contains(length)) {
-                assert_eq!(LogMeta::read(&bytes[..length]), None, "{length}");
+            for is_starting in [false, true] {
+                let meta = LogMeta { name, epoch: 7, peers: peers.clone(), lacking, is_starting };
+                let bytes = meta.bytes();
+                assert_eq!(LogMeta::read(&bytes).as_ref(), Some(&meta));
+                let before = usize::from(is_starting) * 8;
+                for length in
+                    (0..bytes.len()).filter(|length| !fewer.contains(&(length - before.min(*length))))
+                {
+                    assert_eq!(LogMeta::read(&bytes[..length]), None, "{length}");
+                }
             }
         }
     }

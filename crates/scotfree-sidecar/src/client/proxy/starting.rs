@@ -85,14 +85,16 @@ fn start_again(
     if !said.is_empty() {
         std::thread::sleep(RETRY_INTERVAL);
     }
+    let mut config = config.clone();
     loop {
-        let error = match RedisService::start(config, stop) {
+        let error = match RedisService::start(&config, stop) {
             Err(error) if error.is_passing() || error.is_unwilling() => error,
             other => return other,
         };
         if stop.is_stopped() {
             return Ok(None);
         }
+        may_have_counted(&mut config);
         let text = error.to_string();
         *refusal.lock().unwrap_or_else(PoisonError::into_inner) =
             error.is_unwilling().then(|| refused::text(&text));
@@ -103,15 +105,23 @@ fn start_again(
 
 /// Tries until the server can be used, or never will be, and says for what it waits.
 pub(super) fn start(config: &RedisServiceConfig, notices: &Notices, stop: &Stop) -> Started {
-    let mut said = String::new();
+    let (mut config, mut said) = (config.clone(), String::new());
     loop {
-        match RedisService::start(config, stop) {
+        match RedisService::start(&config, stop) {
             Err(error) if error.is_passing() && stop.is_stopped() => return Ok(None),
             Err(error) if error.is_passing() => {
+                may_have_counted(&mut config);
                 say_once(notices, &mut said, error.to_string());
                 std::thread::sleep(RETRY_INTERVAL);
             }
             other => return other,
         }
+    }
+}
+
+/// A start that did not come to its end may have come that far.
+fn may_have_counted(config: &mut RedisServiceConfig) {
+    if let Some(owner) = &mut config.back.owner {
+        owner.may_have_counted = true;
     }
 }
