@@ -280,17 +280,13 @@ pub fn way_in(error: &str, user: &str) -> Option<String> {
 pub struct Past {
     run_id: String,
     replication_id: String,
-    /// What it has loaded last, as far as it says (from 7.0 on).
-    loaded: String,
 }
 
 impl Past {
     /// The past that the server says it has.
     pub fn of(info: &Info) -> Past {
         let text = |name| info.get(name).to_owned();
-        let loaded =
-            format!("{} {}", info.get("rdb_last_load_keys_loaded"), info.get("rdb_last_load_keys_expired"));
-        Past { run_id: text("run_id"), replication_id: text("master_replid"), loaded }
+        Past { run_id: text("run_id"), replication_id: text("master_replid") }
     }
 
     /// Whether the server still has this past. When its first replica comes a server takes another replication id,
@@ -298,9 +294,6 @@ impl Past {
     /// second, or its own, if the other has sent it nothing of another past.
     pub fn is_still(&mut self, info: &Info) -> bool {
         let now = Past::of(info);
-        if now.loaded != self.loaded {
-            return false;
-        }
         let second = info.get("master_replid2");
         let goes_on = second.bytes().all(|byte| byte == b'0') || second == self.replication_id;
         if now.run_id == self.run_id && !now.run_id.is_empty() && goes_on {
@@ -427,15 +420,6 @@ mod tests {
             // The second replica finds the id that the first one has brought.
             assert_eq!(past.is_still(&said("q", id, &zeros)), is_still, "{run} {id} {second}");
         }
-    }
-
-    #[test]
-    fn a_dump_that_is_loaded_in_between_is_another_past() {
-        let said =
-            |keys| info(&[("run_id", "r"), ("master_replid", "a"), ("rdb_last_load_keys_loaded", keys)]);
-        let mut past = Past::of(&said("0"));
-        assert!(past.is_still(&said("0")));
-        assert!(!past.is_still(&said("7")));
     }
 
     #[test]

@@ -288,8 +288,8 @@ impl Back {
 }
 
 const ANOTHER_PAST: &str =
-    "it has followed another server since it was begun with (REPLICAOF), or has loaded another dump, so its data may be \
-     other ones; it is begun with anew";
+    "it has followed another server since it was begun with (REPLICAOF), so its data may be other ones; it is begun with \
+     anew";
 const NO_FILES: &str =
     "the server no longer keeps an append-only file, so no write would last; run there: redis-cli CONFIG SET appendonly yes";
 const INCOMPLETE_FILES: &str = "the server is still writing its append-only files anew";
