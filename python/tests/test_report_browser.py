@@ -169,8 +169,8 @@ def test_tooltips_say_their_unit(browser: Any, made: Made) -> None:
     with opened(browser, made.page) as seen:
         in_view(seen, "F8")
         seen.page.hover("#F8 .mark-rect.role-mark path >> nth=0")
-        # It is visible a moment before it has its words.
-        seen.page.wait_for_function("document.querySelector('#vg-tooltip-element.visible')?.innerText")
+        # It is visible a moment before it has its words; the page's policy forbids to ask by a script.
+        seen.page.locator("#vg-tooltip-element.visible", has_text=re.compile(r"\S")).wait_for()
         shown = seen.page.inner_text("#vg-tooltip-element")
         assert re.search(r"value:?\s+[\d.]+ %", shown), shown
 
