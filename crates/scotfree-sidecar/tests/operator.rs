@@ -307,28 +307,48 @@ fn ask(client: &mut BufReader<TcpStream>, line: &str) -> String {
     answer.trim_end().to_owned()
 }
 
+/// A client's sidecar of the server's, where clients connect.
+struct ClientSide {
+    address: SocketAddr,
+    stop: Stop,
+    running: JoinHandle<Result<(), SidecarError>>,
+}
+
+impl ClientSide {
+    fn start(server: SocketAddr) -> ClientSide {
+        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let config = ClientSidecarConfig::new(any, any, server, key(7));
+        let mut sidecar = ClientSidecar::start(&config).expect("the server's sidecar answers");
+        let address = sidecar.addresses()[0];
+        let stop = Stop::new().expect("a waker");
+        let ending = stop.clone();
+        let running = std::thread::spawn(move || sidecar.run(&ending, None, &mut |_| ()));
+        ClientSide { address, stop, running }
+    }
+
+    fn connect(&self) -> BufReader<TcpStream> {
+        let stream = TcpStream::connect(self.address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout is possible");
+        BufReader::new(stream)
+    }
+
+    fn end(self) {
+        self.stop.stop();
+        self.running.join().expect("no panic").expect("it ends as it should");
+    }
+}
+
 #[test]
 fn a_password_set_while_it_serves_keeps_nobody_waiting() {
     let Some(redis) = RedisServer::start(&["--appendonly yes"]) else { return };
     let server = start(&redis.socket(), Vec::new());
     server.board.wait_until_serving();
-    let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-    let config = ClientSidecarConfig::new(any, any, server.address, key(7));
-    let mut sidecar = ClientSidecar::start(&config).expect("the server's sidecar answers");
-    let address = sidecar.addresses()[0];
-    let stop = Stop::new().expect("a waker");
-    let ending = stop.clone();
-    let client = std::thread::spawn(move || sidecar.run(&ending, None, &mut |_| ()));
-    let connect = || {
-        let stream = TcpStream::connect(address).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout is possible");
-        BufReader::new(stream)
-    };
-    let mut steady = connect();
+    let clients = ClientSide::start(server.address);
+    let mut steady = clients.connect();
     assert_eq!(ask(&mut steady, "SET n 1"), "+OK");
     let mut admin = redis.connect();
     admin.line("CONFIG SET requirepass pw");
-    let mut late = connect();
+    let mut late = clients.connect();
     let answer = ask(&mut late, "AUTH pw");
     // The client is not to take it for its own password.
     let own = "-TRYAGAIN scotfree: the server refuses the user of scot itself";
@@ -349,8 +369,7 @@ fn a_password_set_while_it_serves_keeps_nobody_waiting() {
     server.lines.with("new connections be opened again");
     until_health(&server.board, |health| health == Health::Serving);
     assert_eq!(ask(&mut steady, "WATCH n"), "+OK");
-    stop.stop();
-    client.join().expect("no panic").expect("it ends as it should");
+    clients.end();
     server.end().expect("it ends as it should");
 }
 
@@ -372,21 +391,10 @@ fn a_server_that_has_followed_an_older_copy_is_refused_until_its_data_is_back() 
     let Some(mut other) = RedisServer::start(&options) else { return };
     let server = start(&redis.socket(), Vec::new());
     server.board.wait_until_serving();
-    let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-    let config = ClientSidecarConfig::new(any, any, server.address, key(7));
-    let mut sidecar = ClientSidecar::start(&config).expect("the server's sidecar answers");
-    let address = sidecar.addresses()[0];
-    let stop = Stop::new().expect("a waker");
-    let ending = stop.clone();
-    let client = std::thread::spawn(move || sidecar.run(&ending, None, &mut |_| ()));
-    let connect = || {
-        let stream = TcpStream::connect(address).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout is possible");
-        BufReader::new(stream)
-    };
+    let clients = ClientSide::start(server.address);
     // What was before is stable when this is answered.
     let count_to = |last: u64| {
-        let mut asking = connect();
+        let mut asking = clients.connect();
         while ask(&mut asking, "INCR n") != format!(":{last}") {}
         assert_eq!(ask(&mut asking, "SPOP none"), "$-1");
     };
@@ -415,8 +423,7 @@ fn a_server_that_has_followed_an_older_copy_is_refused_until_its_data_is_back() 
     redis.restart();
     until_health(&server.board, |health| health == Health::Serving);
     count_to(11);
-    stop.stop();
-    client.join().expect("no panic").expect("it ends as it should");
+    clients.end();
     server.end().expect("it ends as it should");
 }
 

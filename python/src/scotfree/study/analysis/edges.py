@@ -194,6 +194,8 @@ def method_intervals(study: Study, rows: Sequence[dict[str, Any]], p: float) -> 
 
 def error_intervals(study: Study, rows: Sequence[dict[str, Any]]) -> list[Interval]:
     """Of the share of each method's calls that fail."""
+    if not rows:
+        return []
     calls = _numbered(study.span, ("method_id",), rows)
     found = _independent(study, calls, calls.status != schema.STATUS_OK, len(rows))
     return [
@@ -208,6 +210,8 @@ def _intervals(
     study: Study, calls: Any, by: Sequence[str], rows: Sequence[dict[str, Any]], p: float
 ) -> list[Interval]:
     """By ranks: the values at the shares between which the quantile lies, whatever the distribution is."""
+    if not rows:
+        return []
     numbered = _numbered(calls, by, rows)
     is_below = numbered.total_ns <= _of_each(numbered.number, [row[f"{column(p)}_ns"] for row in rows])
     found = _independent(study, numbered, is_below, len(rows))

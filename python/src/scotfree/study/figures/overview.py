@@ -106,8 +106,6 @@ def _slow(study: Study) -> list[Said]:
     by_tail = sorted(rest, key=lambda row: -row["p95_ns"])[:BY_TAIL_MOST]
     middles = edges.method_intervals(study, by_time, 0.5)
     said = [Said(_by_time(row, middle), _name(row)) for row, middle in zip(by_time, middles, strict=True)]
-    if not by_tail:
-        return said
     ends = edges.method_intervals(study, by_tail, 0.95)
     return said + [Said(_by_tail(row, end), _name(row)) for row, end in zip(by_tail, ends, strict=True)]
 
@@ -141,7 +139,7 @@ def _name(row: Row) -> str:
 def _errors(study: Study) -> list[Said]:
     rows = edges.methods(study).filter(pc.greater(edges.methods(study)["errors"], 0)).to_pylist()
     worst = _worst(rows)
-    intervals = edges.error_intervals(study, worst) if worst else []
+    intervals = edges.error_intervals(study, worst)
     said = [
         Said(_error(study, row, interval), called(row["service"], row["method"]))
         for row, interval in zip(worst, intervals, strict=True)
