@@ -128,6 +128,24 @@ fn transactions_and_pipelines_are_bounded() {
     }
 }
 
+/// What the server has answered on a connection it keeps while that one's script runs, perhaps for ever.
+#[test]
+fn a_script_waits_for_the_reads_before_it_also_where_it_follows_a_write() {
+    let Some(redis) = RedisServer::start(EVERYSEC) else { return };
+    let mut driver = BackDriver::started(&redis.socket(), BackConfig::default());
+    let (reader, writer) = (driver.open(1), driver.open(2));
+    let read = driver.execute(reader, 1, RequestKind::Read, &one("GET n"));
+    driver.back.flush(driver.now(), false, &mut BackEvents::new());
+    let write = driver.execute(writer, 1, RequestKind::Update, &one("INCR n"));
+    let script = driver.execute(writer, 2, RequestKind::Update, &one("EVAL return(7) 0"));
+    driver.back.flush(driver.now(), false, &mut BackEvents::new());
+    let lanes: Vec<LaneId> = driver.back.sending_lanes().collect();
+    let waiting: String = lanes.iter().map(|lane| text(driver.back.output(*lane))).collect();
+    assert!(waiting.contains("GET") && waiting.contains("INCR") && !waiting.contains("EVAL"), "{waiting}");
+    let replies = [read, write, script].map(|ticket| text(driver.response(ticket).reply()));
+    assert_eq!(replies, [r"$-1\r\n", r":1\r\n", r":7\r\n"]);
+}
+
 #[test]
 fn a_request_that_was_applied_is_not_applied_again() {
     let Some(redis) = RedisServer::start(EVERYSEC) else { return };

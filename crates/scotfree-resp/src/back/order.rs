@@ -283,10 +283,12 @@ impl Back {
             if !fits || !items.is_empty() && self.is_applied(item) {
                 break;
             }
-            // A script may take too long: a read that shares its transaction would be answered only then.
+            // A script may take too long: a read that shares its transaction, or is still on its way before it,
+            // would be answered only then.
             let is_read = item.ticket.is_some() && !item.writes;
             let is_script = item.runs_script();
             let (has_read, has_script) = shared;
+            let has_read = has_read || !self.direct.is_empty();
             if !items.is_empty() && (is_script && has_read || is_read && has_script) {
                 break;
             }
