@@ -189,6 +189,41 @@ fn where_memory_is_used_up_nothing_that_needs_some_is_queued() {
     assert_eq!(call(&mut client, "GET k"), "v");
 }
 
+#[test]
+fn where_replicas_are_missing_what_the_server_takes_all_the_same_is_executed_and_can_end_that() {
+    let Some(site) = Site::new("proxy-noreplicas") else { return };
+    let _redis = site.redis(&[]);
+    let _proxy = site.proxy(&[]);
+    let mut client = site.connect();
+    assert_eq!(call(&mut client, "SET k v"), "OK");
+    assert_eq!(call(&mut client, "CONFIG SET min-replicas-to-write 1"), "OK");
+    assert!(call(&mut client, "SET k w").starts_with("NOREPLICAS"));
+    for (line, expected) in [
+        ("EVAL return(redis.call('get','k')) 0", "v"),
+        ("EVAL_RO return(redis.call('get','k')) 0", "v"),
+        ("PUBLISH channel x", "0"),
+        ("MULTI", "OK"),
+        ("GET k", "QUEUED"),
+        ("EXEC", "Array([Bulk([118])])"),
+        ("CONFIG SET maxmemory 0", "OK"),
+    ] {
+        assert_eq!(call(&mut client, line), expected, "{line}");
+    }
+    let writes = call(&mut client, "EVAL return(redis.call('set','k','w')) 0");
+    assert!(writes.contains("NOREPLICAS"), "{writes}");
+    // Sent together they share a request.
+    client.push(&["PUBLISH", "channel", "x"]);
+    client.push(&["SET", "k", "w"]);
+    client.push(&["PUBLISH", "channel", "x"]);
+    client.flush().expect("they are sent");
+    let replies = [(); 3].map(|()| text(&client.read().expect("a reply")));
+    assert_eq!((replies[0].as_str(), replies[2].as_str()), ("0", "0"), "{replies:?}");
+    assert!(replies[1].starts_with("NOREPLICAS"), "{replies:?}");
+    assert_eq!(call(&mut client, "CONFIG SET min-replicas-to-write 0"), "OK");
+    assert_eq!(call(&mut client, "GET k"), "v");
+    assert_eq!(call(&mut client, "SET k w"), "OK");
+}
+
 /// The fields of a client's line.
 fn line_of(list: &str, id: &str) -> String {
     let start = format!("id={id} ");

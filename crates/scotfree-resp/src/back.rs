@@ -383,7 +383,7 @@ pub struct BackCounters {
     pub packed: u64,
     /// Transactions that the server refused, whose items then ran singly.
     pub aborted: u64,
-    /// Requests that ran without marker because the server's memory was used up.
+    /// Requests that ran without marker, since the server's memory was used up or it took no writes otherwise.
     pub bare: u64,
     /// Replies held until they were stable, since a key's time to live may end before a replay.
     pub held: u64,

@@ -146,7 +146,7 @@ fn owners(item: &Item) -> impl Iterator<Item = (SessionId, u32)> + '_ {
 
 /// Whether an item only reads, and leaves nothing that its connection goes on with.
 fn may_pass(item: &Item) -> bool {
-    let reads = item.ticket.is_some() && !item.writes && !item.has(RequestFlags::WATCHED);
+    let reads = item.is_read() && !item.has(RequestFlags::WATCHED);
     reads && matches!(item.nature, Nature::Direct { .. } | Nature::Batched { .. })
 }
 

@@ -20,7 +20,7 @@ pub(super) enum Nature {
     },
     /// By itself; it may write, but the server does not take it inside MULTI.
     Solo,
-    /// By itself and without a marker, since the server's memory is used up.
+    /// By itself and without a marker, since the server's memory is used up or it takes no writes for another reason.
     Bare,
     /// Inside MULTI, with others or alone.
     Batched {
@@ -155,6 +155,11 @@ impl Item {
     /// Whether a reply of several elements is wanted.
     pub fn is_transaction(&self) -> bool {
         self.has(RequestFlags::TRANSACTION)
+    }
+
+    /// Whether it only reads, and for somebody.
+    pub fn is_read(&self) -> bool {
+        self.ticket.is_some() && !self.writes
     }
 
     /// Whether one of the commands empties all databases.

@@ -243,10 +243,14 @@ impl Back {
         let Some(lane) = self.lanes.get_mut(&id) else { return false };
         self.counters.batches += 1;
         self.counters.batched_items += items.len() as u64;
-        let mut batch =
-            Batch::send(items, lane, &self.markers, &self.late, self.rewrite != Rewrite::No, &self.place);
+        // A server that takes no writes would refuse reads for the markers that are behind.
+        let is_apart = self.health.refused.is_some() && items.iter().all(Item::is_read);
+        let none_late = BTreeMap::new();
+        let late = if is_apart { &none_late } else { &self.late };
+        let rewrites = self.rewrite != Rewrite::No && !is_apart;
+        let mut batch = Batch::send(items, lane, &self.markers, late, rewrites, &self.place);
         batch.positions_before = before;
-        self.rewrite = Rewrite::No;
+        self.rewrite = if is_apart { self.rewrite } else { Rewrite::No };
         self.batch = Some(batch);
         self.active = Some(id);
         true
@@ -285,7 +289,7 @@ impl Back {
             }
             // A script may take too long: a read that shares its transaction, or is still on its way before it,
             // would be answered only then.
-            let is_read = item.ticket.is_some() && !item.writes;
+            let is_read = item.is_read();
             let is_script = item.runs_script();
             let (has_read, has_script) = shared;
             let has_read = has_read || !self.direct.is_empty();

@@ -246,7 +246,7 @@ impl Back {
             self.consume(&item);
             if item.is_transaction() {
                 self.reply(&item, &error, ResponseFlags::NONE, events);
-            } else if !item.writes && item.ticket.is_some() {
+            } else if item.is_read() {
                 reads.push(Item { nature: Nature::Direct { inert: false }, ..item });
             } else {
                 let errors = vec![error.as_slice(); item.open_commands().count()];
@@ -293,7 +293,7 @@ impl Back {
         if batch.writes() {
             self.health.refusals.on_executed();
         }
-        let unmarked = self.unmarked.take();
+        let unmarked = if self.late.is_empty() { self.unmarked.take() } else { None };
         let over = &batch.items[..count];
         let last = over.iter().filter_map(|item| item.ticket).max().max(unmarked);
         let effect = if batch.writes() { self.stability.effect() } else { self.stability.done() };
@@ -437,21 +437,35 @@ impl Back {
         let refusal = refused.into_iter().next().map(|(_, error)| error);
         // If no command was refused, it was what stores the marker, or EXEC itself.
         let other = batch_refusal.unwrap_or_else(|| inner(reason));
-        let is_unmarked = other.starts_with(b"-NOPERM");
-        let of_marker = || if is_unmarked { no_permission(&self.config.marker_key) } else { inner(reason) };
+        let cause = Refusing::of(&other);
+        let takes_no_marker =
+            refusal.is_none() && matches!(cause, Some(Refusing::NoReplicas | Refusing::Files));
+        let of_marker = || match cause {
+            Some(Refusing::Right) => no_permission(&self.config.marker_key),
+            _ if takes_no_marker => other.clone(),
+            _ => inner(reason),
+        };
         let error = refusal.unwrap_or_else(of_marker);
-        if item.is_transaction() {
+        if takes_no_marker && !item.is_transaction() {
+            // A setting that ends that state, a script, a message: no write to the server, so nothing refuses it.
+            self.run_bare(item);
+        } else if item.is_transaction() {
             let text = abort_text(&error, reason);
             self.consume(&item);
             self.reply(&item, &text, ResponseFlags::NONE, events);
         } else if error.starts_with(b"-OOM") && !item.open_commands().any(|command| item.may_grow(command)) {
-            self.counters.bare += 1;
-            self.queue.push_front(Item { nature: Nature::Bare, ..item });
+            self.run_bare(item);
         } else {
             self.consume(&item);
             let errors = vec![error.as_slice(); item.open_commands().count()];
             self.reply_to_all(&item, &errors, events);
         }
+    }
+
+    /// Runs next what the server takes although it takes no marker now.
+    fn run_bare(&mut self, item: Item) {
+        self.counters.bare += 1;
+        self.queue.push_front(Item { nature: Nature::Bare, ..item });
     }
 
     /// The server takes no writes although it was let begin: what only the log holds is executed when it does.
