@@ -44,6 +44,8 @@ pub enum Fault {
     ServeBeforeReplay,
     /// Rule 10: the server starts from no session's position.
     ForgetPosition,
+    /// Rule 10: the server hands on what devices have replayed as if it had just come.
+    ReplayAsFresh,
     /// Rule 11: the server deletes a session before the devices have confirmed that they are empty.
     DeleteBeforeEmpty,
     /// Rule 11: the server applies replays of sessions that it does not know.
@@ -94,7 +96,7 @@ impl Fault {
     ];
 
     /// All others.
-    pub const ALL: [Fault; 30] = [
+    pub const ALL: [Fault; 31] = [
         Fault::AdmitOutOfOrder,
         Fault::RestampDuplicate,
         Fault::IgnoreOrder,
@@ -115,6 +117,7 @@ impl Fault {
         Fault::AnswerFailed,
         Fault::ServeBeforeReplay,
         Fault::ForgetPosition,
+        Fault::ReplayAsFresh,
         Fault::DeleteBeforeEmpty,
         Fault::ApplyUnknownSession,
         Fault::ObeyPastEpoch,

@@ -117,6 +117,9 @@ impl Reply {
     /// Done, and nothing to say.
     pub const DONE: Reply = Reply { failed: false, words: [0; WORDS_MAX], word_count: 0 };
 
+    /// Not done, for a state of the server's own.
+    pub const REFUSED: Reply = Reply { failed: true, words: [0; WORDS_MAX], word_count: 0 };
+
     /// What the cell holds that no write touches.
     pub const KNOWN: Reply = Reply { failed: false, words: [7, 0, 0, 0, 0, 0, 0, 0], word_count: 1 };
 

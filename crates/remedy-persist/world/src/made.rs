@@ -14,13 +14,14 @@ use scotfree_wire::Kind;
 pub type Maker = fn(u64) -> Scenario;
 
 /// All of them, by name.
-pub const ALL: [(&str, Maker); 6] = [
+pub const ALL: [(&str, Maker); 7] = [
     ("left-behind", left_behind),
     ("silent-death", silent_death),
     ("return-of-the-device", return_of_the_device),
     ("forgotten-run", forgotten_run),
     ("excluded-alive", excluded_alive),
     ("rotated-key", rotated_key),
+    ("refused-replay", refused_replay),
 ];
 
 /// One update of a client never reaches the device, those behind it do, and the client dies. What
@@ -135,6 +136,27 @@ pub fn rotated_key(seed: u64) -> Scenario {
         Trouble::CrashDevice { device: 0, kind: DeviceCrash::Process, down }
     };
     scenario.mishaps = vec![at(0, Trouble::RotateKey { step }), at(rng.between(0, 6), dies)];
+    scenario
+}
+
+/// A server crashes, and when it is back its application takes no writes for a while (a full disk, replicas that are
+/// missing): not those either that it has lost and that a device has acknowledged.
+pub fn refused_replay(seed: u64) -> Scenario {
+    let mut rng = Rng::new(seed, 83);
+    let mut scenario = Scenario::calm();
+    scenario.client_count = 3;
+    scenario.work.requests_per_client = 100;
+    scenario.work.think_max = Nanos::from_micros(300);
+    scenario.work.outstanding_max = 16;
+    scenario.work.early = PerMillion::percent(60);
+    scenario.work.reads = PerMillion::percent(20);
+    scenario.service.sync_interval = Nanos::from_millis(20);
+    (scenario.service.sync_min, scenario.service.sync_max) = (Nanos::from_millis(2), Nanos::from_millis(5));
+    scenario.service.refuses_after_crash = Nanos::from_micros(rng.between(4_000, 30_000));
+    let crashed_at = Nanos(rng.between(2_000_000, 12_000_000));
+    let down = Nanos::from_micros(rng.between(10, 1_000));
+    let crash = Trouble::CrashServer { server: 0, down };
+    scenario.mishaps = vec![Mishap { when: When::Time(crashed_at), what: crash }];
     scenario
 }
 

@@ -11,7 +11,7 @@ use crate::storage::Storage;
 use scotfree_core::{BootEpoch, DeviceId, OrderNumber, SeqNum, ServerIndex, SessionId};
 use scotfree_session::{CompletedBy, Mode, RequestKind};
 use scotfree_wire::{Stamp, StampKind};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What must hold, one sentence each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -412,6 +412,16 @@ impl Model {
             self.check_told(call)?;
         }
         Ok(())
+    }
+
+    /// The writes that the server does not hold and that somebody may have been told of.
+    pub fn owed(&self) -> BTreeSet<usize> {
+        let progress = self.progress.iter().enumerate();
+        let missing = progress.filter(|(_, progress)| progress.logged_at.is_none());
+        missing
+            .filter(|(_, progress)| progress.acks != 0 || progress.relied_on_since.is_some())
+            .map(|(call, _)| call)
+            .collect()
     }
 
     fn check_once(&self, call: usize) -> Verdict {

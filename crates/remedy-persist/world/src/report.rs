@@ -84,6 +84,8 @@ scotfree_sim::report! {
         histories_undecided,
         /// Runs in which more was lost than the durability asked for survives.
         weakened,
+        /// Writes that an application did not take.
+        refused,
         /// Packets refused by roles, for any reason.
         packets_refused,
         /// Reads that functions of devices answered.

@@ -147,6 +147,8 @@ pub struct ServiceTimes {
     pub sync_min: Nanos,
     /// The longest.
     pub sync_max: Nanos,
+    /// For so long after a server is back from its first crash, its application takes no writes.
+    pub refuses_after_crash: Nanos,
 }
 
 /// A mechanism that repairs damage. Where one alone is left, it must do.
@@ -312,6 +314,7 @@ impl Scenario {
                 sync_interval: Nanos::from_millis(2),
                 sync_min: Nanos::from_micros(50),
                 sync_max: Nanos::from_micros(300),
+                refuses_after_crash: Nanos(0),
             },
             disk: DiskTimes {
                 commit_min: Nanos::from_micros(60),
@@ -473,6 +476,7 @@ fn draw_service(rng: &mut Rng) -> ServiceTimes {
         sync_interval: Nanos::from_millis(rng.pick(&[1, 5, 20])),
         sync_min: Nanos::from_micros(50),
         sync_max,
+        refuses_after_crash: Nanos(0),
     }
 }
 

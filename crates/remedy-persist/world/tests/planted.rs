@@ -16,6 +16,7 @@ fn scenario_for(fault: Fault, seed: u64) -> Scenario {
         Fault::DeleteBeforeEmpty => made::silent_death(seed),
         Fault::ApplyUnknownSession => made::return_of_the_device(seed),
         Fault::HearRemovedKey => made::rotated_key(seed),
+        Fault::ReplayAsFresh => made::refused_replay(seed),
         _ => Scenario::random(seed),
     }
 }
@@ -51,6 +52,7 @@ fn without_the_fault_the_same_seeds_pass() {
         Fault::DeleteBeforeEmpty,
         Fault::ApplyUnknownSession,
         Fault::HearRemovedKey,
+        Fault::ReplayAsFresh,
         Fault::IgnoreOrder,
     ] {
         assert_eq!(failures(fault, None), Vec::<String>::new(), "{fault:?}");
@@ -65,6 +67,8 @@ fn the_directed_scenarios_do_what_they_are_made_for() {
     };
     let silent_death = total(Fault::DeleteBeforeEmpty);
     assert!(silent_death.expired >= 50 && silent_death.completed_early > 500, "{silent_death}");
+    let refused = total(Fault::ReplayAsFresh);
+    assert!(refused.refused >= 30 && refused.server_crashes >= 60, "{refused}");
     let rotated = total(Fault::HearRemovedKey);
     assert!(rotated.rekeyed == 50 * 6 && rotated.sessions_ended >= 100, "{rotated}");
     assert!(rotated.completed_early > 500, "{rotated}");

@@ -48,6 +48,7 @@ fn made_worlds_go_as_they_went() {
         ("forgotten-run", 0x4f5b_20df_ce54_89a1),
         ("excluded-alive", 0x9908_4145_917d_1898),
         ("rotated-key", 0x00a9_977e_d2b7_941c),
+        ("refused-replay", 0x69f0_f9c8_83f6_61e4),
     ];
     assert_eq!(made::ALL.map(|(name, _)| name), expected.map(|(name, _)| name));
     for ((name, maker), (_, hash)) in made::ALL.into_iter().zip(expected) {

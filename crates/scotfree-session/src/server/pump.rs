@@ -470,7 +470,8 @@ impl Server {
         self.counters.executed += 1;
         self.counters.replayed += u64::from(pending.replayed);
         let payload = effects.append(|out| out.extend_from_slice(&pending.payload));
-        let (kind, is_replayed) = (pending.kind, pending.may_be_told);
+        let is_replayed = pending.may_be_told && !self.planted(Fault::ReplayAsFresh);
+        let kind = pending.kind;
         effects.own(ServerOwn::Execute { ticket, session: id, seq, kind, is_replayed, payload });
     }
 

@@ -28,7 +28,7 @@ impl World {
         }
     }
 
-    fn crash_server(&mut self, server: usize, down: Nanos) {
+    pub(super) fn crash_server(&mut self, server: usize, down: Nanos) {
         if self.servers[server].machine().is_none() {
             return;
         }

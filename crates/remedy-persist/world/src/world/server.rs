@@ -6,7 +6,7 @@
 use super::device::device_id;
 use super::Packet;
 use super::{device_address, server_address, Alarm, Event, Incarnation, World};
-use crate::app::App;
+use crate::app::{App, Reply};
 use crate::model::Model;
 use crate::place::Place;
 use crate::scenario::{Repair, Scenario};
@@ -18,7 +18,7 @@ use scotfree_sim::clock::Clock;
 use scotfree_sim::rng::Rng;
 use scotfree_sim::{Protocol, Travel};
 use scotfree_wire::ResponseTail;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// How many sessions the server takes: more than any scenario's clients open before they expire.
 pub(super) const SESSIONS_MAX: usize = 64;
@@ -37,6 +37,10 @@ pub(super) struct ServerNode {
     /// It will not come back, and its storage is gone with it.
     lost: bool,
     app: App,
+    /// The application takes no writes until then; never before the first crash.
+    refuses_until: Nanos,
+    /// Writes that were not in storage at the last start, and that somebody may have been told of before.
+    owed: BTreeSet<usize>,
     tasks: VecDeque<Task>,
     /// The last ticket executed.
     ticket: u64,
@@ -52,6 +56,7 @@ struct Task {
     session: SessionId,
     seq: SeqNum,
     call: usize,
+    is_replayed: bool,
 }
 
 /// What a sync in progress will have made stable.
@@ -73,6 +78,8 @@ impl ServerNode {
             model: Model::new(ServerIndex(index as u8), scenario.device_count, scenario.device_acks),
             lost: false,
             app: App::new(scenario.work.cell_count),
+            refuses_until: Nanos(0),
+            owed: BTreeSet::new(),
             tasks: VecDeque::new(),
             ticket: 0,
             sync: None,
@@ -130,6 +137,11 @@ impl World {
         config.planted = planted;
         node.machine = Some(Server::new(config, &node.storage.sessions()));
         node.app = node.model.replay(&node.storage, self.scenario.work.cell_count);
+        node.owed = node.model.owed();
+        let refuses = self.scenario.service.refuses_after_crash;
+        if node.incarnation != Incarnation::default().next() && node.refuses_until == Nanos(0) {
+            node.refuses_until = self.engine.now.plus(refuses);
+        }
         self.engine.after(self.scenario.service.sync_interval, Event::SyncDue(server, node.incarnation));
         self.with_server(server, Server::start);
         // The configuration names all devices; of those out of service the operator says so again.
@@ -188,11 +200,10 @@ impl World {
 
     fn server_says(&mut self, server: usize, own: &ServerOwn, effects: &Effects<ServerOwn>) {
         match own {
-            ServerOwn::Execute { ticket, session, seq, kind, payload, .. } => {
-                match self.servers[server].model.executing(*session, *seq, *kind, effects.bytes(*payload)) {
-                    Ok(call) => {
-                        self.begin_task(server, Task { ticket: *ticket, session: *session, seq: *seq, call });
-                    }
+            ServerOwn::Execute { ticket, session, seq, kind, is_replayed, payload } => {
+                let (ticket, session, seq, is_replayed) = (*ticket, *session, *seq, *is_replayed);
+                match self.servers[server].model.executing(session, seq, *kind, effects.bytes(*payload)) {
+                    Ok(call) => self.begin_task(server, Task { ticket, session, seq, call, is_replayed }),
                     Err(violation) => self.must(Err(violation)),
                 }
             }
@@ -236,10 +247,13 @@ impl World {
             return;
         }
         let Some(task) = self.servers[server].tasks.pop_front() else { return };
+        if self.servers[server].refuses_until > self.engine.now && self.is_write(server, &task) {
+            return self.refuse(server, task);
+        }
         if !self.servers[server].tasks.is_empty() {
             self.begin_execution(server);
         }
-        let Task { ticket, session, seq, call } = task;
+        let Task { ticket, session, seq, call, .. } = task;
         self.note(Place::Server(server), Happening::Did(Deed::Executed { session, seq, ticket }));
         let (op, sent) = self.servers[server].model.sent(call);
         let reply = self.servers[server].app.apply(&op);
@@ -256,6 +270,35 @@ impl World {
         self.with_server(server, |machine, now, effects| {
             machine.on_executed(now, ticket, &bytes, reply.failed, ResponseTail::default(), effects);
         });
+    }
+
+    fn is_write(&self, server: usize, task: &Task) -> bool {
+        self.servers[server].model.sent(task.call).0.writes()
+    }
+
+    /// The application takes no writes. What is executed anew may have been acknowledged, so that ends the service
+    /// until it is taken; what has just come waits.
+    fn refuse(&mut self, server: usize, task: Task) {
+        let left = self.servers[server].refuses_until.since(self.engine.now);
+        self.note(Place::Server(server), Happening::Note("refuses a write", task.seq.0));
+        self.engine.report.refused += 1;
+        if task.is_replayed {
+            return self.crash_server(server, left);
+        }
+        let node = &mut self.servers[server];
+        if !node.owed.contains(&task.call) {
+            node.tasks.push_front(task);
+            return self.engine.after(left, Event::Executed(server, node.incarnation));
+        }
+        // Only a server that takes it for fresh answers it by the refusal, and goes on behind it.
+        let verdict = node.model.executed(task.call, Reply::REFUSED, None);
+        self.must(verdict);
+        self.with_server(server, |machine, now, effects| {
+            machine.on_executed(now, task.ticket, &[0], true, ResponseTail::default(), effects);
+        });
+        if !self.servers[server].tasks.is_empty() {
+            self.begin_execution(server);
+        }
     }
 
     // ---- the storage
