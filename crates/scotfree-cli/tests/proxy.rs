@@ -106,6 +106,8 @@ fn to_a_client_the_proxy_is_the_redis_behind_it() {
         ("SELECT 0", "OK"),
         ("GET k", "v"),
         ("DEL k n", "2"),
+        // At once, and not "scheduled" as inside MULTI.
+        ("BGREWRITEAOF", "Background append only file rewriting started"),
     ] {
         assert_eq!(call(&mut client, line), expected, "{line}");
     }
@@ -127,6 +129,29 @@ fn to_a_client_the_proxy_is_the_redis_behind_it() {
     assert!(format!("{:?}", listener.read()).contains("Integer(1)"));
     assert_eq!(call(&mut client, "PUBLISH news x"), "1");
     assert!(listener.read().is_ok());
+}
+
+#[test]
+fn events_of_keys_name_no_markers() {
+    let Some(site) = Site::new("proxy-events") else { return };
+    let _redis = site.redis(&["--notify-keyspace-events KEA"]);
+    let _proxy = site.proxy(&[]);
+    let (mut client, mut listener) = (site.connect(), site.connect());
+    listener.push(&["PSUBSCRIBE", "*"]);
+    listener.flush().expect("it is sent");
+    assert!(format!("{:?}", listener.read()).contains("Integer(1)"));
+    for field in ["a", "b", "c"] {
+        assert_eq!(call(&mut client, &format!("HSET h {field} 1")), "1");
+    }
+    for event in ["h", "hset"].repeat(3) {
+        let told = listener.read().expect("an event");
+        let Reply::Array(words) = &told else { panic!("{told:?}") };
+        assert_eq!(
+            words.last().map(text).as_deref(),
+            Some(if event == "h" { "hset" } else { "h" }),
+            "{told:?}"
+        );
+    }
 }
 
 /// Asks until the answer is this one.

@@ -316,8 +316,15 @@ fn judge_one(description: &Description, kind: RequestKind, args: Args<'_>, flags
         Class::Read if kind == RequestKind::Read && runs_script(args) => Nature::Batched { alone: false },
         Class::Read if kind == RequestKind::Read => Nature::Direct { inert: false },
         _ if info.flags.has(Flags::NO_MULTI) => Nature::Solo,
+        // Inside MULTI the server would begin later, and say so.
+        _ if begins_a_file(args) && !flags.has(RequestFlags::PACK) => Nature::Solo,
         Class::Early | Class::Covered | Class::Bypass | Class::Read => Nature::Batched { alone: false },
     }
+}
+
+/// Whether the server begins to write a file of its own.
+fn begins_a_file(args: Args<'_>) -> bool {
+    args.is(0, "BGREWRITEAOF") || args.is(0, "BGSAVE")
 }
 
 fn lane_command(args: Args<'_>, flags: RequestFlags) -> Nature {

@@ -1,4 +1,4 @@
-//! What clients that track keys are not told: that the sidecar's own markers have changed.
+//! What clients that track keys or listen to events of keys are not told: that the sidecar's own markers have changed.
 //!
 //! Invariant: whatever is no message about keys passes as it is, and in its place.
 
@@ -8,6 +8,9 @@ use scotfree_resp::codec::{elements, text_of, write_header, Args, Limits, ReplyS
 const MARKERS: &[u8] = b"scotfree:markers";
 /// By which channel keys are named to clients of RESP2.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
+/// What the channels of events begin with: of a key's, and of an event's with the key as the message.
+const OF_KEY: &[u8] = b"__keyspace@";
+const OF_EVENT: &[u8] = b"__keyevent@";
 /// Longer replies are no messages about a few keys.
 const REPLY_BYTES_MAX: usize = 16 << 20;
 
@@ -55,13 +58,34 @@ impl Mask {
 /// Whether what a client asks may lead to messages about keys.
 pub(super) fn leads_to_messages(args: Args<'_>) -> bool {
     let tracks = args.is(0, "CLIENT") && args.is(1, "TRACKING");
-    tracks || args.is(0, "SUBSCRIBE") && args.iter().any(|channel| channel == CHANNEL)
+    let names = |channel: &[u8]| channel == CHANNEL || channel.starts_with(b"__key");
+    // What begins otherwise matches no such channel.
+    let may_match = |pattern: &[u8]| pattern.first().is_some_and(|first| b"_*?[\\".contains(first));
+    tracks
+        || args.is(0, "SUBSCRIBE") && args.iter().any(names)
+        || args.is(0, "PSUBSCRIBE") && args.iter().skip(1).any(may_match)
+}
+
+/// Whether a reply's texts are an event of a marker.
+fn is_event_of_markers(texts: &[&[u8]]) -> bool {
+    let (channel, message) = match texts {
+        [b"message", channel, message] | [b"pmessage", _, channel, message] => (*channel, *message),
+        _ => return false,
+    };
+    if channel.starts_with(OF_EVENT) {
+        return message.starts_with(MARKERS);
+    }
+    let key = channel.windows(3).position(|window| window == b"__:").map(|at| &channel[at + 3..]);
+    channel.starts_with(OF_KEY) && key.is_some_and(|key| key.starts_with(MARKERS))
 }
 
 fn without_markers(reply: &[u8], out: &mut Vec<u8>) {
     let names_markers = reply.windows(MARKERS.len()).any(|window| window == MARKERS);
     let parts: Vec<&[u8]> = if names_markers { elements(reply).collect() } else { Vec::new() };
     let texts: Vec<&[u8]> = parts.iter().filter_map(|part| text_of(part)).collect();
+    if is_event_of_markers(&texts) {
+        return;
+    }
     let is_message = texts == [&b"invalidate"[..]] || texts == [&b"message"[..], CHANNEL];
     let Some((keys, before)) = parts.split_last().filter(|_| is_message) else {
         return out.extend_from_slice(reply);
@@ -103,6 +127,52 @@ mod tests {
         for other in [own.to_owned(), format!("*1\r\n{own}"), ">2\r\n$10\r\ninvalidate\r\n_\r\n".to_owned()] {
             let (first, second) = other.split_at(7);
             assert_eq!(passed(&[first, second]).0, other);
+        }
+    }
+
+    #[test]
+    fn markers_are_in_no_event_of_keys_and_all_other_events_pass() {
+        let reply = |head: &str, words: &[&str]| {
+            let words: Vec<String> =
+                words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+            format!("{head}{}\r\n{}", words.len(), words.concat())
+        };
+        let (space, event) = ("__keyspace@15__:scotfree:markers", "__keyevent@15__:hset");
+        for head in ["*", ">"] {
+            let of_markers = [
+                reply(head, &["pmessage", "*", space, "hset"]),
+                reply(head, &["message", space, "hset"]),
+                reply(head, &["pmessage", "__key*", event, "scotfree:markers"]),
+                reply(head, &["message", event, "scotfree:markers:probe"]),
+            ];
+            let others = [
+                reply(head, &["pmessage", "*", "__keyspace@0__:k:scotfree:markers", "hset"]),
+                reply(head, &["message", "__keyevent@0__:hset", "k"]),
+                reply(head, &["message", "scotfree:markers", "scotfree:markers"]),
+            ];
+            for event in of_markers {
+                assert_eq!(passed(&[&event, "+OK\r\n"]).0, "+OK\r\n", "{event}");
+            }
+            for event in others {
+                assert_eq!(passed(&[&event]).0, event);
+            }
+        }
+    }
+
+    #[test]
+    fn who_may_be_sent_events_of_keys_is_known_by_the_pattern() {
+        let leads = |line: &str| {
+            let command = scotfree_resp::codec::Command::new(line.split(' '));
+            leads_to_messages(command.args())
+        };
+        for line in
+            ["PSUBSCRIBE news.* *", "psubscribe __keyevent@0__:*", "PSUBSCRIBE [_]_k*", "PSUBSCRIBE ?*"]
+        {
+            assert!(leads(line), "{line}");
+        }
+        assert!(leads("SUBSCRIBE __keyspace@0__:k") && leads("SUBSCRIBE a __redis__:invalidate"));
+        for line in ["PSUBSCRIBE news.*", "SUBSCRIBE *", "SUBSCRIBE news", "GET __keyspace"] {
+            assert!(!leads(line), "{line}");
         }
     }
 
