@@ -647,7 +647,7 @@ impl ClientFront {
             Class::Early | Class::Covered | Class::Bypass => self.write_kind(verdict.class),
         };
         if let Some(text) = self.refusal_of_writes().filter(|_| kind != RequestKind::Read) {
-            self.answer_error(&format!("ERR {text}"));
+            self.answer_error(&text);
             return;
         }
         let early = self.early_reply(&verdict, args);
@@ -675,7 +675,7 @@ impl ClientFront {
 
     fn refusal_of_writes(&self) -> Option<String> {
         let reason = self.state.writes_refused.as_ref()?;
-        Some(format!("scotfree: writes are refused at present: {reason}"))
+        Some(format!("ERR scotfree: writes are refused at present: {reason}"))
     }
 
     /// A user of its own may have fewer rights than the connection over which a log is replayed, so its
