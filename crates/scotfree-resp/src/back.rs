@@ -11,6 +11,7 @@ mod health;
 mod item;
 mod kept;
 mod lane;
+mod lanes;
 mod markers;
 mod opening;
 mod order;
@@ -42,6 +43,7 @@ use health::{early_obstacle, Info, Past, Settings};
 use item::{judge, Item, Nature};
 use kept::Kept;
 use lane::{Expected, Lane, LaneState};
+use lanes::Lanes;
 use markers::Markers;
 use parts::Parts;
 use recover::Recovery;
@@ -444,7 +446,7 @@ enum Rewrite {
 pub struct Back {
     config: BackConfig,
     phase: Phase,
-    lanes: BTreeMap<LaneId, Lane>,
+    lanes: Lanes,
     next_lane: u32,
     control: Option<LaneId>,
     /// The server was too busy to be greeted on the control lane, and is greeted again at this time.
@@ -552,7 +554,7 @@ impl Back {
         Back {
             config,
             phase: Phase::Idle,
-            lanes: BTreeMap::new(),
+            lanes: Lanes::default(),
             next_lane: 0,
             control: None,
             greet_at: None,
@@ -636,6 +638,7 @@ impl Back {
     /// Sends what can be sent. `wants_stable` says that somebody waits for stability.
     pub fn flush(&mut self, now: Nanos, wants_stable: bool, events: &mut BackEvents) {
         self.wants_stable = wants_stable;
+        self.lanes.tidy();
         self.make_room(now, events);
         if matches!(self.phase, Phase::Running) {
             self.pump(now, events);
@@ -657,7 +660,7 @@ impl Back {
         let key = self.config.marker_key.clone();
         let fenced_by_epoch = !matches!(self.phase, Phase::Idle | Phase::Starting(_));
         let reserved_db = self.place.db;
-        let Some(lane) = self.lanes.get_mut(&lane) else { return };
+        let Some(lane) = self.lanes.get_mut(lane) else { return };
         lane.state = LaneState::Greeting;
         if let Some((user, password)) = credentials {
             lane.say(&[b"AUTH", user.as_bytes(), password.as_bytes()], Expected::Ok);
@@ -675,7 +678,7 @@ impl Back {
 
     /// The server sent bytes.
     pub fn on_bytes(&mut self, lane_id: LaneId, now: Nanos, bytes: &[u8], events: &mut BackEvents) {
-        let Some(lane) = self.lanes.get_mut(&lane_id) else { return };
+        let Some(lane) = self.lanes.get_mut(lane_id) else { return };
         // The decoder lends out replies while the rest of the machine changes.
         let mut replies = std::mem::take(&mut lane.replies);
         replies.push(bytes);
@@ -702,25 +705,25 @@ impl Back {
             if let Err(reason) = result {
                 self.break_lane(lane_id, now, &reason, events);
             }
-            if !self.lanes.contains_key(&lane_id) {
+            if !self.lanes.contains(lane_id) {
                 return;
             }
         }
-        if let Some(lane) = self.lanes.get_mut(&lane_id) {
+        if let Some(lane) = self.lanes.get_mut(lane_id) {
             lane.replies = replies;
         }
     }
 
     /// A lane's connection is closed, or could not be opened.
     pub fn on_closed(&mut self, lane: LaneId, now: Nanos, reason: &str, events: &mut BackEvents) {
-        if self.lanes.contains_key(&lane) {
+        if self.lanes.contains(lane) {
             self.break_lane(lane, now, reason, events);
         }
     }
 
     /// The append-only files were read.
     pub fn on_ending(&mut self, ending: Ending, now: Nanos, events: &mut BackEvents) {
-        let lane = self.control.and_then(|id| self.lanes.get_mut(&id));
+        let lane = self.control.and_then(|id| self.lanes.get_mut(id));
         if let (Phase::Starting(start), Some(lane)) = (&mut self.phase, lane) {
             let progress = start.on_ending(ending, lane, &self.config);
             self.on_progress(progress, now, events);
@@ -749,13 +752,13 @@ impl Back {
     /// The time of [`Back::next_timer`] has come. Calling it early is harmless.
     pub fn on_timer(&mut self, now: Nanos, events: &mut BackEvents) {
         if let Some(control) = self.control.filter(|_| self.greet_at.is_some_and(|at| now >= at)) {
-            if self.lanes.get(&control).is_some_and(|lane| lane.expected.is_empty()) {
+            if self.lanes.get(control).is_some_and(|lane| lane.expected.is_empty()) {
                 self.greet_at = None;
                 self.on_connected(control, now, events);
             }
         }
         if let (Phase::Starting(start), Some(control)) = (&mut self.phase, self.control) {
-            if let Some(lane) = self.lanes.get_mut(&control) {
+            if let Some(lane) = self.lanes.get_mut(control) {
                 start.on_timer(now, lane);
             }
         }
@@ -779,7 +782,12 @@ impl Back {
     /// The lanes that have bytes to send.
     pub fn sending_lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
         let connected = |lane: &Lane| lane.state != LaneState::Connecting && !lane.output.is_empty();
-        self.lanes.iter().filter(move |(_, lane)| connected(lane)).map(|(id, _)| *id)
+        self.lanes.busy().filter(move |(_, lane)| connected(lane)).map(|(id, _)| id)
+    }
+
+    /// The lanes that have bytes to send, or expect or hold a reply, and perhaps others.
+    pub fn busy_lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
+        self.lanes.busy().map(|(id, _)| id)
     }
 
     /// Whether a transaction with writes is under way, so that nothing else is sent to the server before its answer.
@@ -789,12 +797,12 @@ impl Back {
 
     /// The bytes to be sent on a lane.
     pub fn output(&self, lane: LaneId) -> &[u8] {
-        self.lanes.get(&lane).map_or(&[], |lane| &lane.output)
+        self.lanes.get(lane).map_or(&[], |lane| &lane.output)
     }
 
     /// The first `count` bytes of a lane's output are sent.
     pub fn sent(&mut self, lane: LaneId, count: usize) {
-        if let Some(lane) = self.lanes.get_mut(&lane) {
+        if let Some(lane) = self.lanes.get_mut(lane) {
             lane.output.drain(..count);
             drop_room(&mut lane.output, KEPT_BYTES_MAX);
         }
@@ -802,12 +810,12 @@ impl Back {
 
     /// Whether a reply is expected on a lane.
     pub fn expects(&self, lane: LaneId) -> bool {
-        self.lanes.get(&lane).is_some_and(|lane| !lane.expected.is_empty())
+        self.lanes.get(lane).is_some_and(|lane| !lane.expected.is_empty())
     }
 
     /// Whether nothing more should be read from a lane, since its next reply waits for room.
     pub fn is_held(&self, lane: LaneId) -> bool {
-        self.lanes.get(&lane).is_some_and(|lane| lane.waits.is_some())
+        self.lanes.get(lane).is_some_and(|lane| lane.waits.is_some())
     }
 
     /// Whether early answers are allowed at present.
@@ -827,7 +835,7 @@ impl Back {
 
     /// Whether the server owes an answer on any lane.
     pub fn expects_any(&self) -> bool {
-        self.lanes.values().any(|lane| lane.state != LaneState::Connecting && !lane.expected.is_empty())
+        self.lanes.busy().any(|(_, lane)| lane.state != LaneState::Connecting && !lane.expected.is_empty())
     }
 
     /// How many requests wait or are on their way.
@@ -837,7 +845,7 @@ impl Back {
 
     /// What a lane is for.
     pub fn purpose(&self, lane: LaneId) -> Option<Purpose> {
-        self.lanes.get(&lane).map(|lane| lane.purpose)
+        self.lanes.get(lane).map(|lane| lane.purpose)
     }
 
     /// What the server is known to be.
@@ -872,7 +880,7 @@ impl Back {
     }
 
     fn close(&mut self, id: LaneId, events: &mut BackEvents) {
-        if let Some(lane) = self.lanes.remove(&id) {
+        if let Some(lane) = self.lanes.remove(id) {
             if let Purpose::Private { session, connection } = lane.purpose {
                 self.privates.remove(&(session, connection));
             }
@@ -881,8 +889,7 @@ impl Back {
     }
 
     fn stop(&mut self, reason: StopReason, events: &mut BackEvents) {
-        let lanes: Vec<LaneId> = self.lanes.keys().copied().collect();
-        for lane in lanes {
+        for lane in self.lanes.ids() {
             self.close(lane, events);
         }
         self.phase = Phase::Stopped;

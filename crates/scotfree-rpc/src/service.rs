@@ -41,7 +41,7 @@ pub struct DeadLetter<'a> {
 }
 
 /// A descriptor whose readiness calls for [`Handler::poll`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Watch {
     /// The descriptor. It stays open as long as the service names it.
     pub fd: RawFd,

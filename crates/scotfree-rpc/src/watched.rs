@@ -4,6 +4,7 @@
 
 use crate::service::Watch;
 use scotfree_io::{Interest, Poller};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::RawFd;
 
@@ -25,12 +26,19 @@ impl Watched {
         let mut wanted = std::mem::take(&mut self.wanted);
         wanted.clear();
         want(&mut wanted);
+        // So it is in most turns.
+        if wanted == self.known {
+            self.wanted = wanted;
+            return Ok(());
+        }
         let known = std::mem::take(&mut self.known);
-        for gone in known.iter().filter(|known| !wanted.iter().any(|wanted| wanted.fd == known.fd)) {
+        let fds: BTreeSet<RawFd> = wanted.iter().map(|wanted| wanted.fd).collect();
+        for gone in known.iter().filter(|known| !fds.contains(&known.fd)) {
             // It was closed, most likely: then the poller has forgotten it already.
             let _ = poller.remove(gone.fd);
         }
-        for changed in wanted.iter().filter(|wanted| !known.contains(wanted)) {
+        let before: BTreeSet<&Watch> = known.iter().collect();
+        for changed in wanted.iter().filter(|wanted| !before.contains(wanted)) {
             let interest = match (changed.readable, changed.writable) {
                 (true, true) => Interest::ReadWrite,
                 (false, true) => Interest::Write,

@@ -117,6 +117,32 @@ struct Socket {
     has_spoken: bool,
 }
 
+/// How a lane is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Way {
+    readable: bool,
+    writable: bool,
+}
+
+impl Way {
+    const USUAL: Way = Way { readable: true, writable: false };
+}
+
+/// Which lanes there are, as far as another one, or one less, makes a difference, and those watched in another way.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Change {
+    opened: u64,
+    count: usize,
+    unusual: Vec<(LaneId, Way)>,
+}
+
+/// The watches of all lanes at a time.
+#[derive(Default)]
+struct LanesWatched {
+    at: Change,
+    watches: Vec<Watch>,
+}
+
 /// A Redis as a service.
 pub struct RedisService {
     back: Back,
@@ -124,6 +150,7 @@ pub struct RedisService {
     connector: Connector,
     sockets: BTreeMap<LaneId, Socket>,
     generation_next: u64,
+    lanes_watched: LanesWatched,
     events: BackEvents,
     buffer: Vec<u8>,
     syncer: Syncer,
@@ -177,6 +204,7 @@ impl RedisService {
             connector: Connector::start(config.redis.clone(), read_password)?,
             sockets: BTreeMap::new(),
             generation_next: 0,
+            lanes_watched: LanesWatched::default(),
             events: BackEvents::new(),
             buffer: vec![0; READ_BYTES],
             syncer: Syncer::start(config.synced_sizes.clone())?,
@@ -412,8 +440,11 @@ impl RedisService {
         if read_all {
             self.idle_read_at = now.plus(IDLE_READ_INTERVAL);
         }
-        let lanes: Vec<LaneId> =
-            self.sockets.keys().copied().filter(|lane| read_all || self.back.expects(*lane)).collect();
+        let lanes: Vec<LaneId> = if read_all {
+            self.sockets.keys().copied().collect()
+        } else {
+            self.back.busy_lanes().filter(|lane| self.back.expects(*lane)).collect()
+        };
         // What waits for room is left to the socket.
         for lane in lanes {
             if self.back.is_held(lane) {
@@ -425,7 +456,39 @@ impl RedisService {
 
     /// The lanes from which nothing more is read for now.
     fn held_lanes(&self) -> Vec<LaneId> {
-        self.sockets.keys().copied().filter(|lane| self.back.is_held(*lane)).collect()
+        self.back.busy_lanes().filter(|lane| self.back.is_held(*lane)).collect()
+    }
+
+    /// What the lanes' watches depend on: only a lane that has something to do is watched in another way.
+    fn change(&self) -> Change {
+        let ways =
+            self.back.busy_lanes().filter_map(|lane| Some((lane, self.way(lane, self.sockets.get(&lane)?))));
+        let unusual = ways.filter(|(_, way)| *way != Way::USUAL).collect();
+        Change { opened: self.generation_next, count: self.sockets.len(), unusual }
+    }
+
+    /// How a lane is watched.
+    fn way(&self, lane: LaneId, socket: &Socket) -> Way {
+        let writable = !self.back.output(lane).is_empty() || socket.stream.wants_write();
+        Way { readable: !self.back.is_held(lane), writable }
+    }
+
+    fn watch_lanes(&self, out: &mut Vec<Watch>) {
+        out.extend(self.sockets.iter().map(|(lane, socket)| {
+            let Way { readable, writable } = self.way(*lane, socket);
+            Watch { fd: socket.stream.as_raw_fd(), generation: socket.generation, readable, writable }
+        }));
+    }
+
+    /// Keeps the watches for the turns in which nothing of them changes: there may be thousands.
+    fn note_watches(&mut self) {
+        let change = self.change();
+        if change != self.lanes_watched.at {
+            let mut watches = std::mem::take(&mut self.lanes_watched.watches);
+            watches.clear();
+            self.watch_lanes(&mut watches);
+            self.lanes_watched = LanesWatched { at: change, watches };
+        }
     }
 
     fn read_lane(&mut self, lane: LaneId, now: Nanos) {
@@ -463,10 +526,12 @@ impl RedisService {
 
     /// Sends what TLS has taken and the socket had no room for.
     fn flush_lanes(&mut self, now: Nanos) {
-        let waiting = self.sockets.iter_mut().filter(|(_, socket)| socket.stream.wants_write());
-        let failed = waiting.filter_map(|(lane, socket)| Some((*lane, socket.stream.flush().err()?)));
-        for (lane, error) in failed.collect::<Vec<_>>() {
-            self.lose_by(lane, now, &error);
+        // Whoever has said something waits for the answer.
+        for lane in self.back.busy_lanes().collect::<Vec<_>>() {
+            let socket = self.sockets.get_mut(&lane).filter(|socket| socket.stream.wants_write());
+            if let Some(error) = socket.and_then(|socket| socket.stream.flush().err()) {
+                self.lose_by(lane, now, &error);
+            }
         }
     }
 
@@ -755,17 +820,14 @@ impl Handler for RedisService {
         replies.take_from(&mut fresh);
         fresh.clear();
         self.fresh = fresh;
+        self.note_watches();
     }
 
     fn watches(&self, out: &mut Vec<Watch>) {
-        for (lane, socket) in &self.sockets {
-            let writable = !self.back.output(*lane).is_empty() || socket.stream.wants_write();
-            out.push(Watch {
-                fd: socket.stream.as_raw_fd(),
-                generation: socket.generation,
-                readable: !self.back.is_held(*lane),
-                writable,
-            });
+        if self.change() == self.lanes_watched.at {
+            out.extend_from_slice(&self.lanes_watched.watches);
+        } else {
+            self.watch_lanes(out);
         }
         out.push(Watch { fd: self.syncer.fd(), generation: u64::MAX, readable: true, writable: false });
         out.push(Watch {

@@ -56,7 +56,7 @@ impl Back {
         let Some(item) = self.aside.items.front().filter(|_| self.aside.step == Step::Waiting) else {
             return;
         };
-        let Some(lane) = self.control.and_then(|id| self.lanes.get_mut(&id)) else { return };
+        let Some(lane) = self.control.and_then(|id| self.lanes.get_mut(id)) else { return };
         if lane.state != LaneState::Ready {
             return;
         }
@@ -74,7 +74,7 @@ impl Back {
     }
 
     pub(super) fn on_aside(&mut self, reply: &[u8], events: &mut BackEvents) {
-        let lane = self.control.and_then(|id| self.lanes.get_mut(&id));
+        let lane = self.control.and_then(|id| self.lanes.get_mut(id));
         if let (Step::Multi, Some(lane), Some(item), false) =
             (self.aside.step, lane, self.aside.items.front(), is_error(reply))
         {

@@ -102,6 +102,7 @@ pub(super) enum Run {
 
 /// One connection to the server.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)] // Independent facts, no states of one machine.
 pub(super) struct Lane {
     pub purpose: Purpose,
     pub state: LaneState,
@@ -123,6 +124,8 @@ pub(super) struct Lane {
     pub run: Run,
     /// Its next reply waits for room; see `room`.
     pub waits: Option<RoomWait>,
+    /// It is among those that may have something to do; see `lanes`.
+    pub is_listed: bool,
 }
 
 impl Lane {
@@ -141,6 +144,7 @@ impl Lane {
             client_id: 0,
             run: Run::Unknown,
             waits: None,
+            is_listed: false,
         }
     }
 

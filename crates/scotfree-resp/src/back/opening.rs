@@ -49,7 +49,7 @@ impl Back {
             self.stop(StopReason::Unwilling(vec![refusal]), events);
             return Ok(());
         }
-        let is_greeting = self.lanes.get(&id).is_some_and(|lane| lane.state == LaneState::Greeting);
+        let is_greeting = self.lanes.get(id).is_some_and(|lane| lane.state == LaneState::Greeting);
         match self.purpose(id).filter(|_| is_greeting) {
             Some(Purpose::Private { session, connection }) => {
                 self.refuse_first((session, connection), &text_of_refused(reply));
@@ -95,7 +95,7 @@ impl Back {
 
     /// Finds out whether the server lets new lanes in again. Clients need not be the ones who try.
     pub(super) fn try_opening(&mut self, events: &mut BackEvents) {
-        let tries = self.lanes.values().any(|lane| lane.purpose == Purpose::Trial);
+        let tries = self.lanes.iter().any(|lane| lane.purpose == Purpose::Trial);
         if !self.lanes_allowed() && !tries {
             self.open(Purpose::Trial, events);
         }

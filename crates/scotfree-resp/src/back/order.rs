@@ -198,7 +198,7 @@ impl Back {
             return false;
         }
         let Some(id) = self.lane_of_head(events) else { return self.head_is_lost() };
-        let (Some(lane), Some(item)) = (self.lanes.get_mut(&id), self.queue.pop_front()) else {
+        let (Some(lane), Some(item)) = (self.lanes.get_mut(id), self.queue.pop_front()) else {
             return false;
         };
         if item.nature == Nature::OnLane(LaneCommand::Watch) {
@@ -240,7 +240,7 @@ impl Back {
             self.health.is_fresh = false;
             self.health.is_in_doubt = true;
         }
-        let Some(lane) = self.lanes.get_mut(&id) else { return false };
+        let Some(lane) = self.lanes.get_mut(id) else { return false };
         self.counters.batches += 1;
         self.counters.batched_items += items.len() as u64;
         // A server that takes no writes would refuse reads for the markers that are behind.
@@ -313,7 +313,7 @@ impl Back {
             Some((session, connection)) => self.private_lane(session, connection, events)?,
         };
         let is_busy = !self.direct.is_empty() && self.active != Some(id);
-        let is_ready = self.lanes.get(&id).is_some_and(|lane| lane.state == LaneState::Ready);
+        let is_ready = self.lanes.get(id).is_some_and(|lane| lane.state == LaneState::Ready);
         (is_ready && !is_busy).then_some(id)
     }
 
@@ -325,7 +325,7 @@ impl Back {
     ) -> Option<LaneId> {
         let item = self.queue.front()?;
         let known = self.privates.get(&(session, connection)).copied();
-        if let Some((id, lane)) = known.and_then(|id| Some((id, self.lanes.get(&id)?))) {
+        if let Some((id, lane)) = known.and_then(|id| Some((id, self.lanes.get(id)?))) {
             let connecting = lane.state != LaneState::Ready;
             let keeps_user = lane.has_user || !item.has(RequestFlags::USER);
             let keeps_watch = lane.watches || !item.has(RequestFlags::WATCHED);
@@ -376,7 +376,7 @@ impl Back {
     /// Closes a lane that holds no state.
     fn evict(&mut self, events: &mut BackEvents) -> bool {
         let idle = self.privates.values().copied().find(|id| {
-            self.lanes.get(id).is_some_and(|lane| {
+            self.lanes.get(*id).is_some_and(|lane| {
                 lane.expected.is_empty() && lane.state == LaneState::Ready && !lane.has_user && !lane.watches
             })
         });

@@ -41,7 +41,7 @@ impl Back {
     /// A lane cannot be used any more.
     pub(super) fn break_lane(&mut self, id: LaneId, now: Nanos, reason: &str, events: &mut BackEvents) {
         self.counters.lanes_broken += 1;
-        let (Some(purpose), Some(lane)) = (self.purpose(id), self.lanes.get(&id)) else { return };
+        let (Some(purpose), Some(lane)) = (self.purpose(id), self.lanes.get(id)) else { return };
         let was_ready = lane.state == LaneState::Ready;
         let was_connected = lane.state != LaneState::Connecting;
         let client_id = lane.client_id;
@@ -87,7 +87,7 @@ impl Back {
     /// What the next reply belongs to is not tried again, unless it may have to be: whether a write was
     /// executed is for its marker to say.
     pub(super) fn give_up_asked(&mut self, id: LaneId) {
-        let asked = match self.lanes.get(&id).and_then(|lane| lane.expected.front()) {
+        let asked = match self.lanes.get(id).and_then(|lane| lane.expected.front()) {
             Some(Expected::Direct) => self.direct.front_mut(),
             Some(Expected::Queued | Expected::Exec) => self.batch.as_mut().and_then(Batch::only_item),
             _ => None,
@@ -98,14 +98,14 @@ impl Back {
     }
 
     fn control_is_ready(&self) -> bool {
-        let lane = self.control.and_then(|id| self.lanes.get(&id));
+        let lane = self.control.and_then(|id| self.lanes.get(id));
         lane.is_some_and(|lane| lane.state == LaneState::Ready)
     }
 
     /// Asks what was executed of what was on its way.
     fn recover(&mut self, client_id: i64, reason: &str) {
         self.shared = None;
-        let on_shared = self.active.is_none_or(|active| !self.lanes.contains_key(&active));
+        let on_shared = self.active.is_none_or(|active| !self.lanes.contains(active));
         let (direct, batch) = if on_shared {
             (std::mem::take(&mut self.direct), self.batch.take())
         } else {
@@ -113,7 +113,7 @@ impl Back {
         };
         self.solo &= !on_shared;
         self.recovery = Some(Recovery { reason: reason.to_owned(), direct, batch, replies: Vec::new() });
-        let Some(lane) = self.control.and_then(|id| self.lanes.get_mut(&id)) else { return };
+        let Some(lane) = self.control.and_then(|id| self.lanes.get_mut(id)) else { return };
         let id = client_id.to_string();
         lane.say(&[b"CLIENT", b"KILL", b"ID", id.as_bytes()], Expected::Recovery);
         lane.say(&[b"INFO", b"server"], Expected::Recovery);

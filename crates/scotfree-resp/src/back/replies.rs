@@ -36,7 +36,7 @@ impl Back {
         events: &mut BackEvents,
     ) -> Result<(), String> {
         let is_first_greeting = self.control == Some(id) && self.is_idle();
-        let lane = self.lanes.get_mut(&id).ok_or("the lane is closed")?;
+        let lane = self.lanes.get_mut(id).ok_or("the lane is closed")?;
         if reply.first() == Some(&b'>') {
             // A message that nobody asked for belongs to no command.
             return Ok(());
@@ -137,7 +137,7 @@ impl Back {
             (Phase::Idle, Some(Purpose::Control)) => {
                 self.greet_at = None;
                 self.busy_said = false;
-                if let Some(lane) = self.lanes.get_mut(&id) {
+                if let Some(lane) = self.lanes.get_mut(id) {
                     self.phase = Phase::Starting(Box::new(Start::begin(lane)));
                 }
             }
@@ -161,7 +161,7 @@ impl Back {
             self.on_health(now, reply, events);
             return Ok(());
         }
-        let (Phase::Starting(start), Some(lane)) = (&mut self.phase, self.lanes.get_mut(&id)) else {
+        let (Phase::Starting(start), Some(lane)) = (&mut self.phase, self.lanes.get_mut(id)) else {
             return Ok(());
         };
         let progress = start.on_reply(now, reply, lane, &self.config);
@@ -222,7 +222,7 @@ impl Back {
     fn on_multi(&mut self, id: LaneId, now: Nanos, reply: &[u8], events: &mut BackEvents) {
         if !is_error(reply) {
             let rest = self.batch.as_mut().and_then(|batch| batch.rest.take());
-            if let (Some((bytes, expected)), Some(lane)) = (rest, self.lanes.get_mut(&id)) {
+            if let (Some((bytes, expected)), Some(lane)) = (rest, self.lanes.get_mut(id)) {
                 lane.may_multi = true;
                 lane.output.extend_from_slice(&bytes);
                 lane.expected.extend(expected);
@@ -525,7 +525,7 @@ impl Back {
         if batch.rewrites {
             self.rewrite = Rewrite::WithNext;
         }
-        if let Some(lane) = self.active.and_then(|id| self.lanes.get_mut(&id)) {
+        if let Some(lane) = self.active.and_then(|id| self.lanes.get_mut(id)) {
             lane.db = batch.db_before;
         }
     }
@@ -534,7 +534,7 @@ impl Back {
         if !batch.items.iter().any(|item| item.has(RequestFlags::WATCHED)) {
             return;
         }
-        if let Some(lane) = self.active.and_then(|id| self.lanes.get_mut(&id)) {
+        if let Some(lane) = self.active.and_then(|id| self.lanes.get_mut(id)) {
             lane.watches = false;
         }
     }
@@ -581,7 +581,7 @@ impl Back {
     }
 
     fn on_lane_command(&mut self, id: LaneId, command: LaneCommand, reply: &[u8]) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let Some(lane) = self.lanes.get_mut(id) else { return };
         match command {
             LaneCommand::Auth { user } if !is_error(reply) => lane.has_user = user,
             LaneCommand::Watch => lane.watches = lane.watches || !is_error(reply),

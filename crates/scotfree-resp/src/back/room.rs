@@ -19,7 +19,7 @@ const WAITS_MAX: u64 = 8;
 impl Back {
     /// Whether the next reply of a lane is to be left there for now; from then on nothing more is read from it.
     pub(super) fn has_to_wait(&mut self, id: LaneId, now: Nanos, reply: &[u8]) -> bool {
-        let wait = self.lanes.get(&id).and_then(|lane| lane.waits);
+        let wait = self.lanes.get(id).and_then(|lane| lane.waits);
         let since = wait.map_or(now, |wait| wait.since);
         let mut until: Option<Nanos> = None;
         for session in self.short_of_room(id, reply) {
@@ -30,7 +30,7 @@ impl Back {
                 until = Some(until.map_or(late_at, |until| until.min(late_at)));
             }
         }
-        if let Some(lane) = self.lanes.get_mut(&id) {
+        if let Some(lane) = self.lanes.get_mut(id) {
             lane.waits = until.map(|until| RoomWait { since, until });
         }
         until.is_some()
@@ -45,7 +45,7 @@ impl Back {
 
     /// The sessions that should fetch something before this reply is taken.
     fn short_of_room(&self, id: LaneId, reply: &[u8]) -> Vec<SessionId> {
-        let expected = self.lanes.get(&id).and_then(|lane| lane.expected.front());
+        let expected = self.lanes.get(id).and_then(|lane| lane.expected.front());
         let (bytes, items) = match (expected, self.direct.front(), &self.batch) {
             (Some(Expected::Direct), Some(item), _) => {
                 (reply.len() + answered_bytes(item), std::slice::from_ref(item))
@@ -69,7 +69,7 @@ impl Back {
             self.answer_rest(&item, events);
         }
         let waiting: Vec<LaneId> =
-            self.lanes.iter().filter(|(_, lane)| lane.waits.is_some()).map(|(id, _)| *id).collect();
+            self.lanes.busy().filter(|(_, lane)| lane.waits.is_some()).map(|(id, _)| id).collect();
         for id in waiting {
             self.on_bytes(id, now, &[], events);
         }
@@ -77,7 +77,7 @@ impl Back {
 
     /// When somebody is waited for no longer.
     pub(super) fn room_timer(&self) -> Option<Nanos> {
-        self.lanes.values().filter_map(|lane| lane.waits).map(|wait| wait.until).min()
+        self.lanes.busy().filter_map(|(_, lane)| lane.waits).map(|wait| wait.until).min()
     }
 
     /// Answers with the next part of a large reply, at once: its first part was held until all of it could be told.
@@ -168,7 +168,7 @@ mod tests {
             let config = BackConfig { reply_bytes_max: 100, parts_bytes_max: 1_000, ..BackConfig::default() };
             let (mut back, mut events) = (Back::new(config), BackEvents::new());
             let lane = back.open(Purpose::Shared, &mut events);
-            back.lanes.get_mut(&lane).expect("it was opened").state = LaneState::Ready;
+            back.lanes.get_mut(lane).expect("it was opened").state = LaneState::Ready;
             back.shared = Some(lane);
             back.description = Description::of_table();
             back.phase = Phase::Running;

@@ -22,7 +22,7 @@ const PROBE_DEADLINE_MS: &[u8] = b"32503680000000";
 
 impl Back {
     pub(super) fn probe_is_ready(&self) -> bool {
-        let lane = self.probe.and_then(|id| self.lanes.get(&id));
+        let lane = self.probe.and_then(|id| self.lanes.get(id));
         lane.is_some_and(|lane| lane.state == LaneState::Ready)
     }
 
@@ -44,7 +44,7 @@ impl Back {
 
     fn ask(&mut self, ask: Ask, events: &mut BackEvents) {
         let key = self.probe_key();
-        let Some(lane) = self.probe.and_then(|id| self.lanes.get_mut(&id)) else { return };
+        let Some(lane) = self.probe.and_then(|id| self.lanes.get_mut(id)) else { return };
         match ask {
             Ask::Info => lane.say(&[b"INFO", b"persistence"], Expected::Step),
             Ask::WaitAof => {
@@ -94,7 +94,7 @@ impl Back {
             && self.health.replies.is_none()
             && !self.aside.is_in_multi()
             && now >= self.health.next_at;
-        let Some(lane) = self.control.filter(|_| due).and_then(|id| self.lanes.get_mut(&id)) else { return };
+        let Some(lane) = self.control.filter(|_| due).and_then(|id| self.lanes.get_mut(id)) else { return };
         if lane.state != LaneState::Ready {
             return;
         }
@@ -125,7 +125,7 @@ impl Back {
             return;
         }
         let key = self.probe_key();
-        let Some(lane) = self.probe.and_then(|id| self.lanes.get_mut(&id)) else { return };
+        let Some(lane) = self.probe.and_then(|id| self.lanes.get_mut(id)) else { return };
         if !lane.expected.contains(&Expected::Trial) {
             lane.enter(self.place.db, 2);
             lane.say(&[b"SET", &key, b"1", b"XX"], Expected::Trial);

@@ -545,7 +545,8 @@ impl ClientFront {
     fn tunnel_refusal(&self, args: Args<'_>) -> Option<String> {
         if is_stream(args) {
             return Some(
-                "ERR scotfree: replication begins on a new connection, not on one that listens or tracks".into(),
+                "ERR scotfree: replication begins on a new connection, not on one that listens or tracks"
+                    .into(),
             );
         }
         // Its answers would count differently: the server takes it when EXEC comes.
