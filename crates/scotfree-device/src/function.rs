@@ -8,12 +8,13 @@ use crate::effects::DeviceEffects;
 use crate::look::LogEntryView;
 use crate::origin::Origin;
 use crate::restore::RestoreError;
-use crate::sessions::Region;
+use crate::sessions::{Region, SessionName};
 use scotfree_core::{ByteRange, Durability, Nanos, SeqNum, ServerIndex, SessionId, Token};
 use scotfree_wire::{Family, Flags, Header, Kind, Packet, Stamp, WireError};
 use std::any::Any;
 use std::fmt::Debug;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 
 /// Which way a packet goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -249,6 +250,18 @@ pub trait Function: Debug + Send {
         _region: Region,
         _change: SessionChange,
         _effects: &mut DeviceEffects,
+    ) {
+    }
+
+    /// Requests of a session reached the server unstamped and have got their place by its question: some may never
+    /// have passed here. Those after `last_write` are reads.
+    fn on_placed(
+        &mut self,
+        _now: Nanos,
+        _base: &mut Base,
+        _session: SessionName,
+        _run: RangeInclusive<SeqNum>,
+        _last_write: SeqNum,
     ) {
     }
 
