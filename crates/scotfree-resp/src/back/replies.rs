@@ -75,6 +75,10 @@ impl Back {
             }
             Expected::Exec => self.on_exec(now, reply, events),
             Expected::Direct => self.on_direct(id, now, reply, events),
+            Expected::Life => {
+                self.on_life(reply);
+                Ok(())
+            }
             Expected::Step => self.on_step(id, now, reply, events),
             Expected::Trial => {
                 self.health.refusals.on_trial(!is_error(reply));
@@ -601,6 +605,7 @@ impl Back {
             self.note_error(item, 0..item.request.len(), reply, events);
         }
         let flags = self.with_word_of_early(flags);
+        self.say_life(item, reply, events);
         let mut response = std::mem::take(&mut self.scratch);
         response.clear();
         self.write_reply(item, ticket, reply, flags, &mut response);
