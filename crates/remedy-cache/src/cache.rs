@@ -38,6 +38,8 @@ pub struct Limits {
     pub deadline_margin: Nanos,
     /// How long a write under way whose session has ended is taken for one.
     pub orphan_wait: Nanos,
+    /// Whether nothing is served before the server, of its present epoch, has vouched for a reply (K13).
+    pub needs_word: bool,
 }
 
 impl Default for Limits {
@@ -53,6 +55,7 @@ impl Default for Limits {
             admit_reads: 2,
             deadline_margin: Nanos::from_millis(1),
             orphan_wait: Nanos::from_secs(600),
+            needs_word: true,
         }
     }
 }
@@ -145,7 +148,7 @@ pub enum Cause {
     Epoch,
     /// A write has been answered that was never seen.
     Unseen,
-    /// There is no room to remember what is under way.
+    /// It cannot answer any more: there is no room to remember what is under way, or the path is another.
     Overflow,
 }
 
@@ -230,6 +233,8 @@ pub struct Cache {
     /// Of the planted fault C4 alone: what was logged.
     logged: BTreeMap<RequestName, Place>,
     is_off: bool,
+    /// The server has vouched for a reply.
+    has_word: bool,
     counters: CacheCounters,
 }
 
@@ -251,6 +256,7 @@ impl Cache {
             orphans: VecDeque::new(),
             logged: BTreeMap::new(),
             is_off: false,
+            has_word: false,
             counters: CacheCounters::default(),
         }
     }
@@ -275,7 +281,7 @@ impl Cache {
         self.len() == 0
     }
 
-    /// Whether it answers nothing any more, since it could not remember all writes under way.
+    /// Whether it answers nothing any more.
     pub fn is_off(&self) -> bool {
         self.is_off
     }
@@ -321,6 +327,10 @@ impl Cache {
         // K5.
         if !read.answerable && !self.planted.is(CacheFault::ServeWithoutLease) {
             return Look::Miss(Missed::NotAnswerable);
+        }
+        // K13.
+        if self.limits.needs_word && !self.has_word {
+            return Look::Miss(Missed::NoWord);
         }
         let at = self.bucket_of(read.key_hash);
         // K2.
@@ -452,8 +462,7 @@ impl Cache {
             return;
         }
         if self.under_way.len() >= self.limits.under_way_max {
-            self.is_off = true;
-            return self.reset(Cause::Overflow);
+            return self.turn_off();
         }
         let place = self.place_of(scope);
         self.each_track(&place, |track| {
@@ -469,9 +478,16 @@ impl Cache {
         self.under_way.insert(name, place);
     }
 
+    /// From now on nothing is answered, and nothing kept.
+    pub fn turn_off(&mut self) {
+        self.is_off = true;
+        self.reset(Cause::Overflow);
+    }
+
     /// A reply passes on its way to the client.
     pub fn on_reply(&mut self, now: Nanos, name: RequestName, reply: &Reply<'_>) -> ReplyTo {
         self.release_orphans(now);
+        self.has_word |= matches!(reply, Reply::Kept(_));
         if let Some(place) = self.under_way.remove(&name) {
             self.end_write(&place);
             return ReplyTo::Write;
@@ -609,6 +625,7 @@ impl Cache {
         if kept {
             return;
         }
+        self.has_word &= cause != Cause::Epoch;
         self.counters.resets += u64::from(!self.is_empty() || !self.reads.is_empty());
         self.reads.clear();
         self.all.floor = self.all.floor.max(self.passage);

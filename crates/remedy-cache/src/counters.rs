@@ -18,6 +18,8 @@ pub enum Missed {
     NotAnswerable,
     /// The cache is off.
     Off,
+    /// The server has vouched for nothing yet.
+    NoWord,
 }
 
 /// Why a reply was not kept.
@@ -39,7 +41,7 @@ pub enum Refused {
     ManyReads,
 }
 
-const MISSED_COUNT: usize = 6;
+const MISSED_COUNT: usize = 7;
 const REFUSED_COUNT: usize = 7;
 const MISSED_LABELS: [&str; MISSED_COUNT] = [
     "reason=\"absent\"",
@@ -48,6 +50,7 @@ const MISSED_LABELS: [&str; MISSED_COUNT] = [
     "reason=\"not_durable\"",
     "reason=\"not_answerable\"",
     "reason=\"off\"",
+    "reason=\"no_word\"",
 ];
 const REFUSED_LABELS: [&str; REFUSED_COUNT] = [
     "reason=\"not_kept\"",
@@ -131,7 +134,7 @@ mod tests {
     #[test]
     fn every_reason_has_a_label_of_its_own() {
         let counters = CacheCounters {
-            misses: [1, 2, 3, 4, 5, 6],
+            misses: [1, 2, 3, 4, 5, 6, 7],
             refused: [1, 2, 3, 4, 5, 6, 7],
             ..CacheCounters::default()
         };
@@ -142,7 +145,7 @@ mod tests {
         seen.dedup();
         assert_eq!(seen.len(), count);
         assert_eq!(
-            (Missed::Off as usize + 1, Refused::ManyReads as usize + 1),
+            (Missed::NoWord as usize + 1, Refused::ManyReads as usize + 1),
             (MISSED_COUNT, REFUSED_COUNT)
         );
         assert_eq!(counters.plus(&counters).misses[5], 12);

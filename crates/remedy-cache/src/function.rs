@@ -8,12 +8,12 @@ use crate::counters::CacheCounters;
 use crate::fault::{CacheFault, Planted};
 use crate::language::{Language, Names};
 use crate::seen::Seen;
-use scotfree_core::{BootEpoch, Epoch, KeyHash, Nanos, OrderKey, SeqNum, ServerIndex};
+use scotfree_core::{BootEpoch, DeviceId, Epoch, KeyHash, Nanos, OrderKey, SeqNum, ServerIndex};
 use scotfree_device::{
     Base, Before, Count, DeviceEffects, Function, Passing, Place, Region, SessionBase, SessionChange,
     SessionName, Verdict, Way, Word,
 };
-use scotfree_wire::{Family, Flags, Kind, Stamp, StampKind, FURTHER_KEYS_MAX};
+use scotfree_wire::{Family, Flags, Kind, Stamp, StampKind, Tail, FURTHER_KEYS_MAX};
 use std::any::Any;
 use std::ops::RangeInclusive;
 
@@ -38,6 +38,8 @@ pub struct ReadCache {
     /// Memory of what a payload says.
     key: Vec<u8>,
     value: Vec<u8>,
+    /// Another device on the path, by which it is off.
+    other: Option<DeviceId>,
     /// The operator knows that it is off.
     told_off: bool,
 }
@@ -54,6 +56,7 @@ impl ReadCache {
             seen: Vec::new(),
             key,
             value,
+            other: None,
             told_off: false,
         }
     }
@@ -71,6 +74,20 @@ impl ReadCache {
 
     fn cache_mut(&mut self, server: ServerIndex) -> &mut Cache {
         &mut self.known[usize::from(server.0)].cache
+    }
+
+    fn why_off(&self) -> String {
+        match self.other {
+            Some(other) => format!(
+                "the cache is off: device {other} stands on the path as well, and a cache needs to be in the only device; \
+                 take `cache` out of [switch] functions, or the other device off the path, and restart this one"
+            ),
+            None => format!(
+                "the cache is off: more than {} writes were under way at once whose replies it has not seen; restart the \
+                 device, and give it room for all sessions (sessions_max)",
+                self.limits.under_way_max
+            ),
+        }
     }
 
     // ---- requests
@@ -92,8 +109,10 @@ impl ReadCache {
         if !is_read || !self.language.read(passing.payload, &mut self.key) {
             return Verdict::Next;
         }
-        // K4: a relaxed read waits for no barrier.
-        let waits = stamp.kind != StampKind::None && !passing.header.flags.has(Flags::RELAXED);
+        // K4: a relaxed read waits for no barrier, and one that its client sends again may have been executed before it
+        // had this one.
+        let flags = passing.header.flags;
+        let waits = stamp.kind != StampKind::None && !flags.has(Flags::RELAXED) && !flags.has(Flags::AGAIN);
         let barrier = waits.then_some((stamp.boot_epoch, stamp.number));
         let name = (session.name, passing.seq());
         let read = Read { name, key_hash, key: &self.key, barrier, answerable: passing.answerable };
@@ -173,18 +192,31 @@ impl ReadCache {
         if header.fragment_index + 1 < header.fragment_count {
             return;
         }
-        let lives = is_whole
-            .then(|| self.language.lives(passing.payload, passing.packet.extensions().object()))
-            .flatten();
+        self.value.clear();
+        let (note, value) = (passing.packet.extensions().object(), &mut self.value);
+        let lives = is_whole.then(|| self.language.lives(passing.payload, note, value)).flatten();
         let reply = match lives {
             _ if header.flags.has(Flags::FAILED) => Reply::Failed,
-            Some(lives) => Reply::Kept(Kept { value: passing.payload, lives }),
+            Some(lives) => Reply::Kept(Kept { value: &self.value, lives }),
             None => Reply::Passing,
         };
         let region = passing.session.map_or(0, |region| region.0 as usize);
         let was_seen = self.seen[region].has(name.1, session.window);
         if known.cache.on_reply(now, name, &reply) == ReplyTo::Other && !was_seen {
             known.cache.reset(Cause::Unseen);
+        }
+    }
+
+    /// A device between this one and the server has acknowledged something: it would know of writes that this one does
+    /// not, and lose what this one takes for durable (K11).
+    fn hear_of_another(&mut self, base: &Base, server: ServerIndex, passing: &Passing<'_>) {
+        let Tail::Stamp(stamp) = passing.packet.tail() else { return };
+        let session = base.find(server, passing.header.session).and_then(|region| base.session(region));
+        let is_authentic =
+            session.is_some_and(|session| passing.packet.verify(&session.keys.device_to_client).is_ok());
+        if is_authentic && stamp.device != base.device() && self.other.is_none() {
+            self.other = Some(stamp.device);
+            self.known.iter_mut().for_each(|known| known.cache.turn_off());
         }
     }
 
@@ -307,6 +339,9 @@ impl Function for ReadCache {
             Way::ToClient(server) if passing.kind() == Kind::Response => {
                 self.on_response(now, base, server, passing);
             }
+            Way::ToClient(server) if passing.kind() == Kind::PersistAck => {
+                self.hear_of_another(base, server, passing);
+            }
             Way::ToClient(_) => {}
         }
         Verdict::Next
@@ -357,15 +392,28 @@ impl Function for ReadCache {
     fn check(&mut self, tell: &mut dyn FnMut(Word)) {
         let is_off = self.known.iter().any(|known| known.cache.is_off());
         if is_off && !std::mem::replace(&mut self.told_off, true) {
-            tell(Word::Alarm(format!(
-                "the cache is off: more than {} writes were under way at once whose replies it has not seen; \
-                 restart the device, and give it room for all sessions (sessions_max)",
-                self.limits.under_way_max
-            )));
+            tell(Word::Alarm(self.why_off()));
         }
     }
 
     fn counters(&self, out: &mut dyn FnMut(Count)) {
         self.counters().each(out);
+        let sum = |what: fn(&Cache) -> usize| self.known.iter().map(|known| what(&known.cache) as u64).sum();
+        for (name, help, value) in [
+            ("scotfree_cache_entries", "Values kept.", sum(Cache::len)),
+            ("scotfree_cache_bytes", "Bytes that they take.", sum(Cache::bytes)),
+            (
+                "scotfree_cache_under_way",
+                "Writes under way that are not logged.",
+                sum(Cache::under_way_count),
+            ),
+            (
+                "scotfree_cache_off",
+                "Whether it answers nothing any more.",
+                sum(|cache| cache.is_off().into()),
+            ),
+        ] {
+            out(Count { name, help, labels: "", value });
+        }
     }
 }

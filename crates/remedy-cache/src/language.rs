@@ -34,6 +34,6 @@ pub trait Language: Debug + Send {
     fn names(&self, payload: &[u8]) -> Names;
 
     /// How long the reply to a read that may be answered is true if nobody writes; none if it is not to be kept. The
-    /// note is what its server says of it.
-    fn lives(&self, reply: &[u8], note: Option<ObjectNote>) -> Option<Nanos>;
+    /// note is what its server says of it. What the read is answered from then on is appended to `value`.
+    fn lives(&self, reply: &[u8], note: Option<ObjectNote>, value: &mut Vec<u8>) -> Option<Nanos>;
 }

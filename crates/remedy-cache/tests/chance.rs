@@ -462,7 +462,8 @@ impl World {
 
 /// With few buckets, little room, and a short wait for what died.
 fn new_cache(planted: Planted) -> Cache {
-    let limits = Limits { bucket_count: 4, admit_reads: 0, bytes_max: 900, ..Limits::default() };
+    let limits =
+        Limits { bucket_count: 4, admit_reads: 0, bytes_max: 900, needs_word: false, ..Limits::default() };
     Cache::new(Limits { deadline_margin: Nanos(0), orphan_wait: Nanos(10), ..limits }, planted)
 }
 

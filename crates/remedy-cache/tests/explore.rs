@@ -94,7 +94,7 @@ fn bits(flags: impl Iterator<Item = bool>) -> u8 {
 
 impl World {
     fn new(kinds: &[Kind], planted: Planted) -> World {
-        let limits = Limits { bucket_count: 1, admit_reads: 0, ..Limits::default() };
+        let limits = Limits { bucket_count: 1, admit_reads: 0, needs_word: false, ..Limits::default() };
         World {
             cache: Cache::new(limits, planted),
             kinds: kinds.to_vec(),

@@ -146,6 +146,13 @@ pub struct Count {
     pub value: u64,
 }
 
+impl Count {
+    /// Whether it is how much there is now, which may become less: what has only ever been counted is a `_total`.
+    pub fn is_gauge(&self) -> bool {
+        !self.name.ends_with("_total")
+    }
+}
+
 /// What a function has to say to the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Word {

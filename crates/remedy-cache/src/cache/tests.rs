@@ -14,7 +14,7 @@ fn order(number: u64) -> OrderKey {
 }
 
 fn eager(change: impl FnOnce(&mut Limits)) -> Cache {
-    let mut limits = Limits { admit_reads: 0, bucket_count: 4, ..Limits::default() };
+    let mut limits = Limits { admit_reads: 0, bucket_count: 4, needs_word: false, ..Limits::default() };
     change(&mut limits);
     Cache::new(limits, Planted::NONE)
 }
@@ -141,7 +141,8 @@ fn of_a_session_that_has_ended_what_is_under_way_is_waited_for_and_then_no_more(
 
 #[test]
 fn a_reply_is_kept_for_what_is_read_again_and_not_for_what_is_mostly_written() {
-    let mut cache = Cache::new(Limits { bucket_count: 4, ..Limits::default() }, Planted::NONE);
+    let mut cache =
+        Cache::new(Limits { bucket_count: 4, needs_word: false, ..Limits::default() }, Planted::NONE);
     assert_eq!(fill(&mut cache, name(1, 1), &[1], b"1", 0), ReplyTo::Other, "it is not even noted");
     assert_eq!(fill(&mut cache, name(1, 2), &[1], b"1", 0), ReplyTo::Read(Ok(())));
     (1..=9).for_each(|number| set(&mut cache, name(2, number), number, &[1], b"2"));

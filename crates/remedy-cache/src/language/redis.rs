@@ -12,9 +12,16 @@ use scotfree_wire::ObjectNote;
 const VERSION: u8 = 1;
 /// The caller has its answer already.
 const EARLY: u16 = 1;
+/// The caller takes a note of how long a value is true, and an answer that was given before.
+const NOTED: u16 = 8_192;
+/// Of a response: early answers are allowed.
+const EARLY_ALLOWED: u8 = 1;
+/// Of a response: it says nothing of early answers.
+const AGAIN: u8 = 32;
 /// The reply is to be RESP3.
 const RESP3: u16 = 128;
 const REQUEST_HEAD_BYTES: usize = 10;
+const FLAGS: std::ops::Range<usize> = 2..4;
 const DATABASE: std::ops::Range<usize> = 4..6;
 const ARGUMENTS_MAX: usize = 64;
 
@@ -76,9 +83,13 @@ const OF_EACH_ARGUMENT: [&[u8]; 2] = [b"DEL", b"UNLINK"];
 pub struct Redis;
 
 impl Language for Redis {
-    /// GET alone. Its reply is the same for every connection and, unless the key is missing, in both versions of RESP.
+    /// GET alone, whose caller takes what was answered before. Its reply is the same for every connection and, unless the
+    /// key is missing, in both versions of RESP.
     fn read(&self, payload: &[u8], key: &mut Vec<u8>) -> bool {
-        let Some([name, of]) = command(payload).and_then(Command::exactly) else { return false };
+        let is_noted = payload.get(FLAGS).is_some_and(|flags| flags_of(flags) & NOTED != 0);
+        let Some([name, of]) = is_noted.then(|| command(payload)).flatten().and_then(Command::exactly) else {
+            return false;
+        };
         let is_get = name.eq_ignore_ascii_case(b"GET");
         if is_get {
             write_key(payload, of, key);
@@ -93,7 +104,7 @@ impl Language for Redis {
             return false;
         }
         write_key(payload, of, key);
-        value.extend_from_slice(&[VERSION, 0, b'$']);
+        value.extend_from_slice(&[VERSION, AGAIN, b'$']);
         value.extend_from_slice(set.len().to_string().as_bytes());
         value.extend_from_slice(b"\r\n");
         value.extend_from_slice(set);
@@ -113,9 +124,14 @@ impl Language for Redis {
     }
 
     /// A bulk string whose server says how long it lives.
-    fn lives(&self, reply: &[u8], note: Option<ObjectNote>) -> Option<Nanos> {
-        let is_value = reply.starts_with(&[VERSION, 0, b'$']) && reply.get(3).is_some_and(u8::is_ascii_digit);
+    fn lives(&self, reply: &[u8], note: Option<ObjectNote>, value: &mut Vec<u8>) -> Option<Nanos> {
+        let [VERSION, flags, bulk @ ..] = reply else { return None };
+        let is_value = flags & !EARLY_ALLOWED == 0
+            && bulk.first() == Some(&b'$')
+            && bulk.get(1).is_some_and(u8::is_ascii_digit);
         let note = note.filter(|_| is_value)?;
+        value.extend_from_slice(&[VERSION, AGAIN]);
+        value.extend_from_slice(bulk);
         Some(Nanos(note.remaining_ms.saturating_mul(1_000_000)))
     }
 }
@@ -142,11 +158,14 @@ impl<'p> Command<'p> {
     }
 }
 
+fn flags_of(bytes: &[u8]) -> u16 {
+    bytes.try_into().map_or(u16::MAX, u16::from_le_bytes)
+}
+
 /// The only command of a payload, if there is one and its flags change nothing.
 fn command(payload: &[u8]) -> Option<Command<'_>> {
     let (head, rest) = payload.split_at_checked(REQUEST_HEAD_BYTES)?;
-    let flags = u16::from_le_bytes([head[2], head[3]]);
-    if head[0] != VERSION || head[1] != 0 || flags & !(EARLY | RESP3) != 0 {
+    if head[0] != VERSION || head[1] != 0 || flags_of(&head[FLAGS]) & !(EARLY | RESP3 | NOTED) != 0 {
         return None;
     }
     let (count, mut rest) = number_after(b'*', rest)?;
@@ -194,14 +213,20 @@ mod tests {
     #[test]
     fn a_get_is_told_by_database_and_key_whoever_asks() {
         let key = Some(b"\x03\x00k".to_vec());
-        assert_eq!(read(&payload(0, 1, "GET k")), key);
-        assert_eq!(read(&payload(RESP3, 2, "get k")), key);
-        for other in
-            [payload(0, 1, "GET k l"), payload(0, 1, "TTL k"), payload(2, 1, "GET k"), vec![], vec![1; 10]]
-        {
+        assert_eq!(read(&payload(NOTED, 1, "GET k")), key);
+        assert_eq!(read(&payload(NOTED | RESP3, 2, "get k")), key);
+        for other in [
+            payload(NOTED, 1, "GET k l"),
+            payload(NOTED, 1, "TTL k"),
+            payload(NOTED | 2, 1, "GET k"),
+            payload(0, 1, "GET k"),
+            vec![],
+            vec![1; 10],
+        ] {
             assert_eq!(read(&other), None, "{other:?}");
         }
-        let two = [payload(0, 1, "GET k"), payload(0, 1, "GET k")[REQUEST_HEAD_BYTES..].to_vec()].concat();
+        let two =
+            [payload(NOTED, 1, "GET k"), payload(0, 1, "GET k")[REQUEST_HEAD_BYTES..].to_vec()].concat();
         assert_eq!(read(&two), None, "two commands");
     }
 
@@ -213,7 +238,7 @@ mod tests {
         };
         assert_eq!(
             overwrite("set k value"),
-            Some((b"\x03\x00k".to_vec(), b"\x01\x00$5\r\nvalue\r\n".to_vec()))
+            Some((b"\x03\x00k".to_vec(), b"\x01\x20$5\r\nvalue\r\n".to_vec()))
         );
         for other in ["SET k v NX", "SET k v PXAT 5", "SETEX k 5 v", "GETSET k v", "APPEND k v"] {
             assert_eq!(overwrite(other), None, "{other}");
@@ -234,13 +259,37 @@ mod tests {
     #[test]
     fn a_reply_is_kept_if_it_is_a_value_and_its_server_vouches_for_it() {
         let note = |remaining_ms| Some(ObjectNote { value_bytes: 1, remaining_ms });
-        assert_eq!(Redis.lives(b"\x01\x00$1\r\nv\r\n", note(5)), Some(Nanos::from_millis(5)));
-        assert_eq!(Redis.lives(b"\x01\x00$1\r\nv\r\n", note(u64::MAX)), Some(Nanos::MAX));
-        assert_eq!(Redis.lives(b"\x01\x00$1\r\nv\r\n", None), None);
+        let lives = |reply: &[u8], note| {
+            let mut value = Vec::new();
+            let lives = Redis.lives(reply, note, &mut value);
+            lives.map(|lives| (lives, value))
+        };
+        let again = || b"\x01\x20$1\r\nv\r\n".to_vec();
+        assert_eq!(lives(b"\x01\x00$1\r\nv\r\n", note(5)), Some((Nanos::from_millis(5), again())));
+        assert_eq!(lives(b"\x01\x01$1\r\nv\r\n", note(u64::MAX)), Some((Nanos::MAX, again())));
+        assert_eq!(lives(b"\x01\x00$1\r\nv\r\n", None), None);
         for other in
             [&b"\x01\x00$-1\r\n"[..], b"\x01\x00_\r\n", b"\x01\x00-ERR\r\n", b"\x01\x02$1\r\nv\r\n", b""]
         {
-            assert_eq!(Redis.lives(other, note(5)), None, "{other:?}");
+            assert_eq!(lives(other, note(5)), None, "{other:?}");
+        }
+    }
+
+    /// The flags are the sidecars' own.
+    #[test]
+    fn a_request_and_a_response_are_read_as_sidecars_write_them() {
+        use scotfree_resp::payload::{write_request, write_response, RequestFlags, ResponseFlags};
+        for (ours, theirs) in
+            [(NOTED, RequestFlags::NOTED), (EARLY, RequestFlags::EARLY), (RESP3, RequestFlags::RESP3)]
+        {
+            let mut written = Vec::new();
+            write_request(&mut written, theirs, &[&["GET", "k"]]);
+            assert_eq!((flags_of(&written[FLAGS]), written.len()), (ours, payload(ours, 1, "GET k").len()));
+        }
+        for (ours, theirs) in [(EARLY_ALLOWED, ResponseFlags::EARLY_ALLOWED), (AGAIN, ResponseFlags::AGAIN)] {
+            let mut written = Vec::new();
+            write_response(&mut written, theirs, b"$1");
+            assert_eq!(written, [VERSION, ours, b'$', b'1']);
         }
     }
 }
