@@ -82,6 +82,8 @@ pub struct Read<'a> {
     pub barrier: Option<OrderKey>,
     /// Whether it may be answered here.
     pub answerable: bool,
+    /// Its caller may wait for something that it asked before.
+    pub has_elders: bool,
 }
 
 /// A write that has a place in the order.
@@ -327,6 +329,10 @@ impl Cache {
         // K5.
         if !read.answerable && !self.planted.is(CacheFault::ServeWithoutLease) {
             return Look::Miss(Missed::NotAnswerable);
+        }
+        // K14.
+        if read.has_elders && !self.planted.is(CacheFault::ServeBeforeElders) {
+            return Look::Miss(Missed::Elders);
         }
         // K13.
         if self.limits.needs_word && !self.has_word {

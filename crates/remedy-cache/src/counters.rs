@@ -20,6 +20,8 @@ pub enum Missed {
     Off,
     /// The server has vouched for nothing yet.
     NoWord,
+    /// Its caller waits for something that it asked before.
+    Elders,
 }
 
 /// Why a reply was not kept.
@@ -41,7 +43,7 @@ pub enum Refused {
     ManyReads,
 }
 
-const MISSED_COUNT: usize = 7;
+const MISSED_COUNT: usize = 8;
 const REFUSED_COUNT: usize = 7;
 const MISSED_LABELS: [&str; MISSED_COUNT] = [
     "reason=\"absent\"",
@@ -51,6 +53,7 @@ const MISSED_LABELS: [&str; MISSED_COUNT] = [
     "reason=\"not_answerable\"",
     "reason=\"off\"",
     "reason=\"no_word\"",
+    "reason=\"elders\"",
 ];
 const REFUSED_LABELS: [&str; REFUSED_COUNT] = [
     "reason=\"not_kept\"",
@@ -134,7 +137,7 @@ mod tests {
     #[test]
     fn every_reason_has_a_label_of_its_own() {
         let counters = CacheCounters {
-            misses: [1, 2, 3, 4, 5, 6, 7],
+            misses: [1, 2, 3, 4, 5, 6, 7, 8],
             refused: [1, 2, 3, 4, 5, 6, 7],
             ..CacheCounters::default()
         };
@@ -145,7 +148,7 @@ mod tests {
         seen.dedup();
         assert_eq!(seen.len(), count);
         assert_eq!(
-            (Missed::NoWord as usize + 1, Refused::ManyReads as usize + 1),
+            (Missed::Elders as usize + 1, Refused::ManyReads as usize + 1),
             (MISSED_COUNT, REFUSED_COUNT)
         );
         assert_eq!(counters.plus(&counters).misses[5], 12);

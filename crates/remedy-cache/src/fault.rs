@@ -28,13 +28,15 @@ pub enum CacheFault {
     PendingBesideUnderWay,
     /// C12, rule K3: a read that passed before a write's reply fills after it.
     NoFloor,
+    /// Rule K14: a read is answered although its caller waits for an earlier one.
+    ServeBeforeElders,
     /// Rule K6: a value is served although an earlier write of its session may still be lost.
     ServeOverUnsafe,
 }
 
 impl CacheFault {
     /// All of them.
-    pub const ALL: [CacheFault; 13] = [
+    pub const ALL: [CacheFault; 14] = [
         CacheFault::ServeStale,
         CacheFault::FillBelowVersion,
         CacheFault::FillBesideUnderWay,
@@ -47,6 +49,7 @@ impl CacheFault {
         CacheFault::CompareHashOnly,
         CacheFault::PendingBesideUnderWay,
         CacheFault::NoFloor,
+        CacheFault::ServeBeforeElders,
         CacheFault::ServeOverUnsafe,
     ];
 }

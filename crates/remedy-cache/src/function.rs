@@ -5,6 +5,7 @@
 
 use crate::cache::{Cache, Cause, Kept, Limits, Logged, Look, Read, Reply, ReplyTo, RequestName, Scope};
 use crate::counters::CacheCounters;
+use crate::elders::Elders;
 use crate::fault::{CacheFault, Planted};
 use crate::language::{Language, Names};
 use crate::seen::Seen;
@@ -35,6 +36,8 @@ pub struct ReadCache {
     known: Vec<Known>,
     /// By region: the requests that have passed.
     seen: Vec<Seen>,
+    /// By region: those that callers may wait for.
+    elders: Vec<Elders>,
     /// Memory of what a payload says.
     key: Vec<u8>,
     value: Vec<u8>,
@@ -54,6 +57,7 @@ impl ReadCache {
             language,
             known: Vec::new(),
             seen: Vec::new(),
+            elders: Vec::new(),
             key,
             value,
             other: None,
@@ -115,7 +119,10 @@ impl ReadCache {
         let waits = stamp.kind != StampKind::None && !flags.has(Flags::RELAXED) && !flags.has(Flags::AGAIN);
         let barrier = waits.then_some((stamp.boot_epoch, stamp.number));
         let name = (session.name, passing.seq());
-        let read = Read { name, key_hash, key: &self.key, barrier, answerable: passing.answerable };
+        let caller = self.language.caller(passing.payload);
+        let (answerable, completed) = (passing.answerable, passing.header.completed);
+        let has_elders = self.elders[region.0 as usize].are_waited_for(caller, completed, passing.seq());
+        let read = Read { name, key_hash, key: &self.key, barrier, answerable, has_elders };
         let known = &mut self.known[usize::from(session.name.server.0)];
         let look = match known.cache.on_read(now, &read) {
             // K6: a function stands before the log, and asks it when it matters.
@@ -140,6 +147,13 @@ impl ReadCache {
                 Verdict::Next
             }
         }
+    }
+
+    /// A request of somebody passes (K14). Of a part of one it is not known whose it is.
+    fn note_elder(&mut self, region: Region, passing: &Passing<'_>) {
+        let is_whole = passing.place == Place::Next || passing.header.fragment_count == 1;
+        let caller = self.language.caller(passing.payload).filter(|_| is_whole);
+        self.elders[region.0 as usize].note(passing.seq(), caller, passing.header.completed);
     }
 
     /// A write passes, at its place or not.
@@ -297,6 +311,7 @@ impl Function for ReadCache {
             })
             .collect();
         self.seen.resize_with(base.config().sessions_max as usize, Seen::default);
+        self.elders.resize_with(base.config().sessions_max as usize, Elders::default);
     }
 
     fn before(
@@ -328,12 +343,20 @@ impl Function for ReadCache {
                 self.seen[region.0 as usize].note(passing.seq(), session.window);
             }
         }
+        if let (Way::ToServer(_), Some(region), Kind::Update | Kind::Bypass) =
+            (passing.way, passing.session, passing.kind())
+        {
+            self.note_elder(region, passing);
+        }
         match passing.way {
             Way::ToServer(server) => match (passing.kind(), passing.place, passing.session) {
                 (Kind::Update | Kind::Bypass, _, _) => self.on_write(base, server, passing),
                 (Kind::Read, Place::Next, Some(region)) => {
-                    return self.on_read(now, base, region, passing, effects);
+                    let verdict = self.on_read(now, base, region, passing, effects);
+                    self.note_elder(region, passing);
+                    return verdict;
                 }
+                (Kind::Read, _, Some(region)) => self.note_elder(region, passing),
                 _ => {}
             },
             Way::ToClient(server) if passing.kind() == Kind::Response => {
@@ -358,6 +381,7 @@ impl Function for ReadCache {
         let Some(name) = base.session(region).map(|session| session.name) else { return };
         if change == SessionChange::Opened {
             self.seen[region.0 as usize] = Seen::default();
+            self.elders[region.0 as usize] = Elders::default();
         }
         let cache = self.cache_mut(name.server);
         match change {
@@ -381,6 +405,9 @@ impl Function for ReadCache {
         run: RangeInclusive<SeqNum>,
         last_write: SeqNum,
     ) {
+        if let Some(region) = base.find(session.server, session.id) {
+            self.elders[region.0 as usize].note(*run.end(), None, SeqNum(0));
+        }
         let end = last_write.min(*run.end());
         for seq in (run.start().0..=end.0).map(SeqNum) {
             if !is_stable(base, (session, seq)) {

@@ -22,6 +22,10 @@ pub enum Names {
 
 /// What payloads mean. A payload is that of a whole request or response.
 pub trait Language: Debug + Send {
+    /// Whose request it is, among those that share its session: answers come to each of them in the order in which it has
+    /// asked. None if it may be of several, or if that is not known.
+    fn caller(&self, payload: &[u8]) -> Option<u32>;
+
     /// Whether this is a read of one key whose answer depends on nothing else; then what tells it from all other reads
     /// is appended.
     fn read(&self, payload: &[u8], key: &mut Vec<u8>) -> bool;

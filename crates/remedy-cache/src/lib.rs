@@ -6,6 +6,7 @@
 
 mod cache;
 mod counters;
+mod elders;
 mod fault;
 mod function;
 mod language;

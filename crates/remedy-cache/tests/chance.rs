@@ -323,7 +323,14 @@ impl World {
         self.know_told();
         let (key_hash, of) = KEYS[key];
         let barrier = self.order();
-        let read = Read { name, key_hash, key: of, barrier: Some(barrier), answerable: self.leased };
+        let read = Read {
+            name,
+            key_hash,
+            key: of,
+            barrier: Some(barrier),
+            answerable: self.leased,
+            has_elders: false,
+        };
         let now = Nanos(self.now);
         match self.cache.on_read(now, &read) {
             Look::Hit(slot) => {
@@ -494,7 +501,9 @@ fn whatever_happens_every_answer_is_what_the_key_holds() {
 
 #[test]
 fn every_planted_fault_is_found() {
-    for fault in CacheFault::ALL {
+    // Here everybody asks one thing at a time; what breaks the order of one who does not, whole worlds show
+    // (crates/scotfree-sim/tests/cache.rs).
+    for fault in CacheFault::ALL.into_iter().filter(|fault| *fault != CacheFault::ServeBeforeElders) {
         let found = first_failure(Planted::some(fault)).expect_err(&format!("{fault:?} is not found"));
         println!("{fault:?}: {found}");
     }

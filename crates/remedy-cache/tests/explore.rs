@@ -220,7 +220,14 @@ impl World {
         read.writes_before = bits(self.writes.iter().map(|write| write.complete));
         self.reads[at].reads_before = bits(self.reads.iter().map(|read| read.complete));
         let barrier = Some(order(self.numbers));
-        let read = Read { name: name(10 + at), key_hash: KEY.0, key: KEY.1, barrier, answerable: true };
+        let read = Read {
+            name: name(10 + at),
+            key_hash: KEY.0,
+            key: KEY.1,
+            barrier,
+            answerable: true,
+            has_elders: false,
+        };
         let Look::Hit(slot) = self.cache.on_read(NOW, &read) else {
             self.cache.on_read_passed(NOW, &read, SeqNum(0));
             return Ok(());

@@ -512,6 +512,27 @@ fn nothing_is_answered_before_the_server_has_vouched_for_a_reply_nor_after_it_st
     assert_eq!(bench.get((2, 5), "k"), Outcome::PassedOn);
 }
 
+/// A GET of a connection whose client has the answers to everything up to `completed`.
+fn get_behind(bench: &mut Bench, seq: u64, completed: u64, connection: u8, key: &str) -> Outcome {
+    let mut header = header(Kind::Read, 2, seq);
+    (header.completed, header.key_hash) = (SeqNum(completed), key_hash(key));
+    let mut payload = command(&format!("GET {key}"));
+    payload[6] = connection;
+    let bytes = packet(&header, &Tail::Stamp(Stamp::default()), &payload, &session_keys(2).client_to_server);
+    bench.receive(1, address(SERVER), &bytes).expect("a read goes somewhere")
+}
+
+#[test]
+fn who_waits_for_what_it_asked_before_is_answered_by_the_server() {
+    let mut bench = Bench::eager();
+    bench.fill((1, 1), "k", "v");
+    assert_eq!(get_behind(&mut bench, 1, 0, 1, "missing"), Outcome::PassedOn);
+    assert_eq!(get_behind(&mut bench, 2, 0, 1, "k"), Outcome::PassedOn, "it could show what is older");
+    assert_eq!(get_behind(&mut bench, 3, 0, 2, "k"), answered("v"), "another connection waits for nothing");
+    assert_eq!(get_behind(&mut bench, 4, 2, 1, "k"), answered("v"));
+    assert_eq!(get_behind(&mut bench, 5, 2, 1, "k"), Outcome::PassedOn);
+}
+
 #[test]
 fn a_read_that_is_sent_again_fills_nothing() {
     let mut bench = Bench::eager();

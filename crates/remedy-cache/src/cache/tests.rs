@@ -21,7 +21,7 @@ fn eager(change: impl FnOnce(&mut Limits)) -> Cache {
 
 fn read(of: RequestName, key: &[u8], barrier: u64) -> Read<'_> {
     let key_hash = KeyHash(u64::from(key[0]));
-    Read { name: of, key_hash, key, barrier: Some(order(barrier)), answerable: true }
+    Read { name: of, key_hash, key, barrier: Some(order(barrier)), answerable: true, has_elders: false }
 }
 
 fn kept(value: &[u8]) -> Reply<'_> {

@@ -12,6 +12,8 @@ use scotfree_wire::ObjectNote;
 const VERSION: u8 = 1;
 /// The caller has its answer already.
 const EARLY: u16 = 1;
+/// It is of several callers.
+const PACK: u16 = 2_048;
 /// The caller takes a note of how long a value is true, and an answer that was given before.
 const NOTED: u16 = 8_192;
 /// Of a response: early answers are allowed.
@@ -83,6 +85,13 @@ const OF_EACH_ARGUMENT: [&[u8]; 2] = [b"DEL", b"UNLINK"];
 pub struct Redis;
 
 impl Language for Redis {
+    /// A connection, unless several share the request.
+    fn caller(&self, payload: &[u8]) -> Option<u32> {
+        let head = payload.first_chunk::<REQUEST_HEAD_BYTES>()?;
+        let is_known = head[..2] == [VERSION, 0] && flags_of(&head[FLAGS]) & PACK == 0;
+        is_known.then(|| u32::from_le_bytes([head[6], head[7], head[8], head[9]]))
+    }
+
     /// GET alone, whose caller takes what was answered before. Its reply is the same for every connection and, unless the
     /// key is missing, in both versions of RESP.
     fn read(&self, payload: &[u8], key: &mut Vec<u8>) -> bool {
@@ -231,6 +240,13 @@ mod tests {
     }
 
     #[test]
+    fn a_request_is_its_connection_s_unless_several_share_it() {
+        assert_eq!(Redis.caller(&payload(EARLY, 70_000, "SET k v")), Some(70_000));
+        assert_eq!(Redis.caller(&payload(PACK, 0, "SET k v")), None);
+        assert_eq!((Redis.caller(&[1; 9]), Redis.caller(&[2; 40])), (None, None));
+    }
+
+    #[test]
     fn a_plain_set_says_what_its_key_is_answered() {
         let overwrite = |line: &str| {
             let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -279,9 +295,12 @@ mod tests {
     #[test]
     fn a_request_and_a_response_are_read_as_sidecars_write_them() {
         use scotfree_resp::payload::{write_request, write_response, RequestFlags, ResponseFlags};
-        for (ours, theirs) in
-            [(NOTED, RequestFlags::NOTED), (EARLY, RequestFlags::EARLY), (RESP3, RequestFlags::RESP3)]
-        {
+        for (ours, theirs) in [
+            (NOTED, RequestFlags::NOTED),
+            (EARLY, RequestFlags::EARLY),
+            (RESP3, RequestFlags::RESP3),
+            (PACK, RequestFlags::PACK),
+        ] {
             let mut written = Vec::new();
             write_request(&mut written, theirs, &[&["GET", "k"]]);
             assert_eq!((flags_of(&written[FLAGS]), written.len()), (ours, payload(ours, 1, "GET k").len()));
