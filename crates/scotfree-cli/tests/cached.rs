@@ -238,7 +238,7 @@ fn inside_another_start() {
         match round {
             // The Redis dies and comes back with its files; what stands before it begins anew.
             0 => {
-                drop(world.redis.take().map(|redis| redis.kill()));
+                world.redis.take().expect("it runs").kill();
                 world.redis = Some(start_redis(&world.wires));
                 assert_eq!(get(&mut reader, "k").as_deref(), Some("old"));
             }
@@ -263,28 +263,37 @@ fn a_reader_never_sees_less_than_what_was_acknowledged_or_seen_before() {
 }
 
 /// One writes numbers that grow, acknowledged by the device; others read. Between a read's beginning and its end the
-/// value was that number.
+/// value was that number, and who asks several things at once gets them in that order.
 #[test]
 #[ignore = "run by another test, in namespaces"]
 fn inside_never_less() {
     let world = World::up(&["--cache-device", "7"]);
     let (begun, done) = (AtomicU64::new(0), AtomicU64::new(0));
-    let number = |reader: &mut Connection| {
-        get(reader, "n").map_or(0, |text| text.parse::<u64>().expect("it is a number"))
+    let mut writer = world.connect();
+    call(&mut writer, "SET n 0");
+    let number = |reply: Reply| match reply {
+        Reply::Bulk(text) => String::from_utf8_lossy(&text).parse::<u64>().expect("it is a number"),
+        reply => panic!("{reply:?}"),
     };
     std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
+        // One asks one thing at a time, one asks several.
+        for at_once in [1, 4] {
+            let (world, begun, done) = (&world, &begun, &done);
+            scope.spawn(move || {
                 let (mut reader, mut last) = (world.connect(), 0);
                 while done.load(Ordering::SeqCst) < WRITES {
-                    let least = done.load(Ordering::SeqCst).max(last);
-                    last = number(&mut reader);
-                    let most = begun.load(Ordering::SeqCst);
-                    assert!((least..=most).contains(&last), "{last} is not within {least} and {most}");
+                    last = done.load(Ordering::SeqCst).max(last);
+                    (0..at_once).for_each(|_| reader.push(&["GET", "n"]));
+                    reader.flush().expect("it is sent");
+                    for _ in 0..at_once {
+                        let (least, read) = (last, number(reader.read().expect("it is answered")));
+                        let most = begun.load(Ordering::SeqCst);
+                        assert!((least..=most).contains(&read), "{read} is not within {least} and {most}");
+                        last = read;
+                    }
                 }
             });
         }
-        let mut writer = world.connect();
         for next in 1..=WRITES {
             begun.store(next, Ordering::SeqCst);
             // Some are not logged, some have a life, some come with others.
@@ -299,8 +308,11 @@ fn inside_never_less() {
             done.store(next, Ordering::SeqCst);
         }
     });
-    assert!(world.hits() > 0, "the device has answered some: {:?}", counts());
-    println!("{:?}", counts());
+    let hits = world.hits();
+    assert!(hits > 0, "the device has answered some: {:?}", counts());
+    let said = run(SCOT, &["cache", "stats", "--metrics", METRICS]);
+    assert!(said.starts_with(&format!("answered: {hits} of ")), "{said}");
+    println!("{said}");
 }
 
 #[test]
