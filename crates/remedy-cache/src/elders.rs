@@ -17,7 +17,7 @@ pub(crate) struct Elders {
     anybodys: SeqNum,
     highest: SeqNum,
     of_caller: BTreeMap<u32, SeqNum>,
-    callers_max: usize,
+    prune_beyond: usize,
 }
 
 impl Elders {
@@ -39,9 +39,9 @@ impl Elders {
     }
 
     fn forget(&mut self, completed: SeqNum) {
-        if self.of_caller.len() > self.callers_max.max(CALLERS_MIN) {
+        if self.of_caller.len() > self.prune_beyond.max(CALLERS_MIN) {
             self.of_caller.retain(|_, last| *last > completed);
-            self.callers_max = 2 * self.of_caller.len();
+            self.prune_beyond = 2 * self.of_caller.len();
         }
     }
 

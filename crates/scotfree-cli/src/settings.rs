@@ -113,7 +113,7 @@ pub struct Switch {
     #[arg(long = "function", value_name = "NAME")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<String>,
-    /// An option of a function of the list, `FUNCTION.OPTION=VALUE`, as cache.bytes_max=256M
+    /// An option of a function of the list, `FUNCTION.OPTION=VALUE`, as `cache.bytes_max=256M`
     #[arg(long = "option", value_name = "OPTION")]
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub option: Vec<OptionSpec>,

@@ -59,28 +59,28 @@ impl World {
         World { wires, redis: Some(redis), server: Some(server), _switch: switch, _client: client }
     }
 
-    fn connect(&self) -> Connection {
-        Connection::open(CLIENTS.parse().expect("an address"), PATIENCE).expect("the sidecar listens")
-    }
-
     /// Past scot.
     fn directly(&self) -> Connection {
         Connection::open_at(&Place::Unix(self.wires.file("redis.sock")), PATIENCE).expect("it listens")
     }
+}
 
-    fn hits(&self) -> u64 {
-        count("scotfree_cache_hits_total")
-    }
+fn connect() -> Connection {
+    Connection::open(CLIENTS.parse().expect("an address"), PATIENCE).expect("the sidecar listens")
+}
 
-    /// Reads a key until the device answers it; every answer must be this.
-    fn warm(&self, reader: &mut Connection, key: &str, value: &str) {
-        let before = self.hits();
-        let answered = || {
-            assert_eq!(get(reader, key), Some(value.to_owned()));
-            self.hits() > before
-        };
-        assert!(wait_until(PATIENCE, answered), "the device answers {key}: {:?}", counts());
-    }
+fn hits() -> u64 {
+    count("scotfree_cache_hits_total")
+}
+
+/// Reads a key until the device answers it; every answer must be this.
+fn warm(reader: &mut Connection, key: &str, value: &str) {
+    let before = hits();
+    let answered = || {
+        assert_eq!(get(reader, key), Some(value.to_owned()));
+        hits() > before
+    };
+    assert!(wait_until(PATIENCE, answered), "the device answers {key}: {:?}", counts());
 }
 
 fn counts() -> Vec<(String, u64)> {
@@ -153,7 +153,7 @@ fn whatever_changes_a_value_nobody_is_answered_with_what_was_there_before() {
 #[ignore = "run by another test, in namespaces"]
 fn inside_whatever_changes() {
     let world = World::up(&["--cache-device", "7"]);
-    let (mut writer, mut reader) = (world.connect(), world.connect());
+    let (mut writer, mut reader) = (connect(), connect());
     // Each finds k = old, answered by the device, and leaves this.
     let changes: [(&[&str], Option<&str>); 17] = [
         (&["SET k new"], Some("new")),
@@ -176,7 +176,7 @@ fn inside_whatever_changes() {
     ];
     for (lines, left) in changes {
         call(&mut writer, "SET k old");
-        world.warm(&mut reader, "k", "old");
+        warm(&mut reader, "k", "old");
         for line in lines {
             let reply = call(&mut writer, line);
             assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
@@ -184,11 +184,11 @@ fn inside_whatever_changes() {
         assert_eq!(get(&mut reader, "k").as_deref(), left, "{lines:?}");
         assert_eq!(get(&mut reader, "k").as_deref(), left, "{lines:?}");
         if let Some(left) = left {
-            world.warm(&mut reader, "k", left);
+            warm(&mut reader, "k", left);
         }
     }
     expires(&world, &mut writer, &mut reader);
-    is_shut_to_tunnels(&world, &mut reader);
+    is_shut_to_tunnels(&mut reader);
 }
 
 /// What has a life is answered while it lasts, and not when the server has it no longer.
@@ -196,7 +196,7 @@ fn expires(world: &World, writer: &mut Connection, reader: &mut Connection) {
     let mut directly = world.directly();
     for _ in 0..3 {
         call(writer, "SET short v PX 400");
-        let before = world.hits();
+        let before = hits();
         loop {
             let is_gone = call(&mut directly, "EXISTS short") == Reply::Integer(0);
             let value = get(reader, "short");
@@ -205,15 +205,15 @@ fn expires(world: &World, writer: &mut Connection, reader: &mut Connection) {
                 break;
             }
         }
-        assert!(world.hits() > before, "it was answered by the device while it lasted");
+        assert!(hits() > before, "it was answered by the device while it lasted");
     }
 }
 
 /// A connection that tracks goes past the device: it may read and not write.
-fn is_shut_to_tunnels(world: &World, reader: &mut Connection) {
-    let mut tracking = world.connect();
+fn is_shut_to_tunnels(reader: &mut Connection) {
+    let mut tracking = connect();
     call(&mut tracking, "SET k old");
-    world.warm(reader, "k", "old");
+    warm(reader, "k", "old");
     call(&mut tracking, "HELLO 3");
     call(&mut tracking, "CLIENT TRACKING ON");
     let refused = call(&mut tracking, "SET k new");
@@ -231,29 +231,26 @@ fn behind_another_start_of_the_server_nothing_is_known() {
 #[ignore = "run by another test, in namespaces"]
 fn inside_another_start() {
     let mut world = World::up(&["--cache-device", "7"]);
-    let (mut writer, mut reader) = (world.connect(), world.connect());
+    let (mut writer, mut reader) = (connect(), connect());
     for round in 0..3 {
         call(&mut writer, "SET k old");
-        world.warm(&mut reader, "k", "old");
-        match round {
+        warm(&mut reader, "k", "old");
+        if round == 0 {
             // The Redis dies and comes back with its files; what stands before it begins anew.
-            0 => {
-                world.redis.take().expect("it runs").kill();
-                world.redis = Some(start_redis(&world.wires));
-                assert_eq!(get(&mut reader, "k").as_deref(), Some("old"));
-            }
+            world.redis.take().expect("it runs").kill();
+            world.redis = Some(start_redis(&world.wires));
+            assert_eq!(get(&mut reader, "k").as_deref(), Some("old"));
+        } else {
             // Nobody stands before it, and somebody else writes.
-            _ => {
-                let server = world.server.take().expect("it runs");
-                assert!(server.stop(PATIENCE).is_some(), "it ends");
-                call(&mut world.directly(), "SET k another");
-                world.server = Some(start_server(&world.wires, &["--cache-device", "7"]));
-                assert_eq!(get(&mut reader, "k").as_deref(), Some("another"));
-            }
+            let server = world.server.take().expect("it runs");
+            assert!(server.stop(PATIENCE).is_some(), "it ends");
+            call(&mut world.directly(), "SET k another");
+            world.server = Some(start_server(&world.wires, &["--cache-device", "7"]));
+            assert_eq!(get(&mut reader, "k").as_deref(), Some("another"));
         }
         // It answers again.
         call(&mut writer, "SET k fresh");
-        world.warm(&mut reader, "k", "fresh");
+        warm(&mut reader, "k", "fresh");
     }
 }
 
@@ -267,9 +264,9 @@ fn a_reader_never_sees_less_than_what_was_acknowledged_or_seen_before() {
 #[test]
 #[ignore = "run by another test, in namespaces"]
 fn inside_never_less() {
-    let world = World::up(&["--cache-device", "7"]);
+    let _world = World::up(&["--cache-device", "7"]);
     let (begun, done) = (AtomicU64::new(0), AtomicU64::new(0));
-    let mut writer = world.connect();
+    let mut writer = connect();
     call(&mut writer, "SET n 0");
     let number = |reply: Reply| match reply {
         Reply::Bulk(text) => String::from_utf8_lossy(&text).parse::<u64>().expect("it is a number"),
@@ -278,9 +275,9 @@ fn inside_never_less() {
     std::thread::scope(|scope| {
         // One asks one thing at a time, one asks several.
         for at_once in [1, 4] {
-            let (world, begun, done) = (&world, &begun, &done);
+            let (begun, done) = (&begun, &done);
             scope.spawn(move || {
-                let (mut reader, mut last) = (world.connect(), 0);
+                let (mut reader, mut last) = (connect(), 0);
                 while done.load(Ordering::SeqCst) < WRITES {
                     last = done.load(Ordering::SeqCst).max(last);
                     (0..at_once).for_each(|_| reader.push(&["GET", "n"]));
@@ -308,10 +305,10 @@ fn inside_never_less() {
             done.store(next, Ordering::SeqCst);
         }
     });
-    let hits = world.hits();
-    assert!(hits > 0, "the device has answered some: {:?}", counts());
+    let answered = hits();
+    assert!(answered > 0, "the device has answered some: {:?}", counts());
     let said = run(SCOT, &["cache", "stats", "--metrics", METRICS]);
-    assert!(said.starts_with(&format!("answered: {hits} of ")), "{said}");
+    assert!(said.starts_with(&format!("answered: {answered} of ")), "{said}");
     println!("{said}");
 }
 
@@ -323,9 +320,9 @@ fn without_the_servers_word_the_device_answers_nothing() {
 #[test]
 #[ignore = "run by another test, in namespaces"]
 fn inside_without_word() {
-    let world = World::up(&[]);
-    let (mut writer, mut reader) = (world.connect(), world.connect());
+    let _world = World::up(&[]);
+    let (mut writer, mut reader) = (connect(), connect());
     call(&mut writer, "SET k v");
     (0..20).for_each(|_| assert_eq!(get(&mut reader, "k").as_deref(), Some("v")));
-    assert_eq!((world.hits(), count("scotfree_cache_fills_total")), (0, 0));
+    assert_eq!((hits(), count("scotfree_cache_fills_total")), (0, 0));
 }

@@ -724,9 +724,10 @@ impl ClientFront {
         let flags = RequestFlags::NONE
             .with_if(early.is_some(), RequestFlags::EARLY)
             .with_if(kind == RequestKind::Read && self.is_noted(args, row), RequestFlags::NOTED);
-        let names = match self.description.cached && kind != RequestKind::Read {
-            true => written_keys(args).iter().map(|key| KeyHash::of(self.state.db, key)).collect(),
-            false => Vec::new(),
+        let names = if self.description.cached && kind != RequestKind::Read {
+            written_keys(args).iter().map(|key| KeyHash::of(self.state.db, key)).collect()
+        } else {
+            Vec::new()
         };
         let key_hash = key_hash(self.state.db, first_key(row, args));
         let mut payload = self.begin_payload(flags);

@@ -57,10 +57,11 @@ pub(super) fn vouch_in_batch(vouching: Vouching, item: &mut Item) {
 impl Back {
     /// Where the server may lose keys by itself (it evicts some), nothing is vouched for.
     pub(super) fn vouching(&self) -> Vouching {
-        match self.config.vouches && self.description.writes_refused.is_none() {
-            false => Vouching::No,
-            true if self.place.may_expire => Vouching::ByAsking,
-            true => Vouching::ForEver,
+        let vouches = self.config.vouches && self.description.writes_refused.is_none();
+        match () {
+            () if !vouches => Vouching::No,
+            () if self.place.may_expire => Vouching::ByAsking,
+            () => Vouching::ForEver,
         }
     }
 
@@ -74,12 +75,12 @@ impl Back {
             item.lives_ms = left;
         }
     }
+}
 
-    /// Before a read's reply: how long it is true, if that is known and it is a value.
-    pub(super) fn say_life(&self, item: &Item, reply: &[u8], events: &mut BackEvents) {
-        let is_value = reply.first() == Some(&b'$') && reply.get(1).is_some_and(u8::is_ascii_digit);
-        if let (Some(ticket), Some(remaining_ms), true) = (item.ticket, item.lives_ms, is_value) {
-            events.push(BackEvent::Lives { ticket, remaining_ms });
-        }
+/// Before a read's reply: how long it is true, if that is known and it is a value.
+pub(super) fn say_life(item: &Item, reply: &[u8], events: &mut BackEvents) {
+    let is_value = reply.first() == Some(&b'$') && reply.get(1).is_some_and(u8::is_ascii_digit);
+    if let (Some(ticket), Some(remaining_ms), true) = (item.ticket, item.lives_ms, is_value) {
+        events.push(BackEvent::Lives { ticket, remaining_ms });
     }
 }

@@ -237,7 +237,9 @@ impl Back {
         let Some(id) = self.lane_of_head(events) else { return self.head_is_lost() };
         let mut items = self.take_batch();
         let vouching = self.vouching();
-        items.iter_mut().for_each(|item| vouch_in_batch(vouching, item));
+        for item in &mut items {
+            vouch_in_batch(vouching, item);
+        }
         let before = self.advance(&items);
         if items.iter().any(Item::configures) {
             // From here on "appendfsync always" may no longer hold, until the server is asked again.

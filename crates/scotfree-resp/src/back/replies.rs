@@ -7,6 +7,7 @@ use super::batch::{BatchError, Done, Outcome};
 use super::health::{is_of_state, passing, takes_writes_again, waiting, way_in};
 use super::item::{Answer, LaneCommand};
 use super::lane::Run;
+use super::lives::say_life;
 use super::markers::{foreign_epoch, integer_reply};
 use super::refusals::inner;
 use super::start::BUSY_RETRY;
@@ -605,7 +606,7 @@ impl Back {
             self.note_error(item, 0..item.request.len(), reply, events);
         }
         let flags = self.with_word_of_early(flags);
-        self.say_life(item, reply, events);
+        say_life(item, reply, events);
         let mut response = std::mem::take(&mut self.scratch);
         response.clear();
         self.write_reply(item, ticket, reply, flags, &mut response);

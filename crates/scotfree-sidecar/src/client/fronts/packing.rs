@@ -286,12 +286,11 @@ impl Fronts {
         let Some(first) = leader.waiting.front() else { return Ok(()) };
         let mut names = self.names_of(taken);
         // A pack is of no one key, unless all its keys are named.
-        let (method, key_hash, payload) = match count {
-            1 => (first.method, first.key_hash, first.payload.as_slice()),
-            _ => {
-                let first_name = names.first().copied().unwrap_or(KeyHash(0));
-                (self.shared_method(first.method, taken), first_name, self.pack.payload())
-            }
+        let (method, key_hash, payload) = if count == 1 {
+            (first.method, first.key_hash, first.payload.as_slice())
+        } else {
+            let first_name = names.first().copied().unwrap_or(KeyHash(0));
+            (self.shared_method(first.method, taken), first_name, self.pack.payload())
         };
         let named = match (count, names.len()) {
             // That a single command's first key is its only one, whoever sees it pass knows.
