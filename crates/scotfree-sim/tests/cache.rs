@@ -83,7 +83,9 @@ const FAULTS: [CacheFault; 8] = [
     CacheFault::ServeBeforeElders,
 ];
 
-const MAKES: [fn(&Settings) -> Box<dyn Function>; FAULTS.len()] = [
+type Make = fn(&Settings) -> Box<dyn Function>;
+
+const MAKES: [Make; FAULTS.len()] = [
     with_fault::<0>,
     with_fault::<1>,
     with_fault::<2>,
