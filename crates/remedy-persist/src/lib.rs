@@ -24,17 +24,14 @@ pub use remedy::ENTRY;
 use scotfree_device::{DeviceConfig, Maker, Pipeline};
 
 /// Persist, as a list of functions names it.
-pub const MAKER: Maker = Maker {
-    name: "persist",
-    make: |settings| {
-        Box::new(Persist::new(PersistConfig {
-            media: settings.media,
-            reforward_after: settings.reforward_after,
-            planted: settings.planted,
-            ..PersistConfig::default()
-        }))
-    },
-};
+pub const MAKER: Maker = Maker::plain("persist", |settings| {
+    Box::new(Persist::new(PersistConfig {
+        media: settings.media,
+        reforward_after: settings.reforward_after,
+        planted: settings.planted,
+        ..PersistConfig::default()
+    }))
+});
 
 /// A device that has persist alone.
 pub fn device(config: DeviceConfig, persist: PersistConfig) -> Pipeline {

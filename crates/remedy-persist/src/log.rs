@@ -264,6 +264,9 @@ impl Persist {
         }
         let Some(slot) = self.slot_mut(region, place) else { return };
         slot.persisted = slot.persisted.with(domain_of(token));
+        if slot.persisted.satisfies(slot.asked) {
+            base.note_durable(region, noted.seq);
+        }
         self.acknowledge(now, base, region, noted.seq, false, effects);
     }
 

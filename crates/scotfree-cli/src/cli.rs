@@ -133,6 +133,9 @@ Ends with 1 if a seed violates an invariant.")]
   scot classify                  all forms of all commands
   scot classify SET key value EX 10")]
     Classify(Classify),
+    /// Look at the cache of a device
+    #[command(subcommand)]
+    Cache(Cache),
     /// Look into log files
     #[command(subcommand)]
     Log(Log),
@@ -265,6 +268,27 @@ pub struct SwitchArgs {
     /// Settings of the section.
     #[command(flatten)]
     pub settings: Switch,
+}
+
+/// A device's cache.
+#[derive(Debug, Subcommand)]
+pub enum Cache {
+    /// How many reads it has answered, and why it has passed the others on
+    #[command(after_help = "Examples:
+  scot cache stats                          of the device whose [switch] metrics scot.toml names
+  scot cache stats --metrics 127.0.0.1:9102 --json")]
+    Stats(CacheStats),
+}
+
+/// Flags of the cache's counts.
+#[derive(Debug, Args)]
+pub struct CacheStats {
+    /// Where the device answers /metrics, instead of the configuration's
+    #[arg(long, value_name = "IP:PORT", value_parser = crate::text::socket_address)]
+    pub metrics: Option<SocketAddr>,
+    /// Print what is counted as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Flags of the embedded server.

@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing is decided here; each module calls the crate that does the work.
 
+mod cache;
 mod daemons;
 mod demo;
 mod described;
@@ -64,6 +65,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             reports::classify(&flags.words);
             Ok(())
         }
+        Command::Cache(command) => cache::run(&command, &sources()),
         Command::Log(command) => logs::run(&command, sources()),
         Command::Config(ConfigCommand::Check { file }) => {
             check_config(&Sources::find(file.as_deref().or(cli.config.as_deref())))

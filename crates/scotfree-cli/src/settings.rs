@@ -4,8 +4,8 @@
 //! Invariant: a field that nobody set is absent, so that a flag never overrides a file by its default.
 
 use crate::text::{
-    socket_address, Address, Asked, BitRate, DeviceSpec, LogProcessor, LogSpec, ProxyName, Redis, Size,
-    TraceTarget, Word,
+    socket_address, Address, Asked, BitRate, DeviceSpec, LogProcessor, LogSpec, OptionSpec, ProxyName, Redis,
+    Size, TraceTarget, Word,
 };
 use clap::{Args, ValueEnum};
 use scotfree_kv::IndexKind;
@@ -113,6 +113,10 @@ pub struct Switch {
     #[arg(long = "function", value_name = "NAME")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<String>,
+    /// An option of a function of the list, `FUNCTION.OPTION=VALUE`, as `cache.bytes_max=256M`
+    #[arg(long = "option", value_name = "OPTION")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+    pub option: Vec<OptionSpec>,
     /// The device's number in the cluster
     #[arg(long, value_name = "ID")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -343,6 +347,11 @@ pub struct Server {
     #[arg(long, value_name = "ID")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<u16>,
+    /// The device, the only one on the path, whose function `cache` may answer GET again: your word that nobody writes
+    /// the Redis in another way. Connections that listen or track may then not write
+    #[arg(long, value_name = "ID")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_device: Option<u16>,
     /// Serve although the Redis never makes anything stable (no append-only file)
     #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]

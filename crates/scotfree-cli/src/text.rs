@@ -159,6 +159,41 @@ impl fmt::Display for Size {
     }
 }
 
+/// An option of a device's function: `FUNCTION.OPTION=VALUE`, where the value is a number or a size.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Word", into = "String")]
+pub struct OptionSpec {
+    /// Of which function.
+    pub function: String,
+    /// Its name.
+    pub name: String,
+    /// What it is to be.
+    pub value: Size,
+}
+as_text!(OptionSpec);
+
+impl FromStr for OptionSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<OptionSpec, String> {
+        let parts = text.split_once('=').and_then(|(name, value)| Some((name.split_once('.')?, value)));
+        let Some(((function, name), value)) =
+            parts.filter(|((one, two), _)| !one.is_empty() && !two.is_empty())
+        else {
+            return Err(format!(
+                "`{text}` is no option; allowed are FUNCTION.OPTION=VALUE, as cache.bytes_max=64M"
+            ));
+        };
+        Ok(OptionSpec { function: function.to_owned(), name: name.to_owned(), value: value.parse()? })
+    }
+}
+
+impl fmt::Display for OptionSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}={}", self.function, self.name, self.value)
+    }
+}
+
 /// On which processor a log is written: `disk`, the one that its disk interrupts if that is one; `any`; or a number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Word", into = "String")]
@@ -410,6 +445,13 @@ mod tests {
         }
         for text in ["127.0.0.1:6379", "[::1]:6379", "unix:/run/redis.sock"] {
             assert_eq!(parse::<Redis>(text).expect(text).to_string(), text);
+        }
+        assert_eq!(
+            parse::<OptionSpec>("cache.bytes_max=65536K").expect("an option").to_string(),
+            "cache.bytes_max=64M"
+        );
+        for text in ["cache.bytes_max", "bytes_max=64M", "cache.=1", "cache.bytes_max=some"] {
+            assert!(parse::<OptionSpec>(text).is_err(), "{text}");
         }
         for text in ["sessions", "2-b"] {
             assert_eq!(parse::<ProxyName>(text).expect(text).to_string(), text);

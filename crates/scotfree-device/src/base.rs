@@ -295,6 +295,13 @@ impl Base {
         self.sessions.get_mut(region)?.hold(seq, stamp)
     }
 
+    /// A function's log has made a request as durable as was asked for: others may show what it wrote.
+    pub fn note_durable(&mut self, region: Region, seq: SeqNum) {
+        if let Some(session) = self.sessions.get_mut(region) {
+            session.note_durable(seq);
+        }
+    }
+
     /// A function's log lets a request go; whether one held it.
     pub fn let_go(&mut self, region: Region, seq: SeqNum) -> bool {
         self.sessions.get_mut(region).is_some_and(|session| session.let_go(seq))

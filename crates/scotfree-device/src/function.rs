@@ -8,12 +8,13 @@ use crate::effects::DeviceEffects;
 use crate::look::LogEntryView;
 use crate::origin::Origin;
 use crate::restore::RestoreError;
-use crate::sessions::Region;
+use crate::sessions::{Region, SessionName};
 use scotfree_core::{ByteRange, Durability, Nanos, SeqNum, ServerIndex, SessionId, Token};
 use scotfree_wire::{Family, Flags, Header, Kind, Packet, Stamp, WireError};
 use std::any::Any;
 use std::fmt::Debug;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 
 /// Which way a packet goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,6 +146,13 @@ pub struct Count {
     pub value: u64,
 }
 
+impl Count {
+    /// Whether it is how much there is now, which may become less: what has only ever been counted is a `_total`.
+    pub fn is_gauge(&self) -> bool {
+        !self.name.ends_with("_total")
+    }
+}
+
 /// What a function has to say to the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Word {
@@ -249,6 +257,18 @@ pub trait Function: Debug + Send {
         _region: Region,
         _change: SessionChange,
         _effects: &mut DeviceEffects,
+    ) {
+    }
+
+    /// Requests of a session reached the server unstamped and have got their place by its question: some may never
+    /// have passed here. Those after `last_write` are reads.
+    fn on_placed(
+        &mut self,
+        _now: Nanos,
+        _base: &mut Base,
+        _session: SessionName,
+        _run: RangeInclusive<SeqNum>,
+        _last_write: SeqNum,
     ) {
     }
 

@@ -10,11 +10,12 @@ use crate::function::{Before, Count, Function, Passing, SessionChange, Verdict, 
 use crate::look::LogEntryView;
 use crate::origin::Origin;
 use crate::restore::RestoreError;
-use crate::sessions::Region;
-use scotfree_core::{Durability, Nanos, ServerIndex, Token};
+use crate::sessions::{Region, SessionName};
+use scotfree_core::{Durability, Nanos, SeqNum, ServerIndex, Token};
 use scotfree_wire::{Family, Packet, WireError};
 use std::any::Any;
 use std::fmt::{Debug, Formatter};
+use std::ops::RangeInclusive;
 
 /// What stands between a function and its programs in the kernel. Errors are for the operator.
 pub trait KernelPart: Send {
@@ -148,6 +149,17 @@ impl Function for InKernel {
         effects: &mut DeviceEffects,
     ) {
         self.function.on_session(now, base, region, change, effects);
+    }
+
+    fn on_placed(
+        &mut self,
+        now: Nanos,
+        base: &mut Base,
+        session: SessionName,
+        run: RangeInclusive<SeqNum>,
+        last_write: SeqNum,
+    ) {
+        self.function.on_placed(now, base, session, run, last_write);
     }
 
     fn on_persisted(&mut self, now: Nanos, base: &mut Base, token: Token, effects: &mut DeviceEffects) {

@@ -34,7 +34,7 @@ pub use function::{Before, Count, Function, Passing, Place, SessionChange, Verdi
 pub use kernel_part::KernelPart;
 pub use list::{arrange, ListError};
 pub use look::{LogEntryView, UnsafeNow};
-pub use maker::{Maker, Settings};
+pub use maker::{check_settings, FunctionOption, Maker, OptionValue, Settings};
 pub use origin::{Origin, PortNumber};
 pub use pipeline::Pipeline;
 pub use restore::RestoreError;

@@ -467,7 +467,14 @@ impl Pipeline {
                     self.free(now, region, packet.seq_num(), effects);
                 }
             }
-            (Kind::Drain, _) => self.base.on_drain(server, packet, effects),
+            (Kind::Drain, _) => {
+                if let Some(run) = self.base.on_drain(server, packet, effects) {
+                    let last_write = packet.header().run_last_write();
+                    for function in &mut self.functions {
+                        function.on_placed(now, &mut self.base, name, run.clone(), last_write);
+                    }
+                }
+            }
             (Kind::SessionClose, Tail::Close(CloseTail { reason: CloseReason::Expire })) => {
                 self.base.remember_ended(name);
                 self.expire(now, name, effects);

@@ -71,15 +71,21 @@ impl Base {
     }
 
     /// Answers with the stamp of a request that reached the server unstamped. If it never passed
-    /// here, the question is its passage: it will not be logged later under another place.
-    pub(crate) fn on_drain(&mut self, server: ServerIndex, packet: &Packet<'_>, effects: &mut DeviceEffects) {
+    /// here, the question is its passage: it will not be logged later under another place. How far the run goes
+    /// that has got its place so.
+    pub(crate) fn on_drain(
+        &mut self,
+        server: ServerIndex,
+        packet: &Packet<'_>,
+        effects: &mut DeviceEffects,
+    ) -> Option<RangeInclusive<SeqNum>> {
         if !self.config.head {
-            return;
+            return None;
         }
         let (id, first) = (packet.session(), packet.seq_num());
         let known_as = if self.planted(Fault::PlaceOfAnother) { ServerIndex(0) } else { server };
         let region = self.sessions.find(SessionName { server: known_as, id });
-        let noted = region.and_then(|region| self.sessions.get(region)?.noted(first));
+        let noted = region.and_then(|region| self.sessions.get(region)?.noted(first).copied());
         let asked_last = packet.header().run_last();
         let (stamp, last) = match (noted, region) {
             (Some(noted), _) => (noted.stamp, first),
@@ -98,6 +104,8 @@ impl Base {
         header.set_run_last(last);
         header.flags = if region.is_some() { Flags::NONE } else { Flags::VOID };
         self.send_to_server(server, &header, &Tail::Stamp(stamp), &[], effects);
+        // One that is noted has passed here.
+        noted.is_none().then_some(first..=last)
     }
 
     /// Gives a run of requests that reached the server unstamped their common place; the second

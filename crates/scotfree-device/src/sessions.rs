@@ -32,6 +32,8 @@ pub struct Noted {
     pub stamp: Stamp,
     /// Whether a function's log holds it.
     pub held: bool,
+    /// Whether that log has made it as durable as was asked for.
+    pub durable: bool,
 }
 
 /// What the device knows of one session.
@@ -155,14 +157,14 @@ impl SessionBase {
         let place = self.place(seq);
         let noted = &mut self.noted[place];
         if !noted.held {
-            *noted = Noted { seq, stamp, held: false };
+            *noted = Noted { seq, stamp, held: false, durable: false };
         }
     }
 
     /// A log holds a request from now on; what its place held before, if it held something.
     pub(crate) fn hold(&mut self, seq: SeqNum, stamp: Stamp) -> Option<Noted> {
         let place = self.place(seq);
-        let old = std::mem::replace(&mut self.noted[place], Noted { seq, stamp, held: true });
+        let old = std::mem::replace(&mut self.noted[place], Noted { seq, stamp, held: true, durable: false });
         let displaced = old.held.then_some(old);
         if let Some(old) = displaced {
             self.drop_held(old.seq);
@@ -170,6 +172,14 @@ impl SessionBase {
         let at = self.held.partition_point(|held| *held < seq);
         self.held.insert(at, seq);
         displaced
+    }
+
+    /// The log has made a request as durable as was asked for.
+    pub(crate) fn note_durable(&mut self, seq: SeqNum) {
+        let place = self.place(seq);
+        if self.is_held(seq) {
+            self.noted[place].durable = true;
+        }
     }
 
     /// The log lets a request go; whether it held it.

@@ -69,8 +69,7 @@ impl Function for Twin {
 
 #[test]
 fn two_functions_of_one_family_are_refused() {
-    const TWIN: Maker =
-        Maker { name: "twin", make: |settings| Box::new(Twin(Toy::new(b"", settings.planted))) };
+    const TWIN: Maker = Maker::plain("twin", |settings| Box::new(Twin(Toy::new(b"", settings.planted))));
     let names = ["toy", "twin"].map(str::to_owned);
     let refused =
         arrange(&names, &[TWIN, remedy_toy::MAKER]).expect_err("one of them hears nothing").to_string();

@@ -12,6 +12,7 @@ mod item;
 mod kept;
 mod lane;
 mod lanes;
+mod lives;
 mod markers;
 mod opening;
 mod order;
@@ -95,6 +96,9 @@ pub struct BackConfig {
     pub room_wait_max: Nanos,
     /// How many devices stand before the server, for clients to be told.
     pub devices: Option<u32>,
+    /// A device before the server answers reads again: with each value goes how long it is true, to clients that take
+    /// that. Nobody may write the server's data in another way.
+    pub vouches: bool,
     /// Bounds on what the server may send.
     pub limits: Limits,
 }
@@ -120,6 +124,7 @@ impl Default for BackConfig {
             parts_bytes_max: 64 << 20,
             room_wait_max: Nanos::from_secs(1),
             devices: None,
+            vouches: false,
             limits: Limits::default(),
         }
     }
@@ -267,6 +272,13 @@ pub enum BackEvent {
     Independent {
         /// The ticket.
         ticket: u64,
+    },
+    /// What this ticket, a read, is answered next shows one value, which lives on if nobody writes it.
+    Lives {
+        /// The ticket.
+        ticket: u64,
+        /// So many milliseconds; `u64::MAX` if for ever.
+        remaining_ms: u64,
     },
     /// Everything up to this ticket is stable.
     Stable {

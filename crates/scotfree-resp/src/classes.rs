@@ -7,7 +7,7 @@
 mod keys;
 mod table;
 
-pub use keys::{first_key, key_hash, keys, touches, Touches};
+pub use keys::{first_key, key_hash, keys, touches, written_keys, Touches};
 pub use table::{arity_admits, lookup, rows, Flags, Row};
 
 use crate::codec::{Args, Command};

@@ -47,6 +47,9 @@ pub struct Description {
     pub packs: bool,
     /// Whether it can be asked whether the server would queue a command; see [`crate::payload::RequestFlags::ASK`].
     pub asks: bool,
+    /// Whether a device before it may answer reads again, so that clients are to say which keys their writes touch and
+    /// to ask for notes; see [`crate::payload::RequestFlags::NOTED`].
+    pub cached: bool,
     /// The user whose rights clients have that give none of their own; empty if that is the default user.
     pub own_user: String,
     /// Its commands, in lower case, subcommands as "config|get". They change only before anything is asked of them.
@@ -130,6 +133,7 @@ impl Default for Description {
             writes_refused: None,
             packs: false,
             asks: false,
+            cached: false,
             own_user: String::new(),
             commands: BTreeMap::new(),
             found: Found::default(),
@@ -205,6 +209,9 @@ impl Description {
         }
         let _ = writeln!(text, "packs {}", u8::from(self.packs));
         let _ = writeln!(text, "asks {}", u8::from(self.asks));
+        if self.cached {
+            let _ = writeln!(text, "cached 1");
+        }
         if !self.own_user.is_empty() {
             let _ = writeln!(text, "own_user {}", self.own_user);
         }
@@ -242,6 +249,7 @@ impl Description {
             "early_allowed" => self.early_allowed = rest == "1",
             "packs" => self.packs = rest == "1",
             "asks" => self.asks = rest == "1",
+            "cached" => self.cached = rest == "1",
             "own_user" => rest.clone_into(&mut self.own_user),
             "writes_refused" => self.writes_refused = Some(rest.to_owned()),
             "devices" => self.devices = Some(rest.parse().ok()?),
@@ -275,6 +283,7 @@ mod tests {
             devices: Some(2),
             packs: true,
             asks: true,
+            cached: true,
             own_user: "scot".to_owned(),
             ..Description::of_table()
         };

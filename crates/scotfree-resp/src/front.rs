@@ -10,7 +10,7 @@ mod pending;
 mod transaction;
 mod tunnel;
 
-use crate::classes::{classify, first_key, key_hash, lookup, Class, Flags, Row, Verdict};
+use crate::classes::{classify, first_key, key_hash, lookup, written_keys, Class, Flags, Row, Verdict};
 use crate::codec::{
     drop_room, error_reply, write_command, Args, Command, Limits, ProtocolError, RequestDecoder,
     KEPT_BYTES_MAX,
@@ -98,6 +98,8 @@ pub struct FrontRequest {
     pub method: &'static str,
     /// The hash over database and key.
     pub key_hash: KeyHash,
+    /// The hashes of all keys that it writes; empty if that is not known, or if nobody wants to know it.
+    pub names: Vec<KeyHash>,
     /// Whether it may share a packet with others; see [`crate::payload::pack`].
     pub shares: bool,
     /// Whether its reply may be large.
@@ -131,6 +133,7 @@ impl FrontRequest {
             early: None,
             method,
             key_hash: KeyHash(0),
+            names: Vec::new(),
             shares: false,
             lengthy: true,
             payload,
@@ -661,7 +664,8 @@ impl ClientFront {
             Expiry::Unchanged | Expiry::Invalid => self.request_of_row(kind, early, args, verdict.row),
         };
         request.shares = match kind {
-            RequestKind::Read => verdict.class == Class::Read,
+            // What a device may answer it sees by itself.
+            RequestKind::Read => verdict.class == Class::Read && !self.is_noted(args, verdict.row),
             RequestKind::Update => !info.flags.has(Flags::NO_MULTI),
             RequestKind::Bypass => false,
         };
@@ -717,7 +721,14 @@ impl ClientFront {
         args: Args<'_>,
         row: Option<&'static Row>,
     ) -> FrontRequest {
-        let flags = RequestFlags::NONE.with_if(early.is_some(), RequestFlags::EARLY);
+        let flags = RequestFlags::NONE
+            .with_if(early.is_some(), RequestFlags::EARLY)
+            .with_if(kind == RequestKind::Read && self.is_noted(args, row), RequestFlags::NOTED);
+        let names = if self.description.cached && kind != RequestKind::Read {
+            written_keys(args).iter().map(|key| KeyHash::of(self.state.db, key)).collect()
+        } else {
+            Vec::new()
+        };
         let key_hash = key_hash(self.state.db, first_key(row, args));
         let mut payload = self.begin_payload(flags);
         write_command(&mut payload, args);
@@ -726,9 +737,16 @@ impl ClientFront {
             kind,
             early,
             key_hash,
+            names,
             lengthy: kind == RequestKind::Read || row.is_none_or(|row| row.lengthy),
             ..FrontRequest::read(method, payload)
         }
+    }
+
+    /// Whether a read is one that a device may answer. What depends on the client's user is not.
+    fn is_noted(&self, args: Args<'_>, row: Option<&'static Row>) -> bool {
+        let is_get = row.is_some_and(|row| row.command == "GET") && args.len() == 2;
+        self.description.cached && is_get && !self.state.user
     }
 
     /// A payload's head in the present state of the connection.
@@ -846,7 +864,9 @@ impl ClientFront {
         reply: &[u8],
         actions: &mut Vec<FrontAction>,
     ) {
-        self.state.early_allowed = flags.has(ResponseFlags::EARLY_ALLOWED);
+        if !flags.has(ResponseFlags::AGAIN) {
+            self.state.early_allowed = flags.has(ResponseFlags::EARLY_ALLOWED);
+        }
         self.counters.not_durable += u64::from(flags.has(ResponseFlags::DURABILITY_NONE));
         if let Some((name, part)) = parse_part(reply).filter(|_| flags.has(ResponseFlags::MORE)) {
             self.pending.add_part(id, part);

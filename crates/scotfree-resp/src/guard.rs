@@ -3,6 +3,7 @@
 //! Invariant: no client's command reads or writes the reserved database, and none makes the server a replica. Who
 //! meets clients asks here to answer soon, who stands before the server to be sure.
 
+use crate::classes::classify;
 use crate::codec::{parse_integer, Args};
 
 /// Why a command is refused, as the text of the error reply; none if it may pass.
@@ -52,6 +53,19 @@ pub fn flushes_all(args: Args<'_>) -> bool {
 /// As [`refusal`], for what goes past the markers: a client's own connection to the server.
 pub fn refusal_aside(args: Args<'_>, reserved_db: u16) -> Option<String> {
     refusal(args, reserved_db).or_else(|| flushes_all(args).then(|| NO_FLUSH.to_owned()))
+}
+
+/// Why a command is refused aside where a device before the server answers reads: what is written past it, it does not
+/// see. Commands that block change no value that GET reads.
+pub fn refusal_unseen(args: Args<'_>) -> Option<String> {
+    const NO_DATA: [&str; 3] = ["PUBLISH", "SPUBLISH", "SCRIPT"];
+    let writes = classify(args).class.is_write() && !NO_DATA.iter().any(|word| args.is(0, word));
+    writes.then(|| {
+        format!(
+            "ERR scotfree: {} may write, and a device answers this server's values from its memory (cache_device), which              this connection goes past while it listens or tracks: send it on another connection",
+            String::from_utf8_lossy(args.get(0)).to_uppercase()
+        )
+    })
 }
 
 /// Inside MULTI it cannot be taken out of its place.

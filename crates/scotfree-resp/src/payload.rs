@@ -69,6 +69,10 @@ impl RequestFlags {
     /// The command is not run: asks whether the server would queue it inside MULTI.
     pub const ASK: RequestFlags = RequestFlags(4_096);
 
+    /// The client takes a note of how long the value that it reads is true; a device that has answered it before may
+    /// answer it again.
+    pub const NOTED: RequestFlags = RequestFlags(8_192);
+
     /// Whether all flags of `other` are set.
     pub const fn has(self, other: RequestFlags) -> bool {
         self.0 & other.0 == other.0
@@ -344,6 +348,8 @@ impl ResponseFlags {
     pub const MORE: ResponseFlags = ResponseFlags(8);
     /// One response for each part of a pack.
     pub const PACK: ResponseFlags = ResponseFlags(16);
+    /// It says nothing of early answers: a device gives again what the server said before.
+    pub const AGAIN: ResponseFlags = ResponseFlags(32);
 
     /// Whether all flags of `other` are set.
     pub const fn has(self, other: ResponseFlags) -> bool {

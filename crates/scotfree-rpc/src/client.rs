@@ -17,13 +17,14 @@ use crate::outbox::{flush, next_own, Flushed};
 use crate::probes::{Call, CallLabel, ProbeOptions, RealTime, Recorder, Stamped, TransmitTable};
 use crate::refusals::Refusals;
 use crate::shared_key::{KeyWatch, SharedKey};
-use scotfree_core::{Effects, Machine, Nanos, SeqNum, SessionId, Tier};
+use scotfree_core::{Effects, KeyHash, Machine, Nanos, SeqNum, SessionId, Tier};
 use scotfree_io::{now_monotonic, Interest, Poller, RxBurst, Spin, Transport};
 use scotfree_session::{
-    Client, ClientConfig, ClientCounters, ClientOwn, ClosedReason, Completion, Request, SubmitError,
+    Client, ClientConfig, ClientCounters, ClientOwn, ClosedReason, Completion, ExtendedError, Request,
+    SubmitError,
 };
 use scotfree_trace::CallRecord;
-use scotfree_wire::{ClusterKey, Kind, Nonce, Packet, Tail, PACKET_BYTES_MAX};
+use scotfree_wire::{ClusterKey, Extensions, Kind, Nonce, Packet, Tail, PACKET_BYTES_MAX};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io;
@@ -366,6 +367,18 @@ impl<T: Transport> ClientRuntime<T> {
         &mut self,
         session: SessionHandle,
         request: Request<'_>,
+        label: CallLabel,
+    ) -> Result<SeqNum, SubmitError> {
+        self.submit_naming(session, request, &[], label)
+    }
+
+    /// As [`ClientRuntime::submit`], of a request that touches these keys beside the one that it is named by, and no
+    /// others. To a server that takes no such word, and where it does not fit the request's packet, it goes without.
+    pub fn submit_naming(
+        &mut self,
+        session: SessionHandle,
+        request: Request<'_>,
+        further_keys: &[KeyHash],
         mut label: CallLabel,
     ) -> Result<SeqNum, SubmitError> {
         if self.slot(session).is_none() {
@@ -379,7 +392,14 @@ impl<T: Transport> ClientRuntime<T> {
         let next = SeqNum(entry.first_call.0 + entry.calls.len() as u64);
         let traced = self.options.probes.stamps_call(next);
         let request = Request { traced, ..request };
-        let taken = entry.client.submit(now, request, &mut self.effects);
+        let extensions = Extensions { further_keys, ..Extensions::NONE };
+        let fits = entry.client.takes(request.payload.len(), &extensions);
+        let extensions = if fits { extensions } else { Extensions::NONE };
+        let taken = match entry.client.submit_extended(now, request, &extensions, &mut self.effects) {
+            Ok(seq) => Ok(seq),
+            Err(ExtendedError::Submit(error)) => Err(error),
+            Err(ExtendedError::NotOffered) => unreachable!("what is not offered was left out"),
+        };
         if let Ok(seq) = taken {
             debug_assert_eq!(seq, next);
             if traced && label.called == Nanos(0) {

@@ -482,6 +482,7 @@ impl<T: Transport, S: Service> ServerRuntime<T, S> {
                     self.machine.on_executed(now, ticket, reply, failed, times, &mut self.effects);
                 }
                 Report::Independent { ticket } => self.machine.on_independent(ticket),
+                Report::Lives { ticket, remaining_ms } => self.machine.on_lives(ticket, remaining_ms),
                 Report::Stable { ticket } => {
                     self.stopwatch.settle(now, ticket);
                     self.machine.on_persisted(now, Token(ticket), &mut self.effects);

@@ -117,6 +117,13 @@ pub enum Report {
         /// The ticket.
         ticket: u64,
     },
+    /// What this ticket, a read, is answered next shows one value, which lives on if nobody writes it.
+    Lives {
+        /// The ticket.
+        ticket: u64,
+        /// So many milliseconds; `u64::MAX` if for ever.
+        remaining_ms: u64,
+    },
     /// Everything executed up to this ticket is stable.
     Stable {
         /// The ticket.
@@ -168,6 +175,12 @@ impl Replies {
     /// waits for nothing to be stable.
     pub fn independent(&mut self, ticket: u64) {
         self.reports.push(Report::Independent { ticket });
+    }
+
+    /// The reply to the read `ticket`, which is reported next, shows one value, which lives so many milliseconds on if
+    /// nobody writes it (`u64::MAX`: for ever). Only of clients that take such a note.
+    pub fn lives(&mut self, ticket: u64, remaining_ms: u64) {
+        self.reports.push(Report::Lives { ticket, remaining_ms });
     }
 
     /// Everything executed up to `ticket` is on stable storage, with the sessions' positions.

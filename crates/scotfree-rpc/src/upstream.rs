@@ -5,7 +5,7 @@
 
 use crate::client::{ClientEvent, ClientRuntime, SessionHandle, SessionOptions, StartError};
 use crate::probes::CallLabel;
-use scotfree_core::SeqNum;
+use scotfree_core::{KeyHash, SeqNum};
 use scotfree_io::Transport;
 use scotfree_session::{Request, SubmitError};
 
@@ -25,6 +25,18 @@ pub trait Upstream {
         request: Request<'_>,
         label: CallLabel,
     ) -> Result<SeqNum, SubmitError>;
+
+    /// As [`Upstream::submit`], of a request that touches these keys beside the one that it is named by, and no others.
+    /// Where that cannot be said it goes without.
+    fn submit_naming(
+        &mut self,
+        session: SessionHandle,
+        request: Request<'_>,
+        _further_keys: &[KeyHash],
+        label: CallLabel,
+    ) -> Result<SeqNum, SubmitError> {
+        self.submit(session, request, label)
+    }
 
     /// What has happened, in order, one event after the other.
     fn next_event(&mut self) -> Option<ClientEvent<'_>>;
@@ -46,6 +58,16 @@ impl<T: Transport> Upstream for ClientRuntime<T> {
         label: CallLabel,
     ) -> Result<SeqNum, SubmitError> {
         ClientRuntime::submit(self, session, request, label)
+    }
+
+    fn submit_naming(
+        &mut self,
+        session: SessionHandle,
+        request: Request<'_>,
+        further_keys: &[KeyHash],
+        label: CallLabel,
+    ) -> Result<SeqNum, SubmitError> {
+        ClientRuntime::submit_naming(self, session, request, further_keys, label)
     }
 
     fn next_event(&mut self) -> Option<ClientEvent<'_>> {

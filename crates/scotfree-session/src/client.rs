@@ -435,6 +435,13 @@ impl Client {
         self.take(now, request, &Extensions::NONE, effects)
     }
 
+    /// Whether the server takes these extensions, and one packet holds them with so many bytes.
+    pub fn takes(&self, payload_bytes: usize, extensions: &Extensions<'_>) -> bool {
+        self.offered.has(extensions.set())
+            && extensions.further_keys.len() <= FURTHER_KEYS_MAX
+            && payload_bytes + extensions.bytes() <= PAYLOAD_BYTES_MAX
+    }
+
     /// As [`Client::submit`], with extensions; the request must fit one packet with them.
     pub fn submit_extended(
         &mut self,

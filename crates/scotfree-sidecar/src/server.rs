@@ -615,6 +615,7 @@ impl RedisService {
                 }
             }
             BackEvent::Independent { ticket } => replies.independent(*ticket),
+            BackEvent::Lives { ticket, remaining_ms } => replies.lives(*ticket, *remaining_ms),
             BackEvent::Reply { ticket, failed, response } => {
                 self.asked.answer(now, *ticket);
                 replies.reply_ended(*ticket, *failed, ended, |out| {

@@ -45,6 +45,8 @@ pub struct TunnelOptions {
     pub redis: RedisServer,
     /// How many tunnels there can be; a further one is refused.
     pub tunnels_max: usize,
+    /// A device before the server answers reads, and sees nothing of what is written here.
+    pub is_cached: bool,
 }
 
 /// Tells all tunnels of one end that they are to end.
@@ -182,7 +184,7 @@ fn serve_one(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
     let mut server = shared.options.redis.connect()?;
     let mut greeting = Vec::new();
     write_words(&mut greeting, &[b"CLIENT", b"SETNAME", lane_name().as_bytes()]);
-    let mut pass = Pass::new(reserved_db);
+    let mut pass = Pass { is_cached: shared.options.is_cached, ..Pass::new(reserved_db) };
     client.set_nonblocking(true)?;
     let waiting = Waiting { to_server: greeting, to_client: Vec::new() };
     let mut client = Stream::Tcp(client);
@@ -196,11 +198,12 @@ fn serve_one(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
 pub(crate) struct Pass {
     requests: RequestDecoder,
     reserved_db: u16,
+    is_cached: bool,
 }
 
 impl Pass {
     pub(crate) fn new(reserved_db: u16) -> Pass {
-        Pass { requests: RequestDecoder::new(Limits::default()), reserved_db }
+        Pass { requests: RequestDecoder::new(Limits::default()), reserved_db, is_cached: false }
     }
 
     /// What to send on; an error is what the client is told before the tunnel ends.
@@ -217,7 +220,8 @@ impl Pass {
     ) -> Result<(), Vec<u8>> {
         self.requests.push(bytes);
         while let Some(args) = self.requests.pop(true).map_err(|error| error.reply())? {
-            if let Some(text) = guard::refusal_aside(args, self.reserved_db) {
+            let unseen = || guard::refusal_unseen(args).filter(|_| self.is_cached);
+            if let Some(text) = guard::refusal_aside(args, self.reserved_db).or_else(unseen) {
                 // The server alone knows when it is this command's turn to be answered: it repeats the name of a
                 // command that it does not know.
                 let text = text.strip_prefix("ERR ").unwrap_or(&text);
@@ -531,6 +535,27 @@ mod tests {
         let sent = String::from_utf8_lossy(&out).into_owned();
         assert!(sent.contains("\r\nscotfree: database 15 holds") && sent.ends_with("PING\r\n"), "{sent}");
         assert!(!sent.contains("SELECT"), "{sent}");
+    }
+
+    #[test]
+    fn past_a_device_that_answers_reads_nobody_writes() {
+        let sent = |is_cached: bool, line: &str| {
+            let mut pass = Pass { is_cached, ..Pass::new(15) };
+            let mut out = Vec::new();
+            pass.pass(format!("{line}\r\n").as_bytes(), &mut out).expect("it is well-formed");
+            String::from_utf8_lossy(&out).into_owned()
+        };
+        for line in ["SET k v", "incr k", "EVAL x 0", "NEW.COMMAND k", "FLUSHDB", "RESTORE k 0 x"] {
+            assert!(
+                sent(true, line).contains("\r\nscotfree: ") && !sent(false, line).contains("scotfree"),
+                "{line}"
+            );
+        }
+        for line in
+            ["GET k", "BLPOP l 0", "SUBSCRIBE c", "PUBLISH c m", "CLIENT TRACKING ON", "MULTI", "EXEC"]
+        {
+            assert_eq!(sent(true, line), sent(false, line), "{line}");
+        }
     }
 
     #[test]

@@ -6,8 +6,8 @@ use crate::bridge::BridgeLimits;
 use crate::impair::Impairment;
 use crate::link::{mac_of_device, Vlan};
 use crate::neighbours::NeighbourLimits;
-use scotfree_core::{DeviceId, Nanos};
-use scotfree_device::{check_servers, Maker, Served};
+use scotfree_core::{DeviceId, Durability, Nanos};
+use scotfree_device::{check_servers, check_settings, Maker, OptionValue, Served, Settings};
 use scotfree_io::frame::MacAddress;
 use scotfree_io::ram::Media;
 use scotfree_io::Spin;
@@ -113,6 +113,8 @@ pub struct SwitchConfig {
     pub logged: Vec<SocketAddr>,
     /// The functions that packets pass, in their order.
     pub functions: Vec<Maker>,
+    /// What was given of their own options.
+    pub options: Vec<OptionValue>,
     /// The parts of functions in the kernel, for the plane there.
     #[cfg(feature = "xdp")]
     pub parts: Vec<scotfree_xdp::PartMaker>,
@@ -145,6 +147,17 @@ pub struct SwitchConfig {
 }
 
 impl SwitchConfig {
+    /// What its functions are told, above such memory.
+    pub fn settings(&self, media: Durability) -> Settings {
+        Settings {
+            media,
+            reforward_after: self.reforward_after,
+            head: self.head,
+            options: self.options.clone(),
+            ..Settings::default()
+        }
+    }
+
     /// Defaults for a device at the head of its chain before one server, without logs and without functions.
     pub fn new(
         device: DeviceId,
@@ -163,6 +176,7 @@ impl SwitchConfig {
             servers: vec![server],
             logged: Vec::new(),
             functions: Vec::new(),
+            options: Vec::new(),
             #[cfg(feature = "xdp")]
             parts: Vec::new(),
             cluster_key,
@@ -227,6 +241,7 @@ impl SwitchConfig {
                 return Err(format!("the port of the {what} address {address} is outside {first}-{last}"));
             }
         }
+        check_settings(&self.functions, &self.settings(Durability::Ram))?;
         self.check_sizes()
     }
 
@@ -337,7 +352,7 @@ mod tests {
     #[test]
     fn a_function_that_the_programs_have_no_part_of_is_refused_with_the_plane_in_the_kernel() {
         let make = remedy_persist::MAKER.make;
-        let functions = vec![Maker { name: "user-only", make }, remedy_persist::MAKER];
+        let functions = vec![Maker::plain("user-only", make), remedy_persist::MAKER];
         let check = |plane| SwitchConfig { plane, functions: functions.clone(), ..config() }.check();
         assert_eq!(check(PlaneConfig::User), Ok(()));
         let refused = check(PlaneConfig::Xdp(XdpConfig::new(DeviceId(1)))).expect_err("it has no programs");

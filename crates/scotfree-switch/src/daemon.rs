@@ -455,11 +455,7 @@ fn meta_wanted(config: &SwitchConfig) -> LogMeta {
 
 /// The device, with the functions of its list.
 fn device(config: &SwitchConfig, meta: &LogMeta, media: Durability) -> Result<Pipeline, StartError> {
-    let settings = scotfree_device::Settings {
-        media,
-        reforward_after: config.reforward_after,
-        ..scotfree_device::Settings::default()
-    };
+    let settings = config.settings(media);
     let functions = config.functions.iter().map(|maker| (maker.make)(&settings)).collect();
     let list = Pipeline::new(device_config(config, meta), functions);
     list.map_err(|error| StartError::Config(format!("functions: {error}")))

@@ -116,7 +116,11 @@ impl MetricsText {
 
     /// One count of a function's.
     pub fn function(&mut self, _function: &str, count: Count) {
-        self.count_labelled(count.name, count.help, count.labels, count.value);
+        if count.is_gauge() {
+            self.add(count.name, MetricKind::Gauge, count.help, count.labels, count.value as f64);
+        } else {
+            self.count_labelled(count.name, count.help, count.labels, count.value);
+        }
     }
 
     /// What is acknowledged and not yet stable.

@@ -120,6 +120,9 @@ pub struct Work {
     pub cell_count: usize,
     /// Of the requests, reads of what no write changes, which a function of a device may answer.
     pub known: PerMillion,
+    /// Whether a function of a device may answer reads of cells. Then nobody lengthens a list: a register that is
+    /// overwritten is all that a read shows.
+    pub answerable: bool,
     /// Of a hundred requests, reads.
     pub reads: PerMillion,
     /// Of a hundred writes, bypassing.
@@ -300,6 +303,7 @@ impl Scenario {
                 think_max: Nanos::from_millis(2),
                 cell_count: 4,
                 known: PerMillion::NEVER,
+                answerable: false,
                 reads: PerMillion::percent(30),
                 bypasses: PerMillion::percent(10),
                 early: PerMillion::percent(50),
@@ -445,6 +449,7 @@ fn draw_work(rng: &mut Rng, client_count: usize) -> Work {
         think_max: Nanos::from_millis(rng.pick(&[1, 3, 8])),
         cell_count: rng.between(2, 5) as usize,
         known: PerMillion::NEVER,
+        answerable: false,
         reads: percent(rng, &[10, 30, 60]),
         bypasses: percent(rng, &[0, 5, 20]),
         early: percent(rng, &[0, 50, 100]),

@@ -17,14 +17,11 @@ fn seed_count() -> u64 {
 }
 
 /// The toy, with the answer that this world's application would give.
-const TOY: Maker = Maker {
-    name: "toy",
-    make: |settings| {
-        let mut answer = Vec::new();
-        Reply::KNOWN.encode(0, &mut answer);
-        Box::new(Toy::new(&answer, settings.planted))
-    },
-};
+const TOY: Maker = Maker::plain("toy", |settings| {
+    let mut answer = Vec::new();
+    Reply::KNOWN.encode(0, &mut answer);
+    Box::new(Toy::new(&answer, settings.planted))
+});
 
 /// Worlds of one server and of several, of all sorts, in which clients often read what the toy knows.
 fn with_toy(seed: u64) -> Scenario {

@@ -68,14 +68,15 @@ impl Wires {
         file.expect("it can be made").write_all(text.as_bytes()).expect("it can be written");
     }
 
-    /// The words by which the device is started; what comes later wins.
+    /// The words by which the device is started, and those that are usual unless others are given.
     pub fn switch_words(&self, more: &[&str]) -> Vec<OsString> {
         let log = format!("ram:{}", self.file("log.ram").display());
         let key = self.file("key");
-        let mut words: Vec<OsString> = ["switch", "--plane", "xdp"].map(OsString::from).into();
+        let mut words: Vec<OsString> = vec!["switch".into()];
         words.extend(["--log", &log].map(OsString::from));
         let given = |flag: &str| more.contains(&flag);
         let usual = [
+            ("--plane", "xdp"),
             ("--device-id", "7"),
             ("--address", "10.77.0.254"),
             ("--server", "10.77.0.2"),

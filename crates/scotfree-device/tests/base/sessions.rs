@@ -142,7 +142,7 @@ fn a_place_of_the_window_keeps_the_stamp_that_a_log_holds() {
     assert_eq!(base.boot_seen(), BootEpoch(4));
     base.absorb_stamp(region, SeqNum(19), barrier(3, 3, 0));
     let noted = |base: &Base, seq| base.session(region).expect("it is there").noted(SeqNum(seq)).copied();
-    let held = Noted { seq: SeqNum(3), stamp: order(4, 2, 0), held: true };
+    let held = Noted { seq: SeqNum(3), stamp: order(4, 2, 0), held: true, durable: false };
     assert_eq!(
         (noted(base, 3), noted(base, 19)),
         (Some(held), None),
@@ -165,7 +165,10 @@ fn a_place_of_the_window_keeps_the_stamp_that_a_log_holds() {
     }
     assert!(base.let_go(region, SeqNum(19)) && !base.let_go(region, SeqNum(19)));
     assert!(!base.let_go(region, SeqNum(20)) && !base.let_go(Region(5), SeqNum(18)));
-    assert_eq!(noted(base, 19), Some(Noted { held: false, seq: SeqNum(19), stamp: order(4, 5, 0) }));
+    assert_eq!(
+        noted(base, 19),
+        Some(Noted { held: false, durable: false, seq: SeqNum(19), stamp: order(4, 5, 0) })
+    );
 }
 
 #[test]

@@ -88,6 +88,8 @@ pub(super) struct Item {
     pub request: RequestPayload,
     /// Of a pack: what its parts are answered, as far as that is known.
     pub answers: Vec<Option<Answer>>,
+    /// How many milliseconds what it shows lives, if it is a read of which that is to be said.
+    pub lives_ms: Option<u64>,
     /// How often it was on its way when a lane broke.
     pub tries: u8,
     /// It may have been acknowledged before: see [`super::Execute::is_replayed`].
@@ -108,6 +110,7 @@ impl Item {
             payload: Vec::new(),
             request: RequestPayload::default(),
             answers: Vec::new(),
+            lives_ms: None,
             tries: 0,
             is_replayed: false,
             is_counted: false,

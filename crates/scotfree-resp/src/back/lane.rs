@@ -65,6 +65,8 @@ pub(super) enum Expected {
     Exec,
     /// The command at the front of those in flight.
     Direct,
+    /// What is left of the life of what the command at the front of those in flight reads.
+    Life,
     /// A step of the start, of a health check or of a probe.
     Step,
     /// A write by which it is found out whether the server takes writes again.

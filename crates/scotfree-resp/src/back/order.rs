@@ -4,6 +4,7 @@
 //! a time; before another lane is used, the last one has answered everything.
 
 use super::item::{Answer, LaneCommand};
+use super::lives::{vouch_alone, vouch_in_batch};
 use super::{
     judge, Back, BackEvent, BackEvents, Batch, Execute, Expected, Item, LaneId, LaneState, Nature, Purpose,
     Rewrite,
@@ -52,6 +53,7 @@ impl Back {
             payload: payload.to_vec(),
             answers: answers_of(parsed.as_ref().ok()),
             request: parsed.unwrap_or_default(),
+            lives_ms: None,
             tries: 0,
             is_replayed: request.is_replayed,
             is_counted: false,
@@ -198,9 +200,11 @@ impl Back {
             return false;
         }
         let Some(id) = self.lane_of_head(events) else { return self.head_is_lost() };
-        let (Some(lane), Some(item)) = (self.lanes.get_mut(id), self.queue.pop_front()) else {
+        let vouching = self.vouching();
+        let (Some(lane), Some(mut item)) = (self.lanes.get_mut(id), self.queue.pop_front()) else {
             return false;
         };
+        vouch_alone(vouching, &mut item, lane);
         if item.nature == Nature::OnLane(LaneCommand::Watch) {
             lane.watches = true;
         }
@@ -231,7 +235,11 @@ impl Back {
 
     fn send_batch(&mut self, events: &mut BackEvents) -> bool {
         let Some(id) = self.lane_of_head(events) else { return self.head_is_lost() };
-        let items = self.take_batch();
+        let mut items = self.take_batch();
+        let vouching = self.vouching();
+        for item in &mut items {
+            vouch_in_batch(vouching, item);
+        }
         let before = self.advance(&items);
         if items.iter().any(Item::configures) {
             // From here on "appendfsync always" may no longer hold, until the server is asked again.

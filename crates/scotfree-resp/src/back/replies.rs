@@ -7,6 +7,7 @@ use super::batch::{BatchError, Done, Outcome};
 use super::health::{is_of_state, passing, takes_writes_again, waiting, way_in};
 use super::item::{Answer, LaneCommand};
 use super::lane::Run;
+use super::lives::say_life;
 use super::markers::{foreign_epoch, integer_reply};
 use super::refusals::inner;
 use super::start::BUSY_RETRY;
@@ -75,6 +76,10 @@ impl Back {
             }
             Expected::Exec => self.on_exec(now, reply, events),
             Expected::Direct => self.on_direct(id, now, reply, events),
+            Expected::Life => {
+                self.on_life(reply);
+                Ok(())
+            }
             Expected::Step => self.on_step(id, now, reply, events),
             Expected::Trial => {
                 self.health.refusals.on_trial(!is_error(reply));
@@ -601,6 +606,7 @@ impl Back {
             self.note_error(item, 0..item.request.len(), reply, events);
         }
         let flags = self.with_word_of_early(flags);
+        say_life(item, reply, events);
         let mut response = std::mem::take(&mut self.scratch);
         response.clear();
         self.write_reply(item, ticket, reply, flags, &mut response);

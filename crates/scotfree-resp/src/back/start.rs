@@ -251,6 +251,7 @@ impl Start {
             early_allowed: true,
             writes_refused: None,
             packs: true,
+            cached: config.vouches,
             own_user: own_user(config),
             asks: true,
             devices: config.devices,

@@ -15,6 +15,7 @@ use super::stability::{Ask, Method};
 use super::start::time_ms;
 use super::{Back, BackEvent, BackEvents, Batch, Item, Phase, Refused, Refusing, StopReason};
 use crate::codec::is_error;
+use crate::expiry;
 use scotfree_core::Nanos;
 
 /// A time that does not come: the year 3000.
@@ -94,6 +95,7 @@ impl Back {
             && self.health.replies.is_none()
             && !self.aside.is_in_multi()
             && now >= self.health.next_at;
+        let expects_expiry = due && self.expects_expiry();
         let Some(lane) = self.control.filter(|_| due).and_then(|id| self.lanes.get_mut(id)) else { return };
         if lane.state != LaneState::Ready {
             return;
@@ -105,8 +107,8 @@ impl Back {
         self.health.is_fresh = !self.batch.as_ref().is_some_and(configures);
         self.health.settings = Settings::default();
         self.health.error = None;
-        // Whatever sets a time to live from here on may be missing in the answer.
-        self.expiry_seen = false;
+        // Whatever sets a time to live from here on may be missing in the answer, and what waits for its turn.
+        self.expiry_seen = expects_expiry;
         lane.say(&[b"INFO"], Expected::Step);
         lane.say(&[b"TIME"], Expected::Step);
         lane.say(&[b"ACL", b"GETUSER", b"default"], Expected::Step);
@@ -115,6 +117,13 @@ impl Back {
         }
         self.health.refusals.begin_round(now);
         self.try_write();
+    }
+
+    /// Whether something that waits, or is under way, may give a key a time to live.
+    fn expects_expiry(&self) -> bool {
+        let batched = self.batch.iter().flat_map(|batch| &batch.items);
+        let mut items = self.queue.iter().chain(&self.direct).chain(batched);
+        items.any(|item| item.request.all(&item.payload).any(expiry::may_set))
     }
 
     /// After a refusal a write is tried each time, since nobody else may write where this is said not to serve. It

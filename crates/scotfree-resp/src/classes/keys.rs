@@ -54,6 +54,22 @@ pub fn touches(args: Args<'_>) -> Touches<'_> {
     }
 }
 
+/// All keys that a command may write, each of the connection's database; none if that cannot be told.
+pub fn written_keys(args: Args<'_>) -> Vec<&[u8]> {
+    // They reach another database, or another server.
+    const ELSEWHERE: [&str; 3] = ["MOVE", "COPY", "MIGRATE"];
+    let Some(row) = lookup(args) else { return Vec::new() };
+    // SORT and GEORADIUS write behind STORE.
+    let names_more = |name: &str| name.starts_with("SORT") || name.starts_with("GEORADIUS");
+    let is_known =
+        row.first_key > 0 && !names_more(&row.command) && !ELSEWHERE.contains(&row.command.as_str());
+    if is_known {
+        keys(args).collect()
+    } else {
+        Vec::new()
+    }
+}
+
 /// The hash over database and key that goes on the wire; 0 for a command without a key.
 pub fn key_hash(db: u16, key: Option<&[u8]>) -> KeyHash {
     key.map_or(KeyHash(0), |key| KeyHash::of(db, key))
@@ -125,6 +141,42 @@ mod tests {
         ];
         for (line, expected) in cases {
             assert_eq!(keys_of(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_known_where_no_other_key_can_be() {
+        let written = |line: &str| {
+            let command = Command::new(line.split(' '));
+            let keys = written_keys(command.args());
+            keys.into_iter()
+                .map(|key| String::from_utf8_lossy(key).into_owned())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        for (line, keys) in [
+            ("SET k v", "k"),
+            ("MSET k 1 l 2", "k l"),
+            ("RENAME k l", "k l"),
+            ("ZUNIONSTORE k 2 l m", "k"),
+            ("XGROUP CREATE k g 0", "k"),
+        ] {
+            assert_eq!(written(line), keys, "{line}");
+        }
+        for line in [
+            "FLUSHALL",
+            "SWAPDB 0 1",
+            "EVAL s 1 k",
+            "FCALL f 1 k",
+            "SORT k STORE l",
+            "GEORADIUS k 0 0 1 m STORE l",
+            "MOVE k 3",
+            "COPY k l DB 3",
+            "MIGRATE h 1 k 0 9",
+            "LMPOP 1 k LEFT",
+            "NEW.COMMAND k",
+        ] {
+            assert_eq!(written(line), "", "{line}");
         }
     }
 

@@ -458,6 +458,7 @@ impl Server {
                 failed: false,
                 times: ResponseTail::default(),
                 ready_at: Nanos(0),
+                lives_ms: None,
                 sent: false,
             },
         );

@@ -6,7 +6,9 @@ use super::{Server, ServerOwn};
 use crate::fault::Fault;
 use crate::packets::{send_whole, Route};
 use scotfree_core::{Effects, Nanos, SeqNum, SessionId};
-use scotfree_wire::{emit, Flags, Header, Kind, ResponseTail, Tail, RESPONSE_BYTES_MAX};
+use scotfree_wire::{
+    emit, emit_extended, Extensions, Flags, Header, Kind, ObjectNote, ResponseTail, Tail, RESPONSE_BYTES_MAX,
+};
 use std::collections::BTreeSet;
 
 impl Server {
@@ -15,6 +17,18 @@ impl Server {
     pub fn on_independent(&mut self, ticket: u64) {
         if let Some(flight) = self.in_flight.get_mut(&ticket).filter(|flight| !flight.kind.writes()) {
             flight.hold_until = 0;
+        }
+    }
+
+    /// The reply to come of a read shows one value, which lives so many milliseconds on if nobody writes it; for ever
+    /// if that is `u64::MAX`. It is said to whoever sees the reply pass, so the application knows that its client takes
+    /// such a note: all do that it has told of it. Of a write this is not believed, nor of a reply that one packet does
+    /// not hold.
+    pub fn on_lives(&mut self, ticket: u64, remaining_ms: u64) {
+        let Some(flight) = self.in_flight.get(&ticket).filter(|flight| !flight.kind.writes()) else { return };
+        let session = self.sessions.get_mut(&flight.session);
+        if let Some(reply) = session.and_then(|session| session.replies.get_mut(&flight.seq)) {
+            reply.lives_ms = Some(remaining_ms);
         }
     }
 
@@ -91,8 +105,19 @@ impl Server {
         header.key_hash = reply.key_hash;
         header.flags = if reply.failed { Flags::FAILED } else { Flags::NONE };
         let tail = Tail::Response(reply.times);
+        let key = &session.keys.server_to_client;
+        let note = reply
+            .lives_ms
+            .filter(|_| !reply.failed)
+            .map(|remaining_ms| ObjectNote { value_bytes: bytes.len() as u64, remaining_ms });
+        let extensions = Extensions { object: note, ..Extensions::NONE };
+        if note.is_some() && bytes.len() + extensions.bytes() <= Kind::Response.payload_bytes_max() {
+            return effects.send(self.config.local, client, |out| {
+                emit_extended(&header, &tail, &extensions, bytes, key, out);
+            });
+        }
         let route = Route { from: self.config.local, to: client };
-        send_whole(effects, route, &header, &tail, bytes, &session.keys.server_to_client)
+        send_whole(effects, route, &header, &tail, bytes, key)
             .expect("the size was checked when the application replied");
     }
 

@@ -92,6 +92,8 @@ pub(super) struct Reply {
     pub(super) times: ResponseTail,
     /// When the application had answered.
     pub(super) ready_at: Nanos,
+    /// How long it is true from when it was made, in milliseconds, if the application vouches for it.
+    pub(super) lives_ms: Option<u64>,
     pub(super) sent: bool,
 }
 

@@ -12,12 +12,12 @@ use crate::{
     ServerConfig, SubmitError,
 };
 use scotfree_core::{
-    DeviceId, Durability, Effect, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, SessionId,
+    DeviceId, Durability, Effect, Effects, Epoch, KeyHash, Machine, Nanos, SeqNum, SessionId, Token,
 };
 use scotfree_wire::{
     emit_extended, emit_stamp, fragments, AcceptTail, Answerer, Direction, ExtensionSet, Extensions, Family,
-    Header, HeartbeatTail, Key, Kind, Packet, ResponseTail, SessionKeys, Stamp, StampKind, Tail, WireError,
-    PAYLOAD_BYTES_MAX,
+    Header, HeartbeatTail, Key, Kind, ObjectNote, Packet, ResponseTail, SessionKeys, Stamp, StampKind, Tail,
+    WireError, PAYLOAD_BYTES_MAX,
 };
 
 fn open_client(device_acks_asked: u8) -> (Client, Effects<ClientOwn>) {
@@ -325,6 +325,30 @@ fn a_server_refuses_extensions_that_it_has_not_offered() {
         let response = bench.last_sent(Kind::Response);
         assert_eq!(response.map(|response| response.key_hash), (executed == 1).then_some(KeyHash(3)));
     }
+}
+
+#[test]
+fn what_the_application_vouches_for_is_said_with_its_reply_and_with_no_other() {
+    let said = |kind: Kind, reply: &[u8], failed: bool| {
+        let mut bench = ServerBench::new(&[recovered(1, 0)], |_| {});
+        bench.manifest(1, 0, 1, &[]);
+        bench.answers = false;
+        bench.request(kind, 1, 1, barrier(1, 0, 0));
+        bench.act(|server, now, effects| {
+            server.on_lives(1, 7);
+            server.on_executed(now, 1, reply, failed, ResponseTail::default(), effects);
+            server.on_persisted(now, Token(1), effects);
+        });
+        let is_response = |bytes: &Vec<u8>| bytes[5] == Kind::Response as u8;
+        let sent = std::mem::take(&mut bench.sent).into_iter().map(|(_, bytes)| bytes).find(is_response);
+        let sent = sent.expect("it is answered");
+        Packet::parse(&sent).expect("whole").extensions().object()
+    };
+    let note = Some(ObjectNote { value_bytes: 2, remaining_ms: 7 });
+    assert_eq!(said(Kind::Read, b"ok", false), note);
+    assert_eq!(said(Kind::Read, b"no", true), None, "it failed");
+    assert_eq!(said(Kind::Bypass, b"ok", false), None, "it is no read");
+    assert_eq!(said(Kind::Read, &[0; 3_000], false), None, "it needs several packets");
 }
 
 /// The response of a device's function to request 1.

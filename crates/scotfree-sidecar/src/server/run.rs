@@ -182,6 +182,7 @@ pub fn run(
         cluster_key: config.cluster_key.clone(),
         redis: config.service.redis.clone(),
         tunnels_max: config.tunnels_max,
+        is_cached: config.service.back.vouches,
     };
     let tunnels = match config.tunnel_listen {
         None => None,

@@ -52,6 +52,8 @@ pub struct BackDriver {
     pub started: Option<StartReport>,
     pub stopped: Option<StopReason>,
     pub responses: BTreeMap<u64, Response>,
+    /// How long what a read shows is said to live, by its ticket.
+    pub lives: BTreeMap<u64, u64>,
     pub stable: u64,
     pub recorded: BTreeSet<SessionId>,
     pub deleted: BTreeSet<SessionId>,
@@ -100,6 +102,7 @@ impl BackDriver {
             started: None,
             stopped: None,
             responses: BTreeMap::new(),
+            lives: BTreeMap::new(),
             stable: 0,
             recorded: BTreeSet::new(),
             deleted: BTreeSet::new(),
@@ -241,6 +244,9 @@ impl BackDriver {
             }
             BackEvent::Started(report) => self.started = Some(*report),
             BackEvent::Independent { .. } => {}
+            BackEvent::Lives { ticket, remaining_ms } => {
+                self.lives.insert(ticket, remaining_ms);
+            }
             BackEvent::Reply { ticket, failed, response } => {
                 let bytes = events.bytes(response).to_vec();
                 assert!(

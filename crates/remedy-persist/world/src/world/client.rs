@@ -379,7 +379,8 @@ impl World {
         if rng.chance(work.bypasses) && rng.chance(PerMillion::percent(50)) {
             return Op::Swap { cells, token };
         }
-        rng.pick(&[Op::Set { cell, token }, Op::Set { cell, token }, Op::Append { cell, token }])
+        let lengthens = if work.answerable { Op::Set { cell, token } } else { Op::Append { cell, token } };
+        rng.pick(&[Op::Set { cell, token }, Op::Set { cell, token }, lengthens])
     }
 
     fn submit(&mut self, client: usize, op: Op, relaxed: bool, sent: Sent) {

@@ -182,7 +182,7 @@ impl World {
     /// The functions of a device, persist with what the world knows of it.
     fn functions(&self, persist: PersistConfig) -> Vec<Box<dyn Function>> {
         let (media, reforward_after) = (persist.media, persist.reforward_after);
-        let settings = Settings { media, reforward_after, planted: persist.planted };
+        let settings = Settings { media, reforward_after, planted: persist.planted, ..Settings::default() };
         let make = |maker: &Maker| -> Box<dyn Function> {
             if maker.name == remedy_persist::MAKER.name {
                 Box::new(Persist::new(persist))

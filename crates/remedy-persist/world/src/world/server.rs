@@ -75,7 +75,8 @@ impl ServerNode {
             alarm: Alarm::NONE,
             epoch: Epoch(0),
             storage: Storage::default(),
-            model: Model::new(ServerIndex(index as u8), scenario.device_count, scenario.device_acks),
+            model: Model::new(ServerIndex(index as u8), scenario.device_count, scenario.device_acks)
+                .with_answers(scenario.work.answerable),
             lost: false,
             app: App::new(scenario.work.cell_count),
             refuses_until: Nanos(0),

@@ -100,11 +100,28 @@ pub fn config(settings: &Server, key: ClusterKey) -> Result<ServerSidecarConfig,
     }
     let mut config = ServerSidecarConfig::new(listen, key, service);
     config.devices = devices(&settings.devices)?;
+    config.service.back.vouches = is_cached(settings)?;
     config.options.spin = spin_of(settings.spin_us);
     config.sessions_max = settings.sessions_max.map_or(config.sessions_max, NonZeroUsize::get);
     config.tunnels_max = settings.tunnels_max.unwrap_or(config.tunnels_max);
     config.excluded = Exclusions::of(excluded(&settings.exclude, &settings.devices)?);
     Ok(config)
+}
+
+/// Whether a device may answer reads again. With several on the path the last would not know what the first has
+/// acknowledged, and what the first knows another could still lose.
+fn is_cached(settings: &Server) -> Result<bool, Failure> {
+    let Some(cache) = settings.cache_device else { return Ok(false) };
+    let on_path: Vec<u16> = settings.devices.iter().map(|device| device.id).collect();
+    if on_path == [cache] {
+        return Ok(true);
+    }
+    let named = on_path.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    let named = if named.is_empty() { "none".to_owned() } else { named };
+    Err(Failure::usage(format!(
+        "[server] cache_device: device {cache} is to answer reads, which needs that it is the only device on the path; \
+         `device` names {named}: name device {cache} alone, or leave cache_device away"
+    )))
 }
 
 fn credentials(settings: &Server) -> Result<Option<(String, String)>, Failure> {
@@ -147,6 +164,18 @@ mod tests {
         let key = || ClusterKey::from_bytes([0; 32]);
         let far = config(&settings("10.0.0.1:6379"), key()).expect_err("it is on another host");
         assert!(far.code() == 2 && far.to_string().contains("127.0.0.1 (bind)"), "{far}");
+        let cached = |devices: &[&str]| {
+            let devices = devices.iter().map(|device| device.parse().expect("a device")).collect();
+            let settings = Server { devices, cache_device: Some(7), ..settings("127.0.0.1:6379") };
+            config(&settings, key()).map(|config| config.service.back.vouches)
+        };
+        assert!(matches!(cached(&["7=10.0.0.9"]), Ok(true)));
+        for (wrong, named) in
+            [(&[][..], "none"), (&["1=10.0.0.8", "7=10.0.0.9"], "1, 7"), (&["1=10.0.0.8"], "1")]
+        {
+            let refused = cached(wrong).expect_err("another could answer");
+            assert!(refused.to_string().contains(&format!("`device` names {named}: ")), "{refused}");
+        }
         for near in ["127.0.0.1:6379", "localhost:6379", "unix:redis.sock"] {
             assert!(config(&settings(near), key()).is_ok(), "{near}");
         }

@@ -9,9 +9,9 @@ use crate::failure::{required, Failure};
 use crate::registry;
 use crate::serve::{keep_files_private, on_signals, say_ready, say_reload, InForce, Messages};
 use crate::settings::{Config, Plane, Switch, XdpMode};
-use crate::text::{LogSpec, LogTier, Size};
+use crate::text::{LogSpec, LogTier, OptionSpec, Size};
 use scotfree_core::{DeviceId, Nanos};
-use scotfree_device::{arrange, Maker};
+use scotfree_device::{arrange, Maker, OptionValue};
 use scotfree_io::ram::Media;
 use scotfree_rpc::SharedKey;
 use scotfree_switch::impair::{Impairment, Rate, Share};
@@ -167,6 +167,7 @@ pub fn config(switch: &Switch, key: ClusterKey) -> Result<SwitchConfig, Failure>
     config.servers = addresses(&switch.server);
     config.logged = addresses(&switch.logged);
     config.functions = functions(switch)?;
+    config.options = switch.option.iter().map(option).collect();
     #[cfg(feature = "xdp")]
     {
         config.parts = registry::parts();
@@ -191,6 +192,11 @@ fn functions(switch: &Switch) -> Result<Vec<Maker>, Failure> {
     let names = if named.is_empty() { registry::functions_default() } else { named };
     let list = arrange(&names, &registry::functions());
     list.map_err(|problem| Failure::usage(format!("[switch] functions: {problem}")))
+}
+
+fn option(given: &OptionSpec) -> OptionValue {
+    let OptionSpec { function, name, value } = given;
+    OptionValue { function: function.clone(), name: name.clone(), value: value.0 }
 }
 
 /// What moves the frames.
@@ -413,7 +419,18 @@ mod tests {
     #[test]
     fn what_cannot_work_is_refused_with_its_key() {
         type Spoil = fn(&mut Switch);
-        let cases: [(Spoil, &str); 9] = [
+        let cases: [(Spoil, &str); 11] = [
+            (
+                |switch| {
+                    switch.functions = vec!["cache".into(), "persist".into()];
+                    switch.head = Some(false);
+                },
+                "`cache` answers for the server, which only a device can that sees every request first",
+            ),
+            (
+                |switch| switch.option = vec!["cache.bytes_max=64M".parse().expect("an option")],
+                "is not in the list (persist); add it to `functions`",
+            ),
             (
                 |switch| switch.device_id = Some(0),
                 "[switch] device_id: no device has the number 0; allowed are 1 to",

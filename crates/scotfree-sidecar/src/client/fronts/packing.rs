@@ -15,7 +15,7 @@ use scotfree_resp::front::FrontRequest;
 use scotfree_resp::payload::pack::PackBuilder;
 use scotfree_rpc::{CallLabel, SessionHandle, SessionOptions, StartError, Upstream};
 use scotfree_session::{Mode, Request, RequestKind, SubmitError};
-use scotfree_wire::PAYLOAD_BYTES_MAX;
+use scotfree_wire::{FURTHER_KEYS_MAX, PAYLOAD_BYTES_MAX};
 use std::collections::{BTreeSet, VecDeque};
 
 /// How many requests one connection alone may have outstanding: a device keeps as many slots for its session.
@@ -284,10 +284,22 @@ impl Fronts {
         let count: usize = taken.iter().map(|(_, count)| count).sum();
         let Some(leader) = self.connections.get(&taken[0].0) else { return Ok(()) };
         let Some(first) = leader.waiting.front() else { return Ok(()) };
-        // A pack is of no one key.
-        let (method, key_hash, payload) = match count {
-            1 => (first.method, first.key_hash, first.payload.as_slice()),
-            _ => (self.shared_method(first.method, taken), KeyHash(0), self.pack.payload()),
+        let mut names = self.names_of(taken);
+        // A pack is of no one key, unless all its keys are named.
+        let (method, key_hash, payload) = if count == 1 {
+            (first.method, first.key_hash, first.payload.as_slice())
+        } else {
+            let first_name = names.first().copied().unwrap_or(KeyHash(0));
+            (self.shared_method(first.method, taken), first_name, self.pack.payload())
+        };
+        let named = match (count, names.len()) {
+            // That a single command's first key is its only one, whoever sees it pass knows.
+            (_, 0) | (1, 1) => &[],
+            (_, 1) => {
+                names.push(names[0]);
+                &names[1..]
+            }
+            _ => &names[1..],
         };
         let label = CallLabel { called: first.called, ..CallLabel::new(method) };
         let kind = first.kind;
@@ -304,7 +316,7 @@ impl Fronts {
             key_hash,
             payload,
         };
-        let seq = match upstream.submit(handle, asked, label) {
+        let seq = match upstream.submit_naming(handle, asked, named, label) {
             Ok(seq) => seq,
             Err(SubmitError::NotOpen | SubmitError::WindowFull) => return Err(Unsent::NotNow),
             Err(SubmitError::TooLarge) => {
@@ -325,6 +337,28 @@ impl Fronts {
             }
         }
         Ok(())
+    }
+
+    /// All keys that what was gathered writes, each once; none if somebody does not say, or if they are too many.
+    fn names_of(&self, taken: &[(ConnectionKey, usize)]) -> Vec<KeyHash> {
+        let mut names = Vec::new();
+        for (key, count) in taken {
+            let waiting = self.connections.get(key).map(|connection| connection.waiting.iter().take(*count));
+            for request in waiting.into_iter().flatten() {
+                if request.names.is_empty() {
+                    return Vec::new();
+                }
+                for name in &request.names {
+                    if !names.contains(name) {
+                        names.push(*name);
+                    }
+                    if names.len() > 1 + FURTHER_KEYS_MAX {
+                        return Vec::new();
+                    }
+                }
+            }
+        }
+        names
     }
 
     /// Takes what was gathered from those who wait; who asked what first, and who else.

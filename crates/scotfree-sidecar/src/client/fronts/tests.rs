@@ -1,7 +1,7 @@
 //! Fronts with an upstream that is a list: no socket, no clock, no server.
 
 use super::*;
-use scotfree_core::{DeviceId, SeqNum, SessionId, Tier};
+use scotfree_core::{DeviceId, KeyHash, SeqNum, SessionId, Tier};
 use scotfree_resp::codec::Args;
 use scotfree_resp::description::Description;
 use scotfree_resp::front::EarlyRule;
@@ -13,7 +13,7 @@ use scotfree_resp::payload::{
 use scotfree_rpc::{CallLabel, Recorded, Reply, SessionOptions};
 use scotfree_session::{CompletedBy, Mode, Request, SubmitError};
 use scotfree_trace::{SpanId, TraceId};
-use scotfree_wire::PAYLOAD_BYTES_MAX;
+use scotfree_wire::{FURTHER_KEYS_MAX, PAYLOAD_BYTES_MAX};
 use std::collections::BTreeMap;
 
 const NOW: Nanos = Nanos::from_secs(1_700_000_000);
@@ -28,6 +28,9 @@ struct Sent {
     kind: RequestKind,
     mode: Mode,
     payload: Vec<u8>,
+    /// By which it is named, and those beside it.
+    key_hash: KeyHash,
+    further_keys: Vec<KeyHash>,
 }
 
 enum Happens {
@@ -144,11 +147,26 @@ impl Upstream for Listed {
         let credit = self.credit.get_mut(&session).ok_or(SubmitError::NotOpen)?;
         *credit = credit.checked_sub(1).ok_or(SubmitError::WindowFull)?;
         let Request { kind, mode, payload, .. } = request;
-        self.sent.push(Sent { kind, mode, payload: payload.to_vec() });
+        let (payload, key_hash) = (payload.to_vec(), request.key_hash);
+        self.sent.push(Sent { kind, mode, payload, key_hash, further_keys: Vec::new() });
         let given = self.given.entry(session).or_default();
         *given += 1;
         self.under_way.entry(session).or_default().push_back((SeqNum(*given), mode));
         Ok(SeqNum(*given))
+    }
+
+    fn submit_naming(
+        &mut self,
+        session: SessionHandle,
+        request: Request<'_>,
+        further_keys: &[KeyHash],
+        label: CallLabel,
+    ) -> Result<SeqNum, SubmitError> {
+        let taken = self.submit(session, request, label);
+        if let (Ok(_), Some(sent)) = (&taken, self.sent.last_mut()) {
+            sent.further_keys = further_keys.to_vec();
+        }
+        taken
     }
 
     fn next_event(&mut self) -> Option<ClientEvent<'_>> {
@@ -369,6 +387,45 @@ fn commands_that_wait_together_share_a_request_and_each_gets_its_reply() {
     bench.turn();
     assert_eq!(bench.read(KEY), "$1\r\n1\r\n$-1\r\n+OK\r\n");
     assert_eq!(bench.fronts.wish(KEY), Wish::Wait { to_read: true, to_write: false });
+}
+
+#[test]
+fn before_a_server_whose_reads_a_device_answers_writes_say_which_keys_they_touch() {
+    // By which hash a request is named, which are beside it, and whether its client takes a note.
+    let sent = |cached: bool, said: &[u8]| {
+        let description = Description { packs: true, cached, ..Description::of_table() };
+        let mut bench = Bench::told(description, |_| ());
+        bench.open(KEY);
+        bench.upstream.opens(FIRST, 99);
+        bench.turn();
+        bench.says(KEY, said);
+        let head = |sent: &Sent| RequestHead::parse(&sent.payload).expect("a front sends payloads");
+        let told = |sent: Sent| {
+            let is_noted = head(&sent).flags.has(RequestFlags::NOTED);
+            (sent.key_hash, sent.further_keys, is_noted)
+        };
+        bench.upstream.sent.drain(..).map(told).collect::<Vec<_>>()
+    };
+    let [a, b, c] = ["a", "b", "c"].map(|key| KeyHash::of(0, key.as_bytes()));
+    let none = KeyHash(0);
+    for (said, with, without) in [
+        (&b"SET a 1\r\n"[..], (a, vec![], false), (a, vec![], false)),
+        (b"MSET a 1 b 2 c 3\r\n", (a, vec![b, c], false), (a, vec![], false)),
+        (b"SET a 1\r\nINCR b\r\nSET a 2\r\n", (a, vec![b], false), (none, vec![], false)),
+        (b"SET a 1\r\nINCR a\r\n", (a, vec![a], false), (none, vec![], false)),
+        (b"SET a 1\r\nFLUSHDB\r\n", (none, vec![], false), (none, vec![], false)),
+        (b"COPY a b DB 3\r\n", (a, vec![], false), (a, vec![], false)),
+        (b"GET a\r\n", (a, vec![], true), (a, vec![], false)),
+    ] {
+        let text = String::from_utf8_lossy(said);
+        assert_eq!(sent(true, said), [with], "{text}");
+        assert_eq!(sent(false, said), [without], "{text}");
+    }
+    let reads = sent(true, b"GET a\r\nGET b\r\n");
+    assert_eq!(reads, [(a, vec![], true), (b, vec![], true)], "each may be answered by itself");
+    let many: Vec<String> = (0..=FURTHER_KEYS_MAX + 1).map(|key| key.to_string()).collect();
+    let many = sent(true, format!("DEL {}\r\n", many.join(" ")).as_bytes());
+    assert_eq!(many[0].1, [], "more than a packet names are not named");
 }
 
 #[test]

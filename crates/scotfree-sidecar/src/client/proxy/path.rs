@@ -270,7 +270,8 @@ impl ProxyPath {
                 Report::SessionRecorded(session) => self.opened(session),
                 Report::SessionFailed(session) => self.fail(session, CloseReason::ServerFailed),
                 Report::SessionRefused(session) => self.fail(session, CloseReason::NoMemory),
-                Report::StableAsAnswered | Report::SessionDeleted(_) => {}
+                // There is no device on the way.
+                Report::Lives { .. } | Report::StableAsAnswered | Report::SessionDeleted(_) => {}
             }
         }
         self.replies.clear();

@@ -1,0 +1,156 @@
+//! What the cache counts, and how the metrics name it.
+
+use scotfree_device::Count;
+use std::hash::{Hash, Hasher};
+
+/// Why a read was not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missed {
+    /// Nothing is known of its key.
+    Absent,
+    /// What was known has expired.
+    Expired,
+    /// A write of its key is under way.
+    UnderWay,
+    /// What is known can still be lost.
+    NotDurable,
+    /// It is not at its place, or the device may not speak for the server.
+    NotAnswerable,
+    /// The cache is off.
+    Off,
+    /// The server has vouched for nothing yet.
+    NoWord,
+    /// Its caller waits for something that it asked before.
+    Elders,
+}
+
+/// Why a reply was not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// It is nothing that is kept, or its server does not vouch for it.
+    NotKept,
+    /// A write of its key is under way.
+    UnderWay,
+    /// Its read passed before a write had been answered.
+    Floor,
+    /// Its read may have been executed before a logged write.
+    Version,
+    /// It is too large.
+    Size,
+    /// It has expired already.
+    Expired,
+    /// Too many reads wait for their replies.
+    ManyReads,
+}
+
+const MISSED_COUNT: usize = 8;
+const REFUSED_COUNT: usize = 7;
+const MISSED_LABELS: [&str; MISSED_COUNT] = [
+    "reason=\"absent\"",
+    "reason=\"expired\"",
+    "reason=\"under_way\"",
+    "reason=\"not_durable\"",
+    "reason=\"not_answerable\"",
+    "reason=\"off\"",
+    "reason=\"no_word\"",
+    "reason=\"elders\"",
+];
+const REFUSED_LABELS: [&str; REFUSED_COUNT] = [
+    "reason=\"not_kept\"",
+    "reason=\"under_way\"",
+    "reason=\"floor\"",
+    "reason=\"version\"",
+    "reason=\"size\"",
+    "reason=\"expired\"",
+    "reason=\"many_reads\"",
+];
+
+/// What a cache has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CacheCounters {
+    /// Reads answered.
+    pub hits: u64,
+    /// Reads not answered, by [`Missed`].
+    pub misses: [u64; MISSED_COUNT],
+    /// Replies kept.
+    pub fills: u64,
+    /// Replies not kept, by [`Refused`].
+    pub refused: [u64; REFUSED_COUNT],
+    /// Values taken from logged writes.
+    pub overwrites: u64,
+    /// Values dropped because of a write.
+    pub made_stale: u64,
+    /// Values that gave way to others.
+    pub evicted: u64,
+    /// How often everything was forgotten.
+    pub resets: u64,
+}
+
+/// What was counted decides nothing: an exploration takes two caches for one that differ in it alone.
+impl Hash for CacheCounters {
+    fn hash<H: Hasher>(&self, _state: &mut H) {}
+}
+
+impl CacheCounters {
+    /// Both together.
+    #[must_use]
+    pub fn plus(&self, other: &CacheCounters) -> CacheCounters {
+        CacheCounters {
+            hits: self.hits + other.hits,
+            misses: std::array::from_fn(|at| self.misses[at] + other.misses[at]),
+            fills: self.fills + other.fills,
+            refused: std::array::from_fn(|at| self.refused[at] + other.refused[at]),
+            overwrites: self.overwrites + other.overwrites,
+            made_stale: self.made_stale + other.made_stale,
+            evicted: self.evicted + other.evicted,
+            resets: self.resets + other.resets,
+        }
+    }
+
+    /// Each of them, as the metrics name it.
+    pub fn each(&self, out: &mut dyn FnMut(Count)) {
+        let CacheCounters { hits, misses, fills, refused, overwrites, made_stale, evicted, resets } = self;
+        let plain = [
+            ("scotfree_cache_hits_total", "Reads answered.", *hits),
+            ("scotfree_cache_fills_total", "Replies kept.", *fills),
+            ("scotfree_cache_overwrites_total", "Values taken from logged writes.", *overwrites),
+            ("scotfree_cache_stale_total", "Values dropped because of a write.", *made_stale),
+            ("scotfree_cache_evicted_total", "Values that gave way to others.", *evicted),
+            ("scotfree_cache_resets_total", "How often everything was forgotten.", *resets),
+        ];
+        for (name, help, value) in plain {
+            out(Count { name, help, labels: "", value });
+        }
+        for (labels, value) in MISSED_LABELS.into_iter().zip(*misses) {
+            out(Count { name: "scotfree_cache_misses_total", help: "Reads not answered.", labels, value });
+        }
+        for (labels, value) in REFUSED_LABELS.into_iter().zip(*refused) {
+            out(Count { name: "scotfree_cache_refused_total", help: "Replies not kept.", labels, value });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_label_of_its_own() {
+        let counters = CacheCounters {
+            misses: [1, 2, 3, 4, 5, 6, 7, 8],
+            refused: [1, 2, 3, 4, 5, 6, 7],
+            ..CacheCounters::default()
+        };
+        let mut seen = Vec::new();
+        counters.each(&mut |count| seen.push((count.name, count.labels)));
+        let count = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), count);
+        assert_eq!(
+            (Missed::Elders as usize + 1, Refused::ManyReads as usize + 1),
+            (MISSED_COUNT, REFUSED_COUNT)
+        );
+        assert_eq!(counters.plus(&counters).misses[5], 12);
+    }
+}

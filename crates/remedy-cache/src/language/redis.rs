@@ -1,0 +1,314 @@
+//! Redis, as sidecars put it into requests and responses.
+//!
+//! Request: version (1 byte), 0 (1), flags (2), database (2), connection (4), then the command as an array of RESP.
+//! Response: version (1), flags (1), then the reply.
+//!
+//! Invariant: one command in a request, of those listed here, by the flags listed here; anything else is not known.
+
+use super::{Language, Names};
+use scotfree_core::Nanos;
+use scotfree_wire::ObjectNote;
+
+const VERSION: u8 = 1;
+/// The caller has its answer already.
+const EARLY: u16 = 1;
+/// It is of several callers.
+const PACK: u16 = 2_048;
+/// The caller takes a note of how long a value is true, and an answer that was given before.
+const NOTED: u16 = 8_192;
+/// Of a response: early answers are allowed.
+const EARLY_ALLOWED: u8 = 1;
+/// Of a response: it says nothing of early answers.
+const AGAIN: u8 = 32;
+/// The reply is to be RESP3.
+const RESP3: u16 = 128;
+const REQUEST_HEAD_BYTES: usize = 10;
+const FLAGS: std::ops::Range<usize> = 2..4;
+const DATABASE: std::ops::Range<usize> = 4..6;
+const ARGUMENTS_MAX: usize = 64;
+
+/// Writes that touch their first argument alone, in any form of theirs.
+const OF_ONE_KEY: [&[u8]; 47] = [
+    b"APPEND",
+    b"DECR",
+    b"DECRBY",
+    b"EXPIRE",
+    b"EXPIREAT",
+    b"GETDEL",
+    b"GETEX",
+    b"GETSET",
+    b"HDEL",
+    b"HINCRBY",
+    b"HINCRBYFLOAT",
+    b"HMSET",
+    b"HSET",
+    b"HSETNX",
+    b"INCR",
+    b"INCRBY",
+    b"INCRBYFLOAT",
+    b"LINSERT",
+    b"LPOP",
+    b"LPUSH",
+    b"LPUSHX",
+    b"LREM",
+    b"LSET",
+    b"LTRIM",
+    b"PERSIST",
+    b"PEXPIRE",
+    b"PEXPIREAT",
+    b"PFADD",
+    b"PSETEX",
+    b"RPOP",
+    b"RPUSH",
+    b"RPUSHX",
+    b"SADD",
+    b"SET",
+    b"SETBIT",
+    b"SETEX",
+    b"SETNX",
+    b"SETRANGE",
+    b"SPOP",
+    b"SREM",
+    b"XADD",
+    b"XDEL",
+    b"XTRIM",
+    b"ZADD",
+    b"ZINCRBY",
+    b"ZREM",
+    b"RESTORE",
+];
+/// Those that touch all their arguments; here with one.
+const OF_EACH_ARGUMENT: [&[u8]; 2] = [b"DEL", b"UNLINK"];
+
+/// Redis' commands and replies.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Redis;
+
+impl Language for Redis {
+    /// A connection, unless several share the request.
+    fn caller(&self, payload: &[u8]) -> Option<u32> {
+        let head = payload.first_chunk::<REQUEST_HEAD_BYTES>()?;
+        let is_known = head[..2] == [VERSION, 0] && flags_of(&head[FLAGS]) & PACK == 0;
+        is_known.then(|| u32::from_le_bytes([head[6], head[7], head[8], head[9]]))
+    }
+
+    /// GET alone, whose caller takes what was answered before. Its reply is the same for every connection and, unless the
+    /// key is missing, in both versions of RESP.
+    fn read(&self, payload: &[u8], key: &mut Vec<u8>) -> bool {
+        let is_noted = payload.get(FLAGS).is_some_and(|flags| flags_of(flags) & NOTED != 0);
+        let Some([name, of]) = is_noted.then(|| command(payload)).flatten().and_then(Command::exactly) else {
+            return false;
+        };
+        let is_get = name.eq_ignore_ascii_case(b"GET");
+        if is_get {
+            write_key(payload, of, key);
+        }
+        is_get
+    }
+
+    /// A SET without options. What it is followed by is not known: then it keeps a life of its own.
+    fn overwrite(&self, payload: &[u8], key: &mut Vec<u8>, value: &mut Vec<u8>) -> bool {
+        let Some([name, of, set]) = command(payload).and_then(Command::exactly) else { return false };
+        if !name.eq_ignore_ascii_case(b"SET") {
+            return false;
+        }
+        write_key(payload, of, key);
+        value.extend_from_slice(&[VERSION, AGAIN, b'$']);
+        value.extend_from_slice(set.len().to_string().as_bytes());
+        value.extend_from_slice(b"\r\n");
+        value.extend_from_slice(set);
+        value.extend_from_slice(b"\r\n");
+        true
+    }
+
+    fn names(&self, payload: &[u8]) -> Names {
+        let Some(command) = command(payload) else { return Names::Some };
+        let is_one_of = |names: &[&[u8]]| names.iter().any(|name| command.name().eq_ignore_ascii_case(name));
+        let one = is_one_of(&OF_ONE_KEY) || (command.count == 2 && is_one_of(&OF_EACH_ARGUMENT));
+        if one {
+            Names::All
+        } else {
+            Names::Some
+        }
+    }
+
+    /// A bulk string whose server says how long it lives.
+    fn lives(&self, reply: &[u8], note: Option<ObjectNote>, value: &mut Vec<u8>) -> Option<Nanos> {
+        let [VERSION, flags, bulk @ ..] = reply else { return None };
+        let is_value = flags & !EARLY_ALLOWED == 0
+            && bulk.first() == Some(&b'$')
+            && bulk.get(1).is_some_and(u8::is_ascii_digit);
+        let note = note.filter(|_| is_value)?;
+        value.extend_from_slice(&[VERSION, AGAIN]);
+        value.extend_from_slice(bulk);
+        Some(Nanos(note.remaining_ms.saturating_mul(1_000_000)))
+    }
+}
+
+/// Database and key.
+fn write_key(payload: &[u8], of: &[u8], key: &mut Vec<u8>) {
+    key.extend_from_slice(&payload[DATABASE]);
+    key.extend_from_slice(of);
+}
+
+/// A command's arguments.
+struct Command<'p> {
+    arguments: [&'p [u8]; ARGUMENTS_MAX],
+    count: usize,
+}
+
+impl<'p> Command<'p> {
+    fn name(&self) -> &'p [u8] {
+        self.arguments[0]
+    }
+
+    fn exactly<const COUNT: usize>(self) -> Option<[&'p [u8]; COUNT]> {
+        self.arguments[..self.count].try_into().ok()
+    }
+}
+
+fn flags_of(bytes: &[u8]) -> u16 {
+    bytes.try_into().map_or(u16::MAX, u16::from_le_bytes)
+}
+
+/// The only command of a payload, if there is one and its flags change nothing.
+fn command(payload: &[u8]) -> Option<Command<'_>> {
+    let (head, rest) = payload.split_at_checked(REQUEST_HEAD_BYTES)?;
+    if head[0] != VERSION || head[1] != 0 || flags_of(&head[FLAGS]) & !(EARLY | RESP3 | NOTED) != 0 {
+        return None;
+    }
+    let (count, mut rest) = number_after(b'*', rest)?;
+    let mut arguments: [&[u8]; ARGUMENTS_MAX] = [&[]; ARGUMENTS_MAX];
+    for argument in arguments.get_mut(..count).filter(|arguments| !arguments.is_empty())? {
+        let (bytes, after) = number_after(b'$', rest)?;
+        let (text, after) = after.split_at_checked(bytes)?;
+        *argument = text;
+        rest = after.strip_prefix(b"\r\n")?;
+    }
+    rest.is_empty().then_some(Command { arguments, count })
+}
+
+/// The number behind a sign, and what follows its line.
+fn number_after(sign: u8, bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let bytes = bytes.strip_prefix(&[sign])?;
+    let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, rest) = bytes.split_at(digits);
+    let number = std::str::from_utf8(number).ok()?.parse().ok()?;
+    Some((number, rest.strip_prefix(b"\r\n")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(flags: u16, connection: u32, line: &str) -> Vec<u8> {
+        let words: Vec<&str> = line.split(' ').collect();
+        let mut payload = vec![VERSION, 0];
+        payload.extend_from_slice(&flags.to_le_bytes());
+        payload.extend_from_slice(&3_u16.to_le_bytes());
+        payload.extend_from_slice(&connection.to_le_bytes());
+        payload.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+        for word in words {
+            payload.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+        }
+        payload
+    }
+
+    fn read(payload: &[u8]) -> Option<Vec<u8>> {
+        let mut key = Vec::new();
+        Redis.read(payload, &mut key).then_some(key)
+    }
+
+    #[test]
+    fn a_get_is_told_by_database_and_key_whoever_asks() {
+        let key = Some(b"\x03\x00k".to_vec());
+        assert_eq!(read(&payload(NOTED, 1, "GET k")), key);
+        assert_eq!(read(&payload(NOTED | RESP3, 2, "get k")), key);
+        for other in [
+            payload(NOTED, 1, "GET k l"),
+            payload(NOTED, 1, "TTL k"),
+            payload(NOTED | 2, 1, "GET k"),
+            payload(0, 1, "GET k"),
+            vec![],
+            vec![1; 10],
+        ] {
+            assert_eq!(read(&other), None, "{other:?}");
+        }
+        let two =
+            [payload(NOTED, 1, "GET k"), payload(0, 1, "GET k")[REQUEST_HEAD_BYTES..].to_vec()].concat();
+        assert_eq!(read(&two), None, "two commands");
+    }
+
+    #[test]
+    fn a_request_is_its_connection_s_unless_several_share_it() {
+        assert_eq!(Redis.caller(&payload(EARLY, 70_000, "SET k v")), Some(70_000));
+        assert_eq!(Redis.caller(&payload(PACK, 0, "SET k v")), None);
+        assert_eq!((Redis.caller(&[1; 9]), Redis.caller(&[2; 40])), (None, None));
+    }
+
+    #[test]
+    fn a_plain_set_says_what_its_key_is_answered() {
+        let overwrite = |line: &str| {
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            Redis.overwrite(&payload(EARLY, 9, line), &mut key, &mut value).then_some((key, value))
+        };
+        assert_eq!(
+            overwrite("set k value"),
+            Some((b"\x03\x00k".to_vec(), b"\x01\x20$5\r\nvalue\r\n".to_vec()))
+        );
+        for other in ["SET k v NX", "SET k v PXAT 5", "SETEX k 5 v", "GETSET k v", "APPEND k v"] {
+            assert_eq!(overwrite(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn only_commands_that_are_known_to_touch_one_key_name_all_they_touch() {
+        for one in ["SET k v NX", "INCR k", "hset k a b c d", "DEL k", "SETEX k 5 v"] {
+            assert_eq!(Redis.names(&payload(EARLY, 1, one)), Names::All, "{one}");
+        }
+        for some in ["DEL k l", "MSET k 1 l 2", "FLUSHALL", "EVAL x 1 k", "RENAME k l", "NEW k", "COPY k l"] {
+            assert_eq!(Redis.names(&payload(0, 1, some)), Names::Some, "{some}");
+        }
+        assert_eq!(Redis.names(&payload(2, 1, "SET k v")), Names::Some, "a transaction");
+    }
+
+    #[test]
+    fn a_reply_is_kept_if_it_is_a_value_and_its_server_vouches_for_it() {
+        let note = |remaining_ms| Some(ObjectNote { value_bytes: 1, remaining_ms });
+        let lives = |reply: &[u8], note| {
+            let mut value = Vec::new();
+            let lives = Redis.lives(reply, note, &mut value);
+            lives.map(|lives| (lives, value))
+        };
+        let again = || b"\x01\x20$1\r\nv\r\n".to_vec();
+        assert_eq!(lives(b"\x01\x00$1\r\nv\r\n", note(5)), Some((Nanos::from_millis(5), again())));
+        assert_eq!(lives(b"\x01\x01$1\r\nv\r\n", note(u64::MAX)), Some((Nanos::MAX, again())));
+        assert_eq!(lives(b"\x01\x00$1\r\nv\r\n", None), None);
+        for other in
+            [&b"\x01\x00$-1\r\n"[..], b"\x01\x00_\r\n", b"\x01\x00-ERR\r\n", b"\x01\x02$1\r\nv\r\n", b""]
+        {
+            assert_eq!(lives(other, note(5)), None, "{other:?}");
+        }
+    }
+
+    /// The flags are the sidecars' own.
+    #[test]
+    fn a_request_and_a_response_are_read_as_sidecars_write_them() {
+        use scotfree_resp::payload::{write_request, write_response, RequestFlags, ResponseFlags};
+        for (ours, theirs) in [
+            (NOTED, RequestFlags::NOTED),
+            (EARLY, RequestFlags::EARLY),
+            (RESP3, RequestFlags::RESP3),
+            (PACK, RequestFlags::PACK),
+        ] {
+            let mut written = Vec::new();
+            write_request(&mut written, theirs, &[&["GET", "k"]]);
+            assert_eq!((flags_of(&written[FLAGS]), written.len()), (ours, payload(ours, 1, "GET k").len()));
+        }
+        for (ours, theirs) in [(EARLY_ALLOWED, ResponseFlags::EARLY_ALLOWED), (AGAIN, ResponseFlags::AGAIN)] {
+            let mut written = Vec::new();
+            write_response(&mut written, theirs, b"$1");
+            assert_eq!(written, [VERSION, ours, b'$', b'1']);
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Reads of a real Redis that a device answers: client's sidecar, device with `cache` and `persist`, server's sidecar.
+//! Whatever changes a value, however, nobody is answered with what was there before.
+#![cfg(feature = "lab")]
+
+mod wires;
+
+use scotfree_stage::netns::{access, Access};
+use scotfree_stage::process::{wait_until, Process, ProcessSpec};
+use scotfree_stage::resp::{Connection, Place, Reply};
+use scotfree_stage::worker::metrics::{read, MetricsSpec};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use wires::{require_inside, run, Wires, PATIENCE, SCOT};
+
+const METRICS: &str = "127.0.0.1:9102";
+/// Where the client's sidecar listens, on a cable of its own to where the test runs.
+const CLIENTS: &str = "10.78.0.2:6379";
+const WRITES: u64 = 3_000;
+
+/// Runs a test of this file in namespaces of its own.
+fn run_in_namespaces(test: &str) {
+    if access() != Access::Direct {
+        return eprintln!("SKIP: this test needs namespaces: run it as root");
+    }
+    if std::process::Command::new("redis-server").arg("--version").output().is_err() {
+        return eprintln!("SKIP: redis-server is not installed: apt-get install redis-server");
+    }
+    require_inside(&["unshare", "-nm"], test, &[]);
+}
+
+/// All that stands between a client and its Redis.
+struct World {
+    wires: Wires,
+    redis: Option<Process>,
+    server: Option<Process>,
+    _switch: Process,
+    _client: Process,
+}
+
+impl World {
+    fn up(more: &[&str]) -> World {
+        let wires = Wires::up();
+        run(
+            "ip",
+            &["link", "add", "clients", "type", "veth", "peer", "name", "eth1", "netns", "scot-client"],
+        );
+        for (words, address) in [(&["-n", "scot-client"][..], "10.78.0.2/24"), (&[], "10.78.0.1/24")] {
+            let device = if words.is_empty() { "clients" } else { "eth1" };
+            run("ip", &[words, &["address", "add", address, "dev", device]].concat());
+            run("ip", &[words, &["link", "set", device, "up"]].concat());
+        }
+        let redis = start_redis(&wires);
+        let words = ["--plane", "user", "--metrics", METRICS, "--function", "cache", "--function", "persist"];
+        let switch = wires.start_switch(&[&words[..], &["--option", "cache.admit_reads=0"]].concat());
+        let server = start_server(&wires, more);
+        let client = ["sidecar", "client", "--listen", CLIENTS, "--server", "10.77.0.2", "--mode", "early"];
+        let client = start(&wires, "client", &client);
+        World { wires, redis: Some(redis), server: Some(server), _switch: switch, _client: client }
+    }
+
+    /// Past scot.
+    fn directly(&self) -> Connection {
+        Connection::open_at(&Place::Unix(self.wires.file("redis.sock")), PATIENCE).expect("it listens")
+    }
+}
+
+fn connect() -> Connection {
+    Connection::open(CLIENTS.parse().expect("an address"), PATIENCE).expect("the sidecar listens")
+}
+
+fn hits() -> u64 {
+    count("scotfree_cache_hits_total")
+}
+
+/// Reads a key until the device answers it; every answer must be this.
+fn warm(reader: &mut Connection, key: &str, value: &str) {
+    let before = hits();
+    let answered = || {
+        assert_eq!(get(reader, key), Some(value.to_owned()));
+        hits() > before
+    };
+    assert!(wait_until(PATIENCE, answered), "the device answers {key}: {:?}", counts());
+}
+
+fn counts() -> Vec<(String, u64)> {
+    let address: SocketAddr = METRICS.parse().expect("an address");
+    let counts = read(&MetricsSpec { address }).expect("it answers");
+    counts.into_iter().filter(|(name, _)| name.starts_with("scotfree_cache")).collect()
+}
+
+fn count(name: &str) -> u64 {
+    counts().into_iter().find(|(known, _)| known == name).map_or(0, |(_, value)| value)
+}
+
+fn start(wires: &Wires, host: &str, words: &[&str]) -> Process {
+    let (namespace, key) = (format!("scot-{host}"), wires.file("key"));
+    let folder = key.parent().expect("it lies in a folder").to_owned();
+    let before = ["netns", "exec", &namespace, SCOT];
+    let spec = ProcessSpec::new(host, "ip", &folder).args(before).args(words.iter().copied());
+    let _ = std::fs::remove_file(wires.file(&format!("{host}.out")));
+    let process = wires.supervisor.spawn(&spec.args(["--key-file".into(), key])).expect("it can be started");
+    process.wait_for_output("scot: ready", PATIENCE).unwrap_or_else(|trouble| panic!("{trouble}"));
+    process
+}
+
+fn start_server(wires: &Wires, more: &[&str]) -> Process {
+    let (socket, dead) = (format!("unix:{}", path(wires, "redis.sock")), path(wires, "dead.jsonl"));
+    let words = ["sidecar", "server", "--listen", "10.77.0.2", "--redis", &socket, "--dead-letters", &dead];
+    start(wires, "server", &[&words[..], &["--device", "7=10.77.0.254"], more].concat())
+}
+
+fn path(wires: &Wires, name: &str) -> String {
+    wires.file(name).to_str().expect("it is plain").to_owned()
+}
+
+fn start_redis(wires: &Wires) -> Process {
+    let socket: PathBuf = wires.file("redis.sock");
+    let _ = std::fs::remove_file(&socket);
+    let folder = socket.parent().expect("it lies in a folder").to_owned();
+    let words = ["--port", "0", "--unixsocket", "redis.sock", "--save", ""];
+    let aof = ["--appendonly", "yes", "--appendfsync", "everysec"];
+    let mut spec = ProcessSpec::new("redis", "redis-server", &folder).args(words).args(aof);
+    spec.working_folder = Some(folder);
+    let redis = wires.supervisor.spawn(&spec).expect("it starts");
+    let is_up = || {
+        let asked = Connection::open_at(&Place::Unix(socket.clone()), PATIENCE);
+        asked.is_ok_and(|mut asked| matches!(asked.call(&["PING"]), Ok(Reply::Simple(_))))
+    };
+    assert!(wait_until(PATIENCE, is_up), "{}", redis.output());
+    redis
+}
+
+fn call(connection: &mut Connection, line: &str) -> Reply {
+    let words: Vec<&str> = line.split(' ').collect();
+    connection.call(&words).unwrap_or_else(|trouble| panic!("{line}: {trouble}"))
+}
+
+fn get(connection: &mut Connection, key: &str) -> Option<String> {
+    match call(connection, &format!("GET {key}")) {
+        Reply::Bulk(value) => Some(String::from_utf8(value).expect("it is text")),
+        Reply::Null => None,
+        other => panic!("GET {key}: {other:?}"),
+    }
+}
+
+#[test]
+fn whatever_changes_a_value_nobody_is_answered_with_what_was_there_before() {
+    run_in_namespaces("inside_whatever_changes");
+}
+
+#[test]
+#[ignore = "run by another test, in namespaces"]
+fn inside_whatever_changes() {
+    let world = World::up(&["--cache-device", "7"]);
+    let (mut writer, mut reader) = (connect(), connect());
+    // Each finds k = old, answered by the device, and leaves this.
+    let changes: [(&[&str], Option<&str>); 17] = [
+        (&["SET k new"], Some("new")),
+        (&["SET k new PX 90000"], Some("new")),
+        (&["SETEX k 90 new"], Some("new")),
+        (&["APPEND k er"], Some("older")),
+        (&["GETSET k new"], Some("new")),
+        (&["DEL k"], None),
+        (&["UNLINK other k"], None),
+        (&["GETDEL k"], None),
+        (&["PEXPIREAT k 1"], None),
+        (&["RENAME k other"], None),
+        (&["SET other new", "RENAME other k"], Some("new")),
+        (&["SET other new", "COPY other k REPLACE"], Some("new")),
+        (&["MSET a 1 k new b 2"], Some("new")),
+        (&["EVAL return(redis.call('set',KEYS[1],'new')) 1 k"], Some("new")),
+        (&["MULTI", "INCR n", "SET k new", "EXEC"], Some("new")),
+        (&["SWAPDB 0 1"], None),
+        (&["FLUSHALL"], None),
+    ];
+    for (lines, left) in changes {
+        call(&mut writer, "SET k old");
+        warm(&mut reader, "k", "old");
+        for line in lines {
+            let reply = call(&mut writer, line);
+            assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
+        }
+        assert_eq!(get(&mut reader, "k").as_deref(), left, "{lines:?}");
+        assert_eq!(get(&mut reader, "k").as_deref(), left, "{lines:?}");
+        if let Some(left) = left {
+            warm(&mut reader, "k", left);
+        }
+    }
+    expires(&world, &mut writer, &mut reader);
+    is_shut_to_tunnels(&mut reader);
+}
+
+/// What has a life is answered while it lasts, and not when the server has it no longer.
+fn expires(world: &World, writer: &mut Connection, reader: &mut Connection) {
+    let mut directly = world.directly();
+    for _ in 0..3 {
+        call(writer, "SET short v PX 400");
+        let before = hits();
+        loop {
+            let is_gone = call(&mut directly, "EXISTS short") == Reply::Integer(0);
+            let value = get(reader, "short");
+            if is_gone {
+                assert_eq!(value, None);
+                break;
+            }
+        }
+        assert!(hits() > before, "it was answered by the device while it lasted");
+    }
+}
+
+/// A connection that tracks goes past the device: it may read and not write.
+fn is_shut_to_tunnels(reader: &mut Connection) {
+    let mut tracking = connect();
+    call(&mut tracking, "SET k old");
+    warm(reader, "k", "old");
+    call(&mut tracking, "HELLO 3");
+    call(&mut tracking, "CLIENT TRACKING ON");
+    let refused = call(&mut tracking, "SET k new");
+    assert!(matches!(&refused, Reply::Error(text) if text.contains("cache_device")), "{refused:?}");
+    assert_eq!(get(&mut tracking, "k").as_deref(), Some("old"));
+    assert_eq!(get(reader, "k").as_deref(), Some("old"));
+}
+
+#[test]
+fn behind_another_start_of_the_server_nothing_is_known() {
+    run_in_namespaces("inside_another_start");
+}
+
+#[test]
+#[ignore = "run by another test, in namespaces"]
+fn inside_another_start() {
+    let mut world = World::up(&["--cache-device", "7"]);
+    let (mut writer, mut reader) = (connect(), connect());
+    for round in 0..3 {
+        call(&mut writer, "SET k old");
+        warm(&mut reader, "k", "old");
+        if round == 0 {
+            // The Redis dies and comes back with its files; what stands before it begins anew.
+            world.redis.take().expect("it runs").kill();
+            world.redis = Some(start_redis(&world.wires));
+            assert_eq!(get(&mut reader, "k").as_deref(), Some("old"));
+        } else {
+            // Nobody stands before it, and somebody else writes.
+            let server = world.server.take().expect("it runs");
+            assert!(server.stop(PATIENCE).is_some(), "it ends");
+            call(&mut world.directly(), "SET k another");
+            world.server = Some(start_server(&world.wires, &["--cache-device", "7"]));
+            assert_eq!(get(&mut reader, "k").as_deref(), Some("another"));
+        }
+        // It answers again.
+        call(&mut writer, "SET k fresh");
+        warm(&mut reader, "k", "fresh");
+    }
+}
+
+#[test]
+fn a_reader_never_sees_less_than_what_was_acknowledged_or_seen_before() {
+    run_in_namespaces("inside_never_less");
+}
+
+/// One writes numbers that grow, acknowledged by the device; others read. Between a read's beginning and its end the
+/// value was that number, and who asks several things at once gets them in that order.
+#[test]
+#[ignore = "run by another test, in namespaces"]
+fn inside_never_less() {
+    let _world = World::up(&["--cache-device", "7"]);
+    let (begun, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let mut writer = connect();
+    call(&mut writer, "SET n 0");
+    let number = |reply: Reply| match reply {
+        Reply::Bulk(text) => String::from_utf8_lossy(&text).parse::<u64>().expect("it is a number"),
+        reply => panic!("{reply:?}"),
+    };
+    std::thread::scope(|scope| {
+        // One asks one thing at a time, one asks several.
+        for at_once in [1, 4] {
+            let (begun, done) = (&begun, &done);
+            scope.spawn(move || {
+                let (mut reader, mut last) = (connect(), 0);
+                while done.load(Ordering::SeqCst) < WRITES {
+                    last = done.load(Ordering::SeqCst).max(last);
+                    (0..at_once).for_each(|_| reader.push(&["GET", "n"]));
+                    reader.flush().expect("it is sent");
+                    for _ in 0..at_once {
+                        let (least, read) = (last, number(reader.read().expect("it is answered")));
+                        let most = begun.load(Ordering::SeqCst);
+                        assert!((least..=most).contains(&read), "{read} is not within {least} and {most}");
+                        last = read;
+                    }
+                }
+            });
+        }
+        for next in 1..=WRITES {
+            begun.store(next, Ordering::SeqCst);
+            // Some are not logged, some have a life, some come with others.
+            let line = match next % 7 {
+                0 => format!("MSET n {next} m 1"),
+                3 => format!("SET n {next} PX 900000"),
+                5 => format!("EVAL return(redis.call('set','n','{next}')) 0"),
+                _ => format!("SET n {next}"),
+            };
+            let reply = call(&mut writer, &line);
+            assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
+            done.store(next, Ordering::SeqCst);
+        }
+    });
+    let answered = hits();
+    assert!(answered > 0, "the device has answered some: {:?}", counts());
+    let said = run(SCOT, &["cache", "stats", "--metrics", METRICS]);
+    assert!(said.starts_with(&format!("answered: {answered} of ")), "{said}");
+    println!("{said}");
+}
+
+#[test]
+fn without_the_servers_word_the_device_answers_nothing() {
+    run_in_namespaces("inside_without_word");
+}
+
+#[test]
+#[ignore = "run by another test, in namespaces"]
+fn inside_without_word() {
+    let _world = World::up(&[]);
+    let (mut writer, mut reader) = (connect(), connect());
+    call(&mut writer, "SET k v");
+    (0..20).for_each(|_| assert_eq!(get(&mut reader, "k").as_deref(), Some("v")));
+    assert_eq!((hits(), count("scotfree_cache_fills_total")), (0, 0));
+}
