@@ -4,12 +4,14 @@
 # unit, and each test that differs; exits 1 below 97 %. The suite is not part of this repository: it is fetched by
 # apt, in the version of the redis-server that is installed, into target/redis-suite.
 #
-#   scripts/redis-suite.sh [--through proxy|sidecars] [--mode covered|early] [--fsync always|everysec] [UNIT...]
+#   scripts/redis-suite.sh [--through proxy|sidecars] [--mode covered|early] [--fsync always|everysec] [--cache SIZE] [UNIT...]
+#
+# With --cache the proxy answers reads of what it knows; the suite's own clients alone write that Redis.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/common.sh
 
-through=proxy mode=covered fsync=always
+through=proxy mode=covered fsync=always cache=()
 share_min=97
 # Left out at both: they read the stream of replication, in which the markers are.
 tags_refused=-needs:repl
@@ -33,17 +35,19 @@ impossible=(
 # Without any news from a test for so long, its unit is given up.
 silence_seconds_max=${SILENCE_SECONDS_MAX:-120}
 units=()
-usage() { echo "redis-suite: scripts/redis-suite.sh [--through proxy|sidecars] [--mode covered|early] [--fsync always|everysec] [UNIT...], not $*" >&2; exit 2; }
+usage() { echo "redis-suite: scripts/redis-suite.sh [--through proxy|sidecars] [--mode covered|early] [--fsync always|everysec] [--cache SIZE] [UNIT...], not $*" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   case "$1 ${2:-}" in
     "--through proxy" | "--through sidecars") through=$2; shift ;;
     "--mode covered" | "--mode early") mode=$2; shift ;;
     "--fsync always" | "--fsync everysec") fsync=$2; shift ;;
+    "--cache "[0-9]*) cache=(--cache "$2" --cache-only-writer); shift ;;
     --*) usage "$1 ${2:-}" ;;
     *) units+=("$1") ;;
   esac
   shift
 done
+[ ${#cache[@]} -eq 0 ] || [ "$through" = proxy ] || usage "--cache with --through $through"
 [ ${#units[@]} -gt 0 ] || units=(
   unit/type/string unit/type/incr unit/type/hash unit/type/list unit/type/list-2 unit/type/list-3 unit/type/set
   unit/type/zset unit/type/stream unit/type/stream-cgroups unit/keyspace unit/expire unit/scan unit/sort unit/multi
@@ -143,7 +147,7 @@ start_redis() { # PORT
 }
 start_scot() { # PORT OTHER-PORT
   if [ "$through" = proxy ]; then
-    start scot.log "$scot" proxy --listen "127.0.0.1:$1" --redis unix:redis.sock --log proxy.log --mode "$mode"
+    start scot.log "$scot" proxy --listen "127.0.0.1:$1" --redis unix:redis.sock --log proxy.log --mode "$mode" "${cache[@]}"
   else
     (cd "$site" && "$scot" key new cluster.key >/dev/null)
     start server.log "$scot" sidecar server --listen "127.0.0.1:$2" --redis unix:redis.sock --dead-letters dead.jsonl --key-file cluster.key
@@ -214,7 +218,7 @@ compare() { # UNIT
     }' "$direct" "$through"
 }
 
-echo "Redis $version, appendfsync $fsync; through: scot $through, $mode"
+echo "Redis $version, appendfsync $fsync; through: scot $through, $mode${cache[*]:+, ${cache[*]}}"
 printf '%-26s %5s %5s %9s\n' unit alone same share
 rm -rf "$work/out"
 mkdir -p "$work/out"

@@ -298,6 +298,17 @@ impl Cache {
         self.under_way.range((session, SeqNum(0))..(session, seq)).next().is_some()
     }
 
+    /// Whether anything is known of a key, whether or not it may be said.
+    pub fn knows(&mut self, key_hash: KeyHash, key: &[u8]) -> bool {
+        let at = self.bucket_of(key_hash);
+        self.find(at, key_hash, key).is_some()
+    }
+
+    /// Whether the reply to a read may fill.
+    pub fn awaits(&self, read: RequestName) -> bool {
+        self.reads.contains_key(&read)
+    }
+
     /// The value of a slot that was just found.
     pub fn value(&self, slot: Slot) -> &[u8] {
         &self.shelf.get(slot).value

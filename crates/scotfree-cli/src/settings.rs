@@ -603,6 +603,15 @@ pub struct Proxy {
     #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_peers: Option<bool>,
+    /// Keep up to so many bytes of values that pass (64K or more), and answer GETs of them without the Redis; off by
+    /// default. It needs --cache-only-writer
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Size>,
+    /// Vouch that nobody writes the Redis but through this proxy, or what is kept could be older than what is there
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_only_writer: Option<bool>,
     /// Whether SET, SETEX and PSETEX are answered when the log holds them, before the Redis has seen them
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -202,6 +202,8 @@ pub struct QueueCounters {
     pub replayed: u64,
     /// Never executed, since a write before them was lost.
     pub lost: u64,
+    /// Reads whose answer was known without the server.
+    pub known: u64,
     /// Those that nobody is told of, since their session is over.
     pub untold: u64,
 }
@@ -492,6 +494,28 @@ impl CommitQueue {
             ..Entry::of_log(session, behind, payload)
         });
         Ok(SeqNum(seq))
+    }
+
+    /// What a read is answered is known already: it is not executed, and answered when what it may have seen is safe,
+    /// as if the server had answered.
+    pub fn answer(&mut self, seq: SeqNum, bytes: &[u8]) {
+        let Some(index) = self.index(seq.0) else { return };
+        let entry = &mut self.entries[index];
+        debug_assert!(entry.kind == RequestKind::Read, "what a write is answered only the server knows");
+        entry.waits = false;
+        self.counters.known += 1;
+        self.on_reply(seq, bytes, Outcome::Executed);
+    }
+
+    /// Whether everything before this place has its answer.
+    pub fn is_answered_before(&mut self, seq: SeqNum) -> bool {
+        self.follow_answers();
+        self.answered_next >= seq.0
+    }
+
+    /// The first place that is not dealt with.
+    pub fn first(&self) -> SeqNum {
+        SeqNum(self.first)
     }
 
     /// The server was lost, or is there again.

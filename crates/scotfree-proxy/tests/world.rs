@@ -345,6 +345,7 @@ impl World {
         let early = self.rng.below(2) == 0;
         let payload = operation.payload();
         let submission = Submission { session, kind, early, access, payload: &payload };
+        let is_behind = self.queue.has_runs();
         if let Ok(seq) = self.queue.submit(&submission) {
             self.next_id += 1;
             self.at.insert(seq, operation.id);
@@ -353,7 +354,26 @@ impl World {
             self.waiting_count += 1;
             if kind != RequestKind::Read {
                 self.written.entry(session).or_default().push(operation.id);
+            } else if !any && !is_behind && self.rng.below(2) == 0 {
+                self.answer_known(seq, key);
             }
+        }
+    }
+
+    /// A read is answered without the server by who has followed its key: what the server has, if it has answered all
+    /// writes of the key.
+    fn answer_known(&mut self, read: SeqNum, key: u64) {
+        let is_of_key = |operation: &Operation| operation.kind != RequestKind::Read && operation.key == key;
+        let is_open = |seq: &SeqNum| {
+            let operation = self.at.get(seq).and_then(|id| self.operations.get(id));
+            operation.is_none_or(is_of_key)
+        };
+        let server = &self.server;
+        let is_waited_for = server.waiting.iter().any(|waiting| is_of_key(&waiting.operation));
+        let waits = is_waited_for || server.replies.iter().any(|(seq, ..)| is_open(seq));
+        if !waits {
+            let list = server.data.lists.get(&key).cloned().unwrap_or_default();
+            self.queue.answer(read, &encode(&[(key, list)]));
         }
     }
 
@@ -892,6 +912,32 @@ fn a_refusal_waits_for_the_log_to_know_it_unless_the_log_takes_nothing() {
         }
         assert_eq!(answered(&mut queue), [write]);
     }
+}
+
+#[test]
+fn a_read_whose_answer_is_known_is_not_executed_and_waits_for_what_it_may_have_seen() {
+    let mut queue = queue(None, &Found::default());
+    let session = SessionId(1);
+    queue.open_session(session);
+    let access = Access::Key(KeyHash(1));
+    let submit = |queue: &mut CommitQueue, kind| {
+        let submission = Submission { session, kind, early: false, access, payload: b"asked" };
+        queue.submit(&submission).expect("the window is open")
+    };
+    let write = submit(&mut queue, RequestKind::Update);
+    let read = submit(&mut queue, RequestKind::Read);
+    assert!(queue.is_answered_before(write) && !queue.is_answered_before(read));
+    queue.answer(read, b"known");
+    assert_eq!(queue.next_run().map(|run| run.seq), Some(write));
+    assert_eq!(queue.next_run(), None, "the read is none");
+    queue.on_reply(write, b"+OK", Outcome::Executed);
+    assert!(queue.is_answered_before(read));
+    assert_eq!(queue.next_completion(), None, "the log holds nothing yet");
+    let (record, _) = queue.next_record().expect("the write is logged");
+    queue.record_taken();
+    queue.on_logged(record);
+    assert_eq!(answered(&mut queue), [write, read]);
+    assert_eq!((queue.counters().known, queue.counters().completed), (1, 2));
 }
 
 fn answered(queue: &mut CommitQueue) -> Vec<SeqNum> {

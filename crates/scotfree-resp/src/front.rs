@@ -234,6 +234,27 @@ pub struct ClientFront {
     tunnel: Option<Tunnel>,
     /// In what state the connection to the server is that serves as a tunnel, or did and rests.
     tunnel_setting: Option<Setting>,
+    passed_by: PassedBy,
+}
+
+/// What may have changed data past the order, through tunnels: how often that was asked, and how often it was answered.
+/// Commands that block do not count: none changes a value that GET is answered with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PassedBy {
+    /// Sent.
+    pub begun: u64,
+    /// Answered.
+    pub ended: u64,
+    /// Of those that were sent, the connections that were given away: what is said there nobody reads here, and it goes
+    /// on when this machine is gone.
+    pub given_away: u64,
+}
+
+impl PassedBy {
+    /// How much will have no answer if the connection ends now, and may still be done.
+    pub fn unanswered(self) -> u64 {
+        self.begun - self.ended - self.given_away
+    }
 }
 
 /// What Redis keeps of a connection.
@@ -326,7 +347,13 @@ impl ClientFront {
             counters: FrontCounters::default(),
             tunnel: None,
             tunnel_setting: None,
+            passed_by: PassedBy::default(),
         }
+    }
+
+    /// What it may have changed past the order.
+    pub fn passed_by(&self) -> PassedBy {
+        self.passed_by
     }
 
     /// The client sent bytes. `now_ms` is the server's Unix time in milliseconds.

@@ -366,6 +366,26 @@ fn a_subscription_behind_a_refused_multi_is_confirmed() {
 }
 
 #[test]
+fn what_may_change_data_past_the_order_is_counted_until_it_is_answered() {
+    let mut bench = Bench::new(FrontConfig::default());
+    let mut counts = |bytes: &[u8], answers: &[u8]| {
+        bench.pass(bytes);
+        let asked = bench.front.passed_by().begun;
+        bench.hear(answers);
+        (asked, bench.front.passed_by().ended)
+    };
+    assert_eq!(counts(b"CLIENT TRACKING ON REDIRECT 1\r\n", b"+OK\r\n"), (0, 0));
+    assert_eq!(counts(b"GET k\r\nSCAN 0\r\n", b"$1\r\nv\r\n*2\r\n$1\r\n0\r\n*0\r\n"), (0, 0));
+    assert_eq!(counts(b"SET k 1\r\nEVAL x 0\r\n", b"+OK\r\n"), (2, 1), "one of them has no answer");
+    assert_eq!(counts(b"PFCOUNT h\r\n", b":1\r\n:1\r\n"), (3, 3));
+    assert_eq!(counts(b"NOSUCH k\r\n", b"-ERR unknown command\r\n"), (4, 4));
+    // What is inside MULTI writes when EXEC does.
+    assert_eq!(counts(b"MULTI\r\n", b"+OK\r\n"), (4, 4));
+    assert_eq!(counts(b"SET k 1\r\n", b"+QUEUED\r\n"), (5, 5));
+    assert_eq!(counts(b"EXEC\r\n", b"*1\r\n+OK\r\n"), (6, 6));
+}
+
+#[test]
 fn data_that_look_like_a_confirmation_are_data() {
     let data = "*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:5\r\n";
     for in_resp3 in [false, true] {

@@ -183,3 +183,16 @@ fn nothing_that_was_noted_before_a_reset_fills_after_it() {
     assert_eq!((value_of(&mut cache, &[1]), value_of(&mut cache, &[2])), (None, None));
     assert_eq!(cache.len(), 0, "what is dead goes when it is met");
 }
+
+#[test]
+fn what_is_known_and_what_may_fill_can_be_asked() {
+    let mut cache = eager(|_| {});
+    cache.on_read_passed(NOW, &read(name(1, 1), b"a", 0), SeqNum(0));
+    assert!(cache.awaits(name(1, 1)) && !cache.awaits(name(1, 2)) && !cache.knows(KeyHash(97), b"a"));
+    cache.on_reply(NOW, name(1, 1), &kept(b"1"));
+    assert!(cache.knows(KeyHash(97), b"a") && !cache.knows(KeyHash(97), b"ab") && !cache.awaits(name(1, 1)));
+    set(&mut cache, name(1, 3), 1, b"a", b"3");
+    assert!(cache.knows(KeyHash(97), b"a"), "whether or not it may be said");
+    cache.reset(Cause::Epoch);
+    assert!(!cache.knows(KeyHash(97), b"a"));
+}

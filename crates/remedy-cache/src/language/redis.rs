@@ -84,6 +84,19 @@ const OF_EACH_ARGUMENT: [&[u8]; 2] = [b"DEL", b"UNLINK"];
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Redis;
 
+impl Redis {
+    /// Whether a request is one plain GET, whatever its caller takes a note of; then what tells it from all other reads
+    /// is appended.
+    pub fn get(self, payload: &[u8], key: &mut Vec<u8>) -> bool {
+        let Some([name, of]) = command(payload).and_then(Command::exactly) else { return false };
+        let is_get = name.eq_ignore_ascii_case(b"GET");
+        if is_get {
+            write_key(payload, of, key);
+        }
+        is_get
+    }
+}
+
 impl Language for Redis {
     /// A connection, unless several share the request.
     fn caller(&self, payload: &[u8]) -> Option<u32> {
@@ -95,15 +108,7 @@ impl Language for Redis {
     /// GET alone, whose caller takes what was answered before. Its reply is the same for every connection and, unless the
     /// key is missing, in both versions of RESP.
     fn read(&self, payload: &[u8], key: &mut Vec<u8>) -> bool {
-        let is_noted = payload.get(FLAGS).is_some_and(|flags| flags_of(flags) & NOTED != 0);
-        let Some([name, of]) = is_noted.then(|| command(payload)).flatten().and_then(Command::exactly) else {
-            return false;
-        };
-        let is_get = name.eq_ignore_ascii_case(b"GET");
-        if is_get {
-            write_key(payload, of, key);
-        }
-        is_get
+        payload.get(FLAGS).is_some_and(|flags| flags_of(flags) & NOTED != 0) && self.get(payload, key)
     }
 
     /// A SET without options. What it is followed by is not known: then it keeps a life of its own.

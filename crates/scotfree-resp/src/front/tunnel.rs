@@ -95,11 +95,13 @@ struct Asked {
     refusal: Option<String>,
     /// Its answer may never come.
     blocks: bool,
+    /// It may change what a GET is answered.
+    changes: bool,
 }
 
 impl Asked {
     fn new(change: Change, writes: Writes, wanted: bool) -> Asked {
-        Asked { change, writes, wanted, refusal: None, blocks: false }
+        Asked { change, writes, wanted, refusal: None, blocks: false, changes: false }
     }
 }
 
@@ -399,6 +401,8 @@ impl ClientFront {
             actions.push(FrontAction::EndTunnel);
         }
         self.state.closing = Closing::Done;
+        self.passed_by.begun += 1;
+        self.passed_by.given_away += 1;
         let (mut setup, setup_replies) = self.tunnel_setup(&[], false);
         if self.state.replies == ReplyMode::Off {
             write_words(&mut setup, &[b"CLIENT", b"REPLY", b"OFF"]);
@@ -534,7 +538,9 @@ impl ClientFront {
         self.state.stalled |= change.decides_the_way() || is_of_tunnels;
         let needs_mark = tunnel.needs_mark(&change);
         let blocks = is_of_tunnels && matches!(change, Change::Nothing) && refusal.is_none();
-        tunnel.asked.push_back(Asked { refusal, blocks, ..Asked::new(change, writes, wanted) });
+        let changes = refusal.is_none() && !blocks && may_change(args, writes);
+        self.passed_by.begun += u64::from(changes);
+        tunnel.asked.push_back(Asked { refusal, blocks, changes, ..Asked::new(change, writes, wanted) });
         if needs_mark {
             write_words(&mut bytes, &[b"PING", MARK.as_bytes()]);
             tunnel.asked.push_back(Asked::new(Change::Mark, Writes::Nothing, false));
@@ -608,6 +614,7 @@ impl ClientFront {
             return tunnel.put(frame, false, &mut self.output);
         }
         let Some(asked) = tunnel.take_asked(frame) else { return };
+        self.passed_by.ended += u64::from(asked.changes);
         let is_queued = tunnel.multi.is_some() && frame == b"+QUEUED\r\n";
         let wrote = match asked.writes {
             Writes::Nothing => false,
@@ -776,6 +783,12 @@ impl ClientFront {
         let has_room = self.decoder.held_bytes() < AHEAD_BYTES_MAX && !self.is_full();
         self.tunnel.is_some() && has_room && self.state.closing == Closing::No
     }
+}
+
+/// Whether a command that goes past the order may change what a GET is answered: a write, what a MULTI behind which
+/// nobody has looked holds, and PFCOUNT, which keeps what it has counted in the value.
+fn may_change(args: Args<'_>, writes: Writes) -> bool {
+    writes != Writes::Nothing || args.is(0, "EXEC") || args.is(0, "PFCOUNT")
 }
 
 /// Whether a command makes the connection a stream of replication, for good.

@@ -24,7 +24,7 @@ use large::{LargeReplies, Line};
 use scotfree_core::Nanos;
 use scotfree_resp::front::clients::{Facts, Outcome, Question};
 use scotfree_resp::front::{
-    ClientFront, EarlyRule, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity,
+    ClientFront, EarlyRule, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity, PassedBy,
 };
 use scotfree_resp::payload::pack::{unpack, PackBuilder};
 use scotfree_resp::payload::{parse_response, ResponseFlags};
@@ -75,6 +75,8 @@ struct Connection {
     held: usize,
     /// How many of its scripts are under way, as counted last.
     scripts: usize,
+    /// What it may have changed past the order, as counted last.
+    passed_by: PassedBy,
     /// The client sends nothing more.
     input_ended: bool,
     closing: bool,
@@ -175,6 +177,9 @@ pub(super) struct Fronts {
     early_allowed: bool,
     /// How many scripts are under way.
     scripts: usize,
+    /// What connections may have changed past the order, and of how much of it those that are gone had no answer.
+    passed_by: PassedBy,
+    passed_by_orphans: u64,
     durations: Durations,
 }
 
@@ -213,6 +218,8 @@ impl Fronts {
             reading: true,
             early_allowed: told_early,
             scripts: 0,
+            passed_by: PassedBy::default(),
+            passed_by_orphans: 0,
             durations: Durations::default(),
         }
     }
@@ -262,6 +269,7 @@ impl Fronts {
             waiting: VecDeque::new(),
             held: 0,
             scripts: 0,
+            passed_by: PassedBy::default(),
             input_ended: false,
             closing: false,
             refusal: None,
@@ -342,6 +350,7 @@ impl Fronts {
         self.large.leave(key);
         self.large.end(connection.counted);
         self.scripts -= connection.scripts;
+        self.passed_by_orphans += connection.passed_by.unanswered();
         self.closed.add(connection.front.counters());
         self.sessions.leave(connection.session, key);
         self.released.extend(connection.front.farewell().map(|farewell| (connection.session, farewell)));
@@ -498,6 +507,10 @@ impl Fronts {
     fn act(&mut self, key: ConnectionKey, actions: Vec<FrontAction>) {
         self.touched.insert(key);
         let Some(connection) = self.connections.get_mut(&key) else { return };
+        let passed_by = connection.front.passed_by();
+        let before = std::mem::replace(&mut connection.passed_by, passed_by);
+        self.passed_by.begun += passed_by.begun - before.begun;
+        self.passed_by.ended += passed_by.ended - before.ended;
         let scripts = connection.front.scripts();
         self.scripts = self.scripts + scripts - std::mem::replace(&mut connection.scripts, scripts);
         let fetching = fetching(connection);
@@ -696,6 +709,12 @@ impl Fronts {
     /// How many commands are on their way.
     pub fn under_way(&self) -> u64 {
         self.sessions.commands_under_way() as u64
+    }
+
+    /// What all connections may have changed past the order, and how much of it has no answer since its connection is
+    /// gone.
+    pub fn passed_by(&self) -> (PassedBy, u64) {
+        (self.passed_by, self.passed_by_orphans)
     }
 
     /// How many requests are on their way, or wait for credit.

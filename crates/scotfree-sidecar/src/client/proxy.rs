@@ -2,6 +2,7 @@
 //!
 //! Invariant: nobody is served before everything that the log holds and the server does not is executed there.
 
+mod cache;
 mod certificates;
 mod log;
 mod log_times;
@@ -22,6 +23,7 @@ use crate::notices::Notices;
 use crate::server::{
     say_once, Recovered, RedisService, RedisServiceConfig, SidecarError, CANNOT_SYNC, RETRY_INTERVAL,
 };
+pub use cache::BYTES_MIN as CACHE_BYTES_MIN;
 use certificates::Certificates;
 pub use log::LogError;
 use log::{updates_of, LogName, PeerList, ProxyLog};
@@ -84,6 +86,9 @@ pub struct ProxyConfig {
     pub without_peers: bool,
     /// Where it is said that a server which is not there at the start is waited for; if nowhere, that ends the start.
     pub waits_for_server: Option<Notices>,
+    /// Up to how many bytes of values are kept, for reads to be answered without the server; none are if not given.
+    /// Nobody but this proxy may write the server.
+    pub cache_bytes: Option<u64>,
     /// By which the rules of early answers are changed, also while it starts.
     pub early_rules: EarlyRules,
     /// What is outstanding at once.
@@ -115,6 +120,7 @@ impl ProxyConfig {
             peers: None,
             without_peers: false,
             waits_for_server: None,
+            cache_bytes: None,
             early_rules: EarlyRules::default(),
             queue: QueueConfig::default(),
             front: FrontConfig { request_bytes_max: REQUEST_BYTES_MAX, ..FrontConfig::default() },
@@ -271,6 +277,12 @@ impl Proxy {
         }
         path.settles = false;
         begin_peers(config, &mut path)?;
+        if let Some(bytes) = config.cache_bytes {
+            path.begin_cache(bytes);
+            config
+                .notices
+                .say(&format!("reads of what passes are answered here, from {bytes} bytes at most"));
+        }
         let key = SharedKey::from(random_key()?);
         let fronts_config = fronts_config(config, key);
         let told = told(&path).unwrap_or_else(|| Told { description: Arc::default(), ahead_ms: 0 });
@@ -346,7 +358,7 @@ impl Proxy {
     fn turn(&mut self) -> Result<(), ProxyError> {
         self.connections.start_tunnels(self.watching.poller());
         let mut now = now_realtime();
-        self.connections.fronts.submit(now, &mut self.path);
+        self.submit(now);
         loop {
             self.path.turn(now);
             now = now_realtime();
@@ -359,12 +371,18 @@ impl Proxy {
             let has_room = self.connections.send(self.watching.poller());
             // What was answered, and what was sent, may have made room for what waits: nothing else wakes it.
             now = now_realtime();
-            self.connections.fronts.submit(now, &mut self.path);
+            self.submit(now);
             self.keep_server()?;
             if !has_room && !self.path.has_work() {
                 return Ok(());
             }
         }
+    }
+
+    /// Hands on what clients have asked; what some do past the order is known before.
+    fn submit(&mut self, now: Nanos) {
+        self.path.know_passing(|| self.connections.fronts.passed_by());
+        self.connections.fronts.submit(now, &mut self.path);
     }
 
     /// Notices that the server is lost, or there again.
@@ -626,6 +644,7 @@ fn write_metrics(path: &ProxyPath, text: &mut MetricsText) {
         ("logged_total", "Updates handed to the log", counters.logged),
         ("records_total", "Records of the log that held them", counters.records),
         ("replayed_total", "Writes executed anew after a crash", counters.replayed),
+        ("known_total", "Reads answered by the proxy itself", counters.known),
         ("lost_total", "Updates never executed, since a write before them was lost", counters.lost),
         ("log_full_total", "Times when the log had no room", path.log.times_full()),
         ("server_losses_total", "Times when the server was lost", path.server_losses),
@@ -633,6 +652,9 @@ fn write_metrics(path: &ProxyPath, text: &mut MetricsText) {
         text.counter(&format!("scotfree_proxy_{name}"), help, value);
     }
     path.log.write_metrics(text);
+    if let Some(cache) = path.cache() {
+        cache.write_metrics(text);
+    }
 }
 
 /// Whether a server that was served is waited for: it is away, or somebody can have it serve again.

@@ -21,7 +21,7 @@ use reload::{Reload, Running};
 use scotfree_core::Nanos;
 use scotfree_io::disk::interrupt;
 use scotfree_rpc::SharedKey;
-use scotfree_sidecar::client::proxy::{PeersConfig, Proxy, ProxyConfig, PEERS_MAX};
+use scotfree_sidecar::client::proxy::{PeersConfig, Proxy, ProxyConfig, CACHE_BYTES_MIN, PEERS_MAX};
 use scotfree_sidecar::client::ListenerConfig;
 use scotfree_sidecar::redis::{RedisAddress, RedisServer};
 use scotfree_sidecar::server::{PasswordSource, RedisServiceConfig};
@@ -183,6 +183,7 @@ fn config(settings: &Settings) -> Result<ProxyConfig, Failure> {
         LogProcessor::Any => None,
         LogProcessor::Number(number) => Some(number),
     };
+    config.cache_bytes = cache_bytes(settings)?;
     config.without_peers = settings.without_peers.unwrap_or(false);
     config.accept_server = settings.accept_server.unwrap_or(false);
     config.drain_ns_max = settings.drain_ns_max.map_or(config.drain_ns_max, Nanos);
@@ -195,6 +196,30 @@ fn config(settings: &Settings) -> Result<ProxyConfig, Failure> {
         *limit = wanted.map_or(*limit, NonZeroUsize::get);
     }
     Ok(config)
+}
+
+/// How much is kept of values. Redis cannot forbid others to write, nor say in time that they have: somebody vouches.
+fn cache_bytes(settings: &Settings) -> Result<Option<u64>, Failure> {
+    let vouches = settings.cache_only_writer.unwrap_or(false);
+    match settings.cache {
+        None if vouches => Err(Failure::usage(
+            "[proxy] cache_only_writer: it says of what others do to a cache, and there is none; add --cache SIZE, such as \
+             64M, or leave it out"
+                .to_owned(),
+        )),
+        None => Ok(None),
+        Some(size) if size.0 < CACHE_BYTES_MIN => Err(Failure::usage(format!(
+            "[proxy] cache: {} bytes hold next to nothing; give 64K or more, such as 64M",
+            size.0
+        ))),
+        Some(_) if !vouches => Err(Failure::usage(
+            "[proxy] cache: reads that are answered here would miss what others write at the Redis itself, and Redis cannot \
+             forbid it. If nobody writes it but through this proxy, say so: --cache-only-writer ([proxy] \
+             cache_only_writer = true); otherwise leave --cache out"
+                .to_owned(),
+        )),
+        Some(size) => Ok(Some(size.0)),
+    }
 }
 
 /// Where clients connect, in plain form and under TLS.
@@ -342,6 +367,9 @@ mod tests {
             (Settings { redis_key: Some("k".into()), ..proxy() }, "redis_cert"),
             (Settings { redis: "unix:r".parse().ok(), redis_tls: Some(true), ..proxy() }, "unix socket"),
             (Settings { redis_user: Some("u".into()), ..proxy() }, "redis_password_file"),
+            (Settings { cache: "64M".parse().ok(), ..proxy() }, "--cache-only-writer"),
+            (Settings { cache_only_writer: Some(true), ..proxy() }, "--cache SIZE"),
+            (Settings { cache: "1K".parse().ok(), cache_only_writer: Some(true), ..proxy() }, "64K or more"),
         ] {
             let one = Proxies::One(Box::new(settings));
             let failure = check(&one, &Sources::default()).expect_err(expected);

@@ -275,6 +275,32 @@ fn a_command_waits_for_credit_and_is_answered_by_its_session() {
 }
 
 #[test]
+fn what_a_client_asked_past_the_order_is_known_when_it_is_gone() {
+    let mut bench = Bench::new(|_| ());
+    bench.open(KEY);
+    bench.upstream.opens(FIRST, 9);
+    bench.turn();
+    bench.says(KEY, b"CLIENT TRACKING ON REDIRECT 1\r\n");
+    bench.fronts.on_tunnel(NOW, KEY, b"+OK\r\n", false);
+    bench.says(KEY, b"SET a 1\r\nSET b 1\r\nGET a\r\n");
+    bench.fronts.on_tunnel(NOW, KEY, b"+OK\r\n", false);
+    let counts = |bench: &Bench| {
+        let (passed_by, orphans) = bench.fronts.passed_by();
+        (passed_by.begun, passed_by.ended, orphans)
+    };
+    assert_eq!(counts(&bench), (2, 1, 0));
+    bench.fronts.close(KEY);
+    assert_eq!(counts(&bench), (2, 1, 1), "the server may have the other");
+    // A stream of replication is the client's own from now on, whatever becomes of the front.
+    let other = ConnectionKey(KEY.0 + 1);
+    bench.open(other);
+    bench.says(other, b"REPLCONF listening-port 1\r\n");
+    assert_eq!(counts(&bench), (3, 1, 1));
+    bench.fronts.close(other);
+    assert_eq!(counts(&bench), (3, 1, 1), "it is never over");
+}
+
+#[test]
 fn an_early_command_is_answered_without_the_server_s_reply() {
     let mut bench = Bench::new(|config| config.listeners[0].early = EarlyRule::Always);
     bench.open(KEY);

@@ -3,6 +3,7 @@
 //! Invariant: what the queue says is carried out in the turn in which it says it; a server that is lost is waited for
 //! in another thread, and the log goes on.
 
+use super::cache::{question, said, touched, ReadCache, Words};
 use super::log::{LogName, ProxyLog};
 use super::starting::Starting;
 use crate::server::RedisService;
@@ -10,8 +11,10 @@ use scotfree_core::{DeviceId, Epoch, Nanos, SeqNum, SessionId};
 use scotfree_io::now_monotonic;
 use scotfree_proxy::{Access, Answered, CommitQueue, Completion, Lost, Outcome, Submission, Unsubmitted};
 use scotfree_resp::classes::{key_hash, touches, Touches};
+use scotfree_resp::front::PassedBy;
 use scotfree_resp::payload::{
-    parse_response, CommandReader, RequestFlags, RequestHead, ResponseFlags, REQUEST_HEAD_BYTES,
+    parse_response, write_response, CommandReader, RequestFlags, RequestHead, ResponseFlags,
+    REQUEST_HEAD_BYTES,
 };
 use scotfree_rpc::{
     CallLabel, ClientEvent, CompletedBy, DeadLetter, Execution, Handler, Replies, Reply, Report, Service,
@@ -95,11 +98,23 @@ pub(super) struct ProxyPath {
     /// The reply that was passed on last.
     told: Vec<u8>,
     reader: CommandReader,
+    /// What is answered without the server, if anything is.
+    cache: Option<Box<Caching>>,
     pub server_losses: u64,
     /// Nothing more comes before everything is stable.
     pub settles: bool,
     /// Whether the server was told last that somebody waits for its storage.
     wants_stable: bool,
+}
+
+/// The cache, and what is used with it.
+struct Caching {
+    known: ReadCache,
+    words: Words,
+    /// The response that was found last.
+    response: Vec<u8>,
+    /// In whose name times to live are asked for: a session that the server knows nothing of, since it only reads.
+    session: SessionId,
 }
 
 /// The server, or who waits for it.
@@ -122,10 +137,71 @@ impl ProxyPath {
             events: VecDeque::new(),
             told: Vec::new(),
             reader: CommandReader::default(),
+            cache: None,
             server_losses: 0,
             settles: false,
             wants_stable: false,
         }
+    }
+
+    /// From now on reads of what is known are answered here. Everything that the log held is executed.
+    pub fn begin_cache(&mut self, bytes_max: u64) {
+        // Sessions of clients are numbered from the next one on.
+        let session = SessionId(self.session_base);
+        self.queue.open_session(session);
+        self.cache = Some(Box::new(Caching {
+            known: ReadCache::new(bytes_max),
+            words: Words::default(),
+            response: Vec::new(),
+            session,
+        }));
+    }
+
+    /// What is answered without the server, if anything is.
+    pub fn cache(&self) -> Option<&ReadCache> {
+        self.cache.as_ref().map(|cache| &cache.known)
+    }
+
+    /// What clients have done past the order so far; to be told before anything is submitted.
+    pub fn know_passing(&mut self, passed_by: impl FnOnce() -> (PassedBy, u64)) {
+        let Some(cache) = &mut self.cache else { return };
+        let is_well = match &self.server {
+            Server::There(service) => service.writes_allowed(),
+            Server::Away(_) => false,
+        };
+        cache.known.set_answering(is_well);
+        cache.known.know_passing(now_monotonic(), passed_by());
+    }
+
+    /// Whether a request's answer is known; then it is the cache's response.
+    fn is_known(&mut self, kind: RequestKind, payload: &[u8]) -> bool {
+        let Some(cache) = &mut self.cache else { return false };
+        let early = matches!(&self.server, Server::There(service) if service.word_of_early() == Some(true));
+        let Some(key) = cache.words.read(kind, payload) else { return false };
+        let Some(value) = cache.known.look(key) else { return false };
+        cache.response.clear();
+        let flags = ResponseFlags::NONE.with_if(early, ResponseFlags::EARLY_ALLOWED);
+        write_response(&mut cache.response, flags, value);
+        true
+    }
+
+    /// A request goes to the server from this place.
+    fn pass(&mut self, kind: RequestKind, payload: &[u8], place: SeqNum) {
+        let first = self.queue.first();
+        let Some(cache) = &mut self.cache else { return };
+        if let Some(key) = cache.words.read(kind, payload) {
+            if cache.known.passed(place, key, first) {
+                let payload = question(key);
+                let (session, access) = (cache.session, Access::None);
+                let question =
+                    Submission { session, kind: RequestKind::Read, early: false, access, payload: &payload };
+                cache.known.asked(place, key.hash, self.queue.submit(&question).ok());
+            }
+            return;
+        }
+        let touched = touched(kind, payload, &mut self.reader);
+        let overwrite = cache.words.overwrite(kind, payload);
+        cache.known.written(place, &touched, overwrite, first);
     }
 
     /// The server, if it is there.
@@ -145,6 +221,9 @@ impl ProxyPath {
     pub fn lose_server(&mut self, starting: Starting) {
         self.server_losses += 1;
         self.queue.set_server_away(true);
+        if let Some(cache) = &mut self.cache {
+            cache.known.set_answering(false);
+        }
         self.server = Server::Away(starting);
         // What these connections had at the server is lost with it, or may have been what has ended it.
         let with_state = std::mem::take(&mut self.names.with_state);
@@ -263,6 +342,10 @@ impl ProxyPath {
             match report {
                 Report::Reply { ticket, start, end, failed, .. } => {
                     let bytes = self.replies.bytes(start, end);
+                    if let Some(cache) = &mut self.cache {
+                        let after_all = self.queue.is_answered_before(SeqNum(ticket));
+                        cache.known.replied(SeqNum(ticket), said(bytes, failed), after_all);
+                    }
                     self.queue.on_reply(SeqNum(ticket), bytes, outcome_of(bytes, failed));
                 }
                 Report::Independent { ticket } => self.queue.on_independent(SeqNum(ticket)),
@@ -289,6 +372,10 @@ impl ProxyPath {
 
     fn fail(&mut self, session: SessionId, reason: CloseReason) {
         let (unknown, lost) = self.queue.fail_session(session);
+        if let Some(cache) = &mut self.cache {
+            // What became of its writes nobody says any more.
+            cache.known.forget();
+        }
         if let (Server::There(service), false) = (&self.server, lost.is_empty()) {
             service.alarm(&format!(
                 "{} updates of session {session} that may have been acknowledged are not executed, since the Redis server no \
@@ -437,10 +524,16 @@ impl Upstream for ProxyPath {
         let state = head.map_or(State::Untouched, |head| self.state_of(head, request.payload));
         let Request { kind, mode, payload, .. } = request;
         let submission = Submission { session, kind, early: mode == Mode::Early, access, payload };
+        let is_known = self.is_known(kind, payload);
         let seq = self.queue.submit(&submission).map_err(|error| match error {
             Unsubmitted::NoSession => SubmitError::Closed,
             Unsubmitted::WindowFull => SubmitError::WindowFull,
         })?;
+        match &self.cache {
+            Some(cache) if is_known => self.queue.answer(seq, &cache.response),
+            Some(_) => self.pass(kind, payload, seq),
+            None => {}
+        }
         self.names.note_state(session, state, seq);
         Ok(seq)
     }

@@ -1,0 +1,400 @@
+//! Reads that the proxy answers without the Redis: the rules of remedy-cache over the one order of places.
+//!
+//! Invariant: what is answered is what the Redis would answer at the read's place, if nobody writes it but through this
+//! proxy (docs/design/cache.md, "In the proxy", has the rules P1 to P8).
+
+#[cfg(test)]
+mod tests;
+mod words;
+
+use remedy_cache::{Cache, Cause, Kept, Limits, Logged, Look, Planted, Read, Reply, RequestName, Scope};
+use scotfree_core::{BootEpoch, KeyHash, Nanos, OrderKey, OrderNumber, SeqNum, ServerIndex, SessionId};
+use scotfree_device::SessionName;
+use scotfree_resp::front::PassedBy;
+use scotfree_rpc::metrics::{MetricKind, MetricsText};
+use std::collections::{BTreeMap, VecDeque};
+pub(super) use words::{question, said, touched, Words};
+
+/// How long a write through a tunnel whose client is gone is taken to be under way: the Redis may have received it.
+const ORPHAN_WAIT: Nanos = Nanos::from_secs(60);
+/// The largest reply that is kept, and what part of all bytes at most.
+const VALUE_BYTES_MAX: usize = 256 << 10;
+const VALUE_SHARE: usize = 8;
+/// How many reads of a key pass without a question behind one whose answer was not kept: a key with a time to live, one
+/// that is missing, a large value. Keys share these counts, a power of two of them.
+const DOUBTFUL_READS: u8 = 32;
+const DOUBTS: usize = 1 << 12;
+/// As few bytes as a cache may have.
+pub const BYTES_MIN: u64 = 64 << 10;
+/// What an entry is taken to have at least.
+const ENTRY_BYTES_LEAST: u64 = 128;
+
+/// By what the rules know requests that have a place, and what goes past the order.
+const PLACED: SessionName = SessionName { server: ServerIndex(0), id: SessionId(0) };
+const PASSING_BY: SessionName = SessionName { server: ServerIndex(0), id: SessionId(1) };
+
+/// What tells a read from all others.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Key<'a> {
+    pub hash: KeyHash,
+    pub bytes: &'a [u8],
+}
+
+/// Of which keys a request may change what a GET is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Touched {
+    Nothing,
+    /// These, of which there is at least one.
+    Keys(Vec<KeyHash>),
+    Anything,
+}
+
+/// What the Redis has answered, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Said<'a> {
+    /// A value, whole.
+    Value(&'a [u8]),
+    /// OK.
+    Done,
+    /// The key has no time to live.
+    Lasts,
+    Other,
+}
+
+/// What a reply is awaited for.
+#[derive(Debug)]
+enum Awaited {
+    /// A read, whose value this question vouches for.
+    Read { question: u64 },
+    /// The question whether the read's key has a time to live, and what the read was answered.
+    Question { read: u64, hash: KeyHash, value: Option<Vec<u8>> },
+    /// A write that replaces what is known.
+    Overwrite,
+}
+
+/// A rule that is switched off, for tests of the tests.
+#[cfg(test)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// P3: a reply fills although something before it has no answer.
+    FillBeforeAll,
+    /// P4: a value is served before the Redis has taken its write.
+    ServeUnanswered,
+    /// P4: a value stays although its write was refused.
+    KeepRefused,
+    /// P5: a key with a time to live is kept.
+    KeepMortal,
+    /// P6: what goes through tunnels is not noticed.
+    IgnoreTunnels,
+    /// P7: what was known outlives the loss of the Redis.
+    KeepAcrossLoss,
+    /// P7: and that of a session.
+    KeepAcrossFailure,
+    /// P2: a write that is not logged changes nothing.
+    IgnoreBypasses,
+}
+
+#[cfg(test)]
+type Faulty = Option<Fault>;
+
+/// What the proxy knows of values.
+#[derive(Debug)]
+pub(super) struct ReadCache {
+    rules: Cache,
+    /// The Redis is there and is what it was.
+    is_answering: bool,
+    now: Nanos,
+    /// By their places.
+    awaited: BTreeMap<u64, Awaited>,
+    /// By key hashes: how many reads are not asked about, and how many that is behind a question.
+    doubts: Box<[u8]>,
+    doubtful_reads: u8,
+    value_bytes_max: usize,
+    /// What went past the order, as known last, and when what nobody answers is taken for over.
+    passed_by: PassedBy,
+    orphaned: u64,
+    orphans: VecDeque<(Nanos, u64)>,
+    /// Of how much of it that is so.
+    orphaned_over: u64,
+    /// A write past the order is under way: its name.
+    passing: Option<u64>,
+    #[cfg(test)]
+    fault: Faulty,
+}
+
+impl ReadCache {
+    /// One that knows nothing and takes so many bytes at most.
+    pub fn new(bytes_max: u64) -> ReadCache {
+        ReadCache::with(limits(bytes_max), Planted::NONE)
+    }
+
+    fn with(limits: Limits, planted: Planted) -> ReadCache {
+        ReadCache {
+            value_bytes_max: limits.value_bytes_max,
+            rules: Cache::new(limits, planted),
+            is_answering: true,
+            now: Nanos(0),
+            awaited: BTreeMap::new(),
+            doubts: vec![0; DOUBTS].into_boxed_slice(),
+            doubtful_reads: DOUBTFUL_READS,
+            passed_by: PassedBy::default(),
+            orphaned: 0,
+            orphans: VecDeque::new(),
+            orphaned_over: 0,
+            passing: None,
+            #[cfg(test)]
+            fault: None,
+        }
+    }
+
+    /// What a read that is given its place now is answered, if that is known.
+    pub fn look(&mut self, key: Key<'_>) -> Option<&[u8]> {
+        let read = Read {
+            name: placed(0),
+            key_hash: key.hash,
+            key: key.bytes,
+            barrier: None,
+            answerable: self.is_answering,
+            // The front puts answers in their order.
+            has_elders: false,
+        };
+        match self.rules.on_read(self.now, &read) {
+            Look::Hit(slot) => Some(self.rules.value(slot)),
+            // P4.
+            Look::Unsure(_) => {
+                self.rules.on_unsure();
+                None
+            }
+            Look::Miss(_) => None,
+        }
+    }
+
+    /// A read goes to the Redis from this place. Everything before `first` is dealt with. True if it is to be asked,
+    /// from the next place, whether its key has a time to live.
+    pub fn passed(&mut self, place: SeqNum, key: Key<'_>, first: SeqNum) -> bool {
+        self.forget_before(first);
+        let name = placed(place.0);
+        let barrier = Some(order(place));
+        let answerable = self.is_answering;
+        let read = Read { name, key_hash: key.hash, key: key.bytes, barrier, answerable, has_elders: false };
+        self.rules.on_read_passed(self.now, &read, first);
+        if !self.is_answering || !self.rules.awaits(name) {
+            return false;
+        }
+        let doubt = &mut self.doubts[doubt_of(key.hash)];
+        let is_doubtful = *doubt > 0;
+        *doubt = doubt.saturating_sub(1);
+        if is_doubtful {
+            self.give_up(place.0);
+        }
+        !is_doubtful
+    }
+
+    /// It is asked at this place; none if it could not be.
+    pub fn asked(&mut self, read: SeqNum, hash: KeyHash, question: Option<SeqNum>) {
+        match question {
+            Some(SeqNum(question)) => {
+                // Until the answer is kept, or the key is written.
+                self.doubts[doubt_of(hash)] = self.doubtful_reads;
+                self.awaited.insert(read.0, Awaited::Read { question });
+                self.awaited.insert(question, Awaited::Question { read: read.0, hash, value: None });
+            }
+            None => self.give_up(read.0),
+        }
+    }
+
+    /// A request that changes this has its place (P1, P2). `overwrite`: whatever was there, its key is answered this
+    /// from then on.
+    pub fn written(
+        &mut self,
+        place: SeqNum,
+        touched: &Touched,
+        overwrite: Option<(Key<'_>, &[u8])>,
+        first: SeqNum,
+    ) {
+        self.forget_before(first);
+        let scope = match touched {
+            Touched::Nothing => return,
+            Touched::Anything => Scope::All,
+            Touched::Keys(keys) => match keys.split_first() {
+                Some((first, further)) => Scope::Keys(*first, further),
+                None => Scope::All,
+            },
+        };
+        if let Touched::Keys(keys) = touched {
+            for hash in keys {
+                self.doubts[doubt_of(*hash)] = 0;
+            }
+        }
+        // P8: who may write a key may not thereby read it.
+        let overwrite = overwrite.filter(|(key, _)| self.rules.knows(key.hash, key.bytes));
+        let write = Logged {
+            name: placed(place.0),
+            order: order(place),
+            scope,
+            overwrite: overwrite.map(|(key, value)| (key.bytes, value)),
+        };
+        self.rules.on_logged(&write);
+        if overwrite.is_some() {
+            self.awaited.insert(place.0, Awaited::Overwrite);
+            #[cfg(test)]
+            if self.fault == Some(Fault::ServeUnanswered) {
+                self.rules.on_durable(placed(place.0));
+            }
+        }
+    }
+
+    /// The Redis has answered what has this place; `after_all`: and everything before it.
+    pub fn replied(&mut self, place: SeqNum, said: Said<'_>, after_all: bool) {
+        if self.awaited.is_empty() {
+            return;
+        }
+        #[cfg(test)]
+        let after_all = after_all || self.fault == Some(Fault::FillBeforeAll);
+        match self.awaited.remove(&place.0) {
+            None => {}
+            Some(Awaited::Read { question }) => match (said, self.awaited.get_mut(&question)) {
+                (Said::Value(found), Some(Awaited::Question { value, .. }))
+                    if after_all && found.len() <= self.value_bytes_max =>
+                {
+                    *value = Some(found.to_vec());
+                }
+                _ => {
+                    self.awaited.remove(&question);
+                    self.give_up(place.0);
+                }
+            },
+            Some(Awaited::Question { read, hash, value }) => {
+                #[cfg(test)]
+                let said = if self.fault == Some(Fault::KeepMortal) { Said::Lasts } else { said };
+                match value.filter(|_| after_all && said == Said::Lasts) {
+                    Some(value) => {
+                        self.doubts[doubt_of(hash)] = 0;
+                        let kept = Kept { value: &value, lives: Nanos::MAX };
+                        self.rules.on_reply(self.now, placed(read), &Reply::Kept(kept));
+                    }
+                    None => self.give_up(read),
+                }
+            }
+            Some(Awaited::Overwrite) => self.overwritten(place, said == Said::Done && after_all),
+        }
+    }
+
+    /// A write that replaces a value is answered; `is_done`: it was taken, and nothing before it can follow it (P3,
+    /// P4).
+    fn overwritten(&mut self, place: SeqNum, is_done: bool) {
+        #[cfg(test)]
+        let is_done = is_done || self.fault == Some(Fault::KeepRefused);
+        if is_done {
+            self.rules.on_durable(placed(place.0));
+        } else {
+            self.rules.on_reply(self.now, placed(place.0), &Reply::Failed);
+        }
+    }
+
+    /// What a read is answered is not kept.
+    fn give_up(&mut self, read: u64) {
+        self.rules.on_reply(self.now, placed(read), &Reply::Passing);
+    }
+
+    /// Of what is dealt with nothing more is awaited: what had no answer is never executed.
+    fn forget_before(&mut self, first: SeqNum) {
+        while let Some(entry) = self.awaited.first_entry().filter(|entry| *entry.key() < first.0) {
+            let place = SeqNum(*entry.key());
+            match entry.remove() {
+                Awaited::Overwrite => self.overwritten(place, false),
+                Awaited::Read { .. } => self.give_up(place.0),
+                Awaited::Question { .. } => {}
+            }
+        }
+    }
+
+    /// What has gone past the order so far, and how much of it nobody will answer (P6).
+    pub fn know_passing(&mut self, now: Nanos, (passed_by, orphaned): (PassedBy, u64)) {
+        self.now = now;
+        let more = orphaned - std::mem::replace(&mut self.orphaned, orphaned);
+        if more > 0 {
+            self.orphans.push_back((now.plus(ORPHAN_WAIT), more));
+        }
+        while let Some((_, count)) = self.orphans.front().copied().filter(|(due, _)| *due <= now) {
+            self.orphans.pop_front();
+            self.orphaned_over += count;
+        }
+        #[cfg(test)]
+        if self.fault == Some(Fault::IgnoreTunnels) {
+            return;
+        }
+        let before = std::mem::replace(&mut self.passed_by, passed_by);
+        if passed_by.begun > before.begun && self.passing.is_none() {
+            self.passing = Some(passed_by.begun);
+            self.rules.on_unlogged((PASSING_BY, SeqNum(passed_by.begun)), &Scope::All);
+        }
+        let is_over = passed_by.ended + self.orphaned_over >= passed_by.begun;
+        if let Some(name) = self.passing.take_if(|_| is_over) {
+            self.rules.on_reply(now, (PASSING_BY, SeqNum(name)), &Reply::Passing);
+        }
+    }
+
+    /// Whether the Redis is there and does what it has to. While it does not, nothing is answered, and of what was
+    /// known nothing is afterwards (P7).
+    pub fn set_answering(&mut self, is_answering: bool) {
+        let was_answering = std::mem::replace(&mut self.is_answering, is_answering);
+        if was_answering && !is_answering {
+            self.forget();
+        }
+    }
+
+    /// The Redis is lost: another may have less than what was answered. Or it has refused a session, and what became of
+    /// that one's writes is not known.
+    pub fn forget(&mut self) {
+        #[cfg(test)]
+        if self.fault == Some(Fault::KeepAcrossLoss) {
+            return;
+        }
+        self.awaited.clear();
+        self.rules.reset(Cause::Epoch);
+    }
+
+    /// What it has counted and holds.
+    pub fn write_metrics(&self, text: &mut MetricsText) {
+        text.gauge("scotfree_cache_bytes", "What is known of values, in bytes", self.rules.bytes());
+        text.gauge("scotfree_cache_entries", "Values that are known", self.rules.len());
+        let held_up = u8::from(self.passing.is_some() || !self.is_answering);
+        let help = "1: nothing is answered at present: a tunnel writes, or the Redis is not as it should be";
+        text.gauge("scotfree_cache_held_up", help, held_up);
+        let mut family = "";
+        self.rules.counters().each(&mut |count| {
+            if std::mem::replace(&mut family, count.name) != count.name {
+                text.family(MetricKind::Counter, count.name, count.help);
+            }
+            let label = count.labels.split_once('=').map(|(name, text)| (name, text.trim_matches('"')));
+            text.sample(count.name, label.as_slice(), count.value);
+        });
+    }
+}
+
+/// How much there may be of everything.
+fn limits(bytes_max: u64) -> Limits {
+    let bytes = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+    let entries = (bytes_max / ENTRY_BYTES_LEAST).clamp(1, 1 << 24);
+    Limits {
+        bytes_max: bytes,
+        entries_max: entries as usize,
+        value_bytes_max: VALUE_BYTES_MAX.min(bytes / VALUE_SHARE),
+        // Nobody but the Redis answers here.
+        needs_word: false,
+        ..Limits::default()
+    }
+}
+
+fn doubt_of(hash: KeyHash) -> usize {
+    hash.0 as usize & (DOUBTS - 1)
+}
+
+fn placed(place: u64) -> RequestName {
+    (PLACED, SeqNum(place))
+}
+
+fn order(place: SeqNum) -> OrderKey {
+    (BootEpoch(0), OrderNumber(place.0))
+}
