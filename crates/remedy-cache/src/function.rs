@@ -3,12 +3,12 @@
 //! Invariant: nothing is decided here that the rules decide; here stands only what a packet is to them. Every packet
 //! comes by [`Function::before`] first, so that a lapse of the lease or another epoch is seen before what it changes.
 
-use crate::cache::{Cache, Cause, Kept, Limits, Logged, Look, Read, Reply, ReplyTo, RequestName, Scope};
-use crate::counters::CacheCounters;
 use crate::elders::Elders;
-use crate::fault::{CacheFault, Planted};
-use crate::language::{Language, Names};
 use crate::seen::Seen;
+use scotfree_cache::{
+    Cache, CacheCounters, CacheFault, Cause, Kept, Language, Limits, Logged, Look, Names, Planted, Read,
+    Reply, ReplyTo, RequestName, Scope,
+};
 use scotfree_core::{BootEpoch, DeviceId, Epoch, KeyHash, Nanos, OrderKey, SeqNum, ServerIndex};
 use scotfree_device::{
     Base, Before, Count, DeviceEffects, Function, Passing, Place, Region, SessionBase, SessionChange,

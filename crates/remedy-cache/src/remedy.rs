@@ -1,9 +1,7 @@
 //! What the remedy says of itself, and how its function is made.
 
-use crate::cache::Limits;
-use crate::fault::Planted;
 use crate::function::ReadCache;
-use crate::language::Redis;
+use scotfree_cache::{Limits, Planted, Redis};
 use scotfree_core::{RemedyEntry, Stage, StageSet};
 use scotfree_device::{Function, FunctionOption, Maker, Settings};
 use scotfree_wire::PACKET_BYTES_MAX;

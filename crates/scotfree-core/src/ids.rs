@@ -126,6 +126,15 @@ impl OrderNumber {
     }
 }
 
+/// A session's name: sessions of two servers may bear the same id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct SessionName {
+    /// Whose session it is.
+    pub server: ServerIndex,
+    /// Its id there.
+    pub id: SessionId,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

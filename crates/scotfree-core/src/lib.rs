@@ -4,6 +4,7 @@
 //! dependency.
 #![forbid(unsafe_code)]
 
+mod count;
 mod durability;
 mod effect;
 mod fnv;
@@ -13,12 +14,13 @@ mod remedy;
 mod stage;
 mod tier;
 
+pub use count::Count;
 pub use durability::{Durability, Survives};
 pub use effect::{ByteRange, Effect, Effects, Token};
 pub use fnv::Fnv1a;
 pub use ids::{
     BootEpoch, DeviceId, Epoch, KeyHash, Nanos, OrderKey, OrderNumber, SeqNum, ServerIndex, SessionId,
-    SlotIndex, SERVERS_MAX,
+    SessionName, SlotIndex, SERVERS_MAX,
 };
 pub use machine::Machine;
 pub use remedy::RemedyEntry;

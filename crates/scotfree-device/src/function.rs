@@ -9,6 +9,7 @@ use crate::look::LogEntryView;
 use crate::origin::Origin;
 use crate::restore::RestoreError;
 use crate::sessions::{Region, SessionName};
+pub use scotfree_core::Count;
 use scotfree_core::{ByteRange, Durability, Nanos, SeqNum, ServerIndex, SessionId, Token};
 use scotfree_wire::{Family, Flags, Header, Kind, Packet, Stamp, WireError};
 use std::any::Any;
@@ -131,26 +132,6 @@ pub enum Before<'a> {
     Entry(ServerIndex, SessionId),
     /// The device is to be looked at.
     Look,
-}
-
-/// One count of a function's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Count {
-    /// Its name in the metrics.
-    pub name: &'static str,
-    /// What it counts.
-    pub help: &'static str,
-    /// `name="value"` pairs with commas, or nothing.
-    pub labels: &'static str,
-    /// How much.
-    pub value: u64,
-}
-
-impl Count {
-    /// Whether it is how much there is now, which may become less: what has only ever been counted is a `_total`.
-    pub fn is_gauge(&self) -> bool {
-        !self.name.ends_with("_total")
-    }
 }
 
 /// What a function has to say to the operator.

@@ -5,19 +5,11 @@
 
 use crate::answers::Answers;
 use crate::origin::PortNumber;
+pub use scotfree_core::SessionName;
 use scotfree_core::{Epoch, Nanos, SeqNum, ServerIndex, SessionId};
 use scotfree_wire::{Nonce, SessionKeys, Stamp, StampKind};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-
-/// A session's name: sessions of two servers may bear the same id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct SessionName {
-    /// Whose session it is.
-    pub server: ServerIndex,
-    /// Its id there.
-    pub id: SessionId,
-}
 
 /// A session's place in the directory, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -20,9 +20,10 @@ use std::path::Path;
 use std::process::Command;
 
 /// The crates whose code must be a function of its arguments.
-const MACHINE_CRATES: [&str; 7] = [
+const MACHINE_CRATES: [&str; 8] = [
     "scotfree-core",
     "scotfree-wire",
+    "scotfree-cache",
     "scotfree-session",
     "scotfree-device",
     "scotfree-resp",

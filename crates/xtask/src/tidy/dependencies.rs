@@ -12,6 +12,7 @@ const RANKS: &[(&str, u8)] = &[
     ("scotfree-core", 0),
     ("scotfree-wire", 1),
     ("scotfree-check", 1),
+    ("scotfree-cache", 2),
     ("scotfree-retrieval", 1),
     ("scotfree-study", 1),
     ("scotfree-python", 2),
@@ -37,11 +38,10 @@ const RANKS: &[(&str, u8)] = &[
 ];
 const REMEDY_RANK: u8 = 4;
 /// What a remedy is made of: machines, whatever lies below it.
-const MACHINES: [&str; 4] = ["scotfree-core", "scotfree-wire", "scotfree-session", "scotfree-device"];
+const MACHINES: [&str; 5] =
+    ["scotfree-core", "scotfree-wire", "scotfree-cache", "scotfree-session", "scotfree-device"];
 /// Who may name a remedy: what runs it, what tries it, and the registry.
 const MAY_NAME_A_REMEDY: [&str; 1] = ["scotfree-cli"];
-/// Who runs the rules of one remedy without a device, and may name that one.
-const MAY_NAME_ONE: [(&str, &str); 1] = [("scotfree-sidecar", "remedy-cache")];
 /// The remedy that is for tests alone, and that any test may name.
 const FIXTURE: &str = "remedy-toy";
 
@@ -112,10 +112,8 @@ fn fault(user: &str, used: &str, for_tests: bool) -> Option<String> {
         _ if used == FIXTURE => (!for_tests).then(|| format!("`{used}` is for tests alone")),
         (Some(user), used_member) => user.fault(used, used_member.as_ref(), for_tests),
         // What is tried beside it may be named by tests.
-        (None, Some(_)) => {
-            (!for_tests && !MAY_NAME_A_REMEDY.contains(&user) && !MAY_NAME_ONE.contains(&(user, used)))
-                .then(|| format!("`{user}` must not know the remedy `{used}`"))
-        }
+        (None, Some(_)) => (!for_tests && !MAY_NAME_A_REMEDY.contains(&user))
+            .then(|| format!("`{user}` must not know the remedy `{used}`")),
         (None, None) => None,
     };
     of_remedy.or_else(|| match (rank(user), rank(used)) {
@@ -199,15 +197,11 @@ mod tests {
         let none: [String; 0] = [];
         assert_eq!(complaints("scotfree-core", "dependencies", &[]), none);
         assert_eq!(complaints("scotfree-wire", "dependencies", &["scotfree-core", "hkdf"]), none);
-        assert_eq!(complaints("remedy-cache", "dependencies", &["scotfree-core", "scotfree-wire"]), none);
+        assert_eq!(complaints("remedy-cache", "dependencies", &["scotfree-core", "scotfree-cache"]), none);
         assert_eq!(complaints("scotfree-rpc", "dependencies", &["scotfree-session", "scotfree-io"]), none);
         assert_eq!(complaints("scotfree-cli", "dependencies", &["scotfree-lab", "scotfree-kv"]), none);
         assert_eq!(complaints("remedy-persist", "dev-dependencies", &["scotfree-sim", "proptest"]), none);
-        assert_eq!(
-            complaints("scotfree-sidecar", "dependencies", &["remedy-cache"]),
-            none,
-            "its rules alone"
-        );
+        assert_eq!(complaints("scotfree-sidecar", "dependencies", &["scotfree-cache"]), none);
         let of_world =
             ["remedy-cache", "scotfree-session", "scotfree-device", "scotfree-sim", "scotfree-check"];
         assert_eq!(complaints("remedy-cache-world", "dependencies", &of_world), none);
@@ -235,7 +229,7 @@ mod tests {
     fn remedies_are_known_to_few() {
         assert_refused("remedy-cache", "remedy-persist", "names another");
         assert_refused("scotfree-io", "remedy-persist", "must not know");
-        assert_refused("scotfree-sidecar", "remedy-persist", "must not know");
+        assert_refused("scotfree-sidecar", "remedy-cache", "must not know");
         assert_refused("scotfree-switch", "remedy-persist", "must not know");
         assert_refused("scotfree-cli", "remedy-toy", "for tests alone");
         assert_refused("scotfree-lab", "remedy-persist", "must not know");

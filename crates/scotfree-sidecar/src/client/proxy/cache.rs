@@ -1,4 +1,4 @@
-//! Reads that the proxy answers without the Redis: the rules of remedy-cache over the one order of places.
+//! Reads that the proxy answers without the Redis: the rules of scotfree-cache over the one order of places.
 //!
 //! Invariant: what is answered is what the Redis would answer at the read's place, if nobody writes it but through this
 //! proxy (docs/design/cache.md, "In the proxy", has the rules P1 to P8).
@@ -7,9 +7,10 @@
 mod tests;
 mod words;
 
-use remedy_cache::{Cache, Cause, Kept, Limits, Logged, Look, Planted, Read, Reply, RequestName, Scope};
-use scotfree_core::{BootEpoch, KeyHash, Nanos, OrderKey, OrderNumber, SeqNum, ServerIndex, SessionId};
-use scotfree_device::SessionName;
+use scotfree_cache::{Cache, Cause, Kept, Limits, Logged, Look, Planted, Read, Reply, RequestName, Scope};
+use scotfree_core::{
+    BootEpoch, KeyHash, Nanos, OrderKey, OrderNumber, SeqNum, ServerIndex, SessionId, SessionName,
+};
 use scotfree_resp::front::PassedBy;
 use scotfree_rpc::metrics::{MetricKind, MetricsText};
 use std::collections::{BTreeMap, VecDeque};

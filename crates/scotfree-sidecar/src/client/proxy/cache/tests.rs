@@ -2,7 +2,7 @@
 //! the read's place, and each rule that is switched off is found.
 
 use super::*;
-use remedy_cache::CacheFault;
+use scotfree_cache::CacheFault;
 use scotfree_proxy::{Access, CommitQueue, Found, Outcome, QueueConfig, Submission};
 use scotfree_session::RequestKind;
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 //! Invariant: what is not known for certain is said to change anything, to be no read, and to be no value.
 
 use super::{Key, Said, Touched};
-use remedy_cache::{Language, Redis};
+use scotfree_cache::{Language, Redis};
 use scotfree_core::KeyHash;
 use scotfree_resp::classes::{classify, key_hash, keys, lookup, Class};
 use scotfree_resp::codec::{write_words, Args};

@@ -8,8 +8,7 @@ use crate::counters::{CacheCounters, Missed, Refused};
 use crate::fault::{CacheFault, Planted};
 use crate::shelf::{Shelf, Slot};
 use crate::track::{Bucket, Place, Track};
-use scotfree_core::{KeyHash, Nanos, OrderKey, SeqNum};
-use scotfree_device::SessionName;
+use scotfree_core::{KeyHash, Nanos, OrderKey, SeqNum, SessionName};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A request: its session, and its place there.

@@ -1,6 +1,6 @@
 //! What the cache counts, and how the metrics name it.
 
-use scotfree_device::Count;
+use scotfree_core::Count;
 use std::hash::{Hash, Hasher};
 
 /// Why a read was not answered.

@@ -1,0 +1,18 @@
+//! What a cache of reads may answer: rules over the order of updates, without packets.
+//!
+//! Invariant: whatever it answers, the server could have answered then. docs/design/cache.md has the rules, K1 to K12.
+//! A device runs them as the function of remedy-cache, and a proxy beside its queue.
+#![forbid(unsafe_code)]
+
+mod cache;
+mod counters;
+mod fault;
+mod language;
+mod shelf;
+mod track;
+
+pub use cache::{Cache, Cause, Kept, Limits, Logged, Look, Read, Reply, ReplyTo, RequestName, Scope};
+pub use counters::{CacheCounters, Missed, Refused};
+pub use fault::{CacheFault, Planted};
+pub use language::{Language, Names, Redis};
+pub use shelf::Slot;
