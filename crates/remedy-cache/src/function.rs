@@ -343,14 +343,14 @@ impl Function for ReadCache {
                 self.seen[region.0 as usize].note(passing.seq(), session.window);
             }
         }
-        if let (Way::ToServer(_), Some(region), Kind::Update | Kind::Bypass) =
-            (passing.way, passing.session, passing.kind())
-        {
-            self.note_elder(region, passing);
-        }
         match passing.way {
             Way::ToServer(server) => match (passing.kind(), passing.place, passing.session) {
-                (Kind::Update | Kind::Bypass, _, _) => self.on_write(base, server, passing),
+                (Kind::Update | Kind::Bypass, _, session) => {
+                    if let Some(region) = session {
+                        self.note_elder(region, passing);
+                    }
+                    self.on_write(base, server, passing);
+                }
                 (Kind::Read, Place::Next, Some(region)) => {
                     let verdict = self.on_read(now, base, region, passing, effects);
                     self.note_elder(region, passing);

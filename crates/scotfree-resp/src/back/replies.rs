@@ -494,20 +494,21 @@ impl Back {
         for (command, error) in others {
             item.answers[command] = Some(Answer::plain(&error));
         }
+        let is_full = !memory.is_empty();
         if let Some((_, error)) = memory.into_iter().next() {
             let growing: Vec<usize> =
                 item.open_commands().filter(|command| item.may_grow(*command)).collect();
             for command in growing {
                 item.answers[command] = Some(Answer::plain(&error));
             }
-            item.nature = Nature::Bare;
         }
-        if item.open_commands().next().is_some() {
-            self.counters.bare += u64::from(item.nature == Nature::Bare);
-            self.queue.push_front(item);
-        } else {
+        if item.open_commands().next().is_none() {
             self.consume(&item);
             self.reply_to_all(&item, &[], events);
+        } else if is_full {
+            self.run_bare(item);
+        } else {
+            self.queue.push_front(item);
         }
     }
 

@@ -285,7 +285,7 @@ impl ClientFront {
             self.unwatch(actions);
             self.answer_at(at, b"-EXECABORT Transaction discarded because of previous errors.\r\n");
         } else if let Some(text) = refusal {
-            self.abort(at, text.trim_start_matches("ERR "), actions);
+            self.abort(at, text.strip_prefix("ERR ").unwrap_or(&text), actions);
         } else if transaction.commands.is_empty() && !self.state.watching {
             self.answer_at(at, b"*0\r\n");
         } else {
