@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from scotfree import command_line
+from scotfree import command_line, short_lived
 from scotfree.command_line import Commands
 from scotfree.study import outside
 from scotfree.study.without_pandas import without_pandas
@@ -28,6 +28,8 @@ DESCRIPTION = "Reads the RPC latency tax off traces, metrics and profiles."
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code (see `command_line`)."""
     words = sys.argv[1:] if arguments is None else arguments
-    if arguments is None:
-        without_pandas(words)
-    return command_line.run("scot study", DESCRIPTION, COMMANDS, words, outside.told)
+    if arguments is not None:
+        return command_line.run("scot study", DESCRIPTION, COMMANDS, words, outside.told)
+    without_pandas(words)
+    short_lived.begin()
+    short_lived.leave(command_line.run("scot study", DESCRIPTION, COMMANDS, words, outside.told))

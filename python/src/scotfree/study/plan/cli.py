@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from scotfree import command_line
+from scotfree import command_line, short_lived
 from scotfree.command_line import Commands
 from scotfree.study import outside
 from scotfree.study.without_pandas import without_pandas
@@ -33,9 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words and words[0] not in (*COMMANDS.helps, "-h", "--help"):
         words.insert(0, DEFAULT)
-    if arguments is None:
-        without_pandas(words)
-    return command_line.run("scot plan", DESCRIPTION, COMMANDS, words, outside.told)
+    if arguments is not None:
+        return command_line.run("scot plan", DESCRIPTION, COMMANDS, words, outside.told)
+    without_pandas(words)
+    short_lived.begin()
+    short_lived.leave(command_line.run("scot plan", DESCRIPTION, COMMANDS, words, outside.told))
 
 
 if __name__ == "__main__":
