@@ -829,6 +829,58 @@ fn what_the_redis_has_refused_is_not_executed_after_a_crash() {
     assert!(redis.is_running());
 }
 
+/// Where memory is used up the Redis takes what frees some, and no marker that would tell of it.
+#[test]
+fn what_was_executed_without_a_marker_is_not_executed_again() {
+    let Some(site) = Site::new("proxy-unmarked") else { return };
+    let (mut redis, mut proxy) = (site.redis(&[]), site.proxy(&[]));
+    assert_eq!(call(&mut site.connect(), "RPUSH l 1 2 3 4 5 6 7 8 9"), "9");
+    for (loses_proxy, popped) in [(true, ["1", "2", "3"]), (false, ["4", "5", "6"])] {
+        let mut direct = site.direct();
+        let mut may_use = |bytes: &str| {
+            let set = ["CONFIG", "SET", "maxmemory", bytes];
+            assert_eq!(text(&direct.call(&set).expect("it answers")), "OK");
+        };
+        may_use("1");
+        let mut client = site.connect();
+        for element in popped {
+            assert_eq!(call(&mut client, "LPOP l"), element);
+        }
+        if loses_proxy {
+            proxy.kill();
+            may_use("0");
+            proxy = site.proxy(&[]);
+        } else {
+            // It begins with its own settings.
+            redis.kill();
+            redis = site.redis(&[]);
+            assert!(wait_until(PATIENCE, || proxy.error_output().contains("the server is there again")));
+        }
+        let length = if loses_proxy { "6" } else { "3" };
+        assert_eq!(call(&mut site.connect(), "LLEN l"), length, "{}", proxy.error_output());
+    }
+    assert!(redis.is_running() && proxy.is_running());
+}
+
+/// What a Redis without replicas executes has no marker either: it lacks nothing when it is there again.
+#[test]
+fn a_redis_that_took_no_markers_has_no_older_data() {
+    let Some(site) = Site::new("proxy-markerless") else { return };
+    let (mut redis, mut proxy) = (site.redis(&[]), site.proxy(&[]));
+    let mut client = site.connect();
+    assert_eq!(call(&mut client, "EVAL return(1) 0"), "1");
+    let set = ["CONFIG", "SET", "min-replicas-to-write", "1"];
+    assert_eq!(text(&site.direct().call(&set).expect("it answers")), "OK");
+    for (line, expected) in [("PUBLISH c m", "0"), ("EVAL return(2) 0", "2"), ("CONFIG SET hz 12", "OK")] {
+        assert_eq!(call(&mut client, line), expected, "{line}");
+    }
+    redis.kill();
+    redis = site.redis(&[]);
+    assert!(wait_until(PATIENCE, || proxy.error_output().contains("the server is there again")));
+    assert_eq!(call(&mut site.connect(), "SET k v"), "OK", "{}", proxy.error_output());
+    assert!(redis.is_running() && proxy.is_running());
+}
+
 #[test]
 fn a_log_that_is_deleted_under_the_proxy_is_noticed() {
     let Some(site) = Site::new("proxy-deleted") else { return };

@@ -41,11 +41,15 @@ pub enum Fault {
     TakeOlderData,
     /// Rule 13: a read is executed again although what its session wrote behind it was executed.
     ReadAgain,
+    /// Rule 14: what was executed without a marker counts as if a position told of it.
+    UnmarkedAgain,
+    /// Rule 14: what was executed without a marker is answered before it is stable.
+    UnmarkedBeforeStable,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 19] = [
+    pub const ALL: [Fault; 21] = [
         Fault::ExecuteAgain,
         Fault::EarlyBeforeLogged,
         Fault::EarlyBeforeStable,
@@ -65,5 +69,7 @@ impl Fault {
         Fault::RefusedReplayCounts,
         Fault::TakeOlderData,
         Fault::ReadAgain,
+        Fault::UnmarkedAgain,
+        Fault::UnmarkedBeforeStable,
     ];
 }

@@ -113,10 +113,27 @@ pub struct Run<'a> {
 pub enum Outcome {
     /// It was executed.
     Executed,
+    /// It was executed, and no position says so: the server takes no marker at present. What it was answered may be an
+    /// error.
+    Unmarked {
+        /// Whether it is one.
+        failed: bool,
+    },
     /// It was refused, and did nothing.
     Refused,
     /// An error, behind which it may have been executed or not.
     Unknown,
+}
+
+impl Outcome {
+    /// Whether the server's reply is an error.
+    pub const fn failed(self) -> bool {
+        match self {
+            Outcome::Executed => false,
+            Outcome::Unmarked { failed } => failed,
+            Outcome::Refused | Outcome::Unknown => true,
+        }
+    }
 }
 
 /// Who answered.
@@ -240,15 +257,17 @@ struct Entry {
     is_dropped: bool,
     /// It is executed anew, and may have been acknowledged before.
     is_replayed: bool,
-    /// The server says that it has executed it.
+    /// The server says that it has executed it, and the session's position will say so.
     is_executed: bool,
+    /// It was executed, and no position says so.
+    is_unmarked: bool,
     /// The last unlogged write of its session before it.
     behind: u64,
     /// What has to be logged, or stable, before the server's answer may leave.
     needs_safe: u64,
     /// What has to be stable before it may be answered.
     needs_stable: u64,
-    /// It was refused, and a note says so.
+    /// It was refused, or no position will tell of it, and a note says that it is not to be executed.
     is_noted: bool,
     /// The last note that the log must hold before the server's answer may leave: it may have seen that something was
     /// refused.
@@ -272,6 +291,7 @@ impl Entry {
             is_dropped: false,
             is_replayed: false,
             is_executed: false,
+            is_unmarked: false,
             behind,
             needs_safe: 0,
             needs_stable: 0,
@@ -362,6 +382,8 @@ pub struct CommitQueue {
     /// The updates of which only the log knows yet, and the writes of which it never will.
     unsafe_writes: Writes,
     unlogged_writes: Writes,
+    /// Those that were executed without a marker.
+    unmarked_writes: Writes,
     /// Who waits for the log, or for storage, having been answered by the server: until when.
     held_until_safe: BTreeSet<(u64, u64)>,
     held_until_stable: BTreeSet<(u64, u64)>,
@@ -409,6 +431,7 @@ impl CommitQueue {
             positions: BTreeMap::new(),
             unsafe_writes: Writes::default(),
             unlogged_writes: Writes::default(),
+            unmarked_writes: Writes::default(),
             held_until_safe: BTreeSet::new(),
             held_until_stable: BTreeSet::new(),
             held_until_noted: BTreeSet::new(),
@@ -694,14 +717,21 @@ impl CommitQueue {
             return;
         }
         entry.is_executed = outcome == Outcome::Executed;
+        if !entry.early && self.config.fault != Some(Fault::UnmarkedBeforeStable) {
+            // Whatever the server answers from now on may have seen them.
+            entry.needs_stable = entry.needs_stable.max(self.unmarked_writes.seen_by(entry.access));
+        }
         entry.reply = if entry.is_complete {
             // The log's word is its answer, also if nobody was told yet.
             Reply::Given { bytes: Vec::new(), failed: false }
         } else {
-            Reply::Given { bytes: bytes.to_vec(), failed: outcome != Outcome::Executed }
+            Reply::Given { bytes: bytes.to_vec(), failed: outcome.failed() }
         };
-        if outcome == Outcome::Refused && entry.kind != RequestKind::Read {
-            self.note_refusal(index);
+        match outcome {
+            _ if entry.kind == RequestKind::Read => {}
+            Outcome::Unmarked { .. } => self.on_unmarked(index),
+            Outcome::Refused => self.note_refusal(index),
+            Outcome::Executed | Outcome::Unknown => {}
         }
         let last = self.unlogged_notes.back();
         self.entries[index].needs_note = last.map_or(0, |(note, _)| *note);
@@ -745,6 +775,24 @@ impl CommitQueue {
             self.unlogged_notes.push_back((note, seq));
         }
         self.entries.push_back(Entry::note_of(session, seq, behind));
+    }
+
+    /// The server has executed a write without a marker. After a crash of the proxy it would be executed again, so the log
+    /// is told, as of a refusal; after one of the server it may be gone, so nobody is told of it, or anything that may
+    /// have seen it, before it is stable (rule 14).
+    fn on_unmarked(&mut self, index: usize) {
+        let seq = self.first + index as u64;
+        let entry = &mut self.entries[index];
+        if entry.early && entry.is_complete || self.config.fault == Some(Fault::UnmarkedAgain) {
+            // What was promised is kept by executing it until a position says that it was.
+            entry.is_executed = self.config.fault == Some(Fault::UnmarkedAgain);
+            return;
+        }
+        entry.is_unmarked = true;
+        entry.needs_stable = seq;
+        let access = entry.access;
+        self.unmarked_writes.note(access, seq);
+        self.note_refusal(index);
     }
 
     /// Everything executed up to here is on stable storage.
@@ -834,12 +882,13 @@ impl CommitQueue {
         Some(session)
     }
 
-    /// The sessions of which the lost server has had a bypass that it has not answered: it is not executed again, since
-    /// what it was may have been the server's end, so they are to be abandoned before
-    /// [`CommitQueue::begin_again`].
+    /// The sessions of which the lost server has had a bypass that it has not answered, which is not executed again, since
+    /// what it was may have been the server's end; or which has executed something without a marker that nobody was
+    /// told of yet. They are to be abandoned before [`CommitQueue::begin_again`].
     pub fn in_doubt(&self) -> BTreeSet<SessionId> {
         let is_in_doubt = |entry: &&Entry| {
-            entry.kind == RequestKind::Bypass && !entry.waits && !entry.is_complete && !entry.is_answered()
+            let is_unanswered = entry.kind == RequestKind::Bypass && !entry.waits && !entry.is_answered();
+            (is_unanswered || entry.is_unmarked) && !entry.is_complete
         };
         self.entries.iter().filter(is_in_doubt).map(|entry| entry.session).collect()
     }
@@ -883,6 +932,8 @@ impl CommitQueue {
             let fate = self.fate(index, seq <= applied);
             let entry = &mut self.entries[index];
             entry.waits = fate == Fate::Run;
+            // It is there or not, and stays so.
+            entry.is_unmarked = false;
             match fate {
                 Fate::Run => {
                     // What has no answer yet, by the log or by the server, was acknowledged to nobody.
@@ -956,7 +1007,7 @@ impl CommitQueue {
             entry.session == read.session
                 && entry.kind != RequestKind::Read
                 && !entry.is_dropped
-                && !entry.is_noted
+                && (!entry.is_noted || entry.is_unmarked)
                 && entry.access.meets(read.access)
         })
     }
@@ -1105,15 +1156,17 @@ impl CommitQueue {
         self.stable = self.stable.max(self.first - 1);
         while let Some(index) = self.index(self.stable + 1) {
             let entry = &self.entries[index];
-            // A note that the log holds, and what it says to have been refused, are as they will ever be.
+            // A note that the log holds, and what it says to have been refused, are as they will ever be. What was
+            // executed without a marker is there, and can be lost.
             let is_passed = entry.is_note && self.is_noted(self.stable + 1)
-                || entry.is_noted && self.is_noted(entry.needs_note);
+                || entry.is_noted && !entry.is_unmarked && self.is_noted(entry.needs_note);
             if entry.kind != RequestKind::Read && !entry.is_dropped && !is_passed {
                 break;
             }
             self.stable += 1;
         }
         self.unlogged_writes.settle(self.stable);
+        self.unmarked_writes.settle(self.stable);
         self.on_safe(before);
         while let Some((until, seq)) = self.held_until_stable.first().copied() {
             if until > self.stable {

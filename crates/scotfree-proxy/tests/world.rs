@@ -72,6 +72,11 @@ struct Operation {
     any: bool,
 }
 
+/// Whether a server that takes no marker executes it nevertheless: of the writes that the log does not answer.
+const fn is_bare(id: u64) -> bool {
+    id.is_multiple_of(4)
+}
+
 impl Operation {
     fn payload(self) -> Vec<u8> {
         let kind = match self.kind {
@@ -210,6 +215,9 @@ struct World {
     unknown: BTreeSet<u64>,
     /// What the server has executed, be it lost since or not.
     done: BTreeSet<u64>,
+    /// What was executed without a marker. Where the proxy or the server was lost before it was answered, it may be there
+    /// once, twice, or not at all.
+    bare: BTreeSet<u64>,
     /// Updates that were given up: a write before them seemed to be lost. Another copy of the log may say later that it
     /// was refused, so what is behind them may be there.
     given_up: BTreeSet<u64>,
@@ -243,6 +251,7 @@ impl World {
             not_done: BTreeSet::new(),
             unknown: BTreeSet::new(),
             done: BTreeSet::new(),
+            bare: BTreeSet::new(),
             given_up: BTreeSet::new(),
             at: BTreeMap::new(),
             waiting_count: 0,
@@ -342,7 +351,7 @@ impl World {
         let (key, any) = (self.rng.below(KEYS), self.rng.below(4) == 0);
         let operation = Operation { id: self.next_id, kind, key, any };
         let access = if any { Access::Any } else { Access::Key(KeyHash(key + 1)) };
-        let early = self.rng.below(2) == 0;
+        let early = self.rng.below(2) == 0 && !is_bare(self.next_id);
         let payload = operation.payload();
         let submission = Submission { session, kind, early, access, payload: &payload };
         let is_behind = self.queue.has_runs();
@@ -465,6 +474,16 @@ impl World {
             return false;
         }
         server.executed = server.executed.max(seq.0);
+        if is_refused && is_bare(operation.id) {
+            let position = server.data.positions.get(&session).copied();
+            let saw = server.data.execute(session, seq, operation);
+            position.map(|position| server.data.positions.insert(session, position));
+            server.since.push(server.data.clone());
+            server.replies.push_back((seq, saw, Outcome::Unmarked { failed: false }));
+            self.done.insert(operation.id);
+            self.bare.insert(operation.id);
+            return true;
+        }
         if is_refused {
             // Of what it had done before, and somebody was told of, it is no excuse.
             let is_told = || self.told.iter().any(|told| told.id == operation.id);
@@ -493,8 +512,15 @@ impl World {
         server.synced_through = server.executed;
     }
 
+    /// Nobody was told yet what came of these, and no position says it.
+    fn doubt_bare(&mut self) {
+        let told: BTreeSet<u64> = self.told.iter().map(|told| told.id).collect();
+        self.unknown.extend(self.bare.difference(&told));
+    }
+
     /// Of what the server has not synced, a beginning is left.
     fn lose_unsynced(&mut self) {
+        self.doubt_bare();
         let server = &mut self.server;
         let left = self.rng.below(server.since.len() as u64 + 1) as usize;
         let data = if left == 0 { server.synced.clone() } else { server.since[left - 1].clone() };
@@ -510,6 +536,11 @@ impl World {
     /// A copy of what the server has synced is made, or the server is started from the one that there is. If that is
     /// refused, what it had is put back.
     fn use_copy(&mut self) {
+        if !self.bare.is_empty() {
+            // No position tells whether a copy has them.
+            self.copy = None;
+            return;
+        }
         let Some(copy) = self.copy.take() else {
             self.copy = Some(self.server.synced.clone());
             return;
@@ -533,6 +564,7 @@ impl World {
 
     /// The server is given up with what it has, which it makes stable when it is begun with anew.
     fn leave_server(&mut self) {
+        self.doubt_bare();
         let data = self.server.data.clone();
         self.server = Server { synced: data.clone(), data, ..Server::default() };
     }
@@ -755,7 +787,8 @@ impl World {
         for id in lists.values().flatten() {
             *count.entry(*id).or_default() += 1;
         }
-        let twice = count.iter().filter(|(_, count)| **count > 1);
+        let may_be_twice = |id: &u64| self.bare.contains(id) && self.unknown.contains(id);
+        let twice = count.iter().filter(|(id, count)| **count > 1 && !may_be_twice(id));
         self.failures.extend(twice.map(|(id, _)| format!("{id} was executed twice")));
         let again = self.refused.iter().filter(|id| self.not_done.contains(id) && count.contains_key(id));
         self.failures.extend(again.map(|id| format!("{id} was refused and is there")));
@@ -802,7 +835,9 @@ impl World {
                     .filter(before)
                     .filter(|id| unsure.iter().all(|ids| !ids.contains(id)) && !saw.contains(id))
                     .collect();
-                let behind: Vec<_> = saw.iter().filter(is_own).filter(|id| **id > told.id).collect();
+                let is_certain = |id: &&u64| !(self.bare.contains(id) && self.unknown.contains(id));
+                let behind = saw.iter().filter(is_own).filter(|id| **id > told.id);
+                let behind: Vec<_> = behind.filter(is_certain).collect();
                 if !missing.is_empty() || !behind.is_empty() {
                     self.failures.push(format!(
                         "{} saw {saw:?} of {key}: {behind:?} of its session were asked for behind it, and {missing:?} \

@@ -802,7 +802,7 @@ impl ClientFront {
         if request.payload.len() > self.config.limits.whole_bytes_max {
             self.counters.over_limit += 1;
             let text = format!(
-                "ERR scotfree: the request has {} bytes, more than whole_bytes_max = {}",
+                "ERR scotfree: the request has {} bytes and may have {}",
                 request.payload.len(),
                 self.config.limits.whole_bytes_max
             );

@@ -25,6 +25,13 @@ pub fn refusal(args: Args<'_>, reserved_db: u16) -> Option<String> {
     if is("CONFIG") && args.is(1, "SET") {
         return setting(args);
     }
+    if is("ACL")
+        && args.is(1, "SETUSER")
+        && args.get(2) == b"default"
+        && (3..args.len()).any(|rule| takes(args.get(rule)))
+    {
+        return Some(NO_RIGHT_LESS.to_owned());
+    }
     if is("DEBUG") && args.is(1, "FLUSHALL") {
         return Some("ERR scotfree: DEBUG FLUSHALL would delete the markers; use FLUSHALL".to_owned());
     }
@@ -78,6 +85,18 @@ const NO_REPLICA: &str =
     "ERR scotfree: as a replica this server would lose its data and take no write, and that could not be undone from \
      here; run it at the server itself, and restart what stands before it with the new master's address";
 
+/// A Redis whose user `default` has fewer rights leaves out of its append-only file at a restart what was written inside
+/// MULTI, and writes are refused while it is so: this one too, which would give the right back.
+const NO_RIGHT_LESS: &str =
+    "ERR scotfree: the user default needs all its rights, or what is written is gone after a restart; it may be switched \
+     off, and others may have fewer";
+
+/// Whether a rule of ACL SETUSER may take a right away, other than to authenticate oneself.
+fn takes(rule: &[u8]) -> bool {
+    const WORDS: [&str; 5] = ["reset", "resetkeys", "resetchannels", "nocommands", "clearselectors"];
+    rule.starts_with(b"-") || WORDS.iter().any(|word| rule.eq_ignore_ascii_case(word.as_bytes()))
+}
+
 /// The text of the refusal to enter the reserved database.
 pub fn reserved(reserved_db: u16) -> String {
     format!(
@@ -94,8 +113,14 @@ fn setting(args: Args<'_>) -> Option<String> {
         let text = "ERR scotfree: maxmemory-policy has to stay noeviction, or the markers could be evicted";
         return Some(text.to_owned());
     }
-    settings().any(forgets).then(|| {
-        "ERR scotfree: without append-only files no write would last; appendonly can be set to no at the server itself"
+    if settings().any(forgets) {
+        let text =
+            "ERR scotfree: without append-only files no write would last; appendonly can be set to no at the server itself";
+        return Some(text.to_owned());
+    }
+    settings().any(|index| args.is(index, "dir")).then(|| {
+        "ERR scotfree: elsewhere the append-only files could not be found, in which scot sees what is on the disk, nor by \
+         the server at its next start; put dir into its conf, and restart it with its files there"
             .to_owned()
     })
 }
@@ -150,6 +175,24 @@ mod tests {
         }
         for line in ["REPLICAOF NO ONE", "slaveof no one", "FAILOVER ABORT", "ROLE"] {
             assert!(!is_refused(&line.split(' ').collect::<Vec<_>>()), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_servers_files_stay_where_they_are() {
+        assert!(is_refused(&["CONFIG", "SET", "hz", "12", "DIR", "/elsewhere"]));
+        assert!(!is_refused(&["CONFIG", "SET", "dir"]));
+        assert!(!is_refused(&["CONFIG", "GET", "dir"]));
+    }
+
+    #[test]
+    fn the_default_user_keeps_its_rights() {
+        for rules in [&["-get"][..], &["on", "reset"], &["RESETKEYS"], &["-@all", "+get"], &["nocommands"]] {
+            assert!(is_refused(&[&["ACL", "SETUSER", "default"], rules].concat()), "{rules:?}");
+            assert!(!is_refused(&[&["ACL", "SETUSER", "other"], rules].concat()), "{rules:?}");
+        }
+        for rules in [&["off"][..], &["on", "nopass", "+@all", "~*"], &[">-secret", "resetpass"], &[]] {
+            assert!(!is_refused(&[&["ACL", "SETUSER", "default"], rules].concat()), "{rules:?}");
         }
     }
 

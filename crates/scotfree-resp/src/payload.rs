@@ -342,7 +342,7 @@ impl ResponseFlags {
     pub const EARLY_ALLOWED: ResponseFlags = ResponseFlags(1);
     /// The client's connection has to be closed behind this reply: its state is lost.
     pub const CLOSE: ResponseFlags = ResponseFlags(2);
-    /// The effect is as durable as the server alone makes it, and not covered by the position.
+    /// The effect is as durable as the server alone makes it, and not covered by the position. Of a pack, that of a part.
     pub const DURABILITY_NONE: ResponseFlags = ResponseFlags(4);
     /// The reply goes on; the next part has to be asked for.
     pub const MORE: ResponseFlags = ResponseFlags(8);

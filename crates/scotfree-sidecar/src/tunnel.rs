@@ -288,7 +288,7 @@ fn ask_handshake(cluster_key: &ClusterKey, server: &mut TcpStream) -> io::Result
     let client_nonce = nonce(cluster_key.newest())?;
     server.write_all(&[&MAGIC[..], &client_nonce].concat())?;
     let mut answer = [0; NONCE_BYTES + MAC_BYTES];
-    server.read_exact(&mut answer)?;
+    server.read_exact(&mut answer).map_err(slow)?;
     let (server_nonce, mac) = answer.split_at(NONCE_BYTES);
     let server_nonce: Nonce = server_nonce.try_into().map_err(io::Error::other)?;
     let keys = keys(cluster_key, &client_nonce, &server_nonce);
@@ -296,6 +296,15 @@ fn ask_handshake(cluster_key: &ClusterKey, server: &mut TcpStream) -> io::Result
         return Err(io::Error::new(ErrorKind::PermissionDenied, "the other side has another cluster key"));
     }
     server.write_all(&keys.client_to_server.mac(&[MAGIC]).to_le_bytes())
+}
+
+/// What has not come in time is no resource that is missing, as the kernel puts it.
+fn slow(error: io::Error) -> io::Error {
+    if error.kind() == ErrorKind::WouldBlock {
+        let seconds = HANDSHAKE_TIME_MAX.as_secs();
+        return io::Error::new(ErrorKind::TimedOut, format!("no answer within {seconds} s"));
+    }
+    error
 }
 
 fn answer_handshake(cluster_key: &ClusterKey, client: &mut TcpStream) -> io::Result<()> {

@@ -20,8 +20,8 @@ use scotfree_device::{
     PortNumber, Round, Shell, UnsafeNow, Word,
 };
 use scotfree_io::frame::{
-    complete_checksums, parse, ArpOperation, ArpPacket, Checksums, Ethernet, Frame, Link, MacAddress,
-    UdpFrame, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, PROTOCOL_UDP,
+    complete_checksums, parse, ArpOperation, ArpPacket, Checksums, Ethernet, Frame, FrameError, Link,
+    MacAddress, UdpFrame, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, PROTOCOL_UDP,
 };
 use scotfree_wire::{ClusterKey, WireError, MAGIC};
 use std::net::{IpAddr, SocketAddr};
@@ -449,7 +449,9 @@ impl Datapath {
             Ok(Frame::Arp { .. } | Frame::Other) => return self.pass_on(arrival, verdict, out),
             Err(error) => {
                 self.counters.malformed += 1;
-                notices.limited("malformed frame", || format!("malformed frame dropped: {error}"));
+                notices.limited("malformed frame", || {
+                    format!("malformed frame dropped: {error}{}", whose(&error))
+                });
                 return;
             }
         };
@@ -703,6 +705,17 @@ pub(crate) fn scotfree_offset(ports: &RangeInclusive<u16>, ethernet: &Ethernet<'
     (ours && packet[offset..].starts_with(&MAGIC.to_le_bytes())).then_some(offset)
 }
 
+/// Who sends such frames, and what mends it, where that is known.
+fn whose(error: &FrameError) -> &'static str {
+    match error {
+        FrameError::BadChecksum { .. } => {
+            "; a host that leaves checksums to its interface sends such, and none of its requests arrives: of a veth, at \
+             its other end, in that one's namespace: ethtool -K OTHER_END tx off"
+        }
+        _ => "",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -917,6 +930,8 @@ mod tests {
         let counters = *world.path.counters();
         assert_eq!((counters.scotfree, counters.malformed), (3, 1));
         assert_eq!(world.path.device().counters().refused.iter().sum::<u64>(), 1);
+        assert!(whose(&FrameError::BadChecksum { layer: Layer::Udp }).contains("tx off"));
+        assert_eq!(whose(&FrameError::UnknownArp), "");
     }
 
     #[test]

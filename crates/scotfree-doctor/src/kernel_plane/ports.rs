@@ -164,7 +164,8 @@ fn other_end_sums(environment: &dyn Environment, name: &str, link: &Link) -> Fin
     let (peer, place) = link.other_end_of(name);
     let mend = format!("{place}ethtool -K {peer} tx off");
     if link.other_end.is_none() {
-        let found = "cannot be looked at from here: the other end is in another namespace";
+        let found = "cannot be looked at from here, the other end being in another namespace: if TX checksum offload is on \
+                     there, as it is by default, frames that programs move have none, and nothing passes";
         return Finding::lacks(check, State::Could, found, mend);
     }
     match environment.run("ethtool", &["-k", peer]) {

@@ -32,7 +32,7 @@ impl Back {
         let parsed = RequestPayload::parse(payload);
         let nature = match &parsed {
             _ if matches!(assembled, Assembled::Missing) => {
-                let text = "ERR scotfree: parts of this request are missing: they are more than parts_bytes_max, or \
+                let text = "ERR scotfree: parts of this request are missing: too many bytes of such requests are under way, or \
                             the server was restarted";
                 Nature::Refused(error_reply(text), true)
             }

@@ -644,7 +644,10 @@ impl Back {
         let mut fresh = replies.iter().copied();
         let mut response = std::mem::take(&mut self.scratch);
         response.clear();
-        pack::write_pack_response(&mut response, self.with_word_of_early(ResponseFlags::NONE));
+        let is_bare = |answer: &Answer| answer.flags.has(ResponseFlags::DURABILITY_NONE);
+        let is_bare = item.answers.iter().flatten().any(is_bare);
+        let of_pack = ResponseFlags::NONE.with_if(is_bare, ResponseFlags::DURABILITY_NONE);
+        pack::write_pack_response(&mut response, self.with_word_of_early(of_pack));
         let names_and_heads = pack::response_bytes(item.answers.len()) + item.answers.len() * NAME_BYTES;
         let refusals = self.room_of_refusals(item, replies);
         let mut room = self.config.reply_bytes_max.saturating_sub(names_and_heads + refusals);

@@ -127,7 +127,7 @@ impl Back {
             ),
         };
         error_reply(&format!(
-            "ERR scotfree: the {whose} {bytes} bytes{beside}; {most} can be kept (parts_bytes_max); ask for fewer large \
+            "ERR scotfree: the {whose} {bytes} bytes{beside}; {most} can be kept; ask for fewer large \
              values at once, or for a part of one (GETRANGE, LRANGE, HSCAN)"
         ))
     }
@@ -276,7 +276,7 @@ mod tests {
         // The second one is an error after a while, the third one at once, and the others are answered.
         let said = bench.text(asked[1]);
         assert!(said.contains("the reply has 608 bytes, and with 608 of other replies"), "{said}");
-        assert!(said.contains("it is 1216 that would be kept; 1000 can be kept (parts_bytes_max)"), "{said}");
+        assert!(said.contains("it is 1216 that would be kept; 1000 can be kept"), "{said}");
         assert!(bench.text(asked[2]).contains("708 bytes"));
         // With the longest numbers there are at most 50 letters more.
         assert!(said.len() + 50 <= TOO_LARGE_BYTES_MAX, "{said}");

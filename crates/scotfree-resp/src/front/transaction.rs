@@ -230,8 +230,7 @@ impl ClientFront {
             self.counters.over_limit += 1;
             let max = self.config.transaction_commands_max;
             return Some(format!(
-                "ERR scotfree: the transaction is larger than transaction_commands_max = {max} or \
-                 whole_bytes_max = {}",
+                "ERR scotfree: the transaction has more than {max} commands (transaction_commands_max) or {} bytes",
                 self.config.limits.whole_bytes_max
             ));
         }

@@ -31,7 +31,9 @@ fn cause(reason: ClosedReason) -> &'static str {
         ClosedReason::Server(CloseReason::ReplyGone) => {
             "a request of it was executed and the server has lost the reply"
         }
-        ClosedReason::Server(CloseReason::ServerFailed) => "the server has failed for it",
+        ClosedReason::Server(CloseReason::ServerFailed) => {
+            "the server has failed for it, or takes no writes at present"
+        }
         ClosedReason::Server(CloseReason::Expire) => "it has expired at the server",
         ClosedReason::Server(CloseReason::NoRoom) => "the server has no room for another session",
         ClosedReason::Server(CloseReason::NoMemory) => "the server has no memory for another session",

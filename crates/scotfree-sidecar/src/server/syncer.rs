@@ -87,8 +87,13 @@ fn sync(files: &AofFiles, sizes: Option<&Path>) -> Result<bool, SyncError> {
         Ok(synced) => sizes.map_or(Ok(()), |path| note(path, &synced)).map(|()| true),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         Err(error) => {
-            let next =
-                "run scot as a user who can read the server's files (in the server's group, for instance)";
+            let next = match error.kind() {
+                io::ErrorKind::NotFound => {
+                    "that is where the server's settings `dir` and `appenddirname` say that they are: put `dir` back if it was \
+                     changed (redis-cli CONFIG SET dir …), or have the server write them anew there (BGREWRITEAOF)"
+                }
+                _ => "run scot as a user who can read the server's files (in the server's group, for instance)",
+            };
             let text = format!("syncing the append-only files in {name} failed: {error}; {next}");
             Err(SyncError { text, is_denied: error.kind() == io::ErrorKind::PermissionDenied })
         }

@@ -179,7 +179,8 @@ pub(super) fn limit_by_files(
     let (connections, tunnels) = fit_files(*connections_max, *tunnels_max, files_max);
     if (connections, tunnels) != (*connections_max, *tunnels_max) {
         messages.say(&format!(
-            "at most {connections} connections and {tunnels} tunnels, since {files_max} files may be open (ulimit -Hn)"
+            "at most {connections} connections and {tunnels} tunnels, since {files_max} files are its part of those that \
+             may be open (ulimit -Hn)"
         ));
     }
     (*connections_max, *tunnels_max) = (connections, tunnels);

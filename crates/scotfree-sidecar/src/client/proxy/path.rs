@@ -468,13 +468,15 @@ impl ProxyPath {
     }
 }
 
-/// An error of the Redis' own is a refusal; one behind which a connection is closed says that nobody knows.
+/// An error of the Redis' own is a refusal, unless it is the answer to what was executed without a marker; one behind
+/// which a connection is closed says that nobody knows.
 fn outcome_of(response: &[u8], failed: bool) -> Outcome {
-    let is_close = |flags: ResponseFlags| flags.has(ResponseFlags::CLOSE);
     match (failed, parse_response(response)) {
+        (true, Ok((flags, _))) if flags.has(ResponseFlags::CLOSE) => Outcome::Unknown,
+        (failed, Ok((flags, _))) if flags.has(ResponseFlags::DURABILITY_NONE) => Outcome::Unmarked { failed },
         (false, _) => Outcome::Executed,
-        (true, Ok((flags, _))) if !is_close(flags) => Outcome::Refused,
-        (true, _) => Outcome::Unknown,
+        (true, Ok(_)) => Outcome::Refused,
+        (true, Err(_)) => Outcome::Unknown,
     }
 }
 
