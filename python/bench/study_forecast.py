@@ -1,8 +1,8 @@
 """What persist was forecast to leave of a shape's P95, against what it left.
 
-SCOT_BENCH_TRACES names a folder with fitted/ and shape/, in each baseline-N.jsonl and remedy-N.jsonl: calls
-without and with the remedy, made in turns. The forecast is fitted on fitted/ and sees of the shape nothing but its
-baseline calls; how they were made (the arm's settings) it is not told. That caller, device and server share one
+SCOT_BENCH_TRACES names a folder with shape/ and a fitted-W/ of each server that works for W us, in each
+baseline-N.jsonl and remedy-N.jsonl: calls without and with the remedy, made in turns. The forecast is fitted on all
+fitted-W/ and sees of the shape nothing but its baseline calls; how they were made (the arm's settings) it is not told. That caller, device and server share one
 machine is the lab's, so that is said.
 """
 
@@ -34,13 +34,8 @@ def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
     """One repetition of one arm."""
     folder = Path(os.environ["SCOT_BENCH_TRACES"])
     with tempfile.TemporaryDirectory() as scratch:
-        calls = {
-            (part, which): _calls(sorted((folder / part).glob(f"{which}-*.jsonl")), Path(scratch) / part / which)
-            for part in ("fitted", "shape")
-            for which in ("baseline", "remedy")
-        }
-    fitted = fit(calls["fitted", "baseline"], calls["fitted", "remedy"])
-    baseline, remedy = calls["shape", "baseline"], calls["shape", "remedy"]
+        fitted = fit([_both(part, Path(scratch)) for part in sorted(folder.glob("fitted-*"))])
+        baseline, remedy = _both(folder / "shape", Path(scratch))
     # The experiment's server calls stable what it has executed, with its answer.
     context = Context(updates=("*",), fits={"persist": fitted}, is_one_machine=True, stable_every_ns=0.0)
     effect = persist.forecast(baseline, context)
@@ -71,6 +66,15 @@ def measure(arm: str, settings: dict[str, Any]) -> dict[str, float]:
         "remedy_calls": float(len(remedy)),
         "says_gain": float(forecast.pays),
     }
+
+
+def _both(part: Path, scratch: Path) -> tuple[Calls, Calls]:
+    """Those without and with the remedy."""
+    baseline, remedy = (
+        _calls(sorted(part.glob(f"{which}-*.jsonl")), scratch / part.name / which)
+        for which in ("baseline", "remedy")
+    )
+    return baseline, remedy
 
 
 def _calls(files: list[Path], folder: Path) -> Calls:

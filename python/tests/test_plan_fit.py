@@ -24,7 +24,7 @@ NOW = datetime.now(UTC)
 
 @pytest.fixture(scope="module")
 def fitted() -> Fit:
-    return fit(one_method(stages=staged(800), start_ns=paced(800)), one_method(**answered(800)))
+    return fit([(one_method(stages=staged(800), start_ns=paced(800)), one_method(**answered(800)))])
 
 
 def test_the_devices_time_is_what_follows_the_kept_stages(fitted: Fit) -> None:
@@ -68,11 +68,11 @@ def test_what_is_no_fit_is_refused(tmp_path: Path) -> None:
 def test_an_experiment_that_says_nothing_is_refused() -> None:
     few = one_method(stages=staged(100), start_ns=paced(100))
     with pytest.raises(StudyError, match="400 are needed"):
-        fit(few, one_method(**answered(800)))
+        fit([(few, one_method(**answered(800)))])
     stages = staged(800, app_ns=30_000)
     stages[:, 3] = np.arange(800) * 10_000
     with pytest.raises(StudyError, match="saturated"):
-        fit(one_method(stages=stages, start_ns=paced(800, 20_000)), one_method(**answered(800)))
+        fit([(one_method(stages=stages, start_ns=paced(800, 20_000)), one_method(**answered(800)))])
 
 
 def test_the_plan_without_a_fit_prices_the_rest_and_says_why(
@@ -159,9 +159,9 @@ def test_a_fit_is_of_one_method_on_both_sides(tmp_path: Path, capsys: pytest.Cap
 def test_sides_that_are_swapped_or_of_another_shape_are_refused() -> None:
     baseline = {"stages": staged(800), "start_ns": paced(800)}
     with pytest.raises(StudyError, match=r"answered 100 % of the calls without.*those without the remedy first"):
-        fit(one_method(**answered(800)), one_method(**baseline))
+        fit([(one_method(**answered(800)), one_method(**baseline))])
     with pytest.raises(StudyError, match="of 64 B and those with it of 1 kB"):
-        fit(one_method(**baseline, req_bytes=[64] * 800), one_method(**answered(800), req_bytes=[1_000] * 800))
+        fit([(one_method(**baseline, req_bytes=[64] * 800), one_method(**answered(800), req_bytes=[1_000] * 800))])
 
 
 def test_what_came_stands_beside_its_forecast(

@@ -85,7 +85,7 @@ def at_two_rates() -> Calls:
 
 @pytest.fixture(scope="module")
 def fitted() -> Fit:
-    return fit(one_method(stages=staged(COUNT), start_ns=paced(COUNT)), at_two_rates())
+    return fit([(one_method(stages=staged(COUNT), start_ns=paced(COUNT)), at_two_rates())])
 
 
 def forecast_ns(fitted: Fit, interval_ns: int | None) -> float:

@@ -20,7 +20,7 @@ from scotfree.study.plan.remedies import persist
 @pytest.fixture(scope="module")
 def fitted() -> Fit:
     baseline = one_method(stages=staged(800), start_ns=paced(800))
-    return fit(baseline, one_method(**answered(800)))
+    return fit([(baseline, one_method(**answered(800)))])
 
 
 def priced(calls: Calls, context: Context) -> Price:

@@ -131,7 +131,7 @@ NO_FITS: dict[str, Change] = {
 def fits(tmp_path: Path) -> Path:
     """A folder with one fit."""
     without = one_method(stages=staged(800), start_ns=paced(800))
-    write(fit(without, one_method(**answered(800))), tmp_path / "fits" / "persist.json")
+    write(fit([(without, one_method(**answered(800)))]), tmp_path / "fits" / "persist.json")
     return tmp_path / "fits"
 
 

@@ -18,14 +18,17 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// So many turns, so that what the machine does meanwhile falls on both sides and all rates alike.
+/// So many turns, so that what the machine does meanwhile falls on both sides alike. All of a rate come one behind the
+/// other, for how processors are shared out depends on what came before, for longer than a turn takes.
 const TURNS: u64 = 8;
 /// One call behind the other, and rates at which processors rest between two and go to sleep, the deeper the longer.
-const PACES: [Paced; 5] = [
+const PACES: [Paced; 7] = [
     Paced { name: "set", pace: Pace::Closed { outstanding: 1 }, milliseconds: 250, with_baseline: true },
-    Paced { name: "set-150us", pace: every(6_667.0), milliseconds: 300, with_baseline: false },
-    Paced { name: "set-700us", pace: every(1_429.0), milliseconds: 450, with_baseline: true },
-    Paced { name: "set-4ms", pace: every(250.0), milliseconds: 600, with_baseline: true },
+    Paced { name: "set-150us", pace: every(6_667.0), milliseconds: 250, with_baseline: false },
+    Paced { name: "set-300us", pace: every(3_333.0), milliseconds: 250, with_baseline: false },
+    Paced { name: "set-700us", pace: every(1_429.0), milliseconds: 350, with_baseline: true },
+    Paced { name: "set-1500us", pace: every(667.0), milliseconds: 400, with_baseline: false },
+    Paced { name: "set-4ms", pace: every(250.0), milliseconds: 500, with_baseline: true },
     Paced { name: "set-20ms", pace: every(50.0), milliseconds: 600, with_baseline: false },
 ];
 const VALUE_BYTES: u32 = 100;

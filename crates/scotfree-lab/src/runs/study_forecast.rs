@@ -63,21 +63,46 @@ pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     })
 }
 
-/// What forecasts are fitted on: calls, and us between two of them. A device answers a caller that rests otherwise
-/// than one that does not; and of two calls that are nearer than the server needs for one, one is in the other's way.
-/// The rates of `scot plan fit --here`.
-const FITTED: [(u64, u64); 5] = [(4_000, 0), (4_000, 150), (3_200, 700), (960, 4_000), (320, 20_000)];
+/// What forecasts are fitted on: calls of one rate to one server.
+#[derive(Clone, Copy)]
+struct Fitted {
+    calls: u64,
+    interval_us: u64,
+    work_us: u64,
+    /// Whether they are made without the remedy as well, which tells what the way and a wake-up take, and the work.
+    with_baseline: bool,
+}
+
+const fn fitted(calls: u64, interval_us: u64, work_us: u64, with_baseline: bool) -> Fitted {
+    Fitted { calls, interval_us, work_us, with_baseline }
+}
+
+/// A device answers a caller that rests otherwise than one that does not; of two calls that are nearer than the server
+/// needs for one, one is in the other's way; and how processors are shared out depends on what came before, for longer
+/// than a turn takes. So each rate has a service of its own, and those of calls one behind the other one that works as
+/// well.
+const FITTED: [Fitted; 9] = [
+    fitted(4_000, 0, 0, true),
+    fitted(4_000, 150, 0, false),
+    fitted(4_000, 300, 0, false),
+    fitted(3_200, 700, 0, true),
+    fitted(1_600, 1_500, 0, false),
+    fitted(960, 4_000, 0, true),
+    fitted(320, 20_000, 0, false),
+    fitted(4_000, 0, 30, true),
+    fitted(4_000, 300, 30, false),
+];
 
 impl Shape {
     /// One of those; no arm has it.
-    fn fitted(plane: &str, (calls, interval_us): (u64, u64)) -> Shape {
+    fn fitted(plane: &str, fitted: Fitted) -> Shape {
         Shape {
             plane: plane.to_owned(),
-            calls,
+            calls: fitted.calls,
             payload_bytes: payload_bytes(),
             outstanding: outstanding(),
-            interval_us,
-            work_us: 0,
+            interval_us: fitted.interval_us,
+            work_us: fitted.work_us,
         }
     }
 
@@ -93,16 +118,22 @@ impl Shape {
     }
 }
 
-/// Calls the service of the shape and the one that the forecast is fitted on, each without and with the remedy, and
-/// writes `baseline-N-K.jsonl` and `remedy-N-K.jsonl` of each turn N and kind K of calls to `shape` and `fitted`; how
-/// often the device acknowledged calls of the shape in each turn.
+/// Calls the service of the shape and those that the forecast is fitted on, each without and with the remedy, and writes
+/// `baseline-N-K.jsonl` and `remedy-N-K.jsonl` of each turn N and service K to `shape`, or to `fitted-W` of services
+/// that work for W us; how often the device acknowledged calls of the shape in each turn.
 fn record(context: &Context<'_>, shape: &Shape, folder: &Path) -> Result<Vec<Undisturbed<u64>>, Trouble> {
-    let fitted = FITTED.map(|calls| Shape::fitted(&shape.plane, calls));
-    let fitted = Stand::up(context, "fitted", &fitted, folder)?;
-    let shape = Stand::up(context, "shape", std::slice::from_ref(shape), folder)?;
+    let mut fitted = Vec::new();
+    for (number, of) in FITTED.into_iter().enumerate() {
+        let traces = folder.join(format!("fitted-{}", of.work_us));
+        let fit = Shape::fitted(&shape.plane, of);
+        fitted.push((Stand::up(context, number, &fit, traces)?, fit, of.with_baseline));
+    }
+    let stand = Stand::up(context, FITTED.len(), shape, folder.join("shape"))?;
     let turn = |turn| {
-        fitted.record(turn)?;
-        shape.record(turn)
+        for (stand, fit, with_baseline) in &fitted {
+            stand.record(fit, turn, *with_baseline)?;
+        }
+        stand.record(shape, turn, true)
     };
     (0..TURNS).map(|number| undisturbed(AGAIN_MAX, || turn(number))).collect()
 }
@@ -115,7 +146,7 @@ fn count(measured: &mut Measured, turns: &[Undisturbed<u64>]) {
 
 /// A service behind a device of its own, for a device's log has one server. It idles while another is called.
 struct Stand<'a> {
-    shapes: &'a [Shape],
+    number: usize,
     traces: PathBuf,
     _processes: Vec<Process>,
     // Behind the processes, which end before it goes.
@@ -125,29 +156,27 @@ struct Stand<'a> {
 impl<'a> Stand<'a> {
     fn up(
         context: &'a Context<'a>,
-        name: &str,
-        shapes: &'a [Shape],
-        folder: &Path,
+        number: usize,
+        shape: &Shape,
+        traces: PathBuf,
     ) -> Result<Stand<'a>, Trouble> {
-        let traces = folder.join(name);
-        std::fs::create_dir(&traces).map_err(|error| Trouble::file("make the folder", &traces, &error))?;
-        let site = context.site_named(&format!("{}-{name}", context.topology.name))?;
+        std::fs::create_dir_all(&traces)
+            .map_err(|error| Trouble::file("make the folder", &traces, &error))?;
+        let site = context.site_named(&format!("{}-{number}", context.topology.name))?;
         let logs = vec![Logs::RamAndDisk; site.devices().len()];
-        let mut processes = site.start_chain(&logs, &["--plane", &shapes[0].plane])?;
-        processes.push(site.start_working_noop(shapes[0].work_us)?);
-        Ok(Stand { shapes, traces, _processes: processes, site })
+        let mut processes = site.start_chain(&logs, &["--plane", &shape.plane])?;
+        processes.push(site.start_working_noop(shape.work_us)?);
+        Ok(Stand { number, traces, _processes: processes, site })
     }
 
     /// Calls it without and with the remedy; how often the device acknowledged. What an earlier try of the turn
     /// recorded is forgotten.
-    fn record(&self, turn: u64) -> Result<u64, Trouble> {
-        let mut acks = 0;
-        for (kind, shape) in self.shapes.iter().enumerate() {
-            let file = |arm: &str| fresh(self.traces.join(format!("{arm}-{turn}-{kind}.jsonl")));
+    fn record(&self, shape: &Shape, turn: u64, with_baseline: bool) -> Result<u64, Trouble> {
+        let file = |arm: &str| fresh(self.traces.join(format!("{arm}-{turn}-{}.jsonl", self.number)));
+        if with_baseline {
             self.site.calls(&shape.calls(Tier::NONE, file("baseline")?))?;
-            acks += self.site.calls(&shape.calls(Tier::RAM, file("remedy")?))?.completed_early;
         }
-        Ok(acks)
+        Ok(self.site.calls(&shape.calls(Tier::RAM, file("remedy")?))?.completed_early)
     }
 }
 

@@ -5,15 +5,19 @@ there is, with the remedy, one time from the request's departure until the calle
 total is above the stages that the remedy leaves alone, so it is known whoever answered. The wake-up of a caller
 that waits is in it: after a short wait it takes less than after a long one. And it is longer after a pause, in
 which processors go to sleep; so an experiment calls at several rates, and A is kept by the pause before the call.
+Where calls follow closely, a server that works is in the way of the next one; so it may have several servers, and A
+is kept by how long one works on a call as well.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,11 +30,12 @@ from scotfree.study.plan.calls import Calls, Floats, Integers, Truths
 from scotfree.study.plan.load import load
 from scotfree.study.trouble import StudyError
 
-VERSION: Final = 3
+VERSION: Final = 4
 AGE_MAX: Final = timedelta(days=30)
 # What of a call the remedy leaves as it is.
 KEPT: Final = ("client_send_queue", "request_stack")
 RECEIVED: Final = "client_recv_queue"
+WORK: Final = "server_app"
 # A machine's state drifts: the experiment is cut in so many parts of time, and the forecast is drawn from each.
 PARTS: Final = 8
 RANKS: Final = 200
@@ -58,9 +63,11 @@ _BYTES_MAX: Final = 8 << 20
 
 @dataclass(frozen=True)
 class Answers:
-    """A of calls after pauses alike."""
+    """A of calls after pauses alike, to a server that works alike."""
 
-    # Their median.
+    # The median of what the server works on one without the remedy.
+    work_ns: float
+    # The median of the pauses.
     pause_ns: float
     # For each part of the experiment A at evenly spaced ranks.
     parts: list[list[float]]
@@ -90,7 +97,7 @@ class Fit:
     wires_most_ns: float
     # How long nearly all callers take at most to be woken.
     wakeup_ns: float
-    # In the order of their pauses.
+    # In the order of their servers' work, then of their pauses.
     answers: list[Answers]
     version: int = VERSION
     # What it was made with, in words; nothing where traces were given.
@@ -100,29 +107,50 @@ class Fit:
         """Since when it is."""
         return now - datetime.fromisoformat(self.date)
 
-    def answer(self, part: int, pauses_ns: Floats, ranks: Integers) -> Floats:
-        """A after pauses, each at one of `RANKS` ranks, in one part of the experiment.
+    def answer(self, part: int, works_ns: Floats, pauses_ns: Floats, ranks: Integers) -> Floats:
+        """A of calls that a server works so long on, after pauses, each at one of `RANKS` ranks, in one part of the
+        experiment.
 
-        Between two pauses of the experiment in proportion to their logarithms.
+        Between two servers and two pauses of the experiment in proportion to their logarithms.
         """
-        known = np.array([each.parts[part] for each in self.answers])
-        at = np.interp(_log(pauses_ns), _log([each.pause_ns for each in self.answers]), np.arange(len(known)))
-        low = np.floor(at).astype(np.int64)
-        high = np.minimum(low + 1, len(known) - 1)
-        found: Floats = known[low, ranks] * (1 - (at - low)) + known[high, ranks] * (at - low)
-        return found
+        works = sorted({each.work_ns for each in self.answers})
+        of_each = np.array([self._after(part, work, pauses_ns, ranks) for work in works])
+        return _between(of_each, _places(works, works_ns), np.arange(len(ranks)))
+
+    def _after(self, part: int, work_ns: float, pauses_ns: Floats, ranks: Integers) -> Floats:
+        own = [each for each in self.answers if each.work_ns == work_ns]
+        known = np.array([each.parts[part] for each in own])
+        return _between(known, _places([each.pause_ns for each in own], pauses_ns), ranks)
 
     @property
     def in_words(self) -> str:
         """A after each pause."""
-        each = [f"in {duration(one.median_ns)} after {duration(one.pause_ns)}" for one in self.answers]
+        each = [
+            f"in {duration(one.median_ns)} after {duration(one.pause_ns)}"
+            + (f" where the server works {duration(one.work_ns)}" if one.work_ns != self.answers[0].work_ns else "")
+            for one in self.answers
+        ]
         which = self.about or "the device"
         return f"{which} answers (median, after a pause of): {', '.join(each)}"
 
 
-def _log(pauses_ns: Any) -> Floats:
-    """Pauses as they are told apart: below 1 us they are alike."""
-    found: Floats = np.log1p(np.asarray(pauses_ns) / _US)
+def _log(times_ns: Any) -> Floats:
+    """Pauses, and works, as they are told apart: below 1 us they are alike."""
+    found: Floats = np.log1p(np.asarray(times_ns) / _US)
+    return found
+
+
+def _places(known_ns: Sequence[float], times_ns: Floats) -> Floats:
+    """Between which two of what is known each is, and where between: 1.5 is midway between those at 1 and 2."""
+    found: Floats = np.interp(_log(times_ns), _log(known_ns), np.arange(len(known_ns)))
+    return found
+
+
+def _between(known: Floats, places: Floats, columns: Integers) -> Floats:
+    """Of two rows what is at each place between them, in its column."""
+    low = np.floor(places).astype(np.int64)
+    high = np.minimum(low + 1, len(known) - 1)
+    found: Floats = known[low, columns] * (1 - (places - low)) + known[high, columns] * (places - low)
     return found
 
 
@@ -132,19 +160,20 @@ def kept(calls: Calls) -> Floats:
     return total
 
 
-def fit(baseline: Calls, remedy: Calls, *, remedy_name: str = "persist") -> Fit:
-    """Of real calls of one shape, without and with the remedy, made in turns on this machine."""
-    without = _usable(baseline, "without the remedy")
-    with_it = _usable(remedy, "with the remedy")
-    _refuse_others(without, with_it)
-    with_it = with_it.only(~_by_server(with_it))
+# Calls without and with the remedy.
+Experiment = tuple[Calls, Calls]
+
+
+def fit(experiments: Sequence[Experiment], *, remedy_name: str = "persist") -> Fit:
+    """Of real calls of one shape, without and with the remedy, made in turns on this machine, for each server.
+
+    The first server's calls say what the ways and a wake-up take.
+    """
+    usable = [_both(baseline, remedy) for baseline, remedy in experiments]
+    without = usable[0][0]
     state = load(without)
-    if state.is_saturated:
-        raise StudyError(
-            "fit: the server of the experiment is saturated, so that a call's time is that of those before it",
-            "repeat the experiment at a lower rate",
-        )
     here = machine.this()
+    answers = [each for baseline, remedy in usable for each in _answers(middle(baseline.ns(WORK)), remedy)]
     return Fit(
         remedy_name,
         datetime.now(UTC).isoformat(timespec="seconds"),
@@ -153,13 +182,26 @@ def fit(baseline: Calls, remedy: Calls, *, remedy_name: str = "persist") -> Fit:
         here.kernel,
         middle(without.floats("req_bytes")),
         state.outstanding,
-        len(without),
-        len(with_it),
+        sum(len(baseline) for baseline, _ in usable),
+        sum(len(remedy) for _, remedy in usable),
         middle(wires(without)),
         _most(wires(without)),
         _most(without.ns(RECEIVED)),
-        _answers(with_it),
+        sorted(answers, key=lambda each: (each.work_ns, each.pause_ns)),
     )
+
+
+def _both(baseline: Calls, remedy: Calls) -> Experiment:
+    """What of an experiment's calls says something; a `StudyError` says why nothing does."""
+    without = _usable(baseline, "without the remedy")
+    with_it = _usable(remedy, "with the remedy")
+    _refuse_others(without, with_it)
+    if load(without).is_saturated:
+        raise StudyError(
+            "fit: the server of the experiment is saturated, so that a call's time is that of those before it",
+            "repeat the experiment at a lower rate",
+        )
+    return without, with_it.only(~_by_server(with_it))
 
 
 def _by_server(calls: Calls) -> Truths:
@@ -218,7 +260,7 @@ def middle(values: Floats) -> float:
     return float(np.median(known)) if len(known) else 0.0
 
 
-def _answers(calls: Calls) -> list[Answers]:
+def _answers(work_ns: float, calls: Calls) -> list[Answers]:
     """By the usual pause around each call: that before it alone is short where the call before it was slow."""
     rested = _around(pauses.before(calls))
     rates = _rates(rested)
@@ -226,7 +268,7 @@ def _answers(calls: Calls) -> list[Answers]:
     # A call's stages may come to a little more than its total.
     answer_ns = np.maximum(calls.total - kept(calls), 0.0)
     return [
-        Answers(float(np.median(rested[which])), _parts(answer_ns[which]))
+        Answers(work_ns, float(np.median(rested[which])), _parts(answer_ns[which]))
         for which in chosen or [np.ones(len(calls), np.bool_)]
     ]
 
@@ -325,9 +367,9 @@ def _wrong(fit: Fit) -> str | None:
     counts = (fit.request_bytes, fit.outstanding, fit.baseline_calls, fit.remedy_calls)
     if not all(map(_is_amount, (*counts, fit.wires_ns, fit.wires_most_ns, fit.wakeup_ns))):
         return "a size or count is none"
-    paused = [each.pause_ns for each in fit.answers]
-    if not paused or not all(map(_is_amount, paused)) or not np.all(np.diff(paused) > 0):
-        return "it has no pauses, or not in their order"
+    told = [(each.work_ns, each.pause_ns) for each in fit.answers]
+    if not told or not all(map(_is_amount, chain.from_iterable(told))) or told != sorted(set(told)):
+        return "it has no works and pauses, or not in their order"
     parts = [part for each in fit.answers for part in each.parts]
     if any(len(each.parts) != PARTS for each in fit.answers) or any(len(part) != RANKS for part in parts):
         return "it has no answers, or not as many as it should"

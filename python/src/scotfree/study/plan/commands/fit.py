@@ -61,7 +61,7 @@ def _fit(flags: Namespace, scratch: Path) -> tuple[str, fit.Fit]:
     baseline = _calls(flags, flags.data, scratch / "baseline", flags.method)
     # The services of both sides may be called otherwise.
     remedy = _calls(flags, flags.remedy, scratch / "remedy", escape(baseline.method))
-    return baseline.method, fit.fit(baseline, remedy)
+    return baseline.method, fit.fit([(baseline, remedy)])
 
 
 def _calls(flags: Namespace, data: list[Path], scratch: Path, pattern: str | None) -> calls_of.Calls:

@@ -16,11 +16,11 @@ from typing import Final
 import numpy as np
 
 from scotfree.study.figures.words import duration, percent, size
-from scotfree.study.plan.calls import Calls, Floats
+from scotfree.study.plan.calls import Calls, Floats, Truths
 from scotfree.study.plan.context import Context
-from scotfree.study.plan.fit import KEPT, PARTS, RANKS, RECEIVED, Fit, kept, middle, wires
+from scotfree.study.plan.fit import KEPT, PARTS, RANKS, RECEIVED, WORK, Fit, kept, middle, wires
 from scotfree.study.plan.load import WAITING_MEAN_MAX, Load, load
-from scotfree.study.plan.pauses import before, before_if
+from scotfree.study.plan.pauses import before, before_if, spread
 from scotfree.study.plan.price import Effect, Refused
 
 NAME: Final = "persist"
@@ -153,21 +153,40 @@ def _beyond(calls: Calls, context: Context) -> Floats:
 def _rested(calls: Calls, fit: Fit, beyond: Floats) -> Floats:
     """The pause before each call once all are answered early, by a device that takes its median time."""
     middle_rank = np.full(len(calls), RANKS // 2)
-    return before_if(calls, _early(calls, fit, fit.answer(0, before(calls), middle_rank), beyond))
+    answers = fit.answer(0, _works(calls), before(calls), middle_rank)
+    return before_if(calls, _early(calls, fit, answers, beyond))
+
+
+def _works(calls: Calls) -> Floats:
+    """How long the server works on each call; where that is not known, as on most."""
+    works = calls.ns(WORK)
+    return np.where(np.isnan(works), middle(works), works)
 
 
 def _totals(calls: Calls, fit: Fit, part: int, rested: Floats, beyond: Floats) -> Floats:
     """One draw of the new totals, from one part of the fit."""
     ranks = np.arange(len(calls)) * RANKS // len(calls)
-    drawn = fit.answer(part, rested, np.random.default_rng([_SEED, part]).permutation(ranks))
+    drawn = fit.answer(part, _works(calls), rested, np.random.default_rng([_SEED, part]).permutation(ranks))
     return _early(calls, fit, drawn, beyond)
 
 
 def _early(calls: Calls, fit: Fit, answers: Floats, beyond: Floats) -> Floats:
     """The totals with the device's answers; calls without the stages keep theirs."""
     busy = np.maximum(calls.ns(RECEIVED) - fit.wakeup_ns, 0.0)
-    early = kept(calls) + answers + busy + beyond
+    answered = kept(calls) + answers + beyond
+    early = np.maximum(answered, calls.total) if _keeps_times(calls, busy > 0) else answered + busy
+    early = np.where(busy > 0, early, answered)
     return np.where(np.isnan(early), calls.total, early)
+
+
+def _keeps_times(calls: Calls, is_busy: Truths) -> bool:
+    """Whether callers that have something else to do come back to their calls at times of their own.
+
+    Whenever those were answered: then the time since the call is steadier than that since the answer.
+    """
+    if not is_busy.any():
+        return False
+    return spread(calls.total[is_busy]) <= spread(calls.ns(RECEIVED)[is_busy])
 
 
 def _notes(calls: Calls, context: Context, beyond: Floats, rested: float) -> list[str]:
