@@ -1,9 +1,9 @@
 """What persist was forecast to leave of a shape's P95, against what it left.
 
-SCOT_BENCH_TRACES names a folder with shape/ and a fitted-W/ of each server that works for W us, in each
-baseline-N.jsonl and remedy-N.jsonl: calls without and with the remedy, made in turns. The forecast is fitted on all
-fitted-W/ and sees of the shape nothing but its baseline calls; how they were made (the arm's settings) it is not told. That caller, device and server share one
-machine is the lab's, so that is said.
+SCOT_BENCH_TRACES names a folder with shape/ and a fitted-W/ for each time W that a server works, each with
+baseline-N.jsonl and remedy-N.jsonl: calls without and with the remedy, made in turns. The forecast is fitted on
+all of fitted-W/ and sees of the shape nothing but its baseline calls; how they were made (the arm's settings) it
+is not told. That caller, device and server share one machine is the lab's, so that is said.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def test_a_fit_of_another_version_is_told_from_none(tmp_path: Path, fitted: Fit)
     older = {**json.loads(path.read_text()), "version": 2, "parts": []}
     del older["answers"]
     path.write_text(json.dumps(older))
-    with pytest.raises(StudyError, match="it is of version 2, this reads 3; make it anew"):
+    with pytest.raises(StudyError, match="it is of version 2, this reads 4; make it anew"):
         read(path)
 
 

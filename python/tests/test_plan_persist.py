@@ -102,6 +102,28 @@ def test_where_more_wait_than_a_window_opens_for_nothing_is_gained_or_lost(fitte
     assert found.at(0.95).forecast_ns == found.at(0.95).now_ns and "no gain" in found.notes[0]
 
 
+def test_a_caller_who_comes_back_at_times_of_its_own_gains_nothing(fitted: Fit) -> None:
+    context = Context(updates=("*",), fits={"persist": fitted})
+    stages = staged(1_000, app_ns=80_000)
+    received = schema.STAGES.index("client_recv_queue")
+    # Whatever comes before, half a millisecond after the call.
+    stages[:, received] = 500_000 - (stages.sum(axis=1) - stages[:, received])
+    found = priced(one_method(stages=stages, start_ns=paced(1_000)), context)
+    assert found.at(0.50).forecast_ns == found.at(0.50).now_ns == pytest.approx(500_000)
+
+
+def test_a_server_that_works_is_in_the_way_as_far_as_the_fit_knows() -> None:
+    slower = 2 * ANSWER_NS
+    quick = (one_method(stages=staged(800), start_ns=paced(800)), one_method(**answered(800)))
+    works = one_method(stages=staged(800, app_ns=200_000), start_ns=paced(800))
+    fitted = fit([(works, one_method(**answered(800, slower))), quick])
+    assert [round(each.work_ns, -4) for each in fitted.answers] == [50_000, 200_000]
+    context = Context(updates=("*",), fits={"persist": fitted})
+    for app_ns, answer_ns in ((30_000, ANSWER_NS), (100_000, 1.5 * ANSWER_NS), (800_000, slower)):
+        found = priced(one_method(stages=staged(800, app_ns=app_ns), start_ns=paced(800)), context)
+        assert found.at(0.50).forecast_ns == pytest.approx(3 * 10_000 + answer_ns, rel=0.05)
+
+
 def test_a_read_is_not_acknowledged_early(fitted: Fit) -> None:
     calls = one_method(stages=staged(200), start_ns=paced(200))
     refused = persist.forecast(calls, Context(fits={"persist": fitted}))

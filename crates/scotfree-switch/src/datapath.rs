@@ -930,7 +930,7 @@ mod tests {
         let counters = *world.path.counters();
         assert_eq!((counters.scotfree, counters.malformed), (3, 1));
         assert_eq!(world.path.device().counters().refused.iter().sum::<u64>(), 1);
-        assert!(whose(&FrameError::BadChecksum { layer: Layer::Udp }).contains("tx off"));
+        assert!(whose(&FrameError::BadChecksum { layer: scotfree_io::frame::Layer::Udp }).contains("tx off"));
         assert_eq!(whose(&FrameError::UnknownArp), "");
     }
 

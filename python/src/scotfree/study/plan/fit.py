@@ -5,8 +5,8 @@ there is, with the remedy, one time from the request's departure until the calle
 total is above the stages that the remedy leaves alone, so it is known whoever answered. The wake-up of a caller
 that waits is in it: after a short wait it takes less than after a long one. And it is longer after a pause, in
 which processors go to sleep; so an experiment calls at several rates, and A is kept by the pause before the call.
-Where calls follow closely, a server that works is in the way of the next one; so it may have several servers, and A
-is kept by how long one works on a call as well.
+Where calls follow closely, a server that works is in the way of the next one; so it may have several servers, and
+A is kept by how long one works on a call as well.
 """
 
 from __future__ import annotations
@@ -108,8 +108,7 @@ class Fit:
         return now - datetime.fromisoformat(self.date)
 
     def answer(self, part: int, works_ns: Floats, pauses_ns: Floats, ranks: Integers) -> Floats:
-        """A of calls that a server works so long on, after pauses, each at one of `RANKS` ranks, in one part of the
-        experiment.
+        """A of calls that a server works so long on, after pauses, at one of `RANKS` ranks each, in one part.
 
         Between two servers and two pauses of the experiment in proportion to their logarithms.
         """
@@ -125,9 +124,10 @@ class Fit:
     @property
     def in_words(self) -> str:
         """A after each pause."""
+        usual = self.answers[0].work_ns
         each = [
             f"in {duration(one.median_ns)} after {duration(one.pause_ns)}"
-            + (f" where the server works {duration(one.work_ns)}" if one.work_ns != self.answers[0].work_ns else "")
+            + (f" where the server works {duration(one.work_ns)}" if one.work_ns != usual else "")
             for one in self.answers
         ]
         which = self.about or "the device"

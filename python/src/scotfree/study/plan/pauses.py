@@ -26,7 +26,7 @@ def before_if(calls: Calls, totals: Floats) -> Floats:
     They have one if it is steadier than their rest.
     """
     rests = before(calls)
-    return _pauses(calls, totals) if spread(_from_start_to_start(calls)) <= spread(rests) else rests
+    return _pauses(calls, totals) if _spread(_from_start_to_start(calls)) <= _spread(rests) else rests
 
 
 def _pauses(calls: Calls, totals: Floats) -> Floats:
@@ -60,8 +60,7 @@ def _by_machine(calls: Calls) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]
     return np.split(order, np.flatnonzero(np.diff(machines[order])) + 1)
 
 
-def spread(values: Floats) -> float:
-    """Between the quarters: how unsteady they are."""
+def _spread(values: Floats) -> float:
     if len(values) == 0:
         return 0.0
     low, high = np.quantile(values, _QUARTERS)

@@ -16,11 +16,11 @@ from typing import Final
 import numpy as np
 
 from scotfree.study.figures.words import duration, percent, size
-from scotfree.study.plan.calls import Calls, Floats, Truths
+from scotfree.study.plan.calls import Calls, Floats, Integers, Truths
 from scotfree.study.plan.context import Context
 from scotfree.study.plan.fit import KEPT, PARTS, RANKS, RECEIVED, WORK, Fit, kept, middle, wires
 from scotfree.study.plan.load import WAITING_MEAN_MAX, Load, load
-from scotfree.study.plan.pauses import before, before_if, spread
+from scotfree.study.plan.pauses import before, before_if
 from scotfree.study.plan.price import Effect, Refused
 
 NAME: Final = "persist"
@@ -32,6 +32,10 @@ _KNOWN_MIN: Final = 0.9
 _SIZE_FACTOR: Final = 4.0
 # From this share of calls on whose caller is busy, that is said.
 _BUSY_SHARE: Final = 0.05
+# Of so many busy callers it can be told how answers and waits go together; from this correlation of their ranks on
+# they come back at times of their own. Of those that do not, it is 0.
+_BUSY_MIN: Final = 100
+_OWN_TIMES: Final = -0.3
 # Beyond so many times the fit's pauses that is said, too.
 _PAUSE_FACTOR: Final = 4.0
 _SEED: Final = 342
@@ -182,11 +186,17 @@ def _early(calls: Calls, fit: Fit, answers: Floats, beyond: Floats) -> Floats:
 def _keeps_times(calls: Calls, is_busy: Truths) -> bool:
     """Whether callers that have something else to do come back to their calls at times of their own.
 
-    Whenever those were answered: then the time since the call is steadier than that since the answer.
+    Then an answer that comes later waits the less, and one that comes sooner is not seen sooner.
     """
-    if not is_busy.any():
+    if is_busy.sum() < _BUSY_MIN:
         return False
-    return spread(calls.total[is_busy]) <= spread(calls.ns(RECEIVED)[is_busy])
+    received = calls.ns(RECEIVED)[is_busy]
+    answered = calls.total[is_busy] - received
+    return bool(np.corrcoef(_ranks(answered), _ranks(received))[0, 1] < _OWN_TIMES)
+
+
+def _ranks(values: Floats) -> Integers:
+    return np.argsort(np.argsort(values))
 
 
 def _notes(calls: Calls, context: Context, beyond: Floats, rested: float) -> list[str]:
