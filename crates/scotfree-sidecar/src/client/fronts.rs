@@ -21,10 +21,10 @@ use crate::notices::Notices;
 use durations::Durations;
 pub(super) use large::Counted;
 use large::{LargeReplies, Line};
-use scotfree_core::Nanos;
+use scotfree_core::{KeyHash, Nanos};
 use scotfree_resp::front::clients::{Facts, Outcome, Question};
 use scotfree_resp::front::{
-    ClientFront, EarlyRule, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity, PassedBy,
+    ClientFront, EarlyRule, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity, PassedBy, Waits,
 };
 use scotfree_resp::payload::pack::{unpack, PackBuilder};
 use scotfree_resp::payload::{parse_response, ResponseFlags};
@@ -77,12 +77,25 @@ struct Connection {
     scripts: usize,
     /// What it may have changed past the order, as counted last.
     passed_by: PassedBy,
+    /// What it waits for that may change data past the order, by the number that it has among all.
+    waits: Option<(u64, Waits)>,
     /// The client sends nothing more.
     input_ended: bool,
     closing: bool,
     /// What its commands are answered since its session has ended.
     refusal: Option<String>,
     called: Nanos,
+}
+
+/// What becomes of a command that waits and may change data past the order meanwhile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// It is sent.
+    Begun { number: u64, keys: Option<Vec<KeyHash>> },
+    /// It is answered.
+    Ended { number: u64 },
+    /// Its connection is gone, and the server may have answered it nevertheless.
+    Orphaned { number: u64 },
 }
 
 /// What is known of a new connection.
@@ -180,6 +193,10 @@ pub(super) struct Fronts {
     /// What connections may have changed past the order, and of how much of it those that are gone had no answer.
     passed_by: PassedBy,
     passed_by_orphans: u64,
+    /// Whether it is noted what waits; how much has, and what of it nobody has taken.
+    pub notes_waiting: bool,
+    waits_begun: u64,
+    waiting_noted: VecDeque<Waiting>,
     durations: Durations,
 }
 
@@ -220,6 +237,9 @@ impl Fronts {
             scripts: 0,
             passed_by: PassedBy::default(),
             passed_by_orphans: 0,
+            notes_waiting: false,
+            waits_begun: 0,
+            waiting_noted: VecDeque::new(),
             durations: Durations::default(),
         }
     }
@@ -270,6 +290,7 @@ impl Fronts {
             held: 0,
             scripts: 0,
             passed_by: PassedBy::default(),
+            waits: None,
             input_ended: false,
             closing: false,
             refusal: None,
@@ -351,6 +372,8 @@ impl Fronts {
         self.large.end(connection.counted);
         self.scripts -= connection.scripts;
         self.passed_by_orphans += connection.passed_by.unanswered();
+        let orphaned = connection.waits.take().map(|(number, _)| Waiting::Orphaned { number });
+        self.waiting_noted.extend(orphaned);
         self.closed.add(connection.front.counters());
         self.sessions.leave(connection.session, key);
         self.released.extend(connection.front.farewell().map(|farewell| (connection.session, farewell)));
@@ -504,6 +527,28 @@ impl Fronts {
         }
     }
 
+    /// Notes what a connection has begun to wait for, and that it waits no longer.
+    fn note_waiting(&mut self, key: ConnectionKey) {
+        let Some(connection) = self.connections.get_mut(&key).filter(|_| self.notes_waiting) else { return };
+        let now = connection.front.waits();
+        if connection.waits.as_ref().map(|(_, waits)| waits) == now {
+            return;
+        }
+        let ended = connection.waits.take().map(|(number, _)| Waiting::Ended { number });
+        self.waiting_noted.extend(ended);
+        if let Some(waits) = now.cloned() {
+            self.waits_begun += 1;
+            let number = self.waits_begun;
+            self.waiting_noted.push_back(Waiting::Begun { number, keys: waits.keys.clone() });
+            connection.waits = Some((number, waits));
+        }
+    }
+
+    /// What has become of what waits since this was taken last, in its order.
+    pub fn take_waiting(&mut self) -> impl Iterator<Item = Waiting> + '_ {
+        self.waiting_noted.drain(..)
+    }
+
     fn act(&mut self, key: ConnectionKey, actions: Vec<FrontAction>) {
         self.touched.insert(key);
         let Some(connection) = self.connections.get_mut(&key) else { return };
@@ -511,6 +556,8 @@ impl Fronts {
         let before = std::mem::replace(&mut connection.passed_by, passed_by);
         self.passed_by.begun += passed_by.begun - before.begun;
         self.passed_by.ended += passed_by.ended - before.ended;
+        self.note_waiting(key);
+        let Some(connection) = self.connections.get_mut(&key) else { return };
         let scripts = connection.front.scripts();
         self.scripts = self.scripts + scripts - std::mem::replace(&mut connection.scripts, scripts);
         let fetching = fetching(connection);
