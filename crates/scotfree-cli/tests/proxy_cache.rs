@@ -388,7 +388,7 @@ fn write_storm(site: &Site, key: usize, begun: &AtomicU64, answered: &AtomicU64)
             29 | 39 => {
                 // What the log has answered may not be executed yet, and would come behind what goes past the order,
                 // with a cache or without.
-                call(&mut client, &format!("EXISTS {name}"));
+                call(&mut client, &format!("PTTL {name}"));
                 call(&mut tracker, &format!("SET {name} {value}"));
             }
             31 => {
