@@ -102,7 +102,7 @@ const CHANGES_OF_ALL: [&str; 38] = [
     "MULTI;SELECT 1;COPY k j DB 0;SELECT 0;DEL k;EXEC",
 ];
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 8] = [
     Kind {
         made: &["SET k value", "SET m other"],
         reads: &[
@@ -136,10 +136,21 @@ const KINDS: [Kind; 7] = [
             "SET k 5;DECRBY k 3",
             "SET k 5;INCRBYFLOAT k 0.5",
             "BITOP OR k k m",
-            "DEL k;PFADD k a;PFCOUNT k",
-            "DEL k m;PFADD k a;PFADD m b;PFMERGE k m;PFCOUNT k",
             "MULTI;APPEND k w;EXEC",
             "EVAL return(redis.call('append',KEYS[1],'w')) 1 k",
+        ],
+    },
+    // What is counted is kept in the value.
+    Kind {
+        made: &["PFADD k a b", "PFADD m c"],
+        reads: &["GET k", "STRLEN k", "GETRANGE k 0 15", "BITCOUNT k"],
+        changes: &[
+            "PFCOUNT k",
+            "PFCOUNT m k",
+            "PFADD k c",
+            "PFMERGE k m",
+            "MULTI;PFCOUNT k;EXEC",
+            "EVAL return(redis.call('pfcount',KEYS[1])) 1 k",
         ],
     },
     Kind {

@@ -17,6 +17,8 @@ use scotfree_session::RequestKind;
 const OF_NO_REPLY: [&str; 3] = ["PUBLISH", "SPUBLISH", "XREADGROUP"];
 /// Writes whose keys stand behind their number.
 const OF_COUNTED_KEYS: [&str; 2] = ["LMPOP", "ZMPOP"];
+/// Longer reads are the Redis' own: what tells them from others would be longer than the rules keep.
+const READ_BYTES_MAX: usize = 1_024;
 /// Of the form of a GET: its database.
 const DATABASE_BYTES: usize = 2;
 
@@ -39,7 +41,7 @@ impl Words {
         payload: &'p [u8],
         fields_expire: bool,
     ) -> Option<(WholeRead<'p>, Key<'a>)> {
-        if kind != RequestKind::Read {
+        if kind != RequestKind::Read || payload.len() > READ_BYTES_MAX {
             return None;
         }
         self.key.clear();
@@ -258,6 +260,7 @@ mod tests {
             payload(none, &["GET k", "GET k"]),
             payload(none, &["MGET k l"]),
             payload(none, &["PFCOUNT k"]),
+            payload(none, &[&format!("HGET k {}", "f".repeat(READ_BYTES_MAX))]),
         ] {
             assert_eq!(read(&payload, false), None);
         }
