@@ -9,6 +9,7 @@ mod large;
 mod packing;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use super::coverage::Coverage;
 use super::early_rules::EarlyRules;
@@ -21,10 +22,10 @@ use crate::notices::Notices;
 use durations::Durations;
 pub(super) use large::Counted;
 use large::{LargeReplies, Line};
-use scotfree_core::{KeyHash, Nanos};
+use scotfree_core::Nanos;
 use scotfree_resp::front::clients::{Facts, Outcome, Question};
 use scotfree_resp::front::{
-    ClientFront, EarlyRule, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity, PassedBy, Waits,
+    ClientFront, EarlyRule, FrontAction, FrontConfig, FrontCounters, FrontRequest, Identity, PassedBy,
 };
 use scotfree_resp::payload::pack::{unpack, PackBuilder};
 use scotfree_resp::payload::{parse_response, ResponseFlags};
@@ -34,6 +35,8 @@ use scotfree_session::{ClosedReason, RequestKind};
 use scotfree_wire::KeyEpoch;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+pub(super) use waiting::Waiting;
+use waiting::{Waited, WaitingNotes};
 
 /// With how many bytes at least a request that may be answered at length is taken to be answered, once one was. Before
 /// that nothing is known, so few are asked.
@@ -77,25 +80,14 @@ struct Connection {
     scripts: usize,
     /// What it may have changed past the order, as counted last.
     passed_by: PassedBy,
-    /// What it waits for that may change data past the order, by the number that it has among all.
-    waits: Option<(u64, Waits)>,
+    /// What it waits for that may change data past the order, as noted last.
+    waits: Waited,
     /// The client sends nothing more.
     input_ended: bool,
     closing: bool,
     /// What its commands are answered since its session has ended.
     refusal: Option<String>,
     called: Nanos,
-}
-
-/// What becomes of a command that waits and may change data past the order meanwhile.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Waiting {
-    /// It is sent.
-    Begun { number: u64, keys: Option<Vec<KeyHash>> },
-    /// It is answered.
-    Ended { number: u64 },
-    /// Its connection is gone, and the server may have answered it nevertheless.
-    Orphaned { number: u64 },
 }
 
 /// What is known of a new connection.
@@ -193,10 +185,7 @@ pub(super) struct Fronts {
     /// What connections may have changed past the order, and of how much of it those that are gone had no answer.
     passed_by: PassedBy,
     passed_by_orphans: u64,
-    /// Whether it is noted what waits; how much has, and what of it nobody has taken.
-    pub notes_waiting: bool,
-    waits_begun: u64,
-    waiting_noted: VecDeque<Waiting>,
+    waiting: WaitingNotes,
     durations: Durations,
 }
 
@@ -237,9 +226,7 @@ impl Fronts {
             scripts: 0,
             passed_by: PassedBy::default(),
             passed_by_orphans: 0,
-            notes_waiting: false,
-            waits_begun: 0,
-            waiting_noted: VecDeque::new(),
+            waiting: WaitingNotes::default(),
             durations: Durations::default(),
         }
     }
@@ -290,7 +277,7 @@ impl Fronts {
             held: 0,
             scripts: 0,
             passed_by: PassedBy::default(),
-            waits: None,
+            waits: Waited::default(),
             input_ended: false,
             closing: false,
             refusal: None,
@@ -372,8 +359,7 @@ impl Fronts {
         self.large.end(connection.counted);
         self.scripts -= connection.scripts;
         self.passed_by_orphans += connection.passed_by.unanswered();
-        let orphaned = connection.waits.take().map(|(number, _)| Waiting::Orphaned { number });
-        self.waiting_noted.extend(orphaned);
+        self.waiting.end(std::mem::take(&mut connection.waits));
         self.closed.add(connection.front.counters());
         self.sessions.leave(connection.session, key);
         self.released.extend(connection.front.farewell().map(|farewell| (connection.session, farewell)));
@@ -527,26 +513,14 @@ impl Fronts {
         }
     }
 
-    /// Notes what a connection has begun to wait for, and that it waits no longer.
-    fn note_waiting(&mut self, key: ConnectionKey) {
-        let Some(connection) = self.connections.get_mut(&key).filter(|_| self.notes_waiting) else { return };
-        let now = connection.front.waits();
-        if connection.waits.as_ref().map(|(_, waits)| waits) == now {
-            return;
-        }
-        let ended = connection.waits.take().map(|(number, _)| Waiting::Ended { number });
-        self.waiting_noted.extend(ended);
-        if let Some(waits) = now.cloned() {
-            self.waits_begun += 1;
-            let number = self.waits_begun;
-            self.waiting_noted.push_back(Waiting::Begun { number, keys: waits.keys.clone() });
-            connection.waits = Some((number, waits));
-        }
+    /// From now on it is noted what waits past the order.
+    pub fn note_waiting(&mut self) {
+        self.waiting.is_on = true;
     }
 
-    /// What has become of what waits since this was taken last, in its order.
+    /// What has become of what waits past the order since this was taken last, in its order.
     pub fn take_waiting(&mut self) -> impl Iterator<Item = Waiting> + '_ {
-        self.waiting_noted.drain(..)
+        self.waiting.take()
     }
 
     fn act(&mut self, key: ConnectionKey, actions: Vec<FrontAction>) {
@@ -556,8 +530,7 @@ impl Fronts {
         let before = std::mem::replace(&mut connection.passed_by, passed_by);
         self.passed_by.begun += passed_by.begun - before.begun;
         self.passed_by.ended += passed_by.ended - before.ended;
-        self.note_waiting(key);
-        let Some(connection) = self.connections.get_mut(&key) else { return };
+        self.waiting.note(&mut connection.waits, connection.front.waits());
         let scripts = connection.front.scripts();
         self.scripts = self.scripts + scripts - std::mem::replace(&mut connection.scripts, scripts);
         let fetching = fetching(connection);

@@ -291,7 +291,9 @@ impl Proxy {
         fronts.early_rules = config.early_rules.clone();
         // The service says it.
         fronts.says_writes = false;
-        fronts.notes_waiting = config.cache_bytes.is_some();
+        if config.cache_bytes.is_some() {
+            fronts.note_waiting();
+        }
         // Where it cannot be, the first client is told.
         let _ = fronts.prepare(&mut path);
         watching.listen(listeners)?;

@@ -3,7 +3,7 @@
 //! Invariant: the reply of each is the same until its key is written or its time to live is over, whoever asks, and
 //! asking changes nothing. Left out is what draws by chance (SRANDMEMBER, SPOP), tells of clocks or of how values lie
 //! (TTL, OBJECT, DUMP, XINFO, XPENDING), keeps something beside (PFCOUNT, TOUCH, GETEX), goes on from a place that moves
-//! without a write (SCAN and its kin), waits (XREAD), or looks at keys that it does not name (SORT_RO).
+//! without a write (SCAN and its kin), waits (XREAD), or looks at keys that it does not name (`SORT_RO`).
 
 /// A command whose whole reply may be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -310,7 +310,7 @@ fn what_waits_past_the_order_is_noted_with_its_keys_where_somebody_takes_the_not
     bench.says(KEY, b"BLPOP l 0\r\n");
     bench.fronts.on_tunnel(NOW, KEY, b"*-1\r\n", false);
     assert_eq!(noted(&mut bench), []);
-    bench.fronts.notes_waiting = true;
+    bench.fronts.note_waiting();
     let keys = Some(vec![KeyHash::of(0, b"l")]);
     bench.says(KEY, b"BLPOP l 0\r\nBLPOP l 0\r\n");
     assert_eq!(noted(&mut bench), [Waiting::Begun { number: 1, keys: keys.clone() }]);
