@@ -35,7 +35,9 @@ fn warm(clients: &mut [Connection; 2], direct: &mut Connection, reads: &[&str]) 
     let is_known = wait_until(PATIENCE, || {
         let before = executed(direct);
         for client in &mut *clients {
-            reads.iter().for_each(|read| drop(ask(client, read)));
+            for read in reads {
+                ask(client, read);
+            }
         }
         executed(direct) == before
     });
@@ -336,7 +338,9 @@ fn every_change_shows(site: &Site, kind: &Kind, tracks: bool) {
     }
     for lines in CHANGES_OF_ALL.iter().chain(kind.changes) {
         assert_eq!(call(&mut clients[0], "FLUSHALL"), "OK");
-        kind.made.iter().for_each(|line| drop(call(&mut clients[0], line)));
+        for line in kind.made {
+            call(&mut clients[0], line);
+        }
         warm(&mut clients, &mut direct, &reads);
         change(&mut writer, &mut direct, lines);
         for read in &reads {
@@ -354,7 +358,9 @@ fn every_change_of_every_kind_shows(mode: &str, tracks: bool) {
     let Some(site) = Site::new(&format!("proxy-cache-reads-{mode}-{tracks}")) else { return };
     let _redis = site.redis(&[]);
     let _proxy = with_cache(&site, &["--mode", mode]);
-    KINDS.iter().for_each(|kind| every_change_shows(&site, kind, tracks));
+    for kind in &KINDS {
+        every_change_shows(&site, kind, tracks);
+    }
 }
 
 #[test]
@@ -468,9 +474,13 @@ fn who_waits_for_an_element_changes_its_keys_alone() {
     waiting.flush().expect("it is sent");
     assert!(wait_until(PATIENCE, || call(&mut direct, "CLIENT LIST").contains("cmd=blmove")));
     let before = executed(&mut direct);
-    of_hash.iter().for_each(|line| drop(call(&mut clients[0], line)));
+    for line in of_hash {
+        call(&mut clients[0], line);
+    }
     assert_eq!(executed(&mut direct), before, "other keys' reads are answered as before");
-    of_list.iter().for_each(|line| drop(call(&mut clients[0], line)));
+    for line in of_list {
+        call(&mut clients[0], line);
+    }
     assert_eq!(executed(&mut direct), before + 2, "of these the next push may change what there is");
     // That one names the other key.
     assert_eq!(call(&mut clients[0], "RPUSH q b"), "1");
