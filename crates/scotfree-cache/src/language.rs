@@ -5,7 +5,7 @@
 
 mod redis;
 
-pub use redis::Redis;
+pub use redis::{ReadCommand, Redis, WholeRead, READS};
 
 use scotfree_core::Nanos;
 use scotfree_wire::ObjectNote;

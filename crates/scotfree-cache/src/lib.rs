@@ -14,5 +14,5 @@ mod track;
 pub use cache::{Cache, Cause, Kept, Limits, Logged, Look, Read, Reply, ReplyTo, RequestName, Scope};
 pub use counters::{CacheCounters, Missed, Refused};
 pub use fault::{CacheFault, Planted};
-pub use language::{Language, Names, Redis};
+pub use language::{Language, Names, ReadCommand, Redis, WholeRead, READS};
 pub use shelf::Slot;

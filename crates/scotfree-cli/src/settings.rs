@@ -603,7 +603,7 @@ pub struct Proxy {
     #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_peers: Option<bool>,
-    /// Keep up to so many bytes of values that pass (64K or more), and answer GETs of them without the Redis; off by
+    /// Keep up to so many bytes of replies that pass (64K or more), and answer reads by them without the Redis; off by
     /// default. It needs --cache-only-writer
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]

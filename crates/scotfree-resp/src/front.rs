@@ -235,10 +235,23 @@ pub struct ClientFront {
     /// In what state the connection to the server is that serves as a tunnel, or did and rests.
     tunnel_setting: Option<Setting>,
     passed_by: PassedBy,
+    waits: Option<Waits>,
+    /// How often it has begun to wait.
+    waits_begun: u64,
+}
+
+/// A command that is answered, and takes elements away, when there are some: it changes data past the order, at any
+/// time until its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waits {
+    /// How many there have been with it.
+    pub number: u64,
+    /// The keys that it may change; none if that cannot be told.
+    pub keys: Option<Vec<KeyHash>>,
 }
 
 /// What may have changed data past the order, through tunnels: how often that was asked, and how often it was answered.
-/// Commands that block do not count: none changes a value that GET is answered with.
+/// Commands that block are not counted here, but in [`Waits`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PassedBy {
     /// Sent.
@@ -348,12 +361,19 @@ impl ClientFront {
             tunnel: None,
             tunnel_setting: None,
             passed_by: PassedBy::default(),
+            waits: None,
+            waits_begun: 0,
         }
     }
 
     /// What it may have changed past the order.
     pub fn passed_by(&self) -> PassedBy {
         self.passed_by
+    }
+
+    /// What it waits for that may change data past the order.
+    pub fn waits(&self) -> Option<&Waits> {
+        self.waits.as_ref()
     }
 
     /// The client sent bytes. `now_ms` is the server's Unix time in milliseconds.

@@ -1,6 +1,7 @@
 //! The front half alone: limits, order, and what a hostile client can do.
 
 use proptest::prelude::*;
+use scotfree_core::KeyHash;
 use scotfree_resp::codec::Limits;
 use scotfree_resp::description::Description;
 use scotfree_resp::front::clients::Outcome;
@@ -383,6 +384,29 @@ fn what_may_change_data_past_the_order_is_counted_until_it_is_answered() {
     assert_eq!(counts(b"MULTI\r\n", b"+OK\r\n"), (4, 4));
     assert_eq!(counts(b"SET k 1\r\n", b"+QUEUED\r\n"), (5, 5));
     assert_eq!(counts(b"EXEC\r\n", b"*1\r\n+OK\r\n"), (6, 6));
+}
+
+#[test]
+fn what_blocks_names_the_keys_that_it_may_take_from_until_it_is_answered() {
+    let mut bench = Bench::new(FrontConfig::default());
+    let mut waits = |bytes: &[u8], answers: &[u8]| {
+        bench.pass(bytes);
+        let asked = bench.front.waits().cloned();
+        bench.hear(answers);
+        (asked.map(|waits| (waits.number, waits.keys)), bench.front.waits().is_some())
+    };
+    let keys = |names: &[&str]| Some(names.iter().map(|name| KeyHash::of(0, name.as_bytes())).collect());
+    let null = b"*-1\r\n";
+    assert_eq!(waits(b"CLIENT TRACKING ON REDIRECT 1\r\n", b"+OK\r\n"), (None, false));
+    assert_eq!(waits(b"BLPOP a b 0\r\n", b""), (Some((1, keys(&["a", "b"]))), true));
+    assert_eq!(waits(b"", null), (Some((1, keys(&["a", "b"]))), false));
+    assert_eq!(waits(b"BLMOVE a b LEFT LEFT 0\r\n", null), (Some((2, keys(&["a", "b"]))), false));
+    assert_eq!(waits(b"BZMPOP 0 1 z MIN\r\n", null), (Some((3, keys(&["z"]))), false));
+    assert_eq!(waits(b"XREAD BLOCK 0 STREAMS s 0\r\n", null), (None, false), "it only reads");
+    assert_eq!(waits(b"XREADGROUP GROUP g c BLOCK 0 STREAMS s >\r\n", null), (None, false));
+    // In which database that is the server has not said yet.
+    assert_eq!(waits(b"SELECT 1\r\nBLPOP a 0\r\n", b"+OK\r\n*-1\r\n"), (Some((4, None)), false));
+    assert_eq!(waits(b"BLPOP\r\n", b"-ERR wrong number\r\n"), (None, false));
 }
 
 #[test]

@@ -5,6 +5,10 @@
 //!
 //! Invariant: one command in a request, of those listed here, by the flags listed here; anything else is not known.
 
+mod reads;
+
+pub use reads::{ReadCommand, READS};
+
 use super::{Language, Names};
 use scotfree_core::Nanos;
 use scotfree_wire::ObjectNote;
@@ -94,6 +98,55 @@ impl Redis {
             write_key(payload, of, key);
         }
         is_get
+    }
+
+    /// The read that a request is, if it is one of [`READS`] and no other key's; then what tells it from all other
+    /// reads is appended to `form`. Other spellings of the same arguments are other reads.
+    pub fn whole_read<'p>(self, payload: &'p [u8], form: &mut Vec<u8>) -> Option<WholeRead<'p>> {
+        let command = command(payload)?;
+        let of = ReadCommand::named(command.name())?;
+        // How many there have to be the server says.
+        let (key, further) = command.arguments[1..].get(..command.count - 1)?.split_first()?;
+        if of.takes_keys && !further.is_empty() {
+            return None;
+        }
+        let read = WholeRead { command: of, database: flags_of(&payload[DATABASE]), key };
+        match of.name {
+            "GET" if further.is_empty() => {
+                form.push(WholeRead::OF_GET);
+                write_key(payload, key, form);
+            }
+            _ => read.write_form(flags_of(&payload[FLAGS]) & RESP3 != 0, further, form),
+        }
+        Some(read)
+    }
+}
+
+/// A read of one key, whose whole reply may be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WholeRead<'p> {
+    /// Which command it is.
+    pub command: &'static ReadCommand,
+    /// The number of the key's database.
+    pub database: u16,
+    /// The key that it reads.
+    pub key: &'p [u8],
+}
+
+impl WholeRead<'_> {
+    /// How the form of a GET begins, and no other's; database and key follow. A value is written alike in both versions
+    /// of the protocol.
+    pub const OF_GET: u8 = 0;
+
+    /// Every part says where it ends, so that no two commands have one form.
+    fn write_form(&self, is_resp3: bool, further: &[&[u8]], form: &mut Vec<u8>) {
+        let write = |part: &[u8], form: &mut Vec<u8>| {
+            form.extend_from_slice(&(part.len() as u32).to_le_bytes());
+            form.extend_from_slice(part);
+        };
+        form.push(if is_resp3 { 3 } else { 2 });
+        form.extend_from_slice(&self.database.to_le_bytes());
+        [self.command.name.as_bytes(), self.key].iter().chain(further).for_each(|part| write(part, form));
     }
 }
 
@@ -242,6 +295,30 @@ mod tests {
         let two =
             [payload(NOTED, 1, "GET k"), payload(0, 1, "GET k")[REQUEST_HEAD_BYTES..].to_vec()].concat();
         assert_eq!(read(&two), None, "two commands");
+    }
+
+    #[test]
+    fn a_whole_read_is_told_by_database_command_key_and_protocol() {
+        let form = |flags, line: &str| {
+            let mut form = Vec::new();
+            let payload = payload(flags, 1, line);
+            let read = Redis.whole_read(&payload, &mut form)?;
+            Some((read.command.name, read.database, read.key.to_vec(), form))
+        };
+        assert_eq!(form(RESP3, "get k"), Some(("GET", 3, b"k".to_vec(), b"\x00\x03\x00k".to_vec())));
+        assert_eq!(form(0, "hGet k f"), form(0, "HGET k f"));
+        let all = ["HGET k f", "HGET k g", "HGET l f", "HLEN k", "LRANGE k 0 1", "LRANGE k 01 1", "EXISTS k"];
+        let mut forms: Vec<_> = [0, RESP3]
+            .into_iter()
+            .flat_map(|flags| all.map(|line| form(flags, line).expect("it is one").3))
+            .collect();
+        forms.sort_unstable();
+        forms.dedup();
+        assert_eq!(forms.len(), 2 * all.len());
+        for other in ["SET k v", "TTL k", "EXISTS k l", "MGET k l", "GET", "NEW k"] {
+            assert_eq!(form(0, other), None, "{other}");
+        }
+        assert_eq!(form(2, "HGET k f"), None, "in a transaction");
     }
 
     #[test]

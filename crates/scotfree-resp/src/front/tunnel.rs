@@ -8,8 +8,8 @@
 
 use super::control::{parse_hello, Hello};
 use super::pending::Hook;
-use super::{ClientFront, Closing, FrontAction, FrontRequest, ReplyMode};
-use crate::classes::{classify, key_hash, lookup, Class, Flags};
+use super::{ClientFront, Closing, FrontAction, FrontRequest, ReplyMode, Waits};
+use crate::classes::{classify, key_hash, keys, lookup, Class, Flags};
 use crate::codec::{
     drop_room, elements, error_reply, is_error, parse_integer, text_of, write_command, write_words, Args,
     Command, Limits, ReplyError, ReplyScanner, KEPT_BYTES_MAX,
@@ -17,6 +17,7 @@ use crate::codec::{
 use crate::description::NameBuffer;
 use crate::guard;
 use crate::payload::{RequestFlags, RequestHead, RequestKind};
+use scotfree_core::KeyHash;
 use std::collections::VecDeque;
 
 /// How many bytes that a client sends while it must wait for its tunnel are read. Its end is to be noticed, which comes
@@ -95,7 +96,7 @@ struct Asked {
     refusal: Option<String>,
     /// Its answer may never come.
     blocks: bool,
-    /// It may change what a GET is answered.
+    /// It may change what a read is answered.
     changes: bool,
 }
 
@@ -540,6 +541,12 @@ impl ClientFront {
         let blocks = is_of_tunnels && matches!(change, Change::Nothing) && refusal.is_none();
         let changes = refusal.is_none() && !blocks && may_change(args, writes);
         self.passed_by.begun += u64::from(changes);
+        if blocks && writes != Writes::Nothing && !takes_nothing_away(args) {
+            self.waits_begun += 1;
+            // Which database it is in is not known while something is asked that may choose another.
+            let keys = tunnel.asked.is_empty().then(|| key_hashes(self.state.db, args));
+            self.waits = Some(Waits { number: self.waits_begun, keys: keys.filter(|keys| !keys.is_empty()) });
+        }
         tunnel.asked.push_back(Asked { refusal, blocks, changes, ..Asked::new(change, writes, wanted) });
         if needs_mark {
             write_words(&mut bytes, &[b"PING", MARK.as_bytes()]);
@@ -615,6 +622,7 @@ impl ClientFront {
         }
         let Some(asked) = tunnel.take_asked(frame) else { return };
         self.passed_by.ended += u64::from(asked.changes);
+        self.waits.take_if(|_| asked.blocks);
         let is_queued = tunnel.multi.is_some() && frame == b"+QUEUED\r\n";
         let wrote = match asked.writes {
             Writes::Nothing => false,
@@ -785,10 +793,19 @@ impl ClientFront {
     }
 }
 
-/// Whether a command that goes past the order may change what a GET is answered: a write, what a MULTI behind which
+/// Whether a command that goes past the order may change what a read is answered: a write, what a MULTI behind which
 /// nobody has looked holds, and PFCOUNT, which keeps what it has counted in the value.
 fn may_change(args: Args<'_>, writes: Writes) -> bool {
     writes != Writes::Nothing || args.is(0, "EXEC") || args.is(0, "PFCOUNT")
+}
+
+/// Whether a command that blocks changes only what a group has read, which no reply shows that is kept anywhere.
+fn takes_nothing_away(args: Args<'_>) -> bool {
+    args.is(0, "XREADGROUP")
+}
+
+fn key_hashes(db: u16, args: Args<'_>) -> Vec<KeyHash> {
+    keys(args).map(|key| key_hash(db, Some(key))).collect()
 }
 
 /// Whether a command makes the connection a stream of replication, for good.

@@ -9,6 +9,7 @@ mod large;
 mod packing;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use super::coverage::Coverage;
 use super::early_rules::EarlyRules;
@@ -34,6 +35,8 @@ use scotfree_session::{ClosedReason, RequestKind};
 use scotfree_wire::KeyEpoch;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+pub(super) use waiting::Waiting;
+use waiting::{Waited, WaitingNotes};
 
 /// With how many bytes at least a request that may be answered at length is taken to be answered, once one was. Before
 /// that nothing is known, so few are asked.
@@ -77,6 +80,8 @@ struct Connection {
     scripts: usize,
     /// What it may have changed past the order, as counted last.
     passed_by: PassedBy,
+    /// What it waits for that may change data past the order, as noted last.
+    waits: Waited,
     /// The client sends nothing more.
     input_ended: bool,
     closing: bool,
@@ -180,6 +185,7 @@ pub(super) struct Fronts {
     /// What connections may have changed past the order, and of how much of it those that are gone had no answer.
     passed_by: PassedBy,
     passed_by_orphans: u64,
+    waiting: WaitingNotes,
     durations: Durations,
 }
 
@@ -220,6 +226,7 @@ impl Fronts {
             scripts: 0,
             passed_by: PassedBy::default(),
             passed_by_orphans: 0,
+            waiting: WaitingNotes::default(),
             durations: Durations::default(),
         }
     }
@@ -270,6 +277,7 @@ impl Fronts {
             held: 0,
             scripts: 0,
             passed_by: PassedBy::default(),
+            waits: Waited::default(),
             input_ended: false,
             closing: false,
             refusal: None,
@@ -351,6 +359,7 @@ impl Fronts {
         self.large.end(connection.counted);
         self.scripts -= connection.scripts;
         self.passed_by_orphans += connection.passed_by.unanswered();
+        self.waiting.end(std::mem::take(&mut connection.waits));
         self.closed.add(connection.front.counters());
         self.sessions.leave(connection.session, key);
         self.released.extend(connection.front.farewell().map(|farewell| (connection.session, farewell)));
@@ -504,6 +513,16 @@ impl Fronts {
         }
     }
 
+    /// From now on it is noted what waits past the order.
+    pub fn note_waiting(&mut self) {
+        self.waiting.is_on = true;
+    }
+
+    /// What has become of what waits past the order since this was taken last, in its order.
+    pub fn take_waiting(&mut self) -> impl Iterator<Item = Waiting> + '_ {
+        self.waiting.take()
+    }
+
     fn act(&mut self, key: ConnectionKey, actions: Vec<FrontAction>) {
         self.touched.insert(key);
         let Some(connection) = self.connections.get_mut(&key) else { return };
@@ -511,6 +530,7 @@ impl Fronts {
         let before = std::mem::replace(&mut connection.passed_by, passed_by);
         self.passed_by.begun += passed_by.begun - before.begun;
         self.passed_by.ended += passed_by.ended - before.ended;
+        self.waiting.note(&mut connection.waits, connection.front.waits());
         let scripts = connection.front.scripts();
         self.scripts = self.scripts + scripts - std::mem::replace(&mut connection.scripts, scripts);
         let fetching = fetching(connection);

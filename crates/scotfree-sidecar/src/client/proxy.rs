@@ -291,6 +291,9 @@ impl Proxy {
         fronts.early_rules = config.early_rules.clone();
         // The service says it.
         fronts.says_writes = false;
+        if config.cache_bytes.is_some() {
+            fronts.note_waiting();
+        }
         // Where it cannot be, the first client is told.
         let _ = fronts.prepare(&mut path);
         watching.listen(listeners)?;
@@ -381,7 +384,7 @@ impl Proxy {
 
     /// Hands on what clients have asked; what some do past the order is known before.
     fn submit(&mut self, now: Nanos) {
-        self.path.know_passing(|| self.connections.fronts.passed_by());
+        self.path.know_passing(&mut self.connections.fronts);
         self.connections.fronts.submit(now, &mut self.path);
     }
 

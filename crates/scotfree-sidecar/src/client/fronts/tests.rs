@@ -301,6 +301,31 @@ fn what_a_client_asked_past_the_order_is_known_when_it_is_gone() {
 }
 
 #[test]
+fn what_waits_past_the_order_is_noted_with_its_keys_where_somebody_takes_the_notes() {
+    let mut bench = Bench::new(|_| ());
+    bench.open(KEY);
+    bench.upstream.opens(FIRST, 9);
+    bench.turn();
+    let noted = |bench: &mut Bench| bench.fronts.take_waiting().collect::<Vec<_>>();
+    bench.says(KEY, b"BLPOP l 0\r\n");
+    bench.fronts.on_tunnel(NOW, KEY, b"*-1\r\n", false);
+    assert_eq!(noted(&mut bench), []);
+    bench.fronts.note_waiting();
+    let keys = Some(vec![KeyHash::of(0, b"l")]);
+    bench.says(KEY, b"BLPOP l 0\r\nBLPOP l 0\r\n");
+    assert_eq!(noted(&mut bench), [Waiting::Begun { number: 1, keys: keys.clone() }]);
+    // The next one begins with the answer.
+    bench.fronts.on_tunnel(NOW, KEY, b"*-1\r\n", false);
+    bench.turn();
+    assert_eq!(
+        noted(&mut bench),
+        [Waiting::Ended { number: 1 }, Waiting::Begun { number: 2, keys: keys.clone() }]
+    );
+    bench.fronts.close(KEY);
+    assert_eq!(noted(&mut bench), [Waiting::Orphaned { number: 2 }]);
+}
+
+#[test]
 fn an_early_command_is_answered_without_the_server_s_reply() {
     let mut bench = Bench::new(|config| config.listeners[0].early = EarlyRule::Always);
     bench.open(KEY);

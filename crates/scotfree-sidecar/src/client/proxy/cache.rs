@@ -7,7 +7,10 @@
 mod tests;
 mod words;
 
-use scotfree_cache::{Cache, Cause, Kept, Limits, Logged, Look, Planted, Read, Reply, RequestName, Scope};
+use crate::client::fronts::Waiting;
+use scotfree_cache::{
+    Cache, Cause, Kept, Limits, Logged, Look, Planted, Read, Reply, RequestName, Scope, WholeRead,
+};
 use scotfree_core::{
     BootEpoch, KeyHash, Nanos, OrderKey, OrderNumber, SeqNum, ServerIndex, SessionId, SessionName,
 };
@@ -34,14 +37,25 @@ const ENTRY_BYTES_LEAST: u64 = 128;
 const PLACED: SessionName = SessionName { server: ServerIndex(0), id: SessionId(0) };
 const PASSING_BY: SessionName = SessionName { server: ServerIndex(0), id: SessionId(1) };
 
+/// And what waits past the order.
+const WAITING: SessionName = SessionName { server: ServerIndex(0), id: SessionId(2) };
+
 /// What tells a read from all others.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Key<'a> {
+    /// That of the key alone: whatever changes the key, changes what all its reads are answered.
     pub hash: KeyHash,
+    /// The command, whole.
     pub bytes: &'a [u8],
 }
 
-/// Of which keys a request may change what a GET is answered.
+impl Key<'_> {
+    fn is_of_get(&self) -> bool {
+        self.bytes.first() == Some(&WholeRead::OF_GET)
+    }
+}
+
+/// Of which keys a request may change what is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Touched {
     Nothing,
@@ -53,20 +67,33 @@ pub(super) enum Touched {
 /// What the Redis has answered, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said<'a> {
-    /// A value, whole.
-    Value(&'a [u8]),
-    /// OK.
-    Done,
+    /// This, whole, and it is no error.
+    Reply(&'a [u8]),
+    Nothing,
+}
+
+impl<'a> Said<'a> {
+    /// The write was taken.
+    const DONE: Said<'static> = Said::Reply(b"+OK\r\n");
     /// The key has no time to live.
-    Lasts,
-    Other,
+    const LASTS: Said<'static> = Said::Reply(b":-1\r\n");
+
+    /// The reply, if it may be kept. A GET's is kept if it is a value: nothing else is written alike in both versions of
+    /// the protocol.
+    fn kept(self, is_get: bool) -> Option<&'a [u8]> {
+        match self {
+            Said::Reply(reply @ [b'$', digit, ..]) if is_get && digit.is_ascii_digit() => Some(reply),
+            Said::Reply(reply) if !is_get => Some(reply),
+            Said::Reply(_) | Said::Nothing => None,
+        }
+    }
 }
 
 /// What a reply is awaited for.
 #[derive(Debug)]
 enum Awaited {
-    /// A read, whose value this question vouches for.
-    Read { question: u64 },
+    /// A read, whose reply this question vouches for.
+    Read { question: u64, is_get: bool },
     /// The question whether the read's key has a time to live, and what the read was answered.
     Question { read: u64, hash: KeyHash, value: Option<Vec<u8>> },
     /// A write that replaces what is known.
@@ -93,6 +120,10 @@ pub(super) enum Fault {
     KeepAcrossFailure,
     /// P2: a write that is not logged changes nothing.
     IgnoreBypasses,
+    /// P2: a write drops what GET is answered and leaves what other reads of the key are.
+    StaleGetAlone,
+    /// P6: what blocks is not noticed.
+    IgnoreWaiting,
 }
 
 #[cfg(test)]
@@ -119,6 +150,8 @@ pub(super) struct ReadCache {
     orphaned_over: u64,
     /// A write past the order is under way: its name.
     passing: Option<u64>,
+    /// What waits past the order and will have no answer: when it is taken for over.
+    waiting_orphans: VecDeque<(Nanos, u64)>,
     #[cfg(test)]
     fault: Faulty,
 }
@@ -143,6 +176,7 @@ impl ReadCache {
             orphans: VecDeque::new(),
             orphaned_over: 0,
             passing: None,
+            waiting_orphans: VecDeque::new(),
             #[cfg(test)]
             fault: None,
         }
@@ -150,15 +184,7 @@ impl ReadCache {
 
     /// What a read that is given its place now is answered, if that is known.
     pub fn look(&mut self, key: Key<'_>) -> Option<&[u8]> {
-        let read = Read {
-            name: placed(0),
-            key_hash: key.hash,
-            key: key.bytes,
-            barrier: None,
-            answerable: self.is_answering,
-            // The front puts answers in their order.
-            has_elders: false,
-        };
+        let read = self.read(SeqNum(0), key, None);
         match self.rules.on_read(self.now, &read) {
             Look::Hit(slot) => Some(self.rules.value(slot)),
             // P4.
@@ -170,16 +196,33 @@ impl ReadCache {
         }
     }
 
+    /// A read as the rules know it: one of its key, whatever it asks.
+    fn read<'a>(&self, place: SeqNum, key: Key<'a>, barrier: Option<OrderKey>) -> Read<'a> {
+        let key_hash = key.hash;
+        #[cfg(test)]
+        let key_hash = match self.fault {
+            // In the same bucket.
+            Some(Fault::StaleGetAlone) if !key.is_of_get() => KeyHash(key_hash.0 ^ 1 << 40),
+            _ => key_hash,
+        };
+        Read {
+            name: placed(place.0),
+            key_hash,
+            key: key.bytes,
+            barrier,
+            answerable: self.is_answering,
+            // The front puts answers in their order.
+            has_elders: false,
+        }
+    }
+
     /// A read goes to the Redis from this place. Everything before `first` is dealt with. True if it is to be asked,
     /// from the next place, whether its key has a time to live.
     pub fn passed(&mut self, place: SeqNum, key: Key<'_>, first: SeqNum) -> bool {
         self.forget_before(first);
-        let name = placed(place.0);
-        let barrier = Some(order(place));
-        let answerable = self.is_answering;
-        let read = Read { name, key_hash: key.hash, key: key.bytes, barrier, answerable, has_elders: false };
+        let read = self.read(place, key, Some(order(place)));
         self.rules.on_read_passed(self.now, &read, first);
-        if !self.is_answering || !self.rules.awaits(name) {
+        if !self.is_answering || !self.rules.awaits(read.name) {
             return false;
         }
         let doubt = &mut self.doubts[doubt_of(key.hash)];
@@ -192,12 +235,13 @@ impl ReadCache {
     }
 
     /// It is asked at this place; none if it could not be.
-    pub fn asked(&mut self, read: SeqNum, hash: KeyHash, question: Option<SeqNum>) {
+    pub fn asked(&mut self, read: SeqNum, key: Key<'_>, question: Option<SeqNum>) {
+        let (hash, is_get) = (key.hash, key.is_of_get());
         match question {
             Some(SeqNum(question)) => {
                 // Until the answer is kept, or the key is written.
                 self.doubts[doubt_of(hash)] = self.doubtful_reads;
-                self.awaited.insert(read.0, Awaited::Read { question });
+                self.awaited.insert(read.0, Awaited::Read { question, is_get });
                 self.awaited.insert(question, Awaited::Question { read: read.0, hash, value: None });
             }
             None => self.give_up(read.0),
@@ -254,21 +298,23 @@ impl ReadCache {
         let after_all = after_all || self.fault == Some(Fault::FillBeforeAll);
         match self.awaited.remove(&place.0) {
             None => {}
-            Some(Awaited::Read { question }) => match (said, self.awaited.get_mut(&question)) {
-                (Said::Value(found), Some(Awaited::Question { value, .. }))
-                    if after_all && found.len() <= self.value_bytes_max =>
-                {
-                    *value = Some(found.to_vec());
+            Some(Awaited::Read { question, is_get }) => {
+                match (said.kept(is_get), self.awaited.get_mut(&question)) {
+                    (Some(found), Some(Awaited::Question { value, .. }))
+                        if after_all && found.len() <= self.value_bytes_max =>
+                    {
+                        *value = Some(found.to_vec());
+                    }
+                    _ => {
+                        self.awaited.remove(&question);
+                        self.give_up(place.0);
+                    }
                 }
-                _ => {
-                    self.awaited.remove(&question);
-                    self.give_up(place.0);
-                }
-            },
+            }
             Some(Awaited::Question { read, hash, value }) => {
                 #[cfg(test)]
-                let said = if self.fault == Some(Fault::KeepMortal) { Said::Lasts } else { said };
-                match value.filter(|_| after_all && said == Said::Lasts) {
+                let said = if self.fault == Some(Fault::KeepMortal) { Said::LASTS } else { said };
+                match value.filter(|_| after_all && said == Said::LASTS) {
                     Some(value) => {
                         self.doubts[doubt_of(hash)] = 0;
                         let kept = Kept { value: &value, lives: Nanos::MAX };
@@ -277,7 +323,7 @@ impl ReadCache {
                     None => self.give_up(read),
                 }
             }
-            Some(Awaited::Overwrite) => self.overwritten(place, said == Said::Done && after_all),
+            Some(Awaited::Overwrite) => self.overwritten(place, said == Said::DONE && after_all),
         }
     }
 
@@ -313,6 +359,10 @@ impl ReadCache {
     /// What has gone past the order so far, and how much of it nobody will answer (P6).
     pub fn know_passing(&mut self, now: Nanos, (passed_by, orphaned): (PassedBy, u64)) {
         self.now = now;
+        while let Some((_, number)) = self.waiting_orphans.front().copied().filter(|(due, _)| *due <= now) {
+            self.waiting_orphans.pop_front();
+            self.end_waiting(number);
+        }
         let more = orphaned - std::mem::replace(&mut self.orphaned, orphaned);
         if more > 0 {
             self.orphans.push_back((now.plus(ORPHAN_WAIT), more));
@@ -334,6 +384,29 @@ impl ReadCache {
         if let Some(name) = self.passing.take_if(|_| is_over) {
             self.rules.on_reply(now, (PASSING_BY, SeqNum(name)), &Reply::Passing);
         }
+    }
+
+    /// What has become of what waits past the order: until its answer it may change its keys at any time (P6).
+    pub fn know_waiting(&mut self, waiting: Waiting) {
+        #[cfg(test)]
+        if self.fault == Some(Fault::IgnoreWaiting) {
+            return;
+        }
+        match waiting {
+            Waiting::Begun { number, keys } => {
+                let keys = keys.unwrap_or_default();
+                let scope = keys.split_first().map_or(Scope::All, |(first, more)| Scope::Keys(*first, more));
+                self.rules.on_unlogged((WAITING, SeqNum(number)), &scope);
+            }
+            Waiting::Ended { number } => self.end_waiting(number),
+            Waiting::Orphaned { number } => {
+                self.waiting_orphans.push_back((self.now.plus(ORPHAN_WAIT), number));
+            }
+        }
+    }
+
+    fn end_waiting(&mut self, number: u64) {
+        self.rules.on_reply(self.now, (WAITING, SeqNum(number)), &Reply::Passing);
     }
 
     /// Whether the Redis is there and does what it has to. While it does not, nothing is answered, and of what was

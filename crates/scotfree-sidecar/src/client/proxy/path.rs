@@ -6,12 +6,12 @@
 use super::cache::{question, said, touched, ReadCache, Words};
 use super::log::{LogName, ProxyLog};
 use super::starting::Starting;
+use crate::client::fronts::Fronts;
 use crate::server::RedisService;
 use scotfree_core::{DeviceId, Epoch, Nanos, SeqNum, SessionId};
 use scotfree_io::now_monotonic;
 use scotfree_proxy::{Access, Answered, CommitQueue, Completion, Lost, Outcome, Submission, Unsubmitted};
 use scotfree_resp::classes::{key_hash, touches, Touches};
-use scotfree_resp::front::PassedBy;
 use scotfree_resp::payload::{
     parse_response, write_response, CommandReader, RequestFlags, RequestHead, ResponseFlags,
     REQUEST_HEAD_BYTES,
@@ -115,6 +115,8 @@ struct Caching {
     response: Vec<u8>,
     /// In whose name times to live are asked for: a session that the server knows nothing of, since it only reads.
     session: SessionId,
+    /// The server's hashes may have fields with times to live of their own.
+    fields_expire: bool,
 }
 
 /// The server, or who waits for it.
@@ -154,6 +156,7 @@ impl ProxyPath {
             words: Words::default(),
             response: Vec::new(),
             session,
+            fields_expire: self.service().is_none_or(fields_expire),
         }));
     }
 
@@ -163,21 +166,22 @@ impl ProxyPath {
     }
 
     /// What clients have done past the order so far; to be told before anything is submitted.
-    pub fn know_passing(&mut self, passed_by: impl FnOnce() -> (PassedBy, u64)) {
+    pub fn know_passing(&mut self, fronts: &mut Fronts) {
         let Some(cache) = &mut self.cache else { return };
         let is_well = match &self.server {
             Server::There(service) => service.writes_allowed(),
             Server::Away(_) => false,
         };
         cache.known.set_answering(is_well);
-        cache.known.know_passing(now_monotonic(), passed_by());
+        cache.known.know_passing(now_monotonic(), fronts.passed_by());
+        fronts.take_waiting().for_each(|waiting| cache.known.know_waiting(waiting));
     }
 
     /// Whether a request's answer is known; then it is the cache's response.
     fn is_known(&mut self, kind: RequestKind, payload: &[u8]) -> bool {
         let Some(cache) = &mut self.cache else { return false };
         let early = matches!(&self.server, Server::There(service) if service.word_of_early() == Some(true));
-        let Some(key) = cache.words.read(kind, payload) else { return false };
+        let Some((_, key)) = cache.words.read(kind, payload, cache.fields_expire) else { return false };
         let Some(value) = cache.known.look(key) else { return false };
         cache.response.clear();
         let flags = ResponseFlags::NONE.with_if(early, ResponseFlags::EARLY_ALLOWED);
@@ -189,13 +193,13 @@ impl ProxyPath {
     fn pass(&mut self, kind: RequestKind, payload: &[u8], place: SeqNum) {
         let first = self.queue.first();
         let Some(cache) = &mut self.cache else { return };
-        if let Some(key) = cache.words.read(kind, payload) {
+        if let Some((read, key)) = cache.words.read(kind, payload, cache.fields_expire) {
             if cache.known.passed(place, key, first) {
-                let payload = question(key);
+                let payload = question(&read);
                 let (session, access) = (cache.session, Access::None);
                 let question =
                     Submission { session, kind: RequestKind::Read, early: false, access, payload: &payload };
-                cache.known.asked(place, key.hash, self.queue.submit(&question).ok());
+                cache.known.asked(place, key, self.queue.submit(&question).ok());
             }
             return;
         }
@@ -247,6 +251,9 @@ impl ProxyPath {
 
     /// The server is there again, and the positions of this log's sessions are these.
     pub fn regain_server(&mut self, service: RedisService, positions: &BTreeMap<SessionId, SeqNum>) {
+        if let Some(cache) = &mut self.cache {
+            cache.fields_expire = fields_expire(&service);
+        }
         self.server = Server::There(Box::new(service));
         let unknown: Vec<SessionId> = self
             .names
@@ -466,6 +473,12 @@ impl ProxyPath {
             Err(_) => Access::Any,
         }
     }
+}
+
+/// Whether fields of hashes may have times to live of their own; so if the server does not say what commands it has.
+fn fields_expire(service: &RedisService) -> bool {
+    let commands = service.describe().commands;
+    !commands.contains_key(&b"hget"[..]) || commands.contains_key(&b"hpexpire"[..])
 }
 
 /// An error of the Redis' own is a refusal, unless it is the answer to what was executed without a marker; one behind
