@@ -21,15 +21,16 @@ use std::path::{Path, PathBuf};
 /// So many turns, so that what the machine does meanwhile falls on both sides alike. All of a rate come one behind the
 /// other, for how processors are shared out depends on what came before, for longer than a turn takes.
 const TURNS: u64 = 8;
-/// One call behind the other, and rates at which processors rest between two and go to sleep, the deeper the longer.
+/// One call behind the other, and rates at which processors rest between two and go to sleep, the deeper the longer; of
+/// each so long that the calls of none are less than a hundredth of all.
 const PACES: [Paced; 7] = [
-    Paced { name: "set", pace: Pace::Closed { outstanding: 1 }, milliseconds: 250, with_baseline: true },
-    Paced { name: "set-150us", pace: every(6_667.0), milliseconds: 250, with_baseline: false },
-    Paced { name: "set-300us", pace: every(3_333.0), milliseconds: 250, with_baseline: false },
-    Paced { name: "set-700us", pace: every(1_429.0), milliseconds: 350, with_baseline: true },
+    Paced { name: "set", pace: Pace::Closed { outstanding: 1 }, milliseconds: 100, with_baseline: true },
+    Paced { name: "set-150us", pace: every(6_667.0), milliseconds: 120, with_baseline: false },
+    Paced { name: "set-300us", pace: every(3_333.0), milliseconds: 150, with_baseline: false },
+    Paced { name: "set-700us", pace: every(1_429.0), milliseconds: 300, with_baseline: true },
     Paced { name: "set-1500us", pace: every(667.0), milliseconds: 400, with_baseline: false },
     Paced { name: "set-4ms", pace: every(250.0), milliseconds: 500, with_baseline: true },
-    Paced { name: "set-20ms", pace: every(50.0), milliseconds: 600, with_baseline: false },
+    Paced { name: "set-20ms", pace: every(50.0), milliseconds: 1_000, with_baseline: false },
 ];
 const VALUE_BYTES: u32 = 100;
 const LOGGED: &str = "scotfree_device_logged_total";
@@ -147,17 +148,17 @@ fn load_both(
     let milliseconds: u64 = PACES.iter().map(|paced| paced.milliseconds * paced.sides().len() as u64).sum();
     let seconds = milliseconds * TURNS / 1_000;
     say(&format!("SETs at {} rates, without and with persist in turns: {seconds} s", PACES.len()));
-    let progress = bar(TURNS, "turns");
+    let progress = bar(TURNS * PACES.len() as u64, "turns");
     let mut calls = [0; SIDES.len()];
-    for turn in 0..TURNS {
-        for paced in PACES {
+    for paced in PACES {
+        for turn in 0..TURNS {
             for side in paced.sides() {
                 interrupt.check()?;
                 let address = site.client_sidecar_address(&sidecars[side]);
                 calls[side] += load(site, address, workload(paced, turn))?.measured_count;
             }
+            progress.inc(1);
         }
-        progress.inc(1);
     }
     progress.finish_and_clear();
     if difference(&before, &site.device_counts()?, LOGGED) == 0 {
