@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planned import ANSWER_NS, answered, one_method, paced, staged
+from planned import ANSWER_NS, INTERVAL_NS, answered, one_method, paced, staged
 
 from scotfree.study import schema
 from scotfree.study.plan.calls import Calls
@@ -119,9 +119,13 @@ def test_a_server_that_works_is_in_the_way_as_far_as_the_fit_knows() -> None:
     fitted = fit([(works, one_method(**answered(800, slower))), quick])
     assert [round(each.work_ns, -4) for each in fitted.answers] == [50_000, 200_000]
     context = Context(updates=("*",), fits={"persist": fitted})
-    for app_ns, answer_ns in ((30_000, ANSWER_NS), (100_000, 1.5 * ANSWER_NS), (800_000, slower)):
-        found = priced(one_method(stages=staged(800, app_ns=app_ns), start_ns=paced(800)), context)
+    every = INTERVAL_NS // 2
+    for app_ns, answer_ns in ((30_000, ANSWER_NS), (100_000, 1.5 * ANSWER_NS), (350_000, slower)):
+        found = priced(one_method(stages=staged(800, app_ns=app_ns), start_ns=paced(800, every)), context)
         assert found.at(0.50).forecast_ns == pytest.approx(3 * 10_000 + answer_ns, rel=0.05)
+    # After a rest that is longer than what was tried with it, it is in nobody's way.
+    rested = priced(one_method(stages=staged(800, app_ns=350_000), start_ns=paced(800, 3 * every)), context)
+    assert rested.at(0.50).forecast_ns == pytest.approx(3 * 10_000 + ANSWER_NS, rel=0.05)
 
 
 def test_a_read_is_not_acknowledged_early(fitted: Fit) -> None:

@@ -113,8 +113,12 @@ class Fit:
         Between two servers and two pauses of the experiment in proportion to their logarithms.
         """
         works = sorted({each.work_ns for each in self.answers})
-        of_each = np.array([self._after(part, work, pauses_ns, ranks) for work in works])
-        return _between(of_each, _places(works, works_ns), np.arange(len(ranks)))
+        of_each = [self._after(part, works[0], pauses_ns, ranks)]
+        for work in works[1:]:
+            # After a longer rest than it was tried with, a server that works has long been ready.
+            is_tried = pauses_ns <= max(each.pause_ns for each in self.answers if each.work_ns == work)
+            of_each.append(np.where(is_tried, self._after(part, work, pauses_ns, ranks), of_each[0]))
+        return _between(np.array(of_each), _places(works, works_ns), np.arange(len(ranks)))
 
     def _after(self, part: int, work_ns: float, pauses_ns: Floats, ranks: Integers) -> Floats:
         own = [each for each in self.answers if each.work_ns == work_ns]
