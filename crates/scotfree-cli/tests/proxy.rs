@@ -866,7 +866,7 @@ fn what_was_executed_without_a_marker_is_not_executed_again() {
 #[test]
 fn a_redis_that_took_no_markers_has_no_older_data() {
     let Some(site) = Site::new("proxy-markerless") else { return };
-    let (mut redis, mut proxy) = (site.redis(&[]), site.proxy(&[]));
+    let (mut redis, proxy) = (site.redis(&[]), site.proxy(&[]));
     let mut client = site.connect();
     assert_eq!(call(&mut client, "EVAL return(1) 0"), "1");
     let set = ["CONFIG", "SET", "min-replicas-to-write", "1"];
