@@ -128,6 +128,16 @@ def test_a_server_that_works_is_in_the_way_as_far_as_the_fit_knows() -> None:
     assert rested.at(0.50).forecast_ns == pytest.approx(3 * 10_000 + ANSWER_NS, rel=0.05)
 
 
+def test_the_pauses_of_a_fit_are_those_of_all_its_servers() -> None:
+    rare = {**answered(800), "start_ns": paced(800, 20 * INTERVAL_NS)}
+    quick = (one_method(stages=staged(800), start_ns=paced(800)), one_method(**rare))
+    works = one_method(stages=staged(800, app_ns=200_000), start_ns=paced(800))
+    fitted = fit([quick, (works, one_method(**answered(800)))])
+    calls = one_method(stages=staged(800), start_ns=paced(800, 15 * INTERVAL_NS))
+    found = priced(calls, Context(updates=("*",), fits={"persist": fitted}))
+    assert not any("after pauses" in note for note in found.notes)
+
+
 def test_a_read_is_not_acknowledged_early(fitted: Fit) -> None:
     calls = one_method(stages=staged(200), start_ns=paced(200))
     refused = persist.forecast(calls, Context(fits={"persist": fitted}))

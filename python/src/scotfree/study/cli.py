@@ -28,8 +28,8 @@ DESCRIPTION = "Reads the RPC latency tax off traces, metrics and profiles."
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code (see `command_line`)."""
     words = sys.argv[1:] if arguments is None else arguments
-    if arguments is not None:
-        return command_line.run("scot study", DESCRIPTION, COMMANDS, words, outside.told)
-    without_pandas(words)
-    short_lived.begin()
-    short_lived.leave(command_line.run("scot study", DESCRIPTION, COMMANDS, words, outside.told))
+    if arguments is None:
+        without_pandas(words)
+        short_lived.begin()
+    code = command_line.run("scot study", DESCRIPTION, COMMANDS, words, outside.told)
+    return short_lived.leave(code) if arguments is None else code

@@ -33,11 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words and words[0] not in (*COMMANDS.helps, "-h", "--help"):
         words.insert(0, DEFAULT)
-    if arguments is not None:
-        return command_line.run("scot plan", DESCRIPTION, COMMANDS, words, outside.told)
-    without_pandas(words)
-    short_lived.begin()
-    short_lived.leave(command_line.run("scot plan", DESCRIPTION, COMMANDS, words, outside.told))
+    if arguments is None:
+        without_pandas(words)
+        short_lived.begin()
+    code = command_line.run("scot plan", DESCRIPTION, COMMANDS, words, outside.told)
+    return short_lived.leave(code) if arguments is None else code
 
 
 if __name__ == "__main__":

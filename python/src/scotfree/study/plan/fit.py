@@ -210,7 +210,7 @@ def _both(baseline: Calls, remedy: Calls) -> Experiment:
 
 def _by_server(calls: Calls) -> Truths:
     """Which calls the server itself answered: of a device's answers the server's time is not known, or 0."""
-    which: Truths = np.nan_to_num(calls.ns("server_app")) > 0
+    which: Truths = np.nan_to_num(calls.ns(WORK)) > 0
     return which
 
 

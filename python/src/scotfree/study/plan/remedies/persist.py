@@ -11,6 +11,7 @@ take until it opens again, and the others are answered early. Fewer calls that w
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -26,7 +27,7 @@ from scotfree.study.plan.price import Effect, Refused
 NAME: Final = "persist"
 IS_OURS: Final = True
 # Of what the forecast rests on; a method is refused if fewer of its calls say it.
-_NEEDED: Final = (*KEPT, "request_wire", "server_recv_queue", "server_app", RECEIVED)
+_NEEDED: Final = (*KEPT, "request_wire", "server_recv_queue", WORK, RECEIVED)
 _KNOWN_MIN: Final = 0.9
 # Beyond so many times the fit's size of a request the fit is extrapolated, and that is said.
 _SIZE_FACTOR: Final = 4.0
@@ -58,8 +59,9 @@ def forecast(calls: Calls, context: Context) -> Effect | Refused:
     if context.log_slots is not None and state.outstanding >= context.log_slots:
         return Effect((calls.total,), (_full_log(state, context.log_slots),))
     beyond = _beyond(calls, context)
-    rested = _rested(calls, fit, beyond)
-    totals = tuple(_totals(calls, fit, part, rested, beyond) for part in range(PARTS))
+    own = _own(calls, fit, beyond)
+    rested = _rested(own)
+    totals = tuple(_totals(own, part, rested) for part in range(PARTS))
     notes = _notes(calls, context, beyond, float(np.median(rested)))
     if not state.is_saturated:
         return Effect(totals, tuple(notes))
@@ -154,33 +156,51 @@ def _beyond(calls: Calls, context: Context) -> Floats:
     return np.where(own > fit.wires_most_ns, own - fit.wires_ns, usual)
 
 
-def _rested(calls: Calls, fit: Fit, beyond: Floats) -> Floats:
-    """The pause before each call once all are answered early, by a device that takes its median time."""
-    middle_rank = np.full(len(calls), RANKS // 2)
-    answers = fit.answer(0, _works(calls), before(calls), middle_rank)
-    return before_if(calls, _early(calls, fit, answers, beyond))
+@dataclass(frozen=True)
+class _Own:
+    """What is a method's own and not the fit's, of each call, ns."""
+
+    calls: Calls
+    fit: Fit
+    # What its wires take beyond the fit's, how long the server works, and the caller is busy beyond a wake-up.
+    beyond: Floats
+    works: Floats
+    busy: Floats
+    # Busy callers come back at times of their own.
+    keeps_times: bool
 
 
-def _works(calls: Calls) -> Floats:
-    """How long the server works on each call; where that is not known, as on most."""
+def _own(calls: Calls, fit: Fit, beyond: Floats) -> _Own:
     works = calls.ns(WORK)
-    return np.where(np.isnan(works), middle(works), works)
-
-
-def _totals(calls: Calls, fit: Fit, part: int, rested: Floats, beyond: Floats) -> Floats:
-    """One draw of the new totals, from one part of the fit."""
-    ranks = np.arange(len(calls)) * RANKS // len(calls)
-    drawn = fit.answer(part, _works(calls), rested, np.random.default_rng([_SEED, part]).permutation(ranks))
-    return _early(calls, fit, drawn, beyond)
-
-
-def _early(calls: Calls, fit: Fit, answers: Floats, beyond: Floats) -> Floats:
-    """The totals with the device's answers; calls without the stages keep theirs."""
     busy = np.maximum(calls.ns(RECEIVED) - fit.wakeup_ns, 0.0)
-    answered = kept(calls) + answers + beyond
-    early = np.maximum(answered, calls.total) if _keeps_times(calls, busy > 0) else answered + busy
-    early = np.where(busy > 0, early, answered)
-    return np.where(np.isnan(early), calls.total, early)
+    # Where it is not known how long the server works, as long as on most.
+    works = np.where(np.isnan(works), middle(works), works)
+    return _Own(calls, fit, beyond, works, busy, _keeps_times(calls, busy > 0))
+
+
+def _rested(own: _Own) -> Floats:
+    """The pause before each call once all are answered early, by a device that takes its median time."""
+    middle_rank = np.full(len(own.calls), RANKS // 2)
+    answers = own.fit.answer(0, own.works, before(own.calls), middle_rank)
+    return before_if(own.calls, _early(own, answers))
+
+
+def _totals(own: _Own, part: int, rested: Floats) -> Floats:
+    """One draw of the new totals, from one part of the fit."""
+    ranks = np.arange(len(own.calls)) * RANKS // len(own.calls)
+    drawn = own.fit.answer(part, own.works, rested, np.random.default_rng([_SEED, part]).permutation(ranks))
+    return _early(own, drawn)
+
+
+def _early(own: _Own, answers: Floats) -> Floats:
+    """The totals with the device's answers; calls without the stages keep theirs."""
+    total = own.calls.total
+    answered = kept(own.calls) + answers + own.beyond
+    if own.keeps_times:
+        early = np.where(own.busy > 0, np.maximum(answered, total), answered)
+    else:
+        early = answered + own.busy
+    return np.where(np.isnan(early), total, early)
 
 
 def _keeps_times(calls: Calls, is_busy: Truths) -> bool:
@@ -220,7 +240,8 @@ def _notes(calls: Calls, context: Context, beyond: Floats, rested: float) -> lis
     bytes_ = middle(calls.floats("req_bytes")) or fit.request_bytes
     if not fit.request_bytes / _SIZE_FACTOR <= bytes_ <= fit.request_bytes * _SIZE_FACTOR:
         notes.append(f"fitted on requests of {size(fit.request_bytes)}, these are of {size(bytes_)}")
-    least, most = fit.answers[0].pause_ns, fit.answers[-1].pause_ns
+    tried = [each.pause_ns for each in fit.answers]
+    least, most = min(tried), max(tried)
     if not least / _PAUSE_FACTOR <= rested <= most * _PAUSE_FACTOR:
         notes.append(
             f"fitted on calls after pauses of {duration(least)} to {duration(most)}, these come after "
