@@ -112,6 +112,25 @@ def test_a_caller_who_comes_back_at_times_of_its_own_gains_nothing(fitted: Fit) 
     assert found.at(0.50).forecast_ns == found.at(0.50).now_ns == pytest.approx(500_000)
 
 
+def test_times_of_ones_own_are_seen_however_much_they_differ(fitted: Fit) -> None:
+    context = Context(updates=("*",), fits={"persist": fitted})
+    stages = staged(2_000, app_ns=80_000)
+    received = schema.STAGES.index("client_recv_queue")
+    rng = np.random.default_rng(1)
+    stages[:, schema.APP] = rng.integers(30_000, 130_000, len(stages))
+    answered = stages.sum(axis=1) - stages[:, received]
+    own = rng.integers(150_000, 600_000, len(stages))
+    # Where the answer comes too late the caller waits for it, and is woken.
+    stages[:, received] = np.maximum(own - answered, 10_000)
+    found = priced(one_method(stages=stages, start_ns=paced(2_000)), context)
+    for p in (0.50, 0.95, 0.99):
+        assert found.at(p).forecast_ns == pytest.approx(found.at(p).now_ns, rel=0.02)
+    # The same waits behind any answer are something else that these callers do: an answer is seen as much sooner.
+    stages[:, received] = own - 100_000
+    busy = priced(one_method(stages=stages, start_ns=paced(2_000)), context)
+    assert busy.at(0.50).forecast_ns < busy.at(0.50).now_ns - 50_000
+
+
 def test_a_server_that_works_is_in_the_way_as_far_as_the_fit_knows() -> None:
     slower = 2 * ANSWER_NS
     quick = (one_method(stages=staged(800), start_ns=paced(800)), one_method(**answered(800)))

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from scotfree.study.figures.words import duration, percent, size
-from scotfree.study.plan.calls import Calls, Floats, Integers, Truths
+from scotfree.study.plan.calls import Calls, Floats, Truths
 from scotfree.study.plan.context import Context
 from scotfree.study.plan.fit import KEPT, PARTS, RANKS, RECEIVED, WORK, Fit, kept, middle, wires
 from scotfree.study.plan.load import WAITING_MEAN_MAX, Load, load
@@ -33,10 +33,10 @@ _KNOWN_MIN: Final = 0.9
 _SIZE_FACTOR: Final = 4.0
 # From this share of calls on whose caller is busy, that is said.
 _BUSY_SHARE: Final = 0.05
-# Of so many busy callers it can be told how answers and waits go together; from this correlation of their ranks on
-# they come back at times of their own. Of those that do not, it is 0.
+# Of so many busy callers it can be told how answers and waits go together: who comes back at times of their own
+# wait as much less as their answers come later, the others as long whatever the answer. Told apart midway.
 _BUSY_MIN: Final = 100
-_OWN_TIMES: Final = -0.3
+_OWN_TIMES_SLOPE: Final = -0.5
 # Beyond so many times the fit's pauses that is said, too.
 _PAUSE_FACTOR: Final = 4.0
 _SEED: Final = 342
@@ -166,8 +166,8 @@ class _Own:
     beyond: Floats
     works: Floats
     busy: Floats
-    # Busy callers come back at times of their own.
-    keeps_times: bool
+    # The least that each takes whenever its answer comes: where callers come back at times of their own.
+    least: Floats
 
 
 def _own(calls: Calls, fit: Fit, beyond: Floats) -> _Own:
@@ -175,7 +175,12 @@ def _own(calls: Calls, fit: Fit, beyond: Floats) -> _Own:
     busy = np.maximum(calls.ns(RECEIVED) - fit.wakeup_ns, 0.0)
     # Where it is not known how long the server works, as long as on most.
     works = np.where(np.isnan(works), middle(works), works)
-    return _Own(calls, fit, beyond, works, busy, _keeps_times(calls, busy > 0))
+    if not _keeps_times(calls, busy > 0):
+        return _Own(calls, fit, beyond, works, busy, np.zeros(len(calls)))
+    # Of a caller that waits for its answer it is not seen when it would have come back: as others do.
+    usual = middle(calls.total[busy > 0])
+    least = np.where(busy > 0, calls.total, np.minimum(calls.total, usual))
+    return _Own(calls, fit, beyond, works, np.zeros(len(calls)), least)
 
 
 def _rested(own: _Own) -> Floats:
@@ -195,11 +200,7 @@ def _totals(own: _Own, part: int, rested: Floats) -> Floats:
 def _early(own: _Own, answers: Floats) -> Floats:
     """The totals with the device's answers; calls without the stages keep theirs."""
     total = own.calls.total
-    answered = kept(own.calls) + answers + own.beyond
-    if own.keeps_times:
-        early = np.where(own.busy > 0, np.maximum(answered, total), answered)
-    else:
-        early = answered + own.busy
+    early = np.maximum(kept(own.calls) + answers + own.beyond + own.busy, own.least)
     return np.where(np.isnan(early), total, early)
 
 
@@ -210,13 +211,17 @@ def _keeps_times(calls: Calls, is_busy: Truths) -> bool:
     """
     if is_busy.sum() < _BUSY_MIN:
         return False
-    received = calls.ns(RECEIVED)[is_busy]
-    answered = calls.total[is_busy] - received
-    return bool(np.corrcoef(_ranks(answered), _ranks(received))[0, 1] < _OWN_TIMES)
+    received = calls.ns(RECEIVED)
+    return _slope(calls.total - received, received) < _OWN_TIMES_SLOPE
 
 
-def _ranks(values: Floats) -> Integers:
-    return np.argsort(np.argsort(values))
+def _slope(of: Floats, to: Floats) -> float:
+    """By how much `to` grows with `of`: the medians of the lower and the upper third (Tukey's resistant line)."""
+    known = ~(np.isnan(of) | np.isnan(to))
+    low, high = np.quantile(of[known], (1 / 3, 2 / 3))
+    ends = [known & (of <= low), known & (of >= high)]
+    run, rise = (float(np.diff([np.median(values[end]) for end in ends])[0]) for values in (of, to))
+    return rise / run if run > 0 else 0.0
 
 
 def _notes(calls: Calls, context: Context, beyond: Floats, rested: float) -> list[str]:
