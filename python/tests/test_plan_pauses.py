@@ -11,7 +11,7 @@ import pytest
 from planned import ANSWER_NS, answered, one_method, paced, staged
 from small_store import spans, study_of
 
-from scotfree.study.plan import pauses
+from scotfree.study.plan import early, pauses
 from scotfree.study.plan.calls import Calls, Floats, methods
 from scotfree.study.plan.context import Context
 from scotfree.study.plan.fit import Fit, _rates, fit, read, write
@@ -112,7 +112,7 @@ def test_a_planted_forecast_that_knows_no_pauses_is_found(fitted: Fit, monkeypat
     def none(calls: Calls, totals: Floats) -> Floats:
         return np.zeros(len(calls))
 
-    monkeypatch.setattr(persist, "before_if", none)
+    monkeypatch.setattr(early, "before_if", none)
     assert forecast_ns(fitted, 1_000_000) < SLOW_NS * 0.9
 
 

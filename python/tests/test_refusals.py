@@ -81,9 +81,9 @@ REFUSED: dict[str, tuple[Prepare, str]] = {
     "a store below a file": (_store_below_a_file, "Not a directory"),
     "a pipe": (_a_pipe, "it is a pipe or a device"),
     "a manifest that is a list": (_a_manifest("[]"), "it is of version None"),
-    "a manifest of nothing else": (_a_manifest('{"version": 1}'), "is damaged"),
-    "a manifest of more": (_a_manifest('{"version": 1, "inputs": [], "more": 1}'), "is damaged"),
-    "a manifest without calls": (_a_manifest('{"version": 1, "inputs": []}'), "methods.parquet"),
+    "a manifest of nothing else": (_a_manifest('{"version": 2}'), "is damaged"),
+    "a manifest of more": (_a_manifest('{"version": 2, "inputs": [], "more": 1}'), "is damaged"),
+    "a manifest without calls": (_a_manifest('{"version": 2, "inputs": []}'), "methods.parquet"),
 }
 
 

@@ -322,3 +322,21 @@ def test_what_there_is_none_of_is_not_said(tmp_path: Path) -> None:
         total_ns=[5_000] * 12,
     )
     assert [one for one in again if "retries" in one] == []
+
+
+def test_calls_that_devices_answer_are_counted_apart(tmp_path: Path) -> None:
+    by = ["server"] * 30 + ["device:1"] * 10 + ["device:1/cache"] * 60
+    columns = {
+        "answered_by": [*by, *["server"] * 100, *[None] * 50],
+        "method": ["GET"] * 100 + ["DEL"] * 100 + ["PING"] * 50,
+        "total_ns": [90_000] * 30 + [40_000] * 10 + [20_000] * 60 + [80_000] * 150,
+        "status": ["OK"] * 250,
+    }
+    found = sentences(study_of(tmp_path, spans(**columns))).get("Answered by devices", [])
+    assert found == [
+        "Cart GET: of 100 calls 60 % by device:1/cache (20 \u00b5s on average), 30 % by the server (90 \u00b5s on "
+        "average) and 10 % by device:1 (40 \u00b5s on average)."
+    ]
+    # Where nobody but servers answers, nothing is said.
+    plain_calls = {name: values[100:200] for name, values in columns.items()}
+    assert "Answered by devices" not in sentences(study_of(tmp_path / "plain", spans(**plain_calls)))

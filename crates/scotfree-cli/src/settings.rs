@@ -13,7 +13,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::{de, Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
 /// The whole file.
@@ -449,6 +449,11 @@ pub struct Client {
     #[arg(long, value_name = "COUNT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_every: Option<u32>,
+    /// Record every call of one key in so many instead, with a hash of the key that nobody can trace back without the
+    /// cluster's key (1: all keys; not by default): from these `scot plan` tells what a cache would answer
+    #[arg(long, value_name = "COUNT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_keys: Option<NonZeroU32>,
     /// What call records call the program in front of this sidecar (`service.name`; scot-sidecar-client by default)
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]

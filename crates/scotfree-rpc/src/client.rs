@@ -24,7 +24,7 @@ use scotfree_session::{
     SubmitError,
 };
 use scotfree_trace::CallRecord;
-use scotfree_wire::{ClusterKey, Extensions, Kind, Nonce, Packet, Tail, PACKET_BYTES_MAX};
+use scotfree_wire::{ClusterKey, Extensions, Key, Kind, Nonce, Packet, Tail, PACKET_BYTES_MAX};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io;
@@ -196,6 +196,8 @@ pub struct ClientRuntime<T> {
     handed_over: Vec<u8>,
     spare: Vec<Vec<u8>>,
     recorder: Recorder,
+    /// Under which keys are hashed in records.
+    trace_keys: Key,
     real_time: RealTime,
     /// Calls to be stamped with the next flush, then those of them whose transmit stamp is wanted.
     fresh: VecDeque<Fresh>,
@@ -229,6 +231,7 @@ impl<T: Transport> ClientRuntime<T> {
             events: VecDeque::new(),
             handed_over: Vec::new(),
             spare: Vec::new(),
+            trace_keys: options.cluster_key.trace_keys(),
             recorder: Recorder::new(options.probes),
             real_time: RealTime::compared(),
             fresh: VecDeque::new(),
@@ -314,6 +317,7 @@ impl<T: Transport> ClientRuntime<T> {
 
     /// New sessions are opened under the newest epoch; those whose epoch is gone end.
     fn set_cluster_key(&mut self, key: &ClusterKey) {
+        self.trace_keys = key.trace_keys();
         self.options.cluster_key = key.clone();
         let slots = (0..self.slots.len()).filter(|slot| self.slots[*slot].is_some()).collect::<Vec<_>>();
         for slot in slots {
@@ -390,7 +394,8 @@ impl<T: Transport> ClientRuntime<T> {
         let (bytes, effects) = (request.payload.len(), self.effects.len());
         let entry = self.slots[slot].as_mut().expect("the handle was looked up just now");
         let next = SeqNum(entry.first_call.0 + entry.calls.len() as u64);
-        let traced = self.options.probes.stamps_call(next);
+        let key = self.options.probes.recorded_key(request.key_hash, &self.trace_keys);
+        let traced = self.options.probes.stamps_call(next, key);
         let request = Request { traced, ..request };
         let extensions = Extensions { further_keys, ..Extensions::NONE };
         let fits = entry.client.takes(request.payload.len(), &extensions);
@@ -405,7 +410,7 @@ impl<T: Transport> ClientRuntime<T> {
             if traced && label.called == Nanos(0) {
                 label.called = self.real_time.at(now);
             }
-            entry.calls.push_back(Some(Call::new(label, bytes, traced)));
+            entry.calls.push_back(Some(Call { key, ..Call::new(label, bytes, traced) }));
             if traced && self.effects.len() > effects {
                 self.fresh.push_back(Fresh { slot, seq, effect: self.effects.len() - 1 });
             }
@@ -729,7 +734,7 @@ impl<T: Transport> ClientRuntime<T> {
         match what {
             What::Opened { id, window } => ClientEvent::Opened { session, id, window },
             What::Completed { completion, reply, call, completing } => {
-                let recorded = (call.traced && self.recorder.wants(completion.seq)).then(|| {
+                let recorded = self.recorder.wants(completion.seq, &call).then(|| {
                     let resumed = self.real_time.at(now_monotonic());
                     let ending =
                         stamps::ending(&completion, reply.as_ref().map_or(0, Vec::len), completing, resumed);

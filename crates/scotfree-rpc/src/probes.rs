@@ -8,11 +8,11 @@ mod tables;
 pub(crate) use tables::{Arrivals, TransmitTable};
 
 use crate::client::Recorded;
-use scotfree_core::{Boundaries, Boundary, Nanos, SeqNum, StampSource};
+use scotfree_core::{Boundaries, Boundary, KeyHash, Nanos, SeqNum, StampSource};
 use scotfree_io::{now_monotonic, now_realtime, Stamps};
 use scotfree_session::{CompletedBy, RequestKind};
-use scotfree_trace::{CallRecord, Ids, Sources, SpanId};
-use scotfree_wire::{Answerer, ResponseTail};
+use scotfree_trace::{CallRecord, Ids, RecordedKey, Sources, SpanId};
+use scotfree_wire::{Answerer, Key, ResponseTail};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
@@ -61,6 +61,9 @@ pub struct ProbeOptions {
     pub stamps: bool,
     /// Yield a record of one in so many calls; 0 for none.
     pub record_every: u32,
+    /// Yield records of all calls whose key is one in so many instead, with its hash; 0 for not. What a cache would
+    /// answer follows from these (SHARDS, Waldspurger et al., FAST 2015).
+    pub record_keys_every: u32,
     /// Ask the kernel of one in so many calls when the packet left; 0 for never. The stamps of the others are
     /// the library's, moved by the delay last seen, and marked as derived. Client and server sample
     /// the same calls when they agree on this number.
@@ -76,6 +79,7 @@ impl Default for ProbeOptions {
         ProbeOptions {
             stamps: true,
             record_every: 1,
+            record_keys_every: 0,
             transmit_stamp_every: 64,
             records_max: 8_192,
             late_stamp_wait: Nanos::from_millis(250),
@@ -88,6 +92,7 @@ impl ProbeOptions {
     pub const OFF: ProbeOptions = ProbeOptions {
         stamps: false,
         record_every: 0,
+        record_keys_every: 0,
         transmit_stamp_every: 0,
         records_max: 0,
         late_stamp_wait: Nanos(0),
@@ -108,12 +113,24 @@ impl ProbeOptions {
 
     /// Whether the call at `seq` is stamped: one that is recorded, or that shows how long the others take to
     /// leave. Its client decides, and tells the server by a flag of the request.
-    pub(crate) fn stamps_call(&self, seq: SeqNum) -> bool {
-        self.records(seq) || self.samples_transmit(seq)
+    pub(crate) fn stamps_call(&self, seq: SeqNum, key: Option<RecordedKey>) -> bool {
+        self.records(seq, key) || self.samples_transmit(seq)
     }
 
-    fn records(&self, seq: SeqNum) -> bool {
-        self.stamps && is_every(self.record_every, seq)
+    fn records(&self, seq: SeqNum, key: Option<RecordedKey>) -> bool {
+        let is_chosen =
+            if self.record_keys_every == 0 { is_every(self.record_every, seq) } else { key.is_some() };
+        self.stamps && is_chosen
+    }
+
+    /// What a record says of a key; nothing if it is not one of those chosen.
+    pub(crate) fn recorded_key(&self, key: KeyHash, secret: &Key) -> Option<RecordedKey> {
+        let one_in = self.record_keys_every;
+        if one_in == 0 {
+            return None;
+        }
+        let hash = secret.mac(&[&key.0.to_le_bytes()]) >> 1;
+        hash.is_multiple_of(u64::from(one_in)).then_some(RecordedKey { hash, one_in })
     }
 }
 
@@ -173,6 +190,7 @@ impl Stamped {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call {
     pub label: CallLabel,
+    pub key: Option<RecordedKey>,
     pub request_bytes: u32,
     pub traced: bool,
     pub dequeued: Nanos,
@@ -189,6 +207,7 @@ impl Call {
     pub(crate) fn new(label: CallLabel, request_bytes: usize, traced: bool) -> Call {
         Call {
             label,
+            key: None,
             request_bytes: request_bytes as u32,
             traced,
             dequeued: Nanos(0),
@@ -290,8 +309,8 @@ impl Recorder {
     }
 
     /// Whether the end of a call is to be recorded.
-    pub(crate) fn wants(&self, seq: SeqNum) -> bool {
-        self.options.records(seq)
+    pub(crate) fn wants(&self, seq: SeqNum, call: &Call) -> bool {
+        call.traced && self.options.records(seq, call.key)
     }
 
     /// Records the end of a traced call of the session in `slot`; what its record is known by.
@@ -394,6 +413,7 @@ impl Recorder {
                 }
                 CompletedBy::Server | CompletedBy::ServerAck => scotfree_trace::AnsweredBy::Server,
             },
+            key: call.key,
             request_bytes: u64::from(call.request_bytes),
             response_bytes: ending.reply_bytes as u64,
             cpu_ns: None,
@@ -481,10 +501,32 @@ mod tests {
     const EVERY: ProbeOptions = ProbeOptions {
         stamps: true,
         record_every: 1,
+        record_keys_every: 0,
         transmit_stamp_every: 2,
         records_max: 4,
         late_stamp_wait: Nanos(100),
     };
+
+    #[test]
+    fn of_one_key_in_so_many_every_call_is_recorded_and_of_the_others_none() {
+        let options = ProbeOptions { record_keys_every: 4, record_every: 0, ..EVERY };
+        let secret = Key::from_bytes([7; 16]);
+        let recorder = Recorder::new(options);
+        let mut chosen = 0;
+        for key in (0..4_000).map(KeyHash) {
+            let recorded = options.recorded_key(key, &secret);
+            assert!(recorded.is_none_or(|known| known.hash != key.0 && known.one_in == 4), "{recorded:?}");
+            assert_eq!(recorded, options.recorded_key(key, &secret));
+            // An odd place, at which no transmit stamp is asked for.
+            let seq = SeqNum(key.0 * 2 + 1);
+            assert_eq!(options.stamps_call(seq, recorded), recorded.is_some());
+            let call = Call { key: recorded, ..Call::new(CallLabel::new("GET"), 9, recorded.is_some()) };
+            assert_eq!(recorder.wants(seq, &call), recorded.is_some());
+            chosen += usize::from(recorded.is_some());
+        }
+        assert!((900..1_100).contains(&chosen), "{chosen} of 4,000 keys");
+        assert_eq!(EVERY.recorded_key(KeyHash(1), &secret), None, "not unless that is asked for");
+    }
 
     #[test]
     fn nine_stages_come_from_both_sides() {
@@ -553,6 +595,7 @@ mod tests {
     fn call() -> Call {
         Call {
             label: CallLabel { method: "SET", called: Nanos(100), parent: None },
+            key: None,
             request_bytes: 64,
             traced: true,
             dequeued: Nanos(110),

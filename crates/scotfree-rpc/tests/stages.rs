@@ -23,6 +23,7 @@ const LABEL: CallLabel = CallLabel::new("SET");
 const ALL_STAMPS: ProbeOptions = ProbeOptions {
     stamps: true,
     record_every: 1,
+    record_keys_every: 0,
     transmit_stamp_every: 1,
     records_max: 4_096,
     late_stamp_wait: Nanos::from_secs(30),

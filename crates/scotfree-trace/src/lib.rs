@@ -17,7 +17,9 @@ mod writer;
 pub use endpoint::{Endpoint, EndpointError};
 pub use otlp::{decode_line, encode_line, encode_request, DecodeError, Decoded, Resource};
 pub use reader::{read_calls, read_file, DamagedLine, ReadSummary, DAMAGED_LINES_MAX, LINE_BYTES_MAX};
-pub use record::{AnsweredBy, CallRecord, Ids, MeasuredCall, SourceSet, Sources, SpanId, TraceId};
+pub use record::{
+    AnsweredBy, CallRecord, Ids, MeasuredCall, RecordedKey, SourceSet, Sources, SpanId, TraceId,
+};
 pub use render::{render_comparison, render_report, Style};
 pub use report::{MethodReport, Percentile, Report, ReportBuilder, Row, METHODS_MAX, SAMPLES_MAX};
 pub use writer::{TraceCounts, TraceHandle, TraceWriter, WriterOptions};

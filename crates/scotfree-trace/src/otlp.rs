@@ -99,6 +99,11 @@ fn encode_attributes(resource: &Resource, record: &CallRecord, out: &mut Vec<u8>
         attributes.integer("rpc.stage.clock_bound", bound);
     }
     attributes.shown("rpc.stage.answered_by", record.answered_by);
+    if let Some(key) = record.key {
+        attributes.integer("rpc.key.hash", key.hash);
+        // For how many calls it stands.
+        attributes.number("sampling.weight", key.one_in);
+    }
     attributes.integer("rpc.request.size", record.request_bytes);
     attributes.integer("rpc.response.size", record.response_bytes);
     if let Some(cpu_ns) = record.cpu_ns {
@@ -145,6 +150,13 @@ impl Attributes<'_> {
     fn shown(&mut self, key: &str, value: impl std::fmt::Display) {
         self.key(key);
         write!(self.out, r#""stringValue":"{value}"}}}}"#).expect("writing to memory does not fail");
+    }
+
+    fn number(&mut self, key: &str, value: u32) {
+        self.key(key);
+        self.out.extend_from_slice(br#""doubleValue":"#);
+        push_integer(u64::from(value), self.out);
+        self.out.extend_from_slice(b"}}");
     }
 
     fn integer(&mut self, key: &str, value: u64) {
@@ -393,6 +405,7 @@ fn optional_integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::RecordedKey;
     use crate::record::{Sources, SpanId, TraceId};
     use scotfree_core::{Boundaries, Boundary, DeviceId, StampSource};
 
@@ -471,6 +484,20 @@ mod tests {
     }
 
     #[test]
+    fn a_key_is_written_as_a_hash_and_how_many_keys_it_stands_for() {
+        let key = Some(RecordedKey { hash: u64::MAX >> 1, one_in: 16 });
+        let mut line = Vec::new();
+        encode_line(&resource(), &CallRecord { key, ..full_call() }, &mut line);
+        let text = String::from_utf8(line).expect("the line is UTF-8");
+        assert!(
+            text.contains(r#"{"key":"rpc.key.hash","value":{"intValue":"9223372036854775807"}}"#),
+            "{text}"
+        );
+        assert!(text.contains(r#"{"key":"sampling.weight","value":{"doubleValue":16}}"#), "{text}");
+        assert_eq!(decode_line(text.as_bytes()).expect("it reads back").calls.len(), 1);
+    }
+
+    #[test]
     fn integers_are_read_as_strings_and_as_numbers() {
         let line = br#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"GET","kind":"SPAN_KIND_CLIENT",
             "startTimeUnixNano":5,"endTimeUnixNano":"2005","attributes":[
@@ -532,6 +559,7 @@ mod tests {
             sources,
             clock_bound_ns: Some(250),
             answered_by: AnsweredBy::Server,
+            key: None,
             request_bytes: 64,
             response_bytes: 5,
             cpu_ns: Some(4_200),

@@ -170,6 +170,15 @@ fn by_device(text: &str) -> Option<AnsweredBy> {
     Some(AnsweredBy::Function(DeviceId(id.parse().ok()?), function))
 }
 
+/// What a record says of a request's key: enough to tell keys apart, and nothing of what they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordedKey {
+    /// Its hash under a secret; 63 bits, since the integers of OTLP have a sign.
+    pub hash: u64,
+    /// One in so many keys is recorded, and of those every call.
+    pub one_in: u32,
+}
+
 /// One call as stamped at its client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallRecord {
@@ -191,6 +200,8 @@ pub struct CallRecord {
     pub clock_bound_ns: Option<u64>,
     /// Who completed the call.
     pub answered_by: AnsweredBy,
+    /// Its key, where keys are recorded.
+    pub key: Option<RecordedKey>,
     /// The request's payload.
     pub request_bytes: u64,
     /// The response's payload.
@@ -340,6 +351,7 @@ mod tests {
             sources: Sources::all(StampSource::Lib),
             clock_bound_ns: None,
             answered_by: AnsweredBy::Server,
+            key: None,
             request_bytes: 0,
             response_bytes: 0,
             cpu_ns: None,

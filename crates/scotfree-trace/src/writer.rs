@@ -476,6 +476,7 @@ mod tests {
             sources: Sources::default(),
             clock_bound_ns: None,
             answered_by: AnsweredBy::Server,
+            key: None,
             request_bytes: 1,
             response_bytes: 1,
             cpu_ns: None,

@@ -180,6 +180,19 @@ impl ClusterKey {
         ControlKeys(self.secrets.iter().rev().map(derived).collect())
     }
 
+    /// Under which an operator's questions to a daemon are signed.
+    pub fn questions(&self) -> ControlKeys {
+        let derived = |(epoch, secret): &(KeyEpoch, _)| (*epoch, derive(secret, &[], QUESTIONS));
+        ControlKeys(self.secrets.iter().rev().map(derived).collect())
+    }
+
+    /// Under which keys of requests are hashed in records of calls: all who share the secret hash them alike, and
+    /// nobody else can try out keys. A new secret changes it.
+    pub fn trace_keys(&self) -> Key {
+        let (_, secret) = self.secrets.last().expect("there is a secret");
+        derive(secret, &[], TRACE_KEYS)
+    }
+
     /// The keys of a session, from the secret of its epoch. One whose epoch has been taken away has keys
     /// from the newest: all but its client can derive them, so servers and devices can end it together.
     pub fn session(&self, client: &Nonce, server: &Nonce, session: SessionId, epoch: Epoch) -> SessionKeys {
@@ -198,6 +211,9 @@ impl ClusterKey {
         }
     }
 }
+
+const QUESTIONS: &[u8] = b"scotfree questions";
+const TRACE_KEYS: &[u8] = b"scotfree keys in traces";
 
 fn derive(secret: &[u8; 32], salt: &[u8], label: &[u8]) -> Key {
     let mut key = [0; 16];

@@ -84,6 +84,8 @@ _COMMON: Final = [
     pa.field("sample_weight", pa.float64()),
     # This call repeats another that is still under way (hedging).
     pa.field("is_hedge", pa.bool_()),
+    # Of the key that is asked for; only that it is the same as another's is told by it.
+    pa.field("key_hash", pa.int64()),
 ]
 
 PEER_ADDRESS: Final = "peer_address"
@@ -108,6 +110,8 @@ SIDE: Final = pa.schema(
         pa.field("machine", _TEXT),
         pa.field("peer_machine", _TEXT),
         pa.field("status", _TEXT, nullable=False),
+        # `server`, or the device on the path that answered (`device:1`), or its function (`device:1/cache`).
+        pa.field("answered_by", _TEXT),
         *_stages(),
         *_COMMON,
         # Where it stands: the input's number in the store's manifest, and the record's number in it, from 0.
@@ -136,6 +140,7 @@ SPAN: Final = pa.schema(
         pa.field("server_machine", _TEXT),
         pa.field("client_machine", _TEXT),
         pa.field("status", _TEXT, nullable=False),
+        pa.field("answered_by", _TEXT),
         *_stages(),
         # As the client saw it; null if only the server's record is there.
         pa.field("total_ns", pa.int64()),

@@ -26,7 +26,7 @@ from scotfree.study import schema
 from scotfree.study.trouble import StudyError
 
 # Of the folder's layout and the relations' columns.
-VERSION = 1
+VERSION = 2
 MANIFEST = "store.json"
 # What a report's folder of aggregates is known by.
 INDEX = "index.json"

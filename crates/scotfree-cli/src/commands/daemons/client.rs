@@ -16,7 +16,7 @@ use scotfree_sidecar::client::{ClientSidecar, ClientSidecarConfig, EarlyRules};
 use scotfree_trace::{Resource, TraceCounts, TraceHandle, TraceWriter, WriterOptions};
 use scotfree_wire::ClusterKey;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 
 /// What is left of the open files for all but clients' connections and tunnels.
 const OTHER_FILES: u64 = 64;
@@ -221,8 +221,10 @@ fn probes(settings: &Client) -> ProbeOptions {
     // Records that nobody takes need not be made.
     let record_every =
         if settings.trace.is_some() { settings.trace_every.unwrap_or(default.record_every) } else { 0 };
+    let keys_every = settings.trace_keys.filter(|_| settings.trace.is_some());
+    let record_keys_every = keys_every.map_or(default.record_keys_every, NonZeroU32::get);
     let transmit_stamp_every = settings.stamp_every.unwrap_or(default.transmit_stamp_every);
-    ProbeOptions { record_every, transmit_stamp_every, ..default }
+    ProbeOptions { record_every, record_keys_every, transmit_stamp_every, ..default }
 }
 
 fn any_address(peer: SocketAddr) -> SocketAddr {

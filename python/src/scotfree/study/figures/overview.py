@@ -11,12 +11,13 @@ import pyarrow.compute as pc
 
 from scotfree.study import schema
 from scotfree.study.analysis import edges
+from scotfree.study.analysis.answered import SERVER, answered
 from scotfree.study.analysis.edges import Interval
 from scotfree.study.analysis.shape import Shape, shape
 from scotfree.study.analysis.study import Study
 from scotfree.study.analysis.volumes import volumes
 from scotfree.study.figures import inputs
-from scotfree.study.figures.words import called, counted, duration, percent, span
+from scotfree.study.figures.words import called, counted, duration, listed, percent, span
 from scotfree.study.ingest.status import HTTP
 
 # Sentences of each kind.
@@ -24,6 +25,7 @@ EDGES_MOST: Final = 3
 BY_TIME_MOST: Final = 2
 BY_TAIL_MOST: Final = 2
 ERRORS_MOST: Final = 2
+DEVICES_MOST: Final = 3
 # Of fewer calls the P95 is the slowest one, and so is the P99.
 P95_MIN: Final = 20
 P99_MIN: Final = 100
@@ -58,6 +60,7 @@ def groups(study: Study) -> list[Group]:
         Group("Slow methods", _slow(study)),
         Group("Errors", _errors(study)),
         *([Group("How calls are made", made)] if (made := _made(study)) else []),
+        *([Group("Answered by devices", devices)] if (devices := _devices(study)) else []),
     ]
 
 
@@ -228,6 +231,28 @@ def _retried(row: Row, elsewhere: int) -> str:
         f"calls that succeed would be {row['usual']:,.0f}: some {row['retries']:,.0f} retries in "
         f"{counted(row['calls'], 'call')}{more}."
     )
+
+
+def _devices(study: Study) -> list[Said]:
+    """Of methods whose calls devices answer, how many each answers, and how long these take."""
+    rows = answered(study).to_pylist()
+    methods = list(dict.fromkeys(row["method_id"] for row in rows))[:DEVICES_MOST]
+    return [_shared([row for row in rows if row["method_id"] == one]) for one in methods]
+
+
+def _shared(rows: list[Row]) -> Said:
+    whole = sum(row["calls"] for row in rows)
+    parts = [
+        f"{percent(row['calls'] / whole)} by {_answerer(row['answered_by'])} "
+        f"({duration(row['mean_ns'])} on average)"
+        for row in rows
+    ]
+    count = counted(sum(row["samples"] for row in rows), "call")
+    return Said(f"of {count} {listed(parts)}.", called(rows[0]["service"], rows[0]["method"]))
+
+
+def _answerer(name: str) -> str:
+    return "the server" if name == SERVER else name
 
 
 def _placed(found: Shape) -> str:

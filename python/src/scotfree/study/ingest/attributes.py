@@ -40,6 +40,7 @@ INTEGERS: Final[dict[str, str]] = {
     "http.response.size": "resp_wire_bytes",
     "messaging.message.envelope.size": "req_wire_bytes",
     "rpc.cpu.ns": "cpu_ns",
+    "rpc.key.hash": "key_hash",
 }
 FLOATS: Final[dict[str, str]] = {
     "rpc.cpu.cycles": "cpu_cycles",
@@ -67,6 +68,7 @@ TEXTS: Final[dict[str, str]] = {
     "service.instance.id": "machine",
     "container.id": "machine",
     "peer.host.name": "peer_machine",
+    "rpc.stage.answered_by": "answered_by",
 }
 
 # An attribute of a record, or of one of its links, with this value: the call repeats one that is still under way.

@@ -142,11 +142,11 @@ sides AS (
     coalesce(c.cluster, u.cluster, s.peer_cluster) AS client_cluster,
     coalesce(s.machine, c.peer_machine) AS server_machine,
     coalesce(c.machine, u.machine, s.peer_machine) AS client_machine,
-    coalesce(c.status, s.status) AS status,
+    coalesce(c.status, s.status) AS status, coalesce(c.answered_by, s.answered_by) AS answered_by,
     {", ".join(_given(name) for name in stages)},
     {_prefer("c", "s", ["req_bytes", "resp_bytes", "req_wire_bytes", "resp_wire_bytes"])},
     {_prefer("s", "c", ["cpu_cycles", "cpu_ns"])},
-    {_prefer("c", "s", ["clock_bound_ns", "sample_weight"])},
+    {_prefer("c", "s", ["clock_bound_ns", "sample_weight", "key_hash"])},
     coalesce(c.kind, s.kind) IN {message} OR coalesce(s.kind, c.kind) IN {message} AS is_message,
     CASE WHEN l.is_further AND NOT is_message AND s.start_ns < w.start_ns + w.duration_ns
           AND w.start_ns < s.start_ns + s.duration_ns THEN true
@@ -174,10 +174,10 @@ given AS (
 staged AS (
   SELECT *, {", ".join(_stage(index, name) for index, name in enumerate(stages))} FROM given)
 SELECT hi, lo, span_id, parent_id, start_ns, service, method, client_service, server_cluster, client_cluster,
-  server_machine, client_machine, status, {", ".join(stages)}, total_ns,
+  server_machine, client_machine, status, answered_by, {", ".join(stages)}, total_ns,
   ({" | ".join(_bits(index, name) for index, name in enumerate(stages))})::INTEGER AS provenance,
   req_bytes, resp_bytes, req_wire_bytes, resp_wire_bytes, cpu_cycles, cpu_ns, clock_bound_ns, sample_weight,
-  is_hedge, is_whole AS is_measured,
+  key_hash, is_hedge, is_whole AS is_measured,
   CASE WHEN has_clocks AND total_ns >= own_ns THEN request_gap_ns END AS request_gap_ns,
   CASE WHEN has_clocks AND total_ns >= own_ns THEN response_gap_ns END AS response_gap_ns,
   client_place, server_place,

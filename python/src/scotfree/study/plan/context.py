@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from scotfree.study.plan.pattern import matches
 
 if TYPE_CHECKING:
+    from scotfree.study.plan.accesses import Accesses
     from scotfree.study.plan.fit import Fit
 
 # The first word of an update's name, where the user names none.
@@ -58,6 +59,9 @@ class Context:
     stable_every_ns: float = 50e6
     # The largest share of calls that may be hedges.
     hedges_max: float = 0.02
+    # Of services whose calls say their keys: which, in the order of time. And the bytes of a cache of reads.
+    accesses: Mapping[str, Accesses] = field(default_factory=dict)
+    cache_bytes: float = 64 << 20
     # Of services that have a profile: the share of their processor time that is compression.
     compression: Mapping[str, float] = field(default_factory=dict)
     # What compression is taken to do: bytes over compressed bytes, and the work of both sides.

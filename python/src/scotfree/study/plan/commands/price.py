@@ -14,7 +14,7 @@ from scotfree.study.analysis.study import Study
 from scotfree.study.commands import ingest
 from scotfree.study.engine.duck import DuckEngine
 from scotfree.study.figures.words import called, counted
-from scotfree.study.plan import fit, registry, text
+from scotfree.study.plan import accesses, fit, registry, text
 from scotfree.study.plan.calls import Name, methods, names
 from scotfree.study.plan.context import Context
 from scotfree.study.plan.forecasts import Plan, make
@@ -31,7 +31,8 @@ def run(flags: Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="scot-plan-") as scratch:
         study = open_study(flags, flags.data, Path(scratch) / "store")
         check_patterns(context.updates, names(study))
-        plan = make(study, replace(context, compression=_compression(study)), flags.methods, remedies)
+        context = replace(context, compression=_compression(study), accesses=accesses.read(study, context))
+        plan = make(study, context, flags.methods, remedies)
         came = _outcomes(flags, plan, Path(scratch) / "measured") if flags.measured else []
     if flags.json:
         print(json.dumps(plan.to_json() | {"outcomes": [one.to_json() for one in came]}, indent=1))
@@ -88,6 +89,7 @@ def _context(flags: Namespace) -> Context:
         is_one_machine=flags.one_machine,
         log_slots=flags.log_slots,
         stable_every_ns=flags.stable_every,
+        cache_bytes=flags.cache_bytes,
         hedges_max=flags.hedges_max,
         compression_ratio=flags.compression_ratio,
         compress_ns_per_byte=flags.compress_ns_per_byte,

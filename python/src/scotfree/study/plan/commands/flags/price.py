@@ -67,6 +67,7 @@ def add(parser: ArgumentParser) -> None:
         help="how often the server's sidecar looks what is stable (default: 50ms, as before a Redis)",
     )
     for flag, bounds, of, meaning in (
+        ("--cache-bytes", (1, 2**60), default.cache_bytes, "of a device's cache of reads"),
         ("--hedges-max", (0, 1), default.hedges_max, "share of calls that may be hedges"),
         ("--compression-ratio", (1, 1e6), default.compression_ratio, "bytes over compressed bytes"),
         ("--compress-ns-per-byte", (0, 1e9), default.compress_ns_per_byte, "work of both sides"),
