@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
 from collections.abc import Callable
@@ -17,14 +18,19 @@ def is_killed_at(step: int, action: Callable[[], Any], *, since: str = "") -> bo
 
     Changes count from the first one of a path that ends with `since`.
     """
-    child = os.fork()
-    if child == 0:
-        _die_at(step, since)
-        try:
-            action()
-        finally:
-            os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == _KILLED
+    # Not a fork of this one: what the threads of DuckDB and Arrow held then would be held there for ever.
+    child = multiprocessing.get_context("spawn").Process(target=_do, args=(step, action, since))
+    child.start()
+    child.join()
+    return child.exitcode == _KILLED
+
+
+def _do(step: int, action: Callable[[], Any], since: str) -> None:
+    _die_at(step, since)
+    try:
+        action()
+    finally:
+        os._exit(0)
 
 
 def _die_at(step: int, since: str) -> None:

@@ -32,12 +32,16 @@ def report(version: str) -> tuple[str, list[Computed], page.About]:
     return f"{TITLE}{version}", [Computed(figure, result, 0.0)], about
 
 
+def put_report(output: Path, version: str) -> None:
+    put(output, *report(version))
+
+
 def test_wherever_it_is_killed_a_page_belongs_to_its_parquet(tmp_path: Path) -> None:
     seen, step = set(), 0
     while True:
         output = tmp_path / str(step) / "report.html"
         put(output, *report("old"))
-        is_killed = is_killed_at(step, partial(put, output, *report("new")))
+        is_killed = is_killed_at(step, partial(put_report, output, "new"))
         index = parquet_folder(output) / INDEX
         of = json.loads(index.read_text())["version"] if index.exists() else None
         if output.exists():
