@@ -47,6 +47,27 @@ fn assert_shown(output: &Output, plane: &str) -> serde_json::Value {
     shown
 }
 
+#[test]
+fn gets_that_the_device_answers_are_shown_beside_redis_alone() {
+    if Command::new("redis-server").arg("--version").output().is_err() {
+        return eprintln!("SKIP: redis-server is not installed: apt-get install redis-server");
+    }
+    let Some(output) = demo(&["--cache", "--json", "--seconds", "2"]) else { return };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
+    let count = |key: &str| shown[key].as_u64().unwrap_or_else(|| panic!("no {key} in {shown}"));
+    assert!(count("reads") > 100 && count("hits") <= count("reads"), "{shown}");
+    for way in ["redis_alone", "without_cache", "with_cache"] {
+        assert!(shown[way]["p50_ns"].as_f64() > Some(0.0), "{way}: {shown}");
+    }
+    let stages =
+        |arm: &str| shown["stages"][arm]["GET"]["stages_ns"].as_object().expect("nine stages").clone();
+    assert!(stages("baseline")["server_app"].as_f64() > Some(0.0), "the Redis answers: {shown}");
+    assert!(stages("remedy")["server_app"].is_null(), "the device answers: {shown}");
+    assert!(said.contains("the Redis saw none of these"), "{said}");
+}
+
 /// A client has measured a way.
 fn assert_seen(shown: &serde_json::Value, way: &str) {
     for method in ["SET", "GET"] {

@@ -47,7 +47,7 @@ pub(super) struct RedisAlone {
 
 impl Alone {
     pub fn start(site: &Site<'_>) -> Result<Alone, Trouble> {
-        let every_second = RedisAlone::start(site, EVERY_SECOND, REDIS_PORT)?;
+        let every_second = RedisAlone::every_second(site)?;
         let always = RedisAlone::start(site, ALWAYS, ALWAYS_PORT)?;
         let replicated = RedisAlone::start(site, REPLICATED, REPLICATED_PORT)?;
         let start = |(redis, to): (&Redis, &&str)| start_replica(site, redis, to);
@@ -71,6 +71,11 @@ impl Alone {
 }
 
 impl RedisAlone {
+    /// The one that syncs every second.
+    pub fn every_second(site: &Site<'_>) -> Result<RedisAlone, Trouble> {
+        RedisAlone::start(site, EVERY_SECOND, REDIS_PORT)
+    }
+
     fn start(site: &Site<'_>, redis: Redis, port: u16) -> Result<RedisAlone, Trouble> {
         let process = start_at(site, &redis, port)?;
         Ok(RedisAlone { redis, port, address: SocketAddr::new(site.address("server"), port), process })

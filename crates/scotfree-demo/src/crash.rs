@@ -73,7 +73,7 @@ impl Stage<'_> {
         let begin = Instant::now();
         let held = self.site.device_counts()?.get(UNSAFE_NOW).copied().unwrap_or(0);
         teller.say(&format!("the device holds {held} updates that the server had not made stable"));
-        self.server = Server::start(&self.site, self.options.service)?;
+        self.server = Server::start(&self.site, self.options.service, &[])?;
         self.server.await_ready()?;
         let recovered_s = begin.elapsed().as_secs_f64();
         teller.say(&format!("started again, the server serves after {recovered_s:.1} s; writing goes on"));

@@ -110,7 +110,7 @@ fn record(
     let site = Site::up(ground)?;
     let (_switch, plane) = plane::start(&site, options.plane)?;
     say(&plane.describe());
-    let mut server = Server::start(&site, options.service)?;
+    let mut server = Server::start(&site, options.service, &[])?;
     server.await_ready()?;
     let recorded = load_both(&site, ground.interrupt, say);
     server.kill();

@@ -8,6 +8,7 @@
 
 mod alone;
 mod baseline;
+mod cached;
 mod control;
 mod crash;
 mod fit_calls;
@@ -83,6 +84,7 @@ impl Service {
     }
 }
 
+pub use cached::{run_cached, CachedReport};
 pub use control::{PowerFailure, Tally};
 pub use fit_calls::{record_fit_calls, FitCalls, FitCallsOptions};
 pub use plane::PlaneWish;
@@ -282,13 +284,15 @@ struct Server {
 }
 
 impl Server {
-    fn start(site: &Site<'_>, service: Service) -> Result<Server, Trouble> {
+    /// `more` is said to the sidecar of a Redis.
+    fn start(site: &Site<'_>, service: Service, more: &[&str]) -> Result<Server, Trouble> {
         let processes = match service {
             Service::Redis => {
                 let power = PowerCut::new(site);
                 let sizes = power.sizes_file().to_string_lossy();
                 let redis = site.start_redis(&REDIS)?;
-                vec![redis, site.spawn_server_sidecar(&REDIS, &["--synced-sizes", &sizes])?]
+                let words = [&["--synced-sizes", &*sizes], more].concat();
+                vec![redis, site.spawn_server_sidecar(&REDIS, &words)?]
             }
             Service::Kv => vec![site.spawn_kv(&[])?],
         };
@@ -318,7 +322,7 @@ impl<'a> Stage<'a> {
         // The server asks the device what it holds before it serves, so the device comes first.
         let (switch, plane) = plane::start(&site, options.plane)?;
         teller.say(&plane.describe());
-        let running = Server::start(&site, options.service)?;
+        let running = Server::start(&site, options.service, &[])?;
         running.await_ready()?;
         teller.say(&describe(options.service));
         let (mut alone, mut proxied) = (None, None);

@@ -46,11 +46,21 @@ impl Plane {
 
 /// Starts the device with the plane that is wanted, or with the one that can be had.
 pub(super) fn start(site: &Site<'_>, wish: PlaneWish) -> Result<(Process, Plane), Trouble> {
-    let user = |plane: Plane| Ok((site.start_switch_with(Logs::Ram, &["--plane", "user"])?, plane));
+    start_with(site, wish, &[])
+}
+
+/// The same with further flags.
+pub(super) fn start_with(
+    site: &Site<'_>,
+    wish: PlaneWish,
+    more: &[&str],
+) -> Result<(Process, Plane), Trouble> {
+    let on = |plane: &str| site.start_switch_with(Logs::Ram, &[&["--plane", plane], more].concat());
+    let user = |plane: Plane| Ok((on(plane.name)?, plane));
     if wish == PlaneWish::User {
         return user(Plane::USER);
     }
-    match try_programs().and_then(|()| site.start_switch_with(Logs::Ram, &["--plane", "xdp"])) {
+    match try_programs().and_then(|()| on(Plane::XDP.name)) {
         Ok(switch) => Ok((switch, Plane::XDP)),
         Err(trouble) if wish == PlaneWish::Xdp => Err(trouble),
         Err(trouble) => {

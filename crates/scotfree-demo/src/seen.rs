@@ -271,7 +271,7 @@ fn ratio(ours: f64, theirs: f64) -> String {
 }
 
 /// Microseconds with as many decimals as mean something.
-fn micros(nanos: f64) -> String {
+pub(super) fn micros(nanos: f64) -> String {
     let micros = nanos / 1_000.0;
     if micros < 1_000.0 {
         format!("{micros:.1} us")

@@ -8,7 +8,7 @@ use super::seen::{
     beside_redis, gain, latencies, rate, table, table_of_sets, Methods, Rate, Seen, Sets, ALWAYS, COVERED,
     EVERYSEC, PERSIST, PROXY, WAIT2, WITHOUT,
 };
-use super::{bar, named, Plane, Stage, Stages, Teller, FLUSH_TIME_MAX};
+use super::{bar, named, DemoOptions, Plane, Stage, Stages, Teller, FLUSH_TIME_MAX};
 use scotfree_core::Tier;
 use scotfree_stage::load::LoadReport;
 use scotfree_stage::process::find_tool;
@@ -101,7 +101,7 @@ impl Stage<'_> {
         self.require_plane(&before, &after)?;
         let baseline_trace = baseline.finish();
         sidecar.stop(FLUSH_TIME_MAX);
-        self.keep(&[&baseline_trace, &trace])?;
+        keep(self.options, &[&baseline_trace, &trace])?;
         let baseline = report("without remedy", &baseline_trace)?;
         let remedy = report("persist, SET early", &trace)?;
         show_seen(&seen, teller);
@@ -170,16 +170,6 @@ impl Stage<'_> {
         Ok(Sets { connections, ways: rates.collect::<BTreeMap<&'static str, Rate>>() })
     }
 
-    /// Copies the records of calls to where somebody wants them.
-    fn keep(&self, traces: &[&Path]) -> Result<(), Trouble> {
-        let Some(folder) = &self.options.trace_folder else { return Ok(()) };
-        for trace in traces {
-            let kept = folder.join(trace.file_name().expect("a trace is a file"));
-            std::fs::copy(trace, &kept).map_err(|error| Trouble::file("write", &kept, &error))?;
-        }
-        Ok(())
-    }
-
     /// The plane that is named must be the one that has seen the packets.
     fn require_plane(&self, before: &Counts, after: &Counts) -> Result<(), Trouble> {
         let in_kernel = difference(before, after, SEEN_IN_KERNEL) > 0;
@@ -239,6 +229,16 @@ impl Stage<'_> {
         bar.finish_and_clear();
         Ok(loads)
     }
+}
+
+/// Copies the records of calls to where somebody wants them.
+pub(super) fn keep(options: &DemoOptions, traces: &[&Path]) -> Result<(), Trouble> {
+    let Some(folder) = &options.trace_folder else { return Ok(()) };
+    for trace in traces {
+        let kept = folder.join(trace.file_name().expect("a trace is a file"));
+        std::fs::copy(trace, &kept).map_err(|error| Trouble::file("write", &kept, &error))?;
+    }
+    Ok(())
 }
 
 fn show_seen(seen: &Seen, teller: &mut Teller<'_>) {

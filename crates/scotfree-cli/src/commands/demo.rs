@@ -8,7 +8,9 @@ use super::lab::{enter_namespaces, scot};
 use crate::cli::{Demo, DemoPlane, DemoService, FitCalls};
 use crate::failure::Failure;
 use crate::out;
-use scotfree_demo::{record_fit_calls, DemoError, DemoOptions, FitCallsOptions, PlaneWish, Service};
+use scotfree_demo::{
+    record_fit_calls, run_cached, DemoError, DemoOptions, FitCallsOptions, PlaneWish, Service,
+};
 use scotfree_stage::netns::RUN_FOLDER;
 use scotfree_stage::process::find_tool;
 use scotfree_trace::Style;
@@ -34,6 +36,13 @@ pub fn run(flags: &Demo) -> Result<(), Failure> {
         trace_folder: picture.as_ref().map(|picture| picture.traces.clone()),
     };
     let is_json = flags.json;
+    if flags.cache {
+        let shown = run_cached(&options, &mut |text| say(is_json, text)).map_err(failed)?;
+        if is_json {
+            out::line(serde_json::to_string(&shown).expect("a report is JSON"));
+        }
+        return Ok(());
+    }
     let shown = scotfree_demo::run(&options, &mut |text| say(is_json, text)).map_err(failed)?;
     if is_json {
         out::line(serde_json::to_string(&shown.report).expect("a report is JSON"));
