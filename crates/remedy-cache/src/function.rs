@@ -3,6 +3,7 @@
 //! Invariant: nothing is decided here that the rules decide; here stands only what a packet is to them. Every packet
 //! comes by [`Function::before`] first, so that a lapse of the lease or another epoch is seen before what it changes.
 
+use crate::asked::Asked;
 use crate::elders::Elders;
 use crate::seen::Seen;
 use scotfree_cache::{
@@ -78,6 +79,14 @@ impl ReadCache {
 
     fn cache_mut(&mut self, server: ServerIndex) -> &mut Cache {
         &mut self.known[usize::from(server.0)].cache
+    }
+
+    /// Of every server's data, since a key is not told whose it is.
+    fn answer(&mut self, now: Nanos, asked: &Asked) -> String {
+        let language = &self.language;
+        let caches =
+            self.known.iter_mut().enumerate().map(|(at, known)| (ServerIndex(at as u8), &mut known.cache));
+        asked.of_all(now, language.as_ref(), caches)
     }
 
     fn why_off(&self) -> String {
@@ -414,6 +423,11 @@ impl Function for ReadCache {
                 self.cache_mut(session.server).on_unlogged((session, seq), &Scope::All);
             }
         }
+    }
+
+    fn ask(&mut self, now: Nanos, _base: &mut Base, question: &str) -> Result<String, String> {
+        let asked = Asked::parse(question)?;
+        Ok(self.answer(now, &asked))
     }
 
     fn check(&mut self, tell: &mut dyn FnMut(Word)) {

@@ -4,6 +4,7 @@
 //! scotfree-cache, and what they hold against.
 #![forbid(unsafe_code)]
 
+mod asked;
 mod elders;
 mod function;
 mod remedy;

@@ -4,6 +4,10 @@
 //! other write of the key has passed since, or the reply of a read that the server had to execute behind all writes
 //! that had passed. docs/design/cache.md has the rules K1 to K12.
 
+mod asked;
+
+pub use asked::{Listed, Why};
+
 use crate::counters::{CacheCounters, Missed, Refused};
 use crate::fault::{CacheFault, Planted};
 use crate::shelf::{Shelf, Slot};

@@ -24,6 +24,22 @@ pub enum Missed {
     Elders,
 }
 
+impl Missed {
+    /// As it is told to an operator.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Missed::Absent => "nothing is known of it",
+            Missed::Expired => "it has expired",
+            Missed::UnderWay => "a write of it is under way",
+            Missed::NotDurable => "the write that it shows can still be lost",
+            Missed::NotAnswerable => "the device may not speak for the server at present",
+            Missed::Off => "the cache is off until the device starts again; its messages say why",
+            Missed::NoWord => "the server's sidecar has vouched for no reply yet (cache_device)",
+            Missed::Elders => "its caller waits for something that it asked before",
+        }
+    }
+}
+
 /// Why a reply was not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {

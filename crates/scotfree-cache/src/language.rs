@@ -7,7 +7,7 @@ mod redis;
 
 pub use redis::{ReadCommand, Redis, WholeRead, READS};
 
-use scotfree_core::Nanos;
+use scotfree_core::{KeyHash, Nanos};
 use scotfree_wire::ObjectNote;
 use std::fmt::Debug;
 
@@ -36,6 +36,13 @@ pub trait Language: Debug + Send {
 
     /// Whether a write touches the key of its header alone.
     fn names(&self, payload: &[u8]) -> Names;
+
+    /// How an operator names a key: what tells its plain read from all others is appended to `read`; the hash by which
+    /// requests name it.
+    fn named(&self, database: u16, key: &[u8], read: &mut Vec<u8>) -> KeyHash;
+
+    /// Database and key of what tells a read from all others.
+    fn shown<'r>(&self, read: &'r [u8]) -> Option<(u16, &'r [u8])>;
 
     /// How long the reply to a read that may be answered is true if nobody writes; none if it is not to be kept. The
     /// note is what its server says of it. What the read is answered from then on is appended to `value`.

@@ -11,7 +11,9 @@ mod language;
 mod shelf;
 mod track;
 
-pub use cache::{Cache, Cause, Kept, Limits, Logged, Look, Read, Reply, ReplyTo, RequestName, Scope};
+pub use cache::{
+    Cache, Cause, Kept, Limits, Listed, Logged, Look, Read, Reply, ReplyTo, RequestName, Scope, Why,
+};
 pub use counters::{CacheCounters, Missed, Refused};
 pub use fault::{CacheFault, Planted};
 pub use language::{Language, Names, ReadCommand, Redis, WholeRead, READS};

@@ -65,6 +65,12 @@ impl Shelf {
         self.places[slot.0 as usize].entry.as_mut().expect("a slot that is handed out holds an entry")
     }
 
+    /// All of them, dead ones too.
+    pub(crate) fn newest_first(&self) -> impl Iterator<Item = &Entry> {
+        let older = |slot: &Slot| self.places[slot.0 as usize].older;
+        std::iter::successors(self.newest, older).map(|slot| self.get(slot))
+    }
+
     /// Somebody wanted it.
     pub(crate) fn mark(&mut self, slot: Slot) {
         self.places[slot.0 as usize].hit = true;

@@ -20,6 +20,11 @@ pub(crate) struct Track {
 }
 
 impl Track {
+    /// How much is read and written, of late.
+    pub(crate) fn counts(&self) -> (u8, u8) {
+        (self.reads, self.writes)
+    }
+
     pub(crate) fn raise(&mut self, order: OrderKey) {
         self.version = self.version.max(order);
     }

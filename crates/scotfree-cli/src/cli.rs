@@ -45,6 +45,7 @@ pub enum Command {
   scot demo                      as root, or as anybody where user namespaces are allowed
   scot demo --service kv         without a Redis
   scot demo --report demo.html   with the study of its calls (needs the Python package: scripts/python.sh --study)
+  scot demo --cache              GETs that the device answers, beside Redis alone
   scot demo --json --seconds 3   one JSON object on standard output, for scripts
 Ends with 1 if an acknowledged update was lost or applied twice.")]
     Demo(Demo),
@@ -185,6 +186,9 @@ pub struct Demo {
     /// What moves the device's frames: this process, programs in the kernel, or these where they can run
     #[arg(long, value_enum, default_value_t = DemoPlane::Auto)]
     pub plane: DemoPlane,
+    /// Show GETs that the device answers (its cache of reads) instead: beside Redis alone, and stage by stage
+    #[arg(long, conflicts_with = "report")]
+    pub cache: bool,
     /// Keep what the processes print
     #[arg(long, value_name = "FOLDER")]
     pub log_folder: Option<PathBuf>,
@@ -278,6 +282,22 @@ pub enum Cache {
   scot cache stats                          of the device whose [switch] metrics scot.toml names
   scot cache stats --metrics 127.0.0.1:9102 --json")]
     Stats(CacheStats),
+    /// What it keeps, the newest first: key, bytes of the reply, how long it is answered yet
+    #[command(after_help = "Examples:
+  scot cache ls
+  scot cache ls --limit 1000 --json")]
+    Ls(CacheLs),
+    /// Why a GET of this key is answered by the device, or not
+    #[command(after_help = "Examples:
+  scot cache why user:1
+  scot cache why user:1 --database 3")]
+    Why(CacheWhy),
+    /// Forget a key, or all of them: the next GET asks the server
+    #[command(after_help = "Examples:
+  scot cache drop user:1
+  scot cache drop --all
+Nothing that is answered becomes wrong or right by it. Ends with 1 if nothing was known of the key.")]
+    Drop(CacheDrop),
 }
 
 /// Flags of the cache's counts.
@@ -289,6 +309,61 @@ pub struct CacheStats {
     /// Print what is counted as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Whom a question goes to, and who asks.
+#[derive(Debug, Args)]
+pub struct CacheAsk {
+    /// Where the device answers /metrics, instead of the configuration's
+    #[arg(long, value_name = "IP:PORT", value_parser = crate::text::socket_address)]
+    pub metrics: Option<SocketAddr>,
+    /// The file with the cluster's secret, instead of the configuration's: keys are told to nobody else
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+}
+
+/// Flags of the cache's list.
+#[derive(Debug, Args)]
+pub struct CacheLs {
+    /// Whom it goes to.
+    #[command(flatten)]
+    pub ask: CacheAsk,
+    /// So many at most
+    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub limit: u32,
+    /// Print it as JSON; keys that are no UTF-8 in hexadecimal as `key_hex`
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of the question why.
+#[derive(Debug, Args)]
+pub struct CacheWhy {
+    /// The key
+    pub key: OsString,
+    /// The number of its database
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub database: u16,
+    /// Whom it goes to.
+    #[command(flatten)]
+    pub ask: CacheAsk,
+}
+
+/// Flags of forgetting.
+#[derive(Debug, Args)]
+pub struct CacheDrop {
+    /// The key
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub key: Option<OsString>,
+    /// The number of its database
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub database: u16,
+    /// All keys
+    #[arg(long)]
+    pub all: bool,
+    /// Whom it goes to.
+    #[command(flatten)]
+    pub ask: CacheAsk,
 }
 
 /// Flags of the embedded server.

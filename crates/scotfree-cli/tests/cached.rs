@@ -1,5 +1,6 @@
 //! Reads of a real Redis that a device answers: client's sidecar, device with `cache` and `persist`, server's sidecar.
 //! Whatever changes a value, however, nobody is answered with what was there before.
+//! That is the strict guarantee of docs/cache.md.
 #![cfg(feature = "lab")]
 
 mod wires;
@@ -325,4 +326,54 @@ fn inside_without_word() {
     call(&mut writer, "SET k v");
     (0..20).for_each(|_| assert_eq!(get(&mut reader, "k").as_deref(), Some("v")));
     assert_eq!((hits(), count("scotfree_cache_fills_total")), (0, 0));
+}
+
+#[test]
+fn an_operator_asks_what_is_kept_and_why_and_has_it_forgotten() {
+    run_in_namespaces("inside_asked");
+}
+
+#[test]
+#[ignore = "run by another test, in namespaces"]
+fn inside_asked() {
+    let world = World::up(&["--cache-device", "7"]);
+    let (mut writer, mut reader) = (connect(), connect());
+    call(&mut writer, "SET k value");
+    call(&mut writer, "SELECT 3");
+    call(&mut writer, "SET other 1");
+    warm(&mut reader, "k", "value");
+    let key_file = path(&world.wires, "key");
+    let ask = |words: &[&str]| {
+        let whom = ["--metrics", METRICS, "--key-file", &key_file];
+        let output = std::process::Command::new(SCOT).arg("cache").args(words).args(whom).output();
+        let output = output.expect("it is built");
+        (output.status.code(), wires::text(&output))
+    };
+    let (code, said) = ask(&["why", "k"]);
+    assert!(code == Some(0) && said.starts_with("server 0: it is answered here: "), "{said}");
+    let (_, said) = ask(&["why", "k", "--database", "3"]);
+    assert!(said.starts_with("server 0: it is not kept: nothing is known of it"), "{said}");
+    let (code, said) = ask(&["ls"]);
+    assert!(code == Some(0) && said.lines().any(|line| line.starts_with("k: ")), "{said}");
+    let (_, said) = ask(&["ls", "--json"]);
+    let kept: serde_json::Value = serde_json::from_str(&said).expect("it is JSON");
+    assert!(kept.as_array().expect("a list").iter().any(|one| one["key"] == "k"), "{said}");
+
+    assert_eq!(ask(&["drop", "k"]), (Some(0), "server 0: forgotten\n".to_owned()));
+    assert_eq!(ask(&["drop", "k"]), (Some(1), "server 0: nothing was known of it\n".to_owned()));
+    warm(&mut reader, "k", "value");
+    let (code, said) = ask(&["drop", "--all"]);
+    assert!(code == Some(0) && said.contains("values forgotten"), "{said}");
+    let (_, said) = ask(&["ls"]);
+    assert!(said.starts_with("nothing is kept"), "{said}");
+
+    // Keys are told to who has the secret alone.
+    let other = path(&world.wires, "other.key");
+    run(SCOT, &["key", "new", &other]);
+    let output = std::process::Command::new(SCOT)
+        .args(["cache", "ls", "--metrics", METRICS, "--key-file", &other])
+        .output()
+        .expect("it is built");
+    assert_eq!(output.status.code(), Some(3));
+    assert!(wires::text(&output).contains("not signed with this cluster's key"), "{}", wires::text(&output));
 }

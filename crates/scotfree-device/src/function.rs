@@ -281,6 +281,11 @@ pub trait Function: Debug + Send {
         Err(RestoreError::Layout)
     }
 
+    /// The answer to an operator's question in the function's own words, or what is wrong with it.
+    fn ask(&mut self, _now: Nanos, _base: &mut Base, _question: &str) -> Result<String, String> {
+        Err(format!("`{}` answers no questions", self.name()))
+    }
+
     /// Tells of what the operator should know since the last call.
     fn check(&mut self, _tell: &mut dyn FnMut(Word)) {}
 

@@ -203,6 +203,10 @@ impl Function for InKernel {
         self.part.counters(out);
     }
 
+    fn ask(&mut self, now: Nanos, base: &mut Base, question: &str) -> Result<String, String> {
+        self.function.ask(now, base, question)
+    }
+
     fn check(&mut self, tell: &mut dyn FnMut(Word)) {
         self.function.check(tell);
         self.part.check(tell);

@@ -108,6 +108,24 @@ impl Pipeline {
         self.functions.iter_mut().for_each(|function| function.check(tell));
     }
 
+    /// What the function of this name answers an operator; none if it is not in the list.
+    pub fn ask(
+        &mut self,
+        now: Nanos,
+        name: &str,
+        question: &str,
+        effects: &mut DeviceEffects,
+    ) -> Option<Result<String, String>> {
+        let at = self.functions.iter().position(|function| function.name() == name)?;
+        self.before(now, &Before::Look, effects);
+        let answer = self.functions[at].ask(now, &mut self.base, question);
+        // What it has forgotten is to go elsewhere, too.
+        if let Err(trouble) = self.functions[at].after(&mut self.base) {
+            self.troubles.push(trouble);
+        }
+        Some(answer)
+    }
+
     /// What the base has counted.
     pub fn counters(&self) -> &DeviceCounters {
         self.base.counters()

@@ -13,6 +13,7 @@ use crate::notice::Notices;
 use crate::offload::Offload;
 use crate::plane::Plane;
 use crate::plane_user::{Ports, UserPlane};
+use crate::questions;
 use scotfree_core::{Durability, Nanos};
 use scotfree_device::{DeviceConfig, Pipeline, Served};
 use scotfree_io::advice::after_listening;
@@ -20,7 +21,7 @@ use scotfree_io::disk::{DiskConfig, DiskDomain, DiskWriter};
 use scotfree_io::packet_port::PortError;
 use scotfree_io::pmem;
 use scotfree_io::ram::{Media, RamConfig, RamDomain};
-use scotfree_io::{now_monotonic, Event, Interest, Poller, ScanReport, Waker};
+use scotfree_io::{now_monotonic, now_realtime, Event, Interest, Poller, ScanReport, Waker};
 use scotfree_wire::{ClusterKey, REQUEST_BYTES_MAX};
 use std::io;
 use std::net::SocketAddr;
@@ -367,6 +368,14 @@ impl Pages for DaemonPages<'_> {
 
     fn events(&mut self) -> String {
         self.plane.events()
+    }
+
+    fn ask(&mut self, target: &str) -> Result<String, String> {
+        let path = self.plane.common().datapath_mut();
+        let key = path.device().base().config().cluster_key.clone();
+        let (name, question) = questions::asked(&key, target, now_realtime())?;
+        let none = || format!("this device has no function `{name}`; its list is `functions` in [switch]");
+        path.ask_function(self.now, name, &question).ok_or_else(none)?
     }
 
     fn health(&mut self) -> (bool, String) {

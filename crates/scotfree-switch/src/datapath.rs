@@ -597,6 +597,11 @@ impl Datapath {
         self.device.function_counters(out);
     }
 
+    /// What the function of this name answers an operator.
+    pub fn ask_function(&mut self, now: Nanos, name: &str, question: &str) -> Option<Result<String, String>> {
+        self.device.ask(now, name, question, &mut self.round.effects)
+    }
+
     /// What is acknowledged and not yet stable, also in the programs' log.
     pub fn unsafe_now(&mut self, now: Nanos) -> UnsafeNow {
         self.device.before(now, &Before::Look, &mut self.round.effects);

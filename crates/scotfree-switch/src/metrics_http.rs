@@ -1,9 +1,10 @@
-//! A listener that answers `GET /metrics` and `GET /healthz`, polled in the plane's own loop.
+//! A listener that answers `GET /metrics`, `/healthz`, `/events` and signed questions, polled in the plane's own loop.
 //!
 //! Invariant: it never blocks, holds at most `METRICS_CONNECTIONS_MAX` connections and reads at most
 //! `REQUEST_BYTES_MAX` of each; at the first limit the oldest connection is closed, at the second the
 //! asker is told that the request is too long.
 
+use crate::questions::is_question;
 use scotfree_core::Nanos;
 use scotfree_io::exposition::Format;
 use scotfree_io::{Interest, Poller};
@@ -25,6 +26,8 @@ pub trait Pages {
     fn health(&mut self) -> (bool, String);
     /// The text of `/events`: a line for each of the last packets that were sampled.
     fn events(&mut self) -> String;
+    /// The answer to a question to a function, by its target ([`crate::questions`]); or why there is none.
+    fn ask(&mut self, target: &str) -> Result<String, String>;
 }
 
 /// The listener and its connections.
@@ -176,6 +179,11 @@ fn answer(request: &[u8], pages: &mut dyn Pages) -> Vec<u8> {
         ("200 OK", format.of(&pages.metrics()))
     } else if path == b"/events" {
         ("200 OK", pages.events())
+    } else if is_question(target) {
+        match pages.ask(&String::from_utf8_lossy(target)) {
+            Ok(answer) => ("200 OK", answer),
+            Err(why) => ("403 Forbidden", why + "\n"),
+        }
     } else if path == b"/healthz" {
         let (well, text) = pages.health();
         (if well { "200 OK" } else { "503 Service Unavailable" }, text)
@@ -207,6 +215,10 @@ mod tests {
 
         fn events(&mut self) -> String {
             "{\"session\":1}\n".to_owned()
+        }
+
+        fn ask(&mut self, target: &str) -> Result<String, String> {
+            target.strip_suffix("?good").map(str::to_owned).ok_or_else(|| "it is not signed".to_owned())
         }
     }
 
@@ -247,6 +259,14 @@ mod tests {
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{}", &text[..60]);
         assert!(text.ends_with("scotfree_up 1\n"));
         assert!(text.len() > 280_000);
+    }
+
+    #[test]
+    fn questions_to_functions_are_answered_or_told_why_not() {
+        let good = ask(b"GET /functions/cache?good HTTP/1.1\r\n\r\n");
+        assert!(good.starts_with("HTTP/1.1 200") && good.ends_with("/functions/cache"), "{good}");
+        let bad = ask(b"GET /functions/cache?bad HTTP/1.1\r\n\r\n");
+        assert!(bad.starts_with("HTTP/1.1 403") && bad.ends_with("it is not signed\n"), "{bad}");
     }
 
     #[test]

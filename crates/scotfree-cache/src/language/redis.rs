@@ -10,7 +10,7 @@ mod reads;
 pub use reads::{ReadCommand, READS};
 
 use super::{Language, Names};
-use scotfree_core::Nanos;
+use scotfree_core::{KeyHash, Nanos};
 use scotfree_wire::ObjectNote;
 
 const VERSION: u8 = 1;
@@ -190,6 +190,17 @@ impl Language for Redis {
         }
     }
 
+    fn named(&self, database: u16, key: &[u8], read: &mut Vec<u8>) -> KeyHash {
+        read.extend_from_slice(&database.to_le_bytes());
+        read.extend_from_slice(key);
+        KeyHash::of(database, key)
+    }
+
+    fn shown<'r>(&self, read: &'r [u8]) -> Option<(u16, &'r [u8])> {
+        let (database, key) = read.split_first_chunk()?;
+        Some((u16::from_le_bytes(*database), key))
+    }
+
     /// A bulk string whose server says how long it lives.
     fn lives(&self, reply: &[u8], note: Option<ObjectNote>, value: &mut Vec<u8>) -> Option<Nanos> {
         let [VERSION, flags, bulk @ ..] = reply else { return None };
@@ -275,6 +286,15 @@ mod tests {
     fn read(payload: &[u8]) -> Option<Vec<u8>> {
         let mut key = Vec::new();
         Redis.read(payload, &mut key).then_some(key)
+    }
+
+    #[test]
+    fn an_operator_names_the_key_of_a_get() {
+        let mut named = Vec::new();
+        assert_eq!(Redis.named(3, b"k", &mut named), KeyHash::of(3, b"k"));
+        assert_eq!(read(&payload(NOTED, 1, "GET k")).as_ref(), Some(&named));
+        assert_eq!(Redis.shown(&named), Some((3, &b"k"[..])));
+        assert_eq!(Redis.shown(b"\x01"), None);
     }
 
     #[test]

@@ -1,20 +1,139 @@
-//! The command `scot cache`: what a device's cache has answered, and why it has not.
+//! The command `scot cache`: what a device's cache has answered, and why it has not; what it keeps.
 //!
-//! Invariant: it reads what the device publishes anyway, and changes nothing there.
+//! Invariant: counts are what the device publishes anyway; keys are asked for under the cluster's secret.
 
-use crate::cli::{Cache, CacheStats};
+use crate::cli::{Cache, CacheAsk, CacheDrop, CacheLs, CacheStats};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
-use crate::out;
-use scotfree_stage::worker::metrics::{read, Counts, MetricsSpec};
+use crate::{key_file, out};
+use scotfree_io::now_realtime;
+use scotfree_stage::worker::metrics::{get, read, Counts, MetricsSpec};
+use scotfree_switch::questions::{hexadecimal, target};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 
 /// Before the names of what it counts.
 const PREFIX: &str = "scotfree_cache_";
 
 pub fn run(command: &Cache, sources: &Sources) -> Result<(), Failure> {
-    let Cache::Stats(flags) = command;
+    match command {
+        Cache::Stats(flags) => stats(flags, sources),
+        Cache::Ls(flags) => list(flags, sources),
+        Cache::Why(flags) => {
+            let question = format!("why {} {}", flags.database, hexadecimal(flags.key.as_bytes()));
+            out::line(format_args!("{}", ask(&flags.ask, sources, &question)?.trim_end()));
+            Ok(())
+        }
+        Cache::Drop(flags) => forget(flags, sources),
+    }
+}
+
+fn list(flags: &CacheLs, sources: &Sources) -> Result<(), Failure> {
+    let answer = ask(&flags.ask, sources, &format!("ls {}", flags.limit))?;
+    let kept: Vec<Listed> = answer.lines().filter_map(Listed::read).collect();
+    if flags.json {
+        let shown: Vec<serde_json::Value> = kept.iter().map(Listed::json).collect();
+        let text = serde_json::to_string_pretty(&shown).expect("names and numbers are JSON");
+        out::line(format_args!("{text}"));
+        return Ok(());
+    }
+    if kept.is_empty() {
+        out::line(format_args!("nothing is kept; `scot cache stats` says why reads were passed on"));
+    }
+    for listed in &kept {
+        out::line(format_args!("{}", listed.in_words()));
+    }
+    Ok(())
+}
+
+fn forget(flags: &CacheDrop, sources: &Sources) -> Result<(), Failure> {
+    let question = match &flags.key {
+        Some(key) => format!("drop {} {}", flags.database, hexadecimal(key.as_bytes())),
+        None => "drop all".to_owned(),
+    };
+    let answer = ask(&flags.ask, sources, &question)?;
+    out::line(format_args!("{}", answer.trim_end()));
+    if flags.key.is_some() && !answer.contains(": forgotten") {
+        return Err(Failure::Verdict);
+    }
+    Ok(())
+}
+
+/// What a cache answers to whoever holds the cluster's secret.
+fn ask(flags: &CacheAsk, sources: &Sources, question: &str) -> Result<String, Failure> {
+    let settings = sources.read()?;
+    let address = match flags.metrics {
+        Some(address) => address,
+        None => required(settings.switch.metrics.as_ref(), "switch", "metrics")?,
+    };
+    let file = flags.key_file.as_ref().or(settings.cluster.key_file.as_ref());
+    let file = file.ok_or_else(|| {
+        Failure::usage(
+            "the cluster's secret is missing: give --key-file FILE, or key_file in [cluster]".to_owned(),
+        )
+    })?;
+    let key = key_file::read(file)?;
+    let answer =
+        get(address, &target(&key, "cache", question, now_realtime())).map_err(Failure::environment)?;
+    match answer {
+        (200, body) => Ok(body),
+        (404, _) => Err(Failure::environment(format!(
+            "the daemon at {address} answers no questions: it is no device, or older than this command"
+        ))),
+        (_, why) => Err(Failure::environment(format!("the device at {address} says: {}", why.trim_end()))),
+    }
+}
+
+/// A line of what is kept.
+#[derive(Debug, PartialEq, Eq)]
+struct Listed {
+    server: u8,
+    database: u16,
+    key: Vec<u8>,
+    bytes: u64,
+    left_ms: Option<u64>,
+    is_pending: bool,
+}
+
+impl Listed {
+    fn read(line: &str) -> Option<Listed> {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [server, database, key, bytes, left, state] = words[..] else { return None };
+        let byte = |at| u8::from_str_radix(key.get(at..at + 2)?, 16).ok();
+        Some(Listed {
+            server: server.parse().ok()?,
+            database: database.parse().ok()?,
+            key: (0..key.len()).step_by(2).map(byte).collect::<Option<_>>()?,
+            bytes: bytes.parse().ok()?,
+            left_ms: if left == "-" { None } else { Some(left.parse().ok()?) },
+            is_pending: state == "pending",
+        })
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let (name, key) = match std::str::from_utf8(&self.key) {
+            Ok(text) => ("key", text.to_owned()),
+            Err(_) => ("key_hex", hexadecimal(&self.key)),
+        };
+        serde_json::json!({
+            "server": self.server, "database": self.database, name: key, "bytes": self.bytes,
+            "left_ms": self.left_ms, "pending": self.is_pending,
+        })
+    }
+
+    fn in_words(&self) -> String {
+        let left =
+            self.left_ms.map_or_else(|| "until it is written".to_owned(), |left| format!("{left} ms left"));
+        let of = if self.database == 0 { String::new() } else { format!(" of database {}", self.database) };
+        let pending = if self.is_pending { ", not stable yet" } else { "" };
+        // What a terminal would take for commands is shown, not sent.
+        let key = self.key.escape_ascii();
+        format!("{key}{of}: {} bytes, {left}{pending}", self.bytes)
+    }
+}
+
+fn stats(flags: &CacheStats, sources: &Sources) -> Result<(), Failure> {
     let address = address(flags, sources)?;
     let counts = read(&MetricsSpec { address }).map_err(Failure::environment)?;
     let counts: Counts = counts
@@ -96,6 +215,21 @@ fn listed(reasons: &[(&str, u64)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_kept_is_shown_and_no_key_drives_the_terminal() {
+        let listed = Listed::read("1 3 6b1b5b 12 - pending").expect("a line");
+        assert_eq!(listed.in_words(), "k\\x1b[ of database 3: 12 bytes, until it is written, not stable yet");
+        let listed = Listed::read("0 0 ff 12 250 persisted").expect("a line");
+        assert_eq!(listed.in_words(), "\\xff: 12 bytes, 250 ms left");
+        assert_eq!(
+            (listed.json()["key_hex"].as_str(), listed.json()["left_ms"].as_u64()),
+            (Some("ff"), Some(250))
+        );
+        for wrong in ["", "0 0 6 12 - persisted", "0 0 6b 12 -"] {
+            assert_eq!(Listed::read(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn what_was_answered_comes_first_and_reasons_that_never_were_do_not() {

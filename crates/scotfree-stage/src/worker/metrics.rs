@@ -29,17 +29,30 @@ pub fn read(spec: &MetricsSpec) -> Result<Counts, Trouble> {
         let next = "see whether the daemon runs and has this address for its metrics";
         Trouble::new(format!("read the metrics at {}", spec.address), error, next)
     };
-    let answer = fetch(spec.address).map_err(broke)?;
+    let answer = fetch(spec.address, "/metrics").map_err(broke)?;
     let body = answer.split_once("\r\n\r\n").filter(|(head, _)| head.starts_with("HTTP/1.1 200"));
     let body =
         body.map(|(_, body)| body).ok_or_else(|| broke(io::Error::other("it is no answer with metrics")))?;
     Ok(parse(body))
 }
 
-fn fetch(address: SocketAddr) -> io::Result<String> {
+/// The status and the body of what a daemon answers there to any other target.
+pub fn get(address: SocketAddr, target: &str) -> Result<(u16, String), Trouble> {
+    let broke = |error: io::Error| {
+        let next = "see whether the daemon runs and has this address for its metrics";
+        Trouble::new(format!("ask the daemon at {address}"), error, next)
+    };
+    let answer = fetch(address, target).map_err(broke)?;
+    let status = answer.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
+    let found = status.zip(answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()));
+    found.ok_or_else(|| broke(io::Error::other("it does not answer as a daemon does")))
+}
+
+fn fetch(address: SocketAddr, target: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n")?;
+    stream
+        .write_all(format!("GET {target} HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n").as_bytes())?;
     let mut answer = String::new();
     stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
     Ok(answer)
