@@ -8,7 +8,7 @@ export CARGO_TERM_COLOR ?= auto
 # What scripts/build.sh has made, where cargo puts it.
 SCOT = . scripts/common.sh && "$$(target_folder)/release/scot"
 
-.PHONY: help setup setup-report setup-study demo report python-lock test check fmt lint sim mutants fuzz fuzz-xdp bench lab experiment plots redis-suite kernels doc claims package try-package
+.PHONY: help setup setup-report setup-study demo report python-lock test check fmt lint sim sim-cache mutants fuzz fuzz-xdp bench lab experiment plots redis-suite kernels doc claims package try-package
 
 help: ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,10 @@ lint: ## clippy with warnings as errors
 
 sim: ## the deterministic world: SEEDS=0..20000, or SEED=n to replay one
 	@$(CARGO) run --release -q -p remedy-persist-world --example sim -- $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
+
+sim-cache: ## the cache in worlds: a role dies at each step, long histories: CACHE_SEEDS=0..100000
+	@CACHE_SEEDS=$(or $(CACHE_SEEDS),0..100000) $(CARGO) test --release --locked -p scotfree-sim --test cache whatever -- --nocapture
+	@CACHE_SEEDS=300 $(CARGO) test --release --locked -p scotfree-sim --test cache in_long -- --nocapture
 
 mutants: ## change the machines in SAMPLE=100 random places (SEED=n repeats a sample): who notices?
 	@SAMPLE=$(or $(SAMPLE),100) SEED=$(SEED) scripts/mutants.sh

@@ -122,10 +122,10 @@ impl ReadCache {
         if !is_read || !self.language.read(passing.payload, &mut self.key) {
             return Verdict::Next;
         }
-        // K4: a relaxed read waits for no barrier, and one that its client sends again may have been executed before it
-        // had this one.
-        let flags = passing.header.flags;
-        let waits = stamp.kind != StampKind::None && !flags.has(Flags::RELAXED) && !flags.has(Flags::AGAIN);
+        // K4: a relaxed read waits for no barrier, and one that was sent before may have been executed before it had this
+        // one.
+        let is_relaxed = passing.header.flags.has(Flags::RELAXED);
+        let waits = stamp.kind != StampKind::None && !is_relaxed && self.is_new(passing);
         let barrier = waits.then_some((stamp.boot_epoch, stamp.number));
         let name = (session.name, passing.seq());
         let caller = self.language.caller(passing.payload);
@@ -158,6 +158,13 @@ impl ReadCache {
         }
     }
 
+    /// Whether a request was not sent before, neither again nor before this device began: the server may have executed
+    /// what was.
+    fn is_new(&self, passing: &Passing<'_>) -> bool {
+        let seen = passing.session.map(|region| &self.seen[region.0 as usize]);
+        !passing.header.flags.has(Flags::AGAIN) && seen.is_some_and(|seen| seen.is_new(passing.seq()))
+    }
+
     /// A request of somebody passes (K14). Of a part of one it is not known whose it is.
     fn note_elder(&mut self, region: Region, passing: &Passing<'_>) {
         let is_whole = passing.place == Place::Next || passing.header.fragment_count == 1;
@@ -171,19 +178,22 @@ impl ReadCache {
         let name = (session, passing.seq());
         let mut further = [KeyHash(0); FURTHER_KEYS_MAX];
         let scope = self.scope(passing, &mut further);
-        let known = &mut self.known[usize::from(server.0)];
         match passing.stamp.and_then(|stamp| order_of(&stamp)) {
             Some(order) => {
+                let is_new = self.is_new(passing) || self.planted.is(CacheFault::TakeOldForNew);
                 let (key, value) = (&mut self.key, &mut self.value);
                 key.clear();
                 value.clear();
+                // K1: one that was executed before it had this place is not the newest, whatever its place.
                 let overwrites = passing.place == Place::Next
+                    && is_new
                     && passing.header.flags.has(Flags::EARLY)
                     && self.language.overwrite(passing.payload, key, value);
                 let overwrite = overwrites.then_some((&key[..], &value[..]));
+                let known = &mut self.known[usize::from(server.0)];
                 known.cache.on_logged(&Logged { name, order, scope, overwrite });
             }
-            None if !is_stable(base, name) => known.cache.on_unlogged(name, &scope),
+            None if !is_stable(base, name) => self.cache_mut(server).on_unlogged(name, &scope),
             None => {}
         }
     }
@@ -389,7 +399,7 @@ impl Function for ReadCache {
     ) {
         let Some(name) = base.session(region).map(|session| session.name) else { return };
         if change == SessionChange::Opened {
-            self.seen[region.0 as usize] = Seen::default();
+            self.seen[region.0 as usize] = Seen::opened();
             self.elders[region.0 as usize] = Elders::default();
         }
         let cache = self.cache_mut(name.server);

@@ -501,9 +501,10 @@ fn whatever_happens_every_answer_is_what_the_key_holds() {
 
 #[test]
 fn every_planted_fault_is_found() {
-    // Here everybody asks one thing at a time; what breaks the order of one who does not, whole worlds show
-    // (crates/scotfree-sim/tests/cache.rs).
-    for fault in CacheFault::ALL.into_iter().filter(|fault| *fault != CacheFault::ServeBeforeElders) {
+    // Here everybody asks one thing at a time, and nobody asks again: what breaks the order of one who does, whole worlds
+    // show (crates/scotfree-sim/tests/cache).
+    let of_worlds = [CacheFault::ServeBeforeElders, CacheFault::TakeOldForNew, CacheFault::OutliveUnexecuted];
+    for fault in CacheFault::ALL.into_iter().filter(|fault| !of_worlds.contains(fault)) {
         let found = first_failure(Planted::some(fault)).expect_err(&format!("{fault:?} is not found"));
         println!("{fault:?}: {found}");
     }

@@ -233,6 +233,8 @@ pub struct Cache {
     reads: BTreeMap<RequestName, NotedRead>,
     /// Which entries show writes that are not stable.
     pending: BTreeMap<RequestName, Slot>,
+    /// The newest logged write, until it is known that the server has executed it, and with it all before.
+    unexecuted: Option<(OrderKey, RequestName)>,
     /// Sessions that ended with writes under way: when these are taken for over, and up to which.
     orphans: VecDeque<(Nanos, SessionName, SeqNum)>,
     /// Of the planted fault C4 alone: what was logged.
@@ -258,6 +260,7 @@ impl Cache {
             under_way: BTreeMap::new(),
             reads: BTreeMap::new(),
             pending: BTreeMap::new(),
+            unexecuted: None,
             orphans: VecDeque::new(),
             logged: BTreeMap::new(),
             is_off: false,
@@ -364,6 +367,11 @@ impl Cache {
             self.drop_entry(slot);
             return Look::Miss(Missed::Expired);
         }
+        // K7: by its own clock the server may let it go before it executes what has passed and was told already.
+        let may_go_first = deadline != Nanos::MAX && self.unexecuted.is_some();
+        if may_go_first && !self.planted.is(CacheFault::OutliveUnexecuted) {
+            return Look::Miss(Missed::Unexecuted);
+        }
         match state {
             // K6.
             State::Pending { by, durable: false } if !self.planted.is(CacheFault::ServeBeforeDurable) => {
@@ -389,8 +397,11 @@ impl Cache {
         }
         // K4: without a barrier it may be executed anywhere.
         let Some(barrier) = read.barrier else { return };
-        if self.is_off || !self.admits(at) || read.key.len() > self.limits.key_bytes_max {
+        if self.is_off || !self.admits(at) {
             return;
+        }
+        if read.key.len() > self.limits.key_bytes_max {
+            return self.count_refused(Refused::Size);
         }
         if self.reads.len() >= self.limits.reads_max {
             return self.count_refused(Refused::ManyReads);
@@ -414,6 +425,9 @@ impl Cache {
     /// A write with a place in the order passes. One that passes again changes nothing unless its place is another.
     pub fn on_logged(&mut self, write: &Logged<'_>) {
         self.passage += 1;
+        if self.unexecuted.is_none_or(|(newest, _)| newest < write.order) {
+            self.unexecuted = Some((write.order, write.name));
+        }
         let place = self.place_of(&write.scope);
         if self.planted.is(CacheFault::ForgetVersion) {
             self.logged.insert(write.name, place.clone());
@@ -508,6 +522,8 @@ impl Cache {
     pub fn on_reply(&mut self, now: Nanos, name: RequestName, reply: &Reply<'_>) -> ReplyTo {
         self.release_orphans(now);
         self.has_word |= matches!(reply, Reply::Kept(_));
+        let barrier = self.reads.get(&name).map(|noted| noted.barrier);
+        self.note_executed(|(newest, by)| by == name || barrier.is_some_and(|barrier| newest <= barrier));
         if let Some(place) = self.under_way.remove(&name) {
             self.end_write(&place);
             return ReplyTo::Write;
@@ -527,6 +543,13 @@ impl Cache {
             }
         }
         ReplyTo::Other
+    }
+
+    /// The server executes logged writes in their order, and a read behind all up to its barrier.
+    fn note_executed(&mut self, covers: impl FnOnce((OrderKey, RequestName)) -> bool) {
+        if self.unexecuted.is_some_and(covers) {
+            self.unexecuted = None;
+        }
     }
 
     /// A write is executed: what passes from now on comes after it, what has passed may not (K3).
@@ -587,6 +610,7 @@ impl Cache {
     /// Everything of a session up to here is stable at the server.
     pub fn on_stable(&mut self, session: SessionName, through: SeqNum) {
         let range = (session, SeqNum(0))..=(session, through);
+        self.note_executed(|(_, by)| range.contains(&by));
         while let Some((&name, _)) = self.under_way.range(range.clone()).next() {
             if let Some(place) = self.under_way.remove(&name) {
                 self.end_write(&place);
@@ -639,7 +663,9 @@ impl Cache {
     pub fn reset(&mut self, cause: Cause) {
         let kept = match cause {
             Cause::Epoch => self.planted.is(CacheFault::KeepAcrossEpoch),
-            Cause::Lapse => self.planted.is(CacheFault::ServeWithoutLease),
+            Cause::Lapse => {
+                self.planted.is(CacheFault::ServeWithoutLease) || self.planted.is(CacheFault::KeepAcrossEpoch)
+            }
             Cause::Unseen | Cause::Overflow => false,
         };
         if kept {

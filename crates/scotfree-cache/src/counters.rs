@@ -22,6 +22,8 @@ pub enum Missed {
     NoWord,
     /// Its caller waits for something that it asked before.
     Elders,
+    /// What is known lives for a while, and a logged write may wait to be executed.
+    Unexecuted,
 }
 
 impl Missed {
@@ -35,6 +37,9 @@ impl Missed {
             Missed::NotAnswerable => "the device may not speak for the server at present",
             Missed::Off => "the cache is off until the device starts again; its messages say why",
             Missed::NoWord => "the server's sidecar has vouched for no reply yet (cache_device)",
+            Missed::Unexecuted => {
+                "its value has an end, and the server may let it go before it executes what has passed"
+            }
             Missed::Elders => "its caller waits for something that it asked before",
         }
     }
@@ -59,7 +64,7 @@ pub enum Refused {
     ManyReads,
 }
 
-const MISSED_COUNT: usize = 8;
+const MISSED_COUNT: usize = 9;
 const REFUSED_COUNT: usize = 7;
 const MISSED_LABELS: [&str; MISSED_COUNT] = [
     "reason=\"absent\"",
@@ -70,6 +75,7 @@ const MISSED_LABELS: [&str; MISSED_COUNT] = [
     "reason=\"off\"",
     "reason=\"no_word\"",
     "reason=\"elders\"",
+    "reason=\"unexecuted\"",
 ];
 const REFUSED_LABELS: [&str; REFUSED_COUNT] = [
     "reason=\"not_kept\"",
@@ -153,7 +159,7 @@ mod tests {
     #[test]
     fn every_reason_has_a_label_of_its_own() {
         let counters = CacheCounters {
-            misses: [1, 2, 3, 4, 5, 6, 7, 8],
+            misses: [1, 2, 3, 4, 5, 6, 7, 8, 9],
             refused: [1, 2, 3, 4, 5, 6, 7],
             ..CacheCounters::default()
         };
@@ -164,7 +170,7 @@ mod tests {
         seen.dedup();
         assert_eq!(seen.len(), count);
         assert_eq!(
-            (Missed::Elders as usize + 1, Refused::ManyReads as usize + 1),
+            (Missed::Unexecuted as usize + 1, Refused::ManyReads as usize + 1),
             (MISSED_COUNT, REFUSED_COUNT)
         );
         assert_eq!(counters.plus(&counters).misses[5], 12);

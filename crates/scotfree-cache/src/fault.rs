@@ -20,7 +20,7 @@ pub enum CacheFault {
     IgnoreDeadline,
     /// C8, rule K6: a pending value is served before it is durable.
     ServeBeforeDurable,
-    /// C9, rule K5: what is known outlives the server's epoch.
+    /// C9, rule K5: what is known outlives the server's epoch, and the lapse of the lease that comes with another one.
     KeepAcrossEpoch,
     /// C10, rule K9: two keys are the same if their hashes are.
     CompareHashOnly,
@@ -32,11 +32,15 @@ pub enum CacheFault {
     ServeBeforeElders,
     /// Rule K6: a value is served although an earlier write of its session may still be lost.
     ServeOverUnsafe,
+    /// Rule K1: a write that may have been executed before it had its place is taken for the newest.
+    TakeOldForNew,
+    /// Rule K7: what lives for a while is served although a logged write that has passed may not be executed.
+    OutliveUnexecuted,
 }
 
 impl CacheFault {
     /// All of them.
-    pub const ALL: [CacheFault; 14] = [
+    pub const ALL: [CacheFault; 16] = [
         CacheFault::ServeStale,
         CacheFault::FillBelowVersion,
         CacheFault::FillBesideUnderWay,
@@ -51,6 +55,8 @@ impl CacheFault {
         CacheFault::NoFloor,
         CacheFault::ServeBeforeElders,
         CacheFault::ServeOverUnsafe,
+        CacheFault::TakeOldForNew,
+        CacheFault::OutliveUnexecuted,
     ];
 }
 

@@ -38,11 +38,16 @@ pub trait Language: Debug + Send {
     fn names(&self, payload: &[u8]) -> Names;
 
     /// How an operator names a key: what tells its plain read from all others is appended to `read`; the hash by which
-    /// requests name it.
-    fn named(&self, database: u16, key: &[u8], read: &mut Vec<u8>) -> KeyHash;
+    /// requests name it. Of a language that says nothing here nothing is asked.
+    fn named(&self, _database: u16, key: &[u8], read: &mut Vec<u8>) -> KeyHash {
+        read.extend_from_slice(key);
+        KeyHash(0)
+    }
 
     /// Database and key of what tells a read from all others.
-    fn shown<'r>(&self, read: &'r [u8]) -> Option<(u16, &'r [u8])>;
+    fn shown<'r>(&self, _read: &'r [u8]) -> Option<(u16, &'r [u8])> {
+        None
+    }
 
     /// How long the reply to a read that may be answered is true if nobody writes; none if it is not to be kept. The
     /// note is what its server says of it. What the read is answered from then on is appended to `value`.

@@ -5,6 +5,10 @@
 use crate::shelf::Slot;
 use scotfree_core::OrderKey;
 
+/// As many writes as a read is worth: what a write costs a key that is kept, a copy of its value at most, is a small part
+/// of what an answer saves.
+const WRITES_OF_A_READ: u16 = 4;
+
 /// What writes have done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Track {
@@ -46,9 +50,10 @@ impl Track {
         }
     }
 
-    /// Whether it was read this often, and is not written more than it is read.
+    /// Whether it was read this often, and is not written far more than it is read.
     pub(crate) fn is_worth_it(&self, reads_min: u8) -> bool {
-        self.reads >= reads_min && (self.reads >= self.writes || reads_min == 0)
+        let is_read = u16::from(self.reads) * WRITES_OF_A_READ >= u16::from(self.writes);
+        self.reads >= reads_min && (is_read || reads_min == 0)
     }
 }
 
@@ -74,11 +79,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_more_than_read_is_not_worth_it_until_that_changes() {
+    fn what_is_written_far_more_than_read_is_not_worth_it_until_that_changes() {
         let mut track = Track::default();
         assert!(track.is_worth_it(0) && !track.is_worth_it(1));
         track.count_read();
         assert!(track.is_worth_it(1) && !track.is_worth_it(2));
+        (0..4).for_each(|_| track.count_write());
+        assert!(track.is_worth_it(1), "a read is worth some writes");
+        track.count_write();
+        assert!(!track.is_worth_it(1));
         (0..2_000).for_each(|_| track.count_write());
         assert!(!track.is_worth_it(1) && track.is_worth_it(0));
         (0..300).for_each(|_| track.count_read());

@@ -7,7 +7,7 @@
 pub const LIST_LENGTH_MAX: u64 = 40;
 /// The cell that no write touches: what it holds, a function of a device may know as well as the server.
 pub const KNOWN_CELL: u8 = 7;
-/// The first bytes of an encoded operation: code, two cells, zero, token.
+/// The first bytes of an encoded operation: code, two cells, how long it lives, token.
 const OP_BYTES: usize = 12;
 const WORDS_MAX: usize = 8;
 
@@ -23,6 +23,22 @@ pub enum Op {
         /// Which.
         cell: u8,
         /// With what.
+        token: WriteToken,
+    },
+    /// Overwrite a register with what lives for a while. Its reply is known in advance.
+    SetFor {
+        /// Which.
+        cell: u8,
+        /// With what.
+        token: WriteToken,
+        /// For how many milliseconds from when it is first executed.
+        lives_ms: u8,
+    },
+    /// Of the server's own: what a register held has lived out, if it is still there.
+    Expire {
+        /// Which.
+        cell: u8,
+        /// What it held.
         token: WriteToken,
     },
     /// Lengthen a list. The reply says how long it is now.
@@ -57,14 +73,16 @@ impl Op {
     /// Whether the operation may change anything.
     pub fn writes(&self) -> bool {
         match self {
-            Op::Set { .. } | Op::Append { .. } | Op::Swap { .. } => true,
+            Op::Set { .. } | Op::SetFor { .. } | Op::Expire { .. } | Op::Append { .. } | Op::Swap { .. } => {
+                true
+            }
             Op::Get { .. } | Op::GetTwo { .. } | Op::Known => false,
         }
     }
 
     /// The reply, where it does not depend on the state.
     pub fn fixed_reply(&self) -> Option<Reply> {
-        matches!(self, Op::Set { .. }).then_some(Reply::DONE)
+        matches!(self, Op::Set { .. } | Op::SetFor { .. }).then_some(Reply::DONE)
     }
 
     /// The only reply that there is to it, if it reads what no write changes.
@@ -75,7 +93,11 @@ impl Op {
     /// The cells that it names; the second is the first again where there is one only.
     pub fn cells(&self) -> [u8; 2] {
         match *self {
-            Op::Set { cell, .. } | Op::Append { cell, .. } | Op::Get { cell } => [cell, cell],
+            Op::Set { cell, .. }
+            | Op::SetFor { cell, .. }
+            | Op::Expire { cell, .. }
+            | Op::Append { cell, .. }
+            | Op::Get { cell } => [cell, cell],
             Op::Swap { cells, .. } | Op::GetTwo { cells } => cells,
             Op::Known => [KNOWN_CELL; 2],
         }
@@ -91,9 +113,12 @@ impl Op {
             Op::Get { .. } => (4, 0),
             Op::GetTwo { .. } => (5, 0),
             Op::Known => (6, 0),
+            Op::SetFor { token, .. } => (7, token.0),
+            Op::Expire { token, .. } => (8, token.0),
         };
         let [first, second] = self.cells();
-        out.extend_from_slice(&[code, first, second, 0]);
+        let lives_ms = if let Op::SetFor { lives_ms, .. } = *self { lives_ms } else { 0 };
+        out.extend_from_slice(&[code, first, second, lives_ms]);
         out.extend_from_slice(&u64::to_le_bytes(token));
         pad(token ^ u64::from(code), payload_bytes.saturating_sub(OP_BYTES), out);
     }
@@ -134,10 +159,20 @@ impl Reply {
         &self.words[..usize::from(self.word_count)]
     }
 
+    /// Whether a register that this reply to `op` shows holds nothing.
+    pub fn shows_nothing(&self, op: &Op) -> bool {
+        let registers: &[usize] = match op {
+            Op::Swap { .. } => &[0, 1],
+            Op::GetTwo { .. } => &[0, 4],
+            _ => &[0],
+        };
+        registers.iter().any(|at| self.words().get(*at) == Some(&0))
+    }
+
     /// The writes that whoever gets this reply to `op` has seen.
     pub fn seen(&self, op: &Op) -> impl Iterator<Item = WriteToken> + '_ {
         let tokens: &[usize] = match op {
-            Op::Set { .. } | Op::Append { .. } | Op::Known => &[],
+            Op::Set { .. } | Op::SetFor { .. } | Op::Expire { .. } | Op::Append { .. } | Op::Known => &[],
             Op::Swap { .. } => &[0, 1],
             Op::Get { .. } => &[0, 3],
             Op::GetTwo { .. } => &[0, 3, 4, 7],
@@ -213,11 +248,21 @@ impl App {
         App { cells: vec![Cell::default(); cell_count] }
     }
 
+    /// What the registers hold, by cell.
+    pub fn registers(&self) -> impl Iterator<Item = WriteToken> + '_ {
+        self.cells.iter().map(|cell| cell.register)
+    }
+
     /// Does what `op` asks and answers.
     pub fn apply(&mut self, op: &Op) -> Reply {
         match *op {
-            Op::Set { cell, token } => {
+            Op::Set { cell, token } | Op::SetFor { cell, token, .. } => {
                 self.cells[usize::from(cell)].register = token;
+                Reply::DONE
+            }
+            Op::Expire { cell, token } => {
+                let register = &mut self.cells[usize::from(cell)].register;
+                *register = if *register == token { WriteToken::default() } else { *register };
                 Reply::DONE
             }
             Op::Append { cell, token } => self.cells[usize::from(cell)].append(token),
@@ -246,9 +291,13 @@ impl App {
                 words[4..].copy_from_slice(&self.cells[usize::from(second)].words());
                 Reply::of(false, &words)
             }
-            Op::Get { .. } | Op::Set { .. } | Op::Append { .. } | Op::Swap { .. } | Op::Known => {
-                Reply::of(false, &shown)
-            }
+            Op::Get { .. }
+            | Op::Set { .. }
+            | Op::SetFor { .. }
+            | Op::Expire { .. }
+            | Op::Append { .. }
+            | Op::Swap { .. }
+            | Op::Known => Reply::of(false, &shown),
         }
     }
 }
@@ -269,6 +318,17 @@ mod tests {
         let swap = Op::Swap { cells: [0, 1], token: WriteToken(4) };
         assert_eq!(app.apply(&swap).words(), [1, 0]);
         assert_eq!(app.look(&Op::Get { cell: 1 }).words()[0], 1);
+    }
+
+    #[test]
+    fn what_has_lived_out_is_gone_unless_it_was_overwritten() {
+        let mut app = App::new(1);
+        let expires = |token| Op::Expire { cell: 0, token: WriteToken(token) };
+        assert_eq!(app.apply(&Op::SetFor { cell: 0, token: WriteToken(1), lives_ms: 3 }), Reply::DONE);
+        app.apply(&expires(2));
+        assert!(app.registers().eq([WriteToken(1)]));
+        app.apply(&expires(1));
+        assert!(app.registers().eq([WriteToken(0)]));
     }
 
     #[test]

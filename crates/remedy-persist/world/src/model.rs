@@ -239,6 +239,29 @@ impl Model {
         })
     }
 
+    /// A write of the server's own, that nobody has asked for and nobody is told of: it may have been done at any time
+    /// after `since`, or never. Its call.
+    pub fn own_write(&mut self, op: Op, since: u64) -> usize {
+        let sent = Sent { kind: RequestKind::Bypass, mode: Mode::Covered, payload_bytes: 0, reply_bytes: 0 };
+        let session = self.sessions.len();
+        self.sessions.push(SessionModel::default());
+        let verdict = self.invoked(session, SeqNum(1), op, false, sent);
+        debug_assert!(verdict.is_ok(), "it is the first of its session");
+        let call = self.calls.len() - 1;
+        self.calls[call].invoked = since;
+        call
+    }
+
+    /// The storage holds such a write at `logged_at`.
+    pub fn own_write_done(&mut self, call: usize, logged_at: usize) {
+        self.progress[call].logged_at = Some(logged_at);
+    }
+
+    /// When a call was made.
+    pub fn invoked_at(&self, call: usize) -> u64 {
+        self.calls[call].invoked
+    }
+
     /// What a call asked for.
     pub fn sent(&self, call: usize) -> (Op, Sent) {
         (self.calls[call].op, self.progress[call].sent)

@@ -45,6 +45,8 @@ pub struct Scenario {
     pub work: Work,
     /// How bad the network is, until all faults stop.
     pub network: Quality,
+    /// When there are ways around the devices, if the network has some.
+    pub detours: Detours,
     /// How long the server takes.
     pub service: ServiceTimes,
     /// How long the devices' disks take.
@@ -103,6 +105,16 @@ impl Logged {
     }
 }
 
+/// When packets may get from client to server, and back, around the devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detours {
+    /// At any time.
+    Always,
+    /// Once a device is excluded and all servers go on without it: the operator has given some clients another way,
+    /// and the others still come by it.
+    AroundExcluded,
+}
+
 /// What the clients do.
 #[derive(Debug, Clone, Copy)]
 pub struct Work {
@@ -121,8 +133,16 @@ pub struct Work {
     /// Of the requests, reads of what no write changes, which a function of a device may answer.
     pub known: PerMillion,
     /// Whether a function of a device may answer reads of cells. Then nobody lengthens a list: a register that is
-    /// overwritten is all that a read shows.
+    /// overwritten is all that a read shows, and servers vouch for what they answer.
     pub answerable: bool,
+    /// Where reads are answered: how many hashes the cells' names have.
+    pub hash_count: u64,
+    /// Of the overwrites, those of values that live for a while.
+    pub living: PerMillion,
+    /// Of the writes, those of two cells that name both.
+    pub pairs: PerMillion,
+    /// Of these, those that are updates; the others bypass.
+    pub pairs_logged: PerMillion,
     /// Of a hundred requests, reads.
     pub reads: PerMillion,
     /// Of a hundred writes, bypassing.
@@ -152,6 +172,8 @@ pub struct ServiceTimes {
     pub sync_max: Nanos,
     /// For so long after a server is back from its first crash, its application takes no writes.
     pub refuses_after_crash: Nanos,
+    /// Of the restarts, those before which somebody has overwritten a register in the storage.
+    pub changed_while_away: PerMillion,
 }
 
 /// A mechanism that repairs damage. Where one alone is left, it must do.
@@ -304,6 +326,10 @@ impl Scenario {
                 cell_count: 4,
                 known: PerMillion::NEVER,
                 answerable: false,
+                hash_count: 8,
+                living: PerMillion::NEVER,
+                pairs: PerMillion::NEVER,
+                pairs_logged: PerMillion::NEVER,
                 reads: PerMillion::percent(30),
                 bypasses: PerMillion::percent(10),
                 early: PerMillion::percent(50),
@@ -312,6 +338,7 @@ impl Scenario {
                 swallowed: PerMillion::NEVER,
             },
             network: Quality::CALM,
+            detours: Detours::Always,
             service: ServiceTimes {
                 execute_min: Nanos::from_micros(1),
                 execute_max: Nanos::from_micros(20),
@@ -319,6 +346,7 @@ impl Scenario {
                 sync_min: Nanos::from_micros(50),
                 sync_max: Nanos::from_micros(300),
                 refuses_after_crash: Nanos(0),
+                changed_while_away: PerMillion::NEVER,
             },
             disk: DiskTimes {
                 commit_min: Nanos::from_micros(60),
@@ -417,6 +445,13 @@ impl Scenario {
         }
     }
 
+    /// Whether servers write what no client has asked for. That may stand before what is done again after a crash, and
+    /// clients may have seen it the other way round: then the storage's order is no witness, and only that of what
+    /// clients saw is looked for.
+    pub fn servers_write(&self) -> bool {
+        self.work.living != PerMillion::NEVER || self.service.changed_while_away != PerMillion::NEVER
+    }
+
     /// Whether a mechanism is switched on.
     pub fn repairs_by(&self, mechanism: Repair) -> bool {
         self.repair.contains(&mechanism)
@@ -450,6 +485,10 @@ fn draw_work(rng: &mut Rng, client_count: usize) -> Work {
         cell_count: rng.between(2, 5) as usize,
         known: PerMillion::NEVER,
         answerable: false,
+        hash_count: 8,
+        living: PerMillion::NEVER,
+        pairs: PerMillion::NEVER,
+        pairs_logged: PerMillion::NEVER,
         reads: percent(rng, &[10, 30, 60]),
         bypasses: percent(rng, &[0, 5, 20]),
         early: percent(rng, &[0, 50, 100]),
@@ -482,6 +521,7 @@ fn draw_service(rng: &mut Rng) -> ServiceTimes {
         sync_min: Nanos::from_micros(50),
         sync_max,
         refuses_after_crash: Nanos(0),
+        changed_while_away: PerMillion::NEVER,
     }
 }
 

@@ -71,12 +71,16 @@ impl Model for Cells {
 
     fn may_show(&self, op: &Op, reply: &Reply, write: &Op) -> bool {
         match (op, write) {
-            (Op::Set { .. } | Op::Known, _)
+            (Op::Set { .. } | Op::SetFor { .. } | Op::Expire { .. } | Op::Known, _)
             | (_, Op::Get { .. } | Op::GetTwo { .. } | Op::Known)
-            | (Op::Append { .. }, Op::Swap { .. })
+            | (Op::Append { .. }, Op::Swap { .. } | Op::Expire { .. })
             | (Op::Swap { .. }, Op::Append { .. }) => false,
             // Registers change places, so another cell may show the token.
             (_, Op::Set { token, .. }) => reply.seen(op).any(|seen| seen == *token),
+            // And what has lived out leaves them empty.
+            (_, Op::SetFor { token, .. } | Op::Expire { token, .. }) => {
+                reply.seen(op).any(|seen| seen == *token) || reply.shows_nothing(op)
+            }
             (Op::Append { .. } | Op::Get { .. } | Op::GetTwo { .. }, Op::Append { cell, .. }) => {
                 op.cells().contains(cell)
             }

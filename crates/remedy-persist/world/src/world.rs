@@ -16,7 +16,7 @@ mod spy;
 use crate::model::{Invariant, Promise, Violation};
 use crate::place::{next_place, Place};
 use crate::report::{Failure, Report};
-use crate::scenario::{Drop, Judge, Scenario, Trouble};
+use crate::scenario::{Detours, Drop, Judge, Scenario, Trouble};
 use crate::strict::{self, Judgement};
 use crate::trace::{Deed, Depth, Happening, Sight};
 use answered::AnsweredReads;
@@ -199,7 +199,11 @@ impl Protocol for World {
             (at, target),
             (Place::Client(_), Place::Server(_)) | (Place::Server(_), Place::Client(_))
         );
-        between_ends && !self.devices.is_empty()
+        let is_open = match self.scenario.detours {
+            Detours::Always => !self.devices.is_empty(),
+            Detours::AroundExcluded => self.all_go_on_without_one(),
+        };
+        between_ends && is_open
     }
 
     fn vanishes(&mut self, at: Place, sight: &Sight) -> bool {
@@ -291,7 +295,7 @@ impl Protocol for World {
     }
 
     fn conclude(&mut self) {
-        if !self.engine.is_broken() {
+        if !self.engine.is_broken() && !self.scenario.servers_write() {
             for server in 0..self.servers.len() {
                 let node = &self.servers[server];
                 let verdict = node.model.check_history(&node.storage, self.scenario.work.cell_count);

@@ -145,8 +145,8 @@ fn a_reply_is_kept_for_what_is_read_again_and_not_for_what_is_mostly_written() {
         Cache::new(Limits { bucket_count: 4, needs_word: false, ..Limits::default() }, Planted::NONE);
     assert_eq!(fill(&mut cache, name(1, 1), &[1], b"1", 0), ReplyTo::Other, "it is not even noted");
     assert_eq!(fill(&mut cache, name(1, 2), &[1], b"1", 0), ReplyTo::Read(Ok(())));
-    (1..=9).for_each(|number| set(&mut cache, name(2, number), number, &[1], b"2"));
-    assert_eq!(fill(&mut cache, name(1, 3), &[1], b"2", 9), ReplyTo::Other);
+    (1..=19).for_each(|number| set(&mut cache, name(2, number), number, &[1], b"2"));
+    assert_eq!(fill(&mut cache, name(1, 3), &[1], b"2", 19), ReplyTo::Other);
     assert_eq!(cache.len(), 0);
 }
 

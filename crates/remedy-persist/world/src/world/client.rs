@@ -7,17 +7,16 @@ use super::{client_address, server_address, Alarm, Event, Incarnation, World};
 use crate::app::{Op, Reply};
 use crate::model::{Invariant, Model, Sent, Violation};
 use crate::place::Place;
-use crate::scenario::{Repair, Scenario};
+use crate::scenario::{Repair, Scenario, Work};
 use crate::trace::{Deed, Happening, Loss, Sight};
 use scotfree_core::{Effect, Effects, KeyHash, Machine, Nanos, SeqNum};
 use scotfree_session::{
     Client, ClientConfig, ClientOwn, ClosedReason, CompletedBy, Completion, Mode, Request, RequestKind,
-    SubmitError,
 };
 use scotfree_sim::clock::Clock;
 use scotfree_sim::rng::{PerMillion, Rng};
 use scotfree_sim::{Protocol, Travel};
-use scotfree_wire::CloseReason;
+use scotfree_wire::{CloseReason, Extensions};
 use std::net::SocketAddr;
 
 /// Sizes of requests and replies of more than one packet.
@@ -345,8 +344,11 @@ impl World {
         self.clients[client].left -= 1;
         let op = self.draw_op(client);
         let early = op.fixed_reply().is_some() && self.engine.chance.work.chance(self.scenario.work.early);
-        let bypass =
-            matches!(op, Op::Swap { .. }) || self.engine.chance.work.chance(self.scenario.work.bypasses);
+        let bypass = if matches!(op, Op::Swap { .. }) {
+            !self.draws_of(|work| work.pairs_logged)
+        } else {
+            self.engine.chance.work.chance(self.scenario.work.bypasses)
+        };
         let kind = match (op.writes(), bypass) {
             (false, _) => RequestKind::Read,
             (true, true) => RequestKind::Bypass,
@@ -363,22 +365,35 @@ impl World {
         true
     }
 
+    /// Whether chance wants what a world may be without; where it is, chance is not asked.
+    fn draws_of(&mut self, what: impl Fn(&Work) -> PerMillion) -> bool {
+        let wanted = what(&self.scenario.work);
+        wanted != PerMillion::NEVER && self.engine.chance.work.chance(wanted)
+    }
+
     fn draw_op(&mut self, client: usize) -> Op {
         let token = self.model_of(client).next_token();
-        let rng = &mut self.engine.chance.work;
-        let work = &self.scenario.work;
-        if work.known != PerMillion::NEVER && rng.chance(work.known) {
+        if self.draws_of(|work| work.known) {
             return Op::Known;
         }
+        let rng = &mut self.engine.chance.work;
+        let work = &self.scenario.work;
         let cell = rng.index(work.cell_count) as u8;
         let other = (usize::from(cell) + 1 + rng.index(work.cell_count - 1)) % work.cell_count;
         let cells = [cell, other as u8];
         if rng.chance(work.reads) {
             return rng.pick(&[Op::Get { cell }, Op::Get { cell }, Op::GetTwo { cells }]);
         }
-        if rng.chance(work.bypasses) && rng.chance(PerMillion::percent(50)) {
+        if rng.chance(work.bypasses) && rng.chance(PerMillion::percent(50))
+            || self.draws_of(|work| work.pairs)
+        {
             return Op::Swap { cells, token };
         }
+        if self.draws_of(|work| work.living) {
+            let lives_ms = self.engine.chance.work.between(3, 20) as u8;
+            return Op::SetFor { cell, token, lives_ms };
+        }
+        let (rng, work) = (&mut self.engine.chance.work, &self.scenario.work);
         let lengthens = if work.answerable { Op::Set { cell, token } } else { Op::Append { cell, token } };
         rng.pick(&[Op::Set { cell, token }, Op::Set { cell, token }, lengthens])
     }
@@ -402,15 +417,30 @@ impl World {
             fixed_reply: op.fixed_reply().is_some(),
             relaxed,
             traced: false,
-            key_hash: KeyHash(u64::from(op.cells()[0])),
+            key_hash: self.key_hash(op.cells()[0]),
             payload: &payload,
         };
-        let taken = self.with_client(client, |machine, now, effects| machine.submit(now, request, effects));
-        self.check_submission(taken, seq);
+        let further = [self.key_hash(op.cells()[1])];
+        let names_both = matches!(op, Op::Swap { .. }) && self.scenario.work.answerable;
+        let extensions = Extensions { further_keys: &further, ..Extensions::NONE };
+        let taken = self.with_client(client, |machine, now, effects| {
+            if names_both && machine.takes(payload.len(), &extensions) {
+                let taken = machine.submit_extended(now, request, &extensions, effects);
+                return taken.map_err(|error| format!("{error:?}"));
+            }
+            machine.submit(now, request, effects).map_err(|error| format!("{error:?}"))
+        });
+        self.check_submission(taken.as_ref(), seq);
     }
 
-    fn check_submission(&mut self, taken: Option<Result<SeqNum, SubmitError>>, seq: SeqNum) {
-        if taken != Some(Ok(seq)) {
+    /// What requests name a cell by. A device answers nothing that has no name.
+    fn key_hash(&self, cell: u8) -> KeyHash {
+        let (work, cell) = (&self.scenario.work, u64::from(cell));
+        KeyHash(if work.answerable { 1 + cell % work.hash_count } else { cell })
+    }
+
+    fn check_submission(&mut self, taken: Option<&Result<SeqNum, String>>, seq: SeqNum) {
+        if taken != Some(&Ok(seq)) {
             let detail = format!("a request that had credit and should be {seq} was answered {taken:?}");
             self.must(Err(Violation::new(Invariant::Bounded, detail)));
         }

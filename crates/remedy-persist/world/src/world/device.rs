@@ -19,6 +19,7 @@ use scotfree_device::{
     carry_out, Completion, DeviceConfig, DeviceEffects, Function, LogEntryView, Maker, Pipeline, Served,
     Settings, Shell,
 };
+use scotfree_session::Server;
 use scotfree_sim::clock::Clock;
 use scotfree_sim::rng::{PerMillion, Rng};
 use scotfree_sim::{Protocol, Travel};
@@ -424,6 +425,17 @@ impl World {
                 self.act_on_device(head, Pipeline::promote);
             }
         }
+    }
+
+    /// Whether a device is excluded and all servers serve without it: its leases have ended.
+    pub(super) fn all_go_on_without_one(&self) -> bool {
+        let goes_on_without = |device: usize| {
+            let without = |machine: &Server| {
+                machine.is_serving() && machine.devices().all(|(known, _)| known != device_id(device))
+            };
+            self.servers.iter().all(|node| node.machine().is_some_and(without))
+        };
+        (0..self.devices.len()).any(|device| self.devices[device].is_excluded() && goes_on_without(device))
     }
 
     /// The operator's word to all servers.

@@ -6,7 +6,7 @@
 use super::device::device_id;
 use super::Packet;
 use super::{device_address, server_address, Alarm, Event, Incarnation, World};
-use crate::app::{App, Reply};
+use crate::app::{App, Op, Reply, WriteToken};
 use crate::model::Model;
 use crate::place::Place;
 use crate::scenario::{Repair, Scenario};
@@ -15,10 +15,10 @@ use crate::trace::{Deed, Happening, Loss};
 use scotfree_core::{Effect, Effects, Epoch, Machine, Nanos, SeqNum, ServerIndex, SessionId, Token};
 use scotfree_session::{Server, ServerConfig, ServerOwn};
 use scotfree_sim::clock::Clock;
-use scotfree_sim::rng::Rng;
+use scotfree_sim::rng::{PerMillion, Rng};
 use scotfree_sim::{Protocol, Travel};
 use scotfree_wire::ResponseTail;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How many sessions the server takes: more than any scenario's clients open before they expire.
 pub(super) const SESSIONS_MAX: usize = 64;
@@ -37,6 +37,10 @@ pub(super) struct ServerNode {
     /// It will not come back, and its storage is gone with it.
     lost: bool,
     app: App,
+    /// When what a call has set lives out, by the world's clock.
+    ends: BTreeMap<usize, Nanos>,
+    /// The calls by which it has, once it has.
+    expiries: BTreeMap<usize, usize>,
     /// The application takes no writes until then; never before the first crash.
     refuses_until: Nanos,
     /// Writes that were not in storage at the last start, and that somebody may have been told of before.
@@ -79,6 +83,8 @@ impl ServerNode {
                 .with_answers(scenario.work.answerable),
             lost: false,
             app: App::new(scenario.work.cell_count),
+            ends: BTreeMap::new(),
+            expiries: BTreeMap::new(),
             refuses_until: Nanos(0),
             owed: BTreeSet::new(),
             tasks: VecDeque::new(),
@@ -112,6 +118,50 @@ impl ServerNode {
     pub(super) fn clock_mut(&mut self) -> &mut Clock {
         &mut self.clock
     }
+
+    /// A write of its own goes to the storage.
+    fn record_own(&mut self, call: usize) {
+        self.model.own_write_done(call, self.storage.written());
+        self.storage.append(Record::Write { session: SessionId(0), seq: SeqNum(1), call });
+    }
+
+    /// What a call has set lives from when it is first executed: anew after a crash, it does not live longer.
+    fn count_life(&mut self, call: usize, op: &Op, now: Nanos) {
+        if let Op::SetFor { lives_ms, .. } = op {
+            self.ends.entry(call).or_insert(now.plus(Nanos::from_millis(u64::from(*lives_ms))));
+        }
+    }
+
+    /// When what a cell holds lives out, and which call has set it. A value that was moved to another cell lives there
+    /// for ever.
+    fn end_of(&self, cell: usize) -> Option<(Nanos, usize)> {
+        let token = self.app.registers().nth(cell)?;
+        let call = usize::try_from(token.0).ok()?.checked_sub(1)?;
+        let (op, _) = self.model.sent(call);
+        let is_there = op.cells().map(usize::from) == [cell; 2];
+        self.ends.get(&call).filter(|_| is_there).map(|end| (*end, call))
+    }
+
+    /// What has lived out goes before anything else is executed: a write of the server's own, made once and done again
+    /// if a crash has taken it back.
+    fn expire(&mut self, now: Nanos) {
+        for cell in 0..self.app.registers().count() {
+            let Some((_, of)) = self.end_of(cell).filter(|(end, _)| *end <= now) else { continue };
+            let op = Op::Expire { cell: cell as u8, token: WriteToken(of as u64 + 1) };
+            let since = self.model.invoked_at(of);
+            let model = &mut self.model;
+            let call = *self.expiries.entry(of).or_insert_with(|| model.own_write(op, since));
+            self.app.apply(&op);
+            self.record_own(call);
+        }
+    }
+
+    /// How many milliseconds what a read of one cell shows lives on.
+    fn lives_ms(&self, op: &Op, now: Nanos) -> Option<u64> {
+        let Op::Get { cell } = op else { return None };
+        let end = self.end_of(usize::from(*cell));
+        Some(end.map_or(u64::MAX, |(end, _)| end.since(now).0 / 1_000_000))
+    }
 }
 
 impl World {
@@ -120,6 +170,7 @@ impl World {
         if self.servers[server].machine.is_some() || self.servers[server].lost {
             return;
         }
+        self.change_while_away(server);
         let planted = self.planted();
         let devices = 0..self.devices.len();
         let devices = devices.map(|index| (device_id(index), device_address(index))).collect();
@@ -151,6 +202,22 @@ impl World {
         {
             self.tell_of_exclusion(server, device);
         }
+    }
+
+    /// Before a restart somebody may have written to the storage. Nobody is told when.
+    fn change_while_away(&mut self, server: usize) {
+        let wanted = self.scenario.service.changed_while_away;
+        let is_first = self.servers[server].incarnation == Incarnation::default();
+        if is_first || wanted == PerMillion::NEVER || !self.engine.chance.service.chance(wanted) {
+            return;
+        }
+        let cell = self.engine.chance.service.index(self.scenario.work.cell_count) as u8;
+        let node = &mut self.servers[server];
+        let token = node.model.next_token();
+        let call = node.model.own_write(Op::Set { cell, token }, 0);
+        node.record_own(call);
+        node.storage.sync(node.storage.written());
+        self.note(Place::Server(server), Happening::Note("finds a register overwritten", u64::from(cell)));
     }
 
     pub(super) fn arrive_at_server(&mut self, server: usize, packet: Packet) {
@@ -257,7 +324,11 @@ impl World {
         let Task { ticket, session, seq, call, .. } = task;
         self.note(Place::Server(server), Happening::Did(Deed::Executed { session, seq, ticket }));
         let (op, sent) = self.servers[server].model.sent(call);
+        let now = self.engine.now;
+        self.servers[server].expire(now);
         let reply = self.servers[server].app.apply(&op);
+        self.servers[server].count_life(call, &op, now);
+        let lives_ms = self.servers[server].lives_ms(&op, now).filter(|_| self.scenario.work.answerable);
         let logged_at = op.writes().then(|| self.servers[server].storage.written());
         if op.writes() {
             self.servers[server].storage.append(Record::Write { session, seq, call });
@@ -269,6 +340,9 @@ impl World {
         let mut bytes = Vec::with_capacity(sent.reply_bytes);
         reply.encode(sent.reply_bytes, &mut bytes);
         self.with_server(server, |machine, now, effects| {
+            if let Some(lives_ms) = lives_ms {
+                machine.on_lives(ticket, lives_ms);
+            }
             machine.on_executed(now, ticket, &bytes, reply.failed, ResponseTail::default(), effects);
         });
     }

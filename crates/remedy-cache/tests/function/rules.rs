@@ -1,249 +1,16 @@
-//! The cache in a device: what is answered, what is passed on, and what makes it forget.
+//! What is answered, what is passed on, and what makes the device forget.
 
-use remedy_cache::{Limits, Planted, ReadCache, Redis};
-use scotfree_core::{BootEpoch, DeviceId, Effect, Epoch, KeyHash, Machine, Nanos, SeqNum, ServerIndex};
-use scotfree_device::{
-    Base, Count, DeviceConfig, DeviceEffects, DeviceOwn, Function, Passing, Pipeline, Place, Region, Served,
-    SessionChange, SessionName, Verdict, Way,
-};
+use crate::bench::{answered, command, key_hash, value, Bench, Outcome, FOR_EVER, LEASE, SERVER};
+use remedy_cache::Limits;
+use scotfree_core::{DeviceId, Nanos, SeqNum, ServerIndex};
+use scotfree_device::{Served, SessionName};
 use scotfree_session::by_hand::{
     accept, address, client_address, cluster, device_address, header, packet, session_keys, NOW,
 };
 use scotfree_wire::{
-    emit_extended, Answerer, Direction, Extensions, Family, Flags, HeartbeatTail, Kind, LeaseTail,
-    ObjectNote, Packet, ResponseTail, Stamp, StampKind, Tail,
+    emit_extended, Direction, Extensions, Flags, HeartbeatTail, Kind, ObjectNote, ResponseTail, Stamp,
+    StampKind, Tail,
 };
-use std::any::Any;
-
-const SERVER: u8 = 2;
-const LEASE: Nanos = Nanos::from_secs(100);
-
-/// A log that is durable when it is told to be.
-#[derive(Debug, Default)]
-struct Log;
-
-impl Function for Log {
-    fn name(&self) -> &'static str {
-        "log"
-    }
-
-    fn family(&self) -> Family {
-        Family::Session
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-
-    fn acknowledges(&self) -> bool {
-        true
-    }
-
-    fn asks_order(&self, _base: &Base, _passing: &Passing<'_>) -> bool {
-        true
-    }
-
-    fn on_packet(
-        &mut self,
-        _now: Nanos,
-        base: &mut Base,
-        passing: &mut Passing<'_>,
-        _effects: &mut DeviceEffects,
-    ) -> Verdict {
-        let is_logged = passing.stamp.is_some_and(|stamp| stamp.kind == StampKind::Order);
-        if let (Way::ToServer(_), Place::Next, Some(region), Some(stamp), true) =
-            (passing.way, passing.place, passing.session, passing.stamp, is_logged)
-        {
-            base.hold(region, passing.seq(), stamp);
-        }
-        Verdict::Next
-    }
-
-    fn on_session(
-        &mut self,
-        _now: Nanos,
-        base: &mut Base,
-        region: Region,
-        change: SessionChange,
-        _effects: &mut DeviceEffects,
-    ) {
-        let SessionChange::Stable(stable) = change else { return };
-        for seq in (1..=stable.0).map(SeqNum) {
-            base.let_go(region, seq);
-        }
-    }
-}
-
-/// What a request came to.
-#[derive(Debug, PartialEq, Eq)]
-enum Outcome {
-    Answered(Vec<u8>),
-    PassedOn,
-}
-
-struct Bench {
-    device: Pipeline,
-    effects: DeviceEffects,
-    now: Nanos,
-}
-
-fn key_hash(key: &str) -> KeyHash {
-    KeyHash::of(0, key.as_bytes())
-}
-
-fn command(line: &str) -> Vec<u8> {
-    let words: Vec<&str> = line.split(' ').collect();
-    // With the flag by which a client takes what was answered before.
-    let mut payload = vec![1, 0, 0, 32, 0, 0, 9, 0, 0, 0];
-    payload.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-    for word in words {
-        payload.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
-    }
-    payload
-}
-
-fn value(text: &str) -> Vec<u8> {
-    format!("\x01\x01${}\r\n{text}\r\n", text.len()).into_bytes()
-}
-
-fn answered(text: &str) -> Outcome {
-    // What was said of early answers is not said again.
-    Outcome::Answered(format!("\x01\x20${}\r\n{text}\r\n", text.len()).into_bytes())
-}
-
-const FOR_EVER: Option<ObjectNote> = Some(ObjectNote { value_bytes: 1, remaining_ms: u64::MAX });
-
-impl Bench {
-    fn new(limits: Limits, change: impl FnOnce(&mut DeviceConfig)) -> Bench {
-        let mut config =
-            DeviceConfig::new(DeviceId(9), BootEpoch(1), device_address(), address(SERVER), cluster());
-        change(&mut config);
-        let cache = ReadCache::new(limits, Box::new(Redis), Planted::NONE);
-        let device =
-            Pipeline::new(config, vec![Box::new(cache), Box::new(Log)]).expect("the list is in order");
-        let mut bench = Bench { device, effects: DeviceEffects::new(), now: NOW };
-        bench.lease(SERVER, LEASE);
-        bench.receive(SERVER, client_address(), &accept(1, 16));
-        bench.receive(SERVER, client_address(), &accept(2, 16));
-        bench
-    }
-
-    fn eager() -> Bench {
-        let limits = Limits { admit_reads: 0, bucket_count: 1 << 8, needs_word: false, ..Limits::default() };
-        Bench::new(limits, |_| {})
-    }
-
-    fn lease(&mut self, host: u8, duration: Nanos) {
-        let lease = LeaseTail { asked_at: self.now, duration, device: DeviceId(9), boot_epoch: BootEpoch(1) };
-        let key = cluster().control(Direction::ServerToDevice);
-        let lease = packet(&header(Kind::Lease, 0, 0), &Tail::Lease(lease), &[], &key);
-        self.receive(host, device_address(), &lease);
-    }
-
-    /// What it answers; nothing if it passed it on or kept it.
-    fn receive(&mut self, host: u8, to: std::net::SocketAddr, bytes: &[u8]) -> Option<Outcome> {
-        self.device.on_message(self.now, address(host), to, bytes, &mut self.effects);
-        let effects = std::mem::take(&mut self.effects);
-        let mut outcome = None;
-        for effect in effects.iter() {
-            match effect {
-                Effect::Send { bytes, .. } => {
-                    let packet = Packet::parse(effects.bytes(*bytes)).expect("ours");
-                    if let (Kind::Response, Tail::Response(tail)) = (packet.kind(), packet.tail()) {
-                        assert_eq!(tail.answered_by, Answerer::device(DeviceId(9), Family::Cache));
-                        outcome = Some(Outcome::Answered(packet.payload().to_vec()));
-                    }
-                }
-                Effect::Own(DeviceOwn::Forward { .. }) => outcome = Some(Outcome::PassedOn),
-                _ => {}
-            }
-        }
-        outcome
-    }
-
-    fn request(
-        &mut self,
-        kind: Kind,
-        (session, seq): (u64, u64),
-        flags: Flags,
-        line: &str,
-    ) -> Option<Outcome> {
-        let mut header = header(kind, session, seq);
-        header.flags = flags;
-        header.completed = SeqNum(seq - 1);
-        header.asked = scotfree_core::Durability::Ram;
-        header.key_hash = key_hash(line.split(' ').nth(1).unwrap_or_default());
-        let key = session_keys(session).client_to_server;
-        let bytes = packet(&header, &Tail::Stamp(Stamp::default()), &command(line), &key);
-        self.receive(1, address(SERVER), &bytes)
-    }
-
-    fn get(&mut self, of: (u64, u64), key: &str) -> Outcome {
-        self.request(Kind::Read, of, Flags::NONE, &format!("GET {key}")).expect("a read goes somewhere")
-    }
-
-    fn set(&mut self, of: (u64, u64), line: &str) {
-        assert_eq!(self.request(Kind::Update, of, Flags::EARLY, line), Some(Outcome::PassedOn));
-    }
-
-    fn bypass(&mut self, of: (u64, u64), line: &str) {
-        assert_eq!(self.request(Kind::Bypass, of, Flags::NONE, line), Some(Outcome::PassedOn));
-    }
-
-    fn reply(&mut self, (session, seq): (u64, u64), payload: &[u8], object: Option<ObjectNote>) {
-        let header = header(Kind::Response, session, seq);
-        let tail = Tail::Response(ResponseTail::default());
-        let mut bytes = Vec::new();
-        let key = session_keys(session).server_to_client;
-        emit_extended(&header, &tail, &Extensions { object, ..Extensions::NONE }, payload, &key, &mut bytes);
-        self.receive(SERVER, client_address(), &bytes);
-    }
-
-    /// The server is in its second incarnation, with a lease for the device.
-    fn serve_anew(&mut self) {
-        let mut poll = header(Kind::RecoveryPoll, 0, 1);
-        poll.epoch = Epoch(2);
-        let key = cluster().control(Direction::ServerToDevice);
-        self.receive(SERVER, device_address(), &packet(&poll, &Tail::Empty, &[], &key));
-        let lease =
-            LeaseTail { asked_at: NOW, duration: LEASE, device: DeviceId(9), boot_epoch: BootEpoch(1) };
-        let mut granted = header(Kind::Lease, 0, 0);
-        granted.epoch = Epoch(2);
-        self.receive(SERVER, device_address(), &packet(&granted, &Tail::Lease(lease), &[], &key));
-    }
-
-    fn stable(&mut self, session: u64, through: u64) {
-        let ack = header(Kind::ServerAck, session, through);
-        let bytes = packet(&ack, &Tail::Empty, &[], &session_keys(session).server_to_client);
-        self.receive(SERVER, client_address(), &bytes);
-    }
-
-    fn durable(&mut self, session: u64, seq: u64) {
-        let (base, _) = self.device.with_base::<Log>().expect("it is in the list");
-        let region = base.find(ServerIndex(0), scotfree_core::SessionId(session)).expect("it is known");
-        base.note_durable(region, SeqNum(seq));
-    }
-
-    /// Reads a key and lets the server answer it; it is the first of its session.
-    fn fill(&mut self, of: (u64, u64), key: &str, text: &str) {
-        assert_eq!(self.get(of, key), Outcome::PassedOn);
-        self.reply(of, &value(text), FOR_EVER);
-    }
-
-    fn counted(&self) -> Vec<(&'static str, &'static str, u64)> {
-        let mut counts = Vec::new();
-        self.device.function_counters(&mut |of, Count { name, labels, value, .. }| {
-            if of == "cache" && value > 0 && name.ends_with("_total") {
-                counts.push((name, labels, value));
-            }
-        });
-        counts
-    }
-}
 
 #[test]
 fn a_read_is_answered_with_what_the_server_has_answered_before_if_it_vouches_for_it() {
@@ -403,6 +170,33 @@ fn what_has_a_life_is_answered_until_it_ends() {
 }
 
 #[test]
+fn what_has_a_life_is_not_answered_before_every_logged_write_is_executed() {
+    let mut bench = Bench::eager();
+    let lives = Some(ObjectNote { value_bytes: 1, remaining_ms: 10_000 });
+    assert_eq!(bench.get((1, 1), "k"), Outcome::PassedOn);
+    bench.reply((1, 1), &value("v"), lives);
+    bench.fill((1, 2), "for_ever", "w");
+    bench.set((2, 1), "SET other x");
+    bench.set((2, 2), "SET other y");
+    let is_answered = |bench: &mut Bench, seq| bench.get((1, seq), "k") == answered("v");
+    assert!(!is_answered(&mut bench, 3), "the server may let it go first");
+    assert_eq!(bench.get((1, 4), "for_ever"), answered("w"));
+    bench.reply((2, 1), b"\x01\x00+OK\r\n", None);
+    assert!(!is_answered(&mut bench, 5), "there is a newer one");
+    bench.reply((2, 2), b"\x01\x00+OK\r\n", None);
+    assert!(is_answered(&mut bench, 6));
+    bench.set((2, 3), "SET other z");
+    assert!(!is_answered(&mut bench, 7));
+    bench.stable(2, 3);
+    assert!(is_answered(&mut bench, 8));
+    bench.set((2, 4), "SET other a");
+    assert_eq!(bench.get((1, 9), "b"), Outcome::PassedOn);
+    bench.reply((1, 9), &value("b"), FOR_EVER);
+    assert!(is_answered(&mut bench, 10), "a read behind it was answered");
+    assert_eq!(bench.count_of("scotfree_cache_misses_total", "reason=\"unexecuted\""), 3);
+}
+
+#[test]
 fn a_lapse_of_the_lease_is_seen_even_if_nothing_passed_meanwhile() {
     let mut bench = Bench::eager();
     bench.fill((1, 1), "k", "v");
@@ -472,8 +266,7 @@ fn nobody_without_the_key_ends_a_write_or_fills() {
     assert_eq!(bench.get((1, 2), "k"), Outcome::PassedOn);
     bench.bypass((1, 3), "SETEX k 5 new");
     bench.receive(SERVER, client_address(), &forged(3, b"\x01\x00+OK\r\n"));
-    let cache = bench.device.function::<ReadCache>().expect("it is in the list").cache(ServerIndex(0));
-    assert_eq!(cache.under_way_count(), 1);
+    assert_eq!(bench.cache().under_way_count(), 1);
 }
 
 #[test]
@@ -539,6 +332,22 @@ fn a_read_that_is_sent_again_fills_nothing() {
     assert_eq!(bench.request(Kind::Read, (1, 1), Flags::AGAIN, "GET k"), Some(Outcome::PassedOn));
     bench.reply((1, 1), &value("old"), FOR_EVER);
     assert_eq!(bench.get((1, 2), "k"), Outcome::PassedOn, "it may have been executed when it was sent first");
+}
+
+#[test]
+fn a_set_that_is_sent_again_is_not_answered_before_a_read_has_seen_it() {
+    let mut bench = Bench::eager();
+    let again = Flags::EARLY.with(Flags::AGAIN);
+    assert_eq!(bench.request(Kind::Update, (1, 1), again, "SET k old"), Some(Outcome::PassedOn));
+    bench.durable(1, 1);
+    bench.stable(1, 1);
+    assert_eq!(
+        bench.get((2, 1), "k"),
+        Outcome::PassedOn,
+        "it may have been executed when it was sent first, before another that passed before this device began"
+    );
+    bench.reply((2, 1), &value("new"), FOR_EVER);
+    assert_eq!(bench.get((2, 2), "k"), answered("new"));
 }
 
 /// What a device says that has logged an update; `key` is that under which it says so.

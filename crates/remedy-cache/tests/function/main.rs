@@ -1,0 +1,6 @@
+//! The cache in a device, packet by packet.
+
+mod bench;
+mod hostile;
+mod rules;
+mod sequences;
