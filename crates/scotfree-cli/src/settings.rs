@@ -295,6 +295,11 @@ pub struct Kv {
     #[arg(long, value_name = "ID")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<u16>,
+    /// The device, the only one on the path, whose function `cache` may answer GET again: your word that all clients
+    /// come through it
+    #[arg(long, value_name = "ID")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_device: Option<u16>,
     /// Where updates go that are never applied (the log's name with .dead by default)
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]

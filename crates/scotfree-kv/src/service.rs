@@ -38,6 +38,8 @@ pub struct KvOptions {
     pub request_bytes_max: usize,
     /// How many devices stand before it, which a client's sidecar wants to know.
     pub devices: u32,
+    /// Whether the only device before it may answer reads again: clients are asked to take a note of values, and get one.
+    pub vouches: bool,
     /// The bounds of the log.
     pub limits: JournalLimits,
     /// Where updates go that were never applied or were refused after an early answer, and how large that file may grow.
@@ -52,6 +54,7 @@ impl KvOptions {
         KvOptions {
             index: IndexKind::default(),
             devices,
+            vouches: false,
             data_bytes_max: (log_bytes / 8) as usize,
             // A record takes at most an eighth of a log.
             request_bytes_max: (log_bytes / 8).saturating_sub(128).min(REQUEST_BYTES_MAX as u64) as usize,
@@ -120,8 +123,11 @@ struct Waiting {
 struct State {
     store: Store,
     devices: u32,
+    vouches: bool,
     reader: CommandReader,
     reply: Vec<u8>,
+    /// It is one value, whose reader takes a note of how long that is true.
+    is_noted: bool,
 }
 
 impl<D: PersistenceDomain> KvService<D> {
@@ -199,6 +205,7 @@ impl<D: PersistenceDomain> KvService<D> {
         let may_write = request.kind.writes();
         let changed = if may_write && request.payload.len() > self.request_bytes_max {
             self.state.refuse("ERR the request is larger than the log takes");
+            self.state.is_noted = false;
             false
         } else {
             self.state.answer(request.payload, may_write)
@@ -219,6 +226,10 @@ impl<D: PersistenceDomain> KvService<D> {
         let early_allowed = !self.state.store.is_nearly_full();
         let flags = ResponseFlags::NONE.with_if(early_allowed, ResponseFlags::EARLY_ALLOWED);
         let answer = &self.state.reply;
+        if self.state.is_noted {
+            // No key here has a time to live, and nobody writes but in sessions.
+            replies.lives(request.ticket, u64::MAX);
+        }
         replies.reply(request.ticket, is_error(answer), |out| write_response(out, flags, answer));
     }
 
@@ -379,12 +390,20 @@ impl<D: PersistenceDomain> Service for KvService<D> {
 impl State {
     fn new(options: &KvOptions) -> State {
         let store = Store::new(options.index, 0);
-        State { store, devices: options.devices, reader: CommandReader::default(), reply: Vec::new() }
+        State {
+            store,
+            devices: options.devices,
+            vouches: options.vouches,
+            reader: CommandReader::default(),
+            reply: Vec::new(),
+            is_noted: false,
+        }
     }
 
     /// Executes a request; its reply is in `self.reply`. Whether it may have changed the map.
     fn answer(&mut self, bytes: &[u8], may_write: bool) -> bool {
         self.reply.clear();
+        self.is_noted = false;
         let request = match Request::parse(bytes, &mut self.reader) {
             Ok(request) => request,
             Err(error) => {
@@ -393,7 +412,7 @@ impl State {
             }
         };
         if request.has(RequestFlags::DESCRIBE) {
-            let description = description(&self.store, self.devices);
+            let description = Description { cached: self.vouches, ..description(&self.store, self.devices) };
             write_bulk(&mut self.reply, description.to_text().as_bytes());
             return false;
         }
@@ -403,9 +422,17 @@ impl State {
             // A connection says that it needs nothing more.
             write_simple(&mut self.reply, "OK");
         }
-        self.run_commands(bytes, &request, may_write);
+        let is_get = self.run_commands(bytes, &request, may_write);
+        self.is_noted = self.vouches && !may_write && is_get && self.shows_noted(&request);
         // A single command that is refused has changed nothing.
         may_write && request.command_count > 0 && !is_error(&self.reply)
+    }
+
+    /// Whether the reply is a value, alone, and whoever asked for it takes a note.
+    fn shows_noted(&self, request: &Request) -> bool {
+        let is_alone = request.command_count == 1 && !request.has(RequestFlags::TRANSACTION);
+        let is_value = matches!(self.reply[..], [b'$', b'0'..=b'9', ..]);
+        request.has(RequestFlags::NOTED) && is_alone && is_value
     }
 
     fn refuse(&mut self, text: &str) {
@@ -413,14 +440,18 @@ impl State {
         write_error(&mut self.reply, text);
     }
 
-    fn run_commands(&mut self, bytes: &[u8], request: &Request, may_write: bool) {
+    /// Whether the last command was a GET.
+    fn run_commands(&mut self, bytes: &[u8], request: &Request, may_write: bool) -> bool {
+        let mut is_get = false;
         let (db, is_resp3) = (request.head.db, request.has(RequestFlags::RESP3));
         let mut at = REQUEST_HEAD_BYTES;
         while let Ok(Some((args, next))) = self.reader.read(bytes, at) {
             at = next;
             let arguments: Vec<&[u8]> = args.iter().collect();
+            is_get = arguments.len() == 2 && arguments[0].eq_ignore_ascii_case(b"GET");
             self.store.run(&Call { arguments: &arguments, db, is_resp3, may_write }, &mut self.reply);
         }
+        is_get
     }
 }
 

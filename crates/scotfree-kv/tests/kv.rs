@@ -6,7 +6,7 @@ use common::{open, options, Driver, MemoryStorage};
 use scotfree_core::SessionId;
 use scotfree_io::disk::{DiskConfig, DiskDomain};
 use scotfree_io::storage::Storage;
-use scotfree_kv::KvService;
+use scotfree_kv::{KvOptions, KvService};
 use scotfree_resp::front::describe_request;
 use scotfree_resp::payload::{write_request, RequestFlags};
 use scotfree_rpc::metrics::MetricsText;
@@ -273,4 +273,38 @@ fn a_large_snapshot_is_handed_over_in_slices_between_requests() {
     drop(driver);
     let (_, recovery) = KvService::open(open(), &options).expect("our own log");
     assert_eq!(recovery.key_count, 2_000);
+}
+
+/// How long the reply to a read is said to be true.
+fn noted(driver: &mut Driver, flags: RequestFlags, kind: RequestKind, lines: &[&str]) -> Option<u64> {
+    let commands: Vec<Vec<&str>> = lines.iter().map(|line| line.split(' ').collect()).collect();
+    let commands: Vec<&[&str]> = commands.iter().map(Vec::as_slice).collect();
+    let mut payload = Vec::new();
+    write_request(&mut payload, flags, &commands);
+    driver.lives(kind, &payload)
+}
+
+#[test]
+fn a_value_is_vouched_for_to_whoever_takes_the_note_if_the_operator_has_said_so() {
+    const NOTED: RequestFlags = RequestFlags::NOTED;
+    for vouches in [false, true] {
+        let storage = MemoryStorage::of(Vec::new());
+        let options = KvOptions { vouches, ..options(1 << 20) };
+        let (service, _) = open(&storage, &options).expect("a new log");
+        let mut driver = Driver::new(service);
+        driver.start_session(1);
+        driver.run(RequestKind::Update, 1, 1, "MSET k v n 1");
+        let for_ever = vouches.then_some(u64::MAX);
+        let mut read = |flags, lines: &[&str]| noted(&mut driver, flags, RequestKind::Read, lines);
+        assert_eq!(read(NOTED, &["GET k"]), for_ever);
+        assert_eq!(read(RequestFlags::NONE, &["GET k"]), None, "nobody takes the note");
+        assert_eq!(read(NOTED, &["GET missing"]), None, "it is no value");
+        assert_eq!(read(NOTED, &["PING k"]), None, "it reads nothing");
+        assert_eq!(read(NOTED, &["GET k n"]), None, "an error is no value");
+        assert_eq!(read(NOTED.with(RequestFlags::TRANSACTION), &["GET k"]), None, "it is in an array");
+        assert_eq!(read(NOTED, &["get n"]), for_ever);
+        assert_eq!(noted(&mut driver, NOTED, RequestKind::Bypass, &["GET k"]), None, "it may write");
+        let description = driver.run_payload(RequestKind::Read, 1, 2, &describe_request().payload);
+        assert_eq!(description.contains("cached 1\n"), vouches, "{description}");
+    }
 }

@@ -31,12 +31,29 @@ pub struct KeyDraw {
 impl KeyDraw {
     /// Of `count` keys; there is one at least.
     pub fn new(count: u64, popularity: Popularity) -> KeyDraw {
+        KeyDraw::skewed(
+            count,
+            match popularity {
+                Popularity::Uniform => 0.0,
+                Popularity::Zipf => ZIPF_EXPONENT,
+            },
+        )
+    }
+
+    /// Of `count` keys, the n-th most popular one asked for as often as 1 / n^`exponent` says.
+    pub fn skewed(count: u64, exponent: f64) -> KeyDraw {
         let count = count.max(1);
-        let sums = match popularity {
-            Popularity::Uniform => Vec::new(),
-            Popularity::Zipf => zipf_sums(count),
-        };
+        let sums = if exponent == 0.0 { Vec::new() } else { zipf_sums(count, exponent) };
         KeyDraw { count, sums }
+    }
+
+    /// How many of all draws are of the most popular keys, so many.
+    pub fn share_of_top(&self, keys: u64) -> f64 {
+        match keys.min(self.count) {
+            0 => 0.0,
+            keys if self.sums.is_empty() => keys as f64 / self.count as f64,
+            keys => self.sums[keys as usize - 1],
+        }
     }
 
     /// The next key, from 0.
@@ -55,11 +72,11 @@ impl KeyDraw {
     }
 }
 
-fn zipf_sums(count: u64) -> Vec<f64> {
+fn zipf_sums(count: u64, exponent: f64) -> Vec<f64> {
     let mut sum = 0.0;
     let mut sums: Vec<f64> = (1..=count)
         .map(|rank| {
-            sum += (rank as f64).powf(-ZIPF_EXPONENT);
+            sum += (rank as f64).powf(-exponent);
             sum
         })
         .collect();
@@ -99,6 +116,19 @@ mod tests {
         for rank in [0, 1, 9, 99] {
             let expected = ((rank + 1) as f64).powf(-0.99) / sum;
             assert!((share(rank) / expected - 1.0).abs() < 0.15, "{rank}: {} for {expected}", share(rank));
+        }
+    }
+
+    #[test]
+    fn the_most_popular_keys_have_the_share_that_their_skew_says() {
+        let even = KeyDraw::skewed(100, 0.0);
+        let shares = [0, 1, 50, 100, 200].map(|keys| even.share_of_top(keys));
+        assert_eq!(format!("{shares:?}"), "[0.0, 0.01, 0.5, 1.0, 1.0]");
+        let skewed = KeyDraw::skewed(3, 1.0);
+        let shares = [0, 1, 2, 3].map(|keys| skewed.share_of_top(keys));
+        // 1, 1/2 and 1/3 of 11/6.
+        for (share, expected) in shares.into_iter().zip([0.0, 6.0 / 11.0, 9.0 / 11.0, 1.0]) {
+            assert!((share - expected).abs() < 1e-9, "{shares:?}");
         }
     }
 

@@ -7,15 +7,24 @@
 #[cfg(feature = "xdp")]
 mod bare_calls;
 mod bare_services;
+mod cache_counts;
+mod cache_get;
+mod cache_hit_curve;
+mod cache_proxy;
+mod cache_rate;
+mod cache_updates;
+mod cached_linearizability;
 mod chain;
 pub mod confirm;
 mod connections;
 mod daemon_deaths;
+mod device;
 #[cfg(feature = "xdp")]
 mod disk_acks;
 mod disk_domain;
 #[cfg(feature = "xdp")]
 mod endpoints;
+mod hash_index;
 mod hostile_packets;
 mod idle;
 mod in_process;
@@ -55,6 +64,7 @@ use crate::results::{judge, ExperimentResult, Verdict};
 use idle::HaltPoll;
 use indicatif::{ProgressBar, ProgressStyle};
 use runners::{runner_names, runner_of, Runner};
+use scotfree_device::Maker;
 use scotfree_stage::environment::Environment;
 use scotfree_stage::interrupt::Interrupt;
 use scotfree_stage::netns::RUN_FOLDER;
@@ -70,8 +80,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How experiments are run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct RunOptions {
+    /// What functions of devices there are, for those that run in this process.
+    pub functions: Vec<Maker>,
     /// The command scot, of which the daemons are started.
     pub scot: PathBuf,
     /// The folder with `topologies`, `workloads`, `experiments` and `results`.
@@ -95,9 +107,10 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// All as the experiments say, in the lab of the current folder.
+    /// All as the experiments say, in the lab of the current folder, with no functions of devices.
     pub fn new(scot: impl Into<PathBuf>) -> RunOptions {
         RunOptions {
+            functions: Vec::new(),
             scot: scot.into(),
             lab_folder: "lab".into(),
             run_folder: RUN_FOLDER.into(),

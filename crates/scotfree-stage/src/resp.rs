@@ -10,7 +10,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use scotfree_resp::codec::Reply;
 
@@ -92,6 +92,8 @@ impl fmt::Display for Place {
 #[derive(Debug, Clone)]
 enum Stream {
     Tcp(Arc<TcpStream>),
+    /// It never waits in the kernel, and is given up after so long.
+    Looking(Arc<TcpStream>, Duration),
     Unix(Arc<UnixStream>),
 }
 
@@ -114,9 +116,20 @@ impl Stream {
         }
     }
 
+    /// From now on whoever reads looks for bytes until some are there, instead of sleeping.
+    fn looking(self, timeout: Duration) -> io::Result<Stream> {
+        Ok(match self {
+            Stream::Tcp(stream) => {
+                stream.set_nonblocking(true)?;
+                Stream::Looking(stream, timeout)
+            }
+            other => other,
+        })
+    }
+
     fn shutdown(&self) -> io::Result<()> {
         match self {
-            Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Stream::Tcp(stream) | Stream::Looking(stream, _) => stream.shutdown(Shutdown::Both),
             Stream::Unix(stream) => stream.shutdown(Shutdown::Both),
         }
     }
@@ -126,6 +139,7 @@ impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Tcp(stream) => stream.as_ref().read(buffer),
+            Stream::Looking(stream, timeout) => look(*timeout, || stream.as_ref().read(buffer)),
             Stream::Unix(stream) => stream.as_ref().read(buffer),
         }
     }
@@ -135,6 +149,7 @@ impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Stream::Tcp(stream) => stream.as_ref().write(bytes),
+            Stream::Looking(stream, timeout) => look(*timeout, || stream.as_ref().write(bytes)),
             Stream::Unix(stream) => stream.as_ref().write(bytes),
         }
     }
@@ -142,6 +157,21 @@ impl Write for Stream {
     fn flush(&mut self) -> io::Result<()> {
         // Sockets keep nothing back.
         Ok(())
+    }
+}
+
+/// Tries again and again until something can be done.
+fn look(timeout: Duration, mut what: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    let mut begin = None;
+    loop {
+        match what() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => return other,
+        }
+        if begin.get_or_insert_with(Instant::now).elapsed() > timeout {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        std::hint::spin_loop();
     }
 }
 
@@ -162,6 +192,13 @@ impl Connection {
     /// Connects; `timeout` bounds connecting and each read and write.
     pub fn open_at(place: &Place, timeout: Duration) -> io::Result<Connection> {
         let stream = Stream::open(place, timeout)?;
+        let reader = Reader::new(stream.clone());
+        Ok(Connection { stream, reader, out: Vec::new() })
+    }
+
+    /// The same over TCP, by a caller who keeps its processor and looks for replies until they are there.
+    pub fn open_looking(address: SocketAddr, timeout: Duration) -> io::Result<Connection> {
+        let stream = Stream::open(&Place::Tcp(address), timeout)?.looking(timeout)?;
         let reader = Reader::new(stream.clone());
         Ok(Connection { stream, reader, out: Vec::new() })
     }
@@ -198,7 +235,7 @@ impl Connection {
     /// Ends the connection at once, without the minute in which its port is nobody's: who opens thousands of them
     /// again and again would have none left.
     pub fn reset(self) {
-        if let Stream::Tcp(stream) = &self.stream {
+        if let Stream::Tcp(stream) | Stream::Looking(stream, _) = &self.stream {
             // Without it the port is free a minute later.
             let _ = rustix::net::sockopt::set_socket_linger(stream.as_ref(), Some(Duration::ZERO));
         }
@@ -297,6 +334,23 @@ mod tests {
         }
         let nested = format!("{}:1\r\n", "*1\r\n".repeat(DEPTH_MAX));
         assert!(matches!(read(&nested), Ok(Reply::Array(_))), "so deep a reply may be");
+    }
+
+    #[test]
+    fn who_looks_for_replies_gets_them_all_and_gives_up_in_time() {
+        let service = crate::fake_redis::FakeRedis::start();
+        let open = |timeout| Connection::open_looking(service.address(), timeout).expect("it listens");
+        let mut looking = open(Duration::from_secs(30));
+        let value = "v".repeat(1 << 20);
+        for text in ["short", &value] {
+            assert_eq!(looking.call(&["SET", "k", text]).expect("a reply"), Reply::Simple("OK".into()));
+            assert_eq!(looking.call(&["GET", "k"]).expect("a reply"), Reply::Bulk(text.as_bytes().to_vec()));
+        }
+        let late = open(Duration::from_millis(1)).read().expect_err("nothing was asked");
+        assert!(
+            matches!(&late, ReplyError::Broken(error) if error.kind() == io::ErrorKind::TimedOut),
+            "{late}"
+        );
     }
 
     #[test]

@@ -104,6 +104,22 @@ fn devices(specs: &[DeviceSpec]) -> Result<Vec<(DeviceId, SocketAddr)>, Failure>
     Ok(specs.iter().map(|spec| (DeviceId(spec.id), spec.address.0)).collect())
 }
 
+/// Whether a device may answer reads again. With several on the path the last would not know what the first has
+/// acknowledged, and what the first knows another could still lose.
+fn is_cached(section: &str, cache: Option<u16>, devices: &[DeviceSpec]) -> Result<bool, Failure> {
+    let Some(cache) = cache else { return Ok(false) };
+    let on_path: Vec<u16> = devices.iter().map(|device| device.id).collect();
+    if on_path == [cache] {
+        return Ok(true);
+    }
+    let named = on_path.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    let named = if named.is_empty() { "none".to_owned() } else { named };
+    Err(Failure::usage(format!(
+        "[{section}] cache_device: device {cache} is to answer reads, which needs that it is the only device on the path; \
+         `device` names {named}: name device {cache} alone, or leave cache_device away"
+    )))
+}
+
 /// Says that a server goes on without these devices.
 fn say_excluded(messages: &Messages, devices: &[DeviceId]) {
     for device in devices {

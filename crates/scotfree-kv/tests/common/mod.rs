@@ -8,7 +8,7 @@ use scotfree_io::{Interest, Poller};
 use scotfree_kv::{
     command, IndexKind, JournalError, JournalLimits, KvOptions, KvRecovery, KvService, Store, Value,
 };
-use scotfree_rpc::{Execution, Handler, Replies, Service};
+use scotfree_rpc::{Execution, Handler, Replies, Report, Service};
 use scotfree_session::{RecoveredSession, RequestKind};
 use std::collections::BTreeMap;
 use std::io;
@@ -73,6 +73,7 @@ pub fn options(ops_bytes_max: u64) -> KvOptions {
         data_bytes_max: 6_000,
         request_bytes_max: 4_000,
         devices: 1,
+        vouches: false,
         limits: JournalLimits {
             ops_bytes_max,
             backlog_bytes_max: 1 << 20,
@@ -138,13 +139,28 @@ impl Driver {
     }
 
     pub fn run_payload(&mut self, kind: RequestKind, session: u64, seq: u64, payload: &[u8]) -> String {
+        self.execute(kind, session, seq, payload);
+        let reply = self.replies.replies().pop().map(|reply| reply.bytes).unwrap_or_default();
+        self.replies.clear();
+        String::from_utf8_lossy(reply.get(2..).unwrap_or_default()).into_owned()
+    }
+
+    fn execute(&mut self, kind: RequestKind, session: u64, seq: u64, payload: &[u8]) {
         self.ticket += 1;
         let (ticket, session, seq) = (self.ticket, SessionId(session), SeqNum(seq));
         let request = Execution { ticket, session, seq, kind, payload, is_replayed: false };
         self.service.execute(&request, &mut self.replies);
-        let reply = self.replies.replies().pop().map(|reply| reply.bytes).unwrap_or_default();
+    }
+
+    /// How long the reply to a request is said to be true, if anything is said.
+    pub fn lives(&mut self, kind: RequestKind, payload: &[u8]) -> Option<u64> {
+        self.execute(kind, 1, self.ticket + 1, payload);
+        let lives = (0..).map_while(|index| self.replies.report(index)).find_map(|report| match report {
+            Report::Lives { ticket, remaining_ms } if ticket == self.ticket => Some(remaining_ms),
+            _ => None,
+        });
         self.replies.clear();
-        String::from_utf8_lossy(reply.get(2..).unwrap_or_default()).into_owned()
+        lives
     }
 
     pub fn poll(&mut self) {

@@ -74,6 +74,13 @@ pub(super) trait BareServices {
         start_noop_with(self.site(), &NoopSpec { spin_us, ..spec })
     }
 
+    /// Starts a server whose every value has so many bytes, and which vouches for it; it counts, and looks for requests
+    /// for up to so long before it sleeps.
+    fn start_values(&self, value_bytes: usize, spin_us: u64) -> Result<Process, Trouble> {
+        let spec = usual_noop_spec(self.site());
+        start_noop_with(self.site(), &NoopSpec { value_bytes, spin_us, metrics: Some(METRICS), ..spec })
+    }
+
     /// Starts a server that works so long on each request, and stamps it.
     fn start_working_noop(&self, work_us: u64) -> Result<Process, Trouble> {
         self.start_working_noop_at(self.site().server(), &self.site().devices(), work_us)

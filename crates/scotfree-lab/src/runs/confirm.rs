@@ -34,7 +34,7 @@ const EXPERIMENT_TIME_MAX: Duration = Duration::from_secs(12);
 const TIME_MAX: Duration = Duration::from_secs(18 * 60);
 
 /// How results are confirmed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct ConfirmOptions {
     /// Whether those that take hours and those that nothing has changed are among them, and time has no end.
     pub all: bool,

@@ -68,7 +68,7 @@ const CALM_MS_MAX: u64 = 120;
 // How long what was killed stays dead, at most, beyond what a start takes.
 const DEAD_MS_MAX: u64 = 30;
 // How old a daemon's counts may be.
-const COUNTS_AGE_MAX: Duration = Duration::from_millis(300);
+pub(super) const COUNTS_AGE_MAX: Duration = Duration::from_millis(300);
 // Reading back takes longer than a round, so it is done every so many rounds.
 const ROUNDS_PER_READING: u64 = 10;
 // The append-only file is rewritten every so many rounds, or loading it would be all that a round does.

@@ -9,7 +9,7 @@ use super::worker::operations::{lines_count, read_history, OperationsReport, Ope
 use super::worker::WorkerSpec;
 use super::{Context, Measured};
 use crate::experiment::Measurement;
-use scotfree_check::{check, Limits, Registers, Verdict};
+use scotfree_check::{check, Limits, Op, Operation, Registers, Verdict};
 use scotfree_stage::process::Process;
 use scotfree_stage::site::{await_condition, await_ready, Logs, Site, PATIENCE};
 use scotfree_stage::trouble::Trouble;
@@ -36,10 +36,10 @@ fn user() -> String {
     "user".to_owned()
 }
 
-const KEYS: u32 = 4;
+pub(super) const KEYS: u32 = 4;
 // How bad the wire is.
-const BAD_PERCENT: &str = "2";
-const KILLS_PER_ROUND: usize = 2;
+pub(super) const BAD_PERCENT: &str = "2";
+pub(super) const KILLS_PER_ROUND: usize = 2;
 // A round has some thousand operations: a verdict takes so many steps, and one on a violation is not worth
 // much more time to make it smaller.
 const LIMITS: Limits = Limits { steps_max: 1_000_000, smallest_steps_max: 50_000 };
@@ -113,6 +113,7 @@ impl<'a> World<'a> {
     ) -> Result<Process, Trouble> {
         let spec = OperationsSpec {
             server: self.site.server(),
+            sidecar: false,
             cluster_key: self.site.cluster_key(),
             prefix: prefix.to_owned(),
             keys: KEYS,
@@ -150,7 +151,7 @@ fn start_switch(site: &Site<'_>, plane: &str) -> Result<Process, Trouble> {
 }
 
 /// Waits for the end of a client; how many of its updates a device completed, if it was not killed.
-fn finish(client: &Process) -> Result<u64, Trouble> {
+pub(super) fn finish(client: &Process) -> Result<u64, Trouble> {
     let fault = |problem: String| {
         Trouble::new(format!("run the client {}", client.name()), problem, client.error_output())
     };
@@ -166,7 +167,8 @@ fn finish(client: &Process) -> Result<u64, Trouble> {
     }
 }
 
-fn judge(files: &[PathBuf], name: &str, completed_early: u64) -> Result<Measured, Trouble> {
+/// What a round's files tell.
+pub(super) fn judge(files: &[PathBuf], name: &str, completed_early: u64) -> Result<Measured, Trouble> {
     let (mut history, mut client_next) = (Vec::new(), 0);
     for file in files {
         history.extend(read_history(file, &mut client_next)?);
@@ -182,6 +184,8 @@ fn judge(files: &[PathBuf], name: &str, completed_early: u64) -> Result<Measured
     if let Verdict::Violation(violation) = verdict {
         eprintln!("{name}: {}", violation.describe(&Registers, &history));
     }
+    let is_read = |operation: &&Operation<Op, _>| matches!(operation.op, Op::Get { .. } | Op::MGet { .. });
+    measured.value("reads", history.iter().filter(is_read).count() as f64);
     let unanswered = history.iter().filter(|operation| operation.answer.is_none()).count();
     measured.value("operations", history.len() as f64).value("unanswered", unanswered as f64);
     measured.value("kills", KILLS_PER_ROUND as f64);

@@ -30,6 +30,12 @@ const fn untimed(name: &'static str, run: Run) -> Runner {
 }
 
 const RUNNERS: &[Runner] = &[
+    timed("cache-get", super::cache_get::run),
+    untimed("cache-hit-curve", super::cache_hit_curve::run),
+    timed("cache-proxy", super::cache_proxy::run),
+    timed("cache-rate", super::cache_rate::run),
+    timed("cache-updates", super::cache_updates::run),
+    untimed("cached-linearizability", super::cached_linearizability::run),
     untimed("chain", super::chain::run),
     timed("connections", super::connections::run),
     untimed("daemon-deaths", super::daemon_deaths::run),
@@ -38,6 +44,7 @@ const RUNNERS: &[Runner] = &[
     timed("disk-domain", super::disk_domain::run),
     #[cfg(feature = "xdp")]
     timed("endpoints", super::endpoints::run),
+    untimed("hash-index", super::hash_index::run),
     untimed("hostile-packets", super::hostile_packets::run),
     timed("in-process", super::in_process::run),
     untimed("kill-rounds", super::kill_rounds::device::run),

@@ -96,6 +96,7 @@ impl<'a> World<'a> {
             shape: self.shape(),
             popularity,
             updates_percent: settings.updates_percent,
+            is_noted: false,
             time_ms,
             warmup_ms,
             seed,
@@ -139,7 +140,7 @@ impl<'a> World<'a> {
 }
 
 /// What the calls measured, as metrics and counters.
-fn measured(report: &UseReport) -> Measured {
+pub(super) fn measured(report: &UseReport) -> Measured {
     let mut measured = Measured::default();
     measured.value("requests_per_s", report.requests_per_s);
     let mut percentiles = |prefix: &str, of: &BTreeMap<u32, u64>| {

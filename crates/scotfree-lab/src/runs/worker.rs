@@ -10,6 +10,7 @@ mod embedded;
 #[cfg(feature = "xdp")]
 pub mod endpoints;
 pub mod fill;
+pub mod gets;
 pub mod hostile;
 pub mod in_process;
 pub mod logging;
@@ -17,6 +18,7 @@ pub mod noop;
 pub mod operations;
 #[cfg(feature = "xdp")]
 pub mod playback;
+pub mod redis_use;
 pub mod sets;
 pub mod stores;
 #[cfg(feature = "xdp")]
@@ -59,6 +61,8 @@ pub enum WorkerSpec {
     InProcess(in_process::InProcessSpec),
     /// Run an application's transactions on it.
     Transactions(transactions::TransactionsSpec),
+    /// Read keys of a server, and say who has answered.
+    Gets(gets::GetsSpec),
     /// Fill the logs of devices.
     Fill(fill::FillSpec),
     /// Read and write what others read and write too, and note what was seen.
@@ -67,8 +71,14 @@ pub enum WorkerSpec {
     Hostile(hostile::HostileSpec),
     /// Fill the embedded server with keys.
     FillStore(stores::FillSpec),
+    /// Have all of them read, so that a cache knows them.
+    ReadStore(stores::ReadAllSpec),
     /// Update and read them, and measure each call.
     UseStore(stores::UseSpec),
+    /// Set or read all keys of a service that speaks RESP.
+    FillRedis(redis_use::FillRedisSpec),
+    /// Set and read some of them, and measure each command.
+    UseRedis(redis_use::UseRedisSpec),
     /// Log requests before their server has them, and hand them on.
     Logger(logging::logger::LoggerSpec),
     /// Apply the requests that a logger hands on.
@@ -101,11 +111,15 @@ pub fn main(spec: &Path) -> Result<(), Trouble> {
         WorkerSpec::Sets(spec) => sets::measure(&spec).map(|report| print_report(&report)),
         WorkerSpec::InProcess(spec) => in_process::measure(&spec).map(|report| print_report(&report)),
         WorkerSpec::Transactions(spec) => transactions::run(&spec).map(|report| print_report(&report)),
+        WorkerSpec::Gets(spec) => gets::measure(&spec).map(|report| print_report(&report)),
         WorkerSpec::Fill(spec) => fill::fill(&spec).map(|report| print_report(&report)),
         WorkerSpec::Operations(spec) => operations::run(&spec).map(|report| print_report(&report)),
         WorkerSpec::Hostile(spec) => hostile::send(&spec).map(|report| print_report(&report)),
         WorkerSpec::FillStore(spec) => stores::fill(&spec).map(|()| print_report(&())),
+        WorkerSpec::ReadStore(spec) => stores::read_all(&spec).map(|()| print_report(&())),
         WorkerSpec::UseStore(spec) => stores::measure(&spec).map(|report| print_report(&report)),
+        WorkerSpec::FillRedis(spec) => redis_use::fill(&spec).map(|()| print_report(&())),
+        WorkerSpec::UseRedis(spec) => redis_use::measure(&spec).map(|report| print_report(&report)),
         WorkerSpec::Logger(spec) => logging::logger::serve(&spec),
         WorkerSpec::Application(spec) => logging::application::serve(&spec),
         WorkerSpec::CallLogged(spec) => logging::caller::measure(&spec).map(|report| print_report(&report)),

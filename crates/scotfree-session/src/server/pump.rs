@@ -122,11 +122,16 @@ impl Server {
 
     /// The client has forgotten these requests: they were reads that are complete, or stable.
     fn skip(&mut self, id: SessionId, first: SeqNum, last: SeqNum) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        if first <= session.next {
-            let held = session.buffer.keys().next().copied().unwrap_or(last.next());
-            session.next = session.next.max(last.next().min(held));
+        if self.sessions.get(&id).is_some_and(|session| first <= session.next) {
+            self.pass_over(id, last);
         }
+    }
+
+    /// Goes on behind `last`, or at what is here and was not executed.
+    pub(super) fn pass_over(&mut self, id: SessionId, last: SeqNum) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let held = session.buffer.keys().next().copied().unwrap_or(last.next());
+        session.next = session.next.max(last.next().min(held));
     }
 
     /// A request that is here already may learn its place from another copy: its first, or the one

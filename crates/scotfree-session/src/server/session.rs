@@ -541,9 +541,13 @@ impl Server {
         effects: &mut Effects<ServerOwn>,
     ) -> Result<(), WireError> {
         let known = self.hear_client(now, from, packet, effects)?;
-        let id = packet.session();
+        let (id, last) = (packet.session(), packet.seq_num());
+        if known && packet.header().completed >= last {
+            // A client closes when it keeps nothing any more: what is not here were reads that a device has answered.
+            self.pass_over(id, last);
+        }
         let Some(session) = self.sessions.get(&id) else { return Ok(()) };
-        let stable = session.unstable.is_empty() && session.next > packet.seq_num();
+        let stable = session.unstable.is_empty() && session.next > last;
         if !known || stable {
             self.send_close(id, SeqNum(0), CloseReason::ByClient, effects);
         }

@@ -334,10 +334,17 @@ fn an_acceptance_says_how_long_and_how_much_and_names_a_session_of_this_epoch() 
 }
 
 fn client_closes(bench: &mut ServerBench, seq: u64) -> usize {
+    client_closes_having(bench, seq, 0)
+}
+
+/// The client says as well up to where it has its answers.
+fn client_closes_having(bench: &mut ServerBench, seq: u64, completed: u64) -> usize {
     bench.sent.clear();
     let tail = Tail::Close(CloseTail { reason: CloseReason::ByClient });
     let key = session_keys(1).client_to_server;
-    let bytes = packet(&header(Kind::SessionClose, 1, seq), &tail, &[], &key);
+    let mut header = header(Kind::SessionClose, 1, seq);
+    header.completed = SeqNum(completed);
+    let bytes = packet(&header, &tail, &[], &key);
     bench.receive(client_address(), &bytes);
     bench.sent_to(client_address()).iter().filter(|kind| **kind == Kind::SessionClose).count()
 }
@@ -357,6 +364,18 @@ fn a_session_ends_when_its_client_says_so_and_all_of_it_is_stable() {
     assert_eq!(bench.deleted, [SessionId(1)]);
     bench.forget_deleted();
     assert_eq!(bench.server.session_count(), 1);
+}
+
+#[test]
+fn a_session_ends_at_once_whose_last_requests_a_device_has_answered_however_many_they_are() {
+    let mut bench = serving(0, |config| config.window = 4);
+    bench.answers = false;
+    bench.request(Kind::Update, 1, 1, order(1, 1, 0));
+    assert_eq!(client_closes_having(&mut bench, 99, 98), 0, "it wants an answer");
+    assert_eq!(client_closes_having(&mut bench, 99, 99), 0, "what it has written is not stable");
+    bench.answer(1);
+    assert_eq!(client_closes_having(&mut bench, 99, 99), 1);
+    assert_eq!(bench.executed, [(SessionId(1), SeqNum(1))]);
 }
 
 /// Eight times in that span it is looked at, and expires when more than the span has gone by.

@@ -2,7 +2,9 @@
 //!
 //! Invariant: its write-ahead file is read and its sessions are known before the first request is taken.
 
-use super::{cluster_key, dead_letters_of, devices, exclude_more, excluded, say_excluded, spin_of, take_key};
+use super::{
+    cluster_key, dead_letters_of, devices, exclude_more, excluded, is_cached, say_excluded, spin_of, take_key,
+};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::serve::{begin, keep_files_private, say_reload, InForce, Listening, Messages};
@@ -29,6 +31,7 @@ struct Plan {
     index: IndexKind,
     devices: Vec<(DeviceId, SocketAddr)>,
     excluded: Vec<DeviceId>,
+    vouches: bool,
     dead_letters: PathBuf,
 }
 
@@ -117,6 +120,7 @@ fn plan(kv: &Kv) -> Result<Plan, Failure> {
         listen: required(kv.listen.as_ref(), "kv", "listen")?.0,
         devices: devices(&kv.devices)?,
         excluded: excluded(&kv.exclude, &kv.devices)?,
+        vouches: is_cached("kv", kv.cache_device, &kv.devices)?,
         log_bytes: kv.log_size.unwrap_or(LOG).0,
         index: kv.index.unwrap_or_default().kind(),
         log,
@@ -129,7 +133,7 @@ fn open(plan: &Plan) -> Result<(KvService<DiskDomain>, KvRecovery), Failure> {
     let domain = DiskDomain::open(&plan.log, &config).map_err(Failure::environment)?;
     // An existing file keeps the size that it has.
     let bounds = KvOptions::for_log(domain.log_bytes(), plan.devices.len() as u32, plan.dead_letters.clone());
-    let options = KvOptions { index: plan.index, ..bounds };
+    let options = KvOptions { index: plan.index, vouches: plan.vouches, ..bounds };
     KvService::open(domain, &options).map_err(Failure::environment)
 }
 

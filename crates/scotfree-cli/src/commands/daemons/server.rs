@@ -2,7 +2,9 @@
 //!
 //! Invariant: the secret by which it authenticates itself comes from a file that only its owner may read.
 
-use super::{cluster_key, devices, exclude_more, excluded, notices, say_excluded, spin_of, take_key};
+use super::{
+    cluster_key, devices, exclude_more, excluded, is_cached, notices, say_excluded, spin_of, take_key,
+};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
 use crate::key_file::read_secret;
@@ -100,28 +102,12 @@ pub fn config(settings: &Server, key: ClusterKey) -> Result<ServerSidecarConfig,
     }
     let mut config = ServerSidecarConfig::new(listen, key, service);
     config.devices = devices(&settings.devices)?;
-    config.service.back.vouches = is_cached(settings)?;
+    config.service.back.vouches = is_cached("server", settings.cache_device, &settings.devices)?;
     config.options.spin = spin_of(settings.spin_us);
     config.sessions_max = settings.sessions_max.map_or(config.sessions_max, NonZeroUsize::get);
     config.tunnels_max = settings.tunnels_max.unwrap_or(config.tunnels_max);
     config.excluded = Exclusions::of(excluded(&settings.exclude, &settings.devices)?);
     Ok(config)
-}
-
-/// Whether a device may answer reads again. With several on the path the last would not know what the first has
-/// acknowledged, and what the first knows another could still lose.
-fn is_cached(settings: &Server) -> Result<bool, Failure> {
-    let Some(cache) = settings.cache_device else { return Ok(false) };
-    let on_path: Vec<u16> = settings.devices.iter().map(|device| device.id).collect();
-    if on_path == [cache] {
-        return Ok(true);
-    }
-    let named = on_path.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
-    let named = if named.is_empty() { "none".to_owned() } else { named };
-    Err(Failure::usage(format!(
-        "[server] cache_device: device {cache} is to answer reads, which needs that it is the only device on the path; \
-         `device` names {named}: name device {cache} alone, or leave cache_device away"
-    )))
 }
 
 fn credentials(settings: &Server) -> Result<Option<(String, String)>, Failure> {

@@ -6,6 +6,7 @@ use super::{enter_namespaces, file_of, require_lab_folder, scot, LAB_FOLDER};
 use crate::cli::{LabConfirm, LabRun};
 use crate::failure::Failure;
 use crate::out;
+use crate::registry;
 use scotfree_lab::experiment::Experiment;
 use scotfree_lab::runs::confirm::{self, ConfirmOptions, Standing as Confirmed};
 use scotfree_lab::runs::{self, RunError, RunOptions};
@@ -23,6 +24,7 @@ pub fn run(flags: &LabRun) -> Result<(), Failure> {
         write_results: !flags.no_results,
         log_folder: flags.log_folder.clone(),
         priority: flags.priority,
+        functions: registry::functions(),
         ..RunOptions::new(scot()?)
     };
     let report = runs::run(&flags.experiments, &options).map_err(failed)?;
@@ -40,6 +42,7 @@ pub fn confirm(flags: &LabConfirm) -> Result<(), Failure> {
         write_results: !flags.no_results,
         log_folder: flags.log_folder.clone(),
         priority: flags.priority,
+        functions: registry::functions(),
         ..RunOptions::new(scot()?)
     };
     let report =

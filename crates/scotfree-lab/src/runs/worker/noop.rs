@@ -6,10 +6,12 @@
 use scotfree_core::{DeviceId, Epoch, Nanos, SessionId};
 use scotfree_io::udp::{UdpConfig, UdpTransport};
 use scotfree_io::{now_monotonic, Transport};
+use scotfree_resp::codec::write_bulk;
+use scotfree_resp::payload::{write_response, RequestFlags, RequestHead, ResponseFlags};
 use scotfree_rpc::metrics::{Health, MetricsBoard, MetricsListener};
 use scotfree_rpc::{
-    DeadLetter, Execution, Handler, NoopHandler, ProbeOptions, RecoveredSession, Replies, ServerConfig,
-    ServerOptions, ServerRuntime, Service, Stop,
+    DeadLetter, Execution, Handler, NoopHandler, ProbeOptions, RecoveredSession, Replies, RequestKind,
+    ServerConfig, ServerOptions, ServerRuntime, Service, Stop,
 };
 use scotfree_stage::trouble::Trouble;
 use scotfree_stage::worker::READY;
@@ -42,6 +44,10 @@ pub struct NoopSpec {
     pub stable_after_ms: u64,
     /// How long it looks for the next request before it sleeps, at most; 0 for never.
     pub spin_us: u64,
+    /// If not 0, reads are answered with one value of so many bytes, and its server vouches for it, so that a cache may
+    /// answer them again; else all requests are sent back.
+    #[serde(default)]
+    pub value_bytes: usize,
 }
 
 impl NoopSpec {
@@ -57,6 +63,7 @@ impl NoopSpec {
             metrics: None,
             stable_after_ms: 0,
             spin_us: 0,
+            value_bytes: 0,
         }
     }
 }
@@ -91,6 +98,7 @@ pub(super) fn recovered<T: Transport>(spec: &NoopSpec, transport: T) -> io::Resu
     let options = ServerOptions { probes, spin: scotfree_io::Spin::UpTo(spin), ..ServerOptions::default() };
     let service = Late {
         handler: NoopHandler::working(Nanos(spec.work_ns)),
+        value: (spec.value_bytes > 0).then(|| value_of(spec.value_bytes)),
         delay: Nanos::from_millis(spec.stable_after_ms),
         unstable: VecDeque::new(),
     };
@@ -102,9 +110,28 @@ pub(super) fn recovered<T: Transport>(spec: &NoopSpec, transport: T) -> io::Resu
     Ok(server)
 }
 
+/// The reply to a read, as a Redis behind a sidecar would give it.
+fn value_of(bytes: usize) -> Vec<u8> {
+    let (mut bulk, mut reply) = (Vec::new(), Vec::new());
+    write_bulk(&mut bulk, &vec![b'v'; bytes]);
+    write_response(&mut reply, ResponseFlags::EARLY_ALLOWED, &bulk);
+    reply
+}
+
+/// Answers a read, and whoever takes a note that nobody will ever write it.
+fn give(value: &[u8], request: &Execution<'_>, replies: &mut Replies) {
+    let head = RequestHead::parse(request.payload);
+    if head.is_ok_and(|head| head.flags.has(RequestFlags::NOTED)) {
+        replies.lives(request.ticket, u64::MAX);
+    }
+    replies.reply(request.ticket, false, |out| out.extend_from_slice(value));
+}
+
 /// A service whose executions become stable some time later.
 pub(super) struct Late {
     handler: NoopHandler,
+    // What reads are answered with.
+    value: Option<Vec<u8>>,
     delay: Nanos,
     // When the executions up to a ticket will be stable, in order.
     unstable: VecDeque<(Nanos, u64)>,
@@ -112,7 +139,10 @@ pub(super) struct Late {
 
 impl Handler for Late {
     fn execute(&mut self, request: &Execution<'_>, replies: &mut Replies) {
-        self.handler.execute(request, replies);
+        match &self.value {
+            Some(value) if request.kind == RequestKind::Read => give(value, request, replies),
+            _ => self.handler.execute(request, replies),
+        }
         if self.delay > Nanos(0) {
             self.unstable.push_back((now_monotonic().plus(self.delay), request.ticket));
         }

@@ -8,7 +8,8 @@ use super::embedded::{parse_reply, write_request};
 use scotfree_check::{Answer, Key, Op, Operation};
 use scotfree_io::now_monotonic;
 use scotfree_rpc::{start_session, Session, SessionConfig, SessionError};
-use scotfree_stage::resp::Reply;
+use scotfree_stage::process::wait_until;
+use scotfree_stage::resp::{Connection, Reply};
 use scotfree_stage::trouble::Trouble;
 use scotfree_stage::workload::Random;
 use scotfree_wire::ClusterKey;
@@ -24,8 +25,10 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// What to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OperationsSpec {
-    /// The server.
+    /// The server, or where the sidecar before clients listens.
     pub server: SocketAddr,
+    /// Whether that speaks RESP: then most operations are reads of one key, and none is relaxed.
+    pub sidecar: bool,
     /// The secret that the cluster shares.
     pub cluster_key: [u8; 32],
     /// What the keys' names begin with.
@@ -96,23 +99,29 @@ pub(super) fn run(spec: &OperationsSpec) -> Result<OperationsReport, Trouble> {
         File::create(&spec.history).map_err(|error| Trouble::file("write", &spec.history, &error))?;
     let mut random = Random::new(spec.seed, spec.client);
     let mut report = OperationsReport { completed_early: 0 };
-    let (mut made, mut session) = (0, None);
+    let (mut made, mut way) = (0, None);
     while made < spec.operations {
-        let result = match &mut session {
-            None => open(spec, &mut file).map(|opened| session = Some(opened)),
-            Some(opened) => {
+        // The upper half names the client, so every value is written once.
+        let value = (spec.client + 1) << 32 | (made + 1) << 1;
+        let result = match &mut way {
+            None => open(spec, &mut file).map(|opened| way = Some(opened)),
+            Some(Way::Session(session)) => {
                 made += 1;
-                // The upper half names the client, so every value is written once.
-                let command = draw(&mut random, spec.keys, (spec.client + 1) << 32 | made << 1);
-                call(spec, opened, command, random.below(2) == 0, &mut file).map(|is_early| {
+                let command = draw(&mut random, spec.keys, value);
+                call(spec, session, command, random.below(2) == 0, &mut file).map(|is_early| {
                     report.completed_early += u64::from(is_early);
                 })
+            }
+            Some(Way::Connection(connection)) => {
+                made += 1;
+                let command = draw_mostly_reads(&mut random, spec.keys, value);
+                call_by_resp(spec, connection, &command, &mut file)
             }
         };
         match result {
             Ok(()) => {}
             // What it was asked last may have been done or not.
-            Err(Broken::Session(SessionError::Ended(_))) => session = None,
+            Err(Broken::Session(SessionError::Ended(_)) | Broken::Connection) => way = None,
             Err(Broken::Session(error)) => {
                 let tried = format!("call the server at {}", spec.server);
                 return Err(Trouble::new(tried, error, "see the log of the server"));
@@ -127,8 +136,17 @@ pub(super) fn run(spec: &OperationsSpec) -> Result<OperationsReport, Trouble> {
     Ok(report)
 }
 
+/// How calls are made.
+#[allow(clippy::large_enum_variant, reason = "a client has one")]
+enum Way {
+    Session(Session),
+    Connection(Connection),
+}
+
 enum Broken {
     Session(SessionError),
+    /// Whoever listens there has gone, or says that it cannot do what it was asked.
+    Connection,
     File(io::Error),
     Reply(String),
 }
@@ -139,12 +157,22 @@ impl From<SessionError> for Broken {
     }
 }
 
-fn open(spec: &OperationsSpec, file: &mut File) -> Result<Session, Broken> {
-    let key = ClusterKey::from_bytes(spec.cluster_key);
-    let config = SessionConfig { patience: REPLY_TIMEOUT, ..SessionConfig::new(spec.server, key) };
-    let session = start_session(&config)?;
+fn open(spec: &OperationsSpec, file: &mut File) -> Result<Way, Broken> {
+    let way = if spec.sidecar {
+        let mut opened = Err(io::ErrorKind::TimedOut.into());
+        // A sidecar that was killed is started again.
+        wait_until(REPLY_TIMEOUT, || {
+            opened = Connection::open(spec.server, REPLY_TIMEOUT);
+            opened.is_ok()
+        });
+        Way::Connection(opened.map_err(|_| Broken::Reply(format!("nothing: {} is not there", spec.server)))?)
+    } else {
+        let key = ClusterKey::from_bytes(spec.cluster_key);
+        let config = SessionConfig { patience: REPLY_TIMEOUT, ..SessionConfig::new(spec.server, key) };
+        Way::Session(start_session(&config)?)
+    };
     note(file, &Line::Session)?;
-    Ok(session)
+    Ok(way)
 }
 
 fn note(file: &mut File, line: &Line) -> Result<(), Broken> {
@@ -179,6 +207,50 @@ fn call(
     Ok(by_device)
 }
 
+/// The same to whom speaks RESP: several commands are a transaction.
+fn call_by_resp(
+    spec: &OperationsSpec,
+    connection: &mut Connection,
+    command: &Command,
+    file: &mut File,
+) -> Result<(), Broken> {
+    note(file, &Line::Called { at: now_monotonic().0, command: command.clone() })?;
+    let mut commands = command.words(&spec.prefix);
+    if commands.len() > 1 {
+        commands.insert(0, vec!["MULTI".to_owned()]);
+        commands.push(vec!["EXEC".to_owned()]);
+    }
+    for words in &commands {
+        connection.push(words);
+    }
+    connection.flush().map_err(|_| Broken::Connection)?;
+    let mut last = None;
+    for _ in &commands {
+        last = Some(connection.read().map_err(|_| Broken::Connection)?);
+    }
+    let at = now_monotonic().0;
+    let reply = last.expect("a command has words");
+    if matches!(reply, Reply::Error(_)) {
+        return Err(Broken::Connection);
+    }
+    let said = Said::of(&reply).ok_or_else(|| Broken::Reply(format!("{reply:?}")))?;
+    note(file, &Line::Returned { at, reply: said })
+}
+
+/// What a cache has something of: most are reads of one key.
+fn draw_mostly_reads(random: &mut Random, keys: u32, value: u64) -> Command {
+    let one = random.below(u64::from(keys)) as u32;
+    let other = (one + 1 + random.below(u64::from(keys) - 1) as u32) % keys;
+    match random.below(50) {
+        0..39 => Command::Get(one),
+        39 => Command::Mget(vec![one, other]),
+        40..47 => Command::Set(one, value),
+        47 => Command::Mset(vec![(one, value), (other, value + 1)]),
+        48 => Command::Del(vec![one, other]),
+        _ => Command::Exchange(one, value),
+    }
+}
+
 fn draw(random: &mut Random, keys: u32, value: u64) -> Command {
     let one = random.below(u64::from(keys)) as u32;
     let other = (one + 1 + random.below(u64::from(keys) - 1) as u32) % keys;
@@ -195,13 +267,22 @@ fn draw(random: &mut Random, keys: u32, value: u64) -> Command {
 impl Command {
     /// A request to the embedded server, in the layout that the sidecars speak.
     fn payload(&self, prefix: &str, is_early: bool) -> Vec<u8> {
+        let commands = self.words(prefix);
+        let commands: Vec<&[String]> = commands.iter().map(Vec::as_slice).collect();
+        let mut payload = Vec::new();
+        write_request(&commands, is_early, &mut payload);
+        payload
+    }
+
+    /// Its commands.
+    fn words(&self, prefix: &str) -> Vec<Vec<String>> {
         let name = |key: &u32| format!("{prefix}{key}");
         let several = |verb: &str, keys: &[u32]| {
             let words = [verb.to_owned()].into_iter().chain(keys.iter().map(name));
             vec![words.collect::<Vec<String>>()]
         };
         let set = |key: &u32, value: &u64| vec!["SET".to_owned(), name(key), value.to_string()];
-        let commands = match self {
+        match self {
             Command::Set(key, value) => vec![set(key, value)],
             Command::Get(key) => several("GET", &[*key]),
             Command::Del(keys) => several("DEL", keys),
@@ -213,11 +294,7 @@ impl Command {
             Command::Exchange(key, value) => {
                 vec![vec!["GET".to_owned(), name(key)], set(key, value)]
             }
-        };
-        let commands: Vec<&[String]> = commands.iter().map(Vec::as_slice).collect();
-        let mut payload = Vec::new();
-        write_request(&commands, is_early, &mut payload);
-        payload
+        }
     }
 
     fn op(&self) -> Op {
@@ -369,5 +446,10 @@ mod tests {
         assert!(is_there(|command| matches!(command, Command::Del(_))));
         assert!(is_there(|command| matches!(command, Command::Exchange(..))));
         assert!(is_there(|command| matches!(command, Command::Mget(keys) if keys[0] != keys[1])));
+        let drawn: Vec<Command> =
+            (1..1_000).map(|made| draw_mostly_reads(&mut random, 4, made << 1)).collect();
+        let gets = drawn.iter().filter(|command| matches!(command, Command::Get(_))).count();
+        let others = drawn.iter().map(std::mem::discriminant).collect::<std::collections::HashSet<_>>().len();
+        assert!((700..900).contains(&gets) && others == 6, "{gets} of 999, {others} kinds");
     }
 }

@@ -4,7 +4,7 @@
 //! taken from it; calls of the warm-up are made but not measured. What a read returns is compared with what
 //! this client last wrote there, be it complete by whoever's word.
 
-use super::embedded::{parse_reply, write_request};
+use super::embedded::{is_again, parse_reply, write_get, write_request};
 use crate::keys::{KeyDraw, Popularity};
 use scotfree_core::Tier;
 use scotfree_rpc::{start_session, Session, SessionConfig, SessionError, SessionOptions};
@@ -65,6 +65,9 @@ pub struct UseSpec {
     pub popularity: Popularity,
     /// How many of a hundred calls are updates.
     pub updates_percent: u32,
+    /// Whether reads ask for a note, so that a cache may answer them.
+    #[serde(default)]
+    pub is_noted: bool,
     /// How long it is measured.
     pub time_ms: u64,
     /// How long calls are made before; until a device completes updates, if one is asked to.
@@ -80,6 +83,8 @@ pub struct UseReport {
     pub requests_per_s: f64,
     /// Latencies in nanoseconds at [`PERCENTS`] of all calls.
     pub calls_ns: BTreeMap<u32, u64>,
+    /// Their mean.
+    pub mean_ns: f64,
     /// The same of the updates alone, and of the reads, if there were any.
     pub updates_ns: Option<BTreeMap<u32, u64>>,
     /// See above.
@@ -90,6 +95,8 @@ pub struct UseReport {
     pub updates_early: u64,
     /// How many reads were made.
     pub reads: u64,
+    /// How many of them a cache has answered.
+    pub reads_again: u64,
     /// Replies that are no value of the right size, or no success.
     pub wrong_replies: u64,
     /// Reads that returned another value than this client had last written.
@@ -118,6 +125,36 @@ fn fill_session(spec: &FillSpec, config: &SessionConfig) -> Result<(), SessionEr
         }
         write_request(&[&words], false, &mut payload);
         session.send_update(b"fill", &payload)?;
+        while session.outstanding() >= FILLING_OUTSTANDING_MAX {
+            session.next_reply(REPLY_TIMEOUT)?;
+        }
+    }
+    session.end_session()
+}
+
+/// How to have every key read.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ReadAllSpec {
+    /// Of what.
+    pub store: FillSpec,
+    /// How often.
+    pub rounds: u32,
+}
+
+/// Reads every key as often as told, by a client who takes notes, so that a cache knows it afterwards.
+pub(super) fn read_all(spec: &ReadAllSpec) -> Result<(), Trouble> {
+    let server = spec.store.server;
+    let key = ClusterKey::from_bytes(spec.store.cluster_key);
+    read_session(spec, &SessionConfig::new(server, key)).map_err(|error| broke(server, error))
+}
+
+fn read_session(spec: &ReadAllSpec, config: &SessionConfig) -> Result<(), SessionError> {
+    let config = SessionConfig { options: options(Tier::NONE), ..config.clone() };
+    let mut session = start_session(&config)?;
+    let mut payload = Vec::new();
+    for key in (0..spec.rounds).flat_map(|_| 0..spec.store.shape.keys).map(key_name) {
+        write_get(&key, true, &mut payload);
+        session.read(key.as_bytes(), &payload)?;
         while session.outstanding() >= FILLING_OUTSTANDING_MAX {
             session.next_reply(REPLY_TIMEOUT)?;
         }
@@ -242,11 +279,12 @@ impl<'a> User<'a> {
 
     fn read(&mut self, key: u64, tally: &mut Tally) -> Result<(), SessionError> {
         let name = key_name(key);
-        write_request(&[&[b"GET", name.as_bytes()]], false, &mut self.payload);
+        write_get(&name, self.spec.is_noted, &mut self.payload);
         let begin = Instant::now();
         self.session.read(name.as_bytes(), &self.payload)?;
         let reply = self.session.next_reply(REPLY_TIMEOUT)?;
         tally.reads.record(begin.elapsed());
+        tally.reads_again += u64::from(reply.bytes.is_some_and(is_again));
         let value = match reply.bytes.map(parse_reply) {
             Some(Ok(Reply::Bulk(value))) if value.len() == self.spec.shape.value_bytes => value,
             _ => {
@@ -267,6 +305,7 @@ struct Tally {
     updates: Latencies,
     reads: Latencies,
     updates_early: u64,
+    reads_again: u64,
     wrong_replies: u64,
     stale_reads: u64,
     retransmitted: u64,
@@ -280,11 +319,13 @@ impl Tally {
         Some(UseReport {
             requests_per_s: calls.count() as f64 / self.elapsed.as_secs_f64(),
             calls_ns: calls.percentiles(&PERCENTS)?,
+            mean_ns: calls.summary()?.mean_ns,
             updates_ns: self.updates.percentiles(&PERCENTS),
             reads_ns: self.reads.percentiles(&PERCENTS),
             updates: self.updates.count(),
             updates_early: self.updates_early,
             reads: self.reads.count(),
+            reads_again: self.reads_again,
             wrong_replies: self.wrong_replies,
             stale_reads: self.stale_reads,
             retransmitted: self.retransmitted,
@@ -325,6 +366,7 @@ mod tests {
             shape: StoreShape { keys: 10, value_bytes: 100 },
             popularity: Popularity::Uniform,
             updates_percent: 50,
+            is_noted: false,
             time_ms: 100,
             warmup_ms: 0,
             seed: 1,
