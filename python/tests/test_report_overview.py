@@ -326,7 +326,7 @@ def test_what_there_is_none_of_is_not_said(tmp_path: Path) -> None:
 
 def test_calls_that_devices_answer_are_counted_apart(tmp_path: Path) -> None:
     by = ["server"] * 30 + ["device:1"] * 10 + ["device:1/cache"] * 60
-    columns = {
+    columns: dict[str, list[Any]] = {
         "answered_by": [*by, *["server"] * 100, *[None] * 50],
         "method": ["GET"] * 100 + ["DEL"] * 100 + ["PING"] * 50,
         "total_ns": [90_000] * 30 + [40_000] * 10 + [20_000] * 60 + [80_000] * 150,
