@@ -197,6 +197,9 @@ fn expires(world: &World, writer: &mut Connection, reader: &mut Connection) {
     let mut directly = world.directly();
     for _ in 0..3 {
         call(writer, "SET short v PX 400");
+        // It was answered early: until the Redis has executed it, it is not there yet.
+        let is_there = || call(&mut directly, "EXISTS short") == Reply::Integer(1);
+        assert!(wait_until(PATIENCE, is_there), "the Redis executes it");
         let before = hits();
         loop {
             let is_gone = call(&mut directly, "EXISTS short") == Reply::Integer(0);
