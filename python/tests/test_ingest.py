@@ -67,6 +67,20 @@ def test_the_same_inputs_again_are_not_read(tmp_path: Path) -> None:
     assert not (tmp_path / "store" / "scratch").exists()
 
 
+def test_a_store_of_an_older_version_is_made_anew_of_the_same_data_and_of_no_other(tmp_path: Path) -> None:
+    data, store = _data(tmp_path), tmp_path / "store"
+    fresh = content(ingest(data, store, options()))
+    manifest = store / MANIFEST
+    manifest.write_text(manifest.read_text().replace('"version": 2', '"version": 1'))
+    with pytest.raises(StudyError, match="of version 1"):
+        Store.open(store)
+    other = write(tmp_path / "other.sides", ROWS[:3])
+    with pytest.raises(StudyError):
+        ingest([other], store, options())
+    assert content(ingest(data, store, options())) == fresh
+    assert Store.open(store).manifest.version == 2
+
+
 def test_changed_inputs_are_read_anew(tmp_path: Path) -> None:
     data = _data(tmp_path)
     ingest(data, tmp_path / "store", options())

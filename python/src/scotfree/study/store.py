@@ -85,8 +85,8 @@ class Store:
         self._stamp = stamp
 
     @classmethod
-    def open(cls, folder: Path) -> Store:
-        """Opens it; a `StudyError` says what is wrong if it is none."""
+    def open(cls, folder: Path, *, older: bool = False) -> Store:
+        """Opens it; a `StudyError` says what is wrong if it is none. With `older` also one that is to be made anew."""
         path = folder / MANIFEST
         try:
             with path.open("rb") as file:
@@ -101,7 +101,8 @@ class Store:
                 f"open {folder}: {MANIFEST} is no JSON: {error}", "remove the folder and ingest again"
             ) from None
         version = text.get("version") if isinstance(text, dict) else None
-        if version != VERSION:
+        is_older = older and isinstance(version, int) and 0 < version < VERSION
+        if version != VERSION and not is_older:
             raise StudyError(
                 f"open {folder}: it is of version {version}, this reads {VERSION}",
                 "ingest again into another folder",

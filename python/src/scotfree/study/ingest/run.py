@@ -22,6 +22,7 @@ from scotfree.study.ingest.scratch import Reading, Scratch, discard, is_over
 from scotfree.study.store import (
     COMPRESSION,
     MANIFEST,
+    VERSION,
     Input,
     Manifest,
     Store,
@@ -60,7 +61,9 @@ def _ingest(
     data: Sequence[Path], folder: Path, options: Options, found: Sequence[Found], unknown: Sequence[Path]
 ) -> Store:
     before = _complete(folder)
-    if before is not None and _is_of(before.manifest, found, options.digest()):
+    # One of an older version is made anew of the same data.
+    is_current = before is not None and before.manifest.version == VERSION
+    if before is not None and is_current and _is_of(before.manifest, found, options.digest()):
         if is_over(folder / inputs.SCRATCH, before.manifest.inputs):
             discard(folder / inputs.SCRATCH)
         return before
@@ -101,7 +104,7 @@ def _find(data: Sequence[Path], folder: Path, options: Options) -> tuple[list[Fo
 
 
 def _complete(folder: Path) -> Store | None:
-    return Store.open(folder) if (folder / MANIFEST).exists() else None
+    return Store.open(folder, older=True) if (folder / MANIFEST).exists() else None
 
 
 def _is_of(manifest: Manifest, found: Sequence[Found], options: str) -> bool:
