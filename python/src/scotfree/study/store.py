@@ -86,7 +86,7 @@ class Store:
 
     @classmethod
     def open(cls, folder: Path, *, older: bool = False) -> Store:
-        """Opens it; a `StudyError` says what is wrong if it is none. With `older` also one that is to be made anew."""
+        """Opens it; a `StudyError` says what is wrong if it is none. `older`: also one that is to be made anew."""
         path = folder / MANIFEST
         try:
             with path.open("rb") as file:

@@ -66,11 +66,11 @@ def make(study: Study, context: Context, limit: int, remedies: Sequence[Remedy] 
         raise StudyError(
             "plan: no method has 100 successful calls whose total is known", "give more traces, with client spans"
         )
-    return Plan(by_savings(prices), refusals, count, share, _unpriced(remedies))
+    return Plan(by_savings(prices), refusals, count, share, _unpriced())
 
 
-def _unpriced(remedies: Sequence[Remedy]) -> dict[str, str]:
-    forecast = {remedy.NAME for remedy in remedies}
+def _unpriced() -> dict[str, str]:
+    forecast = {remedy.NAME for remedy in REMEDIES}
     return {name: entry.about for name, entry in registry.entries().items() if name not in forecast}
 
 
