@@ -405,8 +405,7 @@ fn optional_integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::RecordedKey;
-    use crate::record::{Sources, SpanId, TraceId};
+    use crate::record::{RecordedKey, Sources, SpanId, TraceId};
     use scotfree_core::{Boundaries, Boundary, DeviceId, StampSource};
 
     #[test]

@@ -176,14 +176,17 @@ impl ClusterKey {
 
     /// The keys between two roles that have no session: control messages, stamps, handshakes.
     pub fn controls(&self, direction: Direction) -> ControlKeys {
-        let derived = |(epoch, secret): &(KeyEpoch, _)| (*epoch, derive(secret, &[], direction.label()));
+        self.labelled(direction.label())
+    }
+
+    fn labelled(&self, label: &[u8]) -> ControlKeys {
+        let derived = |(epoch, secret): &(KeyEpoch, _)| (*epoch, derive(secret, &[], label));
         ControlKeys(self.secrets.iter().rev().map(derived).collect())
     }
 
     /// Under which an operator's questions to a daemon are signed.
     pub fn questions(&self) -> ControlKeys {
-        let derived = |(epoch, secret): &(KeyEpoch, _)| (*epoch, derive(secret, &[], QUESTIONS));
-        ControlKeys(self.secrets.iter().rev().map(derived).collect())
+        self.labelled(QUESTIONS)
     }
 
     /// Under which keys of requests are hashed in records of calls: all who share the secret hash them alike, and

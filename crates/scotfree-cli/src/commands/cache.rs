@@ -2,10 +2,12 @@
 //!
 //! Invariant: counts are what the device publishes anyway; keys are asked for under the cluster's secret.
 
+use super::daemons::cluster_key;
 use crate::cli::{Cache, CacheAsk, CacheDrop, CacheLs, CacheStats};
 use crate::config::Sources;
 use crate::failure::{required, Failure};
-use crate::{key_file, out};
+use crate::out;
+use crate::settings::Cluster;
 use scotfree_io::now_realtime;
 use scotfree_stage::worker::metrics::{get, read, Counts, MetricsSpec};
 use scotfree_switch::questions::{hexadecimal, target};
@@ -62,18 +64,9 @@ fn forget(flags: &CacheDrop, sources: &Sources) -> Result<(), Failure> {
 
 /// What a cache answers to whoever holds the cluster's secret.
 fn ask(flags: &CacheAsk, sources: &Sources, question: &str) -> Result<String, Failure> {
-    let settings = sources.read()?;
-    let address = match flags.metrics {
-        Some(address) => address,
-        None => required(settings.switch.metrics.as_ref(), "switch", "metrics")?,
-    };
-    let file = flags.key_file.as_ref().or(settings.cluster.key_file.as_ref());
-    let file = file.ok_or_else(|| {
-        Failure::usage(
-            "the cluster's secret is missing: give --key-file FILE, or key_file in [cluster]".to_owned(),
-        )
-    })?;
-    let key = key_file::read(file)?;
+    let address = address(flags.metrics, sources)?;
+    let key_file = flags.key_file.clone().or(sources.read()?.cluster.key_file);
+    let key = cluster_key(&Cluster { key_file, ..Cluster::default() })?;
     let answer =
         get(address, &target(&key, "cache", question, now_realtime())).map_err(Failure::environment)?;
     match answer {
@@ -134,7 +127,7 @@ impl Listed {
 }
 
 fn stats(flags: &CacheStats, sources: &Sources) -> Result<(), Failure> {
-    let address = address(flags, sources)?;
+    let address = address(flags.metrics, sources)?;
     let counts = read(&MetricsSpec { address }).map_err(Failure::environment)?;
     let counts: Counts = counts
         .into_iter()
@@ -158,8 +151,8 @@ fn stats(flags: &CacheStats, sources: &Sources) -> Result<(), Failure> {
 }
 
 /// Where the device publishes what it counts.
-fn address(flags: &CacheStats, sources: &Sources) -> Result<SocketAddr, Failure> {
-    match flags.metrics {
+fn address(given: Option<SocketAddr>, sources: &Sources) -> Result<SocketAddr, Failure> {
+    match given {
         Some(address) => Ok(address),
         None => required(sources.read()?.switch.metrics.as_ref(), "switch", "metrics"),
     }

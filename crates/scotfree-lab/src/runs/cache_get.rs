@@ -6,6 +6,7 @@
 //! the device and the server, and they agree.
 
 use super::bare_services::BareServices;
+use super::cache_counts;
 use super::settings::settings_of;
 use super::worker::gets::{GetsReport, GetsSpec, Keys};
 use super::worker::WorkerSpec;
@@ -35,7 +36,6 @@ struct Settings {
 const VALUE_BYTES: usize = 100;
 /// Keys that are asked for in turns.
 const KEYS_COUNT: u64 = 64;
-const HITS: &str = "scotfree_cache_hits_total";
 const EXECUTED: &str = "scotfree_server_executed_total";
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
@@ -73,7 +73,7 @@ fn measure(site: &Site<'_>, server: &Process, settings: &Settings) -> Result<Mea
     let by_cache = report.by_cache + report.warmup_by_cache;
     let by_server = report.by_server + report.warmup_by_server;
     // What a daemon has counted it says a moment later.
-    let hits = || -> Result<u64, Trouble> { Ok(site.device_counts()?.get(HITS).copied().unwrap_or(0)) };
+    let hits = || -> Result<u64, Trouble> { Ok(cache_counts::hits(&site.device_counts()?)) };
     let executed =
         || -> Result<u64, Trouble> { Ok(site.counts("server")?.get(EXECUTED).copied().unwrap_or(0)) };
     measured.counter("hits_not_counted_alike", counted(by_cache, "the device", hits)?);

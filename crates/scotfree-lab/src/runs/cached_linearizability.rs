@@ -5,6 +5,7 @@
 //! killed belongs to the round; what it counted in its last moments is not known, so that the share of hits is a lower
 //! bound.
 
+use super::cache_counts::hits;
 use super::kill_rounds::COUNTS_AGE_MAX;
 use super::linearizability::{finish, judge, BAD_PERCENT, KEYS, KILLS_PER_ROUND};
 use super::settings::settings_of;
@@ -43,7 +44,6 @@ const SIDECAR: ClientSidecar = ClientSidecar {
 const CACHE: [&str; 6] = ["--plane", "user", "--function", "cache", "--function", "persist"];
 // A killed sidecar's sessions stay until they expire. A key is kept as soon as it is read.
 const SWITCH: [&str; 4] = ["--sessions-max", "1024", "--option", "cache.admit_reads=0"];
-const HITS: &str = "scotfree_cache_hits_total";
 
 pub(super) fn run(context: &Context<'_>) -> Result<Vec<Measurement>, Trouble> {
     require_redis()?;
@@ -130,7 +130,7 @@ impl<'a> World<'a> {
     /// Takes what the device has counted since it was asked last, when it has said it.
     fn count_hits(&mut self) -> Result<(), Trouble> {
         thread::sleep(COUNTS_AGE_MAX);
-        let counted = self.site.device_counts()?.get(HITS).copied().unwrap_or(0);
+        let counted = hits(&self.site.device_counts()?);
         self.hits += counted.saturating_sub(self.hits_before);
         self.hits_before = counted;
         Ok(())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -43,6 +43,8 @@ class Accesses:
     size: Floats
     # Of so many keys one is among them.
     one_in: float
+    # By the bytes of a cache.
+    _played: dict[float, Truths] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def update_share(self) -> float:
@@ -50,7 +52,12 @@ class Accesses:
         return float(self.is_update.mean())
 
     def hits(self, bytes_max: float) -> Truths:
-        """Which of them such a cache would answer."""
+        """Which of them such a cache would answer: played once, however many methods the service has."""
+        if bytes_max not in self._played:
+            self._played[bytes_max] = self._play(bytes_max)
+        return self._played[bytes_max]
+
+    def _play(self, bytes_max: float) -> Truths:
         found = np.zeros(len(self.keys), np.bool_)
         room = bytes_max / self.one_in
         kept: OrderedDict[int, float] = OrderedDict()

@@ -15,7 +15,7 @@ import numpy as np
 from scotfree.study.figures.words import duration, percent, size
 from scotfree.study.plan.calls import Calls, Floats, Truths
 from scotfree.study.plan.context import Context
-from scotfree.study.plan.fit import KEPT, RANKS, RECEIVED, WORK, Fit, kept, middle, wires
+from scotfree.study.plan.fit import KEPT, PARTS, RANKS, RECEIVED, WORK, Fit, kept, middle, wires
 from scotfree.study.plan.pauses import before, before_if
 
 # Of what the forecast rests on; a method is refused if fewer of its calls say it.
@@ -73,13 +73,18 @@ class Early:
         answered = np.ones(len(calls), np.bool_) if which is None else which
         return cls(calls, fit, _beyond(calls, context, fit), works, busy, least, answered)
 
-    def rested(self) -> Floats:
+    def drawn(self) -> tuple[tuple[Floats, ...], list[str]]:
+        """Draws of the new totals, one from each part of the fit, and what must be said beside them."""
+        rested = self._rested()
+        return tuple(self._totals(part, rested) for part in range(PARTS)), self._notes(float(np.median(rested)))
+
+    def _rested(self) -> Floats:
         """The pause before each call once they are answered early, by a device that takes its median time."""
         middle_rank = np.full(len(self.calls), RANKS // 2)
         answers = self.fit.answer(0, self.works, before(self.calls), middle_rank)
         return before_if(self.calls, self._with(answers))
 
-    def totals(self, part: int, rested: Floats) -> Floats:
+    def _totals(self, part: int, rested: Floats) -> Floats:
         """One draw of the new totals, from one part of the fit."""
         ranks = np.arange(len(self.calls)) * RANKS // len(self.calls)
         drawn = self.fit.answer(part, self.works, rested, np.random.default_rng([_SEED, part]).permutation(ranks))
@@ -90,7 +95,7 @@ class Early:
         early = np.maximum(kept(self.calls) + answers + self.beyond + self.busy, self.least)
         return np.where(np.isnan(early) | ~self.which, self.calls.total, early)
 
-    def notes(self, rested: float) -> list[str]:
+    def _notes(self, rested: float) -> list[str]:
         """What must be said of it beside the numbers; with the usual pause before its calls."""
         fit, calls = self.fit, self.calls
         notes = (

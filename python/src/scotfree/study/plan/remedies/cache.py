@@ -17,7 +17,6 @@ from scotfree.study.plan.accesses import Accesses
 from scotfree.study.plan.calls import Calls, Truths
 from scotfree.study.plan.context import Context
 from scotfree.study.plan.early import Early
-from scotfree.study.plan.fit import PARTS
 from scotfree.study.plan.price import Effect, Refused
 
 NAME: Final = "cache"
@@ -48,10 +47,8 @@ def forecast(calls: Calls, context: Context) -> Effect | Refused:
     notes = _said(calls, accesses, context, hits)
     if float(np.average(hits, weights=calls.weight)) < _HITS_MIN:
         return Effect((calls.total,), tuple(notes))
-    answered = Early.of(calls, context, fit, hits)
-    rested = answered.rested()
-    totals = tuple(answered.totals(part, rested) for part in range(PARTS))
-    return Effect(totals, (*notes, *answered.notes(float(np.median(rested)))))
+    totals, said = Early.of(calls, context, fit, hits).drawn()
+    return Effect(totals, (*notes, *said))
 
 
 def _hits(calls: Calls, accesses: Accesses, bytes_max: float) -> Truths:

@@ -42,10 +42,8 @@ def forecast(calls: Calls, context: Context) -> Effect | Refused:
     state = load(calls)
     if context.log_slots is not None and state.outstanding >= context.log_slots:
         return Effect((calls.total,), (_full_log(state, context.log_slots),))
-    answered = Early.of(calls, context, fit)
-    rested = answered.rested()
-    totals = tuple(answered.totals(part, rested) for part in range(PARTS))
-    notes = [*_assumed(context), *answered.notes(float(np.median(rested)))]
+    totals, said = Early.of(calls, context, fit).drawn()
+    notes = [*_assumed(context), *said]
     if not state.is_saturated:
         return Effect(totals, tuple(notes))
     opens = _opens(state, context)
