@@ -63,7 +63,7 @@ fn a_log_that_does_not_outlive_its_daemon_is_found() {
     let output = run_deaths(planted("rounds = 2, forget = true").path());
     let said = text(&output);
     assert!(!output.status.success(), "{said}");
-    assert!(said.contains("`deaths_with_acks` is 0; allowed are 9"), "{said}");
+    assert!(said.contains("`deaths_with_acks` is 0; allowed are 10"), "{said}");
 }
 
 /// The experiment with other settings.
