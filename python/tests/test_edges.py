@@ -17,7 +17,7 @@ from small_store import spans, study_of
 
 from bench.edges_found import FAULTS, is_named_first, side
 from scotfree.study import cli
-from scotfree.study.edges import compare, read
+from scotfree.study.edges import compare, read, text
 from scotfree.study.edges.evidence import Part
 from scotfree.study.edges.ranking import ranking
 from scotfree.study.edges.read import Edge
@@ -66,9 +66,13 @@ def stores(folder: Path, *tables: pa.Table) -> list[str]:
     return [str(folder / f"side{number}") for number in range(len(tables))]
 
 
+def sides_of(folder: Path, *tables: pa.Table) -> tuple[read.Side, read.Side]:
+    a, b = (read.side(study_of(folder / f"of{number}", table), None) for number, table in enumerate(tables))
+    return a, b
+
+
 def found_of(folder: Path, *tables: pa.Table) -> compare.Comparison:
-    sides = [study_of(folder / f"of{number}", table) for number, table in enumerate(tables)]
-    return compare.compare(*(read.side(study, None) for study in sides))
+    return compare.compare(*sides_of(folder, *tables))
 
 
 def flat(calls: int, seed: int = 1, *, wait_ms: float = 2.0, work_ms: float = 5.0, **columns: Any) -> pa.Table:
@@ -101,12 +105,27 @@ def test_outside_and_handler_are_told_apart(tmp_path: Path) -> None:
     assert verdicts(faster)["Get", "outside"] == "faster" and not faster.is_worse
 
 
-def test_what_is_sure_and_small_is_no_difference(tmp_path: Path) -> None:
+def test_what_is_sure_and_small_is_told_to_be_too_little_to_matter(tmp_path: Path) -> None:
     # 5 % of 2 ms, and 20 us of 0.1 ms, of 20,000 calls: far beyond chance.
-    for place, (before, after) in enumerate(((2.0, 2.1), (0.1, 0.12))):
-        found = found_of(tmp_path / str(place), flat(20_000, wait_ms=before), flat(20_000, 2, wait_ms=after))
-        (told, *_) = found.edges[0].parts
-        assert told.p is not None and told.p < 1e-9 and told.verdict == compare.SAME
+    for place, (before, after, verdict) in enumerate(((2.0, 2.1, compare.SMALL), (0.1, 0.12, compare.SLOWER))):
+        sides = sides_of(tmp_path / str(place), flat(20_000, wait_ms=before), flat(20_000, 2, wait_ms=after))
+        for least_ns, expected in ((50_000.0, compare.SMALL), (5_000.0, verdict)):
+            found = compare.compare(*sides, least_ns)
+            (told, *_) = found.edges[0].parts
+            assert told.p is not None and told.p < 1e-9 and told.verdict == expected
+            said = "\n".join(text.lines(found, *sides, ("a", "b")))
+            assert ("1 difference can be told and is too little to matter" in said) == (expected == compare.SMALL)
+
+
+def test_a_handler_before_which_a_device_has_answered_is_not_compared(tmp_path: Path) -> None:
+    """It was not awaited, and did not become faster; nor is it compared by the few calls that came to it."""
+    who = ["device:1"] * 390 + ["server"] * 10
+    answered = flat(400, 2, wait_ms=0.2, work_ms=0.001, answered_by=who)
+    found = found_of(tmp_path, flat(400, wait_ms=2.0, work_ms=2.0), answered)
+    told = {one.part: one for one in found.edges[0].parts}
+    assert told[Part.HANDLER].verdict == compare.NOT_COMPARABLE
+    assert told[Part.HANDLER].why == "a device has answered before it"
+    assert told[Part.OUTSIDE].verdict == "faster"
 
 
 def test_a_slow_callee_is_not_blamed_on_its_callers(tmp_path: Path) -> None:

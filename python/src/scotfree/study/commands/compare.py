@@ -24,6 +24,7 @@ from scotfree.study.plan.compare import Budget, Change, Compared, budget_of, bud
 from scotfree.study.plan.text import table
 from scotfree.study.store import MANIFEST, Store
 from scotfree.study.trouble import StudyError, printable
+from scotfree.study.working import Working
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,13 @@ def run(flags: Namespace) -> int:
         raise StudyError(
             f"compare {flags.a} with nothing", "name a second data set, or an earlier range by --baseline"
         )
-    with tempfile.TemporaryDirectory(prefix="scot-compare-") as scratch:
-        a, b = _sides(flags, Path(scratch))
-        by_edge = edges.compare(a, b)
+    with (
+        tempfile.TemporaryDirectory(prefix="scot-compare-") as scratch,
+        Working(quiet=flags.quiet) as at,
+    ):
+        a, b = _sides(flags, Path(scratch), at)
+        at.at(f"comparing {a.calls:,} calls with {b.calls:,}")
+        by_edge = edges.compare(a, b, flags.least)
         by_method = _by_method(flags, judges, a, b) if judges or flags.json else None
     if not judges and not by_edge.is_comparable:
         raise StudyError(*_nothing(flags, by_edge))
@@ -75,12 +80,13 @@ def _nothing(flags: Namespace, found: edges.Comparison) -> tuple[str, str]:
     return f"{what}: too few to tell: {few}", "give more calls, or longer ranges"
 
 
-def _sides(flags: Namespace, scratch: Path) -> tuple[Side, Side]:
+def _sides(flags: Namespace, scratch: Path, at: Working) -> tuple[Side, Side]:
     # Of one data set all that follows its baseline, unless it is said.
     follows = flags.b is None and flags.from_ is None
     later = Span(flags.baseline.end if follows else flags.from_, flags.to)
     a = _study(flags, flags.a, scratch / "a")
     b = Study(a.store, _engine(flags, a.store)) if flags.b is None else _study(flags, flags.b, scratch / "b")
+    at.at("counting the calls of each edge")
     asked = (later if flags.baseline is None else flags.baseline, later)
     names_ = (str(flags.a), str(flags.b or flags.a))
     found = [_side(study, span, name) for study, span, name in zip((a, b), asked, names_, strict=True)]

@@ -8,8 +8,6 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from tqdm import tqdm
-
 from scotfree.study.analysis.cycles import rules
 from scotfree.study.analysis.study import Study
 from scotfree.study.commands import engines, ingest
@@ -18,6 +16,7 @@ from scotfree.study.figures.result import Coverage, Figure
 from scotfree.study.report.catalogue import Computed
 from scotfree.study.report.write import check, parquet_folder, summary_of, write_report
 from scotfree.study.store import MANIFEST, Store
+from scotfree.study.working import Working
 
 
 def run(flags: Namespace) -> int:
@@ -38,11 +37,13 @@ def run(flags: Namespace) -> int:
 
 
 def _write(study: Study, flags: Namespace) -> list[Computed]:
-    with tqdm(total=len(all_figures()), unit="figure", disable=None, leave=False) as bar:
+    with Working("counting all calls", quiet=flags.quiet) as at:
+        count, whole = 0, len(all_figures())
 
         def progress(figure: Figure) -> None:
-            bar.set_description(figure.number)
-            bar.update()
+            nonlocal count
+            count += 1
+            at.at(f"figure {count} of {whole}: {figure.number}")
 
         return write_report(study, flags.output, command=_command(flags), progress=progress)
 

@@ -11,7 +11,7 @@ import numpy as np
 from scotfree.study.edges import beside, chance, read, scopes
 from scotfree.study.edges.causes import Cause, causes
 from scotfree.study.edges.chance import Interval
-from scotfree.study.edges.evidence import CALLS_MIN, NOMINAL, Evidence, Part, Summary, is_material
+from scotfree.study.edges.evidence import CALLS_MIN, NOMINAL, NS_MIN, Evidence, Part, Summary
 from scotfree.study.edges.family import Family, weighed
 from scotfree.study.edges.read import ANY, Calls, Count, Edge, Named, Read, Side
 from scotfree.study.edges.scopes import Both, Kind
@@ -19,6 +19,8 @@ from scotfree.study.figures.words import counted
 
 SLOWER, FASTER = "slower", "faster"
 SAME: Final = "no difference that can be told"
+# It can be told, and is less than a tenth or than what was said to matter.
+SMALL: Final = "too little to matter"
 NOT_COMPARABLE: Final = "not comparable"
 MORE, FEWER = "more errors", "fewer errors"
 # Below it a P95 is the slowest call.
@@ -93,6 +95,8 @@ class Comparison:
     causes: tuple[Cause, ...]
     machines: tuple[str, ...]
     evidence: Mapping[Part, Evidence]
+    # Less than so many nanoseconds are none to act on.
+    least_ns: float = NS_MIN
 
     @property
     def is_comparable(self) -> bool:
@@ -105,8 +109,8 @@ class Comparison:
         return bool(self.causes) or any(edge.is_worse for edge in self.edges)
 
 
-def compare(a: Side, b: Side) -> Comparison:
-    """Compares two sides that were counted."""
+def compare(a: Side, b: Side, least_ns: float = NS_MIN) -> Comparison:
+    """Compares two sides that were counted; differences of less than that are too little to matter."""
     by, named, in_a, in_b = _common(a, b)
     both = [edge for edge in in_a if edge in in_b]
     data = [read.read(side, named, {edge: of[edge] for edge in both}) for side, of in ((a, in_a), (b, in_b))]
@@ -114,7 +118,7 @@ def compare(a: Side, b: Side) -> Comparison:
     renumbered = [_renumbered(one, machines) for one in data]
     known, whys = beside.known(both, renumbered)
     asked = {part: scopes.scopes(both, known[part], machines, _KINDS[part]) for part in Part}
-    family = weighed(known, asked)
+    family = weighed(known, asked, least_ns)
     found = [
         one for part in _TOLD.values() for one in causes(family.evidence[part], family.found[part], family.p_max)
     ]
@@ -132,7 +136,7 @@ def compare(a: Side, b: Side) -> Comparison:
         {edge: count for edge, count in of.items() if edge not in other}
         for of, other in ((in_a, in_b), (in_b, in_a))
     )
-    return Comparison(by, tuple(edges), alone_a, alone_b, tuple(found), tuple(machines), family.evidence)
+    return Comparison(by, tuple(edges), alone_a, alone_b, tuple(found), tuple(machines), family.evidence, least_ns)
 
 
 def _common(a: Side, b: Side) -> tuple[str, Named, dict[Edge, Count], dict[Edge, Count]]:
@@ -176,7 +180,7 @@ def _told(
         return _untold(part, both, why)
     in_company = any(one.part is _TOLD[part] and place in one.scope.edges for one in found)
     is_told = summary.p <= family.p_max or (in_company and summary.z > 0 and summary.p <= NOMINAL)
-    verdict = _verdict(part, both, summary) if is_told else SAME
+    verdict = _verdict(family.evidence[part], both, summary) if is_told else SAME
     if part.is_share:
         return Told(part, verdict, why, summary.calls_a, summary.calls_b, p=summary.p)
     return Told(
@@ -200,13 +204,13 @@ def _untold(part: Part, both: Both | None, why: str) -> Told:
     return Told(part, NOT_COMPARABLE, why or few, calls_a, calls_b)
 
 
-def _verdict(part: Part, both: Both, summary: Summary) -> str:
+def _verdict(of: Evidence, both: Both, summary: Summary) -> str:
     """Worse or better, if by enough: in the median, or in the tail where there is one."""
     way = 1 if summary.z > 0 else -1
     pairs = [(summary.a, summary.b)]
-    if not part.is_share and min(len(both.a), len(both.b)) >= _P95_CALLS_MIN:
+    if not of.part.is_share and min(len(both.a), len(both.b)) >= _P95_CALLS_MIN:
         pairs.append((chance.quantile(both.a.values, 0.95), chance.quantile(both.b.values, 0.95)))
-    if not any(is_material(part, a, b, way) for a, b in pairs):
-        return SAME
-    words = (MORE, FEWER) if part.is_share else (SLOWER, FASTER)
+    if not any(of.is_material(a, b, way) for a, b in pairs):
+        return SMALL
+    words = (MORE, FEWER) if of.part.is_share else (SLOWER, FASTER)
     return words[0] if way > 0 else words[1]

@@ -85,6 +85,8 @@ class Evidence:
     known: Mapping[int, Both]
     # A chance above which ranks cannot be told from chance however far apart the calls are; see `p`.
     p_needed: float = 0.0
+    # Of times, ns: see `is_material`.
+    least_ns: float = NS_MIN
     usual: Usual = field(init=False)
     # Strata that were asked for, without anything taken.
     _whole: dict[tuple[int, Where], Stratum | None] = field(default_factory=dict)
@@ -144,10 +146,15 @@ class Evidence:
             return by_ranks
         return chance.log_p(strata, self.usual)
 
+    def is_material(self, a: float, b: float, way: int) -> bool:
+        """Whether a change that way is enough to matter."""
+        least = ERRORS_MIN if self.part.is_share else self.least_ns
+        return (b - a) * way >= max(GROWTH_MIN * a, least)
+
     def _is_material(self, strata: Sequence[Stratum]) -> bool:
         """Whether at least half of the calls are of edges that changed enough to matter, all the same way."""
         way = 1 if chance.rank_z(strata) > 0 else -1
-        changed = sum(one.calls_b for one in strata if is_material(self.part, one.a, one.b, way))
+        changed = sum(one.calls_b for one in strata if self.is_material(one.a, one.b, way))
         return 2 * changed >= sum(one.calls_b for one in strata)
 
 
@@ -169,9 +176,3 @@ def _is_enough(scope: Scope, strata: Sequence[Stratum]) -> bool:
 def _seen(both: Both, where: Where) -> Mask:
     """Calls of A that go with what is taken of B: none, where A has not that machine."""
     return np.ones(len(both.a), np.bool_) if where == ALL else both.a.at(where)
-
-
-def is_material(part: Part, a: float, b: float, way: int) -> bool:
-    """Whether a change that way is enough to matter."""
-    least = ERRORS_MIN if part.is_share else NS_MIN
-    return (b - a) * way >= max(GROWTH_MIN * a, least)

@@ -29,9 +29,9 @@ class Family:
         return self.said[part].get(frozenset({(place, ALL)}))
 
 
-def weighed(known: Mapping[Part, Mapping[int, Both]], asked: Asked) -> Family:
-    """Weighs all scopes."""
-    evidence = {part: Evidence(part, of) for part, of in known.items()}
+def weighed(known: Mapping[Part, Mapping[int, Both]], asked: Asked, least_ns: float) -> Family:
+    """Weighs all scopes; differences of less than that are none to act on."""
+    evidence = {part: Evidence(part, of, least_ns=least_ns) for part, of in known.items()}
     # How many comparisons count is known only when each has been made.
     least = [evidence[part].p_min(scope, summary) for part, scope, summary in _summaries(evidence, asked)]
     needed = chance.needed(least, ALPHA)

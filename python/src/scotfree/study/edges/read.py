@@ -13,9 +13,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from scotfree.study import schema
 from scotfree.study.analysis import lending
+from scotfree.study.analysis.answered import SERVER
 from scotfree.study.analysis.study import Study
 from scotfree.study.edges.times import Range
 from scotfree.study.store import trace_words
@@ -37,6 +39,7 @@ _COLUMNS: Final = (
     "status",
     "total_ns",
     "server_app_ns",
+    "answered_by",
     "client_machine",
     "server_machine",
     "sample_weight",
@@ -49,6 +52,7 @@ _READ: Final = pa.schema(
         pa.field("total", pa.float64()),
         pa.field("handler", pa.float64()),
         pa.field("own", pa.float64()),
+        pa.field("by_device", pa.bool_()),
         pa.field("is_failed", pa.bool_()),
         pa.field("is_origin", pa.bool_()),
         pa.field("weight", pa.float64()),
@@ -84,8 +88,9 @@ class Calls:
 
     total: Floats
     handler: Floats
-    # The handler's without what it waited for calls that it made itself.
+    # The handler's without what it waited for calls that it made itself; NaN where a device has answered.
     own: Floats
+    by_device: Array
     is_failed: Array
     # Whether it failed though no call below it did.
     is_origin: Array
@@ -188,7 +193,7 @@ def _numbers(column: pa.DictionaryArray, names: list[str]) -> Array:
 
 def _calls(columns: dict[str, Array]) -> Calls:
     kept = _evenly(columns["weight"], columns["chance"])
-    names = ("total", "handler", "own", "is_failed", "is_origin", "client_machine", "server_machine")
+    names = ("total", "handler", "own", "by_device", "is_failed", "is_origin", "client_machine", "server_machine")
     return Calls(*(columns[name][kept] for name in names))
 
 
@@ -237,11 +242,14 @@ def _partition(chosen: _Chosen, table: pa.Table) -> pa.Table:
     codes = clients.indices.fill_null(len(names) - 1).to_numpy()
     edge = chosen.edges(table["method_id"].to_numpy(), codes, names)
     kept = _kept(chosen, edge, own, start)
+    answered = table["answered_by"].cast(pa.string())
+    by_device = np.asarray(pc.not_equal(answered, SERVER).fill_null(False).to_numpy(), np.bool_)
     columns = {
         "edge": edge,
         "total": total,
         "handler": handler,
-        "own": np.maximum(handler - waited, 0.0),
+        "own": np.where(by_device, np.nan, np.maximum(handler - waited, 0.0)),
+        "by_device": by_device,
         "is_failed": failed,
         "is_origin": failed & ~below,
         "weight": lending.weights(table["sample_weight"]),

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from scotfree.study.edges.chance import Interval
-from scotfree.study.edges.compare import FASTER, FEWER, NOT_COMPARABLE, SAME, Compared, Comparison, Told
+from scotfree.study.edges.compare import FASTER, FEWER, NOT_COMPARABLE, SAME, SMALL, Compared, Comparison, Told
 from scotfree.study.edges.evidence import CALLS_MIN
 from scotfree.study.edges.ranking import Ranked, ranking
 from scotfree.study.edges.read import ANY, Count, Edge, Side
@@ -87,6 +87,13 @@ def _verdict(found: Comparison) -> Iterator[str]:
         also = f"; {better} {'is' if better == 1 else 'are'} better" if better else ""
         yield f"Nothing is worse in {counted(edges, 'edge')}, of {counted(len(told), 'comparison')}{also}."
         yield from _too_few(found)
+    small = sum(one.verdict == SMALL for one in told)
+    if small:
+        yield (
+            f"{counted(small, 'difference')} can be told and "
+            f"{'is' if small == 1 else 'are'} too little to matter: "
+            f"less than {duration(found.least_ns)} or than a tenth (--least TIME)."
+        )
 
 
 def _too_few(found: Comparison) -> Iterator[str]:

@@ -12,6 +12,7 @@ A is kept by how long one works on a call as well.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -226,7 +227,8 @@ def _refuse_others(without: Calls, with_it: Calls) -> None:
     if shares[1] < _BY_DEVICE_MIN:
         raise StudyError(
             f"fit: the server answered {percent(1 - shares[1])} of the calls with the remedy, and no device did",
-            "record them with --mode early behind a device that has room for them (scot doctor), and of updates",
+            "record them with --mode early behind a device that has room for them (scot doctor), and of updates "
+            "(--method); name those with the remedy after --remedy",
         )
     sizes = [middle(calls.floats("req_bytes")) for calls in (without, with_it)]
     if min(sizes) > 0 and max(sizes) > _SIZE_FACTOR * min(sizes):
@@ -326,6 +328,10 @@ def check(to: Path) -> None:
         raise StudyError(f"write the fit {to}: it is a pipe or a device", advice)
     if to.exists() and not _is_some_fit(to):
         raise StudyError(f"write the fit {to}: it is there, and no fit", advice)
+    # Calls are made for half a minute before it is written.
+    folder = next(one for one in to.absolute().parents if one.exists())
+    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        raise StudyError(f"write the fit {to}: nothing can be written in {folder}", advice)
 
 
 def _is_some_fit(path: Path) -> bool:
@@ -393,6 +399,8 @@ def stale(fit: Fit, now: datetime) -> str | None:
     here = machine.this()
     if fit.machine != here.name:
         return f"it was made on another machine ({fit.machine}; this is {here.name})"
+    if fit.kernel != here.kernel:
+        return f"it was made under another kernel ({fit.kernel}; this is {here.kernel})"
     if fit.age(now) > AGE_MAX:
         return f"it is {fit.age(now).days} days old, and more than {AGE_MAX.days} are too many"
     if fit.age(now) < timedelta(hours=-1):

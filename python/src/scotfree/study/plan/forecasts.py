@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from scotfree.study.analysis.study import Study
-from scotfree.study.figures.words import counted
+from scotfree.study.figures.words import called, counted
 from scotfree.study.plan import registry
 from scotfree.study.plan.calls import Calls, methods
 from scotfree.study.plan.context import Context
@@ -51,12 +51,19 @@ class Plan:
         }
 
 
-def make(study: Study, context: Context, limit: int, remedies: Sequence[Remedy] = REMEDIES) -> Plan:
-    """Prices each remedy on each of the methods that take most time."""
+def make(
+    study: Study,
+    context: Context,
+    limit: int,
+    remedies: Sequence[Remedy] = REMEDIES,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Plan:
+    """Prices each remedy on each of the methods that take most time; `progress` is told what is priced."""
     prices, refusals, share, count = [], [], 0.0, 0
     for calls in methods(study, limit):
         share, count = share + calls.time_share, count + 1
         for remedy in remedies:
+            progress(f"method {count} of at most {limit}: {remedy.NAME} on {called(calls.service, calls.method)}")
             found = _one(remedy, calls, context)
             if isinstance(found, Price):
                 prices.append(found)

@@ -132,10 +132,16 @@ class _Handler(BaseHTTPRequestHandler):
     def handle_one_request(self) -> None:
         self._timed.within(IDLE_S)
         self._timed.head()
+        try:
+            self.rfile.peek(1)
+        except TimeoutError:
+            self.close_connection = True
+            return
+        # From its first byte on.
+        self._timed.within(self.server.limits.head_s)
         super().handle_one_request()
 
     def parse_request(self) -> bool:
-        self._timed.within(self.server.limits.head_s)
         self._kind = answers.JSON
         try:
             return super().parse_request()

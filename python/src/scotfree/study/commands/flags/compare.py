@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from scotfree.command_line import later
-from scotfree.numbers import whole
+from scotfree.numbers import duration_ns, whole
 from scotfree.study.commands.flags import reading
 from scotfree.study.edges import times
+from scotfree.study.edges.evidence import NS_MIN
 
 HELP = "compare two data sets edge by edge; exit 1 if something is worse or leaves its budget"
 EXAMPLES = """\
@@ -18,6 +19,7 @@ EXAMPLES = """\
   scot study compare old/ new/ --from +2m --to 2026-01-31T12:10:00Z   without the first two minutes
   scot study compare now.store --baseline -20m..-10m --from -10m      the last ten minutes beside the ten before
   scot study compare main.store branch.store --budget budget.toml     a gate: exit 1 if a method leaves it
+  scot study compare redis.store persist.store --least 5us            calls of some ten microseconds
   scot study compare before/ after/ --json | jq -r '.ranking[].says'
 
 An edge is a client's service, a server's service and a method. Times are RFC 3339, or from the data's end (-10m)
@@ -45,6 +47,13 @@ def add(parser: ArgumentParser) -> None:
         help="the range of the first side; --from and --to are the second's then",
     )
     parser._negative_number_matcher = _NEGATIVE
+    parser.add_argument(
+        "--least",
+        type=duration_ns,
+        default=NS_MIN,
+        metavar="TIME",
+        help="what is less, or less than a tenth, is too little to matter (default: 50us; before a Redis: 5us)",
+    )
     parser.add_argument(
         "--methods",
         type=whole(1, 1_000_000),

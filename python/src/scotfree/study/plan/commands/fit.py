@@ -13,6 +13,7 @@ from scotfree.study.plan import fit, here
 from scotfree.study.plan.commands.price import open_study
 from scotfree.study.plan.pattern import matches
 from scotfree.study.trouble import StudyError
+from scotfree.study.working import Working
 
 
 def run(flags: Namespace) -> int:
@@ -70,9 +71,10 @@ def _calls(flags: Namespace, data: list[Path], scratch: Path, pattern: str | Non
     Of an experiment with several, another may take most time with the remedy than without it.
     """
     study = open_study(flags, data, scratch)
-    among = calls_of.names(study)
-    only = None if pattern is None else [name for name in among if matches(pattern, *name)]
-    found = list(calls_of.methods(study, 1, only))
+    with Working("looking at all calls", quiet=flags.quiet):
+        among = calls_of.names(study)
+        only = None if pattern is None else [name for name in among if matches(pattern, *name)]
+        found = list(calls_of.methods(study, 1, only))
     if not found:
         which = "no method" if pattern is None else f"no method that matches {pattern}"
         there = f"; those that have are {', '.join(sorted({name for _, name in among}))}" if among else ""

@@ -23,17 +23,19 @@ from scotfree.study.plan.pattern import matches
 from scotfree.study.plan.remedies import REMEDIES, Remedy
 from scotfree.study.store import MANIFEST, Store
 from scotfree.study.trouble import StudyError, printable
+from scotfree.study.working import Working
 
 
 def run(flags: Namespace) -> int:
     """Does it."""
     context, remedies = _context(flags), _remedies(flags.only)
-    with tempfile.TemporaryDirectory(prefix="scot-plan-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="scot-plan-") as scratch, Working(quiet=flags.quiet) as at:
         study = open_study(flags, flags.data, Path(scratch) / "store")
+        at.at("looking at all calls")
         check_patterns(context.updates, names(study))
         context = replace(context, compression=_compression(study), accesses=accesses.read(study, context))
-        plan = make(study, context, flags.methods, remedies)
-        came = _outcomes(flags, plan, Path(scratch) / "measured") if flags.measured else []
+        plan = make(study, context, flags.methods, remedies, at.at)
+        came = _outcomes(flags, plan, Path(scratch) / "measured", at) if flags.measured else []
     if flags.json:
         print(json.dumps(plan.to_json() | {"outcomes": [one.to_json() for one in came]}, indent=1))
     else:
@@ -41,9 +43,11 @@ def run(flags: Namespace) -> int:
     return 0
 
 
-def _outcomes(flags: Namespace, plan: Plan, scratch: Path) -> list[Outcome]:
+def _outcomes(flags: Namespace, plan: Plan, scratch: Path, at: Working) -> list[Outcome]:
     """What came of the forecast. The store that was asked for is the first data's."""
+    at.at("")
     study = open_study(Namespace(**(vars(flags) | {"store": None})), flags.measured, scratch)
+    at.at("looking at what came of it")
     return outcomes(plan, flags.applied, list(methods(study, flags.methods)))
 
 
