@@ -10,7 +10,10 @@ mod pending;
 mod transaction;
 mod tunnel;
 
-use crate::classes::{classify, first_key, key_hash, lookup, written_keys, Class, Flags, Row, Verdict};
+use crate::classes::{
+    classify, first_key, keeps_in_value, key_hash, lookup, read_again, written_keys, Class, Flags, Row,
+    Verdict,
+};
 use crate::codec::{
     drop_room, error_reply, write_command, Args, Command, Limits, ProtocolError, RequestDecoder,
     KEPT_BYTES_MAX,
@@ -693,6 +696,8 @@ impl ClientFront {
                 return self.tunnel(args);
             }
             Class::Tunnel => RequestKind::Bypass,
+            // A device has to see that it may change what is read.
+            Class::Read if self.description.cached && keeps_in_value(args) => RequestKind::Bypass,
             Class::Read | Class::Control => RequestKind::Read,
             Class::Early | Class::Covered | Class::Bypass => self.write_kind(verdict.class),
         };
@@ -790,10 +795,11 @@ impl ClientFront {
         }
     }
 
-    /// Whether a read is one that a device may answer. What depends on the client's user is not.
+    /// Whether a read is one that a device may answer. What depends on the client's user is not, nor what its client has
+    /// sent behind something that it has no answer to (docs/design/cache.md, K14): that shares a packet with others.
     fn is_noted(&self, args: Args<'_>, row: Option<&'static Row>) -> bool {
-        let is_get = row.is_some_and(|row| row.command == "GET") && args.len() == 2;
-        self.description.cached && is_get && !self.state.user
+        let may_be_kept = || row.is_some_and(|row| read_again(row, args).is_some());
+        self.description.cached && !self.state.user && self.pending.is_empty() && may_be_kept()
     }
 
     /// A payload's head in the present state of the connection.

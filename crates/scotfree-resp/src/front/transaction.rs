@@ -139,7 +139,10 @@ impl ClientFront {
         let refusal = self.queue_refusal(name, info, args);
         let asks = self.must_ask();
         let Some(transaction) = &mut self.state.transaction else { return };
-        let class = class_inside(args).unwrap_or(Class::Bypass);
+        let class = match class_inside(args) {
+            Some(class) if !(self.description.cached && keeps_in_value(args)) => class,
+            _ => Class::Bypass,
+        };
         if let Some(text) = refusal {
             transaction.spoil();
             self.answer_error(&text);

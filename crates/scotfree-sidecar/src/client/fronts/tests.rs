@@ -467,13 +467,19 @@ fn before_a_server_whose_reads_a_device_answers_writes_say_which_keys_they_touch
         (b"SET a 1\r\nFLUSHDB\r\n", (none, vec![], false), (none, vec![], false)),
         (b"COPY a b DB 3\r\n", (a, vec![], false), (a, vec![], false)),
         (b"GET a\r\n", (a, vec![], true), (a, vec![], false)),
+        (b"HGET a f\r\n", (a, vec![], true), (a, vec![], false)),
+        (b"LRANGE a 0 1\r\n", (a, vec![], false), (a, vec![], false)),
+        // It keeps in the value what it counts: a write that names its keys.
+        (b"PFCOUNT a b\r\n", (a, vec![b], false), (a, vec![], false)),
     ] {
         let text = String::from_utf8_lossy(said);
         assert_eq!(sent(true, said), [with], "{text}");
         assert_eq!(sent(false, said), [without], "{text}");
     }
     let reads = sent(true, b"GET a\r\nGET b\r\n");
-    assert_eq!(reads, [(a, vec![], true), (b, vec![], true)], "each may be answered by itself");
+    assert_eq!(reads, [(a, vec![], true), (b, vec![], false)], "the second waits for the first");
+    let reads = sent(true, b"GET a\r\nGET b\r\nHGET c f\r\n");
+    assert_eq!(reads, [(a, vec![], true), (none, vec![], false)], "those that wait share a packet");
     let many: Vec<String> = (0..=FURTHER_KEYS_MAX + 1).map(|key| key.to_string()).collect();
     let many = sent(true, format!("DEL {}\r\n", many.join(" ")).as_bytes());
     assert_eq!(many[0].1, [], "more than a packet names are not named");
