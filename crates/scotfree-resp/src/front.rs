@@ -122,6 +122,11 @@ impl FrontRequest {
         self.kind == RequestKind::Bypass || RequestHead::parse(&self.payload).is_ok_and(own)
     }
 
+    /// Whether it is a transaction, of several commands and perhaps of several keys.
+    pub fn is_transaction(&self) -> bool {
+        RequestHead::parse(&self.payload).is_ok_and(|head| head.flags.has(RequestFlags::TRANSACTION))
+    }
+
     /// Whether it asks for the next part of a large reply: that is held for it elsewhere, where others may wait for the
     /// room, so it waits for nothing.
     pub fn fetches(&self) -> bool {

@@ -467,6 +467,11 @@ fn before_a_server_whose_reads_a_device_answers_writes_say_which_keys_they_touch
         (b"SET a 1\r\nFLUSHDB\r\n", (none, vec![], false), (none, vec![], false)),
         (b"COPY a b DB 3\r\n", (a, vec![], false), (a, vec![], false)),
         (b"GET a\r\n", (a, vec![], true), (a, vec![], false)),
+        // Of a transaction all are named, beside the first that it reads or writes.
+        (b"MULTI\r\nSET a 1\r\nEXEC\r\n", (a, vec![a], false), (a, vec![], false)),
+        (b"MULTI\r\nGET a\r\nSET b 1\r\nHSET c f 1\r\nEXEC\r\n", (a, vec![b, c], false), (a, vec![], false)),
+        (b"MULTI\r\nSET a 1\r\nEVAL x 1 b\r\nEXEC\r\n", (a, vec![], false), (a, vec![], false)),
+        (b"MULTI\r\nSET a 1\r\nSELECT 1\r\nSET b 1\r\nEXEC\r\n", (a, vec![], false), (a, vec![], false)),
         (b"HGET a f\r\n", (a, vec![], true), (a, vec![], false)),
         (b"LRANGE a 0 1\r\n", (a, vec![], false), (a, vec![], false)),
         // It keeps in the value what it counts: a write that names its keys.
