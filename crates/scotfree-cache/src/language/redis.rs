@@ -308,7 +308,6 @@ mod tests {
         assert_eq!(read(&payload(NOTED, 1, "GET k")), key);
         assert_eq!(read(&payload(NOTED | RESP3, 2, "get k")), key);
         for other in [
-            payload(NOTED, 1, "GET k l"),
             payload(NOTED, 1, "TTL k"),
             payload(NOTED, 1, "MGET k l"),
             payload(NOTED | 2, 1, "GET k"),
