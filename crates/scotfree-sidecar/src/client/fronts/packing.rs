@@ -295,7 +295,7 @@ impl Fronts {
         let named = match (count, names.len()) {
             (_, 0) => &[],
             // Its header may name a key that it only reads.
-            (1, ..=FURTHER_KEYS_MAX) if first.is_transaction() => &names,
+            (1, ..=FURTHER_KEYS_MAX) if first.is_transaction() => &names[..],
             (1, _) if first.is_transaction() => &[],
             // That a single command's first key is its only one, whoever sees it pass knows.
             (1, 1) => &[],
